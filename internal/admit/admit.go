@@ -189,6 +189,28 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 	}
 }
 
+// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads nothing
+// and writes over the known version only, so a memory that lags costs one attempt. A change that returns false for the
+// known resource is called again with the stored one. It must not alter what the resource refers to in place.
+func ModifyKnown[S any](
+	ctx context.Context, w *Writer, known *resource.Object[S], k *resource.Kind[S], mesh, name string,
+	change func(*resource.Object[S]) bool,
+) error {
+	var empty S
+	o, stored := k.Make(mesh, name, empty), (*current)(nil)
+	if known != nil {
+		copied := *known
+		o = &copied
+		stored = &current{store.Row{Key: known.Key(), Version: known.Version, Created: known.Created, Modified: known.Modified}, known}
+	}
+	if change(o) {
+		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !raced(err) {
+			return shown(o.Key(), err)
+		}
+	}
+	return Modify(ctx, w, k, mesh, name, change)
+}
+
 // Delete removes a resource and what it owns. A mesh that still has Dataplanes stays: Conflict. A dry run
 // looks at the same, and removes nothing.
 func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) error {

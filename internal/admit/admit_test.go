@@ -1,6 +1,7 @@
 package admit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -276,6 +277,61 @@ func TestModify(t *testing.T) {
 	serve(t, w, "web")
 	if read(t, rows, key).Envelope().Version != first.Envelope().Version {
 		t.Error("an equal row was written")
+	}
+}
+
+// reads counts the rows that are read of a store.
+type reads struct {
+	store.Store
+	n int
+}
+
+func (r *reads) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+	r.n++
+	return r.Store.Get(ctx, key)
+}
+
+func TestModifyKnown(t *testing.T) {
+	type secret = resource.Object[kind.Secret]
+	_, rows := setup(t)
+	counted := &reads{Store: rows}
+	w := admit.New(counted, admit.Options{Zone: "east"})
+	stored := func() *secret { return read(t, rows, kind.Secrets.Key("m", "s")).(*secret) }
+	var first *secret
+	for _, step := range []struct {
+		what   string
+		known  func() *secret
+		change string // is appended; empty: nothing changes
+		want   string
+		reads  int
+	}{
+		{"none, as it is", func() *secret { return nil }, "a", "a", 0},
+		{"none, and there is one", func() *secret { return nil }, "b", "ab", 1},
+		{"the stored one", stored, "c", "abc", 0},
+		{"an older one", func() *secret { return first }, "d", "abcd", 1},
+		{"an older one, nothing to change", func() *secret { return first }, "", "abcd", 1},
+	} {
+		known := step.known()
+		before := counted.n
+		err := admit.ModifyKnown(t.Context(), w, known, kind.Secrets, "m", "s", func(o *secret) bool {
+			o.Spec.Data = append(bytes.Clone(o.Spec.Data), step.change...)
+			return step.change != ""
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if got := string(stored().Spec.Data); got != step.want {
+			t.Errorf("%s: %q is stored, want %q", step.what, got, step.want)
+		}
+		if got := counted.n - before; got != step.reads {
+			t.Errorf("%s: %d rows are read, want %d", step.what, got, step.reads)
+		}
+		if first == nil {
+			first = stored()
+		}
+	}
+	if got := string(first.Spec.Data); got != "a" {
+		t.Errorf("the known resource became %q", got)
 	}
 }
 

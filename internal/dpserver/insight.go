@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type change func(*kind.DataplaneInsight)
 // while a write is under way is one further write.
 type insights struct {
 	writer *admit.Writer
+	hub    Hub
 	log    *slog.Logger
 	wake   chan struct{}
 
@@ -38,8 +40,8 @@ type insights struct {
 	pending map[graph.ProxyKey][]change
 }
 
-func newInsights(w *admit.Writer, log *slog.Logger) *insights {
-	return &insights{writer: w, log: log, wake: make(chan struct{}, 1), pending: map[graph.ProxyKey][]change{}}
+func newInsights(w *admit.Writer, hub Hub, log *slog.Logger) *insights {
+	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1), pending: map[graph.ProxyKey][]change{}}
 }
 
 func (i *insights) note(key graph.ProxyKey, c change) {
@@ -87,9 +89,10 @@ func (i *insights) write(ctx context.Context) {
 }
 
 func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []change) error {
-	return admit.Modify(ctx, i.writer, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+	known, _ := i.hub.Insight(key)
+	return admit.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
 		before := o.Spec
-		before.Subscriptions = append([]kind.Subscription(nil), o.Spec.Subscriptions...)
+		o.Spec.Subscriptions = slices.Clone(o.Spec.Subscriptions)
 		for _, c := range changes {
 			c(&o.Spec)
 		}

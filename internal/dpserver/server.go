@@ -115,7 +115,7 @@ func New(c Config) *Server {
 	}
 	s := &Server{
 		Config:    c,
-		insights:  newInsights(c.Writer, c.Log),
+		insights:  newInsights(c.Writer, c.Hub, c.Log),
 		leases:    newLeases(time.Now, c.Instance),
 		flood:     newFlood(time.Now),
 		refused:   access.NewDenials(c.Log),

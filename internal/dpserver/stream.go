@@ -232,10 +232,11 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
 	})
 }
 
-// storeServing changes what is stored of a proxy's serving. It asks the store and not the memory, which a
-// report that follows another at once would find as it was before that one.
+// storeServing changes what is stored of a proxy's serving. Where the memory already has what next returns, the store
+// decides: a report that follows another at once finds the memory as it was before that one.
 func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
-	return admit.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+	known, _ := s.Hub.ListenerStatus(key)
+	return admit.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		after := next(o.Spec)
 		if equalServing(after, o.Spec) {
 			return false

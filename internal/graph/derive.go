@@ -24,6 +24,7 @@ func (s *State) derive() {
 	s.Authority = table.NewDerived(s.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(s.DB, "SPIFFE IDs of a proxy", s.presented, slices.Equal)
 	s.ServiceNames = table.NewDerived(s.DB, "SPIFFE IDs of a proxy's services", s.serviceNames, slices.Equal)
+	s.Inbounds = table.NewDerived(s.DB, "inbounds of a Dataplane", s.inbounds, same[[]Member])
 	s.Moving = table.NewDerived(s.DB, "identity changes", s.moving, kind.SpiffeIDs.Same)
 	s.Domains = table.NewDerived(s.DB, "trust domains", s.domains, same[*identity.Domains])
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, same[*Trust])

@@ -102,34 +102,68 @@ type Member struct {
 // admits. Who is put out leaves with the last one of them too, and at once.
 func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var members []Member
-	for dp, in := range s.Selected(r, service) {
-		if s.Admits(r, dp) {
-			members = append(members, s.member(r, dp, in))
+	for dp := range s.selectedDataplanes(r, service) {
+		for _, m := range s.Inbounds.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) {
+			if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) {
+				members = append(members, m)
+			}
 		}
 	}
 	return members
 }
 
-// Selected are the inbounds that a service's selector matches in the zone that owns it, with the defaults
-// filled in, those of one Dataplane after each other. Ignored ones are no part of any match. (Adding
+// inbounds are those of an admitted Dataplane that any service may select, with what its proxy serves. Each service reads
+// those of all its Dataplanes whenever one of them becomes ready, so that they are computed once and not by each reader.
+func (s *State) inbounds(r *table.Reader, key ProxyKey) []Member {
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok || !s.Admits(r, dp) {
+		return nil
+	}
+	var members []Member
+	for in := range selectable(s.NetworkingOf(r, dp)) {
+		members = append(members, s.member(r, dp, in))
+	}
+	return members
+}
+
+// selectable are the inbounds of a Dataplane with the defaults filled in. Ignored ones are no part of any match. (Adding
 // inbounds in runtime.)
+func selectable(n *kind.Networking) iter.Seq[kind.Inbound] {
+	return func(yield func(kind.Inbound) bool) {
+		for _, in := range n.Inbound {
+			if in = n.Effective(in); in.State != kind.Ignored && !yield(in) {
+				return
+			}
+		}
+	}
+}
+
+// Selected are the inbounds that a service's selector matches in the zone that owns it, with the defaults
+// filled in, those of one Dataplane after each other.
 func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
-	selector, zone := &service.Spec.Selector, s.ZoneOf(&service.Meta)
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
+		for dp := range s.selectedDataplanes(r, service) {
+			for in := range selectable(s.NetworkingOf(r, dp)) {
+				if kind.Subset(service.Spec.Selector.DataplaneTags, in.Tags) && !yield(dp, in) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// selectedDataplanes are those that a service's selector may match in the zone that owns it. Those of a selector with tags
+// may lack an inbound that has all of them.
+func (s *State) selectedDataplanes(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq[*resource.Object[kind.Dataplane]] {
+	selector, zone := &service.Spec.Selector, s.ZoneOf(&service.Meta)
+	return func(yield func(*resource.Object[kind.Dataplane]) bool) {
 		if zone != s.Zone && s.Zone != "" {
 			return // its Dataplanes are not here
 		}
 		for _, dp := range s.candidates(r, service.Mesh, zone, selector) {
-			if s.ZoneOf(&dp.Meta) != zone || selector.DataplaneLabels != nil && !selector.DataplaneLabels.Matches(dp.Labels) {
-				continue
-			}
-			n := s.NetworkingOf(r, dp)
-			for _, in := range n.Inbound {
-				in = n.Effective(in)
-				matches := in.State != kind.Ignored && kind.Subset(selector.DataplaneTags, in.Tags)
-				if matches && !yield(dp, in) {
-					return
-				}
+			matches := s.ZoneOf(&dp.Meta) == zone && (selector.DataplaneLabels == nil || selector.DataplaneLabels.Matches(dp.Labels))
+			if matches && !yield(dp) {
+				return
 			}
 		}
 	}

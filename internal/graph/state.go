@@ -169,6 +169,8 @@ type State struct {
 	Presented *table.Derived[ProxyKey, []string]
 	// ServiceNames are those of Presented that the mtls of the mesh gives, one for each service of the proxy.
 	ServiceNames *table.Derived[ProxyKey, []string]
+	// Inbounds are those of a Dataplane, with what its proxy serves; none where the mesh does not admit it.
+	Inbounds *table.Derived[ProxyKey, []Member]
 	// Moving are the names that a proxy is to have instead of those that it presents; none: it has the right
 	// ones, or gets them beside.
 	Moving *table.Derived[ProxyKey, kind.SpiffeIDs]

@@ -6,19 +6,16 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -155,9 +152,9 @@ func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
 	if err != nil {
 		return err
 	}
-	for _, request := range p.opening() {
+	for _, request := range p.opening(f.reader) {
 		if f.restarting.Load() {
-			f.stated.Add(int64(proto.Size(request)))
+			f.stated.Add(int64(len(request)))
 		}
 		if err := stream.SendMsg(request); err != nil {
 			return err
@@ -179,35 +176,66 @@ func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
 }
 
 // opening are the first requests of a stream: of a new proxy, that for clusters; of one that comes back, each
-// subscription with the versions that the proxy has.
-func (p *proxy) opening() []*discoveryv3.DeltaDiscoveryRequest {
-	node := &corev3.Node{Id: p.node}
-	if p.messages == 0 {
-		return []*discoveryv3.DeltaDiscoveryRequest{{Node: node, TypeUrl: xds.Cluster.URL()}}
+// subscription with the versions that the proxy has. They are encoded here: with the generated code, thousands of proxies
+// that come back at once would use as much CPU for it as the control plane for everything.
+func (p *proxy) opening(r *reader) []encoded {
+	var requests []encoded
+	for i, has := range p.has(r) {
+		t := xds.Type(i)
+		if t != xds.Cluster && (p.messages == 0 || t != xds.Listener && len(p.asked[t]) == 0) {
+			continue
+		}
+		node := ""
+		if len(requests) == 0 { // it is stated once
+			node = p.node
+		}
+		requests = append(requests, p.subscription(t, node, has))
 	}
-	var has [6]map[string]string
-	for t := range has {
-		has[t] = map[string]string{}
+	return requests
+}
+
+// subscription encodes the first request for a type, with what the proxy has of it. Node is left out where it is empty.
+func (p *proxy) subscription(t xds.Type, node string, has []*part) encoded {
+	const each = 4 // the tag, and a length of two or three bytes
+	size := 4*each + len(node) + len(t.URL())
+	for name := range p.asked[t] {
+		size += each + len(name)
+	}
+	for _, part := range has {
+		if part != nil {
+			size += len(part.stated)
+		}
+	}
+	wire := make(encoded, 0, size)
+	if node != "" {
+		wire = appendField(wire, nodeField, string(appendField(nil, nodeIDField, node)))
+	}
+	wire = appendField(wire, typeURLField, t.URL())
+	for name := range p.asked[t] {
+		wire = appendField(wire, subscribeField, name)
+	}
+	for _, part := range has {
+		if part != nil {
+			wire = append(wire, part.stated...)
+		}
+	}
+	return wire
+}
+
+// has are the newest resources that a proxy was sent and that were not removed, by type and the id of the name.
+func (p *proxy) has(r *reader) (has [6][]*part) {
+	for t, names := range r.names() {
+		has[t] = make([]*part, names)
 	}
 	for _, m := range p.received {
 		for _, part := range m.parts {
-			has[m.typ][part.name] = part.version
+			has[m.typ][part.id] = part
 		}
-		for _, name := range m.removed {
-			delete(has[m.typ], name)
-		}
-	}
-	var requests []*discoveryv3.DeltaDiscoveryRequest
-	for t := range has {
-		if t := xds.Type(t); t == xds.Cluster || t == xds.Listener || len(p.asked[t]) > 0 {
-			requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{
-				Node: node, TypeUrl: t.URL(), InitialResourceVersions: has[t],
-				ResourceNamesSubscribe: slices.Collect(maps.Keys(p.asked[t])),
-			})
-			node = nil // it is stated once
+		for _, id := range m.removed {
+			has[m.typ][id] = nil
 		}
 	}
-	return requests
+	return has
 }
 
 // rejoin has every proxy whose stream ends from now on come back, as an agent and its Envoy do.

@@ -2,10 +2,15 @@ package load
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	"weft/internal/xds"
 )
@@ -29,27 +34,57 @@ func TestAnAssignmentIsFullWithEachProxyOfItsService(t *testing.T) {
 }
 
 func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
+	r := newReader()
+	receive := func(typ xds.Type, removed []string, versions ...string) *message {
+		sent := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ.URL(), RemovedResources: removed}
+		for i := 0; i < len(versions); i += 2 {
+			sent.Resources = append(sent.Resources, &discoveryv3.Resource{Name: versions[i], Version: versions[i+1]})
+		}
+		wire, err := proto.Marshal(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := r.decode(wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
 	p := &proxy{node: "load.proxy-1", messages: 3}
 	p.ask(xds.Endpoint, []string{"a", "b"})
 	p.received = []*message{
-		{typ: xds.Cluster, parts: []*part{{name: "a", version: "1"}, {name: "b", version: "1"}}},
-		{typ: xds.Endpoint, parts: []*part{{name: "a", version: "1"}}},
-		{typ: xds.Cluster, parts: []*part{{name: "a", version: "2"}}, removed: []string{"b"}},
+		receive(xds.Cluster, nil, "c", "1", "a", "1", "b", "1"),
+		receive(xds.Endpoint, nil, "a", "1"),
+		receive(xds.Cluster, []string{"b"}, "a", "2"),
 	}
-	requests := p.opening()
-	if len(requests) != 3 || requests[0].Node == nil || requests[1].Node != nil {
-		t.Fatalf("want clusters with the node, endpoints and listeners, got %v", requests)
+	got := decodeRequests(t, p.opening(r))
+	if len(got) == 3 {
+		slices.Sort(got[1].ResourceNamesSubscribe)
 	}
-	if got := requests[0].InitialResourceVersions; !maps.Equal(got, map[string]string{"a": "2"}) {
-		t.Errorf("the clusters that it has are %v", got)
+	want := []*discoveryv3.DeltaDiscoveryRequest{
+		{Node: &corev3.Node{Id: "load.proxy-1"}, TypeUrl: xds.Cluster.URL(), InitialResourceVersions: map[string]string{"a": "2", "c": "1"}},
+		{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: []string{"a", "b"}, InitialResourceVersions: map[string]string{"a": "1"}},
+		{TypeUrl: xds.Listener.URL()},
 	}
-	names := slices.Sorted(slices.Values(requests[1].ResourceNamesSubscribe))
-	if got := requests[1].InitialResourceVersions; !maps.Equal(got, map[string]string{"a": "1"}) || !slices.Equal(names, []string{"a", "b"}) {
-		t.Errorf("it subscribes to endpoints of %v and has %v", names, got)
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("a proxy that comes back states (-want +got):\n%s", diff)
 	}
-	if first := (&proxy{node: "load.proxy-2"}).opening(); len(first) != 1 || len(first[0].InitialResourceVersions) > 0 {
-		t.Errorf("a new proxy begins with %v", first)
+	first := decodeRequests(t, (&proxy{node: "load.proxy-2"}).opening(r))
+	want = []*discoveryv3.DeltaDiscoveryRequest{{Node: &corev3.Node{Id: "load.proxy-2"}, TypeUrl: xds.Cluster.URL()}}
+	if diff := cmp.Diff(want, first, protocmp.Transform()); diff != "" {
+		t.Errorf("a new proxy begins with (-want +got):\n%s", diff)
 	}
+}
+
+func decodeRequests(t *testing.T, requests []encoded) (all []*discoveryv3.DeltaDiscoveryRequest) {
+	for _, wire := range requests {
+		var request discoveryv3.DeltaDiscoveryRequest
+		if err := proto.Unmarshal(wire, &request); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &request)
+	}
+	return all
 }
 
 func TestAJoinIsMeasuredAgainstItsBudgets(t *testing.T) {

@@ -28,13 +28,16 @@ type message struct {
 	typ     xds.Type
 	size    int
 	parts   []*part
-	removed []string
+	removed []uint32 // ids of names
 	ack     encoded
 }
 
 // part is one resource of a response. Every response with the same resource shares it: it is decoded once.
 type part struct {
 	name, version string
+	id            uint32 // of the name: small, and no other name of the type has it
+	// stated is the entry of initial_resource_versions with which a proxy that comes back states that it has this.
+	stated encoded
 	// asks are the names that an Envoy subscribes to when it receives this, by type.
 	asks map[xds.Type][]string
 	// endpoints are the addresses of an assignment.
@@ -51,9 +54,16 @@ type reader struct {
 
 	mu    sync.Mutex
 	known map[uint64]*message
-	parts map[uint64]*part
+	parts map[partKey]*part
+	ids   [6]map[string]uint32 // of names, by type
 	// home is the assignment in which an address was seen.
 	home map[string]string
+}
+
+// partKey tells resources apart by their type and the hash of their bytes.
+type partKey struct {
+	t    xds.Type
+	hash uint64
 }
 
 // maxKnown bounds the memory of responses that one proxy alone gets, and maxParts of resources.
@@ -65,7 +75,7 @@ const (
 func newReader() *reader {
 	return &reader{
 		CodecV2: encoding.GetCodecV2("proto"), seed: maphash.MakeSeed(),
-		known: map[uint64]*message{}, parts: map[uint64]*part{}, home: map[string]string{},
+		known: map[uint64]*message{}, parts: map[partKey]*part{}, home: map[string]string{},
 	}
 }
 
@@ -145,9 +155,12 @@ func (r *reader) decode(wire []byte) (*message, error) {
 	if !ok {
 		return nil, fmt.Errorf("a response of type %q", rest.TypeUrl)
 	}
-	m := &message{typ: typ, size: len(wire), removed: rest.RemovedResources}
+	m := &message{typ: typ, size: len(wire)}
+	for _, name := range rest.RemovedResources {
+		m.removed = append(m.removed, r.id(typ, name))
+	}
 	for _, resource := range resources {
-		p, err := r.part(resource)
+		p, err := r.part(typ, resource)
 		if err != nil {
 			return nil, fmt.Errorf("decoding a %s: %w", typ, err)
 		}
@@ -161,9 +174,34 @@ func (r *reader) decode(wire []byte) (*message, error) {
 // resourcesField is the number of DeltaDiscoveryResponse.resources.
 const resourcesField = 2
 
+// id returns that of a name, which has it from then on.
+func (r *reader) id(t xds.Type, name string) uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ids[t] == nil {
+		r.ids[t] = map[string]uint32{}
+	}
+	id, ok := r.ids[t][name]
+	if !ok {
+		id = uint32(len(r.ids[t]))
+		r.ids[t][name] = id
+	}
+	return id
+}
+
+// names returns how many names of each type have an id.
+func (r *reader) names() (n [6]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, ids := range r.ids {
+		n[t] = len(ids)
+	}
+	return n
+}
+
 // part returns one resource, decoded when it is seen for the first time.
-func (r *reader) part(wire []byte) (*part, error) {
-	key := maphash.Bytes(r.seed, wire)
+func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
+	key := partKey{t, maphash.Bytes(r.seed, wire)}
 	r.mu.Lock()
 	p := r.parts[key]
 	r.mu.Unlock()
@@ -174,7 +212,8 @@ func (r *reader) part(wire []byte) (*part, error) {
 	if err := proto.Unmarshal(wire, &resource); err != nil {
 		return nil, err
 	}
-	p = &part{name: resource.Name, version: resource.Version, asks: map[xds.Type][]string{}}
+	p = &part{name: resource.Name, version: resource.Version, id: r.id(t, resource.Name), asks: map[xds.Type][]string{}}
+	p.stated = statement(p.name, p.version)
 	if resource.Resource != nil {
 		body, err := resource.Resource.UnmarshalNew()
 		if err != nil {
@@ -224,6 +263,30 @@ func (p *part) read(body proto.Message) error {
 		}
 		return nil
 	})
+}
+
+// Fields of DeltaDiscoveryRequest, and of an entry of its map.
+const (
+	nodeField            = 1
+	nodeIDField          = 1 // of the node
+	typeURLField         = 2
+	subscribeField       = 3
+	initialVersionsField = 5
+
+	mapKeyField   = 1
+	mapValueField = 2
+)
+
+// statement encodes the entry of initial_resource_versions of a resource.
+func statement(name, version string) encoded {
+	var entry []byte
+	entry = appendField(entry, mapKeyField, name)
+	entry = appendField(entry, mapValueField, version)
+	return appendField(nil, initialVersionsField, string(entry))
+}
+
+func appendField(wire []byte, field protowire.Number, value string) []byte {
+	return protowire.AppendString(protowire.AppendTag(wire, field, protowire.BytesType), value)
 }
 
 func edsName(c *clusterv3.Cluster) string {

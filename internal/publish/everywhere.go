@@ -20,7 +20,8 @@ type Callbacks struct {
 	Replicas Replicas
 	Zones    Zones // nil: the zone is alone
 	// HalfAcked returns once half of the streams of this instance have acked everything up to a revision or have ended, or
-	// ctx ends. It calls progress after each of them. nil: endpoints that are added are published at once.
+	// ctx ends. It calls progress for each response that is acked or rejected meanwhile. nil: endpoints that are added
+	// are published at once.
 	HalfAcked func(ctx context.Context, revision uint64, progress func()) error
 	// Version answers the version of a row as it is in the store, empty where there is none.
 	Version         func(ctx context.Context, key resource.Key) (string, error)

@@ -27,7 +27,7 @@ type growth struct {
 const (
 	// pauseFactor bounds what additions may cost while proxies connect: a twentieth of the time.
 	pauseFactor = 19
-	// longestSilence ends a round in which no further stream acks.
+	// longestSilence ends a round in which no stream acks a response.
 	longestSilence = 2 * time.Second
 	// longestRound bounds a round, and so how long an addition waits while many proxies connect. Of very many, each adds
 	// roundEach to it, about what it costs to connect one: a second push before all are there delays all of them.
@@ -137,7 +137,7 @@ func (h *Hub) round(revision uint64) {
 }
 
 // lasts returns at the end of a round that began with a revision: after the acks and the pause, after
-// [longestSilence] without an ack, at its bound, or with the hub.
+// [longestSilence] without the ack of any response, at its bound, or with the hub.
 func (h *Hub) lasts(revision uint64) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()

@@ -21,7 +21,7 @@ func TestNamesThatDoNotExistAreBoundedByTheirSize(t *testing.T) {
 			asked, err := 0, error(nil)
 			for ; err == nil && asked < 10*maxMissing; asked += size {
 				name := fmt.Sprintf("%0*d", size, asked)
-				_, err = s.session.step(requestOf(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}}))
+				_, err = stepWith(t, s.session, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}})
 			}
 			if err == nil || !strings.Contains(err.Error(), "of type cluster that do not exist") {
 				t.Errorf("after %d bytes of names the session ended with %v", asked, err)
@@ -40,7 +40,7 @@ func TestNamesThatAreNotAskedForAnyMoreAreForgotten(t *testing.T) {
 		names := []string{fmt.Sprintf("%0*d", maxName, i)}
 		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names}, {ResourceNamesUnsubscribe: names}} {
 			request.TypeUrl = Route.URL()
-			if _, err := s.session.step(requestOf(t, request)); err != nil {
+			if _, err := stepWith(t, s.session, request); err != nil {
 				t.Fatalf("at name %d: %v", i, err)
 			}
 		}

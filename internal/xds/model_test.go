@@ -133,7 +133,7 @@ func (w *world) deliver(t *rapid.T) {
 func bad(r *discoveryv3.Resource) bool { return len(r.Version) > 1 }
 
 func (w *world) step(t *rapid.T, request *discoveryv3.DeltaDiscoveryRequest) {
-	if _, err := w.session.step(requestOf(t, request)); err != nil {
+	if _, err := stepWith(t, w.session, request); err != nil {
 		t.Fatalf("an ordinary request was refused: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func FuzzStep(f *testing.F) {
 		}
 		for ; len(input) >= 3; input = input[3:] {
 			request := fuzzed(input[0], input[1], string(input[2]), session)
-			if _, err := session.step(requestOf(t, request)); err != nil && err.Error() == "" {
+			if _, err := stepWith(t, session, request); err != nil && err.Error() == "" {
 				t.Fatal("refused without a reason")
 			}
 			session.ready()

@@ -2,7 +2,10 @@ package xds
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 	"unicode/utf8"
+	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -12,8 +15,8 @@ import (
 )
 
 // request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of each string: a client that
-// comes back states thousands of names and versions at once. Its strings share the memory of the whole message, so that
-// what outlives the request has to be cloned.
+// comes back states thousands of names and versions at once. Its strings share memory that is used again after release,
+// so that what outlives the request has to be cloned.
 type request struct {
 	node        *corev3.Node // nil: the request has none
 	typeURL     string
@@ -23,7 +26,49 @@ type request struct {
 	stated      []statement
 	// rejection is why the client rejects the response; nil: it does not.
 	rejection *status.Status
+
+	scratch *scratch // nil: nothing was decoded since the last release
 }
+
+// scratch is the memory of a decoded request. Thousands of clients that come back at once would each allocate as much
+// as they state, 150 kB, and leave it to the garbage collector.
+type scratch struct {
+	wire                   []byte
+	subscribe, unsubscribe []string
+	stated                 []statement
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{} }}
+
+// Larger ones than a proxy of a large mesh needs are left to the garbage collector.
+const (
+	maxScratchBytes = 1 << 20
+	maxScratchNames = 1 << 14
+)
+
+// release forgets the request, whose strings are not valid any more.
+func (r *request) release() {
+	of := r.scratch
+	*r = request{}
+	if of != nil && cap(of.wire) <= maxScratchBytes && of.names() <= maxScratchNames {
+		scratches.Put(of)
+	}
+}
+
+// names is how many names there is memory for, in the longest list.
+func (of *scratch) names() int { return max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) }
+
+// keep returns the request for longer than until release. Its memory is its own from then on.
+func (r *request) keep() *request {
+	kept := *r
+	kept.scratch, r.scratch = nil, nil
+	return &kept
+}
+
+// maxNames is how many names a request may have in each of its lists. A decoded name takes more memory than the 2 bytes
+// that an empty one takes on the wire, so a small message could cost much. 4 MiB of names of usual length are half as
+// many.
+const maxNames = 1 << 17
 
 // statement is a resource that a client says it has. A name that is stated twice counts as each of its versions.
 type statement struct{ name, version string }
@@ -44,9 +89,51 @@ const (
 
 // unmarshal decodes a message. Nothing of what the request was before is left.
 func (r *request) unmarshal(data mem.BufferSlice) error {
-	*r = request{}
-	wire := data.Materialize()
-	return chunk{wire, string(wire)}.fields(r.field)
+	r.release()
+	r.scratch = scratches.Get().(*scratch)
+	r.scratch.wire = listOf(r.scratch.wire, data.Len())[:data.Len()]
+	data.CopyTo(r.scratch.wire)
+	// Nothing writes to the bytes before release, so the string may share them.
+	whole := chunk{r.scratch.wire, unsafe.String(unsafe.SliceData(r.scratch.wire), data.Len())}
+	err := whole.fields(func(number protowire.Number, value chunk) error {
+		r.reserve(number, whole)
+		return r.field(number, value)
+	})
+	r.scratch.hold(r)
+	return err
+}
+
+// hold notes the lists of a request that have outgrown the former ones.
+func (of *scratch) hold(r *request) {
+	if cap(r.subscribe) > cap(of.subscribe) {
+		of.subscribe = r.subscribe
+	}
+	if cap(r.unsubscribe) > cap(of.unsubscribe) {
+		of.unsubscribe = r.unsubscribe
+	}
+	if cap(r.stated) > cap(of.stated) {
+		of.stated = r.stated
+	}
+}
+
+// reserve makes room in a list of names at its first field, so that it does not grow name by name.
+func (r *request) reserve(number protowire.Number, whole chunk) {
+	switch {
+	case number == subscribeField && len(r.subscribe) == 0:
+		r.subscribe = listOf(r.scratch.subscribe, min(whole.count(number), maxNames))
+	case number == unsubscribeField && len(r.unsubscribe) == 0:
+		r.unsubscribe = listOf(r.scratch.unsubscribe, min(whole.count(number), maxNames))
+	case number == initialVersionsField && len(r.stated) == 0:
+		r.stated = listOf(r.scratch.stated, min(whole.count(number), maxNames))
+	}
+}
+
+// listOf returns an empty list for n items, in the memory of a former one where that is large enough.
+func listOf[T any](former []T, n int) []T {
+	if cap(former) < n {
+		return make([]T, 0, n)
+	}
+	return former[:0]
 }
 
 func (r *request) field(number protowire.Number, value chunk) (err error) {
@@ -63,6 +150,9 @@ func (r *request) field(number protowire.Number, value chunk) (err error) {
 	case unsubscribeField:
 		r.unsubscribe, err = value.appendTo(r.unsubscribe)
 	case initialVersionsField:
+		if len(r.stated) == maxNames {
+			return errTooManyNames
+		}
 		var s statement
 		err = value.fields(s.field)
 		r.stated = append(r.stated, s)
@@ -117,7 +207,29 @@ func (c chunk) fields(each func(protowire.Number, chunk) error) error {
 	return nil
 }
 
-var errNotUTF8 = errors.New("a string is not UTF-8")
+// count returns how many fields of a message have a number, up to where it is malformed.
+func (c chunk) count(number protowire.Number) (n int) {
+	for at := 0; at < len(c.wire); {
+		found, wireType, tag := protowire.ConsumeTag(c.wire[at:])
+		if tag < 0 {
+			return n
+		}
+		value := protowire.ConsumeFieldValue(found, wireType, c.wire[at+tag:])
+		if value < 0 {
+			return n
+		}
+		if found == number {
+			n++
+		}
+		at += tag + value
+	}
+	return n
+}
+
+var (
+	errNotUTF8      = errors.New("a string is not UTF-8")
+	errTooManyNames = fmt.Errorf("a request has more than %d names in a list", maxNames)
+)
 
 func (c chunk) utf8() (string, error) {
 	if !utf8.ValidString(c.text) {
@@ -127,6 +239,9 @@ func (c chunk) utf8() (string, error) {
 }
 
 func (c chunk) appendTo(all []string) ([]string, error) {
+	if len(all) == maxNames {
+		return nil, errTooManyNames
+	}
 	text, err := c.utf8()
 	return append(all, text), err
 }

@@ -1,7 +1,10 @@
 package xds
 
 import (
+	"bytes"
+	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +32,23 @@ func requestOf(t interface {
 		t.Fatal(err)
 	}
 	return &r
+}
+
+// stepWith gives a session what a client sends. The memory of the request is used again afterwards, as a stream does.
+func stepWith(t interface {
+	Helper()
+	Fatal(...any)
+}, s *session, sent *discoveryv3.DeltaDiscoveryRequest) (outcome, error) {
+	t.Helper()
+	r := requestOf(t, sent)
+	result, err := s.step(r)
+	if r.scratch != nil {
+		for i := range r.scratch.wire {
+			r.scratch.wire[i] = '!'
+		}
+	}
+	r.release()
+	return result, err
 }
 
 // message is the request as the generated code has it. Fields that a session does not read are missing.
@@ -84,6 +104,21 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// The first requests wait for the stream's resource sets, while others are read into the same memory.
+func TestARequestThatWaitsIsKept(t *testing.T) {
+	s := newSession(NewCatalog(), func() {})
+	for _, name := range []string{"first", "other"} {
+		sent := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), InitialResourceVersions: map[string]string{name: "1"}}
+		if _, err := stepWith(t, s, sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
+	if got := s.subs[Cluster].gone; !slices.Equal(got, []string{"first"}) {
+		t.Errorf("the client has %q too many, want the first", got)
+	}
+}
+
 func TestAMalformedRequestIsRejected(t *testing.T) {
 	for what, wire := range map[string]string{
 		"a name is not UTF-8":          "\x1a\x01\xff",
@@ -107,6 +142,36 @@ func TestAMalformedRequestIsRejected(t *testing.T) {
 	}
 }
 
+// A decoded name takes more memory than the 2 bytes of an empty one on the wire.
+func TestAMessageOfTinyNamesCostsLittleMemory(t *testing.T) {
+	for _, list := range []struct {
+		name string
+		tag  byte
+	}{{"subscribe", 0x1a}, {"unsubscribe", 0x22}, {"initial versions", 0x2a}} {
+		t.Run(list.name, func(t *testing.T) {
+			var r request
+			largest := bytes.Repeat([]byte{list.tag, 0}, maxNames)
+			if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(largest)}); err != nil {
+				t.Errorf("%d names: %v", maxNames, err)
+			}
+			if got := len(r.subscribe) + len(r.unsubscribe) + len(r.stated); got != maxNames {
+				t.Errorf("%d names are read, want %d", got, maxNames)
+			}
+			hostile := mem.BufferSlice{mem.SliceBuffer(bytes.Repeat([]byte{list.tag, 0}, maxRequest/2))}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := r.unmarshal(hostile)
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, errTooManyNames) {
+				t.Errorf("%d names: %v, want %v", maxRequest/2, err, errTooManyNames)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 3*maxRequest {
+				t.Errorf("a message of %d bytes takes %d bytes of memory", maxRequest, used)
+			}
+		})
+	}
+}
+
 func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	r := requestOf(t, everyField)
 	if !proto.Equal(r.message(), everyField) {
@@ -117,7 +182,7 @@ func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	}
 }
 
-// A name that is remembered must not keep the message that it came with.
+// What a session remembers of a request must not be a part of the message that it came with.
 func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})

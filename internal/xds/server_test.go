@@ -302,6 +302,46 @@ func TestWaitHalfAckedLeavesTheSlowHalf(t *testing.T) {
 	}
 }
 
+// A server that is busy with thousands of streams has each of them in sync late, and all of them ack meanwhile.
+func TestEachAckOfAStreamIsProgress(t *testing.T) {
+	r := newRoom(t)
+	clients := []*client{r.connect(t, "a"), r.connect(t, "b")}
+	for _, c := range clients {
+		c.ack(c.hear(""))
+		c.say(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: Secret.URL(), ResourceNamesSubscribe: []string{"s"}})
+		c.ack(c.hear(""))
+	}
+	for range 4 {
+		<-r.events
+	}
+	revision := r.feed.Commit([]*Resource{fake(Cluster, "c", "1"), fake(Secret, "s", "1")}, nil)
+	progress := make(chan struct{}, 10)
+	result := make(chan error, 1)
+	go func() {
+		result <- r.server.WaitHalfAcked(t.Context(), revision, func() { progress <- struct{}{} })
+	}()
+	r.awaited(t)
+	for _, c := range clients {
+		c.hear("c@1")
+	}
+	select {
+	case <-progress:
+		t.Error("no client has acked, and there is progress")
+	default:
+	}
+	for _, c := range clients {
+		c.ack(c.hear("s@1")) // and not the cluster
+	}
+	for range clients {
+		<-progress
+	}
+	select {
+	case err := <-result:
+		t.Errorf("no client is in sync, and the wait ended: %v", err)
+	default:
+	}
+}
+
 // awaited returns once someone waits for every stream.
 func (r *room) awaited(t *testing.T) {
 	for _, stream := range r.server.Streams() {

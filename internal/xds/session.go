@@ -80,8 +80,7 @@ func (s *session) step(r *request) (outcome, error) {
 		if len(s.early) == maxEarly {
 			return outcome{}, fmt.Errorf("more than %d requests before the first answer", maxEarly)
 		}
-		early := *r // the caller reads into it again
-		s.early = append(s.early, &early)
+		s.early = append(s.early, r.keep())
 		return outcome{typ: t}, nil
 	}
 	return s.handle(t, r)

@@ -191,7 +191,7 @@ func (s *stage) nonce(t Type) string {
 }
 
 func (s *stage) step(request *discoveryv3.DeltaDiscoveryRequest) {
-	outcome, err := s.session.step(requestOf(s.t, request))
+	outcome, err := stepWith(s.t, s.session, request)
 	if err != nil {
 		s.tell("stream refused: %v", err)
 	}

@@ -18,6 +18,7 @@ type SyncState struct {
 type wait struct {
 	revision uint64
 	concerns func(NACK) bool // nil: every refusal does
+	progress func()          // is called for each response that the client acks or rejects; nil: not wanted
 	done     chan<- fate
 }
 
@@ -35,19 +36,20 @@ const (
 // counts hold then too.
 func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(NACK) bool) (SyncState, error) {
 	streams := s.Streams()
-	return settle(ctx, streams, wait{revision: revision, concerns: concerns}, 0, nil)
+	return settle(ctx, streams, wait{revision: revision, concerns: concerns}, 0)
 }
 
 // WaitHalfAcked waits until half of the streams that are open now have acked or rejected everything up to a revision, or
-// have ended. It calls progress, which may be nil, after each of them. The error is the context's.
+// have ended. It calls progress, which may be nil, for each response that a stream acks or rejects until it has all:
+// several at once, and it must not block. The error is the context's.
 func (s *Server) WaitHalfAcked(ctx context.Context, revision uint64, progress func()) error {
 	streams := s.Streams()
-	_, err := settle(ctx, streams, wait{revision: revision}, len(streams)/2, progress)
+	_, err := settle(ctx, streams, wait{revision: revision, progress: progress}, len(streams)/2)
 	return err
 }
 
-// settle waits until all but some of the streams have settled or ended, and calls progress after each of them.
-func settle(ctx context.Context, streams []*Stream, w wait, behind int, progress func()) (SyncState, error) {
+// settle waits until all but some of the streams have settled or ended.
+func settle(ctx context.Context, streams []*Stream, w wait, behind int) (SyncState, error) {
 	done := make(chan fate, len(streams))
 	w.done = done
 	for _, stream := range streams {
@@ -63,9 +65,6 @@ func settle(ctx context.Context, streams []*Stream, w wait, behind int, progress
 		select {
 		case f := <-done:
 			result.count(f)
-			if progress != nil {
-				progress()
-			}
 		case <-ctx.Done():
 			forget()
 			close(done)
@@ -88,7 +87,7 @@ var ErrLost = errors.New("the stream ended")
 // context's, or [ErrLost].
 func (s *Stream) WaitAcked(ctx context.Context, revision uint64) error {
 	done := make(chan fate, 1)
-	s.await(wait{revision, nil, done})
+	s.await(wait{revision: revision, done: done})
 	select {
 	case f := <-done:
 		if f == lost {
@@ -129,6 +128,15 @@ func (s *Stream) forget(done chan<- fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool { return w.done == done })
+}
+
+// progress tells those who wait that the client has acked or rejected a response.
+func (s *Stream) progress() {
+	for _, w := range s.waits {
+		if w.progress != nil {
+			w.progress()
+		}
+	}
 }
 
 // report tells those who wait.

@@ -110,7 +110,9 @@ func (s *Stream) serve(first *request, log *slog.Logger) error {
 func (s *Stream) receive(r *request, log *slog.Logger) (err error) {
 	defer contain(log, s.node, &err)
 	for {
-		if err := s.step(r); err != nil {
+		err := s.step(r)
+		r.release()
+		if err != nil {
 			return err
 		}
 		if err := s.transport.RecvMsg(r); err != nil {
@@ -128,6 +130,9 @@ func (s *Stream) step(r *request) error {
 	outcome, err := s.session.step(r)
 	if s.session.restless() || len(outcome.refused) > 0 {
 		s.rouse()
+	}
+	if outcome.acked || len(outcome.refused) > 0 {
+		s.progress()
 	}
 	s.report()
 	now := time.Now()
