@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"unicode/utf8"
-	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -15,8 +14,8 @@ import (
 )
 
 // request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of each string: a client that
-// comes back states thousands of names and versions at once. Its strings share memory that is used again after release,
-// so that what outlives the request has to be cloned.
+// reconnects states thousands of names and versions at once. Its strings share the memory of the whole message, so a
+// string that outlives the request has to be cloned. Its lists are used again after release.
 type request struct {
 	node        *corev3.Node // nil: the request has none
 	typeURL     string
@@ -30,8 +29,8 @@ type request struct {
 	scratch *scratch // nil: nothing was decoded since the last release
 }
 
-// scratch is the memory of a decoded request. Thousands of clients that come back at once would each allocate as much
-// as they state, 150 kB, and leave it to the garbage collector.
+// scratch is memory for decoding requests. Thousands of clients that reconnect at once would otherwise each allocate
+// lists for their thousands of names.
 type scratch struct {
 	wire                   []byte
 	subscribe, unsubscribe []string
@@ -46,7 +45,7 @@ const (
 	maxScratchNames = 1 << 14
 )
 
-// release forgets the request, whose strings are not valid any more.
+// release gives the memory of the request back. Its lists are invalid afterwards.
 func (r *request) release() {
 	of := r.scratch
 	*r = request{}
@@ -55,17 +54,17 @@ func (r *request) release() {
 	}
 }
 
-// names is how many names there is memory for, in the longest list.
+// names returns the capacity of the longest list.
 func (of *scratch) names() int { return max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) }
 
-// keep returns the request for longer than until release. Its memory is its own from then on.
+// keep returns a copy of the request that stays valid after release.
 func (r *request) keep() *request {
 	kept := *r
 	kept.scratch, r.scratch = nil, nil
 	return &kept
 }
 
-// maxNames is how many names a request may have in each of its lists. A decoded name takes more memory than the 2 bytes
+// maxNames is the maximum number of names in each list of a request. A decoded name takes more memory than the 2 bytes
 // that an empty one takes on the wire, so a small message could cost much. 4 MiB of names of usual length are half as
 // many.
 const maxNames = 1 << 17
@@ -93,18 +92,17 @@ func (r *request) unmarshal(data mem.BufferSlice) error {
 	r.scratch = scratches.Get().(*scratch)
 	r.scratch.wire = listOf(r.scratch.wire, data.Len())[:data.Len()]
 	data.CopyTo(r.scratch.wire)
-	// Nothing writes to the bytes before release, so the string may share them.
-	whole := chunk{r.scratch.wire, unsafe.String(unsafe.SliceData(r.scratch.wire), data.Len())}
+	whole := chunk{r.scratch.wire, string(r.scratch.wire)}
 	err := whole.fields(func(number protowire.Number, value chunk) error {
 		r.reserve(number, whole)
 		return r.field(number, value)
 	})
-	r.scratch.hold(r)
+	r.scratch.keepLists(r)
 	return err
 }
 
-// hold notes the lists of a request that have outgrown the former ones.
-func (of *scratch) hold(r *request) {
+// keepLists stores the lists of a request that exceed the former ones.
+func (of *scratch) keepLists(r *request) {
 	if cap(r.subscribe) > cap(of.subscribe) {
 		of.subscribe = r.subscribe
 	}
@@ -116,7 +114,7 @@ func (of *scratch) hold(r *request) {
 	}
 }
 
-// reserve makes room in a list of names at its first field, so that it does not grow name by name.
+// reserve allocates a list of names at its first field, so that the list does not grow name by name.
 func (r *request) reserve(number protowire.Number, whole chunk) {
 	switch {
 	case number == subscribeField && len(r.subscribe) == 0:
@@ -207,7 +205,7 @@ func (c chunk) fields(each func(protowire.Number, chunk) error) error {
 	return nil
 }
 
-// count returns how many fields of a message have a number, up to where it is malformed.
+// count returns the number of fields with a number, up to the first malformed one.
 func (c chunk) count(number protowire.Number) (n int) {
 	for at := 0; at < len(c.wire); {
 		found, wireType, tag := protowire.ConsumeTag(c.wire[at:])
