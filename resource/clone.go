@@ -34,18 +34,38 @@ var (
 	textMarshaler = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// copyOf returns the copier of a type. A type that refers to itself is looked up when a value is copied.
+// copyOf returns the copier of a type.
 func copyOf(t reflect.Type) copier {
 	if known, ok := copiers.Load(t); ok {
 		return known.(copier)
 	}
-	copiers.LoadOrStore(t, copier(func(to, from reflect.Value) { copyOf(t)(to, from) }))
-	made := newCopier(t)
-	copiers.Store(t, made)
+	making := copierBuilder{}
+	made := making.copierOf(t)
+	for inner, done := range making {
+		copiers.Store(inner, *done)
+	}
 	return made
 }
 
-func newCopier(t reflect.Type) copier {
+// copierBuilder has the copiers of one type and of the types within it while they are made. No other goroutine sees them
+// before all are complete.
+type copierBuilder map[reflect.Type]*copier
+
+// copierOf returns the copier of a type. A type that refers to itself is looked up when a value is copied.
+func (b copierBuilder) copierOf(t reflect.Type) copier {
+	if known, ok := copiers.Load(t); ok {
+		return known.(copier)
+	}
+	if pending, ok := b[t]; ok {
+		return func(to, from reflect.Value) { (*pending)(to, from) }
+	}
+	made := new(copier)
+	b[t] = made
+	*made = b.newCopier(t)
+	return *made
+}
+
+func (b copierBuilder) newCopier(t reflect.Type) copier {
 	if encodesItself(t) || encodesItself(reflect.PointerTo(t)) {
 		return recoded
 	}
@@ -53,7 +73,7 @@ func newCopier(t reflect.Type) copier {
 	case reflect.String:
 		return copyString
 	case reflect.Pointer:
-		element := copyOf(t.Elem())
+		element := b.copierOf(t.Elem())
 		return func(to, from reflect.Value) {
 			if !from.IsNil() {
 				to.Set(reflect.New(t.Elem()))
@@ -61,11 +81,11 @@ func newCopier(t reflect.Type) copier {
 			}
 		}
 	case reflect.Slice:
-		return sliceCopier(t)
+		return b.sliceCopier(t)
 	case reflect.Map:
-		return mapCopier(t)
+		return b.mapCopier(t)
 	case reflect.Struct:
-		return structCopier(t)
+		return b.structCopier(t)
 	case reflect.Bool, reflect.Float32, reflect.Float64, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32,
 		reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -96,8 +116,8 @@ func copyString(to, from reflect.Value) {
 	to.Set(from)
 }
 
-func sliceCopier(t reflect.Type) copier {
-	element := copyOf(t.Elem())
+func (b copierBuilder) sliceCopier(t reflect.Type) copier {
+	element := b.copierOf(t.Elem())
 	return func(to, from reflect.Value) {
 		if from.IsNil() {
 			return
@@ -113,8 +133,8 @@ func sliceCopier(t reflect.Type) copier {
 	}
 }
 
-func mapCopier(t reflect.Type) copier {
-	key, element := copyOf(t.Key()), copyOf(t.Elem())
+func (b copierBuilder) mapCopier(t reflect.Type) copier {
+	key, element := b.copierOf(t.Key()), b.copierOf(t.Elem())
 	return func(to, from reflect.Value) {
 		if from.IsNil() {
 			return
@@ -133,7 +153,7 @@ func mapCopier(t reflect.Type) copier {
 }
 
 // structCopier copies the fields that JSON has. It drops an empty list or map that JSON omits.
-func structCopier(t reflect.Type) copier {
+func (b copierBuilder) structCopier(t reflect.Type) copier {
 	type field struct {
 		index     int
 		omitEmpty bool
@@ -145,7 +165,7 @@ func structCopier(t reflect.Type) copier {
 		if !f.IsExported() || name == "-" && options == "" {
 			continue
 		}
-		fields = append(fields, field{f.Index[0], strings.Contains(","+options+",", ",omitempty,"), copyOf(f.Type)})
+		fields = append(fields, field{f.Index[0], strings.Contains(","+options+",", ",omitempty,"), b.copierOf(f.Type)})
 	}
 	return func(to, from reflect.Value) {
 		for _, f := range fields {

@@ -35,7 +35,7 @@ func TestATimeThatAValueWaitsForIsCommitted(t *testing.T) {
 		defer cancel()
 		go hub.KeepTime(ctx)
 		synctest.Wait()
-		past.Pin(time.Minute)
+		hub.Commit(func(*table.Tx) { past.Pin(time.Minute) })
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		for _, in := range []time.Duration{time.Minute, time.Hour} {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weft/internal/graph"
@@ -31,12 +32,15 @@ type runner struct {
 	commit func(func(*table.Tx)) // of rows of this instance alone
 	now    func() time.Time
 
-	mu       sync.Mutex
-	running  bool
+	mu      sync.Mutex
+	running bool
+	// heard is the table as observe last had it. Its snapshot may be newer, and the jobs do not know of that yet.
+	heard    atomic.Pointer[table.Snapshot]
 	jobs     map[Unit]*job
 	unseen   map[resource.Key]*job // who waits until the table has a row
 	reserved map[string]*job       // virtual IPs that are being written
 	making   map[resource.Key]bool // generated services that are
+	declined map[*job]bool         // who waits for what another Unit has reserved
 	wake     chan struct{}
 }
 
@@ -52,24 +56,28 @@ type job struct {
 	// failed or was overtaken. They are compared with the store at check.
 	unseen map[resource.Key]string
 	check  time.Time
-	// declined: a virtual IP, or a place among the generated services, is reserved by another Unit.
-	declined bool
+	// addresses are the virtual IPs that it has reserved.
+	addresses []string
 }
 
 // unknown is no version of a row.
 const unknown = "?"
 
 func newRunner(plan *Plan, writer Writer, commit func(func(*table.Tx)), log *slog.Logger) *runner {
-	return &runner{
-		plan: plan, writer: writer, commit: commit, log: log, now: time.Now, jobs: map[Unit]*job{}, unseen: map[resource.Key]*job{},
-		reserved: map[string]*job{}, making: map[resource.Key]bool{}, wake: make(chan struct{}, 1),
+	rn := &runner{
+		plan: plan, writer: writer, commit: commit, log: log, now: time.Now, jobs: map[Unit]*job{},
+		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]bool{},
+		declined: map[*job]bool{}, wake: make(chan struct{}, 1),
 	}
+	rn.heard.Store(plan.State.DB.Snapshot())
+	return rn
 }
 
 // observe takes what commits have changed.
 func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
+	rn.heard.Store(rn.plan.State.DB.Snapshot())
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
 			for u, writes := range f.Changed(changes) {
@@ -103,7 +111,8 @@ func (rn *runner) want(u Unit, writes Writes, now time.Time) {
 		j = &job{unit: u, unseen: map[resource.Key]string{}}
 		rn.jobs[u] = j
 	}
-	j.writes, j.declined = writes, false
+	j.writes = writes
+	delete(rn.declined, j)
 	switch due := now.Add(max(writes.Pace, j.delay)); {
 	case writes.empty():
 		j.due, j.delay = time.Time{}, 0
@@ -140,10 +149,14 @@ func (rn *runner) seen(j *job, key resource.Key) {
 	if len(j.unseen) > 0 {
 		return
 	}
-	maps.DeleteFunc(rn.reserved, func(_ string, by *job) bool { return by == j })
-	for _, other := range rn.jobs {
-		if other.declined {
-			other.declined, other.due = false, rn.now()
+	for _, ip := range j.addresses {
+		delete(rn.reserved, ip)
+	}
+	j.addresses = nil
+	for other := range rn.declined {
+		if other != j {
+			other.due = rn.now()
+			delete(rn.declined, other)
 		}
 	}
 	rn.drop(j)
@@ -151,7 +164,7 @@ func (rn *runner) seen(j *job, key resource.Key) {
 
 // shown is the version of a row in the table, empty where it has none.
 func (rn *runner) shown(key resource.Key) string {
-	if o, ok := rn.plan.State.Find(table.Eval(rn.plan.State.DB.Snapshot()), key); ok {
+	if o, ok := rn.plan.State.Find(table.Eval(rn.heard.Load()), key); ok {
 		return o.Envelope().Version
 	}
 	return ""
@@ -197,6 +210,7 @@ func (rn *runner) start() {
 	rn.running = true
 	clear(rn.unseen)
 	clear(rn.reserved)
+	clear(rn.declined)
 	clear(rn.making)
 	for u, j := range rn.jobs {
 		rn.jobs[u] = &job{unit: u, writes: j.writes, due: rn.now(), unseen: map[resource.Key]string{}}
@@ -283,26 +297,31 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 	}
 	for _, vip := range vipsIn(row) {
 		if by := rn.reserved[vip.IP]; by != nil && by != j {
-			j.declined = true
+			rn.declined[j] = true
 			return false
 		}
-		rn.reserved[vip.IP] = j
+		if rn.reserved[vip.IP] == nil {
+			rn.reserved[vip.IP] = j
+			j.addresses = append(j.addresses, vip.IP)
+		}
 	}
 	service, ok := w.Create.(*resource.Object[kind.MeshService])
 	if !ok {
 		return true
 	}
-	r := table.Eval(rn.plan.State.DB.Snapshot())
+	r := table.Eval(rn.heard.Load())
 	count := rn.plan.State.Generated(r, service.Mesh)
 	for key := range rn.making {
 		if _, there := rn.plan.State.Find(r, key); !there && key.Mesh == service.Mesh && key != service.Key() {
 			count++
 		}
 	}
-	if j.declined = count >= graph.MaxGenerated; !j.declined {
-		rn.making[service.Key()] = true
+	if count >= graph.MaxGenerated {
+		rn.declined[j] = true
+		return false
 	}
-	return !j.declined
+	rn.making[service.Key()] = true
+	return true
 }
 
 // store does one write. It returns the row and its version as it is stored now, [unknown] with an error, and no row where
@@ -314,7 +333,9 @@ func (rn *runner) store(ctx context.Context, w *Write) (key resource.Key, versio
 		version, err = rn.writer.Put(ctx, w.Put)
 	case w.Create != nil:
 		key = w.Create.Key()
-		version, err = rn.writer.Create(ctx, w.Create)
+		if version, err = rn.writer.Create(ctx, w.Create); err == nil && version == "" {
+			err = errors.New("its owner is gone")
+		}
 	case w.Make != nil:
 		var made []byte
 		if made, err = w.Make.Make(rn.now()); err != nil {
@@ -333,13 +354,10 @@ func (rn *runner) store(ctx context.Context, w *Write) (key resource.Key, versio
 	return key, version, err
 }
 
-// errStays is the reason of a deletion that was not done.
-var errStays = errors.New("what it follows from is stored still")
-
 func (rn *runner) delete(ctx context.Context, w *Write) (key resource.Key, err error) {
 	if w.Gone != (resource.Key{}) {
 		if version, err := rn.writer.Version(ctx, w.Gone); err != nil || version != "" {
-			return key, cmp.Or(err, errStays)
+			return w.Gone, cmp.Or(err, ErrOvertaken)
 		}
 	}
 	key = w.Delete.Key()

@@ -45,9 +45,13 @@ const (
 	maxScratchNames = 1 << 14
 )
 
-// release gives the memory of the request back. Its lists are invalid afterwards.
+// release gives the memory of the request back. Its lists are invalid afterwards. They are cleared, because each string
+// in them keeps its whole message.
 func (r *request) release() {
 	of := r.scratch
+	clear(r.subscribe)
+	clear(r.unsubscribe)
+	clear(r.stated)
 	*r = request{}
 	if of != nil && cap(of.wire) <= maxScratchBytes && of.names() <= maxScratchNames {
 		scratches.Put(of)
@@ -57,10 +61,11 @@ func (r *request) release() {
 // names returns the capacity of the longest list.
 func (of *scratch) names() int { return max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) }
 
-// keep returns a copy of the request that stays valid after release.
+// keep returns the request as one that stays valid after release. r is empty afterwards.
 func (r *request) keep() *request {
 	kept := *r
-	kept.scratch, r.scratch = nil, nil
+	kept.scratch = nil
+	*r = request{}
 	return &kept
 }
 

@@ -14,6 +14,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -206,4 +207,31 @@ func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 			t.Errorf("%.10q is a part of the whole message", asked)
 		}
 	}
+}
+
+// Each of many requests is one name shorter than the one before, and as large as a message may be that is pooled.
+func TestReleasedRequestsKeepNoMessage(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const requests = 100
+	padding := make([]byte, maxScratchBytes*9/10)
+	before := heap()
+	r := &request{}
+	for n := requests; n > 0; n-- {
+		wire := bytes.Repeat([]byte{0x1a, 1, 'x'}, n) // resource_names_subscribe
+		wire = protowire.AppendTag(wire, 100, protowire.BytesType)
+		wire = protowire.AppendBytes(wire, padding)
+		if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}); err != nil {
+			t.Fatal(err)
+		}
+		r.release()
+	}
+	if after := heap(); after > before+requests/4*maxScratchBytes {
+		t.Errorf("%d released requests keep %d MiB", requests, (after-before)>>20)
+	}
+	runtime.KeepAlive(r)
 }
