@@ -64,7 +64,6 @@ var notYet = []string{
 	"internal/admit",
 	"internal/demo",
 	"internal/dpserver",
-	"internal/graph",
 	"internal/join",
 	"internal/load",
 	"internal/lookup",

@@ -11,7 +11,7 @@ import (
 	"weft/resource"
 )
 
-// derive makes the stages, each of which reads rows and the ones before it.
+// derive adds the derived tables, each of which reads rows and tables that were added before.
 func (s *State) derive() {
 	s.Membership = table.NewDerived(s.DB, "membership", s.membership, same[*kind.Membership])
 	s.NotAdmitted = table.NewDerived(s.DB, "not admitted", s.notAdmitted, func(a, b string) bool { return a == b })
@@ -32,7 +32,7 @@ func (s *State) derive() {
 	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, same[*Trust])
 	s.Destinations = table.NewDerived(s.DB, "services of a mesh", s.destinations, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
-	s.Labeled = table.NewDerived(s.DB, "services of labels", s.labelled, slices.Equal)
+	s.Labeled = table.NewDerived(s.DB, "services of labels", s.labeledServices, slices.Equal)
 	s.Named = table.NewDerived(s.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(s.DB, "service ports", s.ports, slices.Equal)
 	s.ByEgress = table.NewDerived(s.DB, "whether by egress", s.byEgress, func(a, b bool) bool { return a == b })
@@ -47,7 +47,7 @@ func (s *State) derive() {
 		equalEndpoints)
 	s.ServiceSNIRoutes = table.NewDerived(s.DB, "SNI routes of a service", s.serviceSNIRoutes, slices.Equal)
 	s.SNIRoutes = table.NewDerived(s.DB, "SNI routes of a mesh", s.sniRoutes, slices.Equal)
-	s.RemoteEndpoints = table.NewDerived(s.DB, "ingresses of other zones", s.beyond, slices.Equal)
+	s.RemoteEndpoints = table.NewDerived(s.DB, "ingresses of other zones", s.remoteIngresses, slices.Equal)
 	s.CrossZoneSNIRoutes = table.NewDerived(s.DB, "cross-zone SNI routes of a mesh", s.crossZoneSNIRoutes, slices.Equal)
 	s.Forwardable = table.NewDerived(s.DB, "forwardable endpoints", s.forwardable, slices.Equal)
 	s.IngressProxies = table.NewDerived(s.DB, "zone ingresses", s.ingressProxies, slices.Equal)
@@ -66,9 +66,9 @@ func same[V any](a, b V) bool { return reflect.DeepEqual(a, b) }
 
 func equalEndpoints(a, b *Endpoints) bool { return slices.Equal(a.Endpoints, b.Endpoints) }
 
-// identity chooses the MeshIdentity of a Dataplane: of those that select it the one with most labels,
-// then the first by name; where none does, the mtls of the mesh. A selected Dataplane never becomes plain because
-// its SPIFFE ID can't be rendered: it has an identity that nobody can present, and the reason stands in Problem.
+// identity returns the identity of a Dataplane. Of the MeshIdentities that select it, the one with the most labels is
+// chosen, then the first by name; without one, the mtls of the mesh. A selected Dataplane never becomes plaintext
+// because its SPIFFE ID can't be rendered: its identity then has a Problem, and no proxy can present it.
 func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if key.Type == kind.EgressProxy {
 		return s.EgressIdentity.Get(r, s.EgressChoice.Get(r, s.Zone).Chosen)
@@ -96,8 +96,8 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	return given.restingOn(dp, facts)
 }
 
-// restingOn returns an identity that rests on facts of its Dataplane. Where nobody vouches for one of them it has no
-// SPIFFE ID, so that neither clients nor rules know the proxy by an ID that its owner chose.
+// restingOn returns an identity that rests on facts of its Dataplane. If a fact has no voucher, the identity has no
+// SPIFFE ID. So neither clients nor rules accept the proxy by an ID that its owner chose.
 func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
 	id.Rests, id.Unvouched = dp.Vouched.By(facts)
 	if len(id.Unvouched) > 0 {
@@ -106,7 +106,7 @@ func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []strin
 	return id
 }
 
-// selecting are the MeshIdentities that select a Dataplane, the chosen one first.
+// selecting returns the MeshIdentities that select a Dataplane, the chosen one first.
 func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) []*resource.Object[kind.MeshIdentity] {
 	var selecting []*resource.Object[kind.MeshIdentity]
 	for _, candidate := range s.IdentitiesByMesh.List(r, MeshKey(dp.Mesh)) {
@@ -121,7 +121,7 @@ func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) 
 	return selecting
 }
 
-// selectorLabels is how many labels a MeshIdentity that selects something names.
+// selectorLabels returns the number of labels in the selector of a MeshIdentity.
 func selectorLabels(o *resource.Object[kind.MeshIdentity]) int {
 	return len(o.Spec.Selector.Dataplane.MatchLabels)
 }
