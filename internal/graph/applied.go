@@ -212,17 +212,17 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {
-			a.Addresses = append(a.Addresses, joined(out.Address, out.Port))
+			a.Addresses = append(a.Addresses, hostPort(out.Address, out.Port))
 		}
 	}
 	for _, vip := range d.VIPs {
 		if p.Group.Transparent && Reachable(vip, p.Group.IPFamilies) {
-			a.Addresses = append(a.Addresses, joined(vip, d.Key.Port))
+			a.Addresses = append(a.Addresses, hostPort(vip, d.Key.Port))
 		}
 	}
 	return a
 }
 
-func joined(address string, port uint32) string {
+func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }

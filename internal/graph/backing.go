@@ -84,7 +84,7 @@ func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshServi
 			}
 		}
 		for _, e := range s.retainedEndpoints(r, s.keyOf(service).At(port.Port)) {
-			servers = append(servers, Server{port.Port, e.Proxy.Name, joined(e.Address, e.Port), EndpointRetained})
+			servers = append(servers, Server{port.Port, e.Proxy.Name, hostPort(e.Address, e.Port), EndpointRetained})
 		}
 	}
 	return servers

@@ -66,17 +66,17 @@ func (s *State) nextCertificate(r *table.Reader, key ProxyKey, wanted *Identity)
 		return next
 	}
 	used := row.Spec.InUse()
-	names, rests := meanwhile(used, wanted)
+	names, rests := interimIDs(used, wanted)
 	return &NextCertificate{
 		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, Rests: rests,
 		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
 }
 
-// meanwhile returns the SPIFFE IDs of a proxy until it may have the wanted ones, and the facts that they rest on. Under
-// the mtls of a mesh, where a certificate has several, new ones are added at once, and old ones stay until no client
-// needs them.
-func meanwhile(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
+// interimIDs returns the SPIFFE IDs of a proxy until it may have the wanted ones, and the facts that they rest on.
+// Under the mtls of a mesh, where a certificate has several, new ones are added at once, and old ones stay until no
+// client needs them.
+func interimIDs(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
 	if wanted.joins(used) {
 		return used.And(wanted.SpiffeIDs), used.Rests.And(wanted.Rests)
 	}
@@ -172,9 +172,9 @@ func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 // callers are the callers of a mesh that a rule matches.
 type callers struct{ mesh, exact, prefix string }
 
-// also returns the SPIFFE IDs that a rule does not match, of workloads with an ID that it matches: while a workload
+// otherIDs returns the SPIFFE IDs that a rule does not match, of workloads with an ID that it matches: while a workload
 // changes its ID, a rule about one ID applies to the other, in any zone.
-func (s *State) also(r *table.Reader, rule callers) []string {
+func (s *State) otherIDs(r *table.Reader, rule callers) []string {
 	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
 	var others []string
 	also := func(names []string) {

@@ -68,7 +68,7 @@ func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 		}
 		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
 			// An address of two zones would be one host in Envoy.
-			if at := joined(e.Address, e.Port); !seen[at] {
+			if at := hostPort(e.Address, e.Port); !seen[at] {
 				seen[at] = true
 				ingresses.Endpoints = append(ingresses.Endpoints, e)
 			}

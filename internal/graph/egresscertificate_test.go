@@ -21,7 +21,7 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	s := graph.NewState("east")
 	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
 	rows := []resource.Any{
-		own(kind.ZoneEgresses.Make("", "ze",
+		ofEast(kind.ZoneEgresses.Make("", "ze",
 			kind.ZoneEgress{Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}})),
 		kind.Meshes.Make("", "plain", kind.Mesh{}), kind.Meshes.Make("", "default", kind.Mesh{}),
 		kind.Meshes.Make("", "pear", kind.Mesh{MTLS: mtls}), kind.Meshes.Make("", "shop", kind.Mesh{MTLS: mtls}),
@@ -36,7 +36,7 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 			kind.MeshTrusts.Make(mesh, "roots", kind.MeshTrust{TrustDomain: trust, CABundles: []kind.CABundle{bundle}}))
 	}
 	for _, mesh := range []string{"default", "pear", "plain", "shop"} {
-		rows = append(rows, own(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+		rows = append(rows, ofEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
 			Match:     kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP},
 			Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 		})))
@@ -49,8 +49,8 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	return s
 }
 
-// own makes a resource one of the zone east.
-func own(o resource.Any) resource.Any {
+// ofEast makes a resource one of the zone east.
+func ofEast(o resource.Any) resource.Any {
 	o.Envelope().Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
 	return o
 }

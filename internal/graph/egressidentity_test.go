@@ -14,10 +14,10 @@ import (
 	"weft/kind"
 )
 
-// These are the meshes of a system, without and with one of the name "default".
+// egressMeshes are the meshes of a system, without and with a mesh "default".
 var egressMeshes = [][]string{{"shop"}, {"default"}, {"apple", "pear", "shop"}, {"apple", "default", "shop"}}
 
-// These are what MeshIdentities a mesh may have, in the words of the table.
+// egressIdentities are the MeshIdentities that a mesh may have, as the table writes them.
 var egressIdentities = []struct {
 	says       string
 	identities []graph.EgressCandidate
@@ -125,7 +125,7 @@ func describeEgress(w *tabwriter.Writer, names []string, named string, has ident
 		setting = "-"
 	}
 	fmt.Fprintf(w, "%s\t| %s\t| %s\t| %s\t| %s\t| %s\n", strings.Join(names, " "), setting, has.says, mtls,
-		chains(&choice, names), says(&choice))
+		chains(&choice, names), describeChoice(&choice))
 }
 
 // chains says what the chains of each mesh present; once where all present the same.
@@ -151,7 +151,7 @@ func chains(c *graph.EgressChoice, meshes []string) string {
 	return strings.Join(all, ", ")
 }
 
-func says(c *graph.EgressChoice) string {
+func describeChoice(c *graph.EgressChoice) string {
 	switch {
 	case c.Notice != "":
 		return "set KUMA_DEFAULTS_MESH"

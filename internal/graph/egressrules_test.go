@@ -85,7 +85,7 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 		})
 	}
 	s := graph.NewState("east")
-	rows := []resource.Any{own(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
+	rows := []resource.Any{ofEast(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
 		Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002},
 	}))}
 	for mesh, identity := range map[string]resource.Any{
@@ -97,7 +97,7 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 		}),
 	} {
 		rows = append(rows, kind.Meshes.Make("", mesh, kind.Mesh{}), identity,
-			own(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+			ofEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
 				Match:     kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP},
 				Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 			})))

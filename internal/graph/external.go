@@ -31,8 +31,8 @@ func (s *State) byEgress(r *table.Reader, mesh string) bool {
 	return ok && m.Spec.Routing != nil && m.Spec.Routing.ZoneEgress
 }
 
-// by returns the way through zone egresses.
-func (out *EgressRoute) by() Way {
+// way returns the way through zone egresses.
+func (out *EgressRoute) way() Way {
 	if len(out.Egresses) == 0 {
 		return NoEgress
 	}
@@ -122,7 +122,7 @@ func (s *State) externalKeyOf(service *resource.Object[kind.MeshExternalService]
 
 // externalNamed returns the service with a row's name or, where there is none, with the name that global gave it.
 func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
-	for _, row := range []string{name.Name, s.stored(&kind.MeshExternalServices.Info, "", name.Name)} {
+	for _, row := range []string{name.Name, s.storedName(&kind.MeshExternalServices.Info, "", name.Name)} {
 		if service, ok := s.ExternalServices.Find(r, name.Mesh, row); ok {
 			return s.externalKeyOf(service)
 		}
@@ -149,7 +149,7 @@ func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 	}
 	out := s.EgressRoute.Get(r, key.Mesh)
 	d := &Destination{Key: key, Protocol: cmp.Or(service.Spec.Match.Protocol, kind.TCP), VIPs: s.vipsOf(r, key)}
-	d.Servers.Way, d.SNI = out.by(), s.SNIFormat(r).Name(sni.Of(service, key.Port))
+	d.Servers.Way, d.SNI = out.way(), s.SNIFormat(r).Name(sni.Of(service, key.Port))
 	s.identify(r, key.Mesh, &d.Servers, out.Identities)
 	return d
 }

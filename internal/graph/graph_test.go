@@ -318,7 +318,7 @@ func egresses(t *testing.T, line string) resource.Any {
 	return row
 }
 
-func also(rule match.Rule) string {
+func describeOtherIDs(rule match.Rule) string {
 	if len(rule.Also) == 0 {
 		return ""
 	}
@@ -344,10 +344,12 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 		}
 		if l.Permissions != nil {
 			for _, rule := range l.Permissions.Deny {
-				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
+				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, describeOtherIDs(rule),
+					rule.Origin)
 			}
 			for _, rule := range l.Permissions.Allow {
-				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
+				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, describeOtherIDs(rule),
+					rule.Origin)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 // deny. (Adding inbounds in runtime.)
 func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
 	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
-	for _, in := range current(s.NetworkingOf(r, dp)) {
+	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
 		sections[in.Section()] = true
 	}
@@ -96,9 +96,9 @@ func nameListeners(listeners []InboundListener) {
 	}
 }
 
-// current returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a host
-// name has none until the name is resolved.
-func current(n *kind.Networking) []kind.Inbound {
+// currentInbounds returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a
+// host name has none until the name is resolved.
+func currentInbounds(n *kind.Networking) []kind.Inbound {
 	var inbounds []kind.Inbound
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
@@ -147,15 +147,15 @@ func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 		return nil
 	}
 	wanted := map[string]bool{}
-	for _, in := range current(n) {
+	for _, in := range currentInbounds(n) {
 		wanted[in.Listener()], wanted[in.Section()] = true, true
 	}
 	retained := map[string]bool{}
 	for _, endpoint := range s.retainedOf(r, key) {
 		retained[endpoint.Listener()] = true
 	}
-	for _, in := range current(n) {
-		if served := place(n, &serving.Spec, &in); served != nil {
+	for _, in := range currentInbounds(n) {
+		if served := servedInbound(n, &serving.Spec, &in); served != nil {
 			retained[served.Listener()] = retained[served.Listener()] || !wanted[served.Listener()]
 		}
 	}
@@ -188,7 +188,7 @@ func (s *State) Unserved(r *table.Reader, key ProxyKey) bool {
 	for _, listener := range append(servedIngresses(&serving.Spec), servedEgresses(&serving.Spec)...) {
 		has[listener] = true
 	}
-	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
+	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
 		n.ZoneIngress != nil && !has[n.ZoneIngress.Listener()] || n.ZoneEgress != nil && !has[n.ZoneEgress.Listener()]
 }
 

@@ -37,8 +37,8 @@ func labelsOf(of DestinationKind, mesh string, labels map[string]string) labelQu
 	return labelQuery{of, mesh, string(raw)}
 }
 
-// called is a name of a service of a kind.
-type called struct {
+// nameQuery is a name of a service of a kind.
+type nameQuery struct {
 	Kind DestinationKind
 	ServiceKey
 }
@@ -95,10 +95,10 @@ func (s *State) servicesLabelled(r *table.Reader, mesh string, labels map[string
 	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
 		services, key = s.ServicesByLabel, LabelKey(mesh, label, value)
 	}
-	return keysOf(having(services.List(r, key), labels), s.keyOf)
+	return keysOf(withLabels(services.List(r, key), labels), s.keyOf)
 }
 
-func (s *State) named(r *table.Reader, name called) DestinationKey {
+func (s *State) named(r *table.Reader, name nameQuery) DestinationKey {
 	return s.services[name.Kind].named(r, name.ServiceKey)
 }
 
@@ -158,7 +158,7 @@ func (s *State) selected(r *table.Reader, mesh string, sel selection) []Destinat
 	if sel.Name == "" {
 		return s.Labeled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
 	}
-	key := s.Named.Get(r, called{sel.Kind, ServiceKey{mesh, sel.Name}})
+	key := s.Named.Get(r, nameQuery{sel.Kind, ServiceKey{mesh, sel.Name}})
 	if key == (DestinationKey{}) {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (s *State) selected(r *table.Reader, mesh string, sel selection) []Destinat
 func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound) []ExplicitOutbound {
 	var explicit []ExplicitOutbound
 	for i := range outbounds {
-		key, ok := s.meant(r, mesh, &outbounds[i])
+		key, ok := s.backendOf(r, mesh, &outbounds[i])
 		if !ok {
 			continue
 		}
@@ -187,9 +187,9 @@ func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound
 	return explicit
 }
 
-// meant returns the destination of an outbound: of the services that it refers to, the first one with the port;
+// backendOf returns the destination of an outbound: of the services that it refers to, the first one with the port;
 // services of this zone come first. For a tag, the port is the service's first one.
-func (s *State) meant(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
+func (s *State) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
 	var services []DestinationKey
 	var wanted uint32
 	if ref := out.BackendRef; ref != nil {

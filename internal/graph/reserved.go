@@ -23,8 +23,8 @@ const (
 // systemPrefix is the prefix of names that belong to the control plane. No workload has them.
 const systemPrefix = "system_"
 
-// changeIt is the advice for a Dataplane that may not have its SPIFFE ID.
-const changeIt = "change the name, label or tag of the Dataplane that it comes from, or give it a label " +
+// reservedAdvice is the advice for a Dataplane that may not have its SPIFFE ID.
+const reservedAdvice = "change the name, label or tag of the Dataplane that it comes from, or give it a label " +
 	kind.WorkloadLabel
 
 // reservedIDs returns the SPIFFE IDs, sorted, that a ZoneEgress of this zone has or could be given by any MeshIdentity
@@ -77,7 +77,7 @@ func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 			}
 		default:
 			return id.without(fmt.Sprintf("%s, which is reserved for Dataplanes with %s, and %s has none; %s", why,
-				of.field, dp.Key(), changeIt)), nil
+				of.field, dp.Key(), reservedAdvice)), nil
 		}
 	}
 	for _, name := range id.List() {
@@ -86,7 +86,7 @@ func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 				return id.without(
 					fmt.Sprintf(
 						"its SPIFFE ID would be %s, and names that begin with %s are the control plane's own; %s", name,
-						systemPrefix, changeIt)), nil
+						systemPrefix, reservedAdvice)), nil
 			}
 		}
 	}

@@ -73,7 +73,7 @@ func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoi
 	if !ok || !s.Admits(r, dp) {
 		return false
 	}
-	for _, in := range current(s.NetworkingOf(r, dp)) {
+	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
 		if in.Listener() == e.Listener() && in.State != kind.Ready {
 			return false
 		}

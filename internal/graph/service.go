@@ -18,7 +18,8 @@ func (s *State) candidates(r *table.Reader, mesh, zone string,
 	selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
 	switch {
 	case selector.DataplaneRef != nil:
-		if dp, ok := s.Dataplanes.Find(r, mesh, s.stored(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
+		if dp, ok := s.Dataplanes.Find(r, mesh,
+			s.storedName(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil
@@ -73,7 +74,7 @@ func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
 		return ""
 	}
 	var without []string
-	for _, in := range current(&dp.Spec.Networking) {
+	for _, in := range currentInbounds(&dp.Spec.Networking) {
 		value := in.Tags[kind.ServiceTag]
 		own := func(service *resource.Object[kind.MeshService]) bool { return !s.IsRemote(service) }
 		if value != "" && !slices.Contains(without, value) &&
@@ -191,7 +192,7 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	if !ok {
 		return m
 	}
-	served := place(s.NetworkingOf(r, dp), &serving.Spec, &in)
+	served := servedInbound(s.NetworkingOf(r, dp), &serving.Spec, &in)
 	if served != nil && s.acceptsProxy(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
 		m.At, m.Ready, m.Plaintext = served.Inbound, true, served.Serial == ""
 		m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
@@ -199,9 +200,9 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	return m
 }
 
-// place returns where a proxy serves an inbound: at its listener, or, while nothing serves there yet, where a Ready
-// inbound listened before it moved. nil: nowhere.
-func place(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.Inbound) *kind.ServedInbound {
+// servedInbound returns where a proxy serves an inbound: at its listener, or, while nothing serves there yet, where a
+// Ready inbound listened before it moved. nil: nowhere.
+func servedInbound(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.Inbound) *kind.ServedInbound {
 	var former *kind.ServedInbound
 	for i := range serving.Inbounds {
 		served := &serving.Inbounds[i]
@@ -223,7 +224,7 @@ func movedFrom(in, former *kind.Inbound) bool {
 
 // listensAt returns whether one of the inbounds that have a listener is at "address:port".
 func listensAt(n *kind.Networking, listener string) bool {
-	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return in.Listener() == listener })
+	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return in.Listener() == listener })
 }
 
 // serviceIdentities returns the SPIFFE IDs of a service's members and of its retained endpoints; for a service of a

@@ -81,12 +81,12 @@ func listed[S any](services *table.Index[*resource.Object[S]],
 func labeledIn[S any](services *table.Index[*resource.Object[S]],
 	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string, map[string]string) []DestinationKey {
 	return func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
-		return keysOf(having(services.List(r, MeshKey(mesh)), labels), keyOf)
+		return keysOf(withLabels(services.List(r, MeshKey(mesh)), labels), keyOf)
 	}
 }
 
-// having returns the resources that have labels.
-func having[S any](services []*resource.Object[S], labels map[string]string) []*resource.Object[S] {
+// withLabels returns the resources that have labels.
+func withLabels[S any](services []*resource.Object[S], labels map[string]string) []*resource.Object[S] {
 	return slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[S]) bool {
 		return !kind.Subset(labels, o.Labels)
 	})

@@ -92,11 +92,11 @@ func (report *SNIReport) finish(owners map[string]*SNIProgress) {
 		report.Owners = append(report.Owners, *owner)
 		report.Done = report.Done && owner.Done == owner.Ports
 	}
-	slices.SortFunc(report.Owners, func(a, b SNIProgress) int { return cmp.Compare(a.place(), b.place()) })
+	slices.SortFunc(report.Owners, func(a, b SNIProgress) int { return cmp.Compare(a.sortKey(), b.sortKey()) })
 }
 
-// place returns a sort key with global before every zone.
-func (p *SNIProgress) place() string {
+// sortKey returns a sort key with global before every zone.
+func (p *SNIProgress) sortKey() string {
 	if p.Owner == kind.OriginGlobal {
 		return ""
 	}

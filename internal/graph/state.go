@@ -189,7 +189,7 @@ type State struct {
 	Destinations *table.Derived[string, []DestinationKey]
 	Tagged       *table.Derived[string, []DestinationKey]
 	Labeled      *table.Derived[labelQuery, []DestinationKey]
-	Named        *table.Derived[called, DestinationKey]
+	Named        *table.Derived[nameQuery, DestinationKey]
 	Ports        *table.Derived[DestinationKey, []uint32]
 	// EgressRoute is the route of the proxies of a mesh out of this zone. ByEgress is whether they also use it for
 	// remote zones.

@@ -21,8 +21,8 @@ func ownedBy[S any](zone string, o *resource.Object[S]) *resource.Object[S] {
 	return o
 }
 
-// root is the PEM text of a root of its own.
-func root(t *testing.T, domain string) string {
+// newRoot returns the PEM text of a root of its own.
+func newRoot(t *testing.T, domain string) string {
 	t.Helper()
 	certificate, _, err := identity.NewCA(time.Unix(1_800_000_000, 0), domain)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestTrustCountsByOwner(t *testing.T) {
 								kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.template}})))
 				}
 				for owner := range c.rows {
-					pems[owner] = root(t, c.domain)
+					pems[owner] = newRoot(t, c.domain)
 					bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: pems[owner]}}
 					trust := kind.MeshTrusts.Make("default", "of-"+owner,
 						kind.MeshTrust{TrustDomain: c.domain, CABundles: []kind.CABundle{bundle}})
@@ -138,8 +138,8 @@ func TestNamesOfAnotherZone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewState("north")
-			mtls := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root(t, "default")}}
-			corp := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root(t, "corp.example")}}
+			mtls := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "default")}}
+			corp := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "corp.example")}}
 			s.DB.Commit(func(tx *table.Tx) {
 				s.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
 				s.Put(tx,

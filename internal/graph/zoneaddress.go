@@ -40,5 +40,5 @@ func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressRep
 
 // zoneAddressName returns the stored name of a zone's addresses.
 func (s *State) zoneAddressName(zone string) string {
-	return s.stored(&kind.MeshZoneAddresses.Info, zone, zone)
+	return s.storedName(&kind.MeshZoneAddresses.Info, zone, zone)
 }

@@ -17,8 +17,8 @@ func (s *State) IsRemote(service *resource.Object[kind.MeshService]) bool {
 // InOtherZone returns whether a resource belongs to a remote zone. A resource of global belongs to every zone.
 func (s *State) InOtherZone(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
 
-// stored returns the name of a zone's resource in this table.
-func (s *State) stored(info *resource.Info, zone, name string) string {
+// storedName returns the name of a zone's resource in this table.
+func (s *State) storedName(info *resource.Info, zone, name string) string {
 	if zone == s.Zone {
 		return name
 	}
@@ -27,7 +27,7 @@ func (s *State) stored(info *resource.Info, zone, name string) string {
 
 // Row returns the row of a destination's service among the rows of its kind. It depends on the key only.
 func (s *State) Row(key DestinationKey) ServiceKey {
-	return ServiceKey{key.Mesh, s.stored(destinationKinds[key.Kind].info, key.Zone, key.Service)}
+	return ServiceKey{key.Mesh, s.storedName(destinationKinds[key.Kind].info, key.Zone, key.Service)}
 }
 
 // keyOf returns the key of a MeshService as a destination, without a port.
@@ -62,7 +62,7 @@ func toldIdentities(service *kind.MeshService) []string {
 // crossZoneWay returns the way to servers of remote zones.
 func (s *State) crossZoneWay(r *table.Reader, mesh string) Way {
 	if s.ByEgress.Get(r, mesh) {
-		return s.EgressRoute.Get(r, mesh).by()
+		return s.EgressRoute.Get(r, mesh).way()
 	}
 	return ByIngress
 }
