@@ -64,7 +64,6 @@ var notYet = []string{
 	"internal/admit",
 	"internal/demo",
 	"internal/dpserver",
-	"internal/graph",
 	"internal/join",
 	"internal/load",
 	"internal/lookup",
@@ -74,7 +73,6 @@ var notYet = []string{
 	"internal/settings",
 	"internal/sim",
 	"internal/store/storetest",
-	"internal/table",
 	"internal/xds",
 	"test/e2e",
 }

@@ -8,27 +8,27 @@ import (
 	"weft/resource"
 )
 
-// The addresses of a zone proxy are announced in a row of each mesh that it serves: those of an ingress to other zones, those
-// of an egress to the proxies of its zone.
+// The addresses of a zone proxy are announced in a row of each mesh that it serves: those of an ingress to other zones,
+// those of an egress to the proxies of its zone.
 
-// Told returns whether the address of a proxy is announced to other zones as that of a healthy ingress.
+// Told returns whether other zones receive the address of a proxy as that of a healthy ingress.
 func (s *State) Told(r *table.Reader, key ProxyKey) bool {
 	return slices.ContainsFunc(s.ingressAddresses(r, key), isHealthy)
 }
 
-// Offered returns whether the address of a proxy is announced to the proxies of the zone as that of a healthy egress.
+// Offered returns whether the proxies of the zone receive the address of a proxy as that of a healthy egress.
 func (s *State) Offered(r *table.Reader, key ProxyKey) bool {
 	return slices.ContainsFunc(s.egressAddresses(r, key), isHealthy)
 }
 
 func isHealthy(a kind.ZoneProxyAddress) bool { return a.Healthy }
 
-// AddressRows are the rows that announce an ingress.
+// AddressRows returns the keys of the rows that announce an ingress.
 func (s *State) AddressRows(r *table.Reader, key ProxyKey) []resource.Key {
 	return s.announcements(r, key, kind.MeshZoneAddresses.Key)
 }
 
-// EgressRows are the rows that announce an egress.
+// EgressRows returns the keys of the rows that announce an egress.
 func (s *State) EgressRows(r *table.Reader, key ProxyKey) []resource.Key {
 	return s.announcements(r, key, kind.MeshEgressAddresses.Key)
 }
@@ -41,17 +41,22 @@ func (s *State) announcements(r *table.Reader, key ProxyKey, of func(mesh, name 
 	return rows
 }
 
-// ingressAddresses are the announced addresses of an ingress.
+// ingressAddresses returns the announced addresses of an ingress.
 func (s *State) ingressAddresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
-	return announced(s, r, key, s.ZoneAddresses, func(row *kind.MeshZoneAddress) []kind.ZoneProxyAddress { return row.Ingresses })
+	return announced(s, r, key, s.ZoneAddresses, func(row *kind.MeshZoneAddress) []kind.ZoneProxyAddress {
+		return row.Ingresses
+	})
 }
 
-// egressAddresses are the announced addresses of an egress.
+// egressAddresses returns the announced addresses of an egress.
 func (s *State) egressAddresses(r *table.Reader, key ProxyKey) []kind.ZoneProxyAddress {
-	return announced(s, r, key, s.EgressAddresses, func(row *kind.MeshEgressAddress) []kind.ZoneProxyAddress { return row.Egresses })
+	return announced(s, r, key, s.EgressAddresses, func(row *kind.MeshEgressAddress) []kind.ZoneProxyAddress {
+		return row.Egresses
+	})
 }
 
-func announced[S any](s *State, r *table.Reader, key ProxyKey, rows Rows[S], addresses func(*S) []kind.ZoneProxyAddress) []kind.ZoneProxyAddress {
+func announced[S any](s *State, r *table.Reader, key ProxyKey, rows Rows[S],
+	addresses func(*S) []kind.ZoneProxyAddress) []kind.ZoneProxyAddress {
 	var entries []kind.ZoneProxyAddress
 	for _, mesh := range s.meshesOf(r, key) {
 		if row, ok := rows.Find(r, mesh, s.Zone); ok {
@@ -61,7 +66,7 @@ func announced[S any](s *State, r *table.Reader, key ProxyKey, rows Rows[S], add
 	return entries
 }
 
-// entriesOf are the addresses of one proxy.
+// entriesOf returns the addresses of one proxy.
 func entriesOf(all []kind.ZoneProxyAddress, key ProxyKey) []kind.ZoneProxyAddress {
 	return slices.DeleteFunc(slices.Clone(all), func(entry kind.ZoneProxyAddress) bool {
 		return entry.Name != key.Name || entry.Legacy != (key.Mesh == "")

@@ -13,54 +13,54 @@ import (
 	"weft/resource"
 )
 
-// Applied says which resources decide about a proxy, and how, as the API shows it. It is read off the same
-// functions that configuration is made of.
+// Applied lists the resources that configure a proxy, and their effect, as the API shows it. It is computed by the same
+// functions as the configuration.
 type Applied struct {
 	Identity  AppliedIdentity   `json:"identity"`
-	Trusts    []AppliedTrust    `json:"trusts"` // the MeshTrusts of its mesh; a plain proxy uses none
+	Trusts    []AppliedTrust    `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
 	Inbounds  []AppliedInbound  `json:"inbounds"`
 	Outbounds []AppliedOutbound `json:"outbounds"`
 }
 
-// AppliedIdentity is the MeshIdentity of a proxy, and why it is that one.
+// AppliedIdentity is the MeshIdentity of a proxy, and the reason for its choice.
 type AppliedIdentity struct {
-	// MeshIdentity is its name, or "mesh.mtls" for the mtls of the mesh; empty: the proxy is plain.
+	// MeshIdentity is its name, or "mesh.mtls" for the mtls of the mesh; empty: the proxy is plaintext.
 	MeshIdentity string `json:"meshIdentity,omitempty"`
-	// Those that the proxy is to have; under the mtls of a mesh one for each of its services.
+	// SpiffeIDs are the ones that the proxy is to have; under the mtls of a mesh one for each of its services.
 	kind.SpiffeIDs
 	TrustDomain string `json:"trustDomain,omitempty"`
-	// SpireSocket is where its Envoy has its certificate from; empty: the control plane signs it.
+	// SpireSocket is the SPIRE agent's socket that issues its certificate; empty: the control plane signs it.
 	SpireSocket string `json:"spireSocket,omitempty"`
 	Reason      string `json:"reason"`
-	// Problem is why the identity can't be presented, if so.
+	// Problem is why the proxy can't present the identity; empty: it can.
 	Problem string `json:"problem,omitempty"`
 	// Selecting are all MeshIdentities that select the proxy, the chosen one first.
 	Selecting []string `json:"selecting"`
 }
 
-// AppliedTrust is a MeshTrust whose roots the proxies of the mesh believe.
+// AppliedTrust is a MeshTrust whose roots the proxies of the mesh trust.
 type AppliedTrust struct {
 	MeshTrust   string `json:"meshTrust"`
 	TrustDomain string `json:"trustDomain"`
 	Bundles     int    `json:"bundles"`
 }
 
-// AppliedInbound is who may call at one listener.
+// AppliedInbound shows the allowed callers of one listener.
 type AppliedInbound struct {
 	Address  string        `json:"address"`
 	Port     uint32        `json:"port"`
 	Section  string        `json:"section"` // the inbounds' names, joined with "+"
 	Protocol kind.Protocol `json:"protocol"`
-	// Policies are those that apply, as "MeshTrafficPermission default/web", in the order in which they
-	// were joined.
+	// Policies are the policies that apply, as "MeshTrafficPermission default/web", in the order in which they are
+	// joined.
 	Policies []string `json:"policies"`
-	// Rules are the joined rules; absent where the proxy is plain, which lets everybody in.
+	// Rules are the joined rules; absent where the proxy is plaintext and allows every caller.
 	Rules *AppliedRules `json:"rules,omitempty"`
-	// Default says what becomes of a caller whom no rule names.
+	// Default is the effect on a caller that no rule matches.
 	Default string `json:"default"`
 }
 
-// AppliedRules are joined rules: the first list that names a caller decides.
+// AppliedRules are joined rules: the first list that matches a caller decides.
 type AppliedRules struct {
 	Deny                []AppliedRule `json:"deny"`
 	AllowWithShadowDeny []AppliedRule `json:"allowWithShadowDeny"`
@@ -71,41 +71,41 @@ type AppliedRules struct {
 type AppliedRule struct {
 	Origin   string       `json:"origin"` // "MeshTrafficPermission default/web rules[0].default.allow[1]"
 	SpiffeID kind.IDMatch `json:"spiffeID"`
-	// Also are further names for which it holds, of workloads that are changing theirs.
+	// Also are further SPIFFE IDs that it matches, of workloads that are changing theirs.
 	Also []string `json:"also,omitempty"`
 }
 
-// AppliedOutbound is how one destination is reached.
+// AppliedOutbound shows the route to one destination.
 type AppliedOutbound struct {
 	Destination string `json:"destination"` // its name in Envoy's configuration
-	// MeshService, MultiZoneService or ExternalService is its name, as its owner gave it, and Zone the zone of a
-	// MeshService where that is another one.
+	// MeshService, MultiZoneService or ExternalService is the name that its owner gave it. Zone is the zone of a
+	// MeshService of a remote zone.
 	MeshService      string        `json:"meshService,omitempty"`
 	MultiZoneService string        `json:"meshMultiZoneService,omitempty"`
 	ExternalService  string        `json:"meshExternalService,omitempty"`
 	Zone             string        `json:"zone,omitempty"`
 	Port             uint32        `json:"port"`
 	Protocol         kind.Protocol `json:"protocol"`
-	// Addresses are where the proxy's application finds it.
+	// Addresses are the addresses at which the proxy's application reaches it.
 	Addresses []string `json:"addresses"`
 	MutualTLS bool     `json:"mutualTLS"`
-	// Identities are the SPIFFE IDs that are taken from its servers, with mutual TLS.
+	// Identities are the SPIFFE IDs that the proxy accepts from its servers, with mutual TLS.
 	Identities []string `json:"identities,omitempty"`
-	// TrustDomain is the only one whose roots are believed of its servers; empty: any that the mesh
-	// believes.
+	// TrustDomain is the only trust domain whose roots validate its servers; empty: every one that the mesh trusts.
 	TrustDomain string `json:"trustDomain,omitempty"`
 	// Unreachable is why the proxy can't reach it; absent where it can.
 	Unreachable string `json:"unreachable,omitempty"`
 }
 
-// Applied answers what decides about a proxy; nil where there is no such Dataplane.
+// Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
 func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	p := s.Proxy.Get(r, key)
 	if !ok || p == nil {
 		return nil
 	}
-	a := &Applied{Identity: s.appliedIdentity(r, dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{}, Outbounds: []AppliedOutbound{}}
+	a := &Applied{Identity: s.appliedIdentity(r, dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
+		Outbounds: []AppliedOutbound{}}
 	for _, t := range s.TrustsByMesh.List(r, MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}
@@ -136,12 +136,16 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 	case len(selecting) == 1:
 		a.Reason = "it alone selects the Dataplane"
 	case selectorLabels(selecting[0]) > selectorLabels(selecting[1]):
-		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting), selectorLabels(selecting[0]))
+		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting),
+			selectorLabels(selecting[0]))
 	default:
-		a.Reason = fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name", selectorLabels(selecting[0]))
+		a.Reason =
+			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
+				selectorLabels(selecting[0]))
 	}
 	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
-		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain, id.Problem
+		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain,
+			id.Problem
 		a.SpireSocket = id.Source.Socket
 	}
 	return a
@@ -157,13 +161,13 @@ func appliedInbound(l *InboundListener, policies []*resource.Object[kind.MeshTra
 	}
 	if rules := l.Permissions; rules != nil {
 		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
-		a.Default = refusesOthers
+		a.Default = deniesUnmatched
 	}
 	return a
 }
 
-// refusesOthers says what becomes of a caller whom no rule names where there are rules.
-const refusesOthers = "callers that no rule matches are denied"
+// deniesUnmatched is the effect on a caller that no rule matches, where there are rules.
+const deniesUnmatched = "callers that no rule matches are denied"
 
 func appliedRules(rules []match.Rule) []AppliedRule {
 	applied := []AppliedRule{}
@@ -191,34 +195,34 @@ func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
 	case ExternalService:
 		a.ExternalService = d.Key.Service
 	}
-	for _, servers := range d.everyone() {
+	for _, servers := range d.allServers() {
 		if servers.Secured(secured) && servers.UnreachableReason(secured) == "" {
 			a.MutualTLS = true
 			a.Identities = append(a.Identities, servers.Identities...)
 			a.TrustDomain = servers.TrustDomain
 		}
 	}
-	if d.legged() {
+	if d.hasLocalities() {
 		a.TrustDomain = ""
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
 	}
 	if from := p.Group.Source; a.MutualTLS && from.FromSPIRE() {
-		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.barrier(a.Identities))
+		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.untrustedReason(a.Identities))
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {
-			a.Addresses = append(a.Addresses, joined(out.Address, out.Port))
+			a.Addresses = append(a.Addresses, hostPort(out.Address, out.Port))
 		}
 	}
 	for _, vip := range d.VIPs {
 		if p.Group.Transparent && Reachable(vip, p.Group.IPFamilies) {
-			a.Addresses = append(a.Addresses, joined(vip, d.Key.Port))
+			a.Addresses = append(a.Addresses, hostPort(vip, d.Key.Port))
 		}
 	}
 	return a
 }
 
-func joined(address string, port uint32) string {
+func hostPort(address string, port uint32) string {
 	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }

@@ -17,7 +17,7 @@ import (
 // Every file of testdata/applied is a world and what applies to some of its Dataplanes: each section
 // "NAME.json" is of one.
 func TestApplied(t *testing.T) {
-	compareAnswers(t, "testdata/applied", func(s *graph.State, name string) any {
+	compareReports(t, "testdata/applied", func(s *graph.State, name string) any {
 		return s.Applied(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: name})
 	})
 }
@@ -25,13 +25,13 @@ func TestApplied(t *testing.T) {
 // Every file of testdata/services is a world and what is known of some of its services: each section
 // "NAME.json" is of one name.
 func TestReportServices(t *testing.T) {
-	compareAnswers(t, "testdata/services", func(s *graph.State, name string) any {
+	compareReports(t, "testdata/services", func(s *graph.State, name string) any {
 		return s.ReportServices(s.DB.Snapshot(), graph.ServiceQuery{Mesh: "default", Name: name})
 	})
 }
 
-// compareAnswers asks each world of a folder for each of its sections "NAME.json".
-func compareAnswers(t *testing.T, folder string, ask func(s *graph.State, name string) any) {
+// compareReports compares each section "NAME.json" of each world of a folder with its report.
+func compareReports(t *testing.T, folder string, reportOf func(s *graph.State, name string) any) {
 	files, err := filepath.Glob(folder + "/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no worlds: %v", err)
@@ -48,15 +48,16 @@ func compareAnswers(t *testing.T, folder string, ask func(s *graph.State, name s
 			if !ok {
 				continue
 			}
-			answer, err := json.MarshalIndent(ask(s, name), "", "  ")
+			report, err := json.MarshalIndent(reportOf(s, name), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer = append(answer, '\n')
+			report = append(report, '\n')
 			if *update {
-				section.Data = answer
-			} else if diff := cmp.Diff(string(section.Data), string(answer)); diff != "" {
-				t.Errorf("%s: of %s something else is answered (-want +got); if that is right, run with -update:\n%s", file, name, diff)
+				section.Data = report
+			} else if diff := cmp.Diff(string(section.Data), string(report)); diff != "" {
+				t.Errorf("%s: the report of %s differs (-want +got); if that is right, run with -update:\n%s", file,
+					name, diff)
 			}
 		}
 		if *update {

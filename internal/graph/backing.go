@@ -8,20 +8,21 @@ import (
 	"weft/resource"
 )
 
-// EndpointStatus says whether a member of a service is an endpoint of one of its ports, and if not, why.
+// EndpointStatus tells whether a member of a service is an endpoint of one of its ports, and if not, why.
 type EndpointStatus string
 
+// The statuses of a member for a port.
 const (
 	EndpointPublished   EndpointStatus = "endpoint"
-	AnotherPort         EndpointStatus = "another port" // the service's port does not lead to the inbound
-	NotReady            EndpointStatus = "NotReady"     // so its owner says
-	Unserved            EndpointStatus = "not ready"    // its proxy is not there, or its listener, or its application
+	AnotherPort         EndpointStatus = "another port" // the service's port does not target the inbound
+	NotReady            EndpointStatus = "NotReady"     // stated by its owner
+	Unserved            EndpointStatus = "not ready"    // its proxy, its listener or its application does not run
 	Unhealthy           EndpointStatus = "unhealthy"    // its application fails the probe, or its proxy drains
-	EndpointRetained    EndpointStatus = "retained"     // a former member, kept until new ones serve
+	EndpointRetained    EndpointStatus = "retained"     // a former member, retained until new ones serve
 	EndpointNotAdmitted EndpointStatus = "not admitted" // its mesh does not admit its Dataplane
 )
 
-// Status answers how the member stands to a port of its service.
+// Status returns the status of the member for a port of its service.
 func (m *Member) Status(port kind.ServicePort) EndpointStatus {
 	switch {
 	case !Targets(port, &m.Inbound):
@@ -36,16 +37,16 @@ func (m *Member) Status(port kind.ServicePort) EndpointStatus {
 	return EndpointPublished
 }
 
-// Backing is who is behind a service and who calls it, as the API shows it.
+// Backing lists the backends and the callers of a service, as the API shows it.
 type Backing struct {
 	Servers []Server `json:"servers"`
-	// Callers are the Dataplanes that have an outbound for it, and Transparent counts those that reach it
-	// at its virtual IP.
+	// Callers are the Dataplanes with an outbound for it. Transparent is the number of proxies that reach it at its
+	// virtual IP.
 	Callers     []string `json:"callers"`
 	Transparent int      `json:"transparent"`
 }
 
-// Server is one inbound behind a port of a service.
+// Server is one inbound of a port of a service.
 type Server struct {
 	Port      uint32         `json:"port"` // of the service
 	Dataplane string         `json:"dataplane"`
@@ -53,8 +54,8 @@ type Server struct {
 	Status    EndpointStatus `json:"status"`
 }
 
-// Backing answers who is behind a service; nil where there is no such service. It looks at every proxy of the
-// mesh.
+// Backing returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
+// number of proxies in the mesh.
 func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 	service, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -65,15 +66,16 @@ func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
 	return b
 }
 
-// servers are the members of a service by its ports, and the former ones that are held.
+// servers returns the members of a service by its ports, and the retained former ones.
 func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
 	members := s.Members(r, service)
-	barred := s.UnreachableOutbounds(r, service)
+	notAdmitted := s.UnreachableOutbounds(r, service)
 	for _, port := range service.Spec.Ports {
-		for i := range barred {
-			if m := &barred[i]; Targets(port, &m.Inbound) {
-				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), EndpointNotAdmitted})
+		for i := range notAdmitted {
+			if m := &notAdmitted[i]; Targets(port, &m.Inbound) {
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(),
+					EndpointNotAdmitted})
 			}
 		}
 		for i := range members {
@@ -81,8 +83,8 @@ func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshServi
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Status(port)})
 			}
 		}
-		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
-			servers = append(servers, Server{port.Port, e.Proxy.Name, joined(e.Address, e.Port), EndpointRetained})
+		for _, e := range s.retainedEndpoints(r, s.keyOf(service).At(port.Port)) {
+			servers = append(servers, Server{port.Port, e.Proxy.Name, hostPort(e.Address, e.Port), EndpointRetained})
 		}
 	}
 	return servers

@@ -7,8 +7,8 @@ import (
 	"weft/kind"
 )
 
-// away is the passage of the same name to the other zones.
-func (p SNIRoute) away() SNIRoute {
+// toRemoteZones returns the route of the same SNI to the remote zones.
+func (p SNIRoute) toRemoteZones() SNIRoute {
 	p.CrossZone = true
 	if p.Destination.Kind == MultiZoneService {
 		p.Destination = p.Destination.On(RemoteLocality)
@@ -16,22 +16,22 @@ func (p SNIRoute) away() SNIRoute {
 	return p
 }
 
-// crossZoneSNIRoutes are what the zone egresses of a mesh pass on to other zones, sorted, whether clients are told to go by them
-// or not, so that an egress has nothing to learn when a mesh begins to.
+// crossZoneSNIRoutes returns the routes on which the zone egresses of a mesh forward to remote zones, sorted. They
+// exist whether clients use the egresses or not, so that an egress needs no update when a mesh begins to use it.
 func (s *State) crossZoneSNIRoutes(r *table.Reader, mesh string) []SNIRoute {
 	var all []SNIRoute
 	for _, service := range s.Destinations.Get(r, mesh) {
 		if service.Kind == MultiZoneService || service.Kind == MeshService && service.Zone != s.Zone {
-			for _, passage := range s.ServiceSNIRoutes.Get(r, service) {
-				all = append(all, passage.away())
+			for _, route := range s.ServiceSNIRoutes.Get(r, service) {
+				all = append(all, route.toRemoteZones())
 			}
 		}
 	}
-	return eachName(all)
+	return uniqueSNIs(all)
 }
 
-// SNIRouteBackends returns the endpoints to which a zone proxy forwards an SNI. A zone proxy forwards nothing to its own
-// machine, whatever an agent or another zone states as the address of a server or an ingress.
+// SNIRouteBackends returns the endpoints to which a zone proxy forwards an SNI. A zone proxy forwards nothing to its
+// own machine, whatever an agent or another zone states as the address of a server or an ingress.
 func (s *State) SNIRouteBackends(r *table.Reader, p SNIRoute) []Endpoint {
 	endpoints := s.Forwardable.Get(r, p.Destination)
 	if p.CrossZone {
@@ -42,22 +42,23 @@ func (s *State) SNIRouteBackends(r *table.Reader, p SNIRoute) []Endpoint {
 	})
 }
 
-// beyond are the ingresses of other zones that lead to a destination.
-func (s *State) beyond(r *table.Reader, key DestinationKey) []Endpoint {
+// remoteIngresses returns the ingresses of remote zones that forward to a destination.
+func (s *State) remoteIngresses(r *table.Reader, key DestinationKey) []Endpoint {
 	if key.Kind == MultiZoneService {
 		return s.ingressesOfMembers(r, key)
 	}
 	return (&Endpoints{Endpoints: s.ingressesOf(r, key.Mesh, key.Zone)}).inOrder().Endpoints
 }
 
-// ingressesOfMembers are the ingresses of the other zones that take part in a MeshMultiZoneService's port.
+// ingressesOfMembers returns the ingresses of the remote zones with a selected service of a MeshMultiZoneService's
+// port.
 func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoint {
 	d := s.MultiZone.Get(r, key.On(""))
 	if d == nil {
 		return nil
 	}
-	_, taking := s.taking(r, key.On(""))
-	available := s.availableIn(r, taking)
+	_, selected := s.selectedServices(r, key.On(""))
+	available := s.availableIn(r, selected)
 	ingresses := &Endpoints{}
 	seen := map[string]bool{}
 	for i := range d.Zones {
@@ -66,8 +67,8 @@ func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 			continue
 		}
 		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
-			// What stands in two zones would be one host for Envoy, of either.
-			if at := joined(e.Address, e.Port); !seen[at] {
+			// An address of two zones would be one host in Envoy.
+			if at := hostPort(e.Address, e.Port); !seen[at] {
 				seen[at] = true
 				ingresses.Endpoints = append(ingresses.Endpoints, e)
 			}
@@ -76,11 +77,11 @@ func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 	return ingresses.inOrder().Endpoints
 }
 
-// SNIRouteOf answers the destination to which a server name leads: in this zone, or abroad.
-func (s *State) SNIRouteOf(r *table.Reader, sni string, abroad bool) (SNIRoute, bool) {
+// SNIRouteOf returns the route of an SNI: in this zone, or to a remote one.
+func (s *State) SNIRouteOf(r *table.Reader, sni string, remote bool) (SNIRoute, bool) {
 	var named []DestinationKey
 	for _, service := range s.ServicesBySNI.List(r, sni) {
-		if s.IsRemote(service) == abroad {
+		if s.IsRemote(service) == remote {
 			named = append(named, s.keyOf(service))
 		}
 	}
@@ -88,11 +89,11 @@ func (s *State) SNIRouteOf(r *table.Reader, sni string, abroad bool) (SNIRoute, 
 		named = append(named, multiZoneKeyOf(service))
 	}
 	for _, service := range named {
-		passages := s.serviceSNIRoutes(r, service)
-		if i := slices.IndexFunc(passages, func(p SNIRoute) bool { return p.SNI == sni }); i >= 0 && abroad {
-			return passages[i].away(), true
+		routes := s.serviceSNIRoutes(r, service)
+		if i := slices.IndexFunc(routes, func(p SNIRoute) bool { return p.SNI == sni }); i >= 0 && remote {
+			return routes[i].toRemoteZones(), true
 		} else if i >= 0 {
-			return passages[i], true
+			return routes[i], true
 		}
 	}
 	return SNIRoute{}, false

@@ -12,36 +12,37 @@ import (
 	"weft/resource"
 )
 
-// ReadyName is the server name by which the agent beside a zone egress finds out whether this listens with the
-// proxy's leaf. What asks for it gets a handshake, and no answer to what it asks then but that it is not found. No service has it, nor a host outside. (RFC 2606)
+// ReadyName is the SNI with which the agent of a zone egress probes whether the egress listens with the proxy's
+// certificate. A connection with this SNI gets a handshake, and 404 for every request. No service and no external host
+// has this name. (RFC 2606)
 const ReadyName = "ready.weft.invalid"
 
-// EgressListener is where a zone egress takes the connections of its zone's proxies.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
+// EgressListener is the address at which a zone egress accepts the connections of its zone's proxies. (Mesh Scoped Zone
+// Ingress and Zone Egress.)
 type EgressListener struct {
 	Address string
 	Port    uint32
 }
 
-// EgressService is an external service as zone egresses take connections for it.
+// EgressService is an external service as zone egresses accept connections for it.
 type EgressService struct {
 	Key      DestinationKey
-	SNIs     []string // by which clients name it
+	SNIs     []string // the SNIs that clients send
 	Protocol kind.Protocol
 }
 
-// EgressChain is what one egress takes connections for, and from whom.
+// EgressChain is the filter chain of one external service at one egress, with its allowed callers.
 type EgressChain struct {
 	EgressService
-	Section     string // how policies call the egress
+	Section     string // name of the egress section in policies
 	Permissions *match.Permissions
-	// Source is where the egress has the leaf from that it presents.
+	// Source is the source of the certificate that the egress presents.
 	Source Source
-	// TrustDomains that it believes, sorted; a caller with names in two of them is refused.
+	// TrustDomains are the domains that it trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
 	TrustDomains []string
 }
 
-// Guard answers who may come in.
+// Guard returns the allowed callers of the filter chain.
 func (c *EgressChain) Guard() Guard {
 	return Guard{c.Key.Mesh, c.Key.String(), c.Protocol, c.Permissions, c.TrustDomains}
 }
@@ -50,9 +51,9 @@ func (c *EgressChain) Guard() Guard {
 type ExternalUpstream struct {
 	Key       DestinationKey // on its [ExternalLocality]
 	Protocol  kind.Protocol
-	Endpoints []kind.ExternalEndpoint // sorted by priority, which begins at 0 and leaves none out
-	TLS       *kind.ExternalTLS       // nil: without
-	// Of the TLS, in PEM; empty: the system's own authorities, and no certificate.
+	Endpoints []kind.ExternalEndpoint // sorted by priority, which begins at 0 without gaps
+	TLS       *kind.ExternalTLS       // nil: no TLS
+	// CACert, ClientCert and ClientKey belong to TLS, in PEM; empty: the system's own authorities, and no certificate.
 	CACert, ClientCert, ClientKey []byte
 }
 
@@ -63,7 +64,7 @@ func egressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return []string{MeshKey(dp.Mesh)}
 }
 
-// namedSecrets are the Secrets that an external service names.
+// namedSecrets returns the keys of the Secrets to which an external service refers.
 func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
 	if !service.Spec.NamesCertificates() {
 		return nil
@@ -79,8 +80,9 @@ func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
 	return slices.Compact(keys)
 }
 
-// egressChains makes a proxy that has an egress section lead out of its zone. Without the section it has no right to the
-// keys of external services, so it loses them at once. What it forwards to other zones needs no key, and drains.
+// egressChains adds the filter chains of external services to a proxy with an egress section. Without the section the
+// proxy has no right to the keys of external services, so it loses them at once. What it forwards to remote zones needs
+// no key, and drains.
 func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) {
 	sections := s.egressSections(r, p.Key, dp.Spec.Networking.ZoneEgress)
 	if len(sections) == 0 || p.Identity == nil {
@@ -95,9 +97,9 @@ func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	p.Chains = s.chains(r, &dp.Meta, section, p.Identity.Source)
 }
 
-// leadAllOut makes the proxy of a ZoneEgress lead out of its zone, for every mesh whose proxies it can prove to who
-// it is.
-func (s *State) leadAllOut(r *table.Reader, section *kind.ZoneEgressSection, p *Proxy) {
+// zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
+// proxies accept its identity.
+func (s *State) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSection, p *Proxy) {
 	sections, presents := s.egressSections(r, p.Key, section), s.presentations(r)
 	if len(sections) == 0 || len(presents) == 0 {
 		return
@@ -106,9 +108,9 @@ func (s *State) leadAllOut(r *table.Reader, section *kind.ZoneEgressSection, p *
 	p.Group.Secured, p.Group.Source = true, p.Identity.Source
 	p.Egresses = egressListeners(sections)
 	for _, mesh := range s.meshesOf(r, p.Key) {
-		if from, ok := s.shownTo(r, p.Key.Name, presents, mesh); ok {
+		if from, ok := s.presentedTo(r, p.Key.Name, presents, mesh); ok {
 			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
-			// It is no Dataplane of the mesh, so that what targets it is what targets all.
+			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
 			p.Chains = append(p.Chains, s.chains(r, &resource.Meta{Mesh: mesh}, "", from)...)
 		}
 	}
@@ -119,29 +121,31 @@ func egressListeners(sections []kind.ZoneEgressSection) []EgressListener {
 	for _, section := range sections {
 		listeners = append(listeners, EgressListener{section.Address, section.Port})
 	}
-	slices.SortFunc(listeners, func(a, b EgressListener) int { return compareAddresses(a.Address, a.Port, b.Address, b.Port) })
+	slices.SortFunc(listeners, func(a, b EgressListener) int {
+		return compareAddresses(a.Address, a.Port, b.Address, b.Port)
+	})
 	return listeners
 }
 
-// chains are those of the external services of a proxy's mesh.
+// chains returns the filter chains of the external services of a proxy's mesh.
 func (s *State) chains(r *table.Reader, proxy *resource.Meta, section string, from Source) []EgressChain {
 	rules := match.PermitChains(s.PermissionByMesh.List(r, MeshKey(proxy.Mesh)), proxy, section)
 	unreached := s.unreached(r, proxy.Mesh)
-	believed := s.believed(r, proxy.Mesh, from)
+	trusted := s.trustedDomains(r, proxy.Mesh, from)
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
-	for _, exit := range s.EgressServices.Get(r, proxy.Mesh) {
-		permissions := cmp.Or(rules.Of(exit.SNIs), unreached)
+	for _, service := range s.EgressServices.Get(r, proxy.Mesh) {
+		permissions := cmp.Or(rules.Of(service.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
-			s.holdAlso(r, proxy.Mesh, permissions)
+			s.extendRules(r, proxy.Mesh, permissions)
 		}
-		chains = append(chains, EgressChain{exit, section, permissions, from, believed})
+		chains = append(chains, EgressChain{service, section, permissions, from, trusted})
 	}
 	return chains
 }
 
-// unreached are the permissions of an external service that no rule reaches.
+// unreached returns the permissions of an external service that no rule matches.
 func (s *State) unreached(r *table.Reader, mesh string) *match.Permissions {
 	m, ok := s.Meshes.Find(r, "", mesh)
 	if !ok || m.Spec.Routing != nil && m.Spec.Routing.DefaultForbidMeshExternalServiceAccess {
@@ -150,9 +154,10 @@ func (s *State) unreached(r *table.Reader, mesh string) *match.Permissions {
 	return match.Everybody(m.Key().String() + " routing.defaultForbidMeshExternalServiceAccess: false")
 }
 
-// egressSections are the current one of a proxy, and former ones that it serves still while they are withdrawn, each
+// egressSections returns the current section of a proxy, and the former ones that it serves while they drain, each
 // listener once.
-func (s *State) egressSections(r *table.Reader, key ProxyKey, current *kind.ZoneEgressSection) []kind.ZoneEgressSection {
+func (s *State) egressSections(r *table.Reader, key ProxyKey,
+	current *kind.ZoneEgressSection) []kind.ZoneEgressSection {
 	var sections []kind.ZoneEgressSection
 	if current != nil {
 		sections = append(sections, *current)
@@ -167,51 +172,54 @@ func (s *State) egressSections(r *table.Reader, key ProxyKey, current *kind.Zone
 	return sections
 }
 
-// withdrawingEgresses are "address:port" of egress listeners that are served and no longer wanted, but for those that
-// the zone's proxies are still told to dial.
-func (s *State) withdrawingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection, serving *kind.DataplaneListenerStatus) []string {
+// drainingEgresses returns the "address:port" of egress listeners that are served and no longer configured. A listener
+// that the zone's proxies still dial is excluded.
+func (s *State) drainingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection,
+	serving *kind.DataplaneListenerStatus) []string {
 	var gone []string
 	for i := range serving.Egresses {
 		former := &serving.Egresses[i]
-		dialled := func(a kind.ZoneProxyAddress) bool { return a.Address == former.Address && a.Port == former.Port }
-		if (section == nil || former.Listener() != section.Listener()) && !slices.ContainsFunc(s.egressAddresses(r, key), dialled) {
+		isDialed := func(a kind.ZoneProxyAddress) bool { return a.Address == former.Address && a.Port == former.Port }
+		if (section == nil || former.Listener() != section.Listener()) &&
+			!slices.ContainsFunc(s.egressAddresses(r, key), isDialed) {
 			gone = append(gone, former.Listener())
 		}
 	}
 	return gone
 }
 
-// egressServices are the external services of a mesh that can be dialled. A server name leads to one of them, whatever names
-// another could be given that makes the same.
+// egressServices returns the external services of a mesh that can be dialed. An SNI belongs to one of them: the first
+// one by key.
 func (s *State) egressServices(r *table.Reader, mesh string) []EgressService {
-	var exits []EgressService
+	var services []EgressService
 	for _, service := range s.ExternalServicesByMesh.List(r, MeshKey(mesh)) {
-		if _, ok := s.dialledAs(r, service); !ok {
+		if _, ok := s.dialSettings(r, service); !ok {
 			continue
 		}
 		port := service.Spec.Match.Port
-		exits = append(exits, EgressService{
+		services = append(services, EgressService{
 			Key: s.externalKeyOf(service).At(port), SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
 		})
 	}
-	slices.SortFunc(exits, func(a, b EgressService) int { return CompareDestinations(a.Key, b.Key) })
+	slices.SortFunc(services, func(a, b EgressService) int { return CompareDestinations(a.Key, b.Key) })
 	taken := map[string]bool{}
-	for i := range exits {
-		exits[i].SNIs = slices.DeleteFunc(exits[i].SNIs, func(name string) bool { return taken[name] })
-		for _, name := range exits[i].SNIs {
+	for i := range services {
+		services[i].SNIs = slices.DeleteFunc(services[i].SNIs, func(name string) bool { return taken[name] })
+		for _, name := range services[i].SNIs {
 			taken[name] = true
 		}
 	}
-	return slices.DeleteFunc(exits, func(exit EgressService) bool { return len(exit.SNIs) == 0 })
+	return slices.DeleteFunc(services, func(service EgressService) bool { return len(service.SNIs) == 0 })
 }
 
 func protocolOf(service *resource.Object[kind.MeshExternalService]) kind.Protocol {
 	return cmp.Or(service.Spec.Match.Protocol, kind.TCP)
 }
 
-// dialledAs is how a service is dialled: as it says, or where it names certificates, as it did when all of them were
-// there; false: they never were.
-func (s *State) dialledAs(r *table.Reader, service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, bool) {
+// dialSettings returns the endpoints and certificates with which a service is dialed: its own, or, where it refers to
+// certificates, those of the last time when all of them existed; false: they never did.
+func (s *State) dialSettings(r *table.Reader,
+	service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, bool) {
 	if !service.Spec.NamesCertificates() {
 		return &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints, TLS: service.Spec.TLS}, true
 	}
@@ -228,7 +236,7 @@ func (s *State) externalUpstream(r *table.Reader, key DestinationKey) *ExternalU
 	if !ok || service.Spec.Match.Port != key.Port {
 		return nil
 	}
-	as, ok := s.dialledAs(r, service)
+	as, ok := s.dialSettings(r, service)
 	if !ok {
 		return nil
 	}
@@ -242,14 +250,14 @@ func (s *State) externalUpstream(r *table.Reader, key DestinationKey) *ExternalU
 	return out
 }
 
-// externalOnly are the endpoints that may be outside the mesh by what they are called, whatever is stored.
+// externalOnly returns the endpoints whose address may be outside the mesh, whatever is stored.
 func (s *State) externalOnly(endpoints []kind.ExternalEndpoint) []kind.ExternalEndpoint {
 	return slices.DeleteFunc(slices.Clone(endpoints), func(e kind.ExternalEndpoint) bool {
 		return kind.LocalEndpoint(e.Address, s.LocalNetworks) != ""
 	})
 }
 
-// byPriority sorts endpoints and counts their priorities through.
+// byPriority sorts endpoints and renumbers their priorities from 0 without gaps.
 func byPriority(endpoints []kind.ExternalEndpoint) []kind.ExternalEndpoint {
 	sorted := slices.Clone(endpoints)
 	slices.SortFunc(sorted, func(a, b kind.ExternalEndpoint) int {

@@ -9,7 +9,7 @@ import (
 	"weft/kind"
 )
 
-// EgressMesh is what of a mesh decides about the identity of a ZoneEgress.
+// EgressMesh is the part of a mesh that decides about the identity of a ZoneEgress.
 type EgressMesh struct {
 	Name       string
 	MTLS       bool // a backend is enabled
@@ -20,22 +20,22 @@ type EgressMesh struct {
 type EgressCandidate struct {
 	Name       string
 	Spire      bool // its provider is SPIRE
-	SelectsAll bool // its selector is there, and names no label
+	SelectsAll bool // its selector exists, and has no label
 }
 
-// EgressChoice is which identities a ZoneEgress has.
+// EgressChoice is the choice of identities of a ZoneEgress.
 type EgressChoice struct {
-	// Chosen is presented on the chains of every mesh but those in Own, which present the mtls identities of
-	// these meshes, sorted.
+	// Chosen is presented in the filter chains of every mesh except those in Own. Filter chains of the meshes in Own,
+	// sorted, present the mtls identities of these meshes.
 	Chosen IdentityKey
 	Own    []string
 	// Problem is why there is none.
 	Problem string
-	// Notice is what an operator of several meshes should know of the choice.
+	// Notice is a hint for operators of several meshes.
 	Notice string
 }
 
-// On is what the chains of a mesh present.
+// On returns the identity that the filter chains of a mesh present.
 func (c *EgressChoice) On(mesh string) IdentityKey {
 	if _, own := slices.BinarySearch(c.Own, mesh); own {
 		return IdentityKey{mesh, kind.MTLSIdentity}
@@ -43,7 +43,7 @@ func (c *EgressChoice) On(mesh string) IdentityKey {
 	return c.Chosen
 }
 
-// Sources are all whose identities a ZoneEgress presents, the chosen one first.
+// Sources returns all identities that a ZoneEgress presents, the chosen one first.
 func (c *EgressChoice) Sources() []IdentityKey {
 	if c.Chosen == (IdentityKey{}) {
 		return nil
@@ -57,7 +57,7 @@ func (c *EgressChoice) Sources() []IdentityKey {
 	return sources
 }
 
-// egressChoice is the same for all ZoneEgresses of the zone, by its name.
+// egressChoice returns the choice for all ZoneEgresses of the zone, by the zone's name.
 func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	var meshes []EgressMesh
 	for _, m := range s.MeshesByScope.List(r, MeshKey("")) {
@@ -74,10 +74,11 @@ func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	return &choice
 }
 
-// egressIdentity is what a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
+// egressIdentity returns the identity that a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
 func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {
 	if of.Name == kind.MTLSIdentity {
-		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
+		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name,
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
 	}
 	mi, ok := s.Identities.Find(r, of.Mesh, of.Name)
 	if !ok {
@@ -87,14 +88,15 @@ func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {
 	if err != nil {
 		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, Problem: err.Error(), Source: sourceOf(&mi.Spec, "")}
 	}
-	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain, Source: sourceOf(&mi.Spec, domain)}
+	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain,
+		Source: sourceOf(&mi.Spec, domain)}
 }
 
-// usualMesh is the one that a control plane makes when it first starts.
+// usualMesh is the mesh that a control plane creates at its first start.
 const usualMesh = "default"
 
-// ChooseEgressIdentity decides which identity the ZoneEgresses of a zone have, which serve all meshes and belong
-// to none. The named mesh is that of the setting KUMA_DEFAULTS_MESH; empty: it is not set. (Zone Egress Identity.)
+// ChooseEgressIdentity chooses the identity of the ZoneEgresses of a zone, which serve all meshes and belong to none.
+// named is the setting KUMA_DEFAULTS_MESH; empty: it is not set. (Zone Egress Identity.)
 func ChooseEgressIdentity(meshes []EgressMesh, named string) EgressChoice {
 	meshes = slices.Clone(meshes)
 	slices.SortFunc(meshes, func(a, b EgressMesh) int { return strings.Compare(a.Name, b.Name) })
@@ -103,16 +105,20 @@ func ChooseEgressIdentity(meshes []EgressMesh, named string) EgressChoice {
 	}
 	c := chooseAmong(usualFirst(meshes), meshes)
 	if c.Problem == "" && len(meshes) > 1 && c.Chosen.Mesh != usualMesh {
-		c.Notice = fmt.Sprintf("no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile %s is used", kind.IdentitySource(c.Chosen.Mesh, c.Chosen.Name))
+		c.Notice = fmt.Sprintf("no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one "+
+			"whose identity zone egresses shall have; meanwhile %s is used",
+			kind.IdentitySource(c.Chosen.Mesh, c.Chosen.Name))
 	}
 	return c
 }
 
-// chooseOf looks at the named mesh alone.
+// chooseOf chooses among the identities of the named mesh.
 func chooseOf(meshes []EgressMesh, named string) EgressChoice {
 	i := slices.IndexFunc(meshes, func(m EgressMesh) bool { return m.Name == named })
 	if i < 0 {
-		return EgressChoice{Problem: fmt.Sprintf("KUMA_DEFAULTS_MESH names the mesh %q, which does not exist; create it, or name another", named)}
+		return EgressChoice{
+			Problem: fmt.Sprintf(
+				"KUMA_DEFAULTS_MESH names the mesh %q, which does not exist; create it, or name another", named)}
 	}
 	m := meshes[i]
 	name, found := m.first(EgressCandidate.isSpire)
@@ -120,7 +126,9 @@ func chooseOf(meshes []EgressMesh, named string) EgressChoice {
 		name, found = m.first(EgressCandidate.selectsAll)
 	}
 	if !found && !m.MTLS {
-		return EgressChoice{Problem: fmt.Sprintf("the mesh %q, which KUMA_DEFAULTS_MESH names, has no identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give it one, or name another mesh", named)}
+		return EgressChoice{Problem: fmt.Sprintf("the mesh %q, which KUMA_DEFAULTS_MESH names, has no identity for "+
+			"zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give "+
+			"it one, or name another mesh", named)}
 	}
 	if !found {
 		name = kind.MTLSIdentity
@@ -128,10 +136,10 @@ func chooseOf(meshes []EgressMesh, named string) EgressChoice {
 	return EgressChoice{Chosen: IdentityKey{named, name}}
 }
 
-// chooseAmong looks at all meshes: mtls comes before any MeshIdentity.
-func chooseAmong(usualFirst, byName []EgressMesh) EgressChoice {
+// chooseAmong chooses among the identities of all meshes: mtls takes precedence over any MeshIdentity.
+func chooseAmong(usualFirst, sortByName []EgressMesh) EgressChoice {
 	var own []string
-	for _, m := range byName {
+	for _, m := range sortByName {
 		if m.MTLS {
 			own = append(own, m.Name)
 		}
@@ -140,7 +148,7 @@ func chooseAmong(usualFirst, byName []EgressMesh) EgressChoice {
 		i := slices.IndexFunc(usualFirst, func(m EgressMesh) bool { return m.MTLS })
 		return EgressChoice{Chosen: IdentityKey{usualFirst[i].Name, kind.MTLSIdentity}, Own: own}
 	}
-	for _, m := range byName {
+	for _, m := range sortByName {
 		if name, ok := m.first(EgressCandidate.isSpire); ok {
 			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
 		}
@@ -150,10 +158,11 @@ func chooseAmong(usualFirst, byName []EgressMesh) EgressChoice {
 			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
 		}
 	}
-	return EgressChoice{Problem: "no mesh has an identity for zone egresses: no MeshIdentity that selects all Dataplanes or has the provider Spire, and no mtls; give one to a mesh"}
+	return EgressChoice{Problem: "no mesh has an identity for zone egresses: no MeshIdentity that selects all " +
+		"Dataplanes or has the provider Spire, and no mtls; give one to a mesh"}
 }
 
-// usualFirst puts the mesh "default" before the others.
+// usualFirst returns the meshes with the mesh "default" in front.
 func usualFirst(meshes []EgressMesh) []EgressMesh {
 	i := slices.IndexFunc(meshes, func(m EgressMesh) bool { return m.Name == usualMesh })
 	if i < 0 {
@@ -162,7 +171,7 @@ func usualFirst(meshes []EgressMesh) []EgressMesh {
 	return slices.Concat(meshes[i:i+1], meshes[:i], meshes[i+1:])
 }
 
-// first is the first MeshIdentity by name that qualifies.
+// first returns the first MeshIdentity by name that qualifies.
 func (m *EgressMesh) first(qualifies func(EgressCandidate) bool) (name string, ok bool) {
 	for _, c := range m.Identities {
 		if qualifies(c) && (!ok || c.Name < name) {

@@ -14,18 +14,20 @@ import (
 	"weft/kind"
 )
 
-// These are the meshes of a system, without and with one of the name "default".
+// egressMeshes are the meshes of a system, without and with a mesh "default".
 var egressMeshes = [][]string{{"shop"}, {"default"}, {"apple", "pear", "shop"}, {"apple", "default", "shop"}}
 
-// These are what MeshIdentities a mesh may have, in the words of the table.
+// egressIdentities are the MeshIdentities that a mesh may have, as the table writes them.
 var egressIdentities = []struct {
 	says       string
 	identities []graph.EgressCandidate
 }{
 	{"one", []graph.EgressCandidate{{Name: "all", SelectsAll: true}}},
-	{"several", []graph.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true}, {Name: "a-part"}}},
+	{"several", []graph.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true},
+		{Name: "a-part"}}},
 	{"partial", []graph.EgressCandidate{{Name: "a-part"}}},
-	{"Spire", []graph.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true}, {Name: "spire-1", Spire: true}}},
+	{"Spire", []graph.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true},
+		{Name: "spire-1", Spire: true}}},
 }
 
 func mtlsOf(mesh string) graph.IdentityKey {
@@ -122,7 +124,8 @@ func describeEgress(w *tabwriter.Writer, names []string, named string, has ident
 	if named == "" {
 		setting = "-"
 	}
-	fmt.Fprintf(w, "%s\t| %s\t| %s\t| %s\t| %s\t| %s\n", strings.Join(names, " "), setting, has.says, mtls, chains(&choice, names), says(&choice))
+	fmt.Fprintf(w, "%s\t| %s\t| %s\t| %s\t| %s\t| %s\n", strings.Join(names, " "), setting, has.says, mtls,
+		chains(&choice, names), describeChoice(&choice))
 }
 
 // chains says what the chains of each mesh present; once where all present the same.
@@ -148,7 +151,7 @@ func chains(c *graph.EgressChoice, meshes []string) string {
 	return strings.Join(all, ", ")
 }
 
-func says(c *graph.EgressChoice) string {
+func describeChoice(c *graph.EgressChoice) string {
 	switch {
 	case c.Notice != "":
 		return "set KUMA_DEFAULTS_MESH"
@@ -160,7 +163,8 @@ func says(c *graph.EgressChoice) string {
 
 // The rules one by one, each with the sentence that it comes from.
 func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
-	all, part, spire := graph.EgressCandidate{Name: "all", SelectsAll: true}, graph.EgressCandidate{Name: "a-part"}, graph.EgressCandidate{Name: "spire", Spire: true}
+	all, part, spire := graph.EgressCandidate{Name: "all", SelectsAll: true}, graph.EgressCandidate{Name: "a-part"},
+		graph.EgressCandidate{Name: "spire", Spire: true}
 	mesh := func(name string, identities ...graph.EgressCandidate) graph.EgressMesh {
 		return graph.EgressMesh{Name: name, Identities: identities}
 	}
@@ -174,21 +178,31 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 		named  string
 		want   graph.IdentityKey
 	}{
-		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "", graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "",
+			graph.IdentityKey{Mesh: "shop", Name: "all"}},
 		{"a system of one mesh with mtls needs no setting", meshes{withMTLS("shop")}, "", mtlsOf("shop")},
-		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "all"}},
-		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
-		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop", graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop",
+			graph.IdentityKey{Mesh: "shop", Name: "all"}},
+		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop",
+			graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop",
+			graph.IdentityKey{Mesh: "shop", Name: "all"}},
 		{"of the named mesh, mtls comes last", meshes{withMTLS("shop", part)}, "shop", mtlsOf("shop")},
-		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop", graph.IdentityKey{}},
-		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop", graph.IdentityKey{}},
-		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "", mtlsOf("shop")},
+		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop",
+			graph.IdentityKey{}},
+		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop",
+			graph.IdentityKey{}},
+		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "",
+			mtlsOf("shop")},
 		{"also where one mesh has both", meshes{withMTLS("default", all)}, "", mtlsOf("default")},
 		{"the mtls of the mesh default first", meshes{withMTLS("apple"), withMTLS("default")}, "", mtlsOf("default")},
 		{"then mtls by name", meshes{withMTLS("shop"), withMTLS("apple")}, "", mtlsOf("apple")},
-		{"a Spire MeshIdentity of any mesh comes before those of default", meshes{mesh("default", all), mesh("shop", spire)}, "", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
-		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "", graph.IdentityKey{Mesh: "default", Name: "all"}},
-		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "", graph.IdentityKey{Mesh: "apple", Name: "all"}},
+		{"a Spire MeshIdentity of any mesh comes before those of default",
+			meshes{mesh("default", all), mesh("shop", spire)}, "", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "",
+			graph.IdentityKey{Mesh: "default", Name: "all"}},
+		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "",
+			graph.IdentityKey{Mesh: "apple", Name: "all"}},
 		{"one that selects a part gives none", meshes{mesh("default", part)}, "", graph.IdentityKey{}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
@@ -204,10 +218,12 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 }
 
 // The operator of several meshes reads which one is used, and what decides it.
-func TestSeveralMeshesWithoutADefaultAreSaid(t *testing.T) {
+func TestSeveralMeshesWithoutADefaultHaveANotice(t *testing.T) {
 	all := []graph.EgressCandidate{{Name: "all", SelectsAll: true}}
-	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", Identities: all}, {Name: "apple", Identities: all}}, "")
-	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone egresses shall have; meanwhile MeshIdentity apple/all is used`
+	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", Identities: all},
+		{Name: "apple", Identities: all}}, "")
+	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone ` +
+		`egresses shall have; meanwhile MeshIdentity apple/all is used`
 	if choice.Notice != want {
 		t.Errorf("the notice is %q, want %q", choice.Notice, want)
 	}
@@ -215,7 +231,8 @@ func TestSeveralMeshesWithoutADefaultAreSaid(t *testing.T) {
 
 // Under mtls the clients of each such mesh see a name of their own mesh; all others see the chosen one's.
 func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
-	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"}, {Name: "apple", MTLS: true}}, "")
+	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"},
+		{Name: "apple", MTLS: true}}, "")
 	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
 		if on := choice.On(mesh); on != (mtlsOf(want)) {
 			t.Errorf("chains of %s present %v, want the mtls of %s", mesh, on, want)

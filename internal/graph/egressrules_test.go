@@ -17,7 +17,8 @@ import (
 // that selects the chain decides alone. (Mesh Scoped Zone Ingress and Zone Egress.)
 func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 	caller := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: "spiffe://pear/web"}}}
-	selecting := kind.MeshTrafficPermissions.Make("pear", "p", kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: caller}}}})
+	selecting := kind.MeshTrafficPermissions.Make("pear", "p",
+		kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: caller}}}})
 	for name, c := range map[string]struct {
 		forbids bool
 		further []resource.Any
@@ -30,7 +31,8 @@ func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := manyMeshes(t, append(c.further, kind.Meshes.Make("", "pear", kind.Mesh{
-				MTLS:    &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}},
+				MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1",
+					Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}},
 				Routing: &kind.MeshRouting{DefaultForbidMeshExternalServiceAccess: c.forbids},
 			}))...)
 			chains := zoneEgressOf(s).Chains
@@ -54,7 +56,8 @@ func zoneEgressOf(s *graph.State) *graph.Proxy {
 // the rules. (Zone Egress Identity.)
 func TestTheNamedMeshGivesTheIdentity(t *testing.T) {
 	for named, want := range map[string]graph.IdentityKey{
-		"": mtlsOf("pear"), "shop": mtlsOf("shop"), "default": {Mesh: "default", Name: "all"}, "plain": {}, "nowhere": {},
+		"": mtlsOf("pear"), "shop": mtlsOf("shop"), "default": {Mesh: "default", Name: "all"}, "plain": {},
+		"nowhere": {},
 	} {
 		t.Run("named "+named, func(t *testing.T) {
 			s := manyMeshes(t)
@@ -77,22 +80,27 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 		return kind.MeshIdentities.Make(mesh, "spire", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: domain},
-			Provider: kind.IdentityProvider{Type: "Spire", Spire: &kind.SpireProvider{Agent: &kind.SpireAgent{SocketPath: "/run/spire/agent.sock"}}},
+			Provider: kind.IdentityProvider{Type: "Spire",
+				Spire: &kind.SpireProvider{Agent: &kind.SpireAgent{SocketPath: "/run/spire/agent.sock"}}},
 		})
 	}
 	s := graph.NewState("east")
-	rows := []resource.Any{own(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
+	rows := []resource.Any{ofEast(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
 		Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002},
 	}))}
 	for mesh, identity := range map[string]resource.Any{
-		"default": spire("default", "corp.example"), "shop": spire("shop", "corp.example"), "elsewhere": spire("elsewhere", "other.example"),
+		"default": spire("default", "corp.example"), "shop": spire("shop", "corp.example"),
+		"other": spire("other", "other.example"),
 		"bundled": kind.MeshIdentities.Make("bundled", "all", kind.MeshIdentity{
-			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}),
 	} {
-		rows = append(rows, kind.Meshes.Make("", mesh, kind.Mesh{}), identity, own(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
-			Match: kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP}, Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
-		})))
+		rows = append(rows, kind.Meshes.Make("", mesh, kind.Mesh{}), identity,
+			ofEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+				Match:     kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP},
+				Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
+			})))
 	}
 	s.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
@@ -101,7 +109,8 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 	})
 	var chains []string
 	for _, c := range zoneEgressOf(s).Chains {
-		chains = append(chains, fmt.Sprintf("%s: SPIRE at %s for %s, trusts %v", c.Key.Mesh, c.Source.Socket, c.Source.TrustDomain, c.TrustDomains))
+		chains = append(chains, fmt.Sprintf("%s: SPIRE at %s for %s, trusts %v", c.Key.Mesh, c.Source.Socket,
+			c.Source.TrustDomain, c.TrustDomains))
 	}
 	const from = "%s: SPIRE at /run/spire/agent.sock for corp.example, trusts [corp.example]"
 	if diff := cmp.Diff([]string{fmt.Sprintf(from, "default"), fmt.Sprintf(from, "shop")}, chains); diff != "" {
@@ -115,8 +124,8 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 	}
 }
 
-// A zone proxy is a Dataplane of one mesh: it has the identity that a MeshIdentity of the mesh gives it, and serves that
-// mesh alone. (Mesh Scoped Zone Ingress and Zone Egress.)
+// A zone proxy is a Dataplane of one mesh: it has the identity that a MeshIdentity of the mesh gives it, and serves
+// that mesh alone. (Mesh Scoped Zone Ingress and Zone Egress.)
 func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 	s := graph.NewState("east")
 	proxy := func(name string, n kind.Networking) *resource.Object[kind.Dataplane] {
@@ -128,9 +137,12 @@ func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 		for _, o := range []resource.Any{
 			kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "other", kind.Mesh{}),
 			kind.MeshIdentities.Make("shop", "all", kind.MeshIdentity{
-				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+				Provider: kind.IdentityProvider{Type: "Bundled"},
 			}),
-			proxy("ingress", kind.Networking{ZoneIngress: &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.168.1.1", AdvertisedPort: 10001}}),
+			proxy("ingress",
+				kind.Networking{ZoneIngress: &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001,
+					AdvertisedAddress: "192.168.1.1", AdvertisedPort: 10001}}),
 			proxy("egress", kind.Networking{ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.2", Port: 10002}}),
 		} {
 			s.Put(tx, o)
@@ -141,7 +153,8 @@ func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 		"egress":  func(p *graph.Proxy) []string { return p.IsEgress },
 	} {
 		p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "shop", Name: name})
-		if p.Identity == nil || !slices.Equal(p.Identity.List(), []string{"spiffe://shop.east.mesh.local/workload/" + name}) {
+		if p.Identity == nil ||
+			!slices.Equal(p.Identity.List(), []string{"spiffe://shop.east.mesh.local/workload/" + name}) {
 			t.Errorf("the identity of the %s is %+v", name, p.Identity)
 		}
 		if got := serves(p); !slices.Equal(got, []string{"shop"}) {

@@ -10,13 +10,13 @@ import (
 	"weft/resource"
 )
 
-// EgressRoute is how the proxies of a mesh leave their zone.
+// EgressRoute is the route of the proxies of a mesh out of their zone.
 type EgressRoute struct {
-	// Egresses are the zone egresses of this zone that are to be dialled. Without any, what goes through them
-	// reaches nothing: another way would leave out their permissions.
+	// Egresses are the zone egresses of this zone that proxies dial. Without any, destinations of egresses are
+	// unreachable: another route would bypass their permissions.
 	Egresses []Endpoint
-	// Identities are the names under which egresses are to be taken, sorted. Those that are not dialled yet are
-	// among them, so that whoever is has been accepted before.
+	// Identities are the SPIFFE IDs that proxies accept of egresses, sorted. They include egresses that are not dialed
+	// yet, so that proxies accept an egress before they dial it.
 	Identities []string
 }
 
@@ -24,15 +24,15 @@ func (s *State) egressRoute(r *table.Reader, mesh string) *EgressRoute {
 	return &EgressRoute{Egresses: s.egressesOf(r, mesh), Identities: s.egressIdentities(r, mesh)}
 }
 
-// byEgress says whether what goes to other zones goes through egresses. It stands between a Mesh and the services of
-// other zones, which have nothing to do with egresses where it is false.
+// byEgress returns whether traffic to remote zones goes through egresses. It is a derived value of its own, so that the
+// other fields of a Mesh recompute no service of a remote zone.
 func (s *State) byEgress(r *table.Reader, mesh string) bool {
 	m, ok := s.Meshes.Find(r, "", mesh)
 	return ok && m.Spec.Routing != nil && m.Spec.Routing.ZoneEgress
 }
 
-// by is the way through zone egresses.
-func (out *EgressRoute) by() Way {
+// way returns the way through zone egresses.
+func (out *EgressRoute) way() Way {
 	if len(out.Egresses) == 0 {
 		return NoEgress
 	}
@@ -40,7 +40,8 @@ func (out *EgressRoute) by() Way {
 }
 
 // egressesFor returns the zone egresses of this zone as the proxies of a mesh may use them, by name. A healthy entry
-// serves the mesh: a ready egress that cannot prove itself to the mesh, or that the mesh has evicted, is not healthy here.
+// serves the mesh: a ready egress that cannot prove itself to the mesh, or that the mesh has evicted, is not healthy
+// here.
 func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddress {
 	row, ok := s.EgressAddresses.Find(r, mesh, s.Zone)
 	if !ok {
@@ -49,7 +50,7 @@ func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 	entries := slices.Clone(row.Spec.Egresses)
 	for i := range entries {
 		e := &entries[i]
-		serves := !e.Legacy || s.serves(r, e.Name, mesh)
+		serves := !e.Legacy || s.servesMesh(r, e.Name, mesh)
 		e.Healthy = e.Healthy && serves && s.NotAdmittedReason(r, egressProxy(mesh, e)) == ""
 	}
 	return &kind.MeshEgressAddress{Egresses: entries}
@@ -59,12 +60,13 @@ func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	var egresses []Endpoint
 	for _, egress := range s.egressesFor(r, mesh).Usable() {
-		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port, Proxy: egressProxy(mesh, &egress)})
+		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port,
+			Proxy: egressProxy(mesh, &egress)})
 	}
 	return (&Endpoints{Endpoints: egresses}).inOrder().Endpoints
 }
 
-// EgressAt answers the zone egress that a mesh's proxies dial at an address.
+// EgressAt returns the zone egress that a mesh's proxies dial at an address.
 func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
 	for _, e := range s.EgressRoute.Get(r, mesh).Egresses {
 		if e.Address == address && e.Port == port {
@@ -74,7 +76,7 @@ func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (Pr
 	return ProxyKey{}, false
 }
 
-// egressProxy is the proxy of an egress that serves a mesh.
+// egressProxy returns the proxy of an egress that serves a mesh.
 func egressProxy(mesh string, egress *kind.ZoneProxyAddress) ProxyKey {
 	if egress.Legacy {
 		return ProxyKey{Type: kind.EgressProxy, Name: egress.Name}
@@ -96,16 +98,19 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 	return slices.Compact(ids)
 }
 
-// isEgress says whether a proxy is one of the zone egresses that are dialled, in whatever mesh.
+// isEgress returns whether a proxy is one of the dialed zone egresses, in any mesh.
 func (s *State) isEgress(r *table.Reader, proxy ProxyKey) bool {
 	return slices.ContainsFunc(s.meshesOf(r, proxy), func(mesh string) bool {
-		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Endpoint) bool { return e.Proxy == proxy })
+		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Endpoint) bool {
+			return e.Proxy == proxy
+		})
 	})
 }
 
-// externalKeyOf names a MeshExternalService as a destination, without a port.
+// externalKeyOf returns the key of a MeshExternalService as a destination, without a port.
 func (s *State) externalKeyOf(service *resource.Object[kind.MeshExternalService]) DestinationKey {
-	key := DestinationKey{Kind: ExternalService, Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta), Service: service.Name}
+	key := DestinationKey{Kind: ExternalService, Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta),
+		Service: service.Name}
 	if service.Label(kind.OriginLabel) == kind.OriginGlobal {
 		key.Zone = ""
 	}
@@ -115,9 +120,9 @@ func (s *State) externalKeyOf(service *resource.Object[kind.MeshExternalService]
 	return key
 }
 
-// externalNamed finds a service by the name of its row or, where there is none, by the one that global gave it.
+// externalNamed returns the service with a row's name or, where there is none, with the name that global gave it.
 func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
-	for _, row := range []string{name.Name, s.stored(&kind.MeshExternalServices.Info, "", name.Name)} {
+	for _, row := range []string{name.Name, s.storedName(&kind.MeshExternalServices.Info, "", name.Name)} {
 		if service, ok := s.ExternalServices.Find(r, name.Mesh, row); ok {
 			return s.externalKeyOf(service)
 		}
@@ -125,7 +130,7 @@ func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
 	return DestinationKey{}
 }
 
-// externalPorts is what clients dial.
+// externalPorts returns the port that clients dial.
 func (s *State) externalPorts(r *table.Reader, row ServiceKey) []kind.ServicePort {
 	service, ok := s.ExternalServices.Find(r, row.Mesh, row.Name)
 	if !ok {
@@ -134,8 +139,8 @@ func (s *State) externalPorts(r *table.Reader, row ServiceKey) []kind.ServicePor
 	return []kind.ServicePort{{Port: service.Spec.Match.Port, AppProtocol: service.Spec.Match.Protocol}}
 }
 
-// external is a MeshExternalService as its clients see it: its servers are the zone egresses, which know it by its
-// server name. They answer to names of every format, so that clients use the wanted one at once.
+// external returns a MeshExternalService as its clients reach it: its servers are the zone egresses, which route by its
+// SNI. They accept SNIs of every format, so clients use the wanted one at once.
 func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 	row := s.Row(key)
 	service, ok := s.ExternalServices.Find(r, row.Mesh, row.Name)
@@ -144,7 +149,7 @@ func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 	}
 	out := s.EgressRoute.Get(r, key.Mesh)
 	d := &Destination{Key: key, Protocol: cmp.Or(service.Spec.Match.Protocol, kind.TCP), VIPs: s.vipsOf(r, key)}
-	d.Servers.Way, d.SNI = out.by(), s.SNIFormat(r).Name(sni.Of(service, key.Port))
+	d.Servers.Way, d.SNI = out.way(), s.SNIFormat(r).Name(sni.Of(service, key.Port))
 	s.identify(r, key.Mesh, &d.Servers, out.Identities)
 	return d
 }

@@ -13,13 +13,15 @@ import (
 	"weft/resource"
 )
 
-// reachable is the condition that says whether an external service can be reached from this zone.
+// reachable is the condition that states whether an external service can be reached from this zone.
 const reachable = "Reachable"
 
-// endpointsExternal is the condition that says that some endpoints of an external service are no servers outside the mesh.
+// endpointsExternal is the condition that states that some endpoints of an external service are no servers outside the
+// mesh.
 const endpointsExternal = "EndpointsExternal"
 
-// localEndpoints are those of an external service that no server outside the mesh can have, each with what it is.
+// localEndpoints returns the endpoints of an external service that no server outside the mesh can have, each with a
+// description.
 func (s *State) localEndpoints(service *resource.Object[kind.MeshExternalService]) []string {
 	var local []string
 	for _, e := range service.Spec.Endpoints {
@@ -30,9 +32,10 @@ func (s *State) localEndpoints(service *resource.Object[kind.MeshExternalService
 	return local
 }
 
-// ExternalConditions are what is known of a service outside the mesh: what is stored, and whether it can be reached
-// from this zone, of which global has no word.
-func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kind.MeshExternalService]) []kind.Condition {
+// ExternalConditions returns the conditions of an external service: of the stored resource, and of its reachability
+// from this zone. On global the latter is omitted.
+func (s *State) ExternalConditions(r *table.Reader,
+	service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	var conditions []kind.Condition
 	if status, ok := s.ExternalServiceStatuses.Find(r, service.Mesh, service.Name); ok {
 		conditions = append(conditions, status.Spec.Conditions...)
@@ -43,7 +46,8 @@ func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kin
 	if local := s.localEndpoints(service); len(local) > 0 {
 		conditions = append(conditions, kind.Condition{
 			Type: endpointsExternal, Status: "False", Reason: "LocalAddress",
-			Message: "zone egresses do not connect to " + strings.Join(local, ", ") + "; use addresses outside the mesh",
+			Message: "zone egresses do not connect to " + strings.Join(local,
+				", ") + "; use addresses outside the mesh",
 		})
 	}
 	return append(conditions, s.reachableFrom(r, service))
@@ -51,8 +55,8 @@ func (s *State) ExternalConditions(r *table.Reader, service *resource.Object[kin
 
 func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.MeshExternalService]) kind.Condition {
 	egresses := len(s.EgressRoute.Get(r, service.Mesh).Egresses)
-	if barrier := s.ExternalUnreachableReason(r, service); barrier != "" {
-		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: barrier}
+	if reason := s.ExternalUnreachableReason(r, service); reason != "" {
+		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: reason}
 	}
 	return kind.Condition{
 		Type: reachable, Status: "True", Reason: "EgressReady",
@@ -60,14 +64,14 @@ func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.Mes
 	}
 }
 
-// ExternalUnreachableReason is why no proxy of this zone reaches a service outside the mesh; empty: those that have an identity
-// do.
+// ExternalUnreachableReason returns why no proxy of this zone reaches an external service; empty: proxies with an
+// identity do.
 func (s *State) ExternalUnreachableReason(r *table.Reader, service *resource.Object[kind.MeshExternalService]) string {
 	d := s.External.Get(r, s.externalKeyOf(service).At(service.Spec.Match.Port))
 	return d.UnreachableReason(true)
 }
 
-// reportExternal has a service outside the mesh as the proxies of this zone reach it.
+// reportExternal returns the report of an external service as the proxies of this zone reach it.
 func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExternalService]) ServiceReport {
 	match := &o.Spec.Match
 	report := newServiceReport(o, []kind.ServicePort{{Port: match.Port, AppProtocol: match.Protocol}})
@@ -91,8 +95,8 @@ func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExte
 	return report
 }
 
-// accessOutside is who may call a service outside the mesh at the egresses that are dialled, those with the same rules
-// together.
+// accessOutside returns the allowed callers of an external service at the dialed egresses. Egresses with the same rules
+// are one entry.
 func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
 	all := []Access{}
 	for _, e := range s.EgressRoute.Get(r, key.Mesh).Egresses {
@@ -111,7 +115,7 @@ func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
 
 func accessBy(chain *EgressChain, egress string) Access {
 	rules := chain.Permissions
-	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Default: refusesOthers}
+	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Default: deniesUnmatched}
 	access.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
 	for _, rule := range slices.Concat(rules.Deny, rules.ShadowDeny, rules.Allow) {
 		policy, _, isPolicy := strings.Cut(rule.Origin, " rules[")
@@ -125,7 +129,8 @@ func accessBy(chain *EgressChain, egress string) Access {
 func (s *State) reportEgresses(r *table.Reader, mesh string) []EgressReport {
 	var reports []EgressReport
 	for _, a := range s.egressesFor(r, mesh).Egresses {
-		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy})
+		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy,
+			Legacy: a.Legacy})
 	}
 	return reports
 }

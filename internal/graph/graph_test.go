@@ -87,9 +87,9 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 				s.Put(tx, serving(t, line))
 			}
 		}
-		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "leaves"))), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "certificates"))), "\n") {
 			if line != "" {
-				s.Put(tx, leaves(line))
+				s.Put(tx, certificates(line))
 			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "authorities"))), "\n") {
@@ -98,17 +98,20 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 				if name == kind.MTLSIdentity {
 					domain = "default"
 				}
-				s.Put(tx, kind.SigningCAs.Make("default", name, kind.SigningCA{Fingerprint: fingerprint, TrustDomain: domain}))
+				s.Put(tx,
+					kind.SigningCAs.Make("default", name,
+						kind.SigningCA{Fingerprint: fingerprint, TrustDomain: domain}))
 			}
 		}
 		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "vips"))), "\n") {
 			if name, ip, ok := strings.Cut(line, " "); ok {
-				s.Put(tx, kind.MeshServiceStatuses.Make("default", name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}}))
+				s.Put(tx,
+					kind.MeshServiceStatuses.Make("default", name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}}))
 			}
 		}
-		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "doors"))), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(string(fileOf(archive, "zone addresses"))), "\n") {
 			if line != "" {
-				s.Put(tx, doors(t, line))
+				s.Put(tx, zoneAddresses(t, line))
 			}
 		}
 		if line := string(fileOf(archive, "egresses")); line != "" {
@@ -126,7 +129,8 @@ func load(t *testing.T, archive *txtar.Archive) *graph.State {
 // trustIn is a MeshTrust of the zone of its trust domain, where that names one.
 func trustIn(name, domain string) *resource.Object[kind.MeshTrust] {
 	bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + name}}
-	trust := kind.MeshTrusts.Make("default", name, kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}})
+	trust := kind.MeshTrusts.Make("default", name,
+		kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{bundle}})
 	if zone, ok := strings.CutSuffix(strings.TrimPrefix(domain, "default."), ".mesh.local"); ok {
 		trust.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone}
 	}
@@ -141,10 +145,12 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
 		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
-	for _, passage := range slices.Concat(s.SNIRoutes.Get(r, "default"), s.CrossZoneSNIRoutes.Get(r, "default")) {
-		fmt.Fprintf(&b, "SNI route %s to %s%s\n", passage.SNI, passage.Destination, map[bool]string{true: " cross-zone"}[passage.CrossZone])
-		for _, e := range s.SNIRouteBackends(r, passage) {
-			fmt.Fprintf(&b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
+	for _, route := range slices.Concat(s.SNIRoutes.Get(r, "default"), s.CrossZoneSNIRoutes.Get(r, "default")) {
+		fmt.Fprintf(&b, "SNI route %s to %s%s\n", route.SNI, route.Destination,
+			map[bool]string{true: " cross-zone"}[route.CrossZone])
+		for _, e := range s.SNIRouteBackends(r, route) {
+			fmt.Fprintf(&b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
+				e.Port)
 		}
 	}
 	services := s.Destinations.Get(r, "default")
@@ -157,12 +163,13 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	return b.String()
 }
 
-// received names a resource of another zone, or of global, as it is named where it has been received; one with a display name
-// is written so already.
+// received names a resource of another zone, or of global, as it is named where it has been received; one with a
+// display name is written so already.
 func received(o resource.Any) resource.Any {
 	meta := o.Envelope()
-	owner, elsewhere := kind.OwnerOf(meta), meta.Label(kind.OriginLabel) == kind.OriginGlobal
-	if elsewhere = elsewhere || owner.Zone != "" && owner.Zone != "east"; elsewhere && meta.Label(kind.DisplayName) == "" {
+	owner, remote := kind.OwnerOf(meta), meta.Label(kind.OriginLabel) == kind.OriginGlobal
+	if remote = remote || owner.Zone != "" && owner.Zone != "east"; remote &&
+		meta.Label(kind.DisplayName) == "" {
 		meta.Labels[kind.DisplayName] = meta.Name
 		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, owner)
 	}
@@ -186,7 +193,8 @@ func ingresses(t *testing.T, line string) resource.Any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Address: at.Addr().String(), Port: uint32(at.Port())})
+		row.Spec.Ingresses = append(row.Spec.Ingresses,
+			kind.ZoneProxyAddress{Address: at.Addr().String(), Port: uint32(at.Port())})
 	}
 	return row
 }
@@ -246,7 +254,8 @@ func serving(t *testing.T, line string) resource.Any {
 		default:
 			address, port, _ := strings.Cut(word, ":")
 			port, section, _ := strings.Cut(port, "/")
-			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: stdcmp.Or(section, port), Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
+			in := kind.ServedInbound{Inbound: kind.Inbound{Address: address, Name: stdcmp.Or(section, port),
+				Protocol: kind.TCP, ServiceAddress: "127.0.0.1"}}
 			if _, err := fmt.Sscan(port, &in.Port); err != nil {
 				t.Fatalf("serving %q: %v", line, err)
 			}
@@ -257,25 +266,29 @@ func serving(t *testing.T, line string) resource.Any {
 	return row
 }
 
-// leaves reads "NAME SPIFFEIDS by MESHIDENTITY ... [next|accepted SPIFFEIDS by MESHIDENTITY]", names joined with "+".
-func leaves(line string) resource.Any {
+// certificates parses "NAME SPIFFEIDS by MESHIDENTITY ... [next|accepted SPIFFEIDS by MESHIDENTITY]", names joined with
+// "+".
+func certificates(line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.DataplaneCertificatesList.Make("default", words[0], kind.DataplaneCertificates{})
 	for words = words[1:]; len(words) > 0; {
 		switch words[0] {
 		case "next", "accepted":
-			row.Spec.Next = &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[1], "+")...), MeshIdentity: words[3], Accepted: words[0] == "accepted"}
+			row.Spec.Next = &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[1], "+")...),
+				MeshIdentity: words[3], Accepted: words[0] == "accepted"}
 			words = words[4:]
 		default:
-			row.Spec.Certificates = append(row.Spec.Certificates, kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[0], "+")...), MeshIdentity: words[2]})
+			row.Spec.Certificates = append(row.Spec.Certificates,
+				kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(strings.Split(words[0], "+")...),
+					MeshIdentity: words[2]})
 			words = words[3:]
 		}
 	}
 	return row
 }
 
-// doors reads the name of a MeshZoneAddress and "NAME ADDRESS:PORT [healthy]" of its ingresses.
-func doors(t *testing.T, line string) resource.Any {
+// zoneAddresses parses the name of a MeshZoneAddress and "NAME ADDRESS:PORT [healthy]" of its ingresses.
+func zoneAddresses(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
 	row := kind.MeshZoneAddresses.Make("default", words[0], kind.MeshZoneAddress{})
 	for words = words[1:]; len(words) > 0; {
@@ -287,24 +300,25 @@ func doors(t *testing.T, line string) resource.Any {
 		address, port, _ := strings.Cut(words[1], ":")
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {
-			t.Fatalf("doors %q: %v", line, err)
+			t.Fatalf("zone addresses %q: %v", line, err)
 		}
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: words[0], Address: address, Port: uint32(number)})
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: words[0], Address: address,
+			Port: uint32(number)})
 		words = words[2:]
 	}
 	return row
 }
 
-// egresses reads "NAME ADDRESS:PORT [healthy] ...", as doors does.
+// egresses parses "NAME ADDRESS:PORT [healthy] ...", as zoneAddresses does.
 func egresses(t *testing.T, line string) resource.Any {
 	row := kind.MeshEgressAddresses.Make("default", "east", kind.MeshEgressAddress{})
-	for _, e := range doors(t, "east "+line).(*resource.Object[kind.MeshZoneAddress]).Spec.Ingresses {
+	for _, e := range zoneAddresses(t, "east "+line).(*resource.Object[kind.MeshZoneAddress]).Spec.Ingresses {
 		row.Spec.Egresses = append(row.Spec.Egresses, e)
 	}
 	return row
 }
 
-func also(rule match.Rule) string {
+func describeOtherIDs(rule match.Rule) string {
 	if len(rule.Also) == 0 {
 		return ""
 	}
@@ -318,20 +332,24 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 	} else {
 		fmt.Fprintf(b, "  is plain\n")
 	}
-	if leaf := p.Certificate; leaf != nil && (!leaf.Same(p.Identity.SpiffeIDs) || leaf.Authority != "") {
-		fmt.Fprintf(b, "  its next leaf is %s by %s %s\n", strings.Join(leaf.List(), " and "), leaf.MeshIdentity, leaf.Authority)
+	if cert := p.Certificate; cert != nil && (!cert.Same(p.Identity.SpiffeIDs) || cert.Authority != "") {
+		fmt.Fprintf(b, "  its next certificate is %s by %s %s\n", strings.Join(cert.List(), " and "), cert.MeshIdentity,
+			cert.Authority)
 	}
 	for _, l := range p.Listeners {
-		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section, l.ServiceAddress, l.ServicePort)
+		fmt.Fprintf(b, "  listens on %s:%d (%s) section %s for %s:%d\n", l.Address, l.Port, l.Protocol, l.Section,
+			l.ServiceAddress, l.ServicePort)
 		if l.AlsoPlaintext {
 			fmt.Fprintf(b, "    takes plain connections too\n")
 		}
 		if l.Permissions != nil {
 			for _, rule := range l.Permissions.Deny {
-				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
+				fmt.Fprintf(b, "    denies %s%s%s by %s\n", rule.Exact, rule.Prefix, describeOtherIDs(rule),
+					rule.Origin)
 			}
 			for _, rule := range l.Permissions.Allow {
-				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, also(rule), rule.Origin)
+				fmt.Fprintf(b, "    allows %s%s%s by %s\n", rule.Exact, rule.Prefix, describeOtherIDs(rule),
+					rule.Origin)
 			}
 		}
 	}
@@ -341,9 +359,9 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 	for _, o := range p.Outbounds {
 		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)
 	}
-	fmt.Fprintf(b, "  class sees %v\n", s.Reached.Get(r, p.Group))
+	fmt.Fprintf(b, "  proxy group reaches %v\n", s.Reached.Get(r, p.Group))
 	if gone := s.Draining.Get(r, p.Key); len(gone) > 0 {
-		fmt.Fprintf(b, "  is withdrawing %v\n", gone)
+		fmt.Fprintf(b, "  is draining %v\n", gone)
 	}
 }
 
@@ -360,18 +378,19 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 		describeServers(b, "servers", &d.Zones[i])
 	}
 	for _, secured := range []bool{true, false} {
-		if barrier := d.UnreachableReason(secured); barrier != "" {
-			fmt.Fprintf(b, "  unreachable for secured=%v: %s\n", secured, barrier)
+		if reason := d.UnreachableReason(secured); reason != "" {
+			fmt.Fprintf(b, "  unreachable for secured=%v: %s\n", secured, reason)
 		}
 	}
 	for _, list := range d.Lists(true) {
 		for _, e := range s.EndpointsOf(r, list).Endpoints {
-			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address, e.Port)
+			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
+				e.Port)
 		}
 	}
 	switch key.Kind {
 	case graph.MultiZoneService:
-		describeTakings(b, s, r, key)
+		describeSelected(b, s, r, key)
 		return
 	case graph.ExternalService:
 		return
@@ -394,16 +413,16 @@ func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
 		fmt.Fprintf(b, "  %s are %s\n", who, id)
 	}
 	if servers.TrustDomain != "" {
-		fmt.Fprintf(b, "  %s are believed as of %s\n", who, servers.TrustDomain)
+		fmt.Fprintf(b, "  %s are trusted as of %s\n", who, servers.TrustDomain)
 	}
 }
 
-func describeTakings(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
+func describeSelected(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
 	service, _ := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	for _, port := range service.Spec.Ports {
-		for _, taking := range s.SelectedServices(r, service, port) {
+		for _, selected := range s.SelectedServices(r, service, port) {
 			if port.Port == key.Port {
-				fmt.Fprintf(b, "  selects %s %s\n", taking.Service, taking.Excluded)
+				fmt.Fprintf(b, "  selects %s %s\n", selected.Service, selected.Excluded)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func resolvedKeys(row *resource.Object[kind.ResolvedName]) []string {
 
 // resolve returns the IP addresses that stand for an address, sorted: an IP address for itself, and for a host name
 // those to which it resolves or, until clients have moved, did. It returns none of a host name that is not resolved.
-// An address of the dialling machine itself is excluded, whatever is stored.
+// An address of the dialing machine itself is excluded, whatever is stored.
 func (s *State) resolve(r *table.Reader, address string) []string {
 	if !kind.NeedsLookup(address) {
 		return []string{address}
@@ -68,8 +68,8 @@ func (s *State) dialable(address string) bool {
 	return err == nil && kind.LocalAddress(ip, s.LocalNetworks) == ""
 }
 
-// NetworkingOf returns the networking of a Dataplane with an IP address in the place of a host name: the first one to which
-// it resolves now; with the host name while it is not resolved.
+// NetworkingOf returns the networking of a Dataplane with an IP address in the place of a host name: the first one to
+// which it resolves now; with the host name while it is not resolved.
 func (s *State) NetworkingOf(r *table.Reader, dp *resource.Object[kind.Dataplane]) *kind.Networking {
 	n := &dp.Spec.Networking
 	if !kind.NeedsLookup(n.Address) {
@@ -78,7 +78,9 @@ func (s *State) NetworkingOf(r *table.Reader, dp *resource.Object[kind.Dataplane
 	resolved := *n
 	row, _ := s.ResolvedNames.Find(r, "", n.Address)
 	for _, address := range s.resolve(r, n.Address) {
-		current := slices.ContainsFunc(row.Spec.Addresses, func(a kind.ResolvedAddress) bool { return a.Address == address && a.Until.IsZero() })
+		current := slices.ContainsFunc(row.Spec.Addresses, func(a kind.ResolvedAddress) bool {
+			return a.Address == address && a.Until.IsZero()
+		})
 		if current {
 			resolved.Address = address
 			break
@@ -87,7 +89,7 @@ func (s *State) NetworkingOf(r *table.Reader, dp *resource.Object[kind.Dataplane
 	return &resolved
 }
 
-// formerIngresses returns the ingresses of a zone that are dialled until a host name that it advertises has addresses.
+// formerIngresses returns the ingresses of a zone that are dialed until a host name that it advertises has addresses.
 func (s *State) formerIngresses(r *table.Reader, name, mesh, zone string) []Endpoint {
 	row, ok := s.ResolvedNames.Find(r, "", name)
 	if !ok {
@@ -105,9 +107,9 @@ func (s *State) formerIngresses(r *table.Reader, name, mesh, zone string) []Endp
 	return endpoints
 }
 
-// KeepIngresses returns the rows that have the former ingresses of another zone dialled, where the zone advertises host
-// names now of which none is resolved yet: a change of address alone never empties a list that works. before is the table
-// before the change.
+// KeepIngresses returns the rows that have the former ingresses of another zone dialed, where the zone advertises host
+// names now of which none is resolved yet: a change of address alone never empties a list that works. before is the
+// table before the change.
 func (s *State) KeepIngresses(before, after *table.Reader, mesh, zone string) []*resource.Object[kind.ResolvedName] {
 	row, ok := s.ZoneAddresses.Find(after, mesh, s.zoneAddressName(zone))
 	if !ok || len(s.ingressesOf(after, mesh, zone)) > 0 {
@@ -133,8 +135,8 @@ func (s *State) KeepIngresses(before, after *table.Reader, mesh, zone string) []
 	return rows
 }
 
-// LookedUp returns the rows of the host names that MeshZoneAddresses have, and whether each name has addresses or, where no
-// former ingress is dialled in its place, has been looked up. Keys of other kinds are ignored.
+// LookedUp returns the rows of the host names that MeshZoneAddresses have, and whether each name has addresses or,
+// where no former ingress is dialed in its place, has been looked up. Keys of other kinds are ignored.
 func (s *State) LookedUp(r *table.Reader, rows []resource.Key) (names []resource.Key, all bool) {
 	all = true
 	for _, key := range rows {

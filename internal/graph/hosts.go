@@ -8,10 +8,10 @@ import (
 	"weft/internal/table"
 )
 
-// Host is a host name of a destination, with the virtual IPs that it stands for.
+// Host is a host name of a destination, with the virtual IPs that it resolves to.
 type Host struct {
 	Name      string       // lower case, without a final dot
-	Addresses []netip.Addr // in the order of the destination's; there may be none
+	Addresses []netip.Addr // in the order of the destination's; may be empty
 }
 
 func equalHosts(a, b []Host) bool {
@@ -20,7 +20,7 @@ func equalHosts(a, b []Host) bool {
 	})
 }
 
-// hostsOf are the names of a destination, whose key is [DestinationKey.Of].
+// hostsOf returns the host names of a destination, whose key is [DestinationKey.Of].
 func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
 	at := s.places(r, key)
 	var addresses []netip.Addr
@@ -36,21 +36,21 @@ func (s *State) hostsOf(r *table.Reader, key DestinationKey) []Host {
 	return hosts
 }
 
-// hosts are the names that the proxies of a class find: those of what it reaches at virtual IPs, sorted, each
-// once. A name has no addresses that the proxies' IP families leave out, and stays a name without them.
-func (s *State) hosts(r *table.Reader, class ProxyGroup) []Host {
-	if !class.Transparent {
+// hosts returns the host names that the proxies of a group resolve, sorted and unique: those of the destinations that
+// they reach at virtual IPs. A name has no addresses outside the group's IP families, and may be without addresses.
+func (s *State) hosts(r *table.Reader, group ProxyGroup) []Host {
+	if !group.Transparent {
 		return nil
 	}
 	var hosts []Host
 	var last DestinationKey
-	for _, key := range s.Reached.Get(r, class) {
+	for _, key := range s.Reached.Get(r, group) {
 		if key = key.Of(); key == last { // the ports of a destination follow each other
 			continue
 		}
 		last = key
 		for _, host := range s.HostsOf.Get(r, key) {
-			host.Addresses = ofFamilies(host.Addresses, class.IPFamilies)
+			host.Addresses = ofFamilies(host.Addresses, group.IPFamilies)
 			hosts = append(hosts, host)
 		}
 	}
@@ -58,7 +58,7 @@ func (s *State) hosts(r *table.Reader, class ProxyGroup) []Host {
 	return slices.CompactFunc(hosts, func(a, b Host) bool { return a.Name == b.Name })
 }
 
-// ofFamilies leaves out the addresses of a family that is not one of these.
+// ofFamilies returns the addresses of the given IP families.
 func ofFamilies(addresses []netip.Addr, families string) []netip.Addr {
 	left := func(a netip.Addr) bool { return !HasFamily(families, a.Is6()) }
 	if !slices.ContainsFunc(addresses, left) {

@@ -9,8 +9,8 @@ import (
 	"weft/resource"
 )
 
-// membership stands between a Mesh and its Dataplanes, so that its other fields wake nobody; nil where everybody
-// may join.
+// membership returns the membership rules of a mesh; nil: every Dataplane may join. It is a derived value of its own,
+// so that the other fields of a Mesh recompute no Dataplane.
 func (s *State) membership(r *table.Reader, mesh string) *kind.Membership {
 	o, ok := s.Meshes.Find(r, "", mesh)
 	if !ok || o.Spec.DataplaneProxyMembership == nil {
@@ -23,7 +23,7 @@ func (s *State) membership(r *table.Reader, mesh string) *kind.Membership {
 	return m
 }
 
-// notAdmitted is why a mesh with rules does not admit a Dataplane; empty: it does, or there is none.
+// notAdmitted returns why a mesh with rules does not admit a Dataplane; empty: it does, or there is none.
 func (s *State) notAdmitted(r *table.Reader, key ProxyKey) string {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -32,8 +32,8 @@ func (s *State) notAdmitted(r *table.Reader, key ProxyKey) string {
 	return s.Membership.Get(r, key.Mesh).NotAdmittedReason(dp, s.ZoneOf(&dp.Meta))
 }
 
-// NotAdmittedReason is why the mesh does not admit a proxy, in words for whoever runs it; empty: it does, or the proxy is of
-// no mesh. In a mesh without rules it costs one look at the Mesh. (Mesh Membership.)
+// NotAdmittedReason returns why the mesh does not admit a proxy, as a text for operators; empty: it does, or the proxy
+// has no mesh. In a mesh without rules it costs one lookup of the Mesh. (Mesh Membership.)
 func (s *State) NotAdmittedReason(r *table.Reader, key ProxyKey) string {
 	if key.Type != kind.DataplaneProxy || s.Membership.Get(r, key.Mesh) == nil {
 		return ""
@@ -41,24 +41,25 @@ func (s *State) NotAdmittedReason(r *table.Reader, key ProxyKey) string {
 	return s.NotAdmitted.Get(r, key)
 }
 
-// Admits says whether a mesh admits one of its Dataplanes.
+// Admits returns whether a mesh admits one of its Dataplanes.
 func (s *State) Admits(r *table.Reader, dp *resource.Object[kind.Dataplane]) bool {
 	return s.NotAdmittedReason(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) == ""
 }
 
-// UnreachableOutbounds are the inbounds that a service's selector matches and that are not behind it, because the mesh does not
-// admit their Dataplanes.
+// UnreachableOutbounds returns the inbounds that a service's selector matches and that are not members, because the
+// mesh does not admit their Dataplanes.
 func (s *State) UnreachableOutbounds(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
-	var barred []Member
+	var notAdmitted []Member
 	for dp, in := range s.Selected(r, service) {
 		if !s.Admits(r, dp) {
-			barred = append(barred, Member{Dataplane: dp, Inbound: in})
+			notAdmitted = append(notAdmitted, Member{Dataplane: dp, Inbound: in})
 		}
 	}
-	return barred
+	return notAdmitted
 }
 
-// evictedSANs leaves out names that are not of the zone that tells them: a zone denies its own proxies and no others.
+// evictedSANs returns the SANs of the evicted proxies of a mesh, sorted. It omits a SAN that is not of the zone that
+// reports it: a zone evicts its own proxies only.
 func (s *State) evictedSANs(r *table.Reader, mesh string) []string {
 	var names []string
 	for _, row := range s.EvictedProxiesByMesh.List(r, MeshKey(mesh)) {

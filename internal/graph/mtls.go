@@ -10,11 +10,11 @@ import (
 	"weft/resource"
 )
 
-// MTLS is what the mtls of a mesh says of all its proxies.
+// MTLS is the effect of the mtls of a mesh on all its proxies.
 type MTLS struct {
-	// Enabled gives an identity to the Dataplanes that no MeshIdentity selects.
+	// Enabled is true where Dataplanes without a MeshIdentity get an identity.
 	Enabled bool
-	// Permissive has proxies with an identity take connections without TLS too.
+	// Permissive is true where proxies with an identity accept plaintext connections too.
 	Permissive bool
 }
 
@@ -27,7 +27,7 @@ func (s *State) mtls(r *table.Reader, mesh string) MTLS {
 	return MTLS{enabled != nil, enabled != nil && enabled.Mode == kind.PermissiveMTLS}
 }
 
-// mtlsIdentity is what the mtls of its mesh gives a Dataplane; nil where that is not enabled.
+// mtlsIdentity returns the identity that the mtls of its mesh gives a Dataplane; nil where mtls is not enabled.
 func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane]) *Identity {
 	if !s.MTLS.Get(r, dp.Mesh).Enabled {
 		return nil
@@ -43,9 +43,9 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 	return given.restingOn(dp, facts)
 }
 
-// serverNames are those under which a proxy is taken by the clients of one of its inbounds. Under the mtls of its
-// mesh it is the name of that inbound's service and not those of the others; while it changes to or from a
-// MeshIdentity, what that gives as well.
+// serverNames returns the SPIFFE IDs that clients of one inbound accept of its proxy. Under the mtls of its mesh it is
+// the ID of that inbound's service and not those of the others; during a change to or from a MeshIdentity, also the ID
+// of the latter.
 func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) []string {
 	names := s.Presented.Get(r, proxy)
 	service := in.Tags[kind.ServiceTag]
@@ -61,9 +61,9 @@ func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) [
 	})
 }
 
-// taken says whether clients of an inbound take its proxy under a name of the leaf that was seen there. One that
-// came to a running proxy is no endpoint before its service stands in the leaf. (Adding inbounds in runtime.)
-func (s *State) taken(r *table.Reader, proxy ProxyKey, in *kind.Inbound, seen []string) bool {
+// acceptsProxy returns whether clients of an inbound accept its proxy by a SPIFFE ID of its certificate. A new inbound
+// of a running proxy is no endpoint before the certificate has the ID of its service. (Adding inbounds in runtime.)
+func (s *State) acceptsProxy(r *table.Reader, proxy ProxyKey, in *kind.Inbound, seen []string) bool {
 	ofMesh := func(name string) bool { return strings.HasPrefix(name, identity.ServiceID(proxy.Mesh, "")) }
 	if in.Tags[kind.ServiceTag] == "" || !slices.ContainsFunc(seen, ofMesh) {
 		return true

@@ -9,23 +9,25 @@ import (
 	"weft/resource"
 )
 
-// SelectedService is a MeshService that a MeshMultiZoneService selects, and how it stands to one of its ports.
+// SelectedService is a MeshService that a MeshMultiZoneService selects, for one of its ports.
 type SelectedService struct {
 	Service DestinationKey // the MeshService's port
-	// Excluded is why it takes no part in the port; empty: it does.
+	// Excluded is why it is excluded from the port; empty: it is not.
 	Excluded string
 
 	destination *Destination
 }
 
-// SelectedServices are the MeshServices that a MeshMultiZoneService selects, with how they stand to one of its ports.
-// (SNI in the resource definition: the written ports decide.)
-func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService], port kind.ServicePort) []SelectedService {
+// SelectedServices returns the MeshServices that a MeshMultiZoneService selects, for one of its ports. (SNI in the
+// resource definition: the written ports decide.)
+func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService],
+	port kind.ServicePort) []SelectedService {
 	if service.Spec.Selector.MeshService == nil {
 		return nil
 	}
 	var all []SelectedService
-	for _, selected := range s.Labeled.Get(r, labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
+	for _, selected := range s.Labeled.Get(r,
+		labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
 		t := SelectedService{Service: selected.At(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol
@@ -38,8 +40,9 @@ func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.
 	return all
 }
 
-// taking are those that take part in a port, and the port; none where there is no such port.
-func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, []SelectedService) {
+// selectedServices returns a port and its selected services without the excluded ones; none where there is no such
+// port.
+func (s *State) selectedServices(r *table.Reader, key DestinationKey) (kind.ServicePort, []SelectedService) {
 	service, ok := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	if !ok {
 		return kind.ServicePort{}, nil
@@ -48,20 +51,22 @@ func (s *State) taking(r *table.Reader, key DestinationKey) (kind.ServicePort, [
 	if !ok {
 		return port, nil
 	}
-	return port, slices.DeleteFunc(s.SelectedServices(r, service, port), func(t SelectedService) bool { return t.Excluded != "" })
+	return port, slices.DeleteFunc(s.SelectedServices(r, service, port), func(t SelectedService) bool {
+		return t.Excluded != ""
+	})
 }
 
-// multiZone is one port of a MeshMultiZoneService: the servers of this zone's members, and those of each
-// other zone, which that zone's ingresses find by the SNI of the MeshMultiZoneService.
+// multiZone returns one port of a MeshMultiZoneService: the servers of this zone's members, and those of each remote
+// zone, whose ingresses route by the SNI of the MeshMultiZoneService.
 func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
-	port, taking := s.taking(r, key)
+	port, selected := s.selectedServices(r, key)
 	if port.Port == 0 {
 		return nil
 	}
 	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	ids := map[string][]string{}
 	tcpInbound := false
-	for _, t := range taking {
+	for _, t := range selected {
 		zone := t.Service.Zone
 		tcpInbound = tcpInbound || t.destination.TCPInbound
 		ids[zone] = append(ids[zone], t.destination.Identities...)
@@ -70,7 +75,7 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 		slices.Sort(names)
 		servers := Servers{TCPInbound: tcpInbound}
 		if zone != s.Zone {
-			servers = Servers{Zone: zone, Way: s.wayAbroad(r, key.Mesh), SNI: port.SNI()}
+			servers = Servers{Zone: zone, Way: s.crossZoneWay(r, key.Mesh), SNI: port.SNI()}
 		}
 		s.identify(r, key.Mesh, &servers, slices.Compact(names))
 		switch {
@@ -84,36 +89,36 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	return d
 }
 
-// localityEndpoints are the endpoints of one leg.
+// localityEndpoints returns the endpoints of one locality.
 func (s *State) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
-	legs := &Endpoints{Destination: key}
+	endpoints := &Endpoints{Destination: key}
 	if key.Locality == LocalLocality {
-		_, taking := s.taking(r, key.On(""))
-		for _, t := range taking {
+		_, selected := s.selectedServices(r, key.On(""))
+		for _, t := range selected {
 			if t.Service.Zone == s.Zone {
-				legs.Endpoints = append(legs.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
+				endpoints.Endpoints = append(endpoints.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
 			}
 		}
-		return legs.inOrder()
+		return endpoints.inOrder()
 	}
 	if s.ByEgress.Get(r, key.Mesh) {
-		legs.Endpoints = s.EgressRoute.Get(r, key.Mesh).Egresses // which know by the server name, and pick the zone
+		endpoints.Endpoints = s.EgressRoute.Get(r, key.Mesh).Egresses // egresses route by SNI and choose the zone
 	} else {
-		legs.Endpoints = s.ingressesOfMembers(r, key)
+		endpoints.Endpoints = s.ingressesOfMembers(r, key)
 	}
-	return legs
+	return endpoints
 }
 
-// isMultiZoneServer says whether a Dataplane is behind a MeshMultiZoneService.
+// isMultiZoneServer returns whether a Dataplane is a backend of a MeshMultiZoneService.
 func (s *State) isMultiZoneServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
-	_, taking := s.taking(r, key.On(""))
-	return slices.ContainsFunc(taking, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
+	_, selected := s.selectedServices(r, key.On(""))
+	return slices.ContainsFunc(selected, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }
 
-// availableIn are the other zones that have a server for one of the services.
-func (s *State) availableIn(r *table.Reader, taking []SelectedService) map[string]bool {
+// availableIn returns the remote zones that have a server for one of the services.
+func (s *State) availableIn(r *table.Reader, selected []SelectedService) map[string]bool {
 	available := map[string]bool{}
-	for _, t := range taking {
+	for _, t := range selected {
 		row := s.Row(t.Service)
 		service, ok := s.Services.Find(r, row.Mesh, row.Name)
 		if ok && t.Service.Zone != s.Zone && service.Spec.State == "Available" {

@@ -20,7 +20,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 		return nil
 	}
 	p := &Proxy{Key: key, Zone: s.Zone, NotAdmitted: s.NotAdmittedReason(r, key), Identity: s.Identity.Get(r, key)}
-	p.Certificate = s.leaf(r, key, p.Identity)
+	p.Certificate = s.nextCertificate(r, key, p.Identity)
 	n := &dp.Spec.Networking
 	var unvouched []string
 	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
@@ -48,12 +48,12 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	return p
 }
 
-// listeners are what a proxy listens on: its current inbounds, and those that it serves still while
-// they are withdrawn. Inbounds that share an address and port are one listener, which lets in whom the rules
-// of any of them allow and of none deny. (Adding inbounds in runtime.)
+// listeners returns the listeners of a proxy: its current inbounds, and those that it serves while they drain. Inbounds
+// that share an address and port are one listener. It allows a caller that the rules of any of them allow and of none
+// deny. (Adding inbounds in runtime.)
 func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
 	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
-	for _, in := range current(s.NetworkingOf(r, dp)) {
+	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
 		sections[in.Section()] = true
 	}
@@ -96,9 +96,9 @@ func nameListeners(listeners []InboundListener) {
 	}
 }
 
-// current returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a host name
-// has none until the name is resolved.
-func current(n *kind.Networking) []kind.Inbound {
+// currentInbounds returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a
+// host name has none until the name is resolved.
+func currentInbounds(n *kind.Networking) []kind.Inbound {
 	var inbounds []kind.Inbound
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
@@ -108,7 +108,8 @@ func current(n *kind.Networking) []kind.Inbound {
 	return inbounds
 }
 
-func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy, inbounds []kind.Inbound) InboundListener {
+func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy,
+	inbounds []kind.Inbound) InboundListener {
 	var names []string
 	for _, in := range inbounds {
 		names = append(names, in.Name)
@@ -128,14 +129,14 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	}
 	if p.Identity != nil {
 		l.Permissions = s.permissions(r, dp, l.Section)
-		l.Source, l.TrustDomains = p.Identity.Source, s.believed(r, dp.Mesh, p.Identity.Source)
+		l.Source, l.TrustDomains = p.Identity.Source, s.trustedDomains(r, dp.Mesh, p.Identity.Source)
 	}
 	return l
 }
 
-// draining are the listeners that are served and no longer wanted, and of those that are wanted the inbounds that
-// are not, by [kind.Inbound.Section]; but for those that clients are still sent to: what is held, and where an inbound
-// listened before its move while it does not serve at its new place.
+// draining returns the listeners that are served and no longer configured, and the removed inbounds of configured
+// listeners, by [kind.Inbound.Section]. Listeners that clients still use are excluded: retained endpoints, and the
+// former address of an inbound that does not serve at its new address yet.
 func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 	serving, ok := s.ListenerStatus(r, key)
 	if !ok {
@@ -146,16 +147,16 @@ func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 		return nil
 	}
 	wanted := map[string]bool{}
-	for _, in := range current(n) {
+	for _, in := range currentInbounds(n) {
 		wanted[in.Listener()], wanted[in.Section()] = true, true
 	}
-	held := map[string]bool{}
-	for _, endpoint := range s.heldOf(r, key) {
-		held[endpoint.Listener()] = true
+	retained := map[string]bool{}
+	for _, endpoint := range s.retainedOf(r, key) {
+		retained[endpoint.Listener()] = true
 	}
-	for _, in := range current(n) {
-		if served := place(n, &serving.Spec, &in); served != nil {
-			held[served.Listener()] = held[served.Listener()] || !wanted[served.Listener()]
+	for _, in := range currentInbounds(n) {
+		if served := servedInbound(n, &serving.Spec, &in); served != nil {
+			retained[served.Listener()] = retained[served.Listener()] || !wanted[served.Listener()]
 		}
 	}
 	var gone []string
@@ -164,12 +165,12 @@ func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 		if wanted[what] {
 			what = in.Section()
 		}
-		if !wanted[what] && !held[in.Listener()] && !slices.Contains(gone, what) {
+		if !wanted[what] && !retained[in.Listener()] && !slices.Contains(gone, what) {
 			gone = append(gone, what)
 		}
 	}
-	gone = append(gone, s.withdrawingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)
-	return append(gone, s.withdrawingEgresses(r, key, n.ZoneEgress, &serving.Spec)...)
+	gone = append(gone, s.drainingIngresses(r, key, n.ZoneIngress, &serving.Spec)...)
+	return append(gone, s.drainingEgresses(r, key, n.ZoneEgress, &serving.Spec)...)
 }
 
 // Unserved returns whether an agent reports on a proxy, and its listener status lacks an inbound or a section of its
@@ -187,11 +188,11 @@ func (s *State) Unserved(r *table.Reader, key ProxyKey) bool {
 	for _, listener := range append(servedIngresses(&serving.Spec), servedEgresses(&serving.Spec)...) {
 		has[listener] = true
 	}
-	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
+	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
 		n.ZoneIngress != nil && !has[n.ZoneIngress.Listener()] || n.ZoneEgress != nil && !has[n.ZoneEgress.Listener()]
 }
 
-// At answers the proxy that listens on an address and port of a mesh.
+// At returns the proxy that listens on an address and port of a mesh.
 func (s *State) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
 	for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
 		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true

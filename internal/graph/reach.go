@@ -11,7 +11,7 @@ import (
 	"weft/resource"
 )
 
-// selection is one entry of a class's reach.
+// selection is one entry of the reach of a proxy group.
 type selection struct {
 	Kind   DestinationKind   `json:"k,omitempty"`
 	Name   string            `json:"n,omitempty"` // of the row
@@ -21,35 +21,35 @@ type selection struct {
 
 func selectionOf(ref *kind.BackendRef) selection {
 	sel := selection{Name: ref.Name, Labels: ref.Labels, Port: ref.Port}
-	_ = sel.Kind.UnmarshalText([]byte(ref.Kind)) // what was written is a kind of destinations
+	_ = sel.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
 	return sel
 }
 
-// labelled names the services of a kind and a mesh that have labels.
-type labelled struct {
+// labelQuery selects the services of a kind and a mesh by labels.
+type labelQuery struct {
 	Kind   DestinationKind
 	Mesh   string
 	Labels string // in JSON, sorted by name
 }
 
-func labelsOf(of DestinationKind, mesh string, labels map[string]string) labelled {
+func labelsOf(of DestinationKind, mesh string, labels map[string]string) labelQuery {
 	raw, _ := json.Marshal(labels) // maps are written in the order of their keys
-	return labelled{of, mesh, string(raw)}
+	return labelQuery{of, mesh, string(raw)}
 }
 
-// called is a name of a service of a kind.
-type called struct {
+// nameQuery is a name of a service of a kind.
+type nameQuery struct {
 	Kind DestinationKind
 	ServiceKey
 }
 
-// everything is the reach of a proxy that sees all services of its mesh.
+// everything is the reach of a proxy that reaches all services of its mesh.
 const everything = "*"
 
-// nothing is the reach of a proxy that sees none.
+// nothing is the reach of a proxy that reaches none.
 var nothing = canonical(nil)
 
-// canonical writes selections so that equal sets are equal strings.
+// canonical returns a text of selections. Equal sets have equal texts.
 func canonical(selections []selection) string {
 	written := make([]string, 0, len(selections))
 	for _, sel := range selections {
@@ -68,8 +68,7 @@ func (s *State) destinations(r *table.Reader, mesh string) []DestinationKey {
 	return names
 }
 
-// tagged are the services of this zone that select a value of kuma.io/service; where it has none, those of
-// other zones.
+// tagged returns the services of this zone that select a value of kuma.io/service; without one, those of remote zones.
 func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
 	keys := keysOf(s.ServicesByTag.List(r, tagKey), s.keyOf)
 	slices.SortFunc(keys, CompareDestinations)
@@ -80,12 +79,12 @@ func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
 	return keys
 }
 
-func (s *State) labelled(r *table.Reader, key labelled) []DestinationKey {
+func (s *State) labeledServices(r *table.Reader, key labelQuery) []DestinationKey {
 	labels := map[string]string{}
 	if err := json.Unmarshal([]byte(key.Labels), &labels); err != nil {
 		panic("graph: labels are written by labelsOf: " + err.Error())
 	}
-	keys := s.services[key.Kind].labelled(r, key.Mesh, labels)
+	keys := s.services[key.Kind].labeled(r, key.Mesh, labels)
 	slices.SortFunc(keys, CompareDestinations)
 	return keys
 }
@@ -96,10 +95,10 @@ func (s *State) servicesLabelled(r *table.Reader, mesh string, labels map[string
 	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
 		services, key = s.ServicesByLabel, LabelKey(mesh, label, value)
 	}
-	return keysOf(having(services.List(r, key), labels), s.keyOf)
+	return keysOf(withLabels(services.List(r, key), labels), s.keyOf)
 }
 
-func (s *State) named(r *table.Reader, name called) DestinationKey {
+func (s *State) named(r *table.Reader, name nameQuery) DestinationKey {
 	return s.services[name.Kind].named(r, name.ServiceKey)
 }
 
@@ -119,7 +118,7 @@ func multiZoneKeyOf(service *resource.Object[kind.MeshMultiZoneService]) Destina
 	return multiZoneKey(service.Mesh, service.Name)
 }
 
-// ports are the numbers of a service's ports, in their order; none where there is no such service.
+// ports returns the numbers of a service's ports, in their order; none where there is no such service.
 func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
 	var numbers []uint32
 	for _, p := range s.portsOf(r, key) {
@@ -128,7 +127,7 @@ func (s *State) ports(r *table.Reader, key DestinationKey) []uint32 {
 	return numbers
 }
 
-func (s *State) reached(r *table.Reader, class ProxyGroup) []DestinationKey {
+func (s *State) reached(r *table.Reader, group ProxyGroup) []DestinationKey {
 	var keys []DestinationKey
 	add := func(services []DestinationKey, wanted uint32) {
 		for _, service := range services {
@@ -139,38 +138,38 @@ func (s *State) reached(r *table.Reader, class ProxyGroup) []DestinationKey {
 			}
 		}
 	}
-	if class.Reach == everything {
-		add(s.Destinations.Get(r, class.Mesh), 0)
+	if group.Reach == everything {
+		add(s.Destinations.Get(r, group.Mesh), 0)
 	} else {
 		var selections []selection
-		if err := json.Unmarshal([]byte(class.Reach), &selections); err != nil {
-			panic("graph: a class's reach is written by canonical: " + err.Error())
+		if err := json.Unmarshal([]byte(group.Reach), &selections); err != nil {
+			panic("graph: the reach of a proxy group is written by canonical: " + err.Error())
 		}
 		for _, sel := range selections {
-			add(s.selected(r, class.Mesh, sel), sel.Port)
+			add(s.selected(r, group.Mesh, sel), sel.Port)
 		}
 	}
 	slices.SortFunc(keys, CompareDestinations)
 	return slices.Compact(keys)
 }
 
-// selected are the services of a selection: the named one, or all that have the labels.
+// selected returns the services of a selection: the named one, or all that have the labels.
 func (s *State) selected(r *table.Reader, mesh string, sel selection) []DestinationKey {
 	if sel.Name == "" {
 		return s.Labeled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
 	}
-	key := s.Named.Get(r, called{sel.Kind, ServiceKey{mesh, sel.Name}})
+	key := s.Named.Get(r, nameQuery{sel.Kind, ServiceKey{mesh, sel.Name}})
 	if key == (DestinationKey{}) {
 		return nil
 	}
 	return []DestinationKey{key}
 }
 
-// explicit are the outbounds whose destination exists; the others listen once it does.
+// explicit returns the outbounds whose destination exists. Other outbounds have no listener until it does.
 func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound) []ExplicitOutbound {
 	var explicit []ExplicitOutbound
 	for i := range outbounds {
-		key, ok := s.meant(r, mesh, &outbounds[i])
+		key, ok := s.backendOf(r, mesh, &outbounds[i])
 		if !ok {
 			continue
 		}
@@ -188,9 +187,9 @@ func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound
 	return explicit
 }
 
-// meant is the destination that an outbound means: of the services that it names the first that has the
-// port, this zone's before others'; the port is a service's first one where a tag names it.
-func (s *State) meant(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
+// backendOf returns the destination of an outbound: of the services that it refers to, the first one with the port;
+// services of this zone come first. For a tag, the port is the service's first one.
+func (s *State) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (DestinationKey, bool) {
 	var services []DestinationKey
 	var wanted uint32
 	if ref := out.BackendRef; ref != nil {

@@ -20,11 +20,12 @@ const (
 	IngressWorkload = "zone-ingress"
 )
 
-// systemPrefix begins the names that are the control plane's own. No workload has them.
+// systemPrefix is the prefix of names that belong to the control plane. No workload has them.
 const systemPrefix = "system_"
 
-// changeIt is the advice for a Dataplane that may not have its SPIFFE ID.
-const changeIt = "change the name, label or tag of the Dataplane that it comes from, or give it a label " + kind.WorkloadLabel
+// reservedAdvice is the advice for a Dataplane that may not have its SPIFFE ID.
+const reservedAdvice = "change the name, label or tag of the Dataplane that it comes from, or give it a label " +
+	kind.WorkloadLabel
 
 // reservedIDs returns the SPIFFE IDs, sorted, that a ZoneEgress of this zone has or could be given by any MeshIdentity
 // of any mesh, whichever is chosen now: the proxies of all meshes accept the chosen one.
@@ -44,17 +45,20 @@ func (s *State) reservedIDs(r *table.Reader, _ string) []string {
 // egressID returns the SPIFFE ID and the trust domain that a MeshIdentity gives the ZoneEgresses of this zone. A path
 // that is the same for every workload is an error: workloads would have the SPIFFE ID of the ZoneEgress.
 func (s *State) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
-	id, trustDomain, err = identity.SpiffeID(&mi.Spec, mi.Mesh, s.Zone, EgressWorkload, map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
+	id, trustDomain, err = identity.SpiffeID(&mi.Spec, mi.Mesh, s.Zone, EgressWorkload,
+		map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
 	if err == nil && !identity.TellsWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
-		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ .Workload }}, or add a MeshIdentity whose path ends with /%s", id, EgressWorkload)
+		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ "+
+			".Workload }}, or add a MeshIdentity whose path ends with /%s", id, EgressWorkload)
 	}
 	return id, trustDomain, err
 }
 
-// reserve takes the SPIFFE IDs of zone proxies from a Dataplane that is none, and has those of a zone proxy rest on its
-// section besides the given facts. The provider does not matter: a SPIRE entry with such a SPIFFE ID makes no zone
-// egress either. (Zone Egress Identity.)
-func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity, facts []string) (*Identity, []string) {
+// reserve removes the SPIFFE IDs of zone proxies from a Dataplane without a section of that zone proxy. With the
+// section, the SPIFFE ID rests on it besides the given facts. The provider does not matter: a SPIRE entry with such a
+// SPIFFE ID makes no zone egress either. (Zone Egress Identity.)
+func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity, facts []string) (*Identity,
+	[]string) {
 	n := &dp.Spec.Networking
 	for _, of := range []struct {
 		workload, field string
@@ -72,13 +76,17 @@ func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 				facts = append(facts, section)
 			}
 		default:
-			return id.without(fmt.Sprintf("%s, which is reserved for Dataplanes with %s, and %s has none; %s", why, of.field, dp.Key(), changeIt)), nil
+			return id.without(fmt.Sprintf("%s, which is reserved for Dataplanes with %s, and %s has none; %s", why,
+				of.field, dp.Key(), reservedAdvice)), nil
 		}
 	}
 	for _, name := range id.List() {
 		for _, segment := range segments(name) {
 			if strings.HasPrefix(segment, systemPrefix) {
-				return id.without(fmt.Sprintf("its SPIFFE ID would be %s, and names that begin with %s are the control plane's own; %s", name, systemPrefix, changeIt)), nil
+				return id.without(
+					fmt.Sprintf(
+						"its SPIFFE ID would be %s, and names that begin with %s are the control plane's own; %s", name,
+						systemPrefix, reservedAdvice)), nil
 			}
 		}
 	}
@@ -86,7 +94,8 @@ func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 }
 
 // reservedFor returns why a SPIFFE ID of a Dataplane is one of the zone proxies with a workload; empty: none is.
-func (s *State) reservedFor(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity, workload string) string {
+func (s *State) reservedFor(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity,
+	workload string) string {
 	if id.MeshIdentity != kind.MTLSIdentity && kind.Workload(dp.Name, dp.Labels, &dp.Spec) == workload {
 		return "its workload is " + workload
 	}

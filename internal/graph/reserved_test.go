@@ -11,7 +11,8 @@ import (
 	"weft/resource"
 )
 
-var ingressSection = &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.0.2.1", AdvertisedPort: 10001}
+var ingressSection = &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.0.2.1",
+	AdvertisedPort: 10001}
 
 // meshIdentity selects all Dataplanes of the mesh default. Empty: the default path and trust domain.
 func meshIdentity(name, provider, path, domain string) *resource.Object[kind.MeshIdentity] {
@@ -22,14 +23,16 @@ func meshIdentity(name, provider, path, domain string) *resource.Object[kind.Mes
 	})
 }
 
-var mtlsMesh = kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}}
+var mtlsMesh = kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1",
+	Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}}
 
 // TestSPIFFEIDsOfZoneProxiesAreReserved tries every way in which a Dataplane could get the SPIFFE ID of a ZoneEgress or
-// of a zone ingress: its name, its labels, its tags, the path of the MeshIdentity, the mtls of the mesh, SPIRE. With the
-// section of that zone proxy it gets the ID, which then rests on the section. (Zone Egress Identity.)
+// of a zone ingress: its name, its labels, its tags, the path of the MeshIdentity, the mtls of the mesh, SPIRE. With
+// the section of that zone proxy it gets the ID, which then rests on the section. (Zone Egress Identity.)
 func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 	tagged := func(service string) kind.Networking {
-		return kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80, Tags: map[string]string{kind.ServiceTag: service}}}}
+		return kind.Networking{Address: "10.0.0.1",
+			Inbound: []kind.Inbound{{Port: 80, Tags: map[string]string{kind.ServiceTag: service}}}}
 	}
 	plain := kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80}}}
 	egress, ingress := kind.Networking{ZoneEgress: egressSection}, kind.Networking{ZoneIngress: ingressSection}
@@ -47,43 +50,68 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 		rests      []string
 	}{
 		{way: "name", name: "zone-egress", networking: plain, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "label", name: "d", labels: labels{kind.WorkloadLabel: "zone-egress"}, networking: plain, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "tag", name: "d", networking: tagged("zone-egress"), identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "name, with another label", name: "zone-egress", labels: labels{kind.WorkloadLabel: "web"}, networking: plain,
-			identities: mids(meshIdentity("id", bundled, "", "")), has: "spiffe://default.east.mesh.local/workload/web"},
-		{way: "name of an egress", name: "zone-egress", networking: egress, identities: mids(meshIdentity("id", bundled, "", "")),
-			has: "spiffe://default.east.mesh.local/workload/zone-egress", rests: kind.SectionFacts(&egress)},
-		{way: "name of an ingress", name: "zone-egress", networking: ingress, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "name of the other zone proxy", name: "zone-ingress", networking: plain, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "label of the other zone proxy", name: "d", labels: labels{kind.WorkloadLabel: "zone-ingress"}, networking: egress, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "an ingress of that name", name: "zone-ingress", networking: ingress, identities: mids(meshIdentity("id", bundled, "", "")),
-			has: "spiffe://default.east.mesh.local/workload/zone-ingress", rests: kind.SectionFacts(&ingress)},
+		{way: "label", name: "d", labels: labels{kind.WorkloadLabel: "zone-egress"}, networking: plain,
+			identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "tag", name: "d", networking: tagged("zone-egress"),
+			identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "name, with another label", name: "zone-egress", labels: labels{kind.WorkloadLabel: "web"},
+			networking: plain,
+			identities: mids(meshIdentity("id", bundled, "", "")),
+			has:        "spiffe://default.east.mesh.local/workload/web"},
+		{way: "name of an egress", name: "zone-egress", networking: egress,
+			identities: mids(meshIdentity("id", bundled, "", "")),
+			has:        "spiffe://default.east.mesh.local/workload/zone-egress", rests: kind.SectionFacts(&egress)},
+		{way: "name of an ingress", name: "zone-egress", networking: ingress,
+			identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "name of the other zone proxy", name: "zone-ingress", networking: plain,
+			identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "label of the other zone proxy", name: "d", labels: labels{kind.WorkloadLabel: "zone-ingress"},
+			networking: egress, identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "an ingress of that name", name: "zone-ingress", networking: ingress,
+			identities: mids(meshIdentity("id", bundled, "", "")),
+			has:        "spiffe://default.east.mesh.local/workload/zone-ingress", rests: kind.SectionFacts(&ingress)},
 		{way: "a label in the path", name: "d", labels: labels{"app": "zone-egress"}, networking: plain,
 			identities: mids(meshIdentity("id", bundled, `/workload/{{ label "app" }}`, ""))},
 		{way: "two labels in the path", name: "d", labels: labels{"a": "zone", "b": "egress"}, networking: plain,
 			identities: mids(meshIdentity("id", bundled, `/{{ label "a" }}-{{ label "b" }}`, ""))},
-		{way: "a label where a ZoneEgress has its workload with letters before it", name: "d", labels: labels{"app": "x", kind.WorkloadLabel: "other", "part": "w-zone-egress"}, networking: plain,
-			identities: mids(meshIdentity("id", bundled, `/{{ label "part" }}`, "corp.example"), meshIdentity("of-egresses", bundled, `/w-{{ .Workload }}`, "corp.example"))},
-		{way: "a path without actions", name: "d", networking: plain, identities: mids(meshIdentity("id", bundled, "/zone-egress", ""))},
+		{way: "a label where a ZoneEgress has its workload with letters before it", name: "d",
+			labels: labels{"app": "x", kind.WorkloadLabel: "other", "part": "w-zone-egress"}, networking: plain,
+			identities: mids(meshIdentity("id", bundled, `/{{ label "part" }}`, "corp.example"),
+				meshIdentity("of-egresses", bundled, `/w-{{ .Workload }}`, "corp.example"))},
+		{way: "a path without actions", name: "d", networking: plain,
+			identities: mids(meshIdentity("id", bundled, "/zone-egress", ""))},
 		{way: "the trust domain of the mesh's mtls", name: "d", labels: labels{"app": "zone-egress"}, networking: plain,
 			identities: mids(meshIdentity("id", bundled, `/{{ label "app" }}`, "{{ .Mesh }}"))},
-		{way: "SPIRE: name", name: "zone-egress", networking: plain, identities: mids(meshIdentity("id", spire, "", ""))},
-		{way: "SPIRE: label", name: "d", labels: labels{kind.WorkloadLabel: "zone-egress"}, networking: plain, identities: mids(meshIdentity("id", spire, "", ""))},
-		{way: "SPIRE: tag", name: "d", networking: tagged("zone-ingress"), identities: mids(meshIdentity("id", spire, "", ""))},
-		{way: "SPIRE: a label in the path", name: "d", labels: labels{"app": "zone-egress"}, networking: plain, identities: mids(meshIdentity("id", spire, `/{{ label "app" }}`, ""))},
-		{way: "SPIRE: an egress", name: "zone-egress", networking: egress, identities: mids(meshIdentity("id", spire, "", "")),
-			has: "spiffe://default.east.mesh.local/workload/zone-egress", rests: kind.SectionFacts(&egress)},
-		{way: "SPIRE: any other workload", name: "web", networking: plain, identities: mids(meshIdentity("id", spire, "", "")),
-			has: "spiffe://default.east.mesh.local/workload/web"},
+		{way: "SPIRE: name", name: "zone-egress", networking: plain,
+			identities: mids(meshIdentity("id", spire, "", ""))},
+		{way: "SPIRE: label", name: "d", labels: labels{kind.WorkloadLabel: "zone-egress"}, networking: plain,
+			identities: mids(meshIdentity("id", spire, "", ""))},
+		{way: "SPIRE: tag", name: "d", networking: tagged("zone-ingress"),
+			identities: mids(meshIdentity("id", spire, "", ""))},
+		{way: "SPIRE: a label in the path", name: "d", labels: labels{"app": "zone-egress"}, networking: plain,
+			identities: mids(meshIdentity("id", spire, `/{{ label "app" }}`, ""))},
+		{way: "SPIRE: an egress", name: "zone-egress", networking: egress,
+			identities: mids(meshIdentity("id", spire, "", "")),
+			has:        "spiffe://default.east.mesh.local/workload/zone-egress", rests: kind.SectionFacts(&egress)},
+		{way: "SPIRE: any other workload", name: "web", networking: plain,
+			identities: mids(meshIdentity("id", spire, "", "")),
+			has:        "spiffe://default.east.mesh.local/workload/web"},
 		{way: "mtls: tag", name: "d", networking: tagged("zone-egress"), mesh: mtlsMesh},
-		{way: "mtls: tag of an egress", name: "d", networking: kind.Networking{Address: "10.0.0.1", Inbound: tagged("zone-egress").Inbound, ZoneEgress: egressSection}, mesh: mtlsMesh},
+		{way: "mtls: tag of an egress", name: "d",
+			networking: kind.Networking{Address: "10.0.0.1", Inbound: tagged("zone-egress").Inbound,
+				ZoneEgress: egressSection}, mesh: mtlsMesh},
 		{way: "mtls: tag of the other zone proxy", name: "d", networking: tagged("zone-ingress"), mesh: mtlsMesh},
 		{way: "mtls: name", name: "zone-egress", networking: plain, mesh: mtlsMesh},
-		{way: "mtls: label", name: "d", labels: labels{kind.WorkloadLabel: "zone-ingress"}, networking: plain, mesh: mtlsMesh},
-		{way: "mtls: an egress", name: "out", networking: egress, mesh: mtlsMesh, has: "spiffe://default/zone-egress", rests: kind.SectionFacts(&egress)},
-		{way: "names of the control plane", name: "d", labels: labels{kind.WorkloadLabel: "system_trust_bundle"}, networking: plain, identities: mids(meshIdentity("id", bundled, "", ""))},
-		{way: "SPIRE: names of the control plane", name: "d", labels: labels{kind.WorkloadLabel: "system_trust_bundle"}, networking: plain, identities: mids(meshIdentity("id", spire, "", ""))},
-		{way: "mtls: names of the control plane", name: "d", networking: tagged("system_trust_bundle_egress"), mesh: mtlsMesh},
+		{way: "mtls: label", name: "d", labels: labels{kind.WorkloadLabel: "zone-ingress"}, networking: plain,
+			mesh: mtlsMesh},
+		{way: "mtls: an egress", name: "out", networking: egress, mesh: mtlsMesh, has: "spiffe://default/zone-egress",
+			rests: kind.SectionFacts(&egress)},
+		{way: "names of the control plane", name: "d", labels: labels{kind.WorkloadLabel: "system_trust_bundle"},
+			networking: plain, identities: mids(meshIdentity("id", bundled, "", ""))},
+		{way: "SPIRE: names of the control plane", name: "d", labels: labels{kind.WorkloadLabel: "system_trust_bundle"},
+			networking: plain, identities: mids(meshIdentity("id", spire, "", ""))},
+		{way: "mtls: names of the control plane", name: "d", networking: tagged("system_trust_bundle_egress"),
+			mesh: mtlsMesh},
 	} {
 		t.Run(c.way, func(t *testing.T) {
 			dp := kind.Dataplanes.Make("default", c.name, kind.Dataplane{Networking: c.networking})
@@ -114,15 +142,17 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 	}
 }
 
-// TestAZoneEgressSharesItsIdentityWithNoWorkload: a MeshIdentity whose path is the same for all Dataplanes gives none to
-// a ZoneEgress, unless the path is reserved.
+// TestAZoneEgressSharesItsIdentityWithNoWorkload: a MeshIdentity whose path is the same for all Dataplanes gives none
+// to a ZoneEgress, unless the path is reserved.
 func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
-	for path, has := range map[string]bool{"/shared": false, "/edge/zone-egress": true, `/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false} {
+	for path, has := range map[string]bool{"/shared": false, "/edge/zone-egress": true,
+		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false} {
 		s := manyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
 		r := table.Eval(s.DB.Snapshot())
 		id := s.EgressIdentity.Get(r, graph.IdentityKey{Mesh: "default", Name: "all"})
 		if got := len(id.List()) > 0; got != has || has != (id.Problem == "") {
-			t.Errorf("with the path %s a ZoneEgress has %q with the problem %q; want any: %v", path, id.List(), id.Problem, has)
+			t.Errorf("with the path %s a ZoneEgress has %q with the problem %q; want any: %v", path, id.List(),
+				id.Problem, has)
 		}
 	}
 }
@@ -131,7 +161,8 @@ func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
 // SPIFFE ID, from SPIRE neither.
 func TestAnUnvouchedSectionGivesNoReservedID(t *testing.T) {
 	for _, provider := range []string{kind.Bundled, kind.Spire} {
-		dp := kind.Dataplanes.Make("default", "zone-egress", kind.Dataplane{Networking: kind.Networking{ZoneEgress: egressSection}})
+		dp := kind.Dataplanes.Make("default", "zone-egress",
+			kind.Dataplane{Networking: kind.Networking{ZoneEgress: egressSection}})
 		kind.VouchToken(nil, dp, []string{kind.NameFact("zone-egress")})
 		s := graph.NewState("east")
 		s.DB.Commit(func(tx *table.Tx) {
@@ -141,7 +172,8 @@ func TestAnUnvouchedSectionGivesNoReservedID(t *testing.T) {
 		})
 		id := s.Identity.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: "zone-egress"})
 		if len(id.List()) > 0 || id.Source.FromSPIRE() || !strings.Contains(id.Problem, "networking.zoneEgress") {
-			t.Errorf("%s: its SPIFFE IDs are %q from %+v with the problem %q", provider, id.List(), id.Source, id.Problem)
+			t.Errorf("%s: its SPIFFE IDs are %q from %+v with the problem %q", provider, id.List(), id.Source,
+				id.Problem)
 		}
 	}
 }

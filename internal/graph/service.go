@@ -13,11 +13,13 @@ import (
 	"weft/resource"
 )
 
-// candidates are the Dataplanes that a selector of a zone may match, by its narrowest index key.
-func (s *State) candidates(r *table.Reader, mesh, zone string, selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
+// candidates returns the Dataplanes that a selector of a zone may match, by its narrowest index key.
+func (s *State) candidates(r *table.Reader, mesh, zone string,
+	selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
 	switch {
 	case selector.DataplaneRef != nil:
-		if dp, ok := s.Dataplanes.Find(r, mesh, s.stored(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
+		if dp, ok := s.Dataplanes.Find(r, mesh,
+			s.storedName(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil
@@ -34,7 +36,8 @@ func (s *State) candidates(r *table.Reader, mesh, zone string, selector *kind.Se
 	return nil
 }
 
-// narrowest chooses the pair to look up: the one that usually names a single workload, else the first.
+// narrowest returns the pair to look up: the preferred one, which usually selects a single workload, else the first by
+// name.
 func narrowest(pairs map[string]string, preferred string) (key, value string, ok bool) {
 	if v, there := pairs[preferred]; there {
 		return preferred, v, true
@@ -47,7 +50,7 @@ func narrowest(pairs map[string]string, preferred string) (key, value string, ok
 	return key, value, ok
 }
 
-// MaxGenerated is how many generated MeshServices a mesh has at most in one zone. MeshServices that users write are
+// MaxGenerated is the maximum number of generated MeshServices of a mesh in one zone. MeshServices that users write are
 // not counted.
 const MaxGenerated = 5000
 
@@ -62,19 +65,20 @@ func (s *State) Generated(r *table.Reader, mesh string) int {
 	return n
 }
 
-// ServiceProblem returns why no MeshService is generated for kuma.io/service tags of a Dataplane's inbounds: the mesh has
-// [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one. It counts the services of the
-// mesh only where one lacks.
+// ServiceProblem returns why no MeshService is generated for kuma.io/service tags of a Dataplane's inbounds: the mesh
+// has [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one. It counts the services of
+// the mesh only where one lacks.
 func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return ""
 	}
 	var without []string
-	for _, in := range current(&dp.Spec.Networking) {
+	for _, in := range currentInbounds(&dp.Spec.Networking) {
 		value := in.Tags[kind.ServiceTag]
 		own := func(service *resource.Object[kind.MeshService]) bool { return !s.IsRemote(service) }
-		if value != "" && !slices.Contains(without, value) && !slices.ContainsFunc(s.ServicesByTag.List(r, TagKey(key.Mesh, kind.ServiceTag, value)), own) {
+		if value != "" && !slices.Contains(without, value) &&
+			!slices.ContainsFunc(s.ServicesByTag.List(r, TagKey(key.Mesh, kind.ServiceTag, value)), own) {
 			without = append(without, value)
 		}
 	}
@@ -82,7 +86,8 @@ func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
 		return ""
 	}
 	slices.Sort(without)
-	return fmt.Sprintf("no MeshService is generated for %s: %.1024s, since the mesh has as many as it may have (%d); write a MeshService for it, or remove services",
+	return fmt.Sprintf("no MeshService is generated for %s: %.1024s, since the mesh has as many as it may have (%d); "+
+		"write a MeshService for it, or remove services",
 		kind.ServiceTag, strings.Join(without, ", "), MaxGenerated)
 }
 
@@ -90,16 +95,15 @@ func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
 type Member struct {
 	Dataplane *resource.Object[kind.Dataplane]
 	Inbound   kind.Inbound
-	// At is the listener at which it is dialled: that of the inbound, or where it listened before its move until its
-	// proxy serves the new one.
+	// At is the listener to dial: that of the inbound, or its former one until its proxy serves the new one.
 	At        kind.Inbound
 	Ready     bool // its proxy serves it
 	Plaintext bool // and without TLS
-	Healthy   bool // its owner, its probe and its agent say that it may be used
+	Healthy   bool // its owner, its probe and its agent allow its use
 }
 
-// Members are the inbounds behind a service, with what their proxies serve: those of the Dataplanes that the mesh
-// admits. Who is put out leaves with the last one of them too, and at once.
+// Members returns the inbounds of a service, with their listener status: those of the Dataplanes that the mesh admits.
+// The members of an evicted proxy are removed at once, also the last one.
 func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var members []Member
 	for dp := range s.selectedDataplanes(r, service) {
@@ -112,8 +116,9 @@ func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshServi
 	return members
 }
 
-// inbounds are those of an admitted Dataplane that any service may select, with what its proxy serves. Each service reads
-// those of all its Dataplanes whenever one of them becomes ready, so that they are computed once and not by each reader.
+// inbounds returns the inbounds of an admitted Dataplane that any service may select, with their listener status. Each
+// service reads them for all its Dataplanes whenever one of them becomes ready. So they are computed once, and not by
+// each reader.
 func (s *State) inbounds(r *table.Reader, key ProxyKey) []Member {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok || !s.Admits(r, dp) {
@@ -126,7 +131,7 @@ func (s *State) inbounds(r *table.Reader, key ProxyKey) []Member {
 	return members
 }
 
-// selectable are the inbounds of a Dataplane with the defaults filled in. Ignored ones are no part of any match. (Adding
+// selectable returns the inbounds of a Dataplane with the defaults filled in. Ignored ones are excluded. (Adding
 // inbounds in runtime.)
 func selectable(n *kind.Networking) iter.Seq[kind.Inbound] {
 	return func(yield func(kind.Inbound) bool) {
@@ -138,9 +143,10 @@ func selectable(n *kind.Networking) iter.Seq[kind.Inbound] {
 	}
 }
 
-// Selected are the inbounds that a service's selector matches in the zone that owns it, with the defaults
-// filled in, those of one Dataplane after each other.
-func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
+// Selected returns the inbounds that a service's selector matches in the zone that owns it, with the defaults filled
+// in, grouped by Dataplane.
+func (s *State) Selected(r *table.Reader,
+	service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
 		for dp := range s.selectedDataplanes(r, service) {
 			for in := range selectable(s.NetworkingOf(r, dp)) {
@@ -152,16 +158,18 @@ func (s *State) Selected(r *table.Reader, service *resource.Object[kind.MeshServ
 	}
 }
 
-// selectedDataplanes are those that a service's selector may match in the zone that owns it. Those of a selector with tags
-// may lack an inbound that has all of them.
-func (s *State) selectedDataplanes(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq[*resource.Object[kind.Dataplane]] {
+// selectedDataplanes returns the Dataplanes that a service's selector may match in the zone that owns it. With a
+// selector of tags, a Dataplane may lack an inbound that has all of them.
+func (s *State) selectedDataplanes(r *table.Reader,
+	service *resource.Object[kind.MeshService]) iter.Seq[*resource.Object[kind.Dataplane]] {
 	selector, zone := &service.Spec.Selector, s.ZoneOf(&service.Meta)
 	return func(yield func(*resource.Object[kind.Dataplane]) bool) {
 		if zone != s.Zone && s.Zone != "" {
-			return // its Dataplanes are not here
+			return // this zone has none of its Dataplanes
 		}
 		for _, dp := range s.candidates(r, service.Mesh, zone, selector) {
-			matches := s.ZoneOf(&dp.Meta) == zone && (selector.DataplaneLabels == nil || selector.DataplaneLabels.Matches(dp.Labels))
+			matches := s.ZoneOf(&dp.Meta) == zone &&
+				(selector.DataplaneLabels == nil || selector.DataplaneLabels.Matches(dp.Labels))
 			if matches && !yield(dp) {
 				return
 			}
@@ -169,11 +177,13 @@ func (s *State) selectedDataplanes(r *table.Reader, service *resource.Object[kin
 	}
 }
 
-// isServer says whether a Dataplane is behind a MeshService.
+// isServer returns whether a Dataplane is a backend of a MeshService.
 func (s *State) isServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
-	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool { return m.Dataplane.Name == proxy.Name })
+	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool {
+		return m.Dataplane.Name == proxy.Name
+	})
 }
 
 func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
@@ -182,17 +192,17 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 	if !ok {
 		return m
 	}
-	served := place(s.NetworkingOf(r, dp), &serving.Spec, &in)
-	if served != nil && s.taken(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
+	served := servedInbound(s.NetworkingOf(r, dp), &serving.Spec, &in)
+	if served != nil && s.acceptsProxy(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
 		m.At, m.Ready, m.Plaintext = served.Inbound, true, served.Serial == ""
 		m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 	}
 	return m
 }
 
-// place returns where a proxy serves an inbound: at its listener, or, while nothing serves there yet, where a Ready inbound
-// listened before it moved. nil: nowhere.
-func place(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.Inbound) *kind.ServedInbound {
+// servedInbound returns where a proxy serves an inbound: at its listener, or, while nothing serves there yet, where a
+// Ready inbound listened before it moved. nil: nowhere.
+func servedInbound(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.Inbound) *kind.ServedInbound {
 	var former *kind.ServedInbound
 	for i := range serving.Inbounds {
 		served := &serving.Inbounds[i]
@@ -206,19 +216,19 @@ func place(n *kind.Networking, serving *kind.DataplaneListenerStatus, in *kind.I
 	return former
 }
 
-// movedFrom returns whether an inbound is another one at a new place. Inbounds without a name are named after their port,
-// so that tags tell apart the services of those that differ in their address alone.
+// movedFrom returns whether an inbound is another one at a new place. Inbounds without a name are named after their
+// port, so that tags tell apart the services of those that differ in their address alone.
 func movedFrom(in, former *kind.Inbound) bool {
 	return in.Name == former.Name && in.Protocol == former.Protocol && maps.Equal(in.Tags, former.Tags)
 }
 
 // listensAt returns whether one of the inbounds that have a listener is at "address:port".
 func listensAt(n *kind.Networking, listener string) bool {
-	return slices.ContainsFunc(current(n), func(in kind.Inbound) bool { return in.Listener() == listener })
+	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return in.Listener() == listener })
 }
 
-// serviceIdentities are the names of a service's members, and of the former ones that are held; of another
-// zone's service those that the zone tells.
+// serviceIdentities returns the SPIFFE IDs of a service's members and of its retained endpoints; for a service of a
+// remote zone, those that the zone reports.
 func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	service, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -234,7 +244,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 		}
 	}
 	for _, port := range service.Spec.Ports {
-		for _, e := range s.held(r, s.keyOf(service).At(port.Port)) {
+		for _, e := range s.retainedEndpoints(r, s.keyOf(service).At(port.Port)) {
 			ids = append(ids, s.Presented.Get(r, e.Proxy)...)
 		}
 	}
@@ -254,14 +264,14 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 	}
 	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
 	if s.IsRemote(service) {
-		d.Servers.Zone, d.Servers.Way, d.SNI = key.Zone, s.wayAbroad(r, key.Mesh), port.SNI()
+		d.Servers.Zone, d.Servers.Way, d.SNI = key.Zone, s.crossZoneWay(r, key.Mesh), port.SNI()
 	}
 	d.TCPInbound = d.Protocol.IsHTTP() && s.hasTCPInbound(r, service, port)
 	s.identify(r, key.Mesh, &d.Servers, s.ServiceIdentities.Get(r, row))
 	return d
 }
 
-// hasTCPInbound says whether a port leads to an inbound that does not read requests.
+// hasTCPInbound returns whether a port targets an inbound that is not HTTP.
 func (s *State) hasTCPInbound(r *table.Reader, service *resource.Object[kind.MeshService], port kind.ServicePort) bool {
 	for _, in := range s.Selected(r, service) {
 		if Targets(port, &in) && !in.Protocol.IsHTTP() {
@@ -271,7 +281,7 @@ func (s *State) hasTCPInbound(r *table.Reader, service *resource.Object[kind.Mes
 	return false
 }
 
-// identify says which names servers may present.
+// identify sets the SPIFFE IDs that servers may present.
 func (s *State) identify(r *table.Reader, mesh string, servers *Servers, ids []string) {
 	servers.Identities = ids
 	if len(ids) > 0 && len(s.Trust.Get(r, mesh).Domains) > 1 {
@@ -287,7 +297,7 @@ func addressesOf(vips []kind.VIP) []string {
 	return addresses
 }
 
-// commonDomain is the trust domain of all SPIFFE IDs; empty where they are of several.
+// commonDomain returns the trust domain of all SPIFFE IDs; empty where they have several.
 func commonDomain(ids []string) string {
 	domain := domainOf(ids[0])
 	for _, id := range ids[1:] {
@@ -311,7 +321,7 @@ func portOf(ports []kind.ServicePort, number uint32) (kind.ServicePort, bool) {
 	return ports[i], true
 }
 
-// Targets says whether a service's port leads to an inbound, which has its defaults filled in.
+// Targets returns whether a service's port targets an inbound, which has its defaults filled in.
 func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 	switch {
 	case port.TargetPort == nil:
@@ -323,9 +333,8 @@ func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 	}
 }
 
-// endpoints are the Ready members whose proxies serve them. What its owner, its probe or its agent takes
-// out leaves at once. Of another zone's service they are the zone proxies through which that is
-// reached.
+// endpoints returns the Ready members that their proxies serve. A member that its owner, its probe or its agent
+// excludes is removed at once. For a service of a remote zone they are the zone proxies that forward to it.
 func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	published := &Endpoints{Destination: key}
 	row := s.Row(key)
@@ -338,7 +347,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published
 	}
 	if s.IsRemote(service) {
-		published.Endpoints = s.doorsTo(r, key.Mesh, key.Zone)
+		published.Endpoints = s.crossZoneProxies(r, key.Mesh, key.Zone)
 		return published.inOrder()
 	}
 	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
@@ -347,12 +356,13 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 			continue
 		}
 		published.Endpoints = append(published.Endpoints, Endpoint{
-			Address:   m.At.Address,
-			Port:      m.At.Port,
-			Proxy:     ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
-			Plaintext: m.Plaintext && secured && s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
+			Address: m.At.Address,
+			Port:    m.At.Port,
+			Proxy:   ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
+			Plaintext: m.Plaintext && secured &&
+				s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
-	published.Endpoints = append(published.Endpoints, s.held(r, key)...)
+	published.Endpoints = append(published.Endpoints, s.retainedEndpoints(r, key)...)
 	return published.inOrder()
 }

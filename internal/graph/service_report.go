@@ -12,37 +12,36 @@ import (
 	"weft/resource"
 )
 
-// ServiceReport is what one control plane knows of a service, as the API shows it.
+// ServiceReport is the state of a service on one control plane, as the API shows it.
 type ServiceReport struct {
 	Type string `json:"type"` // MeshService, MeshMultiZoneService or MeshExternalService
 	Mesh string `json:"mesh"`
 	Name string `json:"name"` // as it is stored here
-	// DisplayName is what its owner calls it, and Zone where it lives; empty for one that global owns.
+	// DisplayName is the name that its owner gave it, and Zone its zone; empty for a service that global owns.
 	DisplayName string `json:"displayName"`
 	Zone        string `json:"zone,omitempty"`
-	// State is Available or Unavailable, as its zone says; empty: it has not said.
+	// State is Available or Unavailable, as its zone reports; empty: the zone has not reported.
 	State string `json:"state,omitempty"`
-	// Hostnames and VIPs are where clients of this control plane's zone reach it.
+	// Hostnames and VIPs are the addresses for clients of this control plane's zone.
 	Hostnames []string     `json:"hostnames"`
 	VIPs      []string     `json:"vips"`
 	Ports     []PortReport `json:"ports"`
-	// Identities are the SPIFFE IDs that its servers may present, or the zone egresses that lead to it.
+	// Identities are the SPIFFE IDs that its servers, or the zone egresses of an external service, may present.
 	Identities []string `json:"identities"`
-	// Ingresses are the doors of its zone, for a MeshMultiZoneService of the zones of its members.
+	// Ingresses are the ingresses of its zone, for a MeshMultiZoneService of the zones of its members.
 	Ingresses []IngressReport `json:"ingresses"`
-	// External is where a MeshExternalService is, "api.example.com:443", and Egresses the way there from the zone of
-	// this control plane.
+	// External are the addresses of a MeshExternalService, "api.example.com:443", and Egresses the zone egresses of
+	// this control plane's zone that forward to it.
 	External []string       `json:"external,omitempty"`
 	Egresses []EgressReport `json:"egresses,omitempty"`
-	// Backends is absent where only another control plane knows, and that one could not be asked; Unasked says
-	// why.
+	// Backends is absent where only another control plane has them and could not be queried; NotQueried is the reason.
 	Backends   *Backends `json:"backends,omitempty"`
 	NotQueried string    `json:"notQueried,omitempty"`
 	// Members are the MeshServices that a MeshMultiZoneService selects.
 	Members    []MemberReport   `json:"members,omitempty"`
 	Conditions []kind.Condition `json:"conditions"`
-	// Unreachable say why clients of other zones don't reach it; none where they do, or where there is one
-	// zone only.
+	// Unreachable states why clients of remote zones don't reach it; empty where they do, or where there is only one
+	// zone.
 	Unreachable []Unreachable `json:"unreachable"`
 }
 
@@ -51,7 +50,7 @@ type PortReport struct {
 	Port     uint32        `json:"port"`
 	Name     string        `json:"name,omitempty"`
 	Protocol kind.Protocol `json:"protocol"`
-	SNIs     []string      `json:"snis"` // clients use the first, ingresses answer all
+	SNIs     []string      `json:"snis"` // clients use the first, ingresses route all
 }
 
 // IngressReport is one zone ingress.
@@ -69,22 +68,23 @@ type IngressReport struct {
 type EgressReport struct {
 	Name    string `json:"name"`    // of its Dataplane or ZoneEgress
 	Address string `json:"address"` // "10.0.0.2:10002", where the proxies of its zone dial it
-	Healthy bool   `json:"healthy"` // it is there and serves the mesh; proxies dial no other
+	Healthy bool   `json:"healthy"` // it runs and serves the mesh; proxies dial no other
 	Legacy  bool   `json:"legacy,omitempty"`
 }
 
-// Backends is what only the zone knows in which a service lives.
+// Backends is the part of a report that only the service's zone has.
 type Backends struct {
 	Servers []Server `json:"servers"`
 	Access  []Access `json:"access"`
 }
 
-// Access is who may call a port of a service at some of its servers, those with the same rules together.
+// Access lists the allowed callers of a port of a service at some of its servers. Servers with the same rules are one
+// entry.
 type Access struct {
 	Port       uint32   `json:"port"` // of the service
 	Dataplanes []string `json:"dataplanes"`
 	Policies   []string `json:"policies"`
-	// Rules are absent where the servers are plain.
+	// Rules are absent where the servers are plaintext.
 	Rules   *AppliedRules `json:"rules,omitempty"`
 	Default string        `json:"default"`
 }
@@ -92,26 +92,26 @@ type Access struct {
 // MemberReport is one MeshService that a MeshMultiZoneService selects.
 type MemberReport struct {
 	Zone  string   `json:"zone"`
-	Name  string   `json:"name"` // as its owner calls it
+	Name  string   `json:"name"` // the name that its owner gave it
 	State string   `json:"state,omitempty"`
-	Ports []uint32 `json:"ports"` // those of the MeshMultiZoneService in which it takes part
-	// Excluded says for each other port why it takes no part in it.
+	Ports []uint32 `json:"ports"` // the ports of the MeshMultiZoneService that select it
+	// Excluded has for each other port the reason why it is excluded.
 	Excluded []string `json:"excluded,omitempty"`
 
 	identities []string
 }
 
-// ServiceQuery says which services are meant.
+// ServiceQuery selects services.
 type ServiceQuery struct {
 	Mesh string
-	// Name is what the service's owner calls it, or how it is stored here.
+	// Name is the name that the service's owner gave it, or its stored name.
 	Name string
-	// Type and Zone narrow the answer where they are not empty.
+	// Type and Zone restrict the result where they are not empty.
 	Type, Zone string
 }
 
-// ReportServices answers what is known of the services that a query means: MeshServices, in the order of the zones,
-// those of many zones, those outside the mesh.
+// ReportServices returns the reports of the services that a query selects: MeshServices sorted by zone,
+// MeshMultiZoneServices, MeshExternalServices.
 func (s *State) ReportServices(snapshot *table.Snapshot, q ServiceQuery) []ServiceReport {
 	r := table.Eval(snapshot)
 	reports := []ServiceReport{}
@@ -168,7 +168,7 @@ func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshServi
 	return report
 }
 
-// Backends answers who is behind a service of this zone; nil where there is no such service.
+// Backends returns the backends of a service of this zone; nil where there is no such service.
 func (s *State) Backends(r *table.Reader, key ServiceKey) *Backends {
 	o, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok || s.ZoneOf(&o.Meta) != s.Zone {
@@ -189,7 +189,8 @@ func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
 		Ingresses: []IngressReport{}, Conditions: []kind.Condition{}, Unreachable: []Unreachable{},
 	}
 	for _, port := range ports {
-		p := PortReport{Port: port.Port, Name: port.Name, Protocol: cmp.Or(port.AppProtocol, kind.TCP), SNIs: []string{}}
+		p := PortReport{Port: port.Port, Name: port.Name, Protocol: cmp.Or(port.AppProtocol, kind.TCP),
+			SNIs: []string{}}
 		for _, sni := range port.SNIs {
 			p.SNIs = append(p.SNIs, sni.Value)
 		}
@@ -217,10 +218,10 @@ func spiffeIDs(service *kind.MeshService) []string {
 	return ids
 }
 
-// ZoneOf is the zone that a resource belongs to: this one, where it does not say.
+// ZoneOf returns the zone of a resource; this zone where the resource has none.
 func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
 
-// access joins the servers of each port whose rules are the same.
+// access returns the access of each port. Servers with the same rules are one entry.
 func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
 	permissions := s.PermissionByMesh.List(r, MeshKey(o.Mesh))
@@ -250,7 +251,8 @@ func joinAccess(all []Access, one Access) []Access {
 	return append(all, one)
 }
 
-func (s *State) accessAt(r *table.Reader, m *Member, permissions []*resource.Object[kind.MeshTrafficPermission]) Access {
+func (s *State) accessAt(r *table.Reader, m *Member,
+	permissions []*resource.Object[kind.MeshTrafficPermission]) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
 	proxy := s.Proxy.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
@@ -283,7 +285,7 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 	return report
 }
 
-// MembersOf are the MeshServices that a MeshMultiZoneService selects, by zone and name.
+// MembersOf returns the MeshServices that a MeshMultiZoneService selects, sorted by zone and name.
 func (s *State) MembersOf(r *table.Reader, o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
 	var members []MemberReport
 	for _, service := range s.ServicesByMesh.List(r, MeshKey(o.Mesh)) {
@@ -298,7 +300,8 @@ func (s *State) MembersOf(r *table.Reader, o *resource.Object[kind.MeshMultiZone
 }
 
 func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
-	m := MemberReport{Zone: s.ZoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State, Ports: []uint32{}, identities: spiffeIDs(&service.Spec)}
+	m := MemberReport{Zone: s.ZoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State,
+		Ports: []uint32{}, identities: spiffeIDs(&service.Spec)}
 	for _, port := range ports {
 		var has kind.Protocol
 		if own, ok := portOf(service.Spec.Ports, port.Port); ok {
@@ -313,8 +316,8 @@ func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[
 	return m
 }
 
-// exclusionReason says why a MeshService whose port of that number has a protocol, empty where it lacks the port, takes
-// no part in a port of a MeshMultiZoneService; empty where it does. (SNI in the resource definition.)
+// exclusionReason returns why a MeshService is excluded from a port of a MeshMultiZoneService; empty: it is not. has is
+// the protocol of its port with that number, empty without one. (SNI in the resource definition.)
 func exclusionReason(port kind.ServicePort, has kind.Protocol) string {
 	wanted := cmp.Or(port.AppProtocol, kind.TCP)
 	switch {
@@ -326,7 +329,7 @@ func exclusionReason(port kind.ServicePort, has kind.Protocol) string {
 	return ""
 }
 
-// Endpoints counts the endpoints of a port, and all of its servers.
+// Endpoints returns the number of endpoints of a port, and of all its servers.
 func (b *Backends) Endpoints(port uint32) (ready, total int) {
 	for i := range b.Servers {
 		if s := &b.Servers[i]; s.Port == port {

@@ -7,8 +7,8 @@ import (
 	"weft/resource"
 )
 
-// ServiceIngress is where other zones reach a service: its first port at the first of its zone's ingresses
-// that is healthy, and where none is at the first one. Nil: its zone has no ingress. (Mesh Scoped Zone Ingress
+// ServiceIngress returns the address at which remote zones reach a service: its first port at the first healthy ingress
+// of its zone, or at the first ingress where none is healthy. nil: its zone has no ingress. (Mesh Scoped Zone Ingress
 // and Zone Egress.)
 func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
 	row, ok := s.ZoneAddresses.Find(r, service.Mesh, s.zoneAddressName(s.ZoneOf(&service.Meta)))
@@ -18,13 +18,15 @@ func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.Me
 	first := row.Spec.Usable()[0]
 	ingress := &kind.ServiceIngress{Address: first.Address, Port: first.Port, SNI: service.Spec.Ports[0].SNI()}
 	for _, a := range row.Spec.Ingresses {
-		ingress.Endpoints = append(ingress.Endpoints, kind.IngressEndpoint{Address: a.Address, Port: a.Port, Healthy: a.Healthy})
+		ingress.Endpoints = append(ingress.Endpoints, kind.IngressEndpoint{Address: a.Address, Port: a.Port,
+			Healthy: a.Healthy})
 	}
 	return ingress
 }
 
-// ServiceEgress is where the proxies of this zone reach an external service: at the first of the zone's egresses by
-// name that serves the service's mesh. Nil: there is none. (Mesh Scoped Zone Ingress and Zone Egress.)
+// ServiceEgress returns the address at which the proxies of this zone reach an external service: the first of the
+// zone's egresses by name that serves the service's mesh. nil: there is none. (Mesh Scoped Zone Ingress and Zone
+// Egress.)
 func (s *State) ServiceEgress(r *table.Reader, service *resource.Object[kind.MeshExternalService]) *kind.ServiceEgress {
 	egresses := s.egressesFor(r, service.Mesh)
 	usable := egresses.Usable()
@@ -34,7 +36,8 @@ func (s *State) ServiceEgress(r *table.Reader, service *resource.Object[kind.Mes
 	name := s.SNIFormat(r).Name(sni.Of(service, service.Spec.Match.Port))
 	egress := &kind.ServiceEgress{Address: usable[0].Address, Port: usable[0].Port, SNI: name}
 	for _, a := range egresses.Egresses {
-		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port, Healthy: a.Healthy})
+		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port,
+			Healthy: a.Healthy})
 	}
 	return egress
 }

@@ -8,29 +8,29 @@ import (
 	"weft/resource"
 )
 
-// serviceKind reads the services of one kind. What tells the kinds apart for whoever reaches a service stands
-// here, and nowhere else.
+// serviceKind has the functions for the services of one kind. All differences between the kinds for their clients are
+// here.
 type serviceKind struct {
-	// all are the services of a mesh, and labelled those that have labels.
-	all      func(r *table.Reader, mesh string) []DestinationKey
-	labelled func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey
-	// named is the one that is meant by a name; the zero key where there is none.
+	// all returns the services of a mesh, and labeled those that have labels.
+	all     func(r *table.Reader, mesh string) []DestinationKey
+	labeled func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey
+	// named returns the service with a name; the zero key where there is none.
 	named func(r *table.Reader, name ServiceKey) DestinationKey
-	// ports are a service's, by its row.
+	// ports returns a service's ports, by its row.
 	ports func(r *table.Reader, row ServiceKey) []kind.ServicePort
 	places
-	// isMember says whether a proxy is behind a destination, or may be.
+	// isMember returns whether a proxy is a backend of a destination, or may be.
 	isMember func(r *table.Reader, proxy ProxyKey, key DestinationKey) bool
 
 	destination *table.Derived[DestinationKey, *Destination]
 	endpoints   *table.Derived[DestinationKey, *Endpoints]
 }
 
-// places are where the services of a kind are found: their addresses and names.
+// places returns the addresses and host names of the services of a kind.
 type places struct {
 	of func(r *table.Reader, row ServiceKey) kind.Places
-	// vipOwners are the rows of those that have a virtual IP, and claimants of those that ask for a host name, by its
-	// [HostnameKey].
+	// vipOwners returns the rows of the services with a virtual IP, and claimants those that request a host name, by
+	// its [HostnameKey].
 	vipOwners, claimants func(r *table.Reader, key string) []ServiceKey
 }
 
@@ -38,7 +38,7 @@ func (s *State) serviceKinds() []serviceKind {
 	return []serviceKind{
 		MeshService: {
 			all:         listed(s.ServicesByMesh, s.keyOf),
-			labelled:    s.servicesLabelled,
+			labeled:     s.servicesLabelled,
 			named:       s.serviceNamed,
 			ports:       portsIn(s.Services),
 			places:      placesIn(s.ServiceStatuses, (*kind.MeshServiceStatus).Places),
@@ -47,9 +47,11 @@ func (s *State) serviceKinds() []serviceKind {
 			endpoints:   s.Endpoints,
 		},
 		MultiZoneService: {
-			all:         listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			labelled:    labelledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			named:       func(_ *table.Reader, name ServiceKey) DestinationKey { return multiZoneKey(name.Mesh, name.Name) },
+			all:     listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
+			labeled: labeledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
+			named: func(_ *table.Reader, name ServiceKey) DestinationKey {
+				return multiZoneKey(name.Mesh, name.Name)
+			},
 			ports:       portsIn(s.MultiZoneServices),
 			places:      placesIn(s.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
 			isMember:    s.isMultiZoneServer,
@@ -58,7 +60,7 @@ func (s *State) serviceKinds() []serviceKind {
 		},
 		ExternalService: {
 			all:         listed(s.ExternalServicesByMesh, s.externalKeyOf),
-			labelled:    labelledIn(s.ExternalServicesByMesh, s.externalKeyOf),
+			labeled:     labeledIn(s.ExternalServicesByMesh, s.externalKeyOf),
 			named:       s.externalNamed,
 			ports:       s.externalPorts,
 			places:      placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
@@ -69,24 +71,28 @@ func (s *State) serviceKinds() []serviceKind {
 	}
 }
 
-func listed[S any](services *table.Index[*resource.Object[S]], keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string) []DestinationKey {
+func listed[S any](services *table.Index[*resource.Object[S]],
+	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string) []DestinationKey {
 	return func(r *table.Reader, mesh string) []DestinationKey {
 		return keysOf(services.List(r, MeshKey(mesh)), keyOf)
 	}
 }
 
-func labelledIn[S any](services *table.Index[*resource.Object[S]], keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string, map[string]string) []DestinationKey {
+func labeledIn[S any](services *table.Index[*resource.Object[S]],
+	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string, map[string]string) []DestinationKey {
 	return func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
-		return keysOf(having(services.List(r, MeshKey(mesh)), labels), keyOf)
+		return keysOf(withLabels(services.List(r, MeshKey(mesh)), labels), keyOf)
 	}
 }
 
-// having are those of some resources that have labels.
-func having[S any](services []*resource.Object[S], labels map[string]string) []*resource.Object[S] {
-	return slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[S]) bool { return !kind.Subset(labels, o.Labels) })
+// withLabels returns the resources that have labels.
+func withLabels[S any](services []*resource.Object[S], labels map[string]string) []*resource.Object[S] {
+	return slices.DeleteFunc(slices.Clone(services), func(o *resource.Object[S]) bool {
+		return !kind.Subset(labels, o.Labels)
+	})
 }
 
-// keysOf are services as destinations, in the order of the services.
+// keysOf returns services as destinations, in the order of the services.
 func keysOf[S any](services []*resource.Object[S], keyOf func(*resource.Object[S]) DestinationKey) []DestinationKey {
 	keys := make([]DestinationKey, 0, len(services))
 	for _, service := range services {
@@ -105,7 +111,7 @@ func portsIn[S any](rows Rows[S]) func(*table.Reader, ServiceKey) []kind.Service
 	}
 }
 
-// placesIn reads the statuses of a kind's services.
+// placesIn returns the places in the statuses of a kind's services.
 func placesIn[S any](rows Rows[S], of func(*S) kind.Places) places {
 	vips := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
 	names := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string {
@@ -133,7 +139,7 @@ func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, 
 	}
 }
 
-// VIPOwners are the services of every kind that have a virtual IP.
+// VIPOwners returns the services of every kind that have a virtual IP.
 func (s *State) VIPOwners(r *table.Reader, vip string) []resource.Key {
 	var owners []resource.Key
 	for of := range s.services {
@@ -142,7 +148,7 @@ func (s *State) VIPOwners(r *table.Reader, vip string) []resource.Key {
 	return owners
 }
 
-// HostnameOwners are the services of every kind that ask for a host name, by its [HostnameKey].
+// HostnameOwners returns the services of every kind that request a host name, by its [HostnameKey].
 func (s *State) HostnameOwners(r *table.Reader, key string) []resource.Key {
 	var claimants []resource.Key
 	for of := range s.services {
@@ -159,17 +165,17 @@ func keysOfRows(of DestinationKind, rows []ServiceKey) []resource.Key {
 	return keys
 }
 
-// DestinationOf is one port of a service of any kind; nil where there is none.
+// DestinationOf returns one port of a service of any kind; nil where there is none.
 func (s *State) DestinationOf(r *table.Reader, key DestinationKey) *Destination {
 	return s.services[key.Kind].destination.Get(r, key)
 }
 
-// EndpointsOf are the endpoints of one of the [Destination.Lists] of a service of any kind.
+// EndpointsOf returns the endpoints of one of the [Destination.Lists] of a service of any kind.
 func (s *State) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
 	return s.services[key.Kind].endpoints.Get(r, key)
 }
 
-// EndpointLists are all published endpoints, of services of every kind.
+// EndpointLists returns the tables of all published endpoints, of services of every kind.
 func (s *State) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
 	var lists []*table.Derived[DestinationKey, *Endpoints]
 	for i := range s.services {
@@ -178,22 +184,22 @@ func (s *State) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
 	return lists
 }
 
-// IsMember says whether a proxy is behind a destination.
+// IsMember returns whether a proxy is a backend of a destination.
 func (s *State) IsMember(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
 	return s.services[key.Kind].isMember(r, proxy, key)
 }
 
-// portsOf are the ports of a service of any kind.
+// portsOf returns the ports of a service of any kind.
 func (s *State) portsOf(r *table.Reader, key DestinationKey) []kind.ServicePort {
 	return s.services[key.Kind].ports(r, s.Row(key))
 }
 
-// places are where a service of any kind is found.
+// places returns the addresses and host names of a service of any kind.
 func (s *State) places(r *table.Reader, key DestinationKey) kind.Places {
 	return s.services[key.Kind].places.of(r, s.Row(key))
 }
 
-// vipsOf are the virtual IPs of a service of any kind.
+// vipsOf returns the virtual IPs of a service of any kind.
 func (s *State) vipsOf(r *table.Reader, key DestinationKey) []string {
 	return addressesOf(s.places(r, key).VIPs)
 }

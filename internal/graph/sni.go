@@ -17,25 +17,25 @@ func sniKeys[S any](service *resource.Object[S]) []string {
 	return keys
 }
 
-// externalSNIKeys are the names of an external service in every format: it carries none.
+// externalSNIKeys returns the SNIs of an external service in every format: the resource has no SNI itself.
 func externalSNIKeys(service *resource.Object[kind.MeshExternalService]) []string {
 	return sni.All(sni.Of(service, service.Spec.Match.Port))
 }
 
-// SNIs are those of all services of a state, as it is whenever it is asked.
+// SNIs are the SNIs of all services of a state, at the time of each call.
 type SNIs struct{ State *State }
 
-// Format is that of names which are given now.
+// Format returns the format of new SNIs.
 func (n SNIs) Format() sni.Format {
 	return n.State.SNIFormat(table.Eval(n.State.DB.Snapshot()))
 }
 
-// Owners are the services that have a name, whoever owns them.
+// Owners returns the services that have an SNI, of any owner.
 func (n SNIs) Owners(name string) []resource.Key {
 	return n.State.SNIOwners(table.Eval(n.State.DB.Snapshot()), name)
 }
 
-// SNIOwners are the services that have a server name, whoever owns them.
+// SNIOwners returns the services that have an SNI, of any owner.
 func (s *State) SNIOwners(r *table.Reader, name string) []resource.Key {
 	var holders []resource.Key
 	for _, service := range s.ServicesBySNI.List(r, name) {
@@ -50,8 +50,8 @@ func (s *State) SNIOwners(r *table.Reader, name string) []resource.Key {
 	return holders
 }
 
-// SNIFormat is the format that server names are to have: the first one until somebody migrates, and where a
-// later release was told of one that this one does not know.
+// SNIFormat returns the format that SNIs are to have: the first one before any migration, and where the stored format
+// is one of a later release.
 func (s *State) SNIFormat(r *table.Reader) sni.Format {
 	if row, ok := s.SNIFormats.Find(r, "", kind.TheSNIFormat); ok {
 		if format := sni.FormatNamed(row.Spec.Format); format != nil {

@@ -10,29 +10,29 @@ import (
 	"weft/resource"
 )
 
-// SNIReport is how far the server names of all services have come.
+// SNIReport is the progress of an SNI migration of all services.
 type SNIReport struct {
-	Format string `json:"format"` // that they are to have
-	Done   bool   `json:"done"`   // whether all have it alone
-	// Owners are those whose services have ports: global first, then the zones by name.
+	Format string `json:"format"` // the target format
+	Done   bool   `json:"done"`   // all SNIs have only the target format
+	// Owners are the owners of services with ports: global first, then the zones by name.
 	Owners []SNIProgress `json:"owners"`
 }
 
-// SNIProgress counts the ports of an owner's services by the step at which they are.
+// SNIProgress counts the ports of an owner's services by the step of the migration.
 type SNIProgress struct {
 	Owner string `json:"owner"` // "global", or a zone
 	Ports int    `json:"ports"`
-	// Before have names of other formats alone, Appended the new one behind them, First in front of them,
-	// and Done have it alone.
+	// Before is the number of ports with SNIs of other formats only. Appended have the new one after them, First before
+	// them, and Done have it alone.
 	Before   int `json:"before"`
 	Appended int `json:"appended"`
 	First    int `json:"first"`
 	Done     int `json:"done"`
-	// WaitsFor is whom the next step waits for, where that lasts; for people.
+	// WaitsFor are the zones and proxies that delay the next step, as texts for operators.
 	WaitsFor []string `json:"waitsFor"`
 }
 
-// SNIReport is made of a snapshot.
+// SNIReport returns the progress of the SNI migration in a snapshot.
 func (s *State) SNIReport(snapshot *table.Snapshot) *SNIReport {
 	report := &SNIReport{Owners: []SNIProgress{}}
 	format := s.SNIFormat(table.Eval(snapshot))
@@ -62,7 +62,7 @@ func (s *State) SNIReport(snapshot *table.Snapshot) *SNIReport {
 	return report
 }
 
-// ownerName is "global", or the zone.
+// ownerName returns "global", or the zone.
 func ownerName(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, kind.OriginGlobal) }
 
 func (p *SNIProgress) count(names []kind.SNI, wanted string) {
@@ -79,7 +79,7 @@ func (p *SNIProgress) count(names []kind.SNI, wanted string) {
 	}
 }
 
-// waitFor adds whom one mesh waits for to the others'.
+// waitFor adds the texts of one mesh to those of the other meshes.
 func (p *SNIProgress) waitFor(waits []string) {
 	p.WaitsFor = slices.Concat(p.WaitsFor, waits)
 	slices.Sort(p.WaitsFor)
@@ -92,11 +92,11 @@ func (report *SNIReport) finish(owners map[string]*SNIProgress) {
 		report.Owners = append(report.Owners, *owner)
 		report.Done = report.Done && owner.Done == owner.Ports
 	}
-	slices.SortFunc(report.Owners, func(a, b SNIProgress) int { return cmp.Compare(a.place(), b.place()) })
+	slices.SortFunc(report.Owners, func(a, b SNIProgress) int { return cmp.Compare(a.sortKey(), b.sortKey()) })
 }
 
-// place has global before every zone.
-func (p *SNIProgress) place() string {
+// sortKey returns a sort key with global before every zone.
+func (p *SNIProgress) sortKey() string {
 	if p.Owner == kind.OriginGlobal {
 		return ""
 	}

@@ -12,15 +12,19 @@ import (
 	"weft/resource"
 )
 
-// TestServerNames: whoever has a name is found by it, and the format is the first one until it is said.
+// TestServerNames: the owner of an SNI is found by it, and the format is the first one until another is stored.
 func TestServerNames(t *testing.T) {
 	state := graph.NewState("east")
 	names := graph.SNIs{State: state}
 	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
-	external := kind.MeshExternalServices.Make("m", "api", kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
+	external := kind.MeshExternalServices.Make("m", "api",
+		kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
 	state.DB.Commit(func(tx *table.Tx) {
 		state.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
-		state.Put(tx, kind.MeshMultiZoneServices.Make("m", "web", kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
+		state.Put(tx,
+			kind.MeshMultiZoneServices.Make("m", "web",
+				kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80,
+					SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
 		state.Put(tx, external)
 	})
 	for name, want := range map[string][]resource.Key{

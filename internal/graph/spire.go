@@ -11,34 +11,36 @@ import (
 	"weft/kind"
 )
 
-// Source is where a proxy's Envoy has its leaf from, and the roots that it believes. The zero value is the
-// agent beside it for the one, and the control plane for the others.
+// Source is the source of an Envoy's certificate and of the roots that it trusts. The zero value is the agent of the
+// proxy for the certificate, and the control plane for the roots.
 type Source struct {
-	// Socket is the path of a SPIRE agent's, on the proxy's machine, which serves both.
+	// Socket is the path of a SPIRE agent's socket on the proxy's machine, which serves both.
 	Socket string
-	// Timeout is how long a connection to it may take to be made.
+	// Timeout is the connect timeout of the socket.
 	Timeout time.Duration
-	// TrustDomain is the one whose roots are believed, with a Socket.
+	// TrustDomain is the only trusted domain, with a Socket.
 	TrustDomain string
-	// Certificate is the secret of the leaf; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone are believed, by
-	// the proxy of a ZoneEgress; empty: all that the proxy believes.
+	// Certificate is the SDS secret of the certificate; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone
+	// the proxy of a ZoneEgress trusts; empty: all roots of the proxy.
 	Certificate, RootsOf string
 }
 
-// FromSPIRE says whether it is a SPIRE agent.
+// FromSPIRE returns whether the source is a SPIRE agent.
 func (s Source) FromSPIRE() bool { return s.Socket != "" }
 
-// barrier is why a proxy takes none of these for its servers; empty: it does, or has its roots from the control
+// untrustedReason returns why a proxy trusts none of these servers; empty: it does, or its roots are from the control
 // plane.
-func (s Source) barrier(servers []string) string {
+func (s Source) untrustedReason(servers []string) string {
 	own := func(id string) bool { return domainOf(id) == s.TrustDomain }
 	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
 		return ""
 	}
-	return fmt.Sprintf("its servers are of the trust domain %s, and the proxy trusts only the roots from SPIRE, which are of %s", domainOf(servers[0]), s.TrustDomain)
+	return fmt.Sprintf(
+		"its servers are of the trust domain %s, and the proxy trusts only the roots from SPIRE, which are of %s",
+		domainOf(servers[0]), s.TrustDomain)
 }
 
-// sourceOf is where proxies of a MeshIdentity have their leaves from, and whom they believe.
+// sourceOf returns the source of the certificates and roots for proxies of a MeshIdentity.
 func sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	agent, ok := mi.SpireAgent()
 	if !ok {
@@ -47,8 +49,8 @@ func sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	return Source{Socket: agent.SocketPath, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
 }
 
-// believed are the trust domains that a proxy of a mesh believes, sorted.
-func (s *State) believed(r *table.Reader, mesh string, from Source) []string {
+// trustedDomains returns the trust domains that a proxy of a mesh trusts, sorted.
+func (s *State) trustedDomains(r *table.Reader, mesh string, from Source) []string {
 	if from.FromSPIRE() {
 		return []string{from.TrustDomain}
 	}
@@ -62,9 +64,9 @@ func (s *State) believed(r *table.Reader, mesh string, from Source) []string {
 // signedHere stands for every provider whose roots a MeshTrust joins.
 const signedHere = "the control plane"
 
-// issuers are where certificates of a mesh come from, in words, as far as proxies with those of one do not
-// refuse those of another: SPIRE's trust domains, and all that the control plane joins in MeshTrusts.
-// (Zone Egress Identity.)
+// issuers returns the issuers of a mesh's certificates, as texts. Proxies with certificates of one issuer reject those
+// of another. Issuers are SPIRE's trust domains, and the control plane for all that are joined in MeshTrusts. (Zone
+// Egress Identity.)
 func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire bool) {
 	all := map[string]bool{}
 	for _, mi := range s.IdentitiesByMesh.List(r, MeshKey(mesh)) {
@@ -72,7 +74,7 @@ func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire boo
 			all[signedHere] = true
 			continue
 		}
-		domain, _ := identity.TrustDomain(&mi.Spec, mesh, s.Zone) // one that can't be told is a kind of its own
+		domain, _ := identity.TrustDomain(&mi.Spec, mesh, s.Zone) // an unknown domain is an issuer of its own
 		all[spireOf(domain)], spire = true, true
 	}
 	if m, ok := s.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
@@ -83,7 +85,7 @@ func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire boo
 
 func spireOf(domain string) string { return fmt.Sprintf("SPIRE of the trust domain %q", domain) }
 
-// StrangersToEgresses are the meshes, sorted, of which some proxies and the zone's ZoneEgresses refuse each other:
+// StrangersToEgresses returns the meshes, sorted, of which some proxies and the zone's ZoneEgresses reject each other:
 // the certificates of one side come from SPIRE, and those of the other do not. (Zone Egress Identity.)
 func (s *State) StrangersToEgresses(r *table.Reader) []string {
 	choice := s.EgressChoice.Get(r, s.Zone)
@@ -101,8 +103,8 @@ func (s *State) StrangersToEgresses(r *table.Reader) []string {
 	})
 }
 
-// MixedIssuers are where the certificates of a mesh come from, in words, where proxies with those of one refuse
-// those of another: SPIRE's roots can't be joined with others. None where all go together.
+// MixedIssuers returns the issuers of a mesh's certificates, as texts, where proxies with certificates of one reject
+// those of another: SPIRE's roots can't be joined with others. It is empty where all proxies trust each other.
 func (s *State) MixedIssuers(r *table.Reader, mesh string) []string {
 	if names, spire := s.issuers(r, mesh); spire && len(names) > 1 {
 		return names
@@ -110,7 +112,7 @@ func (s *State) MixedIssuers(r *table.Reader, mesh string) []string {
 	return nil
 }
 
-// AllFromSPIRE says whether all certificates of a mesh are SPIRE's, so that its MeshTrusts are of no use.
+// AllFromSPIRE returns whether all certificates of a mesh are SPIRE's, so that its MeshTrusts have no effect.
 func (s *State) AllFromSPIRE(r *table.Reader, mesh string) bool {
 	names, spire := s.issuers(r, mesh)
 	return spire && !slices.Contains(names, signedHere)

@@ -14,19 +14,19 @@ import (
 	"weft/resource"
 )
 
-// State is the table of one zone, or of global, which has no zone: the rows that came from the store, and
-// what is derived of them. The
-// order of the fields of [Derived] values is the order of the stages: each reads rows and earlier ones.
+// State is the table of one zone, or of global, which has no zone: the rows of the store, and the values derived from
+// them. The order of the [Derived] fields is the order of the stages: each reads rows and earlier ones.
 type State struct {
 	DB   *table.DB
 	Zone string
-	// DefaultMesh is the mesh whose identity ZoneEgresses have, by the operator's word; empty: there is none. It is
+	// DefaultMesh is the mesh whose identity ZoneEgresses have, as the operator sets it; empty: it is not set. It is
 	// set before the first commit.
 	DefaultMesh string
-	// LocalNetworks are those of which external services may name addresses, though no server outside the mesh has
-	// them. It is set before the first commit.
+	// LocalNetworks are the local networks with addresses that external services may have nevertheless. It is set
+	// before the first commit.
 	LocalNetworks []netip.Prefix
-	// Alone says that the zone has joined no others, so that all that it says counts. It is set before the first commit.
+	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
+	// before the first commit.
 	Alone bool
 
 	Meshes            Rows[kind.Mesh]
@@ -43,14 +43,14 @@ type State struct {
 	SigningCAs        Rows[kind.SigningCA]
 	Trusts            Rows[kind.MeshTrust]
 	Permissions       Rows[kind.MeshTrafficPermission]
-	// TrustStatuses are of the Trusts, PermissionStatuses of the Permissions.
+	// TrustStatuses are the statuses of Trusts, PermissionStatuses those of Permissions.
 	TrustStatuses      Rows[kind.MeshTrustStatus]
 	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
 	Secrets            Rows[kind.Secret]
 	Generators         Rows[kind.HostnameGenerator]
 	GlobalSecrets      Rows[kind.Secret]
-	// MultiZoneServices and their statuses; ZoneAddresses are the doors of all zones, this one's too, and
-	// ZoneIngresses the older form of its own.
+	// MultiZoneServices and their statuses. ZoneAddresses are the ingress addresses of all zones, and ZoneIngresses the
+	// older form of this zone's.
 	MultiZoneServices           Rows[kind.MeshMultiZoneService]
 	MultiZoneServiceStatuses    Rows[kind.MeshMultiZoneServiceStatus]
 	ZoneAddresses               Rows[kind.MeshZoneAddress]
@@ -58,8 +58,8 @@ type State struct {
 	ZoneIngressListenerStatuses Rows[kind.DataplaneListenerStatus]
 	ZoneIngressInsights         Rows[kind.DataplaneInsight]
 	SNIFormats                  Rows[kind.SNIFormat]
-	// ExternalServices and their statuses, and the certificates that they name; EgressAddresses are the ways out
-	// of this zone, and ZoneEgresses the older form of these.
+	// ExternalServices and their statuses, and the certificates that they refer to. EgressAddresses are the egresses of
+	// this zone, and ZoneEgresses their older form.
 	ExternalServices           Rows[kind.MeshExternalService]
 	ExternalServiceStatuses    Rows[kind.MeshExternalServiceStatus]
 	ExternalMaterials          Rows[kind.ExternalMaterial]
@@ -68,10 +68,10 @@ type State struct {
 	ZoneEgressListenerStatuses Rows[kind.DataplaneListenerStatus]
 	ZoneEgressInsights         Rows[kind.DataplaneInsight]
 	ZoneEgressStatuses         Rows[kind.ZoneEgressStatus]
-	// EgressCertificates are what ZoneEgresses may present, of the mesh whose identity it is.
+	// EgressCertificates are the certificates that ZoneEgresses may present, by the mesh of their identity.
 	EgressCertificates Rows[kind.DataplaneCertificates]
 	SNIWaits           Rows[kind.SNIWait]
-	// ResolvedNames are the IP addresses of host names that resources have as an address.
+	// ResolvedNames are the IP addresses of the host names in addresses of resources.
 	ResolvedNames Rows[kind.ResolvedName]
 
 	// Faults are rows of this instance alone, and FaultsByCause finds them by [CauseKey].
@@ -86,128 +86,128 @@ type State struct {
 	// by their [MeshKey].
 	IngressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
 	ZoneIngressesByScope *table.Index[*resource.Object[kind.ZoneIngress]]
-	// DataplanesByHostName and ZoneAddressesByHostName find the resources that have a host name which this zone resolves;
-	// ResolvedNamesByAddress finds the names by an IP address.
+	// DataplanesByHostName and ZoneAddressesByHostName find the resources that have a host name which this zone
+	// resolves; ResolvedNamesByAddress finds the names by an IP address.
 	DataplanesByHostName    *table.Index[*resource.Object[kind.Dataplane]]
 	ZoneAddressesByHostName *table.Index[*resource.Object[kind.MeshZoneAddress]]
 	ResolvedNamesByAddress  *table.Index[*resource.Object[kind.ResolvedName]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
 	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
-	// InsightsByCause finds the insights of connected proxies that refuse what a resource was made into, by
-	// its [CauseKey].
+	// InsightsByCause finds the insights of connected proxies that NACK the configuration of a resource, by its
+	// [CauseKey].
 	InsightsByCause *table.Index[*resource.Object[kind.DataplaneInsight]]
 	// ServicesByMesh finds the services of a [MeshKey].
 	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
 	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
-	// ExternalServicesByMesh finds those of a [MeshKey].
+	// ExternalServicesByMesh finds the external services of a [MeshKey].
 	ExternalServicesByMesh *table.Index[*resource.Object[kind.MeshExternalService]]
-	// ExternalServicesBySecret finds those that name a Secret, by its [RowKey].
+	// ExternalServicesBySecret finds the external services that refer to a Secret, by its [RowKey].
 	ExternalServicesBySecret *table.Index[*resource.Object[kind.MeshExternalService]]
 	// EgressesByMesh finds the Dataplanes that are zone egresses, and ZoneEgressesByScope the ZoneEgresses, by
 	// their [MeshKey].
 	EgressesByMesh      *table.Index[*resource.Object[kind.Dataplane]]
 	ZoneEgressesByScope *table.Index[*resource.Object[kind.ZoneEgress]]
-	// ServicesBySNI, MultiZoneServicesBySNI and ExternalServicesBySNI find who has a server name.
+	// ServicesBySNI, MultiZoneServicesBySNI and ExternalServicesBySNI find the owners of an SNI.
 	ServicesBySNI          *table.Index[*resource.Object[kind.MeshService]]
 	MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	ExternalServicesBySNI  *table.Index[*resource.Object[kind.MeshExternalService]]
 	// ServicesByLabel finds the services that have a label, by [LabelKey].
 	ServicesByLabel *table.Index[*resource.Object[kind.MeshService]]
-	// MultiZoneServicesByMesh finds those of a [MeshKey].
+	// MultiZoneServicesByMesh finds the services of a [MeshKey].
 	MultiZoneServicesByMesh *table.Index[*resource.Object[kind.MeshMultiZoneService]]
-	// ZoneAddressesByMesh finds those of a [MeshKey].
+	// ZoneAddressesByMesh finds the zone addresses of a [MeshKey].
 	ZoneAddressesByMesh *table.Index[*resource.Object[kind.MeshZoneAddress]]
-	// ListenerStatusesChanging finds who takes connections with mutual TLS and without, by its [MeshKey].
+	// ListenerStatusesChanging finds the proxies that accept mutual TLS and plaintext, by their [MeshKey].
 	ListenerStatusesChanging *table.Index[*resource.Object[kind.DataplaneListenerStatus]]
 	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
 	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
-	// RetainedEndpointsByProxy finds what is held of a Dataplane, by its [RowKey].
+	// RetainedEndpointsByProxy finds the retained endpoints of a Dataplane, by its [RowKey].
 	RetainedEndpointsByProxy *table.Index[*resource.Object[kind.RetainedEndpoints]]
-	// RetainedSNIRoutesByProxy finds what is passed on of a Dataplane still, by its [RowKey], and RetainedSNIRoutesByMesh
-	// all of a [MeshKey].
+	// RetainedSNIRoutesByProxy finds the retained SNI routes of a Dataplane, by its [RowKey], and
+	// RetainedSNIRoutesByMesh all of a [MeshKey].
 	RetainedSNIRoutesByProxy, RetainedSNIRoutesByMesh *table.Index[*resource.Object[kind.RetainedSNIRoute]]
-	// CertificatesByRoot finds who holds leaves that lead to a root, by its [RootKey], and all of a [MeshKey].
+	// CertificatesByRoot finds the proxies with certificates below a root, by its [RootKey], and all of a [MeshKey].
 	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
-	// EgressCertificatesByRoot are the same of ZoneEgresses, which EgressCertificatesByName finds by their names.
+	// EgressCertificatesByRoot is the same for ZoneEgresses. EgressCertificatesByName finds them by the ZoneEgress.
 	EgressCertificatesByRoot, EgressCertificatesByName *table.Index[*resource.Object[kind.DataplaneCertificates]]
-	// ChangingIdentities are those of all zones, this one's too; ChangingIdentitiesByMesh finds them by a [MeshKey].
+	// ChangingIdentities are the changing identities of all zones, including this one; ChangingIdentitiesByMesh finds
+	// them by a [MeshKey].
 	ChangingIdentities       Rows[kind.ChangingIdentities]
 	ChangingIdentitiesByMesh *table.Index[*resource.Object[kind.ChangingIdentities]]
-	// EvictedProxies are those of all zones, this one's too; EvictedProxiesByMesh finds them by a [MeshKey].
+	// EvictedProxies are the evicted proxies of all zones, including this one; EvictedProxiesByMesh finds them by a
+	// [MeshKey].
 	EvictedProxies       Rows[kind.EvictedProxies]
 	EvictedProxiesByMesh *table.Index[*resource.Object[kind.EvictedProxies]]
-	// CertificatesChanging finds who changes its names, by its [MeshKey].
+	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey].
 	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
 	IdentitiesByMesh     *table.Index[*resource.Object[kind.MeshIdentity]]
 	SigningCAsByMesh     *table.Index[*resource.Object[kind.SigningCA]]
 	TrustsByMesh         *table.Index[*resource.Object[kind.MeshTrust]]
 	PermissionByMesh     *table.Index[*resource.Object[kind.MeshTrafficPermission]]
-	// SigningKeys and GlobalSigningKeys find the Secrets that hold the signing keys of a realm of tokens, by
-	// its String.
+	// SigningKeys and GlobalSigningKeys find the Secrets with the signing keys of a realm of tokens, by its String.
 	SigningKeys, GlobalSigningKeys *table.Index[*resource.Object[kind.Secret]]
 
-	// Membership says who may be in a mesh; nil: everybody. Refused is why a Dataplane may not, where there are
-	// rules; [State.NotAdmittedReason] answers it everywhere.
+	// Membership is the membership rules of a mesh; nil: every Dataplane may join. NotAdmitted is why a Dataplane may
+	// not, where there are rules; [State.NotAdmittedReason] returns it for any proxy.
 	Membership  *table.Derived[string, *kind.Membership]
 	NotAdmitted *table.Derived[ProxyKey, string]
-	// EvictedSANs are the DNS names in the certificates of whom a mesh has put out, in all zones, sorted.
+	// EvictedSANs are the DNS SANs of the proxies that a mesh has evicted, in all zones, sorted.
 	EvictedSANs *table.Derived[string, []string]
-	// MTLS is what a mesh's mtls says of its proxies.
+	// MTLS is the effect of a mesh's mtls on its proxies.
 	MTLS *table.Derived[string, MTLS]
-	// Identity is what a Dataplane is given; nil for a plain one.
+	// Identity is the identity of a Dataplane; nil for a plaintext one.
 	Identity *table.Derived[ProxyKey, *Identity]
 	// ReservedIDs are the SPIFFE IDs that ZoneEgresses of this zone have or could be given, by "".
 	ReservedIDs *table.Derived[string, []string]
-	// EgressChoice is which identities the ZoneEgresses of the zone have, by the zone's name.
+	// EgressChoice is the choice of identities of the zone's ZoneEgresses, by the zone's name.
 	EgressChoice *table.Derived[string, *EgressChoice]
-	// EgressIdentity is what each of those is; nil where there is no such one.
+	// EgressIdentity is each of those identities; nil where it does not exist.
 	EgressIdentity *table.Derived[IdentityKey, *Identity]
-	// Authority is who signs for a MeshIdentity.
+	// Authority is the CA that signs for a MeshIdentity.
 	Authority *table.Derived[IdentityKey, Authority]
-	// Presented are the names under which a proxy is to be taken, sorted; none for a plain one.
+	// Presented are the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one.
 	Presented *table.Derived[ProxyKey, []string]
-	// ServiceNames are those of Presented that the mtls of the mesh gives, one for each service of the proxy.
+	// ServiceNames are the Presented IDs that the mtls of the mesh gives, one for each service of the proxy.
 	ServiceNames *table.Derived[ProxyKey, []string]
-	// Inbounds are those of a Dataplane, with what its proxy serves; none where the mesh does not admit it.
+	// Inbounds are the inbounds of a Dataplane, with their listener status; none where the mesh does not admit it.
 	Inbounds *table.Derived[ProxyKey, []Member]
-	// Moving are the names that a proxy is to have instead of those that it presents; none: it has the right
-	// ones, or gets them beside.
+	// Moving are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
 	Moving *table.Derived[ProxyKey, kind.SpiffeIDs]
-	// Also are the further names for which a rule holds.
+	// Also are the further SPIFFE IDs that a rule matches.
 	Also *table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
 	Domains *table.Derived[string, *identity.Domains]
 	// Trust are the roots that the proxies of a mesh trust.
 	Trust *table.Derived[string, *Trust]
-	// EgressTrust is what the proxies of a mesh believe of the zone's egresses.
+	// EgressTrust is the set of roots with which the proxies of a mesh validate the zone's egresses.
 	EgressTrust *table.Derived[string, *Trust]
-	// Destinations are the services of a mesh, of every kind and zone; Tagged the MeshServices that select a value
-	// of kuma.io/service, by its [TagKey]; Labeled those of a kind that have labels; Named the one that a name means,
-	// the zero key where there is none. Ports are a service's. They stand between the services and those who reach
-	// them, so that what does not change these wakes no class.
+	// Destinations are the services of a mesh, of every kind and zone. Tagged are the MeshServices that select a value
+	// of kuma.io/service, by its [TagKey]. Labeled are the services of a kind that have labels. Named is the service
+	// with a name, the zero key where there is none. Ports are a service's ports. These values separate the services
+	// from their clients: a change of a service that leaves them equal recomputes no proxy group.
 	Destinations *table.Derived[string, []DestinationKey]
 	Tagged       *table.Derived[string, []DestinationKey]
-	Labeled      *table.Derived[labelled, []DestinationKey]
-	Named        *table.Derived[called, DestinationKey]
+	Labeled      *table.Derived[labelQuery, []DestinationKey]
+	Named        *table.Derived[nameQuery, DestinationKey]
 	Ports        *table.Derived[DestinationKey, []uint32]
-	// EgressRoute is how the proxies of a mesh leave this zone, and ByEgress whether they leave it so for other zones too.
+	// EgressRoute is the route of the proxies of a mesh out of this zone. ByEgress is whether they also use it for
+	// remote zones.
 	EgressRoute *table.Derived[string, *EgressRoute]
 	ByEgress    *table.Derived[string, bool]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities *table.Derived[ServiceKey, []string]
-	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same of a
-	// MeshMultiZoneService, and made of the former; External that of a MeshExternalService.
-	// [State.DestinationOf] answers all.
+	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same for a
+	// MeshMultiZoneService, derived from the former, and External for a MeshExternalService. [State.DestinationOf]
+	// returns any of them.
 	Destination, MultiZone, External *table.Derived[DestinationKey, *Destination]
-	// Endpoints are the published endpoints of a MeshService's port. Legs are those of a leg of a
-	// MeshMultiZoneService's, and ExternalEndpoints those of a MeshExternalService's. [State.EndpointsOf] answers
-	// all.
+	// Endpoints are the published endpoints of a MeshService's port. LocalityEndpoints are those of a locality of a
+	// MeshMultiZoneService's port, and ExternalEndpoints those of a MeshExternalService's. [State.EndpointsOf] returns
+	// any of them.
 	Endpoints, LocalityEndpoints, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
-	// ServiceSNIRoutes are the server names of a service, and Passages those of a mesh, by which the zone
-	// ingresses pass connections on to what is Passable of their destinations; CrossZoneSNIRoutes those by which the
-	// zone egresses do, to the ingresses of other zones that are Beyond.
-	// [State.SNIRouteBackends] answers both.
+	// ServiceSNIRoutes are the SNI routes of a service, and SNIRoutes those of a mesh, on which the zone ingresses
+	// forward to the Forwardable endpoints of a destination. CrossZoneSNIRoutes are those on which the zone egresses
+	// forward to ingresses of remote zones, the RemoteEndpoints. [State.SNIRouteBackends] returns either.
 	ServiceSNIRoutes   *table.Derived[DestinationKey, []SNIRoute]
 	SNIRoutes          *table.Derived[string, []SNIRoute]
 	Forwardable        *table.Derived[DestinationKey, []Endpoint]
@@ -217,30 +217,30 @@ type State struct {
 	IngressProxies *table.Derived[string, []ZoneProxy]
 	// EgressProxies are the zone egresses, likewise.
 	EgressProxies *table.Derived[string, []ZoneProxy]
-	// EgressServices are the external services of a mesh, as its zone egresses take connections for them, sorted by key, and
-	// Outside is one as they dial it; nil where there is none, or it names certificates that could never be used.
+	// EgressServices are the external services of a mesh, as its zone egresses accept connections for them, sorted by
+	// key. ExternalUpstreams are the services as egresses dial them; nil where there is none, or where it refers to
+	// certificates that never existed.
 	EgressServices    *table.Derived[string, []EgressService]
 	ExternalUpstreams *table.Derived[DestinationKey, *ExternalUpstream]
-	// Reached are the destinations of a class, sorted by name.
+	// Reached are the destinations of a proxy group, sorted by name.
 	Reached *table.Derived[ProxyGroup, []DestinationKey]
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf *table.Derived[DestinationKey, []Host]
-	// Hosts are the host names that the proxies of a class find, sorted; none where it is not transparent.
+	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
 	Hosts *table.Derived[ProxyGroup, []Host]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[ProxyKey, *Proxy]
-	// Draining are the listeners that a proxy serves though its Dataplane has them no more, and, by their Section,
-	// such inbounds of those that it has.
+	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
+	// inbounds of its listeners.
 	Draining *table.Derived[ProxyKey, []string]
 
 	services []serviceKind // by DestinationKind
 	kinds    map[string]kindRows
 }
 
-// Fault is a derived value that can't be made of a resource, because of a bug of ours. The value that was
-// made of it last is used meanwhile.
+// Fault is a derived value whose function panics for a resource, because of a bug. The last value stays in use.
 type Fault struct {
-	Value string // which one
+	Value string // the name of the value
 	Mesh  string
 	Cause kind.Cause // the resource
 	Panic string
@@ -251,24 +251,24 @@ type Rows[S any] struct {
 	*table.Input[*resource.Object[S]]
 }
 
-// Find answers one resource.
+// Find returns one resource.
 func (t Rows[S]) Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool) {
 	return t.Get(r, RowKey(mesh, name))
 }
 
-// RowKey is the key of every row. Mesh names contain no slash.
+// RowKey returns the key of a row. Mesh names contain no slash.
 func RowKey(mesh, name string) string { return mesh + "/" + name }
 
-// MeshKey is the index key of everything in a mesh.
+// MeshKey returns the index key of everything in a mesh.
 func MeshKey(mesh string) string { return mesh + "/" }
 
-// TagKey is the index key of an inbound tag.
+// TagKey returns the index key of an inbound tag.
 func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" + value }
 
-// LabelKey is the index key of a label.
+// LabelKey returns the index key of a label.
 func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
 
-// CauseKey is the index key of a resource of which something is refused.
+// CauseKey returns the index key of a resource whose configuration gets a NACK.
 func CauseKey(mesh string, c kind.Cause) string { return mesh + "/" + c.Kind + "/" + c.Name }
 
 // kindRows puts, removes and finds rows whose kind is known by name only.
@@ -279,7 +279,7 @@ type kindRows struct {
 	from   func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any]
 }
 
-// NewState answers an empty state of a zone.
+// NewState returns an empty state of a zone.
 func NewState(zone string) *State {
 	s := &State{DB: table.New(), Zone: zone, kinds: map[string]kindRows{}}
 	s.Meshes = addRows(s, kind.Meshes)
@@ -321,7 +321,7 @@ func NewState(zone string) *State {
 	s.EgressCertificates = addRows(s, kind.ZoneEgressCertificatesList)
 	s.SNIWaits = addRows(s, kind.SNIWaits)
 	s.ResolvedNames = addRows(s, kind.ResolvedNames)
-	// These are read by the API alone.
+	// Only the API reads these.
 	addRows(s, kind.Zones)
 	addRows(s, kind.ZoneInsights)
 	addRows(s, kind.MeshIdentityStatuses)
@@ -353,8 +353,8 @@ func NewState(zone string) *State {
 	s.EvictedProxiesByMesh = byMesh(s.EvictedProxies)
 	s.ListenerStatusesChanging = table.NewIndex(s.ListenerStatuses.Input, changingKeys)
 	s.GeneratorsByScope = byMesh(s.Generators)
-	s.RetainedEndpointsByProxy = table.NewIndex(s.RetainedEndpoints.Input, heldKeys)
-	s.RetainedSNIRoutesByProxy = table.NewIndex(s.RetainedSNIRoutes.Input, heldPassageKeys)
+	s.RetainedEndpointsByProxy = table.NewIndex(s.RetainedEndpoints.Input, retainedEndpointKeys)
+	s.RetainedSNIRoutesByProxy = table.NewIndex(s.RetainedSNIRoutes.Input, retainedSNIRouteKeys)
 	s.RetainedSNIRoutesByMesh = byMesh(s.RetainedSNIRoutes)
 	s.CertificatesByRoot = table.NewIndex(s.Certificates.Input, rootKeys)
 	s.EgressCertificatesByRoot = table.NewIndex(s.EgressCertificates.Input, rootKeys)
@@ -403,31 +403,30 @@ func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
 	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
 }
 
-// HasRows says whether rows of a kind have a place in the state: of those that the API shows, all.
+// HasRows returns whether the state has rows of a kind. It has all kinds that the API shows.
 func (s *State) HasRows(kind string) bool {
 	_, ok := s.kinds[kind]
 	return ok
 }
 
-// Kinds are the names of those that the state holds, sorted.
+// Kinds returns the names of the kinds of the state, sorted.
 func (s *State) Kinds() []string { return slices.Sorted(maps.Keys(s.kinds)) }
 
-// Put stores a resource of any kind that the state holds.
+// Put stores a resource of any kind of the state.
 func (s *State) Put(tx *table.Tx, o resource.Any) { s.kinds[o.Key().Kind].put(tx, o) }
 
-// Remove removes one.
+// Remove removes a resource of any kind of the state.
 func (s *State) Remove(tx *table.Tx, key resource.Key) {
 	s.kinds[key.Kind].remove(tx, RowKey(key.Mesh, key.Name))
 }
 
-// Find answers a resource of any kind that the state holds.
+// Find returns a resource of any kind of the state.
 func (s *State) Find(r *table.Reader, key resource.Key) (resource.Any, bool) {
 	return s.kinds[key.Kind].find(r, RowKey(key.Mesh, key.Name))
 }
 
-// From answers the resources of a kind that come after a [RowKey], in the order of these keys: of one mesh,
-// or of all where the mesh is empty. "" is before the first. It is for readers of snapshots, not for
-// derived values.
+// From returns the resources of a kind after a [RowKey], in the order of these keys: of one mesh, or of all where the
+// mesh is empty. "" is before the first. It records no read, so derived functions must not use it.
 func (s *State) From(snapshot *table.Snapshot, kind, mesh, after string) iter.Seq[resource.Any] {
 	prefix := ""
 	if mesh != "" {
@@ -470,12 +469,12 @@ func listenerKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return keys
 }
 
-// ListenerKey is the index key of what listens on an address and port.
+// ListenerKey returns the index key of the listeners on an address and port.
 func ListenerKey(mesh, address string, port uint32) string {
 	return mesh + "/" + net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
-// causeKeys leaves out the proxies that are gone: what they refused last, nobody runs any more.
+// causeKeys returns the index keys of the NACKs of connected proxies.
 func causeKeys(o *resource.Object[kind.DataplaneInsight]) []string {
 	var keys []string
 	for _, refusal := range o.Spec.NACKs {
@@ -520,5 +519,5 @@ func hostnameKeys(mesh string, generators []kind.HostnameGeneratorStatus) []stri
 	return keys
 }
 
-// HostnameKey is the index key of a host name, which is unique in a mesh.
+// HostnameKey returns the index key of a host name, which is unique in a mesh.
 func HostnameKey(mesh, hostname string) string { return mesh + "/" + hostname }

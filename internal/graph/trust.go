@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// domains are the trust domains that the zones of the deployment have, over all meshes.
+// domains returns the trust domains of the zones of the deployment, over all meshes.
 func (s *State) domains(r *table.Reader, _ string) *identity.Domains {
 	var identities []*resource.Object[kind.MeshIdentity]
 	meshes := s.MeshNames(r)
@@ -22,7 +22,7 @@ func (s *State) domains(r *table.Reader, _ string) *identity.Domains {
 	return identity.NewDomains(s.Zone, meshes, identities)
 }
 
-// ownerOf is the owner of a stored resource. One that does not say so is this control plane's own.
+// ownerOf returns the owner of a stored resource. A resource without an owner belongs to this control plane.
 func (s *State) ownerOf(meta *resource.Meta) kind.Owner {
 	if meta.Label(kind.OriginLabel) == "" {
 		return kind.Owner{Zone: s.Zone}
@@ -30,8 +30,8 @@ func (s *State) ownerOf(meta *resource.Meta) kind.Owner {
 	return kind.OwnerOf(meta)
 }
 
-// distrusted is why the roots of a MeshTrust are not trusted here; empty: they are. Who owns the MeshTrust decides: its
-// trust domain must be one that its zone has. ([ADR 30].)
+// distrusted returns why the roots of a MeshTrust are not trusted here; empty: they are. The owner of the MeshTrust
+// decides: its zone must have the trust domain. ([ADR 30].)
 func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
 	owner := s.ownerOf(&t.Meta)
 	if s.Alone || owner.Global() {
@@ -42,22 +42,26 @@ func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) 
 	case holder.Zone == owner.Zone:
 		return ""
 	case holder.Zone != "":
-		return fmt.Sprintf("the trust domain %s is of the zone %q, and %s says which roots prove it", t.Spec.TrustDomain, holder.Zone, owner)
+		return fmt.Sprintf("the trust domain %s is of the zone %q, and %s says which roots prove it",
+			t.Spec.TrustDomain, holder.Zone, owner)
 	case own:
 		return "" // for the proxies of this zone alone
 	case holder.Shared:
-		return fmt.Sprintf("the trust domain %s is of several zones, so that only global says which roots prove it, and %s does", t.Spec.TrustDomain, owner)
+		return fmt.Sprintf(
+			"the trust domain %s is of several zones, so that only global says which roots prove it, and %s does",
+			t.Spec.TrustDomain, owner)
 	}
 	// A domain that a zone gives itself is known there and on global, which checked it.
 	for _, other := range s.TrustsByMesh.List(r, MeshKey(t.Mesh)) {
 		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.ownerOf(&other.Meta) != owner {
-			return fmt.Sprintf("%s says which roots prove the trust domain %s, and so does %s", owner, t.Spec.TrustDomain, s.ownerOf(&other.Meta))
+			return fmt.Sprintf("%s says which roots prove the trust domain %s, and so does %s", owner,
+				t.Spec.TrustDomain, s.ownerOf(&other.Meta))
 		}
 	}
 	return ""
 }
 
-// trust returns the roots that the proxies of a mesh trust; without a mesh, all that those of any do.
+// trust returns the roots that the proxies of a mesh trust; without a mesh, those of all meshes.
 func (s *State) trust(r *table.Reader, mesh string) *Trust {
 	meshes := []string{mesh}
 	if mesh == "" {
@@ -71,7 +75,8 @@ func (s *State) trust(r *table.Reader, mesh string) *Trust {
 			}
 			for _, bundle := range t.Spec.CABundles {
 				if bundle.PEM != nil {
-					roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain], strings.TrimSpace(bundle.PEM.Value)+"\n")
+					roots[t.Spec.TrustDomain] = append(roots[t.Spec.TrustDomain],
+						strings.TrimSpace(bundle.PEM.Value)+"\n")
 				}
 			}
 		}
@@ -79,7 +84,7 @@ func (s *State) trust(r *table.Reader, mesh string) *Trust {
 	return trustOf(mesh, roots)
 }
 
-// trustOf sorts the roots of trust domains.
+// trustOf returns a Trust with sorted roots.
 func trustOf(mesh string, roots map[string][]string) *Trust {
 	trust := &Trust{Mesh: mesh}
 	for domain, pems := range roots {
@@ -114,9 +119,9 @@ func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 	return all
 }
 
-// mayRename says whether a zone may say that the workload with some SPIFFE IDs has all of them, so that a rule about
-// one holds for the others: each must be of a trust domain that the zone has, or of a shared one that a MeshTrust of
-// the mesh proves it by.
+// mayRename returns whether a zone may state that one workload has several SPIFFE IDs, so that a rule about one applies
+// to the others. Each must be of a trust domain that the zone has, or of a shared one that a MeshTrust of the mesh
+// proves for it.
 func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool {
 	if s.Alone || zone == s.Zone {
 		return true
@@ -134,8 +139,8 @@ func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool
 	})
 }
 
-// proves says whether a zone has a MeshTrust of a domain whose roots are trusted: by its own word, or for a shared
-// domain by that of global or of this zone.
+// proves returns whether a zone has a MeshTrust of a domain whose roots are trusted: by its own MeshTrust, or for a
+// shared domain by one of global or of this zone.
 func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) bool {
 	trusted := map[string]bool{}
 	for _, known := range s.Trust.Get(r, mesh).Domains {

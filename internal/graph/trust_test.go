@@ -21,8 +21,8 @@ func ownedBy[S any](zone string, o *resource.Object[S]) *resource.Object[S] {
 	return o
 }
 
-// root is the PEM text of a root of its own.
-func root(t *testing.T, domain string) string {
+// newRoot returns the PEM text of a root of its own.
+func newRoot(t *testing.T, domain string) string {
 	t.Helper()
 	certificate, _, err := identity.NewCA(time.Unix(1_800_000_000, 0), domain)
 	if err != nil {
@@ -40,20 +40,34 @@ func TestTrustCountsByOwner(t *testing.T) {
 		alone      bool
 		template   string // of a MeshIdentity of global's
 	}{
-		"a zone speaks as another":                 {at: "north", domain: "default.east.mesh.local", rows: map[string]string{"east": "yes", "west": "no"}},
-		"a zone speaks as another, in that":        {at: "east", domain: "default.east.mesh.local", rows: map[string]string{"east": "yes", "west": "no"}},
-		"a zone speaks as another, in itself":      {at: "west", domain: "default.east.mesh.local", rows: map[string]string{"east": "yes", "west": "no"}},
-		"a zone speaks as another, on global":      {at: "", domain: "default.east.mesh.local", rows: map[string]string{"east": "yes", "west": "no"}},
-		"before the other one is there":            {at: "north", domain: "default.east.mesh.local", rows: map[string]string{"west": "no"}},
-		"global speaks for a zone":                 {at: "north", domain: "default.east.mesh.local", rows: map[string]string{"": "yes", "east": "yes", "west": "no"}},
-		"the mtls of the mesh":                     {at: "north", domain: "default", rows: map[string]string{"": "yes", "north": "yes", "west": "no"}},
-		"a template without the zone":              {at: "north", domain: "corp.example", template: "corp.example", rows: map[string]string{"": "yes", "north": "yes", "west": "no", "east": "no"}},
-		"a template with the zone":                 {at: "north", domain: "east.corp", template: "{{ .Zone }}.corp", rows: map[string]string{"east": "yes", "west": "no"}},
-		"outside the mesh":                         {at: "north", domain: "partner.example", rows: map[string]string{"": "yes", "west": "no"}},
-		"outside the mesh, of this zone":           {at: "north", domain: "partner.example", rows: map[string]string{"north": "yes", "west": "no"}},
-		"a domain that a zone gives itself":        {at: "north", domain: "own.example", rows: map[string]string{"west": "yes"}},
-		"two zones say that they have a domain":    {at: "north", domain: "own.example", rows: map[string]string{"east": "no", "west": "no"}},
-		"a zone that is alone trusts what it says": {at: "west", alone: true, domain: "default.east.mesh.local", rows: map[string]string{"self": "yes", "west": "yes"}},
+		"a zone speaks as another": {at: "north", domain: "default.east.mesh.local",
+			rows: map[string]string{"east": "yes", "west": "no"}},
+		"a zone speaks as another, in that": {at: "east", domain: "default.east.mesh.local",
+			rows: map[string]string{"east": "yes", "west": "no"}},
+		"a zone speaks as another, in itself": {at: "west", domain: "default.east.mesh.local",
+			rows: map[string]string{"east": "yes", "west": "no"}},
+		"a zone speaks as another, on global": {at: "", domain: "default.east.mesh.local",
+			rows: map[string]string{"east": "yes", "west": "no"}},
+		"before the other one is there": {at: "north", domain: "default.east.mesh.local",
+			rows: map[string]string{"west": "no"}},
+		"global speaks for a zone": {at: "north", domain: "default.east.mesh.local",
+			rows: map[string]string{"": "yes", "east": "yes", "west": "no"}},
+		"the mtls of the mesh": {at: "north", domain: "default",
+			rows: map[string]string{"": "yes", "north": "yes", "west": "no"}},
+		"a template without the zone": {at: "north", domain: "corp.example", template: "corp.example",
+			rows: map[string]string{"": "yes", "north": "yes", "west": "no", "east": "no"}},
+		"a template with the zone": {at: "north", domain: "east.corp", template: "{{ .Zone }}.corp",
+			rows: map[string]string{"east": "yes", "west": "no"}},
+		"outside the mesh": {at: "north", domain: "partner.example",
+			rows: map[string]string{"": "yes", "west": "no"}},
+		"outside the mesh, of this zone": {at: "north", domain: "partner.example",
+			rows: map[string]string{"north": "yes", "west": "no"}},
+		"a domain that a zone gives itself": {at: "north", domain: "own.example",
+			rows: map[string]string{"west": "yes"}},
+		"two zones say that they have a domain": {at: "north", domain: "own.example",
+			rows: map[string]string{"east": "no", "west": "no"}},
+		"a zone that is alone trusts what it says": {at: "west", alone: true, domain: "default.east.mesh.local",
+			rows: map[string]string{"self": "yes", "west": "yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewState(c.at)
@@ -62,12 +76,16 @@ func TestTrustCountsByOwner(t *testing.T) {
 			s.DB.Commit(func(tx *table.Tx) {
 				s.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
 				if c.template != "" {
-					s.Put(tx, ownedBy("", kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.template}})))
+					s.Put(tx,
+						ownedBy("",
+							kind.MeshIdentities.Make("default", "id",
+								kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.template}})))
 				}
 				for owner := range c.rows {
-					pems[owner] = root(t, c.domain)
+					pems[owner] = newRoot(t, c.domain)
 					bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: pems[owner]}}
-					trust := kind.MeshTrusts.Make("default", "of-"+owner, kind.MeshTrust{TrustDomain: c.domain, CABundles: []kind.CABundle{bundle}})
+					trust := kind.MeshTrusts.Make("default", "of-"+owner,
+						kind.MeshTrust{TrustDomain: c.domain, CABundles: []kind.CABundle{bundle}})
 					if owner != "self" {
 						trust = ownedBy(owner, trust)
 					}
@@ -81,7 +99,9 @@ func TestTrustCountsByOwner(t *testing.T) {
 					roots = append(roots, domain.Roots...)
 				}
 				for owner, trusted := range c.rows {
-					got := slices.ContainsFunc(roots, func(r string) bool { return strings.TrimSpace(r) == strings.TrimSpace(pems[owner]) })
+					got := slices.ContainsFunc(roots, func(r string) bool {
+						return strings.TrimSpace(r) == strings.TrimSpace(pems[owner])
+					})
 					if got != (trusted == "yes") {
 						t.Errorf("mesh %q: the root of %q is trusted: %v, want %s", mesh, owner, got, trusted)
 					}
@@ -103,31 +123,43 @@ func TestTrustCountsByOwner(t *testing.T) {
 // TestNamesOfAnotherZone: a zone that says that its workload has a name of another zone's gets none of the rights of
 // that.
 func TestNamesOfAnotherZone(t *testing.T) {
-	const victim, attacker = "spiffe://default.east.mesh.local/workload/web", "spiffe://default.west.mesh.local/workload/evil"
+	const victim, attacker = "spiffe://default.east.mesh.local/workload/web",
+		"spiffe://default.west.mesh.local/workload/evil"
 	for name, c := range map[string]struct {
 		ids  []string
 		want bool
 	}{
 		"of another zone":    {[]string{victim, attacker}, false},
 		"of its own":         {[]string{"spiffe://default.west.mesh.local/workload/web", attacker}, true},
-		"of nobody":          {[]string{"spiffe://partner.example/web", attacker}, false},
+		"of no zone":         {[]string{"spiffe://partner.example/web", attacker}, false},
 		"of mtls":            {[]string{"spiffe://default/web", attacker}, true},
 		"of a shared domain": {[]string{"spiffe://corp.example/web", attacker}, false},
 		"no SPIFFE ID":       {[]string{"web", attacker}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewState("north")
-			mtls := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root(t, "default")}}
-			corp := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root(t, "corp.example")}}
+			mtls := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "default")}}
+			corp := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "corp.example")}}
 			s.DB.Commit(func(tx *table.Tx) {
 				s.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
-				s.Put(tx, ownedBy("", kind.MeshIdentities.Make("default", "corp", kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "corp.example"}})))
+				s.Put(tx,
+					ownedBy("",
+						kind.MeshIdentities.Make("default", "corp",
+							kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "corp.example"}})))
 				for _, owner := range []string{"", "west"} {
-					s.Put(tx, ownedBy(owner, kind.MeshTrusts.Make("default", "mtls"+owner, kind.MeshTrust{TrustDomain: "default", CABundles: []kind.CABundle{mtls}})))
+					s.Put(tx,
+						ownedBy(owner,
+							kind.MeshTrusts.Make("default", "mtls"+owner,
+								kind.MeshTrust{TrustDomain: "default", CABundles: []kind.CABundle{mtls}})))
 				}
-				s.Put(tx, ownedBy("west", kind.MeshTrusts.Make("default", "corp-west", kind.MeshTrust{TrustDomain: "corp.example", CABundles: []kind.CABundle{corp}})))
+				s.Put(tx,
+					ownedBy("west",
+						kind.MeshTrusts.Make("default", "corp-west",
+							kind.MeshTrust{TrustDomain: "corp.example", CABundles: []kind.CABundle{corp}})))
 				slices.Sort(c.ids)
-				s.Put(tx, ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west", kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
+				s.Put(tx,
+					ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west",
+						kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
 			})
 			also := s.Also.Get(table.Eval(s.DB.Snapshot()), callers{mesh: "default", exact: c.ids[0]})
 			if got := len(also) > 0; got != c.want {

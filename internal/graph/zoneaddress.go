@@ -7,14 +7,15 @@ import (
 	"weft/kind"
 )
 
-// ZoneProxy answers the zone ingress of another zone that is dialled at an address, and its zone.
-func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string, door kind.ZoneProxyAddress, ok bool) {
+// ZoneProxy returns the zone ingress of a remote zone at a dialed address, and its zone.
+func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string,
+	proxy kind.ZoneProxyAddress, ok bool) {
 	r := table.Eval(snapshot)
 	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
 		zone := s.ZoneOf(&o.Meta)
-		for _, door := range o.Spec.Ingresses {
-			if zone != s.Zone && door.Port == port && slices.Contains(s.resolve(r, door.Address), address) {
-				return zone, door, true
+		for _, proxy := range o.Spec.Ingresses {
+			if zone != s.Zone && proxy.Port == port && slices.Contains(s.resolve(r, proxy.Address), address) {
+				return zone, proxy, true
 			}
 		}
 	}
@@ -22,12 +23,12 @@ func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port u
 }
 
 func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressReport {
-	doors, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
+	proxies, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
 	if !ok {
 		return nil
 	}
 	var reports []IngressReport
-	for _, a := range doors.Spec.Ingresses {
+	for _, a := range proxies.Spec.Ingresses {
 		report := IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy}
 		if zone != s.Zone && kind.NeedsLookup(a.Address) {
 			report.Resolved = s.resolve(r, a.Address)
@@ -37,7 +38,7 @@ func (s *State) reportIngresses(r *table.Reader, mesh, zone string) []IngressRep
 	return reports
 }
 
-// zoneAddressName is the name under which the doors of a zone are stored here.
+// zoneAddressName returns the stored name of a zone's addresses.
 func (s *State) zoneAddressName(zone string) string {
-	return s.stored(&kind.MeshZoneAddresses.Info, zone, zone)
+	return s.storedName(&kind.MeshZoneAddresses.Info, zone, zone)
 }

@@ -8,29 +8,29 @@ import (
 	"weft/resource"
 )
 
-// IsRemote says whether a MeshService is another zone's. Its selector is about that zone's Dataplanes, which
-// are not here, and what the zone tells of it is all that is known. On global every one is.
+// IsRemote returns whether a MeshService belongs to a remote zone. Its selector is about that zone's Dataplanes, which
+// are not stored here, so only the zone's report is known. On global every MeshService is remote.
 func (s *State) IsRemote(service *resource.Object[kind.MeshService]) bool {
 	return s.InOtherZone(&service.Meta)
 }
 
-// InOtherZone says whether a resource is another zone's. What global owns is every zone's.
+// InOtherZone returns whether a resource belongs to a remote zone. A resource of global belongs to every zone.
 func (s *State) InOtherZone(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
 
-// stored is the name that a zone's resource has in this table.
-func (s *State) stored(info *resource.Info, zone, name string) string {
+// storedName returns the name of a zone's resource in this table.
+func (s *State) storedName(info *resource.Info, zone, name string) string {
 	if zone == s.Zone {
 		return name
 	}
 	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
 }
 
-// Row is where the service of a destination stands, in the rows of its kind. It follows from the key alone.
+// Row returns the row of a destination's service among the rows of its kind. It depends on the key only.
 func (s *State) Row(key DestinationKey) ServiceKey {
-	return ServiceKey{key.Mesh, s.stored(destinationKinds[key.Kind].info, key.Zone, key.Service)}
+	return ServiceKey{key.Mesh, s.storedName(destinationKinds[key.Kind].info, key.Zone, key.Service)}
 }
 
-// keyOf names a MeshService as a destination, without a port.
+// keyOf returns the key of a MeshService as a destination, without a port.
 func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey {
 	key := DestinationKey{Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta), Service: service.Name}
 	if key.Zone != s.Zone {
@@ -39,7 +39,8 @@ func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey
 	return key
 }
 
-// ListsOf are the lists of endpoints of a service that its own zone makes, one for each port; none in any other zone.
+// ListsOf returns the endpoint lists of a service that its own zone computes, one for each port; none in any other
+// zone.
 func (s *State) ListsOf(service *resource.Object[kind.MeshService]) []DestinationKey {
 	if s.Zone == "" || s.IsRemote(service) {
 		return nil
@@ -51,33 +52,33 @@ func (s *State) ListsOf(service *resource.Object[kind.MeshService]) []Destinatio
 	return lists
 }
 
-// toldIdentities are the SPIFFE IDs of a service's servers, as its zone tells them.
+// toldIdentities returns the SPIFFE IDs of a service's servers, as its zone reports them.
 func toldIdentities(service *kind.MeshService) []string {
 	ids := spiffeIDs(service)
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// wayAbroad is how servers of other zones are reached.
-func (s *State) wayAbroad(r *table.Reader, mesh string) Way {
+// crossZoneWay returns the way to servers of remote zones.
+func (s *State) crossZoneWay(r *table.Reader, mesh string) Way {
 	if s.ByEgress.Get(r, mesh) {
-		return s.EgressRoute.Get(r, mesh).by()
+		return s.EgressRoute.Get(r, mesh).way()
 	}
 	return ByIngress
 }
 
-// doorsTo are the zone proxies that are to be dialled for another zone: its ingresses, or the egresses of this one,
-// which pass on to them.
-func (s *State) doorsTo(r *table.Reader, mesh, zone string) []Endpoint {
+// crossZoneProxies returns the zone proxies to dial for a remote zone: its ingresses, or the egresses of this zone,
+// which forward to them.
+func (s *State) crossZoneProxies(r *table.Reader, mesh, zone string) []Endpoint {
 	if s.ByEgress.Get(r, mesh) {
 		return slices.Clone(s.EgressRoute.Get(r, mesh).Egresses)
 	}
 	return s.ingressesOf(r, mesh, zone)
 }
 
-// ingressesOf returns the ingresses of another zone that are to be dialled, a host name by each of its addresses. The zone says which; that none of its
-// services is Available is no reason against them: an ingress without a server refuses at once, and one
-// that has a server again is used again before the news of it is here.
+// ingressesOf returns the ingresses of a remote zone to dial, with every IP address of a host name. The zone decides
+// which. An ingress stays in the list while no service of its zone is Available: it rejects connections without a
+// server, and serves again before this zone learns of it.
 func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
 	row, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
 	if !ok {

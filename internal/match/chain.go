@@ -28,7 +28,7 @@ func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy
 	c := &Chains{matching: map[string][]placed{}, named: map[string]bool{}}
 	for _, policy := range Applying(policies, proxy, section) {
 		for i := range policy.Spec.Rules {
-			c.add(placed{policy, i})
+			c.addRule(placed{policy, i})
 		}
 	}
 	if len(c.every) > 0 {
@@ -37,7 +37,7 @@ func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy
 	return c
 }
 
-func (c *Chains) add(at placed) {
+func (c *Chains) addRule(at placed) {
 	rule := &at.policy.Spec.Rules[at.index]
 	for _, m := range rule.Matches {
 		c.matching[m.SNI.Value] = append(c.matching[m.SNI.Value], at)

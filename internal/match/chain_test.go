@@ -91,10 +91,11 @@ func TestRulesOfChains(t *testing.T) {
 					kind.MeshTrafficPermission{TargetRef: c.target, Rules: c.rules}),
 			}
 			proxy := &resource.Meta{Mesh: "default", Name: "egress-1"}
-			if got := said(PermitChains(policies, proxy, "ze-port").Of([]string{apiSNI, newerSNI})); got != c.chain {
+			if got := describePermissions(PermitChains(policies, proxy,
+				"ze-port").Of([]string{apiSNI, newerSNI})); got != c.chain {
 				t.Errorf("of the chain they say %q, want %q", got, c.chain)
 			}
-			if got := said(Permit(policies, proxy, "8080")); got != c.inbound {
+			if got := describePermissions(Permit(policies, proxy, "8080")); got != c.inbound {
 				t.Errorf("of the inbound they say %q, want %q", got, c.inbound)
 			}
 		})
@@ -109,14 +110,15 @@ func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 		}),
 	}
 	chains := PermitChains(policies, &resource.Meta{Mesh: "default", Name: "egress-1"}, "ze-port")
-	got := []string{said(chains.Of([]string{apiSNI})), said(chains.Of([]string{otherSNI})),
-		said(chains.Of([]string{newerSNI}))}
+	got := []string{describePermissions(chains.Of([]string{apiSNI})),
+		describePermissions(chains.Of([]string{otherSNI})),
+		describePermissions(chains.Of([]string{newerSNI}))}
 	if want := []string{"a b", "a c", "a"}; !slices.Equal(got, want) {
 		t.Errorf("the chains let in %q, want %q", got, want)
 	}
 }
 
-func said(p *Permissions) string {
+func describePermissions(p *Permissions) string {
 	if p == nil {
 		return "no rule reaches it"
 	}

@@ -99,7 +99,7 @@ func BenchmarkMerge(b *testing.B) {
 		c: Dataplane > Mesh {"request": 3, "detectors": {"gatewayFailures": 3}}
 		d: Dataplane app=web > Mesh {"retryOn": ["5xx", "reset"]}
 		e: Dataplane name=web-1 > MeshService b section=http {"streamIdle": 30, "appendMatch": ["x"]}`, false)
-	parts := Outbound(w.applying(web(), ""), destination("b:http"))
+	parts := Outbound(w.applying(web(), ""), parseDestination("b:http"))
 	b.ReportAllocs()
 	for b.Loop() {
 		plan.Merge(parts)

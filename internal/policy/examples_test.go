@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestExamples are the worked examples of the order and of merging. Each has policies, and questions with the effective
+// TestExamples are the worked examples of the order and of merging. Each has policies, and requests with the effective
 // conf and, where the order matters, the policies that it is from.
 func TestExamples(t *testing.T) {
 	for _, e := range []struct{ name, policies, effective string }{
@@ -151,19 +151,19 @@ func TestExamples(t *testing.T) {
 	} {
 		t.Run(e.name, func(t *testing.T) {
 			for line := range strings.Lines(e.effective) {
-				question, want, ok := strings.Cut(strings.TrimSpace(line), ": ")
+				request, want, ok := strings.Cut(strings.TrimSpace(line), ": ")
 				if !ok {
 					continue
 				}
 				want, wantBy, ordered := strings.Cut(want, " by ")
-				question, shadow := strings.CutPrefix(question, "shadow ")
+				request, shadow := strings.CutPrefix(request, "shadow ")
 				proxy := web()
-				if label, rest, found := strings.Cut(question, " "); found && strings.Contains(label, "=") {
-					question, proxy = rest, web(label)
+				if label, rest, found := strings.Cut(request, " "); found && strings.Contains(label, "=") {
+					request, proxy = rest, web(label)
 				}
-				got, by := newWorld(t, e.policies, shadow).effective(t, proxy, question)
+				got, by := newWorld(t, e.policies, shadow).effective(t, proxy, request)
 				if got != want || ordered && by != wantBy {
-					t.Errorf("%s: the conf is %s by %s, want %s by %s", question, got, by, want, wantBy)
+					t.Errorf("%s: the conf is %s by %s, want %s by %s", request, got, by, want, wantBy)
 				}
 			}
 		})

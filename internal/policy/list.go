@@ -24,8 +24,8 @@ func NewList(policies []Policy) *List {
 	l := &List{policies: policies, names: map[string][]int32{}, labels: map[pair][]int32{}, tags: map[pair][]int32{}}
 	labeled, tagged := map[pair]int{}, map[pair]int{}
 	for i := range policies {
-		count(labeled, policies[i].Target.Labels)
-		count(tagged, policies[i].Target.Tags)
+		countUses(labeled, policies[i].Target.Labels)
+		countUses(tagged, policies[i].Target.Tags)
 	}
 	for i := range policies {
 		switch t := &policies[i].Target; {
@@ -44,7 +44,7 @@ func NewList(policies []Policy) *List {
 	return l
 }
 
-func count(uses map[pair]int, required map[string]string) {
+func countUses(uses map[pair]int, required map[string]string) {
 	for name, value := range required {
 		uses[pair{name, value}]++
 	}

@@ -71,12 +71,12 @@ type origin uint8
 
 const (
 	ofGlobal origin = iota
-	unlabelled
+	unlabeled
 	ofZone
 )
 
 // originOf are the values of [kind.OriginLabel].
-var originOf = map[string]origin{"global": ofGlobal, "": unlabelled, "zone": ofZone}
+var originOf = map[string]origin{"global": ofGlobal, "": unlabeled, "zone": ofZone}
 
 // Rank is the place of a policy in the order of precedence. Ranks of two policies of a mesh and kind are never equal.
 type Rank struct {

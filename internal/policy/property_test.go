@@ -37,7 +37,7 @@ func TestEngineEqualsNaive(t *testing.T) {
 		}
 		w.list = NewList(policies)
 		proxy, d := drawProxy(t),
-			destination(rapid.SampledFrom([]string{"b:http", "b1:grpc", "r/b:http", "multi:http"}).Draw(t,
+			parseDestination(rapid.SampledFrom([]string{"b:http", "b1:grpc", "r/b:http", "multi:http"}).Draw(t,
 				"destination"))
 		merged := plan.Merge(Outbound(w.applying(proxy, ""), d))
 		got, err := json.Marshal(merged.Conf)

@@ -191,7 +191,7 @@ func TestCovers(t *testing.T) {
 		{"spiffe://m/ab*", "spiffe://m/a*", false},
 		{"spiffe://m/a*", "", false},
 	} {
-		if got := match(strings.Fields(c.wide)).covers(match(strings.Fields(c.narrow))); got != c.want {
+		if got := parseMatch(strings.Fields(c.wide)).covers(parseMatch(strings.Fields(c.narrow))); got != c.want {
 			t.Errorf("%q covers %q: %t, want %t", c.wide, c.narrow, got, c.want)
 		}
 	}
@@ -297,7 +297,7 @@ func TestPartsOf(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the parts are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if parts[3].To.Matches(destination("b:http")) {
+	if parts[3].To.Matches(parseDestination("b:http")) {
 		t.Error("a to item of an unknown kind matches a destination")
 	}
 }

@@ -73,16 +73,16 @@ func newWorld(t testing.TB, text string, shadow bool) *world {
 			continue
 		}
 		rest, raw, _ := strings.Cut(rest, "{")
-		part := Part{Conf: read(t, "{"+raw)}
+		part := Part{Conf: parseConf(t, "{"+raw)}
 		key := resource.Key{Kind: "MeshTest", Mesh: "m", Name: meta.Name}
 		part.Index = len(w.parts[key])
 		target := strings.Fields(rest)
 		for i, word := range target {
 			switch about := target[min(i+1, len(target)):]; word {
 			case ">":
-				part.To = to(about)
+				part.To = parseTo(about)
 			case "<":
-				part.Match = match(about)
+				part.Match = parseMatch(about)
 			case "=":
 			default:
 				continue
@@ -115,7 +115,7 @@ func (w *world) applying(p *Proxy, section string) []Part {
 	return parts
 }
 
-func read(t testing.TB, raw string) *conf {
+func parseConf(t testing.TB, raw string) *conf {
 	t.Helper()
 	c := &conf{}
 	if err := json.Unmarshal([]byte(raw), c); err != nil {
@@ -166,7 +166,7 @@ func targetOf(words []string) Target {
 }
 
 // to reads "MeshService b" as the display name b, and "MeshService env=dev section=http" as labels and a section.
-func to(words []string) *To {
+func parseTo(words []string) *To {
 	t := &To{Kind: toKinds[words[0]], Labels: map[string]string{}}
 	for _, word := range words[1:] {
 		switch name, value, found := strings.Cut(word, "="); {
@@ -181,7 +181,7 @@ func to(words []string) *To {
 	return t
 }
 
-func match(words []string) Match {
+func parseMatch(words []string) Match {
 	var m Match
 	for _, word := range words {
 		switch prefix, isPrefix := strings.CutSuffix(word, "*"); {
@@ -197,7 +197,7 @@ func match(words []string) Match {
 }
 
 // destination reads "b:http", and "r/b:http" for the requests of the route r.
-func destination(text string) *Destination {
+func parseDestination(text string) *Destination {
 	route, rest, isRoute := strings.Cut(text, "/")
 	if !isRoute {
 		rest = text
@@ -217,19 +217,19 @@ func destination(text string) *Destination {
 	return d
 }
 
-// effective is the merged conf for a question, and the names of the policies in ascending order:
+// effective returns the merged conf for a request, and the names of the policies in ascending order:
 //
 //	to DESTINATION   traffic that the proxy sends
 //	from SECTION CALLER   traffic that a section receives
 //	proxy   the whole proxy
-func (w *world) effective(t testing.TB, p *Proxy, question string) (string, string) {
-	words := strings.Fields(question)
+func (w *world) effective(t testing.TB, p *Proxy, request string) (string, string) {
+	words := strings.Fields(request)
 	var parts []Part
 	switch words[0] {
 	case "to":
-		parts = Outbound(w.applying(p, ""), destination(words[1]))
+		parts = Outbound(w.applying(p, ""), parseDestination(words[1]))
 	case "from":
-		caller := match(words[2:])
+		caller := parseMatch(words[2:])
 		for _, m := range Inbound(w.applying(p, words[1])) {
 			if m.Match.covers(caller) {
 				parts = m.Parts

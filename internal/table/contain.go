@@ -2,62 +2,62 @@ package table
 
 import "runtime/debug"
 
-// Failure says that a derived function panicked, or that it no longer does.
+// Failure reports that a derived function panicked, or that it works again.
 type Failure struct {
 	Table string // the derived table's name
 	Key   any
-	// Panic is what it panicked with and Stack where; nil: it works again, or nobody keeps the value any
-	// more.
+	// Panic is the value of the panic and Stack its stack. Panic is nil where the function works again, or where its
+	// value is no longer kept.
 	Panic any
 	Stack []byte
-	// Kept: the value is kept, and is what it was before. Otherwise an [Eval] asked, and got the zero value.
+	// Kept is true for a kept value, which stays as it was before the panic. It is false for an [Eval], which returns
+	// the zero value.
 	Kept bool
 }
 
-// Contain keeps a derived value as it was where its function panics, at first the zero value, and tells of
-// it, instead of letting one value that can't be made end all others. What the function had read until
-// then is remembered, so that it is tried again when that changes.
-//
-// tell is called for each panic, of kept values by the writer and otherwise by whoever evaluates, which
-// may be several at once; and by the writer once a kept value works again. It must not use the DB. Contain
-// is called before the first commit, or never.
-func (db *DB) Contain(tell func(Failure)) { db.tell = tell }
+// Contain has the DB survive panics of derived functions. A kept value stays as it was before the panic, at first the
+// zero value. The reads of the function up to the panic are recorded, so the function runs again when one of them
+// changes.
+// report is called for each panic: by the writer for kept values, and by the caller of an [Eval] otherwise, so several
+// calls may run at once. The writer also calls it when a kept value works again. report must not use the DB. Contain is
+// called before the first commit, or never. Without it, panics are passed on.
+func (db *DB) Contain(report func(Failure)) { db.report = report }
 
-// derive computes a kept value; ok is false where that failed.
-func (db *DB) derive(n *node, s *Snapshot) (value any, ok bool) {
+// computeKept computes a kept value. ok is false where the function panicked.
+func (db *DB) computeKept(n *node, s *Snapshot) (value any, ok bool) {
 	table := db.derived[n.table]
-	value, ok = db.attempt(table, n.key, true, &Reader{snapshot: s, db: db, node: n})
+	value, ok = db.tryCompute(table, n.key, true, &Reader{snapshot: s, db: db, node: n})
 	switch {
 	case !ok:
 		db.failing[n] = struct{}{}
-	case db.fails(n):
-		db.mend(n)
+	case db.hasFailed(n):
+		db.reportRecovered(n)
 	}
 	return value, ok
 }
 
-// attempt computes a value; ok is false where that failed.
-func (db *DB) attempt(table derivedTable, key any, kept bool, r *Reader) (value any, ok bool) {
-	if db.tell == nil {
+// tryCompute computes a value. ok is false where the function panicked and the DB contains panics.
+func (db *DB) tryCompute(table derivedTable, key any, kept bool, r *Reader) (value any, ok bool) {
+	if db.report == nil {
 		return table.compute(r, key), true
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			value, ok = nil, false
-			db.tell(Failure{Table: table.String(), Key: key, Panic: p, Stack: debug.Stack(), Kept: kept})
+			db.report(Failure{Table: table.String(), Key: key, Panic: p, Stack: debug.Stack(), Kept: kept})
 		}
 	}()
 	return table.compute(r, key), true
 }
 
-// fails says whether a kept value could not be made when it was last tried.
-func (db *DB) fails(n *node) bool {
+// hasFailed reports whether the function of a kept value panicked in its last run.
+func (db *DB) hasFailed(n *node) bool {
 	_, failing := db.failing[n]
 	return failing
 }
 
-// mend tells that a kept value fails no more.
-func (db *DB) mend(n *node) {
+// reportRecovered removes a kept value from the failed ones, and reports it.
+func (db *DB) reportRecovered(n *node) {
 	delete(db.failing, n)
-	db.tell(Failure{Table: db.derived[n.table].String(), Key: n.key, Kept: true})
+	db.report(Failure{Table: db.derived[n.table].String(), Key: n.key, Kept: true})
 }

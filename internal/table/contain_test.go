@@ -8,10 +8,10 @@ import (
 	"weft/internal/table"
 )
 
-func TestAValueThatCannotBeMadeStaysAsItWasUntilItCan(t *testing.T) {
+func TestAPanickingValueStaysAsItWas(t *testing.T) {
 	db := table.New()
 	items := table.NewInput(db, func(i item) string { return i.name })
-	equal := func(a, b *int) bool { return *a == *b } // which knows no nil
+	equal := func(a, b *int) bool { return *a == *b } // panics for nil
 	half := table.NewDerived(db, "half", func(r *table.Reader, name string) *int {
 		i, _ := items.Get(r, name)
 		if i.value%2 != 0 {
@@ -28,24 +28,24 @@ func TestAValueThatCannotBeMadeStaysAsItWasUntilItCan(t *testing.T) {
 		}
 		return &sum
 	}, equal)
-	var told []string
+	var reported []string
 	db.Contain(func(f table.Failure) {
 		if f.Kept {
-			told = append(told, fmt.Sprintf("%s %v: %v", f.Table, f.Key, f.Panic))
+			reported = append(reported, fmt.Sprintf("%s %v: %v", f.Table, f.Key, f.Panic))
 		}
 	})
 	set := func(name string, value int) {
 		db.Commit(func(tx *table.Tx) { items.Put(tx, item{name: name, value: value}) })
 	}
-	expect := func(when string, want int, wantTold ...string) {
+	expect := func(when string, want int, wantReported ...string) {
 		t.Helper()
 		if got, _ := total.Value(""); *got != want {
 			t.Errorf("%s: the total is %d, want %d", when, *got, want)
 		}
-		if !slices.Equal(told, wantTold) {
-			t.Errorf("%s: told %q, want %q", when, told, wantTold)
+		if !slices.Equal(reported, wantReported) {
+			t.Errorf("%s: reported %q, want %q", when, reported, wantReported)
 		}
-		told = nil
+		reported = nil
 	}
 	set("a", 2)
 	set("b", 3)
@@ -61,9 +61,9 @@ func TestAValueThatCannotBeMadeStaysAsItWasUntilItCan(t *testing.T) {
 	set("a", 8)
 	expect("after both can be made", 6, "half a: <nil>")
 	set("a", 7)
-	told = nil
+	reported = nil
 	total.Unpin("")
-	if want := []string{"half a: <nil>"}; !slices.Equal(told, want) {
-		t.Errorf("told %q when nobody needs it any more, want %q", told, want)
+	if want := []string{"half a: <nil>"}; !slices.Equal(reported, want) {
+		t.Errorf("reported %q after the last unpin, want %q", reported, want)
 	}
 }

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// keep has the values of a derived table kept while rows of an [Input] are there.
-type keep[V any] struct {
+// keepRule keeps values of a derived table while rows of an [Input] exist.
+type keepRule[V any] struct {
 	derived int
 	keys    func(V) []any
 }
 
-// keeping is what one commit does to the kept values of a derived table.
-type keeping struct{ added, dropped []any }
+// keepChange is the effect of one commit on the kept values of a derived table: keys with a pin more and a pin less.
+type keepChange struct{ added, dropped []any }
 
-// KeepFor keeps values of a derived table while rows of an [Input] are there: for each row those under the keys that
-// keys returns, none of them twice. Several rows, also of several Inputs, may keep the same value. It is called before
+// KeepFor keeps values of a derived table while rows of an [Input] exist: for each row the values under the keys that
+// keys returns, without duplicates. Several rows, also of several Inputs, may keep the same value. It is called before
 // the first commit.
 func KeepFor[V any, K comparable, W any](t *Input[V], d *Derived[K, W], keys func(V) []K) {
-	t.keeps = append(t.keeps, keep[V]{d.id, func(row V) []any {
+	t.keeps = append(t.keeps, keepRule[V]{d.id, func(row V) []any {
 		var all []any
 		for _, key := range keys(row) {
 			all = append(all, key)
@@ -27,8 +27,8 @@ func KeepFor[V any, K comparable, W any](t *Input[V], d *Derived[K, W], keys fun
 	}})
 }
 
-// keep notes what a replaced row and the one in its place keep; stored is nil where there was no row.
-func (t *Input[V]) keep(tx *Tx, stored any, row V, present bool) {
+// recordKeep records the values that a replaced row and its replacement keep. stored is nil where the row is new.
+func (t *Input[V]) recordKeep(tx *Tx, stored any, row V, present bool) {
 	for _, k := range t.keeps {
 		var before, after []any
 		if stored != nil {
@@ -41,16 +41,16 @@ func (t *Input[V]) keep(tx *Tx, stored any, row V, present bool) {
 			continue
 		}
 		if tx.kept[k.derived] == nil {
-			tx.kept[k.derived] = &keeping{}
+			tx.kept[k.derived] = &keepChange{}
 		}
 		kept := tx.kept[k.derived]
 		kept.added, kept.dropped = append(kept.added, after...), append(kept.dropped, before...)
 	}
 }
 
-// keep pins what was added before it unpins what was dropped, so that a value that moves from one row to another is not
-// computed anew. It returns how many values were added.
-func (db *DB) keep(kept *keeping, stage int, s *Snapshot, changes *Changes) int {
+// applyKeep pins the added values before it unpins the dropped ones, so that a value that moves from one row to another
+// is not computed again. It returns the number of added values.
+func (db *DB) applyKeep(kept *keepChange, stage int, s *Snapshot, changes *Changes) int {
 	if kept == nil {
 		return 0
 	}
@@ -68,7 +68,7 @@ func (db *DB) keep(kept *keeping, stage int, s *Snapshot, changes *Changes) int 
 	return len(kept.added)
 }
 
-// Dropped returns the keys of this table that the rows of a commit keep no more, and no pin either.
+// Dropped returns the keys of this table that lost their last pin in a commit because no row keeps them any more.
 func (d *Derived[K, V]) Dropped(c *Changes) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for _, key := range c.dropped[d.id] {

@@ -1,29 +1,19 @@
-// Package table is the control plane's in-memory state: rows that come from outside, indexes over them,
-// and values derived from them that are recomputed when, and only when, something that they read has
-// changed.
-//
+// Package table holds the control plane's state in memory: input rows, indexes over them, and derived values. A derived
+// value is recomputed if, and only if, something that it has read has changed.
 // # How it works
-//
-// A derived value is a plain function of a [Reader] and a key. While it runs, the Reader records what it
-// reads: rows by key, index entries by index key, other derived values by key. A commit looks up who has
-// read the old and the new keys of what changed, recomputes those values in the order in which their
-// tables were made, and goes on to their own readers only where the result differs. There is no list of
-// inputs written by hand, no hash of them and no question "does this change affect X".
-//
-// Values are computed on demand and kept while somebody needs them: a pin from outside, or another kept
-// value that has read them.
-//
-// Time is a read too: [Reader.Past] records the time that a function compares with, and the first commit at
-// or after it recomputes the value. [DB.NextDeadline] returns when that is.
-//
-// A value is also kept while rows are there that it belongs to, see [KeepFor].
-//
-// The same functions answer from nothing on any [Snapshot] through [Eval]; that both ways agree after
-// any sequence of changes is this package's contract, and its property test.
-//
-// A DB has one writer: all its methods but [DB.Snapshot], and all methods of [Derived] but those used
-// inside derived functions, are for one goroutine at a time. Snapshots are immutable and may be read by
-// anybody.
+// A derived value is a plain function of a [Reader] and a key. While it runs, the Reader records its reads: rows by
+// key, index entries by index key, other derived values by key. A commit finds the readers of the old and the new keys
+// of each change, and recomputes them in the order in which their tables were added. It continues with the readers of a
+// value only where the value differs. No list of inputs is written by hand, and no hash of them is compared.
+// Values are computed on demand. They are kept while they are needed: by a pin from outside, by another kept value that
+// has read them, or by rows ([KeepFor]).
+// Time is a read too: [Reader.Past] records the time that a function compares with, and the first commit at or after it
+// recomputes the value. [DB.NextDeadline] returns that time.
+// The same functions evaluate on any [Snapshot] through [Eval]. Both ways have equal results after any sequence of
+// changes: this is the package's contract, and its property test.
+// A DB has one writer: all its methods except [DB.Snapshot] and [DB.NextDeadline], and all methods of [Derived] except
+// those used inside derived functions, are for one goroutine at a time. Snapshots are immutable and safe for concurrent
+// use.
 package table
 
 import (
@@ -41,32 +31,32 @@ type DB struct {
 	snapshot atomic.Pointer[Snapshot]
 	inputs   []inputTable
 	derived  []derivedTable
-	// readers knows who has read which row or index entry.
-	readers map[leaf]map[*node]struct{}
+	// readers are the nodes that have read a row or an index entry.
+	readers map[readKey]map[*node]struct{}
 	observe func(Stage)
-	tell    func(Failure)      // nil: panics are passed on
-	failing map[*node]struct{} // kept values whose function panicked when they were last tried
+	report  func(Failure)      // see Contain; nil: panics are passed on
+	failing map[*node]struct{} // kept values whose function panicked in its last run
 
-	// Clock is the time of commits. It is set before the first one; [New] sets [time.Now].
+	// Clock returns the time of commits. It is set before the first one; the default is [time.Now].
 	Clock     func() time.Time
 	deadlines deadlines
 }
 
-// Stage is what one commit cost in one derived table.
+// Stage is the cost of one commit in one derived table.
 type Stage struct {
-	Table      string // its name
-	Recomputed int    // values
-	Changed    int    // of those, the ones that came out different
+	Table      string // the table's name
+	Recomputed int    // number of values
+	Changed    int    // number of recomputed values that differ
 	Took       time.Duration
 }
 
-// Observe has a function told of every stage in which a commit recomputed something, before the commit
-// returns. It must not block.
+// Observe sets a function that receives every stage in which a commit recomputes a value, before the commit returns. It
+// must not block.
 func (db *DB) Observe(f func(Stage)) { db.observe = f }
 
-// New answers an empty DB.
+// New returns an empty DB.
 func New() *DB {
-	db := &DB{readers: map[leaf]map[*node]struct{}{}, failing: map[*node]struct{}{}, Clock: time.Now}
+	db := &DB{readers: map[readKey]map[*node]struct{}{}, failing: map[*node]struct{}{}, Clock: time.Now}
 	db.deadlines.changed = make(chan struct{}, 1)
 	db.snapshot.Store(&Snapshot{})
 	return db
@@ -75,25 +65,25 @@ func New() *DB {
 // Snapshot is the state of all rows at one revision.
 type Snapshot struct {
 	Revision uint64
-	Time     time.Time           // of the commit, never before that of an earlier one
+	Time     time.Time           // of the commit, never before that of an earlier commit
 	trees    []*iradix.Tree[any] // by source: inputs and their indexes
 }
 
-// Snapshot answers the state after the last commit. It may be called from any goroutine.
+// Snapshot returns the state after the last commit. It may be called from any goroutine.
 func (db *DB) Snapshot() *Snapshot { return db.snapshot.Load() }
 
-// leaf is one thing that can be read of the rows: a row by its key, or an index entry.
-type leaf struct {
+// readKey identifies a read of rows: a row by its key, or an index entry by its index key.
+type readKey struct {
 	source int
 	key    string
 }
 
-// inputTable is an [Input] of whatever rows.
+// inputTable is an [Input] of any row type.
 type inputTable interface {
 	indexKeys(row any, visit func(source int, key string))
 }
 
-// Input is a table of rows that come from outside. Keys order the rows.
+// Input is a table of rows that come from outside, in the order of their keys.
 type Input[V any] struct {
 	db      *DB
 	source  int
@@ -102,10 +92,10 @@ type Input[V any] struct {
 		source int
 		keys   func(V) []string
 	}
-	keeps []keep[V]
+	keeps []keepRule[V]
 }
 
-// NewInput adds a table. Rows are shared and must not be changed once they are in.
+// NewInput adds a table. Rows are shared and must not change after they are put.
 func NewInput[V any](db *DB, key func(V) string) *Input[V] {
 	t := &Input[V]{db: db, source: db.addSource(), key: key}
 	db.inputs = append(db.inputs, t)
@@ -127,9 +117,9 @@ func (t *Input[V]) indexKeys(row any, visit func(source int, key string)) {
 	}
 }
 
-// Get answers a row.
+// Get returns the row with a key. ok is false where there is none.
 func (t *Input[V]) Get(r *Reader, key string) (V, bool) {
-	r.recordLeaf(leaf{t.source, key})
+	r.recordRead(readKey{t.source, key})
 	row, ok := r.snapshot.trees[t.source].Get([]byte(key))
 	if !ok {
 		var none V
@@ -138,8 +128,8 @@ func (t *Input[V]) Get(r *Reader, key string) (V, bool) {
 	return row.(V), true
 }
 
-// All answers every row in the order of their keys. It records nothing, so it is for readers of
-// snapshots, not for derived values: those read an [Index].
+// All returns every row in the order of their keys. It records no read, so derived functions must not use it: they read
+// an [Index].
 func (t *Input[V]) All(s *Snapshot) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		t.walk(s, nil, t.source, yield)
@@ -156,12 +146,12 @@ func (t *Input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bo
 	}
 }
 
-// From answers the rows whose keys begin with a prefix and come after a key, in the order of their keys; ""
-// is before the first. Like [Input.All] it is for readers of snapshots.
+// From returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An empty after
+// is before the first key. It records no read, so derived functions must not use it.
 func (t *Input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
 	least := prefix
 	if after >= prefix && after != "" {
-		least = after + "\x00" // what comes right after it
+		least = after + "\x00" // the successor of the key
 	}
 	return func(yield func(V) bool) {
 		it := s.trees[t.source].Root().Iterator()
@@ -174,14 +164,13 @@ func (t *Input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
 	}
 }
 
-// Index finds the rows of an [Input] by keys computed from them.
+// Index finds the rows of an [Input] by keys that are computed from the rows.
 type Index[V any] struct {
 	table  *Input[V]
 	source int
 }
 
-// NewIndex adds an index. It must be made before the first commit. Index keys must not contain a zero
-// byte.
+// NewIndex adds an index. It is called before the first commit. Index keys must not contain a zero byte.
 func NewIndex[V any](t *Input[V], keys func(V) []string) *Index[V] {
 	x := &Index[V]{table: t, source: t.db.addSource()}
 	t.indexes = append(t.indexes, struct {
@@ -191,9 +180,9 @@ func NewIndex[V any](t *Input[V], keys func(V) []string) *Index[V] {
 	return x
 }
 
-// List answers the rows under an index key, in the order of the rows' own keys.
+// List returns the rows under an index key, in the order of the rows' own keys.
 func (x *Index[V]) List(r *Reader, key string) []V {
-	r.recordLeaf(leaf{x.source, key})
+	r.recordRead(readKey{x.source, key})
 	var rows []V
 	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(row V) bool {
 		rows = append(rows, row)
@@ -202,17 +191,17 @@ func (x *Index[V]) List(r *Reader, key string) []V {
 	return rows
 }
 
-// entryPrefix is where the rows under an index key stand in the index's tree.
+// entryPrefix returns the common prefix of the entries of an index key in the index's tree.
 func entryPrefix(key string) []byte { return append([]byte(key), 0) }
 
 func entryKey(index, row string) []byte { return append(entryPrefix(index), row...) }
 
-// Tx is the change of one commit.
+// Tx is the change set of one commit.
 type Tx struct {
 	db      *DB
 	txns    map[int]*iradix.Txn[any]
-	touched map[leaf]struct{}
-	kept    map[int]*keeping // by derived table
+	touched map[readKey]struct{}
+	kept    map[int]*keepChange // by derived table
 }
 
 func (tx *Tx) txn(source int) *iradix.Txn[any] {
@@ -224,10 +213,10 @@ func (tx *Tx) txn(source int) *iradix.Txn[any] {
 	return t
 }
 
-// Put stores a row, in place of the one with the same key.
+// Put stores a row, and replaces a row with the same key.
 func (t *Input[V]) Put(tx *Tx, row V) { t.replace(tx, t.key(row), row, true) }
 
-// Delete removes a row, where there is one.
+// Delete removes the row with a key, if there is one.
 func (t *Input[V]) Delete(tx *Tx, key string) {
 	var none V
 	t.replace(tx, key, none, false)
@@ -236,14 +225,14 @@ func (t *Input[V]) Delete(tx *Tx, key string) {
 func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
 	rows := tx.txn(t.source)
 	stored, ok := rows.Get([]byte(key))
-	t.keep(tx, stored, row, present)
+	t.recordKeep(tx, stored, row, present)
 	if old := stored; ok {
 		t.indexKeys(old, func(source int, index string) {
 			tx.txn(source).Delete(entryKey(index, key))
-			tx.touched[leaf{source, index}] = struct{}{}
+			tx.touched[readKey{source, index}] = struct{}{}
 		})
 	}
-	tx.touched[leaf{t.source, key}] = struct{}{}
+	tx.touched[readKey{t.source, key}] = struct{}{}
 	if !present {
 		rows.Delete([]byte(key))
 		return
@@ -251,16 +240,17 @@ func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
 	rows.Insert([]byte(key), row)
 	t.indexKeys(row, func(source int, index string) {
 		tx.txn(source).Insert(entryKey(index, key), row)
-		tx.touched[leaf{source, index}] = struct{}{}
+		tx.touched[readKey{source, index}] = struct{}{}
 	})
 }
 
-// Commit applies a change, recomputes what has read anything of it, and answers what differs.
+// Commit applies a change, recomputes the values that have read anything of it, and returns the values that differ.
 func (db *DB) Commit(change func(*Tx)) *Changes {
-	tx := &Tx{db: db, txns: map[int]*iradix.Txn[any]{}, touched: map[leaf]struct{}{}, kept: map[int]*keeping{}}
+	tx := &Tx{db: db, txns: map[int]*iradix.Txn[any]{}, touched: map[readKey]struct{}{}, kept: map[int]*keepChange{}}
 	change(tx)
 	old := db.Snapshot()
-	next := &Snapshot{Revision: old.Revision + 1, Time: later(old.Time, db.Clock()), trees: append([]*iradix.Tree[any](nil), old.trees...)}
+	next := &Snapshot{Revision: old.Revision + 1, Time: laterOf(old.Time, db.Clock()),
+		trees: append([]*iradix.Tree[any](nil), old.trees...)}
 	for source, txn := range tx.txns {
 		next.trees[source] = txn.Commit()
 	}
@@ -268,14 +258,14 @@ func (db *DB) Commit(change func(*Tx)) *Changes {
 	return db.propagate(tx, next)
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// Changes are the derived values that a commit made differ.
+// Changes are the derived values that differ after a commit.
 type Changes struct {
 	Revision uint64
 	nodes    map[int][]difference // by derived table
@@ -300,7 +290,7 @@ func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 	for l := range tx.touched {
 		mark(db.readers[l])
 	}
-	mark(db.deadlines.due(s.Time))
+	mark(db.deadlines.takeDue(s.Time))
 	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}, dropped: map[int][]any{}}
 	for stage := range dirty {
 		kept := tx.kept[stage]
@@ -308,7 +298,7 @@ func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 			continue
 		}
 		began := time.Now()
-		made := db.keep(kept, stage, s, changes)
+		made := db.applyKeep(kept, stage, s, changes)
 		for n := range dirty[stage] {
 			before := n.value
 			if n.dead || !db.recompute(n, s) {
@@ -318,10 +308,11 @@ func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 			mark(n.readers)
 		}
 		if db.observe != nil {
-			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]) + made, len(changes.nodes[stage]), time.Since(began)})
+			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]) + made, len(changes.nodes[stage]),
+				time.Since(began)})
 		}
 	}
-	db.deadlines.tell()
+	db.deadlines.publish()
 	return changes
 }
 
@@ -332,24 +323,24 @@ type node struct {
 	value   any
 	pins    int
 	dead    bool
-	leaves  map[leaf]struct{}
-	inputs  map[*node]struct{} // derived values that it has read
-	readers map[*node]struct{} // derived values that have read it
+	reads   map[readKey]struct{}
+	inputs  map[*node]struct{} // derived values that it reads
+	readers map[*node]struct{} // derived values that read it
 
-	deadline time.Time // the earliest that it waits for; zero: none
-	at       int       // its place among the deadlines
+	deadline time.Time // the earliest time that it waits for; zero: none
+	at       int       // its index in the heap of deadlines
 }
 
-// recompute answers whether the value differs from the one before.
+// recompute computes a kept value again, and returns whether it differs.
 func (db *DB) recompute(n *node, s *Snapshot) bool {
-	leaves, inputs := n.leaves, n.inputs
-	n.leaves, n.inputs = map[leaf]struct{}{}, map[*node]struct{}{}
-	db.deadlines.remove(n)
-	failed := db.fails(n)
-	value, ok := db.derive(n, s)
-	for l := range leaves {
-		if _, ok := n.leaves[l]; !ok {
-			db.forgetLeaf(l, n)
+	reads, inputs := n.reads, n.inputs
+	n.reads, n.inputs = map[readKey]struct{}{}, map[*node]struct{}{}
+	db.deadlines.removeDeadline(n)
+	failed := db.hasFailed(n)
+	value, ok := db.computeKept(n, s)
+	for l := range reads {
+		if _, ok := n.reads[l]; !ok {
+			db.removeReader(l, n)
 		}
 	}
 	for input := range inputs {
@@ -358,7 +349,7 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 			db.release(input)
 		}
 	}
-	// One that failed may be the zero value, which the function that compares need not know.
+	// The value of a failed function may be the zero value, which the equality function may not accept.
 	if !ok || !failed && db.derived[n.table].equal(n.value, value) {
 		return false
 	}
@@ -366,7 +357,7 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 	return true
 }
 
-func (db *DB) forgetLeaf(l leaf, n *node) {
+func (db *DB) removeReader(l readKey, n *node) {
 	readers := db.readers[l]
 	delete(readers, n)
 	if len(readers) == 0 {
@@ -374,19 +365,19 @@ func (db *DB) forgetLeaf(l leaf, n *node) {
 	}
 }
 
-// release drops a value that nobody needs any more, and what only it needed.
+// release drops a value that is no longer needed, and the values that only it needs.
 func (db *DB) release(n *node) {
 	if n.dead || n.pins > 0 || len(n.readers) > 0 {
 		return
 	}
 	n.dead = true
-	if db.fails(n) {
-		db.mend(n)
+	if db.hasFailed(n) {
+		db.reportRecovered(n)
 	}
-	db.derived[n.table].forget(n.key)
-	db.deadlines.remove(n)
-	for l := range n.leaves {
-		db.forgetLeaf(l, n)
+	db.derived[n.table].deleteNode(n.key)
+	db.deadlines.removeDeadline(n)
+	for l := range n.reads {
+		db.removeReader(l, n)
 	}
 	for input := range n.inputs {
 		delete(input.readers, n)
@@ -394,18 +385,18 @@ func (db *DB) release(n *node) {
 	}
 }
 
-// derivedTable is a [Derived] of whatever values.
+// derivedTable is a [Derived] of any key and value type.
 type derivedTable interface {
-	fmt.Stringer // its name
+	fmt.Stringer // the table's name
 	compute(r *Reader, key any) any
 	equal(a, b any) bool
-	forget(key any)
+	deleteNode(key any)
 	zero() any
 	pinned(s *Snapshot, key any) *node
 	unpin(key any) (last bool)
 }
 
-// Derived is a table of values computed from rows and from derived tables that were made before it.
+// Derived is a table of values that are computed from rows and from values of derived tables that were added before.
 type Derived[K comparable, V any] struct {
 	db    *DB
 	id    int
@@ -415,9 +406,10 @@ type Derived[K comparable, V any] struct {
 	nodes map[K]*node
 }
 
-// NewDerived adds a derived table. fn must be a function of what it reads through the Reader and of its
-// key, of nothing else; same says whether two results are equal, upon which nobody is woken.
-func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V, same func(a, b V) bool) *Derived[K, V] {
+// NewDerived adds a derived table. The result of fn must depend only on its key and on its reads through the Reader.
+// same reports whether two results are equal; the readers of an equal result are not recomputed.
+func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V, same func(a, b V) bool) *Derived[K,
+	V] {
 	d := &Derived[K, V]{db: db, id: len(db.derived), name: name, fn: fn, same: same, nodes: map[K]*node{}}
 	db.derived = append(db.derived, d)
 	return d
@@ -425,10 +417,11 @@ func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V,
 
 func (d *Derived[K, V]) compute(r *Reader, key any) any { return d.fn(r, key.(K)) }
 func (d *Derived[K, V]) equal(a, b any) bool            { return d.same(a.(V), b.(V)) }
-func (d *Derived[K, V]) forget(key any)                 { delete(d.nodes, key.(K)) }
+func (d *Derived[K, V]) deleteNode(key any)             { delete(d.nodes, key.(K)) }
 func (d *Derived[K, V]) zero() any                      { var none V; return none }
 
-// Get answers a value to a derived function of a later table, or to an [Eval].
+// Get returns a value to a function of a derived table that was added later, or to an [Eval]. It panics for a table
+// that was added later than the reader's.
 func (d *Derived[K, V]) Get(r *Reader, key K) V {
 	if r.memo != nil {
 		return d.evaluate(r, key)
@@ -442,17 +435,18 @@ func (d *Derived[K, V]) Get(r *Reader, key K) V {
 	return n.value.(V)
 }
 
-// String is the table's name.
+// String returns the table's name.
 func (d *Derived[K, V]) String() string { return d.name }
 
-// node answers a kept value, computing it where it is not there. Tables made before this one hold
-// nothing stale at that time: stages are recomputed in their order.
+// node returns a kept value, and computes it where it is not kept yet. Tables that were added earlier hold no outdated
+// value then, since stages are recomputed in their order.
 func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 	if n := d.nodes[key]; n != nil {
 		return n
 	}
-	n := &node{table: d.id, key: key, leaves: map[leaf]struct{}{}, inputs: map[*node]struct{}{}, readers: map[*node]struct{}{}}
-	if value, ok := d.db.derive(n, s); ok {
+	n := &node{table: d.id, key: key, reads: map[readKey]struct{}{}, inputs: map[*node]struct{}{},
+		readers: map[*node]struct{}{}}
+	if value, ok := d.db.computeKept(n, s); ok {
 		n.value = value
 	} else {
 		n.value = d.zero()
@@ -461,7 +455,7 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 	return n
 }
 
-// Pin keeps a value up to date until as many Unpins, and answers it.
+// Pin keeps a value up to date until as many calls of Unpin, and returns it.
 func (d *Derived[K, V]) Pin(key K) V { return d.pinned(d.db.Snapshot(), key).value.(V) }
 
 func (d *Derived[K, V]) pinned(s *Snapshot, key any) *node {
@@ -470,10 +464,10 @@ func (d *Derived[K, V]) pinned(s *Snapshot, key any) *node {
 	return n
 }
 
-// Unpin takes back one Pin.
+// Unpin reverts one Pin. It panics where the value has no pin.
 func (d *Derived[K, V]) Unpin(key K) { d.unpin(key) }
 
-// unpin says whether that was the last pin.
+// unpin returns whether it removed the last pin.
 func (d *Derived[K, V]) unpin(key any) (last bool) {
 	n := d.nodes[key.(K)]
 	if n == nil || n.pins == 0 {
@@ -484,7 +478,7 @@ func (d *Derived[K, V]) unpin(key any) (last bool) {
 	return n.pins == 0
 }
 
-// Value answers a kept value; false where nobody keeps it.
+// Value returns a kept value; false: the value is not kept.
 func (d *Derived[K, V]) Value(key K) (V, bool) {
 	if n := d.nodes[key]; n != nil {
 		return n.value.(V), true
@@ -493,7 +487,7 @@ func (d *Derived[K, V]) Value(key K) (V, bool) {
 	return none, false
 }
 
-// Changed answers the pinned values of this table that a commit made differ, in no order.
+// Changed returns the pinned values of this table that differ after a commit, in no order.
 func (d *Derived[K, V]) Changed(c *Changes) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, change := range c.nodes[d.id] {
@@ -510,8 +504,7 @@ type Transition[K comparable, V any] struct {
 	Old, New V
 }
 
-// Transitions answers all kept values of this table that a commit made differ, pinned or not, in no
-// order.
+// Transitions returns all kept values of this table that differ after a commit, pinned or not, in no order.
 func (d *Derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
 	return func(yield func(Transition[K, V]) bool) {
 		for _, change := range c.nodes[d.id] {
@@ -522,23 +515,23 @@ func (d *Derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
 	}
 }
 
-// Len is how many values are kept.
+// Len returns the number of kept values.
 func (d *Derived[K, V]) Len() int { return len(d.nodes) }
 
-// Reader gives a derived function its inputs, and remembers which it took.
+// Reader gives a derived function its inputs, and records which inputs it reads.
 type Reader struct {
 	snapshot *Snapshot
 	db       *DB
 	node     *node
-	memo     map[memoKey]any // of an Eval
-	deadline time.Time       // of an Eval: the earliest that was not past
+	memo     map[memoKey]any // results of an Eval
+	deadline time.Time       // of an Eval: the earliest time that is not past
 }
 
-func (r *Reader) recordLeaf(l leaf) {
+func (r *Reader) recordRead(l readKey) {
 	if r.node == nil {
 		return
 	}
-	r.node.leaves[l] = struct{}{}
+	r.node.reads[l] = struct{}{}
 	readers := r.db.readers[l]
 	if readers == nil {
 		readers = map[*node]struct{}{}
@@ -552,8 +545,8 @@ type memoKey struct {
 	key   any
 }
 
-// Eval answers a Reader that computes from nothing on a snapshot, records nothing and remembers its
-// results for as long as it is used. It is for one goroutine; several may Eval at the same time.
+// Eval returns a Reader that computes values on a snapshot without kept values. It records no read, and caches its
+// results. A Reader is for one goroutine; several may be used at the same time.
 func Eval(s *Snapshot) *Reader {
 	return &Reader{snapshot: s, memo: map[memoKey]any{}}
 }
@@ -564,7 +557,7 @@ func (d *Derived[K, V]) evaluate(r *Reader, key K) V {
 		return v.(V)
 	}
 	var v V
-	if made, ok := d.db.attempt(d, key, false, r); ok {
+	if made, ok := d.db.tryCompute(d, key, false, r); ok {
 		v = made.(V)
 	}
 	r.memo[m] = v

@@ -17,8 +17,8 @@ type item struct {
 	value int
 }
 
-// world is a small mesh of derived values: sums over groups, sums that follow a reference chosen by the
-// rows themselves, and a value over many of those.
+// world is a small mesh of derived values: sums over groups, sums that follow a reference chosen by the rows
+// themselves, and a value over many of those.
 type world struct {
 	db     *table.DB
 	items  *table.Input[item]
@@ -84,7 +84,8 @@ func TestKeptValuesEqualARebuildAfterAnyChanges(t *testing.T) {
 							w.items.Delete(tx, name)
 							continue
 						}
-						w.items.Put(tx, item{name, group.Draw(t, "group"), group.Draw(t, "next"), rapid.IntRange(0, 3).Draw(t, "value")})
+						w.items.Put(tx, item{name, group.Draw(t, "group"), group.Draw(t, "next"),
+							rapid.IntRange(0, 3).Draw(t, "value")})
 					}
 				})
 				for n, v := range w.totals.Changed(changes) {

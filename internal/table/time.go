@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Now returns the time of the commit. It is no read: a value that depends on time asks [Reader.Past]. It is for stamps
-// of what a derived value says is to be written.
+// Now returns the time of the commit. It records no read, so it is only for timestamps in results. A value that depends
+// on time calls [Reader.Past].
 func (r *Reader) Now() time.Time { return r.snapshot.Time }
 
-// Past reports whether a time has come. Where it has not, the value is recomputed by the first commit that is not before
-// that time.
+// Past reports whether a time has come. If not, the first commit at or after that time recomputes the value.
 func (r *Reader) Past(t time.Time) bool {
 	switch {
 	case !t.After(r.snapshot.Time):
 		return true
 	case r.node != nil:
-		r.db.deadlines.add(r.node, t)
+		r.db.deadlines.addDeadline(r.node, t)
 	case r.deadline.IsZero() || t.Before(r.deadline):
 		r.deadline = t
 	}
 	return false
 }
 
-// Deadline returns the earliest time that an [Eval] compared with and that had not come; zero where there was none.
+// Deadline returns the earliest time that an [Eval] compared with and that has not come. It is zero where there is
+// none.
 func (r *Reader) Deadline() time.Time { return r.deadline }
 
 // At returns the same state at another time.
@@ -34,26 +34,26 @@ func (s *Snapshot) At(t time.Time) *Snapshot {
 	return &at
 }
 
-// NextDeadline returns the earliest time that a kept value waits for, zero where none waits. The channel receives when
-// an earlier one may have come since. It may be called from any goroutine; one at a time receives.
+// NextDeadline returns the earliest time that a kept value waits for, zero where none waits. The channel receives after
+// the earliest time has changed. NextDeadline may be called from any goroutine; one goroutine at a time receives.
 func (db *DB) NextDeadline() (next time.Time, changed <-chan struct{}) {
 	db.deadlines.mu.Lock()
 	defer db.deadlines.mu.Unlock()
 	return db.deadlines.first, db.deadlines.changed
 }
 
-// deadlines are the kept values that wait for a time, each once, with its earliest. All but first belong to the table's
-// writer.
+// deadlines is the heap of the kept values that wait for a time, each with its earliest time. All fields except first
+// and changed belong to the writer.
 type deadlines struct {
 	waiting byDeadline
 
 	mu      sync.Mutex
-	first   time.Time // of the earliest of waiting
+	first   time.Time // the earliest time of waiting
 	changed chan struct{}
 }
 
-// add notes a deadline of a value, unless the value has an earlier one.
-func (d *deadlines) add(n *node, t time.Time) {
+// addDeadline adds a deadline of a value, unless the value has an earlier one.
+func (d *deadlines) addDeadline(n *node, t time.Time) {
 	switch {
 	case n.deadline.IsZero():
 		n.deadline = t
@@ -62,29 +62,29 @@ func (d *deadlines) add(n *node, t time.Time) {
 		n.deadline = t
 		heap.Fix(&d.waiting, n.at)
 	}
-	d.tell()
+	d.publish()
 }
 
-func (d *deadlines) remove(n *node) {
+func (d *deadlines) removeDeadline(n *node) {
 	if !n.deadline.IsZero() {
 		heap.Remove(&d.waiting, n.at)
 		n.deadline = time.Time{}
 	}
 }
 
-// due removes and returns the values whose time has come.
-func (d *deadlines) due(now time.Time) map[*node]struct{} {
+// takeDue removes and returns the values whose deadline has come.
+func (d *deadlines) takeDue(now time.Time) map[*node]struct{} {
 	due := map[*node]struct{}{}
 	for len(d.waiting) > 0 && !d.waiting[0].deadline.After(now) {
 		n := d.waiting[0]
-		d.remove(n)
+		d.removeDeadline(n)
 		due[n] = struct{}{}
 	}
 	return due
 }
 
-// tell publishes the earliest deadline.
-func (d *deadlines) tell() {
+// publish sets the earliest deadline and signals a change.
+func (d *deadlines) publish() {
 	var first time.Time
 	if len(d.waiting) > 0 {
 		first = d.waiting[0].deadline

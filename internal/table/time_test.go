@@ -12,13 +12,13 @@ import (
 	"weft/internal/table"
 )
 
-// lease is a row that says when it ends, and of whom it is.
+// lease is a row with its end and its owner.
 type lease struct {
 	name, owner string
 	end         time.Time
 }
 
-// leases are rows, a value for each of them, kept while the row is there, and one for each owner.
+// leases are rows, a value for each of them, kept while the row exists, and one for each owner.
 type leases struct {
 	db    *table.DB
 	now   time.Time
@@ -82,8 +82,9 @@ func TestTimeIsARead(t *testing.T) {
 	}
 }
 
-// Who waits for the next deadline hears of an earlier one, also of a value that is computed outside a commit.
-func TestAnEarlierDeadlineIsTold(t *testing.T) {
+// A goroutine that waits for the next deadline receives a signal for an earlier one, also for one of a value that is
+// computed outside a commit.
+func TestAnEarlierDeadlineIsSignaled(t *testing.T) {
 	w := newLeases()
 	w.put("a", "me", time.Hour)
 	_, changed := w.db.NextDeadline()
@@ -92,17 +93,19 @@ func TestAnEarlierDeadlineIsTold(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Fatal("an earlier deadline of a commit is not told")
+		t.Fatal("an earlier deadline of a commit is not signaled")
 	}
 	w.db.Commit(func(tx *table.Tx) { w.rows.Delete(tx, "b") })
 	<-changed
-	sooner := table.NewDerived(w.db, "sooner", func(r *table.Reader, in time.Duration) bool { return r.Past(w.now.Add(in)) },
+	sooner := table.NewDerived(w.db, "sooner", func(r *table.Reader, in time.Duration) bool {
+		return r.Past(w.now.Add(in))
+	},
 		func(a, b bool) bool { return a == b })
 	sooner.Pin(time.Second)
 	select {
 	case <-changed:
 	default:
-		t.Fatal("an earlier deadline of a pin is not told")
+		t.Fatal("an earlier deadline of a pin is not signaled")
 	}
 	if next, _ := w.db.NextDeadline(); !next.Equal(w.now.Add(time.Second)) {
 		t.Errorf("the next deadline is %v", next)
@@ -135,13 +138,13 @@ func TestRowsKeepValues(t *testing.T) {
 func TestKeptValuesEqualARebuildAtAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newLeases()
-		told := map[string]int{}
+		reported := map[string]int{}
 		observe := func(changes *table.Changes) {
 			for owner := range w.count.Dropped(changes) {
-				delete(told, owner)
+				delete(reported, owner)
 			}
 			for owner, n := range w.count.Changed(changes) {
-				told[owner] = n
+				reported[owner] = n
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -154,14 +157,16 @@ func TestKeptValuesEqualARebuildAtAnyTime(t *testing.T) {
 							continue
 						}
 						owner := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "owner")
-						w.rows.Put(tx, lease{name, owner, w.now.Add(time.Duration(rapid.IntRange(-2, 9).Draw(t, "end")) * time.Second)})
+						w.rows.Put(tx,
+							lease{name, owner,
+								w.now.Add(time.Duration(rapid.IntRange(-2, 9).Draw(t, "end")) * time.Second)})
 					}
 				}))
 			},
 			"time goes by": func(t *rapid.T) {
 				observe(w.pass(time.Duration(rapid.IntRange(0, 4).Draw(t, "seconds")) * time.Second))
 			},
-			"the next deadline comes": func(t *rapid.T) {
+			"the next deadline comes": func(*rapid.T) {
 				if next, _ := w.db.NextDeadline(); !next.IsZero() {
 					observe(w.pass(next.Sub(w.now)))
 				}
@@ -172,8 +177,8 @@ func TestKeptValuesEqualARebuildAtAnyTime(t *testing.T) {
 				for l := range w.rows.All(w.db.Snapshot()) {
 					owners[l.owner] = w.count.Get(r, l.owner)
 				}
-				if !maps.Equal(told, owners) {
-					t.Fatalf("told %v, rebuilt %v", told, owners)
+				if !maps.Equal(reported, owners) {
+					t.Fatalf("reported %v, rebuilt %v", reported, owners)
 				}
 				if next, _ := w.db.NextDeadline(); !next.Equal(r.Deadline()) {
 					t.Fatalf("the next deadline is %v, rebuilt %v", next, r.Deadline())

@@ -11,15 +11,17 @@ func TestOnlyRedirectedDeliveryAtTheInboundsOwnAddressHasASource(t *testing.T) {
 		listener graph.InboundListener
 		want     string
 	}{
-		"redirected":               {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1"}, "127.0.0.6"},
-		"bound":                    {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1", Bind: true}, ""},
-		"delivered to loopback":    {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "127.0.0.1"}, ""},
-		"delivered to elsewhere":   {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.9"}, ""},
-		"IPv6, without an address": {graph.InboundListener{Address: "fd00::1", ServiceAddress: "fd00::1"}, ""},
+		"redirected": {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1"},
+			"127.0.0.6"},
+		"bound": {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.1",
+			Bind: true}, ""},
+		"delivered to loopback":        {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "127.0.0.1"}, ""},
+		"delivered to another address": {graph.InboundListener{Address: "10.0.0.1", ServiceAddress: "10.0.0.9"}, ""},
+		"IPv6, without an address":     {graph.InboundListener{Address: "fd00::1", ServiceAddress: "fd00::1"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.listener.ServiceSource(); got != c.want {
-				t.Errorf("the application is dialled from %q, want %q", got, c.want)
+				t.Errorf("the application is dialed from %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -32,7 +34,8 @@ func TestADestinationIsReadFromEveryNameThatBeginsWithIt(t *testing.T) {
 			t.Errorf("%s is read as %v, %v", name, got, ok)
 		}
 	}
-	for _, name := range []string{"", "self_inbound_10.0.0.1_80", "kri_msvc_default_east__web", "kri_msvc_default_east__web_http"} {
+	for _, name := range []string{"", "self_inbound_10.0.0.1_80", "kri_msvc_default_east__web",
+		"kri_msvc_default_east__web_http"} {
 		if got, ok := graph.ParseDestination(name); ok {
 			t.Errorf("%s is read as %v", name, got)
 		}

@@ -21,20 +21,24 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	s := graph.NewState("east")
 	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
 	rows := []resource.Any{
-		own(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}})),
+		ofEast(kind.ZoneEgresses.Make("", "ze",
+			kind.ZoneEgress{Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}})),
 		kind.Meshes.Make("", "plain", kind.Mesh{}), kind.Meshes.Make("", "default", kind.Mesh{}),
 		kind.Meshes.Make("", "pear", kind.Mesh{MTLS: mtls}), kind.Meshes.Make("", "shop", kind.Mesh{MTLS: mtls}),
 		kind.MeshIdentities.Make("default", "all", kind.MeshIdentity{
-			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}),
 	}
 	for mesh, trust := range map[string]string{"default": "default.east.mesh.local", "pear": "pear", "shop": "shop"} {
 		bundle := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: "the roots of " + mesh}}
-		rows = append(rows, kind.MeshTrusts.Make(mesh, "roots", kind.MeshTrust{TrustDomain: trust, CABundles: []kind.CABundle{bundle}}))
+		rows = append(rows,
+			kind.MeshTrusts.Make(mesh, "roots", kind.MeshTrust{TrustDomain: trust, CABundles: []kind.CABundle{bundle}}))
 	}
 	for _, mesh := range []string{"default", "pear", "plain", "shop"} {
-		rows = append(rows, own(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
-			Match: kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP}, Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
+		rows = append(rows, ofEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+			Match:     kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP},
+			Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 		})))
 	}
 	s.DB.Commit(func(tx *table.Tx) {
@@ -45,33 +49,36 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 	return s
 }
 
-// own makes a resource one of the zone east.
-func own(o resource.Any) resource.Any {
+// ofEast makes a resource one of the zone east.
+func ofEast(o resource.Any) resource.Any {
 	o.Envelope().Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
 	return o
 }
 
-// holding is a row of leaves that the ZoneEgress may present.
+// holding returns a row of certificates that the ZoneEgress may present.
 func holding(mesh string, ids ...string) resource.Any {
 	spec := kind.DataplaneCertificates{}
 	for _, id := range ids {
-		spec.Certificates = append(spec.Certificates, kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(id), MeshIdentity: kind.MTLSIdentity, Root: id})
+		spec.Certificates = append(spec.Certificates, kind.WorkloadCertificate{SpiffeIDs: kind.SpiffeIDsOf(id),
+			MeshIdentity: kind.MTLSIdentity, Root: id})
 	}
 	return kind.ZoneEgressCertificatesList.Make(mesh, "ze", spec)
 }
 
-// chainsOf says which leaf the chains of each mesh present, and by whose roots they know their callers.
+// chainsOf returns the certificate that the filter chains of each mesh present, and the mesh whose roots validate their
+// callers.
 func chainsOf(s *graph.State) []string {
 	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
 	var all []string
 	for _, c := range p.Chains {
-		all = append(all, fmt.Sprintf("%s presents %q, believes the roots of %s", c.Key.Mesh, c.Source.Certificate, c.Source.RootsOf))
+		all = append(all, fmt.Sprintf("%s presents %q, trusts the roots of %s", c.Key.Mesh, c.Source.Certificate,
+			c.Source.RootsOf))
 	}
 	return all
 }
 
-// takenBy says under which names, and by which roots, the proxies of a mesh take the ZoneEgress.
-func takenBy(s *graph.State, mesh string) string {
+// egressesAcceptedBy returns the SPIFFE IDs and the roots by which the proxies of a mesh accept the ZoneEgress.
+func egressesAcceptedBy(s *graph.State, mesh string) string {
 	r := table.Eval(s.DB.Snapshot())
 	var roots []string
 	for _, domain := range s.EgressTrust.Get(r, mesh).Domains {
@@ -83,7 +90,8 @@ func takenBy(s *graph.State, mesh string) string {
 // Each chain presents what its mesh's proxies take, once there is a certificate of it. A mesh without identities is
 // not served, and holds up no other. (Zone Egress Identity.)
 func TestWhatTheChainsOfAZoneEgressPresent(t *testing.T) {
-	const byPear, byShop = `%s presents "", believes the roots of %s`, `shop presents "identity_shop", believes the roots of shop`
+	const byPear, byShop = `%s presents "", trusts the roots of %s`,
+		`shop presents "identity_shop", trusts the roots of shop`
 	s := manyMeshes(t)
 	want := []string{fmt.Sprintf(byPear, "default", "default"), fmt.Sprintf(byPear, "pear", "pear")}
 	if diff := cmp.Diff(want, chainsOf(s)); diff != "" {
@@ -98,39 +106,43 @@ func TestWhatTheChainsOfAZoneEgressPresent(t *testing.T) {
 		"pear":    "spiffe://pear/zone-egress by pear",
 		"shop":    "spiffe://shop/zone-egress by shop",
 	} {
-		if got := takenBy(s, mesh); got != want {
+		if got := egressesAcceptedBy(s, mesh); got != want {
 			t.Errorf("the proxies of %s take it as %s, want %s", mesh, got, want)
 		}
 	}
 }
 
-// Where another identity is chosen, the former one is taken for as long as a certificate of it is held.
-func TestTheFormerIdentityOfAZoneEgressIsTakenMeanwhile(t *testing.T) {
+// After another identity is chosen, the former one is accepted while a certificate with it exists.
+func TestTheFormerIdentityOfAZoneEgressIsAcceptedMeanwhile(t *testing.T) {
 	former := "spiffe://default.east.mesh.local/workload/zone-egress"
 	s := manyMeshes(t, holding("default", former))
 	want := former + " spiffe://pear/zone-egress by default.east.mesh.local pear"
-	if got := takenBy(s, "default"); got != want {
+	if got := egressesAcceptedBy(s, "default"); got != want {
 		t.Errorf("the proxies of default take it as %s, want %s", got, want)
 	}
 }
 
-// A ZoneEgress is no Dataplane of any mesh: of a mesh's permissions those that are about all of it count.
+// A ZoneEgress is not a Dataplane, so only permissions that target the whole mesh apply.
 func TestWhichPermissionsReachAZoneEgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		target *kind.TargetRef
 		counts bool
 	}{
-		"no target":         {nil, true},
-		"the mesh":          {&kind.TargetRef{Kind: "Mesh"}, true},
-		"all Dataplanes":    {&kind.TargetRef{Kind: "Dataplane"}, true},
-		"one by its name":   {&kind.TargetRef{Kind: "Dataplane", Name: "ze"}, false},
-		"some by labels":    {&kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{kind.ZoneLabel: "east"}}, false},
+		"no target":       {nil, true},
+		"the mesh":        {&kind.TargetRef{Kind: "Mesh"}, true},
+		"all Dataplanes":  {&kind.TargetRef{Kind: "Dataplane"}, true},
+		"one by its name": {&kind.TargetRef{Kind: "Dataplane", Name: "ze"}, false},
+		"some by labels": {&kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{kind.ZoneLabel: "east"}},
+			false},
 		"one section alone": {&kind.TargetRef{Kind: "Dataplane", SectionName: "10002"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := manyMeshes(t, kind.MeshTrafficPermissions.Make("pear", "p", kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{{
-				Default: kind.PermissionDefault{Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
-			}}}))
+			s := manyMeshes(t,
+				kind.MeshTrafficPermissions.Make("pear", "p",
+					kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{{
+						Default: kind.PermissionDefault{
+							Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
+					}}}))
 			p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
 			var denying []string
 			for _, chain := range p.Chains {
@@ -152,18 +164,22 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 	var rows []resource.Any
 	for _, mesh := range []string{"default", "pear", "plain", "shop", "spired"} {
 		rows = append(rows, kind.MeshEgressAddresses.Make(mesh, "east", kind.MeshEgressAddress{
-			Egresses: []kind.ZoneProxyAddress{{Name: "ze", Address: "10.0.0.9", Port: 10002, Healthy: true, Legacy: true}},
+			Egresses: []kind.ZoneProxyAddress{{Name: "ze", Address: "10.0.0.9", Port: 10002, Healthy: true,
+				Legacy: true}},
 		}))
 	}
 	api := kind.MeshExternalServices.Make("spired", "api", kind.MeshExternalService{
-		Match: kind.ExternalMatch{Port: 443, Protocol: kind.TCP}, Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
+		Match:     kind.ExternalMatch{Port: 443, Protocol: kind.TCP},
+		Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 	})
 	api.Labels = map[string]string{kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
 	rows = append(rows, api, kind.Meshes.Make("", "spired", kind.Mesh{}),
-		kind.MeshIdentities.Make("spired", "spire", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
+		kind.MeshIdentities.Make("spired", "spire",
+			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
 	s := manyMeshes(t, rows...)
 	r := table.Eval(s.DB.Snapshot())
-	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false, "spired": false} {
+	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false,
+		"spired": false} {
 		service, ok := s.ExternalServices.Find(r, mesh, "api")
 		if !ok {
 			t.Fatalf("%s has no external service", mesh)
@@ -180,8 +196,8 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 				t.Errorf("%s: the condition is %+v, and the egress serves the mesh: %v", mesh, c, serves)
 			}
 		}
-		if dialled := len(s.EgressRoute.Get(r, mesh).Egresses) > 0; dialled != serves {
-			t.Errorf("%s: its proxies dial the egress: %v, want %v", mesh, dialled, serves)
+		if isDialed := len(s.EgressRoute.Get(r, mesh).Egresses) > 0; isDialed != serves {
+			t.Errorf("%s: its proxies dial the egress: %v, want %v", mesh, isDialed, serves)
 		}
 		for _, report := range s.ReportServices(s.DB.Snapshot(), graph.ServiceQuery{Mesh: mesh, Name: "api"}) {
 			for _, e := range report.Egresses {
@@ -213,7 +229,8 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 	})
 	r = table.Eval(s.DB.Snapshot())
 	service, _ := s.ExternalServices.Find(r, "plain", "api")
-	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true}, {Address: "10.0.0.9", Port: 10002}}
+	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true},
+		{Address: "10.0.0.9", Port: 10002}}
 	if diff := cmp.Diff(want, s.ServiceEgress(r, service).Endpoints); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}

@@ -9,27 +9,28 @@ import (
 	"weft/resource"
 )
 
-func heldPassageKeys(o *resource.Object[kind.RetainedSNIRoute]) []string {
+func retainedSNIRouteKeys(o *resource.Object[kind.RetainedSNIRoute]) []string {
 	return proxiesOf(o.Mesh, o.Spec.Endpoints)
 }
 
-// heldPassages are the server names of a mesh that have gone and are passed on still.
-func (s *State) heldPassages(r *table.Reader, mesh string) []SNIRoute {
-	var passages []SNIRoute
+// retainedSNIRoutes returns the retained SNI routes of a mesh: services have lost these SNIs, and zone proxies still
+// forward them.
+func (s *State) retainedSNIRoutes(r *table.Reader, mesh string) []SNIRoute {
+	var routes []SNIRoute
 	for _, row := range s.RetainedSNIRoutesByMesh.List(r, MeshKey(mesh)) {
 		to := DestinationKey{Mesh: mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}
 		if row.Spec.Kind == kind.MeshMultiZoneServices.Name {
 			to = multiZoneKey(mesh, row.Spec.Service).At(row.Spec.Port).On(LocalLocality)
 		}
 		for _, sni := range row.Spec.SNIs {
-			passages = append(passages, SNIRoute{SNI: sni, Destination: to})
+			routes = append(routes, SNIRoute{SNI: sni, Destination: to})
 		}
 	}
-	return passages
+	return routes
 }
 
-// heldPassable are the former servers of a destination that are passed on to still.
-func (s *State) heldPassable(r *table.Reader, key DestinationKey) []Endpoint {
+// retainedForwardable returns the former servers of a destination to which zone proxies still forward.
+func (s *State) retainedForwardable(r *table.Reader, key DestinationKey) []Endpoint {
 	var endpoints []Endpoint
 	if row, ok := s.RetainedSNIRoutes.Find(r, key.Mesh, SNIRouteName(key)); ok {
 		endpoints = s.stillServing(r, key.Mesh, row.Spec.Endpoints)
@@ -45,10 +46,11 @@ func (s *State) heldPassable(r *table.Reader, key DestinationKey) []Endpoint {
 	return endpoints
 }
 
-// RetainSNIRoutes answers what is to be passed on still when server names have gone from services, by the table before
-// that and after: nothing where nobody was reached by them, or that was all that was left of them already. What is
-// held of the same port stays with it.
-func (s *State) RetainSNIRoutes(before, after *table.Reader, had, has []SNIRoute, now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
+// RetainSNIRoutes returns the rows of SNI routes to retain after services lost SNIs. before and after are the tables at
+// both times. A route without an endpoint that still serves is omitted, and so is a route that was only a retained one.
+// Rows keep what they have of the same port.
+func (s *State) RetainSNIRoutes(before, after *table.Reader, had, has []SNIRoute,
+	now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
 	gone := map[DestinationKey][]string{}
 	for _, p := range had {
 		_, stays := slices.BinarySearchFunc(has, p, CompareSNIRoutes)
@@ -58,26 +60,28 @@ func (s *State) RetainSNIRoutes(before, after *table.Reader, had, has []SNIRoute
 	}
 	var rows []*resource.Object[kind.RetainedSNIRoute]
 	for key, snis := range gone {
-		if row := s.holdPassage(before, after, key, snis, now); row != nil {
+		if row := s.retainSNIRoute(before, after, key, snis, now); row != nil {
 			rows = append(rows, row)
 		}
 	}
 	return rows
 }
 
-func (s *State) holdPassage(before, after *table.Reader, key DestinationKey, snis []string, now time.Time) *resource.Object[kind.RetainedSNIRoute] {
-	spec := kind.RetainedSNIRoute{Kind: key.Kind.String(), Service: key.Service, Port: key.Port, SNIs: snis, Since: kind.Time{Time: now}}
+func (s *State) retainSNIRoute(before, after *table.Reader, key DestinationKey, snis []string,
+	now time.Time) *resource.Object[kind.RetainedSNIRoute] {
+	spec := kind.RetainedSNIRoute{Kind: key.Kind.String(), Service: key.Service, Port: key.Port, SNIs: snis,
+		Since: kind.Time{Time: now}}
 	for _, e := range s.Forwardable.Get(before, key) {
-		held := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
-		if s.stillServes(after, key.Mesh, &held) {
-			spec.Endpoints = append(spec.Endpoints, held)
+		retained := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
+		if s.stillServes(after, key.Mesh, &retained) {
+			spec.Endpoints = append(spec.Endpoints, retained)
 		}
 	}
 	if len(spec.Endpoints) == 0 {
 		return nil
 	}
 	for _, service := range s.MultiZoneServicesByMesh.List(before, MeshKey(key.Mesh)) {
-		if key.Kind == MeshService && s.takesPart(before, key, multiZoneKey(key.Mesh, service.Name).At(key.Port)) {
+		if key.Kind == MeshService && s.isSelected(before, key, multiZoneKey(key.Mesh, service.Name).At(key.Port)) {
 			spec.MultiZone = append(spec.MultiZone, service.Name)
 		}
 	}
@@ -88,7 +92,7 @@ func (s *State) holdPassage(before, after *table.Reader, key DestinationKey, sni
 	return kind.RetainedSNIRoutes.Make(key.Mesh, SNIRouteName(key), spec)
 }
 
-// SNIRouteName is the name of the row of what is passed on still of a destination.
+// SNIRouteName returns the name of the row with the retained SNI routes of a destination.
 func SNIRouteName(key DestinationKey) string {
 	name := RetainedEndpointsName(key.Service, key.Port)
 	if key.Kind == MultiZoneService {
@@ -97,8 +101,8 @@ func SNIRouteName(key DestinationKey) string {
 	return name
 }
 
-// takesPart says whether a MeshService's port is part of a MeshMultiZoneService's.
-func (s *State) takesPart(r *table.Reader, member, in DestinationKey) bool {
-	_, taking := s.taking(r, in)
-	return slices.ContainsFunc(taking, func(t SelectedService) bool { return t.Service == member })
+// isSelected returns whether a MeshService's port belongs to a MeshMultiZoneService's port.
+func (s *State) isSelected(r *table.Reader, member, in DestinationKey) bool {
+	_, selected := s.selectedServices(r, in)
+	return slices.ContainsFunc(selected, func(t SelectedService) bool { return t.Service == member })
 }

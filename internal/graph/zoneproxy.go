@@ -9,19 +9,19 @@ import (
 	"weft/resource"
 )
 
-// ZoneProxy is a zone ingress or a zone egress of this zone, as it stands.
+// ZoneProxy is a zone ingress or a zone egress of this zone, with its status.
 type ZoneProxy struct {
 	Proxy ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
 	// Address and Port are where other zones, or this one's proxies, dial it.
 	Address string
 	Port    uint32
-	// Plaintext says that it is an egress without an identity, which nobody could believe.
+	// Plaintext is true for an egress without an identity, which no proxy could trust.
 	Plaintext bool
-	// Serves says that its proxy listens where it is to, and ServesFormer that it does where it was.
+	// Serves is true where its proxy listens at the configured address, ServesFormer where it listens at a former one.
 	Serves, ServesFormer bool
-	// Draining says that its proxy is going away.
+	// Draining is true where its proxy drains.
 	Draining bool
-	// Instance is that of the control plane that has its stream; empty: none has.
+	// Instance is the control plane instance that has its stream; empty: no instance has it.
 	Instance string
 }
 
@@ -32,7 +32,7 @@ func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return []string{MeshKey(dp.Mesh)}
 }
 
-// ListenerStatus answers what a proxy serves.
+// ListenerStatus returns the listener status of a proxy.
 func (s *State) ListenerStatus(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
 	switch key.Type {
 	case kind.IngressProxy:
@@ -43,7 +43,7 @@ func (s *State) ListenerStatus(r *table.Reader, key ProxyKey) (*resource.Object[
 	return s.ListenerStatuses.Find(r, key.Mesh, key.Name)
 }
 
-// Insight answers what is known of a proxy's connections.
+// Insight returns the connection status of a proxy.
 func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
 	switch key.Type {
 	case kind.IngressProxy:
@@ -54,13 +54,13 @@ func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.Da
 	return s.Insights.Find(r, key.Mesh, key.Name)
 }
 
-// ingressProxies are the zone ingresses of a mesh that other zones can dial, or those of all meshes, in the order of their
-// names.
+// ingressProxies returns the zone ingresses of a mesh that remote zones can dial, or without a mesh those of all
+// meshes, sorted by name.
 func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
-	var doors []ZoneProxy
+	var proxies []ZoneProxy
 	add := func(key ProxyKey, section *kind.ZoneIngressSection) {
 		d := ZoneProxy{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
-		doors = append(doors, s.stands(r, d, section.Listener(), servedIngresses))
+		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedIngresses))
 	}
 	for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
 		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
@@ -72,15 +72,16 @@ func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
 			add(ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress)
 		}
 	}
-	return byName(doors)
+	return sortByName(proxies)
 }
 
-// egressProxies are the zone egresses of a mesh, or those of all meshes, in the order of their names.
+// egressProxies returns the zone egresses of a mesh, or without a mesh those of all meshes, sorted by name.
 func (s *State) egressProxies(r *table.Reader, mesh string) []ZoneProxy {
-	var doors []ZoneProxy
+	var proxies []ZoneProxy
 	add := func(key ProxyKey, section *kind.ZoneEgressSection) {
-		d := ZoneProxy{Proxy: key, Address: section.Address, Port: section.Port, Plaintext: s.Identity.Get(r, key) == nil}
-		doors = append(doors, s.stands(r, d, section.Listener(), servedEgresses))
+		d := ZoneProxy{Proxy: key, Address: section.Address, Port: section.Port,
+			Plaintext: s.Identity.Get(r, key) == nil}
+		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedEgresses))
 	}
 	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
 		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
@@ -92,16 +93,17 @@ func (s *State) egressProxies(r *table.Reader, mesh string) []ZoneProxy {
 			add(ZoneEgressProxy(z.Name), z.Spec.Dataplane().ZoneEgress)
 		}
 	}
-	return byName(doors)
+	return sortByName(proxies)
 }
 
-func byName(doors []ZoneProxy) []ZoneProxy {
-	slices.SortFunc(doors, func(a, b ZoneProxy) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
-	return doors
+func sortByName(proxies []ZoneProxy) []ZoneProxy {
+	slices.SortFunc(proxies, func(a, b ZoneProxy) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
+	return proxies
 }
 
-// stands fills in how the proxy of a door stands, which is to listen at "address:port".
-func (s *State) stands(r *table.Reader, d ZoneProxy, listener string, served func(*kind.DataplaneListenerStatus) []string) ZoneProxy {
+// withStatus returns a zone proxy with its status. listener is its configured "address:port".
+func (s *State) withStatus(r *table.Reader, d ZoneProxy, listener string,
+	served func(*kind.DataplaneListenerStatus) []string) ZoneProxy {
 	if serving, ok := s.ListenerStatus(r, d.Proxy); ok {
 		d.Draining = serving.Spec.Draining
 		for _, at := range served(&serving.Spec) {
@@ -131,7 +133,7 @@ func servedEgresses(serving *kind.DataplaneListenerStatus) []string {
 	return listeners
 }
 
-// attachedTo is the instance at which one of a proxy's subscriptions is open.
+// attachedTo returns the instance with the open subscription of a proxy; empty: no subscription is open.
 func attachedTo(subscriptions []kind.Subscription) string {
 	for _, s := range subscriptions {
 		if s.DisconnectTime == nil {

@@ -10,16 +10,16 @@ import (
 	"weft/resource"
 )
 
-// RetainedEndpointsName is the name of the row of what is held of a destination.
+// RetainedEndpointsName returns the name of the row with the retained endpoints of a destination.
 func RetainedEndpointsName(service string, port uint32) string {
 	return fmt.Sprintf("%s-%d", service, port)
 }
 
-func heldKeys(o *resource.Object[kind.RetainedEndpoints]) []string {
+func retainedEndpointKeys(o *resource.Object[kind.RetainedEndpoints]) []string {
 	return proxiesOf(o.Mesh, o.Spec.Endpoints)
 }
 
-// proxiesOf are the [RowKey]s of those that serve former endpoints.
+// proxiesOf returns the [RowKey]s of the proxies of former endpoints.
 func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
 	var keys []string
 	for _, e := range endpoints {
@@ -30,8 +30,8 @@ func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
 	return keys
 }
 
-// held are the former endpoints of a destination that are held and that still serve.
-func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
+// retainedEndpoints returns the retained endpoints of a destination that still serve.
+func (s *State) retainedEndpoints(r *table.Reader, key DestinationKey) []Endpoint {
 	if key.Zone != s.Zone {
 		return nil
 	}
@@ -42,37 +42,38 @@ func (s *State) held(r *table.Reader, key DestinationKey) []Endpoint {
 	return s.stillServing(r, key.Mesh, row.Spec.Endpoints)
 }
 
-// heldOf are the former endpoints of a proxy that clients are still sent to, of this zone or of others.
-func (s *State) heldOf(r *table.Reader, key ProxyKey) []kind.RetainedEndpoint {
-	var held []kind.RetainedEndpoint
+// retainedOf returns the former endpoints of a proxy that clients still use, of this zone or of remote ones.
+func (s *State) retainedOf(r *table.Reader, key ProxyKey) []kind.RetainedEndpoint {
+	var retained []kind.RetainedEndpoint
 	for _, row := range s.RetainedEndpointsByProxy.List(r, RowKey(key.Mesh, key.Name)) {
-		held = append(held, row.Spec.Endpoints...)
+		retained = append(retained, row.Spec.Endpoints...)
 	}
 	for _, row := range s.RetainedSNIRoutesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
-		held = append(held, row.Spec.Endpoints...)
+		retained = append(retained, row.Spec.Endpoints...)
 	}
-	return slices.DeleteFunc(held, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
+	return slices.DeleteFunc(retained, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
 }
 
-// stillServing are those of former endpoints that may be used.
+// stillServing returns the former endpoints that may be used.
 func (s *State) stillServing(r *table.Reader, mesh string, former []kind.RetainedEndpoint) []Endpoint {
 	var endpoints []Endpoint
 	for i := range former {
 		if e := &former[i]; s.stillServes(r, mesh, e) {
-			endpoints = append(endpoints, Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{Mesh: mesh, Name: e.Dataplane}})
+			endpoints = append(endpoints,
+				Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{Mesh: mesh, Name: e.Dataplane}})
 		}
 	}
 	return endpoints
 }
 
-// stillServes says whether a former endpoint may be used: its proxy serves it, and neither its owner nor
-// its probe nor its agent nor its mesh has taken it out. What they say acts at once, also on the last one.
+// stillServes returns whether a former endpoint may be used: its proxy serves it, and neither its owner nor its probe
+// nor its agent nor its mesh excludes it. An exclusion takes effect at once, also for the last endpoint.
 func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoint) bool {
 	dp, ok := s.Dataplanes.Find(r, mesh, e.Dataplane)
 	if !ok || !s.Admits(r, dp) {
 		return false
 	}
-	for _, in := range current(s.NetworkingOf(r, dp)) {
+	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
 		if in.Listener() == e.Listener() && in.State != kind.Ready {
 			return false
 		}
@@ -83,10 +84,11 @@ func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoi
 	})
 }
 
-// RetainEndpoints answers what is to be held after a list became empty: the former endpoints that still serve,
-// where it was their membership alone that ended. It is nil where there is nothing to hold, and of another
-// zone's service: its ingresses say themselves whether they may be used.
-func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []Endpoint, now time.Time) *resource.Object[kind.RetainedEndpoints] {
+// RetainEndpoints returns the row with the endpoints to retain after a list became empty: the former endpoints that
+// still serve and have only lost their membership. It is nil where there are none, and for the service of a remote
+// zone: the zone states itself whether its ingresses may be used.
+func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []Endpoint,
+	now time.Time) *resource.Object[kind.RetainedEndpoints] {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok || s.IsRemote(service) {
@@ -97,9 +99,9 @@ func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 	}
 	spec := kind.RetainedEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
 	for _, e := range former {
-		held := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
-		if s.stillServes(r, key.Mesh, &held) {
-			spec.Endpoints = append(spec.Endpoints, held)
+		retained := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
+		if s.stillServes(r, key.Mesh, &retained) {
+			spec.Endpoints = append(spec.Endpoints, retained)
 		}
 	}
 	if len(spec.Endpoints) == 0 {
@@ -108,7 +110,7 @@ func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 	return kind.RetainedEndpointsList.Make(key.Mesh, RetainedEndpointsName(key.Service, key.Port), spec)
 }
 
-// Successors counts the new members that the former ones wait for, and those of them that serve.
+// Successors returns the number of new members that the retained ones wait for, and of those that serve.
 func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) (ready, serving int) {
 	service, ok := s.Services.Find(r, row.Mesh, row.Spec.Service)
 	if !ok {
@@ -130,7 +132,8 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEn
 	return ready, serving
 }
 
-// RetainedCount counts the former endpoints of a row that still serve.
+// RetainedCount returns the number of former endpoints of a row that still serve.
 func (s *State) RetainedCount(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) int {
-	return len(s.held(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}))
+	return len(s.retainedEndpoints(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service,
+		Port: row.Spec.Port}))
 }

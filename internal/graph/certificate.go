@@ -10,32 +10,33 @@ import (
 	"weft/resource"
 )
 
-// ConnectionLife is how long proxies keep a pooled connection of requests. What a proxy has proven on one
-// counts for as long, whatever it would prove now.
+// ConnectionLife is how long proxies keep a pooled HTTP connection. The peer's identity on a connection is valid for as
+// long, whatever the peer would present now.
 const ConnectionLife = 10 * time.Minute
 
-// RootKey is the index key of the leaves that lead to a root, by its fingerprint.
+// RootKey returns the index key of the certificates below a root, by the root's fingerprint.
 func RootKey(mesh, fingerprint string) string { return mesh + "/root/" + fingerprint }
 
 func rootKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	keys := []string{MeshKey(row.Mesh)}
 	seen := map[string]bool{}
-	for _, leaf := range row.Spec.Certificates {
-		if !seen[leaf.Root] {
-			seen[leaf.Root] = true
-			keys = append(keys, RootKey(row.Mesh, leaf.Root))
+	for _, cert := range row.Spec.Certificates {
+		if !seen[cert.Root] {
+			seen[cert.Root] = true
+			keys = append(keys, RootKey(row.Mesh, cert.Root))
 		}
 	}
 	return keys
 }
 
-// Holders are the leaves of whatever proxies that lead to a root of a mesh.
+// Holders returns the certificates of all proxies below a root of a mesh.
 func (s *State) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneCertificates] {
 	key := RootKey(mesh, fingerprint)
 	return slices.Concat(s.CertificatesByRoot.List(r, key), s.EgressCertificatesByRoot.List(r, key))
 }
 
-// authority stands between a CA and those whom it signs for, so that its rotation wakes them once.
+// authority returns the CA of a MeshIdentity. It is a derived value of its own, so that a CA's other fields recompute
+// no proxy.
 func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 	if ca, ok := s.SigningCAs.Find(r, key.Mesh, key.Name); ok {
 		return Authority{ca.Spec.Fingerprint, ca.Spec.TrustDomain}
@@ -43,10 +44,9 @@ func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 	return Authority{}
 }
 
-// leaf is what the next certificate of a proxy says; nil where it is to have none from here. A proxy that holds a
-// leaf goes on under its names, signed by whoever signed for it, until everybody takes it under those that
-// are wanted and somebody signs for them.
-func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *NextCertificate {
+// nextCertificate returns the next certificate of a proxy; nil where the control plane signs none. A proxy with a
+// certificate keeps its SPIFFE IDs and its CA until all clients accept the wanted SPIFFE IDs and a CA signs for them.
+func (s *State) nextCertificate(r *table.Reader, key ProxyKey, wanted *Identity) *NextCertificate {
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
@@ -66,29 +66,30 @@ func (s *State) leaf(r *table.Reader, key ProxyKey, wanted *Identity) *NextCerti
 		return next
 	}
 	used := row.Spec.InUse()
-	names, rests := meanwhile(used, wanted)
+	names, rests := interimIDs(used, wanted)
 	return &NextCertificate{
 		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, Rests: rests,
 		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
 	}
 }
 
-// meanwhile are the names of a proxy until it may have the wanted ones, and what they rest on. Under the mtls of a mesh, where a
-// certificate has several, new ones come at once, and those that go stay until nobody asks for them.
-func meanwhile(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
+// interimIDs returns the SPIFFE IDs of a proxy until it may have the wanted ones, and the facts that they rest on.
+// Under the mtls of a mesh, where a certificate has several, new ones are added at once, and old ones stay until no
+// client needs them.
+func interimIDs(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
 	if wanted.joins(used) {
 		return used.And(wanted.SpiffeIDs), used.Rests.And(wanted.Rests)
 	}
 	return used.SpiffeIDs, used.Rests
 }
 
-// joins says whether the names stand beside those of a leaf that the proxy holds.
+// joins returns whether the SPIFFE IDs are added to those of the proxy's current certificate.
 func (id *Identity) joins(used *kind.WorkloadCertificate) bool {
 	return id.MeshIdentity == kind.MTLSIdentity && used.MeshIdentity == kind.MTLSIdentity && id.Problem == ""
 }
 
-// presented are the names under which a proxy is to be taken, sorted; none for a plain one. What SPIRE signs is
-// not known here, so that the wanted name counts from the beginning.
+// presented returns the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one. Certificates of
+// SPIRE are not known here, so the wanted ID is accepted from the beginning.
 func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	wanted := s.Identity.Get(r, key)
 	if wanted == nil {
@@ -106,16 +107,16 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 	return slices.Compact(names)
 }
 
-// serviceNames are those of the names under which a proxy is to be taken that name its services.
+// serviceNames returns the accepted SPIFFE IDs of a proxy that identify its services.
 func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
 	var names []string
 	if wanted := s.Identity.Get(r, key); wanted != nil && wanted.MeshIdentity == kind.MTLSIdentity {
 		names = wanted.List()
 	}
 	if row, ok := s.Certificates.Find(r, key.Mesh, key.Name); ok {
-		for _, leaf := range row.Spec.Certificates {
-			if leaf.MeshIdentity == kind.MTLSIdentity {
-				names = append(names, leaf.List()...)
+		for _, cert := range row.Spec.Certificates {
+			if cert.MeshIdentity == kind.MTLSIdentity {
+				names = append(names, cert.List()...)
 			}
 		}
 	}
@@ -129,14 +130,15 @@ func (s *State) moving(r *table.Reader, key ProxyKey) kind.SpiffeIDs {
 		return kind.SpiffeIDs{}
 	}
 	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
-	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil || wanted.Cover(used.SpiffeIDs) {
+	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil ||
+		wanted.Cover(used.SpiffeIDs) {
 		return kind.SpiffeIDs{}
 	}
 	return wanted.SpiffeIDs
 }
 
-// Announce answers the leaves of a proxy with the names that it is to have next, or none; nil where they say
-// so already.
+// Announce returns the certificates row of a proxy with the SPIFFE IDs of its next certificate, or without; nil where
+// the row has them already.
 func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneCertificates] {
 	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -152,12 +154,14 @@ func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource
 	announced := *row
 	announced.Spec.Next = nil
 	if names.SpiffeID != "" {
-		announced.Spec.Next = &kind.NextIdentity{SpiffeIDs: names, MeshIdentity: s.Identity.Get(r, key).MeshIdentity, Since: kind.Time{Time: now}}
+		announced.Spec.Next = &kind.NextIdentity{SpiffeIDs: names, MeshIdentity: s.Identity.Get(r, key).MeshIdentity,
+			Since: kind.Time{Time: now}}
 	}
 	return &announced
 }
 
-// movingKeys finds the proxies that are to have other names, or hold leaves of former ones.
+// movingKeys is the index function of the proxies that wait for other SPIFFE IDs, or have certificates with former
+// ones.
 func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
 		return []string{MeshKey(row.Mesh)}
@@ -165,12 +169,12 @@ func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	return nil
 }
 
-// callers names a part of a mesh's callers, as a rule does.
+// callers are the callers of a mesh that a rule matches.
 type callers struct{ mesh, exact, prefix string }
 
-// also are the names that a rule does not name, of workloads that have a name which it does: while a
-// workload changes its name, a rule about the one holds for the other, in whatever zone it is.
-func (s *State) also(r *table.Reader, rule callers) []string {
+// otherIDs returns the SPIFFE IDs that a rule does not match, of workloads with an ID that it matches: while a workload
+// changes its ID, a rule about one ID applies to the other, in any zone.
+func (s *State) otherIDs(r *table.Reader, rule callers) []string {
 	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
 	var others []string
 	also := func(names []string) {
@@ -194,15 +198,15 @@ func (s *State) also(r *table.Reader, rule callers) []string {
 	return slices.Compact(others)
 }
 
-// permissions are the joined rules of a section of a proxy.
+// permissions returns the joined rules of a section of a proxy.
 func (s *State) permissions(r *table.Reader, dp *resource.Object[kind.Dataplane], section string) *match.Permissions {
 	joined := match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
-	s.holdAlso(r, dp.Mesh, joined)
+	s.extendRules(r, dp.Mesh, joined)
 	return joined
 }
 
-// holdAlso extends rules to the further names for which they hold.
-func (s *State) holdAlso(r *table.Reader, mesh string, p *match.Permissions) {
+// extendRules sets the further SPIFFE IDs that rules match.
+func (s *State) extendRules(r *table.Reader, mesh string, p *match.Permissions) {
 	for _, rules := range [][]match.Rule{p.Deny, p.ShadowDeny, p.Allow} {
 		for i := range rules {
 			rules[i].Also = s.Also.Get(r, callers{mesh, rules[i].Exact, rules[i].Prefix})

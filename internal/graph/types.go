@@ -1,0 +1,302 @@
+// Package graph computes the meaning of a mesh, independent of Envoy: the listeners and identities of proxies, the
+// destinations of proxy groups, the endpoints of destinations. Its functions are pure: every result depends on the
+// table only.
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"strings"
+
+	"weft/internal/match"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ProxyKey identifies the proxy of a Dataplane or, without a mesh, that of a ZoneIngress or a ZoneEgress.
+type ProxyKey struct {
+	Type kind.ProxyType
+	Mesh string
+	Name string
+}
+
+// ZoneIngressProxy returns the key of the proxy of a ZoneIngress.
+func ZoneIngressProxy(name string) ProxyKey { return ProxyKey{Type: kind.IngressProxy, Name: name} }
+
+// ZoneEgressProxy returns the key of the proxy of a ZoneEgress.
+func ZoneEgressProxy(name string) ProxyKey { return ProxyKey{Type: kind.EgressProxy, Name: name} }
+
+// ParseProxyKey returns the key of the proxy in a request. Its type is "dataplane", "ingress" or "egress"; without one
+// it is a Dataplane or, without a mesh, a ZoneIngress.
+func ParseProxyKey(proxyType, mesh, name string) (ProxyKey, error) {
+	key := ProxyKey{Type: kind.ProxyType(proxyType), Mesh: mesh, Name: name}
+	switch proxyType {
+	case "":
+		if mesh == "" {
+			key.Type = kind.IngressProxy
+		}
+		return key, nil
+	case DataplaneType:
+		key.Type = kind.DataplaneProxy
+		if mesh == "" {
+			return ProxyKey{}, errors.New("a proxy of the type dataplane belongs to a mesh, and this one names none")
+		}
+		return key, nil
+	case string(kind.IngressProxy), string(kind.EgressProxy):
+		if mesh != "" {
+			return ProxyKey{},
+				fmt.Errorf("a proxy of the type %s belongs to no mesh, and this one names the mesh %.64q; a zone "+
+					"proxy of one mesh is a Dataplane", proxyType, mesh)
+		}
+		return key, nil
+	}
+	return ProxyKey{}, fmt.Errorf("the type of a proxy is %.64q, want %s, %s or %s", proxyType, DataplaneType,
+		kind.IngressProxy, kind.EgressProxy)
+}
+
+// DataplaneType is the written type of a Dataplane's proxy.
+const DataplaneType = "dataplane"
+
+// String returns the proxy's node id, "default.web-1"; ".zi" for a proxy without a mesh.
+func (k ProxyKey) String() string { return k.Mesh + "." + k.Name }
+
+// proxyKinds are the kinds of a proxy's resource, of its listener status and of its insight.
+var proxyKinds = map[kind.ProxyType]struct {
+	resource resource.Descriptor
+	serving  *resource.Kind[kind.DataplaneListenerStatus]
+	insight  *resource.Kind[kind.DataplaneInsight]
+}{
+	kind.DataplaneProxy: {kind.Dataplanes, kind.DataplaneListenerStatuses, kind.DataplaneInsights},
+	kind.IngressProxy:   {kind.ZoneIngresses, kind.ZoneIngressListenerStatuses, kind.ZoneIngressInsights},
+	kind.EgressProxy:    {kind.ZoneEgresses, kind.ZoneEgressListenerStatuses, kind.ZoneEgressInsights},
+}
+
+// ProxyOf returns the proxy of a resource, a listener status or an insight; false: the kind is another one.
+func ProxyOf(key resource.Key) (ProxyKey, bool) {
+	for proxyType, kinds := range proxyKinds {
+		if key.Kind == kinds.resource.Describe().Name || key.Kind == kinds.serving.Name ||
+			key.Kind == kinds.insight.Name {
+			return ProxyKey{proxyType, key.Mesh, key.Name}, true
+		}
+	}
+	return ProxyKey{}, false
+}
+
+// Resource returns the key of the proxy's resource.
+func (k ProxyKey) Resource() resource.Key {
+	return resource.Key{Kind: proxyKinds[k.Type].resource.Describe().Name, Mesh: k.Mesh, Name: k.Name}
+}
+
+// ListenerStatusKind returns the kind of the proxy's listener status.
+func (k ProxyKey) ListenerStatusKind() *resource.Kind[kind.DataplaneListenerStatus] {
+	return proxyKinds[k.Type].serving
+}
+
+// InsightKind returns the kind of the proxy's insight.
+func (k ProxyKey) InsightKind() *resource.Kind[kind.DataplaneInsight] {
+	return proxyKinds[k.Type].insight
+}
+
+// ListenerStatusRow returns the key of the proxy's listener status.
+func (k ProxyKey) ListenerStatusRow() resource.Key { return k.ListenerStatusKind().Key(k.Mesh, k.Name) }
+
+// ServiceKey identifies the row of a MeshService. A service of a remote zone has another name there than its owner gave
+// it.
+type ServiceKey struct{ Mesh, Name string }
+
+// IdentityKey identifies a MeshIdentity or, with [kind.MTLSIdentity], the mtls of a mesh.
+type IdentityKey struct{ Mesh, Name string }
+
+// ProxyGroup identifies the proxies with the same configuration except for what binds a port. It has every input of
+// outbound generation that comes from a proxy, and nothing else.
+type ProxyGroup struct {
+	Mesh string
+	// Secured proxies have an identity: they present it, and validate the servers'.
+	Secured bool
+	// Source is the source of their certificates and roots.
+	Source Source
+	// Transparent proxies reach every destination of Reach at its virtual IP.
+	Transparent bool
+	// IPFamilies is DualStack, IPv4 or IPv6; empty where not Transparent.
+	IPFamilies string
+	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
+	Reach string
+}
+
+// ShortName returns a short name that distinguishes the proxy groups of a mesh: the FNV-1a hash (32 bits) of all
+// fields.
+func (c ProxyGroup) ShortName() string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%+v", c)
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// Proxy is the configuration of one proxy.
+type Proxy struct {
+	Key   ProxyKey
+	Zone  string
+	Group ProxyGroup
+	// NotAdmitted is why its mesh does not admit it; empty: it does. A proxy that is not admitted gets no further
+	// configuration.
+	NotAdmitted string
+	Identity    *Identity        // nil: plaintext
+	Certificate *NextCertificate // nil: the control plane signs none
+	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token
+	// must claim a section without a voucher itself, so such a section is in Sections.Token.
+	Sections resource.Vouched
+	// Further are the other identities that a ZoneEgress presents.
+	Further   []Presentation
+	Listeners []InboundListener
+	Outbounds []ExplicitOutbound
+	Capture   *Capture // nil: no transparent proxying
+	// Ingresses are the listeners for connections of remote zones. Passes are the meshes, sorted, to whose services
+	// they forward.
+	Ingresses []IngressListener
+	Passes    []string
+	// Egresses are the listeners for connections to external services, Chains their filter chains in the order of their
+	// keys, and IsEgress the meshes, sorted, of these services. A proxy without an identity has none: its clients could
+	// not authenticate it.
+	Egresses []EgressListener
+	Chains   []EgressChain
+	IsEgress []string
+	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
+	// section was removed does so while it drains.
+	Forwards []string
+}
+
+// Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
+type Identity struct {
+	// Mesh is the mesh of the identity; empty: the proxy's own.
+	Mesh         string
+	MeshIdentity string // its name, or [kind.MTLSIdentity]
+	kind.SpiffeIDs
+	TrustDomain string
+	Source      Source
+	// Rests are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by voucher. Unvouched are
+	// the facts without a voucher: then there is a Problem.
+	Rests     resource.Vouched
+	Unvouched []string
+	// Problem is why the proxy has no SPIFFE ID although it should have one. Such a proxy gets no certificate, and it
+	// does not become plaintext.
+	Problem string
+}
+
+// Authority is a CA that signs; without a fingerprint there is none yet.
+type Authority struct {
+	Fingerprint string
+	TrustDomain string
+}
+
+// NextCertificate is the content of a proxy's next certificate.
+type NextCertificate struct {
+	// Mesh is the mesh of its identity; empty: the proxy's own.
+	Mesh         string
+	MeshIdentity string // or [kind.MTLSIdentity]
+	kind.SpiffeIDs
+	// Authority is the fingerprint of the CA that signs it; empty: there is none yet.
+	Authority string
+	// Rests are the facts of the Dataplane that its SPIFFE IDs rest on, by voucher.
+	Rests resource.Vouched
+}
+
+// InboundListener is one (address, port) with the union of the inbounds that share it, including draining ones.
+type InboundListener struct {
+	Mesh    string
+	Address string
+	Port    uint32
+	// Name is "8080", or "10.0.0.1_8080" where the proxy has that port at several addresses. It does not depend on the
+	// inbounds that share the listener.
+	Name string
+	// Section is the inbounds' names, sorted and joined with "+".
+	Section        string
+	Protocol       kind.Protocol // of the first current inbound
+	ServiceAddress string
+	ServicePort    uint32
+	// Bind is false where connections arrive through the capture listener.
+	Bind bool
+	// AlsoPlaintext is true where the listener accepts plaintext connections beside mutual TLS: some clients do not
+	// know yet that the proxy has an identity, or the mtls of its mesh is permissive.
+	AlsoPlaintext bool
+	// ModeMayChange is true where the mtls of its mesh decides whether the listener accepts plaintext connections. Its
+	// configuration then has a form in which a change of the mode affects no TLS connection.
+	ModeMayChange bool
+	// Permissions are nil where the proxy is plaintext.
+	Permissions *match.Permissions
+	// Source is the source of the proxy's certificate.
+	Source Source
+	// Probe configures the agent's probe of the application; nil: the agent's default.
+	Probe *kind.ServiceProbe
+	// TrustDomains are the domains that the proxy trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
+	TrustDomains []string
+}
+
+// Guard is the set of allowed callers at one place of a proxy.
+type Guard struct {
+	Mesh         string // the mesh of the callers
+	Place        string // its name, unique in the proxy
+	Protocol     kind.Protocol
+	Permissions  *match.Permissions
+	TrustDomains []string
+}
+
+// Guard returns the allowed callers of the listener.
+func (l *InboundListener) Guard() Guard {
+	return Guard{l.Mesh, l.Name, l.Protocol, l.Permissions, l.TrustDomains}
+}
+
+// deliverySource is an address of every Linux machine's loopback interface that no other program uses.
+const deliverySource = "127.0.0.6"
+
+// ServiceSource returns the address from which the proxy dials the application; empty: any. With redirection, a
+// connection of the proxy to its own machine is either a call of one of its services, to be captured as any other call,
+// or the delivery of a captured one. The redirect rules recognize the latter by its source. IPv6 has a single loopback
+// address, so it has no such source.
+func (l *InboundListener) ServiceSource() string {
+	if l.Bind || l.ServiceAddress != l.Address || strings.Contains(l.Address, ":") {
+		return ""
+	}
+	return deliverySource
+}
+
+// ExplicitOutbound is one address of the proxy's machine at which a destination is reached.
+type ExplicitOutbound struct {
+	Address     string
+	Port        uint32
+	Destination DestinationKey
+	Protocol    kind.Protocol
+}
+
+// HasFamily returns whether DualStack, IPv4 or IPv6 includes IPv6, or IPv4.
+func HasFamily(families string, six bool) bool {
+	if six {
+		return families != "IPv4"
+	}
+	return families != "IPv6"
+}
+
+// Reachable returns whether proxies of these IP families reach a virtual IP.
+func Reachable(vip, families string) bool {
+	address, err := netip.ParseAddr(vip)
+	return err == nil && HasFamily(families, address.Is6())
+}
+
+// Capture is the address at which redirected connections arrive.
+type Capture struct {
+	InboundPort  uint32
+	OutboundPort uint32
+	IPFamilies   string // DualStack, IPv4 or IPv6
+}
+
+// Trust is the set of trust domains that the proxies of a mesh trust, sorted.
+type Trust struct {
+	Mesh    string
+	Domains []TrustDomain
+}
+
+// TrustDomain is the roots of one trust domain, in PEM, sorted and without duplicates.
+type TrustDomain struct {
+	Name  string
+	Roots []string
+}
