@@ -62,14 +62,12 @@ var retiredWords = []retiredWord{
 var notYet = []string{
 	"cmd/weft",
 	"internal/admit",
-	"internal/demo",
 	"internal/dpserver",
 	"internal/graph",
 	"internal/join",
 	"internal/load",
 	"internal/publish",
 	"internal/reconcile",
-	"internal/sim",
 	"internal/table",
 	"internal/xds",
 }
