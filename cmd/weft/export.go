@@ -131,9 +131,9 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	switch spec := resource.SpecOf(o).(type) {
 	case *kind.MeshService:
 		spec.State, spec.Identities, spec.ZoneIngress = "", nil, nil
-		forgetSNIs(spec.Ports)
+		removeSNIs(spec.Ports)
 	case *kind.MeshMultiZoneService:
-		forgetSNIs(spec.Ports)
+		removeSNIs(spec.Ports)
 	case *kind.ZoneIngress:
 		spec.Zone = ""
 	case *kind.ZoneEgress:
@@ -147,8 +147,8 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	return o, true, nil
 }
 
-// forgetSNIs leaves it to the zone that takes the export to give its own.
-func forgetSNIs(ports []kind.ServicePort) {
+// removeSNIs leaves it to the zone that takes the export to give its own.
+func removeSNIs(ports []kind.ServicePort) {
 	for i := range ports {
 		ports[i].SNIs = nil
 	}

@@ -72,11 +72,11 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// fileServer has the files of a folder, and two addresses that mean no good.
+// fileServer serves the files of a folder, and two hostile paths.
 func fileServer(dir string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(dir)))
-	mux.Handle("/elsewhere", http.RedirectHandler("ftp://example.com/mesh.yaml", http.StatusFound))
+	mux.Handle("/redirect-to-ftp", http.RedirectHandler("ftp://example.com/mesh.yaml", http.StatusFound))
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
 		for {
 			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -176,7 +176,7 @@ func (c connections) Live(key graph.ProxyKey) dpserver.Live {
 	return dpserver.Live{Connected: true, PendingSince: &kind.Time{Time: time.Now().Add(-5 * time.Minute)}}
 }
 
-// proxyCommand is "proxy NAME": the Dataplane connects, refuses a cluster, and serves what it has.
+// proxyCommand is "proxy NAME": the Dataplane connects, NACKs a cluster, and serves its inbound.
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	writer, name := ts.Value("writer").(*admit.Writer), args[0]
 	now := time.Now()
