@@ -56,7 +56,7 @@ command fails and prints nothing: an export without it would have another CA mad
 	return command
 }
 
-// exported answers what users wrote, in the order of writing; of one mesh, or of all and what is in none.
+// exported returns what users wrote, in the order of writing; of one mesh, or of all and what is in none.
 func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
 	kinds := kind.All()
 	slices.SortStableFunc(kinds, func(a, b resource.Descriptor) int { return writePlace(a) - writePlace(b) })

@@ -117,7 +117,7 @@ func configState(sync dpserver.Live, now time.Time) string {
 	return "pending " + age(now.Sub(sync.PendingSince.Time))
 }
 
-// connectedSince answers since when a proxy is connected: its oldest connection that is open.
+// connectedSince returns since when a proxy is connected: its oldest connection that is open.
 func connectedSince(insight *kind.DataplaneInsight) (since time.Time, ok bool) {
 	for _, s := range insight.Subscriptions {
 		if s.DisconnectTime == nil && (!ok || s.ConnectTime.Before(since)) {

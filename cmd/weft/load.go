@@ -17,7 +17,7 @@ import (
 	"weft/internal/load"
 )
 
-// loadFlags are those of `weft load`.
+// loadFlags has the flags of `weft load`.
 type loadFlags struct {
 	proxies, services, groups, changes int
 	dpServer, caFile, diagnostics      string

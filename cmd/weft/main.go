@@ -146,7 +146,7 @@ func kindOf(name string) (resource.Descriptor, error) {
 // errNoName is for a name that a script left empty: without it a path would mean something else.
 var errNoName = errors.New("NAME is empty")
 
-// meshOf answers the mesh in which a kind's resources are named: none for kinds of global scope.
+// meshOf returns the mesh in which a kind's resources are named: none for kinds of global scope.
 func (r *remote) meshOf(d resource.Descriptor) string {
 	if d.Describe().Scope == resource.Global {
 		return ""

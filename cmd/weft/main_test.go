@@ -109,7 +109,7 @@ func readAll(reads *view.View) *view.Rows {
 	return rows
 }
 
-// look is what the control plane does.
+// look runs the check of a control plane.
 func look(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Look(check.World{
@@ -118,7 +118,7 @@ func look(reads *view.View, known check.Known) *check.Report {
 	})
 }
 
-// inspector knows one answer to each question, but for who is behind a service.
+// inspector returns fixed responses, except for the backends of a service.
 type inspector struct{ reads *view.View }
 
 func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
