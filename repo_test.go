@@ -1,5 +1,5 @@
-// Package weft_test keeps the rules of the repository: which package may know of which, and what the code
-// never does. Each rule says why it is there; a rule whose reason is gone goes too.
+// Package weft_test checks the rules of the repository: the imports that a package may have, and the form of the code.
+// Each rule states its reason. A rule without a valid reason is removed.
 package weft_test
 
 import (
@@ -20,154 +20,156 @@ import (
 	"testing"
 )
 
-// room is what a package of ours may import of ours. A package that is not listed may import everything
-// but main packages; one that is listed covers the packages below it.
-type room struct {
+// wall bounds the imports that a package, and every package below it, may have of this module. A package without a wall
+// may import every package except main packages.
+type wall struct {
 	path   string
 	may    []string
 	reason string
 }
 
-var rooms = []room{
-	{"resource", nil, "the envelope knows no kind and no mesh, so that a new kind never changes it"},
-	{"internal/table", nil, "dependency tracking is proven without meshes, and knows nothing of them"},
-	{"internal/xds", nil, "the protocol is the same whatever the resources mean"},
-	{"internal/wire", nil, "a contract depends on nobody who keeps it"},
+var walls = []wall{
+	{"resource", nil, "the envelope depends on no kind and no mesh, so a new kind does not change it"},
+	{"internal/table", nil, "dependency tracking is tested without meshes and does not depend on them"},
+	{"internal/xds", nil, "the protocol does not depend on the meaning of the resources"},
+	{"internal/wire", nil, "a contract does not depend on its implementations"},
 	{"internal/settings", []string{"internal/access"},
-		"settings are read before anything exists that they could set; who may do what is said in the words of access"},
-	{"internal/adminsocket", nil, "who may open a socket is for the operating system to say, whatever is served there"},
-	{"internal/wait", nil, "a wait is the same for every condition"},
-	{"internal/certfile", nil, "files are files, whoever shows what is in them"},
+		"settings are read before any part exists that they configure; access rules are settings"},
+	{"internal/adminsocket", nil,
+		"the operating system decides which users may open the socket, independent of the API behind it"},
+	{"internal/wait", nil, "a wait does not depend on its condition"},
+	{"internal/certfile", nil, "reading certificate files does not depend on the server that presents them"},
 	{"internal/audit", []string{"resource", "kind", "internal/access"},
-		"what is recorded, and what is masked in it, is the same whoever writes"},
+		"the recorded fields and the masked values do not depend on the caller that writes"},
 	{"internal/access", []string{"resource"},
-		"who may do what is decided in one place, whoever asks and whatever it is about"},
-	{"internal/traffic", nil, "what counts lost requests knows nothing of why they could be lost"},
+		"one place decides every permission, independent of the protocol of the request"},
+	{"internal/traffic", nil, "counting lost requests does not depend on the possible causes"},
 	{"examples", nil, "examples are files"},
 	{"internal/demo", []string{"examples", "internal/traffic", "internal/wait"},
-		"the demo has only what a user has: programs and YAML"},
-	{"kind", []string{"resource"}, "a kind says what may be written, not what it does"},
+		"the demo uses only the means of a user: programs and YAML"},
+	{"kind", []string{"resource"}, "a kind defines valid documents, not their effect"},
 	{"internal/schema", []string{"kind", "resource", "internal/schema"},
-		"what may be written is told from the kinds alone, and is the same wherever it is asked"},
+		"the schemas are a function of the kinds alone"},
 	{"internal/store", []string{"resource", "internal/store"},
-		"a store keeps bytes under keys; what they mean is others' matter"},
+		"a store keeps bytes under keys and does not depend on their meaning"},
 	{"internal/sni", []string{"kind", "resource"},
-		"a server name is a function of the resource alone, so that everybody can check whose it is"},
+		"an SNI is a function of the resource alone, so every zone computes the same one"},
 	{"internal/policy", []string{"kind", "resource"},
-		"selection, order and merging are proven without a mesh, and are the same for every kind of policy"},
+		"selection, order and merging are tested without a mesh, and are the same for every kind of policy"},
 	{"internal/match", []string{"kind", "resource", "internal/policy"},
-		"what hits which proxy is a function of the resources alone"},
+		"the policies of a proxy are a function of the resources alone"},
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/identity",
-		"internal/sni"}, "what the mesh means is said without Envoy and without a store"},
+		"internal/sni"}, "the meaning of a mesh does not depend on Envoy or on a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"},
-		"configuration is a function of the graph: nothing is looked up on the way"},
+		"configuration is a function of the graph, and its generation reads nothing else"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"},
-		"what a request does is read from the generated configuration, never from the policies a second time"},
+		"the result of a request follows from the generated configuration, not from a second evaluation of policies"},
 	{"internal/check", []string{"kind", "resource", "internal/table", "internal/match", "internal/graph",
 		"internal/insight", "internal/identity", "internal/wire"},
-		"what is wrong is read from one state of the mesh, and nobody is asked"},
+		"problems are a function of one state of the mesh, and a check sends no request"},
 	{"internal/insight", []string{"kind", "resource", "internal/table", "internal/graph"},
-		"how a mesh is, is a function of one moment of the table, and nothing is stored for it"},
+		"the status of a mesh is a function of one snapshot of the table and is not stored"},
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admit",
 		"internal/mirror", "internal/table", "internal/graph", "internal/wait"},
-		"what is read is what is stored, and who reads it is no matter"},
-	{"internal/identity", []string{"kind", "resource"}, "who somebody is must not depend on who asks"},
+		"reads return the stored resources, independent of the reader"},
+	{"internal/identity", []string{"kind", "resource"},
+		"an identity does not depend on the protocol that authenticates it"},
 	{"internal/instances", []string{"kind", "resource", "internal/store", "internal/admit", "internal/mirror",
-		"internal/wait"}, "who leads and who lives is known without what the leader does"},
+		"internal/wait"}, "leader election and leases do not depend on the work of the leader"},
 	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store",
 		"internal/mirror", "internal/admit", "internal/identity", "internal/access", "internal/wait"},
-		"zones and global bring each other's stores into line; what the resources mean is others' matter"},
+		"zone sync copies resources between stores and does not depend on their meaning"},
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"},
-		"what is said between zones is the same whatever store it ends in"},
+		"the protocol between zones does not depend on the store"},
 	{"internal/zonequery", []string{"resource", "internal/wire", "internal/graph", "internal/envoysim"},
-		"what a zone is asked is the same whoever asks, and nothing is looked up for it here"},
+		"an inspection request does not depend on the API that sends it, and has its results from the graph"},
 	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"},
-		"a world that replays has nothing in it that is real"},
+		"a world that is replayed by its seed has no real store, clock or network"},
 	{"internal/lookup", []string{"resource", "kind", "internal/graph", "internal/table"},
-		"the addresses of a host name are a row, however the name is looked up and wherever the row is stored"},
+		"the result of a lookup is a row, independent of the resolver and of the store"},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admit", "internal/identity",
-		"internal/store", "internal/token"}, "tokens are made without HTTP too: by the first start"},
+		"internal/store", "internal/token"}, "the first start issues tokens too, without HTTP"},
 	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent", "internal/wait"},
-		"the agent runs beside every proxy: it is small, and links no control plane"},
+		"the agent runs beside every proxy, so it is small and links no control plane"},
 	{"internal/agent/redirect", nil,
-		"rules of a machine are made and undone without the proxy, which may not run yet or no more"},
-	{"internal/agent/nameserver", nil, "what a machine answers depends on the names alone, whoever tells them"},
+		"the rules of a machine are installed and removed while the proxy does not run"},
+	{"internal/agent/nameserver", nil, "DNS responses depend on the host names alone, not on the source of the names"},
 }
 
-// outside is who may import a family of packages of others.
-type outside struct {
-	prefixes []string
-	who      []string
+// dependency has the packages that may import packages of other modules, or parts of the control plane.
+type dependency struct {
+	prefixes []string // of the imported packages
+	allowed  []string // the importing packages, with those below them
 	reason   string
 }
 
-var outsiders = []outside{
+var dependencies = []dependency{
 	{
 		[]string{"github.com/envoyproxy/"},
 		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "internal/load",
 			"internal/dpserver"},
-		"Envoy's protos stay where they are made, sent, read or authenticated, so that everything else speaks " +
-			"of the mesh",
+		"only the packages that generate, send, read or authenticate configuration depend on Envoy's API; the others " +
+			"describe the mesh",
 	},
 	{
 		[]string{"k8s.io/", "sigs.k8s.io/controller-runtime"},
 		[]string{"cmd/weft", "internal/kube", "internal/store/kube"},
-		"Kubernetes is one way to run a mesh, not what a mesh is",
+		"Kubernetes is one environment of a mesh; the meaning of a mesh does not depend on it",
 	},
 	{
 		[]string{"weft/internal/publish", "weft/internal/reconcile", "weft/internal/mirror", "weft/internal/join",
 			"weft/internal/instances"},
 		[]string{"internal"},
-		"the parts of a control plane are wired in internal/server, which a test starts too; a command has only flags",
+		"internal/server wires the parts of a control plane, and tests start it too; a command adds flags only",
 	},
 	{
 		[]string{"weft/internal/server"},
 		[]string{"cmd/weft", "internal/server"},
-		"the wiring knows every part, so that no part needs to know it",
+		"internal/server imports every part, so no part may import it",
 	},
 	{
 		[]string{"github.com/spf13/cobra"},
 		[]string{"cmd"},
-		"flags end where the wiring ends",
+		"only commands have flags",
 	},
 	{
 		[]string{"modernc.org/sqlite", "github.com/jackc/"},
 		[]string{"internal/store/sql"},
-		"which database it is stays behind the store's contract",
+		"the contract of the store hides the database",
 	},
 }
 
-func TestRooms(t *testing.T) {
+func TestWalls(t *testing.T) {
 	for _, p := range packages(t) {
-		room, limited := roomOf(p.path())
+		wall, limited := wallOf(p.path())
 		for _, imported := range p.Imports {
 			ours, isOurs := strings.CutPrefix(imported, "weft/")
-			if isOurs && limited && !within(ours, append(room.may, p.path())) {
-				t.Errorf("%s imports %s: %s", p.path(), ours, room.reason)
+			if isOurs && limited && !within(ours, append(wall.may, p.path())) {
+				t.Errorf("%s imports %s: %s", p.path(), ours, wall.reason)
 			}
 		}
 	}
 }
 
-func TestWhoImportsOthers(t *testing.T) {
+func TestDependencies(t *testing.T) {
 	for _, p := range packages(t) {
-		for _, o := range outsiders {
-			if within(p.path(), o.who) {
+		for _, d := range dependencies {
+			if within(p.path(), d.allowed) {
 				continue
 			}
 			for _, imported := range p.Imports {
-				if slices.ContainsFunc(o.prefixes, func(prefix string) bool {
+				if slices.ContainsFunc(d.prefixes, func(prefix string) bool {
 					return strings.HasPrefix(imported, prefix)
 				}) {
-					t.Errorf("%s imports %s: %s", p.path(), imported, o.reason)
+					t.Errorf("%s imports %s: %s", p.path(), imported, d.reason)
 				}
 			}
 		}
 	}
 }
 
-// TestAgentIsSmall: weft-dp stands beside every proxy, so whatever it links is there a thousand times, and
-// a flaw in it too.
+// TestAgentIsSmall: weft-dp runs beside every proxy, so a package that it links, and a flaw in the package, runs on
+// every machine.
 func TestAgentIsSmall(t *testing.T) {
 	may := []string{"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"}
 	linked, err := exec.Command("go", "list", "-deps", "./cmd/weft-dp").Output()
@@ -176,36 +178,37 @@ func TestAgentIsSmall(t *testing.T) {
 	}
 	for imported := range strings.FieldsSeq(string(linked)) {
 		if ours, isOurs := strings.CutPrefix(imported, "weft/"); isOurs && !within(ours, may) {
-			t.Errorf("weft-dp links %s, and may link of ours only %s", ours, strings.Join(may, ", "))
+			t.Errorf("weft-dp links %s, want only %s of this module", ours, strings.Join(may, ", "))
 		}
 		if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "modernc.org/") {
-			t.Errorf("weft-dp links %s, which is the control plane's", imported)
+			t.Errorf("weft-dp links %s, which only the control plane may link", imported)
 		}
 	}
 }
 
-// TestPackagesHaveAContract: a package that cannot say in one comment what it promises has no boundary,
-// and one that is called after no noun collects what belongs elsewhere.
+// TestPackagesHaveAContract: a package comment states the contract of a package. A package with a generic name has no
+// boundary and collects unrelated code.
 func TestPackagesHaveAContract(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.GoFiles) > 0 {
 			t.Errorf("%s has no package comment", p.path())
 		}
 		if slices.Contains([]string{"util", "utils", "common", "core", "types", "helpers", "misc", "base"}, p.Name) {
-			t.Errorf("%s: a package is called after what it holds, and everything fits into %q", p.path(), p.Name)
+			t.Errorf("%s: the name %q is generic: name the package after its concept", p.path(), p.Name)
 		}
 	}
 }
 
-// TestCalmCode keeps what is written by hand readable in one sitting.
-func TestCalmCode(t *testing.T) {
+// TestCodeSize bounds files and functions that are written by hand, so that a reader can follow them. It also forbids
+// getters with the prefix Get.
+func TestCodeSize(t *testing.T) {
 	const maxFile, maxFunction = 900, 100
 	for file, source := range goFiles(t) {
 		if bytes.Contains(source.text, []byte("// Code generated ")) {
 			continue
 		}
 		if n := bytes.Count(source.text, []byte("\n")); n > maxFile {
-			t.Errorf("%s has %d lines, and nobody keeps more than %d in mind", file, n, maxFile)
+			t.Errorf("%s has %d lines, want at most %d", file, n, maxFile)
 		}
 		for _, d := range source.tree.Decls {
 			f, ok := d.(*ast.FuncDecl)
@@ -216,19 +219,19 @@ func TestCalmCode(t *testing.T) {
 				t.Errorf("%s: %s has %d lines, want at most %d", file, f.Name.Name, n, maxFunction)
 			}
 			if getter.MatchString(f.Name.Name) && f.Name.Name != grpcCredentials {
-				t.Errorf("%s: %s: what is got says enough, leave out the Get", file, f.Name.Name)
+				t.Errorf("%s: %s: remove the prefix Get", file, f.Name.Name)
 			}
 		}
 	}
 }
 
-// getter matches names of our own; the exception is the name that gRPC gives to credentials' one method.
+// getter matches the names of getters. The exception is a method of gRPC's credentials interface.
 var getter = regexp.MustCompile(`^Get[A-Z]`)
 
 const grpcCredentials = "GetRequestMetadata"
 
-// TestTestsWaitForEvents: a test that sleeps is slow where the event was early and fails where it was
-// late. Under testing/synctest time is not real, and sleeping is how it passes.
+// TestTestsWaitForEvents: a test that sleeps is slow when the event is early and fails when it is late. Under
+// testing/synctest time is simulated, so a test may sleep.
 func TestTestsWaitForEvents(t *testing.T) {
 	for file, source := range goFiles(t) {
 		if !strings.HasSuffix(file, "_test.go") || source.imports("testing/synctest") {
@@ -245,7 +248,7 @@ func TestTestsWaitForEvents(t *testing.T) {
 	}
 }
 
-// TestFilesNameNoMachine: a path of the machine on which something was written is of no use elsewhere.
+// TestFilesNameNoMachine: a path of the author's machine does not exist on other machines.
 func TestFilesNameNoMachine(t *testing.T) {
 	path := regexp.MustCompile(`(^|[^\w.*/-])/(home|Users|root|work)/\w+`)
 	for _, file := range listed(t) {
@@ -257,14 +260,13 @@ func TestFilesNameNoMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := path.Find(content); found != nil {
-			t.Errorf("%s names %q, which is somewhere else on every other machine", file, found)
+			t.Errorf("%s has %q, which does not exist on other machines", file, found)
 		}
 	}
 }
 
-// TestDocumentationLeadsSomewhere: a link, a file or a make target that does not exist is a promise
-// that the first page does not keep.
-func TestDocumentationLeadsSomewhere(t *testing.T) {
+// TestDocumentationReferences: every link, file and make target in the documentation exists.
+func TestDocumentationReferences(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -287,32 +289,32 @@ func TestDocumentationLeadsSomewhere(t *testing.T) {
 		}
 		for _, found := range source.FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(found[1]); err != nil {
-				t.Errorf("%s speaks of %s, which does not exist", file, found[1])
+				t.Errorf("%s names %s, which does not exist", file, found[1])
 			}
 		}
 		for _, found := range target.FindAllStringSubmatch(string(text), -1) {
 			if !bytes.Contains(makefile, []byte("\n"+found[1]+":")) {
-				t.Errorf("%s speaks of `make %s`, which the Makefile does not have", file, found[1])
+				t.Errorf("%s names `make %s`, which the Makefile does not have", file, found[1])
 			}
 		}
 	}
 }
 
-// A line of docs/requirements.md and of the attacks in docs/security.md names the tests that show it, "later" or
-// "missing".
+// TestRequirementsAreShown: a line of docs/requirements.md and of the attacks in docs/security.md names existing tests,
+// "later" or "missing".
 func TestRequirementsAreShown(t *testing.T) {
-	testsAreThere(t, "docs/requirements.md", "")
-	testsAreThere(t, "docs/security.md", "## Attacks that are tested\n")
+	checkNamedTests(t, "docs/requirements.md", "")
+	checkNamedTests(t, "docs/security.md", "## Attacks that are tested\n")
 }
 
-// TestRequirementsHaveMutations: a row of docs/requirements.md without a mutation may name a test that cannot fail, and
-// a mutation whose old text is gone breaks nothing. `make mutate` runs the mutations.
+// TestRequirementsHaveMutations: every row of docs/requirements.md has a mutation, since its test might be unable to
+// fail, and the old text of every mutation exists. `make mutate` runs the mutations.
 func TestRequirementsHaveMutations(t *testing.T) {
 	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil {
-		// a result of go test is reused while it is the same
+		// go test caches the result by the files that the test reads
 		t.Fatal(err)
 	}
-	// the files that it reads belong to another module: no cached result
+	// no cached result, since the test reads files of another module
 	check := exec.Command("go", "test", "-count=1", "./mutate")
 	check.Dir = "tools"
 	if out, err := check.CombinedOutput(); err != nil {
@@ -320,9 +322,9 @@ func TestRequirementsHaveMutations(t *testing.T) {
 	}
 }
 
-// testsAreThere fails where the last cell of a table's line, below a heading of a page, names a test that does not
-// exist.
-func testsAreThere(t *testing.T, page, heading string) {
+// checkNamedTests fails if the last cell of a table's line names a test that does not exist. With a heading, only the
+// section below it is checked.
+func checkNamedTests(t *testing.T, page, heading string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -364,7 +366,7 @@ func testsAreThere(t *testing.T, page, heading string) {
 	}
 }
 
-// testsOf answers the tests of a package, as they are written.
+// testsOf returns the source of the tests of a package.
 func testsOf(t *testing.T, pkg string) string {
 	t.Helper()
 	var all strings.Builder
@@ -381,7 +383,7 @@ func testsOf(t *testing.T, pkg string) string {
 	return all.String()
 }
 
-// isPart says whether a test has a case: in a table, or as a file of its own.
+// isPart reports whether the tests of a package have a case of that name, in a table or as a file of testdata.
 func isPart(tests, pkg, name string) bool {
 	if name == "" || strings.Contains(tests, `"`+name+`"`) {
 		return true
@@ -394,16 +396,16 @@ func isPart(tests, pkg, name string) bool {
 	return false
 }
 
-// listedPackage is what `go list` says of a package.
+// listedPackage is the output of `go list` for a package.
 type listedPackage struct {
 	ImportPath string
 	Name       string
 	Doc        string
 	GoFiles    []string
-	Imports    []string // of the package itself, not of its tests
+	Imports    []string // without those of the tests
 }
 
-// path is relative to the root.
+// path returns the path of the package relative to the root.
 func (p listedPackage) path() string { return strings.TrimPrefix(p.ImportPath, "weft/") }
 
 var listPackages = sync.OnceValues(func() ([]listedPackage, error) {
@@ -432,7 +434,7 @@ func packages(t *testing.T) []listedPackage {
 	return all
 }
 
-// explain adds what a program said to the error of having run it.
+// explain adds the standard error of a program to the error of its run.
 func explain(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -441,17 +443,17 @@ func explain(err error) error {
 	return err
 }
 
-// roomOf finds the room of a package: the longest path that contains it.
-func roomOf(pkg string) (found room, ok bool) {
-	for _, r := range rooms {
-		if within(pkg, []string{r.path}) && len(r.path) > len(found.path) {
-			found, ok = r, true
+// wallOf returns the wall of a package: the one with the longest path that contains the package.
+func wallOf(pkg string) (found wall, ok bool) {
+	for _, w := range walls {
+		if within(pkg, []string{w.path}) && len(w.path) > len(found.path) {
+			found, ok = w, true
 		}
 	}
 	return found, ok
 }
 
-// within says whether a package is one of the folders, or below one.
+// within reports whether a package is one of the folders, or below one.
 func within(pkg string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return pkg == f || strings.HasPrefix(pkg, f+"/") })
 }
@@ -471,7 +473,7 @@ func (s goSource) imports(pkg string) bool {
 	return slices.ContainsFunc(s.tree.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"`+pkg+`"` })
 }
 
-// goFiles answers the Go files of the repository, by path.
+// goFiles returns the Go files of the repository, by path.
 func goFiles(t *testing.T) map[string]goSource {
 	t.Helper()
 	found := map[string]goSource{}
@@ -496,7 +498,7 @@ func goFiles(t *testing.T) map[string]goSource {
 	return found
 }
 
-// listed answers the files that are, or would be, in the repository.
+// listed returns the files of the repository, with new files that git does not ignore.
 func listed(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()

@@ -47,7 +47,7 @@ func copyOf(t reflect.Type) copier {
 	return made
 }
 
-// copierBuilder has the copiers of one type and of the types within it while they are made. No other goroutine sees them
+// copierBuilder has the copiers of one type and of its inner types while they are made. No other goroutine sees them
 // before all are complete.
 type copierBuilder map[reflect.Type]*copier
 

@@ -1,5 +1,5 @@
-// Command weft-dp runs beside one Envoy: it proves whose the proxy is, gets its certificate, relays its
-// configuration and reports what it serves.
+// Command weft-dp runs beside one Envoy. It authenticates the proxy to the control plane, obtains its certificate,
+// relays its configuration and reports the status of its listeners.
 package main
 
 import (
@@ -18,12 +18,12 @@ import (
 	"weft/internal/agent/nameserver"
 )
 
-// version is set when a release is built.
+// version is the version of the release, which the build sets.
 var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends it at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := newCommand().ExecuteContext(ctx)
 	var ended *agent.ExitError
 	switch {
@@ -57,19 +57,19 @@ func newRunCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Register a Dataplane and run its Envoy",
-		Long: `Registers the Dataplane, gets its certificate, starts Envoy and stays with it.
+		Long: `Register the Dataplane, obtain its certificate, and run its Envoy.
 
-SIGTERM or Ctrl-C drains: no client is sent here any more, then the drain time of the control plane passes, then
-Envoy ends once no connection is open, and the exit code is 0. That takes 85 seconds at most. A second signal ends
-both at once. An Envoy that dies is started again; one that never became ready, or dies more than 5 times in a
-minute, ends weft-dp with its exit code.
+SIGTERM or Ctrl-C starts a drain: clients stop sending requests to the proxy, the drain time of the control plane
+passes, and Envoy ends when no connection is open. The exit code is 0. A drain takes 85 seconds at most. A second
+signal ends weft-dp and Envoy at once. weft-dp restarts an Envoy that dies. If Envoy never becomes ready, or dies
+more than 5 times in a minute, weft-dp ends with Envoy's exit code.
 
-Where the Dataplane has transparentProxying, weft-dp answers DNS on 127.0.0.1 and ::1: the mesh's host names
-itself, all others by asking the machine's resolvers.
+If the Dataplane has transparentProxying, weft-dp serves DNS on 127.0.0.1 and ::1. It resolves the mesh's host
+names, and forwards all other queries to the machine's resolvers.
 
-GET /ready on the readiness port answers 200 once everything serves, and 503 before that, while Envoy is down, and
-from the beginning of a drain. The reason is in the log and not in the response, which strangers read.
-GET /live answers 200 for as long as weft-dp runs.`,
+GET /ready on the readiness port returns 200 when all listeners serve. It returns 503 before that, while Envoy is
+down, and from the beginning of a drain. The reason is in the log only, since any client can read the response.
+GET /live returns 200 while weft-dp runs.`,
 		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,
@@ -95,28 +95,29 @@ GET /live answers 200 for as long as weft-dp runs.`,
 	c.EnvoyLogLevel, c.Version = "warning", version
 	f := command.Flags()
 	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
-		"the control plane's data plane server, https://HOST:PORT; of several instances each, comma-separated or "+
-			"given again")
-	f.StringVar(&c.CAFile, "ca-cert-file", "", "the CA of the control plane's certificate, PEM (required)")
+		"address of the control plane's server for proxies, https://HOST:PORT; with several replicas, one address "+
+			"each, comma-separated or in several flags")
+	f.StringVar(&c.CAFile, "ca-cert-file", "", "file with the CA of the control plane's certificate, PEM (required)")
 	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy),
-		"dataplane; or ingress for a ZoneIngress, egress for a ZoneEgress, which serve every mesh")
+		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
+			"meshes")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
-		"the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
+		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
-		"the token of the Dataplane, or of the zone for a ZoneIngress or ZoneEgress, read for each call, so that it "+
-			"may be replaced and can be no pipe (required)")
+		"file with the dataplane token, or with the zone token for a ZoneIngress or ZoneEgress; it is read for each "+
+			"call, so a new token takes effect and a pipe does not work (required)")
 	f.StringVar(&c.Envoy, "envoy", "",
-		"the Envoy to run (default: WEFT_ENVOY, then envoy on the PATH, then what make tools unpacked)")
+		"path of Envoy (default: WEFT_ENVOY, then envoy on the PATH, then the Envoy of make tools)")
 	f.StringVar(&memory, "envoy-max-memory", "",
-		"the bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and takes no new ones "+
-			"(default: three quarters of the cgroup's limit, or half of the machine's memory)")
+		"bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and rejects new ones (default: "+
+			"three quarters of the cgroup's limit, or half of the machine's memory)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "port that serves GET /ready; 0 for none")
 	f.IntVar(&c.DNSPort, "dns-port", 15053,
-		"port that serves DNS, UDP and TCP, where the Dataplane has transparentProxying; 0 for none")
+		"port that serves DNS, UDP and TCP, if the Dataplane has transparentProxying; 0 for none")
 	f.StringSliceVar(&resolvers, "dns-resolvers", nil,
-		"who is asked for names that are not the mesh's, ADDRESS or ADDRESS:PORT, comma-separated (default: those of "+
+		"DNS servers for names outside of the mesh, ADDRESS or ADDRESS:PORT, comma-separated (default: those of "+
 			"/etc/resolv.conf)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "log details, Envoy's too")
+	f.BoolVarP(&verbose, "verbose", "v", false, "log debug messages, and Envoy's at the level info")
 	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {
 		command.MarkFlagRequired(name)
 	}

@@ -15,14 +15,14 @@ import (
 	"weft/internal/agent/redirect"
 )
 
-// defaultUser is the user of weft-dp where the machine's connections go through it.
+// defaultUser is the user of weft-dp and Envoy on a machine whose connections are redirected.
 const defaultUser = "weft-dp"
 
-// resolvConf has the machine's resolvers.
+// resolvConf is the file with the machine's resolvers.
 const resolvConf = "/etc/resolv.conf"
 
 func newInstallCommand() *cobra.Command {
-	command := &cobra.Command{Use: "install", Short: "Make the machine's connections go through its proxy"}
+	command := &cobra.Command{Use: "install", Short: "Redirect the machine's connections to its proxy"}
 	command.AddCommand(newInstallRedirect())
 	return command
 }
@@ -33,7 +33,7 @@ func newUninstallCommand() *cobra.Command {
 	return command
 }
 
-// redirection is what the flags say.
+// redirection is the values of the flags.
 type redirection struct {
 	redirect.Options
 	user, group                 string
@@ -48,7 +48,7 @@ func newInstallRedirect() *cobra.Command {
 	var r redirection
 	command := &cobra.Command{
 		Use:   "transparent-proxy",
-		Short: "Redirect connections by rules of iptables",
+		Short: "Install iptables rules that redirect connections",
 		Long: `Install the iptables rules that redirect the TCP connections of this machine to its proxy. In a network
 namespace, the rules apply to that namespace. They redirect inbound connections, and the outbound connections of
 all programs except the proxy. With --redirect-dns, they also redirect DNS queries to the resolvers of
@@ -70,23 +70,23 @@ replaces the rules at once. weft-dp uninstall transparent-proxy removes them.`,
 	f := command.Flags()
 	f.StringVar(&r.user, "proxy-user", "",
 		"user that weft-dp and its Envoy run as, a name or a number (default weft-dp)")
-	f.StringVar(&r.group, "proxy-group", "", "the same by their group")
+	f.StringVar(&r.group, "proxy-group", "", "group that weft-dp and its Envoy run as, in place of --proxy-user")
 	f.Uint16Var(&r.InboundPort, "redirect-inbound-port", 15006,
-		"where the proxy takes what comes in (the Dataplane's redirectPortInbound)")
+		"port of the proxy for inbound connections (the Dataplane's redirectPortInbound)")
 	f.Uint16Var(&r.OutboundPort, "redirect-outbound-port", 15001,
-		"where the proxy takes what programs dial (the Dataplane's redirectPortOutbound)")
-	f.BoolVar(&r.dns, "redirect-dns", false, "redirect questions to the resolvers of /etc/resolv.conf, as it is now")
-	f.BoolVar(&r.allDNS, "redirect-all-dns-traffic", false, "redirect questions to any address")
+		"port of the proxy for outbound connections (the Dataplane's redirectPortOutbound)")
+	f.BoolVar(&r.dns, "redirect-dns", false, "redirect DNS queries to the resolvers that /etc/resolv.conf has now")
+	f.BoolVar(&r.allDNS, "redirect-all-dns-traffic", false, "redirect DNS queries to any address")
 	f.Uint16Var(&r.DNSPort, "redirect-dns-port", 15053, "port where weft-dp serves DNS (--dns-port of weft-dp run)")
 	f.StringSliceVar(&r.inboundPorts, "exclude-inbound-ports", []string{"22"},
-		"ports of this machine, or ranges such as 8000-8010, to which connections come in as they are; unless 22 is "+
-			"among them, ssh no longer does")
+		"ports of this machine, or ranges such as 8000-8010, whose inbound connections are not redirected; "+
+			"without 22, ssh connections to the machine are redirected too")
 	f.StringSliceVar(&r.outboundPorts, "exclude-outbound-ports", nil,
-		"ports, or ranges, to which connections go out as they are")
+		"ports, or ranges, whose outbound connections are not redirected")
 	f.StringSliceVar(&r.inboundIPs, "exclude-inbound-ips", nil,
-		"addresses, or ranges such as 10.0.0.0/8, from which connections come in as they are")
+		"client addresses, or ranges such as 10.0.0.0/8, whose inbound connections are not redirected")
 	f.StringSliceVar(&r.outboundIPs, "exclude-outbound-ips", nil,
-		"addresses, or ranges, to which connections go out as they are")
+		"destination addresses, or ranges, whose outbound connections are not redirected")
 	f.StringVar(&r.families, "ip-family-mode", "dualstack", "dualstack, ipv4 or ipv6 (the Dataplane's ipFamilyMode)")
 	r.addCommonFlags(command)
 	f.SetNormalizeFunc(kumaNames)
@@ -94,7 +94,7 @@ replaces the rules at once. weft-dp uninstall transparent-proxy removes them.`,
 	return command
 }
 
-// kumaNames lets flags be called as Kuma's users have them.
+// kumaNames accepts a flag of kuma-dp, whose users have it in scripts.
 func kumaNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if name == "kuma-dp-user" {
 		name = "proxy-user"
@@ -107,8 +107,8 @@ func newUninstallRedirect() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "transparent-proxy",
 		Short: "Remove the rules that redirect connections",
-		Long: `Takes away what weft-dp install transparent-proxy made, and nothing else. Connections that are open stay
-redirected to their end.`,
+		Long: `Remove the rules of weft-dp install transparent-proxy, and no other rules. Open connections
+stay redirected until they end.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return r.run(command, nil, "connections are no longer redirected")
@@ -120,12 +120,13 @@ redirected to their end.`,
 
 func (r *redirection) addCommonFlags(command *cobra.Command) {
 	command.Flags().BoolVar(&r.dryRun, "dry-run", false,
-		"only print what iptables-restore would be given; without root as if nothing were there")
+		"print the input of iptables-restore and change nothing; without root, as if no rules were installed")
 	command.Flags().BoolVar(&r.force, "force", false,
-		"also where somebody has changed the rules, which are lost, or another mesh redirects connections")
+		"continue although another program has changed the rules, which are then lost, or another mesh redirects "+
+			"connections")
 }
 
-// complete makes options of the flags.
+// complete sets the options from the flags, and returns an error for invalid ones.
 func (r *redirection) complete() (err error) {
 	if r.Proxy, err = r.owner(); err != nil {
 		return err
@@ -183,19 +184,19 @@ func resolvers() (addresses []netip.Addr, err error) {
 	return addresses, err
 }
 
-// owner is whose connections are the proxy's.
+// owner returns the user or group whose connections are the proxy's own and are not redirected.
 func (r *redirection) owner() (redirect.Owner, error) {
-	name, look := cmp.Or(r.user, defaultUser), userID
+	name, findID := cmp.Or(r.user, defaultUser), userID
 	if r.group != "" {
-		name, look = r.group, groupID
+		name, findID = r.group, groupID
 	}
 	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return redirect.Owner{Group: r.group != "", ID: uint32(id)}, nil
 	}
-	text, err := look(name)
+	text, err := findID(name)
 	if err != nil {
 		return redirect.Owner{},
-			fmt.Errorf("%w; make one (useradd --system %s) that weft-dp runs as, or name another with --proxy-user "+
+			fmt.Errorf("%w; create a user for weft-dp (useradd --system %s), or set another one with --proxy-user "+
 				"or --proxy-group", err, name)
 	}
 	id, err := strconv.ParseUint(text, 10, 32)
@@ -218,7 +219,8 @@ func groupID(name string) (string, error) {
 	return found.Gid, nil
 }
 
-// run makes it so, or shows what that takes.
+// run applies the changes that lead to the options, or prints them with --dry-run. Nil options remove all rules. The
+// text done is printed after a change.
 func (r *redirection) run(command *cobra.Command, options *redirect.Options, done string) error {
 	out := command.OutOrStdout()
 	run := redirect.Run{Force: r.force, System: redirect.Nothing{}}

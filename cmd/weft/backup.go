@@ -61,7 +61,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 	return command
 }
 
-// loadForStore answers the settings of a control plane that stores something.
+// loadForStore returns the settings of a control plane that stores something.
 func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.Settings, error) {
 	s, _, err := load()
 	if err == nil && s.Store == settings.Memory {
@@ -70,7 +70,7 @@ func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.
 	return s, err
 }
 
-// keyFileText answers the key file, once it is found to have keys.
+// keyFileText returns the key file, once it is found to have keys.
 func keyFileText(s *settings.Settings) (string, error) {
 	path := server.EncryptionKeyFile(s)
 	if _, err := sealed.ReadKeyFile(path); err != nil {

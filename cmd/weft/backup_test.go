@@ -24,7 +24,7 @@ const secretYAML = "type: Secret\nmesh: default\nname: s\ndata: Y29ycmVjdCBob3Jz
 
 // TestABackupOfARunningControlPlaneIsRestored moves a control plane to another directory, with its Secret.
 func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
-	dir, elsewhere, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "backup")
+	dir, restored, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	at := startPlane(t, "--data-dir", dir)
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
 	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
@@ -39,12 +39,12 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	if got := weftFails(t, "cp", "restore", file, "--data-dir", dir); !strings.Contains(got, "not empty") || !strings.Contains(got, "--force") {
 		t.Errorf("restoring into a store that has rows says\n%s", got)
 	}
-	weft(t, at.API, "cp", "restore", file, "--data-dir", elsewhere)
-	at = startPlane(t, "--data-dir", elsewhere)
+	weft(t, at.API, "cp", "restore", file, "--data-dir", restored)
+	at = startPlane(t, "--data-dir", restored)
 	if got := weft(t, at.API, "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
 		t.Errorf("the restored secret is\n%s", got)
 	}
-	if got := weftFails(t, "cp", "restore", file, "--data-dir", elsewhere, "--force"); !strings.Contains(got, "in use by another control plane") {
+	if got := weftFails(t, "cp", "restore", file, "--data-dir", restored, "--force"); !strings.Contains(got, "in use by another control plane") {
 		t.Errorf("restoring under a running control plane says\n%s", got)
 	}
 	at.Stop()

@@ -14,10 +14,10 @@ func newBundleCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bundle",
 		Short: "Pack diagnostics of a control plane into one archive, for support",
-		Long: `Pack diagnostics of a control plane into one archive, for support into one archive: its settings, what is
-stored but for secrets, what weft check says, its figures and profiles, and the last lines of its log.
+		Long: `Pack diagnostics of a control plane into one archive, for support: its settings, the stored resources without
+secrets, the report of weft check, metrics and profiles, and the last lines of its log.
 
-No key, token or password is in it. Names and addresses of services are: look into it before you send it.`,
+The archive has no key, token or password. It has names and addresses of services: review it before you send it.`,
 		Example: `  weft cp bundle
   weft cp bundle --file incident.tar.gz`,
 		Args: cobra.NoArgs,

@@ -13,24 +13,24 @@ import (
 // errFound ends a check that found errors. They have been printed.
 var errFound = errors.New("errors were found")
 
-// cannotLook is why a check could not be made.
+// cannotLook is the error of a check that the control plane could not perform.
 type cannotLook struct{ error }
 
 func (c cannotLook) Unwrap() error { return c.error }
 
-// shownOfEach is how many findings of one problem a person is shown.
+// shownOfEach is the number of findings of one problem that the text form shows.
 const shownOfEach = 10
 
 func newCheckCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Find problems of the running system, with advice for each",
-		Long: `Find problems of the running system, with advice for each: certificates that end, proxies that
-are gone, refuse or lag, services without endpoints, permissions that let nobody in, and more;
-docs/troubleshooting.md has a section for each.
+		Long: `Find problems of the running system, with advice for each: certificates that expire, proxies that are
+offline, NACK configuration or have pending acks, services without endpoints, permissions that allow no client, and
+more. docs/troubleshooting.md has a section for each.
 
-All meshes are looked at, or the one of --mesh. The exit code is 0 where no error was found (there may be
-warnings), 1 where one was, and 2 where the control plane could not be asked.`,
+The check covers all meshes, or the mesh of --mesh. The exit code is 0 if it found no error (warnings are possible), 1
+if it found an error, and 2 if the control plane did not respond.`,
 		Example: `  weft check
   weft check --mesh shop
   weft check -o json`,
@@ -61,13 +61,13 @@ warnings), 1 where one was, and 2 where the control plane could not be asked.`,
 	return command
 }
 
-// answer is what the control plane finds, and which release of it.
-type answer struct {
+// answer is the report of a control plane, and the control plane's version.
+type checkResult struct {
 	check.Report
 	version string
 }
 
-func (r *remote) look(command *cobra.Command) (*answer, error) {
+func (r *remote) look(command *cobra.Command) (*checkResult, error) {
 	c, err := r.client()
 	if err != nil {
 		return nil, err
@@ -78,11 +78,11 @@ func (r *remote) look(command *cobra.Command) (*answer, error) {
 	if err := c.Get(command.Context(), "/", nil, &index); err != nil {
 		return nil, err
 	}
-	a := &answer{version: index.Version}
+	a := &checkResult{version: index.Version}
 	return a, c.Get(command.Context(), "/_check", nil, &a.Report)
 }
 
-// ofMesh keeps the findings about a mesh and what is in it.
+// ofMesh returns the findings about a mesh and its resources.
 func ofMesh(findings []check.Finding, mesh string) []check.Finding {
 	own := []check.Finding{}
 	for _, f := range findings {

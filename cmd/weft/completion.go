@@ -16,7 +16,7 @@ import (
 // completionTime is how long a shell waits for names. One that is not answered completes nothing.
 const completionTime = time.Second
 
-// completer answers what an argument that begins with a text may be.
+// completer returns what an argument that begins with a text may be.
 type completer = func(command *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
 // completeKindAndName completes a KIND and then the NAME of one.

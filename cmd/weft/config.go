@@ -188,7 +188,7 @@ func (c *contexts) shown() *contexts {
 }
 
 func newContextRemoveCommand() *cobra.Command {
-	return named("remove", "Forget a control plane", func(known *contexts, plane *controlPlane) string {
+	return named("remove", "Remove a control plane from the configuration", func(known *contexts, plane *controlPlane) string {
 		name := plane.Name
 		i := known.index(name)
 		known.ControlPlanes = slices.Delete(known.ControlPlanes, i, i+1)

@@ -61,7 +61,7 @@ func socketLinks() (string, error) {
 	return filepath.Join(filepath.Dir(file), "local"), nil
 }
 
-// loadContexts answers none where there is no file.
+// loadContexts returns none where there is no file.
 func loadContexts() (*contexts, error) {
 	c := &contexts{}
 	file, err := contextsFile()
@@ -111,7 +111,7 @@ func writePrivate(file string, text []byte) error {
 	return os.Rename(whole.Name(), file)
 }
 
-// find answers the control plane of a name; the error names those that there are.
+// find returns the control plane of a name; the error names those that there are.
 func (c *contexts) find(name string) (*controlPlane, error) {
 	if i := c.index(name); i >= 0 {
 		return &c.ControlPlanes[i], nil

@@ -64,7 +64,7 @@ func demoPrograms() (demo.Options, error) {
 	return options, nil
 }
 
-// firstProgram answers the absolute path of the first candidate that can be run.
+// firstProgram returns the absolute path of the first candidate that can be run.
 func firstProgram(candidates ...string) (string, error) {
 	var problems []error
 	for _, c := range candidates {

@@ -193,10 +193,10 @@ func (d *description) policies() error {
 	for _, in := range applied.Inbounds {
 		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Default})
 	}
-	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "WHOM NO RULE NAMES"}, rows}.print(d.out)
+	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "OTHER CLIENTS"}, rows}.print(d.out)
 }
 
-// wrong writes what a check finds of the resource.
+// wrong prints the findings of a check about the resource.
 func (d *description) wrong() error {
 	report := &check.Report{}
 	if err := d.get("/_check", report); err != nil {

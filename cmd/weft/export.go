@@ -56,7 +56,7 @@ command fails and prints nothing: an export without it would have another CA mad
 	return command
 }
 
-// exported answers what users wrote, in the order of writing; of one mesh, or of all and what is in none.
+// exported returns what users wrote, in the order of writing; of one mesh, or of all and what is in none.
 func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
 	kinds := kind.All()
 	slices.SortStableFunc(kinds, func(a, b resource.Descriptor) int { return writePlace(a) - writePlace(b) })
@@ -131,9 +131,9 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	switch spec := resource.SpecOf(o).(type) {
 	case *kind.MeshService:
 		spec.State, spec.Identities, spec.ZoneIngress = "", nil, nil
-		forgetSNIs(spec.Ports)
+		removeSNIs(spec.Ports)
 	case *kind.MeshMultiZoneService:
-		forgetSNIs(spec.Ports)
+		removeSNIs(spec.Ports)
 	case *kind.ZoneIngress:
 		spec.Zone = ""
 	case *kind.ZoneEgress:
@@ -147,8 +147,8 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	return o, true, nil
 }
 
-// forgetSNIs leaves it to the zone that takes the export to give its own.
-func forgetSNIs(ports []kind.ServicePort) {
+// removeSNIs leaves it to the zone that takes the export to give its own.
+func removeSNIs(ports []kind.ServicePort) {
 	for i := range ports {
 		ports[i].SNIs = nil
 	}

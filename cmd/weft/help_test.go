@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Whoever asks a command for help is told what it is for and how it is called, and the examples are calls
-// that it takes.
+// The help of a command has its purpose and its usage, and the command accepts its own examples.
 func TestHelp(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(command *cobra.Command) {

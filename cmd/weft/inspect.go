@@ -66,22 +66,22 @@ pending; "-" where it is not connected to the control plane that responds.`,
 
 func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpserver.Live) error {
 	var rows [][]string
-	var refusals []string
+	var rejections []string
 	for _, item := range items {
 		var o rest.Overview
 		if err := json.Unmarshal(item, &o); err != nil {
 			return err
 		}
 		rows = append(rows, overviewRow(&o, syncs[o.Name], time.Now()))
-		for _, refused := range o.DataplaneInsight.NACKs {
-			refusals = append(refusals, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, refused.Type, refused.Name, refused.Message))
+		for _, rejected := range o.DataplaneInsight.NACKs {
+			rejections = append(rejections, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, rejected.Type, rejected.Name, rejected.Message))
 		}
 	}
 	if err := printTable(w, overviewHeading, rows); err != nil {
 		return err
 	}
-	if len(refusals) > 0 {
-		_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(refusals, "\n"))
+	if len(rejections) > 0 {
+		_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(rejections, "\n"))
 		return err
 	}
 	return nil
@@ -117,7 +117,7 @@ func configState(sync dpserver.Live, now time.Time) string {
 	return "pending " + age(now.Sub(sync.PendingSince.Time))
 }
 
-// connectedSince answers since when a proxy is connected: its oldest connection that is open.
+// connectedSince returns since when a proxy is connected: its oldest connection that is open.
 func connectedSince(insight *kind.DataplaneInsight) (since time.Time, ok bool) {
 	for _, s := range insight.Subscriptions {
 		if s.DisconnectTime == nil && (!ok || s.ConnectTime.Before(since)) {

@@ -59,45 +59,45 @@ is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has th
 		if args[0] == "" {
 			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
 		}
-		asked := question{path: "_overview"}
+		view := question{path: "_overview"}
 		if i := slices.Index(chosen, true); i >= 0 {
-			asked = questions[i]
+			view = questions[i]
 		}
 		form := o.form
-		if asked.text && !command.Flags().Changed("output") {
+		if view.text && !command.Flags().Changed("output") {
 			form = asText
 		}
-		return r.inspect(command, args[0], asked, form)
+		return r.inspect(command, args[0], view, form)
 	}
 	return command
 }
 
-func (r *remote) inspect(command *cobra.Command, name string, asked question, form string) error {
+func (r *remote) inspect(command *cobra.Command, name string, view question, form string) error {
 	c, err := r.client()
 	if err != nil {
 		return err
 	}
 	query := url.Values{}
-	if asked.text && form != asText {
+	if view.text && form != asText {
 		query.Set("format", "json")
 	}
-	var answer []byte
-	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+asked.path, query, &answer); err != nil {
+	var body []byte
+	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+view.path, query, &body); err != nil {
 		return err
 	}
 	if form == asText {
-		_, err := command.OutOrStdout().Write(answer)
+		_, err := command.OutOrStdout().Write(body)
 		return err
 	}
-	if asked.only != "" {
-		if answer, err = onlyType(answer, asked.only); err != nil {
+	if view.only != "" {
+		if body, err = onlyType(body, view.only); err != nil {
 			return err
 		}
 	}
-	return printDocument(command.OutOrStdout(), answer, form)
+	return printDocument(command.OutOrStdout(), body, form)
 }
 
-// onlyType keeps the resources of a type of what a proxy is sent.
+// onlyType returns a proxy's configuration with the resources of one type only.
 func onlyType(document []byte, kept string) ([]byte, error) {
 	var config struct {
 		XDS []json.RawMessage `json:"xds"`

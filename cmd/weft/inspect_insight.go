@@ -55,11 +55,11 @@ func newInspectServicesCommand(r *remote) *cobra.Command {
 	var allMeshes bool
 	command := &cobra.Command{
 		Use:   "services",
-		Short: "Show how the services of a mesh are, and where clients reach them",
-		Long: `Show how the services of a mesh are, and where clients reach them.
+		Short: "Show the status and the addresses of the services of a mesh",
+		Long: `Show the status and the addresses of the services of a mesh.
 
-STATUS is online where all proxies behind a service may be used, offline where none may, partially_degraded
-between, and not_available where nobody is behind it; "weft describe meshservice NAME" says why.`,
+STATUS is online if all proxies of a service are ready, offline if none is, partially_degraded if some are, and
+not_available if the service has no proxy. "weft describe meshservice NAME" shows the reason.`,
 		Example: `  weft inspect services
   weft inspect services --all-meshes -o json`,
 		Args: cobra.NoArgs,

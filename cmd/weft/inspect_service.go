@@ -202,13 +202,13 @@ func conditionTable(conditions []kind.Condition) section {
 	return t
 }
 
-// printAccess writes who may call, servers with the same rules together.
-func printAccess(w io.Writer, behind *graph.Backends) error {
-	if behind == nil {
+// printAccess prints the access rules of each port. Servers with the same rules share a paragraph.
+func printAccess(w io.Writer, backends *graph.Backends) error {
+	if backends == nil {
 		return nil
 	}
-	for i := range behind.Access {
-		a := &behind.Access[i]
+	for i := range backends.Access {
+		a := &backends.Access[i]
 		fmt.Fprintf(w, "\nPort %d at %s:\n", a.Port, someOf(a.Dataplanes))
 		if a.Rules != nil {
 			printRules(w, "denied", a.Rules.Deny)

@@ -50,7 +50,7 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	}
 	for i := range found.Zones {
 		z := &found.Zones[i]
-		printRefused(w, "between global and "+z.Name, z.Rejected)
+		printRejected(w, "between global and "+z.Name, z.Rejected)
 		printUnconfirmed(w, z, now)
 	}
 	if found.Global != nil {
@@ -76,7 +76,7 @@ func zoneRow(z *insight.Zone, now time.Time) []string {
 	}
 }
 
-// zoneState is "-" where only global knows.
+// zoneState returns the state of a zone's connection, or "-" on a zone, since only global has it.
 func zoneState(z *insight.Zone) string {
 	switch {
 	case z.Enabled != nil && !*z.Enabled:
@@ -91,7 +91,8 @@ func zoneState(z *insight.Zone) string {
 	return "away"
 }
 
-// dataplanes are "-" of another zone, seen from one: it never learns of them.
+// dataplanes returns the counts of online and of all Dataplanes. For a remote zone, a zone has "-", since it does not
+// receive them.
 func dataplanes(z *insight.Zone) string {
 	if z.Connected == nil && z.Dataplanes.Total == 0 {
 		return "-"
@@ -108,17 +109,17 @@ func agoOrNever(at *kind.Time, now time.Time) string {
 	return age(now.Sub(at.Time)) + " ago"
 }
 
-func printRefused(w io.Writer, where string, refused []kind.RejectedItem) {
-	if len(refused) == 0 {
+func printRejected(w io.Writer, where string, rejected []kind.RejectedItem) {
+	if len(rejected) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nNot taken %s:\n", where)
-	for _, r := range refused {
+	fmt.Fprintf(w, "\nRejected %s:\n", where)
+	for _, r := range rejected {
 		fmt.Fprintf(w, "  %s: %s\n", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, r.Reason)
 	}
 }
 
-// printUnconfirmed lists what of a zone waits for an operator.
+// printUnconfirmed prints the stores and deletions of a zone that wait for an operator's confirmation.
 func printUnconfirmed(w io.Writer, z *insight.Zone, now time.Time) {
 	if len(z.RejectedStores)+len(z.DoubtedDeletions) == 0 {
 		return
@@ -140,5 +141,5 @@ func printGlobal(w io.Writer, g *insight.GlobalLink, now time.Time) {
 	} else {
 		fmt.Fprintf(w, "\nThis zone has not been connected to the global control plane for %s: %s\n", since, g.Problem)
 	}
-	printRefused(w, "between this zone and global", g.Rejected)
+	printRejected(w, "between this zone and global", g.Rejected)
 }

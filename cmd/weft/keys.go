@@ -96,8 +96,8 @@ func newTLSCertificateCommand() *cobra.Command {
 		Use:   "tls-certificate --type server|client",
 		Short: "Write a certificate for the control plane's ports, or for a user of its API",
 		Long: `Write a certificate and its private key: of the type server for the ports of a control plane, of the type
-client for a user of its API, whom the control plane knows by --name and --group. It is signed by the CA of
---ca-cert-file and --ca-key-file, else by itself. Files that are there stay.`,
+client for a user of its API, with the name of --name and the groups of --group. The CA of --ca-cert-file and
+--ca-key-file signs it; without a CA it is self-signed. Existing files are not replaced.`,
 		Example: `  weft generate tls-certificate --type server --hostname cp.example.com --hostname 10.0.0.1 --cert-file cp.crt --key-file cp.key
   weft generate tls-certificate --type client --name ann --group ops --ca-cert-file ca.crt --ca-key-file ca.key --cert-file ann.crt --key-file ann.key`,
 		Args: cobra.NoArgs,

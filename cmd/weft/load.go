@@ -17,23 +17,23 @@ import (
 	"weft/internal/load"
 )
 
-// loadFlags are those of `weft load`.
+// loadFlags has the flags of `weft load`.
 type loadFlags struct {
-	proxies, services, classes, changes int
-	dpServer, caFile, diagnostics       string
-	idle                                time.Duration
-	output                              string
+	proxies, services, groups, changes int
+	dpServer, caFile, diagnostics      string
+	idle                               time.Duration
+	output                             string
 }
 
 func newLoadCommand(r *remote) *cobra.Command {
 	var f loadFlags
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Measure what a control plane costs, with simulated Envoys",
-		Long: `Connects simulated Envoys to a running control plane over the real protocol, and measures the time,
-the CPU and the memory of the control plane, beside those of a bare server that sends the same bytes.
+		Short: "Measure the cost of a control plane, with simulated Envoys",
+		Long: `Connect simulated Envoys to a running control plane over xDS, and measure the latency, the CPU time and the
+memory of the control plane. A minimal server that sends the same bytes is measured for comparison.
 
-It writes and deletes a mesh of its own, "load". Run it on a machine that does nothing else.`,
+The command writes and deletes its own mesh, "load". Run it on an otherwise idle machine.`,
 		Example: `  weft load --proxies 200 --services 100 --ca-cert-file DIR/ca.crt
   weft load --proxies 1000 --services 300 --changes 200 --ca-cert-file DIR/ca.crt -o json`,
 		Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ It writes and deletes a mesh of its own, "load". Run it on a machine that does n
 	flags := cmd.Flags()
 	flags.IntVar(&f.proxies, "proxies", 200, "simulated Envoys, each of a Dataplane with one inbound")
 	flags.IntVar(&f.services, "services", 100, "services, which the Dataplanes share evenly and all see")
-	flags.IntVar(&f.classes, "classes", 0, "classes of proxies, for which configuration is made apart; 0: all are one")
+	flags.IntVar(&f.groups, "proxy-groups", 0, "proxy groups, each of which sees other services; 0: all proxies are one group")
 	flags.IntVar(&f.changes, "changes", 100, "changes of one endpoint to measure")
 	flags.DurationVar(&f.idle, "idle", time.Minute, "how long to measure the idle control plane")
 	flags.StringVar(&f.dpServer, "dp-server", "127.0.0.1:5678", "address of the control plane's data plane server")
@@ -68,11 +68,11 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 	if err != nil {
 		return err
 	}
-	figures := client.Options{Address: f.diagnostics}
+	metrics := client.Options{Address: f.diagnostics}
 	if options.SameHost(f.diagnostics) {
-		figures.Token = options.Token
+		metrics.Token = options.Token
 	}
-	diagnostics, err := client.New(throughSocket(figures))
+	diagnostics, err := client.New(throughSocket(metrics))
 	if err != nil {
 		return fmt.Errorf("--diagnostics: %w", err)
 	}
@@ -81,7 +81,7 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 		return err
 	}
 	report, err := load.Run(cmd.Context(), load.Options{
-		Proxies: f.proxies, Services: f.services, ProxyGroups: f.classes, Changes: f.changes, Idle: f.idle,
+		Proxies: f.proxies, Services: f.services, ProxyGroups: f.groups, Changes: f.changes, Idle: f.idle,
 		Plane:      load.Plane{API: api, DataPlane: f.dpServer, Roots: roots, Diagnostics: diagnostics},
 		StartFloor: startFloor,
 		Progress:   cmd.ErrOrStderr(),

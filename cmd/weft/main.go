@@ -112,7 +112,7 @@ func advise(command *cobra.Command, err error) string {
 	var unreachable *client.Unreachable
 	var dial *net.OpError
 	switch {
-	case errors.As(err, &unreachable) && errors.As(err, &dial) && dial.Op == "dial": // nobody is there at all
+	case errors.As(err, &unreachable) && errors.As(err, &dial) && dial.Op == "dial": // no process listens at the address
 		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API, or for good with `weft config control-planes add`."
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
 		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
@@ -146,7 +146,7 @@ func kindOf(name string) (resource.Descriptor, error) {
 // errNoName is for a name that a script left empty: without it a path would mean something else.
 var errNoName = errors.New("NAME is empty")
 
-// meshOf answers the mesh in which a kind's resources are named: none for kinds of global scope.
+// meshOf returns the mesh in which a kind's resources are named: none for kinds of global scope.
 func (r *remote) meshOf(d resource.Descriptor) string {
 	if d.Describe().Scope == resource.Global {
 		return ""

@@ -72,11 +72,11 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// fileServer has the files of a folder, and two addresses that mean no good.
+// fileServer serves the files of a folder, and two hostile paths.
 func fileServer(dir string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(dir)))
-	mux.Handle("/elsewhere", http.RedirectHandler("ftp://example.com/mesh.yaml", http.StatusFound))
+	mux.Handle("/redirect-to-ftp", http.RedirectHandler("ftp://example.com/mesh.yaml", http.StatusFound))
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
 		for {
 			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
@@ -109,7 +109,7 @@ func readAll(reads *view.View) *view.Rows {
 	return rows
 }
 
-// look is what the control plane does.
+// look runs the check of a control plane.
 func look(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Look(check.World{
@@ -118,7 +118,7 @@ func look(reads *view.View, known check.Known) *check.Report {
 	})
 }
 
-// inspector knows one answer to each question, but for who is behind a service.
+// inspector returns fixed responses, except for the backends of a service.
 type inspector struct{ reads *view.View }
 
 func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
@@ -176,7 +176,7 @@ func (c connections) Live(key graph.ProxyKey) dpserver.Live {
 	return dpserver.Live{Connected: true, PendingSince: &kind.Time{Time: time.Now().Add(-5 * time.Minute)}}
 }
 
-// proxyCommand is "proxy NAME": the Dataplane connects, refuses a cluster, and serves what it has.
+// proxyCommand is "proxy NAME": the Dataplane connects, NACKs a cluster, and serves its inbound.
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	writer, name := ts.Value("writer").(*admit.Writer), args[0]
 	now := time.Now()

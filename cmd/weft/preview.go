@@ -86,5 +86,5 @@ func comparableForm(document []byte, d resource.Descriptor) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// addedOnReading are fields beside the spec that nobody writes.
+// addedOnReading has the fields that the API adds to a resource when it is read.
 var addedOnReading = map[string]bool{"creationTime": true, "modificationTime": true, "status": true, "kri": true}

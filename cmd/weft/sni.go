@@ -50,14 +50,14 @@ func newSNIMigrateCommand(r *remote) *cobra.Command {
 	var wait bool
 	command := &cobra.Command{
 		Use:   "migrate --to FORMAT",
-		Short: "Give all services server names of another format, without a lost request",
-		Long: `Give all services server names of another format. Every control plane walks its own services there by itself: it
-appends the new name, puts it first, and takes the old ones away, each step once the zone ingresses and the
-clients of all zones have ACKed the one before. A zone that is cut off holds its last step up until it is
-back. Whoever changes their mind migrates back, at any time.
+		Short: "Migrate the SNIs of all services to another format, without a lost request",
+		Long: `Migrate the SNIs of all services to another format. Every control plane migrates its own services: it appends the
+new SNI, puts it first, and removes the old SNIs. Each step starts when the zone ingresses and the clients of all
+zones have acked the step before. A disconnected zone delays its last step until it reconnects. A migration in the
+opposite direction is possible at any time.
 
-The format is chosen on global, or in a zone that is alone, when all control planes are of a release that knows
-it.`,
+Run the command on global, or in a zone that has not joined a global control plane. All control planes must be of a
+release that supports the format.`,
 		Example: `  weft sni migrate --to v2
   weft sni migrate --to v2 --wait`,
 		Args: cobra.NoArgs,

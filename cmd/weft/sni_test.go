@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Server names walk to another format and back by themselves. What is new has the new one alone.
+// SNIs migrate to another format and back. A new service has only the SNI of the new format.
 func TestServerNamesMove(t *testing.T) {
 	at := startPlane(t, "--data-dir", t.TempDir())
 	apply := func(document string) {

@@ -42,10 +42,10 @@ type document struct {
 	item   string // which item of a list it is, as " items[2]"; empty: it is a document of its own
 }
 
-// at says where a document stands.
+// at returns the source and the line of a document.
 func (d document) at() string { return fmt.Sprintf("%s:%d%s", d.source, d.line, d.item) }
 
-// read answers every document. The error names everything that is wrong.
+// read returns every document. The error names everything that is wrong.
 func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
 	var values map[string]string
 	if !s.verbatim {
@@ -73,7 +73,7 @@ func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
 	return all, nil
 }
 
-// expand answers the files that a path means, by name: those of a directory end in .yaml, .yml or .json.
+// expand returns the files that a path means, by name: those of a directory end in .yaml, .yml or .json.
 func expand(path string) ([]string, error) {
 	if info, err := os.Stat(path); path == "-" || isURL(path) || err != nil || !info.IsDir() {
 		return []string{path}, nil // what is wrong with it shows when it is read

@@ -28,7 +28,7 @@ func (s *signing) flags(command *cobra.Command, why string) {
 	command.MarkFlagsRequiredTogether("signing-key-path", "kid")
 }
 
-// validity answers how long the token is to be good.
+// validity returns the lifetime of the token.
 func (s *signing) validity() (kind.Duration, error) {
 	d, err := kind.ParseDuration(s.validFor)
 	if err != nil || d <= 0 || d > token.Longest {
@@ -42,7 +42,7 @@ func (s *signing) print(command *cobra.Command, r *remote, path string, request 
 	var text string
 	var err error
 	if s.keyFile == "" {
-		text, err = r.askToken(command, path, request)
+		text, err = r.requestToken(command, path, request)
 	} else {
 		text, err = s.sign(claims)
 	}
@@ -53,7 +53,7 @@ func (s *signing) print(command *cobra.Command, r *remote, path string, request 
 	return err
 }
 
-func (r *remote) askToken(command *cobra.Command, path string, request any) (string, error) {
+func (r *remote) requestToken(command *cobra.Command, path string, request any) (string, error) {
 	c, err := r.client()
 	if err != nil {
 		return "", err
@@ -79,7 +79,7 @@ func (s *signing) sign(claims identity.Claims) (string, error) {
 	return identity.Issue(key, s.kid, claims, time.Duration(validFor), time.Now())
 }
 
-// dataplaneToken is what a dataplane token is to say, in flags.
+// dataplaneToken has the claims of a dataplane token, from flags.
 type dataplaneToken struct {
 	file           string // of a Dataplane
 	name, workload string

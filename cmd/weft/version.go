@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build says what this program is.
+// build is the version of this program.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`

@@ -24,8 +24,8 @@ name: web
 spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 8080, appProtocol: http}]}
 `
 
-// What only a zone knows is answered by global too, which asks it; and each says how it stands with the other.
-func TestGlobalIsAsked(t *testing.T) {
+// Global sends inspection requests to a zone for state that only the zone has. Each shows its connection to the other.
+func TestGlobalInspectsZones(t *testing.T) {
 	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
 	at, dir := t.TempDir(), t.TempDir()
 	global := startPlane(t, "--data-dir", at, "--mode", "global")
@@ -45,15 +45,15 @@ func TestGlobalIsAsked(t *testing.T) {
 	awaitOutput(t, "0/2          0/1", global.API, "inspect", "zones")
 	awaitOutput(t, "This zone is connected to the global control plane", east.API, "inspect", "zones")
 	for _, at := range []*servertest.Plane{global, east} {
-		if figures := metricsOf(t, at.Diagnostics); !strings.Contains(figures, `weft_zonesync_connected{zone="east"} 1`) {
-			t.Error("the figures do not show the connection")
+		if metrics := metricsOf(t, at.Diagnostics); !strings.Contains(metrics, `weft_zonesync_connected{zone="east"} 1`) {
+			t.Error("the metrics do not have the connection")
 		}
 	}
 
 	east.Stop()
 	awaitOutput(t, "away", global.API, "inspect", "zones")
 	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got, "the zone east cannot be queried") {
-		t.Errorf("a zone that is away is not said to be:\n%s", got)
+		t.Errorf("the output does not name the disconnected zone:\n%s", got)
 	}
 }
 

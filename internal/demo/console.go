@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// console is what the user reads. It is plain text: no colours, no line is ever rewritten.
+// console writes the output of the demo. The output is plain text without colors, and no line is rewritten.
 type console struct {
 	out   io.Writer
 	steps int
@@ -35,13 +35,13 @@ func (c *console) output(text string) {
 	}
 }
 
-// note is one remark of the demo's own.
+// note prints a remark of the demo.
 func (c *console) note(format string, args ...any) { c.line("   " + fmt.Sprintf(format, args...)) }
 
-// say is a sentence that belongs to no step.
+// say prints a sentence that belongs to no step.
 func (c *console) say(format string, args ...any) { c.line("\n" + fmt.Sprintf(format, args...)) }
 
-// results is the table at the end.
+// results prints the table of the checks.
 func (c *console) results(rows []result) {
 	c.line("")
 	t := tabwriter.NewWriter(c.out, 0, 0, 3, ' ', 0)
@@ -65,7 +65,7 @@ func (c *console) logs(tails []logTail) {
 
 func (c *console) line(text string) { fmt.Fprintln(c.out, strings.TrimRight(text, " ")) }
 
-// quote makes a word safe for a POSIX shell, but for the operators that the demo itself writes.
+// quote quotes a word for a POSIX shell, except the operators of the demo's own commands.
 func quote(word string) string {
 	if word == ">" || word == "&" {
 		return word

@@ -1,12 +1,11 @@
-// Package demo shows a mesh of two zones at work on one machine and checks what it shows: a global control
-// plane and one for each zone, services behind real Envoys, a request that is identified, one that is refused,
-// one that crosses to the other zone, one that leaves the mesh, and under traffic: an instance that dies, a service that moves to the
-// other zone and back, control planes that restart, a zone ingress that dies.
+// Package demo runs a mesh of two zones on one machine and checks it. The mesh has a global control plane, a control
+// plane for each zone, and services with real Envoys. The demo sends an identified request, a denied one, a cross-zone
+// one, and one to an external service. Under traffic it kills an instance, fails a service over to the other zone and
+// back, restarts control planes, and kills a zone ingress.
 //
-// It is made of the commands that a user has and of the YAML under examples/demo: it runs `weft` and
-// `weft-dp` as programs, prints each command, and knows nothing of their insides. It needs Linux (any
-// address of 127.0.0.0/8 works there without being configured) and no privileges. Everything that it
-// starts and writes is gone when [Run] returns.
+// The demo uses only the commands of a user and the YAML under examples/demo. It runs `weft` and `weft-dp` as programs
+// and prints each command. It needs Linux, where every address of 127.0.0.0/8 works without configuration, and no
+// privileges. When [Run] returns, its processes have ended and its files are removed.
 package demo
 
 import (
@@ -23,41 +22,40 @@ import (
 	"weft/examples"
 )
 
-// Options of [Run]. Programs are paths of executables.
+// Options are the options of [Run]. Programs are paths of executables.
 type Options struct {
 	Weft   string
 	WeftDP string
 	Envoy  string
-	// Once ends the demo after its checks; otherwise it stays up until the context ends.
+	// Once ends the demo after its checks; otherwise it runs until the context ends.
 	Once bool
 	Out  io.Writer
 }
 
-// errInterrupted is the answer to a context that ended before the checks did.
-var errInterrupted = errors.New("interrupted before the checks were through; nothing stays behind")
+// errInterrupted is the error of a context that ended before the checks did.
+var errInterrupted = errors.New("interrupted before the end of the checks; all processes and files are removed")
 
-// ErrChecks says that the demo ran and that something that it checks did not hold. The table that was
-// printed says what.
-var ErrChecks = errors.New("the demo ran, but not every check held")
+// ErrChecks is the error of a demo whose checks did not all pass. The printed table has the failures.
+var ErrChecks = errors.New("the demo ran, but not every check passed")
 
-// stepTimeout bounds each wait of the demo: for a port, for a proxy, for an answer.
+// stepTimeout bounds each wait of the demo: for a port, a proxy or a response.
 const stepTimeout = 30 * time.Second
 
 // world is a running demo.
 type world struct {
 	options   Options
-	dir       string // of everything that the demo writes
+	dir       string // of all files of the demo
 	console   *console
 	processes *processes
-	ports     ports // of each control plane
+	ports     ports // the same for each control plane
 	global    *plane
 	east      *plane
 	west      *plane
 	instances []*instance
 }
 
-// Run shows the mesh and checks it. It answers nil when every check held, [ErrChecks] when one did not,
-// and another error when the demo could not run.
+// Run runs the demo. It returns nil if every check passed, [ErrChecks] if one failed, and another error if the demo
+// could not run.
 func Run(ctx context.Context, o Options) error {
 	if err := supported(); err != nil {
 		return err
@@ -81,23 +79,23 @@ func Run(ctx context.Context, o Options) error {
 	case errors.Is(cause, context.Canceled):
 		return errInterrupted
 	case cause != nil:
-		err = cause // a program that ended is the reason, whatever failed for it
+		err = cause // a program that ended is the cause of later errors
 	}
 	w.console.logs(w.processes.tails())
 	return err
 }
 
-// play is the demo from its first line to its last.
+// play starts the mesh, runs the checks, and with Options.Once false waits for the end of the context.
 func (w *world) play(ctx context.Context) error {
 	began := time.Now()
 	if err := w.bringUp(ctx); err != nil {
 		return err
 	}
-	held := w.runChecks(ctx)
+	passed := w.runChecks(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.console.say("All of it took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
+	w.console.say("The demo took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
 	if !w.options.Once {
 		w.invite()
 		<-ctx.Done()
@@ -106,13 +104,13 @@ func (w *world) play(ctx context.Context) error {
 		}
 		w.console.say("Stopping.")
 	}
-	if !held {
+	if !passed {
 		return ErrChecks
 	}
 	return nil
 }
 
-// bringUp starts everything and returns when every instance serves.
+// bringUp starts all programs and returns when every instance is ready.
 func (w *world) bringUp(ctx context.Context) error {
 	if err := writeExamples(w.dir); err != nil {
 		return err
@@ -122,13 +120,13 @@ func (w *world) bringUp(ctx context.Context) error {
 		return err
 	}
 
-	w.console.step("A global control plane, and two zones that join it (everything here lives in %s)", w.dir)
+	w.console.step("A global control plane, and two zones that join it (all files are in %s)", w.dir)
 	w.console.command("cd " + w.dir)
 	if err := startPlanes(ctx, w); err != nil {
 		return err
 	}
 
-	w.console.step("What the mesh is: identities, who may call whom, and the services of each zone")
+	w.console.step("The mesh: identities, traffic permissions, and the services of each zone")
 	for _, write := range []struct {
 		to   *plane
 		what string
@@ -143,7 +141,8 @@ func (w *world) bringUp(ctx context.Context) error {
 		}
 	}
 
-	w.console.step("Nine proxies: five applications with weft-dp and Envoy beside each, the ingresses of both zones, and the egress of one; and an application outside")
+	w.console.step("Nine proxies: five applications with weft-dp and Envoy beside each, the ingresses of both zones, " +
+		"and the egress of one; and an application outside")
 	for i, in := range w.instances {
 		in.plane = w.east
 		if in.zone == west {
@@ -165,7 +164,7 @@ func (w *world) bringUp(ctx context.Context) error {
 	return nil
 }
 
-// rulesEverywhere waits until both zones have what is written on global.
+// rulesEverywhere waits until both zones have the resources of global.
 func (w *world) rulesEverywhere(ctx context.Context) error {
 	for _, zone := range []*plane{w.east, w.west} {
 		for _, rule := range []string{"meshmultizoneservices", "meshidentities", "meshtrafficpermissions"} {
@@ -188,23 +187,25 @@ func names(instances []*instance) []string {
 	return all
 }
 
-// invite says what to try while the demo stays up.
+// invite prints commands for another terminal.
 func (w *world) invite() {
 	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
 		"cd " + w.dir,
-		fmt.Sprintf("export PATH=%s:$PATH GLOBAL=%s EAST=%s WEST=%s", filepath.Dir(w.options.Weft), w.global.api(), w.east.api(), w.west.api()),
+		fmt.Sprintf("export PATH=%s:$PATH GLOBAL=%s EAST=%s WEST=%s", filepath.Dir(w.options.Weft), w.global.api(),
+			w.east.api(), w.west.api()),
 		"weft --api $GLOBAL check",
 		"weft --api $GLOBAL inspect zones",
 		"weft --api $EAST inspect dataplanes",
 		"weft --api $EAST inspect dataplane web --config",
-		"weft --api $EAST explain --from web --to " + strings.TrimPrefix(acrossURL, "http://") + "   # every hop, into the other zone",
-		"curl " + acrossURL + "   # answered in the other zone",
-		"curl " + outURL + "   # answered outside of the mesh",
-		"curl -i " + reportsURL + "   # refused; allow it:",
+		"weft --api $EAST explain --from web --to " + strings.TrimPrefix(acrossURL,
+			"http://") + "   # every hop, into the other zone",
+		"curl " + acrossURL + "   # served in the other zone",
+		"curl " + outURL + "   # served outside of the mesh",
+		"curl -i " + reportsURL + "   # denied; allow it:",
 		fmt.Sprintf("sed '/deny:/,/workload.web/d' %s | weft --api $GLOBAL apply -f -", permissions),
-		"curl " + reportsURL + "   # and forbid it again:",
+		"curl " + reportsURL + "   # and deny it again:",
 		"weft --api $GLOBAL apply -f " + permissions,
 		"weft --api $EAST get meshservices",
 		fmt.Sprintf("curl --unix-socket %s http://west/meshes/default/meshservices/backend", w.west.socket()),
@@ -213,7 +214,7 @@ func (w *world) invite() {
 	}
 }
 
-// writeExamples puts the YAML of the demo into dir, and makes a folder for each control plane.
+// writeExamples writes the YAML of the demo to dir, and creates a folder for the global control plane.
 func writeExamples(dir string) error {
 	files, err := fs.Sub(examples.Demo, "demo")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"weft/resource"
 )
 
-// TestInstancesAreThoseOfTheExamples keeps the addresses that the demo knows and those of its YAML equal.
+// TestInstancesAreThoseOfTheExamples: the addresses in the code of the demo equal those of its YAML.
 func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 	dir := t.TempDir()
 	if err := writeExamples(dir); err != nil {
@@ -36,7 +36,8 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 			continue
 		}
 		inbound := n.Effective(n.Inbound[0])
-		if inbound.Address != in.address || inbound.Port != inboundPort || inbound.ServiceAddress != in.address || inbound.ServicePort != applicationPort {
+		if inbound.Address != in.address || inbound.Port != inboundPort || inbound.ServiceAddress != in.address ||
+			inbound.ServicePort != applicationPort {
 			t.Errorf("%s: its inbound is %+v", in.name, inbound)
 		}
 		if workload := object.Envelope().Labels[kind.WorkloadLabel]; workload != in.service {
@@ -58,8 +59,8 @@ func TestCommandsCanBePasted(t *testing.T) {
 func TestResultsNameEveryFailure(t *testing.T) {
 	var out strings.Builder
 	c := &console{out: &out}
-	c.results([]result{{"balanced", "10 and 10", nil}, {"refused", "", os.ErrDeadlineExceeded}})
-	want := "\nok       balanced   10 and 10\nFAILED   refused    i/o timeout\n"
+	c.results([]result{{"balanced", "10 and 10", nil}, {"denied", "", os.ErrDeadlineExceeded}})
+	want := "\nok       balanced   10 and 10\nFAILED   denied     i/o timeout\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Addresses of the demo, as in examples/demo. The web server's application is the demo itself, which calls
-// the other services where web's proxy listens for them.
+// The addresses of the demo, as in examples/demo. The demo itself is the client application of web: it sends requests
+// to the outbound addresses of web's proxy.
 const (
 	inboundPort     = 21080
 	applicationPort = 21081
@@ -21,7 +21,7 @@ const (
 	backendURL     = "http://" + webAddress + ":21001" // of web's own zone
 	reportsURL     = "http://" + webAddress + ":21002"
 	acrossURL      = "http://" + webAddress + ":21003" // backend of the other zone
-	anywhereURL    = "http://" + webAddress + ":21004" // backend wherever it is
+	anywhereURL    = "http://" + webAddress + ":21004" // backend of any zone
 	outURL         = "http://" + webAddress + ":21005" // the partner outside of the mesh
 	reportsAddress = "127.0.1.14"
 	reportsOutURL  = "http://" + reportsAddress + ":21005" // the partner, for reports
@@ -37,7 +37,7 @@ type instance struct {
 	service   string // empty: a zone proxy
 	port      int    // at which a zone proxy listens
 	address   string
-	readiness int // the port on which weft-dp answers /ready
+	readiness int // the port on which weft-dp serves /ready
 
 	plane     *plane // of its zone
 	processes []*process
@@ -57,7 +57,7 @@ func newInstances() []*instance {
 	}
 }
 
-// instance answers the one of that name.
+// instance returns the instance of a name. It panics if there is none.
 func (w *world) instance(name string) *instance {
 	for _, in := range w.instances {
 		if in.name == name {
@@ -67,7 +67,7 @@ func (w *world) instance(name string) *instance {
 	panic("demo: there is no instance " + name)
 }
 
-// listens are the ports of its address.
+// listens returns the ports on which programs of the instance listen.
 func (in *instance) listens() []int {
 	switch in.service {
 	case "":
@@ -80,7 +80,7 @@ func (in *instance) listens() []int {
 	return []int{inboundPort, applicationPort}
 }
 
-// addressesFree fails where another program listens on an address that the demo needs.
+// addressesFree returns an error if another program listens on an address of the demo.
 func addressesFree(instances []*instance) error {
 	needed := []string{application(partnerAddress)}
 	for _, in := range instances {
@@ -97,20 +97,21 @@ func addressesFree(instances []*instance) error {
 	return nil
 }
 
-// application is where the application of an address listens.
+// application returns the address and port on which the application of a machine listens.
 func application(address string) string {
 	return net.JoinHostPort(address, strconv.Itoa(applicationPort))
 }
 
-// startPartner runs an application that is in no mesh and has no proxy.
+// startPartner starts an application outside of the mesh, without a proxy.
 func (w *world) startPartner() error {
-	serve := []string{"demo", "service", "--name", partner, "--instance", partner, "--listen", application(partnerAddress)}
+	serve := []string{"demo", "service", "--name", partner, "--instance", partner, "--listen",
+		application(partnerAddress)}
 	w.console.command("weft", append(serve, "&")...)
 	_, err := w.processes.start(partner, nil, w.options.Weft, serve...)
 	return err
 }
 
-// start gives the instance a token and runs its programs, showing the commands where told to.
+// start writes a token for the instance and starts its programs. With show, it prints the commands.
 func (in *instance) start(ctx context.Context, w *world, show bool) error {
 	command := func(name string, args ...string) {
 		if show {
@@ -130,10 +131,10 @@ func (in *instance) start(ctx context.Context, w *world, show bool) error {
 	return in.run(w, token, command)
 }
 
-// dataplane is the file of the instance's Dataplane.
+// dataplane returns the file of the instance's Dataplane.
 func (in *instance) dataplane() string { return in.zone + "/dataplanes/" + in.name + ".yaml" }
 
-// run starts the application, where it is one, and weft-dp.
+// run starts the application, if the instance has one, and weft-dp.
 func (in *instance) run(w *world, token string, command func(string, ...string)) error {
 	in.processes = nil
 	if in.service != "" {
@@ -160,13 +161,13 @@ func (in *instance) launch(w *world, name, program string, args []string) error 
 	return err
 }
 
-// awaitReady waits until weft-dp says that the instance serves.
+// awaitReady waits until weft-dp reports the instance as ready.
 func (in *instance) awaitReady(ctx context.Context) error {
 	ready := fmt.Sprintf("http://127.0.0.1:%d/ready", in.readiness)
-	return eventually(ctx, in.name+" serves", func(ctx context.Context) error { return answersOK(ctx, ready) })
+	return eventually(ctx, in.name+" is ready", func(ctx context.Context) error { return getOK(ctx, ready) })
 }
 
-// restart brings instances back that were killed.
+// restart starts killed instances again and waits until they are ready.
 func (w *world) restart(ctx context.Context, instances ...*instance) error {
 	for _, in := range instances {
 		if err := in.start(ctx, w, false); err != nil {

@@ -18,7 +18,7 @@ type plane struct {
 	world   *world
 	name    string // global, or of its zone
 	address string // on which all of its servers listen
-	joins   *plane // the global control plane; nil: it is that itself
+	joins   *plane // the global control plane; nil for global itself
 	process *process
 }
 
@@ -36,7 +36,7 @@ const (
 // control plane is restarted.
 type ports struct{ api, dataPlane, diagnostics, sync int }
 
-// freePorts finds some that are free on all addresses, so that the demo runs beside another control plane.
+// freePorts returns ports that are free on all addresses, so the demo can run beside another control plane.
 func freePorts() (ports, error) {
 	for base := 15600; base < 25000; base += 100 {
 		p := ports{api: base + 81, dataPlane: base + 78, diagnostics: base + 80, sync: base + 85}
@@ -56,7 +56,7 @@ func (p ports) free() bool {
 	return true
 }
 
-// environment are the settings that all control planes share.
+// environment returns the settings that all control planes share.
 func (p ports) environment() []string {
 	return []string{
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", p.api),
@@ -69,7 +69,7 @@ func (p ports) environment() []string {
 	}
 }
 
-// free says whether a TCP address can be listened on; one without a host means all of this machine.
+// free returns whether a TCP address is free. An address without a host stands for all addresses of the machine.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -99,7 +99,7 @@ func startPlanes(ctx context.Context, w *world) (err error) {
 	return nil
 }
 
-// prepare gets a zone the token by which the global control plane knows it.
+// prepare writes the zone token with which a zone authenticates to the global control plane.
 func (p *plane) prepare(ctx context.Context) error {
 	if p.joins == nil {
 		return nil
@@ -115,18 +115,19 @@ func (p *plane) prepare(ctx context.Context) error {
 
 func (p *plane) tokenFile() string { return p.name + "/zone.token" }
 
-// listening says on which address its servers are, in words of a shell.
+// listening returns the settings of the servers' addresses in the form of a shell.
 func (p *plane) listening() string { return strings.Join(p.environment(), " ") }
 
 func (p *plane) environment() []string {
 	var env []string
-	for _, server := range []string{"KUMA_API_SERVER_HTTP_INTERFACE", "KUMA_DP_SERVER_INTERFACE", "KUMA_DIAGNOSTICS_SERVER_INTERFACE"} {
+	for _, server := range []string{"KUMA_API_SERVER_HTTP_INTERFACE", "KUMA_DP_SERVER_INTERFACE",
+		"KUMA_DIAGNOSTICS_SERVER_INTERFACE"} {
 		env = append(env, server+"="+p.address)
 	}
 	return env
 }
 
-// arguments of weft that run it.
+// arguments returns the arguments of weft that run the control plane.
 func (p *plane) arguments() []string {
 	run := []string{"cp", "run", "--data-dir", p.name + "/data"}
 	if p.joins == nil {
@@ -145,12 +146,14 @@ func (p *plane) start(ctx context.Context) (err error) {
 		return err
 	}
 	ready := fmt.Sprintf("http://%s:%d/ready", p.address, p.world.ports.diagnostics)
-	return eventually(ctx, "the control plane of "+p.name+" is ready", func(ctx context.Context) error { return answersOK(ctx, ready) })
+	return eventually(ctx, "the control plane of "+p.name+" is ready", func(ctx context.Context) error {
+		return getOK(ctx, ready)
+	})
 }
 
 func (p *plane) kill() { p.world.processes.kill(p.process) }
 
-// weft runs a command of weft against it to its end, after showing it, and answers what it printed.
+// weft prints a command of weft, runs it against the control plane to its end, and returns its output.
 func (p *plane) weft(ctx context.Context, args ...string) (string, error) {
 	p.show(args...)
 	return p.quietly(ctx, args...)
@@ -161,7 +164,7 @@ func (p *plane) show(args ...string) {
 	p.world.console.command("weft", append([]string{"--api", p.api()}, args...)...)
 }
 
-// quietly runs a command of weft against it to its end.
+// quietly runs a command of weft against the control plane to its end, and returns its output.
 func (p *plane) quietly(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -190,18 +193,18 @@ func (p *plane) server() string {
 	return fmt.Sprintf("https://%s:%d", p.address, p.world.ports.dataPlane)
 }
 
-// subscriptions are those of an insight, as the API answers them.
+// subscriptions are the subscriptions of an insight, as the API returns them.
 type subscriptions []struct {
 	ConnectTime    time.Time  `json:"connectTime"`
 	DisconnectTime *time.Time `json:"disconnectTime"`
 }
 
-// since says whether the last of them began after an instant, and lasts.
+// since returns whether the last subscription began after an instant and has not ended.
 func (s subscriptions) since(instant time.Time) bool {
 	return len(s) > 0 && s[len(s)-1].ConnectTime.After(instant) && s[len(s)-1].DisconnectTime == nil
 }
 
-// overviews is what the demo reads of the API's answer about every proxy of a mesh, or every zone.
+// overviews is the part of the API's overview of proxies or zones that the demo reads.
 type overviews struct {
 	Items []struct {
 		DataplaneInsight struct {
@@ -213,7 +216,7 @@ type overviews struct {
 	} `json:"items"`
 }
 
-// connectedSince fails unless so many proxies, or zones, have connected after an instant.
+// connectedSince returns an error unless at least count proxies or zones have connected after an instant.
 func (p *plane) connectedSince(ctx context.Context, what string, since time.Time, count int) error {
 	body, err := p.fetch(ctx, "/"+what+"/_overview")
 	if err != nil {
@@ -235,31 +238,31 @@ func (p *plane) connectedSince(ctx context.Context, what string, since time.Time
 	return nil
 }
 
-// hasAny fails unless a list of the API has something.
+// hasAny returns an error if a list of the API is empty.
 func (p *plane) hasAny(ctx context.Context, list string) error {
 	body, err := p.fetch(ctx, list)
 	if err != nil {
 		return err
 	}
-	var answer struct {
+	var response struct {
 		Total int `json:"total"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := json.Unmarshal(body, &response); err != nil {
 		return err
 	}
-	if answer.Total == 0 {
+	if response.Total == 0 {
 		return fmt.Errorf("%s is empty", list)
 	}
 	return nil
 }
 
-// answersOK fails unless a GET is answered with 200.
-func answersOK(ctx context.Context, url string) error {
+// getOK returns an error unless a GET returns 200.
+func getOK(ctx context.Context, url string) error {
 	_, err := fetch(ctx, url)
 	return err
 }
 
-// fetch answers the body of a GET, which must succeed with 200.
+// fetch returns the body of a GET, or an error if the status is not 200.
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	return fetchBy(ctx, http.DefaultClient, url)
 }
@@ -275,7 +278,7 @@ func fetchBy(ctx context.Context, client *http.Client, url string) ([]byte, erro
 	return reply.body, nil
 }
 
-// eventually tries until try succeeds or [stepTimeout] is over; the error says what never came true.
+// eventually calls try until it succeeds or [stepTimeout] has passed. The error names the condition.
 func eventually(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

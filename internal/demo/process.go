@@ -12,11 +12,11 @@ import (
 	"sync"
 )
 
-// processes are the programs that the demo runs. Each has a process group of its own, so that a Ctrl-C in
-// the terminal reaches the demo alone, which then ends them.
+// processes are the programs that the demo runs. Each one has its own process group, so a Ctrl-C in the terminal
+// reaches only the demo, which then ends them.
 type processes struct {
 	dir  string
-	fail func(error) // told once a program ends that was not killed
+	fail func(error) // called when a program ends that was not killed
 
 	mu      sync.Mutex
 	running []*process
@@ -38,8 +38,8 @@ func newProcesses(dir string, fail func(error)) *processes {
 	return &processes{dir: dir, fail: fail}
 }
 
-// environment is the caller's without settings of weft's, which would change what the demo shows, and
-// with temporary files, and what weft keeps for its user, in the demo's own directory.
+// environment returns the environment of the demo's own process without settings of weft, which would change the demo.
+// Temporary files and the configuration of the weft command are in the demo's directory.
 func (p *processes) environment(more ...string) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -88,7 +88,7 @@ func (p *processes) reap(ended *process) {
 	p.fail(fmt.Errorf("%s ended by itself: %s", ended.name, reason))
 }
 
-// kill ends programs and all that they started, at once and without a chance to say goodbye (SIGKILL).
+// kill sends SIGKILL to programs and all their descendants, and waits until the programs have ended.
 func (p *processes) kill(victims ...*process) {
 	p.mu.Lock()
 	for _, v := range victims {
@@ -96,7 +96,7 @@ func (p *processes) kill(victims ...*process) {
 	}
 	p.mu.Unlock()
 	for _, v := range victims {
-		if !v.gone() { // else its number may be another's by now
+		if !v.gone() { // another process may have the PID of a reaped one
 			killFamily(v.cmd.Process.Pid)
 		}
 	}
@@ -105,7 +105,7 @@ func (p *processes) kill(victims ...*process) {
 	}
 }
 
-// gone says whether the program has ended and was reaped.
+// gone returns whether the program has ended and was reaped.
 func (p *process) gone() bool {
 	select {
 	case <-p.ended:
@@ -123,7 +123,7 @@ func (p *processes) killAll() {
 	p.kill(all...)
 }
 
-// run runs a program to its end and answers its standard output. The error holds what it said.
+// run runs a program to its end and returns its standard output. The error has its standard error.
 func (p *processes) run(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out, problems bytes.Buffer
@@ -144,7 +144,7 @@ func (p *processes) run(ctx context.Context, program string, args ...string) (st
 	return out.String(), errors.New(said)
 }
 
-// tails answers the last lines of the programs that ended by themselves; where none did, of all.
+// tails returns the last lines of the programs that ended by themselves, or of all programs if none did.
 func (p *processes) tails() []logTail {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *processes) tails() []logTail {
 	return all
 }
 
-// lastLines answers the last n lines of a file; nothing where it cannot be read.
+// lastLines returns the last n lines of a file, or "" if it cannot be read.
 func lastLines(file string, n int) string {
 	content, _ := os.ReadFile(file)
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")

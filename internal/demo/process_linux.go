@@ -10,14 +10,14 @@ import (
 
 func supported() error { return nil }
 
-// ownGroup puts a program into a process group of its own and ends it with the demo, even where the demo
-// is itself killed.
+// ownGroup returns attributes that put a program into its own process group, and that end it with the demo, also if the
+// demo is killed.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// killFamily kills a process, its group and all its descendants. Whoever is gone already is left out. They
-// are stopped first, until there is nobody new: who is stopped starts no further child.
+// killFamily kills a process, its group and all its descendants. It stops them first, until it finds no new one, since
+// a stopped process starts no child. Processes that have ended are ignored.
 func killFamily(pid int) {
 	family := map[int]bool{}
 	for grown := true; grown; {
@@ -34,7 +34,7 @@ func killFamily(pid int) {
 	}
 }
 
-// descendants answers the children of a process, and theirs.
+// descendants returns the children of a process and, recursively, their children.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -52,7 +52,8 @@ func descendants(pid int) []int {
 	return found
 }
 
-// parentage reads /proc/PID/stat (proc(5)): "PID (NAME) STATE PARENT ...", where NAME may hold anything.
+// parentage reads the PIDs of a process and of its parent from /proc/PID/stat (proc(5)): "PID (NAME) STATE PARENT ...".
+// NAME may contain any character.
 func parentage(stat string) (child, parent int, ok bool) {
 	content, err := os.ReadFile(stat)
 	if err != nil {

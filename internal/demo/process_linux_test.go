@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestKillTakesTheWholeFamily starts a shell that starts another in a session of its own, with a child,
-// and wants all of them gone. The inner ones hold a pipe open for as long as they live.
+// TestKillTakesTheWholeFamily: a shell starts another shell with a child in its own session, and a kill ends all of
+// them. The inner processes keep a pipe open while they run.
 func TestKillTakesTheWholeFamily(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "lives"), 0o600); err != nil {
@@ -58,7 +58,7 @@ func TestAProgramThatEndsByItselfIsReported(t *testing.T) {
 	}
 }
 
-func TestRunAnswersWhatTheProgramSaid(t *testing.T) {
+func TestRunReturnsTheOutput(t *testing.T) {
 	t.Setenv("KUMA_STORE_TYPE", "memory")
 	p := newProcesses(t.TempDir(), nil)
 	out, err := p.run(context.Background(), "/bin/sh", "-c", "echo store=$KUMA_STORE_TYPE")

@@ -8,7 +8,8 @@ import (
 )
 
 func supported() error {
-	return errors.New("the demo runs on Linux only: it uses addresses such as 127.0.1.11, which other systems want configured")
+	return errors.New(
+		"the demo runs on Linux only: it uses addresses such as 127.0.1.11, which other systems want configured")
 }
 
 func ownGroup() *syscall.SysProcAttr { return nil }

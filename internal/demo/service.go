@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Response is what a demo service says: who it is, and who asked.
+// Response is the response of a demo service: its name and instance, and the client.
 type Response struct {
 	Service  string `json:"service"`
 	Instance string `json:"instance"`
-	// Client is the SPIFFE ID that the service's proxy verified; empty for a plain connection.
+	// Client is the SPIFFE ID that the service's proxy verified; empty for a plaintext connection.
 	Client string `json:"client,omitempty"`
 }
 
-// Service answers every request with the service's name, the instance's and the caller's identity. It has
-// no TLS: its proxy ends it, and says in the header x-forwarded-client-cert whom it verified.
+// Service returns a handler that responds to every request with a [Response]. It has no TLS, since its proxy terminates
+// TLS and sends the verified client in the header x-forwarded-client-cert.
 func Service(name, instance string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -26,7 +26,7 @@ func Service(name, instance string) http.Handler {
 	})
 }
 
-// clientURI answers the URI of the last element of an x-forwarded-client-cert header, which the nearest
+// clientURI returns the URI of the last element of an x-forwarded-client-cert header, which the nearest
 // proxy wrote. Elements are split by ",", their pairs by ";", and a value may be quoted (Envoy, HTTP
 // header manipulation, x-forwarded-client-cert).
 func clientURI(header string) string {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestServiceSaysWhoAsked(t *testing.T) {
+func TestServiceReturnsTheClient(t *testing.T) {
 	for name, test := range map[string]struct{ header, client string }{
 		"plain":            {"", ""},
 		"one proxy":        {`By=spiffe://m/b;Hash=0a1b;URI=spiffe://m/web`, "spiffe://m/web"},

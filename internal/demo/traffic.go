@@ -30,24 +30,24 @@ func get(ctx context.Context, client *http.Client, url string) (reply, error) {
 	return reply{response.StatusCode, body}, err
 }
 
-// call asks a demo service. An answer other than 200 is an error that holds it.
+// call sends a request to a demo service. A status other than 200 is an error with the first line of the body.
 func call(ctx context.Context, client *http.Client, url string) (Response, error) {
-	var answer Response
+	var response Response
 	r, err := get(ctx, client, url)
 	if err != nil {
-		return answer, err
+		return response, err
 	}
 	if r.status != http.StatusOK {
-		return answer, fmt.Errorf("%d %s", r.status, firstLine(string(r.body)))
+		return response, fmt.Errorf("%d %s", r.status, firstLine(string(r.body)))
 	}
-	return answer, json.Unmarshal(r.body, &answer)
+	return response, json.Unmarshal(r.body, &response)
 }
 
-// ask is a request of the demo's traffic: its server is the instance that answers.
-func ask(url string) traffic.Send {
+// trafficTo returns a function that sends a request of the demo's traffic and returns the instance that responds.
+func trafficTo(url string) traffic.Send {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	return func(ctx context.Context) (string, error) {
-		answer, err := call(ctx, client, url)
-		return answer.Instance, err
+		response, err := call(ctx, client, url)
+		return response.Instance, err
 	}
 }

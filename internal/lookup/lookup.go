@@ -488,7 +488,7 @@ func (e *entry) rank() int {
 	return 0
 }
 
-// after returns how long the result of a lookup holds. Names that were looked up together are spread.
+// after returns the time until the next lookup of a name. A random part spreads names that were looked up together.
 func (e *entry) after(found *result, changed bool, now time.Time) time.Duration {
 	switch {
 	case now.Sub(e.changed) > calm:
@@ -556,7 +556,7 @@ func texts(addresses []kind.ResolvedAddress) []string {
 	return all
 }
 
-// turn is when a name is looked at.
+// turn is the time at which a name is looked at.
 type turn struct {
 	at   time.Time
 	name string

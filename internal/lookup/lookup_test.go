@@ -29,13 +29,13 @@ type world struct {
 	runner *lookup.Runner
 
 	mu      sync.Mutex
-	answers map[string]answer
-	asked   map[string]int
+	results map[string]dnsResult
+	queries map[string]int
 	writes  int
 	failing error // of the store
 }
 
-type answer struct {
+type dnsResult struct {
 	addresses []string
 	life      time.Duration
 	hangs     time.Duration
@@ -43,7 +43,7 @@ type answer struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, state: graph.NewState("east"), answers: map[string]answer{}, asked: map[string]int{}}
+	w := &world{t: t, state: graph.NewState("east"), results: map[string]dnsResult{}, queries: map[string]int{}}
 	w.runner = lookup.New(lookup.Config{State: w.state, Writer: w, Find: w.find, Drain: 30 * time.Second,
 		Log: slog.New(slog.DiscardHandler)})
 	return w
@@ -51,8 +51,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) find(name string) (addresses []netip.Addr, life time.Duration, err error) {
 	w.mu.Lock()
-	a := w.answers[name]
-	w.asked[name]++
+	a := w.results[name]
+	w.queries[name]++
 	w.mu.Unlock()
 	time.Sleep(a.hangs)
 	for _, text := range a.addresses {
@@ -103,16 +103,16 @@ func (w *world) remove(key resource.Key) {
 	w.runner.Observe(nil, []resource.Key{key}, nil, time.Now())
 }
 
-func (w *world) answer(name string, life time.Duration, addresses ...string) {
+func (w *world) resolveTo(name string, life time.Duration, addresses ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.answers[name] = answer{addresses: addresses, life: life}
+	w.results[name] = dnsResult{addresses: addresses, life: life}
 }
 
 func (w *world) fail(name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.answers[name] = answer{err: err}
+	w.results[name] = dnsResult{err: err}
 }
 
 func (w *world) storeFails(err error) {
@@ -124,7 +124,7 @@ func (w *world) storeFails(err error) {
 func (w *world) times(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked[name]
+	return w.queries[name]
 }
 
 // row writes down the row of a name; "none": there is none.
@@ -188,7 +188,7 @@ func (w *world) run(test func()) {
 func TestANameMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer("lb.example", 10*time.Second, "192.0.2.1", "192.0.2.2")
+		w.resolveTo("lb.example", 10*time.Second, "192.0.2.1", "192.0.2.2")
 		w.put(ingresses("west", "lb.example", "192.0.2.9", "lb.example"), dataplane("a", "10.0.0.1"))
 		w.run(func() {
 			w.wants("lb.example", "192.0.2.1 192.0.2.2")
@@ -200,7 +200,7 @@ func TestANameMoves(t *testing.T) {
 			if w.writes != writes {
 				t.Errorf("%d rows are written, though nothing has changed", w.writes-writes)
 			}
-			w.answer("lb.example", 10*time.Second, "192.0.2.2", "192.0.2.3")
+			w.resolveTo("lb.example", 10*time.Second, "192.0.2.2", "192.0.2.3")
 			time.Sleep(11 * time.Second)
 			w.wants("lb.example", "(192.0.2.1) 192.0.2.2 192.0.2.3")
 			time.Sleep(31 * time.Second)
@@ -213,34 +213,34 @@ func TestANameMoves(t *testing.T) {
 // away: what was found last remains, and the problem is stated.
 func TestTheLastAddressesRemain(t *testing.T) {
 	for name, c := range map[string]struct {
-		after answer
+		after dnsResult
 		want  string
 	}{
-		"no resolver responds": {answer{err: fmt.Errorf("SERVFAIL")}, "192.0.2.1 ! SERVFAIL"},
-		"loopback": {answer{addresses: []string{"127.0.0.1", "::1"}},
+		"no resolver responds": {dnsResult{err: fmt.Errorf("SERVFAIL")}, "192.0.2.1 ! SERVFAIL"},
+		"loopback": {dnsResult{addresses: []string{"127.0.0.1", "::1"}},
 			"192.0.2.1 ! excluded: 127.0.0.1 is a loopback address, ::1 is a loopback address"},
-		"the metadata of a cloud": {answer{addresses: []string{"169.254.169.254"}},
+		"the metadata of a cloud": {dnsResult{addresses: []string{"169.254.169.254"}},
 			"192.0.2.1 ! excluded: 169.254.169.254 is a link-local address"},
-		"loopback in IPv6": {answer{addresses: []string{"64:ff9b::7f00:1"}},
+		"loopback in IPv6": {dnsResult{addresses: []string{"64:ff9b::7f00:1"}},
 			"192.0.2.1 ! excluded: 64:ff9b::7f00:1 is a loopback address"},
-		"loopback beside another": {answer{addresses: []string{"127.0.0.1", "192.0.2.1"}},
+		"loopback beside another": {dnsResult{addresses: []string{"127.0.0.1", "192.0.2.1"}},
 			"192.0.2.1 ! excluded: 127.0.0.1 is a loopback address"},
-		"another beside multicast": {answer{addresses: []string{"224.0.0.1", "192.0.2.7"}},
+		"another beside multicast": {dnsResult{addresses: []string{"224.0.0.1", "192.0.2.7"}},
 			"(192.0.2.1) 192.0.2.7 ! excluded: 224.0.0.1 is a multicast address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.answer("lb.example", time.Second, "192.0.2.1")
+				w.resolveTo("lb.example", time.Second, "192.0.2.1")
 				w.put(ingresses("west", "lb.example"))
 				w.run(func() {
 					w.wants("lb.example", "192.0.2.1")
 					w.mu.Lock()
-					w.answers["lb.example"] = c.after
+					w.results["lb.example"] = c.after
 					w.mu.Unlock()
 					time.Sleep(6 * time.Second)
 					w.wants("lb.example", c.want)
-					w.answer("lb.example", time.Second, "192.0.2.1")
+					w.resolveTo("lb.example", time.Second, "192.0.2.1")
 					time.Sleep(70 * time.Second)
 					w.wants("lb.example", "192.0.2.1")
 				})
@@ -255,7 +255,7 @@ func TestWhichNamesAreLookedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for _, name := range []string{"web.example", "lb.example", "own.example", "left.example"} {
-			w.answer(name, time.Second, "192.0.2.1")
+			w.resolveTo(name, time.Second, "192.0.2.1")
 		}
 		w.put(kind.ResolvedNames.Make("", "left.example",
 			kind.ResolvedName{Addresses: []kind.ResolvedAddress{{Address: "192.0.2.5"}}}))
@@ -273,9 +273,9 @@ func TestWhichNamesAreLookedUp(t *testing.T) {
 			w.wants("lb.example", "none")
 			w.remove(kind.Dataplanes.Key("default", "b"))
 			w.wants("web.example", "none")
-			asked := w.times("web.example")
+			queries := w.times("web.example")
 			time.Sleep(time.Hour)
-			if w.times("web.example") != asked {
+			if w.times("web.example") != queries {
 				t.Error("a name that no resource has is looked up")
 			}
 			w.put(dataplane("b", "web.example"))
@@ -284,7 +284,7 @@ func TestWhichNamesAreLookedUp(t *testing.T) {
 	})
 }
 
-// Names whose resolvers do not respond keep no other name from being looked up in its time, and are asked for less and
+// Names whose resolvers do not respond keep no other name from being looked up in its time, and are looked up less and
 // less.
 func TestANameThatHangsBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -292,14 +292,14 @@ func TestANameThatHangsBlocksNoOther(t *testing.T) {
 		hanging := make([]string, 64)
 		for i := range hanging {
 			hanging[i] = fmt.Sprintf("hang%d.example", i)
-			w.answers[hanging[i]] = answer{hangs: 4500 * time.Millisecond, err: fmt.Errorf("no resolver responds")}
+			w.results[hanging[i]] = dnsResult{hangs: 4500 * time.Millisecond, err: fmt.Errorf("no resolver responds")}
 		}
-		w.answer("lb.example", time.Second, "192.0.2.1")
+		w.resolveTo("lb.example", time.Second, "192.0.2.1")
 		w.put(ingresses("hostile", hanging...), ingresses("west", "lb.example"))
 		w.run(func() {
 			time.Sleep(2 * 4500 * time.Millisecond)
 			w.wants("lb.example", "192.0.2.1")
-			time.Sleep(3 * time.Minute) // the hanging ones are asked for less and less meanwhile
+			time.Sleep(3 * time.Minute) // the hanging names are looked up less and less often meanwhile
 			before := w.times("lb.example")
 			time.Sleep(5 * time.Minute)
 			if n := w.times("lb.example") - before; n < 45 {
@@ -324,7 +324,7 @@ func TestTheNumberOfAddressesIsBounded(t *testing.T) {
 				for i := range 200 {
 					all = append(all, fmt.Sprintf("198.51.%d.%d", round, i))
 				}
-				w.answer("lb.example", 0, all...)
+				w.resolveTo("lb.example", 0, all...)
 				time.Sleep(6 * time.Second)
 				synctest.Wait()
 				if n := len(strings.Fields(w.row("lb.example"))); n > 32 {
@@ -339,7 +339,7 @@ func TestTheNumberOfAddressesIsBounded(t *testing.T) {
 func TestAnotherRunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer("lb.example", time.Minute, "192.0.2.1")
+		w.resolveTo("lb.example", time.Minute, "192.0.2.1")
 		w.storeFails(fmt.Errorf("the store is away"))
 		w.put(ingresses("west", "lb.example"))
 		w.run(func() {
@@ -348,14 +348,14 @@ func TestAnotherRunGoesOn(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			w.wants("lb.example", "192.0.2.1")
 		})
-		w.answer("lb.example", time.Minute, "192.0.2.2")
+		w.resolveTo("lb.example", time.Minute, "192.0.2.2")
 		time.Sleep(time.Hour)
 		w.wants("lb.example", "192.0.2.1") // another instance leads
 		w.run(func() { w.wants("lb.example", "(192.0.2.1) 192.0.2.2") })
 	})
 }
 
-// Lookups ask real resolvers: they return the addresses of a chain of aliases with the shortest time to live, IPv6
+// Lookups query real resolvers. They return the addresses of a chain of aliases with the shortest time to live, IPv6
 // where there is no IPv4, and tell a name without addresses from a resolver that fails or does not respond.
 func TestLookup(t *testing.T) {
 	records := map[string][]string{
@@ -425,7 +425,7 @@ func (w *world) hang(prefix string, n int) (names []string) {
 	defer w.mu.Unlock()
 	for i := range n {
 		name := fmt.Sprintf("%s%d.example", prefix, i)
-		w.answers[name] = answer{hangs: 4500 * time.Millisecond, err: fmt.Errorf("no resolver responds")}
+		w.results[name] = dnsResult{hangs: 4500 * time.Millisecond, err: fmt.Errorf("no resolver responds")}
 		names = append(names, name)
 	}
 	return names
@@ -436,7 +436,7 @@ func (w *world) hang(prefix string, n int) (names []string) {
 func TestSilentNamesDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer("known.example", time.Second, "10.0.0.1")
+		w.resolveTo("known.example", time.Second, "10.0.0.1")
 		w.put(dataplane("known", "known.example"))
 		w.run(func() {
 			w.wants("known.example", "10.0.0.1")
@@ -448,8 +448,8 @@ func TestSilentNamesDelayNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 			for i := range 20 {
 				lb, web := fmt.Sprintf("lb%d.example", i), fmt.Sprintf("web%d.example", i)
-				w.answer(lb, time.Second, "192.0.2.1")
-				w.answer(web, time.Second, "10.0.0.2")
+				w.resolveTo(lb, time.Second, "192.0.2.1")
+				w.resolveTo(web, time.Second, "10.0.0.2")
 				other := kind.Dataplanes.Make("other", web, kind.Dataplane{Networking: kind.Networking{Address: web}})
 				w.put(ingresses(fmt.Sprint("west-", i), lb), other)
 				w.wants(lb, "192.0.2.1")
@@ -474,13 +474,13 @@ func TestSlowNamesAreLast(t *testing.T) {
 		w := newWorld(t)
 		var all []resource.Any
 		for i, name := range w.hang("slow", 400) {
-			w.answers[name] = answer{addresses: []string{"10.0.0.9"}, hangs: 4 * time.Second}
+			w.results[name] = dnsResult{addresses: []string{"10.0.0.9"}, hangs: 4 * time.Second}
 			all = append(all, dataplane(fmt.Sprint("hostile-", i), name))
 		}
 		w.put(all...)
 		w.run(func() {
 			time.Sleep(2 * time.Minute)
-			w.answer("web.example", time.Second, "10.0.0.1")
+			w.resolveTo("web.example", time.Second, "10.0.0.1")
 			w.put(dataplane("web", "web.example"))
 			time.Sleep(5 * time.Second)
 			w.wants("web.example", "10.0.0.1")
@@ -501,14 +501,14 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 		var all []resource.Any
 		for i := range 1000 {
 			name := fmt.Sprintf("web%d.example", i)
-			w.answer(name, time.Hour, "10.0.0.1")
+			w.resolveTo(name, time.Hour, "10.0.0.1")
 			all = append(all, dataplane(name, name))
 		}
 		for _, name := range []string{"further.example", "other.example", "lb.example"} {
-			w.answer(name, time.Hour, "10.0.0.2")
+			w.resolveTo(name, time.Hour, "10.0.0.2")
 		}
 		w.put(all...)
-		beyond := "! the Dataplanes of the mesh default have more than 1000 host names; " +
+		excess := "! the Dataplanes of the mesh default have more than 1000 host names; " +
 			"this one is looked up when another is no longer used: give Dataplanes IP addresses, or remove some"
 		use := func() {
 			w.wants("web999.example", "10.0.0.1")
@@ -517,7 +517,7 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 					kind.Dataplane{Networking: kind.Networking{Address: "other.example"}}))
 			w.wants("lb.example", "10.0.0.2")
 			w.wants("other.example", "10.0.0.2")
-			w.wants("further.example", beyond)
+			w.wants("further.example", excess)
 			if n := w.times("further.example"); n != 0 {
 				t.Errorf("a name beyond the bound is looked up %d times", n)
 			}
@@ -525,7 +525,7 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 		w.run(use)
 		w.run(use) // another instance leads
 		w.run(func() {
-			w.wants("further.example", beyond)
+			w.wants("further.example", excess)
 			w.remove(kind.Dataplanes.Key("default", "web7.example"))
 			time.Sleep(6 * time.Minute)
 			w.wants("further.example", "10.0.0.2")
@@ -537,16 +537,16 @@ func TestTheNamesOfAMeshAreBounded(t *testing.T) {
 // change, once when the former addresses leave. Calm names are looked up after their time to live again.
 func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 	for what, alternate := range map[string]func(w *world, i int){
-		"addresses": func(w *world, i int) { w.answer("lb.example", time.Second, fmt.Sprintf("192.0.2.%d", i%250)) },
+		"addresses": func(w *world, i int) { w.resolveTo("lb.example", time.Second, fmt.Sprintf("192.0.2.%d", i%250)) },
 		"a resolver that fails now and then": func(w *world, i int) {
 			if i%7 < 2 {
 				w.fail("lb.example", fmt.Errorf("SERVFAIL"))
 			} else {
-				w.answer("lb.example", time.Second, "192.0.2.1")
+				w.resolveTo("lb.example", time.Second, "192.0.2.1")
 			}
 		},
 		"excluded addresses": func(w *world, i int) {
-			w.answer("lb.example", time.Second, "192.0.2.1", fmt.Sprintf("127.0.0.%d", i%250))
+			w.resolveTo("lb.example", time.Second, "192.0.2.1", fmt.Sprintf("127.0.0.%d", i%250))
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -567,11 +567,11 @@ func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 					if n := w.writes - before; n > 42 {
 						t.Errorf("%d rows are written in 10 minutes", n)
 					}
-					w.answer("lb.example", time.Second, "192.0.2.1")
+					w.resolveTo("lb.example", time.Second, "192.0.2.1")
 					time.Sleep(10 * time.Minute)
-					asked := w.times("lb.example")
+					queries := w.times("lb.example")
 					time.Sleep(time.Minute)
-					if n := w.times("lb.example") - asked; n < 10 {
+					if n := w.times("lb.example") - queries; n < 10 {
 						t.Errorf("a calm name is looked up %d times in a minute", n)
 					}
 				})
@@ -605,7 +605,7 @@ func TestANameWithFormerIngressesIsTriedOften(t *testing.T) {
 			if n := w.times("lb.example") - before; n > 3 {
 				t.Errorf("it is looked up %d times in 10 minutes after half an hour", n)
 			}
-			w.answer("lb.example", time.Second, "192.0.2.1")
+			w.resolveTo("lb.example", time.Second, "192.0.2.1")
 			time.Sleep(6 * time.Minute)
 			w.wants("lb.example", "192.0.2.1")
 		})
@@ -632,7 +632,7 @@ func TestANameReturnsWhileItsRowIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.runner.Writer = slow{world: w}
-		w.answer("web.example", 5*time.Minute, "10.0.0.1")
+		w.resolveTo("web.example", 5*time.Minute, "10.0.0.1")
 		w.put(dataplane("a", "web.example"))
 		w.run(func() {
 			w.wants("web.example", "10.0.0.1")
@@ -652,7 +652,7 @@ func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, failed := newWorld(t), 0
 		w.runner.Writer = slow{w, &failed}
-		w.answer("web.example", time.Minute, "10.0.0.1")
+		w.resolveTo("web.example", time.Minute, "10.0.0.1")
 		w.put(dataplane("a", "web.example"))
 		w.run(func() {
 			w.wants("web.example", "10.0.0.1")
@@ -667,10 +667,10 @@ func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
 }
 
 // An instance that does not lead keeps the names that resources have and those that have a row, and no other.
-func TestAnInstanceThatDoesNotLeadForgetsNames(t *testing.T) {
+func TestAReplicaThatDoesNotLeadDropsNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.answer("web.example", time.Minute, "10.0.0.1")
+		w.resolveTo("web.example", time.Minute, "10.0.0.1")
 		names := func(want int) {
 			t.Helper()
 			synctest.Wait()

@@ -8,8 +8,8 @@ import (
 	"weft/resource"
 )
 
-// TestEveryFieldHasABound: of what users write, and of what other zones send. A list, a mapping or a string without one
-// would let its writer decide how much work it is for everybody who reads it.
+// TestEveryFieldHasABound: each field that users write or that other zones send has a bound. A list, a mapping or a
+// string without a bound would let its writer decide the work of every reader.
 func TestEveryFieldHasABound(t *testing.T) {
 	for _, d := range kind.All() {
 		info := d.Describe()

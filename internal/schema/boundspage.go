@@ -8,8 +8,8 @@ import (
 	"weft/resource"
 )
 
-// BoundsTables are the parts of docs/operations/bounds.md that the kinds say: what holds for every document, and what
-// for each field that users write.
+// BoundsTables returns the tables of docs/operations/bounds.md that the kinds determine, in Markdown: the bounds of
+// every document, and the bounds of each field that users write.
 func BoundsTables() string {
 	var b strings.Builder
 	b.WriteString("| bound | at most |\n|---|---|\n")

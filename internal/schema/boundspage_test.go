@@ -9,7 +9,7 @@ import (
 	"weft/internal/schema"
 )
 
-// TestBoundsPageIsCurrent: between its marks the page is what the kinds say.
+// TestBoundsPageIsCurrent: the tables of the page, between its marks, equal those of the kinds.
 func TestBoundsPageIsCurrent(t *testing.T) {
 	const begin, end = "<!-- generated: kinds -->\n", "<!-- end -->\n"
 	file := filepath.Join(root, "docs/operations/bounds.md")

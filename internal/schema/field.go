@@ -12,16 +12,16 @@ import (
 
 // Field is one field of a kind's documents.
 type Field struct {
-	Path    string // as a problem names it, with [] for any item of a list
-	Type    string // for people: "string", "list of strings", "Enabled, Disabled"
-	Bound   string // how large the value may be, for people; "" where its type says it
-	Default string // "" where there is none, or the meaning says it
+	Path    string // as in a problem document, with [] for any item of a list
+	Type    string // for the pages: "string", "list", "Enabled, Disabled"
+	Bound   string // the largest size of the value, for the pages; "" if the type implies it
+	Default string // "" if there is none, or if the meaning has it
 	Meaning string
 
 	Required, ReadOnly, Deprecated bool
 }
 
-// Fields are those that users write, and those of the status after them.
+// Fields returns the fields that users write, and after them the fields of the status.
 func Fields(d resource.Descriptor) []Field {
 	prefix := "spec."
 	if d.Describe().Flat {
@@ -37,7 +37,7 @@ func Fields(d resource.Descriptor) []Field {
 	return fields
 }
 
-// fieldsOf lists a field and then what is in it.
+// fieldsOf returns the fields of a struct, each one followed by the fields of its value.
 func fieldsOf(t reflect.Type, prefix string) []Field {
 	var fields []Field
 	for i := range t.NumField() {
@@ -63,7 +63,7 @@ func listMark(t reflect.Type) string {
 	return ""
 }
 
-// isScalar says whether a struct is written as one value.
+// isScalar reports whether a struct is written as one value.
 func isScalar(t reflect.Type) bool {
 	return slices.Contains([]reflect.Type{reflect.TypeFor[kind.Time](), reflect.TypeFor[kind.PortRef]()}, t)
 }
@@ -103,7 +103,7 @@ func plainType(t reflect.Type, r *resource.Rules) string {
 	return "number"
 }
 
-// boundText is the bound of a field in words.
+// boundText returns the bound of a field in words, or "" if it has none.
 func boundText(t reflect.Type, r *resource.Rules) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -16,10 +16,10 @@ func Of(d resource.Descriptor) *Schema {
 	return s
 }
 
-// At is where the API serves the schema of a kind.
+// At returns the API path of the schema of a kind.
 func At(d resource.Descriptor) string { return "/_schemas/" + d.Describe().Name }
 
-// resource answers the schema of a kind's documents, whose definitions the builder keeps.
+// resource returns the schema of a kind's documents, and adds the definitions that it refers to.
 func (b *builder) resource(d resource.Descriptor, status *Schema) *Schema {
 	info := d.Describe()
 	spec := info.Name + "Spec"
@@ -69,7 +69,7 @@ func (b *builder) kubernetes(d resource.Descriptor, status *Schema) *Schema {
 	})
 }
 
-// document adds to the head of a form what is in both.
+// document returns the schema of one form: the given properties, and those that both forms have.
 func (b *builder) document(d resource.Descriptor, status *Schema, required []string,
 	properties map[string]*Schema) *Schema {
 	info := d.Describe()
@@ -114,7 +114,7 @@ func labels() *Schema {
 	}
 }
 
-// namePattern is that of the names of a kind: a mesh's or a zone's is narrower than others.
+// namePattern returns the pattern of the names of a kind. Names of meshes and of zones have a narrower pattern.
 func namePattern(info *resource.Info) string {
 	if info.Name == kind.Meshes.Name || info.Name == kind.Zones.Name {
 		return kind.Patterns["mesh"].String()

@@ -9,7 +9,7 @@ import (
 	"weft/resource"
 )
 
-// Document is an OpenAPI description (version 3.1) as far as the kinds need one.
+// Document is an OpenAPI description (version 3.1), with the fields that the kinds need.
 type Document struct {
 	OpenAPI    string          `json:"openapi"`
 	Info       Information     `json:"info"`
@@ -20,17 +20,18 @@ type Document struct {
 	Components Components      `json:"components"`
 }
 
-// Information says what is described.
+// Information is the title, the version and the description of an API.
 type Information struct {
 	Title       string `json:"title"`
 	Version     string `json:"version"`
 	Description string `json:"description"`
 }
 
-// Security names ways to prove who one is, any of which will do; an empty one stands for none.
+// Security has the names of security schemes that an operation requires together. An empty Security stands for an
+// unauthenticated client.
 type Security map[string][]string
 
-// Tag is what operations are grouped by: a kind.
+// Tag is a group of operations: those of one kind.
 type Tag struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -39,7 +40,7 @@ type Tag struct {
 // Path has the operations of one path, by their method in lower case.
 type Path map[string]*Operation
 
-// Operation is one request that the API answers.
+// Operation is one method of a path.
 type Operation struct {
 	ID          string              `json:"operationId"`
 	Summary     string              `json:"summary"`
@@ -49,12 +50,12 @@ type Operation struct {
 	Responses   map[string]Response `json:"responses"`
 }
 
-// Reference is a place in the document.
+// Reference is a reference to another part of the document.
 type Reference struct {
 	Ref string `json:"$ref"`
 }
 
-// Content is a body, by its media type.
+// Content is the body of a request, by its media type.
 type Content struct {
 	Required bool             `json:"required,omitempty"`
 	Content  map[string]Media `json:"content"`
@@ -65,14 +66,14 @@ type Media struct {
 	Schema *Schema `json:"schema"`
 }
 
-// Response is an answer, or a reference to one.
+// Response is a response, or a reference to one.
 type Response struct {
 	Ref         string           `json:"$ref,omitempty"`
 	Description string           `json:"description,omitempty"`
 	Content     map[string]Media `json:"content,omitempty"`
 }
 
-// Components are what others refer to.
+// Components are the parts of a document that references refer to.
 type Components struct {
 	Schemas         map[string]*Schema   `json:"schemas"`
 	Parameters      map[string]Parameter `json:"parameters"`
@@ -80,7 +81,7 @@ type Components struct {
 	SecuritySchemes map[string]Scheme    `json:"securitySchemes"`
 }
 
-// Parameter is a part of a request beside its body.
+// Parameter is a part of a request's path, query or header.
 type Parameter struct {
 	Name        string  `json:"name"`
 	In          string  `json:"in"`
@@ -90,7 +91,7 @@ type Parameter struct {
 	Schema      *Schema `json:"schema"`
 }
 
-// Scheme is a way to prove who one is.
+// Scheme is a security scheme: a method of authentication.
 type Scheme struct {
 	Type        string `json:"type"`
 	Scheme      string `json:"scheme,omitempty"`
@@ -99,7 +100,7 @@ type Scheme struct {
 
 const components = "#/components/"
 
-// OpenAPI describes the paths of all kinds, as a release of the given version serves them.
+// OpenAPI returns the description of the paths of all kinds, for a release of the given version.
 func OpenAPI(version string) *Document {
 	b := &builder{prefix: components + "schemas/", defs: map[string]*Schema{}}
 	doc := &Document{
@@ -120,12 +121,12 @@ func OpenAPI(version string) *Document {
 			maps.Copy(doc.Paths, pathsOf(info, segment))
 		}
 	}
-	maps.Copy(b.defs, answers())
+	maps.Copy(b.defs, responseBodies())
 	doc.Components = Components{b.defs, parameters(), responses(), securitySchemes()}
 	return doc
 }
 
-// status is the schema of a kind's status; anything where it has none.
+// status returns the schema of a kind's status. For a kind without a status it accepts any value.
 func (b *builder) status(d resource.Descriptor) *Schema {
 	s := &Schema{ReadOnly: true, Description: "written by the control plane"}
 	if status := kind.StatusKind(d.Describe().Name); status != nil {
@@ -134,7 +135,7 @@ func (b *builder) status(d resource.Descriptor) *Schema {
 	return s
 }
 
-// pathsOf are the paths of a kind under its plural or an alias.
+// pathsOf returns the paths of a kind under a segment, which is its plural or an alias.
 func pathsOf(info *resource.Info, segment string) map[string]Path {
 	id := info.Name
 	if segment != info.Plural {
@@ -161,20 +162,21 @@ func listOperation(info *resource.Info, id string, where ...string) *Operation {
 	}}
 	return operation(info, id, fmt.Sprintf("List %s", info.Plural),
 		slices.Concat(where, []string{"size", "offset", "nameFilter", "filter", "format"}),
-		map[string]Response{"200": answer("a page of them", page)}, "400", "401", "403")
+		map[string]Response{"200": responseOf("a page of resources", page)}, "400", "401", "403")
 }
 
 func itemPath(info *resource.Info, id string, where ...string) Path {
 	ref := &Schema{Ref: components + "schemas/" + info.Name}
 	path := Path{"get": operation(info, "get"+id, "Read a "+info.Name, slices.Concat(where, []string{"format"}),
-		map[string]Response{"200": answer("the "+info.Name+"; ETag is its version", ref)}, "400", "401", "403", "404")}
+		map[string]Response{"200": responseOf("the "+info.Name+"; ETag is its version", ref)}, "400", "401", "403",
+		"404")}
 	if info.ReadOnly {
 		return path
 	}
 	write := slices.Concat(where, []string{"ifMatch", "dryRun"})
-	taken := answer("what came of it", &Schema{Ref: components + "schemas/PutAnswer"})
+	written := responseOf("the result of the write", &Schema{Ref: components + "schemas/PutResponse"})
 	put := operation(info, "put"+id, "Create or replace a "+info.Name, write,
-		map[string]Response{"200": taken, "201": taken}, "400", "401", "403", "404", "409", "412", "413", "503")
+		map[string]Response{"200": written, "201": written}, "400", "401", "403", "404", "409", "412", "413", "503")
 	put.RequestBody = &Content{Required: true, Content: map[string]Media{"application/json": {ref},
 		"application/yaml": {ref}}}
 	path["put"] = put
@@ -195,6 +197,6 @@ func operation(info *resource.Info, id, summary string, parameters []string, res
 	return o
 }
 
-func answer(description string, s *Schema) Response {
+func responseOf(description string, s *Schema) Response {
 	return Response{Description: description, Content: map[string]Media{"application/json": {s}}}
 }

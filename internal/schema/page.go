@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// Page is the documentation of a kind, in Markdown. The example is empty for a kind that only the control
-// plane writes.
+// Page returns the documentation of a kind, in Markdown. The example is empty for a kind that only the control plane
+// writes.
 func Page(d resource.Descriptor, example string) string {
 	info := d.Describe()
 	var b strings.Builder
@@ -25,16 +25,16 @@ func Page(d resource.Descriptor, example string) string {
 	written, status := split(Fields(d))
 	table(&b, "Fields", written)
 	table(&b, "Status", status)
-	refused(&b, info)
+	writeLaterFields(&b, info)
 	return b.String()
 }
 
-// ExampleFile is where the example of a kind stands in the repository.
+// ExampleFile returns the path of a kind's example, relative to the root of the repository.
 func ExampleFile(d resource.Descriptor) string {
 	return "examples/kinds/" + strings.ToLower(d.Describe().Name) + ".yaml"
 }
 
-// Index is the page that lists the others.
+// Index returns the page that lists the pages of all kinds, in Markdown.
 func Index() string {
 	var b strings.Builder
 	b.WriteString("# Kinds of resources\n\n")
@@ -62,7 +62,7 @@ func scope(info *resource.Info) string {
 	return "global"
 }
 
-// facts are what is to be known of a kind beside its fields.
+// facts returns sentences about a kind that do not concern one field: scope, API path, size and access.
 func facts(info *resource.Info) []string {
 	path := "/" + info.Plural + "/{name}"
 	if info.Scope == resource.Mesh {
@@ -116,7 +116,7 @@ func defaultOf(f Field) string {
 	return ""
 }
 
-// meaning adds who writes the field, where that is not the user.
+// meaning returns the meaning of a field, with a note if the control plane writes it or if it is an older form.
 func (f *Field) meaning() string {
 	switch {
 	case f.Deprecated:
@@ -127,8 +127,8 @@ func (f *Field) meaning() string {
 	return f.Meaning
 }
 
-// refused lists the fields that users know from elsewhere.
-func refused(b *strings.Builder, info *resource.Info) {
+// writeLaterFields lists fields of other meshes that are rejected, with the reasons.
+func writeLaterFields(b *strings.Builder, info *resource.Info) {
 	if len(info.Replaced) == 0 {
 		return
 	}

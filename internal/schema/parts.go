@@ -2,7 +2,7 @@ package schema
 
 import "weft/kind"
 
-// parameters are those of all operations, by the name that references use.
+// parameters returns the parameters of all operations, by the name that references use.
 func parameters() map[string]Parameter {
 	text := &Schema{Type: "string"}
 	return map[string]Parameter{
@@ -30,11 +30,11 @@ func parameters() map[string]Parameter {
 	}
 }
 
-// answers are the bodies of answers that are no resources.
-func answers() map[string]*Schema {
+// responseBodies returns the schemas of response bodies that are not resources.
+func responseBodies() map[string]*Schema {
 	text := &Schema{Type: "string"}
 	return map[string]*Schema{
-		"PutAnswer": {Type: "object", Properties: map[string]*Schema{
+		"PutResponse": {Type: "object", Properties: map[string]*Schema{
 			"created":  {Type: "boolean", Description: "in a dry run: whether the resource would be created"},
 			"changed":  {Type: "boolean", Description: "false where the stored resource is equal"},
 			"warnings": {Type: "array", Items: text, Description: "warnings about a valid resource"},

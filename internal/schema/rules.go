@@ -66,7 +66,7 @@ func (s *Schema) bounded(b resource.Bound) {
 	}
 }
 
-// jsonDefault is the default as JSON has it.
+// jsonDefault returns the default as a value of the JSON type.
 func jsonDefault(r *resource.Rules, jsonType string) any {
 	switch jsonType {
 	case "integer":

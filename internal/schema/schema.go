@@ -1,10 +1,10 @@
-// Package schema describes the kinds to those who write them: a JSON Schema of each (draft 2020-12), an
-// OpenAPI document of the API's paths for them (3.1), and their pages in the documentation.
+// Package schema describes the kinds to the authors of resources. It has a JSON Schema of each kind (draft 2020-12), an
+// OpenAPI document of the API's paths (3.1), and the pages of the documentation.
 //
-// All of it is made of the Go types in package kind: names and types of fields by reflection, what they are
-// for from their comments, what they may hold from their tag `schema`. A schema takes whatever validation
-// takes, in the form in which the API answers it; what only validation knows (two fields that contradict
-// each other, a name that is taken) it does not refuse.
+// The Go types in package kind are the source: reflection gives the names and types of fields, the doc comments their
+// meaning, and the tag `schema` their rules. A schema accepts every document that validation accepts, in the form in
+// which the API returns it. It does not reject errors that only validation can find, such as two fields that contradict
+// each other or a name that exists already.
 package schema
 
 import (
@@ -22,7 +22,7 @@ import (
 // Draft is the dialect of every schema here.
 const Draft = "https://json-schema.org/draft/2020-12/schema"
 
-// Schema is a JSON Schema, as far as the kinds need it.
+// Schema is a JSON Schema, with the keywords that the kinds need.
 type Schema struct {
 	Draft       string `json:"$schema,omitempty"`
 	ID          string `json:"$id,omitempty"`
@@ -64,13 +64,13 @@ type Schema struct {
 	Defs map[string]*Schema `json:"$defs,omitempty"`
 }
 
-// builder makes the schemas of Go types, each once.
+// builder builds the schemas of Go types, each one once.
 type builder struct {
-	prefix string // of references to them
+	prefix string // of references to the definitions
 	defs   map[string]*Schema
 }
 
-// of answers the schema of a type: a reference where it is a struct.
+// of returns the schema of a type. For a struct, it is a reference to the definition.
 func (b *builder) of(t reflect.Type) *Schema {
 	switch t {
 	case reflect.TypeFor[kind.Duration]():
@@ -99,7 +99,7 @@ func (b *builder) of(t reflect.Type) *Schema {
 	return &Schema{Type: "integer", Minimum: number(0)}
 }
 
-// base64Pattern is that of at least one byte, over several lines if need be.
+// base64Pattern matches the encoding of at least one byte, which may have several lines.
 const base64Pattern = `^[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*$`
 
 func number(n int) *int { return &n }
@@ -108,11 +108,11 @@ func portNumber() *Schema {
 	return &Schema{Type: "integer", Minimum: number(1), Maximum: number(65535)}
 }
 
-// reference answers a reference to a struct's schema.
+// reference returns a reference to the schema of a struct, and adds the definition if it is missing.
 func (b *builder) reference(t reflect.Type) *Schema {
 	name := t.Name()
 	if b.defs[name] == nil {
-		b.defs[name] = &Schema{} // a name is taken before the fields are looked at
+		b.defs[name] = &Schema{} // before the fields, which may refer to the same struct
 		*b.defs[name] = *b.object(t)
 	}
 	return &Schema{Ref: b.prefix + name}
@@ -144,7 +144,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// comment is that of a field of the struct t, or of the field's type where it has none.
+// comment returns the doc comment of a field of the struct t, or that of the field's type if the field has none.
 func comment(t reflect.Type, f reflect.StructField) string {
 	if text := describe(t.Name() + "." + f.Name); text != "" {
 		return about(text, f.Name, jsonName(f)+" ")
@@ -153,8 +153,8 @@ func comment(t reflect.Type, f reflect.StructField) string {
 	return about(describe(inner), inner, "")
 }
 
-// about leaves out how a comment of Go begins, "Name is": whoever reads it sees the name beside it. Where
-// another verb follows the name, otherwise stands for it.
+// about removes the beginning of a doc comment, "Name is", since the pages show the name beside the text. Where another
+// verb follows the name, otherwise replaces the name. The full stop at the end is removed too.
 func about(text, name, otherwise string) string {
 	for _, verb := range []string{"is", "are", "says"} {
 		if rest, found := strings.CutPrefix(text, name+" "+verb+" "); found {
@@ -167,7 +167,7 @@ func about(text, name, otherwise string) string {
 	return strings.TrimSuffix(text, ".")
 }
 
-// elem is what a pointer, list or map is of.
+// elem returns the element type of a pointer, a list or a map, however deep, and any other type itself.
 func elem(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -177,10 +177,10 @@ func elem(t reflect.Type) reflect.Type {
 
 var goLink = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
 
-// describe answers a comment, without the marks of Go's links.
+// describe returns a doc comment without the marks of Go's links, or "" if there is none.
 func describe(name string) string { return goLink.ReplaceAllString(comments[name], "$1") }
 
-// specType is the Go type of a kind's spec.
+// specType returns the Go type of a kind's spec.
 func specType(d resource.Descriptor) reflect.Type {
 	return reflect.TypeOf(resource.SpecOf(d.New())).Elem()
 }

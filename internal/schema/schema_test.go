@@ -9,8 +9,9 @@ import (
 	"weft/kind"
 )
 
-// TestSchemasRefuse: an editor shows what a schema refuses, long before the control plane does.
-func TestSchemasRefuse(t *testing.T) {
+// TestSchemasReject: an editor shows the errors that a schema finds, long before the control plane rejects the
+// document.
+func TestSchemasReject(t *testing.T) {
 	for _, test := range []struct{ name, doc, says string }{
 		{"another kind", `{type: Meshes, name: m}`, "/type"},
 		{"a name", `{type: Mesh, name: A}`, "/name"},
@@ -48,7 +49,7 @@ func TestSchemasRefuse(t *testing.T) {
 	}
 }
 
-// kindOf is the kind that a document of a test means, a Mesh where it names none.
+// kindOf returns the kind of a test's document, or Mesh if the document has no type.
 func kindOf(doc string) string {
 	for _, d := range kind.All() {
 		if name := d.Describe().Name; strings.Contains(doc, "type: "+name+",") ||
@@ -59,8 +60,8 @@ func kindOf(doc string) string {
 	return kind.Meshes.Name
 }
 
-// TestEveryFieldSaysWhatItIsFor, and each kind too: it is all that the pages and an editor have.
-func TestEveryFieldSaysWhatItIsFor(t *testing.T) {
+// TestEveryFieldIsDescribed: the pages and editors have only the doc comments of kinds and fields.
+func TestEveryFieldIsDescribed(t *testing.T) {
 	for _, d := range kind.All() {
 		if d.Describe().Hidden {
 			continue

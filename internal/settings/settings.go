@@ -202,11 +202,13 @@ func (a *APIOverTLS) check(plain bool) error {
 		return errors.New("apiServer.https.tlsCertFile and apiServer.https.tlsKeyFile belong together: set both, or " +
 			"neither to use the certificate of the server for proxies")
 	case a.RequireClientCert && a.ClientCAFile == "" && a.ClientCADir == "":
-		return errors.New("apiServer.https.requireClientCert lets nobody in without apiServer.https.tlsCaFile or " +
-			"apiServer.auth.clientCertsDir: name the CAs of the certificates")
+		return errors.New(
+			"apiServer.https.requireClientCert rejects every client without apiServer.https.tlsCaFile or " +
+				"apiServer.auth.clientCertsDir: name the CAs of the certificates")
 	case !plain && !a.Enabled:
-		return errors.New("apiServer.http.enabled and apiServer.https.enabled are both false: without its API nobody " +
-			"reaches the control plane")
+		return errors.New(
+			"apiServer.http.enabled and apiServer.https.enabled are both false: without its API no client " +
+				"reaches the control plane")
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidSettings(t *testing.T) {
 	tests := map[string]struct {
 		file    string
 		environ []string
@@ -149,11 +149,11 @@ func TestRefused(t *testing.T) {
 		"audit size": {environ: []string{"KUMA_AUDIT_MAX_SIZE=0", "KUMA_AUDIT_KEEP=many"},
 			want: []string{`"0" is not a number from 1`, `"many" is not a number from 0`}},
 		"API off": {environ: []string{"KUMA_API_SERVER_HTTP_ENABLED=false",
-			"KUMA_API_SERVER_HTTPS_ENABLED=false"}, want: []string{"nobody reaches the control plane"}},
+			"KUMA_API_SERVER_HTTPS_ENABLED=false"}, want: []string{"no client reaches the control plane"}},
 		"API key alone": {environ: []string{"KUMA_API_SERVER_HTTPS_TLS_KEY_FILE=x"},
 			want: []string{"apiServer.https.tlsKeyFile belong together"}},
-		"certificates of nobody": {environ: []string{"KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT=true"},
-			want: []string{"lets nobody in without apiServer.https.tlsCaFile"}},
+		"client certificates without a CA": {environ: []string{"KUMA_API_SERVER_HTTPS_REQUIRE_CLIENT_CERT=true"},
+			want: []string{"rejects every client without apiServer.https.tlsCaFile"}},
 		"key twice":     {file: "mode: zone\nmode: zone", want: []string{`key "mode" already set`}},
 		"not a mapping": {file: "- 1", want: []string{"is a mapping"}},
 		"unknown variable": {environ: []string{"KUMA_STORE_TIPE=memory"},
@@ -234,7 +234,7 @@ func TestMissingFileIsNamed(t *testing.T) {
 	}
 }
 
-func TestForeignVariables(t *testing.T) {
+func TestVariablesOfOtherPrograms(t *testing.T) {
 	tests := []struct {
 		pair    string
 		warning string // empty: ignored without a warning
@@ -263,7 +263,7 @@ func TestForeignVariables(t *testing.T) {
 }
 
 // A family of ignored names must not hide a misspelled setting with the same prefix.
-func TestForeignNamesLeaveOursAlone(t *testing.T) {
+func TestIgnoredNamesHideNoSetting(t *testing.T) {
 	for _, s := range all {
 		name := s.env + "X"
 		if _, _, err := Load("", []string{name + "=1"}, nil); err == nil {
@@ -273,7 +273,7 @@ func TestForeignNamesLeaveOursAlone(t *testing.T) {
 }
 
 // No name of the list is hidden by another.
-func TestEverySettingWithoutMeaningIsAnswered(t *testing.T) {
+func TestEverySettingWithoutMeaningHasAWarning(t *testing.T) {
 	for _, m := range meaningless {
 		name := m.name
 		if strings.HasSuffix(name, "_") {

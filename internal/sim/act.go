@@ -14,14 +14,14 @@ import (
 	"weft/resource"
 )
 
-// deed is something that may happen. It may turn out to be impossible, and then nothing happens.
+// deed is an event of a world. An event that is impossible at the moment has no effect.
 type deed struct {
 	weight int
 	do     func(*world)
 }
 
-// Streams move often, so that there is something to lose. Work comes in bursts too, so that a sync is found both
-// half done and done.
+// work has the events of normal operation. Streams move often, so faults find unfinished work. Bursts finish syncs, so
+// faults also find finished work.
 var work = []deed{
 	{400, (*world).move},
 	{12, (*world).burst},
@@ -33,24 +33,24 @@ var work = []deed{
 	{60, func(w *world) { w.boot(one(w, w.sites())) }},
 }
 
-// What goes wrong differs from world to world, some of it never and some of it often: much of one thing finds
-// what a little of everything does not.
+// trouble has the faults. Their weights differ from world to world, since many faults of one kind find errors that few
+// faults of every kind do not find.
 var trouble = []deed{
 	{8, func(w *world) { w.up(w.crash) }},
 	{8, (*world).cut},
-	{6, func(w *world) { w.relent(one(w, w.sites())) }},
-	{6, (*world).lie},
+	{6, func(w *world) { w.toggleStrict(one(w, w.sites())) }},
+	{6, (*world).forgeItem},
 	{4, func(w *world) { w.twin(one(w, w.zones)) }},
 	{4, (*world).confirm},
 	{4, (*world).garble},
 	{5, func(w *world) { w.snapshot(one(w, w.sites())) }},
 	{2, func(w *world) { w.restore(one(w, w.sites())) }},
 	{2, func(w *world) { w.restore(w.global) }},
-	{2, func(w *world) { w.takeOut(one(w, w.zones)) }},
+	{2, func(w *world) { w.evict(one(w, w.zones)) }},
 	{10, func(w *world) { w.now = w.now.Add(time.Duration(w.rand.Int64N(int64(time.Hour))) - 10*time.Minute) }},
 }
 
-// choose decides how often which deed is done in this world.
+// choose sets the weight of each event in this world.
 func (w *world) choose() {
 	w.deeds = slices.Clone(work)
 	for _, d := range trouble {
@@ -62,7 +62,7 @@ func (w *world) choose() {
 	}
 }
 
-// act lets one thing happen.
+// act performs one event.
 func (w *world) act() {
 	n := w.rand.IntN(w.weight)
 	for _, d := range w.deeds {
@@ -73,14 +73,14 @@ func (w *world) act() {
 	}
 }
 
-// up does something at a site whose process runs.
+// up calls do with a random site, if its process runs.
 func (w *world) up(do func(*site)) {
 	if s := one(w, w.sites()); s.process != nil {
 		do(s)
 	}
 }
 
-// ends are all sides of streams, of running processes.
+// ends returns the ends of streams of all running processes.
 func (w *world) ends() (all []*end) {
 	for _, s := range append(w.sites(), w.twins...) {
 		if s.process == nil {
@@ -95,7 +95,7 @@ func (w *world) ends() (all []*end) {
 	return all
 }
 
-// move does one thing at one side of a stream.
+// move performs one step at one end of a stream.
 func (w *world) move() {
 	e := one(w, w.ends())
 	if e == nil {
@@ -106,7 +106,8 @@ func (w *world) move() {
 	}
 }
 
-// moveAt says whether there was something to do, beginning with one thing or another.
+// moveAt performs one step of three at an end: deliver a frame, store an item, or send a digest. The step first is
+// tried first. It returns whether any step was possible.
 func (w *world) moveAt(e *end, first int) bool {
 	for i := range 3 {
 		switch what := (first + i) % 3; {
@@ -117,14 +118,14 @@ func (w *world) moveAt(e *end, first int) bool {
 			w.storeOne(e)
 			return true
 		case what == 2 && e.list:
-			w.answer(e)
+			w.digest(e)
 			return true
 		}
 	}
 	return false
 }
 
-// burst lets a lot of work be done without trouble.
+// burst performs up to 100 steps without a fault.
 func (w *world) burst() {
 	for range w.rand.IntN(100) {
 		w.move()
@@ -138,7 +139,7 @@ func (w *world) burst() {
 	}
 }
 
-// change is a write by an owner. A zone writes whether it is joined or not.
+// change writes a resource of an owner. A zone writes whether it has joined or not.
 func (w *world) change(s *site) {
 	if s == w.global && !w.sync.Has(resource.GlobalToZones) || s != w.global && !w.sync.Has(resource.ZoneToGlobal) {
 		return
@@ -158,7 +159,7 @@ func (w *world) change(s *site) {
 	s.set(key, state)
 }
 
-// join lets a zone in. What it had before is new to the others.
+// join admits a zone to the mesh. Its earlier resources are new to the other zones.
 func (w *world) join(z *site) {
 	g := w.global
 	if g.process == nil || g.members[z.owner] {
@@ -170,13 +171,13 @@ func (w *world) join(z *site) {
 	w.say("%s may join", z.owner)
 }
 
-// takeOut puts a zone out of the mesh: its resources go everywhere but from its own store.
-func (w *world) takeOut(z *site) {
+// evict removes a zone from the mesh. Its resources are deleted in every store except its own.
+func (w *world) evict(z *site) {
 	g := w.global
 	if g.process == nil || !g.members[z.owner] {
 		return
 	}
-	w.say("%s is taken out", z.owner)
+	w.say("%s is evicted", z.owner)
 	delete(g.members, z.owner)
 	delete(g.known, z.owner)
 	g.process.tracker.Leave(z.owner)
@@ -194,7 +195,7 @@ func (w *world) takeOut(z *site) {
 	}
 }
 
-// bringIn makes what a zone says of its resources, and then what it has, their newest states in the mesh.
+// bringIn makes the states in a zone's log, and then those in its store, the newest states of its resources.
 func (w *world) bringIn(z *site) {
 	w.rewrite(z, func(key zonesync.Key) string {
 		if z.process != nil {
@@ -207,7 +208,7 @@ func (w *world) bringIn(z *site) {
 	w.rewrite(z, func(key zonesync.Key) string { return z.store[key] })
 }
 
-// rewrite gives the resources of an owner the states that they now have in the mesh.
+// rewrite sets the newest state of each resource of an owner.
 func (w *world) rewrite(s *site, state func(zonesync.Key) string) {
 	for _, key := range keysOf(w.written) {
 		if key.Owner == s.owner {
@@ -232,7 +233,7 @@ func (w *world) connect(z *site) {
 	}
 }
 
-// admits says whether global takes a control plane for that of its zone, by its store.
+// admits returns whether global accepts a control plane as that of its zone, by the fingerprint of its store.
 func (w *world) admits(z *site) bool {
 	known := zonesync.ZoneStore{Fingerprint: w.global.known[z.owner]}
 	admitted, becomes := known.Admits(z.id, w.now, zonesync.Timeout)
@@ -242,15 +243,15 @@ func (w *world) admits(z *site) bool {
 	return admitted || w.fault == TwinAdmitted
 }
 
-// twin has a second control plane come under the name of a zone that is known, with an empty store.
+// twin starts a second control plane with the name of a known zone and an empty store.
 func (w *world) twin(z *site) {
 	g := w.global
 	if g.process == nil || !g.members[z.owner] || g.known[z.owner] == "" {
 		return
 	}
 	twin := newSite(z.owner)
-	twin.id = "the store of nobody"
-	w.say("a second control plane comes as %s", z.owner)
+	twin.id = "the store of a twin"
+	w.say("a second control plane connects as %s", z.owner)
 	if !w.admits(twin) {
 		return
 	}
@@ -260,7 +261,7 @@ func (w *world) twin(z *site) {
 	w.dial(twin)
 }
 
-// confirm is an operator who confirms whatever deletions wait at global.
+// confirm releases all deletions that wait at global for an operator's confirmation.
 func (w *world) confirm() {
 	if w.global.process == nil {
 		return
@@ -279,8 +280,8 @@ func (w *world) cut() {
 	}
 }
 
-// relent makes a site strict, or has it take what it refused.
-func (w *world) relent(s *site) {
+// toggleStrict makes a site strict, or makes it retry the items that it rejected.
+func (w *world) toggleStrict(s *site) {
 	s.strict = !s.strict
 	w.say("%s is strict: %v", s.owner, s.strict)
 	if s.process == nil || s.strict {
@@ -293,8 +294,8 @@ func (w *world) relent(s *site) {
 	}
 }
 
-// lie adds somebody else's resource to a batch that a zone sends.
-func (w *world) lie() {
+// forgeItem adds a resource of another owner to a batch that a zone sends.
+func (w *world) forgeItem() {
 	e := one(w, w.ends())
 	if e == nil || e.at != w.global || len(e.frames[e.at.owner]) == 0 {
 		return
@@ -315,7 +316,7 @@ func (w *world) lie() {
 	}
 }
 
-// garble has a side say something absurd. The other side may end the stream, and nothing else.
+// garble sends an invalid frame from one end. The only valid effect is that the other end closes the stream.
 func (w *world) garble() {
 	e := one(w, w.ends())
 	if e == nil || e.cut {
@@ -343,8 +344,8 @@ func (w *world) snapshot(s *site) {
 	w.say("the store of %s is copied", s.owner)
 }
 
-// restore puts a site's store back to a copy, or, where there is none, to nothing. The owner of a resource
-// gives it an older state by that.
+// restore replaces a site's store by its copy, or by an empty store. An older state of a resource of the site is
+// thereby its newest state.
 func (w *world) restore(s *site) {
 	if s.process != nil {
 		w.crash(s)

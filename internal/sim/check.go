@@ -13,7 +13,7 @@ import (
 	"weft/resource"
 )
 
-// acknowledged checks what a sender was told: what is said to be stored is stored, or was refused.
+// acknowledged checks the progress of a sender: each state that the peer has acked is in the peer's store or rejected.
 func (w *world) acknowledged(e *end) {
 	if e.sender == nil || e.cut || e.garbled {
 		return
@@ -22,33 +22,33 @@ func (w *world) acknowledged(e *end) {
 	if there == nil {
 		return
 	}
-	progress, refusing := e.sender.Progress(w.now), e.sender.Rejecting()
-	refused := keysRefused(there.receiver)
+	progress, rejecting := e.sender.Progress(w.now), e.sender.Rejecting()
+	rejected := rejectedKeys(there.receiver)
 	if progress.Lag < 0 {
 		w.violated("a lag of %s", progress.Lag)
 	}
 	for key, put := range w.puts[e.at.process.epoch] {
-		if put.seq > progress.Applied || there.receiver.Missed() || refusing[key.Owner] || refused[key] {
+		if put.seq > progress.Applied || there.receiver.Missed() || rejecting[key.Owner] || rejected[key] {
 			continue
 		}
 		if (zonesync.Way{Sync: w.sync, From: e.at.owner, To: e.peer}).May(key.Owner) != nil {
 			continue
 		}
 		if _, ok := w.since(key, there.at.store[key], put.index); !ok {
-			w.violated("%s acknowledged %s at %d, and holds %q", e.peer, key, put.seq, there.at.store[key])
+			w.violated("%s acked %s at %d, and has %q", e.peer, key, put.seq, there.at.store[key])
 		}
 	}
 }
 
-func keysRefused(r *zonesync.Receiver) map[zonesync.Key]bool {
-	refused := map[zonesync.Key]bool{}
-	for _, refusal := range r.Rejected() {
-		refused[refusal.Key] = true
+func rejectedKeys(r *zonesync.Receiver) map[zonesync.Key]bool {
+	rejected := map[zonesync.Key]bool{}
+	for _, rejection := range r.Rejected() {
+		rejected[rejection.Key] = true
 	}
-	return refused
+	return rejected
 }
 
-// other answers the other side of a stream, if it is still there.
+// other returns the other end of a stream, or nil if the process there has no such end any more.
 func (w *world) other(e *end) *end {
 	there := w.global
 	if e.at == w.global {
@@ -63,16 +63,16 @@ func (w *world) other(e *end) *end {
 	return nil
 }
 
-// confirmed checks what global says to a zone: that the proxies of every other zone run with what the zone's
-// log has up to a position, or with something newer.
+// confirmed checks a confirmation of global to a zone: the proxies of every other zone run with the states of the
+// zone's log up to a position, or with newer ones.
 func (w *world) confirmed(zone kind.Owner, position zonesync.Position) {
 	w.say("global confirms %s up to %d", zone, position.Seq)
 	if !w.sync.Has(resource.ZoneToZones) {
 		return
 	}
-	refused := keysRefused(w.global.process.receivers[zone])
+	rejected := rejectedKeys(w.global.process.receivers[zone])
 	for key, put := range w.puts[position.Epoch] {
-		if put.seq > position.Seq || refused[key] || key.Owner != zone {
+		if put.seq > position.Seq || rejected[key] || key.Owner != zone {
 			continue
 		}
 		for _, z := range w.zones {
@@ -87,7 +87,7 @@ func (w *world) confirmed(zone kind.Owner, position zonesync.Position) {
 	}
 }
 
-// rest ends all trouble, lets everything that is under way happen, and checks that all agree.
+// rest ends all faults, performs all pending work, and checks that all stores agree.
 func (w *world) rest() error {
 	w.say("nothing more goes wrong")
 	for _, twin := range w.twins {
@@ -114,13 +114,13 @@ func (w *world) rest() error {
 			return w.broken
 		}
 		if w.step > 10_000 {
-			return errors.New("there is no end of it")
+			return errors.New("the work does not end within 10,000 steps")
 		}
 	}
 	return errors.Join(w.agree(), w.broken)
 }
 
-// calm does everything that there is to do once, and says whether there was anything.
+// calm performs all pending work once, and returns whether there was any.
 func (w *world) calm() (busy bool) {
 	for _, s := range w.sites() {
 		busy = len(s.process.unread) > 0 || !s.process.opened || busy
@@ -137,7 +137,7 @@ func (w *world) calm() (busy bool) {
 		busy = busy || e.apply != nil || e.list || len(e.frames[e.at.owner])+len(e.frames[e.peer]) > 0
 	}
 	for _, z := range w.zones {
-		if r := z.process.receivers[w.global.owner]; r != nil && (z.rollout != nil || !z.settled(r)) {
+		if r := z.process.receivers[w.global.owner]; r != nil && (z.rollout != nil || !z.inSync(r)) {
 			busy = true
 			w.roll(z)
 		}
@@ -145,11 +145,11 @@ func (w *world) calm() (busy bool) {
 	return busy
 }
 
-// agree checks that every site holds what it should, and nothing else, apart from what it refuses and says so.
+// agree checks that every site has the resources of its peers and no others, except items that it reports as rejected.
 func (w *world) agree() error {
 	for _, e := range w.ends() {
 		if e.cut {
-			continue // of a zone that was taken out
+			continue // of an evicted zone
 		}
 		if e.receiver != nil {
 			if err := w.agreeAt(e); err != nil {
@@ -157,7 +157,7 @@ func (w *world) agree() error {
 			}
 		}
 		if e.sender != nil && !e.sender.Progress(w.now).Current {
-			return fmt.Errorf("%s believes that %s is behind: %+v", e.at.owner, e.peer, e.sender.Progress(w.now))
+			return fmt.Errorf("%s reports %s as out of sync: %+v", e.at.owner, e.peer, e.sender.Progress(w.now))
 		}
 	}
 	if w.sync.Has(resource.ZoneToZones) {
@@ -166,80 +166,81 @@ func (w *world) agree() error {
 	return nil
 }
 
-// agreeAt compares what one side holds from the other with what that has.
+// agreeAt compares the resources that one end received with those of the other end.
 func (w *world) agreeAt(e *end) error {
 	there := w.other(e)
 	way := zonesync.Way{Sync: w.sync, From: e.peer, To: e.at.owner}
-	want, refused := map[zonesync.Key]string{}, map[zonesync.Key]bool{}
+	want, rejected := map[zonesync.Key]string{}, map[zonesync.Key]bool{}
 	for key, state := range there.at.store {
 		if way.May(key.Owner) == nil {
 			want[key] = state
 		}
 	}
-	listed := keysRefused(e.receiver)
+	listed := rejectedKeys(e.receiver)
 	for _, key := range slices.Concat(keysOf(want), keysOf(e.at.store)) {
 		state := want[key]
 		if way.May(key.Owner) != nil || e.at.store[key] == state {
 			continue
 		}
 		if w.awaited(there.at, key.Owner) {
-			refused[key] = listed[key]
+			rejected[key] = listed[key]
 			continue
 		}
-		if !e.at.refuses(key, state) {
-			return fmt.Errorf("%s holds %q of %s, and %s has %q", e.at.owner, e.at.store[key], key, there.at.owner,
+		if !e.at.rejects(key, state) {
+			return fmt.Errorf("%s has %q of %s, and %s has %q", e.at.owner, e.at.store[key], key, there.at.owner,
 				state)
 		}
-		refused[key] = true
+		rejected[key] = true
 	}
-	return agreeRefused(e, there, way, refused)
+	return agreeRejected(e, there, way, rejected)
 }
 
-// awaited says whether global still waits for an owner's resources: it refuses one.
+// awaited returns whether global still waits for an owner's resources, since it rejected an item.
 func (w *world) awaited(s *site, owner kind.Owner) bool {
 	r := s.process.receivers[owner]
 	return s == w.global && r != nil && !r.Synced()
 }
 
-// agreeRefused compares what should be refused with what both sides list.
-func agreeRefused(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) error {
+// agreeRejected compares the expected rejections with those that both ends list.
+func agreeRejected(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) error {
 	if diff := cmp.Diff(e.receiver.Rejected(), there.sender.Rejected()); diff != "" {
-		return fmt.Errorf("what %s refuses (-says %s, +says %s):\n%s", e.at.owner, e.at.owner, there.at.owner, diff)
+		return fmt.Errorf("rejections of %s (-listed by %s, +listed by %s):\n%s", e.at.owner, e.at.owner,
+			there.at.owner, diff)
 	}
-	got := keysRefused(e.receiver)
-	maps.DeleteFunc(got, func(key zonesync.Key, _ bool) bool { return way.May(key.Owner) != nil }) // a lie
+	got := rejectedKeys(e.receiver)
+	maps.DeleteFunc(got, func(key zonesync.Key, _ bool) bool { return way.May(key.Owner) != nil }) // a forged item
 	if e.receiver.Missed() != there.sender.RejectsMore() {
-		return fmt.Errorf("%s refuses more than it lists: %v, and %s believes %v", e.at.owner, e.receiver.Missed(),
+		return fmt.Errorf("%s rejects more items than it lists: %v; %s has %v", e.at.owner, e.receiver.Missed(),
 			there.at.owner, there.sender.RejectsMore())
 	}
-	maps.DeleteFunc(want, func(key zonesync.Key, refused bool) bool {
-		return !refused || e.receiver.Missed() && !got[key]
+	maps.DeleteFunc(want, func(key zonesync.Key, rejected bool) bool {
+		return !rejected || e.receiver.Missed() && !got[key]
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
-		return fmt.Errorf("what %s refuses (-refused +listed):\n%s", e.at.owner, diff)
+		return fmt.Errorf("rejections of %s (-rejected +listed):\n%s", e.at.owner, diff)
 	}
 	return nil
 }
 
-// agreeConfirmed checks that each zone knows of everything of its own that it is everywhere, unless somebody
-// refuses something of it or global does.
+// agreeConfirmed checks that each zone has the confirmation of all its resources, except zones with a rejected
+// resource.
 func (w *world) agreeConfirmed() error {
 	for _, z := range w.zones {
 		e := z.process.ends[w.global.owner]
-		if e == nil || e.cut || e.sender.RejectsMore() || len(e.sender.Rejected()) > 0 || w.refused(z.owner) {
+		if e == nil || e.cut || e.sender.RejectsMore() || len(e.sender.Rejected()) > 0 || w.rejectedSomewhere(z.owner) {
 			continue
 		}
 		for _, key := range keysOf(z.store) {
 			if key.Owner == z.owner && !e.sender.Confirmed(zonesync.Item{Key: key, Body: []byte(z.store[key])}) {
-				return fmt.Errorf("%s is not confirmed; behind are %v", key, w.global.process.tracker.Pending(z.owner))
+				return fmt.Errorf("%s is not confirmed; pending are %v", key, w.global.process.tracker.Pending(z.owner))
 			}
 		}
 	}
 	return nil
 }
 
-// refused says whether any zone refuses something of an owner, or has not settled for what it refuses.
-func (w *world) refused(owner kind.Owner) bool {
+// rejectedSomewhere returns whether a zone rejects a resource of an owner, or rejects more items than it lists.
+func (w *world) rejectedSomewhere(owner kind.Owner) bool {
 	for _, e := range w.ends() {
 		if e.at == w.global && !e.cut && e.sender != nil && (e.sender.Rejecting()[owner] || e.sender.RejectsMore()) {
 			return true

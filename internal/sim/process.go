@@ -11,12 +11,12 @@ import (
 	"weft/resource"
 )
 
-// process is one run of a control plane: all of it is lost in a crash.
+// process is one run of a control plane. A crash loses all of it.
 type process struct {
 	epoch     uint64
 	log       *zonesync.Log
 	opened    bool
-	unread    map[zonesync.Key]bool // of the store, what the log was not told yet
+	unread    map[zonesync.Key]bool // keys of the store that are not in the log yet
 	receivers map[kind.Owner]*zonesync.Receiver
 	ends      map[kind.Owner]*end
 	tracker   *zonesync.Tracker // of global
@@ -28,22 +28,22 @@ type end struct {
 	at       *site
 	peer     kind.Owner
 	session  *zonesync.Session
-	sender   *zonesync.Sender   // nil where nothing goes that way
-	receiver *zonesync.Receiver // nil likewise
+	sender   *zonesync.Sender   // nil if no resource is sent in this direction
+	receiver *zonesync.Receiver // nil if no resource is received
 	apply    *zonesync.Apply    // being stored
-	stored   int                // items of it
-	refused  []zonesync.Rejection
-	list     bool // an inventory is owed
+	stored   int                // items of apply that are stored
+	rejected []zonesync.Rejection
+	list     bool // a digest is due
 }
 
-// stream keeps the order of frames. What is on it is lost when it is cut; each side finds out later.
+// stream keeps the order of frames. A cut loses the frames on it, and each end notices the cut later.
 type stream struct {
 	cut     bool
-	garbled bool                         // one side says what it does not mean, so what it believes is its own matter
-	frames  map[kind.Owner][]*wire.Frame // by who will get them
+	garbled bool                         // an end sent an invalid frame, so its progress is not checked
+	frames  map[kind.Owner][]*wire.Frame // by receiver
 }
 
-// small limits make much of the few resources of a world.
+// small has limits that the few resources of a world exceed.
 var small = zonesync.Limits{BatchItems: 2, BatchBytes: 1 << 20, Window: 2, Tombstones: 3, BucketItems: 1,
 	WindowBytes: 1 << 20, RejectedItems: 3, RejectedBytes: 1 << 20}
 
@@ -81,8 +81,8 @@ func (w *world) crash(s *site) {
 
 func (st *stream) sever() { st.cut, st.frames = true, map[kind.Owner][]*wire.Frame{} }
 
-// read tells the log what is new in the store. Global takes what it has stored for passed on once all of it
-// has been read.
+// read writes changes of the store to the log, atMost of them. When global has read all of them, the stored resources
+// count as forwarded.
 func (w *world) read(s *site, atMost int) {
 	p := s.process
 	for _, key := range keysOf(p.unread) {
@@ -118,7 +118,7 @@ func (w *world) noted(s *site, key zonesync.Key, state string) {
 	w.say("%s logs %s as %q, %d", s.owner, key, state, s.process.log.Head().Seq)
 }
 
-// forwarded: what global has stored of the zones stands in its log.
+// forwarded reports that global's log has the stored resources of the zones.
 func (w *world) forwarded() {
 	p := w.global.process
 	for _, z := range w.zones {
@@ -139,7 +139,7 @@ func (w *world) dial(z *site) {
 	w.say("%s dials", z.owner)
 }
 
-// attach makes one side of a stream, in the place of an older one.
+// attach creates one end of a stream, and closes an older one.
 func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 	p := s.process
 	out, in := zonesync.Way{Sync: w.sync, From: s.owner, To: peer}, zonesync.Way{Sync: w.sync, From: peer, To: s.owner}
@@ -168,7 +168,7 @@ func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 		e.sender, e.receiver)
 }
 
-// pump asks one side what there is to do.
+// pump collects the pending work and frames of an end.
 func (w *world) pump(e *end) {
 	ready, err := e.session.Ready()
 	if err != nil {
@@ -177,11 +177,11 @@ func (w *world) pump(e *end) {
 		return
 	}
 	if ready.Apply != nil {
-		e.apply, e.stored, e.refused = ready.Apply, 0, nil
+		e.apply, e.stored, e.rejected = ready.Apply, 0, nil
 	}
 	e.list = e.list || ready.List
 	for _, f := range ready.Frames {
-		w.say("%s says %v", e.at.owner, f)
+		w.say("%s sends %v", e.at.owner, f)
 		if !e.cut {
 			e.frames[e.peer] = append(e.frames[e.peer], f)
 		}
@@ -189,7 +189,7 @@ func (w *world) pump(e *end) {
 	w.report(e)
 }
 
-// deliver hands over the oldest frame.
+// deliver passes the oldest frame to its receiver.
 func (w *world) deliver(e *end) {
 	f := e.frames[e.at.owner][0]
 	e.frames[e.at.owner] = e.frames[e.at.owner][1:]
@@ -198,12 +198,12 @@ func (w *world) deliver(e *end) {
 		e.sever()
 		return
 	}
-	w.say("%s takes a %T", e.at.owner, f.Message)
+	w.say("%s receives a %T", e.at.owner, f.Message)
 	w.acknowledged(e)
 	w.report(e)
 }
 
-// report brings global's tracker up to date, and tells the zones what it confirms.
+// report updates global's tracker, and sends its confirmations to the zones.
 func (w *world) report(e *end) {
 	if e.at != w.global {
 		return
@@ -229,25 +229,25 @@ func (w *world) report(e *end) {
 	}
 }
 
-// answer says what a site holds of a peer.
-func (w *world) answer(e *end) {
+// digest computes the digest of the resources that a site stores of a peer.
+func (w *world) digest(e *end) {
 	e.list = false
-	var held []zonesync.StoredItem
+	var stored []zonesync.StoredItem
 	for _, key := range keysOf(e.at.store) {
 		if (e.at == w.global && key.Owner == e.peer) || (e.at != w.global && key.Owner != e.at.owner) {
-			held = append(held, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(e.at.store[key]))})
+			stored = append(stored, zonesync.StoredItem{Key: key, Hash: zonesync.Sum(key, []byte(e.at.store[key]))})
 		}
 	}
-	e.receiver.Digest(held)
-	w.say("%s lists %d", e.at.owner, len(held))
+	e.receiver.Digest(stored)
+	w.say("%s lists %d", e.at.owner, len(stored))
 }
 
-// storeOne stores the next item of what is to be applied; once all are stored it says so.
+// storeOne stores the next item of a batch, or reports the batch as applied when all its items are stored.
 func (w *world) storeOne(e *end) {
 	if e.stored == len(e.apply.Items) || w.fault == AppliedEarly && w.chance(50) {
 		apply := e.apply
 		e.apply = nil
-		e.receiver.Applied(apply, e.refused)
+		e.receiver.Applied(apply, e.rejected)
 		w.say("%s has applied, up to %v", e.at.owner, e.receiver.Position())
 		return
 	}
@@ -259,25 +259,25 @@ func (w *world) storeOne(e *end) {
 	}
 	switch {
 	case e.at.store[item.Key] == state:
-	case e.at.refuses(item.Key, state) && !(w.fault == TrustTaken && forged(item.Key, state)):
-		e.refused = append(e.refused, zonesync.Rejection{Key: item.Key, Reason: "it is strict here"})
-		w.say("%s refuses %q of %s", e.at.owner, state, item.Key)
+	case e.at.rejects(item.Key, state) && !(w.fault == TrustTaken && forged(item.Key, state)):
+		e.rejected = append(e.rejected, zonesync.Rejection{Key: item.Key, Reason: "the site is strict"})
+		w.say("%s rejects %q of %s", e.at.owner, state, item.Key)
 	default:
 		w.say("%s stores %q of %s", e.at.owner, state, item.Key)
 		e.at.put(w, item.Key, state)
 	}
 }
 
-// refuses says whether a state is one that a site does not take: what a zone says of another's trust domain, and a
-// strict one some resources in any state, and one that is not to be deleted.
-func (s *site) refuses(key zonesync.Key, state string) bool {
+// rejects returns whether a site rejects a state. Every site rejects a zone's state about another zone's trust domain.
+// A strict site also rejects states that end with "!", and the deletion of the resource named sticky.
+func (s *site) rejects(key zonesync.Key, state string) bool {
 	return forged(key, state) || s.strict && (strings.HasSuffix(state, "!") || state == absent && key.Name == "sticky")
 }
 
-// roll brings what a zone has stored to its proxies, in two steps.
+// roll gives the stored resources of a zone to its proxies, in two steps.
 func (w *world) roll(z *site) {
 	receiver := z.process.receivers[w.global.owner] // global has none, and no proxies
-	if receiver == nil || z.rollout == nil && z.settled(receiver) {
+	if receiver == nil || z.rollout == nil && z.inSync(receiver) {
 		return
 	}
 	if z.rollout == nil {
@@ -293,7 +293,7 @@ func (w *world) roll(z *site) {
 	z.rollout = nil
 }
 
-// settled says whether the proxies run with what is stored, and that was said.
-func (s *site) settled(r *zonesync.Receiver) bool {
+// inSync returns whether the proxies run with the stored resources and the receiver has their position.
+func (s *site) inSync(r *zonesync.Receiver) bool {
 	return s.rolled == r.Position() && maps.Equal(s.running, s.store)
 }

@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 1000, "how many worlds TestSeeds lives through")
-	seed  = flag.Uint64("seed", 0, "the one world that TestSeed lives through, with a trace of its steps")
+	seeds = flag.Uint64("seeds", 1000, "the number of worlds that TestSeeds simulates")
+	seed  = flag.Uint64("seed", 0, "the world that TestSeed replays, with a trace of its steps")
 )
 
 const steps = 600
 
-// TestSeeds lives through many worlds. One that breaks is printed with the command that shows its steps.
+// TestSeeds simulates many worlds. It prints a failing seed with the command that shows its steps.
 func TestSeeds(t *testing.T) {
 	each(*seeds, func(seed uint64) bool {
 		err := Run(seed, steps, None, nil)
@@ -37,7 +37,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// each calls a function with the seeds 1 to n, on all cores, until it answers false.
+// each calls a function with the seeds 1 to n, on all cores, until it returns false.
 func each(n uint64, live func(seed uint64) bool) {
 	var next atomic.Uint64
 	var stop atomic.Bool
@@ -54,11 +54,11 @@ func each(n uint64, live func(seed uint64) bool) {
 	all.Wait()
 }
 
-// TestFaults makes each mistake that a caller of the core can make, and expects that some seed finds it.
+// TestFaults injects each fault of a caller of zonesync, and expects that some seed finds it.
 func TestFaults(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"applied early": AppliedEarly, "open early": OpenEarly, "not awaited": NotAwaited,
-		"settled early": AckedEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
+		"acked early": AckedEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
 		"twin admitted": TwinAdmitted, "trust taken": TrustTaken,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,10 +1,10 @@
-// Package sim is a seeded world in which the cores of the control plane run as they do in production, with
-// everything around them simulated: one global control plane, zones that join and are taken out, streams that
-// are slow and break, processes that crash between any two steps, stores that are restored from older copies,
-// clocks that jump, a zone that lies, and second control planes under the names of zones. What happens next is decided
-// by the seed alone, so that a seed which breaks an invariant breaks it again, step by step.
+// Package sim is a seeded simulation of zone sync. The code of package zonesync runs as in production, in a world that
+// is simulated: one global control plane, zones that join and are evicted, slow streams that break, processes that
+// crash between any two steps, stores that are restored from older copies, clocks that jump, a zone that sends forged
+// items, and second control planes with the names of zones. The seed alone decides the next event, so a seed that
+// violates an invariant violates it again at the same step.
 //
-// The world is also the shortest description of what a caller of [zonesync] has to do, in process.go.
+// The file process.go is also the shortest example of a caller of [zonesync].
 package sim
 
 import (
@@ -21,76 +21,76 @@ import (
 	"weft/resource"
 )
 
-// Fault is a mistake in what surrounds the core. The world must find each of them: that is the proof that it
-// can find anything.
+// Fault is an error in a caller of zonesync. Some seed must find each fault, which proves that the invariants detect
+// errors.
 type Fault int
 
 // The faults, and the behaviors that they break.
 const (
 	None           Fault = iota
-	AppliedEarly         // what is to be applied is reported before it is stored
-	OpenEarly            // a log is opened before everything in the store was read
+	AppliedEarly         // a batch is reported as applied before it is stored
+	OpenEarly            // a log is opened before all of the store was read
 	NotAwaited           // a restored global does not wait for the zones
-	AckedEarly           // a zone reports that its proxies run with what it has only stored
-	ForwardedEarly       // global takes what it has stored for what stands in its log
-	Unowned              // global takes whatever a zone sends
-	TwinAdmitted         // global takes a second control plane of a zone for the zone's
-	TrustTaken           // what a zone says of another zone's trust domain is taken
+	AckedEarly           // a zone reports stored resources as acked by its proxies
+	ForwardedEarly       // global reports stored resources as forwarded before they are in its log
+	Unowned              // global accepts resources of any owner from a zone
+	TwinAdmitted         // global accepts a second control plane with the name of a zone
+	TrustTaken           // a zone's state about another zone's trust domain is accepted
 )
 
-// absent is the state of a resource that is not there.
+// absent is the state of a resource that does not exist.
 const absent = ""
 
-// world is everything there is. Resources are of one kind; the streams of several have nothing in common.
+// world is the state of a simulation. Resources are of one kind, since the streams of kinds are independent.
 type world struct {
 	rand  *rand.Rand
-	trace io.Writer // nil: nobody reads along
+	trace io.Writer // nil: no trace
 	fault Fault
 	sync  resource.Sync
 	now   time.Time
 	step  int
 
 	deeds  []deed
-	weight int // of all of them
+	weight int // the sum of the weights of deeds
 
 	global *site
 	zones  []*site
-	twins  []*site // second control planes under the names of zones, with stores of their own
-	// written are the states of each key in the order in which its owner gave them, the first one absent.
-	// Whoever is taken out of the mesh, or restored, gives its resources new states by that.
+	twins  []*site // second control planes with the names of zones, with stores of their own
+	// written has the states of each key in the order of the owner's writes; the first one is absent. An eviction or a
+	// restore of the owner adds new states.
 	written map[zonesync.Key][]string
-	// puts are what each log was told, by its epoch: the newest of each key.
+	// puts has the newest write of each key to each log, by the log's epoch.
 	puts map[uint64]map[zonesync.Key]put
 
-	broken error // the first invariant that did not hold
+	broken error // the first violated invariant
 }
 
-// put says that a log has a state, which is the one at index in what was written, at a position.
+// put is a write to a log: its sequence number, and the index of the state among the written states of the key.
 type put struct {
 	seq   uint64
 	index int
 }
 
-// site is a control plane's machine: what outlives its process.
+// site is a control plane's machine, with the state that outlives its process.
 type site struct {
 	owner   kind.Owner
 	store   map[zonesync.Key]string
 	members map[kind.Owner]bool // of global: the zones that may join
 	id      string              // of the store
-	// known, at global, are the stores of the zones.
+	// known has the fingerprints of the zones' stores, at global.
 	known map[kind.Owner]string
-	// seen is, for each key that is another's, the index of a state that the store has had since it was last
-	// restored: it never goes back behind it.
+	// seen has, for each key of another owner, the index of the latest state since the last restore. The store never
+	// returns to an earlier state.
 	seen map[zonesync.Key]int
-	// strict: some resources are refused here.
+	// strict is whether the site rejects some resources.
 	strict bool
 	copied *snapshot
 
-	// running is what the proxies have. They outlive everything.
+	// running has the states with which the proxies run. They survive crashes and restores.
 	running map[zonesync.Key]string
 	rollout *rollout
 	rolled  zonesync.Position
-	// suspect: the store was restored, so it, and the proxies, may have older states than was once reported.
+	// suspect is whether the store was restored, so the store and the proxies may have older states than were reported.
 	suspect bool
 
 	process *process // nil: it is down
@@ -103,13 +103,13 @@ type snapshot struct {
 	known   map[kind.Owner]string
 }
 
-// rollout is a state of the store on its way to the proxies.
+// rollout is a state of the store that the proxies will have next.
 type rollout struct {
 	state    map[zonesync.Key]string
 	position zonesync.Position
 }
 
-// ways are the directions that kinds of the mesh have.
+// ways has the sync directions of the kinds.
 var ways = []resource.Sync{
 	resource.GlobalToZones,
 	resource.ZoneToGlobal,
@@ -145,8 +145,8 @@ func newSite(owner kind.Owner) *site {
 		seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
 }
 
-// Run lives a world for some steps, then lets it come to rest. The error is the first invariant that did not
-// hold. The trace, which may be nil, gets a line for each step.
+// Run simulates a world for a number of steps, and then performs all pending work without faults. The error is the
+// first violated invariant. The trace, which may be nil, receives a line for each step.
 func Run(seed uint64, steps int, fault Fault, trace io.Writer) (err error) {
 	w := newWorld(seed, fault, trace)
 	defer func() {
@@ -186,7 +186,7 @@ func (w *world) zone(owner kind.Owner) *site {
 	return w.zones[i]
 }
 
-// one picks an element; the zero value where there is none.
+// one returns a random element, or the zero value of an empty list.
 func one[T any](w *world, all []T) (picked T) {
 	if len(all) > 0 {
 		picked = all[w.rand.IntN(len(all))]
@@ -196,14 +196,14 @@ func one[T any](w *world, all []T) (picked T) {
 
 func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
 
-// keysOf answers the keys of a map in an order that does not change from run to run.
+// keysOf returns the keys of a map in a deterministic order.
 func keysOf[V any](m map[zonesync.Key]V) []zonesync.Key {
 	return slices.SortedFunc(maps.Keys(m), func(a, b zonesync.Key) int {
 		return slices.Compare([]string{a.Owner.Zone, a.Mesh, a.Name}, []string{b.Owner.Zone, b.Mesh, b.Name})
 	})
 }
 
-// since says whether a state is one that its owner gave to a key at an index or later, and at which first.
+// since returns the first index, at the given one or later, at which the owner wrote a state of a key.
 func (w *world) since(key zonesync.Key, state string, index int) (at int, ok bool) {
 	all := w.written[key]
 	for at = index; at < len(all); at++ {
@@ -214,7 +214,7 @@ func (w *world) since(key zonesync.Key, state string, index int) (at int, ok boo
 	return index, len(all) == 0 && state == absent
 }
 
-// write gives a key a new state on its owner's behalf.
+// write appends a state to those that the owner wrote.
 func (w *world) write(key zonesync.Key, state string) {
 	if w.written[key] == nil {
 		w.written[key] = []string{absent}
@@ -222,31 +222,31 @@ func (w *world) write(key zonesync.Key, state string) {
 	w.written[key] = append(w.written[key], state)
 }
 
-// put stores what another owns, and checks that it may stand there.
+// put stores a resource of another owner, and checks that the state is a valid one.
 func (s *site) put(w *world, key zonesync.Key, state string) {
 	if key.Owner == s.owner {
-		w.violated("%s was given %s from elsewhere", s.owner, key)
+		w.violated("%s received its own resource %s from a peer", s.owner, key)
 		return
 	}
-	if _, held := s.store[key]; !held && w.global.suspect {
-		s.seen[key] = 0 // a restored global gives what is lacking, until it has heard the owner
+	if _, stored := s.store[key]; !stored && w.global.suspect {
+		s.seen[key] = 0 // a restored global sends older states until the owner has synced
 	}
 	if forged(key, state) {
-		w.violated("%s came to hold %q of %s, which is of another zone's trust domain", s.owner, state, key)
+		w.violated("%s stored %q of %s, which is about another zone's trust domain", s.owner, state, key)
 	}
 	at, ok := w.since(key, state, s.seen[key])
 	if !ok {
-		w.violated("%s came to hold %q of %s, which its owner never gave it, or gave it before what was held", s.owner,
+		w.violated("%s stored %q of %s, which its owner never wrote, or wrote before the stored state", s.owner,
 			state, key)
 	}
 	s.seen[key] = at
 	s.set(key, state)
 }
 
-// trusts begins a state that says which roots prove the trust domain of a zone.
+// trusts is the prefix of a state with the trusted roots of a zone's trust domain.
 const trusts = "trust "
 
-// forged says whether a state is about the trust domain of another zone than its owner.
+// forged returns whether a state is about the trust domain of a zone other than its owner.
 func forged(key zonesync.Key, state string) bool {
 	zone, ok := strings.CutPrefix(state, trusts)
 	return ok && !key.Owner.Global() && zone != key.Owner.Zone

@@ -16,11 +16,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A caller that is allowed uploads to an application that does not read, on as many requests and connections as it likes.
-// What few connections take is bounded by their windows, at any speed of the machine. Many connections exceed the bound
-// of the proxy's memory; the proxy takes it back while the caller keeps them.
+// An allowed caller uploads to an application that does not read, on thousands of requests. The windows of few
+// connections bound their memory, at any speed of the machine. Many connections exceed the bound of the proxy's memory.
+// The proxy then resets requests and frees memory, although the caller keeps the connections.
 func TestHostileCallersFillNoProxysMemory(t *testing.T) {
-	// Windows allow 64 MiB on a connection. Its 128 requests, each with a connection to the application, have some 6 MiB.
+	// The windows allow 64 MiB on a connection. Its 128 requests, each with a connection to the application, take about
+	// 6 MiB.
 	const perConnection = 72 << 20
 	few, many := forms(t, 8, 12), forms(t, 24, 60)
 	a := newAttack(t, "an allowed caller uploads on thousands of requests to an application that does not read")
@@ -55,11 +56,11 @@ func TestHostileCallersFillNoProxysMemory(t *testing.T) {
 	t.Logf("the proxy had at most %d MiB, %d before the attack", peakMemory(t, envoy)>>20, idle>>20)
 }
 
-// neverReads starts an application that reads no body of a POST. Its kernel keeps little of them.
+// neverReads starts an application that reads no body of a POST. Its sockets have small receive buffers.
 func neverReads(w *world) {
 	w.t.Helper()
 	listener := w.listen(2, 18080)
-	if err := takesLittle(listener); err != nil {
+	if err := shrinkReceiveBuffers(listener); err != nil {
 		w.t.Fatal(err)
 	}
 	app := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -71,8 +72,8 @@ func neverReads(w *world) {
 	w.t.Cleanup(func() { app.Close() })
 }
 
-// uploads sends bodies on one connection of HTTP/2 until the other side takes no more or closes the connection, which
-// otherwise lasts as long as the test.
+// uploads sends bodies on one HTTP/2 connection until the windows are full or the server closes the connection. An open
+// connection lasts until the end of the test.
 func uploads(t *testing.T, address string) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -88,7 +89,8 @@ func uploads(t *testing.T, address string) error {
 	go windows.read(http2.NewFramer(nil, conn))
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "web"}, {Name: ":path", Value: "/"}} {
+	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"},
+		{Name: ":authority", Value: "web"}, {Name: ":path", Value: "/"}} {
 		encoder.WriteField(field)
 	}
 	header := bytes.Clone(block.Bytes())
@@ -97,15 +99,16 @@ func uploads(t *testing.T, address string) error {
 		return err
 	}
 	for stream := uint32(1); stream < 2*most; stream += 2 {
-		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header, EndHeaders: true}) != nil {
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: header,
+			EndHeaders: true}) != nil {
 			return nil
 		}
 	}
-	// Windows open again while the other side hands bodies on: the last rounds found none.
+	// Windows open again while the server forwards bodies. The uploads end after three rounds without an open window.
 	piece := make([]byte, 16<<10)
 	for idle := 0; idle < 3; idle++ {
 		for stream := uint32(1); stream < 2*most; stream += 2 {
-			for windows.take(stream, len(piece)) {
+			for windows.reserve(stream, len(piece)) {
 				if framer.WriteData(stream, false, piece) != nil {
 					return nil
 				}
@@ -119,16 +122,16 @@ func uploads(t *testing.T, address string) error {
 	return nil
 }
 
-// windows are what the other side of a connection says may be sent to it.
+// windows has the limits that the server of an HTTP/2 connection sends: flow-control windows and concurrent streams.
 type windows struct {
 	mu         sync.Mutex
 	changed    *sync.Cond
 	connection int
-	initial    int // of a stream; negative until it is known
-	streams    int // at once
+	initial    int // window of a stream; negative before the server's settings
+	streams    int // the most concurrent streams
 	used       map[uint32]int
 	gone       map[uint32]bool
-	acks       int // of PINGs
+	acks       int // of PINGs that acked has not counted
 	ended      bool
 }
 
@@ -172,7 +175,7 @@ func (w *windows) read(framer *http2.Framer) {
 	}
 }
 
-// concurrent waits until the number of requests at once is known.
+// concurrent waits for the server's settings and returns the number of concurrent streams.
 func (w *windows) concurrent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +185,7 @@ func (w *windows) concurrent() int {
 	return w.streams
 }
 
-// acked waits until a PING is acked. It returns false where the connection ended.
+// acked waits until a PING is acked. It returns false if the connection ended.
 func (w *windows) acked() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,8 +196,8 @@ func (w *windows) acked() bool {
 	return !w.ended
 }
 
-// take says whether so many bytes may be sent on a stream, and counts them as sent.
-func (w *windows) take(stream uint32, n int) bool {
+// reserve returns whether the windows allow n bytes on a stream, and if so counts them as sent.
+func (w *windows) reserve(stream uint32, n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended || w.gone[stream] || w.connection < n || w.initial-w.used[stream] < n {
@@ -205,8 +208,8 @@ func (w *windows) take(stream uint32, n int) bool {
 	return true
 }
 
-// takesLittle makes the kernel of a listener's connections keep little of what the application does not read.
-func takesLittle(l net.Listener) error {
+// shrinkReceiveBuffers sets small receive buffers for the connections of a listener.
+func shrinkReceiveBuffers(l net.Listener) error {
 	raw, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		return err
@@ -218,7 +221,7 @@ func takesLittle(l net.Listener) error {
 	return errors.Join(err, failed)
 }
 
-// peakMemory returns the most bytes of memory that a process has had.
+// peakMemory returns the peak resident memory of a process, in bytes.
 func peakMemory(t *testing.T, pid int) (peak int) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -227,7 +230,7 @@ func peakMemory(t *testing.T, pid int) (peak int) {
 	}
 	_, rest, found := strings.Cut(string(status), "VmHWM:")
 	if !found {
-		t.Fatal("the kernel does not say how much memory a process had")
+		t.Fatalf("/proc/%d/status has no VmHWM", pid)
 	}
 	if _, err := fmt.Sscan(rest, &peak); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// freeze is an event that keeps every process of a mesh from running for a while.
+// freeze is an event during which no process of a mesh runs, or each one runs slowly.
 type freeze struct {
 	name  string
 	lasts time.Duration
@@ -45,7 +45,7 @@ func stopped(worlds ...*world) freeze {
 	}}
 }
 
-// starved leaves a mesh what 6 busy processes leave of the machine.
+// starved runs 6 busy processes beside a mesh.
 func starved(t *testing.T) freeze {
 	lasts := 10 * time.Second
 	if !*showDrills {
@@ -88,14 +88,14 @@ type timedRequest struct {
 	took  time.Duration // 0 while it has no response
 }
 
-func (l *timeline) record(ask traffic.Send) traffic.Send {
+func (l *timeline) record(send traffic.Send) traffic.Send {
 	return func(ctx context.Context) (string, error) {
 		began := time.Now()
 		l.mu.Lock()
 		n := len(l.requests)
 		l.requests = append(l.requests, timedRequest{began: began})
 		l.mu.Unlock()
-		by, err := ask(ctx)
+		by, err := send(ctx)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.requests[n].took = time.Since(began)
@@ -103,8 +103,8 @@ func (l *timeline) record(ask traffic.Send) traffic.Send {
 	}
 }
 
-// percentile returns the latency of 99 of 100 requests that began in a span, 0 where none did. A request without a
-// response has had the latency until now.
+// percentile returns the 99th percentile of the latency of requests that began in a span, or 0 if none did. The latency
+// of a request without a response is the time since it began.
 func (l *timeline) percentile(from, to time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,13 +126,14 @@ func (l *timeline) percentile(from, to time.Time) time.Duration {
 }
 
 const (
-	// latencySpan is the length of the spans whose latency is compared.
+	// latencySpan is the length of the spans whose latencies are compared.
 	latencySpan = 250 * time.Millisecond
-	// normalFor is how long latency has to be normal after a stall.
+	// normalFor is the duration of normal latency that ends a recovery.
 	normalFor = time.Second
 )
 
-// leastNormal is a latency that is normal whatever the time before was. Beside other tests, a request may wait for a core.
+// leastNormal returns a latency that is normal independent of the latency before the stall. Beside other tests, a
+// request may wait for a core.
 func leastNormal() time.Duration {
 	if *showDrills && !*busy {
 		return 100 * time.Millisecond
@@ -140,12 +141,13 @@ func leastNormal() time.Duration {
 	return 2 * time.Second
 }
 
-// normal returns the latency that is normal after a stall: thrice that of the time before.
+// normal returns the highest normal latency after a stall: three times the latency of a span before it.
 func (l *timeline) normal(from, to time.Time) time.Duration {
 	return max(3*l.percentile(from, to), leastNormal())
 }
 
-// recovered returns how long after a stall latency became normal, for at least normalFor; negative where it has not yet.
+// recovered returns the time from the end of a stall until the latency became normal for at least normalFor. It is
+// negative if the latency is not normal yet.
 func (l *timeline) recovered(over, now time.Time, normal time.Duration) time.Duration {
 	at := over
 	for from := over; from.Before(now); from = from.Add(latencySpan) {
@@ -160,8 +162,8 @@ func (l *timeline) recovered(over, now time.Time, normal time.Duration) time.Dur
 	return at.Sub(over)
 }
 
-// stalls runs traffic over a stall. Only requests whose client's deadline passed may fail, no POST is repeated, and
-// latency becomes normal.
+// stalls runs traffic through a stall. Only requests whose client's deadline passed may fail. No POST is repeated, and
+// the latency becomes normal.
 func (w *world) stalls(what string, l load, s freeze, web *countedService, client stallClient) {
 	w.t.Helper()
 	times := &timeline{}
@@ -184,13 +186,15 @@ func (w *world) stalls(what string, l load, s freeze, web *countedService, clien
 	w.eventually("latency is normal after the stall", func() error {
 		until = time.Now()
 		if times.recovered(over, until, normal) < 0 {
-			return fmt.Errorf("99 of 100 requests take up to %s, normal is %s", times.percentile(until.Add(-2*normalFor), until), normal)
+			return fmt.Errorf("99 of 100 requests take up to %s, normal is %s",
+				times.percentile(until.Add(-2*normalFor), until), normal)
 		}
 		return nil
 	})
 	d.Stop() // every request has its response
 	if d.recovery = times.recovered(over, until, normal); d.recovery < 0 {
-		w.t.Errorf("%s: latency is not normal: of requests that began in the last second, some take up to %s", d.name, times.percentile(until.Add(-normalFor), until))
+		w.t.Errorf("%s: latency is not normal: of requests that began in the last second, some take up to %s", d.name,
+			times.percentile(until.Add(-normalFor), until))
 	}
 	d.end()
 	if n := web.posts.Load() - executed; n > posts.Load() {
@@ -198,7 +202,7 @@ func (w *world) stalls(what string, l load, s freeze, web *countedService, clien
 	}
 }
 
-// stallLasts waits for as long as a stall lasts. The time stands for no event: it is what is tested.
+// stallLasts waits for the duration of a stall. The duration is the subject of the test and stands for no event.
 func stallLasts(s freeze) { <-time.After(s.lasts) }
 
 // countedService is an application that counts the POSTs that it gets.
@@ -218,30 +222,31 @@ func (c *countedService) serveAt(w *world, host int, name string) {
 // stallClient is a client of a service.
 type stallClient struct{ get, post traffic.Send }
 
-// http1Client makes a connection for every request that runs.
+// http1Client returns a client with one connection for each concurrent request.
 func http1Client(dial traffic.Dial, url string) stallClient {
 	return stallClient{dial.Get(url), dial.Post(url)}
 }
 
-// http2Client has many requests on each connection, as gRPC has.
+// http2Client returns a client with many requests on each connection, as gRPC has.
 func http2Client(dial traffic.Dial, url string) stallClient {
 	transport := http2Transport(dial)
 	return stallClient{traffic.By(transport, http.MethodGet, url), traffic.By(transport, http.MethodPost, url)}
 }
 
-// http2Transport speaks HTTP/2 without TLS.
+// http2Transport returns a transport for HTTP/2 without TLS.
 func http2Transport(dial traffic.Dial) http.RoundTripper {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
+	return &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string,
+		_ *tls.Config) (net.Conn, error) {
 		return dial(ctx, network, address)
 	}}
 }
 
-// capacity returns how many requests a second a client gets through this machine while 99 of 100 have their response
-// within carriedWithin. It sends at constant rates, as the drills do: clients that wait for their responses before they
-// send further requests get more through a machine whose latency has become high.
+// capacity returns the highest rate, in requests a second, at which 99 of 100 requests have their response within
+// carriedWithin. It sends at constant rates, as the drills do. Clients that wait for a response before the next request
+// would measure a higher rate on a machine with high latency.
 func capacity(client stallClient) int {
 	carried, tooMany := 0, closedLoop(client)
 	for range 5 {
@@ -255,13 +260,14 @@ func capacity(client stallClient) int {
 }
 
 const (
-	// capacitySpan is for how long a rate is tried.
+	// capacitySpan is the duration of the traffic at one rate.
 	capacitySpan = 2 * time.Second
-	// carriedWithin is the latency up to which a machine carries a rate.
+	// carriedWithin is the highest latency at a rate that the machine carries.
 	carriedWithin = 50 * time.Millisecond
 )
 
-// carries tries one rate. The first quarter of the time is for connections that are made.
+// carries returns whether the machine carries a rate, in requests a second. The first quarter of the time, in which
+// connections are made, is not measured.
 func carries(client stallClient, perSecond int) bool {
 	if perSecond == 0 {
 		return true
@@ -274,17 +280,17 @@ func carries(client stallClient, perSecond int) bool {
 	return failed == 0 && times.percentile(began.Add(capacitySpan/4), began.Add(capacitySpan)) <= carriedWithin
 }
 
-// closedLoop returns how many requests a second 64 clients get through that wait for each response.
+// closedLoop returns the requests a second of 64 clients that wait for each response.
 func closedLoop(client stallClient) int {
 	ctx, cancel := context.WithTimeout(context.Background(), capacitySpan)
 	defer cancel()
 	var served atomic.Int64
 	var clients sync.WaitGroup
-	ask := inTurn(client.get, client.post)
+	send := inTurn(client.get, client.post)
 	for range 64 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := ask(ctx); err == nil {
+				if _, err := send(ctx); err == nil {
 					served.Add(1)
 				}
 			}
@@ -295,7 +301,7 @@ func closedLoop(client stallClient) int {
 }
 
 // allStalls stalls a mesh under the load of the drills and, in the long form, under 70 % of what the machine carries.
-// There clients give up after 1 s: what a stall of 3 s leaves to be done at 70 % takes 7 s without that.
+// In the long form, the timeout of a request is 1 s. Without it, the backlog of a stall of 3 s would take 7 s at 70 %.
 func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, url string, worlds ...*world) {
 	w.t.Helper()
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
@@ -312,7 +318,8 @@ func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, 
 	}
 }
 
-// A stall of a machine fails no request but by its client's deadline, and is over soon after its end.
+// During a stall of a machine, requests fail only by their clients' deadlines. The latency is normal soon after the
+// stall.
 func TestDrillAStallWithinAZone(t *testing.T) {
 	w := newWorld(t)
 	web := &countedService{}
@@ -337,8 +344,8 @@ func TestDrillAStallAcrossZones(t *testing.T) {
 	west.allStalls("across zones", web, traffic.Dial(west.machine.dial), url, f.global, east, west)
 }
 
-// Requests of one client reach every server behind an ingress, which balances connections.
-func TestRequestsReachEveryServerBehindAnIngress(t *testing.T) {
+// Requests of one client reach every server of an ingress, which balances connections.
+func TestRequestsReachEveryServerOfAnIngress(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	want := []string{"web-1"}
@@ -350,14 +357,15 @@ func TestRequestsReachEveryServerBehindAnIngress(t *testing.T) {
 	}
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	ask := west.get(west.outbound(3, "http"))
-	d := west.drillUnder(load{perSecond: 400, timeout: 20 * time.Second}, 1, "requests to 5 servers behind an ingress", func(ctx context.Context) (string, error) {
-		by, err := ask(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		seen[by] = true
-		return by, err
-	})
+	send := west.get(west.outbound(3, "http"))
+	d := west.drillUnder(load{perSecond: 400, timeout: 20 * time.Second}, 1, "requests to 5 servers of an ingress",
+		func(ctx context.Context) (string, error) {
+			by, err := send(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			seen[by] = true
+			return by, err
+		})
 	west.eventually("every server gets requests of one client", func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -371,7 +379,7 @@ func TestRequestsReachEveryServerBehindAnIngress(t *testing.T) {
 	d.end()
 }
 
-// Requests that pile up in front of a server that stands still get their responses when it goes on.
+// Requests that queue while a server is stopped get their responses when it continues.
 func TestRequestsThatPileUpAreServed(t *testing.T) {
 	const pile = 1500 // more than Envoy's default of 1,024
 	w := newWorld(t)
@@ -395,13 +403,13 @@ func TestRequestsThatPileUpAreServed(t *testing.T) {
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
-	ask := http2Client(nil, url+"pile").post
+	send := http2Client(nil, url+"pile").post
 	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	var requests sync.WaitGroup
 	for range pile {
 		requests.Go(func() {
-			if _, err := ask(ctx); err != nil {
+			if _, err := send(ctx); err != nil {
 				t.Error(err)
 				cancel()
 			}
@@ -410,10 +418,10 @@ func TestRequestsThatPileUpAreServed(t *testing.T) {
 	requests.Wait()
 }
 
-// Clients whose deadlines pass cancel thousands of requests. The proxies do not take that for an attack: requests that
-// others have running on the same connections go on.
-func TestCancelledRequestsFailNoOthers(t *testing.T) {
-	const cancelled, most = 6000, 200
+// Clients whose deadlines pass cancel thousands of requests. The proxies do not treat them as an attack: other requests
+// on the same connections continue.
+func TestCanceledRequestsFailNoOthers(t *testing.T) {
+	const canceled, most = 6000, 200
 	w := newWorld(t)
 	var arrived atomic.Int64
 	enough := make(chan struct{})
@@ -440,12 +448,13 @@ func TestCancelledRequestsFailNoOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout())
 	defer cancel()
 	transport := http2Transport(nil)
-	long, never := traffic.By(transport, http.MethodPost, url+"long"), traffic.By(transport, http.MethodGet, url+"never")
+	long, never := traffic.By(transport, http.MethodPost, url+"long"),
+		traffic.By(transport, http.MethodGet, url+"never")
 	var others sync.WaitGroup
 	for range 20 {
 		others.Go(func() {
 			if _, err := long(ctx); err != nil {
-				t.Errorf("a POST that ran beside cancelled requests: %v", err)
+				t.Errorf("a POST that ran beside canceled requests: %v", err)
 			}
 		})
 	}
@@ -457,11 +466,11 @@ func TestCancelledRequestsFailNoOthers(t *testing.T) {
 	})
 	slots := make(chan struct{}, most)
 	var requests sync.WaitGroup
-	for range cancelled {
+	for range canceled {
 		slots <- struct{}{}
 		requests.Go(func() {
 			defer func() { <-slots }()
-			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the deadline is what is tested
+			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the deadline is the subject of the test
 			defer cancel()
 			if _, err := never(short); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a request without a response: %v, want that its deadline passed", err)
@@ -473,7 +482,7 @@ func TestCancelledRequestsFailNoOthers(t *testing.T) {
 	others.Wait()
 }
 
-// The drills notice a latency that stays high, and tell when it became normal.
+// The drills detect a latency that stays high, and measure when it became normal.
 func TestRecoveryIsWhenLatencyBecameNormal(t *testing.T) {
 	const normal = 100 * time.Millisecond
 	over := time.Now()

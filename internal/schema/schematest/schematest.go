@@ -1,5 +1,4 @@
-// Package schematest asks a JSON Schema validator, for tests, whether documents are what the schemas of the
-// kinds say.
+// Package schematest validates documents of tests against the schemas of the kinds, with a JSON Schema validator.
 package schematest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"weft/resource"
 )
 
-// Check answers what a kind's schema has against a document in YAML or JSON.
+// Check returns an error if a document in YAML or JSON is invalid by its kind's schema.
 func Check(d resource.Descriptor, document []byte) error {
 	validator, err := compiled(d.Describe().Name)
 	if err != nil {
@@ -25,7 +24,7 @@ func Check(d resource.Descriptor, document []byte) error {
 	return Validate(validator, document)
 }
 
-// Validate answers what a schema has against a document in YAML or JSON.
+// Validate returns an error if a document in YAML or JSON is invalid by a schema.
 func Validate(s *jsonschema.Schema, document []byte) error {
 	raw, err := yaml.YAMLToJSON(document)
 	if err != nil {
@@ -46,8 +45,8 @@ func compiled(name string) (*jsonschema.Schema, error) {
 	return once.(func() (*jsonschema.Schema, error))()
 }
 
-// Compile answers the validator of the schema at a place (a JSON pointer) of what marshals to a document.
-// It asserts formats, which some validators only show.
+// Compile returns the validator of the schema at a place (a JSON pointer) of a value that marshals to a document. The
+// validator asserts formats, which some validators treat as annotations.
 func Compile(document any, place string) (*jsonschema.Schema, error) {
 	raw, err := json.Marshal(document)
 	if err != nil {

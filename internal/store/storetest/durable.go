@@ -6,7 +6,8 @@ import (
 	"weft/internal/store"
 )
 
-// RunDurable runs the tests of durable stores: reopen returns the same store again, after the former one was closed.
+// RunDurable runs the tests of durable stores. The first call of reopen returns an empty store. A later call returns
+// the store of the call before, which is closed, with its rows and its events.
 func RunDurable(t *testing.T, reopen func(t *testing.T) store.Store) {
 	s := reopen(t)
 	_, at := list(t, s, "Thing")

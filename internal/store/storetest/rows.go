@@ -15,12 +15,12 @@ import (
 
 func testCreate(t *testing.T, s store.Store) {
 	_, err := s.Get(t.Context(), key("a"))
-	wantError(t, "Get of what is not there", err, store.ErrNotFound)
+	wantError(t, "Get of a missing row", err, store.ErrNotFound)
 
 	before := time.Now().Add(-time.Second)
 	row := create(t, s, key("a"), "one")
 	if row.Version == "" || row.Created.Before(before) || !row.Created.Equal(row.Modified) {
-		t.Errorf("Create answers version %q, created %v, modified %v", row.Version, row.Created, row.Modified)
+		t.Errorf("Create returns version %q, created %v, modified %v", row.Version, row.Created, row.Modified)
 	}
 	got, err := s.Get(t.Context(), key("a"))
 	if err != nil {
@@ -29,14 +29,14 @@ func testCreate(t *testing.T, s store.Store) {
 	wantRow(t, "Get", got, row)
 
 	_, err = s.Create(t.Context(), store.Row{Key: key("a"), Body: []byte("two")})
-	wantError(t, "Create of what is there", err, store.ErrExists)
+	wantError(t, "Create of an existing row", err, store.ErrExists)
 	got, _ = s.Get(t.Context(), key("a"))
-	wantRow(t, "after a refused Create", got, row)
+	wantRow(t, "after a rejected Create", got, row)
 }
 
 func testUpdate(t *testing.T, s store.Store) {
 	_, err := s.Update(t.Context(), store.Row{Key: key("a"), Version: "1"})
-	wantError(t, "Update of what is not there", err, store.ErrNotFound)
+	wantError(t, "Update of a missing row", err, store.ErrNotFound)
 
 	owner := key("owner")
 	create(t, s, owner, "")
@@ -62,7 +62,7 @@ func testUpdate(t *testing.T, s store.Store) {
 }
 
 func testDelete(t *testing.T, s store.Store) {
-	wantError(t, "Delete of what is not there", s.Delete(t.Context(), key("a"), ""), store.ErrNotFound)
+	wantError(t, "Delete of a missing row", s.Delete(t.Context(), key("a"), ""), store.ErrNotFound)
 	first := create(t, s, key("a"), "one")
 	second := update(t, s, first, "two")
 	wantError(t, "Delete of an older version", s.Delete(t.Context(), key("a"), first.Version), store.ErrStale)
@@ -93,7 +93,7 @@ func testList(t *testing.T, s store.Store) {
 	create(t, s, resource.Key{Kind: "Other", Name: "x"}, "")
 	rows, _ := list(t, s, "Thing")
 	if len(rows) != len(keys) {
-		t.Fatalf("List answers %d rows, want %d", len(rows), len(keys))
+		t.Fatalf("List returns %d rows, want %d", len(rows), len(keys))
 	}
 	for i, row := range rows {
 		if row.Key != keys[i] {
@@ -101,7 +101,7 @@ func testList(t *testing.T, s store.Store) {
 		}
 	}
 	if rows, at := list(t, s, "Nothing"); len(rows) != 0 || at == "" {
-		t.Errorf("List of an unknown kind answers %d rows and the cursor %q", len(rows), at)
+		t.Errorf("List of an unknown kind returns %d rows and the cursor %q", len(rows), at)
 	}
 }
 
@@ -114,7 +114,8 @@ func testCopied(t *testing.T, s store.Store) {
 	body[0], owner.Name = 'X', "other"
 	got, _ := s.Get(t.Context(), key("a"))
 	if string(got.Body) != "one" || got.Owner == nil || *got.Owner != key("owner") {
-		t.Errorf("the row is %q of %v after its caller changed what it had passed", got.Body, got.Owner)
+		t.Errorf("the row is %q of %v after the caller changed the bytes and the owner that it had passed", got.Body,
+			got.Owner)
 	}
 }
 
@@ -142,8 +143,8 @@ func testOwner(t *testing.T, s store.Store) {
 	}
 }
 
-// testImpossible: a path of the API may have any name.
-func testImpossible(t *testing.T, s store.Store) {
+// testInvalidNames: a path of the API may have any name, so a store receives names that no row can have.
+func testInvalidNames(t *testing.T, s store.Store) {
 	for _, name := range []string{"", "a\x00b", "\xff", "'; DROP TABLE resources; --"} {
 		_, err := s.Get(t.Context(), key(name))
 		wantError(t, fmt.Sprintf("Get of %q", name), err, store.ErrNotFound)
@@ -153,15 +154,15 @@ func testImpossible(t *testing.T, s store.Store) {
 }
 
 func testNoOwner(t *testing.T, s store.Store) {
-	owner := key("nobody")
+	owner := key("missing")
 	_, err := s.Create(t.Context(), store.Row{Key: key("a"), Owner: &owner})
 	if err != nil {
-		wantError(t, "Create under no owner", err, store.ErrNoOwner)
+		wantError(t, "Create under a missing owner", err, store.ErrNoOwner)
 	}
 	eventually(t, "the row without its owner is gone", gone(s, key("a")))
 }
 
-func testEnded(t *testing.T, s store.Store) {
+func testCanceled(t *testing.T, s store.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Get(ctx, key("a"))
@@ -222,7 +223,7 @@ func testCounters(t *testing.T, s store.Store) {
 	running.Wait()
 }
 
-// increment adds one to the number in a row, and retries after a conflict.
+// increment adds 1 to the number in a row, and retries after a conflict.
 func increment(ctx context.Context, s store.Store, k resource.Key) error {
 	for {
 		row, err := s.Get(ctx, k)

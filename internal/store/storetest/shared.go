@@ -10,7 +10,7 @@ import (
 	"weft/resource"
 )
 
-// OpenShared returns several stores of one empty database, as several replicas have them.
+// OpenShared returns stores of one empty database, one for each replica of a control plane.
 type OpenShared func(t *testing.T, stores int) []store.Store
 
 // RunShared runs the tests of several stores of one database.
@@ -19,15 +19,15 @@ func RunShared(t *testing.T, open OpenShared) {
 		name string
 		run  func(*testing.T, []store.Store)
 	}{
-		{"what one wrote the other reads", testReadOther},
-		{"an update is based on the version of whoever wrote", testUpdateOther},
-		{"of two who create a row one does", testOneCreates},
-		{"a watch sees what the others write", testWatchOther},
-		{"a cursor of one is good at the other", testCursorOther},
+		{"a row that another store wrote is read", testReadOther},
+		{"an update is based on a version that another store wrote", testUpdateOther},
+		{"one of several concurrent creations succeeds", testOneCreates},
+		{"a watch receives the writes of other stores", testWatchOther},
+		{"a cursor is valid in every store", testCursorOther},
 		{"counting in several stores loses nothing", testCountersShared},
 		{"versions grow across stores", testVersionsGrow},
-		{"no row is left without its owner that went elsewhere", testOwnerElsewhere},
-		{"watchers everywhere see every write of writers everywhere", testReplicasShared},
+		{"no row is left whose owner another store deleted", testOwnerDeleted},
+		{"watchers of every store receive every write", testReplicasShared},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			stores := open(t, 3)
@@ -48,18 +48,18 @@ func testReadOther(t *testing.T, s []store.Store) {
 	wantRow(t, "Get", got, row)
 	remove(t, s[1], key("a"))
 	_, err = s[0].Get(t.Context(), key("a"))
-	wantError(t, "Get of what the other deleted", err, store.ErrNotFound)
+	wantError(t, "Get of a row that the other store deleted", err, store.ErrNotFound)
 }
 
 func testUpdateOther(t *testing.T, s []store.Store) {
 	first := create(t, s[0], key("a"), "one")
 	second := update(t, s[1], first, "two")
 	_, err := s[0].Update(t.Context(), first)
-	wantError(t, "Update of a version that the other replaced", err, store.ErrStale)
+	wantError(t, "Update of a version that the other store replaced", err, store.ErrStale)
 	update(t, s[0], second, "three")
 }
 
-// testOneCreates: of concurrent creations of a row, one succeeds. Leases depend on it.
+// testOneCreates: exactly one of several concurrent creations of a row succeeds. Leases depend on it.
 func testOneCreates(t *testing.T, s []store.Store) {
 	for round := range 20 {
 		var running sync.WaitGroup
@@ -80,7 +80,7 @@ func testOneCreates(t *testing.T, s []store.Store) {
 			}
 		}
 		if created != 1 {
-			t.Fatalf("%d stores created the row, want one", created)
+			t.Fatalf("%d stores created the row, want 1", created)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func testVersionsGrow(t *testing.T, s []store.Store) {
 	}
 }
 
-func testOwnerElsewhere(t *testing.T, s []store.Store) {
+func testOwnerDeleted(t *testing.T, s []store.Store) {
 	owner := resource.Key{Kind: "Owner", Name: "owner"}
 	var running sync.WaitGroup
 	for round := range 20 {
@@ -144,7 +144,7 @@ func testOwnerElsewhere(t *testing.T, s []store.Store) {
 			running.Go(func() {
 				_, err := s[i].Create(t.Context(), store.Row{Key: key(fmt.Sprintf("%d-%d", round, i)), Owner: &owner})
 				if err != nil {
-					wantError(t, "Create under an owner that goes", err, store.ErrNoOwner)
+					wantError(t, "Create under an owner that is being deleted", err, store.ErrNoOwner)
 				}
 			})
 		}

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite for stores: it tests each sentence of the contract of package store.
+// Package storetest is the conformance suite for stores. It tests each sentence of the contract of package store.
 package storetest
 
 import (
@@ -13,17 +13,16 @@ import (
 	"weft/resource"
 )
 
-// Open returns an empty store that keeps that many events at least, and drops events that are more than ten times as
-// old.
+// Open returns an empty store. The store keeps at least the given number of events, and at most ten times as many.
 type Open func(t *testing.T, history int) store.Store
 
-// plenty is a history that no test exceeds.
+// plenty is a number of events that no test exceeds.
 const plenty = 100_000
 
 // waitTimeout bounds the wait of a test for an expected event.
 const waitTimeout = 20 * time.Second
 
-// Run runs the suite.
+// Run runs the suite, each test with a store of its own.
 func Run(t *testing.T, open Open) {
 	for _, test := range []struct {
 		name    string
@@ -35,21 +34,21 @@ func Run(t *testing.T, open Open) {
 		{"a deletion is based on a version or on none", plenty, testDelete},
 		{"a list is one kind in order", plenty, testList},
 		{"the caller's bytes are copied", plenty, testCopied},
-		{"the owned goes with its owner", plenty, testOwner},
+		{"an owned row is deleted with its owner", plenty, testOwner},
 		{"no row is left without its owner", plenty, testNoOwner},
-		{"a name that no row has", plenty, testImpossible},
-		{"a context that ended", plenty, testEnded},
+		{"an invalid name", plenty, testInvalidNames},
+		{"a canceled context", plenty, testCanceled},
 		{"a closed store is unavailable", plenty, testClosed},
 		{"a watch continues a list", plenty, testWatch},
 		{"a watch continues after any event", plenty, testResume},
 		{"a watch ends with its context", plenty, testWatchEnds},
-		{"a watch sees what owners take along", plenty, testWatchOwner},
+		{"a watch receives the deletion of owned rows", plenty, testWatchOwner},
 		{"a cursor that was compacted away", 10, testTooOld},
-		{"a cursor of another store", plenty, testForeignCursor},
-		{"a watcher that falls behind is closed", 10, testBehind},
+		{"a cursor of another store", plenty, testCursorOfAnotherStore},
+		{"a lagging watcher is closed", 10, testLaggingWatcher},
 		{"a quiet kind outlives a busy one", 10, testQuiet},
 		{"counting at the same time loses nothing", plenty, testCounters},
-		{"watchers see every write of many writers", plenty, testReplicas},
+		{"watchers receive every write of many writers", plenty, testReplicas},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t, test.history)
@@ -105,15 +104,16 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-// wantRow compares all fields that a store must not change, the version too.
+// wantRow compares all fields of a row.
 func wantRow(t *testing.T, what string, got, want store.Row) {
 	t.Helper()
-	if difference := differs(got, want); difference != "" {
+	if difference := rowDifference(got, want); difference != "" {
 		t.Errorf("%s: %s", what, difference)
 	}
 }
 
-func differs(got, want store.Row) string {
+// rowDifference returns the first field that differs, or "".
+func rowDifference(got, want store.Row) string {
 	switch {
 	case got.Key != want.Key:
 		return fmt.Sprintf("key %v, want %v", got.Key, want.Key)
@@ -130,7 +130,7 @@ func differs(got, want store.Row) string {
 	return ""
 }
 
-// eventually retries until a condition holds, for what the contract promises "soon after".
+// eventually waits until a condition is true, for effects that the contract promises "soon after".
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

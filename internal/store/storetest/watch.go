@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// receive returns the next events, and fails if the channel is closed or nothing comes.
+// receive returns the next batch of events. It fails the test if the channel is closed or no batch comes in time.
 func receive(t *testing.T, events <-chan []store.Event) []store.Event {
 	t.Helper()
 	select {
@@ -49,7 +49,8 @@ func watch(t *testing.T, s store.Store, kind string, from store.Cursor) <-chan [
 	return events
 }
 
-// history writes four events of the kind Thing, and one of another kind between them.
+// history writes rows that produce four events of the kind Thing, and one of another kind between them. It returns the
+// four.
 func history(t *testing.T, s store.Store) []store.Event {
 	t.Helper()
 	first := create(t, s, key("a"), "one")
@@ -117,12 +118,12 @@ func testWatchEnds(t *testing.T, s store.Store) {
 func testWatchOwner(t *testing.T, s store.Store) {
 	create(t, s, key("root"), "")
 	owner := key("root")
-	if _, err := s.Create(t.Context(), store.Row{Key: resource.Key{Kind: "Leaf", Name: "x"}, Owner: &owner,
+	if _, err := s.Create(t.Context(), store.Row{Key: resource.Key{Kind: "Owned", Name: "x"}, Owner: &owner,
 		Body: []byte("last")}); err != nil {
 		t.Fatal(err)
 	}
-	_, at := list(t, s, "Leaf")
-	events := watch(t, s, "Leaf", at)
+	_, at := list(t, s, "Owned")
+	events := watch(t, s, "Owned", at)
 	remove(t, s, key("root"))
 	e := collect(t, events, 1)[0]
 	if !e.Deleted || string(e.Row.Body) != "last" {
@@ -144,7 +145,7 @@ func testTooOld(t *testing.T, s store.Store) {
 	collect(t, events, 1)
 }
 
-func testForeignCursor(t *testing.T, s store.Store) {
+func testCursorOfAnotherStore(t *testing.T, s store.Store) {
 	create(t, s, key("a"), "")
 	for _, from := range []store.Cursor{"", "x", "-1", "9223372036854775807", "99999999999999999999"} {
 		_, err := s.Watch(t.Context(), "Thing", from)
@@ -152,7 +153,7 @@ func testForeignCursor(t *testing.T, s store.Store) {
 	}
 }
 
-func testBehind(t *testing.T, s store.Store) {
+func testLaggingWatcher(t *testing.T, s store.Store) {
 	_, at := list(t, s, "Thing")
 	events := watch(t, s, "Thing", at)
 	row := create(t, s, key("a"), "0")
@@ -192,8 +193,8 @@ func testQuiet(t *testing.T, s store.Store) {
 	}
 }
 
-// testReplicas starts watchers at different moments, each of which builds a copy of the store from events, and compares
-// the copies with the store at the end.
+// testReplicas starts watchers at different moments. Each one builds a copy of the store from events. At the end, the
+// copies equal the store.
 func testReplicas(t *testing.T, s store.Store) {
 	const writers, writes, watchers = 6, 60, 4
 	var writing, watching sync.WaitGroup
@@ -228,7 +229,7 @@ func wantReplica(t *testing.T, i int, replica map[resource.Key]store.Row, rows [
 	}
 }
 
-// scribble creates, updates and deletes its own rows, and signals the middle.
+// scribble creates, updates and deletes rows of one writer, and signals on half after half of its writes.
 func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struct{}) {
 	ctx, random := t.Context(), rand.New(rand.NewPCG(uint64(writer), 1))
 	for n := range writes {
@@ -252,7 +253,7 @@ func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struc
 	}
 }
 
-// replicate lists and then applies events until it receives the last row.
+// replicate lists the rows and then applies events until it receives the last row. It returns the rows by key.
 func replicate(t *testing.T, s store.Store, last resource.Key) map[resource.Key]store.Row {
 	replica := map[resource.Key]store.Row{}
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
