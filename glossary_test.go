@@ -68,7 +68,6 @@ var notYet = []string{
 	"internal/join",
 	"internal/load",
 	"internal/lookup",
-	"internal/publish",
 	"internal/reconcile",
 	"internal/schema",
 	"internal/settings",
