@@ -74,7 +74,6 @@ var notYet = []string{
 	"internal/sim",
 	"internal/store/storetest",
 	"internal/table",
-	"internal/xds",
 	"test/e2e",
 }
 
