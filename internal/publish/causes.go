@@ -9,15 +9,15 @@ import (
 	"weft/kind"
 )
 
-// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none where
-// it was made of the Dataplane alone.
+// Causes returns the resources from which a resource of a proxy, given by type and name, was generated. The list is
+// empty where the Dataplane is the only source.
 func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := h.reader(), envoy.OriginOf(t, name)
-	sni, abroad := envoy.ServerName(name)
-	passage, passes := h.state.SNIRouteOf(r, sni, abroad)
+	sni, crossZone := envoy.ServerName(name)
+	sniRoute, ingressAcked := h.state.SNIRouteOf(r, sni, crossZone)
 	switch {
-	case passes:
-		return []kind.Cause{{Kind: passage.Destination.Kind.String(), Name: h.state.Row(passage.Destination).Name}}
+	case ingressAcked:
+		return []kind.Cause{{Kind: sniRoute.Destination.Kind.String(), Name: h.state.Row(sniRoute.Destination).Name}}
 	case origin.Destination != nil:
 		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: h.state.Row(*origin.Destination).Name}}
 	case origin.Trust:
@@ -28,7 +28,7 @@ func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
 	return nil
 }
 
-// trusted are the MeshTrusts of a domain; of all domains where it is empty.
+// trusted returns the MeshTrusts of a trust domain, or of all trust domains where domain is empty.
 func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	var causes []kind.Cause
 	for _, trust := range h.state.TrustsByMesh.List(r, graph.MeshKey(mesh)) {
@@ -39,7 +39,7 @@ func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	return causes
 }
 
-// permitting are the policies whose rules an extension holds.
+// permitting returns the policies whose rules an extension has.
 func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
 	p := h.state.Proxy.Get(r, key)
 	dp, ok := h.state.Dataplanes.Find(r, key.Mesh, key.Name)
@@ -48,7 +48,7 @@ func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) 
 	}
 	var causes []kind.Cause
 	policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))
-	for _, section := range holding(p, extension) {
+	for _, section := range sectionsWith(p, extension) {
 		for _, policy := range match.Applying(policies, &dp.Meta, section) {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
 		}
@@ -56,8 +56,8 @@ func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) 
 	return causes
 }
 
-// holding are the sections of a proxy, as policies call them, whose permissions an extension holds.
-func holding(p *graph.Proxy, extension string) []string {
+// sectionsWith returns the sections of a proxy, by the names that policies use, whose permissions an extension has.
+func sectionsWith(p *graph.Proxy, extension string) []string {
 	var sections []string
 	for i := range p.Listeners {
 		if envoy.HasPermissions(p.Listeners[i].Guard(), extension) {

@@ -16,19 +16,25 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 		Provider: kind.IdentityProvider{Type: "Bundled"},
 	})
 	trust := func(name, domain string) *kind.MeshTrust {
-		return &kind.MeshTrust{TrustDomain: domain, CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: name}}}}
+		return &kind.MeshTrust{TrustDomain: domain,
+			CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: name}}}}
 	}
-	put(hub, identity, withSNI("a.web.8080.default.ms"), door("door", "10.0.0.7"), server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080),
+	put(hub, identity, withSNI("a.web.8080.default.ms"), zoneIngressOf("ingress", "10.0.0.7"),
+		server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080),
 		kind.MeshTrusts.Make(mesh, "one", *trust("one", "one.local")),
 		kind.MeshTrusts.Make(mesh, "two", *trust("two", "two.local")),
 		kind.MeshTrafficPermissions.Make(mesh, "all", kind.MeshTrafficPermission{}),
-		kind.MeshTrafficPermissions.Make(mesh, "web-1s", kind.MeshTrafficPermission{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}}),
-		kind.MeshTrafficPermissions.Make(mesh, "others", kind.MeshTrafficPermission{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "other"}}),
-		kind.MeshServiceStatuses.Make(mesh, "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}, {IP: "241.0.0.2"}}}),
+		kind.MeshTrafficPermissions.Make(mesh, "web-1s",
+			kind.MeshTrafficPermission{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}}),
+		kind.MeshTrafficPermissions.Make(mesh, "others",
+			kind.MeshTrafficPermission{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "other"}}),
+		kind.MeshServiceStatuses.Make(mesh, "web",
+			kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}, {IP: "241.0.0.2"}}}),
 	)
 	service := []kind.Cause{{Kind: "MeshService", Name: "web"}}
 	one, two := kind.Cause{Kind: "MeshTrust", Name: "one"}, kind.Cause{Kind: "MeshTrust", Name: "two"}
-	permissions := []kind.Cause{{Kind: "MeshTrafficPermission", Name: "all"}, {Kind: "MeshTrafficPermission", Name: "web-1s"}}
+	permissions := []kind.Cause{{Kind: "MeshTrafficPermission", Name: "all"},
+		{Kind: "MeshTrafficPermission", Name: "web-1s"}}
 	want := map[xds.Key][]kind.Cause{
 		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:            service,
 		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:           service,
@@ -42,7 +48,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 		{Type: xds.Secret, Name: "system_trust_bundle_of_two.local"}:               {two},
 	}
 	seen := map[xds.Key]bool{}
-	for _, proxy := range []string{"web-1", "client", "door"} {
+	for _, proxy := range []string{"web-1", "client", "ingress"} {
 		key := graph.ProxyKey{Mesh: mesh, Name: proxy}
 		resources, _ := hub.Config(key)
 		for _, r := range resources {

@@ -10,43 +10,43 @@ import (
 	"weft/internal/xds"
 )
 
-// Own is what one proxy has for itself: its inbounds and whatever binds a port.
+// Own has the resources that belong to one proxy alone: its inbounds, and listeners that bind a port.
 type Own struct {
 	Proxy     *graph.Proxy
 	Resources []*xds.Resource // sorted by type and name
 }
 
-// outbound is what a destination is made into, and the lists of endpoints that this uses.
+// outbound has the resources of a destination and the endpoint lists that they use.
 type outbound struct {
 	resources []*xds.Resource
 	lists     []graph.DestinationKey
 }
 
-// config are the last stages of the table: from our own nouns to encoded resources. A resource of a
-// destination is made once and shared by all classes that reach it.
+// config has the last stages of the table: from weft's own types to encoded resources. A resource of a destination is
+// generated once and shared by all proxy groups that reach it.
 type config struct {
-	state    *graph.State
-	outbound *table.Derived[outboundKey, *outbound]
-	bundles  *table.Derived[string, []*xds.Resource]
-	evicted  *table.Derived[string, []*xds.Resource]
-	names    *table.Derived[graph.ProxyGroup, *HostNames]
-	passage  *table.Derived[string, *xds.Resource] // the cluster of a passage, by its name
-	outside  *table.Derived[graph.DestinationKey, []*xds.Resource]
-	own      *table.Derived[graph.ProxyKey, *Own]
-	// What the proxies of a class share; what the zone ingresses of a mesh do; what its zone egresses have to forward to
-	// other zones, and what they have to dial external services.
-	class   *sharing[graph.ProxyGroup, graph.DestinationKey]
+	state           *graph.State
+	outbound        *table.Derived[outboundKey, *outbound]
+	bundles         *table.Derived[string, []*xds.Resource]
+	evicted         *table.Derived[string, []*xds.Resource]
+	names           *table.Derived[graph.ProxyGroup, *HostNames]
+	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
+	upstream        *table.Derived[graph.DestinationKey, []*xds.Resource]
+	own             *table.Derived[graph.ProxyKey, *Own]
+	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
+	// egresses: those that forward to other zones, and those that dial external services.
+	group   *sharing[graph.ProxyGroup, graph.DestinationKey]
 	ingress *sharing[string, graph.SNIRoute]
 	forward *sharing[string, graph.SNIRoute]
 	egress  *sharing[string, graph.SNIRoute]
 }
 
-// outboundKey is a destination with all of a class that its resources depend on.
+// outboundKey is a destination and the properties of a proxy group on which the resources of the destination depend.
 type outboundKey struct {
 	destination graph.DestinationKey
 	secured     bool
 	source      graph.Source
-	families    string // of the listeners at its virtual IPs; empty: none
+	families    string // of the listeners at virtual IPs; empty: none
 }
 
 func newConfig(state *graph.State) *config {
@@ -55,17 +55,17 @@ func newConfig(state *graph.State) *config {
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
 	c.names = table.NewDerived(state.DB, "host names by proxy group", c.makeNames, sameNames)
-	c.passage = table.NewDerived(state.DB, "clusters of SNI routes", c.makePassage, sameResource)
-	c.outside = table.NewDerived(state.DB, "external upstreams", c.makeOutside, sameResources)
+	c.sniRouteCluster = table.NewDerived(state.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
+	c.upstream = table.NewDerived(state.DB, "external upstreams", c.makeUpstream, sameResources)
 	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
-	c.class = &sharing[graph.ProxyGroup, graph.DestinationKey]{
+	c.group = &sharing[graph.ProxyGroup, graph.DestinationKey]{
 		shared:     table.NewDerived(state.DB, "shared by proxy group", c.makeShared, sameShared),
 		assignment: table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource),
 		order:      graph.CompareDestinations, name: graph.DestinationKey.String,
 	}
 	c.ingress = &sharing[string, graph.SNIRoute]{
 		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
-		assignment: table.NewDerived(state.DB, "endpoints of SNI routes", c.makePassageAssignment, sameResource),
+		assignment: table.NewDerived(state.DB, "endpoints of SNI routes", c.makeSNIRouteAssignment, sameResource),
 		order:      graph.CompareSNIRoutes, name: envoy.SNIRouteCluster,
 	}
 	c.forward = &sharing[string, graph.SNIRoute]{
@@ -107,37 +107,38 @@ func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
 	return envoy.Evicted(mesh, c.state.EvictedSANs.Get(r, mesh))
 }
 
-func (c *config) makeShared(r *table.Reader, class graph.ProxyGroup) *Shared[graph.DestinationKey] {
+func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[graph.DestinationKey] {
 	s := &Shared[graph.DestinationKey]{}
-	for _, d := range c.state.Reached.Get(r, class) {
-		if o := c.outbound.Get(r, outboundKey{d, class.Secured, class.Source, class.IPFamilies}); o != nil { // nil: it could not be made yet
+	for _, d := range c.state.Reached.Get(r, group) {
+		if o := c.outbound.Get(r, outboundKey{d, group.Secured, group.Source, group.IPFamilies}); o != nil {
+			// nil: generation failed
 			s.Resources = append(s.Resources, o.resources...)
 			s.Lists = append(s.Lists, o.lists...)
 		}
 	}
 	slices.SortFunc(s.Lists, graph.CompareDestinations)
 	switch {
-	case !class.Secured:
-	case class.Mesh == "":
-		s.Resources = append(s.Resources, c.believedOfAll(r, class.Source)...)
+	case !group.Secured:
+	case group.Mesh == "":
+		s.Resources = append(s.Resources, c.trustOfAllMeshes(r, group.Source)...)
 	default:
-		s.Resources = append(s.Resources, c.believed(r, class)...)
+		s.Resources = append(s.Resources, c.trustOf(r, group)...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
 }
 
-// believed is what a class with an identity has to know its callers and servers by.
-func (c *config) believed(r *table.Reader, class graph.ProxyGroup) []*xds.Resource {
-	evicted := c.evicted.Get(r, class.Mesh)
-	if class.Source.FromSPIRE() {
-		return append([]*xds.Resource{envoy.SPIREAgent(class.Source)}, evicted...)
+// trustOf returns the resources by which a group with an identity verifies its callers and servers.
+func (c *config) trustOf(r *table.Reader, group graph.ProxyGroup) []*xds.Resource {
+	evicted := c.evicted.Get(r, group.Mesh)
+	if group.Source.FromSPIRE() {
+		return append([]*xds.Resource{envoy.SPIREAgent(group.Source)}, evicted...)
 	}
-	return slices.Concat(c.bundles.Get(r, class.Mesh), evicted)
+	return slices.Concat(c.bundles.Get(r, group.Mesh), evicted)
 }
 
-// believedOfAll is what ZoneEgresses have to know their callers by, of whatever mesh these are.
-func (c *config) believedOfAll(r *table.Reader, from graph.Source) []*xds.Resource {
+// trustOfAllMeshes returns the resources by which a ZoneEgress verifies callers of all meshes.
+func (c *config) trustOfAllMeshes(r *table.Reader, from graph.Source) []*xds.Resource {
 	known := []*xds.Resource{envoy.TrustBundle(c.state.Trust.Get(r, ""))}
 	if from.FromSPIRE() {
 		known = append(known, envoy.SPIREAgent(from))
@@ -149,29 +150,29 @@ func (c *config) believedOfAll(r *table.Reader, from graph.Source) []*xds.Resour
 	return known
 }
 
-func (c *config) makePassage(_ *table.Reader, name string) *xds.Resource {
+func (c *config) makeSNIRouteCluster(_ *table.Reader, name string) *xds.Resource {
 	return envoy.ClusterOfSNIRoute(name)
 }
 
-func (c *config) makePassageAssignment(r *table.Reader, p graph.SNIRoute) *xds.Resource {
+func (c *config) makeSNIRouteAssignment(r *table.Reader, p graph.SNIRoute) *xds.Resource {
 	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.SNIRouteBackends(r, p))
 }
 
 func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
-	return c.passing(r, c.state.SNIRoutes.Get(r, mesh))
+	return c.routeClusters(r, c.state.SNIRoutes.Get(r, mesh))
 }
 
-// passing has the clusters of passages.
-func (c *config) passing(r *table.Reader, passages []graph.SNIRoute) *Shared[graph.SNIRoute] {
-	s := &Shared[graph.SNIRoute]{Lists: passages}
-	for _, p := range passages {
-		s.Resources = append(s.Resources, c.passage.Get(r, envoy.SNIRouteCluster(p)))
+// routeClusters returns the clusters of SNI routes.
+func (c *config) routeClusters(r *table.Reader, sniRoutes []graph.SNIRoute) *Shared[graph.SNIRoute] {
+	s := &Shared[graph.SNIRoute]{Lists: sniRoutes}
+	for _, p := range sniRoutes {
+		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, envoy.SNIRouteCluster(p)))
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
 }
 
-func (c *config) makeOutside(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
+func (c *config) makeUpstream(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
 	o := c.state.ExternalUpstreams.Get(r, key)
 	if o == nil {
 		return nil
@@ -180,13 +181,13 @@ func (c *config) makeOutside(r *table.Reader, key graph.DestinationKey) []*xds.R
 }
 
 func (c *config) makeForward(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
-	return c.passing(r, c.state.CrossZoneSNIRoutes.Get(r, mesh))
+	return c.routeClusters(r, c.state.CrossZoneSNIRoutes.Get(r, mesh))
 }
 
 func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
 	s := &Shared[graph.SNIRoute]{}
 	for _, exit := range c.state.EgressServices.Get(r, mesh) {
-		s.Resources = append(s.Resources, c.outside.Get(r, exit.Key.On(graph.ExternalLocality))...)
+		s.Resources = append(s.Resources, c.upstream.Get(r, exit.Key.On(graph.ExternalLocality))...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
@@ -220,8 +221,7 @@ func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 	return own
 }
 
-// inOrder sorts resources and drops what is nil or stands there twice: inbounds with equal rules share
-// the resources that hold them.
+// inOrder sorts resources, and drops nil and duplicates: inbounds with equal rules share the resources of their rules.
 func inOrder(resources []*xds.Resource) []*xds.Resource {
 	resources = slices.DeleteFunc(resources, func(r *xds.Resource) bool { return r == nil })
 	slices.SortFunc(resources, compareNames)
@@ -252,7 +252,8 @@ func sameOwn(a, b *Own) bool {
 	return a.Proxy == b.Proxy
 }
 
-// difference walks two sorted lists and tells what became of their resources.
+// difference compares two sorted lists. It returns the resources of wanted that are new or have another version, and
+// the keys that only old has.
 func difference(old, wanted []*xds.Resource) (changed []*xds.Resource, removed []xds.Key) {
 	for len(old) > 0 || len(wanted) > 0 {
 		order := 0

@@ -20,9 +20,9 @@ import (
 	"weft/resource"
 )
 
-// TestConfigurations goes from resources to Envoy resources. A scenario has the rows of a zone "east": resources as users
-// write them and, with `spec`, rows that only the control plane writes. The derived sections are the meaning of the mesh for
-// the proxies of "proxies", and what each of them is sent.
+// TestConfigurations goes from resources to Envoy resources. A scenario has the rows of a zone "east": resources as
+// users write them and, with `spec`, rows that only the control plane writes. The derived sections have the derived
+// values of the proxies in "proxies", and the resources that each proxy is sent.
 func TestConfigurations(t *testing.T) {
 	golden.Run(t, "testdata/configurations/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		hub := NewHub(graph.NewState("east"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
@@ -30,7 +30,8 @@ func TestConfigurations(t *testing.T) {
 		for _, document := range resource.SplitYAML([]byte(golden.Section(scenario, "resources.yaml"))) {
 			o := row(t, document.Text)
 			if meta := o.Envelope(); meta.Label(kind.DisplayName) != "" { // received from its zone
-				meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Label(kind.DisplayName), kind.OwnerOf(meta))
+				meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Label(kind.DisplayName),
+					kind.OwnerOf(meta))
 			}
 			rows = append(rows, o)
 		}

@@ -11,64 +11,63 @@ import (
 	"weft/resource"
 )
 
-// Bound is how long whoever waits for clients that are slow, lost or refuse waits at most.
+// Bound limits a wait for clients that are slow, disconnected, or reject a resource.
 const Bound = 30 * time.Second
 
-// Callbacks is what the hub needs beyond its table. All fields but Zones, HalfAcked and Withdrawn are needed.
+// Callbacks has the functions that the hub needs beside its table. All fields but Zones, HalfAcked and Drained are
+// required.
 type Callbacks struct {
 	Waiter   AckWaiter
 	Replicas Replicas
-	Zones    Zones // nil: the zone is alone
-	// HalfAcked returns once half of the streams of this instance have acked everything up to a revision or have ended, or
-	// ctx ends. It calls progress for each response that is acked or rejected meanwhile. nil: endpoints that are added
-	// are published at once.
+	Zones    Zones // nil: the zone has no other zones
+	// HalfAcked returns once half of the streams of this instance have acked everything up to a revision or have ended,
+	// or ctx ends. It calls progress for each response that is acked or rejected meanwhile. nil: endpoints that are
+	// added are published at once.
 	HalfAcked func(ctx context.Context, revision uint64, progress func()) error
-	// Version answers the version of a row as it is in the store, empty where there is none.
+	// Version returns the version of a row in the store, empty where it has none.
 	Version         func(ctx context.Context, key resource.Key) (string, error)
 	RemoveListeners RemoveListeners
 	Keep            Keep
-	// RetainSNIRoutes is Keep for what zone ingresses pass on.
+	// RetainSNIRoutes stores SNI routes as Keep stores endpoints.
 	RetainSNIRoutes RetainSNIRoutes
-	// KeepIngresses is Keep for ingresses of other zones that advertise a host name now.
+	// KeepIngresses stores, as Keep does, the former ingresses of other zones that now advertise a host name.
 	KeepIngresses KeepIngresses
 	Announce      Announce
-	// DrainTime is how long listeners stay after the last client has acked that they are no endpoints any more: a request
-	// that a client's proxy routed before its ack may still be on its way.
+	// DrainTime is the time for which listeners stay after the last client has acked that they are no endpoints any
+	// more. A request that a client's proxy routed before its ack may still be in flight.
 	DrainTime time.Duration
-	// Drained counts listeners that went, how long after they were no longer wanted, and whether every client was
-	// past them by then; else the bound ended their time. nil: nobody counts.
-	Drained func(listeners int, after time.Duration, settled bool)
+	// Drained counts listeners that were removed, the time since they were last wanted, and whether every client had
+	// acked their removal by then; otherwise [Bound] ended the wait. nil: nothing is counted.
+	Drained func(listeners int, after time.Duration, acked bool)
 }
 
 // AckWaiter waits for the streams of this instance.
 type AckWaiter interface {
-	// WaitAcked returns once every attached stream has settled all revisions up to one, and how many
-	// it lost meanwhile or refuse something that concerns the caller (nil: anything does): of these nobody
-	// knows what they run with. The function is called by several streams at once, and must neither block
-	// nor call the Hub.
-	WaitAcked(ctx context.Context, revision uint64, concerns func(xds.NACK) bool) (unsure int, err error)
+	// WaitAcked returns once every attached stream is in sync at a revision. It returns the number of streams that
+	// ended meanwhile or rejected a resource that concerns the caller (nil: any resource): what their clients apply is
+	// not known. concerns is called by several streams at once, and must neither block nor call the Hub.
+	WaitAcked(ctx context.Context, revision uint64, relevantNACKs func(xds.NACK) bool) (unsure int, err error)
 }
 
-// Replicas are the further instances that share the store.
+// Replicas are the other instances that share the store.
 type Replicas interface {
-	// WaitAcked returns once the clients of every other instance have settled on what these rows say now, or
-	// ctx ends. Without another instance it returns at once.
+	// WaitAcked returns once the clients of every other instance are in sync with the present state of rows, or ctx
+	// ends. Without another instance it returns at once.
 	WaitAcked(ctx context.Context, rows []resource.Key) error
-	// OtherInstance answers the other live instance at which one of a proxy's subscriptions is open; empty:
-	// there is none.
+	// OtherInstance returns the other live instance at which one of the subscriptions is open, or "" where there is
+	// none.
 	OtherInstance(subscriptions []kind.Subscription) (instance string)
 }
 
-// Use gives the hub what is outside of it, before the first batch. What runs beside ends with ctx.
+// Use sets the callbacks, before the first batch. Goroutines of the hub end with ctx.
 func (h *Hub) Use(ctx context.Context, o Callbacks) {
-	h.ctx, h.outside = ctx, o
+	h.ctx, h.callbacks = ctx, o
 	h.growth.waits = o.HalfAcked
 }
 
-// Everywhere returns once every client of every instance has settled on what rows say that this hub has
-// already published, or ctx ends: then somebody may still run with what was before, and the error says
-// so. Clients that are lost meanwhile or refuse something may too, so that with one of these it returns
-// when ctx ends; [Bound] is how long that should be.
+// Everywhere returns once every client of every instance is in sync with the state of rows that this hub has published,
+// or ctx ends. The error then says that a client may still apply the former state. A client that disconnects meanwhile
+// or rejects a resource may too, so Everywhere then returns only when ctx ends; callers bound ctx by [Bound].
 func (h *Hub) Everywhere(ctx context.Context, rows ...resource.Key) error {
 	h.mu.Lock() // what is committed is published
 	revision := h.catalog.Revision()
@@ -77,23 +76,22 @@ func (h *Hub) Everywhere(ctx context.Context, rows ...resource.Key) error {
 }
 
 func (h *Hub) everywhere(ctx context.Context, revision uint64, rows []resource.Key) error {
-	asked := make(chan error, 1)
-	go func() { asked <- h.outside.Replicas.WaitAcked(ctx, rows) }()
-	return errors.Join(h.settled(ctx, revision, rows), <-asked)
+	waits := make(chan error, 1)
+	go func() { waits <- h.callbacks.Replicas.WaitAcked(ctx, rows) }()
+	return errors.Join(h.localAcked(ctx, revision, rows), <-waits)
 }
 
-// Here returns once the clients of this instance have settled on what rows say now, or later, in the
-// store; it is the answer to another instance's [Hub.Everywhere].
+// Here returns once the clients of this instance are in sync with the state that rows have in the store now or later.
+// It serves another instance's [Hub.Everywhere].
 func (h *Hub) Here(ctx context.Context, rows []resource.Key) error {
 	revision, err := h.catchUp(ctx, rows)
 	if err != nil {
 		return err
 	}
-	return h.settled(ctx, revision, rows)
+	return h.localAcked(ctx, revision, rows)
 }
 
-// catchUp waits until the table has rows as the store has them, and answers the revision at which they
-// are published.
+// catchUp waits until the table has rows as the store has them, and returns the revision at which they are published.
 func (h *Hub) catchUp(ctx context.Context, rows []resource.Key) (revision uint64, err error) {
 	for {
 		h.mu.Lock()
@@ -101,7 +99,7 @@ func (h *Hub) catchUp(ctx context.Context, rows []resource.Key) (revision uint64
 		h.mu.Unlock()
 		stored := make([]string, len(rows))
 		for i, key := range rows {
-			if stored[i], err = h.outside.Version(ctx, key); err != nil {
+			if stored[i], err = h.callbacks.Version(ctx, key); err != nil {
 				return 0, err
 			}
 		}
@@ -116,7 +114,7 @@ func (h *Hub) catchUp(ctx context.Context, rows []resource.Key) (revision uint64
 	}
 }
 
-// publishedAt answers the newest revision where the table has the rows in these versions.
+// publishedAt returns the newest revision where the table has the rows in these versions.
 func (h *Hub) publishedAt(rows []resource.Key, versions []string) (revision uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,10 +131,10 @@ func (h *Hub) publishedAt(rows []resource.Key, versions []string) (revision uint
 	return h.catalog.Revision(), true
 }
 
-// settled waits for this instance's own streams. A stream that is lost, or that refuses something that
-// concerns the rows, may still send by what it had, so it counts until ctx ends.
-func (h *Hub) settled(ctx context.Context, revision uint64, rows []resource.Key) error {
-	unsure, err := h.outside.Waiter.WaitAcked(ctx, revision, h.concerns(rows))
+// localAcked waits for the streams of this instance. A stream that ends, or that rejects a resource that concerns the
+// rows, may still send requests by its former configuration, so it counts until ctx ends.
+func (h *Hub) localAcked(ctx context.Context, revision uint64, rows []resource.Key) error {
+	unsure, err := h.callbacks.Waiter.WaitAcked(ctx, revision, h.relevantNACKs(rows))
 	if err == nil && unsure > 0 {
 		<-ctx.Done()
 		err = ctx.Err()
@@ -144,7 +142,7 @@ func (h *Hub) settled(ctx context.Context, revision uint64, rows []resource.Key)
 	return err
 }
 
-// await waits until the state fulfils a condition, and answers the revision at which that is published.
+// await waits until the state meets a condition, and returns the revision at which that state is published.
 func (h *Hub) await(ctx context.Context, fulfilled func(*table.Reader) bool) (revision uint64, err error) {
 	for {
 		h.mu.Lock()

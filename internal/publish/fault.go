@@ -8,11 +8,10 @@ import (
 	"weft/kind"
 )
 
-// failed hears of every derived value that can't be made. That is a bug of ours; what was made last stays
-// in use, and everything else goes on.
+// failed records a derived value whose computation failed. That is a bug of weft. The last good value stays in use.
 func (h *Hub) failed(f table.Failure) {
 	if f.Panic != nil {
-		h.log.Error("a derived value can't be made, and what was made of it last stays; this is a bug in weft",
+		h.log.Error("a derived value failed and its last good value stays in use; this is a bug in weft",
 			"table", f.Table, "key", f.Key, "kept", f.Kept, "panic", f.Panic, "stack", string(f.Stack))
 	}
 	mesh, cause, ok := h.causeOf(f.Key)
@@ -26,7 +25,8 @@ func (h *Hub) failed(f table.Failure) {
 	h.faults = append(h.faults, fault)
 }
 
-// causeOf is the resource that the derived value of a key is made of, where its status can tell.
+// causeOf returns the resource from which the derived value of a key is generated, where the status of the resource can
+// report a failure.
 func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 	destination := func(key graph.DestinationKey) (string, kind.Cause, bool) {
 		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: h.state.Row(key).Name}, true
@@ -42,7 +42,7 @@ func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 	return "", kind.Cause{}, false
 }
 
-// noteFaults takes the faults that came and went into the table, where those who write statuses find them.
+// noteFaults commits the faults that appeared and went to the table, from which the writers of statuses read them.
 func (h *Hub) noteFaults() []*table.Changes {
 	if len(h.faults) == 0 {
 		return nil

@@ -12,15 +12,15 @@ import (
 	"weft/resource"
 )
 
-// faults are those that statuses tell of for the service web.
+// faultsOf returns the faults that the status of a service reports.
 func (h *Hub) faultsOf(service string) []graph.Fault {
 	return h.state.FaultsByCause.List(h.reader(), graph.CauseKey(mesh, kind.Cause{Kind: "MeshService", Name: service}))
 }
 
-// sent is the version of each resource that the client's feeds have, by type and name.
+// sent returns the version of each resource of the client's resource sets, by type and name.
 func sent(h *Hub) map[string]string {
 	versions := map[string]string{}
-	for _, f := range h.feedsOf(h.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range h.setsOf(h.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			versions[fmt.Sprintf("%s %s", r.Type, r.Name)] = r.Version
 		}
@@ -28,7 +28,7 @@ func sent(h *Hub) map[string]string {
 	return versions
 }
 
-// An address that is no text stands for a bug of ours: validation keeps it out, and no message can carry it.
+// An address that is not valid UTF-8 stands for a bug of weft: validation rejects it, and no message can carry it.
 const noText = "10.0.0.\xff"
 
 func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *testing.T) {
@@ -63,7 +63,8 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 		t.Error("who asks for all that the client is sent gets nothing")
 	}
 
-	hub.Apply(mirror.Batch{Removed: []resource.Key{kind.Dataplanes.Key(mesh, "web-2"), kind.DataplaneListenerStatuses.Key(mesh, "web-2")}})
+	hub.Apply(mirror.Batch{Removed: []resource.Key{kind.Dataplanes.Key(mesh, "web-2"),
+		kind.DataplaneListenerStatuses.Key(mesh, "web-2")}})
 	put(hub, server("web-3", "10.0.0.3", "web", 8080), serving("web-3", "10.0.0.3", 8080))
 	if mended := sent(hub); mended[assignment] == before[assignment] {
 		t.Errorf("the %s does not follow any more", assignment)
@@ -77,7 +78,7 @@ func TestAFirstConfigurationThatCannotBeMadeIsMadeOnceItCan(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("web"), server("web-2", noText, "web", 8080), serving("web-2", noText, 8080))
 	isAssignment := func(r *xds.Resource) bool { return r.Type == xds.Endpoint }
-	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		if i := slices.IndexFunc(f.Resources(), isAssignment); i >= 0 {
 			t.Errorf("there is an assignment: %v", f.Resources()[i])
 		}
@@ -88,7 +89,7 @@ func TestAFirstConfigurationThatCannotBeMadeIsMadeOnceItCan(t *testing.T) {
 	}
 }
 
-// A panic that is contained would pass unseen in the other tests.
+// wantNoFaults fails for a contained panic, which would stay unseen in the other tests.
 func wantNoFaults(t interface{ Fatalf(string, ...any) }, h *Hub) {
 	for fault := range h.state.Faults.All(h.state.DB.Snapshot()) {
 		t.Fatalf("%s could not be made: %s", fault.Value, fault.Panic)

@@ -12,12 +12,13 @@ import (
 )
 
 // growth merges what a proxy group is only given more of: endpoints, services and their host names. The first addition
-// is published at once and begins a round: half of the streams have to ack it, and a pause follows until nothing has been
-// added for as long as the acks took, at most [pauseFactor] times as long. What is added meanwhile is published together
-// at the end, which begins the next round. The table has it at once; only the resource sets and the names lag.
+// is published at once and begins a round: half of the streams have to ack it, and a pause follows until nothing has
+// been added for as long as the acks took, at most [pauseFactor] times as long. What is added meanwhile is published
+// together at the end, which begins the next round. The table has it at once; only the resource sets and the names lag.
 //
 // Nothing else waits. A commit that removes or changes anything that groups share is published at once with all that
-// waits, so that no removal overtakes an earlier addition. A commit that moves a proxy to another group is too. (ADR 44.)
+// waits, so that no removal overtakes an earlier addition. A commit that moves a proxy to another group is too. (ADR
+// 44.)
 type growth struct {
 	// waits is nil until the hub knows how to wait for streams: additions are published at once.
 	waits func(ctx context.Context, revision uint64, progress func()) error
@@ -29,26 +30,26 @@ const (
 	pauseFactor = 19
 	// longestSilence ends a round in which no stream acks a response.
 	longestSilence = 2 * time.Second
-	// longestRound bounds a round, and so how long an addition waits while many proxies connect. Of very many, each adds
-	// roundEach to it, about what it costs to connect one: a second push before all are there delays all of them.
+	// longestRound bounds a round, and so how long an addition waits while many proxies connect. Of very many, each
+	// adds roundEach to it, about what it costs to connect one: a second push before all are there delays all of them.
 	longestRound = 20 * time.Second
 	roundEach    = 5 * time.Millisecond
 )
 
-// growsLater says whether additions to a group may wait. Those to the groups of ZoneEgresses, which belong to no mesh, may
-// not. Such a group has no assignments.
-func growsLater(class graph.ProxyGroup) bool { return class.Mesh != "" }
+// growsLater says whether additions to a group may wait. Those to the groups of ZoneEgresses, which belong to no mesh,
+// may not. Such a group has no assignments.
+func growsLater(group graph.ProxyGroup) bool { return group.Mesh != "" }
 
 // publish moves the differences of a commit into the resource sets. Additions wait in the groups for which hold returns
 // true (nil: in none). It returns whether it has published an addition, and whether it has published anything else:
 // then the caller publishes what waits in the same commit.
 //
 // The first endpoint of an assignment that was published empty does not wait: without it, every request fails.
-func (p *pools[K, L]) publish(e edits, changes *table.Changes, hold func(K) bool) (grew, changed bool) {
+func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(K) bool) (grew, changed bool) {
 	for key, shared := range p.shared.Changed(changes) {
 		of := p.open[key]
 		adds := p.onlyAdds(of.shared, shared)
-		if of.late = adds && hold != nil && hold(key); of.late {
+		if of.late = adds && delays != nil && delays(key); of.late {
 			p.latest = time.Now()
 			continue
 		}
@@ -61,7 +62,7 @@ func (p *pools[K, L]) publish(e edits, changes *table.Changes, hold func(K) bool
 			published = c.Old
 		}
 		adds := envoy.OnlyAddsEndpoints(published, c.New)
-		if adds && hold != nil && envoy.HasEndpoints(published) {
+		if adds && delays != nil && envoy.HasEndpoints(published) {
 			p.waiting[c.Key] = published
 			p.latest = time.Now()
 			continue
@@ -74,8 +75,8 @@ func (p *pools[K, L]) publish(e edits, changes *table.Changes, hold func(K) bool
 	return grew, changed
 }
 
-// onlyAdds says whether everything that was shared stays as it is.
-func (p *pools[K, L]) onlyAdds(before, after *Shared[L]) bool {
+// onlyAdds reports whether everything that was shared stays as it is.
+func (p *sharedSets[K, L]) onlyAdds(before, after *Shared[L]) bool {
 	changed, removed := difference(before.Resources, after.Resources)
 	return len(removed) == 0 &&
 		!slices.ContainsFunc(changed, func(r *xds.Resource) bool {
@@ -85,22 +86,22 @@ func (p *pools[K, L]) onlyAdds(before, after *Shared[L]) bool {
 		!slices.ContainsFunc(before.Lists, func(list L) bool { return !p.has(after, list) })
 }
 
-// assign puts an assignment into every set of resources that has it, and reports whether any has.
-func (p *pools[K, L]) assign(e edits, list L, assignment *xds.Resource) (any bool) {
-	if assignment == nil { // it could not be made yet
+// assign puts an assignment into every resource set that has it, and reports whether any has.
+func (p *sharedSets[K, L]) assign(e edits, list L, assignment *xds.Resource) (assigned bool) {
+	if assignment == nil { // generation failed
 		return false
 	}
 	for _, each := range p.open {
 		if p.has(each.shared, list) {
-			e.add(each.feed, []*xds.Resource{assignment}, nil)
-			any = true
+			e.add(each.set, []*xds.Resource{assignment}, nil)
+			assigned = true
 		}
 	}
-	return any
+	return assigned
 }
 
 // release publishes all that waits.
-func (p *pools[K, L]) release(e edits) {
+func (p *sharedSets[K, L]) release(e edits) {
 	for list := range p.waiting {
 		if assignment, ok := p.assignment.Value(list); ok {
 			p.assign(e, list, assignment)
@@ -184,7 +185,7 @@ func (h *Hub) roundBound() time.Duration {
 func (h *Hub) lastAddition(after time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if latest := h.classes.latest; latest.After(after) {
+	if latest := h.groups.latest; latest.After(after) {
 		return latest
 	}
 	return after
@@ -193,7 +194,7 @@ func (h *Hub) lastAddition(after time.Time) time.Time {
 // release publishes all additions that wait, which begins a round.
 func (h *Hub) release() {
 	e := edits{}
-	h.classes.release(e)
+	h.groups.release(e)
 	if len(e) > 0 {
 		h.commit(e)
 		h.startRound(h.catalog.Revision())
@@ -201,16 +202,16 @@ func (h *Hub) release() {
 	h.tellLateNames()
 }
 
-// tellLateNames tells the host names that waited for the resources of their services, where these are published.
+// tellLateNames sends the host names that waited until the resources of their services were published.
 func (h *Hub) tellLateNames() {
 	changed := map[graph.ProxyGroup]*HostNames{}
-	for class := range h.lateNames {
-		if of := h.classes.open[class]; of != nil && of.late {
+	for group := range h.lateNames {
+		if of := h.groups.open[group]; of != nil && of.late {
 			continue
 		}
-		delete(h.lateNames, class)
-		if names, ok := h.config.names.Value(class); ok && h.names[class] != nil {
-			changed[class] = names
+		delete(h.lateNames, group)
+		if names, ok := h.config.names.Value(group); ok && h.names[group] != nil {
+			changed[group] = names
 		}
 	}
 	h.tellNames(changed)

@@ -15,7 +15,7 @@ import (
 	"weft/resource"
 )
 
-// acks is a world whose clients ack when the test says so.
+// acks is an AckWaiter whose clients ack when the test sends.
 type acks chan struct{}
 
 // halfAcked makes a hub wait for these acks between additions.
@@ -40,7 +40,7 @@ func instance(service string, n int) []resource.Any {
 	return []resource.Any{server(name, address, service, 8080), serving(name, address, 8080)}
 }
 
-// count is how many endpoints of the service web the client has been sent.
+// count returns the number of endpoints of the service web that the client has been sent.
 func count(t *testing.T, hub *Hub) int {
 	t.Helper()
 	hub.mu.Lock()
@@ -48,19 +48,21 @@ func count(t *testing.T, hub *Hub) int {
 	return strings.Count(endpoints(t, hub), "10.1.3.")
 }
 
-// knows says whether the client has been sent a cluster of a service.
+// knows reports whether the client has been sent a cluster of a service.
 func knows(hub *Hub, service string) bool {
-	return slices.ContainsFunc(clientHas(hub), func(r *xds.Resource) bool { return r.Type == xds.Cluster && strings.Contains(r.Name, service) })
+	return slices.ContainsFunc(clientHas(hub), func(r *xds.Resource) bool {
+		return r.Type == xds.Cluster && strings.Contains(r.Name, service)
+	})
 }
 
 var clientKey = graph.ProxyKey{Mesh: mesh, Name: "client"}
 
-// clientHas is what the client has been sent, sorted.
+// clientHas returns the resources that the client has been sent, sorted.
 func clientHas(hub *Hub) []*xds.Resource {
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
 	var all []*xds.Resource
-	for _, f := range hub.feedsOf(hub.proxies[clientKey]) {
+	for _, f := range hub.setsOf(hub.proxies[clientKey]) {
 		all = append(all, f.Resources()...)
 	}
 	return inOrder(all)
@@ -136,13 +138,13 @@ func TestAPauseEndsWhenNothingIsAddedForAsLongAsTheAcksTook(t *testing.T) {
 	})
 }
 
-func TestStreamsThatDoNotAckHoldAdditionsForABoundedTime(t *testing.T) {
+func TestStreamsThatDoNotAckDelayAdditionsForABoundedTime(t *testing.T) {
 	growing(t, func(hub *Hub, _ acks) {
 		put(hub, instance("web", 2)...)
 		time.Sleep(longestSilence)
 		synctest.Wait()
 		if got := count(t, hub); got != 2 {
-			t.Errorf("nobody acks, and %d endpoints are published, want 2", got)
+			t.Errorf("no client acks, and %d endpoints are published, want 2", got)
 		}
 	})
 }
@@ -153,14 +155,15 @@ func TestARemovalDoesNotWaitForAdditions(t *testing.T) {
 		put(hub, instance("web", 3)...)
 		hub.Apply(removal(kind.DataplaneListenerStatuses.Key(mesh, "web-1")))
 		got := endpoints(t, hub)
-		if strings.Contains(got, "10.1.3.1\"") || !strings.Contains(got, "10.1.3.2") || !strings.Contains(got, "10.1.3.3") {
+		if strings.Contains(got, "10.1.3.1\"") || !strings.Contains(got, "10.1.3.2") ||
+			!strings.Contains(got, "10.1.3.3") {
 			t.Errorf("web-1 is gone, web-2 and web-3 are ready, and the client has %s", got)
 		}
 	})
 }
 
 func TestANewServiceWaitsAndAChangedOneDoesNot(t *testing.T) {
-	growing(t, func(hub *Hub, acks acks) {
+	growing(t, func(hub *Hub, _ acks) {
 		put(hub, added()...)
 		if knows(hub, "added") {
 			t.Error("a further service is published before the first addition is acked")
@@ -178,8 +181,10 @@ func TestWhatWaitsIsPublishedWhenAProxyMovesToAnotherGroup(t *testing.T) {
 	growing(t, func(hub *Hub, _ acks) {
 		put(hub, instance("web", 2)...)
 		put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
-			Address:             "10.0.0.9",
-			TransparentProxying: &kind.TransparentProxying{ReachableBackends: &kind.ReachableBackends{Refs: []kind.BackendRef{{Kind: kind.MeshServices.Name, Name: "web"}}}},
+			Address: "10.0.0.9",
+			TransparentProxying: &kind.TransparentProxying{ReachableBackends: &kind.ReachableBackends{
+				Refs: []kind.BackendRef{{Kind: kind.MeshServices.Name, Name: "web"}},
+			}},
 		}}))
 		if got := count(t, hub); got != 2 {
 			t.Errorf("the client changed its group and has %d endpoints, want 2", got)
@@ -187,19 +192,21 @@ func TestWhatWaitsIsPublishedWhenAProxyMovesToAnotherGroup(t *testing.T) {
 	})
 }
 
-// added is a further service with a host name and an instance.
+// added returns a further service with a host name and an instance.
 func added() []resource.Any {
 	service := kind.MeshServices.Make(mesh, "added", kind.MeshService{
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "added"}},
 		Ports:    []kind.ServicePort{{Port: 8080}},
 	})
-	return append(instance("added", 1), service, named("added", "added.mesh.local", "241.0.0.2"))
+	return append(instance("added", 1), service, statusWithHost("added", "added.mesh.local", "241.0.0.2"))
 }
 
 // No removal overtakes an earlier addition, or a rolling update would leave clients without an endpoint.
 func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 	for what, change := range map[string]func(hub *Hub){
-		"an endpoint is removed": func(hub *Hub) { hub.Apply(removal(kind.DataplaneListenerStatuses.Key(mesh, "web-1"))) },
+		"an endpoint is removed": func(hub *Hub) {
+			hub.Apply(removal(kind.DataplaneListenerStatuses.Key(mesh, "web-1")))
+		},
 		"a service is changed": func(hub *Hub) {
 			changed := web("web").(*resource.Object[kind.MeshService])
 			changed.Spec.Ports[0].AppProtocol = kind.HTTP
@@ -213,7 +220,7 @@ func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 				hub, _, _ := newHub(t, never{})
 				other := web("other").(*resource.Object[kind.MeshService])
 				other.Name = "other"
-				put(hub, web("web"), other, named("web", "web.mesh.local", "241.0.0.1"))
+				put(hub, web("web"), other, statusWithHost("web", "web.mesh.local", "241.0.0.1"))
 				put(hub, instance("web", 1)...)
 				put(hub, instance("other", 1)...)
 				halfAcked(hub)
@@ -231,7 +238,8 @@ func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 				config, _ := hub.Config(clientKey)
 				if got := clientHas(hub); !sameResources(got, config) {
 					changed, removed := difference(got, config)
-					t.Errorf("%d resources still wait, and %d that are removed are published", len(changed), len(removed))
+					t.Errorf("%d resources still wait, and %d that are removed are published", len(changed),
+						len(removed))
 				}
 				if !strings.Contains(told, "added.mesh.local") {
 					t.Errorf("the client's agent has been sent the host names %s, without the added service's", told)
@@ -293,18 +301,22 @@ func TestARoundLastsWhileStreamsAck(t *testing.T) {
 func TestAZoneEgressDoesNotWaitForAdditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, _, _ := newHub(t, never{})
-		put(hub, kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}}))
-		put(hub, kind.Meshes.Make("", "default", kind.Mesh{}), everybody(), kind.MeshTrusts.Make("default", "identity", kind.MeshTrust{
-			TrustDomain: "default.default.mesh.local", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of default"}}},
-		}), web("web"))
+		put(hub,
+			kind.ZoneEgresses.Make("", "ze",
+				kind.ZoneEgress{Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002}}))
+		put(hub, kind.Meshes.Make("", "default", kind.Mesh{}), everybody(),
+			kind.MeshTrusts.Make("default", "identity", kind.MeshTrust{
+				TrustDomain: "default.default.mesh.local",
+				CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of default"}}},
+			}), web("web"))
 		key := graph.ZoneEgressProxy("ze")
 		t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
-		class := hub.proxies[key].own.Proxy.Group
+		group := hub.proxies[key].own.Proxy.Group
 		halfAcked(hub)
 		put(hub, instance("web", 1)...) // begins a round
-		had := len(hub.classes.open[class].feed.Resources())
+		had := len(hub.groups.open[group].set.Resources())
 		put(hub, kind.Meshes.Make("", "shop", kind.Mesh{}))
-		if got := len(hub.classes.open[class].feed.Resources()); got <= had || hub.classes.open[class].late {
+		if got := len(hub.groups.open[group].set.Resources()); got <= had || hub.groups.open[group].late {
 			t.Errorf("a mesh is added, and the ZoneEgress has %d resources that are shared, as before", got)
 		}
 	})

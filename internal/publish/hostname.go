@@ -8,11 +8,11 @@ import (
 	"weft/resource"
 )
 
-// KeepIngresses stores the former ingresses of host names, which the table has already.
+// KeepIngresses stores the former ingresses of host names, which the table already has.
 type KeepIngresses func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error
 
-// keepIngresses returns the rows that have the former ingresses of other zones dialled until the host names that these
-// advertise now are resolved, and stores them beside.
+// keepIngresses returns the rows by which clients dial the former ingresses of other zones until the host names that
+// these zones now advertise are resolved. A goroutine stores the rows.
 func (h *Hub) keepIngresses(before *table.Reader, put []resource.Any) []resource.Any {
 	var rows []*resource.Object[kind.ResolvedName]
 	var own []resource.Any
@@ -24,17 +24,17 @@ func (h *Hub) keepIngresses(before *table.Reader, put []resource.Any) []resource
 		}
 	}
 	if len(rows) > 0 {
-		h.log.Info("former zone ingresses are dialled until the host names are resolved", "names", len(rows))
+		h.log.Info("former zone ingresses are dialed until the host names are resolved", "names", len(rows))
 		go func() {
-			if err := h.outside.KeepIngresses(h.ctx, rows); err != nil && h.ctx.Err() == nil {
-				h.log.Warn("former zone ingresses would not be dialled after a restart", "error", err)
+			if err := h.callbacks.KeepIngresses(h.ctx, rows); err != nil && h.ctx.Err() == nil {
+				h.log.Warn("former zone ingresses are not stored and would be lost by a restart", "error", err)
 			}
 		}()
 	}
 	return own
 }
 
-// LookedUp waits until every host name in rows has been looked up and no former ingress is dialled in its place, or ctx
+// LookedUp waits until every host name in rows has been looked up and no former ingress is dialed in its place, or ctx
 // ends. It returns the rows of the names.
 func (h *Hub) LookedUp(ctx context.Context, rows []resource.Key) (names []resource.Key) {
 	_, _ = h.await(ctx, func(r *table.Reader) (all bool) { // the caller goes on without the names that take too long

@@ -11,21 +11,27 @@ import (
 	"weft/resource"
 )
 
-// far is a service of the zone west.
-func far() resource.Any {
-	service := kind.MeshServices.Make(mesh, kind.SyncedName(&kind.MeshServices.Info, "far", kind.Owner{Zone: "west"}), kind.MeshService{
-		State: "Available", Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1.far.80.default.ms"}}}},
-		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://default.west.mesh.local/workload/far"}},
-	})
-	service.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone, kind.DisplayName: "far"}
+// remoteService returns a service of the zone west.
+func remoteService() resource.Any {
+	service := kind.MeshServices.Make(mesh, kind.SyncedName(&kind.MeshServices.Info, "far", kind.Owner{Zone: "west"}),
+		kind.MeshService{
+			State: "Available",
+			Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1.far.80.default.ms"}}}},
+			Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
+				Value: "spiffe://default.west.mesh.local/workload/far"}},
+		})
+	service.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone,
+		kind.DisplayName: "far"}
 	return service
 }
 
 func ingressesOfWest(addresses ...string) resource.Any {
-	row := kind.MeshZoneAddresses.Make(mesh, kind.SyncedName(&kind.MeshZoneAddresses.Info, "west", kind.Owner{Zone: "west"}), kind.MeshZoneAddress{})
+	row := kind.MeshZoneAddresses.Make(mesh, kind.SyncedName(&kind.MeshZoneAddresses.Info, "west",
+		kind.Owner{Zone: "west"}), kind.MeshZoneAddress{})
 	row.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone, kind.DisplayName: "west"}
 	for i, address := range addresses {
-		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: fmt.Sprint(i), Address: address, Port: 10001, Healthy: true})
+		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: fmt.Sprint(i), Address: address,
+			Port: 10001, Healthy: true})
 	}
 	return row
 }
@@ -39,19 +45,20 @@ func resolved(name string, addresses ...string) resource.Any {
 	return row
 }
 
-// Clients go on with the former ingresses of a zone that advertises a host name now, until the name has addresses, also
-// where its first lookup fails; a name that replaces another alike. What is kept is stored.
+// Clients go on with the former ingresses of a zone that now advertises a host name until the name has addresses, also
+// where its first lookup fails. The same holds for a name that replaces another. The retained ingresses are stored.
 func TestIngressesStayUntilTheirHostNameIsResolved(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	stored := make(chan []*resource.Object[kind.ResolvedName], 1)
-	hub.outside.KeepIngresses = func(_ context.Context, rows []*resource.Object[kind.ResolvedName]) error {
+	hub.callbacks.KeepIngresses = func(_ context.Context, rows []*resource.Object[kind.ResolvedName]) error {
 		stored <- rows
 		return nil
 	}
-	dialled := func(want ...string) {
+	dialedIngresses := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, e := range hub.state.EndpointsOf(hub.reader(), graph.DestinationKey{Mesh: mesh, Zone: "west", Service: "far", Port: 80}).Endpoints {
+		for _, e := range hub.state.EndpointsOf(hub.reader(),
+			graph.DestinationKey{Mesh: mesh, Zone: "west", Service: "far", Port: 80}).Endpoints {
 			got = append(got, e.Address)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -64,23 +71,23 @@ func TestIngressesStayUntilTheirHostNameIsResolved(t *testing.T) {
 			t.Errorf("%v is stored", rows)
 		}
 	}
-	put(hub, far(), ingressesOfWest("192.0.2.1", "192.0.2.2"))
-	dialled("192.0.2.1", "192.0.2.2")
+	put(hub, remoteService(), ingressesOfWest("192.0.2.1", "192.0.2.2"))
+	dialedIngresses("192.0.2.1", "192.0.2.2")
 	put(hub, ingressesOfWest("lb.example"))
-	dialled("192.0.2.1", "192.0.2.2")
+	dialedIngresses("192.0.2.1", "192.0.2.2")
 	keeps("lb.example")
 	put(hub, resolved("lb.example", "192.0.2.3"))
-	dialled("192.0.2.3")
+	dialedIngresses("192.0.2.3")
 	put(hub, resolved("other.example"))
 	put(hub, ingressesOfWest("other.example"))
-	dialled("192.0.2.3")
+	dialedIngresses("192.0.2.3")
 	keeps("other.example")
 	put(hub, ingressesOfWest("192.0.2.9"))
-	dialled("192.0.2.9")
+	dialedIngresses("192.0.2.9")
 	put(hub, ingressesOfWest("lb.example", "unresolved.example"))
-	dialled("192.0.2.3")
+	dialedIngresses("192.0.2.3")
 	put(hub, ingressesOfWest())
-	dialled()
+	dialedIngresses()
 	select {
 	case rows := <-stored:
 		t.Errorf("%v is stored, though there was an address", rows)
@@ -88,18 +95,18 @@ func TestIngressesStayUntilTheirHostNameIsResolved(t *testing.T) {
 	}
 }
 
-// Other zones learn that this one runs with a change once its host names have been looked up, and not before.
+// Other zones learn that this zone applies a change only after its host names have been looked up.
 func TestAChangeWaitsForTheFirstLookupOfItsNames(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	row := ingressesOfWest("lb.example", "other.example")
-	put(hub, far(), row)
+	put(hub, remoteService(), row)
 	done := make(chan []resource.Key, 1)
 	go func() { done <- hub.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
 	put(hub, resolved("lb.example", "192.0.2.3"))
 	select {
 	case names := <-done:
 		t.Fatalf("it went on with %v", names)
-	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table; nothing is waited for but that
+	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table, which is the only condition
 	}
 	put(hub, resolved("other.example"))
 	if names := <-done; fmt.Sprint(names) != "[ResolvedName lb.example ResolvedName other.example]" {
@@ -117,26 +124,28 @@ func TestAChangeWaitsForTheFirstLookupOfItsNames(t *testing.T) {
 // Another zone waits for the lookup of its new host name as long as this zone dials the former ingresses in its place.
 func TestAChangeWaitsWhileFormerIngressesAreDialled(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
-	hub.outside.KeepIngresses = func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil }
-	put(hub, far(), ingressesOfWest("192.0.2.1"))
+	hub.callbacks.KeepIngresses = func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil }
+	put(hub, remoteService(), ingressesOfWest("192.0.2.1"))
 	row := ingressesOfWest("lb.example")
 	put(hub, row)
 	failed := resolved("lb.example").(*resource.Object[kind.ResolvedName])
-	failed.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "west", Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.1", Port: 10001}}}}
+	failed.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "west",
+		Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.1", Port: 10001}}}}
 	put(hub, failed)
 	done := make(chan []resource.Key, 1)
 	go func() { done <- hub.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
 	select {
 	case <-done:
-		t.Fatal("it went on, though the former ingress is dialled")
-	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table; nothing is waited for but that
+		t.Fatal("it went on, though the former ingress is dialed")
+	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table, which is the only condition
 	}
 	put(hub, resolved("lb.example", "192.0.2.3"))
 	<-done
-	elsewhere := resolved("other.example").(*resource.Object[kind.ResolvedName])
-	elsewhere.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "north", Ingresses: failed.Spec.Former[0].Ingresses}}
+	atOtherInstance := resolved("other.example").(*resource.Object[kind.ResolvedName])
+	atOtherInstance.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "north",
+		Ingresses: failed.Spec.Former[0].Ingresses}}
 	other := ingressesOfWest("lb.example", "other.example")
-	put(hub, elsewhere, other)
+	put(hub, atOtherInstance, other)
 	if names := hub.LookedUp(t.Context(), []resource.Key{other.Key()}); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}

@@ -1,10 +1,10 @@
-// Package publish brings what the table derives to the streams.
+// Package publish moves derived values from the table to the streams.
 //
-// The [Hub] is the table's one writer. It takes batches from the mirror, commits them, and moves what
-// differs into feeds: one a class, shared by all its proxies, with the assignments of what the class
-// reaches; one a mesh, shared by its zone ingresses, and two, by its zone egresses; and one a proxy, with what is
-// its own. Beside the feeds it tells agents the host names that their class finds. It keeps derived what somebody attached needs, and the endpoint
-// lists of the zone's own services.
+// The [Hub] is the only writer of the table. It takes batches from the mirror, commits them, and moves the differences
+// into resource sets. A proxy group has one set, shared by its proxies, with the assignments of the destinations that
+// the group reaches. The zone ingresses of a mesh share one set, and its zone egresses two. A proxy has one set of its
+// own. The Hub also sends agents the host names that their group resolves. It keeps derived the values that attached
+// proxies need, and the endpoint lists of the zone's own services.
 package publish
 
 import (
@@ -23,7 +23,7 @@ import (
 	"weft/resource"
 )
 
-// Follower is told of every commit. It is called by the table's writer and must not block.
+// Follower receives every commit. It is called by the table's writer and must not block.
 type Follower func(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time)
 
 // Hub is the table's writer.
@@ -35,51 +35,52 @@ type Hub struct {
 	log       *slog.Logger
 
 	mu        sync.Mutex
-	classes   *pools[graph.ProxyGroup, graph.DestinationKey]
-	names     map[graph.ProxyGroup]*HostNames // of the classes
-	ingresses *pools[string, graph.SNIRoute]  // by mesh
-	forwards  *pools[string, graph.SNIRoute]  // by mesh
-	egresses  *pools[string, graph.SNIRoute]  // by mesh
+	groups    *sharedSets[graph.ProxyGroup, graph.DestinationKey]
+	names     map[graph.ProxyGroup]*HostNames     // of the groups
+	ingresses *sharedSets[string, graph.SNIRoute] // by mesh
+	forwards  *sharedSets[string, graph.SNIRoute] // by mesh
+	egresses  *sharedSets[string, graph.SNIRoute] // by mesh
 	proxies   map[graph.ProxyKey]*proxy
 	changed   wait.Broadcast // of each commit
 
-	lists       map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
-	withdrawals withdrawals
-	left        map[graph.ProxyKey]map[graph.DestinationKey]bool // the lists that a proxy's endpoints have left
+	lists  map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
+	drains drains
+	// the lists from which a proxy's endpoints were removed
+	removedFrom map[graph.ProxyKey]map[graph.DestinationKey]bool
 	growth      growth
-	lateNames   map[graph.ProxyGroup]bool // whose further host names wait
-	faults      []graph.Fault             // that came, or went (without a panic), since the last commit
+	lateNames   map[graph.ProxyGroup]bool // groups whose further host names wait
+	faults      []graph.Fault             // that appeared, or went (without a panic), since the last commit
 
-	ctx     context.Context // of what runs beside, from Use
-	outside Callbacks
+	ctx       context.Context // of the goroutines, from Use
+	callbacks Callbacks
 }
 
-// proxy is a proxy that somebody attends to: a stream, the session of its agent, or what tells its names.
+// proxy is a proxy that is in use: by a stream, the session of its agent, or a sender of its host names.
 type proxy struct {
-	feed     *xds.ResourceSet
-	own      *Own   // the last one; kept when the Dataplane goes, since its Envoy still runs
-	revision uint64 // with which the last change of its own was published
+	set      *xds.ResourceSet
+	own      *Own   // the last one; kept when the Dataplane is deleted, since its Envoy still runs
+	revision uint64 // at which the last change of its own resources was published
 	streams  map[*xds.Stream]struct{}
 	watchers map[*func(*graph.Proxy)]struct{}
-	// resolvers are told the names that it finds.
+	// resolvers receive the host names that the proxy resolves.
 	resolvers map[*func(*HostNames)]struct{}
 }
 
-// NewHub makes the last stages of a state, before its first commit.
+// NewHub returns a hub with the last stages of a state, before its first commit.
 func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	c := newConfig(state)
 	h := &Hub{
 		state: state, config: c, catalog: catalog, log: log,
-		classes:     newPools(c.class, catalog),
+		groups:      newSharedSets(c.group, catalog),
 		names:       map[graph.ProxyGroup]*HostNames{},
 		lateNames:   map[graph.ProxyGroup]bool{},
-		ingresses:   newPools(c.ingress, catalog),
-		forwards:    newPools(c.forward, catalog),
-		egresses:    newPools(c.egress, catalog),
+		ingresses:   newSharedSets(c.ingress, catalog),
+		forwards:    newSharedSets(c.forward, catalog),
+		egresses:    newSharedSets(c.egress, catalog),
 		proxies:     map[graph.ProxyKey]*proxy{},
-		left:        map[graph.ProxyKey]map[graph.DestinationKey]bool{},
+		removedFrom: map[graph.ProxyKey]map[graph.DestinationKey]bool{},
 		lists:       map[resource.Key][]graph.DestinationKey{},
-		withdrawals: withdrawals{pinned: map[graph.ProxyKey]bool{}},
+		drains:      drains{pinned: map[graph.ProxyKey]bool{}},
 	}
 	state.DB.Contain(h.failed)
 	return h
@@ -91,10 +92,10 @@ func (h *Hub) Follow(f Follower) { h.followers = append(h.followers, f) }
 // Apply commits a batch and publishes what it changes.
 func (h *Hub) Apply(b mirror.Batch) { h.apply(b, func(*table.Tx) {}) }
 
-// Commit changes rows of this instance alone, which are in no store, and publishes what they change.
+// Commit changes rows that this instance alone has and no store, and publishes the changes.
 func (h *Hub) Commit(change func(*table.Tx)) { h.apply(mirror.Batch{}, change) }
 
-// KeepTime commits whenever the time comes that a derived value waits for, until ctx ends.
+// KeepTime commits at every time for which a derived value waits, until ctx ends.
 func (h *Hub) KeepTime(ctx context.Context) {
 	for {
 		next, changed := h.state.DB.NextDeadline()
@@ -129,8 +130,8 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 	commits := []*table.Changes{changes}
 	own := append(h.consequences(before, changes, now), h.keepIngresses(before, b.Put)...)
 	if len(own) > 0 {
-		// This is in the table before anything of the first commit goes out, so that no client sees what
-		// is between them: an empty list, or a proxy that is known by its new name alone.
+		// The table has these rows before anything of the first commit is published. No client sees the state between:
+		// an empty list, or a proxy that is known by its new SPIFFE ID alone.
 		commits = append(commits, h.state.DB.Commit(func(tx *table.Tx) {
 			for _, row := range own {
 				h.state.Put(tx, row)
@@ -138,16 +139,16 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 		}))
 	}
 	for _, c := range commits {
-		h.noteLeft(c)
+		h.noteRemovals(c)
 		h.publish(c)
 	}
 	for _, key := range b.Removed {
 		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
-			delete(h.left, proxy)
+			delete(h.removedFrom, proxy)
 		}
 	}
 	commits = append(commits, h.noteFaults()...)
-	h.followServings(b, commits...)
+	h.followListenerStatuses(b, commits...)
 	h.tellUnserved(b)
 	h.followLists(b)
 	put := append(slices.Clip(b.Put), own...)
@@ -157,13 +158,13 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 	h.changed.Send()
 }
 
-// consequences are the rows that follow from a commit at once, by the table before it and after.
+// consequences returns the rows that follow from a commit at once, computed from the table before and after it.
 func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now time.Time) []resource.Any {
 	var own []resource.Any
-	for _, row := range h.hold(changes, now) {
+	for _, row := range h.retainEndpoints(changes, now) {
 		own = append(own, row)
 	}
-	for _, row := range h.holdPassages(before, changes, now) {
+	for _, row := range h.retainSNIRoutes(before, changes, now) {
 		own = append(own, row)
 	}
 	for _, row := range h.announce(changes, now) {
@@ -172,7 +173,7 @@ func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now tim
 	return own
 }
 
-// edits collects what one commit does to each feed.
+// edits collects the changes of one commit to each resource set.
 type edits map[*xds.ResourceSet]*xds.Change
 
 func (e edits) of(f *xds.ResourceSet) *xds.Change {
@@ -202,8 +203,8 @@ func (h *Hub) commit(e edits) {
 	h.catalog.Commit(changes...)
 }
 
-// publish moves the differences of a commit into the feeds. Streams change over to another class only
-// once that class's feed is complete.
+// publish moves the differences of a commit into the resource sets. Streams move to another group only once the set of
+// that group is complete.
 func (h *Hub) publish(changes *table.Changes) {
 	e := edits{}
 	h.ingresses.publish(e, changes, nil)
@@ -211,7 +212,7 @@ func (h *Hub) publish(changes *table.Changes) {
 	h.egresses.publish(e, changes, nil)
 	var changed, moved []*proxy
 	var left []*graph.Proxy
-	explicit := false // outbounds, which name what their group shares
+	explicit := false // outbounds, which name resources of their group
 	for key, own := range h.config.own.Changed(changes) {
 		p := h.proxies[key]
 		changed = append(changed, p)
@@ -225,13 +226,13 @@ func (h *Hub) publish(changes *table.Changes) {
 		explicit = explicit || own != nil && len(own.Proxy.Outbounds) > 0
 	}
 	together := len(moved) > 0 || explicit || h.changesNames(changes)
-	var hold func(graph.ProxyGroup) bool
+	var delays func(graph.ProxyGroup) bool
 	if h.growth.open && !together {
-		hold = growsLater
+		delays = growsLater
 	}
-	grew, overtakes := h.classes.publish(e, changes, hold)
+	grew, overtakes := h.groups.publish(e, changes, delays)
 	if together || overtakes {
-		h.classes.release(e)
+		h.groups.release(e)
 	}
 	h.commit(e)
 	if grew {
@@ -241,7 +242,7 @@ func (h *Hub) publish(changes *table.Changes) {
 		p.revision = h.catalog.Revision()
 	}
 	for _, p := range moved {
-		h.feed(p)
+		h.setResources(p)
 		p.tellNames(h.names[p.own.Proxy.Group])
 	}
 	for _, before := range left {
@@ -251,8 +252,8 @@ func (h *Hub) publish(changes *table.Changes) {
 	h.tellLateNames()
 }
 
-// updateProxy says whether the proxy moves to other shared feeds, and as what it leaves those that it has,
-// if any.
+// updateProxy returns whether the proxy moves to other shared sets, and its former state where it has shared sets to
+// leave.
 func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, moves bool) {
 	if own == nil {
 		h.tell(p, nil)
@@ -266,7 +267,7 @@ func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, mov
 		had = old.Resources
 	}
 	changed, removed := difference(had, own.Resources)
-	e.add(p.feed, changed, removed)
+	e.add(p.set, changed, removed)
 	h.tell(p, own.Proxy)
 	if old != nil && sharesAs(old.Proxy, own.Proxy) {
 		return nil, false
@@ -284,16 +285,17 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 	}
 }
 
-// sharesAs says whether two proxies share the same feeds.
+// sharesAs reports whether two proxies share the same resource sets.
 func sharesAs(a, b *graph.Proxy) bool {
-	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) && slices.Equal(a.Forwards, b.Forwards)
+	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) &&
+		slices.Equal(a.Forwards, b.Forwards)
 }
 
-// join counts a proxy into what it shares with others, whose feeds are made for the first one.
+// join adds a proxy to its shared resource sets, which are made for the first proxy.
 func (h *Hub) join(e edits, p *graph.Proxy) {
-	h.classes.join(e, p.Group)
+	h.groups.join(e, p.Group)
 	if h.names[p.Group] == nil {
-		h.names[p.Group] = cmp.Or(h.config.names.Pin(p.Group), newNames(nil)) // nil: they could not be made yet
+		h.names[p.Group] = cmp.Or(h.config.names.Pin(p.Group), newNames(nil)) // nil: generation failed
 	}
 	for _, mesh := range p.Passes {
 		h.ingresses.join(e, mesh)
@@ -307,7 +309,7 @@ func (h *Hub) join(e edits, p *graph.Proxy) {
 }
 
 func (h *Hub) leave(p *graph.Proxy) {
-	if last := h.classes.leave(p.Group); last {
+	if last := h.groups.leave(p.Group); last {
 		delete(h.names, p.Group)
 		delete(h.lateNames, p.Group)
 		h.config.names.Unpin(p.Group)
@@ -323,38 +325,38 @@ func (h *Hub) leave(p *graph.Proxy) {
 	}
 }
 
-// feed gives a proxy's streams what it shares with others and its own.
-func (h *Hub) feed(p *proxy) {
+// setResources gives the streams of a proxy its shared sets and its own.
+func (h *Hub) setResources(p *proxy) {
 	for s := range p.streams {
-		s.SetResourceSets(h.feedsOf(p)...)
+		s.SetResourceSets(h.setsOf(p)...)
 	}
 }
 
-func (h *Hub) feedsOf(p *proxy) []*xds.ResourceSet {
+func (h *Hub) setsOf(p *proxy) []*xds.ResourceSet {
 	if p.own == nil {
-		return []*xds.ResourceSet{p.feed}
+		return []*xds.ResourceSet{p.set}
 	}
-	feeds := []*xds.ResourceSet{h.classes.open[p.own.Proxy.Group].feed}
+	sets := []*xds.ResourceSet{h.groups.open[p.own.Proxy.Group].set}
 	for _, mesh := range p.own.Proxy.Passes {
-		feeds = append(feeds, h.ingresses.open[mesh].feed)
+		sets = append(sets, h.ingresses.open[mesh].set)
 	}
 	for _, mesh := range p.own.Proxy.Forwards {
-		feeds = append(feeds, h.forwards.open[mesh].feed)
+		sets = append(sets, h.forwards.open[mesh].set)
 	}
 	for _, mesh := range p.own.Proxy.IsEgress {
-		feeds = append(feeds, h.egresses.open[mesh].feed)
+		sets = append(sets, h.egresses.open[mesh].set)
 	}
-	return append(feeds, p.feed)
+	return append(sets, p.set)
 }
 
-// attend answers the entry of a proxy, made for the first who asks.
-func (h *Hub) attend(key graph.ProxyKey) *proxy {
+// acquireProxy returns the entry of a proxy, and makes it for the first user.
+func (h *Hub) acquireProxy(key graph.ProxyKey) *proxy {
 	p := h.proxies[key]
 	if p != nil {
 		return p
 	}
 	p = &proxy{
-		feed:      h.catalog.NewResourceSet(),
+		set:       h.catalog.NewResourceSet(),
 		streams:   map[*xds.Stream]struct{}{},
 		watchers:  map[*func(*graph.Proxy)]struct{}{},
 		resolvers: map[*func(*HostNames)]struct{}{},
@@ -364,17 +366,17 @@ func (h *Hub) attend(key graph.ProxyKey) *proxy {
 		p.own = own
 		e := edits{}
 		h.join(e, own.Proxy)
-		if len(own.Proxy.Outbounds) > 0 { // they name what their group shares
-			h.classes.release(e)
+		if len(own.Proxy.Outbounds) > 0 { // they name resources of their group
+			h.groups.release(e)
 		}
-		e.add(p.feed, own.Resources, nil)
+		e.add(p.set, own.Resources, nil)
 		h.commit(e)
 	}
 	return p
 }
 
-// neglect drops the entry of a proxy that nobody attends to.
-func (h *Hub) neglect(key graph.ProxyKey, p *proxy) {
+// releaseProxy drops the entry of a proxy that is no longer in use.
+func (h *Hub) releaseProxy(key graph.ProxyKey, p *proxy) {
 	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
 		return
 	}
@@ -385,31 +387,32 @@ func (h *Hub) neglect(key graph.ProxyKey, p *proxy) {
 	h.config.own.Unpin(key)
 }
 
-// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
+// Attach gives a stream the resource sets of a proxy, and changes them as the proxy changes, until detach.
 func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.attend(key)
+	p := h.acquireProxy(key)
 	if p.own == nil {
-		h.neglect(key, p)
-		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API", key.Resource())
+		h.releaseProxy(key, p)
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API",
+			key.Resource())
 	}
 	p.streams[s] = struct{}{}
-	s.SetResourceSets(h.feedsOf(p)...)
+	s.SetResourceSets(h.setsOf(p)...)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(p.streams, s)
-		h.neglect(key, p)
+		h.releaseProxy(key, p)
 	}, nil
 }
 
-// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
-// Calls come one after another from the table's writer, so tell must not block and must not call the Hub.
+// Watch calls tell with the present state of a proxy (nil: there is none) and whenever it changes, until stop. The
+// table's writer makes the calls one after another, so tell must not block and must not call the Hub.
 func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.attend(key)
+	p := h.acquireProxy(key)
 	p.watchers[&tell] = struct{}{}
 	var now *graph.Proxy
 	if kept, _ := h.config.own.Value(key); kept != nil {
@@ -420,6 +423,6 @@ func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(p.watchers, &tell)
-		h.neglect(key, p)
+		h.releaseProxy(key, p)
 	}
 }

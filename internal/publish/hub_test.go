@@ -18,7 +18,7 @@ import (
 	"weft/resource"
 )
 
-// never is a world whose clients never settle.
+// never is an AckWaiter whose clients never ack.
 type never struct{}
 
 func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
@@ -26,7 +26,7 @@ func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (in
 	return 0, ctx.Err()
 }
 
-// onDemand is a world whose clients settle when the test says so.
+// onDemand is an AckWaiter whose clients ack when the test sends.
 type onDemand chan struct{}
 
 func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
@@ -38,25 +38,27 @@ func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool
 	}
 }
 
-type forgotten struct {
+type removedListeners struct {
 	proxy     graph.ProxyKey
 	listeners []string
 }
 
-// alone is a world of one instance.
+// alone has no other instance.
 type alone struct{}
 
 func (alone) OtherInstance([]kind.Subscription) string { return "" }
 
 func (alone) WaitAcked(context.Context, []resource.Key) error { return nil }
 
-// newHub answers a hub with one attached client, "client", that reaches everything.
-func newHub(t *testing.T, s AckWaiter) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
+// newHub returns a hub with one attached client, "client", that reaches everything.
+func newHub(t *testing.T, s AckWaiter) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints],
+	gone chan removedListeners) {
 	return newHubAmong(t, s, nil)
 }
 
 // newHubAmong is newHub with other zones.
-func newHubAmong(t *testing.T, s AckWaiter, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
+func newHubAmong(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
+	kept chan []*resource.Object[kind.RetainedEndpoints], gone chan removedListeners) {
 	hub, kept, gone = newLonelyHub(t, s, zones)
 	attachClient(t, hub)
 	return hub, kept, gone
@@ -69,14 +71,15 @@ func attachClient(t *testing.T, hub *Hub) {
 	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
 }
 
-// newLonelyHub is newHubAmong whose client is not there yet.
-func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints], gone chan forgotten) {
-	kept, gone = make(chan []*resource.Object[kind.RetainedEndpoints], 1), make(chan forgotten, 1)
+// newLonelyHub is newHubAmong without its client.
+func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
+	kept chan []*resource.Object[kind.RetainedEndpoints], gone chan removedListeners) {
+	kept, gone = make(chan []*resource.Object[kind.RetainedEndpoints], 1), make(chan removedListeners, 1)
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	hub.Use(t.Context(), Callbacks{
 		Waiter: s, Replicas: alone{}, Zones: zones,
 		RemoveListeners: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
-			gone <- forgotten{key, listeners}
+			gone <- removedListeners{key, listeners}
 			return nil
 		},
 		RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
@@ -87,16 +90,16 @@ func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub, kept chan [
 			return nil
 		},
 	})
-	withdrawing(t, hub)
+	runDrains(t, hub)
 	return hub, kept, gone
 }
 
-// withdrawing makes a hub run withdrawals before it returns.
-func withdrawing(t *testing.T, hub *Hub) {
+// runDrains starts the drains of a hub before it returns.
+func runDrains(t *testing.T, hub *Hub) {
 	go hub.RunDrains(t.Context())
 	for {
 		hub.mu.Lock()
-		begun := hub.withdrawals.ctx != nil
+		begun := hub.drains.ctx != nil
 		hub.mu.Unlock()
 		if begun {
 			return
@@ -107,7 +110,7 @@ func withdrawing(t *testing.T, hub *Hub) {
 
 func removal(keys ...resource.Key) mirror.Batch { return mirror.Batch{Removed: keys} }
 
-// put commits objects, of which an operator vouches for the Dataplanes.
+// put commits objects. An operator vouches for the Dataplanes.
 func put(hub *Hub, objects ...resource.Any) {
 	for _, o := range objects {
 		if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
@@ -132,14 +135,15 @@ func server(name, address, tag string, port uint32) resource.Any {
 
 func serving(name, address string, port uint32) resource.Any {
 	return kind.DataplaneListenerStatuses.Make(mesh, name, kind.DataplaneListenerStatus{
-		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: port, Name: "8080", Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: port}}},
+		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: port, Name: "8080",
+			Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: port}}},
 	})
 }
 
-// endpoints are those of the service web that the client's class is sent.
+// endpoints returns the endpoints of the service web that the client's group is sent.
 func endpoints(t *testing.T, hub *Hub) string {
 	t.Helper()
-	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type == xds.Endpoint && strings.Contains(r.Name, "web") {
 				message, err := r.Message()
@@ -150,20 +154,21 @@ func endpoints(t *testing.T, hub *Hub) string {
 			}
 		}
 	}
-	t.Fatal("the client's class has no assignment of web")
+	t.Fatal("the group of the client has no assignment of web")
 	return ""
 }
 
 func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.T) {
 	hub, kept, _ := newHub(t, never{})
-	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("green", "10.0.0.2", "green", 8080))
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("green", "10.0.0.2", "green", 8080))
 	put(hub, web("green"))
 	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
 		t.Errorf("the list was emptied: %s", got)
 	}
 	rows := <-kept
 	if len(rows) != 1 || rows[0].Key() != kind.RetainedEndpointsList.Key(mesh, "web-8080") {
-		t.Errorf("kept %v, want the row of what is held", rows)
+		t.Errorf("kept %v, want the row of the retained endpoints", rows)
 	}
 	put(hub, serving("green", "10.0.0.2", 8080))
 	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.2") {
@@ -171,11 +176,11 @@ func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.
 	}
 	hub.Apply(mirror.Batch{Removed: []resource.Key{rows[0].Key()}})
 	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
-		t.Errorf("nothing is held any more, and the list is %s", got)
+		t.Errorf("no endpoint is retained any more, and the list is %s", got)
 	}
 }
 
-func TestAListThatIsEmptiedBeforeItsClientsAreBackIsHeldForThem(t *testing.T) {
+func TestAListThatIsEmptiedBeforeItsClientsAreBackIsRetained(t *testing.T) {
 	hub, _, _ := newLonelyHub(t, never{}, nil)
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
 	put(hub, web("green"))
@@ -189,7 +194,7 @@ func TestAListThatIsEmptiedBeforeItsClientsAreBackIsHeldForThem(t *testing.T) {
 	}
 }
 
-func TestWhatItsOwnerTakesOutLeavesAtOnce(t *testing.T) {
+func TestAnEndpointThatItsOwnerRemovesIsRemovedAtOnce(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
 	out := server("blue", "10.0.0.1", "blue", 8080).(*resource.Object[kind.Dataplane])
@@ -200,45 +205,47 @@ func TestWhatItsOwnerTakesOutLeavesAtOnce(t *testing.T) {
 	}
 }
 
-func TestAListenerGoesOnceEveryClientHasSettled(t *testing.T) {
-	settled := make(onDemand)
-	hub, _, gone := newHub(t, settled)
+func TestAListenerIsRemovedOnceEveryClientHasAcked(t *testing.T) {
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
 	blue := graph.ProxyKey{Mesh: mesh, Name: "blue"}
-	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
 	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
 		t.Errorf("the inbound moved, and clients are still sent there: %s", got)
 	}
 	proxy, _ := hub.Proxy(blue)
 	if ports := portsOf(proxy); !slices.Equal(ports, []uint32{8080, 8081}) {
-		t.Errorf("listens on %v, want the old port beside the new one until clients have settled", ports)
+		t.Errorf("listens on %v, want the old port beside the new one until clients have acked", ports)
 	}
-	settled <- struct{}{}
+	acked <- struct{}{}
 	if got := <-gone; got.proxy != blue || !slices.Equal(got.listeners, []string{"10.0.0.1:8080"}) {
-		t.Errorf("forgets %+v, want 10.0.0.1:8080 of blue", got)
+		t.Errorf("removes %+v, want 10.0.0.1:8080 of blue", got)
 	}
 }
 
-func TestAWithdrawalIsCountedByWhatEndedIt(t *testing.T) {
+func TestADrainIsCountedByWhatEndedIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		settler func() AckWaiter
-		settled bool
-		least   time.Duration
+		waiter func() AckWaiter
+		acked  bool
+		least  time.Duration
 	}{
 		"every client is past it": {func() AckWaiter { s := make(onDemand, 1); s <- struct{}{}; return s }, true, 0},
 		"somebody never is":       {func() AckWaiter { return never{} }, false, Bound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				hub, _, gone := newHub(t, c.settler())
+				hub, _, gone := newHub(t, c.waiter())
 				counted := 0
-				hub.outside.Drained = func(listeners int, after time.Duration, settled bool) {
+				hub.callbacks.Drained = func(listeners int, after time.Duration, acked bool) {
 					counted++
-					if listeners != 1 || settled != c.settled || after < c.least || after > Bound+time.Second {
-						t.Errorf("counted %d listeners after %s, settled: %t", listeners, after, settled)
+					if listeners != 1 || acked != c.acked || after < c.least || after > Bound+time.Second {
+						t.Errorf("counted %d listeners after %s, acked: %t", listeners, after, acked)
 					}
 				}
-				put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+				put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+					server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 				put(hub, server("blue", "10.0.0.1", "blue", 8081))
 				<-gone
 				synctest.Wait()
@@ -250,34 +257,36 @@ func TestAWithdrawalIsCountedByWhatEndedIt(t *testing.T) {
 	}
 }
 
-func TestAListenerThatComesBackIsNotWithdrawn(t *testing.T) {
-	settled := make(onDemand)
-	hub, _, gone := newHub(t, settled)
-	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+func TestAListenerThatComesBackIsNotDrained(t *testing.T) {
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
 	put(hub, server("blue", "10.0.0.1", "blue", 8080))
-	settled <- struct{}{}
-	// A second withdrawal shows that the first one has ended: they wait one after another.
+	acked <- struct{}{}
+	// A second drain shows that the first one has ended: they wait one after another.
 	put(hub, server("other", "10.0.0.3", "blue", 8081))
-	settled <- struct{}{}
+	acked <- struct{}{}
 	if got := <-gone; got.proxy.Name != "other" {
-		t.Errorf("forgets %+v, whose listener is wanted again", got)
+		t.Errorf("removes %+v, whose listener is wanted again", got)
 	}
 }
 
 func TestAListenerThatGoesTwiceWaitsForTheSecondTime(t *testing.T) {
-	settled := make(onDemand)
-	hub, _, gone := newHub(t, settled)
-	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
 	put(hub, server("blue", "10.0.0.1", "blue", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
-	settled <- struct{}{} // one of the two waits
-	settled <- struct{}{}
+	acked <- struct{}{} // one of the two waits
+	acked <- struct{}{}
 	<-gone
 	select {
 	case again := <-gone:
-		t.Errorf("forgets %+v a second time", again)
+		t.Errorf("removes %+v a second time", again)
 	default:
 	}
 }
@@ -290,22 +299,26 @@ func portsOf(p *graph.Proxy) []uint32 {
 	return ports
 }
 
-// A change of names and of permissions in one go must not leave a moment in which a proxy is known by its
-// new name alone.
+// A change of SPIFFE IDs and permissions in one commit must not leave a moment in which a proxy is known by its new
+// SPIFFE ID alone.
 func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
-	named := func(path string) resource.Any {
+	statusWithHost := func(path string) resource.Any {
 		return kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
 			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "mesh.local", Path: path},
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		})
 	}
-	leaves := kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{SpiffeIDs: kind.SpiffeIDsOf("spiffe://mesh.local/old"), MeshIdentity: "identity"}}}
-	put(hub, named("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080), kind.DataplaneCertificatesList.Make(mesh, "blue", leaves))
+	certificates :=
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://mesh.local/old"), MeshIdentity: "identity",
+		}}}
+	put(hub, statusWithHost("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
+		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
 	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
-	put(hub, named("/new"))
-	for _, f := range hub.feedsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	put(hub, statusWithHost("/new"))
+	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type != xds.Cluster || !strings.Contains(r.Name, "web") {
 				continue

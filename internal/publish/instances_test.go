@@ -18,7 +18,7 @@ import (
 	"weft/resource"
 )
 
-// startHub starts one instance on a store that others share, whose clients settle when the settler says so.
+// startHub starts one instance on a shared store, whose clients ack when the waiter says so.
 func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,12 +40,14 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 			return row.Version, err
 		},
 		RemoveListeners: func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-			return admit.Modify(ctx, writer, kind.DataplaneListenerStatuses, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-				return o.Spec.Remove(listeners)
-			})
+			return admit.Modify(ctx, writer, kind.DataplaneListenerStatuses, key.Mesh, key.Name,
+				func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+					return o.Spec.Remove(listeners)
+				})
 		},
 	})
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode,
+		Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 	return stop
 }
 
-// atOnce is a world whose clients have always settled.
+// atOnce is an AckWaiter whose clients have always acked.
 type atOnce struct{}
 
 func (atOnce) WaitAcked(context.Context, uint64, func(xds.NACK) bool) (int, error) {
@@ -75,7 +77,7 @@ func storeAll(t *testing.T, rows store.Store, objects ...resource.Any) {
 	}
 }
 
-// listenersOf counts the listeners of the Dataplane blue that are stored as served.
+// listenersOf returns the number of listeners in the stored listener status of the Dataplane blue.
 func listenersOf(t *testing.T, rows store.Store) int {
 	t.Helper()
 	row, err := rows.Get(t.Context(), kind.DataplaneListenerStatuses.Key(mesh, "blue"))
@@ -89,11 +91,12 @@ func listenersOf(t *testing.T, rows store.Store) int {
 	return len(o.(*resource.Object[kind.DataplaneListenerStatus]).Spec.Inbounds)
 }
 
-func TestAWithdrawalWaitsForTheClientsOfEveryInstance(t *testing.T) {
+func TestADrainWaitsForTheClientsOfEveryInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
-		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080),
+			serving("blue", "10.0.0.1", 8080))
 		slow := make(onDemand)
 		startHub(t, rows, "a", atOnce{})
 		time.Sleep(2 * time.Second) // a leads
@@ -108,16 +111,17 @@ func TestAWithdrawalWaitsForTheClientsOfEveryInstance(t *testing.T) {
 		slow <- struct{}{}
 		time.Sleep(time.Second)
 		if n := listenersOf(t, rows); n != 0 {
-			t.Errorf("%d listeners are served though every client has settled", n)
+			t.Errorf("%d listeners are served though every client has acked", n)
 		}
 	})
 }
 
-func TestAWithdrawalOutlivesTheInstanceThatBeganIt(t *testing.T) {
+func TestADrainOutlivesTheInstanceThatBeganIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
-		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080),
+			serving("blue", "10.0.0.1", 8080))
 		stop := startHub(t, rows, "a", never{})
 		time.Sleep(2 * time.Second)
 		startHub(t, rows, "b", atOnce{})

@@ -16,16 +16,16 @@ import (
 	"weft/internal/wire"
 )
 
-// HostNames are the host names that the proxies of a class find, as they are at one moment.
+// HostNames are the host names that the proxies of a group resolve, at one revision. It is safe for concurrent use.
 type HostNames struct {
-	Version string       // equal where the names are
+	Version string       // equal for equal names
 	hosts   []graph.Host // sorted
 
 	mu      sync.Mutex
-	updates map[string]*HostNamesUpdate // by the version that they lead on from; "": from nothing
+	updates map[string]*HostNamesUpdate // by the version that they apply to; "": all names
 }
 
-// HostNamesUpdate is a [wire.HostNamesUpdate], encoded once for all who are told the same.
+// HostNamesUpdate is a [wire.HostNamesUpdate], encoded once for all agents that receive it.
 type HostNamesUpdate struct{ encoded []byte }
 
 // Encoded implements xds.Encoded.
@@ -35,7 +35,7 @@ func newNames(hosts []graph.Host) *HostNames {
 	return &HostNames{Version: versionOf(hosts), hosts: hosts, updates: map[string]*HostNamesUpdate{}}
 }
 
-// versionOf is a hash of all that the names are made of.
+// versionOf returns a hash of all names and addresses.
 func versionOf(hosts []graph.Host) string {
 	h := sha256.New()
 	var text []byte
@@ -52,7 +52,7 @@ func versionOf(hosts []graph.Host) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Since is what leads on from earlier names, or all of them where those are nil.
+// Since returns the update from earlier names, or the update with all names where before is nil.
 func (n *HostNames) Since(before *HostNames) *HostNamesUpdate {
 	from := ""
 	if before != nil {
@@ -66,7 +66,7 @@ func (n *HostNames) Since(before *HostNames) *HostNamesUpdate {
 	return n.updates[from]
 }
 
-// encode walks two sorted lists and tells what became of their names.
+// encode compares two sorted lists and returns the encoded update from one to the other.
 func (n *HostNames) encode(before *HostNames) []byte {
 	update := &wire.HostNamesUpdate{Version: n.Version, Complete: before == nil}
 	var had []graph.Host
@@ -104,19 +104,19 @@ func wireHost(host graph.Host) *wire.HostName {
 	return w
 }
 
-func (c *config) makeNames(r *table.Reader, class graph.ProxyGroup) *HostNames {
-	return newNames(c.state.Hosts.Get(r, class))
+func (c *config) makeNames(r *table.Reader, group graph.ProxyGroup) *HostNames {
+	return newNames(c.state.Hosts.Get(r, group))
 }
 
 func sameNames(a, b *HostNames) bool { return a == b || a != nil && b != nil && a.Version == b.Version }
 
-// WatchHostNames calls tell with the host names that a proxy finds (nil: there is no such proxy) and whenever
-// they change, until stop. Calls come one after another from the table's writer, so tell must not block and
-// must not call the Hub.
+// WatchHostNames calls tell with the host names that a proxy resolves (nil: there is no such proxy) and whenever they
+// change, until stop. The table's writer makes the calls one after another, so tell must not block and must not call
+// the Hub.
 func (h *Hub) WatchHostNames(key graph.ProxyKey, tell func(*HostNames)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.attend(key)
+	p := h.acquireProxy(key)
 	p.resolvers[&tell] = struct{}{}
 	if kept, _ := h.config.own.Value(key); kept != nil {
 		tell(h.names[kept.Proxy.Group])
@@ -127,7 +127,7 @@ func (h *Hub) WatchHostNames(key graph.ProxyKey, tell func(*HostNames)) (stop fu
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(p.resolvers, &tell)
-		h.neglect(key, p)
+		h.releaseProxy(key, p)
 	}
 }
 
@@ -137,33 +137,33 @@ func (p *proxy) tellNames(names *HostNames) {
 	}
 }
 
-// changesNames says whether a commit changes or removes host names that agents know. An agent is sent all names at once,
-// so that what waits is published before.
+// changesNames reports whether a commit changes or removes host names that agents have. An agent is sent all names at
+// once, so the names that wait are published before.
 func (h *Hub) changesNames(changes *table.Changes) bool {
-	for class, names := range h.config.names.Changed(changes) {
-		if names != nil && !names.onlyAdds(h.names[class]) {
+	for group, names := range h.config.names.Changed(changes) {
+		if names != nil && !names.onlyAdds(h.names[group]) {
 			return true
 		}
 	}
 	return false
 }
 
-// publishNames tells the names that a commit changes. Names that are only added wait while resources of their class do:
-// who knows a name may dial it.
+// publishNames sends agents the names that a commit changes. Names that are only added wait while resources of their
+// group wait, since an application that resolves a name may dial it.
 func (h *Hub) publishNames(changes *table.Changes) {
 	changed := map[graph.ProxyGroup]*HostNames{}
-	for class, names := range h.config.names.Changed(changes) {
-		if of := h.classes.open[class]; of != nil && of.late {
-			h.lateNames[class] = true
+	for group, names := range h.config.names.Changed(changes) {
+		if of := h.groups.open[group]; of != nil && of.late {
+			h.lateNames[group] = true
 			continue
 		}
-		delete(h.lateNames, class)
-		changed[class] = names
+		delete(h.lateNames, group)
+		changed[group] = names
 	}
 	h.tellNames(changed)
 }
 
-// tellNames tells the proxies of some classes their names.
+// tellNames sends the proxies of some groups their names.
 func (h *Hub) tellNames(changed map[graph.ProxyGroup]*HostNames) {
 	if len(changed) == 0 {
 		return
@@ -179,14 +179,16 @@ func (h *Hub) tellNames(changed map[graph.ProxyGroup]*HostNames) {
 	}
 }
 
-// onlyAdds says whether all earlier names are among these, as they were.
+// onlyAdds reports whether n has all earlier names, unchanged.
 func (n *HostNames) onlyAdds(before *HostNames) bool {
 	if before == nil {
 		return true
 	}
 	now := n.hosts
 	for _, host := range before.hosts {
-		i, found := slices.BinarySearchFunc(now, host.Name, func(h graph.Host, name string) int { return strings.Compare(h.Name, name) })
+		i, found := slices.BinarySearchFunc(now, host.Name, func(h graph.Host, name string) int {
+			return strings.Compare(h.Name, name)
+		})
 		if !found || !slices.Equal(now[i].Addresses, host.Addresses) {
 			return false
 		}

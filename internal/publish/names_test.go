@@ -14,14 +14,15 @@ import (
 	"weft/resource"
 )
 
-// anyNames are a few names out of a small world, so that they often meet.
+// anyNames draws a few names of a small world, so that they often meet.
 var anyNames = rapid.Custom(func(t *rapid.T) *HostNames {
 	var hosts []graph.Host
 	for _, name := range []string{"a.mesh.local", "b.mesh.local", "c.mesh.local", "d.mesh.local"} {
 		if rapid.Bool().Draw(t, name) {
 			host := graph.Host{Name: name}
 			for range rapid.IntRange(0, 2).Draw(t, "addresses") {
-				host.Addresses = append(host.Addresses, netip.AddrFrom4([4]byte{241, 0, 0, rapid.Byte().Draw(t, "address") % 3}))
+				host.Addresses = append(host.Addresses,
+					netip.AddrFrom4([4]byte{241, 0, 0, rapid.Byte().Draw(t, "address") % 3}))
 			}
 			hosts = append(hosts, host)
 		}
@@ -29,8 +30,8 @@ var anyNames = rapid.Custom(func(t *rapid.T) *HostNames {
 	return newNames(hosts)
 })
 
-// hear does what an agent does with an update.
-func hear(t *rapid.T, knows map[string]string, u *HostNamesUpdate) (version string) {
+// applyUpdate applies an update as an agent does.
+func applyUpdate(t *rapid.T, knows map[string]string, u *HostNamesUpdate) (version string) {
 	update := &wire.HostNamesUpdate{}
 	if err := proto.Unmarshal(u.Encoded(), update); err != nil {
 		t.Fatal(err)
@@ -56,13 +57,13 @@ func TestAnAgentThatHearsSomeOfTheUpdatesKnowsTheLastNames(t *testing.T) {
 			if rapid.Bool().Draw(t, "slow") {
 				continue
 			}
-			hear(t, knows, names.Since(told))
+			applyUpdate(t, knows, names.Since(told))
 			told = names
 		}
 		if told != last {
-			hear(t, knows, last.Since(told))
+			applyUpdate(t, knows, last.Since(told))
 		}
-		if version := hear(t, want, last.Since(nil)); version != last.Version {
+		if version := applyUpdate(t, want, last.Since(nil)); version != last.Version {
 			t.Errorf("the update is of version %s, want %s", version, last.Version)
 		}
 		if len(knows) != len(want) {
@@ -79,15 +80,17 @@ func TestAnAgentThatHearsSomeOfTheUpdatesKnowsTheLastNames(t *testing.T) {
 func TestEqualNamesHaveEqualVersionsAndNoOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyNames.Draw(t, "a"), anyNames.Draw(t, "b")
-		same := slices.EqualFunc(a.hosts, b.hosts, func(a, b graph.Host) bool { return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses) })
+		same := slices.EqualFunc(a.hosts, b.hosts, func(a, b graph.Host) bool {
+			return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses)
+		})
 		if (a.Version == b.Version) != same {
 			t.Errorf("%v and %v have versions %s and %s", a.hosts, b.hosts, a.Version, b.Version)
 		}
 	})
 }
 
-// named is the status of a service with a name and an address.
-func named(service, host, ip string) resource.Any {
+// statusWithHost returns the status of a service with a name and an address.
+func statusWithHost(service, host, ip string) resource.Any {
 	return kind.MeshServiceStatuses.Make(mesh, service, kind.MeshServiceStatus{
 		VIPs: []kind.VIP{{IP: ip}}, Addresses: []kind.Address{{Hostname: host}},
 	})
@@ -95,23 +98,27 @@ func named(service, host, ip string) resource.Any {
 
 func TestAProxyHearsTheNamesOfWhatItReaches(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
-	put(hub, web("web"), named("web", "web.mesh.local", "241.0.0.1"), named("gone", "gone.mesh.local", "241.0.0.9"))
+	put(hub, web("web"), statusWithHost("web", "web.mesh.local", "241.0.0.1"),
+		statusWithHost("gone", "gone.mesh.local", "241.0.0.9"))
 	put(hub, kind.Dataplanes.Make(mesh, "plain", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.8"}}))
 	heard := map[string][]*HostNames{}
-	for _, name := range []string{"client", "plain", "nobody"} {
-		t.Cleanup(hub.WatchHostNames(graph.ProxyKey{Mesh: mesh, Name: name}, func(n *HostNames) { heard[name] = append(heard[name], n) }))
+	for _, name := range []string{"client", "plain", "missing"} {
+		t.Cleanup(hub.WatchHostNames(graph.ProxyKey{Mesh: mesh, Name: name}, func(n *HostNames) {
+			heard[name] = append(heard[name], n)
+		}))
 	}
-	if first := heard["client"][0].hosts; len(first) != 1 || first[0].Name != "web.mesh.local" || first[0].Addresses[0].String() != "241.0.0.1" {
+	if first := heard["client"][0].hosts; len(first) != 1 || first[0].Name != "web.mesh.local" ||
+		first[0].Addresses[0].String() != "241.0.0.1" {
 		t.Errorf("the client hears %v, want web.mesh.local at 241.0.0.1", first)
 	}
 	if first := heard["plain"][0].hosts; len(first) != 0 {
 		t.Errorf("a proxy that reaches no virtual IP hears %v", first)
 	}
-	if heard["nobody"][0] != nil {
+	if heard["missing"][0] != nil {
 		t.Error("a proxy that is not there has names")
 	}
 	put(hub, kind.Dataplanes.Make(mesh, "server", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.7"}}))
-	put(hub, named("web", "web.mesh.local", "241.0.0.2"))
+	put(hub, statusWithHost("web", "web.mesh.local", "241.0.0.2"))
 	if n := len(heard["client"]); n != 2 || heard["client"][1].hosts[0].Addresses[0].String() != "241.0.0.2" {
 		t.Errorf("after one change of the name it has heard %d times, want twice", n)
 	}

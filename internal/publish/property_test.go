@@ -21,8 +21,7 @@ import (
 	"weft/resource"
 )
 
-// The worlds below are small, so that every change meets every other one: a few names, all of them used
-// by all kinds.
+// The worlds are small, so that every change meets every other one: a few names, all of them used by all kinds.
 var (
 	proxyNames   = []string{"d1", "d2", "d3", "d4"}
 	serviceNames = []string{"s1", "s2", "s3"}
@@ -32,20 +31,21 @@ var (
 
 const mesh = "default"
 
-// foreignServices are the labels of services of other zones, by their names here; foreignNames are these, and
-// doorNames those of the zones' addresses.
+// remoteServices has the labels of services of other zones, by their names in this zone. remoteNames are these names,
+// and zoneAddressNames those of the zones' addresses.
 var (
-	foreignServices = labelsOfForeign("west", "north")
-	foreignNames    = slices.Sorted(maps.Keys(foreignServices))
-	hostNames       = []string{"a.example", "b.example"}
-	doorNames       = []string{received(&kind.MeshZoneAddresses.Info, "west", "west"), received(&kind.MeshZoneAddresses.Info, "north", "north")}
+	remoteServices   = remoteLabels("west", "north")
+	remoteNames      = slices.Sorted(maps.Keys(remoteServices))
+	hostNames        = []string{"a.example", "b.example"}
+	zoneAddressNames = []string{received(&kind.MeshZoneAddresses.Info, "west", "west"),
+		received(&kind.MeshZoneAddresses.Info, "north", "north")}
 )
 
 func received(info *resource.Info, name, zone string) string {
 	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
 }
 
-func labelsOfForeign(zones ...string) map[string]map[string]string {
+func remoteLabels(zones ...string) map[string]map[string]string {
 	labels := map[string]map[string]string{}
 	for _, zone := range zones {
 		for _, name := range serviceNames[:2] {
@@ -62,7 +62,8 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 }
 
 func drawDataplane(t *rapid.T, name string) resource.Any {
-	dp := kind.Dataplane{Networking: kind.Networking{Address: pick(t, "address", "10.0.0."+name[1:], "10.0.0."+name[1:], hostNames[0])}}
+	dp := kind.Dataplane{Networking: kind.Networking{Address: pick(t, "address", "10.0.0."+name[1:], "10.0.0."+name[1:],
+		hostNames[0])}}
 	for i := range rapid.IntRange(0, 3).Draw(t, "inbounds") {
 		dp.Networking.Inbound = append(dp.Networking.Inbound, kind.Inbound{
 			Port:     uint32(8000 + rapid.IntRange(0, 2).Draw(t, "port")),
@@ -82,18 +83,21 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 		dp.Networking.Outbound = append(dp.Networking.Outbound, out)
 	}
 	if rapid.IntRange(0, 2).Draw(t, "ingress") == 0 {
-		dp.Networking.ZoneIngress = &kind.ZoneIngressSection{Address: "10.0.0." + name[1:], Port: pick[uint32](t, "ingress port", 10001, 10002)}
+		dp.Networking.ZoneIngress = &kind.ZoneIngressSection{Address: "10.0.0." + name[1:],
+			Port: pick[uint32](t, "ingress port", 10001, 10002)}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "egress") == 0 {
-		dp.Networking.ZoneEgress = &kind.ZoneEgressSection{Address: "10.0.0." + name[1:], Port: pick[uint32](t, "egress port", 10003, 10004)}
+		dp.Networking.ZoneEgress = &kind.ZoneEgressSection{Address: "10.0.0." + name[1:],
+			Port: pick[uint32](t, "egress port", 10003, 10004)}
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "transparent") {
 	case 1:
 		dp.Networking.TransparentProxying = &kind.TransparentProxying{}
 	case 2:
-		dp.Networking.TransparentProxying = &kind.TransparentProxying{IPFamilyMode: "IPv4", ReachableBackends: &kind.ReachableBackends{
-			Refs: []kind.BackendRef{*drawReference(t)},
-		}}
+		dp.Networking.TransparentProxying = &kind.TransparentProxying{IPFamilyMode: "IPv4",
+			ReachableBackends: &kind.ReachableBackends{
+				Refs: []kind.BackendRef{*drawReference(t)},
+			}}
 	}
 	o := kind.Dataplanes.Make(mesh, name, dp)
 	o.Labels = map[string]string{kind.WorkloadLabel: pick(t, "workload", workloads...)}
@@ -101,7 +105,8 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 }
 
 func drawReference(t *rapid.T) *kind.BackendRef {
-	ref := &kind.BackendRef{Kind: pick(t, "to", "MeshService", "MeshMultiZoneService", "MeshExternalService"), Port: pick[uint32](t, "to port", 0, 80, 81, 443)}
+	ref := &kind.BackendRef{Kind: pick(t, "to", "MeshService", "MeshMultiZoneService", "MeshExternalService"),
+		Port: pick[uint32](t, "to port", 0, 80, 81, 443)}
 	if rapid.Bool().Draw(t, "by label") {
 		ref.Labels = map[string]string{kind.DisplayName: pick(t, "display name", serviceNames...)}
 	} else {
@@ -115,7 +120,8 @@ func drawServing(t *rapid.T, name string) resource.Any {
 	for port := range 3 {
 		if rapid.Bool().Draw(t, "serves") {
 			serving.Inbounds = append(serving.Inbounds, kind.ServedInbound{
-				Inbound:   kind.Inbound{Address: "10.0.0." + name[1:], Port: uint32(8000 + port), Name: "old", Protocol: kind.HTTP, ServiceAddress: "127.0.0.1", ServicePort: 80},
+				Inbound: kind.Inbound{Address: "10.0.0." + name[1:], Port: uint32(8000 + port), Name: "old",
+					Protocol: kind.HTTP, ServiceAddress: "127.0.0.1", ServicePort: 80},
 				Serial:    pick(t, "serial", "", "5e"),
 				Unhealthy: rapid.IntRange(0, 4).Draw(t, "unhealthy") == 0,
 			})
@@ -125,7 +131,8 @@ func drawServing(t *rapid.T, name string) resource.Any {
 		serving.Ingresses = []kind.ZoneIngressSection{{Address: "10.0.0." + name[1:], Port: 10001}}
 	}
 	if rapid.Bool().Draw(t, "serves an egress") {
-		serving.Egresses = []kind.ServedEgress{{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0." + name[1:], Port: 10003}}}
+		serving.Egresses = []kind.ServedEgress{{ZoneEgressSection: kind.ZoneEgressSection{Address: "10.0.0." + name[1:],
+			Port: 10003}}}
 	}
 	return kind.DataplaneListenerStatuses.Make(mesh, name, serving)
 }
@@ -136,7 +143,8 @@ func drawService(t *rapid.T, name string) resource.Any {
 	case 0:
 		service.Selector.DataplaneTags = map[string]string{kind.ServiceTag: pick(t, "selects", workloads...)}
 	case 1:
-		service.Selector.DataplaneLabels = &kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: pick(t, "labelled", workloads...)}}
+		service.Selector.DataplaneLabels =
+			&kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: pick(t, "labeled", workloads...)}}
 	case 2:
 		service.Selector.DataplaneRef = &kind.NameRef{Name: pick(t, "ref", proxyNames...)}
 	}
@@ -153,10 +161,10 @@ func drawService(t *rapid.T, name string) resource.Any {
 	return o
 }
 
-// drawForeign is a service of another zone, of which its owner calls several the same.
-func drawForeign(t *rapid.T, name string) resource.Any {
+// drawRemote draws a service of another zone. Several of them have the same name in their own zone.
+func drawRemote(t *rapid.T, name string) resource.Any {
 	o := drawService(t, name).(*resource.Object[kind.MeshService])
-	o.Labels = foreignServices[name]
+	o.Labels = remoteServices[name]
 	o.Spec.State = pick(t, "available", "Available", "Unavailable")
 	if rapid.IntRange(0, 3).Draw(t, "identities") > 0 {
 		id := "spiffe://" + pick(t, "domain", "one.local", "two.local") + "/workload/" + pick(t, "is", workloads...)
@@ -168,7 +176,8 @@ func drawForeign(t *rapid.T, name string) resource.Any {
 func drawMultiZone(t *rapid.T, name string) resource.Any {
 	service := kind.MeshMultiZoneService{Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{}}}
 	if rapid.Bool().Draw(t, "of a name") {
-		service.Selector.MeshService.MatchLabels = map[string]string{kind.DisplayName: pick(t, "display name", serviceNames...)}
+		service.Selector.MeshService.MatchLabels = map[string]string{kind.DisplayName: pick(t, "display name",
+			serviceNames...)}
 	}
 	for i := range rapid.IntRange(1, 2).Draw(t, "ports") {
 		service.Ports = append(service.Ports, kind.ServicePort{
@@ -179,15 +188,17 @@ func drawMultiZone(t *rapid.T, name string) resource.Any {
 	return kind.MeshMultiZoneServices.Make(mesh, name, service)
 }
 
-func drawMultiZoneStatus(t *rapid.T, name string) resource.Any {
-	return kind.MeshMultiZoneServiceStatuses.Make(mesh, name, kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0." + name[1:]}}})
+func drawMultiZoneStatus(_ *rapid.T, name string) resource.Any {
+	return kind.MeshMultiZoneServiceStatuses.Make(mesh, name,
+		kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0." + name[1:]}}})
 }
 
 func drawZoneAddress(t *rapid.T, name string) resource.Any {
 	row := kind.MeshZoneAddress{}
 	for i := range rapid.IntRange(0, 2).Draw(t, "ingresses") {
 		row.Ingresses = append(row.Ingresses, kind.ZoneProxyAddress{
-			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2", hostNames[0], hostNames[1]), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
+			Name: fmt.Sprint("zi-", i), Address: pick(t, "at", "192.168.0.1", "192.168.0.2", hostNames[0],
+				hostNames[1]), Port: 10001, Healthy: rapid.Bool().Draw(t, "healthy"),
 		})
 	}
 	return kind.MeshZoneAddresses.Make(mesh, name, row)
@@ -204,12 +215,15 @@ func snisOf(name string, port int, formats ...string) []kind.SNI {
 func drawPermission(t *rapid.T, name string) resource.Any {
 	policy := kind.MeshTrafficPermission{}
 	if rapid.Bool().Draw(t, "targeted") {
-		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Name: pick(t, "target", proxyNames...), SectionName: pick(t, "section", "", "in0")}
+		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Name: pick(t, "target", proxyNames...),
+			SectionName: pick(t, "section", "", "in0")}
 	}
-	caller := kind.CallerMatch{SpiffeID: &kind.IDMatch{Type: pick(t, "match", "Exact", "Prefix"), Value: "spiffe://default.default.mesh.local/workload/" + pick(t, "caller", workloads...)}}
+	caller := kind.CallerMatch{SpiffeID: &kind.IDMatch{Type: pick(t, "match", "Exact", "Prefix"),
+		Value: "spiffe://default.default.mesh.local/workload/" + pick(t, "caller", workloads...)}}
 	rule := kind.PermissionRule{Default: kind.PermissionDefault{Allow: []kind.CallerMatch{caller}}}
 	if rapid.Bool().Draw(t, "of one external service") {
-		port := sni.Port{Kind: kind.MeshExternalServices.Name, Mesh: mesh, Name: pick(t, "external service", serviceNames...), Number: 443}
+		port := sni.Port{Kind: kind.MeshExternalServices.Name, Mesh: mesh,
+			Name: pick(t, "external service", serviceNames...), Number: 443}
 		rule.Matches = []kind.PermissionMatch{{SNI: &kind.SNIMatch{Type: "Exact", Value: sni.V1.Name(port)}}}
 	}
 	policy.Rules = []kind.PermissionRule{rule}
@@ -229,29 +243,33 @@ func drawIdentity(t *rapid.T, name string) resource.Any {
 
 func drawExternal(t *rapid.T, name string) resource.Any {
 	service := kind.MeshExternalService{
-		Match:     kind.ExternalMatch{Port: pick[uint32](t, "port", 443, 444), Protocol: pick(t, "protocol", kind.TCP, kind.HTTP)},
+		Match: kind.ExternalMatch{Port: pick[uint32](t, "port", 443, 444),
+			Protocol: pick(t, "protocol", kind.TCP, kind.HTTP)},
 		Endpoints: []kind.ExternalEndpoint{{Address: pick(t, "address", "192.0.2.1", "api.example.com"), Port: 443}},
 	}
 	if rapid.Bool().Draw(t, "tls") {
 		service.TLS = &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{}}
 		if rapid.Bool().Draw(t, "authority") {
-			service.TLS.Verification.CACert = &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}}
+			service.TLS.Verification.CACert = &kind.DataSource{Type: "Secret",
+				SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}}
 		}
 	}
 	return kind.MeshExternalServices.Make(mesh, name, service)
 }
 
-func drawExternalStatus(t *rapid.T, name string) resource.Any {
-	return kind.MeshExternalServiceStatuses.Make(mesh, name, kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0." + name[1:]}})
+func drawExternalStatus(_ *rapid.T, name string) resource.Any {
+	return kind.MeshExternalServiceStatuses.Make(mesh, name,
+		kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0." + name[1:]}})
 }
 
-// drawEgresses are the zone egresses of the zone.
+// drawEgresses draws the zone egresses of the zone.
 func drawEgresses(t *rapid.T, zone string) resource.Any {
 	row := kind.MeshEgressAddress{}
 	for _, name := range proxyNames[:2] {
 		if rapid.Bool().Draw(t, "is an egress") {
 			row.Egresses = append(row.Egresses, kind.ZoneProxyAddress{
-				Name: name, Address: "10.0.0." + name[1:], Port: 10003, Healthy: rapid.IntRange(0, 3).Draw(t, "healthy") > 0,
+				Name: name, Address: "10.0.0." + name[1:], Port: 10003,
+				Healthy: rapid.IntRange(0, 3).Draw(t, "healthy") > 0,
 			})
 		}
 	}
@@ -274,12 +292,14 @@ func drawTrust(t *rapid.T, name string) resource.Any {
 
 func drawMesh(t *rapid.T, name string) resource.Any {
 	rules := func(list string) []kind.MembershipRule {
-		return pick(t, list, nil, nil, []kind.MembershipRule{{Tags: map[string]string{kind.ServiceTag: pick(t, "member", workloads...)}}})
+		return pick(t, list, nil, nil,
+			[]kind.MembershipRule{{Tags: map[string]string{kind.ServiceTag: pick(t, "member", workloads...)}}})
 	}
 	return kind.Meshes.Make("", name, kind.Mesh{
 		DataplaneProxyMembership: &kind.Membership{Allowed: rules("allowed"), Blocked: rules("blocked")},
 		Routing: &kind.MeshRouting{
-			DefaultForbidMeshExternalServiceAccess: rapid.Bool().Draw(t, "forbid"), ZoneEgress: rapid.Bool().Draw(t, "by egress"),
+			DefaultForbidMeshExternalServiceAccess: rapid.Bool().Draw(t, "forbid"),
+			ZoneEgress:                             rapid.Bool().Draw(t, "by egress"),
 		},
 	})
 }
@@ -290,11 +310,12 @@ func drawEvicted(t *rapid.T, name string) resource.Any {
 	}})
 }
 
-func drawStatus(t *rapid.T, name string) resource.Any {
-	return kind.MeshServiceStatuses.Make(mesh, name, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0." + name[1:]}}})
+func drawStatus(_ *rapid.T, name string) resource.Any {
+	return kind.MeshServiceStatuses.Make(mesh, name,
+		kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0." + name[1:]}}})
 }
 
-// drawn are the kinds of a random world, each with its names.
+// drawn has the kinds of a random world, each with its names.
 var drawn = []struct {
 	kind  string
 	names []string
@@ -304,8 +325,8 @@ var drawn = []struct {
 	{"DataplaneListenerStatus", proxyNames, drawServing},
 	{"MeshService", serviceNames, drawService},
 	{"MeshServiceStatus", serviceNames, drawStatus},
-	{"MeshService", foreignNames, drawForeign},
-	{"MeshZoneAddress", doorNames, drawZoneAddress},
+	{"MeshService", remoteNames, drawRemote},
+	{"MeshZoneAddress", zoneAddressNames, drawZoneAddress},
 	{"MeshMultiZoneService", serviceNames, drawMultiZone},
 	{"MeshMultiZoneServiceStatus", serviceNames, drawMultiZoneStatus},
 	{"MeshTrafficPermission", policyNames, drawPermission},
@@ -320,7 +341,8 @@ var drawn = []struct {
 	{"ResolvedName", hostNames, drawResolved},
 }
 
-// drawResolved is a host name with addresses, a former one among them, or with ingresses that are dialled until it has some.
+// drawResolved draws a host name with addresses, a former one among them, or with ingresses that are dialed until it
+// has addresses.
 func drawResolved(t *rapid.T, name string) resource.Any {
 	row := kind.ResolvedName{}
 	for i := range rapid.IntRange(0, 2).Draw(t, "addresses") {
@@ -331,7 +353,8 @@ func drawResolved(t *rapid.T, name string) resource.Any {
 		row.Addresses = append(row.Addresses, a)
 	}
 	if len(row.Addresses) == 0 && rapid.Bool().Draw(t, "former") {
-		row.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: pick(t, "zone", "west", "north"), Ingresses: []kind.IngressEndpoint{{Address: "192.168.0.4", Port: 10001}}}}
+		row.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: pick(t, "zone", "west", "north"),
+			Ingresses: []kind.IngressEndpoint{{Address: "192.168.0.4", Port: 10001}}}}
 	}
 	return kind.ResolvedNames.Make("", name, row)
 }
@@ -361,8 +384,8 @@ func drawBatch(t *rapid.T) mirror.Batch {
 	return b
 }
 
-// What attached proxies are sent, after any changes, is what a control plane that starts now would send.
-func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
+// The resources that attached proxies are sent, after any changes, are those that a restarted control plane would send.
+func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		hub.Use(t.Context(), Callbacks{
@@ -385,7 +408,7 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 				}
 				stops[key] = hub.Watch(key, func(p *graph.Proxy) { told[key] = p })
 			},
-			"begin or end a round of additions": func(t *rapid.T) {
+			"begin or end a round of additions": func(_ *rapid.T) {
 				if hub.growth.open = !hub.growth.open; !hub.growth.open {
 					hub.release()
 				}
@@ -398,16 +421,20 @@ func TestFeedsEqualARebuildAfterAnyChanges(t *testing.T) {
 				for key := range stops {
 					compareToRebuild(t, hub, key, told[key])
 				}
-				if len(stops) == 0 && len(hub.classes.open)+len(hub.names)+len(hub.ingresses.open)+len(hub.egresses.open)+len(hub.proxies) > 0 {
-					t.Fatalf("nobody is attached, but %d classes, names of %d, %d meshes of ingresses, %d of egresses and %d proxies are kept",
-						len(hub.classes.open), len(hub.names), len(hub.ingresses.open), len(hub.egresses.open), len(hub.proxies))
+				if len(stops) == 0 &&
+					len(hub.groups.open)+len(hub.names)+len(hub.ingresses.open)+len(hub.egresses.open)+
+						len(hub.proxies) > 0 {
+					t.Fatalf("no proxy is attached, but %d groups, names of %d, %d meshes of ingresses, %d of "+
+						"egresses and %d proxies are kept",
+						len(hub.groups.open), len(hub.names), len(hub.ingresses.open), len(hub.egresses.open),
+						len(hub.proxies))
 				}
 			},
 		})
 	})
 }
 
-// compareRemoved wants nothing in the resource sets that a rebuild has not.
+// compareRemoved checks that the resource sets have nothing that a rebuild does not have.
 func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
 	for key := range attached {
 		want, exists := hub.Config(key)
@@ -415,17 +442,18 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
 			continue
 		}
 		var got []*xds.Resource
-		for _, f := range hub.feedsOf(hub.proxies[key]) {
+		for _, f := range hub.setsOf(hub.proxies[key]) {
 			got = append(got, f.Resources()...)
 		}
 		changed, removed := difference(inOrder(got), want)
 		for _, k := range removed {
-			t.Errorf("%s: while additions wait the resource sets have %s %s, a rebuild has not", key, k.Type, k.Name)
+			t.Errorf("%s: while additions wait the resource sets have %s %s, a rebuild does not", key, k.Type, k.Name)
 		}
 		for _, r := range changed {
 			i := slices.IndexFunc(got, func(had *xds.Resource) bool { return compareNames(had, r) == 0 })
 			if i >= 0 && !(envoy.HasEndpoints(got[i]) && envoy.OnlyAddsEndpoints(got[i], r)) {
-				t.Errorf("%s: while additions wait %s %s is not as a rebuild has it, and the difference is more than a further endpoint", key, r.Type, r.Name)
+				t.Errorf("%s: while additions wait %s %s is not as a rebuild has it, and the difference is more than "+
+					"a further endpoint", key, r.Type, r.Name)
 			}
 		}
 	}
@@ -441,15 +469,15 @@ func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Prox
 		return
 	}
 	var got []*xds.Resource
-	for _, f := range hub.feedsOf(hub.proxies[key]) {
+	for _, f := range hub.setsOf(hub.proxies[key]) {
 		got = append(got, f.Resources()...)
 	}
 	got = inOrder(got)
 	changed, removed := difference(got, want)
 	for _, r := range changed {
-		t.Errorf("%s: a rebuild has %s %s %s, the feeds have not", key, r.Type, r.Name, r.Version)
+		t.Errorf("%s: a rebuild has %s %s %s, the resource sets do not", key, r.Type, r.Name, r.Version)
 	}
 	for _, k := range removed {
-		t.Errorf("%s: the feeds have %s %s, a rebuild has not", key, k.Type, k.Name)
+		t.Errorf("%s: the resource sets have %s %s, a rebuild does not", key, k.Type, k.Name)
 	}
 }

@@ -15,51 +15,52 @@ import (
 	"weft/resource"
 )
 
-// reader computes on the newest snapshot, beside the table's writer.
+// reader reads the newest snapshot, concurrently with the table's writer.
 func (h *Hub) reader() *table.Reader { return table.Eval(h.state.DB.Snapshot()) }
 
-// Proxy answers a proxy as it is.
+// Proxy returns the present state of a proxy.
 func (h *Hub) Proxy(key graph.ProxyKey) (*graph.Proxy, bool) {
 	p := h.state.Proxy.Get(h.reader(), key)
 	return p, p != nil
 }
 
-// Dataplane answers a Dataplane as users wrote it.
+// Dataplane returns a Dataplane as users wrote it.
 func (h *Hub) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
 	return h.state.Dataplanes.Find(h.reader(), key.Mesh, key.Name)
 }
 
-// NotAdmittedReason answers why the mesh does not admit a proxy; empty: it does.
+// NotAdmittedReason returns why the mesh does not admit a proxy, or "" where it does.
 func (h *Hub) NotAdmittedReason(key graph.ProxyKey) string {
 	return h.state.NotAdmittedReason(h.reader(), key)
 }
 
-// Networking answers where a proxy stands in the network; false where there is no such proxy.
+// Networking returns the networking section of a proxy, and false where there is no such proxy.
 func (h *Hub) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
 	return h.state.Networking(h.reader(), key)
 }
 
-// ListenerStatus answers what a proxy serves.
+// ListenerStatus returns the listener status of a proxy.
 func (h *Hub) ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
 	return h.state.ListenerStatus(h.reader(), key)
 }
 
-// Insight answers what is known of a proxy's connections.
+// Insight returns the connections of a proxy, as its DataplaneInsight has them.
 func (h *Hub) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
 	return h.state.Insight(h.reader(), key)
 }
 
-// EgressCertificates answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh that gives it an
+// identity.
 func (h *Hub) EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates] {
 	return h.state.EgressCertificatesByName.List(h.reader(), name)
 }
 
-// SigningCA answers the authority of a MeshIdentity.
+// SigningCA returns the certificate authority of a MeshIdentity.
 func (h *Hub) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
 	return h.state.SigningCAs.Find(h.reader(), mesh, name)
 }
 
-// Secret answers the data of a Secret or GlobalSecret.
+// Secret returns the data of a Secret or GlobalSecret.
 func (h *Hub) Secret(key resource.Key) ([]byte, bool) {
 	secret, ok := h.secret(h.reader(), key)
 	if !ok {
@@ -75,7 +76,7 @@ func (h *Hub) secret(r *table.Reader, key resource.Key) (*resource.Object[kind.S
 	return h.state.Secrets.Find(r, key.Mesh, key.Name)
 }
 
-// AwaitSecret returns once a Secret or GlobalSecret that was stored just now is known here, or ctx ends.
+// AwaitSecret returns once the table of this instance has a Secret or GlobalSecret that was just stored, or ctx ends.
 func (h *Hub) AwaitSecret(ctx context.Context, key resource.Key) error {
 	_, err := h.await(ctx, func(r *table.Reader) bool {
 		_, ok := h.secret(r, key)
@@ -84,11 +85,12 @@ func (h *Hub) AwaitSecret(ctx context.Context, key resource.Key) error {
 	return err
 }
 
-// SigningKeys answers the Secrets that hold signing keys of a realm's tokens.
+// SigningKeys returns the Secrets with the signing keys of a realm's tokens.
 func (h *Hub) SigningKeys(realm identity.Realm) []resource.Key {
 	var keys []resource.Key
 	r := h.reader()
-	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{h.state.SigningKeys, h.state.GlobalSigningKeys} {
+	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{h.state.SigningKeys,
+		h.state.GlobalSigningKeys} {
 		for _, secret := range index.List(r, realm.String()) {
 			keys = append(keys, secret.Key())
 		}
@@ -96,13 +98,13 @@ func (h *Hub) SigningKeys(realm identity.Realm) []resource.Key {
 	return keys
 }
 
-// MeshExists says whether there is such a mesh.
+// MeshExists reports whether there is such a mesh.
 func (h *Hub) MeshExists(mesh string) bool {
 	_, ok := h.state.Meshes.Find(h.reader(), "", mesh)
 	return ok
 }
 
-// Config answers all that a proxy is sent, computed from nothing and without private keys.
+// Config returns all resources that a proxy is sent, generated anew and without private keys.
 func (h *Hub) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	resources, ok := configOf(h.config, h.reader(), key)
 	for i, r := range resources {
@@ -116,44 +118,44 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	all := slices.Concat(own.Resources, c.class.all(r, own.Proxy.Group))
+	all := slices.Concat(own.Resources, c.group.withAssignments(r, own.Proxy.Group))
 	for _, mesh := range own.Proxy.Passes {
-		all = append(all, c.ingress.all(r, mesh)...)
+		all = append(all, c.ingress.withAssignments(r, mesh)...)
 	}
 	for _, mesh := range own.Proxy.Forwards {
-		all = append(all, c.forward.all(r, mesh)...)
+		all = append(all, c.forward.withAssignments(r, mesh)...)
 	}
 	for _, mesh := range own.Proxy.IsEgress {
-		all = append(all, c.egress.all(r, mesh)...)
+		all = append(all, c.egress.withAssignments(r, mesh)...)
 	}
 	return inOrder(all), true
 }
 
-// Backing answers who is behind a service and who calls it; nil where there is no such service.
+// Backing returns the servers and clients of a service, or nil where there is no such service.
 func (h *Hub) Backing(key graph.ServiceKey) *graph.Backing {
 	return h.state.Backing(h.reader(), key)
 }
 
-// Applied answers which resources decide about a proxy; nil where there is no such proxy.
+// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
 func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
 	return h.state.Applied(h.reader(), key)
 }
 
-// Backends answers who is behind a service of this zone and who may call there; nil where there is no such
-// service.
+// Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
+// such service.
 func (h *Hub) Backends(key graph.ServiceKey) *graph.Backends {
 	return h.state.Backends(h.reader(), key)
 }
 
-// Explain says what becomes of a request, by the configuration that the proxies are sent, and asks beyond where
-// it goes on in another zone.
-func (h *Hub) Explain(request envoysim.Request, beyond envoysim.RemoteZones) (*envoysim.Explanation, error) {
-	return envoysim.Explain(h.world(request.From.Mesh), request, beyond)
+// Explain returns the result of a request, computed from the configuration that the proxies are sent. It calls
+// remoteZones where the request goes on in another zone.
+func (h *Hub) Explain(request envoysim.Request, remoteZones envoysim.RemoteZones) (*envoysim.Explanation, error) {
+	return envoysim.Explain(h.world(request.From.Mesh), request, remoteZones)
 }
 
-// CrossZone says what becomes of a request of another zone that arrives at a zone ingress of this one.
-func (h *Hub) CrossZone(crossing envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-	return envoysim.CrossZone(h.world(crossing.Mesh), crossing)
+// CrossZone returns the result of a request of another zone that arrives at a zone ingress of this one.
+func (h *Hub) CrossZone(request envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	return envoysim.CrossZone(h.world(request.Mesh), request)
 }
 
 func (h *Hub) world(mesh string) *world {
@@ -161,7 +163,7 @@ func (h *Hub) world(mesh string) *world {
 	return &world{h, snapshot, table.Eval(snapshot), mesh}
 }
 
-// world is one mesh in one snapshot, as an explanation sees it.
+// world is one mesh in one snapshot, as an explanation reads it.
 type world struct {
 	hub      *Hub
 	snapshot *table.Snapshot
@@ -193,17 +195,17 @@ func (w *world) Egress(address string, port uint32) (graph.ProxyKey, bool) {
 }
 
 func (w *world) IngressAt(address string, port uint32) (envoysim.ZoneIngress, bool) {
-	zone, door, ok := w.hub.state.ZoneProxy(w.snapshot, w.mesh, address, port)
-	ingress := graph.ProxyKey{Mesh: w.mesh, Name: door.Name}
-	if door.Legacy {
-		ingress = graph.ZoneIngressProxy(door.Name)
+	zone, advertised, ok := w.hub.state.ZoneProxy(w.snapshot, w.mesh, address, port)
+	ingress := graph.ProxyKey{Mesh: w.mesh, Name: advertised.Name}
+	if advertised.Legacy {
+		ingress = graph.ZoneIngressProxy(advertised.Name)
 	}
-	return envoysim.ZoneIngress{Zone: zone, Ingress: ingress, Healthy: door.Healthy}, ok
+	return envoysim.ZoneIngress{Zone: zone, Ingress: ingress, Healthy: advertised.Healthy}, ok
 }
 
-// Drained returns once a proxy's draining has taken it out of every endpoint list and, where it is a zone proxy, out
-// of what other zones and this one dial, and every client of every instance and zone has settled on that, or ctx
-// ends. Clients that are lost meanwhile are not waited for.
+// Drained returns once a drain is complete, or ctx ends. The proxy is then in no endpoint list and, where it is a zone
+// proxy, dialed by no zone, and every client of every instance and zone has acked that. Clients that disconnect
+// meanwhile are not waited for.
 func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	revision, err := h.await(ctx, func(r *table.Reader) bool {
 		serving, ok := h.state.ListenerStatus(r, key)
@@ -212,14 +214,14 @@ func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 	if err != nil {
 		return err
 	}
-	asked := make(chan error, 2)
-	go func() { asked <- h.outside.Replicas.WaitAcked(ctx, h.rowsOf(key)) }()
-	go func() { asked <- h.forgottenElsewhere(ctx, key) }()
-	_, err = h.outside.Waiter.WaitAcked(ctx, revision, nil)
-	return errors.Join(err, <-asked, <-asked)
+	waits := make(chan error, 2)
+	go func() { waits <- h.callbacks.Replicas.WaitAcked(ctx, h.rowsOf(key)) }()
+	go func() { waits <- h.drainedInOtherZones(ctx, key) }()
+	_, err = h.callbacks.Waiter.WaitAcked(ctx, revision, nil)
+	return errors.Join(err, <-waits, <-waits)
 }
 
-// rowsOf are the rows that tell the proxies of this zone where they reach a proxy.
+// rowsOf returns the rows from which the proxies of this zone learn the addresses of a proxy.
 func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
 	r := h.reader()
 	rows := []resource.Key{key.ListenerStatusRow()}
@@ -229,9 +231,8 @@ func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
 	return rows
 }
 
-// forgottenElsewhere returns once every other zone has heard that an ingress is not to be dialled, at once where
-// the proxy is none.
-func (h *Hub) forgottenElsewhere(ctx context.Context, key graph.ProxyKey) error {
+// drainedInOtherZones returns once no other zone dials an ingress, and at once where the proxy is none.
+func (h *Hub) drainedInOtherZones(ctx context.Context, key graph.ProxyKey) error {
 	r := h.reader()
 	if p := h.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
 		return nil
@@ -239,29 +240,29 @@ func (h *Hub) forgottenElsewhere(ctx context.Context, key graph.ProxyKey) error 
 	return h.confirmed(ctx, h.state.AddressRows(r, key))
 }
 
-// GroupSize is how many attended proxies a class has.
+// GroupSize is the number of a group's proxies that are in use.
 type GroupSize struct {
 	Group   graph.ProxyGroup
 	Proxies int
 }
 
-// ProxyGroups are those that have a proxy, in no order.
+// ProxyGroups returns the groups that have a proxy in use, in no order.
 func (h *Hub) ProxyGroups() []GroupSize {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []GroupSize
-	for key, c := range h.classes.open {
+	for key, c := range h.groups.open {
 		all = append(all, GroupSize{key, c.members})
 	}
 	return all
 }
 
-// Draining is how many listeners wait to go.
+// Draining returns the number of listeners that drain.
 func (h *Hub) Draining() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	open := 0
-	for _, listeners := range h.withdrawals.open {
+	for _, listeners := range h.drains.open {
 		open += len(listeners)
 	}
 	return open

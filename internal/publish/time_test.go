@@ -18,7 +18,9 @@ import (
 func TestATimeThatAValueWaitsForIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state, began := graph.NewState("east"), time.Now()
-		past := table.NewDerived(state.DB, "past", func(r *table.Reader, in time.Duration) bool { return r.Past(began.Add(in)) },
+		past := table.NewDerived(state.DB, "past", func(r *table.Reader, in time.Duration) bool {
+			return r.Past(began.Add(in))
+		},
 			func(a, b bool) bool { return a == b })
 		hub := publish.NewHub(state, xds.NewCatalog(), slog.New(slog.DiscardHandler))
 		came := map[time.Duration]time.Duration{}

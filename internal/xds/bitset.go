@@ -41,7 +41,7 @@ func (b bitset) len() (n int) {
 	return n
 }
 
-// all yields the ids in rising order. The set may lose ids meanwhile.
+// all yields the ids in ascending order. Ids may be removed from the set meanwhile.
 func (b bitset) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for i, word := range b {

@@ -1,20 +1,18 @@
 // Package xds sends resources to Envoys over delta ADS.
 //
-// A [Catalog] holds [Feed]s. A feed is a set of resources that many streams share; a stream follows a
-// few of them. One call of [Catalog.Commit] is one revision: it changes any number of feeds, and every
-// stream sees all of it or nothing.
+// A [Catalog] has resource sets. A [ResourceSet] is shared by many streams; a stream follows a few of them. One call of
+// [Catalog.Commit] is one revision: it changes any number of sets, and a stream sees all of the changes or none.
 //
-// What a stream has is a revision and its exceptions, never a copy of names and versions, and streams
-// in the same position send the same bytes. So a change costs what it changes, times the streams that
-// want it.
+// A stream keeps a revision and its exceptions, never a copy of names and versions, and streams at the same position
+// send the same bytes. So the cost of a change is its size times the streams that want it.
 //
-// The protocol is a core without I/O ([session]: requests in, responses out, no clock and no goroutine)
-// in a thin gRPC shell ([Server]). The rules that it keeps, and what Envoy does without them, are
-// written where they are kept. Nothing here knows what a resource means, with one exception: an
-// endpoint assignment bears the name of its cluster.
+// The protocol is a core without I/O ([session]: requests in, responses out, no clock and no goroutine) in a thin gRPC
+// shell ([Server]). The rules of the protocol, and the behavior of Envoy without them, are documented where they are
+// implemented. The package does not interpret resources, with one exception: an endpoint assignment has the name of its
+// cluster.
 //
-// Callers may not assume that a stream sees every revision (a slow one gets the newest), nor that a
-// name that is asked for one by one is ever taken away from a client: see [removable].
+// Callers may not assume that a stream sees every revision, since a slow one gets the newest. They may not assume
+// either that a resource that is requested by name is ever removed from a client: see [removable].
 package xds
 
 import (
@@ -24,41 +22,41 @@ import (
 	"sync/atomic"
 )
 
-// Key names a resource.
+// Key identifies a resource.
 type Key struct {
 	Type Type
 	Name string
 }
 
-// Change is what one commit does to one feed.
+// Change has the changes of one commit to one resource set.
 type Change struct {
 	Set *ResourceSet
-	// Changed are added, or replace those of their type and name. One whose version is what the feed
-	// has already changes nothing.
+	// Changed are added, or replace the resources of the same type and name. A resource whose version the set already
+	// has changes nothing.
 	Changed []*Resource
-	// Removed are taken out; one that is not there changes nothing.
+	// Removed are removed; a key that the set does not have changes nothing.
 	Removed []Key
 }
 
-// Catalog is a set of feeds that change together.
+// Catalog is a set of resource sets that change together.
 type Catalog struct {
-	mu       sync.RWMutex // guards all below, and every feed
+	mu       sync.RWMutex // guards all fields below, and every resource set
 	revision uint64
 	nonces   atomic.Uint64
 }
 
-// NewCatalog makes a catalog without feeds, at revision 0.
+// NewCatalog returns a catalog without resource sets, at revision 0.
 func NewCatalog() *Catalog { return &Catalog{} }
 
-// Revision is that of the newest commit.
+// Revision returns the revision of the newest commit.
 func (c *Catalog) Revision() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.revision
 }
 
-// Commit applies changes, one for each feed that changes, and wakes the streams that follow them. It
-// answers the revision, which [Server.WaitAcked] takes. It does not wait for any stream.
+// Commit applies changes, one for each resource set, and wakes the streams that follow them. It returns the revision,
+// which [Server.WaitAcked] takes. It does not wait for any stream.
 func (c *Catalog) Commit(changes ...Change) uint64 {
 	c.mu.Lock()
 	c.revision++
@@ -76,35 +74,35 @@ func (c *Catalog) Commit(changes ...Change) uint64 {
 	return revision
 }
 
-// NewResourceSet makes an empty feed. It needs no end: one that no stream follows is garbage.
+// NewResourceSet returns an empty resource set. It need not be closed: a set that no stream follows is garbage.
 func (c *Catalog) NewResourceSet() *ResourceSet {
 	f := &ResourceSet{catalog: c, followers: map[*session]struct{}{}}
-	for t := range f.shelves {
-		f.shelves[t].entries = map[string]*entry{}
+	for t := range f.types {
+		f.types[t].entries = map[string]*entry{}
 	}
 	return f
 }
 
-// ResourceSet is a set of resources that streams share. A name of a type should stand in one only of the feeds
-// that a stream follows.
+// ResourceSet is a set of resources that streams share. Of the sets that a stream follows, only one may have a resource
+// of a given type and name.
 type ResourceSet struct {
 	catalog   *Catalog
-	shelves   [numTypes]shelf
+	types     [numTypes]typeSet
 	followers map[*session]struct{}
 }
 
-// Commit is [Catalog.Commit] for this feed alone.
+// Commit is [Catalog.Commit] for this resource set alone.
 func (f *ResourceSet) Commit(changed []*Resource, removed []Key) uint64 {
 	return f.catalog.Commit(Change{Set: f, Changed: changed, Removed: removed})
 }
 
-// Resources are those in the feed, by type and name.
+// Resources returns the resources of the set, by type and name.
 func (f *ResourceSet) Resources() []*Resource {
 	f.catalog.mu.RLock()
 	defer f.catalog.mu.RUnlock()
 	var all []*Resource
-	for t := range f.shelves {
-		for _, e := range f.shelves[t].entries {
+	for t := range f.types {
+		for _, e := range f.types[t].entries {
 			if e.resource != nil {
 				all = append(all, e.resource)
 			}
@@ -116,24 +114,24 @@ func (f *ResourceSet) Resources() []*Resource {
 	return all
 }
 
-// apply says whether anything changed.
+// apply reports whether anything changed.
 func (f *ResourceSet) apply(revision uint64, changed []*Resource, removed []Key) bool {
-	any := false
+	differs := false
 	for _, r := range changed {
-		any = f.shelves[r.Type].put(revision, r.Name, r) || any
+		differs = f.types[r.Type].put(revision, r.Name, r) || differs
 	}
 	for _, k := range removed {
-		any = f.shelves[k.Type].put(revision, k.Name, nil) || any
+		differs = f.types[k.Type].put(revision, k.Name, nil) || differs
 	}
-	for t := range f.shelves {
-		if f.shelves[t].crowded() {
-			f.shelves[t].sweep(f.passed())
+	for t := range f.types {
+		if f.types[t].crowded() {
+			f.types[t].sweep(f.passed())
 		}
 	}
-	return any
+	return differs
 }
 
-// passed is the revision that every follower has gone beyond.
+// passed returns the revision that every follower has passed.
 func (f *ResourceSet) passed() uint64 {
 	passed := f.catalog.revision
 	for s := range f.followers {

@@ -4,18 +4,18 @@ import (
 	"slices"
 )
 
-// follow makes these the stream's feeds. The first call answers what the client has asked so far; a
-// later one sends the difference between the feeds that are left and those that are joined, resource by
-// resource and by version, and nothing of those that stay.
-func (s *session) follow(feeds []*ResourceSet) {
+// follow makes these the stream's resource sets. The first call handles the requests that came before. A later call
+// sends the difference between the former sets and the new ones, resource by resource and by version, and nothing of a
+// set that stays.
+func (s *session) follow(sets []*ResourceSet) {
 	s.catalog.mu.Lock()
 	defer s.catalog.mu.Unlock()
-	before := s.feeds
-	s.feeds = append([]*ResourceSet{}, feeds...)
+	before := s.sets
+	s.sets = append([]*ResourceSet{}, sets...)
 	for _, f := range before {
 		delete(f.followers, s)
 	}
-	for _, f := range feeds {
+	for _, f := range sets {
 		f.followers[s] = struct{}{}
 	}
 	if before == nil {
@@ -27,11 +27,11 @@ func (s *session) follow(feeds []*ResourceSet) {
 			}
 		}
 	}
-	s.settle()
+	s.advance()
 }
 
-// replay handles the requests that came before the stream had feeds. None of them acknowledges
-// anything, and a limit that one exceeds is seen with the next request.
+// replay handles the requests that came before the stream had resource sets. None of them acknowledges a response. A
+// limit that one of them exceeds is reported with the next request.
 func (s *session) replay() {
 	early := s.early
 	s.early = nil
@@ -45,52 +45,52 @@ func (s *session) replay() {
 func (s *session) leave() {
 	s.catalog.mu.Lock()
 	defer s.catalog.mu.Unlock()
-	for _, f := range s.feeds {
+	for _, f := range s.sets {
 		delete(f.followers, s)
 	}
 }
 
-// place is where one subscription stood before its stream changed feeds.
+// place is the state of a subscription before its stream changed resource sets.
 type place struct {
 	*subscription
-	feeds []*ResourceSet
-	sets  []idSets
+	followed []*ResourceSet
+	sets []idSets
 }
 
-// move carries a subscription over to the stream's new feeds.
+// move carries a subscription over to the stream's new resource sets.
 func (s *session) move(t Type, before []*ResourceSet) {
 	sub := &s.subs[t]
 	old := place{sub, before, sub.sets}
-	sub.sets = make([]idSets, len(s.feeds))
-	for i, f := range s.feeds {
+	sub.sets = make([]idSets, len(s.sets))
+	for i, f := range s.sets {
 		if j := slices.Index(before, f); j >= 0 {
 			sub.sets[i] = old.sets[j]
 		}
 	}
 	for j, f := range before {
-		if !slices.Contains(s.feeds, f) {
-			s.part(t, old, j)
+		if !slices.Contains(s.sets, f) {
+			s.leaveSet(t, old, j)
 		}
 	}
-	for i, f := range s.feeds {
+	for i, f := range s.sets {
 		if !slices.Contains(before, f) {
-			s.join(t, old, i)
+			s.joinSet(t, old, i)
 		}
 	}
 }
 
-// part handles a feed that is left: names that were asked for stay asked for, what no feed has any more
-// is taken from the client.
-func (s *session) part(t Type, old place, j int) {
+// leaveSet handles a resource set that the stream no longer follows. Names that were requested stay requested, and
+// resources that no other set has are removed from the client.
+func (s *session) leaveSet(t Type, old place, j int) {
 	sub := &s.subs[t]
-	for e := old.feeds[j].shelves[t].newest; e != nil; e = e.older {
+	for e := old.followed[j].types[t].newest; e != nil; e = e.older {
 		named := old.sets[j].wanted.has(e.id)
 		i, now := s.find(t, e.name)
 		switch {
 		case named && now != nil:
 			sub.sets[i].wanted.add(now.id)
 		case named:
-			sub.miss(e.name)
+			sub.addMissing(e.name)
 		}
 		if now == nil && removable(t) && (named || sub.wildcard) && sub.position > 0 {
 			sub.gone = append(sub.gone, e.name)
@@ -98,24 +98,24 @@ func (s *session) part(t Type, old place, j int) {
 	}
 }
 
-// join handles a feed that is new: what the client has in this version already need not be sent.
-func (s *session) join(t Type, old place, i int) {
+// joinSet handles a new resource set: a version that the client already has need not be sent.
+func (s *session) joinSet(t Type, old place, i int) {
 	sub := &s.subs[t]
-	for e := s.feeds[i].shelves[t].newest; e != nil; e = e.older {
+	for e := s.sets[i].types[t].newest; e != nil; e = e.older {
 		if e.resource == nil {
 			continue
 		}
-		sub.adopt(i, e)
+		sub.resolveMissing(i, e)
 		if sub.wants(i, e) && old.version(t, e.name) != e.resource.Version {
 			sub.sets[i].due.add(e.id)
 		}
 	}
 }
 
-// version is the one that the client had of a resource; empty where it had none, or it isn't known.
+// version returns the version that the client had of a resource, or "" where it had none or the version is not known.
 func (p place) version(t Type, name string) string {
-	for j, f := range p.feeds {
-		e := f.shelves[t].find(name)
+	for j, f := range p.followed {
+		e := f.types[t].find(name)
 		if e == nil || e.changed > p.position || p.sets[j].due.has(e.id) {
 			continue
 		}

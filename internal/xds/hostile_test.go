@@ -11,34 +11,36 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// What a client asks for that does not exist is remembered, so that it gets it later; a client can't make
-// the server remember without end, however it cuts its names.
+// Requested names that do not exist are remembered, and sent once they exist. A client cannot make the server remember
+// without limit, whatever the length of the names.
 func TestNamesThatDoNotExistAreBoundedByTheirSize(t *testing.T) {
 	for _, size := range []int{8, maxName} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			s := newStage(t)
 			s.session.follow([]*ResourceSet{s.catalog.NewResourceSet()})
-			asked, err := 0, error(nil)
-			for ; err == nil && asked < 10*maxMissing; asked += size {
-				name := fmt.Sprintf("%0*d", size, asked)
-				_, err = stepWith(t, s.session, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), ResourceNamesSubscribe: []string{name}})
+			requested, err := 0, error(nil)
+			for ; err == nil && requested < 10*maxMissing; requested += size {
+				name := fmt.Sprintf("%0*d", size, requested)
+				_, err = stepWith(t, s.session, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(),
+					ResourceNamesSubscribe: []string{name}})
 			}
-			if err == nil || !strings.Contains(err.Error(), "of type cluster that do not exist") {
-				t.Errorf("after %d bytes of names the session ended with %v", asked, err)
+			if err == nil || !strings.Contains(err.Error(), "of type cluster do not exist") {
+				t.Errorf("after %d bytes of names the session ended with %v", requested, err)
 			}
-			if asked > maxMissing {
-				t.Errorf("%d bytes of names were remembered, at most %d should be", asked, maxMissing)
+			if requested > maxMissing {
+				t.Errorf("%d bytes of names were remembered, at most %d should be", requested, maxMissing)
 			}
 		})
 	}
 }
 
-func TestNamesThatAreNotAskedForAnyMoreAreForgotten(t *testing.T) {
+func TestNamesThatAreNoLongerRequestedAreDropped(t *testing.T) {
 	s := newStage(t)
 	s.session.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	for i := range 4 * maxMissing / maxName {
 		names := []string{fmt.Sprintf("%0*d", maxName, i)}
-		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names}, {ResourceNamesUnsubscribe: names}} {
+		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{{ResourceNamesSubscribe: names},
+			{ResourceNamesUnsubscribe: names}} {
 			request.TypeUrl = Route.URL()
 			if _, err := stepWith(t, s.session, request); err != nil {
 				t.Fatalf("at name %d: %v", i, err)
@@ -47,16 +49,17 @@ func TestNamesThatAreNotAskedForAnyMoreAreForgotten(t *testing.T) {
 	}
 }
 
-// Connections that speak something else, or nothing, are in nobody's way.
-func TestGarbageOnTheSocketDisturbsNobody(t *testing.T) {
+// Connections that speak another protocol, or send nothing, do not disturb clients.
+func TestGarbageOnTheSocketDisturbsNoClient(t *testing.T) {
 	r := newRoom(t)
-	for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\xff\xff garbage", strings.Repeat("\x00", 1<<16)} {
+	for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x16\x03\x01\xff\xff garbage",
+		strings.Repeat("\x00", 1<<16)} {
 		plain, err := net.Dial("tcp", r.address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer plain.Close()
-		_, _ = io.WriteString(plain, said) // it may be cut off before all is said
+		_, _ = io.WriteString(plain, said) // the server may close it before all is written
 		trusted, err := tls.Dial("tcp", r.address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if err != nil {
 			t.Fatal(err)
@@ -65,5 +68,5 @@ func TestGarbageOnTheSocketDisturbsNobody(t *testing.T) {
 		_, _ = io.WriteString(trusted, said)
 	}
 	c := r.connect(t, "a")
-	c.hear("")
+	c.expectResponse("")
 }

@@ -13,9 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestClientsConverge: whatever is committed, whatever a client asks, refuses, applies in part or delays,
-// and however often it reconnects or moves to another class, once it has caught up it has what its feeds
-// have.
+// TestClientsConverge: a client may request, reject, apply in part, delay, reconnect, and move to another group in any
+// order, whatever is committed. Once it has caught up it has the resources of its sets.
 func TestClientsConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -29,42 +28,42 @@ func TestClientsConverge(t *testing.T) {
 			"wait":        w.wait,
 			"":            func(*rapid.T) { w.pump() },
 		})
-		w.settle(t)
+		w.converge(t)
 		w.compare(t)
 	})
 }
 
-// world is a catalog with two classes and an own feed, and one client.
+// world is a catalog with two groups' sets and an own set, and one client.
 type world struct {
-	catalog  *Catalog
-	classes  []*ResourceSet
-	own      *ResourceSet
-	class    int
-	session  *session
-	has      [numTypes]map[string]string // what the client runs: name to version
-	asked    [numTypes]map[string]bool
-	queue    []*discoveryv3.DeltaDiscoveryResponse // sent, not delivered yet
-	versions int
-	now      time.Time
+	catalog   *Catalog
+	groups    []*ResourceSet
+	own       *ResourceSet
+	group     int
+	session   *session
+	has       [numTypes]map[string]string // applied by the client: name to version
+	requested [numTypes]map[string]bool
+	queue     []*discoveryv3.DeltaDiscoveryResponse // sent, not delivered yet
+	versions  int
+	now       time.Time
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{catalog: NewCatalog()}
-	w.classes = []*ResourceSet{w.catalog.NewResourceSet(), w.catalog.NewResourceSet()}
+	w.groups = []*ResourceSet{w.catalog.NewResourceSet(), w.catalog.NewResourceSet()}
 	w.own = w.catalog.NewResourceSet()
 	for typ := range numTypes {
-		w.has[typ], w.asked[typ] = map[string]string{}, map[string]bool{}
+		w.has[typ], w.requested[typ] = map[string]string{}, map[string]bool{}
 	}
 	w.reconnect(t)
 	return w
 }
 
-func (w *world) feeds() []*ResourceSet { return []*ResourceSet{w.own, w.classes[w.class]} }
+func (w *world) sets() []*ResourceSet { return []*ResourceSet{w.own, w.groups[w.group]} }
 
-// Names that end in "own" are the own feed's: a name stands in one feed of a stream.
+// Names that end in "own" are in the own set: only one set of a stream has a name.
 func (w *world) commit(t *rapid.T) {
 	var changes []Change
-	for i, f := range append([]*ResourceSet{w.own}, w.classes...) {
+	for i, f := range append([]*ResourceSet{w.own}, w.groups...) {
 		change := Change{Set: f}
 		for range rapid.IntRange(0, 3).Draw(t, "changes") {
 			key := Key{drawType(t), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")}
@@ -89,7 +88,7 @@ func (w *world) commit(t *rapid.T) {
 
 func drawType(t *rapid.T) Type { return Type(rapid.IntRange(0, int(numTypes)-1).Draw(t, "type")) }
 
-// pump moves what the session has to say into the queue.
+// pump moves the responses of the session into the queue.
 func (w *world) pump() {
 	w.session.retry(w.now)
 	for _, r := range w.session.ready() {
@@ -101,8 +100,8 @@ func (w *world) pump() {
 	}
 }
 
-// deliver gives the client its next response. It refuses one that has a bad resource, and may have
-// applied any of the others.
+// deliver gives the client its next response. It rejects a response with a bad resource, and may have applied any of
+// the others.
 func (w *world) deliver(t *rapid.T) {
 	w.pump()
 	if len(w.queue) == 0 {
@@ -114,9 +113,9 @@ func (w *world) deliver(t *rapid.T) {
 	if len(message.Resources) > 0 && len(message.RemovedResources) > 0 {
 		t.Fatalf("a removal shares a response with a change: %v", message)
 	}
-	refused := slices.ContainsFunc(message.Resources, bad)
+	nacks := slices.ContainsFunc(message.Resources, bad)
 	for _, r := range message.Resources {
-		if !bad(r) && (!refused || rapid.Bool().Draw(t, "applied all the same")) {
+		if !bad(r) && (!nacks || rapid.Bool().Draw(t, "applied all the same")) {
 			w.has[typ][r.Name] = r.Version
 		}
 	}
@@ -124,7 +123,7 @@ func (w *world) deliver(t *rapid.T) {
 		delete(w.has[typ], name)
 	}
 	request := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: message.TypeUrl, ResponseNonce: message.Nonce}
-	if refused {
+	if nacks {
 		request.ErrorDetail = &status.Status{Message: "bad"}
 	}
 	w.step(t, request)
@@ -134,19 +133,19 @@ func bad(r *discoveryv3.Resource) bool { return len(r.Version) > 1 }
 
 func (w *world) step(t *rapid.T, request *discoveryv3.DeltaDiscoveryRequest) {
 	if _, err := stepWith(t, w.session, request); err != nil {
-		t.Fatalf("an ordinary request was refused: %v", err)
+		t.Fatalf("an ordinary request was rejected: %v", err)
 	}
 }
 
 func (w *world) subscribe(t *rapid.T) {
 	typ, name := drawNamed(t)
-	w.asked[typ][name] = true
+	w.requested[typ][name] = true
 	w.step(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}})
 }
 
 func (w *world) unsubscribe(t *rapid.T) {
 	typ, name := drawNamed(t)
-	delete(w.asked[typ], name)
+	delete(w.requested[typ], name)
 	delete(w.has[typ], name)
 	w.step(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesUnsubscribe: []string{name}})
 }
@@ -158,54 +157,54 @@ func drawNamed(t *rapid.T) (Type, string) {
 }
 
 func (w *world) move(t *rapid.T) {
-	w.class = rapid.IntRange(0, 1).Draw(t, "class")
-	w.session.follow(w.feeds())
+	w.group = rapid.IntRange(0, 1).Draw(t, "group")
+	w.session.follow(w.sets())
 }
 
-// wait makes what is refused be sent again, most of the time.
+// wait passes the time after which rejected resources are sent again.
 func (w *world) wait(*rapid.T) { w.now = w.now.Add(lastRetry) }
 
-// reconnect loses what was on its way. Envoy states what it has of each type, and asks again.
+// reconnect loses the responses in flight. Envoy states the versions that it has of each type, and subscribes again.
 func (w *world) reconnect(t *rapid.T) {
 	if w.session != nil {
 		w.session.leave()
 	}
 	w.session, w.queue = newSession(w.catalog, func() {}), nil
-	late := rapid.Bool().Draw(t, "feeds come late")
+	late := rapid.Bool().Draw(t, "resource sets come late")
 	if !late {
-		w.session.follow(w.feeds())
+		w.session.follow(w.sets())
 	}
 	for typ := range numTypes {
 		w.step(t, &discoveryv3.DeltaDiscoveryRequest{
 			TypeUrl:                 typ.URL(),
 			InitialResourceVersions: maps.Clone(w.has[typ]),
-			ResourceNamesSubscribe:  slices.Sorted(maps.Keys(w.asked[typ])),
+			ResourceNamesSubscribe:  slices.Sorted(maps.Keys(w.requested[typ])),
 		})
 		w.pump()
 	}
 	if late {
-		w.session.follow(w.feeds())
+		w.session.follow(w.sets())
 	}
 }
 
-// settle delivers until nothing is left. A session that never comes to rest fails here.
-func (w *world) settle(t *rapid.T) {
+// converge delivers until nothing is left. A session that never becomes idle fails here.
+func (w *world) converge(t *rapid.T) {
 	w.pump()
 	for i := 0; len(w.queue) > 0; i++ {
 		if i == 1000 {
-			t.Fatal("the session still sends after 1000 answers")
+			t.Fatal("the session still sends after 1000 responses")
 		}
 		w.deliver(t)
 		w.pump()
 	}
-	if !w.session.settledAt(w.catalog.Revision()) {
-		t.Fatalf("all is answered and the stream is not settled: %+v", w.session.subs)
+	if !w.session.inSyncAt(w.catalog.Revision()) {
+		t.Fatalf("every response is acked and the stream is not in sync: %+v", w.session.subs)
 	}
 }
 
 func (w *world) compare(t *rapid.T) {
 	want := map[Key]string{}
-	for _, f := range w.feeds() {
+	for _, f := range w.sets() {
 		for _, r := range f.Resources() {
 			want[Key{r.Type, r.Name}] = r.Version
 		}
@@ -218,31 +217,32 @@ func (w *world) compare(t *rapid.T) {
 		}
 	}
 	for key, version := range want {
-		if got := w.has[key.Type][key.Name]; got != version && len(version) == 1 && (removable(key.Type) || w.asked[key.Type][key.Name]) {
+		if got := w.has[key.Type][key.Name]; got != version && len(version) == 1 &&
+			(removable(key.Type) || w.requested[key.Type][key.Name]) {
 			t.Errorf("the client has %s %s@%s, want @%s", key.Type, key.Name, got, version)
 		}
 	}
 }
 
-// FuzzStep: no sequence of requests panics, and what is refused says why.
+// FuzzStep: no sequence of requests panics, and every error has a text.
 func FuzzStep(f *testing.F) {
 	f.Add([]byte("\x00\x00a\x01\x01b\x02\x02*"), true)
 	f.Add([]byte("\x00\x03a\x00\x04a\x01\x00*\x01\x01*"), false)
 	f.Fuzz(func(t *testing.T, input []byte, late bool) {
 		catalog := NewCatalog()
-		feed := catalog.NewResourceSet()
-		feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Endpoint, "a", "1"), fake(Listener, "b", "1")}, nil)
+		set := catalog.NewResourceSet()
+		set.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Endpoint, "a", "1"), fake(Listener, "b", "1")}, nil)
 		session := newSession(catalog, func() {})
 		if !late {
-			session.follow([]*ResourceSet{feed})
+			session.follow([]*ResourceSet{set})
 		}
 		for ; len(input) >= 3; input = input[3:] {
 			request := fuzzed(input[0], input[1], string(input[2]), session)
 			if _, err := stepWith(t, session, request); err != nil && err.Error() == "" {
-				t.Fatal("refused without a reason")
+				t.Fatal("rejected without a reason")
 			}
 			session.ready()
-			feed.Commit([]*Resource{fake(Cluster, string(input[2]), string(input[1]))}, []Key{{Cluster, "a"}})
+			set.Commit([]*Resource{fake(Cluster, string(input[2]), string(input[1]))}, []Key{{Cluster, "a"}})
 		}
 		session.follow([]*ResourceSet{catalog.NewResourceSet()})
 		session.ready()

@@ -6,15 +6,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that the others use
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for all other messages
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 )
 
-// Encoded is a message that is there in its encoded form, which every stream that sends it shares.
+// Encoded is a message in its encoded form, which every stream that sends it shares.
 type Encoded interface{ Encoded() []byte }
 
-// codec sends an [Encoded] message as it is, reads a [request] by itself, and leaves every other to protobuf.
+// codec sends an [Encoded] message as it is, decodes a [request] itself, and leaves every other message to protobuf.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
@@ -31,29 +31,30 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(message)
 }
 
-// Sizes of a connection. Thousands of them are idle nearly always, so each holds as little as it can.
+// Sizes of a connection. Nearly all of the thousands of connections are idle, so each has small buffers.
 const (
 	window         = 64 << 10 // bytes in flight to the server: requests are small
-	writeBuffer    = 32 << 10 // bytes, of a connection that is writing; the others have none
+	writeBuffer    = 32 << 10 // bytes, of a connection that is writing; an idle one has no buffer
 	maxRequest     = 4 << 20  // bytes; a node with many extensions has 50 KB, 20,000 names 1 MB
 	maxStreams     = 16       // per connection: one for ADS, a few for the agent
 	maxHeaderBytes = 32 << 10
 )
 
-// idleConnection is how long a connection without a stream stays: a proxy has one as long as it lives.
+// idleConnection is the time after which a connection without a stream is closed. A proxy has a stream as long as it
+// runs.
 const idleConnection = 5 * time.Minute
 
-// ServerOptions are how a gRPC server holds many long streams cheaply, and sends [Encoded] messages.
+// ServerOptions returns the options of a gRPC server that has many long streams at low cost, and sends [Encoded]
+// messages.
 //
-// Clients are asked for a sign of life once a minute and given 20 s for it, so that a proxy whose
-// machine went away is noticed without its traffic.
+// Clients are pinged once a minute and have 20 s to respond, so that a lost machine is noticed without its traffic.
 func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.SharedWriteBuffer(true),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.ReadBufferSize(0), // TLS has one
+		grpc.ReadBufferSize(0), // TLS has its own buffer
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -63,6 +64,7 @@ func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: time.Minute, Timeout: 20 * time.Second, MaxConnectionIdle: idleConnection,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second,
+			PermitWithoutStream: true}),
 	}
 }

@@ -2,29 +2,29 @@ package xds
 
 import "time"
 
-// Progress says how far a client has come.
+// Progress is the position of a client.
 type Progress struct {
-	// InSync: it has, or has refused, everything, and nothing that it should not have.
+	// InSync reports whether the client has acked or rejected everything, and has nothing that was removed.
 	InSync bool
-	// PendingSince is since when it is not settled; zero where it is.
+	// PendingSince is the time since which the client is not in sync; zero where it is.
 	PendingSince time.Time
-	// LastAck is when it last took a response; zero: never.
+	// LastAck is the time of the last ACK; zero: never.
 	LastAck time.Time
 	// Sent, Acked and Rejected count the responses of the stream.
 	Sent, Acked, Rejected uint64
-	// Types are those that it has asked for, in their order.
+	// Types are the types that the client has requested, in their order.
 	Types []TypeProgress
 }
 
-// TypeProgress is how far a client has come with one type.
+// TypeProgress is the position of a client in one type.
 type TypeProgress struct {
 	Type Type
-	// Wanted is the revision of the newest change of the stream's feeds, Acknowledged the one up to which
-	// everything was acknowledged or refused.
+	// Wanted is the revision of the newest change of the stream's resource sets. Acknowledged is the revision up to
+	// which everything was acknowledged or rejected.
 	Wanted, Acknowledged uint64
 }
 
-// Progress answers how far the client has come by now.
+// Progress returns the present position of the client.
 func (s *Stream) Progress() Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,13 +38,13 @@ func (s *Stream) Progress() Progress {
 	}
 }
 
-// track notes since when the client lacks something. It is told of every request and every send, so that
-// the time is right to within what a sender takes to wake.
+// track notes the time since which the client is not in sync. It is called for every request and every response, so the
+// time is exact except for the delay until a sender wakes.
 func (s *Stream) track(now time.Time) {
 	switch {
-	case s.session.settledNow():
-		if s.settled != nil && !s.pendingSince.IsZero() {
-			s.settled(now.Sub(s.pendingSince))
+	case s.session.inSync():
+		if s.ackedAfter != nil && !s.pendingSince.IsZero() {
+			s.ackedAfter(now.Sub(s.pendingSince))
 		}
 		s.pendingSince = time.Time{}
 	case s.pendingSince.IsZero():
@@ -60,9 +60,9 @@ func (s *session) progress() []TypeProgress {
 		if !s.subs[t].open {
 			continue
 		}
-		p := TypeProgress{Type: t, Acknowledged: s.subs[t].settled}
-		for _, f := range s.feeds {
-			if newest := f.shelves[t].newest; newest != nil {
+		p := TypeProgress{Type: t, Acknowledged: s.subs[t].acked}
+		for _, f := range s.sets {
+			if newest := f.types[t].newest; newest != nil {
 				p.Wanted = max(p.Wanted, newest.changed)
 			}
 		}

@@ -2,97 +2,97 @@ package xds
 
 import "slices"
 
-// ready answers what is to be sent now; the caller sends all of it, in order.
+// ready returns the responses to send now; the caller sends all of them, in order.
 func (s *session) ready() []*response {
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
 	var out []*response
 	for t := range numTypes {
 		if sub := &s.subs[t]; sub.open && len(sub.outstanding) == 0 && !s.mustWait(t) {
-			out = append(out, s.lot(t)...)
+			out = append(out, s.batch(t)...)
 		}
 	}
 	if clusters := &s.subs[Cluster]; len(clusters.gone) > 0 && clusters.idle() && s.unreferenced() {
 		out = append(out, clusters.sent(s.removals(Cluster))...)
 	}
-	s.settle()
+	s.advance()
 	return out
 }
 
-// lot is what a type has to say now.
-func (s *session) lot(t Type) []*response {
+// batch returns the responses of a type to send now.
+func (s *session) batch(t Type) []*response {
 	sub := &s.subs[t]
-	if lot := s.isolated(t); len(lot) > 0 {
+	if batch := s.isolated(t); len(batch) > 0 {
 		if t == Cluster {
-			s.requireEndpoints(lot)
+			s.requireEndpoints(batch)
 		}
-		return sub.sent(lot)
+		return sub.sent(batch)
 	}
-	var lot []*response
-	for i, f := range s.feeds {
+	var batch []*response
+	for i, f := range s.sets {
 		if changed := s.changed(t, i, f); len(changed) > 0 {
-			lot = append(lot, f.shelves[t].cache.response(s.catalog, t, changed))
+			batch = append(batch, f.types[t].cache.response(s.catalog, t, changed))
 		}
 	}
-	sub.position, sub.held = s.catalog.revision, 0
+	sub.position, sub.waitsSince = s.catalog.revision, 0
 	switch {
 	case t == Cluster:
-		s.requireEndpoints(lot)
+		s.requireEndpoints(batch)
 	case len(sub.gone) > 0:
-		lot = append(lot, s.removals(t)...)
+		batch = append(batch, s.removals(t)...)
 	}
-	if len(lot) == 0 && !sub.answered {
-		lot = append(lot, s.catalog.encode(t, nil, nil)) // Envoy waits for the first answer
+	if len(batch) == 0 && !sub.responded {
+		batch = append(batch, s.catalog.encode(t, nil, nil)) // Envoy waits for the first response
 	}
-	sub.answered = true
-	return sub.sent(lot)
+	sub.responded = true
+	return sub.sent(batch)
 }
 
-// sent notes what is on its way.
-func (sub *subscription) sent(lot []*response) []*response {
-	for _, r := range lot {
+// sent records responses as outstanding.
+func (sub *subscription) sent(batch []*response) []*response {
+	for _, r := range batch {
 		sub.outstanding = append(sub.outstanding, r.manifest)
 	}
-	return lot
+	return batch
 }
 
-// isolated are responses of one resource each: of those that were refused together, and of those that are
-// refused and tried again.
+// isolated returns responses of one resource each: for resources that were rejected together, and for rejected
+// resources that are sent again.
 func (s *session) isolated(t Type) []*response {
 	sub := &s.subs[t]
-	var lot []*response
+	var batch []*response
 	for _, name := range sub.alone {
 		i, e := s.find(t, name)
-		if e == nil || !sub.wants(i, e) || sub.refuses(e.resource) {
+		if e == nil || !sub.wants(i, e) || sub.rejects(e.resource) {
 			continue
 		}
 		sub.sets[i].due.remove(e.id)
-		lot = append(lot, s.alone(t, i, e))
+		batch = append(batch, s.alone(t, i, e))
 	}
 	for _, name := range sub.again {
-		if i, e := s.find(t, name); e != nil && sub.wants(i, e) && sub.refuses(e.resource) {
-			lot = append(lot, s.alone(t, i, e))
+		if i, e := s.find(t, name); e != nil && sub.wants(i, e) && sub.rejects(e.resource) {
+			batch = append(batch, s.alone(t, i, e))
 		}
 	}
 	sub.alone, sub.again = nil, nil
-	return lot
+	return batch
 }
 
 func (s *session) alone(t Type, i int, e *entry) *response {
-	return s.feeds[i].shelves[t].cache.response(s.catalog, t, []*Resource{e.resource})
+	return s.sets[i].types[t].cache.response(s.catalog, t, []*Resource{e.resource})
 }
 
-// changed are the resources of one feed that the client needs: those that have changed since the
-// type's position and those that are due, as many as go into one response. The rest is due afterwards.
+// changed returns the resources of one resource set that the client needs: those that changed since the type's position
+// and those that are due, as many as fit into one response. The rest is due afterwards.
 func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
-	sub, shelf := &s.subs[t], &f.shelves[t]
+	sub, typeSet := &s.subs[t], &f.types[t]
 	due := &sub.sets[i].due
-	for e := shelf.newest; e != nil && e.changed > sub.position; e = e.older {
+	for e := typeSet.newest; e != nil && e.changed > sub.position; e = e.older {
 		if e.resource == nil {
 			s.drop(t, i, e)
 			continue
 		}
-		sub.adopt(i, e)
+		sub.resolveMissing(i, e)
 		if sub.wants(i, e) {
 			due.add(e.id)
 		}
@@ -103,12 +103,12 @@ func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
 	changed := make([]*Resource, 0, due.len())
 	size := 0
 	for id := range due.all() {
-		r := shelf.byID[id].resource
-		if size += len(r.Wire); size > portionBytes && len(changed) > 0 {
+		r := typeSet.byID[id].resource
+		if size += len(r.Wire); size > chunkBytes && len(changed) > 0 {
 			return changed
 		}
 		due.remove(id)
-		if sub.wants(i, shelf.byID[id]) && !sub.refuses(r) {
+		if sub.wants(i, typeSet.byID[id]) && !sub.rejects(r) {
 			changed = append(changed, r)
 		}
 	}
@@ -116,12 +116,12 @@ func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
 	return changed
 }
 
-// drop handles an entry whose resource has gone. A client that never heard of the name is told too, where
-// it came and went between two positions: that is harmless.
+// drop handles an entry whose resource was removed. The removal is also sent to a client that never had the name, where
+// the resource was added and removed between two positions. That is harmless.
 func (s *session) drop(t Type, i int, e *entry) {
 	sub := &s.subs[t]
 	known := sub.wants(i, e) && sub.position > 0
-	sub.orphan(i, e)
+	sub.markMissing(i, e)
 	if _, other := s.find(t, e.name); known && removable(t) && other == nil {
 		sub.gone = append(sub.gone, e.name)
 	}
@@ -143,12 +143,12 @@ func (s *session) requireEndpoints(clusters []*response) {
 	}
 }
 
-// removals take from the client what is gone, in a response without changes.
+// removals returns a response that removes resources from the client, without changes.
 func (s *session) removals(t Type) []*response {
 	sub := &s.subs[t]
 	names := slices.DeleteFunc(sub.gone, func(name string) bool {
 		_, e := s.find(t, name)
-		return e != nil // it is back, and was sent or will be
+		return e != nil // it was added again, and was sent or will be
 	})
 	sub.gone = nil
 	if len(names) == 0 {
@@ -158,14 +158,14 @@ func (s *session) removals(t Type) []*response {
 	return []*response{s.catalog.encode(t, nil, slices.Compact(names))}
 }
 
-// unreferenced says whether the client has nothing left that names a cluster which is gone. One that has
-// come back has not said so before it asks for its listeners.
+// unreferenced reports whether the client has no resource left that names a removed cluster. A client that has
+// reconnected shows that only once it has requested its listeners.
 func (s *session) unreferenced() bool {
-	return s.subs[Listener].open && s.settledOn(Listener) && s.settledOn(Route)
+	return s.subs[Listener].open && s.typeAcked(Listener) && s.typeAcked(Route)
 }
 
-// mustWait says whether a type waits for clusters. It does not wait for those that changed after it
-// began to: under steady changes of clusters it would never be sent.
+// mustWait reports whether a type waits for clusters. It does not wait for clusters that changed after the wait began:
+// under steady changes of clusters it would never be sent.
 func (s *session) mustWait(t Type) bool {
 	sub, clusters := &s.subs[t], &s.subs[Cluster]
 	if t != Listener && t != Route || !s.pending(t) {
@@ -174,23 +174,23 @@ func (s *session) mustWait(t Type) bool {
 	if len(clusters.outstanding) == 0 && !s.pending(Cluster) {
 		return false
 	}
-	if sub.held == 0 {
-		sub.held = s.catalog.revision
+	if sub.waitsSince == 0 {
+		sub.waitsSince = s.catalog.revision
 	}
-	return clusters.settled < sub.held
+	return clusters.acked < sub.waitsSince
 }
 
-// pending says whether there is, or may be, something to send that was not sent yet.
+// pending reports whether there is, or may be, something that was not sent yet.
 func (s *session) pending(t Type) bool {
 	sub := &s.subs[t]
 	if !sub.open {
 		return false
 	}
-	if !sub.answered || len(sub.alone)+len(sub.again) > 0 {
+	if !sub.responded || len(sub.alone)+len(sub.again) > 0 {
 		return true
 	}
-	for i, f := range s.feeds {
-		newest := f.shelves[t].newest
+	for i, f := range s.sets {
+		newest := f.types[t].newest
 		if newest != nil && newest.changed > sub.position || !sub.sets[i].due.empty() {
 			return true
 		}
@@ -198,8 +198,8 @@ func (s *session) pending(t Type) bool {
 	return false
 }
 
-// restless says whether ready may have something to send.
-func (s *session) restless() bool {
+// needsReady reports whether ready may have something to send.
+func (s *session) needsReady() bool {
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
 	for t := range numTypes {
@@ -211,13 +211,13 @@ func (s *session) restless() bool {
 	return false
 }
 
-// settledOn says whether the client has everything of a type, removals apart.
-func (s *session) settledOn(t Type) bool {
+// typeAcked reports whether the client has everything of a type, except removals.
+func (s *session) typeAcked(t Type) bool {
 	return len(s.subs[t].outstanding) == 0 && !s.pending(t)
 }
 
-// settle advances what each type has settled, and what the stream has passed.
-func (s *session) settle() {
+// advance updates the acked revision of each type, and the revision that the stream has passed.
+func (s *session) advance() {
 	passed := s.catalog.revision
 	for t := range numTypes {
 		sub := &s.subs[t]
@@ -227,35 +227,35 @@ func (s *session) settle() {
 		if !s.pending(t) && len(sub.outstanding) == 0 {
 			sub.position = s.catalog.revision
 		}
-		if sub.idle() && sub.answered {
-			sub.settled = sub.position
+		if sub.idle() && sub.responded {
+			sub.acked = sub.position
 		}
 		passed = min(passed, sub.position)
 	}
 	s.passed.Store(passed)
 }
 
-// settledAt says whether nothing of this or an earlier revision is unsent or unacknowledged.
-func (s *session) settledAt(revision uint64) bool {
+// inSyncAt reports whether everything up to a revision is sent and acknowledged.
+func (s *session) inSyncAt(revision uint64) bool {
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
 	return s.past(revision)
 }
 
-// settledNow is settledAt of the newest revision.
-func (s *session) settledNow() bool {
+// inSync is inSyncAt of the newest revision.
+func (s *session) inSync() bool {
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
 	return s.past(s.catalog.revision)
 }
 
 func (s *session) past(revision uint64) bool {
-	if s.feeds == nil {
+	if s.sets == nil {
 		return false
 	}
-	s.settle()
+	s.advance()
 	for t := range numTypes {
-		if sub := &s.subs[t]; sub.open && (sub.settled < revision || sub.removing()) {
+		if sub := &s.subs[t]; sub.open && (sub.acked < revision || sub.removing()) {
 			return false
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// requestOf is what a server reads of a request that a client sends.
+// requestOf returns the request as a server reads it.
 func requestOf(t interface {
 	Helper()
 	Fatal(...any)
@@ -115,7 +115,8 @@ func FuzzRequest(f *testing.F) {
 func TestARequestThatWaitsIsKept(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	for _, name := range []string{"first", "other"} {
-		sent := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(), InitialResourceVersions: map[string]string{name: "1"}}
+		sent := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Cluster.URL(),
+			InitialResourceVersions: map[string]string{name: "1"}}
 		if _, err := stepWith(t, s, sent); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,8 @@ func TestARequestIsReadInPlaceOfTheLast(t *testing.T) {
 	if !proto.Equal(r.message(), everyField) {
 		t.Errorf("%v, want %v", r.message(), everyField)
 	}
-	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil || !proto.Equal(r.message(), &discoveryv3.DeltaDiscoveryRequest{}) {
+	if err := r.unmarshal(mem.BufferSlice{mem.SliceBuffer(nil)}); err != nil ||
+		!proto.Equal(r.message(), &discoveryv3.DeltaDiscoveryRequest{}) {
 		t.Errorf("%v is left of the request before; %v", r.message(), err)
 	}
 }
@@ -194,7 +196,8 @@ func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	s := newSession(NewCatalog(), func() {})
 	s.follow([]*ResourceSet{s.catalog.NewResourceSet()})
 	long := strings.Repeat("x", maxName)
-	r := requestOf(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Route.URL(), ResourceNamesSubscribe: []string{"short", long}})
+	r := requestOf(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: Route.URL(),
+		ResourceNamesSubscribe: []string{"short", long}})
 	if _, err := s.step(r); err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +205,9 @@ func TestRememberedNamesDoNotKeepTheirMessage(t *testing.T) {
 	if len(names) != 2 {
 		t.Fatalf("%q are remembered", names)
 	}
-	for i, asked := range r.subscribe {
-		if unsafe.StringData(names[i]) == unsafe.StringData(asked) {
-			t.Errorf("%.10q is a part of the whole message", asked)
+	for i, requested := range r.subscribe {
+		if unsafe.StringData(names[i]) == unsafe.StringData(requested) {
+			t.Errorf("%.10q is a part of the whole message", requested)
 		}
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Type is a type of resource, in the order in which changes are sent.
+// Type is a type of resource. The values are in the order in which changes are sent.
 type Type uint8
 
+// The types of resources that weft serves.
 const (
 	Cluster Type = iota
 	Endpoint
@@ -34,13 +35,13 @@ var typeURLs = [numTypes]string{
 
 var typeNames = [numTypes]string{"cluster", "endpoint", "listener", "route", "extension", "secret"}
 
-// URL is the type's name on the wire.
+// URL returns the type URL.
 func (t Type) URL() string { return typeURLs[t] }
 
-// String is the type's short name.
+// String returns the short name of the type.
 func (t Type) String() string { return typeNames[t] }
 
-// TypeOf finds a type by its URL.
+// TypeOf returns the type with a type URL.
 func TypeOf(url string) (Type, bool) {
 	for t, u := range typeURLs {
 		if u == url {
@@ -50,8 +51,8 @@ func TypeOf(url string) (Type, bool) {
 	return 0, false
 }
 
-// Resource is one encoded resource. It is immutable, shared by every class and stream that has it, and
-// its bytes are made once.
+// Resource is one encoded resource. It is immutable, shared by every resource set and stream that has it, and encoded
+// once.
 type Resource struct {
 	Type Type
 	Name string
@@ -65,7 +66,7 @@ type Resource struct {
 func NewResource(t Type, name string, message proto.Message) *Resource {
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
 	if err != nil {
-		panic(fmt.Sprintf("xds: encoding %s %q: %v", t, name, err)) // only messages that we built come here
+		panic(fmt.Sprintf("xds: encoding %s %q: %v", t, name, err)) // only messages that weft built are encoded
 	}
 	sum := sha256.Sum256(body)
 	version := hex.EncodeToString(sum[:8])
@@ -79,7 +80,7 @@ func NewResource(t Type, name string, message proto.Message) *Resource {
 	return &Resource{Type: t, Name: name, Version: version, Wire: wire}
 }
 
-// Message decodes the resource, for those who read configuration rather than send it.
+// Message decodes the resource, for readers of the configuration.
 func (r *Resource) Message() (proto.Message, error) {
 	var outer discoveryv3.Resource
 	if err := proto.Unmarshal(r.Wire, &outer); err != nil {

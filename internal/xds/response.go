@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// portionBytes is how many bytes of resources go into one response. Clients written in Go take 4 MiB by
-// default; Envoy has no limit, but a smaller piece holds up its main thread for less.
-const portionBytes = 1 << 20
+// chunkBytes is the size in bytes of the resources of one response. Clients written in Go accept 4 MiB by default.
+// Envoy has no limit, but a smaller response blocks its main thread for a shorter time.
+const chunkBytes = 1 << 20
 
-// response is one message as it is sent, shared by every stream that sends the same.
+// response is one encoded message, shared by every stream that sends the same.
 type response struct {
 	*manifest
 	wire []byte
@@ -22,8 +22,7 @@ type response struct {
 // Encoded implements [Encoded].
 func (r *response) Encoded() []byte { return r.wire }
 
-// manifest is what a stream remembers of a response until it is acknowledged. It does not hold the
-// response's bytes.
+// manifest is what a stream remembers of a response until it is acknowledged, without the response's bytes.
 type manifest struct {
 	typ     Type
 	nonce   string
@@ -54,7 +53,7 @@ func (c *Catalog) encode(t Type, changed []*Resource, removed []string) *respons
 	return &response{manifest: m, wire: wire}
 }
 
-// size is a close upper bound of the encoded message.
+// size returns a close upper bound of the size of the encoded message.
 func (m *manifest) size() int {
 	const overhead = 6 // a tag, and a length of five bytes
 	size := 2*overhead + len(m.typ.URL()) + len(m.nonce)
@@ -71,17 +70,17 @@ func appendString(wire []byte, field protowire.Number, value string) []byte {
 	return protowire.AppendString(protowire.AppendTag(wire, field, protowire.BytesType), value)
 }
 
-// cache finds a response that another stream has sent. It keeps none alive: what nobody sends any more
-// is collected, so that a settled control plane holds no copy of its config beside the resources.
+// cache finds a response that another stream has sent. It keeps no response alive: a response that no stream sends is
+// collected, so a control plane whose clients are in sync has no copy of its configuration beside the resources.
 type cache struct {
 	mu        sync.Mutex
 	responses map[uint64]weak.Pointer[response]
 }
 
-// maxCached bounds the empty shells of collected responses.
+// maxCached bounds the empty entries of collected responses.
 const maxCached = 256
 
-// response answers the message that carries these resources, and no removal.
+// response returns the message with these resources, and no removal.
 func (k *cache) response(c *Catalog, t Type, changed []*Resource) *response {
 	key := fingerprint(changed)
 	k.mu.Lock()
@@ -103,8 +102,8 @@ func (k *cache) clear() {
 	k.responses = nil
 }
 
-// fingerprint tells lists of resources apart, nearly always (FNV-1a over the versions, which are hashes of messages that
-// have their name in them).
+// fingerprint returns a hash of a list of resources (FNV-1a over the versions, which are hashes of messages that have
+// their name in them). Different lists nearly always have different hashes.
 func fingerprint(list []*Resource) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	sum := uint64(offset)

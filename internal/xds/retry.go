@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// What a client refuses is sent again after a while, since the reason may have gone: a port that was taken
-// is free. The wait is doubled each time; something new that is refused begins it anew.
+// A rejected resource is sent again after a while, since the reason may have gone: a port that was in use may be free.
+// The wait doubles each time; a newly rejected resource resets it.
 const (
 	firstRetry = 10 * time.Second
 	lastRetry  = 5 * time.Minute
 )
 
-// retry makes all that is refused due once its time has come. It answers when to ask again; zero: once
-// something is refused.
+// retry makes all rejected resources due once their time has come. It returns the time of the next call; zero: none is
+// needed until a resource is rejected.
 func (s *session) retry(now time.Time) (next time.Time) {
-	refusing, fresh := false, false
+	rejecting, fresh := false, false
 	for t := range s.subs {
 		sub := &s.subs[t]
-		refusing = refusing || len(sub.refused) > 0
+		rejecting = rejecting || len(sub.nacks) > 0
 		fresh, sub.fresh = fresh || sub.fresh, false
 	}
 	switch {
-	case !refusing:
+	case !rejecting:
 		s.retryAt = time.Time{}
 	case fresh || s.retryAt.IsZero():
 		s.retryAfter = firstRetry
@@ -32,7 +32,7 @@ func (s *session) retry(now time.Time) (next time.Time) {
 		}
 	case !now.Before(s.retryAt):
 		for t := range s.subs {
-			s.subs[t].again = slices.Sorted(maps.Keys(s.subs[t].refused))
+			s.subs[t].again = slices.Sorted(maps.Keys(s.subs[t].nacks))
 		}
 		s.retryAfter = min(2*s.retryAfter, lastRetry)
 		s.retryAt = now.Add(s.retryAfter)

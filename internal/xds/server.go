@@ -17,38 +17,37 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Peer is the caller's side of one stream. Its methods are called one at a time, by the stream, and
-// hold up that stream alone.
+// Peer handles the events of one stream. The stream calls its methods one at a time, and they block that stream alone.
 type Peer interface {
-	// Acked says that the client has taken a response of this type.
+	// Acked is called when the client has acked a response of this type.
 	Acked(t Type)
-	// NACKed says that the client did not take a resource, by itself; the others of the response it has.
+	// NACKed is called when the client has rejected one resource. It has applied the other resources of the response.
 	NACKed(r NACK)
-	// Closed is the last call. The error is nil where the client went away in order.
+	// Closed is the last call. The error is nil where the client closed the stream in order.
 	Closed(err error)
 }
 
-// Config is what a server needs of its caller.
+// Config is the configuration of a server.
 type Config struct {
 	Catalog *Catalog
-	// Authenticate decides about a caller from its context alone, before anything is read: nobody may hold
-	// a stream open who has not said who it is. Nil lets everybody go on to Accept.
+	// Authenticate accepts or rejects a caller by its context alone, before anything is read: an unauthenticated caller
+	// may not keep a stream open. Nil: every caller proceeds to Accept.
 	Authenticate func(ctx context.Context) error
-	// Accept decides about a new stream from its context (metadata, TLS) and the node of its first
-	// request, whose id is not empty. The caller keeps the stream and gives it feeds with
-	// [Stream.SetResourceSets], then or later; until then the client gets no answer. An error ends the stream:
-	// a gRPC status as it is, any other as PermissionDenied. Peer's methods come after Accept.
+	// Accept accepts or rejects a new stream by its context (metadata, TLS) and the node of its first request, whose id
+	// is not empty. The caller keeps the stream and sets its resource sets with [Stream.SetResourceSets], then or
+	// later; until then the client gets no response. An error ends the stream: a gRPC status as it is, any other as
+	// PermissionDenied. Peer's methods are called after Accept.
 	Accept func(ctx context.Context, node *corev3.Node, stream *Stream) (Peer, error)
-	// Acked is told how long a client lacked something whenever it has, or has refused, everything
-	// again. It must not block. Optional.
+	// Acked is called with the time for which a client was not in sync, whenever it is in sync again. It must not
+	// block. Optional.
 	Acked func(after time.Duration)
 	Log   *slog.Logger
 }
 
 // Server is the aggregated discovery service, delta only.
 //
-// The gRPC server that it is registered with must be made with [ServerOptions]: they carry the codec
-// that sends shared bytes.
+// The gRPC server that it is registered with must be made with [ServerOptions], which have the codec that sends shared
+// bytes.
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	config Config
@@ -60,28 +59,28 @@ type Server struct {
 }
 
 // counters are of one type, over all streams.
-type counters struct{ responses, bytes, acked, refused atomic.Uint64 }
+type counters struct{ responses, bytes, acked, nacked atomic.Uint64 }
 
-// Traffic is what a server has sent of one type since it started.
+// Traffic counts the responses of one type since the server started.
 type Traffic struct {
 	Type      Type
 	Responses uint64
 	Bytes     uint64 // before TLS
-	Acked     uint64 // responses that were taken whole
-	NACKed    uint64 // resources that were refused by themselves
+	Acked     uint64 // responses that were acked
+	NACKed    uint64 // resources that were rejected
 }
 
-// Traffic answers what was sent, a line for each type.
+// Traffic returns the traffic of each type.
 func (s *Server) Traffic() []Traffic {
 	var all []Traffic
 	for t := range s.traffic {
 		c := &s.traffic[t]
-		all = append(all, Traffic{Type(t), c.responses.Load(), c.bytes.Load(), c.acked.Load(), c.refused.Load()})
+		all = append(all, Traffic{Type(t), c.responses.Load(), c.bytes.Load(), c.acked.Load(), c.nacked.Load()})
 	}
 	return all
 }
 
-// SentBytes is what was sent of all types since the server started, before TLS.
+// SentBytes returns the bytes of all types since the server started, before TLS.
 func (s *Server) SentBytes() (sum uint64) {
 	for t := range s.traffic {
 		sum += s.traffic[t].bytes.Load()
@@ -89,18 +88,21 @@ func (s *Server) SentBytes() (sum uint64) {
 	return sum
 }
 
-// NewServer makes the service. All fields of the configuration but Authenticate and Settled are needed.
+// NewServer returns the service. All fields of the configuration but Authenticate and Acked are required.
 func NewServer(config Config) *Server {
 	return &Server{config: config, streams: map[*Stream]struct{}{}}
 }
 
-// StreamAggregatedResources refuses state-of-the-world streams: they send everything at each change.
-func (s *Server) StreamAggregatedResources(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return status.Error(codes.Unimplemented, "state-of-the-world streams are not served; set api_type: DELTA_GRPC in the bootstrap's ads_config")
+// StreamAggregatedResources rejects state-of-the-world streams, which send everything at each change.
+func (s *Server) StreamAggregatedResources(
+	discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return status.Error(codes.Unimplemented,
+		"state-of-the-world streams are not served; set api_type: DELTA_GRPC in the bootstrap's ads_config")
 }
 
 // DeltaAggregatedResources serves one stream.
-func (s *Server) DeltaAggregatedResources(transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (s *Server) DeltaAggregatedResources(
+	transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if s.config.Authenticate != nil {
 		if err := s.config.Authenticate(transport.Context()); err != nil {
 			return err
@@ -111,10 +113,11 @@ func (s *Server) DeltaAggregatedResources(transport discoveryv3.AggregatedDiscov
 		return err
 	}
 	if first.node.GetId() == "" {
-		return status.Error(codes.InvalidArgument, "the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
+		return status.Error(codes.InvalidArgument,
+			"the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
 	stream := newStream(s.config.Catalog, transport, first.node.Id)
-	stream.traffic, stream.settled = &s.traffic, s.config.Acked
+	stream.traffic, stream.ackedAfter = &s.traffic, s.config.Acked
 	var err error
 	if stream.peer, err = s.accept(transport.Context(), first.node, stream); err != nil {
 		return err
@@ -158,25 +161,25 @@ func (s *Server) remove(stream *Stream) {
 	stream.end()
 }
 
-// Unacked is how many streams lack something at the moment.
+// Unacked returns the number of streams that are not in sync.
 func (s *Server) Unacked() int {
-	behind := 0
+	maxPending := 0
 	for _, stream := range s.Streams() {
 		if !stream.InSync(s.config.Catalog.Revision()) {
-			behind++
+			maxPending++
 		}
 	}
-	return behind
+	return maxPending
 }
 
-// Len is how many streams are open.
+// Len returns the number of open streams.
 func (s *Server) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.streams)
 }
 
-// Streams are those that are open now, in no order.
+// Streams returns the open streams, in no order.
 func (s *Server) Streams() []*Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +190,8 @@ func (s *Server) Streams() []*Stream {
 	return all
 }
 
-// Apart runs f on a stack of its own and waits for it. A goroutine that lives as long as its stream would keep the stack
-// that f needs, which is larger than all else that a stream holds. The error is that of a panic, which is logged.
+// Apart runs f on a stack of its own and waits for it. A goroutine that lives as long as its stream would keep the
+// stack that f needs, which is larger than everything else that a stream has. The error is of a panic, which is logged.
 func Apart(log *slog.Logger, node string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
@@ -200,10 +203,12 @@ func Apart(log *slog.Logger, node string, f func()) error {
 	return <-done
 }
 
-// contain turns a panic into an error: a bug that one stream meets must not end the others.
+// contain turns a panic into an error: a bug that affects one stream must not end the others.
 func contain(log *slog.Logger, node string, err *error) {
 	if p := recover(); p != nil {
-		log.Error("xds: a stream panicked; this is a bug in weft", "node", node, "panic", p, "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, fmt.Sprintf("internal error on the stream of %s; the control plane's log has the details", node))
+		log.Error("xds: a stream panicked; this is a bug in weft", "node", node, "panic", p, "stack",
+			string(debug.Stack()))
+		*err = status.Error(codes.Internal,
+			fmt.Sprintf("internal error on the stream of %s; the control plane's log has the details", node))
 	}
 }

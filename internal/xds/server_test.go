@@ -24,10 +24,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// room is a server on a real connection, with one feed that every stream follows.
+// room is a server on a real connection, with one resource set that every stream follows.
 type room struct {
 	catalog *Catalog
-	feed    *ResourceSet
+	set     *ResourceSet
 	server  *Server
 	address string
 	creds   credentials.TransportCredentials
@@ -45,7 +45,7 @@ func newRoom(t *testing.T) *room {
 		creds:   credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}),
 		events:  make(chan string, 1000),
 	}
-	r.feed = r.catalog.NewResourceSet()
+	r.set = r.catalog.NewResourceSet()
 	r.server = NewServer(Config{Catalog: r.catalog, Accept: r.accept, Log: slog.New(slog.DiscardHandler)})
 	gs := grpc.NewServer(ServerOptions(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0]))...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(gs, r.server)
@@ -66,18 +66,18 @@ func (r *room) accept(_ context.Context, node *corev3.Node, stream *Stream) (Pee
 	case "panic":
 		panic("a bug")
 	}
-	stream.SetResourceSets(r.feed)
+	stream.SetResourceSets(r.set)
 	return &witness{node.Id, r.events}, nil
 }
 
-// witness writes down what it is told.
+// witness records its calls.
 type witness struct {
 	node   string
 	events chan string
 }
 
 func (w *witness) Acked(t Type)     { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
-func (w *witness) NACKed(r NACK)    { w.events <- fmt.Sprintf("%s refused %s", w.node, r.Name) }
+func (w *witness) NACKed(r NACK)    { w.events <- fmt.Sprintf("%s rejected %s", w.node, r.Name) }
 func (w *witness) Closed(err error) { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
 
 func (r *room) expect(t *testing.T, want string) {
@@ -131,8 +131,8 @@ func (c *client) ack(response *discoveryv3.DeltaDiscoveryResponse) {
 	c.say(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
 }
 
-// hear answers the next response; want is "name@version ...".
-func (c *client) hear(want string) *discoveryv3.DeltaDiscoveryResponse {
+// expectResponse returns the next response; want is "name@version ...".
+func (c *client) expectResponse(want string) *discoveryv3.DeltaDiscoveryResponse {
 	c.t.Helper()
 	response, err := c.Recv()
 	if err != nil {
@@ -148,28 +148,28 @@ func (c *client) hear(want string) *discoveryv3.DeltaDiscoveryResponse {
 	return response
 }
 
-func TestServerSendsChangesAndReportsAnswers(t *testing.T) {
+func TestServerSendsChangesAndReportsACKs(t *testing.T) {
 	r := newRoom(t)
-	r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+	r.set.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
 	c := r.connect(t, "web")
-	c.ack(c.hear("a@1"))
+	c.ack(c.expectResponse("a@1"))
 	r.expect(t, "web acked cluster")
 
-	r.feed.Commit([]*Resource{fake(Cluster, "a", "2")}, nil)
-	response := c.hear("a@2")
+	r.set.Commit([]*Resource{fake(Cluster, "a", "2")}, nil)
+	response := c.expectResponse("a@2")
 	c.say(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce,
 		ErrorDetail: &rpcstatus.Status{Message: "no"},
 	})
-	r.expect(t, "web refused a")
+	r.expect(t, "web rejected a")
 	if got := r.server.Streams()[0].NACKs(); len(got) != 1 || got[0].Message != "no" || got[0].Version != "2" {
-		t.Errorf("the stream's refusals are %+v", got)
+		t.Errorf("the stream's NACKs are %+v", got)
 	}
 	c.close()
 	r.expect(t, "web closed: <nil>")
 }
 
-func TestServerRefusesWithAReason(t *testing.T) {
+func TestServerRejectsWithAReason(t *testing.T) {
 	clusters := Cluster.URL()
 	tests := []struct {
 		name  string
@@ -179,13 +179,18 @@ func TestServerRefusesWithAReason(t *testing.T) {
 		text  string
 	}{
 		{"no node", &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusters}, nil, codes.InvalidArgument, "node.id"},
-		{"not accepted", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, TypeUrl: clusters}, nil, codes.PermissionDenied, "another mesh"},
-		{"a bug on accepting", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "panic"}, TypeUrl: clusters}, nil, codes.Internal, "log"},
-		{"unknown type", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: "x"}, nil, codes.InvalidArgument, `type_url "x"`},
+		{"not accepted", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, TypeUrl: clusters}, nil,
+			codes.PermissionDenied, "another mesh"},
+		{"a bug on accepting", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "panic"}, TypeUrl: clusters},
+			nil, codes.Internal, "log"},
+		{"unknown type", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: "x"}, nil,
+			codes.InvalidArgument, `type_url "x"`},
 		{"second node", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters},
-			&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "b"}, TypeUrl: clusters}, codes.InvalidArgument, "node changed"},
+			&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "b"}, TypeUrl: clusters}, codes.InvalidArgument,
+			"node changed"},
 		{"endless name", &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "a"}, TypeUrl: clusters,
-			ResourceNamesSubscribe: []string{strings.Repeat("x", maxName+1)}}, nil, codes.InvalidArgument, "longer than"},
+			ResourceNamesSubscribe: []string{strings.Repeat("x", maxName+1)}}, nil, codes.InvalidArgument,
+			"longer than"},
 	}
 	r := newRoom(t)
 	for _, test := range tests {
@@ -194,7 +199,7 @@ func TestServerRefusesWithAReason(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = stream.Send(test.first) // the answer tells
+			_ = stream.Send(test.first) // the response has the error
 			if test.then != nil {
 				_ = stream.Send(test.then)
 			}
@@ -211,7 +216,8 @@ func TestServerRefusesWithAReason(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = stream.Recv(); status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), "DELTA_GRPC") {
+		if _, err = stream.Recv(); status.Code(err) != codes.Unimplemented ||
+			!strings.Contains(err.Error(), "DELTA_GRPC") {
 			t.Errorf("ended with %v, want Unimplemented and what to set", err)
 		}
 	})
@@ -220,21 +226,22 @@ func TestServerRefusesWithAReason(t *testing.T) {
 func TestCloseEndsTheStreamWithItsReason(t *testing.T) {
 	r := newRoom(t)
 	c := r.connect(t, "web")
-	c.hear("")
+	c.expectResponse("")
 	r.server.Streams()[0].Close(status.Error(codes.PermissionDenied, "the Dataplane is gone"))
 	if _, err := c.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("the client sees %v", err)
 	}
 }
 
-func TestWaitSettled(t *testing.T) {
+func TestWaitAcked(t *testing.T) {
 	r := newRoom(t)
-	fast, refusing, leaving, slow := r.connect(t, "fast"), r.connect(t, "refusing"), r.connect(t, "leaving"), r.connect(t, "slow")
-	clients := []*client{fast, refusing, leaving, slow}
+	fast, rejecting, leaving, slow := r.connect(t, "fast"), r.connect(t, "rejecting"), r.connect(t, "leaving"),
+		r.connect(t, "slow")
+	clients := []*client{fast, rejecting, leaving, slow}
 	for _, c := range clients {
-		c.ack(c.hear(""))
+		c.ack(c.expectResponse(""))
 	}
-	revision := r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+	revision := r.set.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan SyncState)
@@ -243,45 +250,45 @@ func TestWaitSettled(t *testing.T) {
 		result <- s
 	}()
 	r.awaited(t)
-	fast.ack(fast.hear("a@1"))
-	response := refusing.hear("a@1")
-	refusing.say(&discoveryv3.DeltaDiscoveryRequest{
+	fast.ack(fast.expectResponse("a@1"))
+	response := rejecting.expectResponse("a@1")
+	rejecting.say(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
-	leaving.hear("a@1")
+	leaving.expectResponse("a@1")
 	leaving.close()
-	slow.hear("a@1")
-	for seen := 0; seen < 7; seen++ { // four first answers, and what three of the streams did
+	slow.expectResponse("a@1")
+	for seen := 0; seen < 7; seen++ { // four first responses, and the responses of three streams
 		<-r.events
 	}
 	cancel()
 	if got, want := <-result, (SyncState{InSync: 2, NACKed: 1, Lost: 1, Pending: 1}); got != want {
-		t.Errorf("settled %+v, want %+v", got, want)
+		t.Errorf("the state is %+v, want %+v", got, want)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
 	of := func(name string) func(NACK) bool { return func(r NACK) bool { return r.Name == name } }
 	for name, want := range map[string]int{"a": 1, "b": 0} {
 		if got, _ := r.server.WaitAcked(ctx, revision, of(name)); got.NACKed != want || got.InSync != 2 {
-			t.Errorf("of what concerns %s %+v, want %d refusing", name, got, want)
+			t.Errorf("with the NACKs of %s the state is %+v, want %d NACKed", name, got, want)
 		}
 	}
 }
 
-func TestWaitHalfAckedLeavesTheSlowHalf(t *testing.T) {
+func TestWaitHalfAckedDoesNotWaitForTheSlowHalf(t *testing.T) {
 	r := newRoom(t)
 	fast, slow := r.connect(t, "fast"), r.connect(t, "slow")
 	for _, c := range []*client{fast, slow} {
-		c.ack(c.hear(""))
+		c.ack(c.expectResponse(""))
 	}
-	revision := r.feed.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
+	revision := r.set.Commit([]*Resource{fake(Cluster, "a", "1")}, nil)
 	result := make(chan error)
 	go func() { result <- r.server.WaitHalfAcked(t.Context(), revision, nil) }()
 	r.awaited(t)
-	slow.hear("a@1")
-	response := fast.hear("a@1")
+	slow.expectResponse("a@1")
+	response := fast.expectResponse("a@1")
 	select {
 	case err := <-result:
-		t.Fatalf("nobody has acked, and the wait ended: %v", err)
+		t.Fatalf("no client has acked, and the wait ended: %v", err)
 	default:
 	}
 	fast.ack(response)
@@ -298,7 +305,7 @@ func TestWaitHalfAckedLeavesTheSlowHalf(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.server.WaitHalfAcked(ctx, revision+1, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody has acked a revision to come: %v", err)
+		t.Errorf("no client has acked a revision to come: %v", err)
 	}
 }
 
@@ -307,14 +314,14 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 	r := newRoom(t)
 	clients := []*client{r.connect(t, "a"), r.connect(t, "b")}
 	for _, c := range clients {
-		c.ack(c.hear(""))
+		c.ack(c.expectResponse(""))
 		c.say(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: Secret.URL(), ResourceNamesSubscribe: []string{"s"}})
-		c.ack(c.hear(""))
+		c.ack(c.expectResponse(""))
 	}
 	for range 4 {
 		<-r.events
 	}
-	revision := r.feed.Commit([]*Resource{fake(Cluster, "c", "1"), fake(Secret, "s", "1")}, nil)
+	revision := r.set.Commit([]*Resource{fake(Cluster, "c", "1"), fake(Secret, "s", "1")}, nil)
 	progress := make(chan struct{}, 10)
 	result := make(chan error, 1)
 	go func() {
@@ -322,7 +329,7 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 	}()
 	r.awaited(t)
 	for _, c := range clients {
-		c.hear("c@1")
+		c.expectResponse("c@1")
 	}
 	select {
 	case <-progress:
@@ -330,7 +337,7 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 	default:
 	}
 	for _, c := range clients {
-		c.ack(c.hear("s@1")) // and not the cluster
+		c.ack(c.expectResponse("s@1")) // and not the cluster
 	}
 	for range clients {
 		<-progress
@@ -342,7 +349,7 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 	}
 }
 
-// awaited returns once someone waits for every stream.
+// awaited returns once every stream is waited for.
 func (r *room) awaited(t *testing.T) {
 	for _, stream := range r.server.Streams() {
 		for waits := 0; waits == 0 && t.Context().Err() == nil; runtime.Gosched() {
@@ -353,7 +360,7 @@ func (r *room) awaited(t *testing.T) {
 	}
 }
 
-// TestManyStreamsUnderChanges is for the race detector, and for what a stream must have in the end.
+// TestManyStreamsUnderChanges is for the race detector, and for the final state of every stream.
 func TestManyStreamsUnderChanges(t *testing.T) {
 	const streams, changes = 20, 50
 	r := newRoom(t)
@@ -367,17 +374,18 @@ func TestManyStreamsUnderChanges(t *testing.T) {
 		wg.Go(func() { c.until(fmt.Sprint(changes)) })
 	}
 	for i := range changes {
-		r.feed.Commit([]*Resource{fake(Cluster, "a", fmt.Sprint(i+1)), fake(Cluster, fmt.Sprint("b", i%7), fmt.Sprint(i))}, nil)
+		r.set.Commit([]*Resource{fake(Cluster, "a", fmt.Sprint(i+1)),
+			fake(Cluster, fmt.Sprint("b", i%7), fmt.Sprint(i))}, nil)
 	}
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if s, err := r.server.WaitAcked(ctx, r.catalog.Revision(), nil); err != nil || s.InSync != streams {
-		t.Errorf("settled %+v, %v", s, err)
+		t.Errorf("the state is %+v, %v", s, err)
 	}
 }
 
-// until takes responses until the cluster a has this version.
+// until reads responses until the cluster a has this version.
 func (c *client) until(version string) {
 	for {
 		response, err := c.Recv()
@@ -396,12 +404,12 @@ func (c *client) until(version string) {
 
 func TestStreamsInOnePositionShareBytes(t *testing.T) {
 	catalog := NewCatalog()
-	feed := catalog.NewResourceSet()
-	feed.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Cluster, "b", "1")}, nil)
+	set := catalog.NewResourceSet()
+	set.Commit([]*Resource{fake(Cluster, "a", "1"), fake(Cluster, "b", "1")}, nil)
 	var first *response
 	for range 3 {
 		s := newSession(catalog, func() {})
-		s.follow([]*ResourceSet{feed})
+		s.follow([]*ResourceSet{set})
 		if _, err := s.step(&request{typeURL: Cluster.URL()}); err != nil {
 			t.Fatal(err)
 		}
@@ -415,17 +423,17 @@ func TestStreamsInOnePositionShareBytes(t *testing.T) {
 	}
 }
 
-// TestRemovedNamesAreForgotten: a feed whose names come and go does not grow.
-func TestRemovedNamesAreForgotten(t *testing.T) {
+// TestRemovedNamesAreDropped: a resource set whose names come and go does not grow.
+func TestRemovedNamesAreDropped(t *testing.T) {
 	catalog := NewCatalog()
-	feed := catalog.NewResourceSet()
+	set := catalog.NewResourceSet()
 	s := newSession(catalog, func() {})
-	s.follow([]*ResourceSet{feed})
+	s.follow([]*ResourceSet{set})
 	for i := range 10 * minSweep {
-		feed.Commit([]*Resource{fake(Route, fmt.Sprint("r", i), "1")}, []Key{{Route, fmt.Sprint("r", i-1)}})
+		set.Commit([]*Resource{fake(Route, fmt.Sprint("r", i), "1")}, []Key{{Route, fmt.Sprint("r", i-1)}})
 		s.ready()
 	}
-	if n := len(feed.shelves[Route].byID); n > 3*minSweep {
+	if n := len(set.types[Route].byID); n > 3*minSweep {
 		t.Errorf("%d ids for one route", n)
 	}
 }

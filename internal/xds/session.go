@@ -9,47 +9,47 @@ import (
 	"time"
 )
 
-// session is the protocol of one stream: requests go into step, responses come out of ready. It has no
-// goroutine, no clock and no connection. One caller at a time.
+// session is the protocol of one stream: requests go into step, responses come out of ready. It has no goroutine, no
+// clock and no connection. It is not safe for concurrent use.
 //
-// Changes are sent in the order of the types, each type with one lot of responses outstanding at most;
-// what changes meanwhile is merged. Within that:
+// Changes are sent in the order of the types. Each type has at most one batch of responses outstanding, and changes
+// meanwhile are merged. Within that:
 //
 //   - An assignment follows its cluster at once, changed or not: Envoy waits 15 s for the endpoints of a
-//     changed cluster, and does not ask for them anew.
+//     changed cluster, and does not request them anew.
 //   - Listeners and routes wait until the clusters that were sent before them are acknowledged, that is
 //     until those are warm.
-//   - Removals have responses of their own, since Envoy applies them even where it refuses the response;
-//     clusters go once listeners and routes are settled.
-//   - What was refused together is sent again one by one: after a refusal any name of the response may or
-//     may not have been applied. One that is refused alone is not sent again until it changes, or until a
-//     while has passed ([session.retry]).
+//   - Removals have responses of their own, since Envoy applies them even where it rejects the response;
+//     clusters are removed once listeners and routes are acked.
+//   - Resources that were rejected together are sent again one by one: after a NACK any resource of the
+//     response may or may not have been applied. A resource that is rejected alone is not sent again until
+//     it changes, or until a while has passed ([session.retry]).
 type session struct {
 	catalog *Catalog
-	// wake is called, from any goroutine, when a feed has changed.
+	// wake is called, from any goroutine, when a resource set has changed.
 	wake func()
-	// passed is the revision up to which no type needs to see a removed entry any more.
+	// passed is the revision up to which no type needs removed entries any more.
 	passed atomic.Uint64
 
-	feeds []*ResourceSet
-	subs  [numTypes]subscription
-	// early requests came before the stream had feeds. Answering them from nothing would take from the
-	// client all that it has.
+	sets []*ResourceSet
+	subs [numTypes]subscription
+	// early requests came before the stream had resource sets. A response without resources would remove everything
+	// from the client.
 	early []*request
 
-	retryAt    time.Time     // when what is refused is sent again; zero: nothing is refused
+	retryAt    time.Time     // when rejected resources are sent again; zero: none is rejected
 	retryAfter time.Duration // the last wait
-	// unassigned says that clusters were sent before the client asked for assignments. One that has come
-	// back and states its assignments waits for those of the clusters that have changed all the same.
+	// unassigned reports whether clusters were sent before the client requested assignments. A client that has
+	// reconnected and states its assignments still waits for those of the clusters that have changed.
 	unassigned bool
 }
 
-// Limits of what a client may ask. Nothing that the catalog has counts against them.
+// Limits of the requests of a client. Resources that the catalog has do not count.
 const (
-	maxMissing = 8 << 20 // bytes that remembering names of one type takes which no feed has: 60,000 of usual length
-	maxName    = 1 << 10 // bytes of a name: twice the longest that there is
-	maxEarly   = 32      // requests before the stream has feeds
-	maxMessage = 4 << 10 // bytes of a refusal's message that are kept
+	maxMissing = 8 << 20 // bytes for the remembered names of one type that no set has: 60,000 names of usual length
+	maxName    = 1 << 10 // bytes of a name: twice the longest of weft's names
+	maxEarly   = 32      // requests before the stream has resource sets
+	maxMessage = 4 << 10 // bytes of a NACK's message that are kept
 )
 
 func newSession(c *Catalog, wake func()) *session {
@@ -58,27 +58,29 @@ func newSession(c *Catalog, wake func()) *session {
 	return s
 }
 
-// outcome is what a request said about earlier responses.
+// outcome is the part of a request about earlier responses.
 type outcome struct {
-	typ     Type
-	acked   bool // one response was taken whole
-	refused []NACK
+	typ   Type
+	acked bool // one response was acked
+	nacks []NACK
 }
 
-// step takes one request. An error is a reason to end the stream, in words for the client.
+// step handles one request. An error ends the stream and is sent to the client.
 func (s *session) step(r *request) (outcome, error) {
 	t, ok := TypeOf(r.typeURL)
 	if !ok {
-		return outcome{}, fmt.Errorf("type_url %q is not served; ask for clusters, endpoints, listeners, routes, extension configs or secrets", brief(r.typeURL))
+		return outcome{},
+			fmt.Errorf("type_url %q is not served; request clusters, endpoints, listeners, routes, extension "+
+				"configs or secrets", brief(r.typeURL))
 	}
 	if err := checkNames(r); err != nil {
 		return outcome{}, err
 	}
 	s.catalog.mu.RLock()
 	defer s.catalog.mu.RUnlock()
-	if s.feeds == nil {
+	if s.sets == nil {
 		if len(s.early) == maxEarly {
-			return outcome{}, fmt.Errorf("more than %d requests before the first answer", maxEarly)
+			return outcome{}, fmt.Errorf("more than %d requests before the first response", maxEarly)
 		}
 		s.early = append(s.early, r.keep())
 		return outcome{typ: t}, nil
@@ -95,9 +97,10 @@ func (s *session) handle(t Type, r *request) (outcome, error) {
 		s.open(t, r)
 	}
 	s.unsubscribe(t, r.unsubscribe)
-	s.settle()
+	s.advance()
 	if sub.missingBytes > maxMissing {
-		return result, fmt.Errorf("%d names of type %s that do not exist are more than are remembered", len(sub.missing), t)
+		return result, fmt.Errorf("%d names of type %s do not exist; that is more than a stream may request",
+			len(sub.missing), t)
 	}
 	return result, nil
 }
@@ -116,7 +119,7 @@ func checkNames(r *request) error {
 	return nil
 }
 
-// acknowledge handles the nonce. One that is unknown is stale, and says nothing.
+// acknowledge handles the nonce. An unknown nonce is stale, and is ignored.
 func (s *session) acknowledge(t Type, r *request) outcome {
 	sub := &s.subs[t]
 	m := sub.acknowledge(r.nonce)
@@ -127,11 +130,11 @@ func (s *session) acknowledge(t Type, r *request) outcome {
 		sub.accept(m)
 		return outcome{typ: t, acked: true}
 	}
-	return outcome{typ: t, refused: sub.reject(m, clip(r.rejection.Message))}
+	return outcome{typ: t, nacks: sub.reject(m, clip(r.rejection.Message))}
 }
 
-// reject handles a refused response: the culprit is known where it had one resource, and is looked for
-// where it had several.
+// reject handles a NACK. The rejected resource is known where the response had one resource; otherwise all are sent
+// again one by one.
 func (sub *subscription) reject(m *manifest, message string) []NACK {
 	if len(m.changed) > 1 {
 		for _, r := range m.changed {
@@ -139,26 +142,26 @@ func (sub *subscription) reject(m *manifest, message string) []NACK {
 		}
 		return nil
 	}
-	var refused []NACK
+	var nacks []NACK
 	for _, r := range m.changed {
-		refusal := NACK{Type: r.Type, Name: r.Name, Version: r.Version, Message: message}
-		sub.refuse(refusal)
-		refused = append(refused, refusal)
+		nack := NACK{Type: r.Type, Name: r.Name, Version: r.Version, Message: message}
+		sub.addNACK(nack)
+		nacks = append(nacks, nack)
 	}
 	for _, name := range m.removed {
-		refused = append(refused, NACK{Type: m.typ, Name: name, Message: message})
+		nacks = append(nacks, NACK{Type: m.typ, Name: name, Message: message})
 	}
-	return refused
+	return nacks
 }
 
 // open handles the first request of a type.
 func (s *session) open(t Type, r *request) {
 	sub := &s.subs[t]
 	sub.open = true
-	sub.sets = make([]idSets, len(s.feeds))
+	sub.sets = make([]idSets, len(s.sets))
 	sub.wildcard = removable(t) && len(r.subscribe) == 0
 	stated := r.stated
-	sub.answered = len(stated) > 0
+	sub.responded = len(stated) > 0
 	if !sub.wildcard || len(stated) > 0 {
 		sub.position = s.catalog.revision
 	}
@@ -175,7 +178,7 @@ func (s *session) open(t Type, r *request) {
 	slices.Sort(sub.gone)
 }
 
-// state handles what the client says that it has.
+// state handles a resource that the client says that it has.
 func (s *session) state(t Type, name, version string) {
 	sub := &s.subs[t]
 	i, e := s.find(t, name)
@@ -189,8 +192,8 @@ func (s *session) state(t Type, name, version string) {
 
 // requireAll makes everything of a type due.
 func (s *session) requireAll(t Type) {
-	for i, f := range s.feeds {
-		for e := f.shelves[t].newest; e != nil; e = e.older {
+	for i, f := range s.sets {
+		for e := f.types[t].newest; e != nil; e = e.older {
 			if e.resource != nil {
 				s.subs[t].sets[i].due.add(e.id)
 			}
@@ -210,7 +213,7 @@ func (s *session) subscribe(t Type, names []string) {
 			s.requireAll(t)
 		case name == wildcard:
 		case e == nil:
-			sub.miss(name)
+			sub.addMissing(name)
 		default:
 			sub.sets[i].wanted.add(e.id)
 			sub.sets[i].due.add(e.id)
@@ -225,39 +228,39 @@ func (s *session) unsubscribe(t Type, names []string) {
 			sub.wildcard = false
 			continue
 		}
-		sub.unmiss(name)
-		for i, f := range s.feeds {
-			if e := f.shelves[t].entries[name]; e != nil {
-				sub.forget(i, e)
+		sub.removeMissing(name)
+		for i, f := range s.sets {
+			if e := f.types[t].entries[name]; e != nil {
+				sub.dropEntry(i, e)
 			}
 		}
 	}
 }
 
-// forget handles an entry that is no longer asked for by name. Where "*" covers it all the same it is
-// sent once more, since the client can't tell.
-func (sub *subscription) forget(i int, e *entry) {
+// dropEntry handles an entry that is no longer requested by name. Where "*" covers it, it is sent once more, since the
+// client cannot tell the difference.
+func (sub *subscription) dropEntry(i int, e *entry) {
 	sub.sets[i].wanted.remove(e.id)
 	sub.sets[i].due.remove(e.id)
 	if sub.wildcard && e.resource != nil {
 		sub.sets[i].due.add(e.id)
 	}
 	if !sub.wildcard {
-		delete(sub.refused, e.name)
+		delete(sub.nacks, e.name)
 	}
 }
 
-// find answers a resource that is there, and the index of its feed.
+// find returns an entry that has a resource, and the index of its resource set.
 func (s *session) find(t Type, name string) (int, *entry) {
-	for i, f := range s.feeds {
-		if e := f.shelves[t].find(name); e != nil {
+	for i, f := range s.sets {
+		if e := f.types[t].find(name); e != nil {
 			return i, e
 		}
 	}
 	return 0, nil
 }
 
-// brief is as much of a word of the client as an error repeats.
+// brief returns the beginning of a text of the client, as an error repeats it.
 func brief(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
 
 func clip(message string) string {

@@ -19,14 +19,14 @@ import (
 var update = flag.Bool("update", false, "rewrite the traces in testdata; read the difference before you keep it")
 
 // TestSessions plays each script of testdata. Lines that begin at the margin are commands, the indented
-// ones below are what the session answered:
+// lines below are the responses of the session:
 //
-//	commit FEED +TYPE:NAME@VERSION -TYPE:NAME ...   several feeds may follow one another
-//	follow FEED ...                                 the stream's feeds
+//	commit SET +TYPE:NAME@VERSION -TYPE:NAME ...    several sets may follow one another
+//	follow SET ...                                  the resource sets of the stream
 //	connect                                         a new stream
 //	request TYPE +NAME -NAME NAME=VERSION ...       subscribe, unsubscribe, initial version
 //	ack TYPE | nack TYPE MESSAGE                    for the oldest response of the type
-//	settled                                         up to which revision
+//	acked                                           up to which revision
 //	after DURATION                                  time passes; how long until the session looks again
 func TestSessions(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
@@ -51,11 +51,11 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// stage is a catalog and one client whose answers a script writes.
+// stage is a catalog and one client whose requests a script writes.
 type stage struct {
 	t       *testing.T
 	catalog *Catalog
-	feeds   map[string]*ResourceSet
+	sets    map[string]*ResourceSet
 	session *session
 	unacked [numTypes][]*manifest
 	now     time.Time
@@ -63,7 +63,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, catalog: NewCatalog(), feeds: map[string]*ResourceSet{}, now: time.Unix(1_000_000, 0)}
+	s := &stage{t: t, catalog: NewCatalog(), sets: map[string]*ResourceSet{}, now: time.Unix(1_000_000, 0)}
 	s.connect()
 	return s
 }
@@ -92,11 +92,11 @@ func (s *stage) command(name string, args []string) {
 	case "commit":
 		s.commit(args)
 	case "follow":
-		var feeds []*ResourceSet
+		var sets []*ResourceSet
 		for _, name := range args {
-			feeds = append(feeds, s.feed(name))
+			sets = append(sets, s.set(name))
 		}
-		s.session.follow(feeds)
+		s.session.follow(sets)
 	case "request":
 		s.request(s.typ(args[0]), args[1:])
 	case "ack":
@@ -108,12 +108,12 @@ func (s *stage) command(name string, args []string) {
 			TypeUrl: t.URL(), ResponseNonce: s.nonce(t),
 			ErrorDetail: &status.Status{Message: strings.Join(args[1:], " ")},
 		})
-	case "settled":
+	case "acked":
 		revision := s.catalog.Revision()
-		for revision > 0 && !s.session.settledAt(revision) {
+		for revision > 0 && !s.session.inSyncAt(revision) {
 			revision--
 		}
-		s.tell("settled at %d of %d", revision, s.catalog.Revision())
+		s.tell("acked at %d of %d", revision, s.catalog.Revision())
 	case "after":
 		s.after(args[0])
 	default:
@@ -126,18 +126,18 @@ func (s *stage) connect() {
 	s.unacked = [numTypes][]*manifest{}
 }
 
-func (s *stage) feed(name string) *ResourceSet {
-	if s.feeds[name] == nil {
-		s.feeds[name] = s.catalog.NewResourceSet()
+func (s *stage) set(name string) *ResourceSet {
+	if s.sets[name] == nil {
+		s.sets[name] = s.catalog.NewResourceSet()
 	}
-	return s.feeds[name]
+	return s.sets[name]
 }
 
 func (s *stage) commit(args []string) {
 	var changes []Change
 	for _, arg := range args {
 		if arg[0] != '+' && arg[0] != '-' {
-			changes = append(changes, Change{Set: s.feed(arg)})
+			changes = append(changes, Change{Set: s.set(arg)})
 			continue
 		}
 		change := &changes[len(changes)-1]
@@ -152,13 +152,14 @@ func (s *stage) commit(args []string) {
 	s.catalog.Commit(changes...)
 }
 
-// fake is a resource whose version can be read.
+// fake returns a resource whose version can be read.
 func fake(t Type, name, version string) *Resource {
 	size := 0
 	if strings.HasSuffix(version, "big") {
-		size = portionBytes * 2 / 3
+		size = chunkBytes * 2 / 3
 	}
-	wire, err := proto.Marshal(&discoveryv3.Resource{Name: name, Version: version, Aliases: []string{strings.Repeat("x", size)}})
+	wire, err := proto.Marshal(&discoveryv3.Resource{Name: name, Version: version,
+		Aliases: []string{strings.Repeat("x", size)}})
 	if err != nil {
 		panic(err)
 	}
@@ -193,10 +194,10 @@ func (s *stage) nonce(t Type) string {
 func (s *stage) step(request *discoveryv3.DeltaDiscoveryRequest) {
 	outcome, err := stepWith(s.t, s.session, request)
 	if err != nil {
-		s.tell("stream refused: %v", err)
+		s.tell("stream rejected: %v", err)
 	}
-	for _, r := range outcome.refused {
-		s.tell("refused %s %s@%s: %s", r.Type, r.Name, r.Version, r.Message)
+	for _, r := range outcome.nacks {
+		s.tell("rejected %s %s@%s: %s", r.Type, r.Name, r.Version, r.Message)
 	}
 }
 
@@ -235,7 +236,7 @@ func (s *stage) typ(name string) Type {
 	return 0
 }
 
-// describe reads a response's bytes, as a client would.
+// describe decodes a response as a client would.
 func describe(t *testing.T, r *response) string {
 	var message discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(r.wire, &message); err != nil {

@@ -13,51 +13,51 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Stream is one client's connection. Its methods may be called from anywhere, at any time, also after
-// the stream has ended.
+// Stream is one client's connection. It is safe for concurrent use, also after the stream has ended.
 type Stream struct {
-	node      string
-	transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
-	peer      Peer
-	traffic   *[numTypes]counters // the server's
-	settled   func(time.Duration) // of the server's configuration
-	wake      chan struct{}       // of one: something may be ready
-	closing   chan error          // of one: why the stream is to end
+	node       string
+	transport  discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
+	peer       Peer
+	traffic    *[numTypes]counters // the server's
+	ackedAfter func(time.Duration) // of the server's configuration
+	wake       chan struct{}       // of capacity 1: something may be ready
+	closing    chan error          // of capacity 1: why the stream is to end
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards all fields below
 	session *session
-	waits   []wait
+	waits   []ackWait
 	ended   bool
 	closed  bool // nothing more is sent
-	// pendingSince is since when the client lacks something; lastAck is when it last took something.
+	// pendingSince is the time since which the client is not in sync; lastAck is the time of its last ACK.
 	pendingSince, lastAck time.Time
 	// acked and rejected count responses.
 	acked, rejected uint64
 	sent            atomic.Uint64
 }
 
-func newStream(c *Catalog, transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer, node string) *Stream {
+func newStream(c *Catalog, transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer,
+	node string) *Stream {
 	s := &Stream{node: node, transport: transport, wake: make(chan struct{}, 1), closing: make(chan error, 1)}
 	s.session = newSession(c, s.rouse)
 	return s
 }
 
-// Node is the id that the client gave.
+// Node returns the node id of the client.
 func (s *Stream) Node() string { return s.node }
 
-// SetResourceSets makes these the feeds that the stream follows. The client is sent the difference, with the
-// feeds in this order within each type.
-func (s *Stream) SetResourceSets(feeds ...*ResourceSet) {
+// SetResourceSets makes these the resource sets that the stream follows. The client is sent the difference, with the
+// sets in this order within each type.
+func (s *Stream) SetResourceSets(sets ...*ResourceSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return
 	}
-	s.session.follow(feeds)
+	s.session.follow(sets)
 	s.rouse()
 }
 
-// Close ends the stream with this error, which should be a gRPC status; the client may come back. The client is sent
+// Close ends the stream with this error, which should be a gRPC status; the client may reconnect. The client is sent
 // nothing that is published after Close returns.
 func (s *Stream) Close(err error) {
 	s.mu.Lock()
@@ -69,14 +69,13 @@ func (s *Stream) Close(err error) {
 	}
 }
 
-// NACKs are the resources that the client has refused and that have not changed since, by type and
-// name.
+// NACKs returns the resources that the client has rejected and that have not changed since, by type and name.
 func (s *Stream) NACKs() []NACK {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []NACK
 	for t := range s.session.subs {
-		for _, r := range s.session.subs[t].refused {
+		for _, r := range s.session.subs[t].nacks {
 			all = append(all, r)
 		}
 	}
@@ -86,18 +85,18 @@ func (s *Stream) NACKs() []NACK {
 	return all
 }
 
-// InSync says whether the client has, or has refused, everything up to a revision.
+// InSync reports whether the client has acked or rejected everything up to a revision.
 func (s *Stream) InSync(revision uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.session.settledAt(revision)
+	return s.session.inSyncAt(revision)
 }
 
-// rouse makes the sender look. It never waits and allocates nothing.
+// rouse wakes the sender. It never blocks and allocates nothing.
 func (s *Stream) rouse() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is going to look anyway
+	default: // the sender is already woken
 	}
 }
 
@@ -119,28 +118,29 @@ func (s *Stream) receive(r *request, log *slog.Logger) (err error) {
 			return err
 		}
 		if id := r.node.GetId(); id != "" && id != s.node {
-			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node", s.node, brief(id))
+			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node",
+				s.node, brief(id))
 		}
 	}
 }
 
-// step gives a request to the core and tells the peer what it said.
+// step handles a request and calls the peer with its outcome.
 func (s *Stream) step(r *request) error {
 	s.mu.Lock()
 	outcome, err := s.session.step(r)
-	if s.session.restless() || len(outcome.refused) > 0 {
+	if s.session.needsReady() || len(outcome.nacks) > 0 {
 		s.rouse()
 	}
-	if outcome.acked || len(outcome.refused) > 0 {
-		s.progress()
+	if outcome.acked || len(outcome.nacks) > 0 {
+		s.reportProgress()
 	}
-	s.report()
+	s.reportAcked()
 	now := time.Now()
 	switch {
 	case outcome.acked:
 		s.lastAck = now
 		s.acked++
-	case len(outcome.refused) > 0:
+	case len(outcome.nacks) > 0:
 		s.rejected++
 	}
 	s.track(now)
@@ -149,20 +149,20 @@ func (s *Stream) step(r *request) error {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	count := &s.traffic[outcome.typ]
-	count.refused.Add(uint64(len(outcome.refused)))
+	count.nacked.Add(uint64(len(outcome.nacks)))
 	if outcome.acked {
 		count.acked.Add(1)
 		s.peer.Acked(outcome.typ)
 	}
-	for _, refusal := range outcome.refused {
-		s.peer.NACKed(refusal)
+	for _, nack := range outcome.nacks {
+		s.peer.NACKed(nack)
 	}
 	return nil
 }
 
 func (s *Stream) send(log *slog.Logger) (err error) {
 	defer contain(log, s.node, &err)
-	var retry <-chan time.Time // nil: nothing is refused
+	var retry <-chan time.Time // nil: nothing is rejected
 	for {
 		select {
 		case err := <-s.closing:
@@ -186,7 +186,7 @@ func (s *Stream) send(log *slog.Logger) (err error) {
 	}
 }
 
-// ready answers what is to be sent now, and when to look again though nothing has changed (zero: never).
+// ready returns the responses to send now, and the time of the next call where nothing changes before (zero: none).
 func (s *Stream) ready() (out []*response, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,12 +196,12 @@ func (s *Stream) ready() (out []*response, again time.Time) {
 	now := time.Now()
 	again = s.session.retry(now)
 	out = s.session.ready()
-	s.report()
+	s.reportAcked()
 	s.track(now)
 	return out, again
 }
 
-// end is the last thing that happens to a stream.
+// end is the last event of a stream.
 func (s *Stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,22 +1,22 @@
 package xds
 
-// shelf is a feed's resources of one type. Its entries form a list by the revision of their last
-// change, newest first, so that "what changed since my revision" is a walk over just that.
-type shelf struct {
+// typeSet has the resources of one type of a resource set. Its entries form a list by the revision of their last
+// change, newest first, so that the changes since a revision are the first entries of the list.
+type typeSet struct {
 	entries map[string]*entry
 	byID    []*entry // nil where the id is free
 	free    []uint32
 	newest  *entry
 	oldest  *entry
 	removed int // entries without a resource
-	sweepAt int // as many of them are worth a sweep
+	sweepAt int // the number of them at which a sweep pays
 	cache   cache
 }
 
-// entry is one name. It stays for a while after its resource has gone, until every stream knows.
+// entry is one name. It stays after its resource was removed until every stream has passed the removal.
 type entry struct {
 	name string
-	// id is small, and no other entry of the shelf has it: streams keep bit sets of ids.
+	// id is small, and unique in the type set: streams keep bit sets of ids.
 	id       uint32
 	resource *Resource // nil: removed
 	changed  uint64    // the revision
@@ -24,11 +24,11 @@ type entry struct {
 	older    *entry
 }
 
-// minSweep is the number of removed entries that is never worth looking at the followers for.
+// minSweep is the number of removed entries below which no sweep pays.
 const minSweep = 64
 
-// put sets or (nil) removes a resource, and says whether that changed anything.
-func (s *shelf) put(revision uint64, name string, r *Resource) bool {
+// put sets or (nil) removes a resource, and reports whether that changed anything.
+func (s *typeSet) put(revision uint64, name string, r *Resource) bool {
 	e := s.entries[name]
 	switch {
 	case e == nil && r == nil:
@@ -54,7 +54,7 @@ func (s *shelf) put(revision uint64, name string, r *Resource) bool {
 	return true
 }
 
-func (s *shelf) add(name string) *entry {
+func (s *typeSet) add(name string) *entry {
 	e := &entry{name: name}
 	if n := len(s.free); n > 0 {
 		e.id = s.free[n-1]
@@ -68,15 +68,15 @@ func (s *shelf) add(name string) *entry {
 	return e
 }
 
-// find answers the entry of a resource that is there.
-func (s *shelf) find(name string) *entry {
+// find returns the entry of a resource, or nil where the set does not have it.
+func (s *typeSet) find(name string) *entry {
 	if e := s.entries[name]; e != nil && e.resource != nil {
 		return e
 	}
 	return nil
 }
 
-func (s *shelf) link(e *entry) {
+func (s *typeSet) link(e *entry) {
 	e.older = s.newest
 	if s.newest != nil {
 		s.newest.newer = e
@@ -87,7 +87,7 @@ func (s *shelf) link(e *entry) {
 	}
 }
 
-func (s *shelf) unlink(e *entry) {
+func (s *typeSet) unlink(e *entry) {
 	if e.newer != nil {
 		e.newer.older = e.older
 	} else {
@@ -101,12 +101,12 @@ func (s *shelf) unlink(e *entry) {
 	e.newer, e.older = nil, nil
 }
 
-// crowded says whether the removed entries are worth a sweep: its cost is paid by as many removals.
-func (s *shelf) crowded() bool { return s.removed >= max(minSweep, s.sweepAt) }
+// crowded reports whether a sweep of the removed entries pays: its cost is spread over as many removals.
+func (s *typeSet) crowded() bool { return s.removed >= max(minSweep, s.sweepAt) }
 
-// sweep forgets the entries that were removed at a revision that every stream has passed. No stream has
-// the bit of such an entry any more, so its id is free.
-func (s *shelf) sweep(passed uint64) {
+// sweep deletes the entries that were removed at a revision that every stream has passed. No stream has the bit of such
+// an entry any more, so its id is free.
+func (s *typeSet) sweep(passed uint64) {
 	for e := s.oldest; e != nil && e.changed <= passed; {
 		newer := e.newer
 		if e.resource == nil {

@@ -12,7 +12,8 @@ import (
 	"weft/resource"
 )
 
-// onePort is a Dataplane "blue" whose inbounds share port 8080; of each the name, and whether it has a listener.
+// onePort returns a Dataplane "blue" whose inbounds share port 8080; inbounds has their names, and whether each has a
+// listener.
 func onePort(inbounds map[string]bool) resource.Any {
 	n := kind.Networking{Address: "10.0.0.1"}
 	for _, name := range []string{"web", "web-preview"} {
@@ -25,19 +26,20 @@ func onePort(inbounds map[string]bool) resource.Any {
 	return kind.Dataplanes.Make(mesh, "blue", kind.Dataplane{Networking: n})
 }
 
-// servesOnePort is the listener status of "blue" with these of its inbounds.
+// servesOnePort returns the listener status of "blue" with some of its inbounds.
 func servesOnePort(names ...string) resource.Any {
 	row := kind.DataplaneListenerStatus{Run: "run-1"}
 	for _, name := range names {
 		row.Inbounds = append(row.Inbounds, kind.ServedInbound{Inbound: kind.Inbound{
-			Address: "10.0.0.1", Port: 8080, Name: name, Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: 8080,
+			Address: "10.0.0.1", Port: 8080, Name: name, Protocol: kind.TCP, ServiceAddress: "127.0.0.1",
+			ServicePort: 8080,
 		}})
 	}
 	return kind.DataplaneListenerStatuses.Make(mesh, "blue", row)
 }
 
-// An inbound that is wanted again in the moment in which its drain ends is reported by nobody unless the session of its
-// agent hears of it: the listeners of the proxy are the same before and after.
+// The agent of an inbound that is wanted again in the moment in which its drain ends reports it only after its session
+// is notified: the listeners of the proxy are the same before and after.
 func TestASessionHearsThatADrainedInboundLeftTheListenerStatus(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, onePort(map[string]bool{"web": true}), servesOnePort("web"))
@@ -60,17 +62,18 @@ func TestASessionHearsThatADrainedInboundLeftTheListenerStatus(t *testing.T) {
 	}
 }
 
-// callerOf is a permission of one caller for the inbounds of a section.
+// callerOf returns a permission of one caller for the inbounds of a section.
 func callerOf(section string) resource.Any {
 	return kind.MeshTrafficPermissions.Make(mesh, "of-"+section, kind.MeshTrafficPermission{
 		TargetRef: &kind.TargetRef{Kind: "Dataplane", SectionName: section},
 		Rules: []kind.PermissionRule{{Default: kind.PermissionDefault{
-			Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: "spiffe://mesh.local/of-" + section}}},
+			Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact",
+				Value: "spiffe://mesh.local/of-" + section}}},
 		}}},
 	})
 }
 
-// allowed are the SPIFFE IDs that the one listener of "blue" allows.
+// allowed returns the SPIFFE IDs that the one listener of "blue" allows.
 func allowed(t *testing.T, hub *Hub) []string {
 	t.Helper()
 	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: "blue"})
@@ -86,12 +89,12 @@ func allowed(t *testing.T, hub *Hub) []string {
 }
 
 // A client's proxy may have sent a request just before it acked that the inbound is no endpoint any more. The request
-// arrives while the listener and the permissions of the inbound are there: for the drain time, counted from the last ack.
+// arrives while the inbound still has its listener and permissions: for the drain time, counted from the last ack.
 func TestADrainedInboundKeepsItsPermissionsForTheDrainTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acked := make(onDemand)
 		hub, _, gone := newHub(t, acked)
-		hub.outside.DrainTime = 5 * time.Second
+		hub.callbacks.DrainTime = 5 * time.Second
 		put(hub, kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
 			Provider: kind.IdentityProvider{Type: "Bundled"},
@@ -126,7 +129,7 @@ func TestADrainedInboundKeepsItsPermissionsForTheDrainTime(t *testing.T) {
 	})
 }
 
-// moving is the inbound "http" of the Dataplane "blue" at an address, and its listener status at several.
+// moving returns the inbound "http" of the Dataplane "blue" at an address, and its listener status at several.
 func moving(address string, served ...string) []resource.Any {
 	row := kind.DataplaneListenerStatus{Run: "run-1"}
 	for _, s := range served {
@@ -137,17 +140,19 @@ func moving(address string, served ...string) []resource.Any {
 	}
 	return []resource.Any{
 		kind.Dataplanes.Make(mesh, "blue", kind.Dataplane{Networking: kind.Networking{
-			Address: address, Inbound: []kind.Inbound{{Port: 8080, Name: "http", Tags: map[string]string{kind.ServiceTag: "blue"}}},
+			Address: address,
+			Inbound: []kind.Inbound{{Port: 8080, Name: "http", Tags: map[string]string{kind.ServiceTag: "blue"}}},
 		}}),
 		kind.DataplaneListenerStatuses.Make(mesh, "blue", row),
 	}
 }
 
-// A client is told of a moved endpoint once: in the commit in which the inbound serves at its new address, it leaves
-// the former one. Until then the former one is used, and stays; what takes the endpoint out acts at once.
+// A client is sent a moved endpoint once: in the commit in which the inbound serves at its new address, the former one
+// is removed. Until then the former one is used, and stays. A removal of the endpoint by its owner acts at once.
 func TestAMovedEndpointIsOnePush(t *testing.T) {
 	hub, _, gone := newHub(t, atOnce{})
-	put(hub, append(moving("10.0.0.1", "10.0.0.1"), web("blue"), server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))...)
+	put(hub, append(moving("10.0.0.1", "10.0.0.1"), web("blue"), server("other", "10.0.0.3", "blue", 8080),
+		serving("other", "10.0.0.3", 8080))...)
 	pushes, last := 0, endpoints(t, hub)
 	look := func() string {
 		now := endpoints(t, hub)
@@ -161,7 +166,7 @@ func TestAMovedEndpointIsOnePush(t *testing.T) {
 		t.Errorf("it serves at its former address alone, and the list is %s", got)
 	}
 	if hub.Draining() > 0 {
-		t.Error("its former listener is being withdrawn, and nothing serves in its place")
+		t.Error("its former listener is draining, and nothing serves in its place")
 	}
 	put(hub, moving("10.0.0.5", "10.0.0.1", "10.0.0.5")[1:]...)
 	if got := look(); strings.Contains(got, "10.0.0.1") || !strings.Contains(got, "10.0.0.5") || pushes != 1 {
