@@ -54,7 +54,7 @@ func (s *session) leave() {
 type place struct {
 	*subscription
 	followed []*ResourceSet
-	sets []idSets
+	sets     []idSets
 }
 
 // move carries a subscription over to the stream's new resource sets.
