@@ -4,8 +4,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # Packages that many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/graph/... ./internal/xds/... ./internal/store/... \
-	./internal/admit/... ./internal/mirror/... ./internal/publish/... ./internal/reconcile/... \
-	./internal/dpserver/... ./internal/agent/... ./internal/instances/... ./internal/view/... \
+	./internal/admission/... ./internal/mirror/... ./internal/push/... ./internal/reconcile/... \
+	./internal/dpserver/... ./internal/agent/... ./internal/replica/... ./internal/view/... \
 	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... ./internal/rest/...
 
 help: ## this list

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -96,7 +96,7 @@ func complete(objects []resource.Any) error {
 			continue
 		}
 		for _, b := range mesh.Spec.MTLS.Backends {
-			certificate, key := identity.BuiltinSecrets(mesh.Name, b.Name)
+			certificate, key := pki.BuiltinSecrets(mesh.Name, b.Name)
 			if b.Type != kind.BuiltinBackend || has[kind.Secrets.Key(mesh.Name, certificate)] && has[kind.Secrets.Key(mesh.Name, key)] {
 				continue
 			}

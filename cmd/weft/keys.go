@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -44,10 +44,10 @@ With -o pem it is the private key alone, for --signing-key-path.`,
 		if _, err := strconv.ParseUint(kid, 10, 32); err != nil {
 			return fmt.Errorf("--kid %q is not a number from 1", kid)
 		}
-		if _, _, ok := identity.SigningKeyOf(secret); !ok {
+		if _, _, ok := pki.SigningKeyOf(secret); !ok {
 			return fmt.Errorf("--kid %q is not a number from 1", kid)
 		}
-		key, err := identity.NewSigningKey()
+		key, err := pki.NewSigningKey()
 		if err != nil {
 			return err
 		}
@@ -61,16 +61,16 @@ With -o pem it is the private key alone, for --signing-key-path.`,
 }
 
 // realm is whose tokens a word means.
-func (r *remote) realm(tokens string) (identity.Realm, error) {
+func (r *remote) realm(tokens string) (pki.Realm, error) {
 	switch tokens {
 	case "dataplanes":
-		return identity.DataplaneRealm(r.mesh), nil
+		return pki.DataplaneRealm(r.mesh), nil
 	case "users":
-		return identity.UserRealm, nil
+		return pki.UserRealm, nil
 	case "zones":
-		return identity.ZoneRealm, nil
+		return pki.ZoneRealm, nil
 	}
-	return identity.Realm{}, fmt.Errorf("--for %q is none of dataplanes, users, zones", tokens)
+	return pki.Realm{}, fmt.Errorf("--for %q is none of dataplanes, users, zones", tokens)
 }
 
 // secretDocument is a Secret or GlobalSecret as apply reads it.
@@ -89,7 +89,7 @@ func secretOf(key resource.Key, data []byte) secretDocument {
 type tlsFiles struct{ cert, key, caCert, caKey string }
 
 func newTLSCertificateCommand() *cobra.Command {
-	var what identity.TLSCertificate
+	var what pki.TLSCertificate
 	var files tlsFiles
 	var purpose, validFor string
 	command := &cobra.Command{
@@ -132,7 +132,7 @@ client for a user of its API, with the name of --name and the groups of --group.
 	return command
 }
 
-func (f *tlsFiles) write(command *cobra.Command, what identity.TLSCertificate) error {
+func (f *tlsFiles) write(command *cobra.Command, what pki.TLSCertificate) error {
 	ca, err := f.authority()
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (f *tlsFiles) write(command *cobra.Command, what identity.TLSCertificate) e
 			return fmt.Errorf("%s is there already; remove it, or name another with --cert-file and --key-file", file)
 		}
 	}
-	cert, key, err := identity.NewTLSCertificate(ca, what)
+	cert, key, err := pki.NewTLSCertificate(ca, what)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (f *tlsFiles) write(command *cobra.Command, what identity.TLSCertificate) e
 }
 
 // authority reads the CA; nil: there is none.
-func (f *tlsFiles) authority() (*identity.CA, error) {
+func (f *tlsFiles) authority() (*pki.CA, error) {
 	if f.caCert == "" {
 		return nil, nil
 	}
@@ -169,5 +169,5 @@ func (f *tlsFiles) authority() (*identity.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	return identity.ParseCA(append(append(cert, '\n'), key...))
+	return pki.ParseCA(append(append(cert, '\n'), key...))
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
-	"weft/internal/instances"
+	"weft/internal/replica"
 	"weft/internal/rest"
 	"weft/internal/store"
 	"weft/internal/store/memory"
@@ -59,7 +59,7 @@ func TestStories(t *testing.T) {
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
-			env.Values["writer"] = admit.New(rows, admit.Options{Zone: "east"})
+			env.Values["writer"] = admission.New(rows, admission.Options{Zone: "east"})
 			env.Defer(func() {
 				server.Close()
 				files.Close()
@@ -89,13 +89,13 @@ func fileServer(dir string) http.Handler {
 
 func newAPI(reads *view.View) http.Handler {
 	rows := reads.Store()
-	writer := admit.New(rows, admit.Options{Zone: "east"})
+	writer := admission.New(rows, admission.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(known check.Known) *check.Report { return look(reads, known) },
-		Zone:  "east", InstanceID: "instance-1", Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "test",
+		Zone:  "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -178,15 +178,15 @@ func (c connections) Live(key graph.ProxyKey) dpserver.Live {
 
 // proxyCommand is "proxy NAME": the Dataplane connects, NACKs a cluster, and serves its inbound.
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
-	writer, name := ts.Value("writer").(*admit.Writer), args[0]
+	writer, name := ts.Value("writer").(*admission.Writer), args[0]
 	now := time.Now()
-	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
 		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
 		o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)}}
 		o.Spec.NACKs = []kind.NACK{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
 		return true
 	}))
-	ts.Check(admit.Modify(context.Background(), writer, kind.DataplaneListenerStatuses, "default", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneListenerStatuses, "default", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}}}
 		return true
 	}))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/rest"
 	"weft/internal/token"
 	"weft/kind"
@@ -38,7 +38,7 @@ func (s *signing) validity() (kind.Duration, error) {
 }
 
 // print writes a token: the control plane's answer to a request, or one with claims that is signed here.
-func (s *signing) print(command *cobra.Command, r *remote, path string, request any, claims identity.Claims) error {
+func (s *signing) print(command *cobra.Command, r *remote, path string, request any, claims pki.Claims) error {
 	var text string
 	var err error
 	if s.keyFile == "" {
@@ -63,7 +63,7 @@ func (r *remote) requestToken(command *cobra.Command, path string, request any) 
 	return string(text), err
 }
 
-func (s *signing) sign(claims identity.Claims) (string, error) {
+func (s *signing) sign(claims pki.Claims) (string, error) {
 	validFor, err := s.validity()
 	if err != nil {
 		return "", err
@@ -72,11 +72,11 @@ func (s *signing) sign(claims identity.Claims) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := identity.ParseSigningKey(text)
+	key, err := pki.ParseSigningKey(text)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", s.keyFile, err)
 	}
-	return identity.Issue(key, s.kid, claims, time.Duration(validFor), time.Now())
+	return pki.Issue(key, s.kid, claims, time.Duration(validFor), time.Now())
 }
 
 // dataplaneToken has the claims of a dataplane token, from flags.
@@ -130,13 +130,13 @@ its inbounds, and its zone proxy sections. The holder of a token can run such a 
 	flags.StringArrayVar(&want.labels, "label", nil, "KEY=VALUE that the Dataplane must have as a label, where a MeshIdentity selects by it or names it; may be given several times")
 	flags.StringSliceVar(&want.roles, "proxy-type", nil, "dataplane, egress or ingress, or several of them; default: dataplane")
 	s.flags(command, "; a proxy needs it whenever it connects")
-	completeFlag(command, "proxy-type", cobra.FixedCompletions(identity.Roles, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "proxy-type", cobra.FixedCompletions(pki.Roles, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
 // claims are what the token is to say. A mesh that was given must be that of the file.
-func (t *dataplaneToken) claims(mesh string, given bool) (*identity.DataplaneClaims, error) {
-	claims := &identity.DataplaneClaims{Mesh: mesh}
+func (t *dataplaneToken) claims(mesh string, given bool) (*pki.DataplaneClaims, error) {
+	claims := &pki.DataplaneClaims{Mesh: mesh}
 	if t.file != "" {
 		var err error
 		if claims, err = claimsOfFile(t.file, mesh, given); err != nil {
@@ -170,7 +170,7 @@ func (t *dataplaneToken) claims(mesh string, given bool) (*identity.DataplaneCla
 	}
 	claims.Name, claims.Workload = cmp.Or(t.name, claims.Name), cmp.Or(t.workload, claims.Workload)
 	if len(t.roles) > 0 || claims.Type == "" {
-		if claims.Type, err = identity.TypeOf(t.roles); err != nil {
+		if claims.Type, err = pki.TypeOf(t.roles); err != nil {
 			return nil, fmt.Errorf("--proxy-type %w", err)
 		}
 	}
@@ -179,7 +179,7 @@ func (t *dataplaneToken) claims(mesh string, given bool) (*identity.DataplaneCla
 
 // claimsOfFile are the claims that vouch for the Dataplane in a file. A mesh that was given must agree with the
 // Dataplane's.
-func claimsOfFile(file, mesh string, given bool) (*identity.DataplaneClaims, error) {
+func claimsOfFile(file, mesh string, given bool) (*pki.DataplaneClaims, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func claimsOfFile(file, mesh string, given bool) (*identity.DataplaneClaims, err
 	case given && dataplane.Mesh != mesh:
 		return nil, fmt.Errorf("%s: %s is not of the mesh %q; leave --mesh out", file, dataplane.Key(), mesh)
 	}
-	return identity.TokenFor(dataplane), nil
+	return pki.TokenFor(dataplane), nil
 }
 
 // parsePairs reads the values KEY=VALUE of a flag.
@@ -228,7 +228,7 @@ settings access.static of the control plane; the group mesh-system:admin may do 
 			if req.ValidFor, err = s.validity(); err != nil {
 				return err
 			}
-			return s.print(command, r, "/tokens/user", req, &identity.UserClaims{Name: req.Name, Groups: req.Groups})
+			return s.print(command, r, "/tokens/user", req, &pki.UserClaims{Name: req.Name, Groups: req.Groups})
 		},
 	}
 	command.Flags().StringVar(&req.Name, "name", "", "name of the user")
@@ -251,15 +251,15 @@ func newZoneTokenCommand(r *remote) *cobra.Command {
 			if req.ValidFor, err = s.validity(); err != nil {
 				return err
 			}
-			claims := &identity.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
+			claims := &pki.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
 			if len(claims.Scope) == 0 {
-				claims.Scope = identity.ZoneScopes
+				claims.Scope = pki.ZoneScopes
 			}
 			return s.print(command, r, "/tokens/zone", req, claims)
 		},
 	}
 	command.Flags().StringVar(&req.Zone, "zone", "", "name of the zone")
-	command.Flags().StringArrayVar(&req.Scope, "scope", nil, "roles of the zone that it is valid for: "+strings.Join(identity.ZoneScopes, ", ")+"; default: all")
+	command.Flags().StringArrayVar(&req.Scope, "scope", nil, "roles of the zone that it is valid for: "+strings.Join(pki.ZoneScopes, ", ")+"; default: all")
 	s.flags(command, "")
 	_ = command.MarkFlagRequired("zone") // it exists
 	return command

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 )
 
@@ -41,7 +41,7 @@ func (i *replica) Session(stream wire.Agent_SessionServer) error {
 // startReplica serves at a loopback address with a certificate for that address alone.
 func startReplica(t *testing.T, name, host, dir string) *replica {
 	t.Helper()
-	certificate, err := identity.ServerCertificate(dir, []string{host}, time.Now())
+	certificate, err := pki.ServerCertificate(dir, []string{host}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 )
 
 // material makes a server certificate in a folder of its own.
 func material(t *testing.T, name string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if _, err := identity.ServerCertificate(dir, []string{name}, time.Now()); err != nil {
+	if _, err := pki.ServerCertificate(dir, []string{name}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return dir

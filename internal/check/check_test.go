@@ -19,8 +19,8 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/insight"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -173,21 +173,21 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 	}
 	switch words[0] {
 	case "signing-key":
-		return []resource.Any{kind.Secrets.Make(words[1], identity.DataplaneRealm(words[1]).SigningKey("1").Name,
+		return []resource.Any{kind.Secrets.Make(words[1], pki.DataplaneRealm(words[1]).SigningKey("1").Name,
 			kind.Secret{})}
 	case "authority":
-		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
+		cert, key, err := pki.NewCA(now.AddDate(0, 0, -3650).Add(days(words[3])), words[2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.CASecretName(words[1]),
+		secret := kind.Secrets.Make("default", pki.CASecretName(words[1]),
 			kind.Secret{Data: slices.Concat(cert, key)})
 		trust := kind.MeshTrusts.Make("default", words[1],
 			kind.MeshTrust{TrustDomain: words[2],
 				CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
 		return []resource.Any{secret, trust}
 	case "signs":
-		cert, key, err := identity.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")
+		cert, key, err := pki.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -63,8 +63,8 @@ func (l *look) mtls(mesh string) {
 	}
 	for i := range o.Spec.MTLS.Backends {
 		b := &o.Spec.MTLS.Backends[i]
-		text, err := identity.BackendText(mesh, b, l.secretOf(mesh))
-		waits := errors.Is(err, identity.ErrNotMade) && l.Now.Sub(o.Modified) <= ackTime
+		text, err := pki.BackendText(mesh, b, l.secretOf(mesh))
+		waits := errors.Is(err, pki.ErrNotMade) && l.Now.Sub(o.Modified) <= ackTime
 		ca, trouble := l.usable(text, err)
 		switch {
 		case waits:
@@ -108,7 +108,7 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 
 // authority checks the CA of a MeshIdentity, or of the enabled backend of a Mesh, and the CA that signs. Findings
 // contain only expiry dates of it.
-func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
+func (l *look) authority(of resource.Key, ca *pki.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
 		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root",
@@ -127,8 +127,8 @@ func (l *look) authority(of resource.Key, ca *identity.CA, trouble string) {
 
 // source returns the CA of a MeshIdentity, or the reason for which it is unusable. Both are empty while the CA is being
 // generated.
-func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *identity.CA, trouble string) {
-	text, err := identity.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
+func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, trouble string) {
+	text, err := pki.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
 	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > ackTime {
 		return nil, fmt.Sprintf("its CA has not been generated for %s", ago(waited))
 	} else if err == nil && text == nil {
@@ -149,9 +149,9 @@ func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
 }
 
 // usable returns the CA, or the reason for which it is unusable.
-func (l *look) usable(text []byte, err error) (ca *identity.CA, trouble string) {
+func (l *look) usable(text []byte, err error) (ca *pki.CA, trouble string) {
 	if err == nil {
-		ca, err = identity.ParseCA(text)
+		ca, err = pki.ParseCA(text)
 	}
 	switch {
 	case err != nil:
@@ -175,11 +175,11 @@ func (l *look) signs(of resource.Key) *kind.SigningCA {
 	return &row.Spec
 }
 
-func authorityOf(signing *kind.SigningCA) *identity.CA {
+func authorityOf(signing *kind.SigningCA) *pki.CA {
 	if signing == nil || len(signing.Authority) == 0 {
 		return nil
 	}
-	ca, err := identity.ParseCA(signing.Authority)
+	ca, err := pki.ParseCA(signing.Authority)
 	if err != nil {
 		return nil // it cannot sign
 	}
@@ -210,7 +210,7 @@ func (l *look) signingKey(mesh string, dataplanes int) {
 		return
 	}
 	for secret := range l.State.Secrets.All(l.Snapshot) {
-		if realm, _, ok := identity.SigningKeyOf(secret.Key()); ok && realm == identity.DataplaneRealm(mesh) {
+		if realm, _, ok := pki.SigningKeyOf(secret.Key()); ok && realm == pki.DataplaneRealm(mesh) {
 			return
 		}
 	}

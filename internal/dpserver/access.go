@@ -17,7 +17,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -27,13 +27,13 @@ const keyBound = time.Second
 
 // caller is the proxy, or the agent of one, that a token is valid for: one of the two kinds of claims is set.
 type caller struct {
-	dataplane *identity.DataplaneClaims
-	zone      *identity.ZoneClaims // of a zone proxy that serves every mesh
+	dataplane *pki.DataplaneClaims
+	zone      *pki.ZoneClaims // of a zone proxy that serves every mesh
 	token     string
 }
 
 // claims are those of the token.
-func (c *caller) claims() identity.Claims {
+func (c *caller) claims() pki.Claims {
 	if c.zone != nil {
 		return c.zone
 	}
@@ -88,7 +88,7 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 
 // tokenOf reads a token of either kind. What is wrong with one that is a zone's is said of a zone's.
 func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
-	dataplane, zone := &identity.DataplaneClaims{}, &identity.ZoneClaims{}
+	dataplane, zone := &pki.DataplaneClaims{}, &pki.ZoneClaims{}
 	err := s.verify(ctx, token, dataplane)
 	if err == nil {
 		return &caller{dataplane: dataplane, token: token}, nil
@@ -105,10 +105,10 @@ func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 	return &caller{zone: zone, token: token}, nil
 }
 
-func (s *Server) verify(ctx context.Context, token string, claims identity.Claims) error {
-	err := identity.Verify(token, claims, s.Keys, now())
+func (s *Server) verify(ctx context.Context, token string, claims pki.Claims) error {
+	err := pki.Verify(token, claims, s.Keys, now())
 	if s.keyIsOnTheWay(ctx, err) {
-		err = identity.Verify(token, claims, s.Keys, now())
+		err = pki.Verify(token, claims, s.Keys, now())
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func from(ctx context.Context) string {
 // keyIsOnTheWay waits for a signing key that another instance may have made just now: an agent that is
 // refused gives up.
 func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
-	var unknown *identity.UnknownKeyError
+	var unknown *pki.UnknownKeyError
 	if s.Instance.Replicas() == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
 		return false
 	}

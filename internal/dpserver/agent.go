@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/wire"
 	"weft/kind"
@@ -60,7 +60,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	var row registration
 	var limited error
-	err = admit.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+	err = admission.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		var changes bool
 		changes, limited = s.flood.register(&o.Spec, payer)
 		row = registrationOf(&o.Spec)
@@ -81,7 +81,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 // as it is goes on: a fleet that restarts changes nothing.
 func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.Any) error {
 	if !s.flood.mayChange(p) {
-		result, err := s.Writer.Put(ctx, proxy, admit.Change{Token: c.allows(), DryRun: true})
+		result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), DryRun: true})
 		if err == nil && result.Changed {
 			err = s.flood.change(p)
 		}
@@ -93,7 +93,7 @@ func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.A
 			return s.answer(err, "writing "+proxy.Key().String())
 		}
 	}
-	result, err := s.Writer.Put(ctx, proxy, admit.Change{Token: c.allows(), Told: s.audited(ctx, c)})
+	result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), Told: s.audited(ctx, c)})
 	if err != nil {
 		return s.answer(err, "writing "+proxy.Key().String())
 	}
@@ -129,11 +129,11 @@ func (s *Server) audited(ctx context.Context, c *caller) func(before, after reso
 
 // allows is what the token of a caller allows of a Dataplane that it registers. A token that names no Dataplane is valid
 // for those that agree with it as they are stored, not only as the caller would have them.
-func (c *caller) allows() *admit.Token {
+func (c *caller) allows() *admission.Token {
 	if c.dataplane == nil {
-		return &admit.Token{} // a ZoneIngress or ZoneEgress has no facts
+		return &admission.Token{} // a ZoneIngress or ZoneEgress has no facts
 	}
-	return &admit.Token{Claimed: c.dataplane.Claimed, Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
+	return &admission.Token{Claimed: c.dataplane.Claimed, Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
 		var operator []string
 		if stored != nil {
 			operator = stored.Vouched.Operator

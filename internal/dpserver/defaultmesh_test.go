@@ -3,8 +3,8 @@ package dpserver_test
 import (
 	"testing"
 
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -14,11 +14,11 @@ func TestADataplaneWithoutAMeshJoinsTheDefaultOne(t *testing.T) {
 	const document = `{type: Dataplane, name: web-1, networking: {address: 10.0.0.1}}`
 	for setting, mesh := range map[string]string{"": "default", "other": "other"} {
 		t.Run("the setting is "+setting, func(t *testing.T) {
-			p := newPlane(t, kind.Secrets.Make("other", identity.DataplaneRealm("other").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+			p := newPlane(t, kind.Secrets.Make("other", pki.DataplaneRealm("other").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
 			if setting != "" {
 				p.server.DefaultMesh = setting
 			}
-			token := p.with(identity.DataplaneClaims{Mesh: mesh, Name: "web-1"})
+			token := p.with(pki.DataplaneClaims{Mesh: mesh, Name: "web-1"})
 			if _, err := p.agent.Register(token, &wire.RegisterRequest{Dataplane: []byte(document)}); err != nil {
 				t.Fatal(err)
 			}
@@ -26,7 +26,7 @@ func TestADataplaneWithoutAMeshJoinsTheDefaultOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o, err := admit.Decode(row); err != nil || o.Key().Mesh != mesh {
+			if o, err := admission.Decode(row); err != nil || o.Key().Mesh != mesh {
 				t.Errorf("it is %v (%v)", o, err)
 			}
 		})

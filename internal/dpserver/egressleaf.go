@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -28,7 +28,7 @@ func (s *Server) holdEgress(ctx context.Context, key graph.ProxyKey, leaf *graph
 			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again", key.Name, leaf.SpiffeID)
 		}
 	}
-	return admit.Modify(ctx, s.Writer, kind.ZoneEgressCertificatesList, leaf.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
+	return admission.Modify(ctx, s.Writer, kind.ZoneEgressCertificatesList, leaf.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
 		o.Spec.Add(held)
 		return true
 	})
@@ -58,7 +58,7 @@ const expiresSoon = time.Minute
 // dnsName names the one instance of a proxy in its leaf.
 func (s *Server) dnsName(key graph.ProxyKey) string {
 	if key.Type == kind.EgressProxy {
-		return identity.EgressDNSName(s.Zone, key.Name)
+		return pki.EgressDNSName(s.Zone, key.Name)
 	}
-	return identity.InstanceDNSName(key.Mesh, s.Zone, key.Name)
+	return pki.InstanceDNSName(key.Mesh, s.Zone, key.Name)
 }

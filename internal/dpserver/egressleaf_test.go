@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/store/memory"
 	"weft/kind"
@@ -56,9 +56,9 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rows := memory.New(memory.Options{})
 			defer rows.Close()
-			writer := admit.New(rows, admit.Options{Zone: "east"})
+			writer := admission.New(rows, admission.Options{Zone: "east"})
 			for _, o := range []resource.Any{kind.Meshes.Make("", "shop", kind.Mesh{})} {
-				if _, err := writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+				if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 					t.Fatal(err)
 				}
 			}

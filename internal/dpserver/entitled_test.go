@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,7 +22,7 @@ func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
 	s := &Server{Config: Config{Hub: emptyHub{}}}
 	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound, kind.EgressProxy: codes.OK} {
 		key := graph.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
-		c := &caller{dataplane: &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}}
+		c := &caller{dataplane: &pki.DataplaneClaims{Mesh: "default", Name: "web-1"}}
 		if err := s.entitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}

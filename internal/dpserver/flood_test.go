@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
-	"weft/internal/instances"
+	"weft/internal/pki"
+	"weft/internal/replica"
 	"weft/kind"
 	"weft/resource"
 )
@@ -181,19 +181,19 @@ func TestASourceIsANetworkOfIPv6(t *testing.T) {
 
 // TestACallOfARevokedTokenIsClosed: the token was revoked after it was verified, and before the call was noted.
 func TestACallOfARevokedTokenIsClosed(t *testing.T) {
-	signing, err := identity.NewSigningKey()
+	signing, err := pki.NewSigningKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	realm := identity.DataplaneRealm("default")
+	realm := pki.DataplaneRealm("default")
 	secrets := map[resource.Key][]byte{realm.SigningKey("1"): signing}
-	s := New(Config{Instance: instances.Alone(instances.Config{ID: "cp-1"}), Keys: identity.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }), Log: slog.New(slog.DiscardHandler)})
-	key, err := identity.ParseSigningKey(signing)
+	s := New(Config{Instance: replica.Alone(replica.Config{ID: "cp-1"}), Keys: pki.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }), Log: slog.New(slog.DiscardHandler)})
+	key, err := pki.ParseSigningKey(signing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := &identity.DataplaneClaims{Mesh: "default", Name: "web-1"}
-	token, err := identity.Issue(key, "1", claims, time.Hour, time.Now())
+	claims := &pki.DataplaneClaims{Mesh: "default", Name: "web-1"}
+	token, err := pki.Issue(key, "1", claims, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"weft/internal/dpserver"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -24,7 +24,7 @@ func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	p.session("run-1") // the Dataplane is known by now
-	mine := p.with(identity.DataplaneClaims{Mesh: "default", Workload: "evil"})
+	mine := p.with(pki.DataplaneClaims{Mesh: "default", Workload: "evil"})
 	as := func(name string) *wire.RegisterRequest {
 		document := strings.NewReplacer("web-1", name, "workload: web", "workload: evil", "10.0.0.1", "10.6.6.6").Replace(web)
 		return &wire.RegisterRequest{Dataplane: []byte(document)}
@@ -35,12 +35,12 @@ func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
 	if _, err := p.agent.Register(mine, as("evil-1")); err != nil {
 		t.Errorf("a new Dataplane of the token's workload is refused: %v", err)
 	}
-	theirs := p.with(identity.DataplaneClaims{Mesh: "default", Workload: "other"})
+	theirs := p.with(pki.DataplaneClaims{Mesh: "default", Workload: "other"})
 	_, err = p.agent.Register(theirs, &wire.RegisterRequest{Dataplane: []byte(strings.NewReplacer("web-1", "evil-1", "workload: web", "workload: other").Replace(web))})
 	wantStatus(t, err, codes.PermissionDenied, `Dataplane default/evil-1 exists and is not this token's: the token is for the workload "other"`)
 	_, err = p.agent.Register(p.as("web-1"), as("web-1"))
 	wantStatus(t, err, codes.PermissionDenied, "vouches for the label kuma.io/workload: web of Dataplane default/web-1")
-	moved := p.with(identity.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "evil"})
+	moved := p.with(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "evil"})
 	if _, err := p.agent.Register(moved, as("web-1")); err != nil {
 		t.Errorf("a token that names the Dataplane and another workload may not move it there: %v", err)
 	}

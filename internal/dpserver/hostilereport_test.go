@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -104,7 +104,7 @@ func TestReportsArePaced(t *testing.T) {
 	writes := 0
 	for events := range watch {
 		writes += len(events)
-		o, err := admit.Decode(events[len(events)-1].Row)
+		o, err := admission.Decode(events[len(events)-1].Row)
 		if err != nil {
 			t.Fatal(err)
 		}

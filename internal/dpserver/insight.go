@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -31,7 +31,7 @@ type change func(*kind.DataplaneInsight)
 // insights stores what happens, in the background: no stream waits for it, and what happens to one proxy
 // while a write is under way is one further write.
 type insights struct {
-	writer *admit.Writer
+	writer *admission.Writer
 	hub    Hub
 	log    *slog.Logger
 	wake   chan struct{}
@@ -40,7 +40,7 @@ type insights struct {
 	pending map[graph.ProxyKey][]change
 }
 
-func newInsights(w *admit.Writer, hub Hub, log *slog.Logger) *insights {
+func newInsights(w *admission.Writer, hub Hub, log *slog.Logger) *insights {
 	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1), pending: map[graph.ProxyKey][]change{}}
 }
 
@@ -90,7 +90,7 @@ func (i *insights) write(ctx context.Context) {
 
 func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []change) error {
 	known, _ := i.hub.Insight(key)
-	return admit.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
+	return admission.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
 		before := o.Spec
 		o.Spec.Subscriptions = slices.Clone(o.Spec.Subscriptions)
 		for _, c := range changes {
@@ -176,7 +176,7 @@ func seen(id *graph.Identity, c *wire.Certificate) change {
 	}
 }
 
-func certified(leaf *graph.NextCertificate, issuer string, c *identity.Certificate) change {
+func certified(leaf *graph.NextCertificate, issuer string, c *pki.Certificate) change {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{

@@ -15,10 +15,10 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
-	"weft/internal/instances"
+	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -294,10 +294,10 @@ func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
 }
 
 func TestAProxyOfAnotherInstanceIsToBeAskedThere(t *testing.T) {
-	join := func(ctx context.Context, rows store.Store, writer *admit.Writer) (self *instances.Member) {
+	join := func(ctx context.Context, rows store.Store, writer *admission.Writer) (self *replica.Member) {
 		for _, id := range []string{"cp-2", "cp-1"} {
 			var err error
-			if self, err = instances.Join(ctx, instances.Config{ID: id, Store: rows, Writer: writer, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if self, err = replica.Join(ctx, replica.Config{ID: id, Store: rows, Writer: writer, Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/publish"
+	"weft/internal/push"
 	"weft/internal/wire"
 )
 
@@ -27,9 +27,9 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	defer s.enter(caller, end)()
-	names := make(chan *publish.HostNames, 1)
+	names := make(chan *push.HostNames, 1)
 	defer s.Hub.WatchHostNames(key, latest(names))()
-	var told *publish.HostNames
+	var told *push.HostNames
 	for {
 		select {
 		case now := <-names:
@@ -48,7 +48,7 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 
 // tellNames sends what leads on from the names that the agent was told, or, where it was told none on this
 // stream, from the version that it has from an earlier one.
-func tellNames(stream wire.Agent_HostNamesServer, has string, told, now *publish.HostNames) error {
+func tellNames(stream wire.Agent_HostNamesServer, has string, told, now *push.HostNames) error {
 	if told != nil {
 		has = told.Version
 	}

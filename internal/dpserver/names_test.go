@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -82,7 +82,7 @@ func TestNamesAreToldToWhoseTheyAre(t *testing.T) {
 	}
 	stream := p.names(p.as("web-1"), "")
 	p.update(stream)
-	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err != nil {
+	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admission.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	if update, err := stream.Recv(); err == nil {

@@ -22,14 +22,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
-	"weft/internal/identity"
-	"weft/internal/instances"
 	"weft/internal/mirror"
-	"weft/internal/publish"
+	"weft/internal/pki"
+	"weft/internal/push"
+	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/wire"
@@ -42,7 +42,7 @@ import (
 type plane struct {
 	t      *testing.T
 	rows   store.Store
-	writer *admit.Writer
+	writer *admission.Writer
 	server *dpserver.Server
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
@@ -51,7 +51,7 @@ type plane struct {
 
 // signingKey is made once: RSA keys are slow to make.
 var signingKey = sync.OnceValue(func() []byte {
-	text, err := identity.NewSigningKey()
+	text, err := pki.NewSigningKey()
 	if err != nil {
 		panic(err)
 	}
@@ -62,36 +62,36 @@ var signingKey = sync.OnceValue(func() []byte {
 // given.
 func newPlane(t *testing.T, given ...resource.Any) *plane {
 	t.Helper()
-	alone := func(context.Context, store.Store, *admit.Writer) *instances.Member {
-		return instances.Alone(instances.Config{ID: "cp-1"})
+	alone := func(context.Context, store.Store, *admission.Writer) *replica.Member {
+		return replica.Alone(replica.Config{ID: "cp-1"})
 	}
 	return newPlaneOf(t, alone, given...)
 }
 
 // newPlaneOf does so for an instance that may share the store with others.
-func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit.Writer) *instances.Member, given ...resource.Any) *plane {
+func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admission.Writer) *replica.Member, given ...resource.Any) *plane {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	rows := memory.New(memory.Options{})
-	writer := admit.New(rows, admit.Options{Zone: "east"})
+	writer := admission.New(rows, admission.Options{Zone: "east"})
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
-	hub := publish.NewHub(state, catalog, log)
+	hub := push.NewHub(state, catalog, log)
 	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
-	server := dpserver.New(dpserver.Config{Hub: hub, Keys: identity.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
+	server := dpserver.New(dpserver.Config{Hub: hub, Keys: pki.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
 	hub.Follow(server.Observe)
-	hub.Use(ctx, publish.Callbacks{Waiter: server, Replicas: self})
+	hub.Use(ctx, push.Callbacks{Waiter: server, Replicas: self})
 	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
-	p.put(kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+	p.put(kind.Secrets.Make("default", pki.DataplaneRealm("default").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
 	for _, o := range given {
 		p.put(o)
 	}
 
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admission.Decode, Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admit
 
 func (p *plane) connect(ctx context.Context, server *dpserver.Server) {
 	dir := p.t.TempDir()
-	certificate, err := identity.ServerCertificate(dir, nil, time.Now())
+	certificate, err := pki.ServerCertificate(dir, nil, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (p *plane) connect(ctx context.Context, server *dpserver.Server) {
 
 func (p *plane) put(o resource.Any) {
 	p.t.Helper()
-	if _, err := p.writer.Put(p.t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+	if _, err := p.writer.Put(p.t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func (p *plane) put(o resource.Any) {
 // secured gives every Dataplane of the mesh default an identity, with a CA of its own.
 func secured(t *testing.T) []resource.Any {
 	t.Helper()
-	cert, key, err := identity.NewCA(time.Now(), "default.east.mesh.local")
+	cert, key, err := pki.NewCA(time.Now(), "default.east.mesh.local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,30 +156,30 @@ func secured(t *testing.T) []resource.Any {
 // as is a context that carries a token for a Dataplane; an empty name is any of the mesh.
 func (p *plane) as(name string) context.Context {
 	p.t.Helper()
-	return p.with(identity.DataplaneClaims{Mesh: "default", Name: name})
+	return p.with(pki.DataplaneClaims{Mesh: "default", Name: name})
 }
 
 // vouching is a context that carries a token which vouches for web-1 as it is in [web].
 func (p *plane) vouching() context.Context {
 	p.t.Helper()
-	return p.with(identity.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
+	return p.with(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
 }
 
 // with is a context that carries a token with these claims.
-func (p *plane) with(claims identity.DataplaneClaims) context.Context {
+func (p *plane) with(claims pki.DataplaneClaims) context.Context {
 	p.t.Helper()
 	ctx, _ := p.withID(claims)
 	return ctx
 }
 
 // withID returns the id of the token too.
-func (p *plane) withID(claims identity.DataplaneClaims) (context.Context, string) {
+func (p *plane) withID(claims pki.DataplaneClaims) (context.Context, string) {
 	p.t.Helper()
-	key, err := identity.ParseSigningKey(signingKey())
+	key, err := pki.ParseSigningKey(signingKey())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	token, err := identity.Issue(key, "1", &claims, time.Hour, time.Now())
+	token, err := pki.Issue(key, "1", &claims, time.Hour, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 		if row.Key != k.Key("default", "web-1") {
 			return false
 		}
-		o, err := admit.Decode(row)
+		o, err := admission.Decode(row)
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 )
 
 // TestThePortOfProxiesTellsProtocolsApart: gRPC stays gRPC, what has no HTTP/2 goes to the other listener, and no more of
 // it than the bound.
 func TestThePortOfProxiesTellsProtocolsApart(t *testing.T) {
-	certificate, err := identity.ServerCertificate(t.TempDir(), []string{"localhost"}, time.Now())
+	certificate, err := pki.ServerCertificate(t.TempDir(), []string{"localhost"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

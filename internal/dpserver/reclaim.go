@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"weft/internal/publish"
+	"weft/internal/push"
 )
 
 // reclaim gives back to the operating system what connecting proxies have left behind: requests, responses, handshakes
@@ -61,7 +61,7 @@ func (m *reclaim) due() bool {
 }
 
 // run calls free when all streams are in sync after much work, until ctx ends. inSync returns once the streams
-// that are open are in sync; streams that never are hold it up for [publish.Bound].
+// that are open are in sync; streams that never are hold it up for [push.Bound].
 func (m *reclaim) run(ctx context.Context, inSync func(context.Context), free func()) {
 	for {
 		select {
@@ -71,7 +71,7 @@ func (m *reclaim) run(ctx context.Context, inSync func(context.Context), free fu
 		}
 		for before := -1; before != m.streams() && ctx.Err() == nil; {
 			before = m.streams()
-			bounded, cancel := context.WithTimeout(ctx, publish.Bound)
+			bounded, cancel := context.WithTimeout(ctx, push.Bound)
 			inSync(bounded)
 			cancel()
 		}

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/resource"
 )
 
@@ -24,7 +24,7 @@ func (s *Server) enter(c *caller, end func(error)) (leave func()) {
 	s.mu.Lock()
 	s.entries[e] = struct{}{}
 	s.mu.Unlock()
-	if err := identity.Reverify(c.token, c.claims(), s.Keys); err != nil {
+	if err := pki.Reverify(c.token, c.claims(), s.Keys); err != nil {
 		end(status.Error(codes.Unauthenticated, err.Error()))
 	}
 	return func() {
@@ -37,13 +37,13 @@ func (s *Server) enter(c *caller, end func(error)) (leave func()) {
 // noteTokens asks for open calls to be verified again where a Secret changed by which tokens are.
 func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
 	for _, o := range put {
-		if identity.DecidesTokens(o.Key()) {
+		if pki.DecidesTokens(o.Key()) {
 			s.verifyEntries()
 			return
 		}
 	}
 	for _, key := range removed {
-		if identity.DecidesTokens(key) {
+		if pki.DecidesTokens(key) {
 			s.verifyEntries()
 			return
 		}
@@ -75,7 +75,7 @@ func (s *Server) watchTokens(ctx context.Context) {
 		for _, e := range entries {
 			err, known := invalid[e.caller.token]
 			if !known {
-				err = identity.Reverify(e.caller.token, e.caller.claims(), s.Keys)
+				err = pki.Reverify(e.caller.token, e.caller.claims(), s.Keys)
 				invalid[e.caller.token] = err
 			}
 			if err != nil {

@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/graph"
-	"weft/internal/identity"
-	"weft/internal/instances"
-	"weft/internal/publish"
+	"weft/internal/pki"
+	"weft/internal/push"
+	"weft/internal/replica"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -37,7 +37,7 @@ type Hub interface {
 	// Calls come one after another; tell must neither block nor call the Hub.
 	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
 	// WatchHostNames does so with the host names that the proxy finds.
-	WatchHostNames(key graph.ProxyKey, tell func(*publish.HostNames)) (stop func())
+	WatchHostNames(key graph.ProxyKey, tell func(*push.HostNames)) (stop func())
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key graph.ProxyKey) (*kind.Networking, bool)
@@ -71,9 +71,9 @@ type Hub interface {
 // Config says what the server works with. All fields but DefaultMesh, LocalNetworks and Settled are needed.
 type Config struct {
 	Hub     Hub
-	Keys    *identity.Keyring // of the Hub's Secrets
-	Audit   *audit.Log        // of what agents write
-	Writer  *admit.Writer
+	Keys    *pki.Keyring // of the Hub's Secrets
+	Audit   *audit.Log   // of what agents write
+	Writer  *admission.Writer
 	Catalog *xds.Catalog
 	Zone    string
 	// DefaultMesh is joined by a Dataplane that names none; empty: "default".
@@ -83,7 +83,7 @@ type Config struct {
 	// DrainTime is how long a proxy that stops is kept after the last client has acked that it is no endpoint any more.
 	DrainTime time.Duration
 	// Instance is this control plane among those that share a store.
-	Instance *instances.Member
+	Instance *replica.Member
 	// Acked is called with the time for which a proxy was out of sync, once it is in sync again. Optional.
 	Acked func(after time.Duration)
 	Log   *slog.Logger
@@ -209,7 +209,7 @@ func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 // expire deletes a Dataplane that its agent registered and left for good.
 func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
 	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
-	err := s.Writer.Delete(ctx, key.Resource(), admit.Change{ControlPlane: true})
+	err := s.Writer.Delete(ctx, key.Resource(), admission.Change{ControlPlane: true})
 	if err == nil || resource.CodeOf(err) == resource.NotFound {
 		return nil
 	}

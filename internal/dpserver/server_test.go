@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/store"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -226,7 +226,7 @@ func TestAnInboundThatLeftTheListenerStatusAndIsServedComesBack(t *testing.T) {
 	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	for range 3 { // the session looks once more by itself, after its pause between reports
-		err := admit.Modify(t.Context(), p.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+		err := admission.Modify(t.Context(), p.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 			return o.Spec.Remove([]string{"10.0.0.1:8080"})
 		})
 		if err != nil {
@@ -253,7 +253,7 @@ func TestADeletedDataplaneEndsItsSession(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	stream, _ := p.session("run-1")
-	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err != nil {
+	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admission.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	for {

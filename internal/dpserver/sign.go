@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -36,7 +36,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err := s.maySign(ctx, key, request.Secret); err != nil {
 		return nil, err
 	}
-	public, err := identity.ParseRequest(request.Request)
+	public, err := pki.ParseRequest(request.Request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -55,7 +55,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err != nil {
 		return nil, err
 	}
-	signed, err := signer.ca.Sign(identity.CertificateContent{
+	signed, err := signer.ca.Sign(pki.CertificateContent{
 		SpiffeIDs: leaf.List(),
 		DNSName:   s.dnsName(key),
 		PublicKey: public,
@@ -106,7 +106,7 @@ func (s *Server) vouched(ctx context.Context, c *caller, key graph.ProxyKey) err
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, id.MeshIdentity), id.Problem))
 	}
 	var denied error
-	err := admit.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name, func(o *resource.Object[kind.Dataplane]) bool {
+	err := admission.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name, func(o *resource.Object[kind.Dataplane]) bool {
 		if o.Version == "" || c.permits(o) != nil {
 			return false // it was deleted or changed meanwhile
 		}
@@ -201,7 +201,7 @@ func presentedBy(p *graph.Proxy, secret string) (*graph.Identity, *graph.NextCer
 
 // signer is who signs a leaf.
 type signer struct {
-	ca     *identity.CA
+	ca     *pki.CA
 	life   time.Duration // how long the leaf is valid
 	issuer string        // the MeshIdentity, or the backend of the mesh's mtls
 }
@@ -212,7 +212,7 @@ func (s *Server) authority(mesh string, leaf *graph.NextCertificate) (*signer, e
 	if !ok || len(row.Spec.Authority) == 0 {
 		return nil, status.Error(codes.Unavailable, fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not", source))
 	}
-	ca, err := identity.ParseCA(row.Spec.Authority)
+	ca, err := pki.ParseCA(row.Spec.Authority)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", source, err))
 	}
@@ -220,16 +220,16 @@ func (s *Server) authority(mesh string, leaf *graph.NextCertificate) (*signer, e
 }
 
 // hold stores that a proxy may present a leaf.
-func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.NextCertificate, ca *identity.CA, signed *identity.Certificate) error {
+func (s *Server) hold(ctx context.Context, key graph.ProxyKey, leaf *graph.NextCertificate, ca *pki.CA, signed *pki.Certificate) error {
 	held := kind.WorkloadCertificate{
 		SpiffeIDs: leaf.SpiffeIDs, MeshIdentity: leaf.MeshIdentity, Rests: leaf.Rests,
-		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
+		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
 	if key.Type == kind.EgressProxy {
 		return s.holdEgress(ctx, key, leaf, held)
 	}
 	may := true
-	err := admit.Modify(ctx, s.Writer, kind.DataplaneCertificatesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
+	err := admission.Modify(ctx, s.Writer, kind.DataplaneCertificatesList, key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneCertificates]) bool {
 		if may = o.Spec.MaySign(leaf.SpiffeIDs); may {
 			o.Spec.Add(held)
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -52,7 +52,7 @@ func (p *plane) storedDataplane() *resource.Object[kind.Dataplane] {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		p.t.Fatal(err)
 	}

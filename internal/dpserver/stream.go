@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -236,7 +236,7 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
 // decides: a report that follows another at once finds the memory as it was before that one.
 func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
 	known, _ := s.Hub.ListenerStatus(key)
-	return admit.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+	return admission.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 		after := next(o.Spec)
 		if equalServing(after, o.Spec) {
 			return false

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -25,14 +25,14 @@ import (
 )
 
 // claims of the mesh default.
-func claims(change func(*identity.DataplaneClaims)) identity.DataplaneClaims {
-	c := identity.DataplaneClaims{Mesh: "default"}
+func claims(change func(*pki.DataplaneClaims)) pki.DataplaneClaims {
+	c := pki.DataplaneClaims{Mesh: "default"}
 	change(&c)
 	return c
 }
 
-func forName(name string) identity.DataplaneClaims {
-	return claims(func(c *identity.DataplaneClaims) { c.Name = name })
+func forName(name string) pki.DataplaneClaims {
+	return claims(func(c *pki.DataplaneClaims) { c.Name = name })
 }
 
 func services(values ...string) map[string][]string {
@@ -71,7 +71,7 @@ func (p *plane) operator(document string) {
 	p.t.Helper()
 	parsed, err := resource.Parse([]byte(document), kind.ByName)
 	if err == nil {
-		_, err = p.writer.Put(p.t.Context(), parsed, admit.Change{})
+		_, err = p.writer.Put(p.t.Context(), parsed, admission.Change{})
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -100,7 +100,7 @@ func (p *plane) sign(ctx context.Context, name string) ([]string, error) {
 // underMTLS is the mesh default with mtls, whose CA signs.
 func underMTLS(t *testing.T) []resource.Any {
 	t.Helper()
-	cert, key, err := identity.NewCA(time.Now(), "default")
+	cert, key, err := pki.NewCA(time.Now(), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,26 +132,26 @@ func TestASpiffeIDRestsOnWhatTheTokenVouchesFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		given    []resource.Any
 		document string
-		claims   identity.DataplaneClaims
+		claims   pki.DataplaneClaims
 		want     string // a SPIFFE ID, or what the error says
 	}{
 		"label, by name":          {secured(t), workload, forName("d-1"), "vouches for the label kuma.io/workload: web; make a token that does with `weft generate dataplane-token --mesh default --name d-1 --workload web --tag kuma.io/service=web`"},
-		"label, by workload":      {secured(t), workload, claims(func(c *identity.DataplaneClaims) { c.Workload = "web" }), "spiffe://default.east.mesh.local/workload/web"},
-		"label, by another tag":   {secured(t), workload, claims(func(c *identity.DataplaneClaims) { c.Tags = services("web") }), "vouches for the label kuma.io/workload: web"},
+		"label, by workload":      {secured(t), workload, claims(func(c *pki.DataplaneClaims) { c.Workload = "web" }), "spiffe://default.east.mesh.local/workload/web"},
+		"label, by another tag":   {secured(t), workload, claims(func(c *pki.DataplaneClaims) { c.Tags = services("web") }), "vouches for the label kuma.io/workload: web"},
 		"tag, by name":            {secured(t), header, forName("d-1"), "vouches for the tag kuma.io/service: web"},
-		"tag, by tag":             {secured(t), header, claims(func(c *identity.DataplaneClaims) { c.Tags = services("web") }), "spiffe://default.east.mesh.local/workload/web"},
+		"tag, by tag":             {secured(t), header, claims(func(c *pki.DataplaneClaims) { c.Tags = services("web") }), "spiffe://default.east.mesh.local/workload/web"},
 		"name, by name":           {secured(t), bare, forName("d-1"), "spiffe://default.east.mesh.local/workload/d-1"},
-		"name, by any of mesh":    {secured(t), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+		"name, by any of mesh":    {secured(t), bare, claims(func(*pki.DataplaneClaims) {}), "vouches for the name d-1"},
 		"template, by name":       {identityOf(t, `/team/{{ label "team" }}`, all), team, forName("d-1"), "vouches for the label team: pay; make a token that does with `weft generate dataplane-token --mesh default --name d-1 --label team=pay`"},
-		"template, by label":      {identityOf(t, `/team/{{ label "team" }}`, all), team, claims(func(c *identity.DataplaneClaims) { c.Labels = map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/team/pay"},
-		"display name, by none":   {identityOf(t, `/i/{{ label "kuma.io/display-name" }}`, all), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+		"template, by label":      {identityOf(t, `/team/{{ label "team" }}`, all), team, claims(func(c *pki.DataplaneClaims) { c.Labels = map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/team/pay"},
+		"display name, by none":   {identityOf(t, `/i/{{ label "kuma.io/display-name" }}`, all), bare, claims(func(*pki.DataplaneClaims) {}), "vouches for the name d-1"},
 		"selection, by name":      {identityOf(t, "/payments", map[string]string{"team": "pay"}), team, forName("d-1"), "vouches for the label team: pay"},
-		"selection, by label":     {identityOf(t, "/payments", map[string]string{"team": "pay"}), team, claims(func(c *identity.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/payments"},
+		"selection, by label":     {identityOf(t, "/payments", map[string]string{"team": "pay"}), team, claims(func(c *pki.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"team": "pay"} }), "spiffe://default.east.mesh.local/payments"},
 		"mtls, by name":           {underMTLS(t), header, forName("d-1"), "vouches for the tag kuma.io/service: web"},
-		"mtls, by tag":            {underMTLS(t), header, claims(func(c *identity.DataplaneClaims) { c.Name, c.Tags = "d-1", services("web", "api") }), "spiffe://default/web"},
+		"mtls, by tag":            {underMTLS(t), header, claims(func(c *pki.DataplaneClaims) { c.Name, c.Tags = "d-1", services("web", "api") }), "spiffe://default/web"},
 		"mtls, workload by name":  {underMTLS(t), bare + "labels: {kuma.io/workload: web}\n", forName("d-1"), "vouches for the label kuma.io/workload: web"},
-		"mtls, workload":          {underMTLS(t), bare + "labels: {kuma.io/workload: web}\n", claims(func(c *identity.DataplaneClaims) { c.Workload = "web" }), "spiffe://default/workload/web"},
-		"mtls, name by a service": {underMTLS(t), bare, claims(func(*identity.DataplaneClaims) {}), "vouches for the name d-1"},
+		"mtls, workload":          {underMTLS(t), bare + "labels: {kuma.io/workload: web}\n", claims(func(c *pki.DataplaneClaims) { c.Workload = "web" }), "spiffe://default/workload/web"},
+		"mtls, name by a service": {underMTLS(t), bare, claims(func(*pki.DataplaneClaims) {}), "vouches for the name d-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlane(t, c.given...)
@@ -185,7 +185,7 @@ func TestAnOperatorVouchesForWhatItWrites(t *testing.T) {
 	}
 	_, err := p.sign(p.as(""), "web-1")
 	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the name web-1")
-	_, err = p.sign(p.with(claims(func(c *identity.DataplaneClaims) { c.Workload = "web" })), "web-1")
+	_, err = p.sign(p.with(claims(func(c *pki.DataplaneClaims) { c.Workload = "web" })), "web-1")
 	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the name web-1")
 
 	for what, document := range map[string]string{
@@ -245,7 +245,7 @@ func TestATokenThatVouchesLaterIsRecorded(t *testing.T) {
 func TestWhatIsVouchedForStaysWhenATokenVouchesForMore(t *testing.T) {
 	const unlabelled = "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/service: web}}]}\n"
 	const labelled = unlabelled + "labels: {kuma.io/workload: web}\n"
-	byWorkload := claims(func(c *identity.DataplaneClaims) { c.Workload = "web" })
+	byWorkload := claims(func(c *pki.DataplaneClaims) { c.Workload = "web" })
 	p := newPlane(t, secured(t)...)
 	p.operator(unlabelled)
 	if err := p.registerAs(p.as("web-1"), labelled); err != nil {
@@ -272,7 +272,7 @@ func TestAReplacedFactIsNotVouchedFor(t *testing.T) {
 	p := newPlane(t, secured(t)...)
 	p.operator(web)
 	db := strings.Replace(web, "kuma.io/workload: web", "kuma.io/workload: db", 1)
-	if err := p.registerAs(p.with(claims(func(c *identity.DataplaneClaims) { c.Name, c.Workload = "web-1", "db" })), db); err != nil {
+	if err := p.registerAs(p.with(claims(func(c *pki.DataplaneClaims) { c.Name, c.Workload = "web-1", "db" })), db); err != nil {
 		t.Fatal(err)
 	}
 	if fact := kind.LabelFact(kind.WorkloadLabel, "web"); slices.Contains(p.dataplane("web-1").Vouched.Operator, fact) {
@@ -287,7 +287,7 @@ func (p *plane) dataplane(name string) *resource.Object[kind.Dataplane] {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestAnAbsentClaimDoesNotVouchForAnEmptyLabel(t *testing.T) {
 	}
 	_, err := p.sign(p.as("d-1"), "d-1")
 	wantStatus(t, err, codes.PermissionDenied, "vouches for the label pci: ")
-	ctx := p.with(claims(func(c *identity.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"pci": ""} }))
+	ctx := p.with(claims(func(c *pki.DataplaneClaims) { c.Name, c.Labels = "d-1", map[string]string{"pci": ""} }))
 	if err := p.registerAs(ctx, document); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestAHeldSpiffeIDIsNotSignedAgainOnceItsFactsAreGone(t *testing.T) {
 	p.eventually(holdsOn, func() any { return "the proxy has no problem" })
 	_, err := p.sign(p.as("web-1"), "web-1")
 	wantStatus(t, err, codes.PermissionDenied, "does not vouch for the tag kuma.io/service: admin")
-	claimed := claims(func(c *identity.DataplaneClaims) { c.Name, c.Tags = "web-1", services("admin", "web", "zone-egress") })
+	claimed := claims(func(c *pki.DataplaneClaims) { c.Name, c.Tags = "web-1", services("admin", "web", "zone-egress") })
 	if ids, err := p.sign(p.with(claimed), "web-1"); err != nil || !slices.Equal(ids, []string{"spiffe://default/admin"}) {
 		t.Errorf("the token that claims the service gets %v, %v", ids, err)
 	}
@@ -375,8 +375,8 @@ func zoneProxy(sections ...string) string {
 	return "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {" + strings.Join(sections, ", ") + "}\n"
 }
 
-func ofType(name, roles string) identity.DataplaneClaims {
-	return claims(func(c *identity.DataplaneClaims) { c.Name, c.Type = name, roles })
+func ofType(name, roles string) pki.DataplaneClaims {
+	return claims(func(c *pki.DataplaneClaims) { c.Name, c.Type = name, roles })
 }
 
 // A zone proxy section takes a token of that role, and a role opens nothing else.
@@ -405,7 +405,7 @@ func TestATokenOfARoleRegistersThatRole(t *testing.T) {
 			} else if err != nil {
 				t.Error(err)
 			}
-			if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admit.Change{}); err == nil {
+			if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admission.Change{}); err == nil {
 				p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return !known }, func() any { return "it stays" })
 			}
 		})
@@ -528,15 +528,15 @@ func TestAnEgressLosesTheKeysOfExternalServices(t *testing.T) {
 		says string
 	}{
 		"the Dataplane is deleted": {func(t *testing.T, p *plane, _ string) {
-			if err := p.writer.Delete(t.Context(), key, admit.Change{}); err != nil {
+			if err := p.writer.Delete(t.Context(), key, admission.Change{}); err != nil {
 				t.Fatal(err)
 			}
 		}, codes.NotFound, "was deleted"},
 		"its token is revoked": {func(t *testing.T, p *plane, id string) {
-			p.put(kind.Secrets.Make("default", identity.DataplaneRealm("default").Revocations().Name, kind.Secret{Data: []byte("x, " + id)}))
+			p.put(kind.Secrets.Make("default", pki.DataplaneRealm("default").Revocations().Name, kind.Secret{Data: []byte("x, " + id)}))
 		}, codes.Unauthenticated, "is revoked"},
 		"its signing key is deleted": {func(t *testing.T, p *plane, _ string) {
-			if err := p.writer.Delete(t.Context(), identity.DataplaneRealm("default").SigningKey("1"), admit.Change{}); err != nil {
+			if err := p.writer.Delete(t.Context(), pki.DataplaneRealm("default").SigningKey("1"), admission.Change{}); err != nil {
 				t.Fatal(err)
 			}
 		}, codes.Unauthenticated, "a key that does not exist here"},

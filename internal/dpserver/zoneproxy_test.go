@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -24,17 +24,17 @@ const zoneEgress = `{type: ZoneEgress, name: old, networking: {address: 10.0.0.1
 
 // newZonePlane is newPlane with a key for zone tokens.
 func newZonePlane(t *testing.T) *plane {
-	return newPlane(t, kind.GlobalSecrets.Make("", identity.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+	return newPlane(t, kind.GlobalSecrets.Make("", pki.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()}))
 }
 
 // ofZone is a context that carries a zone token.
 func (p *plane) ofZone(zone string, scope ...string) context.Context {
 	p.t.Helper()
-	key, err := identity.ParseSigningKey(signingKey())
+	key, err := pki.ParseSigningKey(signingKey())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	token, err := identity.Issue(key, "1", &identity.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
+	token, err := pki.Issue(key, "1", &pki.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -193,14 +193,14 @@ func TestANodeThatSaysItsTypeWrongly(t *testing.T) {
 
 // The agent of a ZoneEgress asks for a certificate of each mesh that it is to be known in, and gets no other.
 func TestAZoneEgressGetsACertificateForEachIdentity(t *testing.T) {
-	rows := []resource.Any{kind.GlobalSecrets.Make("", identity.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()})}
+	rows := []resource.Any{kind.GlobalSecrets.Make("", pki.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()})}
 	mtls := &kind.MeshMTLS{EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}
 	for _, mesh := range []string{"apple", "shop"} {
-		cert, key, err := identity.NewCA(time.Now(), mesh)
+		cert, key, err := pki.NewCA(time.Now(), mesh)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ca, err := identity.ParseCA(append(cert, key...))
+		ca, err := pki.ParseCA(append(cert, key...))
 		if err != nil {
 			t.Fatal(err)
 		}

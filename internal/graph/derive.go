@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -26,7 +26,7 @@ func (s *State) derive() {
 	s.ServiceNames = table.NewDerived(s.DB, "SPIFFE IDs of a proxy's services", s.serviceNames, slices.Equal)
 	s.Inbounds = table.NewDerived(s.DB, "inbounds of a Dataplane", s.inbounds, deepEqual[[]Member])
 	s.Moving = table.NewDerived(s.DB, "identity changes", s.moving, kind.SpiffeIDs.Same)
-	s.Domains = table.NewDerived(s.DB, "trust domains", s.domains, deepEqual[*identity.Domains])
+	s.Domains = table.NewDerived(s.DB, "trust domains", s.domains, deepEqual[*pki.Domains])
 	s.Trust = table.NewDerived(s.DB, "trust", s.trust, deepEqual[*Trust])
 	s.Also = table.NewDerived(s.DB, "SPIFFE IDs beside a rule's", s.otherIDs, slices.Equal)
 	s.EgressTrust = table.NewDerived(s.DB, "trust in zone egresses", s.egressTrust, deepEqual[*Trust])
@@ -83,7 +83,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 		return s.mtlsIdentity(r, dp)
 	}
 	chosen := selecting[0]
-	id, domain, err := identity.SpiffeID(&chosen.Spec, key.Mesh, s.Zone, dp.Name, dp.Labels, &dp.Spec)
+	id, domain, err := pki.SpiffeID(&chosen.Spec, key.Mesh, s.Zone, dp.Name, dp.Labels, &dp.Spec)
 	if err != nil {
 		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
 	}
@@ -91,7 +91,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 		Source: sourceOf(&chosen.Spec, domain)}
 	var facts []string // of SPIRE none: it attests the workload itself
 	if !given.Source.FromSPIRE() {
-		facts = identity.SpiffeFacts(&chosen.Spec, dp)
+		facts = pki.SpiffeFacts(&chosen.Spec, dp)
 	}
 	given, facts = s.reserve(r, dp, given, facts)
 	return given.restingOn(dp, facts)
@@ -102,7 +102,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
 	id.Rests, id.Unvouched = dp.Vouched.By(facts)
 	if len(id.Unvouched) > 0 {
-		return id.without(identity.Unvouched(dp, id.Unvouched).Error())
+		return id.without(pki.Unvouched(dp, id.Unvouched).Error())
 	}
 	return id
 }

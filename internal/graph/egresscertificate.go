@@ -3,7 +3,7 @@ package graph
 import (
 	"slices"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -87,7 +87,7 @@ func (s *State) ofSPIRE(r *table.Reader, mesh, domain string) bool {
 	return slices.ContainsFunc(s.IdentitiesByMesh.List(r, MeshKey(mesh)),
 		func(mi *resource.Object[kind.MeshIdentity]) bool {
 			_, spire := mi.Spec.SpireAgent()
-			given, err := identity.TrustDomain(&mi.Spec, mesh, s.Zone)
+			given, err := pki.TrustDomain(&mi.Spec, mesh, s.Zone)
 			return spire && err == nil && given == domain
 		})
 }

@@ -3,7 +3,7 @@ package graph
 import (
 	"slices"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -65,7 +65,7 @@ func (s *State) evictedSANs(r *table.Reader, mesh string) []string {
 	for _, row := range s.EvictedProxiesByMesh.List(r, MeshKey(mesh)) {
 		zone := s.ZoneOf(&row.Meta)
 		for _, proxy := range row.Spec.Proxies {
-			if _, own := identity.InstanceOf(mesh, zone, proxy.Name); own {
+			if _, own := pki.InstanceOf(mesh, zone, proxy.Name); own {
 				names = append(names, proxy.Name)
 			}
 		}

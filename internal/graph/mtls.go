@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -33,13 +33,13 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 		return nil
 	}
 	given := &Identity{MeshIdentity: kind.MTLSIdentity, TrustDomain: dp.Mesh}
-	ids, err := identity.ServiceIDs(dp.Mesh, dp.Name, dp.Labels, &dp.Spec)
+	ids, err := pki.ServiceIDs(dp.Mesh, dp.Name, dp.Labels, &dp.Spec)
 	if err != nil {
 		given.Problem = err.Error()
 		return given
 	}
 	given.SpiffeIDs = kind.SpiffeIDsOf(ids...)
-	given, facts := s.reserve(r, dp, given, identity.ServiceFacts(dp))
+	given, facts := s.reserve(r, dp, given, pki.ServiceFacts(dp))
 	return given.restingOn(dp, facts)
 }
 
@@ -52,7 +52,7 @@ func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) [
 	if service == "" {
 		return names
 	}
-	ofServices, its := s.ServiceNames.Get(r, proxy), identity.ServiceID(proxy.Mesh, service)
+	ofServices, its := s.ServiceNames.Get(r, proxy), pki.ServiceID(proxy.Mesh, service)
 	if !slices.Contains(ofServices, its) {
 		return names
 	}
@@ -64,7 +64,7 @@ func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) [
 // acceptsProxy returns whether clients of an inbound accept its proxy by a SPIFFE ID of its certificate. A new inbound
 // of a running proxy is no endpoint before the certificate has the ID of its service. (Adding inbounds in runtime.)
 func (s *State) acceptsProxy(r *table.Reader, proxy ProxyKey, in *kind.Inbound, seen []string) bool {
-	ofMesh := func(name string) bool { return strings.HasPrefix(name, identity.ServiceID(proxy.Mesh, "")) }
+	ofMesh := func(name string) bool { return strings.HasPrefix(name, pki.ServiceID(proxy.Mesh, "")) }
 	if in.Tags[kind.ServiceTag] == "" || !slices.ContainsFunc(seen, ofMesh) {
 		return true
 	}

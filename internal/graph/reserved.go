@@ -7,7 +7,7 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -45,9 +45,9 @@ func (s *State) reservedIDs(r *table.Reader, _ string) []string {
 // egressID returns the SPIFFE ID and the trust domain that a MeshIdentity gives the ZoneEgresses of this zone. A path
 // that is the same for every workload is an error: workloads would have the SPIFFE ID of the ZoneEgress.
 func (s *State) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
-	id, trustDomain, err = identity.SpiffeID(&mi.Spec, mi.Mesh, s.Zone, EgressWorkload,
+	id, trustDomain, err = pki.SpiffeID(&mi.Spec, mi.Mesh, s.Zone, EgressWorkload,
 		map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
-	if err == nil && !identity.TellsWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
+	if err == nil && !pki.TellsWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
 		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ "+
 			".Workload }}, or add a MeshIdentity whose path ends with /%s", id, EgressWorkload)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -74,7 +74,7 @@ func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire boo
 			all[signedHere] = true
 			continue
 		}
-		domain, _ := identity.TrustDomain(&mi.Spec, mesh, s.Zone) // an unknown domain is an issuer of its own
+		domain, _ := pki.TrustDomain(&mi.Spec, mesh, s.Zone) // an unknown domain is an issuer of its own
 		all[spireOf(domain)], spire = true, true
 	}
 	if m, ok := s.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -177,7 +177,7 @@ type State struct {
 	// Also are the further SPIFFE IDs that a rule matches.
 	Also *table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
-	Domains *table.Derived[string, *identity.Domains]
+	Domains *table.Derived[string, *pki.Domains]
 	// Trust are the roots that the proxies of a mesh trust.
 	Trust *table.Derived[string, *Trust]
 	// EgressTrust is the set of roots with which the proxies of a mesh validate the zone's egresses.
@@ -503,7 +503,7 @@ func serviceLabelKeys(s *resource.Object[kind.MeshService]) []string {
 }
 
 func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
-	if realm, _, ok := identity.SigningKeyOf(secret.Key()); ok {
+	if realm, _, ok := pki.SigningKeyOf(secret.Key()); ok {
 		return []string{realm.String()}
 	}
 	return nil

@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
 // domains returns the trust domains of the zones of the deployment, over all meshes.
-func (s *State) domains(r *table.Reader, _ string) *identity.Domains {
+func (s *State) domains(r *table.Reader, _ string) *pki.Domains {
 	var identities []*resource.Object[kind.MeshIdentity]
 	meshes := s.MeshNames(r)
 	for _, mesh := range meshes {
 		identities = append(identities, s.IdentitiesByMesh.List(r, MeshKey(mesh))...)
 	}
-	return identity.NewDomains(s.Zone, meshes, identities)
+	return pki.NewDomains(s.Zone, meshes, identities)
 }
 
 // ownerOf returns the owner of a stored resource. A resource without an owner belongs to this control plane.
@@ -105,14 +105,14 @@ type Distrusted struct {
 func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 	trusted := map[string]bool{}
 	for _, domain := range s.Trust.Get(r, mesh).Domains {
-		for _, root := range identity.Fingerprints(strings.Join(domain.Roots, "")) {
+		for _, root := range pki.Fingerprints(strings.Join(domain.Roots, "")) {
 			trusted[domain.Name+" "+root] = true
 		}
 	}
 	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
 		reason := s.distrusted(r, t)
 		unknown := func(root string) bool { return !trusted[t.Spec.TrustDomain+" "+root] }
-		if reason != "" && slices.ContainsFunc(identity.Roots(&t.Spec), unknown) {
+		if reason != "" && slices.ContainsFunc(pki.Roots(&t.Spec), unknown) {
 			all = append(all, Distrusted{t, reason})
 		}
 	}
@@ -127,7 +127,7 @@ func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool
 		return true
 	}
 	return !slices.ContainsFunc(ids, func(id string) bool {
-		domain := identity.DomainOf(id)
+		domain := pki.DomainOf(id)
 		holder := s.Domains.Get(r, "").Holder(domain)
 		switch {
 		case holder.Zone == zone:
@@ -145,7 +145,7 @@ func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 	trusted := map[string]bool{}
 	for _, known := range s.Trust.Get(r, mesh).Domains {
 		if known.Name == domain {
-			for _, root := range identity.Fingerprints(strings.Join(known.Roots, "")) {
+			for _, root := range pki.Fingerprints(strings.Join(known.Roots, "")) {
 				trusted[root] = true
 			}
 		}
@@ -154,7 +154,7 @@ func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 		if t.Spec.TrustDomain != domain || s.ownerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
 			continue
 		}
-		if shared && slices.ContainsFunc(identity.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {
+		if shared && slices.ContainsFunc(pki.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {
 			return true
 		}
 		if !shared && s.distrusted(r, t) == "" {

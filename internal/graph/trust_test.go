@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -24,7 +24,7 @@ func ownedBy[S any](zone string, o *resource.Object[S]) *resource.Object[S] {
 // newRoot returns the PEM text of a root of its own.
 func newRoot(t *testing.T, domain string) string {
 	t.Helper()
-	certificate, _, err := identity.NewCA(time.Unix(1_800_000_000, 0), domain)
+	certificate, _, err := pki.NewCA(time.Unix(1_800_000_000, 0), domain)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/zonesync"
 	"weft/resource"
 )
@@ -17,7 +17,7 @@ const writers = 32
 
 // apply stores items of one kind, each its own key, and answers those that were not taken, those that the check rejects
 // among them.
-func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
+func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
 	var mu sync.Mutex
 	var refused []zonesync.Rejection
 	var group errgroup.Group
@@ -40,7 +40,7 @@ func apply(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 	return refused
 }
 
-func write(ctx context.Context, writer *admit.Writer, d resource.Descriptor, item zonesync.Item) error {
+func write(ctx context.Context, writer *admission.Writer, d resource.Descriptor, item zonesync.Item) error {
 	r := receivedOf(d, item)
 	if item.Deleted {
 		return writer.RemoveReceived(ctx, r)
@@ -48,8 +48,8 @@ func write(ctx context.Context, writer *admit.Writer, d resource.Descriptor, ite
 	return writer.Receive(ctx, r)
 }
 
-func receivedOf(d resource.Descriptor, item zonesync.Item) admit.Received {
-	return admit.Received{Kind: d, Mesh: item.Key.Mesh, Name: item.Key.Name, Owner: item.Key.Owner, Body: item.Body}
+func receivedOf(d resource.Descriptor, item zonesync.Item) admission.Received {
+	return admission.Received{Kind: d, Mesh: item.Key.Mesh, Name: item.Key.Name, Owner: item.Key.Owner, Body: item.Body}
 }
 
 // reason says to the other side why an item was not taken, without what only an operator here should see.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/store"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -249,7 +249,7 @@ func (g *Global) sweep(ctx context.Context, zone string) error {
 	owner, count := kind.Owner{Zone: zone}, 0
 	for _, k := range g.logs.kinds {
 		for _, row := range k.of(owner) {
-			r := admit.Received{Kind: k.kind, Mesh: row.key.Mesh, Name: row.key.Name, Owner: owner}
+			r := admission.Received{Kind: k.kind, Mesh: row.key.Mesh, Name: row.key.Name, Owner: owner}
 			if err := g.Writer.RemoveReceived(ctx, r); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/zonesync"
 	"weft/kind"
 )
@@ -44,10 +44,10 @@ const scope = "cp"
 // PermissionDenied with the reason: by its token, and by its store, which is the zone's. The Zone of one that comes for
 // the first time is made.
 func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
-	claims := &identity.ZoneClaims{}
+	claims := &pki.ZoneClaims{}
 	token, err := zoneToken(ctx)
 	if err == nil {
-		err = identity.Verify(token, claims, g.Keys, time.Now())
+		err = pki.Verify(token, claims, g.Keys, time.Now())
 	}
 	if err == nil && !slices.Contains(claims.Scope, scope) {
 		err = fmt.Errorf("the token of the zone %q is not for its control plane: its scope lacks %q", claims.Zone, scope)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/access"
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/wait"
 	"weft/internal/wire"
@@ -34,8 +34,8 @@ type GlobalConfig struct {
 	// be deleted; 0: [zonesync.Timeout].
 	Timeout time.Duration
 	Store   store.Store
-	Writer  *admit.Writer
-	Keys    *identity.Keyring // of zone tokens
+	Writer  *admission.Writer
+	Keys    *pki.Keyring // of zone tokens
 	Denied  *access.Denials
 	Count   Count // optional
 	Log     *slog.Logger

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -97,7 +97,7 @@ func (g *Global) write(p *zonePeer) {
 		if !ok {
 			return
 		}
-		err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name, func(o *resource.Object[kind.ZoneInsight]) bool {
+		err := admission.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name, func(o *resource.Object[kind.ZoneInsight]) bool {
 			o.Spec.Subscriptions = replaced(o.Spec.Subscriptions, subscription)
 			o.Spec.Rejected = since(refused, o.Spec.Rejected)
 			o.Spec.DoubtedDeletions = p.doubted()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
@@ -111,7 +111,7 @@ func TestAMeshThatGlobalDoesNotHave(t *testing.T) {
 	g := newGlobal(t)
 	g.put(`{type: Mesh, name: other}`)
 	east := newZone(t, "east")
-	alone := admit.New(east.rows, admit.Options{Zone: "east"})
+	alone := admission.New(east.rows, admission.Options{Zone: "east"})
 	if _, err := alone.Create(t.Context(), kind.Meshes.Make("", "m", kind.Mesh{}), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestEitherSideStartsAgain(t *testing.T) {
 	east.put(strings.Replace(service, "name: web,", "name: d,", 1))
 	g.put(strings.Replace(policy, "name: p", "name: later", 1))
 	writes := make(chan resource.Key, 100)
-	west.writer = admit.New(&counted{west.rows, writes}, admit.Options{Zone: "west", Joined: true})
+	west.writer = admission.New(&counted{west.rows, writes}, admission.Options{Zone: "west", Joined: true})
 	g.start()
 	west.join(g)
 	west.loses(away(kind.MeshServices, "m", "a", "east"))
@@ -222,7 +222,7 @@ func (z *zone) opens() {
 	z.t.Helper()
 	ingress := kind.ZoneProxyAddress{Name: "i", Address: "10.0.0.1", Port: 1, Healthy: true}
 	address := kind.MeshZoneAddresses.Make("m", z.name, kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{ingress}})
-	if _, err := z.writer.Put(z.t.Context(), address, admit.Change{ControlPlane: true}); err != nil {
+	if _, err := z.writer.Put(z.t.Context(), address, admission.Change{ControlPlane: true}); err != nil {
 		z.t.Fatal(err)
 	}
 }
@@ -284,7 +284,7 @@ func TestExternalServices(t *testing.T) {
 		kind.ExternalMaterials.Make("m", shared.Name, kind.ExternalMaterial{ClientKey: []byte("key")}),
 		kind.MeshEgressAddresses.Make("m", "east", kind.MeshEgressAddress{}),
 	} {
-		if _, err := east.writer.Put(t.Context(), own, admit.Change{ControlPlane: true}); err != nil {
+		if _, err := east.writer.Put(t.Context(), own, admission.Change{ControlPlane: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/mirror"
+	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/wait"
 	"weft/internal/zonesync"
@@ -256,7 +256,7 @@ func publicHalf(key resource.Key, body []byte) ([]byte, bool) {
 	if json.Unmarshal(body, &row) != nil {
 		return nil, false
 	}
-	data, told := identity.ForZones(key, row.Spec.Data)
+	data, told := pki.ForZones(key, row.Spec.Data)
 	if !told || string(data) == string(row.Spec.Data) {
 		return body, told
 	}

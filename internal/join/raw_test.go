@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/join"
+	"weft/internal/pki"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -43,7 +43,7 @@ func callFor(t *testing.T, g *global, zone, token, storeID, kindName string) err
 // testRoot is the certificate of a CA of nobody's.
 func testRoot(t *testing.T) string {
 	t.Helper()
-	certificate, _, err := identity.NewCA(time.Now(), "any.local")
+	certificate, _, err := pki.NewCA(time.Now(), "any.local")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package join_test
 import (
 	"testing"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
@@ -30,7 +30,7 @@ func TestStatusesStayInTheirZone(t *testing.T) {
 	}
 	for p, all := range statuses {
 		for _, status := range all {
-			if _, err := p.writer.Put(t.Context(), status, admit.Change{ControlPlane: true}); err != nil {
+			if _, err := p.writer.Put(t.Context(), status, admission.Change{ControlPlane: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -86,7 +86,7 @@ func TestSNIsAreSynced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := admit.Decode(row)
+		o, err := admission.Decode(row)
 		if err != nil {
 			t.Fatal(err)
 		}

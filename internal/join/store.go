@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -29,7 +29,7 @@ const (
 )
 
 // StoreID returns the ID of a store, which the first caller makes.
-func StoreID(ctx context.Context, writer *admit.Writer) (string, error) {
+func StoreID(ctx context.Context, writer *admission.Writer) (string, error) {
 	result, err := writer.Create(ctx, kind.StoreIDs.Make("", kind.TheStoreID, kind.StoreID{ID: rand.Text()}), nil)
 	if err != nil {
 		return "", fmt.Errorf("the ID of the store: %w", err)
@@ -63,7 +63,7 @@ func (g *Global) owns(ctx context.Context, zone string) error {
 		return nil
 	}
 	var known string
-	err := admit.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) (changed bool) {
+	err := admission.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) (changed bool) {
 		store := zonesync.ZoneStore{Fingerprint: o.Spec.Store, Disconnected: g.awaySince(&o.Spec)}
 		admitted, becomes := store.Admits(fingerprint, time.Now(), g.patience())
 		if admitted {
@@ -147,9 +147,9 @@ func addressOf(ctx context.Context) string {
 // Replace has what the control plane of a zone has now take the place of what the zone had, as an operator says: another
 // store, and deletions that were doubted. The store is named by its fingerprint; empty: the only one that was rejected,
 // or none where none was.
-func Replace(ctx context.Context, writer *admit.Writer, zone, store string) error {
+func Replace(ctx context.Context, writer *admission.Writer, zone, store string) error {
 	var problem error
-	err := admit.Modify(ctx, writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) bool {
+	err := admission.Modify(ctx, writer, kind.ZoneInsights, "", zone, func(o *resource.Object[kind.ZoneInsight]) bool {
 		problem = replace(&o.Spec, zone, store)
 		return problem == nil
 	})

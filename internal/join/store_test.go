@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/join"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -232,12 +232,12 @@ func TestHostileTrust(t *testing.T) {
 	g.put(mesh)
 	west, north := newZone(t, "west"), newZone(t, "north").join(g)
 	// West's own control plane is the attacker's, so its writer checks nothing.
-	unchecked := admit.New(west.rows, admit.Options{Zone: "west"})
+	unchecked := admission.New(west.rows, admission.Options{Zone: "west"})
 	put := func(doc string) {
 		t.Helper()
 		o, err := resource.Parse([]byte(doc), kind.ByName)
 		if err == nil {
-			_, err = unchecked.Put(context.Background(), o, admit.Change{ControlPlane: true})
+			_, err = unchecked.Put(context.Background(), o, admission.Change{ControlPlane: true})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"weft/internal/access"
-	"weft/internal/admit"
-	"weft/internal/identity"
-	"weft/internal/instances"
+	"weft/internal/admission"
 	"weft/internal/join"
+	"weft/internal/pki"
+	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/kind"
@@ -34,7 +34,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // signingKey is made once: RSA keys are slow to make.
 var signingKey = sync.OnceValue(func() []byte {
-	text, err := identity.NewSigningKey()
+	text, err := pki.NewSigningKey()
 	if err != nil {
 		panic(err)
 	}
@@ -43,11 +43,11 @@ var signingKey = sync.OnceValue(func() []byte {
 
 func token(t *testing.T, zone string, scope ...string) string {
 	t.Helper()
-	key, err := identity.ParseSigningKey(signingKey())
+	key, err := pki.ParseSigningKey(signingKey())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := identity.Issue(key, "1", &identity.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
+	text, err := pki.Issue(key, "1", &pki.ZoneClaims{Zone: zone, Scope: scope}, time.Hour, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ type plane struct {
 	t      *testing.T
 	name   string // of its zone; empty: global
 	rows   store.Store
-	writer *admit.Writer
+	writer *admission.Writer
 	stop   func()
 }
 
@@ -67,7 +67,7 @@ func newPlane(t *testing.T, zone string) *plane {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { rows.Close() })
-	return &plane{t: t, name: zone, rows: rows, writer: admit.New(rows, admit.Options{Zone: zone, Joined: zone != ""}), stop: func() {}}
+	return &plane{t: t, name: zone, rows: rows, writer: admission.New(rows, admission.Options{Zone: zone, Joined: zone != ""}), stop: func() {}}
 }
 
 // global is a global control plane that can be stopped and started at its address.
@@ -86,11 +86,11 @@ func newGlobal(t *testing.T) *global {
 	t.Helper()
 	g := &global{plane: newPlane(t, "")}
 	dir := t.TempDir()
-	certificate, err := identity.ServerCertificate(dir, []string{"127.0.0.1"}, time.Now())
+	certificate, err := pki.ServerCertificate(dir, []string{"127.0.0.1"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := identity.ReadServerCA(dir)
+	ca, err := pki.ReadServerCA(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +127,12 @@ func (g *global) start() {
 	}
 	g.address = listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
-	keys := identity.NewKeyring(func(key resource.Key) ([]byte, bool) {
-		return signingKey(), key == identity.ZoneRealm.SigningKey("1")
+	keys := pki.NewKeyring(func(key resource.Key) ([]byte, bool) {
+		return signingKey(), key == pki.ZoneRealm.SigningKey("1")
 	})
-	self, instance := instances.Alone(instances.Config{ID: "global"}), uuid.NewString()
+	self, instance := replica.Alone(replica.Config{ID: "global"}), uuid.NewString()
 	if g.shared {
-		self, err = instances.Join(ctx, instances.Config{
+		self, err = replica.Join(ctx, replica.Config{
 			ID: instance, Store: g.rows, Writer: g.writer, Lost: patience, Log: quiet,
 			LocalAcked:     func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
 			HasLostClients: func(string) bool { return false },
@@ -210,7 +210,7 @@ func (p *plane) put(doc string) resource.Any {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	result, err := p.writer.Put(p.t.Context(), o, admit.Change{})
+	result, err := p.writer.Put(p.t.Context(), o, admission.Change{})
 	if err != nil {
 		p.t.Fatalf("%s: %v", doc, err)
 	}
@@ -219,7 +219,7 @@ func (p *plane) put(doc string) resource.Any {
 
 func (p *plane) remove(key resource.Key) {
 	p.t.Helper()
-	if err := p.writer.Delete(p.t.Context(), key, admit.Change{}); err != nil {
+	if err := p.writer.Delete(p.t.Context(), key, admission.Change{}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -301,7 +301,7 @@ func (p *plane) insight(zone string) *kind.ZoneInsight {
 	if err != nil {
 		return &kind.ZoneInsight{}
 	}
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/store"
 	"weft/internal/wait"
 	"weft/internal/wire"
@@ -30,7 +30,7 @@ type ZoneConfig struct {
 	Release  string
 	Global   grpc.ClientConnInterface // to the global control plane, from [Dial]
 	Store    store.Store
-	Writer   *admit.Writer
+	Writer   *admission.Writer
 	// WaitAcked returns once every proxy of the zone runs with what rows say, as they are stored, or ctx ends.
 	WaitAcked func(ctx context.Context, rows []resource.Key) error
 	// WaitServed returns once other zones may be told what a row of the zone's own says, because whoever they will

@@ -132,7 +132,7 @@ func New(c Config) *Runner {
 	}
 }
 
-// Observe takes note of the names of every commit. It implements publish.Follower.
+// Observe takes note of the names of every commit. It implements push.Follower.
 func (r *Runner) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

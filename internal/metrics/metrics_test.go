@@ -11,7 +11,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
-	"weft/internal/publish"
+	"weft/internal/push"
 	"weft/internal/store"
 	"weft/internal/table"
 	"weft/internal/wire"
@@ -30,8 +30,8 @@ func busy() *Metrics {
 		Traffic: func() []xds.Traffic {
 			return []xds.Traffic{{Type: xds.Cluster, Responses: 5, Bytes: 700, Acked: 4, NACKed: 1}}
 		},
-		ProxyGroups: func() []publish.GroupSize {
-			return []publish.GroupSize{{Group: graph.ProxyGroup{Mesh: "default", Reach: "*"}, Proxies: 3}}
+		ProxyGroups: func() []push.GroupSize {
+			return []push.GroupSize{{Group: graph.ProxyGroup{Mesh: "default", Reach: "*"}, Proxies: 3}}
 		},
 		Draining: func() int { return 1 },
 		Backlog:  func() int { return 7 },

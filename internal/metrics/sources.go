@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weft/internal/publish"
+	"weft/internal/push"
 	"weft/internal/xds"
 )
 
@@ -16,7 +16,7 @@ type Sources struct {
 	// Traffic returns the numbers of sent resources by type.
 	Traffic func() []xds.Traffic
 	// ProxyGroups returns the proxy groups with a proxy.
-	ProxyGroups func() []publish.GroupSize
+	ProxyGroups func() []push.GroupSize
 	// Draining returns the number of draining listeners, and Backlog of keys that wait for a write of the control
 	// plane.
 	Draining, Backlog func() int
@@ -77,7 +77,7 @@ func (sent traffic) Collect(to chan<- prometheus.Metric) {
 }
 
 // proxyGroups is a collector.
-type proxyGroups func() []publish.GroupSize
+type proxyGroups func() []push.GroupSize
 
 // Describe implements prometheus.Collector.
 func (proxyGroups) Describe(to chan<- *prometheus.Desc) {

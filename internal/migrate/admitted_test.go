@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/store/memory"
 	"weft/kind"
 	"weft/resource"
@@ -28,9 +28,9 @@ func TestAnEmptyControlPlaneTakesTheTranslation(t *testing.T) {
 			continue
 		}
 		rows := memory.New(memory.Options{})
-		w := admit.New(rows, admit.Options{Zone: "default"})
+		w := admission.New(rows, admission.Options{Zone: "default"})
 		put := func(o resource.Any) {
-			if _, err := w.Put(t.Context(), o, admit.Change{}); err != nil {
+			if _, err := w.Put(t.Context(), o, admission.Change{}); err != nil {
 				t.Errorf("%s: %s: %v", file, o.Key(), err)
 			}
 			written++

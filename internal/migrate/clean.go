@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -151,7 +151,7 @@ func (t *translation) needSecrets(mesh *object) {
 		b := &spec.MTLS.Backends[i]
 		var names []string
 		if b.Type == kind.BuiltinBackend {
-			certificate, key := identity.BuiltinSecrets(mesh.name, b.Name)
+			certificate, key := pki.BuiltinSecrets(mesh.name, b.Name)
 			names = []string{certificate, key}
 		} else if b.Conf != nil {
 			for _, source := range []*kind.LegacyDataSource{b.Conf.Cert, b.Conf.Key} {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/store/memory"
@@ -101,7 +101,7 @@ func start(t *testing.T, rows store.Store) *copyOf {
 	c := &copyOf{versions: map[resource.Key]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admit.Decode, Apply: c.apply, Log: slog.New(slog.DiscardHandler),
+		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admission.Decode, Apply: c.apply, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

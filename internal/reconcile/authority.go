@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -15,7 +15,7 @@ type source struct {
 	domain  string
 	backend string // its name
 	text    []byte
-	ca      *identity.CA // nil: it is still to be made
+	ca      *pki.CA // nil: it is still to be made
 }
 
 // problem is why a source can't be used.
@@ -23,14 +23,14 @@ type problem struct{ reason, message string }
 
 // source reads the CA of a MeshIdentity.
 func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (*source, *problem) {
-	domain, err := identity.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone)
+	domain, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone)
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
 	}
 	if holder := p.State.Domains.Get(r, "").Holder(domain); !p.State.Alone && !p.Global() && holder.Zone != "" && holder.Zone != p.State.Zone {
 		return nil, &problem{"TrustDomainTaken", fmt.Sprintf("the trust domain %s is of the zone %q; choose another", domain, holder.Zone)}
 	}
-	text, err := identity.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
+	text, err := pki.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
 	if err != nil {
 		return nil, &problem{"CAMissing", err.Error()}
 	}
@@ -42,7 +42,7 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 
 // parsed is a source with its CA, if that may be used now.
 func parsed(src source, now time.Time) (*source, *problem) {
-	ca, err := identity.ParseCA(src.text)
+	ca, err := pki.ParseCA(src.text)
 	if err != nil {
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
@@ -87,7 +87,7 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 		rot.signing.Next = nil // its root goes with it
 	case src.ca == nil:
 		rot.signing.Next = nil
-		rot.do(Step{Make: &NewSecret{kind.Secrets.Key(mesh, identity.CASecretName(name)), newCA(src.domain)}})
+		rot.do(Step{Make: &NewSecret{kind.Secrets.Key(mesh, pki.CASecretName(name)), newCA(src.domain)}})
 		trouble = &problem{"CAMissing", "the certificate authority is being made"}
 	default:
 		rot.sources = []*source{src}
@@ -105,7 +105,7 @@ func (p *Plan) identity(r *table.Reader, mesh, name string, now time.Time) ([]St
 // newCA makes the certificate of a CA followed by its private key.
 func newCA(domain string) func(time.Time) ([]byte, error) {
 	return func(now time.Time) ([]byte, error) {
-		certificate, key, err := identity.NewCA(now, domain)
+		certificate, key, err := pki.NewCA(now, domain)
 		return append(certificate, key...), err
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -59,7 +59,7 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 		if part.source == nil {
 			continue
 		}
-		text, err := identity.Read(part.source, "spec.tls.verification."+part.field, p.secrets(r, service.Mesh))
+		text, err := pki.Read(part.source, "spec.tls.verification."+part.field, p.secrets(r, service.Mesh))
 		if err != nil {
 			return nil, &problem{"SecretMissing", err.Error()}
 		}

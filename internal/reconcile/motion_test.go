@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -143,7 +143,7 @@ func (m *motion) tell(p *proxy) {
 	p.roots = nil
 	for _, d := range state.Trust.Get(r, "default").Domains {
 		for _, root := range d.Roots {
-			p.roots = append(p.roots, identity.Fingerprints(root)...)
+			p.roots = append(p.roots, pki.Fingerprints(root)...)
 		}
 	}
 	p.names = map[string][]string{}
@@ -168,7 +168,7 @@ func (m *motion) sign(p *proxy) {
 		return
 	}
 	authority, _ := m.plan.State.SigningCAs.Find(r, "default", leaf.MeshIdentity)
-	ca, err := identity.ParseCA(authority.Spec.Authority)
+	ca, err := pki.ParseCA(authority.Spec.Authority)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func (m *motion) sign(p *proxy) {
 	}
 	p.leaf = kind.WorkloadCertificate{
 		SpiffeIDs: leaf.SpiffeIDs, MeshIdentity: leaf.MeshIdentity,
-		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
+		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
 	}
 	row.Spec.Add(p.leaf)
 	m.put(row)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -59,7 +59,7 @@ func (p *Plan) vouchFor(rot *rotation) {
 	mi, ok := p.State.Identities.Find(rot.r, rot.mesh, rot.name)
 	shared := ok && kind.OwnerOf(&mi.Meta).Global() && mi.Spec.Provider.Bundled != nil && mi.Spec.Provider.Bundled.MeshTrustCreation != "Disabled"
 	if shared {
-		domain, err := identity.TrustDomain(&mi.Spec, rot.mesh, "")
+		domain, err := pki.TrustDomain(&mi.Spec, rot.mesh, "")
 		shared = err == nil && p.State.Domains.Get(rot.r, "").Holder(domain).Shared
 	}
 	if !shared {
@@ -114,12 +114,12 @@ func (p *Plan) backend(rot *rotation, mesh *resource.Object[kind.Mesh], b *kind.
 		}
 		return o.Spec.Data, true
 	}
-	text, err := identity.BackendText(rot.mesh, b, secret)
+	text, err := pki.BackendText(rot.mesh, b, secret)
 	switch {
-	case errors.Is(err, identity.ErrNotMade) && kind.OwnerOf(&mesh.Meta) == kind.Owner{Zone: p.State.Zone}:
+	case errors.Is(err, pki.ErrNotMade) && kind.OwnerOf(&mesh.Meta) == kind.Owner{Zone: p.State.Zone}:
 		rot.do(Step{Make: p.builtin(rot.mesh, b, secret)})
 		return nil, &problem{"CAMissing", "the certificate authority is being made"}
-	case errors.Is(err, identity.ErrNotMade):
+	case errors.Is(err, pki.ErrNotMade):
 		return nil, &problem{"CAMissing", "the certificate authority has not come from the global control plane, which makes it"}
 	case err != nil:
 		return nil, &problem{"CAMissing", err.Error()}
@@ -130,13 +130,13 @@ func (p *Plan) backend(rot *rotation, mesh *resource.Object[kind.Mesh], b *kind.
 // builtin is what is to be made next of a builtin backend.
 func (p *Plan) builtin(mesh string, b *kind.MTLSBackend, secret func(string) ([]byte, bool)) *NewSecret {
 	bits, life := b.BuiltinCA()
-	certificateName, keyName := identity.BuiltinSecrets(mesh, b.Name)
+	certificateName, keyName := pki.BuiltinSecrets(mesh, b.Name)
 	key, made := secret(keyName)
 	if !made {
-		return &NewSecret{kind.Secrets.Key(mesh, keyName), func(time.Time) ([]byte, error) { return identity.NewBuiltinKey(bits) }}
+		return &NewSecret{kind.Secrets.Key(mesh, keyName), func(time.Time) ([]byte, error) { return pki.NewBuiltinKey(bits) }}
 	}
 	return &NewSecret{kind.Secrets.Key(mesh, certificateName), func(now time.Time) ([]byte, error) {
-		return identity.NewBuiltinCertificate(now, mesh, key, life)
+		return pki.NewBuiltinCertificate(now, mesh, key, life)
 	}}
 }
 

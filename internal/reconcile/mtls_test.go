@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -84,7 +84,7 @@ func TestABuiltinBackendIsMadeOnceAndSigns(t *testing.T) {
 	w.reconcileMTLS()
 	w.wantMTLS("once all have", "ca-1", 1, "Ready=True Ready")
 	first := w.signingOfMTLS().Fingerprint
-	certificate, key := identity.BuiltinSecrets("default", "ca-1")
+	certificate, key := pki.BuiltinSecrets("default", "ca-1")
 	if certificate != "default.ca-builtin-cert-ca-1" || key != "default.ca-builtin-key-ca-1" {
 		t.Errorf("the Secrets are %s and %s, want Kuma's names", certificate, key)
 	}
@@ -131,13 +131,13 @@ func TestTheEnabledBackendChanges(t *testing.T) {
 	w.reconcileMTLS()
 	w.wantMTLS("one backend", "provided-1", 1, "Ready=True Ready")
 	until := w.now.Add(time.Hour)
-	ca, err := identity.ParseCA(w.signingOfMTLS().Authority)
+	ca, err := pki.ParseCA(w.signingOfMTLS().Authority)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.put(kind.DataplaneCertificatesList.Make("default", "web-1", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
 		SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/web"), MeshIdentity: kind.MTLSIdentity,
-		Root: identity.Fingerprints(ca.Root())[0], Until: kind.Time{Time: until},
+		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: until},
 	}}}))
 	w.put(meshWith("provided-1", "provided-1", "provided-2"))
 	w.reconcileMTLS()

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -115,7 +115,7 @@ func (w *world) do(step Step) {
 
 // freshCA is a CA in PEM, certificate and key.
 func freshCA(w *world, domain string) string {
-	certificate, key, err := identity.NewCA(w.now, domain)
+	certificate, key, err := pki.NewCA(w.now, domain)
 	if err != nil {
 		w.t.Fatal(err)
 	}

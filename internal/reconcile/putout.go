@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -51,7 +51,7 @@ func (p *Plan) denied(r *table.Reader, mesh string, before []kind.EvictedProxy, 
 			if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
 				continue
 			}
-			name := identity.InstanceDNSName(mesh, p.State.Zone, row.Name)
+			name := pki.InstanceDNSName(mesh, p.State.Zone, row.Name)
 			for _, leaf := range row.Spec.Certificates {
 				if last := until[name]; leaf.Until.After(last.Time) {
 					until[name] = leaf.Until
@@ -69,7 +69,7 @@ func (p *Plan) denied(r *table.Reader, mesh string, before []kind.EvictedProxy, 
 // staysOut says whether a proxy that was put out is to be refused still, and when that ends by itself: of one
 // whose Dataplane has gone, nobody will say any more that it is admitted.
 func (p *Plan) staysOut(r *table.Reader, mesh string, proxy kind.EvictedProxy, now time.Time) (stays bool, end time.Time) {
-	name, own := identity.InstanceOf(mesh, p.State.Zone, proxy.Name)
+	name, own := pki.InstanceOf(mesh, p.State.Zone, proxy.Name)
 	if !own {
 		return false, time.Time{} // of a name that this zone had
 	}

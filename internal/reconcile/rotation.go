@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -114,17 +114,17 @@ func (src *source) signed(row kind.SigningCA) kind.SigningCA {
 }
 
 // sameRoot says whether a CA is believed by whoever believes the one that signs now.
-func (rot *rotation) sameRoot(ca *identity.CA) bool {
+func (rot *rotation) sameRoot(ca *pki.CA) bool {
 	active := rot.active()
 	return active != nil && active.Root() == ca.Root()
 }
 
 // active is the CA that signs now; nil where none does.
-func (rot *rotation) active() *identity.CA {
+func (rot *rotation) active() *pki.CA {
 	if len(rot.signing.Authority) == 0 {
 		return nil
 	}
-	ca, err := identity.ParseCA(rot.signing.Authority)
+	ca, err := pki.ParseCA(rot.signing.Authority)
 	if err != nil {
 		return nil // what is stored was parsed before it was
 	}
@@ -195,9 +195,9 @@ func (rot *rotation) add(root string) {
 
 // holds says whether the MeshTrust has a root, as it is to be.
 func (rot *rotation) holds(root string) bool {
-	fingerprint := identity.Fingerprints(root)[0]
+	fingerprint := pki.Fingerprints(root)[0]
 	return slices.ContainsFunc(rot.bundles, func(b kind.CABundle) bool {
-		return b.PEM != nil && slices.Contains(identity.Fingerprints(b.PEM.Value), fingerprint)
+		return b.PEM != nil && slices.Contains(pki.Fingerprints(b.PEM.Value), fingerprint)
 	})
 }
 
@@ -245,7 +245,7 @@ func (rot *rotation) prune() {
 			return true
 		}
 		rot.bundles = slices.DeleteFunc(rot.bundles, func(b kind.CABundle) bool {
-			return b.PEM != nil && slices.Equal(identity.Fingerprints(b.PEM.Value), identity.Fingerprints(root))
+			return b.PEM != nil && slices.Equal(pki.Fingerprints(b.PEM.Value), pki.Fingerprints(root))
 		})
 		return false
 	})
@@ -276,7 +276,7 @@ func (rot *rotation) inUse(root string) bool {
 
 // retain says whether a root is needed for leaves that are still held, and counts them.
 func (rot *rotation) retain(root string) bool {
-	old := retired{fingerprint: identity.Fingerprints(root)[0]}
+	old := retired{fingerprint: pki.Fingerprints(root)[0]}
 	if rot.plan.Global() {
 		return rot.inZones(old.fingerprint)
 	}
@@ -302,7 +302,7 @@ func (rot *rotation) retain(root string) bool {
 // inZones says whether a zone has a root in its own MeshTrust of this name, for certificates that its proxies hold.
 func (rot *rotation) inZones(fingerprint string) bool {
 	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)), func(t *resource.Object[kind.MeshTrust]) bool {
-		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) && slices.Contains(identity.Roots(&t.Spec), fingerprint)
+		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) && slices.Contains(pki.Roots(&t.Spec), fingerprint)
 	})
 }
 

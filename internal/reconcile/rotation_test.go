@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -39,7 +39,7 @@ func (w *world) signing() string {
 }
 
 func fingerprint(w *world, ca string) string {
-	parsed, err := identity.ParseCA([]byte(ca))
+	parsed, err := pki.ParseCA([]byte(ca))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -72,13 +72,13 @@ func (w *world) conditions() map[string]kind.Condition {
 // holds says that a proxy holds a leaf of the CA that signs.
 func (w *world) holds(proxy string, until time.Time) {
 	ca, _ := w.plan.State.SigningCAs.Find(w.reader(), "default", "id")
-	parsed, err := identity.ParseCA(ca.Spec.Authority)
+	parsed, err := pki.ParseCA(ca.Spec.Authority)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.put(kind.DataplaneCertificatesList.Make("default", proxy, kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
 		SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
-		Root: identity.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
+		Root: pki.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
 	}}}))
 }
 

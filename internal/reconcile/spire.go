@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -23,7 +23,7 @@ const mixedProviders = "MixedProviders"
 func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 	rot.retire()
 	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates come from the SPIRE agent of each proxy's machine"}
-	if _, err := identity.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone); err != nil {
+	if _, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone); err != nil {
 		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
 	}
 	conditions := append([]kind.Condition{ready}, rot.settled()...)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
 )
@@ -56,8 +56,8 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 			if !ok {
 				return
 			}
-			root := func(text string) string { return identity.Fingerprints(text)[0] }
-			if got := identity.Roots(&trust.Spec); len(got) != 1 || got[0] != root(former) {
+			root := func(text string) string { return pki.Fingerprints(text)[0] }
+			if got := pki.Roots(&trust.Spec); len(got) != 1 || got[0] != root(former) {
 				t.Fatalf("global vouches for %q", got)
 			}
 			held := ofZone("east", "corp.example", "corp", trust.Spec.CABundles[0].PEM.Value)
@@ -78,7 +78,7 @@ func wantRoots(w *world, when string, want int) {
 	w.t.Helper()
 	got := 0
 	if trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "corp"); ok {
-		got = len(identity.Roots(&trust.Spec))
+		got = len(pki.Roots(&trust.Spec))
 	}
 	if got != want {
 		w.t.Errorf("%s global vouches for %d roots, want %d", when, got, want)

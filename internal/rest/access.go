@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weft/internal/access"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/resource"
 )
 
@@ -16,7 +16,7 @@ import (
 type Guard struct {
 	Rules access.Rules
 	// Keys are the signing keys of user tokens.
-	Keys *identity.Keyring
+	Keys *pki.Keyring
 	// Denied records the denied callers.
 	Denied *access.Denials
 	Now    func() time.Time
@@ -78,8 +78,8 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 		return access.User{},
 			resource.Errorf(resource.Unauthorized, "want one header `Authorization: Bearer TOKEN`, with a user token")
 	}
-	var claims identity.UserClaims
-	if err := identity.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
+	var claims pki.UserClaims
+	if err := pki.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
 		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is invalid: %v", err)
 	}
 	user := access.Authenticated(claims.Name, claims.Groups, access.ByUserToken)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/kind"
 	"weft/resource"
 )
@@ -15,7 +15,7 @@ import (
 // large returns a mesh of 10,000 Dataplanes of 300 services, all connected and serving.
 func large(b *testing.B) *world {
 	w := newWorld(b, newStore(b))
-	own := admit.Change{ControlPlane: true}
+	own := admission.Change{ControlPlane: true}
 	write := func(o resource.Any) {
 		if _, err := w.writer.Put(b.Context(), o, own); err != nil {
 			b.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/resource"
 )
 
@@ -75,17 +75,17 @@ func tooOldToWrite(r *http.Request) error {
 }
 
 // senderOf returns the fields of a kind that the client of a request drops, and those that its user agrees to lose.
-func senderOf(r *http.Request, kindName string) admit.Sender {
+func senderOf(r *http.Request, kindName string) admission.Sender {
 	by, ok := kumactlOf(r)
 	if !ok {
-		return admit.Sender{}
+		return admission.Sender{}
 	}
 	fields := kumactlDrops[kindName]
 	lacks := fields.always
 	if !strings.HasPrefix(by.release, "2.") {
 		lacks = slices.Concat(lacks, fields.after2)
 	}
-	sender := admit.Sender{Name: "kumactl/" + by.release, Lacks: lacks, OmitsZero: true}
+	sender := admission.Sender{Name: "kumactl/" + by.release, Lacks: lacks, OmitsZero: true}
 	for _, list := range append(r.Header.Values(removeHeader), r.URL.Query()[removeQuery]...) {
 		for field := range strings.SplitSeq(list, ",") {
 			if field = strings.TrimSpace(field); field != "" {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/client"
 	"weft/kind"
 	"weft/resource"
@@ -237,7 +237,7 @@ func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resou
 			if err != nil {
 				t.Fatal(err)
 			}
-			received := admit.Received{Kind: d, Mesh: row.Key.Mesh, Name: row.Key.Name, Owner: owner, Body: body}
+			received := admission.Received{Kind: d, Mesh: row.Key.Mesh, Name: row.Key.Name, Owner: owner, Body: body}
 			if err := s.writer.Receive(t.Context(), received); err != nil {
 				t.Fatal(err)
 			}

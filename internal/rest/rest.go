@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/check"
 	"weft/internal/envoysim"
@@ -55,7 +55,7 @@ type RemoteZones interface {
 type Config struct {
 	Guard       *Guard
 	View        *view.View // of the resources of Writer
-	Writer      *admit.Writer
+	Writer      *admission.Writer
 	Inspector   Inspector
 	RemoteZones RemoteZones
 	Tokens      *token.Issuer

@@ -22,12 +22,12 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
-	"weft/internal/identity"
-	"weft/internal/instances"
+	"weft/internal/pki"
+	"weft/internal/replica"
 	"weft/internal/settings"
 	"weft/internal/sni"
 	"weft/internal/store"
@@ -48,8 +48,8 @@ type world struct {
 	handler http.Handler
 	store   store.Store
 	view    *view.View
-	writer  *admit.Writer
-	keys    *identity.Keyring
+	writer  *admission.Writer
+	keys    *pki.Keyring
 	log     *bytes.Buffer
 	audit   bytes.Buffer
 }
@@ -64,7 +64,7 @@ func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	w := &world{store: reads.Store(), view: reads, writer: admit.New(reads.Store(), admit.Options{Zone: zone}),
+	w := &world{store: reads.Store(), view: reads, writer: admission.New(reads.Store(), admission.Options{Zone: zone}),
 		log: &bytes.Buffer{}}
 	w.handler = New(w.config())
 	return w
@@ -81,7 +81,7 @@ func (w *world) config() Config {
 		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil),
 		Connections: connections{},
 		Zone:        "east", InstanceID: "instance-1",
-		Expired: instances.Alone(instances.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
+		Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
 		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***",
 			Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
@@ -193,7 +193,7 @@ func (w *world) storeOwn(t *testing.T, section txtar.File) {
 // storeRow writes a row of the control plane itself.
 func (w *world) storeRow(t testing.TB, o resource.Any) {
 	t.Helper()
-	if _, err := w.writer.Put(t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+	if _, err := w.writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 		t.Fatalf("%s: %v", o.Key(), err)
 	}
 }
@@ -457,7 +457,7 @@ func TestInsightShowsWhatIsServed(t *testing.T) {
 	w.put(t, "/meshes/default/dataplanes/web-1",
 		`{"type":"Dataplane","name":"web-1","networking":{"address":"10.0.0.1","inbound":[{"port":8080,`+
 			`"tags":{"kuma.io/service":"web"}}]}}`)
-	err := admit.Modify(t.Context(), w.writer, kind.DataplaneListenerStatuses, "default", "web-1",
+	err := admission.Modify(t.Context(), w.writer, kind.DataplaneListenerStatuses, "default", "web-1",
 		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 			o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080}}}
 			return true
@@ -487,7 +487,7 @@ func TestServicesShowWhereOtherZonesReachThem(t *testing.T) {
 	if body := text(w.do("GET", path, "", nil)); strings.Contains(body, "zoneIngress") {
 		t.Errorf("a service of a zone without an ingress: %s", body)
 	}
-	if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east",
+	if err := admission.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", "east",
 		func(o *resource.Object[kind.MeshZoneAddress]) bool {
 			o.Spec.Ingresses = []kind.ZoneProxyAddress{
 				{Name: "one", Address: "192.168.1.100", Port: 30001},
@@ -529,7 +529,7 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 				t.Helper()
 				body := `{"labels":{"kuma.io/display-name":"` + name +
 					`","kuma.io/origin":"zone","kuma.io/zone":"west"},"spec":` + spec + `}`
-				r := admit.Received{Kind: of, Mesh: "default", Name: name, Owner: west, Body: []byte(body)}
+				r := admission.Received{Kind: of, Mesh: "default", Name: name, Owner: west, Body: []byte(body)}
 				if err := w.writer.Receive(t.Context(), r); err != nil {
 					t.Fatal(err)
 				}
@@ -542,7 +542,7 @@ func TestTheZoneIngressOfAServiceIsReadInOtherZones(t *testing.T) {
 			receive(kind.MeshZoneAddresses, "west",
 				`{"ingresses":[{"name":"i","address":"192.168.2.1","port":30002,"healthy":true}]}`)
 			if zone != "" {
-				if err := admit.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", zone,
+				if err := admission.Modify(t.Context(), w.writer, kind.MeshZoneAddresses, "default", zone,
 					func(o *resource.Object[kind.MeshZoneAddress]) bool {
 						o.Spec.Ingresses = []kind.ZoneProxyAddress{{Name: "i", Address: "192.168.1.1", Port: 30001,
 							Healthy: true}}
@@ -570,7 +570,7 @@ func TestExternalServicesShowTheirZoneEgress(t *testing.T) {
 	w.put(t, path, `{"type":"MeshExternalService","name":"api","spec":{"match":{"port":443},`+
 		`"endpoints":[{"address":"api.example.com","port":443}]}}`)
 	egresses := func(all ...kind.ZoneProxyAddress) {
-		if err := admit.Modify(t.Context(), w.writer, kind.MeshEgressAddresses, "default", "east",
+		if err := admission.Modify(t.Context(), w.writer, kind.MeshEgressAddresses, "default", "east",
 			func(o *resource.Object[kind.MeshEgressAddress]) bool {
 				o.Spec.Egresses = all
 				return true
@@ -657,7 +657,7 @@ func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 			`{"type": "Dataplane", "mesh": "default", "name": "`+name+
 				`", "networking": {"address": "10.0.0.1", "inbound": [{"port": 80, "servicePort": 8080}]}}`)
 		instance := map[string]string{"now": "instance-1", "before": "instance-0"}[name]
-		err := admit.Modify(t.Context(), w.writer, kind.DataplaneInsights, "default", name,
+		err := admission.Modify(t.Context(), w.writer, kind.DataplaneInsights, "default", name,
 			func(o *resource.Object[kind.DataplaneInsight]) bool {
 				o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: instance}}
 				return true

@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"weft/internal/audit"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/token"
 	"weft/kind"
 	"weft/resource"
@@ -53,7 +53,7 @@ type tokenRequest[R any] interface {
 	// example returns a valid request as JSON.
 	example() string
 	// claims sets defaults and returns the claims of the token, and all problems of the request.
-	claims() (identity.Claims, kind.Duration, resource.Problems)
+	claims() (pki.Claims, kind.Duration, resource.Problems)
 }
 
 // issue returns the handler that issues tokens of one kind.
@@ -74,7 +74,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 		if len(problems) > 0 {
 			return &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
 		}
-		if dataplane, ok := claims.(*identity.DataplaneClaims); ok {
+		if dataplane, ok := claims.(*pki.DataplaneClaims); ok {
 			m, err := a.read(r.Context(), kind.Meshes)
 			if err != nil {
 				return err
@@ -98,13 +98,13 @@ func (*DataplaneTokenRequest) example() string {
 	return `{"mesh": "default", "name": "web-1", "validFor": "24h"}`
 }
 
-func (req *DataplaneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
-	claims := &identity.DataplaneClaims{
+func (req *DataplaneTokenRequest) claims() (pki.Claims, kind.Duration, resource.Problems) {
+	claims := &pki.DataplaneClaims{
 		Name: req.Name, Mesh: cmp.Or(req.Mesh, "default"), Tags: req.Tags, Labels: req.Labels, Workload: req.Workload,
 	}
 	var problems resource.Problems
 	var err error
-	if claims.Type, err = identity.TypeOf(identity.RolesOf(req.Type)); err != nil {
+	if claims.Type, err = pki.TypeOf(pki.RolesOf(req.Type)); err != nil {
 		problems.Add("type", "%v", err)
 	}
 	if _, twice := req.Labels[kind.WorkloadLabel]; twice {
@@ -120,7 +120,7 @@ func (*UserTokenRequest) example() string {
 	return `{"name": "ann", "groups": ["ops"], "validFor": "24h"}`
 }
 
-func (req *UserTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
+func (req *UserTokenRequest) claims() (pki.Claims, kind.Duration, resource.Problems) {
 	var problems resource.Problems
 	if !isPrincipal(req.Name) {
 		problems.Add("name", "is required: 1 to 253 printable characters without comma")
@@ -131,7 +131,7 @@ func (req *UserTokenRequest) claims() (identity.Claims, kind.Duration, resource.
 				"is not the name of a group: 1 to 253 printable characters without comma")
 		}
 	}
-	return &identity.UserClaims{Name: req.Name, Groups: req.Groups}, req.ValidFor, problems
+	return &pki.UserClaims{Name: req.Name, Groups: req.Groups}, req.ValidFor, problems
 }
 
 // isPrincipal reports whether the settings can contain the name of a user or group: commas separate names there.
@@ -144,20 +144,20 @@ func (*ZoneTokenRequest) example() string {
 	return `{"zone": "east", "scope": ["cp"], "validFor": "30d"}`
 }
 
-func (req *ZoneTokenRequest) claims() (identity.Claims, kind.Duration, resource.Problems) {
+func (req *ZoneTokenRequest) claims() (pki.Claims, kind.Duration, resource.Problems) {
 	var problems resource.Problems
 	if problem := kind.MeshNameProblem(req.Zone); problem != "" { // the names of zones have the rules of mesh names
 		problems.Add("zone", "%s", problem)
 	}
 	for i, scope := range req.Scope {
-		if !slices.Contains(identity.ZoneScopes, scope) {
+		if !slices.Contains(pki.ZoneScopes, scope) {
 			problems.Add(fmt.Sprintf("scope[%d]", i), "is %q, want one of %s", scope,
-				strings.Join(identity.ZoneScopes, ", "))
+				strings.Join(pki.ZoneScopes, ", "))
 		}
 	}
-	claims := &identity.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
+	claims := &pki.ZoneClaims{Zone: req.Zone, Scope: req.Scope}
 	if len(claims.Scope) == 0 {
-		claims.Scope = identity.ZoneScopes
+		claims.Scope = pki.ZoneScopes
 	}
 	return claims, req.ValidFor, problems
 }

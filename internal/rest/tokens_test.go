@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/kind"
 )
 
-func (w *world) verify(token string, claims identity.Claims, now time.Time) error {
-	return identity.Verify(token, claims, w.keys, now)
+func (w *world) verify(token string, claims pki.Claims, now time.Time) error {
+	return pki.Verify(token, claims, w.keys, now)
 }
 
 func TestTokenHasTheRequestedClaims(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTokenHasTheRequestedClaims(t *testing.T) {
 	if r.StatusCode != http.StatusOK || !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("%s %s %s", r.Status, r.Header, token)
 	}
-	var claims identity.DataplaneClaims
+	var claims pki.DataplaneClaims
 	if err := w.verify(token, &claims, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestFirstTokensAtOnce(t *testing.T) {
 	}
 	wait.Wait()
 	for _, token := range tokens {
-		if err := w.verify(token, &identity.DataplaneClaims{}, time.Now()); err != nil {
+		if err := w.verify(token, &pki.DataplaneClaims{}, time.Now()); err != nil {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}
@@ -61,35 +61,35 @@ func TestNewestSigningKeySigns(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
 	for _, kid := range []string{"2", "10"} {
-		key, err := identity.NewSigningKey()
+		key, err := pki.NewSigningKey()
 		if err != nil {
 			t.Fatal(err)
 		}
-		secret := kind.Secrets.Make("default", identity.DataplaneRealm("default").SigningKey(kid).Name,
+		secret := kind.Secrets.Make("default", pki.DataplaneRealm("default").SigningKey(kid).Name,
 			kind.Secret{Data: key})
-		if _, err := w.writer.Put(t.Context(), secret, admit.Change{}); err != nil {
+		if _, err := w.writer.Put(t.Context(), secret, admission.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	token := text(w.do("POST", "/tokens/dataplane", `{"validFor":"1h"}`, nil))
-	if r := w.do("DELETE", "/meshes/default/secrets/"+identity.DataplaneRealm("default").SigningKey("2").Name, "",
+	if r := w.do("DELETE", "/meshes/default/secrets/"+pki.DataplaneRealm("default").SigningKey("2").Name, "",
 		nil); r.StatusCode != http.StatusOK {
 		t.Fatal(text(r))
 	}
-	if err := w.verify(token, &identity.DataplaneClaims{}, time.Now()); err != nil {
+	if err := w.verify(token, &pki.DataplaneClaims{}, time.Now()); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestTokensOfUsersAndZones(t *testing.T) {
 	w := newWorld(t, newStore(t))
-	var user identity.UserClaims
+	var user pki.UserClaims
 	token := text(w.do("POST", "/tokens/user", `{"name":"ann","groups":["ops"],"validFor":"1h"}`, nil))
 	if err := w.verify(token, &user, time.Now()); err != nil || user.Name != "ann" ||
 		!slices.Equal(user.Groups, []string{"ops"}) {
 		t.Errorf("%+v, %v", user, err)
 	}
-	var zone identity.ZoneClaims
+	var zone pki.ZoneClaims
 	token = text(w.do("POST", "/tokens/zone", `{"zone":"east","validFor":"1h"}`, nil))
 	if err := w.verify(token, &zone, time.Now()); err != nil || zone.Zone != "east" || len(zone.Scope) != 3 {
 		t.Errorf("%+v, %v", zone, err)
@@ -123,7 +123,7 @@ func TestAUserToken(t *testing.T) {
 			t.Errorf("%s: %s %s", request.what, r.Status, response)
 		}
 	}
-	var claims identity.UserClaims
+	var claims pki.UserClaims
 	if err := w.verify(token, &claims, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestNoGoodProof(t *testing.T) {
 func TestATokenThatNoControlPlaneAcceptsIsNotIssued(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh","name":"default"}`)
-	long := strings.Repeat("x", identity.MaxToken)
+	long := strings.Repeat("x", pki.MaxToken)
 	r := w.do("POST", "/tokens/dataplane", `{"validFor":"1h","tags":{"kuma.io/service":["`+long+`"]}}`, nil)
 	if response := text(r); r.StatusCode != http.StatusBadRequest ||
 		!strings.Contains(response, "at most 16384 are read") {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/kind"
 	"weft/resource"
@@ -72,7 +72,7 @@ type PutResponse struct {
 	Warnings []string `json:"warnings"` // sentences about valid input with a possibly surprising effect
 }
 
-func writeResult(w http.ResponseWriter, result admit.Result) error {
+func writeResult(w http.ResponseWriter, result admission.Result) error {
 	status := http.StatusOK
 	if result.Created {
 		status = http.StatusCreated
@@ -89,7 +89,7 @@ type Preview struct {
 	Resource json.RawMessage `json:"resource"` // as it would be stored, in the Universal form
 }
 
-func writePreview(w http.ResponseWriter, d resource.Descriptor, result admit.Result) error {
+func writePreview(w http.ResponseWriter, d resource.Descriptor, result admission.Result) error {
 	body, err := resource.MarshalJSON(result.Object, nil, d, resource.Universal)
 	if err != nil {
 		return err
@@ -135,12 +135,12 @@ func place(o resource.Any, key resource.Key) error {
 
 // changeOf returns the precondition of a write, from the header If-Match, and whether it is a dry run (`dryRun` or
 // `dry_run`).
-func changeOf(r *http.Request) (admit.Change, error) {
+func changeOf(r *http.Request) (admission.Change, error) {
 	version, err := ifMatch(r)
 	if err != nil {
-		return admit.Change{}, err
+		return admission.Change{}, err
 	}
-	change := admit.Change{IfMatch: version, Told: audit.Of(r.Context()).Changed}
+	change := admission.Change{IfMatch: version, Told: audit.Of(r.Context()).Changed}
 	values := r.URL.Query()
 	for _, name := range []string{"dryRun", "dry_run"} {
 		if !values.Has(name) {

@@ -11,7 +11,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/bundle"
 	"weft/internal/check"
@@ -68,7 +68,7 @@ func (s *Server) resources(w io.Writer, kindName string) error {
 		return err
 	}
 	for _, row := range rows {
-		o, err := admit.Decode(row)
+		o, err := admission.Decode(row)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"weft/internal/certfile"
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -87,7 +87,7 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 	if sharesStore(c) {
 		err = s.makeSharedServerCertificate(ctx)
 	} else {
-		_, err = identity.ServerCertificate(c.DataDir, ownAddresses(c), time.Now())
+		_, err = pki.ServerCertificate(c.DataDir, ownAddresses(c), time.Now())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the server's certificate in general.dataDir: %w", err)
@@ -99,20 +99,20 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 // makeSharedServerCertificate signs by the CA in the store. The first replica stores the CA that it has had alone.
 func (s *Server) makeSharedServerCertificate(ctx context.Context) error {
 	dir := s.settings.DataDir
-	own, err := identity.ReadServerCA(dir)
+	own, err := pki.ReadServerCA(dir)
 	if err == nil && own == nil {
-		own, err = identity.NewServerCA(time.Now())
+		own, err = pki.NewServerCA(time.Now())
 	}
 	if err != nil {
 		return err
 	}
-	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", identity.ServerCASecret, kind.Secret{Data: own}),
+	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", pki.ServerCASecret, kind.Secret{Data: own}),
 		nil)
 	if err != nil {
 		return err
 	}
 	ca := result.Object.(*resource.Object[kind.Secret]).Spec.Data
-	_, err = identity.ServerCertificateOf(ca, dir, ownAddresses(s.settings), time.Now())
+	_, err = pki.ServerCertificateOf(ca, dir, ownAddresses(s.settings), time.Now())
 	return err
 }
 

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/agent/nameserver"
 	"weft/internal/lookup"
 	"weft/kind"
@@ -22,15 +22,15 @@ func (s *Server) hostNames() *lookup.Runner {
 }
 
 // resolvedNames writes the rows of host names.
-type resolvedNames struct{ writer *admit.Writer }
+type resolvedNames struct{ writer *admission.Writer }
 
 func (w resolvedNames) Modify(ctx context.Context, name string, change func(*kind.ResolvedName) bool) error {
-	return unlessGone(admit.Modify(ctx, w.writer, kind.ResolvedNames, "", name,
+	return unlessGone(admission.Modify(ctx, w.writer, kind.ResolvedNames, "", name,
 		func(o *resource.Object[kind.ResolvedName]) bool {
 			return change(&o.Spec)
 		}))
 }
 
 func (w resolvedNames) Delete(ctx context.Context, name string) error {
-	return unlessGone(w.writer.Delete(ctx, kind.ResolvedNames.Key("", name), admit.Change{ControlPlane: true}))
+	return unlessGone(w.writer.Delete(ctx, kind.ResolvedNames.Key("", name), admission.Change{ControlPlane: true}))
 }

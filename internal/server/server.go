@@ -17,20 +17,20 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/access"
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/bundle"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
-	"weft/internal/identity"
 	"weft/internal/insight"
-	"weft/internal/instances"
 	"weft/internal/join"
 	"weft/internal/lookup"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
-	"weft/internal/publish"
+	"weft/internal/pki"
+	"weft/internal/push"
 	"weft/internal/reconcile"
+	"weft/internal/replica"
 	"weft/internal/rest"
 	"weft/internal/settings"
 	"weft/internal/store"
@@ -73,16 +73,16 @@ type Server struct {
 	metrics      *metrics.Metrics
 	state        *graph.State
 	view         *view.View
-	writer       *admit.Writer
+	writer       *admission.Writer
 	certificates *certificates
-	replica      *instances.Member // this one, among those that share the store
+	replica      *replica.Member // this one, among those that share the store
 	// localAcked waits until the clients of this replica have acked rows, for the other replicas.
 	localAcked func(context.Context, []resource.Key) error
 	catalog    *xds.Catalog
-	hub        *publish.Hub
+	hub        *push.Hub
 	reconciler *reconcile.Reconciler
 	audit      *audit.Log
-	keys       *identity.Keyring
+	keys       *pki.Keyring
 	tokens     *token.Issuer
 	denials    *access.Denials
 	guard      *rest.Guard
@@ -90,7 +90,7 @@ type Server struct {
 	names      *lookup.Runner  // of a zone
 	joined     *joinedZone     // of a zone that joins others
 	global     *join.Global    // of a global control plane
-	sync       publish.Zones   // the zone sync that changes wait for, of joined or global; nil where there is none
+	sync       push.Zones      // the zone sync that changes wait for, of joined or global; nil where there is none
 	queries    *zonequery.Zone // of a zone
 	remote     remoteControlPlanes
 }
@@ -179,7 +179,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.state.DB.Observe(s.metrics.Stage)
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
 	s.store = s.view.Store()
-	s.writer = admit.New(s.store, admit.Options{
+	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: graph.SNIs{State: s.state},
 		LocalNetworks: s.settings.LocalNetworks,
 	})
@@ -189,9 +189,9 @@ func (s *Server) buildTable(context.Context) error {
 // buildHub makes the writer of the table, and the keys and tokens that it has Secrets for.
 func (s *Server) buildHub(context.Context) error {
 	s.catalog = xds.NewCatalog()
-	s.hub = publish.NewHub(s.state, s.catalog, s.log)
+	s.hub = push.NewHub(s.state, s.catalog, s.log)
 	s.localAcked = s.hub.Here
-	s.keys = identity.NewKeyring(s.hub.Secret)
+	s.keys = pki.NewKeyring(s.hub.Secret)
 	s.tokens = &token.Issuer{Writer: s.writer, Secrets: s.hub, Keys: s.keys, Now: time.Now}
 	s.guard = &rest.Guard{Rules: s.settings.Access, Keys: s.keys, Denied: s.denials, Now: time.Now}
 	return nil
@@ -203,12 +203,12 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 		hasLost := func(string) bool {
 			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance != s.instance })
 		}
-		s.replica = instances.Alone(instances.Config{ID: s.instance, Lost: publish.Bound, HasLostClients: hasLost})
+		s.replica = replica.Alone(replica.Config{ID: s.instance, Lost: push.Bound, HasLostClients: hasLost})
 		return nil
 	}
 	var err error
-	s.replica, err = instances.Join(ctx, instances.Config{
-		ID: s.instance, Store: s.store, Writer: s.writer, Lost: publish.Bound, Log: s.log,
+	s.replica, err = replica.Join(ctx, replica.Config{
+		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log,
 		LocalAcked: func(ctx context.Context, rows []resource.Key) error { return s.localAcked(ctx, rows) },
 		HasLostClients: func(gone string) bool {
 			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance == gone })
@@ -256,7 +256,7 @@ func (s *Server) followStore(ctx context.Context) error {
 	s.hub.Use(ctx, s.callbacks())
 	s.reconciler.Zones = s.sync
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: s.store, Kinds: s.state.Kinds(), Decode: admit.Decode, Log: s.log, Apply: s.apply,
+		Store: s.store, Kinds: s.state.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
 	})
 	if err != nil {
 		return err

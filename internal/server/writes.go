@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
-	"weft/internal/publish"
+	"weft/internal/push"
 	"weft/internal/reconcile"
 	"weft/internal/store"
 	"weft/kind"
@@ -18,12 +18,12 @@ import (
 
 // ownWrites is the reconciler's writer.
 type ownWrites struct {
-	writer  *admit.Writer
+	writer  *admission.Writer
 	version func(context.Context, resource.Key) (string, error)
 }
 
 func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
-	return storedAs(w.writer.Put(ctx, o, admit.Change{ControlPlane: true, IfMatch: o.Envelope().Version}))
+	return storedAs(w.writer.Put(ctx, o, admission.Change{ControlPlane: true, IfMatch: o.Envelope().Version}))
 }
 
 func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
@@ -31,7 +31,7 @@ func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
 }
 
 func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {
-	_, err := storedAs(admit.Result{}, w.writer.Delete(ctx, key, admit.Change{ControlPlane: true, IfMatch: version}))
+	_, err := storedAs(admission.Result{}, w.writer.Delete(ctx, key, admission.Change{ControlPlane: true, IfMatch: version}))
 	return err
 }
 
@@ -41,7 +41,7 @@ func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error
 
 // storedAs returns the version that a write stored; empty where it stored nothing, as for a resource whose owner is
 // gone.
-func storedAs(result admit.Result, err error) (version string, _ error) {
+func storedAs(result admission.Result, err error) (version string, _ error) {
 	switch {
 	case resource.CodeOf(err) == resource.Stale:
 		return "", reconcile.ErrOvertaken
@@ -62,8 +62,8 @@ func unlessGone(err error) error {
 }
 
 // callbacks are the hub's waits and writes outside its table.
-func (s *Server) callbacks() publish.Callbacks {
-	return publish.Callbacks{
+func (s *Server) callbacks() push.Callbacks {
+	return push.Callbacks{
 		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
 		Version: storedVersion(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
 		RetainSNIRoutes: retainSNIRoutes(s.writer), KeepIngresses: keepIngresses(s.writer),
@@ -72,9 +72,9 @@ func (s *Server) callbacks() publish.Callbacks {
 	}
 }
 
-func removeListeners(writer *admit.Writer) publish.RemoveListeners {
+func removeListeners(writer *admission.Writer) push.RemoveListeners {
 	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
-		return admit.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name,
+		return admission.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name,
 			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 				return o.Spec.Remove(listeners)
 			})
@@ -85,13 +85,13 @@ func removeListeners(writer *admit.Writer) publish.RemoveListeners {
 const announcers = 32
 
 // announce stores the next SPIFFE ID of each proxy that presents another one still.
-func announce(writer *admit.Writer) publish.Announce {
+func announce(writer *admission.Writer) push.Announce {
 	return func(ctx context.Context, rows []*resource.Object[kind.DataplaneCertificates]) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(announcers)
 		for _, row := range rows {
 			group.Go(func() error {
-				return unlessGone(admit.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name,
+				return unlessGone(admission.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name,
 					func(o *resource.Object[kind.DataplaneCertificates]) bool {
 						return o.Spec.Announce(*row.Spec.Next)
 					}))
@@ -102,7 +102,7 @@ func announce(writer *admit.Writer) publish.Announce {
 }
 
 // retainEndpoints stores retained endpoints, once where several replicas retain the same.
-func retainEndpoints(writer *admit.Writer) publish.Keep {
+func retainEndpoints(writer *admission.Writer) push.Keep {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 		return modifyEach(ctx, writer, kind.RetainedEndpointsList, rows,
 			func(stored, wanted *kind.RetainedEndpoints) bool {
@@ -116,7 +116,7 @@ func retainEndpoints(writer *admit.Writer) publish.Keep {
 }
 
 // retainSNIRoutes stores retained SNI routes, once where several replicas retain the same.
-func retainSNIRoutes(writer *admit.Writer) publish.RetainSNIRoutes {
+func retainSNIRoutes(writer *admission.Writer) push.RetainSNIRoutes {
 	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
 		return modifyEach(ctx, writer, kind.RetainedSNIRoutes, rows, func(stored, wanted *kind.RetainedSNIRoute) bool {
 			*stored = *wanted
@@ -126,7 +126,7 @@ func retainSNIRoutes(writer *admit.Writer) publish.RetainSNIRoutes {
 }
 
 // keepIngresses stores the former ingresses of host names, once where several replicas have the same.
-func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
+func keepIngresses(writer *admission.Writer) push.KeepIngresses {
 	return func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error {
 		return modifyEach(ctx, writer, kind.ResolvedNames, rows, func(stored, wanted *kind.ResolvedName) bool {
 			changed := false
@@ -139,11 +139,11 @@ func keepIngresses(writer *admit.Writer) publish.KeepIngresses {
 }
 
 // modifyEach modifies the stored rows by the wanted ones, all of them although one fails.
-func modifyEach[S any](ctx context.Context, writer *admit.Writer, k *resource.Kind[S], rows []*resource.Object[S],
+func modifyEach[S any](ctx context.Context, writer *admission.Writer, k *resource.Kind[S], rows []*resource.Object[S],
 	change func(stored, wanted *S) bool) error {
 	var failed error
 	for _, row := range rows {
-		err := admit.Modify(ctx, writer, k, row.Mesh, row.Name, func(o *resource.Object[S]) bool {
+		err := admission.Modify(ctx, writer, k, row.Mesh, row.Name, func(o *resource.Object[S]) bool {
 			return change(&o.Spec, &row.Spec)
 		})
 		failed = errors.Join(failed, unlessGone(err))

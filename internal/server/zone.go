@@ -15,7 +15,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/join"
 	"weft/internal/lookup"
-	"weft/internal/publish"
+	"weft/internal/push"
 	"weft/internal/rest"
 	"weft/internal/settings"
 	"weft/internal/xds"
@@ -143,7 +143,7 @@ func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
 	rows = append(rows, s.hub.LookedUp(resolved, rows)...)
 	done()
-	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
 	if err := s.replica.WaitAcked(ctx, rows); err != nil {
 		// first: it also waits for proxies that reconnect to this replica
@@ -157,7 +157,7 @@ func (s *Server) waitForwarded(ctx context.Context, row resource.Key) error {
 	if row.Kind != kind.MeshServices.Name && row.Kind != kind.MeshZoneAddresses.Name {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, publish.Bound)
+	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
 	return s.hub.Passed(ctx, row.Mesh, row)
 }

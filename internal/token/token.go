@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"weft/internal/access"
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/store/bounded"
 	"weft/kind"
@@ -27,34 +27,34 @@ const Longest = 10 * 365 * 24 * time.Hour
 // Secrets is the control plane's memory of Secrets and GlobalSecrets.
 type Secrets interface {
 	// SigningKeys answers those that hold signing keys of a realm.
-	SigningKeys(realm identity.Realm) []resource.Key
+	SigningKeys(realm pki.Realm) []resource.Key
 	// AwaitSecret returns once one that was stored just now is known wherever tokens are checked.
 	AwaitSecret(ctx context.Context, key resource.Key) error
 }
 
 // Issuer makes tokens. It may be used at the same time by many.
 type Issuer struct {
-	Writer  *admit.Writer
+	Writer  *admission.Writer
 	Secrets Secrets
-	Keys    *identity.Keyring // of the same memory
+	Keys    *pki.Keyring // of the same memory
 	Now     func() time.Time
 }
 
 // Issue makes a token that says what the claims do. Errors that the caller can do something about are a
 // [resource.Error].
-func (i *Issuer) Issue(ctx context.Context, claims identity.Claims, validFor time.Duration) (string, error) {
+func (i *Issuer) Issue(ctx context.Context, claims pki.Claims, validFor time.Duration) (string, error) {
 	kid, key, err := i.signingKey(ctx, claims.Realm())
 	if err != nil {
 		return "", fmt.Errorf("token signing key: %w", err)
 	}
-	token, err := identity.Issue(key, kid, claims, validFor, i.Now())
+	token, err := pki.Issue(key, kid, claims, validFor, i.Now())
 	if err != nil {
 		return "", resource.Errorf(resource.Invalid, "%v", err)
 	}
-	if len(token) > identity.MaxToken {
+	if len(token) > pki.MaxToken {
 		return "",
 			resource.Errorf(resource.Invalid, "the token would have %d bytes, at most %d are read; ask for less in it",
-				len(token), identity.MaxToken)
+				len(token), pki.MaxToken)
 	}
 	return token, nil
 }
@@ -62,25 +62,25 @@ func (i *Issuer) Issue(ctx context.Context, claims identity.Claims, validFor tim
 // Bootstrap stores a token of an administrator, valid for ten years, as the GlobalSecret admin-user-token,
 // for callers of other machines than the control plane's.
 func (i *Issuer) Bootstrap(ctx context.Context) error {
-	claims := &identity.UserClaims{Name: access.AdminName, Groups: []string{access.AdminGroup}}
+	claims := &pki.UserClaims{Name: access.AdminName, Groups: []string{access.AdminGroup}}
 	token, err := i.Issue(ctx, claims, Longest)
 	if err != nil {
 		return err
 	}
-	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", identity.AdminTokenSecret,
+	_, err = i.Writer.Create(ctx, kind.GlobalSecrets.Make("", pki.AdminTokenSecret,
 		kind.Secret{Data: []byte(token)}), nil)
 	return err
 }
 
 // signingKey returns the newest key of a realm that can sign here, and its id. Where there is none it makes one whose
 // name no other control plane gives to its own.
-func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid string, key *rsa.PrivateKey, err error) {
+func (i *Issuer) signingKey(ctx context.Context, realm pki.Realm) (kid string, key *rsa.PrivateKey, err error) {
 	for _, kid := range slices.Backward(i.ids(realm)) {
 		if key, err = i.Keys.Signer(realm, kid); key != nil || err != nil {
 			return kid, key, err
 		}
 	}
-	kid = identity.KeyID(i.Writer.Zone(), 1)
+	kid = pki.KeyID(i.Writer.Zone(), 1)
 	if err := i.makeSigningKey(ctx, realm.SigningKey(kid)); err != nil {
 		return "", nil, err
 	}
@@ -89,20 +89,20 @@ func (i *Issuer) signingKey(ctx context.Context, realm identity.Realm) (kid stri
 }
 
 // ids are those of a realm's keys that this control plane or an operator made, the newest last.
-func (i *Issuer) ids(realm identity.Realm) []string {
+func (i *Issuer) ids(realm pki.Realm) []string {
 	var ids []string
 	for _, secret := range i.Secrets.SigningKeys(realm) {
-		if _, kid, _ := identity.SigningKeyOf(secret); identity.MadeBy(i.Writer.Zone(), kid) {
+		if _, kid, _ := pki.SigningKeyOf(secret); pki.MadeBy(i.Writer.Zone(), kid) {
 			ids = append(ids, kid)
 		}
 	}
-	slices.SortFunc(ids, identity.CompareKeyIDs)
+	slices.SortFunc(ids, pki.CompareKeyIDs)
 	return ids
 }
 
 // makeSigningKey stores a new key, unless somebody else was faster: then that one's stays.
 func (i *Issuer) makeSigningKey(ctx context.Context, secret resource.Key) error {
-	text, err := identity.NewSigningKey()
+	text, err := pki.NewSigningKey()
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (i *Issuer) makeSigningKey(ctx context.Context, secret resource.Key) error 
 	if secret.Kind == kind.GlobalSecrets.Name {
 		of = kind.GlobalSecrets
 	}
-	err = admit.Modify(ctx, i.Writer, of, secret.Mesh, secret.Name, func(o *resource.Object[kind.Secret]) bool {
+	err = admission.Modify(ctx, i.Writer, of, secret.Mesh, secret.Name, func(o *resource.Object[kind.Secret]) bool {
 		if len(o.Spec.Data) > 0 {
 			return false
 		}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/internal/store/memory"
 	"weft/internal/token"
 	"weft/internal/token/tokentest"
@@ -20,16 +20,16 @@ import (
 type plane struct {
 	t      *testing.T
 	rows   *memory.Store
-	writer *admit.Writer
+	writer *admission.Writer
 	issuer *token.Issuer
-	keys   *identity.Keyring
+	keys   *pki.Keyring
 }
 
 func newPlane(t *testing.T, zone string) *plane {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { rows.Close() })
-	writer := admit.New(rows, admit.Options{Zone: zone})
+	writer := admission.New(rows, admission.Options{Zone: zone})
 	issuer, keys := tokentest.New(rows, writer)
 	p := &plane{t, rows, writer, issuer, keys}
 	if err := p.put(kind.Meshes.Make("", "default", kind.Mesh{})); err != nil {
@@ -40,14 +40,14 @@ func newPlane(t *testing.T, zone string) *plane {
 
 func (p *plane) put(o resource.Any) error {
 	p.t.Helper()
-	_, err := p.writer.Put(p.t.Context(), o, admit.Change{})
+	_, err := p.writer.Put(p.t.Context(), o, admission.Change{})
 	return err
 }
 
 // token returns a dataplane token and the id of its key.
 func (p *plane) token() (text, kid string) {
 	p.t.Helper()
-	text, err := p.issuer.Issue(p.t.Context(), &identity.DataplaneClaims{Mesh: "default"}, time.Hour)
+	text, err := p.issuer.Issue(p.t.Context(), &pki.DataplaneClaims{Mesh: "default"}, time.Hour)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -60,30 +60,30 @@ func (p *plane) token() (text, kid string) {
 
 // accepts says whether the control plane verifies a token.
 func (p *plane) accepts(text string) bool {
-	return identity.Verify(text, &identity.DataplaneClaims{}, p.keys, time.Now()) == nil
+	return pki.Verify(text, &pki.DataplaneClaims{}, p.keys, time.Now()) == nil
 }
 
 // joins gives a zone what global tells zones of a signing key.
 func (p *plane) joins(global *plane, kid string) {
 	p.t.Helper()
-	key := identity.DataplaneRealm("default").SigningKey(kid)
+	key := pki.DataplaneRealm("default").SigningKey(kid)
 	row, err := global.rows.Get(p.t.Context(), key)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	secret := o.(*resource.Object[kind.Secret])
-	public, told := identity.ForZones(key, secret.Spec.Data)
+	public, told := pki.ForZones(key, secret.Spec.Data)
 	if !told {
 		p.t.Fatalf("zones are not told of %s", key)
 	}
 	secret.Spec.Data = public
 	body, err := resource.Body(secret)
 	if err == nil {
-		err = p.writer.Receive(p.t.Context(), admit.Received{Kind: kind.Secrets, Mesh: "default", Name: key.Name,
+		err = p.writer.Receive(p.t.Context(), admission.Received{Kind: kind.Secrets, Mesh: "default", Name: key.Name,
 			Body: body})
 	}
 	if err != nil {
@@ -130,11 +130,11 @@ func TestKeysOfControlPlanesDoNotMeet(t *testing.T) {
 func TestAnOperatorsKeySigns(t *testing.T) {
 	east := newPlane(t, "east")
 	before, _ := east.token()
-	text, err := identity.NewSigningKey()
+	text, err := pki.NewSigningKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	realm := identity.DataplaneRealm("default")
+	realm := pki.DataplaneRealm("default")
 	if err := east.put(kind.Secrets.Make("default", realm.SigningKey("1").Name, kind.Secret{Data: text})); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/store"
@@ -191,7 +191,7 @@ func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 			return nil, err
 		}
 		for _, row := range rows {
-			o, err := admit.Decode(row)
+			o, err := admission.Decode(row)
 			if err != nil {
 				return nil, err
 			}

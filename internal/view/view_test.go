@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/store"
@@ -67,7 +67,7 @@ func (w *world) update(in store.Store, row store.Row) store.Row {
 
 // bring applies a row to the state.
 func (w *world) bring(row store.Row) {
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 )
 
 // newStrangersCA returns the file of a CA without any signed certificate here.
 func newStrangersCA(t *testing.T) string {
 	t.Helper()
-	certificate, _, err := identity.NewCA(time.Now(), "stranger.local")
+	certificate, _, err := pki.NewCA(time.Now(), "stranger.local")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
 	"weft/internal/join"
+	"weft/internal/pki"
 	"weft/internal/store/memory"
 	"weft/internal/traffic"
 	"weft/kind"
@@ -34,7 +34,7 @@ type liar struct {
 	f         *federation
 	zone      string
 	network   string
-	unchecked *admit.Writer
+	unchecked *admission.Writer
 	joined    *join.Zone
 }
 
@@ -56,7 +56,7 @@ func (f *federation) lie(zone string) *liar {
 	rows := memory.New(memory.Options{})
 	f.t.Cleanup(func() { rows.Close() })
 	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network,
-		unchecked: admit.New(rows, admit.Options{Zone: zone})}
+		unchecked: admission.New(rows, admission.Options{Zone: zone})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
 	if err != nil {
@@ -75,7 +75,7 @@ func (f *federation) lie(zone string) *liar {
 	f.t.Cleanup(func() { conn.Close() })
 	l.joined = join.NewZone(join.ZoneConfig{
 		Zone: zone, Instance: "liar", Release: "liar", Global: conn, Store: rows, Log: slog.New(slog.DiscardHandler),
-		Writer:    admit.New(rows, admit.Options{Zone: zone, Joined: true}),
+		Writer:    admission.New(rows, admission.Options{Zone: zone, Joined: true}),
 		WaitAcked: func(context.Context, []resource.Key) error { return nil },
 	})
 	return l
@@ -96,19 +96,19 @@ func (l *liar) join() {
 
 func (l *liar) put(o resource.Any) {
 	l.f.t.Helper()
-	if _, err := l.unchecked.Put(l.f.t.Context(), o, admit.Change{ControlPlane: true}); err != nil {
+	if _, err := l.unchecked.Put(l.f.t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 		l.f.t.Fatal(err)
 	}
 }
 
 // forge generates a CA of a trust domain, and a MeshTrust with its root.
-func (l *liar) forge(name, domain string) *identity.CA {
+func (l *liar) forge(name, domain string) *pki.CA {
 	l.f.t.Helper()
-	certificate, key, err := identity.NewCA(time.Now(), domain)
+	certificate, key, err := pki.NewCA(time.Now(), domain)
 	if err != nil {
 		l.f.t.Fatal(err)
 	}
-	ca, err := identity.ParseCA(append(certificate, key...))
+	ca, err := pki.ParseCA(append(certificate, key...))
 	if err != nil {
 		l.f.t.Fatal(err)
 	}
@@ -119,13 +119,13 @@ func (l *liar) forge(name, domain string) *identity.CA {
 }
 
 // certificate returns a certificate of a CA for a SPIFFE ID.
-func certificate(t *testing.T, ca *identity.CA, id string) *tls.Certificate {
+func certificate(t *testing.T, ca *pki.CA, id string) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	workload, err := ca.Sign(identity.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any",
+	workload, err := ca.Sign(pki.CertificateContent{SpiffeIDs: []string{id}, DNSName: "any",
 		PublicKey: key.Public(), Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestHostileZoneSpeaksAsAnother(t *testing.T) {
 	east, west := f.eastAndWest()
 	north := f.lie("north")
 	own := north.forge("own", "default.north.mesh.local")
-	forged := map[string]*identity.CA{
+	forged := map[string]*pki.CA{
 		"spiffe://default.east.mesh.local/workload/web":    north.forge("forged-east", "default.east.mesh.local"),
 		"spiffe://default.west.mesh.local/workload/client": north.forge("forged-west", "default.west.mesh.local"),
 		"spiffe://default/web":                             north.forge("forged-mtls", "default"),

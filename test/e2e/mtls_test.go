@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/traffic"
 )
 
@@ -32,9 +32,9 @@ func withMTLS(enabled, mode string) string {
 }
 
 // backendOf waits until the control plane has generated a builtin backend, and returns its CA.
-func (w *world) backendOf(mesh, backend string) *identity.CA {
+func (w *world) backendOf(mesh, backend string) *pki.CA {
 	w.t.Helper()
-	var ca *identity.CA
+	var ca *pki.CA
 	w.eventually("there is a CA of "+backend, func() error {
 		var text []byte
 		for _, part := range []string{"cert", "key"} {
@@ -52,19 +52,19 @@ func (w *world) backendOf(mesh, backend string) *identity.CA {
 			text = append(text, raw...)
 		}
 		var err error
-		ca, err = identity.ParseCA(text)
+		ca, err = pki.ParseCA(text)
 		return err
 	})
 	return ca
 }
 
 // callsAs sends a request to an inbound with a certificate of a CA.
-func callsAs(ca *identity.CA, address string, names ...string) error {
+func callsAs(ca *pki.CA, address string, names ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	certificate, err := ca.Sign(identity.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(),
+	certificate, err := ca.Sign(pki.CertificateContent{SpiffeIDs: names, DNSName: "any", PublicKey: key.Public(),
 		Lifetime: time.Hour, Now: time.Now()})
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func callsAs(ca *identity.CA, address string, names ...string) error {
 }
 
 // presents waits until inbounds present a certificate of a CA with these SPIFFE IDs.
-func (w *world) presents(ca *identity.CA, names []string, inbounds ...string) {
+func (w *world) presents(ca *pki.CA, names []string, inbounds ...string) {
 	w.t.Helper()
 	block, _ := pem.Decode([]byte(ca.Root()))
 	root, err := x509.ParseCertificate(block.Bytes)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
+	"weft/internal/pki"
 	"weft/internal/traffic"
 )
 
@@ -50,7 +50,7 @@ spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: %q}}]}}]}
 // newCA writes the Secret "ca" and returns its certificate.
 func (w *world) newCA() *x509.Certificate {
 	w.t.Helper()
-	certificate, key, err := identity.NewCA(time.Now(), "default.default.mesh.local")
+	certificate, key, err := pki.NewCA(time.Now(), "default.default.mesh.local")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"time"
 
-	"weft/internal/admit"
-	"weft/internal/identity"
+	"weft/internal/admission"
+	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/token"
 	"weft/kind"
@@ -14,9 +14,9 @@ import (
 )
 
 // New answers an issuer that writes to a store, and the keyring of what is in it.
-func New(rows store.Store, writer *admit.Writer) (*token.Issuer, *identity.Keyring) {
+func New(rows store.Store, writer *admission.Writer) (*token.Issuer, *pki.Keyring) {
 	secrets := stored{rows}
-	keys := identity.NewKeyring(secrets.secret)
+	keys := pki.NewKeyring(secrets.secret)
 	return &token.Issuer{Writer: writer, Secrets: secrets, Keys: keys, Now: time.Now}, keys
 }
 
@@ -28,7 +28,7 @@ func (s stored) secret(key resource.Key) ([]byte, bool) {
 	if err != nil {
 		return nil, false
 	}
-	o, err := admit.Decode(row)
+	o, err := admission.Decode(row)
 	if err != nil {
 		return nil, false
 	}
@@ -36,11 +36,11 @@ func (s stored) secret(key resource.Key) ([]byte, bool) {
 }
 
 // SigningKeys implements token.Secrets.
-func (s stored) SigningKeys(realm identity.Realm) (keys []resource.Key) {
+func (s stored) SigningKeys(realm pki.Realm) (keys []resource.Key) {
 	for _, name := range []string{kind.Secrets.Name, kind.GlobalSecrets.Name} {
 		rows, _, _ := s.rows.List(context.Background(), name) // of a closed store: none
 		for _, row := range rows {
-			if of, _, ok := identity.SigningKeyOf(row.Key); ok && of == realm {
+			if of, _, ok := pki.SigningKeyOf(row.Key); ok && of == realm {
 				keys = append(keys, row.Key)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"log/slog"
 
-	"weft/internal/admit"
+	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/store"
@@ -20,7 +20,7 @@ func New(rows store.Store, zone string) (v *view.View, stop func(), err error) {
 	v = view.New(state, rows)
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: rows, Kinds: state.Kinds(), Decode: admit.Decode, Log: slog.New(slog.DiscardHandler),
+		Store: rows, Kinds: state.Kinds(), Decode: admission.Decode, Log: slog.New(slog.DiscardHandler),
 		Apply: func(b mirror.Batch) {
 			commit(state, b.Put, b.Removed)
 			v.Applied(b)

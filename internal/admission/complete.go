@@ -1,0 +1,186 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weft/internal/pki"
+	"weft/kind"
+	"weft/resource"
+)
+
+// companions are the kinds whose rows go with a resource of another kind that has the same name. Those
+// of a status are told by the kind itself.
+var companions = map[string]string{
+	kind.DataplaneListenerStatuses.Name:   kind.Dataplanes.Name,
+	kind.DataplaneInsights.Name:           kind.Dataplanes.Name,
+	kind.ZoneInsights.Name:                kind.Zones.Name,
+	kind.ZoneIngressListenerStatuses.Name: kind.ZoneIngresses.Name,
+	kind.ZoneIngressInsights.Name:         kind.ZoneIngresses.Name,
+	kind.ZoneEgressListenerStatuses.Name:  kind.ZoneEgresses.Name,
+	kind.ZoneEgressInsights.Name:          kind.ZoneEgresses.Name,
+	kind.DataplaneCertificatesList.Name:   kind.Dataplanes.Name,
+}
+
+// ownerOf answers what a resource goes with, nil where it stands alone.
+func ownerOf(key resource.Key) *resource.Key {
+	info := kind.ByName(key.Kind).Describe()
+	of := info.StatusOf
+	if of == "" {
+		of = companions[key.Kind]
+	}
+	switch {
+	case of != "":
+		return &resource.Key{Kind: of, Mesh: key.Mesh, Name: key.Name}
+	case info.Scope == resource.Mesh:
+		return &resource.Key{Kind: kind.Meshes.Name, Name: key.Mesh}
+	}
+	return nil
+}
+
+// complete fills in defaults and what the control plane sets, and answers every problem.
+func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) error {
+	d := kind.ByName(o.Key().Kind)
+	problems := scope(d.Describe(), o.Key())
+	problems = append(problems, d.Prepare(o)...)
+	written := !d.Describe().ReadOnly && !d.Describe().Hidden
+	if written || d.Describe().Sync != 0 {
+		problems = append(problems, w.label(o, stored, controlPlane)...)
+	}
+	if realm, kid, signs := pki.SigningKeyOf(o.Key()); signs && pki.Reserved(w.zone, kid) {
+		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s", realm.SigningKey("1").Name)
+	}
+	if written {
+		problems = append(problems, w.specFields(o, stored, controlPlane)...)
+		problems = append(problems, w.serverNames(o, stored, controlPlane)...)
+	}
+	if len(problems) > 0 {
+		return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+	}
+	return nil
+}
+
+// scope wants a mesh where the kind is of a mesh, and none elsewhere.
+func scope(info *resource.Info, key resource.Key) resource.Problems {
+	var problems resource.Problems
+	switch {
+	case info.Scope == resource.Global && key.Mesh != "":
+		problems.Add("mesh", "a %s is in no mesh; leave it out", key.Kind)
+	case info.Scope == resource.Mesh:
+		if problem := kind.MeshNameProblem(key.Mesh); problem != "" {
+			problems.Add("mesh", "%s", problem)
+		}
+	}
+	return problems
+}
+
+// label sets the labels that are the control plane's. One that the user wrote must agree.
+func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	var problems resource.Problems
+	meta := o.Envelope()
+	labels := map[string]string{}
+	protected := w.protected(o)
+	for _, name := range slices.Sorted(maps.Keys(protected)) {
+		want := protected[name]
+		got, written := meta.Labels[name]
+		switch {
+		case written && want == "":
+			problems.Add("labels["+name+"]", "is %q, and has no meaning here; leave it out", got)
+		case written && got != want:
+			problems.Add("labels["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
+		case want != "" && name != resource.MeshLabel:
+			labels[name] = want
+		}
+	}
+	if _, written := meta.Labels[kind.NamespaceLabel]; written {
+		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
+	}
+	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
+		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
+	}
+	for name, value := range meta.Labels {
+		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
+			labels[name] = value
+		}
+	}
+	meta.Labels = labels
+	return problems
+}
+
+// protected are the labels that nobody chooses, empty where a resource has none.
+func (w *Writer) protected(o resource.Any) map[string]string {
+	meta := o.Envelope()
+	labels := map[string]string{kind.DisplayName: meta.Name}
+	if meta.Mesh != "" {
+		labels[resource.MeshLabel] = meta.Mesh
+	}
+	owned := w.ownership()
+	if kind.ByName(o.Key().Kind).Describe().Sync == 0 {
+		owned = map[string]string{kind.OriginLabel: "", kind.ZoneLabel: "", kind.EnvLabel: ""}
+	}
+	maps.Copy(labels, owned)
+	return labels
+}
+
+func generated(stored *current) bool {
+	return stored != nil && stored.object.Envelope().Label(kind.ManagedBy) == kind.GeneratedBy
+}
+
+// specFields sets the fields of a spec that are the control plane's.
+func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	switch o := o.(type) {
+	case *resource.Object[kind.Dataplane]:
+		return w.inboundTags(o.Spec.Networking.Inbound)
+	case *resource.Object[kind.MeshService]:
+		if controlPlane {
+			return nil
+		}
+		var before kind.MeshService
+		if stored != nil {
+			before = stored.object.(*resource.Object[kind.MeshService]).Spec
+		}
+		serviceFields(&o.Spec, before)
+	case *resource.Object[kind.ZoneIngress]:
+		return w.ownZone(&o.Spec.Zone)
+	case *resource.Object[kind.ZoneEgress]:
+		return w.ownZone(&o.Spec.Zone)
+	}
+	return nil
+}
+
+// ownZone is where a zone proxy stands: where it is written.
+func (w *Writer) ownZone(zone *string) resource.Problems {
+	var problems resource.Problems
+	if *zone != "" && *zone != w.zone {
+		problems.Add("zone", "is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone", *zone, w.zone)
+	}
+	*zone = w.zone
+	return problems
+}
+
+// inboundTags adds the zone to the tags of every inbound and, where there are others, the environment: a zone that
+// is alone has one only. (Mesh Membership.)
+func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
+	var problems resource.Problems
+	for i := range inbounds {
+		in := &inbounds[i]
+		at := fmt.Sprintf("networking.inbound[%d].tags", i)
+		for name, want := range map[string]string{kind.ZoneLabel: w.zone, kind.EnvironmentTag: kind.Universal} {
+			if got, written := in.Tags[name]; written && got != want {
+				problems.Add(at+"["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
+			}
+		}
+		if _, written := in.Tags[kind.NamespaceLabel]; written {
+			problems.Add(at+"["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
+		}
+	}
+	w.tagInbounds(inbounds, true)
+	return problems
+}
+
+// serviceFields keeps what the control plane found out about the servers of a service: clients depend on it, and no
+// user writes it.
+func serviceFields(s *kind.MeshService, before kind.MeshService) {
+	s.State, s.Identities = before.State, before.Identities
+}

@@ -1,0 +1,125 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// joins refuses to write a Dataplane that its mesh does not admit: Forbidden. The rule is that of the Mesh as it is
+// stored here, which in a zone that has joined others is global's, the last one that was heard of. A mesh that is
+// not there refuses nothing: the Dataplane can't be stored without it. (Mesh Membership.)
+func (w *Writer) joins(ctx context.Context, o resource.Any) error {
+	dp, ok := o.(*resource.Object[kind.Dataplane])
+	if !ok {
+		return nil
+	}
+	mesh, err := w.mesh(ctx, dp.Mesh)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if refusal := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone); refusal != "" {
+		return resource.Errorf(resource.Forbidden, "%s", refusal)
+	}
+	return nil
+}
+
+func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.Mesh], error) {
+	row, err := w.rows.Get(ctx, kind.Meshes.Key("", name))
+	if err != nil {
+		return nil, err
+	}
+	o, err := Decode(row)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*resource.Object[kind.Mesh]), nil
+}
+
+// leaving is how many Dataplanes a warning names.
+const leaving = 10
+
+// evictionWarnings warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is stored
+// here. Where the store fails, which it just did not, it can't say.
+func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
+	var had *kind.Membership
+	if before != nil {
+		had = before.Spec.DataplaneProxyMembership
+	}
+	has := after.Spec.DataplaneProxyMembership
+	if has == nil || reflect.DeepEqual(had, has) {
+		return nil
+	}
+	dataplanes, err := w.dataplanes(ctx, after.Name)
+	if err != nil {
+		return []string{fmt.Sprintf("which Dataplanes dataplaneProxyMembership puts out could not be read: %s; `weft check` tells", store.Why(err))}
+	}
+	var names []string
+	for _, dp := range dataplanes {
+		zone := w.owner(&dp.Meta).Zone
+		if had.NotAdmittedReason(dp, zone) == "" && has.NotAdmittedReason(dp, zone) != "" {
+			names = append(names, w.told(dp))
+		}
+	}
+	return leavers(names)
+}
+
+// told is a Dataplane as its owner knows it, with its zone where that is another.
+func (w *Writer) told(dp *resource.Object[kind.Dataplane]) string {
+	name := kind.DisplayNameOf(&dp.Meta)
+	if zone := w.owner(&dp.Meta).Zone; zone != w.zone {
+		name += " of zone " + zone
+	}
+	return name
+}
+
+func leavers(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), leaving)], ", ")
+	if more := len(names) - leaving; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	count := fmt.Sprintf("%d Dataplanes", len(names))
+	if len(names) == 1 {
+		count = "1 Dataplane"
+	}
+	return []string{fmt.Sprintf("dataplaneProxyMembership puts out %s: %s", count, text)}
+}
+
+// memberWarnings say what of a Mesh's membership may not do what its writer thinks.
+func memberWarnings(m *kind.Membership) []string {
+	if m == nil {
+		return nil
+	}
+	var warnings []string
+	if m.Allowed != nil && len(m.Allowed) == 0 {
+		warnings = append(warnings, "dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let nobody in, block {kuma.io/zone: \"*\"}")
+	}
+	return append(append(warnings, byLabels("allowed", m.Allowed)...), byLabels("blocked", m.Blocked)...)
+}
+
+// byLabels warns of rules that rest on labels of Kubernetes, which whoever runs a Pod may set.
+func byLabels(list string, rules []kind.MembershipRule) []string {
+	var warnings []string
+	for i := range rules {
+		k := rules[i].Kubernetes
+		if k == nil || (k.Pod == nil || len(k.Pod.Labels) == 0) && (k.Namespace == nil || len(k.Namespace.Labels) == 0) {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("dataplaneProxyMembership.%s[%d].kubernetes: rests on labels, which are hard to restrict; a namespace by its name and a zone are not the Pod's to choose", list, i))
+	}
+	return warnings
+}

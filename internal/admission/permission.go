@@ -1,0 +1,118 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"weft/internal/match"
+	"weft/internal/sni"
+	"weft/kind"
+	"weft/resource"
+)
+
+// permissionWarnings returns what of a MeshTrafficPermission its proxies cannot enforce.
+func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind.MeshTrafficPermission]) []string {
+	if !w.identified(ctx, p.Mesh) {
+		return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plain and everybody may call everybody until there is one", p.Mesh)}
+	}
+	warnings := unknownSNIs(p.Spec.Rules)
+	target := p.Spec.TargetRef
+	hit := selected{inbound: true, ingress: true, egress: true} // of the whole mesh there may be anything
+	if target != nil && target.Kind == "Dataplane" {
+		hit = w.hit(ctx, p.Mesh, target)
+	}
+	for i := range p.Spec.Rules {
+		rule := &p.Spec.Rules[i]
+		at := fmt.Sprintf("spec.rules[%d]", i)
+		entries := rule.Default.Entries()
+		switch withSNI := slices.IndexFunc(entries, hasSNI); {
+		case hit.onlyIngresses() && len(entries) > 0:
+			warnings = append(warnings, at+": has no effect on a zone ingress, which is all that the target selects: it passes connections on unopened, and can't tell who calls; target the proxies of the services")
+		case len(rule.Matches) > 0 && !hit.egress && (hit.inbound || hit.ingress):
+			warnings = append(warnings, at+".matches: is about external services, which a zone egress serves, and the target selects no zone egress; the rule has no effect")
+		case withSNI >= 0 && !hit.egress && (hit.inbound || hit.ingress):
+			warnings = append(warnings, at+"."+entries[withSNI].Field+".sni: is about an external service, which a zone egress serves, and the target selects no zone egress; the entry has no effect")
+		case withSNI >= 0 && len(rule.Matches) == 0 && !slices.ContainsFunc(entries, func(e kind.PermissionEntry) bool { return !hasSNI(e) }):
+			warnings = append(warnings, at+": has no matches, so that it applies to every external service; a service whose SNI no entry has is denied to every caller, unless another rule allows it; to leave the others as they are, list the SNIs in matches too")
+		}
+	}
+	return warnings
+}
+
+func hasSNI(e kind.PermissionEntry) bool { return e.SNI != nil }
+
+// unknownSNIs warns of SNIs by which no zone egress tells services apart.
+func unknownSNIs(rules []kind.PermissionRule) []string {
+	var warnings []string
+	check := func(at string, m *kind.SNIMatch, what string) {
+		if m == nil {
+			return
+		}
+		if parsed, ok := sni.Parse(m.Value); !ok || parsed.Kind != kind.MeshExternalServices.Name {
+			warnings = append(warnings, fmt.Sprintf("%s.sni.value: %q is not the SNI of an external service, so that the %s has no effect; status.zoneEgress.sni of the MeshExternalService shows it", at, m.Value, what))
+		}
+	}
+	for i := range rules {
+		for j, m := range rules[i].Matches {
+			check(fmt.Sprintf("spec.rules[%d].matches[%d]", i, j), m.SNI, "rule")
+		}
+		for _, entry := range rules[i].Default.Entries() {
+			check(fmt.Sprintf("spec.rules[%d].%s", i, entry.Field), entry.SNI, "entry")
+		}
+	}
+	return warnings
+}
+
+// selected is what of proxies a target selects.
+type selected struct{ inbound, ingress, egress bool }
+
+func (s selected) onlyIngresses() bool { return s.ingress && !s.inbound && !s.egress }
+
+// hit answers what a target selects now. Where the store fails, which it just did not, it is nothing.
+func (w *Writer) hit(ctx context.Context, mesh string, target *kind.TargetRef) selected {
+	var all selected
+	for _, dp := range w.named(ctx, mesh, target.Name) {
+		n := &dp.Spec.Networking
+		selects := func(name string, port uint32) bool {
+			return match.Hits(target, &dp.Meta, cmp.Or(name, strconv.Itoa(int(port))))
+		}
+		all.inbound = all.inbound || slices.ContainsFunc(n.Inbound, func(in kind.Inbound) bool { return selects(in.Name, in.Port) })
+		all.ingress = all.ingress || n.ZoneIngress != nil && selects(n.ZoneIngress.Name, n.ZoneIngress.Port)
+		all.egress = all.egress || n.ZoneEgress != nil && selects(n.ZoneEgress.Name, n.ZoneEgress.Port)
+	}
+	return all
+}
+
+// named are the Dataplane of a name, and without a name all.
+func (w *Writer) named(ctx context.Context, mesh, name string) []*resource.Object[kind.Dataplane] {
+	if name == "" {
+		all, _ := w.dataplanes(ctx, mesh)
+		return all
+	}
+	stored, err := w.stored(ctx, kind.Dataplanes.Key(mesh, name))
+	if err != nil || stored == nil {
+		return nil
+	}
+	return []*resource.Object[kind.Dataplane]{stored.object.(*resource.Object[kind.Dataplane])}
+}
+
+// dataplanes are those of a mesh, of every zone that is stored here.
+func (w *Writer) dataplanes(ctx context.Context, mesh string) ([]*resource.Object[kind.Dataplane], error) {
+	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)
+	if err != nil {
+		return nil, err
+	}
+	var dataplanes []*resource.Object[kind.Dataplane]
+	for _, row := range rows {
+		if row.Key.Mesh != mesh {
+			continue
+		}
+		if o, err := Decode(row); err == nil {
+			dataplanes = append(dataplanes, o.(*resource.Object[kind.Dataplane]))
+		}
+	}
+	return dataplanes, nil
+}

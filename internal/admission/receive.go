@@ -1,0 +1,179 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Received is a resource as its owner stored it, brought by another control plane.
+type Received struct {
+	Kind resource.Descriptor
+	Mesh string
+	Name string // as its owner names it
+	// Owner is who it belongs to, as whoever brings it has proved.
+	Owner kind.Owner
+	Body  []byte // resource.Body
+}
+
+// Key names it where it is stored.
+func (r *Received) Key() resource.Key {
+	info := r.Kind.Describe()
+	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Name, r.Owner)}
+}
+
+// Receive stores what belongs to another control plane, byte for byte: fields that this release does not know
+// stay. It is checked all the same: that it can be read, that it is valid, that it says of itself whose it is.
+//
+// Errors are Invalid, NotFound for the mesh or owner that is missing here, Conflict where something of this
+// control plane's own stands in the way, Unavailable. After whichever it may be tried again.
+func (w *Writer) Receive(ctx context.Context, r Received) error {
+	for {
+		err := w.receiveOnce(ctx, &r)
+		if raced(err) {
+			continue // somebody was faster: look again
+		}
+		return shown(r.Key(), err)
+	}
+}
+
+func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
+	key := r.Key()
+	o, err := w.checkReceived(key, r)
+	if err != nil {
+		return err
+	}
+	stored, err := w.stored(ctx, key)
+	if err != nil {
+		return err
+	}
+	row := store.Row{Key: key, Body: r.Body}
+	if stored != nil {
+		if err := w.replaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
+			return err
+		}
+	}
+	if err := w.speaks(ctx, o, r.Owner, stored, true, false); err != nil {
+		return err
+	}
+	if stored == nil {
+		row.Owner = ownerOf(key)
+		_, err = w.rows.Create(ctx, row)
+		if errors.Is(err, store.ErrNoOwner) {
+			err = w.awaited(row)
+		}
+		return err
+	}
+	row.Version = stored.row.Version
+	_, err = w.rows.Update(ctx, row)
+	return err
+}
+
+// checkReceived returns the resource that was brought, or what is wrong with it, whoever sent it.
+func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, error) {
+	if err := resource.CheckBody(r.Kind, r.Body); err != nil {
+		return nil, err
+	}
+	o, err := resource.FromBody(r.Kind, resource.Meta{Mesh: key.Mesh, Name: key.Name}, r.Body)
+	if err != nil {
+		return nil, resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
+	}
+	problems := scope(r.Kind.Describe(), key)
+	if problem := kind.NameProblem(r.Name); problem != "" {
+		problems.Add("name", "%s", problem)
+	}
+	problems = append(problems, r.Kind.Prepare(o)...)
+	meta := o.Envelope()
+	origin, zone := kind.OriginGlobal, ""
+	if !r.Owner.Global() {
+		origin, zone = kind.OriginZone, r.Owner.Zone
+	}
+	for _, label := range []struct{ name, want string }{
+		{kind.DisplayName, r.Name}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
+	} {
+		if got := meta.Label(label.name); got != label.want {
+			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want, whose(r.Owner))
+		}
+	}
+	if namespace, written := meta.Labels[kind.NamespaceLabel]; written {
+		problems.Add("labels["+kind.NamespaceLabel+"]", "is %.100q: resources of one name in two namespaces would be one here, so that this release takes nothing out of a namespace; upgrade this control plane before a zone on Kubernetes joins it", namespace)
+	}
+	problems = append(problems, w.foreignNames(o)...)
+	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
+		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
+	}
+	if len(problems) > 0 {
+		return nil, &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
+	}
+	return o, nil
+}
+
+// zoneOf is where a zone proxy of global scope says that it stands.
+func zoneOf(o resource.Any) (zone string, ok bool) {
+	switch o := o.(type) {
+	case *resource.Object[kind.ZoneIngress]:
+		return o.Spec.Zone, true
+	case *resource.Object[kind.ZoneEgress]:
+		return o.Spec.Zone, true
+	}
+	return "", false
+}
+
+// replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is
+// whatever of this control plane's own stands at a name that only a received resource has, or says the same, or is no
+// user's. What belongs to a third control plane never does, although a name can be made up that is stored at the same
+// place.
+func (w *Writer) replaceable(stored *current, r *Received) error {
+	meta := stored.object.Envelope()
+	info := r.Kind.Describe()
+	switch owner := w.owner(meta); {
+	case owner != r.Owner && owner != w.self():
+	case owner == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
+		return nil
+	case equalSpecs(stored.row.Body, r.Body):
+		return nil
+	}
+	return resource.Errorf(resource.Conflict, "%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
+		stored.row.Key, whose(r.Owner), whose(w.owner(meta)))
+}
+
+func equalSpecs(a, b []byte) bool {
+	var first, second struct{ Spec json.RawMessage }
+	return json.Unmarshal(a, &first) == nil && json.Unmarshal(b, &second) == nil && bytes.Equal(first.Spec, second.Spec)
+}
+
+// awaited says what a received resource lacks.
+func (w *Writer) awaited(row store.Row) error {
+	switch {
+	case row.Owner.Kind != kind.Meshes.Name:
+		return resource.Errorf(resource.NotFound, "%s does not exist here yet", row.Owner)
+	case w.self().Global():
+		return resource.Errorf(resource.NotFound, "the Mesh %q does not exist on the global control plane; create it there", row.Owner.Name)
+	}
+	return resource.Errorf(resource.NotFound, "the Mesh %q does not exist in the zone %q yet", row.Owner.Name, w.zone)
+}
+
+// RemoveReceived removes what its owner has deleted. What belongs to somebody else by now stays. A mesh that still
+// has Dataplanes here stays too, with an error: Conflict.
+func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
+	key := r.Key()
+	for {
+		stored, err := w.stored(ctx, key)
+		if err != nil || stored == nil || w.owner(stored.object.Envelope()) != r.Owner {
+			return shown(key, err)
+		}
+		if key.Kind == kind.Meshes.Name {
+			if err := w.unused(ctx, key); err != nil {
+				return err
+			}
+		}
+		if err = w.rows.Delete(ctx, key, stored.row.Version); !raced(err) {
+			return shown(key, err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// withoutEgress warns of the zones that a Mesh cuts off from the others, by a routing that it has now and had not before:
+// it has proxies there, and no zone egress. Where the store fails, which it just did not, it can't say. A zone that is
+// alone has no others.
+func (w *Writer) withoutEgress(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
+	if !w.self().Global() || !goesByEgress(after) || goesByEgress(before) {
+		return nil
+	}
+	lacks := w.lackEgress(ctx, after.Name)
+	if len(lacks) == 0 {
+		return nil
+	}
+	have := "zone %s has"
+	if len(lacks) > 1 {
+		have = "the zones %s have"
+	}
+	have = fmt.Sprintf(have, strings.Join(slices.Sorted(maps.Keys(lacks)), ", "))
+	return []string{"routing.zoneEgress: " + have + " no zone egress, so that nobody there reaches other zones"}
+}
+
+func goesByEgress(mesh *resource.Object[kind.Mesh]) bool {
+	return mesh != nil && mesh.Spec.Routing != nil && mesh.Spec.Routing.ZoneEgress
+}
+
+// lackEgress are the zones that have proxies of a mesh and no zone egress.
+func (w *Writer) lackEgress(ctx context.Context, mesh string) map[string]bool {
+	dataplanes, err := w.dataplanes(ctx, mesh)
+	if err != nil {
+		return nil
+	}
+	egresses, _, err := w.rows.List(ctx, kind.ZoneEgresses.Name)
+	if err != nil {
+		return nil
+	}
+	lack := map[string]bool{}
+	for _, dp := range dataplanes {
+		lack[w.owner(&dp.Meta).Zone] = true
+	}
+	for _, dp := range dataplanes {
+		if dp.Spec.Networking.ZoneEgress != nil {
+			delete(lack, w.owner(&dp.Meta).Zone)
+		}
+	}
+	for _, row := range egresses {
+		if o, err := Decode(row); err == nil {
+			delete(lack, o.(*resource.Object[kind.ZoneEgress]).Spec.Zone)
+		}
+	}
+	return lack
+}

@@ -1,0 +1,294 @@
+package admission
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"weft/internal/store"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Sender is what a program that sends resources cannot express. The zero value can express every field.
+type Sender struct {
+	Name string // such as "kumactl/2.14.3"
+	// Lacks are the fields of the kind that the program drops, as "networking.inbound[].tags", with [] for each item
+	// of a list.
+	Lacks []string
+	// OmitsZero says that the program drops zero values of kinds that have their fields beside `type`: false, 0, "",
+	// empty lists and the first value of an enumeration.
+	OmitsZero bool
+	// Removes are fields of Lacks that the user agrees to lose.
+	Removes []string
+}
+
+// compare says what a user's write over a stored resource means, given what its sender can express. Same: it writes
+// back what was read, and nothing is to be written, whoever owns the resource. The error is Conflict where a field
+// would be removed that the sender cannot express. The warnings name the fields that are kept.
+func (w *Writer) compare(written, o resource.Any, stored *current, s Sender) (warnings []string, same bool, err error) {
+	if foreign := w.changeable(written.Key(), stored.object) != nil; !foreign && s.Name == "" {
+		return nil, false, nil // writing finds out at the end whether anything changes
+	}
+	info := kind.ByName(written.Key().Kind).Describe()
+	warnings = keepDisabled(o, stored, s)
+	lost, err := lostFields(o, stored.object, s, info)
+	if err != nil {
+		return nil, false, err
+	}
+	same, err = unchanged(written, o, stored, s)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case same:
+		return append(warnings, keptFields(lost, s)...), true, nil
+	case len(lost) > 0:
+		return nil, false, losing(written.Key(), lost, s)
+	}
+	return warnings, false, nil
+}
+
+// keepDisabled keeps a Zone disabled that a sender of [Sender.OmitsZero] cannot say to be so: the absent field means
+// enabled.
+func keepDisabled(o resource.Any, stored *current, s Sender) []string {
+	zone, ok := o.(*resource.Object[kind.Zone])
+	if !ok || !s.OmitsZero || zone.Spec.Enabled != nil {
+		return nil
+	}
+	before := stored.object.(*resource.Object[kind.Zone]).Spec.Enabled
+	if before == nil || *before {
+		return nil
+	}
+	zone.Spec.Enabled = before
+	return []string{fmt.Sprintf("enabled: stays false: %s leaves out `enabled: false`; write `enabled: true` to enable the zone", s.Name)}
+}
+
+func keptFields(lost []string, s Sender) []string {
+	var warnings []string
+	for _, field := range lost {
+		warnings = append(warnings, fmt.Sprintf("%s: stays as it is stored: %s cannot send it; change it with `weft apply`", field, s.Name))
+	}
+	return warnings
+}
+
+func losing(key resource.Key, lost []string, s Sender) error {
+	err := resource.Errorf(resource.Conflict, "%s was not written: %s cannot send fields that it has, and the update would remove them", key, s.Name)
+	for _, field := range lost {
+		err.Problems.Add(field, "is dropped by %s; use `weft apply`, or send the header `Weft-Remove-Fields: %s` to remove it", s.Name, field)
+	}
+	return err
+}
+
+// lostFields are the fields that a stored resource has and an update lacks because its sender drops them, but those
+// that the user agrees to lose.
+func lostFields(o, stored resource.Any, s Sender, info *resource.Info) ([]string, error) {
+	if len(s.Lacks) == 0 {
+		return nil, nil
+	}
+	before, err := fieldsOf(stored)
+	if err != nil {
+		return nil, err
+	}
+	after, err := fieldsOf(o)
+	if err != nil {
+		return nil, err
+	}
+	var lost []string
+	for _, field := range s.Lacks {
+		shown := shownField(info, field)
+		if has(before, field) && !has(after, field) && !slices.Contains(s.Removes, shown) {
+			lost = append(lost, shown)
+		}
+	}
+	return lost, nil
+}
+
+func shownField(info *resource.Info, field string) string {
+	if info.Flat {
+		return field
+	}
+	return "spec." + field
+}
+
+// unchanged says whether a write says the same as what is stored: computed fields, what the sender cannot express
+// and defaults aside.
+func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error) {
+	sent := copied(written, store.Row{})
+	sent.Envelope().Labels = o.Envelope().Labels
+	if zone, ok := o.(*resource.Object[kind.Zone]); ok {
+		sent.(*resource.Object[kind.Zone]).Spec = zone.Spec
+	}
+	before, err := Decode(stored.row)
+	if err != nil {
+		return false, err
+	}
+	overlay(sent, before)
+	d := kind.ByName(written.Key().Kind)
+	d.Prepare(sent) // for the defaults: what equals a valid resource is valid
+	d.Prepare(before)
+	if !maps.Equal(ownLabels(sent), ownLabels(before)) {
+		return false, nil
+	}
+	a, err := fieldsOf(sent)
+	if err != nil {
+		return false, err
+	}
+	b, err := fieldsOf(before)
+	if err != nil {
+		return false, err
+	}
+	for _, field := range s.Lacks {
+		if shown := shownField(d.Describe(), field); !slices.Contains(s.Removes, shown) {
+			remove(a, field)
+			remove(b, field)
+		}
+	}
+	if s.OmitsZero && d.Describe().Flat {
+		dropZeros(a)
+		dropZeros(b)
+	}
+	return reflect.DeepEqual(a, b), nil
+}
+
+// computedLabels are set by the control plane of the owner.
+var computedLabels = []string{kind.DisplayName, kind.OriginLabel, kind.ZoneLabel, kind.EnvLabel, resource.MeshLabel}
+
+func ownLabels(o resource.Any) map[string]string {
+	labels := maps.Clone(o.Envelope().Labels)
+	maps.DeleteFunc(labels, func(name, _ string) bool { return slices.Contains(computedLabels, name) })
+	return labels
+}
+
+// overlay fills in the computed fields that a written resource leaves out, or may not set, from the stored one.
+func overlay(o, stored resource.Any) {
+	had := namesOf(&current{object: stored})
+	for i, ports := 0, kind.PortsOf(o); i < len(ports); i++ {
+		if len(ports[i].SNIs) == 0 {
+			ports[i].SNIs = had[ports[i].Port]
+		}
+	}
+	switch o := o.(type) {
+	case *resource.Object[kind.MeshService]:
+		serviceFields(&o.Spec, stored.(*resource.Object[kind.MeshService]).Spec)
+	case *resource.Object[kind.Dataplane]:
+		overlayTags(o.Spec.Networking.Inbound, stored.(*resource.Object[kind.Dataplane]).Spec.Networking.Inbound)
+	case *resource.Object[kind.ZoneIngress]:
+		o.Spec.Zone = cmp.Or(o.Spec.Zone, stored.(*resource.Object[kind.ZoneIngress]).Spec.Zone)
+	case *resource.Object[kind.ZoneEgress]:
+		o.Spec.Zone = cmp.Or(o.Spec.Zone, stored.(*resource.Object[kind.ZoneEgress]).Spec.Zone)
+	}
+}
+
+// computedTags are set by the control plane on every inbound.
+var computedTags = []string{kind.ZoneLabel, kind.EnvironmentTag}
+
+func overlayTags(inbounds, stored []kind.Inbound) {
+	for i := range min(len(inbounds), len(stored)) {
+		for _, name := range computedTags {
+			value, had := stored[i].Tags[name]
+			if _, written := inbounds[i].Tags[name]; written || !had {
+				continue
+			}
+			if inbounds[i].Tags == nil {
+				inbounds[i].Tags = map[string]string{}
+			}
+			inbounds[i].Tags[name] = value
+		}
+	}
+}
+
+// fieldsOf is a spec as JSON objects, lists and scalars.
+func fieldsOf(o resource.Any) (map[string]any, error) {
+	raw, err := json.Marshal(resource.SpecOf(o))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Key(), err)
+	}
+	var fields map[string]any
+	err = json.Unmarshal(raw, &fields)
+	return fields, err
+}
+
+// at calls visit with every object that has the last part of a path, and that part.
+func at(fields map[string]any, path string, visit func(parent map[string]any, name string)) {
+	name, rest, deeper := strings.Cut(path, ".")
+	name, each := strings.CutSuffix(name, "[]")
+	value, ok := fields[name]
+	switch inner := value.(type) {
+	case nil:
+	case map[string]any:
+		if deeper && !each {
+			at(inner, rest, visit)
+			return
+		}
+	case []any:
+		if !deeper || !each {
+			break
+		}
+		for _, item := range inner {
+			if object, ok := item.(map[string]any); ok {
+				at(object, rest, visit)
+			}
+		}
+		return
+	}
+	if ok && !deeper {
+		visit(fields, name)
+	}
+}
+
+// has says whether a field has a value anywhere that is neither empty nor what the control plane would fill in.
+func has(fields map[string]any, path string) bool {
+	found := false
+	at(fields, path, func(parent map[string]any, name string) { found = found || significant(parent, name) })
+	return found
+}
+
+func significant(parent map[string]any, name string) bool {
+	switch value := parent[name].(type) {
+	case map[string]any:
+		if name != "tags" {
+			return true
+		}
+		return slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(tag string) bool { return !slices.Contains(computedTags, tag) })
+	case []any:
+		return len(value) > 0
+	default:
+		return name != "targetPort" || value != parent["port"]
+	}
+}
+
+func remove(fields map[string]any, path string) {
+	at(fields, path, func(parent map[string]any, name string) { delete(parent, name) })
+}
+
+// firstOf are the values of enumerations that a sender of [Sender.OmitsZero] leaves out, by the name of the field.
+var firstOf = map[string]any{"mode": kind.StrictMTLS, "state": string(kind.Ready)}
+
+// dropZeros removes zero values. Objects stay: an empty one may mean something else than none.
+func dropZeros(fields map[string]any) {
+	for name, value := range fields {
+		switch value := value.(type) {
+		case map[string]any:
+			dropZeros(value)
+			continue
+		case []any:
+			for _, item := range value {
+				if object, ok := item.(map[string]any); ok {
+					dropZeros(object)
+				}
+			}
+			if len(value) > 0 {
+				continue
+			}
+		default:
+			if value != nil && value != false && value != float64(0) && value != "" && value != firstOf[name] {
+				continue
+			}
+		}
+		delete(fields, name)
+	}
+}

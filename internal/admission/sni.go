@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"fmt"
+
+	"weft/internal/sni"
+	"weft/kind"
+	"weft/resource"
+)
+
+// SNIs say what is known of the server names of services beyond the one that is written. (SNI in the resource
+// definition.)
+type SNIs interface {
+	// Format is the format of new SNIs.
+	Format() sni.Format
+	// Owners are the services of every owner that have an SNI.
+	Owners(name string) []resource.Key
+}
+
+// serverNames sees to the server names of a service's ports. A port keeps those that it has, whatever a user
+// writes: clients and ingresses rest on them, so that only a migration changes them. One that has none gets
+// what was written, and where that is nothing a name of its own.
+func (w *Writer) serverNames(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
+		return w.externalNames(service)
+	}
+	problems := w.foreignNames(o)
+	had := namesOf(stored)
+	ports := kind.PortsOf(o)
+	for i := range ports {
+		port := &ports[i]
+		switch kept := sni.Own(had[port.Port], sni.Of(o, port.Port)); {
+		case len(kept) > 0 && (len(port.SNIs) == 0 || !controlPlane):
+			port.SNIs = kept
+		case len(port.SNIs) == 0:
+			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.Of(o, port.Port))}}
+			problems = append(problems, w.taken(snisField(i), o.Key(), port.SNIs[0].Value)...)
+		}
+	}
+	return problems
+}
+
+// externalNames are the problems of the names of an external service, which follow from what it is called.
+func (w *Writer) externalNames(service *resource.Object[kind.MeshExternalService]) resource.Problems {
+	var problems resource.Problems
+	for _, name := range sni.All(sni.Of(service, service.Spec.Match.Port)) {
+		problems = append(problems, w.taken("name", service.Key(), name)...)
+	}
+	return problems
+}
+
+// foreignNames are the problems of the server names that stand in a service: its owner must be able to make
+// them, since whoever states another's gets its connections, and nobody else may have them.
+func (w *Writer) foreignNames(o resource.Any) resource.Problems {
+	var problems resource.Problems
+	for i, port := range kind.PortsOf(o) {
+		seen := map[string]bool{}
+		for j, name := range port.SNIs {
+			at := fmt.Sprintf("%s[%d].value", snisField(i), j)
+			switch {
+			case sni.MadeBy(name.Value, sni.Of(o, port.Port)) == nil:
+				problems.Add(at, "%.300q is not a server name of this port, which the control plane gives it; leave snis out", name.Value)
+			case seen[name.Value]:
+				problems.Add(at, "%q stands there twice; leave snis out", name.Value)
+			default:
+				problems = append(problems, w.taken(at, o.Key(), name.Value)...)
+			}
+			seen[name.Value] = true
+		}
+	}
+	return problems
+}
+
+// taken is the problem of a name that another service has: the sums in both are equal.
+func (w *Writer) taken(at string, key resource.Key, name string) resource.Problems {
+	var problems resource.Problems
+	if w.snis == nil {
+		return nil
+	}
+	for _, holder := range w.snis.Owners(name) {
+		if holder != key {
+			problems.Add(at, "%q is the server name of %s too; call the service by another name", name, holder)
+		}
+	}
+	return problems
+}
+
+func (w *Writer) sniFormat() sni.Format {
+	if w.snis == nil {
+		return sni.V1
+	}
+	return w.snis.Format()
+}
+
+func snisField(port int) string { return fmt.Sprintf("spec.ports[%d].snis", port) }
+
+// namesOf are the server names of a stored service, by port.
+func namesOf(stored *current) map[uint32][]kind.SNI {
+	names := map[uint32][]kind.SNI{}
+	if stored == nil {
+		return names
+	}
+	for _, port := range kind.PortsOf(stored.object) {
+		names[port.Port] = port.SNIs
+	}
+	return names
+}

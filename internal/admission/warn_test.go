@@ -1,0 +1,152 @@
+package admission_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/admission"
+	"weft/kind"
+	"weft/resource"
+)
+
+func TestWarnings(t *testing.T) {
+	w, _ := setup(t)
+	for _, test := range []struct{ doc, warns string }{
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, `mesh "m" has no MeshIdentity and no mtls`},
+		{`{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 80}, endpoints: [{address: a.b, port: 80}]}}`, "nobody reaches it until there is one"},
+		{`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`, "spec.rules: names no caller"},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://a"}}]}}]}}`, ""},
+		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1}}`, "its proxy carries no traffic"},
+		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, outbound: [{port: 80, backendRef: {kind: MeshService, name: a, port: 80}}]}}`, ""},
+		{`{type: Mesh, name: m}`, ""},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects nobody"},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, "spec.rules: names no caller"},
+	} {
+		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
+		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
+			t.Errorf("%s: warnings %q, want %q", test.doc, got, test.warns)
+		}
+	}
+}
+
+// TestRoutingThroughNobody: who turns it on is told of the zones that it cuts off.
+func TestRoutingThroughNobody(t *testing.T) {
+	const mesh = `{type: Mesh, name: m, routing: {zoneEgress: true}}`
+	w, _ := within(t, admission.Options{})
+	dry := func() string {
+		t.Helper()
+		result, err := w.Put(t.Context(), parse(t, mesh), admission.Change{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(result.Warnings, "\n")
+	}
+	receive := func(zone string, of resource.Descriptor, name, spec string) {
+		t.Helper()
+		if err := w.Receive(t.Context(), received(kind.Owner{Zone: zone}, of, name, spec)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := dry(); got != "" {
+		t.Errorf("a mesh without proxies: %s", got)
+	}
+	receive("west", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	receive("east", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
+	if got := dry(); !strings.Contains(got, "routing.zoneEgress: the zones east, west have no zone egress, so that nobody there reaches other zones") {
+		t.Errorf("two zones without an egress: %q", got)
+	}
+	receive("east", kind.Dataplanes, "exit", `{"networking":{"zoneEgress":{"address":"10.0.0.2","port":10002}}}`)
+	if got := dry(); !strings.Contains(got, "zone west has no zone egress") {
+		t.Errorf("one zone without an egress: %q", got)
+	}
+	receive("west", kind.ZoneEgresses, "ze", `{"zone":"west","networking":{"address":"10.0.0.3","port":10002}}`)
+	if got := dry(); got != "" {
+		t.Errorf("all zones have one: %q", got)
+	}
+}
+
+// TestPermissionsThatNobodyFollows: a rule that does nothing looks like protection.
+func TestPermissionsThatNobodyFollows(t *testing.T) {
+	w, _ := setup(t)
+	for _, doc := range []string{
+		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`,
+		`{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: 80}, {port: 81, name: api}]}}`,
+		`{type: Dataplane, mesh: m, name: door, labels: {app: door}, networking: {zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: 192.0.2.1, advertisedPort: 1}}}`,
+		`{type: Dataplane, mesh: m, name: exit, labels: {app: exit}, networking: {zoneEgress: {address: 10.0.0.3, port: 10002, name: out}}}`,
+		`{type: Dataplane, mesh: m, name: both, labels: {app: both}, networking: {zoneIngress: {address: 10.0.0.4, port: 10001, name: in, advertisedAddress: 192.0.2.1, advertisedPort: 2}, zoneEgress: {address: 10.0.0.4, port: 10002}}}`,
+	} {
+		put(t, w, doc)
+	}
+	const (
+		caller  = `default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}`
+		known   = "aed22d4b0ed1c902b.api.443.default.mes"
+		of      = `matches: [{sni: {type: Exact, value: ` + known + `}}]`
+		ingress = "spec.rules[0]: has no effect on a zone ingress"
+		apart   = "spec.rules[0].matches: is about external services"
+	)
+	bySNI := func(value string) string {
+		return `default: {deny: [{sni: {type: Exact, value: ` + value + `}}]}`
+	}
+	for _, test := range []struct{ target, rule, warns string }{
+		{`{kind: Dataplane, name: door}`, caller, ingress},
+		{`{kind: Dataplane, labels: {app: door}}`, caller, ingress},
+		{`{kind: Dataplane, name: both, sectionName: in}`, caller, ingress},
+		{`{kind: Dataplane, name: both, sectionName: "10002"}`, caller, ""},
+		{`{kind: Dataplane, name: both}`, caller, ""},
+		{`{kind: Dataplane}`, caller, ""},
+		{`{kind: Mesh}`, of + ", " + caller, ""},
+		{`{kind: Dataplane, name: door}`, `default: {}`, "spec.rules: names no caller"},
+		{`{kind: Dataplane, name: web}`, of + ", " + caller, apart},
+		{`{kind: Dataplane, name: web, sectionName: "80"}`, of, apart},
+		{`{kind: Dataplane, name: exit, sectionName: out}`, of + ", " + caller, ""},
+		{`{kind: Dataplane, name: to-come}`, of + ", " + caller, ""},
+		{`{kind: Dataplane, name: exit}`, `matches: [{sni: {type: Exact, value: api.example.com}}]`, `spec.rules[0].matches[0].sni.value: "api.example.com" is not the SNI of an external service`},
+		{`{kind: Dataplane, name: exit}`, bySNI("api.example.com"), `spec.rules[0].default.deny[0].sni.value: "api.example.com" is not the SNI of an external service, so that the entry has no effect`},
+		{`{kind: Dataplane, name: web}`, bySNI(known), "spec.rules[0].default.deny[0].sni: is about an external service"},
+		{`{kind: Dataplane, name: exit}`, of + ", " + bySNI(known), ""},
+		{`{kind: Mesh}`, bySNI(known), "spec.rules[0]: has no matches, so that it applies to every external service"},
+		{`{kind: Mesh}`, `matches: [{sni: {type: Exact, value: a6b70ca98a72441a7.web.80.default.ms}}]`, `is not the SNI of an external service`},
+	} {
+		got := strings.Join(put(t, w, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: `+test.target+`, rules: [{`+test.rule+`}]}}`).Warnings, "\n")
+		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
+			t.Errorf("%s %s: warnings %q, want %q", test.target, test.rule, got, test.warns)
+		}
+	}
+}
+
+func TestAnExpiredRootIsWarnedOf(t *testing.T) {
+	w, _ := setup(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "old root"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Date(2020, 2, 3, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	trust := kind.MeshTrusts.Make("m", "t", kind.MeshTrust{TrustDomain: "a", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: text}}}})
+	result, err := w.Put(t.Context(), trust, admission.Change{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"spec.caBundles[0]: CN=old root has expired on 2020-02-03"}, result.Warnings); d != "" {
+		t.Error(d)
+	}
+}

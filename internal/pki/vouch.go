@@ -1,0 +1,182 @@
+package pki
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+func (c *DataplaneClaims) has(role string) bool { return slices.Contains(RolesOf(c.Type), role) }
+
+// Vouches reports whether the token claims a fact of a Dataplane (see [kind.Facts]). An absent claim vouches for no
+// fact, not even for a label with an empty value.
+func (c *DataplaneClaims) Vouches(fact string) bool {
+	switch f := kind.ReadFact(fact); {
+	case f.Name != "":
+		return c.Name == f.Name
+	case f.Service != "":
+		return slices.Contains(c.Tags[kind.ServiceTag], f.Service)
+	case f.Label == kind.WorkloadLabel:
+		return f.Value != "" && c.Workload == f.Value
+	case f.Label != "":
+		value, claimed := c.Labels[f.Label]
+		return claimed && value == f.Value
+	default:
+		return c.has(f.Role)
+	}
+}
+
+// Claimed returns the facts of a Dataplane that the token vouches for, sorted.
+func (c *DataplaneClaims) Claimed(o *resource.Object[kind.Dataplane]) []string {
+	return slices.DeleteFunc(kind.Facts(o), func(fact string) bool { return !c.Vouches(fact) })
+}
+
+// Entitled returns nil if the token's holder is entitled to an identity that depends on vouched facts of the Dataplane
+// o: the token claims each of them. Facts that an operator vouches for count for a token with the Dataplane's name
+// only. The error names the missing facts, and the command that generates a sufficient token.
+func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests resource.Vouched) error {
+	missing := slices.DeleteFunc(slices.Concat(rests.Operator, rests.Token), func(fact string) bool {
+		return c.Vouches(fact) || c.Name == o.Name && slices.Contains(rests.Operator, fact)
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the token does not vouch for %s of %s; make one that does with `%s`", inWords(missing), o.Key(),
+		tokenCommand(o, missing))
+}
+
+// Sections returns nil if the token's holder may run the zone proxy sections of a Dataplane. operator are the sections
+// that operators vouch for.
+func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator []string) error {
+	var rests resource.Vouched
+	for _, fact := range kind.SectionFacts(&o.Spec.Networking) {
+		if slices.Contains(operator, fact) {
+			rests.Operator = append(rests.Operator, fact)
+		} else {
+			rests.Token = append(rests.Token, fact)
+		}
+	}
+	return c.Entitled(o, rests)
+}
+
+// Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
+// unless the token claims other values: a token without a workload cannot remove or change the workload of a Dataplane.
+func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
+	has := kind.Facts(next)
+	for _, fact := range kind.Facts(stored) {
+		vouched := slices.Contains(stored.Vouched.Operator, fact) || slices.Contains(stored.Vouched.Token, fact)
+		f := kind.ReadFact(fact)
+		if !vouched || c.claimsInPlaceOf(f) || f.Name == "" && slices.Contains(has, fact) {
+			continue
+		}
+		by := "the token that registered it"
+		if slices.Contains(stored.Vouched.Operator, fact) {
+			by = "an operator"
+		}
+		if f.Name != "" {
+			return fmt.Errorf("%s exists, and %s vouches for its name: registering it takes a token with that name; "+
+				"make one with `%s`", stored.Key(), by, tokenCommand(next, nil))
+		}
+		return fmt.Errorf("%s vouches for %s of %s: an agent changes that only with a token that says what it is to "+
+			"be; make one with `%s`, or change it through the API",
+			by, f, stored.Key(), tokenCommand(next, []string{fact}))
+	}
+	return nil
+}
+
+// claimsInPlaceOf reports whether the token has a claim for the kind of a fact, with any value.
+func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
+	_, label := c.Labels[f.Label]
+	switch {
+	case f.Name != "":
+		return c.Name == f.Name
+	case f.Service != "":
+		return len(c.Tags[kind.ServiceTag]) > 0
+	case f.Label == kind.WorkloadLabel:
+		return c.Workload != ""
+	case f.Label != "":
+		return label
+	}
+	return c.has(f.Role)
+}
+
+// Unvouched returns the error for facts of a Dataplane without a voucher, with advice.
+func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
+	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does "+
+		"with `%s`, or write the Dataplane through the API",
+		inWords(missing), tokenCommand(o, missing))
+}
+
+func inWords(facts []string) string {
+	var words []string
+	for _, fact := range facts {
+		words = append(words, kind.ReadFact(fact).String())
+	}
+	return strings.Join(words, " and ")
+}
+
+// TokenFor returns the claims of a token that vouches for a Dataplane: its name, its workload, the services of its
+// inbounds, its roles, and the given labels.
+func TokenFor(o *resource.Object[kind.Dataplane], labels ...string) *DataplaneClaims {
+	claims := &DataplaneClaims{Mesh: o.Mesh, Name: o.Name, Workload: o.Label(kind.WorkloadLabel)}
+	claims.Type, _ = TypeOf(o.Spec.Networking.Roles()) // they exist
+	tagged := true
+	var services []string
+	for _, in := range o.Spec.Networking.Inbound {
+		service := in.Tags[kind.ServiceTag]
+		tagged = tagged && service != ""
+		if service != "" && !slices.Contains(services, service) {
+			services = append(services, service)
+		}
+	}
+	if tagged && len(services) > 0 { // a token requires its tags on every inbound
+		claims.Tags = map[string][]string{kind.ServiceTag: services}
+	}
+	for _, label := range labels {
+		if value := o.Label(label); value != "" && label != kind.WorkloadLabel {
+			if claims.Labels == nil {
+				claims.Labels = map[string]string{}
+			}
+			claims.Labels[label] = value
+		}
+	}
+	return claims
+}
+
+// tokenCommand returns the command that generates a token with the facts of a Dataplane, and its name, workload,
+// services and roles.
+func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
+	var labels []string
+	for _, fact := range facts {
+		labels = append(labels, kind.ReadFact(fact).Label)
+	}
+	return TokenFor(o, slices.DeleteFunc(labels, func(label string) bool { return label == "" })...).Command()
+}
+
+// Command returns the command that generates a token with these claims.
+func (c *DataplaneClaims) Command() string {
+	command := "weft generate dataplane-token --mesh " + c.Mesh
+	add := func(flag, value string) {
+		if value != "" {
+			command += " --" + flag + " " + value
+		}
+	}
+	add("name", c.Name)
+	add("workload", c.Workload)
+	for _, tag := range slices.Sorted(maps.Keys(c.Tags)) {
+		for _, value := range c.Tags[tag] {
+			add("tag", tag+"="+value)
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
+		add("label", label+"="+c.Labels[label])
+	}
+	if c.Type != kind.DataplaneRole {
+		add("proxy-type", c.Type)
+	}
+	return command
+}

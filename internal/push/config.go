@@ -1,0 +1,283 @@
+package push
+
+import (
+	"cmp"
+	"slices"
+
+	"weft/internal/envoy"
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/internal/xds"
+)
+
+// Own has the resources that belong to one proxy alone: its inbounds, and listeners that bind a port.
+type Own struct {
+	Proxy     *graph.Proxy
+	Resources []*xds.Resource // sorted by type and name
+}
+
+// outbound has the resources of a destination and the endpoint lists that they use.
+type outbound struct {
+	resources []*xds.Resource
+	lists     []graph.DestinationKey
+}
+
+// config has the last stages of the table: from weft's own types to encoded resources. A resource of a destination is
+// generated once and shared by all proxy groups that reach it.
+type config struct {
+	state           *graph.State
+	outbound        *table.Derived[outboundKey, *outbound]
+	bundles         *table.Derived[string, []*xds.Resource]
+	evicted         *table.Derived[string, []*xds.Resource]
+	names           *table.Derived[graph.ProxyGroup, *HostNames]
+	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
+	upstream        *table.Derived[graph.DestinationKey, []*xds.Resource]
+	own             *table.Derived[graph.ProxyKey, *Own]
+	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
+	// egresses: those that forward to other zones, and those that dial external services.
+	group   *sharing[graph.ProxyGroup, graph.DestinationKey]
+	ingress *sharing[string, graph.SNIRoute]
+	forward *sharing[string, graph.SNIRoute]
+	egress  *sharing[string, graph.SNIRoute]
+}
+
+// outboundKey is a destination and the properties of a proxy group on which the resources of the destination depend.
+type outboundKey struct {
+	destination graph.DestinationKey
+	secured     bool
+	source      graph.Source
+	families    string // of the listeners at virtual IPs; empty: none
+}
+
+func newConfig(state *graph.State) *config {
+	c := &config{state: state}
+	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
+	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
+	c.evicted = table.NewDerived(state.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
+	c.names = table.NewDerived(state.DB, "host names by proxy group", c.makeNames, sameNames)
+	c.sniRouteCluster = table.NewDerived(state.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
+	c.upstream = table.NewDerived(state.DB, "external upstreams", c.makeUpstream, sameResources)
+	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
+	c.group = &sharing[graph.ProxyGroup, graph.DestinationKey]{
+		shared:     table.NewDerived(state.DB, "shared by proxy group", c.makeShared, sameShared),
+		assignment: table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource),
+		order:      graph.CompareDestinations, name: graph.DestinationKey.String,
+	}
+	c.ingress = &sharing[string, graph.SNIRoute]{
+		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
+		assignment: table.NewDerived(state.DB, "endpoints of SNI routes", c.makeSNIRouteAssignment, sameResource),
+		order:      graph.CompareSNIRoutes, name: envoy.SNIRouteCluster,
+	}
+	c.forward = &sharing[string, graph.SNIRoute]{
+		shared:     table.NewDerived(state.DB, "cross-zone SNI routes", c.makeForward, sameShared),
+		assignment: c.ingress.assignment,
+		order:      c.ingress.order, name: c.ingress.name,
+	}
+	c.egress = &sharing[string, graph.SNIRoute]{
+		shared:     table.NewDerived(state.DB, "shared by zone egresses", c.makeEgress, sameShared),
+		assignment: c.ingress.assignment,
+		order:      c.ingress.order, name: c.ingress.name,
+	}
+	return c
+}
+
+func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
+	d := c.state.DestinationOf(r, key.destination)
+	if d == nil {
+		return &outbound{}
+	}
+	resources := append(envoy.Clusters(d, key.secured, key.source), envoy.Route(d))
+	if key.families != "" {
+		resources = append(resources, envoy.VIPListeners(d, key.families)...)
+	}
+	return &outbound{resources, d.Lists(key.secured)}
+}
+
+func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
+	return envoy.Assignment(c.state.EndpointsOf(r, key))
+}
+
+func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
+	trust := c.state.Trust.Get(r, mesh)
+	bundles := append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
+	return append(bundles, envoy.EgressBundle(c.state.EgressTrust.Get(r, mesh)))
+}
+
+func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
+	return envoy.Evicted(mesh, c.state.EvictedSANs.Get(r, mesh))
+}
+
+func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[graph.DestinationKey] {
+	s := &Shared[graph.DestinationKey]{}
+	for _, d := range c.state.Reached.Get(r, group) {
+		if o := c.outbound.Get(r, outboundKey{d, group.Secured, group.Source, group.IPFamilies}); o != nil {
+			// nil: generation failed
+			s.Resources = append(s.Resources, o.resources...)
+			s.Lists = append(s.Lists, o.lists...)
+		}
+	}
+	slices.SortFunc(s.Lists, graph.CompareDestinations)
+	switch {
+	case !group.Secured:
+	case group.Mesh == "":
+		s.Resources = append(s.Resources, c.trustOfAllMeshes(r, group.Source)...)
+	default:
+		s.Resources = append(s.Resources, c.trustOf(r, group)...)
+	}
+	s.Resources = inOrder(s.Resources)
+	return s
+}
+
+// trustOf returns the resources by which a group with an identity verifies its callers and servers.
+func (c *config) trustOf(r *table.Reader, group graph.ProxyGroup) []*xds.Resource {
+	evicted := c.evicted.Get(r, group.Mesh)
+	if group.Source.FromSPIRE() {
+		return append([]*xds.Resource{envoy.SPIREAgent(group.Source)}, evicted...)
+	}
+	return slices.Concat(c.bundles.Get(r, group.Mesh), evicted)
+}
+
+// trustOfAllMeshes returns the resources by which a ZoneEgress verifies callers of all meshes.
+func (c *config) trustOfAllMeshes(r *table.Reader, from graph.Source) []*xds.Resource {
+	known := []*xds.Resource{envoy.TrustBundle(c.state.Trust.Get(r, ""))}
+	if from.FromSPIRE() {
+		known = append(known, envoy.SPIREAgent(from))
+	}
+	for _, mesh := range c.state.MeshNames(r) {
+		known = append(known, envoy.MeshBundle(c.state.Trust.Get(r, mesh)))
+		known = append(known, c.evicted.Get(r, mesh)...)
+	}
+	return known
+}
+
+func (c *config) makeSNIRouteCluster(_ *table.Reader, name string) *xds.Resource {
+	return envoy.ClusterOfSNIRoute(name)
+}
+
+func (c *config) makeSNIRouteAssignment(r *table.Reader, p graph.SNIRoute) *xds.Resource {
+	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.SNIRouteBackends(r, p))
+}
+
+func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	return c.routeClusters(r, c.state.SNIRoutes.Get(r, mesh))
+}
+
+// routeClusters returns the clusters of SNI routes.
+func (c *config) routeClusters(r *table.Reader, sniRoutes []graph.SNIRoute) *Shared[graph.SNIRoute] {
+	s := &Shared[graph.SNIRoute]{Lists: sniRoutes}
+	for _, p := range sniRoutes {
+		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, envoy.SNIRouteCluster(p)))
+	}
+	s.Resources = inOrder(s.Resources)
+	return s
+}
+
+func (c *config) makeUpstream(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
+	o := c.state.ExternalUpstreams.Get(r, key)
+	if o == nil {
+		return nil
+	}
+	return envoy.ExternalUpstream(o)
+}
+
+func (c *config) makeForward(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	return c.routeClusters(r, c.state.CrossZoneSNIRoutes.Get(r, mesh))
+}
+
+func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
+	s := &Shared[graph.SNIRoute]{}
+	for _, exit := range c.state.EgressServices.Get(r, mesh) {
+		s.Resources = append(s.Resources, c.upstream.Get(r, exit.Key.On(graph.ExternalLocality))...)
+	}
+	s.Resources = inOrder(s.Resources)
+	return s
+}
+
+func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
+	p := c.state.Proxy.Get(r, key)
+	if p == nil {
+		return nil
+	}
+	own := &Own{Proxy: p}
+	for i := range p.Listeners {
+		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
+	}
+	for i := range p.Outbounds {
+		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i]))
+	}
+	for i := range p.Ingresses {
+		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i]))
+	}
+	for i := range p.Egresses {
+		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains))
+	}
+	for i := range p.Chains {
+		own.Resources = append(own.Resources, envoy.ChainResources(&p.Chains[i])...)
+	}
+	if p.Capture != nil {
+		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)
+	}
+	own.Resources = inOrder(own.Resources)
+	return own
+}
+
+// inOrder sorts resources, and drops nil and duplicates: inbounds with equal rules share the resources of their rules.
+func inOrder(resources []*xds.Resource) []*xds.Resource {
+	resources = slices.DeleteFunc(resources, func(r *xds.Resource) bool { return r == nil })
+	slices.SortFunc(resources, compareNames)
+	return slices.CompactFunc(resources, func(a, b *xds.Resource) bool { return compareNames(a, b) == 0 })
+}
+
+func compareNames(a, b *xds.Resource) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+}
+
+func sameResource(a, b *xds.Resource) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a == b || a.Type == b.Type && a.Name == b.Name && a.Version == b.Version
+}
+
+func sameResources(a, b []*xds.Resource) bool { return slices.EqualFunc(a, b, sameResource) }
+
+func sameOutbound(a, b *outbound) bool {
+	return slices.Equal(a.lists, b.lists) && sameResources(a.resources, b.resources)
+}
+
+func sameOwn(a, b *Own) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Proxy == b.Proxy
+}
+
+// difference compares two sorted lists. It returns the resources of wanted that are new or have another version, and
+// the keys that only old has.
+func difference(old, wanted []*xds.Resource) (changed []*xds.Resource, removed []xds.Key) {
+	for len(old) > 0 || len(wanted) > 0 {
+		order := 0
+		switch {
+		case len(old) == 0:
+			order = 1
+		case len(wanted) == 0:
+			order = -1
+		default:
+			order = compareNames(old[0], wanted[0])
+		}
+		switch {
+		case order < 0:
+			removed = append(removed, xds.Key{Type: old[0].Type, Name: old[0].Name})
+			old = old[1:]
+		case order > 0:
+			changed = append(changed, wanted[0])
+			wanted = wanted[1:]
+		default:
+			if old[0].Version != wanted[0].Version {
+				changed = append(changed, wanted[0])
+			}
+			old, wanted = old[1:], wanted[1:]
+		}
+	}
+	return changed, removed
+}

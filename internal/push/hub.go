@@ -1,0 +1,428 @@
+// Package push moves derived values from the table to the streams.
+//
+// The [Hub] is the only writer of the table. It takes batches from the mirror, commits them, and moves the differences
+// into resource sets. A proxy group has one set, shared by its proxies, with the assignments of the destinations that
+// the group reaches. The zone ingresses of a mesh share one set, and its zone egresses two. A proxy has one set of its
+// own. The Hub also sends agents the host names that their group resolves. It keeps derived the values that attached
+// proxies need, and the endpoint lists of the zone's own services.
+package push
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/table"
+	"weft/internal/wait"
+	"weft/internal/xds"
+	"weft/resource"
+)
+
+// Follower receives every commit. It is called by the table's writer and must not block.
+type Follower func(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time)
+
+// Hub is the table's writer.
+type Hub struct {
+	state     *graph.State
+	config    *config
+	catalog   *xds.Catalog
+	followers []Follower
+	log       *slog.Logger
+
+	mu        sync.Mutex
+	groups    *sharedSets[graph.ProxyGroup, graph.DestinationKey]
+	names     map[graph.ProxyGroup]*HostNames     // of the groups
+	ingresses *sharedSets[string, graph.SNIRoute] // by mesh
+	forwards  *sharedSets[string, graph.SNIRoute] // by mesh
+	egresses  *sharedSets[string, graph.SNIRoute] // by mesh
+	proxies   map[graph.ProxyKey]*proxy
+	changed   wait.Broadcast // of each commit
+
+	lists  map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
+	drains drains
+	// the lists from which a proxy's endpoints were removed
+	removedFrom map[graph.ProxyKey]map[graph.DestinationKey]bool
+	growth      growth
+	lateNames   map[graph.ProxyGroup]bool // groups whose further host names wait
+	faults      []graph.Fault             // that appeared, or went (without a panic), since the last commit
+
+	ctx       context.Context // of the goroutines, from Use
+	callbacks Callbacks
+}
+
+// proxy is a proxy that is in use: by a stream, the session of its agent, or a sender of its host names.
+type proxy struct {
+	set      *xds.ResourceSet
+	own      *Own   // the last one; kept when the Dataplane is deleted, since its Envoy still runs
+	revision uint64 // at which the last change of its own resources was published
+	streams  map[*xds.Stream]struct{}
+	watchers map[*func(*graph.Proxy)]struct{}
+	// resolvers receive the host names that the proxy resolves.
+	resolvers map[*func(*HostNames)]struct{}
+}
+
+// NewHub returns a hub with the last stages of a state, before its first commit.
+func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
+	c := newConfig(state)
+	h := &Hub{
+		state: state, config: c, catalog: catalog, log: log,
+		groups:      newSharedSets(c.group, catalog),
+		names:       map[graph.ProxyGroup]*HostNames{},
+		lateNames:   map[graph.ProxyGroup]bool{},
+		ingresses:   newSharedSets(c.ingress, catalog),
+		forwards:    newSharedSets(c.forward, catalog),
+		egresses:    newSharedSets(c.egress, catalog),
+		proxies:     map[graph.ProxyKey]*proxy{},
+		removedFrom: map[graph.ProxyKey]map[graph.DestinationKey]bool{},
+		lists:       map[resource.Key][]graph.DestinationKey{},
+		drains:      drains{pinned: map[graph.ProxyKey]bool{}},
+	}
+	state.DB.Contain(h.failed)
+	return h
+}
+
+// Follow adds a follower, before the first batch.
+func (h *Hub) Follow(f Follower) { h.followers = append(h.followers, f) }
+
+// Apply commits a batch and publishes what it changes.
+func (h *Hub) Apply(b mirror.Batch) { h.apply(b, func(*table.Tx) {}) }
+
+// Commit changes rows that this instance alone has and no store, and publishes the changes.
+func (h *Hub) Commit(change func(*table.Tx)) { h.apply(mirror.Batch{}, change) }
+
+// KeepTime commits at every time for which a derived value waits, until ctx ends.
+func (h *Hub) KeepTime(ctx context.Context) {
+	for {
+		next, changed := h.state.DB.NextDeadline()
+		var come <-chan time.Time
+		if !next.IsZero() {
+			come = time.After(time.Until(next))
+		}
+		select {
+		case <-come:
+			h.Commit(func(*table.Tx) {})
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.reader()
+	changes := h.state.DB.Commit(func(tx *table.Tx) {
+		for _, o := range b.Put {
+			h.state.Put(tx, o)
+		}
+		for _, key := range b.Removed {
+			h.state.Remove(tx, key)
+		}
+		change(tx)
+	})
+	now := time.Now()
+	commits := []*table.Changes{changes}
+	own := append(h.consequences(before, changes, now), h.keepIngresses(before, b.Put)...)
+	if len(own) > 0 {
+		// The table has these rows before anything of the first commit is published. No client sees the state between:
+		// an empty list, or a proxy that is known by its new SPIFFE ID alone.
+		commits = append(commits, h.state.DB.Commit(func(tx *table.Tx) {
+			for _, row := range own {
+				h.state.Put(tx, row)
+			}
+		}))
+	}
+	for _, c := range commits {
+		h.noteRemovals(c)
+		h.publish(c)
+	}
+	for _, key := range b.Removed {
+		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
+			delete(h.removedFrom, proxy)
+		}
+	}
+	commits = append(commits, h.noteFaults()...)
+	h.followListenerStatuses(b, commits...)
+	h.tellUnserved(b)
+	h.followLists(b)
+	put := append(slices.Clip(b.Put), own...)
+	for _, follow := range h.followers {
+		follow(put, b.Removed, commits, now)
+	}
+	h.changed.Send()
+}
+
+// consequences returns the rows that follow from a commit at once, computed from the table before and after it.
+func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now time.Time) []resource.Any {
+	var own []resource.Any
+	for _, row := range h.retainEndpoints(changes, now) {
+		own = append(own, row)
+	}
+	for _, row := range h.retainSNIRoutes(before, changes, now) {
+		own = append(own, row)
+	}
+	for _, row := range h.announce(changes, now) {
+		own = append(own, row)
+	}
+	return own
+}
+
+// edits collects the changes of one commit to each resource set.
+type edits map[*xds.ResourceSet]*xds.Change
+
+func (e edits) of(f *xds.ResourceSet) *xds.Change {
+	if e[f] == nil {
+		e[f] = &xds.Change{Set: f}
+	}
+	return e[f]
+}
+
+func (e edits) add(f *xds.ResourceSet, changed []*xds.Resource, removed []xds.Key) {
+	if len(changed)+len(removed) == 0 {
+		return
+	}
+	c := e.of(f)
+	c.Changed = append(c.Changed, changed...)
+	c.Removed = append(c.Removed, removed...)
+}
+
+func (h *Hub) commit(e edits) {
+	if len(e) == 0 {
+		return
+	}
+	var changes []xds.Change
+	for _, c := range e {
+		changes = append(changes, *c)
+	}
+	h.catalog.Commit(changes...)
+}
+
+// publish moves the differences of a commit into the resource sets. Streams move to another group only once the set of
+// that group is complete.
+func (h *Hub) publish(changes *table.Changes) {
+	e := edits{}
+	h.ingresses.publish(e, changes, nil)
+	h.forwards.publish(e, changes, nil)
+	h.egresses.publish(e, changes, nil)
+	var changed, moved []*proxy
+	var left []*graph.Proxy
+	explicit := false // outbounds, which name resources of their group
+	for key, own := range h.config.own.Changed(changes) {
+		p := h.proxies[key]
+		changed = append(changed, p)
+		before, moves := h.updateProxy(e, p, own)
+		if moves {
+			moved = append(moved, p)
+		}
+		if before != nil {
+			left = append(left, before)
+		}
+		explicit = explicit || own != nil && len(own.Proxy.Outbounds) > 0
+	}
+	together := len(moved) > 0 || explicit || h.changesNames(changes)
+	var delays func(graph.ProxyGroup) bool
+	if h.growth.open && !together {
+		delays = growsLater
+	}
+	grew, overtakes := h.groups.publish(e, changes, delays)
+	if together || overtakes {
+		h.groups.release(e)
+	}
+	h.commit(e)
+	if grew {
+		h.startRound(h.catalog.Revision())
+	}
+	for _, p := range changed {
+		p.revision = h.catalog.Revision()
+	}
+	for _, p := range moved {
+		h.setResources(p)
+		p.tellNames(h.names[p.own.Proxy.Group])
+	}
+	for _, before := range left {
+		h.leave(before)
+	}
+	h.publishNames(changes)
+	h.tellLateNames()
+}
+
+// updateProxy returns whether the proxy moves to other shared sets, and its former state where it has shared sets to
+// leave.
+func (h *Hub) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, moves bool) {
+	if own == nil {
+		h.tell(p, nil)
+		p.tellNames(nil)
+		return nil, false
+	}
+	old := p.own
+	p.own = own
+	var had []*xds.Resource
+	if old != nil {
+		had = old.Resources
+	}
+	changed, removed := difference(had, own.Resources)
+	e.add(p.set, changed, removed)
+	h.tell(p, own.Proxy)
+	if old != nil && sharesAs(old.Proxy, own.Proxy) {
+		return nil, false
+	}
+	h.join(e, own.Proxy)
+	if old == nil {
+		return nil, true
+	}
+	return old.Proxy, true
+}
+
+func (h *Hub) tell(p *proxy, g *graph.Proxy) {
+	for watcher := range p.watchers {
+		(*watcher)(g)
+	}
+}
+
+// sharesAs reports whether two proxies share the same resource sets.
+func sharesAs(a, b *graph.Proxy) bool {
+	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) &&
+		slices.Equal(a.Forwards, b.Forwards)
+}
+
+// join adds a proxy to its shared resource sets, which are made for the first proxy.
+func (h *Hub) join(e edits, p *graph.Proxy) {
+	h.groups.join(e, p.Group)
+	if h.names[p.Group] == nil {
+		h.names[p.Group] = cmp.Or(h.config.names.Pin(p.Group), newNames(nil)) // nil: generation failed
+	}
+	for _, mesh := range p.Passes {
+		h.ingresses.join(e, mesh)
+	}
+	for _, mesh := range p.Forwards {
+		h.forwards.join(e, mesh)
+	}
+	for _, mesh := range p.IsEgress {
+		h.egresses.join(e, mesh)
+	}
+}
+
+func (h *Hub) leave(p *graph.Proxy) {
+	if last := h.groups.leave(p.Group); last {
+		delete(h.names, p.Group)
+		delete(h.lateNames, p.Group)
+		h.config.names.Unpin(p.Group)
+	}
+	for _, mesh := range p.Passes {
+		h.ingresses.leave(mesh)
+	}
+	for _, mesh := range p.Forwards {
+		h.forwards.leave(mesh)
+	}
+	for _, mesh := range p.IsEgress {
+		h.egresses.leave(mesh)
+	}
+}
+
+// setResources gives the streams of a proxy its shared sets and its own.
+func (h *Hub) setResources(p *proxy) {
+	for s := range p.streams {
+		s.SetResourceSets(h.setsOf(p)...)
+	}
+}
+
+func (h *Hub) setsOf(p *proxy) []*xds.ResourceSet {
+	if p.own == nil {
+		return []*xds.ResourceSet{p.set}
+	}
+	sets := []*xds.ResourceSet{h.groups.open[p.own.Proxy.Group].set}
+	for _, mesh := range p.own.Proxy.Passes {
+		sets = append(sets, h.ingresses.open[mesh].set)
+	}
+	for _, mesh := range p.own.Proxy.Forwards {
+		sets = append(sets, h.forwards.open[mesh].set)
+	}
+	for _, mesh := range p.own.Proxy.IsEgress {
+		sets = append(sets, h.egresses.open[mesh].set)
+	}
+	return append(sets, p.set)
+}
+
+// acquireProxy returns the entry of a proxy, and makes it for the first user.
+func (h *Hub) acquireProxy(key graph.ProxyKey) *proxy {
+	p := h.proxies[key]
+	if p != nil {
+		return p
+	}
+	p = &proxy{
+		set:       h.catalog.NewResourceSet(),
+		streams:   map[*xds.Stream]struct{}{},
+		watchers:  map[*func(*graph.Proxy)]struct{}{},
+		resolvers: map[*func(*HostNames)]struct{}{},
+	}
+	h.proxies[key] = p
+	if own := h.config.own.Pin(key); own != nil {
+		p.own = own
+		e := edits{}
+		h.join(e, own.Proxy)
+		if len(own.Proxy.Outbounds) > 0 { // they name resources of their group
+			h.groups.release(e)
+		}
+		e.add(p.set, own.Resources, nil)
+		h.commit(e)
+	}
+	return p
+}
+
+// releaseProxy drops the entry of a proxy that is no longer in use.
+func (h *Hub) releaseProxy(key graph.ProxyKey, p *proxy) {
+	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
+		return
+	}
+	delete(h.proxies, key)
+	if p.own != nil {
+		h.leave(p.own.Proxy)
+	}
+	h.config.own.Unpin(key)
+}
+
+// Attach gives a stream the resource sets of a proxy, and changes them as the proxy changes, until detach.
+func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.acquireProxy(key)
+	if p.own == nil {
+		h.releaseProxy(key, p)
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API",
+			key.Resource())
+	}
+	p.streams[s] = struct{}{}
+	s.SetResourceSets(h.setsOf(p)...)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(p.streams, s)
+		h.releaseProxy(key, p)
+	}, nil
+}
+
+// Watch calls tell with the present state of a proxy (nil: there is none) and whenever it changes, until stop. The
+// table's writer makes the calls one after another, so tell must not block and must not call the Hub.
+func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.acquireProxy(key)
+	p.watchers[&tell] = struct{}{}
+	var now *graph.Proxy
+	if kept, _ := h.config.own.Value(key); kept != nil {
+		now = kept.Proxy
+	}
+	tell(now)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(p.watchers, &tell)
+		h.releaseProxy(key, p)
+	}
+}

@@ -1,0 +1,335 @@
+package push
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/mirror"
+	"weft/internal/xds"
+	"weft/kind"
+	"weft/resource"
+)
+
+// never is an AckWaiter whose clients never ack.
+type never struct{}
+
+func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// onDemand is an AckWaiter whose clients ack when the test sends.
+type onDemand chan struct{}
+
+func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
+	select {
+	case <-s:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+type removedListeners struct {
+	proxy     graph.ProxyKey
+	listeners []string
+}
+
+// alone has no other instance.
+type alone struct{}
+
+func (alone) OtherInstance([]kind.Subscription) string { return "" }
+
+func (alone) WaitAcked(context.Context, []resource.Key) error { return nil }
+
+// newHub returns a hub with one attached client, "client", that reaches everything.
+func newHub(t *testing.T, s AckWaiter) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints],
+	gone chan removedListeners) {
+	return newHubAmong(t, s, nil)
+}
+
+// newHubAmong is newHub with other zones.
+func newHubAmong(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
+	kept chan []*resource.Object[kind.RetainedEndpoints], gone chan removedListeners) {
+	hub, kept, gone = newLonelyHub(t, s, zones)
+	attachClient(t, hub)
+	return hub, kept, gone
+}
+
+func attachClient(t *testing.T, hub *Hub) {
+	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
+	}}))
+	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+}
+
+// newLonelyHub is newHubAmong without its client.
+func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
+	kept chan []*resource.Object[kind.RetainedEndpoints], gone chan removedListeners) {
+	kept, gone = make(chan []*resource.Object[kind.RetainedEndpoints], 1), make(chan removedListeners, 1)
+	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
+	hub.Use(t.Context(), Callbacks{
+		Waiter: s, Replicas: alone{}, Zones: zones,
+		RemoveListeners: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
+			gone <- removedListeners{key, listeners}
+			return nil
+		},
+		RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
+		KeepIngresses:   func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
+		Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
+		Keep: func(_ context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
+			kept <- rows
+			return nil
+		},
+	})
+	runDrains(t, hub)
+	return hub, kept, gone
+}
+
+// runDrains starts the drains of a hub before it returns.
+func runDrains(t *testing.T, hub *Hub) {
+	go hub.RunDrains(t.Context())
+	for {
+		hub.mu.Lock()
+		begun := hub.drains.ctx != nil
+		hub.mu.Unlock()
+		if begun {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func removal(keys ...resource.Key) mirror.Batch { return mirror.Batch{Removed: keys} }
+
+// put commits objects. An operator vouches for the Dataplanes.
+func put(hub *Hub, objects ...resource.Any) {
+	for _, o := range objects {
+		if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+			kind.VouchOperator(nil, dp)
+		}
+	}
+	hub.Apply(mirror.Batch{Put: objects})
+}
+
+func web(tag string) resource.Any {
+	return kind.MeshServices.Make(mesh, "web", kind.MeshService{
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: tag}},
+		Ports:    []kind.ServicePort{{Port: 8080}},
+	})
+}
+
+func server(name, address, tag string, port uint32) resource.Any {
+	return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{
+		Address: address, Inbound: []kind.Inbound{{Port: port, Tags: map[string]string{kind.ServiceTag: tag}}},
+	}})
+}
+
+func serving(name, address string, port uint32) resource.Any {
+	return kind.DataplaneListenerStatuses.Make(mesh, name, kind.DataplaneListenerStatus{
+		Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: address, Port: port, Name: "8080",
+			Protocol: kind.TCP, ServiceAddress: "127.0.0.1", ServicePort: port}}},
+	})
+}
+
+// endpoints returns the endpoints of the service web that the client's group is sent.
+func endpoints(t *testing.T, hub *Hub) string {
+	t.Helper()
+	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+		for _, r := range f.Resources() {
+			if r.Type == xds.Endpoint && strings.Contains(r.Name, "web") {
+				message, err := r.Message()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return message.(interface{ String() string }).String()
+			}
+		}
+	}
+	t.Fatal("the group of the client has no assignment of web")
+	return ""
+}
+
+func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.T) {
+	hub, kept, _ := newHub(t, never{})
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("green", "10.0.0.2", "green", 8080))
+	put(hub, web("green"))
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the list was emptied: %s", got)
+	}
+	rows := <-kept
+	if len(rows) != 1 || rows[0].Key() != kind.RetainedEndpointsList.Key(mesh, "web-8080") {
+		t.Errorf("kept %v, want the row of the retained endpoints", rows)
+	}
+	put(hub, serving("green", "10.0.0.2", 8080))
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.2") {
+		t.Errorf("green serves, and the list is %s", got)
+	}
+	hub.Apply(mirror.Batch{Removed: []resource.Key{rows[0].Key()}})
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("no endpoint is retained any more, and the list is %s", got)
+	}
+}
+
+func TestAListThatIsEmptiedBeforeItsClientsAreBackIsRetained(t *testing.T) {
+	hub, _, _ := newLonelyHub(t, never{}, nil)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+	put(hub, web("green"))
+	attachClient(t, hub)
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+		t.Errorf("blue serves, green does not yet, and the list is %s", got)
+	}
+	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
+	if len(hub.lists) > 0 {
+		t.Errorf("the lists of a service that is gone are followed: %v", hub.lists)
+	}
+}
+
+func TestAnEndpointThatItsOwnerRemovesIsRemovedAtOnce(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+	out := server("blue", "10.0.0.1", "blue", 8080).(*resource.Object[kind.Dataplane])
+	out.Spec.Networking.Inbound[0].State = kind.NotReady
+	put(hub, out)
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the last endpoint is NotReady, and the list is %s", got)
+	}
+}
+
+func TestAListenerIsRemovedOnceEveryClientHasAcked(t *testing.T) {
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
+	blue := graph.ProxyKey{Mesh: mesh, Name: "blue"}
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the inbound moved, and clients are still sent there: %s", got)
+	}
+	proxy, _ := hub.Proxy(blue)
+	if ports := portsOf(proxy); !slices.Equal(ports, []uint32{8080, 8081}) {
+		t.Errorf("listens on %v, want the old port beside the new one until clients have acked", ports)
+	}
+	acked <- struct{}{}
+	if got := <-gone; got.proxy != blue || !slices.Equal(got.listeners, []string{"10.0.0.1:8080"}) {
+		t.Errorf("removes %+v, want 10.0.0.1:8080 of blue", got)
+	}
+}
+
+func TestADrainIsCountedByWhatEndedIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		waiter func() AckWaiter
+		acked  bool
+		least  time.Duration
+	}{
+		"every client is past it": {func() AckWaiter { s := make(onDemand, 1); s <- struct{}{}; return s }, true, 0},
+		"somebody never is":       {func() AckWaiter { return never{} }, false, Bound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, _, gone := newHub(t, c.waiter())
+				counted := 0
+				hub.callbacks.Drained = func(listeners int, after time.Duration, acked bool) {
+					counted++
+					if listeners != 1 || acked != c.acked || after < c.least || after > Bound+time.Second {
+						t.Errorf("counted %d listeners after %s, acked: %t", listeners, after, acked)
+					}
+				}
+				put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+					server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+				put(hub, server("blue", "10.0.0.1", "blue", 8081))
+				<-gone
+				synctest.Wait()
+				if counted != 1 {
+					t.Errorf("counted %d times, want once", counted)
+				}
+			})
+		})
+	}
+}
+
+func TestAListenerThatComesBackIsNotDrained(t *testing.T) {
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	acked <- struct{}{}
+	// A second drain shows that the first one has ended: they wait one after another.
+	put(hub, server("other", "10.0.0.3", "blue", 8081))
+	acked <- struct{}{}
+	if got := <-gone; got.proxy.Name != "other" {
+		t.Errorf("removes %+v, whose listener is wanted again", got)
+	}
+}
+
+func TestAListenerThatGoesTwiceWaitsForTheSecondTime(t *testing.T) {
+	acked := make(onDemand)
+	hub, _, gone := newHub(t, acked)
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	put(hub, server("blue", "10.0.0.1", "blue", 8081))
+	acked <- struct{}{} // one of the two waits
+	acked <- struct{}{}
+	<-gone
+	select {
+	case again := <-gone:
+		t.Errorf("removes %+v a second time", again)
+	default:
+	}
+}
+
+func portsOf(p *graph.Proxy) []uint32 {
+	var ports []uint32
+	for _, l := range p.Listeners {
+		ports = append(ports, l.Port)
+	}
+	return ports
+}
+
+// A change of SPIFFE IDs and permissions in one commit must not leave a moment in which a proxy is known by its new
+// SPIFFE ID alone.
+func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	statusWithHost := func(path string) resource.Any {
+		return kind.MeshIdentities.Make(mesh, "identity", kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
+			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "mesh.local", Path: path},
+			Provider: kind.IdentityProvider{Type: "Bundled"},
+		})
+	}
+	certificates :=
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://mesh.local/old"), MeshIdentity: "identity",
+		}}}
+	put(hub, statusWithHost("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
+		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
+	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
+	put(hub, statusWithHost("/new"))
+	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+		for _, r := range f.Resources() {
+			if r.Type != xds.Cluster || !strings.Contains(r.Name, "web") {
+				continue
+			}
+			for _, name := range []string{"spiffe://mesh.local/old", "spiffe://mesh.local/new"} {
+				if !bytes.Contains(r.Wire, []byte(name)) {
+					t.Errorf("the client does not take the server under %s", name)
+				}
+			}
+			return
+		}
+	}
+	t.Error("the client does not reach the service")
+}

@@ -1,0 +1,238 @@
+// Package replica coordinates the replicas that share one store: their presence, their leader, and the acks of the
+// clients of all replicas.
+//
+// Each replica renews a row of its own, and is live while that row exists. A replica deletes another one's row after 15
+// seconds, by its own clock, without a renewal, at the version that it read. A replica that renewed the row meanwhile
+// therefore stays live, and one that did not detects the deletion and stops leading. Clocks of different machines are
+// never compared. The leader is the last live writer of the one row of the leadership. It stops leading by itself
+// before its row could have been deleted.
+//
+// A replica with a store of its own is [Alone]: it leads, and writes no row. A caller may not assume that it still
+// leads when its write arrives. A write must be harmless after the same write of another replica, or depend on a
+// version.
+package replica
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weft/internal/admission"
+	"weft/internal/mirror"
+	"weft/internal/store"
+	"weft/internal/wait"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Config is the configuration of one replica. All fields are required.
+type Config struct {
+	ID     string // unique for each run of each replica
+	Store  store.Store
+	Writer *admission.Writer
+	// LocalAcked returns once the clients of this replica have acked the current state of the rows, or ctx ends.
+	LocalAcked func(ctx context.Context, rows []resource.Key) error
+	// Lost is the time for which a client without a replica may use older configuration.
+	Lost time.Duration
+	// HasLostClients reports whether a replica that left has clients that have not connected to another one.
+	HasLostClients func(instance string) bool
+	Log            *slog.Logger
+}
+
+// Member is one replica. It is safe for concurrent use.
+type Member struct {
+	Config
+	alone    bool
+	began    time.Time     // of a replica that is alone
+	wake     chan struct{} // one pending signal for Run
+	followed func()        // returns once the rows of the others are not followed any more
+	renewals uint64        // only used by Run
+
+	mu         sync.Mutex
+	view       *view
+	version    string // of this replica's row
+	term       *term  // nil: another replica leads
+	changed    wait.Broadcast
+	requesting map[string]bool
+	replies    map[string]context.CancelFunc // of the responses in progress
+}
+
+// term is a time for which this replica leads.
+type term struct {
+	ctx   context.Context
+	end   context.CancelFunc
+	parts sync.WaitGroup // the functions that run during the term
+}
+
+func newTerm() *term {
+	ctx, end := context.WithCancel(context.Background())
+	return &term{ctx: ctx, end: end}
+}
+
+// Alone returns the only replica of a store. It uses the ID of the Config, and Lost and HasLostClients if there may
+// have been an earlier run, whose ID is "".
+func Alone(c Config) *Member {
+	return &Member{
+		Config: c, alone: true, began: time.Now(),
+		view: newView(c.ID, time.Now()), term: newTerm(),
+	}
+}
+
+// Join registers this replica among those that share its store, and returns after it has read the others. It follows
+// them until ctx ends; Run must run meanwhile.
+func Join(ctx context.Context, c Config) (*Member, error) {
+	m := &Member{
+		Config: c, wake: make(chan struct{}, 1),
+		view:       newView(c.ID, time.Now()),
+		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
+	}
+	if err := m.appear(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	m.followed, err = mirror.Start(ctx, mirror.Config{
+		Store: c.Store, Decode: admission.Decode, Apply: m.apply, Log: c.Log,
+		Kinds: []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name},
+	})
+	return m, err
+}
+
+// ID returns the unique ID of this replica.
+func (m *Member) ID() string { return m.Config.ID }
+
+// Leads reports whether this replica leads now.
+func (m *Member) Leads() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term != nil
+}
+
+// Expired reports whether a replica is not live any more, and the time of its last renewal. For a replica that left
+// before this one started, it is this one's start.
+func (m *Member) Expired(id string) (last time.Time, ended bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.ended(id)
+}
+
+// Replicas returns the number of other live replicas.
+func (m *Member) Replicas() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.view.peers)
+}
+
+// Gone returns the number of departures of other replicas since the start of this one.
+func (m *Member) Gone() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.went
+}
+
+// OtherInstance returns the other live replica at which one of a proxy's subscriptions is open, or "".
+func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance string) {
+	for _, s := range subscriptions {
+		if s.DisconnectTime != nil || s.ControlPlaneInstanceID == m.ID() {
+			continue
+		}
+		if _, ended := m.Expired(s.ControlPlaneInstanceID); !ended {
+			return s.ControlPlaneInstanceID
+		}
+	}
+	return ""
+}
+
+// Changed returns a channel that is closed at the next change of the live replicas, of the leader, or of an ack
+// request.
+func (m *Member) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed.Next()
+}
+
+// Lead calls run whenever this replica starts to lead, with a context that ends with the term, until ctx ends.
+func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
+	for ctx.Err() == nil {
+		m.mu.Lock()
+		now, changed := m.term, m.changed.Next()
+		if now != nil {
+			now.parts.Add(1)
+		}
+		m.mu.Unlock()
+		if now != nil {
+			m.during(ctx, now, run)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (m *Member) during(ctx context.Context, t *term, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	if !m.alone {
+		_ = wait.Sleep(ctx, handover) // ctx is read below
+	}
+	if ctx.Err() == nil {
+		run(ctx)
+	}
+	t.parts.Done()
+	<-ctx.Done()
+}
+
+// handover is the pause before a new leader starts, so that it has read the last writes of its predecessor.
+const handover = time.Second
+
+// apply applies the changed rows of all replicas.
+func (m *Member) apply(b mirror.Batch) {
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range b.Put {
+		switch o := o.(type) {
+		case *resource.Object[kind.Instance]:
+			m.view.observe(o.Name, o.Version, now)
+		case *resource.Object[kind.Leadership]:
+			m.view.lead(o.Spec, o.Version, false)
+		case *resource.Object[kind.AckRequest]:
+			m.view.ackRequests[o.Name] = o.Spec
+		}
+	}
+	for _, key := range b.Removed {
+		switch key.Kind {
+		case kind.Instances.Name:
+			m.view.observeDeletion(key.Name, now)
+		case kind.AckRequests.Name:
+			delete(m.view.ackRequests, key.Name)
+		}
+	}
+	m.turn(now)
+}
+
+// turn updates the term and the waiting callers after a change of the view. The caller holds the lock.
+func (m *Member) turn(now time.Time) {
+	switch leads := m.view.leads(now); {
+	case leads && m.term == nil:
+		m.term = newTerm()
+		m.Log.Info("this instance leads", "instance", m.ID(), "term", m.view.leadership.Term)
+	case !leads && m.term != nil:
+		m.term.end()
+		m.term = nil
+		m.Log.Info("this instance leads no more", "instance", m.ID(), "leader", m.view.leadership.Holder)
+	}
+	m.changed.Send()
+	m.nudge()
+}
+
+// nudge wakes up Run.
+func (m *Member) nudge() {
+	select {
+	case m.wake <- struct{}{}:
+	default: // a signal is pending already
+	}
+}

@@ -1,0 +1,193 @@
+package replica
+
+import (
+	"slices"
+	"time"
+
+	"weft/kind"
+)
+
+const (
+	// renewal is the period of renewals.
+	renewal = 5 * time.Second
+	// silence is the time without a renewal after which another replica deletes the row.
+	silence = 15 * time.Second
+	// assurance is the time after the start of a renewal for which a replica may lead. It is shorter than silence, so
+	// that no two replicas lead at once, whenever the others read the renewal.
+	assurance = 12 * time.Second
+	// retry is the pause after a failed renewal.
+	retry = time.Second
+)
+
+// view is a replica's knowledge of those that share its store. It does no I/O. Times are arguments, of this machine's
+// clock only.
+type view struct {
+	self  string
+	began time.Time
+
+	peers map[string]peer      // the others with a row
+	gone  map[string]departure // the others whose row was deleted
+	went  int                  // number of departures
+
+	leadership kind.Leadership
+	version    string    // of the row of the leadership; empty: there is none
+	took       bool      // this replica wrote the present leadership, and has not given it up
+	assured    time.Time // no other replica may have deleted this one's row until then
+
+	ackRequests map[string]kind.AckRequest
+}
+
+type peer struct {
+	version string    // of its row
+	heard   time.Time // the time at which that version was first read
+}
+
+type departure struct {
+	seen  time.Time // the time at which the deletion was read
+	heard time.Time // the time of its last renewal
+	empty bool      // all its clients have connected to other replicas
+}
+
+func newView(self string, now time.Time) *view {
+	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{},
+		ackRequests: map[string]kind.AckRequest{}}
+}
+
+// observe records the row of a replica.
+func (v *view) observe(id, version string, now time.Time) {
+	if id != v.self && v.peers[id].version != version {
+		v.peers[id] = peer{version, now}
+		delete(v.gone, id)
+	}
+}
+
+// observeDeletion records the deletion of a replica's row.
+func (v *view) observeDeletion(id string, now time.Time) {
+	if p, was := v.peers[id]; was {
+		v.gone[id] = departure{seen: now, heard: p.heard}
+		v.went++
+		delete(v.peers, id)
+	}
+}
+
+// renewed records a renewal of this replica's row, by the time of its start. After a failed renewal, the others' rows
+// could not be read either, so their time starts anew.
+func (v *view) renewed(began time.Time, failedBefore bool) {
+	v.assured = began.Add(assurance)
+	if failedBefore {
+		for id, p := range v.peers {
+			v.peers[id] = peer{p.version, began}
+		}
+	}
+}
+
+// lost records that another replica deleted this one's row.
+func (v *view) lost() { v.assured, v.took = time.Time{}, false }
+
+// silent returns the expired others with the versions of their rows, and the next time at which one may expire.
+func (v *view) silent(now time.Time) (dead map[string]string, next time.Time) {
+	dead = map[string]string{}
+	for id, p := range v.peers {
+		if end := p.heard.Add(silence); !end.After(now) {
+			dead[id] = p.version
+		} else if next.IsZero() || end.Before(next) {
+			next = end
+		}
+	}
+	return dead, next
+}
+
+// lead records the row of the leadership. It ignores a row of an earlier term that arrives late.
+func (v *view) lead(l kind.Leadership, version string, took bool) {
+	if l.Term < v.leadership.Term {
+		return
+	}
+	v.took = took || v.took && l == v.leadership
+	v.leadership, v.version = l, version
+}
+
+// leads reports whether this replica leads.
+func (v *view) leads(now time.Time) bool { return v.took && now.Before(v.assured) }
+
+// mayLead reports whether the leadership is free. This replica may take it again after giving it up: the conditional
+// write decides between several replicas.
+func (v *view) mayLead(now time.Time) bool {
+	if v.leads(now) || !now.Before(v.assured) {
+		return false
+	}
+	_, lives := v.peers[v.leadership.Holder]
+	return !lives
+}
+
+// ended reports whether a replica is not live, and the time of its last renewal. For an unknown one, it is the start of
+// this replica.
+func (v *view) ended(id string) (last time.Time, ended bool) {
+	if _, lives := v.peers[id]; lives || id == v.self {
+		return time.Time{}, false
+	}
+	if d, known := v.gone[id]; known {
+		return d.heard, true
+	}
+	return v.began, true
+}
+
+// missing returns the replicas that have not responded to an ack request, live or departed within the time for which
+// clients without a replica may use older configuration. next is the time at which the first departed one does not
+// count any more.
+func (v *view) missing(responses []string, now time.Time, lost time.Duration) (ids []string, next time.Time) {
+	for id := range v.peers {
+		if !slices.Contains(responses, id) {
+			ids = append(ids, id)
+		}
+	}
+	for id, d := range v.gone {
+		end := d.seen.Add(lost)
+		if d.empty || slices.Contains(responses, id) || !end.After(now) {
+			continue
+		}
+		ids = append(ids, id)
+		if next.IsZero() || end.Before(next) {
+			next = end
+		}
+	}
+	slices.Sort(ids)
+	return ids, next
+}
+
+// departed returns the replicas that left so recently that their clients count.
+func (v *view) departed(now time.Time, lost time.Duration) (ids []string) {
+	for id, d := range v.gone {
+		if !d.empty && d.seen.Add(lost).After(now) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// emptied records that all clients of a departed replica have connected to others.
+func (v *view) emptied(id string) {
+	if d, ok := v.gone[id]; ok {
+		d.empty = true
+		v.gone[id] = d
+	}
+}
+
+// unowned returns the ack requests of departed replicas.
+func (v *view) unowned() (ids []string) {
+	for id, ackRequest := range v.ackRequests {
+		if _, ended := v.ended(ackRequest.Requester); ended {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// pendingRequests returns the ack requests of others without a response of this replica.
+func (v *view) pendingRequests() (ids []string) {
+	for id, ackRequest := range v.ackRequests {
+		if ackRequest.Requester != v.self && !slices.Contains(ackRequest.AckedBy, v.self) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
