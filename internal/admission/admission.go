@@ -1,8 +1,8 @@
-// Package admission is where every write passes, of users and of the control plane: defaults, validation,
-// what the control plane sets itself, owners, and the version that a change was based on.
+// Package admission processes every write, of users and of the control plane: defaults, validation, computed fields, owners
+// and versions.
 //
-// Whatever is in the store went through here, so that readers need not check it again. Errors that a
-// user can do something about are a [resource.Error]; others must not be shown.
+// Readers of the store need not validate again, since every stored resource was admitted. Errors that a user can
+// correct are a [resource.Error]; other errors must not be shown.
 package admission
 
 import (
@@ -17,7 +17,7 @@ import (
 	"weft/resource"
 )
 
-// Options say where the control plane stands.
+// Options describe the control plane.
 type Options struct {
 	// Zone is the name of its zone; empty: it is the global control plane.
 	Zone string
@@ -39,7 +39,7 @@ type Writer struct {
 	local  []netip.Prefix
 }
 
-// New answers a writer to a store.
+// New returns a writer to a store.
 func New(rows store.Store, o Options) *Writer {
 	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
 }
@@ -166,10 +166,11 @@ func (w *Writer) Create(ctx context.Context, o resource.Any, owner *resource.Key
 	}
 }
 
-// Modify reads a resource, changes it and writes it back on behalf of the control plane, again and again
-// until nobody wrote between. Where there is none, change gets an empty one, which is then created.
-// Nothing is written when change answers false.
-func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, name string, change func(*resource.Object[S]) bool) error {
+// Modify reads a resource, changes it and writes it on behalf of the control plane, and retries while other writes
+// conflict. A missing resource is passed to change as an empty one, which is then created. Nothing is written when
+// change returns false.
+func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, name string,
+	change func(*resource.Object[S]) bool) error {
 	for {
 		stored, err := w.stored(ctx, k.Key(mesh, name))
 		if err != nil {
@@ -189,9 +190,9 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 	}
 }
 
-// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads nothing
-// and writes over the known version only, so a memory that lags costs one attempt. A change that returns false for the
-// known resource is called again with the stored one. It must not alter what the resource refers to in place.
+// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads
+// nothing and writes over the known version only, so a memory that lags costs one attempt. A change that returns false
+// for the known resource is called again with the stored one. It must not alter what the resource refers to in place.
 func ModifyKnown[S any](
 	ctx context.Context, w *Writer, known *resource.Object[S], k *resource.Kind[S], mesh, name string,
 	change func(*resource.Object[S]) bool,
@@ -201,7 +202,8 @@ func ModifyKnown[S any](
 	if known != nil {
 		copied := *known
 		o = &copied
-		stored = &current{store.Row{Key: known.Key(), Version: known.Version, Created: known.Created, Modified: known.Modified}, known}
+		stored = &current{store.Row{Key: known.Key(), Version: known.Version, Created: known.Created,
+			Modified: known.Modified}, known}
 	}
 	if change(o) {
 		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !raced(err) {
@@ -330,7 +332,8 @@ func stale(key resource.Key) error {
 
 // write completes, checks and stores one object over what was stored, nil where there was nothing. The
 // store's errors are passed on.
-func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, change Change, owner *resource.Key) (Result, error) {
+func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, change Change,
+	owner *resource.Key) (Result, error) {
 	if err := w.ownable(o.Key(), stored); err != nil {
 		return Result{}, err
 	}
@@ -346,7 +349,7 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.backends(ctx, o, stored); err != nil {
 		return Result{}, err
 	}
-	if err := w.speaks(ctx, o, w.owner(o.Envelope()), stored, false, change.ControlPlane); err != nil {
+	if err := w.checkTrust(ctx, o, w.owner(o.Envelope()), stored, false, change.ControlPlane); err != nil {
 		return Result{}, err
 	}
 	body, err := resource.Body(o)
@@ -399,7 +402,7 @@ func (w *Writer) store(ctx context.Context, row store.Row, stored *current, dryR
 	return created, err
 }
 
-// owned refuses a new row whose owner is not there, as a store does.
+// owned rejects a new row whose owner does not exist, as a store does.
 func (w *Writer) owned(ctx context.Context, row store.Row) error {
 	if row.Owner == nil {
 		return nil
@@ -412,7 +415,8 @@ func (w *Writer) owned(ctx context.Context, row store.Row) error {
 }
 
 func ownerless(row store.Row) error {
-	missing := &resource.Error{Code: resource.NotFound, Detail: fmt.Sprintf("%s was not written: %s does not exist", row.Key, row.Owner)}
+	missing := &resource.Error{Code: resource.NotFound, Detail: fmt.Sprintf("%s was not written: %s does not exist",
+		row.Key, row.Owner)}
 	if row.Owner.Kind == kind.Meshes.Name {
 		missing.Problems.Add("mesh", "%q does not exist; create the Mesh first", row.Owner.Name)
 	}
@@ -429,10 +433,11 @@ func shown(key resource.Key, err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
-	return &resource.Error{Code: resource.Unavailable, Detail: fmt.Sprintf("%s: %s; try again", key, store.Why(err)), Cause: err}
+	return &resource.Error{Code: resource.Unavailable, Detail: fmt.Sprintf("%s: %s; try again", key, store.Why(err)),
+		Cause: err}
 }
 
-// unused refuses the deletion of a mesh that has Dataplanes. One that joins at the very moment goes with
+// unused rejects the deletion of a mesh that has Dataplanes. A Dataplane that joins at the same moment is deleted with
 // the mesh.
 func (w *Writer) unused(ctx context.Context, mesh resource.Key) error {
 	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)

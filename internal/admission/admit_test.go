@@ -47,8 +47,8 @@ func put(t *testing.T, w *admission.Writer, doc string) admission.Result {
 	return result
 }
 
-// refused wants an error for users that says something.
-func refused(t *testing.T, err error, code resource.Code, says string) {
+// wantError fails unless the error is a user's error of a code and has a text.
+func wantError(t *testing.T, err error, code resource.Code, says string) {
 	t.Helper()
 	if resource.CodeOf(err) != code || err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("the error is %v (code %d), want code %d and %q", err, resource.CodeOf(err), code, says)
@@ -68,7 +68,8 @@ func read(t *testing.T, rows store.Store, key resource.Key) resource.Any {
 	return o
 }
 
-const web = `{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`
+const web = `{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: ` +
+	`[{port: 80}]}}`
 
 var webKey = kind.Dataplanes.Key("m", "web")
 
@@ -79,7 +80,8 @@ func TestPut(t *testing.T) {
 		t.Errorf("a new resource: created %v, changed %v", first.Created, first.Changed)
 	}
 	stored := read(t, rows, webKey)
-	want := map[string]string{"app": "web", "kuma.io/zone": "east", "kuma.io/origin": "zone", "kuma.io/env": "universal", "kuma.io/display-name": "web"}
+	want := map[string]string{"app": "web", "kuma.io/zone": "east", "kuma.io/origin": "zone",
+		"kuma.io/env": "universal", "kuma.io/display-name": "web"}
 	if d := cmp.Diff(want, stored.Envelope().Labels); d != "" {
 		t.Error("labels:", d)
 	}
@@ -116,22 +118,34 @@ func TestPutRefuses(t *testing.T) {
 		code      resource.Code
 		says      string
 	}{
-		{"values", `{type: Dataplane, mesh: m, name: D, networking: {address: x}}`, resource.Invalid, "Dataplane m/D is invalid\n  name: \"D\" is not a name"},
+		{"values", `{type: Dataplane, mesh: m, name: D, networking: {address: x}}`, resource.Invalid,
+			"Dataplane m/D is invalid\n  name: \"D\" is not a name"},
 		{"no mesh", `{type: Secret, name: s, data: eA==}`, resource.Invalid, "\n  mesh: is required"},
 		{"a mesh of a mesh", `{type: Mesh, mesh: m, name: other}`, resource.Invalid, "\n  mesh: a Mesh is in no mesh"},
-		{"a mesh that is not there", `{type: Secret, mesh: other, name: s, data: eA==}`, resource.NotFound, "\n  mesh: \"other\" does not exist; create the Mesh first"},
-		{"a namespace", `{type: Secret, mesh: m, name: s, labels: {k8s.kuma.io/namespace: r}, data: eA==}`, resource.Invalid, "labels[k8s.kuma.io/namespace]: has no meaning outside Kubernetes"},
-		{"the control plane's mark", `{type: Secret, mesh: m, name: s, labels: {kuma.io/managed-by: weft}, data: eA==}`, resource.Invalid, "labels[kuma.io/managed-by]"},
-		{"tags", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/zone: west}}]}}`, resource.Invalid, "\n  networking.inbound[0].tags[kuma.io/zone]: is \"west\""},
-		{"a tag of the environment", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {kuma.io/environment: kubernetes}}]}}`, resource.Invalid, "tags[kuma.io/environment]"},
-		{"a tag of a namespace", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {k8s.kuma.io/namespace: x}}]}}`, resource.Invalid, "tags[k8s.kuma.io/namespace]"},
-		{"an ingress of another zone", `{type: ZoneIngress, name: zi, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
-		{"an egress of another zone", `{type: ZoneEgress, name: ze, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid, "\n  zone: is \"west\", and this control plane is of zone \"east\""},
-		{"what users only read", `{type: DataplaneInsight, mesh: m, name: d}`, resource.Forbidden, "written by the control plane only"},
+		{"a mesh that is not there", `{type: Secret, mesh: other, name: s, data: eA==}`, resource.NotFound,
+			"\n  mesh: \"other\" does not exist; create the Mesh first"},
+		{"a namespace", `{type: Secret, mesh: m, name: s, labels: {k8s.kuma.io/namespace: r}, data: eA==}`,
+			resource.Invalid, "labels[k8s.kuma.io/namespace]: has no meaning outside Kubernetes"},
+		{"the control plane's mark", `{type: Secret, mesh: m, name: s, labels: {kuma.io/managed-by: weft}, data: eA==}`,
+			resource.Invalid, "labels[kuma.io/managed-by]"},
+		{"tags", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: ` +
+			`{kuma.io/zone: west}}]}}`, resource.Invalid, "\n  networking.inbound[0].tags[kuma.io/zone]: is \"west\""},
+		{"a tag of the environment", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: ` +
+			`[{port: 80, tags: {kuma.io/environment: kubernetes}}]}}`, resource.Invalid, "tags[kuma.io/environment]"},
+		{"a tag of a namespace", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: ` +
+			`[{port: 80, tags: {k8s.kuma.io/namespace: x}}]}}`, resource.Invalid, "tags[k8s.kuma.io/namespace]"},
+		{"an ingress of another zone",
+			`{type: ZoneIngress, name: zi, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid,
+			"\n  zone: is \"west\", and this control plane is of zone \"east\""},
+		{"an egress of another zone",
+			`{type: ZoneEgress, name: ze, zone: west, networking: {address: 10.0.0.1, port: 1}}`, resource.Invalid,
+			"\n  zone: is \"west\", and this control plane is of zone \"east\""},
+		{"what users only read", `{type: DataplaneInsight, mesh: m, name: d}`, resource.Forbidden,
+			"written by the control plane only"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := w.Put(t.Context(), parse(t, test.doc), admission.Change{})
-			refused(t, err, test.code, test.says)
+			wantError(t, err, test.code, test.says)
 		})
 	}
 }
@@ -140,31 +154,49 @@ func TestPutRefuses(t *testing.T) {
 func TestComputedFieldsAreIgnored(t *testing.T) {
 	w, rows := setup(t)
 	for _, test := range []struct{ name, doc, warning string }{
-		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`, `labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
-		{"another zone", `{type: Secret, mesh: m, name: a, labels: {kuma.io/zone: west}, data: eA==}`, `labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
-		{"another origin", `{type: Secret, mesh: m, name: b, labels: {kuma.io/origin: global}, data: eA==}`, `labels[kuma.io/origin]: "global" is ignored: the control plane sets "zone"`},
-		{"another environment", `{type: Secret, mesh: m, name: c, labels: {kuma.io/env: kubernetes}, data: eA==}`, `labels[kuma.io/env]: "kubernetes" is ignored: the control plane sets "universal"`},
-		{"another name", `{type: Secret, mesh: m, name: d, labels: {kuma.io/display-name: r}, data: eA==}`, `labels[kuma.io/display-name]: "r" is ignored: the control plane sets "d"`},
-		{"a zone where there is none", `{type: Zone, name: z, labels: {kuma.io/zone: west}}`, `labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`},
-		{"another type of proxy", `{type: Dataplane, mesh: m, name: e, labels: {kuma.io/proxy-type: zoneingress}, networking: {address: 10.0.0.1}}`, `labels[kuma.io/proxy-type]: "zoneingress" is ignored: the proxy is a sidecar`},
-		{"another type of zone proxy", `{type: ZoneEgress, name: e, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1, port: 1}}`, `labels[kuma.io/proxy-type]: "sidecar" is ignored: the proxy is a zoneegress`},
-		{"a state", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, `spec.state: "Available" is ignored: the control plane sets it`},
-		{"identities", `{type: MeshService, mesh: m, name: s2, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`, `spec.identities: are ignored: the control plane sets them`},
-		{"the default state", `{type: MeshService, mesh: m, name: s3, spec: {state: Unavailable, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, ""},
-		{"the right type of proxy", `{type: Dataplane, mesh: m, name: f, labels: {kuma.io/proxy-type: sidecar}, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`, ""},
+		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`,
+			`labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
+		{"another zone", `{type: Secret, mesh: m, name: a, labels: {kuma.io/zone: west}, data: eA==}`,
+			`labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
+		{"another origin", `{type: Secret, mesh: m, name: b, labels: {kuma.io/origin: global}, data: eA==}`,
+			`labels[kuma.io/origin]: "global" is ignored: the control plane sets "zone"`},
+		{"another environment", `{type: Secret, mesh: m, name: c, labels: {kuma.io/env: kubernetes}, data: eA==}`,
+			`labels[kuma.io/env]: "kubernetes" is ignored: the control plane sets "universal"`},
+		{"another name", `{type: Secret, mesh: m, name: d, labels: {kuma.io/display-name: r}, data: eA==}`,
+			`labels[kuma.io/display-name]: "r" is ignored: the control plane sets "d"`},
+		{"a zone where there is none", `{type: Zone, name: z, labels: {kuma.io/zone: west}}`,
+			`labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`},
+		{"another type of proxy", `{type: Dataplane, mesh: m, name: e, labels: {kuma.io/proxy-type: zoneingress}, ` +
+			`networking: {address: 10.0.0.1}}`,
+			`labels[kuma.io/proxy-type]: "zoneingress" is ignored: the proxy is a sidecar`},
+		{"another type of zone proxy",
+			`{type: ZoneEgress, name: e, labels: {kuma.io/proxy-type: sidecar}, networking: {address: ` +
+				`10.0.0.1, port: 1}}`, `labels[kuma.io/proxy-type]: "sidecar" is ignored: the proxy is a zoneegress`},
+		{"a state", `{type: MeshService, mesh: m, name: s, spec: {state: Available, selector: {dataplaneRef: {name: ` +
+			`a}}, ports: [{port: 80}]}}`, `spec.state: "Available" is ignored: the control plane sets it`},
+		{"identities", `{type: MeshService, mesh: m, name: s2, spec: {selector: {dataplaneRef: {name: a}}, ports: ` +
+			`[{port: 80}], identities: [{type: SpiffeID, value: "spiffe://a/b"}]}}`,
+			`spec.identities: are ignored: the control plane sets them`},
+		{"the default state", `{type: MeshService, mesh: m, name: s3, spec: {state: Unavailable, selector: ` +
+			`{dataplaneRef: {name: a}}, ports: [{port: 80}]}}`, ""},
+		{"the right type of proxy", `{type: Dataplane, mesh: m, name: f, labels: {kuma.io/proxy-type: sidecar}, ` +
+			`networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result := put(t, w, test.doc)
-			if got := strings.Join(result.Warnings, "\n"); got != test.warning && !strings.HasPrefix(got, test.warning+"\n") {
+			if got := strings.Join(result.Warnings, "\n"); got != test.warning &&
+				!strings.HasPrefix(got, test.warning+"\n") {
 				t.Errorf("the warnings are %q, want %q", got, test.warning)
 			}
 			stored := read(t, rows, result.Object.Key())
-			for name, wrong := range map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: "global", kind.EnvLabel: "kubernetes", kind.DisplayName: "r"} {
+			for name, wrong := range map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: "global",
+				kind.EnvLabel: "kubernetes", kind.DisplayName: "r"} {
 				if stored.Envelope().Label(name) == wrong {
 					t.Errorf("the label %s is stored as it was written", name)
 				}
 			}
-			if service, ok := stored.(*resource.Object[kind.MeshService]); ok && (service.Spec.State != "" || service.Spec.Identities != nil) {
+			if service, ok := stored.(*resource.Object[kind.MeshService]); ok &&
+				(service.Spec.State != "" || service.Spec.Identities != nil) {
 				t.Errorf("computed fields are stored as they were written: %+v", service.Spec)
 			}
 		})
@@ -178,16 +210,21 @@ func TestWhatWasReadCanBeWritten(t *testing.T) {
 		`{type: Mesh, name: m}`, web,
 		`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`,
 		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {}}, provider: {type: Bundled}}}`,
-		`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeId: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+		`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeId: {type: Exact, ` +
+			`value: "spiffe://a/b"}}]}}]}}`,
 		`{type: Secret, mesh: m, name: s, data: eA==}`,
 		`{type: ZoneIngress, name: zi, networking: {address: 10.0.0.1, port: 1}}`,
 		zoneEgress, external,
-		`{type: MeshExternalService, mesh: m, name: tls, spec: {match: {port: 443, protocol: http}, endpoints: [{address: a.b, port: 1}], tls: {enabled: true, verification: {subjectAltNames: [{value: a.b}]}}}}`,
+		`{type: MeshExternalService, mesh: m, name: tls, spec: {match: {port: 443, protocol: http}, endpoints: ` +
+			`[{address: a.b, port: 1}], tls: {enabled: true, verification: {subjectAltNames: [{value: a.b}]}}}}`,
 		`{type: MeshIdentity, mesh: m, name: spire, spec: {provider: {type: Spire}}}`,
-		`{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, dpCert: {rotation: {expiration: 1d}}, conf: {caCert: {expiration: 10y}}}]}, routing: {zoneEgress: true}, dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}]}}`,
+		`{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: builtin, dpCert: {rotation: ` +
+			`{expiration: 1d}}, conf: {caCert: {expiration: 10y}}}]}, routing: {zoneEgress: true}, ` +
+			`dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}]}}`,
 		`{type: MeshMultiZoneService, mesh: m, name: s, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`,
 		`{type: Dataplane, mesh: m, name: exit, networking: {zoneEgress: {address: 10.0.0.1, port: 1}}}`,
-		`{type: Dataplane, mesh: m, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
+		`{type: Dataplane, mesh: m, name: zi, networking: {zoneIngress: {address: 10.0.0.1, port: 1, ` +
+			`advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
 	} {
 		stored := put(t, w, doc).Object
 		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {
@@ -210,24 +247,26 @@ func TestIfMatch(t *testing.T) {
 		t.Fatalf("Put on the current version: %v", err)
 	}
 	_, err = w.Put(t.Context(), parse(t, web), admission.Change{IfMatch: first})
-	refused(t, err, resource.Stale, "Dataplane m/web was changed since")
-	refused(t, w.Delete(t.Context(), webKey, admission.Change{IfMatch: first}), resource.Stale, "Dataplane m/web was changed since")
+	wantError(t, err, resource.Stale, "Dataplane m/web was changed since")
+	wantError(t, w.Delete(t.Context(), webKey, admission.Change{IfMatch: first}), resource.Stale,
+		"Dataplane m/web was changed since")
 	if err := w.Delete(t.Context(), webKey, admission.Change{IfMatch: second.Object.Envelope().Version}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.Put(t.Context(), parse(t, web), admission.Change{IfMatch: first})
-	refused(t, err, resource.Stale, "Dataplane m/web does not exist any more")
+	wantError(t, err, resource.Stale, "Dataplane m/web does not exist any more")
 }
 
 func TestDelete(t *testing.T) {
 	w, rows := setup(t)
-	refused(t, w.Delete(t.Context(), webKey, admission.Change{}), resource.NotFound, "Dataplane m/web does not exist")
-	refused(t, w.Delete(t.Context(), kind.DataplaneListenerStatuses.Key("m", "web"), admission.Change{}), resource.Forbidden, "by the control plane only")
+	wantError(t, w.Delete(t.Context(), webKey, admission.Change{}), resource.NotFound, "Dataplane m/web does not exist")
+	wantError(t, w.Delete(t.Context(), kind.DataplaneListenerStatuses.Key("m", "web"), admission.Change{}),
+		resource.Forbidden, "by the control plane only")
 	put(t, w, web)
 	put(t, w, `{type: Secret, mesh: m, name: s, data: eA==}`)
 	serve(t, w, "web")
 	mesh := kind.Meshes.Key("", "m")
-	refused(t, w.Delete(t.Context(), mesh, admission.Change{}), resource.Conflict, "Mesh m still has Dataplanes (1)")
+	wantError(t, w.Delete(t.Context(), mesh, admission.Change{}), resource.Conflict, "Mesh m still has Dataplanes (1)")
 
 	if err := w.Delete(t.Context(), webKey, admission.Change{}); err != nil {
 		t.Fatal(err)
@@ -248,10 +287,11 @@ func wantGone(t *testing.T, rows store.Store, key resource.Key) {
 
 func serve(t *testing.T, w *admission.Writer, name string) {
 	t.Helper()
-	err := admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-		o.Spec.Run = "run"
-		return true
-	})
+	err := admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", name,
+		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			o.Spec.Run = "run"
+			return true
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,12 +299,14 @@ func serve(t *testing.T, w *admission.Writer, name string) {
 
 func TestModify(t *testing.T) {
 	w, rows := setup(t)
-	err := admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web", func(*resource.Object[kind.DataplaneListenerStatus]) bool { return true })
-	refused(t, err, resource.NotFound, "Dataplane m/web does not exist")
+	err := admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web",
+		func(*resource.Object[kind.DataplaneListenerStatus]) bool { return true })
+	wantError(t, err, resource.NotFound, "Dataplane m/web does not exist")
 
 	put(t, w, web)
 	key := kind.DataplaneListenerStatuses.Key("m", "web")
-	err = admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web", func(*resource.Object[kind.DataplaneListenerStatus]) bool { return false })
+	err = admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web",
+		func(*resource.Object[kind.DataplaneListenerStatus]) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,10 +385,11 @@ func TestModifyAtTheSameTime(t *testing.T) {
 	for range writers {
 		running.Go(func() {
 			for range each {
-				err := admission.Modify(t.Context(), w, kind.Secrets, "m", "counter", func(o *resource.Object[kind.Secret]) bool {
-					o.Spec.Data = append(o.Spec.Data, '1')
-					return true
-				})
+				err := admission.Modify(t.Context(), w, kind.Secrets, "m", "counter",
+					func(o *resource.Object[kind.Secret]) bool {
+						o.Spec.Data = append(o.Spec.Data, '1')
+						return true
+					})
 				if err != nil {
 					t.Error(err)
 				}
@@ -354,7 +397,8 @@ func TestModifyAtTheSameTime(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if got := len(resource.SpecOf(read(t, rows, kind.Secrets.Key("m", "counter"))).(*kind.Secret).Data); got != writers*each {
+	if got :=
+		len(resource.SpecOf(read(t, rows, kind.Secrets.Key("m", "counter"))).(*kind.Secret).Data); got != writers*each {
 		t.Errorf("counted %d of %d", got, writers*each)
 	}
 }
@@ -376,10 +420,11 @@ func TestCreate(t *testing.T) {
 	}
 	wantGone(t, rows, kind.Secrets.Key("m", "ca"))
 	_, err = w.Create(t.Context(), kind.Secrets.Make("m", "ca", kind.Secret{Data: []byte("one")}), &owner)
-	refused(t, err, resource.NotFound, "MeshIdentity m/i does not exist")
+	wantError(t, err, resource.NotFound, "MeshIdentity m/i does not exist")
 }
 
-const service = `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: %d}]}}`
+const service = `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: ` +
+	`[{port: %d}]}}`
 
 // TestIdentitiesStay updates a service without what the control plane found out about it.
 func TestIdentitiesStay(t *testing.T) {
@@ -456,7 +501,7 @@ func TestUnavailable(t *testing.T) {
 	_, rows := setup(t)
 	w := admission.New(broken{rows}, admission.Options{Zone: "east"})
 	_, err := w.Put(t.Context(), parse(t, web), admission.Change{})
-	refused(t, err, resource.Unavailable, "Dataplane m/web: the store is not available; try again")
+	wantError(t, err, resource.Unavailable, "Dataplane m/web: the store is not available; try again")
 	if strings.Contains(err.Error(), "/var") {
 		t.Errorf("the error shows what is below: %v", err)
 	}
@@ -471,7 +516,8 @@ func TestDecode(t *testing.T) {
 	if mesh.Version == "" || mesh.Created.IsZero() || mesh.Modified.IsZero() {
 		t.Errorf("the envelope is %+v", mesh)
 	}
-	if d := cmp.Diff(map[string]string{kind.DisplayName: "m", kind.OriginLabel: "zone", kind.ZoneLabel: "east", kind.EnvLabel: "universal"}, maps.Clone(mesh.Labels)); d != "" {
+	if d := cmp.Diff(map[string]string{kind.DisplayName: "m", kind.OriginLabel: "zone", kind.ZoneLabel: "east",
+		kind.EnvLabel: "universal"}, maps.Clone(mesh.Labels)); d != "" {
 		t.Error(d)
 	}
 	if _, err := admission.Decode(store.Row{Key: resource.Key{Kind: "Later", Name: "x"}}); err == nil {
@@ -522,21 +568,24 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%s: the answer is not what would be stored: its zone is %q", name, zone)
 		}
 	}
-	policy, err := w.Put(t.Context(), parse(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`), dry)
+	policy, err := w.Put(t.Context(), parse(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`),
+		dry)
 	if err != nil || len(policy.Warnings) != 2 {
 		t.Errorf("a policy in a mesh without identities: %v, warnings %q", err, policy.Warnings)
 	}
 
 	_, err = w.Put(t.Context(), parse(t, strings.Replace(web, "80", "70000", 1)), dry)
-	refused(t, err, resource.Invalid, "Dataplane m/web is invalid")
+	wantError(t, err, resource.Invalid, "Dataplane m/web is invalid")
 	_, err = w.Put(t.Context(), parse(t, strings.Replace(web, "mesh: m", "mesh: other", 1)), dry)
-	refused(t, err, resource.NotFound, "Mesh other does not exist")
+	wantError(t, err, resource.NotFound, "Mesh other does not exist")
 	_, err = w.Put(t.Context(), parse(t, web), admission.Change{DryRun: true, IfMatch: version + "0"})
-	refused(t, err, resource.Stale, "Dataplane m/web was changed since")
+	wantError(t, err, resource.Stale, "Dataplane m/web was changed since")
 
-	refused(t, w.Delete(t.Context(), kind.Meshes.Key("", "m"), dry), resource.Conflict, "Mesh m still has Dataplanes (1)")
-	refused(t, w.Delete(t.Context(), kind.Dataplanes.Key("m", "none"), dry), resource.NotFound, "does not exist")
-	refused(t, w.Delete(t.Context(), webKey, admission.Change{DryRun: true, IfMatch: version + "0"}), resource.Stale, "was changed since")
+	wantError(t, w.Delete(t.Context(), kind.Meshes.Key("", "m"), dry), resource.Conflict,
+		"Mesh m still has Dataplanes (1)")
+	wantError(t, w.Delete(t.Context(), kind.Dataplanes.Key("m", "none"), dry), resource.NotFound, "does not exist")
+	wantError(t, w.Delete(t.Context(), webKey, admission.Change{DryRun: true, IfMatch: version + "0"}), resource.Stale,
+		"was changed since")
 	if err := w.Delete(t.Context(), webKey, dry); err != nil {
 		t.Error(err)
 	}

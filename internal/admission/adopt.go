@@ -32,16 +32,16 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 	group.SetLimit(adopters)
 	for o := range resources {
 		change := w.relabel
-		switch w.standing(o) {
-		case settled:
+		switch w.ownerStateOf(o) {
+		case ownerKnown:
 			continue
-		case unlabelled:
+		case ownerUnlabelled:
 			done.Labeled++
-		case untagged:
+		case inboundsUntagged:
 			done.Tagged++
-		case former:
+		case formerGlobal:
 			done.Taken++
-		case stray:
+		case otherZone:
 			done.Removed++
 			change = func(ctx context.Context, key resource.Key) error { return w.rows.Delete(ctx, key, "") }
 		}
@@ -59,46 +59,47 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 const adopters = 32
 
 // standing is what a stored resource is to the control plane that it is found by.
-type standing int
+type ownerState int
 
 const (
-	settled    standing = iota
-	unlabelled          // its own, and does not say so
-	untagged            // its own Dataplane, whose inbounds lack tags
-	former              // global's, of a zone that is alone
-	stray               // another zone's, of a zone that is alone
+	ownerKnown       ownerState = iota
+	ownerUnlabelled             // its own, and does not say so
+	inboundsUntagged            // its own Dataplane, whose inbounds lack tags
+	formerGlobal                // global's, of a zone that is alone
+	otherZone                   // another zone's, of a zone that is alone
 )
 
-func (w *Writer) standing(o resource.Any) standing {
-	owned := w.ownerStanding(o)
-	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && owned == settled && w.owner(&dp.Meta) == w.self() && w.tagInbounds(dp.Spec.Networking.Inbound, false) {
-		return untagged
+func (w *Writer) ownerStateOf(o resource.Any) ownerState {
+	owned := w.labelledOwnerState(o)
+	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && owned == ownerKnown && w.owner(&dp.Meta) == w.self() &&
+		w.tagInbounds(dp.Spec.Networking.Inbound, false) {
+		return inboundsUntagged
 	}
 	return owned
 }
 
-// ownerStanding is what the labels of a resource say.
-func (w *Writer) ownerStanding(o resource.Any) standing {
+// labelledOwnerState is what the labels of a resource say.
+func (w *Writer) labelledOwnerState(o resource.Any) ownerState {
 	meta, info := o.Envelope(), kind.ByName(o.Key().Kind).Describe()
 	zoneOnly, _ := ownersOf(info)
 	alone := !w.self().Global() && !w.joined
 	switch origin := meta.Label(kind.OriginLabel); {
 	case info.Sync == 0, w.self().Global() && zoneOnly:
-		return settled
+		return ownerKnown
 	case origin == "" && alone:
-		return settled // nobody else is told of it; its next write says whose it is
+		return ownerKnown // no other zone receives it; its next write labels it
 	case origin == "":
-		return unlabelled
+		return ownerUnlabelled
 	case kind.OwnerOf(meta) == w.self(), origin == kind.OriginGlobal && !alone:
-		return settled
+		return ownerKnown
 	case origin == kind.OriginGlobal:
-		return former
+		return formerGlobal
 	case meta.Name == kind.DisplayNameOf(meta): // it was not received, so this zone had another name
-		return unlabelled
+		return ownerUnlabelled
 	case alone:
-		return stray
+		return otherZone
 	}
-	return settled
+	return ownerKnown
 }
 
 // relabel makes a row this control plane's own: its labels, and the tags of a Dataplane's inbounds.

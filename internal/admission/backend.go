@@ -11,8 +11,7 @@ import (
 	"weft/resource"
 )
 
-// backends refuses a Mesh of which a backend of mtls is new, or becomes another one, and has an authority that can't
-// sign for the mesh. What is not there yet is for the status to say, and so is everything with skipValidation.
+// backends rejects a Mesh with a new or changed mtls backend whose CA can't be used.
 func (w *Writer) backends(ctx context.Context, o resource.Any, stored *current) error {
 	mesh, ok := o.(*resource.Object[kind.Mesh])
 	if !ok || mesh.Spec.MTLS == nil || mesh.Spec.MTLS.SkipValidation {
@@ -30,7 +29,8 @@ func (w *Writer) backends(ctx context.Context, o resource.Any, stored *current) 
 			continue
 		}
 		if trouble := w.authority(ctx, mesh.Name, b); trouble != nil {
-			problems.Add(fmt.Sprintf("mtls.backends[%d].conf", i), "%s; correct it, or set mtls.skipValidation, with which the status says so", trouble)
+			problems.Add(fmt.Sprintf("mtls.backends[%d].conf", i),
+				"%s; correct it, or set mtls.skipValidation, with which the status says so", trouble)
 		}
 	}
 	if len(problems) > 0 {

@@ -11,12 +11,13 @@ import (
 	"weft/resource"
 )
 
-// A Mesh is refused where what stands in the Secrets of a backend is no authority that can sign for it; what is not
-// there yet, what is let be and what is not changed, is not.
+// A Mesh is rejected where the Secrets of a backend have no CA that can sign for it. A missing CA, a skipped validation
+// and an unchanged backend are accepted.
 func TestABackendOfAMeshIsReadWhenItIsWritten(t *testing.T) {
 	w, _ := setup(t)
 	secret := func(name string, data []byte) {
-		put(t, w, fmt.Sprintf("{type: Secret, mesh: m, name: %s, data: %s}", name, base64.StdEncoding.EncodeToString(data)))
+		put(t, w, fmt.Sprintf("{type: Secret, mesh: m, name: %s, data: %s}", name,
+			base64.StdEncoding.EncodeToString(data)))
 	}
 	for name, domain := range map[string]string{"good": "m", "strange": "other"} {
 		certificate, key, err := pki.NewCA(time.Now(), domain)
@@ -27,7 +28,8 @@ func TestABackendOfAMeshIsReadWhenItIsWritten(t *testing.T) {
 	}
 	secret("broken", []byte("broken"))
 	mesh := func(secret, further string) string {
-		return fmt.Sprintf("{type: Mesh, name: m, mtls: {enabledBackend: ca-1, %s backends: [{name: ca-1, type: provided, conf: {cert: {secret: %s}, key: {secret: %[2]s}}}]}}", further, secret)
+		return fmt.Sprintf("{type: Mesh, name: m, mtls: {enabledBackend: ca-1, %s backends: [{name: ca-1, type: "+
+			"provided, conf: {cert: {secret: %s}, key: {secret: %[2]s}}}]}}", further, secret)
 	}
 	for _, c := range []struct{ secret, further, want string }{
 		{"good", "", ""},
@@ -40,7 +42,7 @@ func TestABackendOfAMeshIsReadWhenItIsWritten(t *testing.T) {
 	} {
 		_, err := w.Put(t.Context(), parse(t, mesh(c.secret, c.further)), admission.Change{})
 		if c.want != "" {
-			refused(t, err, resource.Invalid, c.want)
+			wantError(t, err, resource.Invalid, c.want)
 		} else if err != nil {
 			t.Errorf("%s %s: %v", c.secret, c.further, err)
 		}

@@ -26,9 +26,13 @@ func BenchmarkPut(b *testing.B) {
 	}
 	put(`{type: Mesh, name: m}`)
 	dataplane := func(port int) resource.Any {
-		o, err := resource.Parse(fmt.Appendf(nil, `{type: Dataplane, mesh: m, name: web-1, labels: {app: web, team: shop}, networking: {address: 10.0.0.1, inbound: [
-			{port: %d, protocol: http, tags: {kuma.io/service: web, version: v1}}, {port: 9090, name: admin, protocol: http, tags: {kuma.io/service: web-admin}}],
-			outbound: [{port: 10001, backendRef: {kind: MeshService, name: backend, port: 80}}, {port: 10002, backendRef: {kind: MeshService, name: reports, port: 80}}]}}`, port), kind.ByName)
+		o, err := resource.Parse(fmt.Appendf(nil,
+			`{type: Dataplane, mesh: m, name: web-1, labels: {app: web, team: shop},
+			networking: {address: 10.0.0.1, inbound: [
+			{port: %d, protocol: http, tags: {kuma.io/service: web, version: v1}},
+			{port: 9090, name: admin, protocol: http, tags: {kuma.io/service: web-admin}}],
+			outbound: [{port: 10001, backendRef: {kind: MeshService, name: backend, port: 80}},
+			{port: 10002, backendRef: {kind: MeshService, name: reports, port: 80}}]}}`, port), kind.ByName)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -49,11 +49,12 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 		problems = append(problems, w.label(o, stored, controlPlane)...)
 	}
 	if realm, kid, signs := pki.SigningKeyOf(o.Key()); signs && pki.Reserved(w.zone, kid) {
-		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s", realm.SigningKey("1").Name)
+		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s",
+			realm.SigningKey("1").Name)
 	}
 	if written {
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
-		problems = append(problems, w.serverNames(o, stored, controlPlane)...)
+		problems = append(problems, w.fillSNIs(o, stored, controlPlane)...)
 	}
 	if len(problems) > 0 {
 		return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
@@ -61,7 +62,7 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	return nil
 }
 
-// scope wants a mesh where the kind is of a mesh, and none elsewhere.
+// scope rejects a resource without a mesh where its kind belongs to a mesh, and with a mesh otherwise.
 func scope(info *resource.Info, key resource.Key) resource.Problems {
 	var problems resource.Problems
 	switch {
@@ -97,7 +98,8 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 	}
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
-		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out", kind.GeneratedBy)
+		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out",
+			kind.GeneratedBy)
 	}
 	for name, value := range meta.Labels {
 		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
@@ -153,7 +155,9 @@ func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) 
 func (w *Writer) ownZone(zone *string) resource.Problems {
 	var problems resource.Problems
 	if *zone != "" && *zone != w.zone {
-		problems.Add("zone", "is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone", *zone, w.zone)
+		problems.Add("zone",
+			"is %q, and this control plane is of zone %q; leave it out, or write it to the control plane of that zone",
+			*zone, w.zone)
 	}
 	*zone = w.zone
 	return problems

@@ -41,9 +41,11 @@ func (w *Writer) ignoreLabels(meta *resource.Meta, computed map[string]string, s
 		switch {
 		case stored != nil && stored.object.Envelope().Label(name) == got:
 		case computed[name] == "":
-			warnings = append(warnings, fmt.Sprintf("labels[%s]: %q is ignored: the label has no meaning here", name, got))
+			warnings = append(warnings, fmt.Sprintf("labels[%s]: %q is ignored: the label has no meaning here", name,
+				got))
 		default:
-			warnings = append(warnings, fmt.Sprintf("labels[%s]: %q is ignored: the control plane sets %q", name, got, computed[name]))
+			warnings = append(warnings, fmt.Sprintf("labels[%s]: %q is ignored: the control plane sets %q", name, got,
+				computed[name]))
 		}
 	}
 	return warnings

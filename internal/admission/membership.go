@@ -13,9 +13,9 @@ import (
 	"weft/resource"
 )
 
-// joins refuses to write a Dataplane that its mesh does not admit: Forbidden. The rule is that of the Mesh as it is
-// stored here, which in a zone that has joined others is global's, the last one that was heard of. A mesh that is
-// not there refuses nothing: the Dataplane can't be stored without it. (Mesh Membership.)
+// joins rejects a Dataplane that its mesh does not admit: Forbidden. The rule is that of the stored Mesh, which in a
+// joined zone is the last one received from global. A missing mesh rejects nothing here: the Dataplane can't be stored
+// without it. (Mesh Membership.)
 func (w *Writer) joins(ctx context.Context, o resource.Any) error {
 	dp, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
@@ -28,8 +28,8 @@ func (w *Writer) joins(ctx context.Context, o resource.Any) error {
 	if err != nil {
 		return err
 	}
-	if refusal := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone); refusal != "" {
-		return resource.Errorf(resource.Forbidden, "%s", refusal)
+	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone); reason != "" {
+		return resource.Errorf(resource.Forbidden, "%s", reason)
 	}
 	return nil
 }
@@ -49,8 +49,8 @@ func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.M
 // leaving is how many Dataplanes a warning names.
 const leaving = 10
 
-// evictionWarnings warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is stored
-// here. Where the store fails, which it just did not, it can't say.
+// evictionWarnings warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is
+// stored here. Where the store fails, which it just did not, it can't say.
 func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	var had *kind.Membership
 	if before != nil {
@@ -62,7 +62,9 @@ func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.O
 	}
 	dataplanes, err := w.dataplanes(ctx, after.Name)
 	if err != nil {
-		return []string{fmt.Sprintf("which Dataplanes dataplaneProxyMembership puts out could not be read: %s; `weft check` tells", store.Why(err))}
+		return []string{
+			fmt.Sprintf("which Dataplanes dataplaneProxyMembership puts out could not be read: %s; `weft check` tells",
+				store.Why(err))}
 	}
 	var names []string
 	for _, dp := range dataplanes {
@@ -106,20 +108,24 @@ func memberWarnings(m *kind.Membership) []string {
 	}
 	var warnings []string
 	if m.Allowed != nil && len(m.Allowed) == 0 {
-		warnings = append(warnings, "dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let nobody in, block {kuma.io/zone: \"*\"}")
+		warnings = append(warnings, "dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let "+
+			"nobody in, block {kuma.io/zone: \"*\"}")
 	}
 	return append(append(warnings, byLabels("allowed", m.Allowed)...), byLabels("blocked", m.Blocked)...)
 }
 
-// byLabels warns of rules that rest on labels of Kubernetes, which whoever runs a Pod may set.
+// byLabels warns of rules that rely on Kubernetes labels, which the owner of a Pod may set.
 func byLabels(list string, rules []kind.MembershipRule) []string {
 	var warnings []string
 	for i := range rules {
 		k := rules[i].Kubernetes
-		if k == nil || (k.Pod == nil || len(k.Pod.Labels) == 0) && (k.Namespace == nil || len(k.Namespace.Labels) == 0) {
+		if k == nil || (k.Pod == nil || len(k.Pod.Labels) == 0) &&
+			(k.Namespace == nil || len(k.Namespace.Labels) == 0) {
 			continue
 		}
-		warnings = append(warnings, fmt.Sprintf("dataplaneProxyMembership.%s[%d].kubernetes: rests on labels, which are hard to restrict; a namespace by its name and a zone are not the Pod's to choose", list, i))
+		warnings = append(warnings,
+			fmt.Sprintf("dataplaneProxyMembership.%s[%d].kubernetes: rests on labels, which are hard to restrict; a "+
+				"namespace by its name and a zone are not the Pod's to choose", list, i))
 	}
 	return warnings
 }

@@ -17,15 +17,17 @@ import (
 
 const (
 	teamA   = `{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`
-	refusal = "mesh m does not admit Dataplane web: networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"
+	refusal = "mesh m does not admit Dataplane web: networking.inbound[0] is allowed by none of " +
+		"dataplaneProxyMembership.allowed: {team: a}"
 )
 
 // of is a Dataplane whose one inbound is of a team.
 func of(name, team string) string {
-	return fmt.Sprintf(`{type: Dataplane, mesh: m, name: %s, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {team: %s}}]}}`, name, team)
+	return fmt.Sprintf(`{type: Dataplane, mesh: m, name: %s, networking: {address: 10.0.0.1, inbound: [{port: 80, `+
+		`tags: {team: %s}}]}}`, name, team)
 }
 
-// TestMembersAlone: whom the mesh does not admit is not written, and what stands there stays as it is.
+// TestMembersAlone: a Dataplane that the mesh does not admit is not written, and the stored one stays as it is.
 func TestMembersAlone(t *testing.T) {
 	w, rows := setup(t)
 	put(t, w, of("web", "b"))
@@ -34,7 +36,7 @@ func TestMembersAlone(t *testing.T) {
 	for name, doc := range map[string]string{"web": of("web", "c"), "other": of("other", "b")} {
 		for _, dryRun := range []bool{false, true} {
 			_, err := w.Put(t.Context(), parse(t, doc), admission.Change{DryRun: dryRun})
-			refused(t, err, resource.Forbidden, strings.Replace(refusal, "web", name, 1))
+			wantError(t, err, resource.Forbidden, strings.Replace(refusal, "web", name, 1))
 		}
 	}
 	if d := cmp.Diff(stored, listing(t, rows)); d != "" {
@@ -51,20 +53,24 @@ func TestMembersOfAZone(t *testing.T) {
 	w, _ := within(t, admission.Options{Zone: "east", Joined: true})
 	rule := func(team string) {
 		t.Helper()
-		if err := w.Receive(t.Context(), received(global, kind.Meshes, "m", `{"dataplaneProxyMembership":{"allowed":[{"tags":{"team":"`+team+`"}}]}}`)); err != nil {
+		if err := w.Receive(t.Context(),
+			received(global, kind.Meshes, "m",
+				`{"dataplaneProxyMembership":{"allowed":[{"tags":{"team":"`+team+`"}}]}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rule("a") // and no word of global's from then on
 	_, err := w.Put(t.Context(), parse(t, of("web", "b")), admission.Change{})
-	refused(t, err, resource.Forbidden, refusal)
+	wantError(t, err, resource.Forbidden, refusal)
 	put(t, w, of("web", "a"))
 	rule("b")
 	put(t, w, of("web", "b"))
 
 	w, _ = within(t, admission.Options{})
 	put(t, w, teamA)
-	if err := w.Receive(t.Context(), received(west, kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)); err != nil {
+	if err := w.Receive(t.Context(),
+		received(west, kind.Dataplanes, "web",
+			`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)); err != nil {
 		t.Errorf("global does not take what a zone has: %v", err)
 	}
 }
@@ -77,7 +83,8 @@ func TestEnvironment(t *testing.T) {
 	}{"alone": {false, ""}, "joined": {true, "universal"}} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := within(t, admission.Options{Zone: "east", Joined: test.joined})
-			rule := `{"dataplaneProxyMembership":{"allowed":[{"tags":{"kuma.io/environment":"universal","kuma.io/zone":"east"}}]}}`
+			rule := `{"dataplaneProxyMembership":{"allowed":[{"tags":{"kuma.io/environment":"universal",` +
+				`"kuma.io/zone":"east"}}]}}`
 			if err := w.Receive(t.Context(), received(global, kind.Meshes, "m", rule)); err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +92,12 @@ func TestEnvironment(t *testing.T) {
 			if got := dp.Spec.Networking.Inbound[0].Tags[kind.EnvironmentTag]; got != test.want {
 				t.Errorf("the tag is %q, want %q", got, test.want)
 			}
-			_, err := w.Put(t.Context(), parse(t, strings.Replace(of("web", "a"), "team: a", "kuma.io/environment: kubernetes", 1)), admission.Change{})
-			refused(t, err, resource.Invalid, `networking.inbound[0].tags[kuma.io/environment]: is "kubernetes", and the control plane sets "universal"; leave it out`)
+			_, err := w.Put(t.Context(),
+				parse(t, strings.Replace(of("web", "a"), "team: a", "kuma.io/environment: kubernetes", 1)),
+				admission.Change{})
+			wantError(t, err, resource.Invalid,
+				`networking.inbound[0].tags[kuma.io/environment]: is "kubernetes", and `+
+					`the control plane sets "universal"; leave it out`)
 		})
 	}
 }
@@ -98,7 +109,8 @@ func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
 	put(t, alone, `{type: Mesh, name: m}`)
 	before := put(t, alone, of("web", "a")).Object.(*resource.Object[kind.Dataplane])
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
-	theirs := received(west, kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)
+	theirs := received(west, kind.Dataplanes, "web",
+		`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)
 	if err := joined.Receive(t.Context(), theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +122,10 @@ func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
 	if got := after.Spec.Networking.Inbound[0].Tags; !maps.Equal(got, want) {
 		t.Errorf("the tags are %v, want %v", got, want)
 	}
-	if !slices.Equal(after.Vouched.Operator, before.Vouched.Operator) || len(before.Vouched.Operator) == 0 || !maps.Equal(after.Labels, before.Labels) {
-		t.Errorf("it was vouched for %v with the labels %v, and is for %v with %v", before.Vouched, before.Labels, after.Vouched, after.Labels)
+	if !slices.Equal(after.Vouched.Operator, before.Vouched.Operator) || len(before.Vouched.Operator) == 0 ||
+		!maps.Equal(after.Labels, before.Labels) {
+		t.Errorf("it was vouched for %v with the labels %v, and is for %v with %v", before.Vouched, before.Labels,
+			after.Vouched, after.Labels)
 	}
 	other := read(t, rows, theirs.Key()).(*resource.Object[kind.Dataplane])
 	if got := other.Spec.Networking.Inbound[0].Tags; !maps.Equal(got, map[string]string{"team": "b"}) {
@@ -139,7 +153,10 @@ func TestEvictionWarnings(t *testing.T) {
 	put(t, w, `{type: Mesh, name: m}`)
 	receive := func(owner kind.Owner, name, team string) {
 		t.Helper()
-		if err := w.Receive(t.Context(), received(owner, kind.Dataplanes, name, `{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"`+team+`"}}]}}`)); err != nil {
+		if err := w.Receive(t.Context(),
+			received(owner, kind.Dataplanes, name,
+				`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"`+team+
+					`"}}]}}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,17 +176,23 @@ func TestEvictionWarnings(t *testing.T) {
 	says(teamA, "dataplaneProxyMembership puts out 2 Dataplanes: web-1 of zone east, web-1 of zone west")
 	says(teamA)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {kuma.io/zone: west, team: "*"}}]}}`)
-	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: a}}]}}`, "dataplaneProxyMembership puts out 1 Dataplane: web-2 of zone west")
+	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: a}}]}}`,
+		"dataplaneProxyMembership puts out 1 Dataplane: web-2 of zone west")
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: []}}`,
-		`dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let nobody in, block {kuma.io/zone: "*"}`)
-	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{kubernetes: {namespace: {name: ns-1}}}, {kubernetes: {pod: {labels: {a: b}}}}]}}`,
-		"dataplaneProxyMembership.blocked[1].kubernetes: rests on labels, which are hard to restrict; a namespace by its name and a zone are not the Pod's to choose")
+		`dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let nobody in, block `+
+			`{kuma.io/zone: "*"}`)
+	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{kubernetes: {namespace: {name: ns-1}}}, `+
+		`{kubernetes: {pod: {labels: {a: b}}}}]}}`,
+		"dataplaneProxyMembership.blocked[1].kubernetes: rests on labels, which are hard to restrict; a namespace by "+
+			"its name and a zone are not the Pod's to choose")
 	for i := range 12 {
 		receive(east, fmt.Sprintf("api-%02d", i), "c")
 	}
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: c}}]}}`,
-		"dataplaneProxyMembership puts out 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone east, api-03 of zone east, api-04 of zone east, "+
-			"api-05 of zone east, api-06 of zone east, api-07 of zone east, api-08 of zone east, api-09 of zone east and 2 more")
+		"dataplaneProxyMembership puts out 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone "+
+			"east, api-03 of zone east, api-04 of zone east, "+
+			"api-05 of zone east, api-06 of zone east, api-07 of zone east, api-08 of zone east, api-09 of zone "+
+			"east and 2 more")
 }
 
 // A service owner writes a Dataplane into one of two meshes that admit it, then into the other; into a third that does
@@ -177,10 +200,13 @@ func TestEvictionWarnings(t *testing.T) {
 func TestADataplaneMovesBetweenMeshesThatAdmitIt(t *testing.T) {
 	w, _ := setup(t)
 	for mesh, team := range map[string]string{"old": "a", "new": "a", "closed": "b"} {
-		put(t, w, fmt.Sprintf(`{type: Mesh, name: %s, dataplaneProxyMembership: {allowed: [{tags: {team: %s}}]}}`, mesh, team))
+		put(t, w, fmt.Sprintf(`{type: Mesh, name: %s, dataplaneProxyMembership: {allowed: [{tags: {team: %s}}]}}`, mesh,
+			team))
 	}
 	document := func(mesh string) resource.Any {
-		return parse(t, fmt.Sprintf(`{type: Dataplane, mesh: %s, name: web, networking: {address: 10.0.0.1, inbound: [{port: 80, tags: {team: a}}]}}`, mesh))
+		return parse(t,
+			fmt.Sprintf(`{type: Dataplane, mesh: %s, name: web, networking: {address: 10.0.0.1, inbound: [{port: 80, `+
+				`tags: {team: a}}]}}`, mesh))
 	}
 	for _, mesh := range []string{"old", "new", "old"} {
 		if _, err := w.Put(t.Context(), document(mesh), admission.Change{}); err != nil {
@@ -191,5 +217,5 @@ func TestADataplaneMovesBetweenMeshesThatAdmitIt(t *testing.T) {
 		}
 	}
 	_, err := w.Put(t.Context(), document("closed"), admission.Change{})
-	refused(t, err, resource.Forbidden, "mesh closed does not admit Dataplane web")
+	wantError(t, err, resource.Forbidden, "mesh closed does not admit Dataplane web")
 }

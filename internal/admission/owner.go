@@ -16,7 +16,8 @@ func (w *Writer) self() kind.Owner { return kind.Owner{Zone: w.zone} }
 
 // ownership are the labels that say whose a resource is.
 func (w *Writer) ownership() map[string]string {
-	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone, kind.EnvLabel: kind.Universal}
+	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone,
+		kind.EnvLabel: kind.Universal}
 	if w.self().Global() {
 		labels[kind.OriginLabel] = kind.OriginGlobal
 	}
@@ -32,7 +33,7 @@ func (w *Writer) owner(meta *resource.Meta) kind.Owner {
 	return kind.OwnerOf(meta)
 }
 
-// ownable refuses a write of what belongs to another control plane, or would: a resource has one writer.
+// ownable rejects a write of a resource that another control plane owns or would own: a resource has one writer.
 func (w *Writer) ownable(key resource.Key, stored *current) error {
 	if stored != nil {
 		return w.changeable(key, stored.object)
@@ -40,9 +41,12 @@ func (w *Writer) ownable(key resource.Key, stored *current) error {
 	info := kind.ByName(key.Kind).Describe()
 	switch zoneOnly, globalOnly := ownersOf(info); {
 	case w.self().Global() && zoneOnly:
-		return resource.Errorf(resource.Forbidden, "%s was not written: a %s belongs to one zone; write it to the control plane of that zone", key, key.Kind)
+		return resource.Errorf(resource.Forbidden,
+			"%s was not written: a %s belongs to one zone; write it to the control plane of that zone", key, key.Kind)
 	case w.joined && globalOnly:
-		return resource.Errorf(resource.Forbidden, "%s was not written: a %s belongs to the global control plane, which zone %q has joined; write it there", key, key.Kind, w.zone)
+		return resource.Errorf(resource.Forbidden,
+			"%s was not written: a %s belongs to the global control plane, which zone %q has joined; write it there",
+			key, key.Kind, w.zone)
 	}
 	return nil
 }
@@ -57,7 +61,8 @@ func ownersOf(info *resource.Info) (zoneOnly, globalOnly bool) {
 func (w *Writer) changeable(key resource.Key, stored resource.Any) error {
 	meta := stored.Envelope()
 	if owner := w.owner(meta); owner != w.self() {
-		return resource.Errorf(resource.Forbidden, "%s belongs to %s, where its name is %q; change it there", key, whose(owner), kind.DisplayNameOf(meta))
+		return resource.Errorf(resource.Forbidden, "%s belongs to %s, where its name is %q; change it there", key,
+			whose(owner), kind.DisplayNameOf(meta))
 	}
 	return nil
 }
@@ -70,7 +75,7 @@ func whose(owner kind.Owner) string {
 	return fmt.Sprintf("the zone %q", owner.Zone)
 }
 
-// deletable refuses to delete what belongs to another control plane.
+// deletable rejects the deletion of a resource that another control plane owns.
 func (w *Writer) deletable(ctx context.Context, key resource.Key) error {
 	if kind.ByName(key.Kind).Describe().Sync == 0 {
 		return nil

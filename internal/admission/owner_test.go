@@ -13,10 +13,12 @@ import (
 
 const (
 	permission = `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`
-	multiZone  = `{type: MeshMultiZoneService, mesh: m, name: s, spec: {selector: {meshService: {matchLabels: {a: b}}}, ports: [{port: 80}]}}`
-	secret     = `{type: Secret, mesh: m, name: s, data: eA==}`
-	zoneEast   = `{type: Zone, name: east}`
-	external   = `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: api.example.com, port: 443}]}}`
+	multiZone  = `{type: MeshMultiZoneService, mesh: m, name: s, spec: {selector: {meshService: {matchLabels: {a: ` +
+		`b}}}, ports: [{port: 80}]}}`
+	secret   = `{type: Secret, mesh: m, name: s, data: eA==}`
+	zoneEast = `{type: Zone, name: east}`
+	external = `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: ` +
+		`api.example.com, port: 443}]}}`
 	zoneEgress = `{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002}}`
 )
 
@@ -29,8 +31,7 @@ func within(t *testing.T, o admission.Options) (*admission.Writer, store.Store) 
 	return admission.New(rows, o), rows
 }
 
-// Who may make what: a kind that only zones own is refused on global, one that only global owns in a zone
-// that has joined it.
+// A kind that only zones own is rejected on global, and a kind that only global owns in a joined zone.
 func TestWhereResourcesAreMade(t *testing.T) {
 	for name, test := range map[string]struct {
 		in     admission.Options
@@ -38,23 +39,26 @@ func TestWhereResourcesAreMade(t *testing.T) {
 		refuse map[string]string
 		take   []string
 	}{
-		"alone": {admission.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission, multiZone, secret, zoneEast, external, zoneEgress}},
+		"alone": {admission.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission,
+			multiZone, secret, zoneEast, external, zoneEgress}},
 		"joined": {admission.Options{Zone: "east", Joined: true}, "zone", map[string]string{
-			`{type: Mesh, name: other}`: `a Mesh belongs to the global control plane, which zone "east" has joined; write it there`,
-			multiZone:                   "a MeshMultiZoneService belongs to the global control plane",
-			zoneEast:                    "a Zone belongs to the global control plane",
+			`{type: Mesh, name: other}`: `a Mesh belongs to the global control plane, which zone "east" has joined; ` +
+				`write it there`,
+			multiZone: "a MeshMultiZoneService belongs to the global control plane",
+			zoneEast:  "a Zone belongs to the global control plane",
 		}, []string{web, permission, secret, external, zoneEgress}},
 		"global": {admission.Options{}, "global", map[string]string{
 			web:        "a Dataplane belongs to one zone; write it to the control plane of that zone",
 			zoneEgress: "a ZoneEgress belongs to one zone; write it to the control plane of that zone",
-			`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`: "a MeshService belongs to one zone",
+			`{type: MeshService, mesh: m, name: s,
+				spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`: "a MeshService belongs to one zone",
 		}, []string{`{type: Mesh, name: other}`, permission, multiZone, secret, zoneEast, external}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := within(t, test.in)
 			for doc, says := range test.refuse {
 				_, err := w.Put(t.Context(), parse(t, doc), admission.Change{})
-				refused(t, err, resource.Forbidden, says)
+				wantError(t, err, resource.Forbidden, says)
 			}
 			for _, doc := range test.take {
 				o := put(t, w, doc).Object
@@ -62,7 +66,8 @@ func TestWhereResourcesAreMade(t *testing.T) {
 					continue // it stays where it is
 				}
 				meta := o.Envelope()
-				if origin, zone := meta.Label(kind.OriginLabel), meta.Label(kind.ZoneLabel); origin != test.origin || zone != test.in.Zone {
+				if origin, zone := meta.Label(kind.OriginLabel), meta.Label(kind.ZoneLabel); origin != test.origin ||
+					zone != test.in.Zone {
 					t.Errorf("%s has the origin %q and the zone %q", o.Key(), origin, zone)
 				}
 			}
@@ -81,7 +86,8 @@ func TestAnOwnerIsNotChosen(t *testing.T) {
 	if got := result.Object.Envelope().Label(kind.ZoneLabel); got != "" {
 		t.Errorf("it belongs to the zone %q", got)
 	}
-	if want := []string{`labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`}; !slices.Equal(result.Warnings[:1], want) {
+	if want := []string{`labels[kuma.io/zone]: "west" is ignored: the label has no meaning here`}; !slices.Equal(
+		result.Warnings[:1], want) {
 		t.Errorf("the warnings are %q, want %q first", result.Warnings, want)
 	}
 }
@@ -97,5 +103,5 @@ func TestAZoneThatJoinsKeepsWhatItWrote(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := joined.Put(t.Context(), parse(t, multiZone), admission.Change{})
-	refused(t, err, resource.Forbidden, "a MeshMultiZoneService belongs to the global control plane")
+	wantError(t, err, resource.Forbidden, "a MeshMultiZoneService belongs to the global control plane")
 }

@@ -16,7 +16,8 @@ import (
 // permissionWarnings returns what of a MeshTrafficPermission its proxies cannot enforce.
 func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind.MeshTrafficPermission]) []string {
 	if !w.identified(ctx, p.Mesh) {
-		return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plain and everybody may call everybody until there is one", p.Mesh)}
+		return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plain and everybody may "+
+			"call everybody until there is one", p.Mesh)}
 	}
 	warnings := unknownSNIs(p.Spec.Rules)
 	target := p.Spec.TargetRef
@@ -30,13 +31,21 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 		entries := rule.Default.Entries()
 		switch withSNI := slices.IndexFunc(entries, hasSNI); {
 		case hit.onlyIngresses() && len(entries) > 0:
-			warnings = append(warnings, at+": has no effect on a zone ingress, which is all that the target selects: it passes connections on unopened, and can't tell who calls; target the proxies of the services")
+			warnings = append(warnings, at+": has no effect on a zone ingress, which is all that the target selects: "+
+				"it passes connections on unopened, and can't tell who calls; target the proxies of the services")
 		case len(rule.Matches) > 0 && !hit.egress && (hit.inbound || hit.ingress):
-			warnings = append(warnings, at+".matches: is about external services, which a zone egress serves, and the target selects no zone egress; the rule has no effect")
+			warnings = append(warnings, at+".matches: is about external services, which a zone egress serves, and "+
+				"the target selects no zone egress; the rule has no effect")
 		case withSNI >= 0 && !hit.egress && (hit.inbound || hit.ingress):
-			warnings = append(warnings, at+"."+entries[withSNI].Field+".sni: is about an external service, which a zone egress serves, and the target selects no zone egress; the entry has no effect")
-		case withSNI >= 0 && len(rule.Matches) == 0 && !slices.ContainsFunc(entries, func(e kind.PermissionEntry) bool { return !hasSNI(e) }):
-			warnings = append(warnings, at+": has no matches, so that it applies to every external service; a service whose SNI no entry has is denied to every caller, unless another rule allows it; to leave the others as they are, list the SNIs in matches too")
+			warnings = append(warnings, at+"."+entries[withSNI].Field+".sni: is about an external service, which a "+
+				"zone egress serves, and the target selects no zone egress; the entry has no effect")
+		case withSNI >= 0 && len(rule.Matches) == 0 && !slices.ContainsFunc(entries, func(e kind.PermissionEntry) bool {
+			return !hasSNI(e)
+		}):
+			warnings = append(warnings,
+				at+": has no matches, so that it applies to every external service; a service whose SNI no entry has "+
+					"is denied to every caller, unless another rule allows it; to leave the others as they are, list "+
+					"the SNIs in matches too")
 		}
 	}
 	return warnings
@@ -52,7 +61,9 @@ func unknownSNIs(rules []kind.PermissionRule) []string {
 			return
 		}
 		if parsed, ok := sni.Parse(m.Value); !ok || parsed.Kind != kind.MeshExternalServices.Name {
-			warnings = append(warnings, fmt.Sprintf("%s.sni.value: %q is not the SNI of an external service, so that the %s has no effect; status.zoneEgress.sni of the MeshExternalService shows it", at, m.Value, what))
+			warnings = append(warnings,
+				fmt.Sprintf("%s.sni.value: %q is not the SNI of an external service, so that the %s has no effect; "+
+					"status.zoneEgress.sni of the MeshExternalService shows it", at, m.Value, what))
 		}
 	}
 	for i := range rules {
@@ -79,7 +90,9 @@ func (w *Writer) hit(ctx context.Context, mesh string, target *kind.TargetRef) s
 		selects := func(name string, port uint32) bool {
 			return match.Hits(target, &dp.Meta, cmp.Or(name, strconv.Itoa(int(port))))
 		}
-		all.inbound = all.inbound || slices.ContainsFunc(n.Inbound, func(in kind.Inbound) bool { return selects(in.Name, in.Port) })
+		all.inbound = all.inbound || slices.ContainsFunc(n.Inbound, func(in kind.Inbound) bool {
+			return selects(in.Name, in.Port)
+		})
 		all.ingress = all.ingress || n.ZoneIngress != nil && selects(n.ZoneIngress.Name, n.ZoneIngress.Port)
 		all.egress = all.egress || n.ZoneEgress != nil && selects(n.ZoneEgress.Name, n.ZoneEgress.Port)
 	}

@@ -16,7 +16,7 @@ type Received struct {
 	Kind resource.Descriptor
 	Mesh string
 	Name string // as its owner names it
-	// Owner is who it belongs to, as whoever brings it has proved.
+	// Owner is the owner, as authenticated by the transport.
 	Owner kind.Owner
 	Body  []byte // resource.Body
 }
@@ -58,7 +58,7 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 			return err
 		}
 	}
-	if err := w.speaks(ctx, o, r.Owner, stored, true, false); err != nil {
+	if err := w.checkTrust(ctx, o, r.Owner, stored, true, false); err != nil {
 		return err
 	}
 	if stored == nil {
@@ -74,7 +74,7 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 	return err
 }
 
-// checkReceived returns the resource that was brought, or what is wrong with it, whoever sent it.
+// checkReceived returns the received resource, or its problems, whichever control plane sent it.
 func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, error) {
 	if err := resource.CheckBody(r.Kind, r.Body); err != nil {
 		return nil, err
@@ -97,13 +97,17 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 		{kind.DisplayName, r.Name}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
 	} {
 		if got := meta.Label(label.name); got != label.want {
-			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want, whose(r.Owner))
+			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want,
+				whose(r.Owner))
 		}
 	}
 	if namespace, written := meta.Labels[kind.NamespaceLabel]; written {
-		problems.Add("labels["+kind.NamespaceLabel+"]", "is %.100q: resources of one name in two namespaces would be one here, so that this release takes nothing out of a namespace; upgrade this control plane before a zone on Kubernetes joins it", namespace)
+		problems.Add("labels["+kind.NamespaceLabel+"]",
+			"is %.100q: resources of one name in two namespaces would be one here, so that this release takes "+
+				"nothing out of a namespace; upgrade this control plane before a zone on Kubernetes joins it",
+			namespace)
 	}
-	problems = append(problems, w.foreignNames(o)...)
+	problems = append(problems, w.statedSNIProblems(o)...)
 	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
 		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
 	}
@@ -138,7 +142,8 @@ func (w *Writer) replaceable(stored *current, r *Received) error {
 	case equalSpecs(stored.row.Body, r.Body):
 		return nil
 	}
-	return resource.Errorf(resource.Conflict, "%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
+	return resource.Errorf(resource.Conflict,
+		"%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
 		stored.row.Key, whose(r.Owner), whose(w.owner(meta)))
 }
 
@@ -153,7 +158,8 @@ func (w *Writer) awaited(row store.Row) error {
 	case row.Owner.Kind != kind.Meshes.Name:
 		return resource.Errorf(resource.NotFound, "%s does not exist here yet", row.Owner)
 	case w.self().Global():
-		return resource.Errorf(resource.NotFound, "the Mesh %q does not exist on the global control plane; create it there", row.Owner.Name)
+		return resource.Errorf(resource.NotFound,
+			"the Mesh %q does not exist on the global control plane; create it there", row.Owner.Name)
 	}
 	return resource.Errorf(resource.NotFound, "the Mesh %q does not exist in the zone %q yet", row.Owner.Name, w.zone)
 }

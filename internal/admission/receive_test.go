@@ -26,16 +26,18 @@ func received(owner kind.Owner, of resource.Descriptor, name, spec string) admis
 	} else {
 		labels += `"kuma.io/origin":"zone","kuma.io/zone":"` + owner.Zone + `"`
 	}
-	r := admission.Received{Kind: of, Mesh: "m", Name: name, Owner: owner, Body: []byte(`{"labels":{` + labels + `},"spec":` + spec + `}`)}
+	r := admission.Received{Kind: of, Mesh: "m", Name: name, Owner: owner,
+		Body: []byte(`{"labels":{` + labels + `},"spec":` + spec + `}`)}
 	if of.Describe().Scope == resource.Global {
 		r.Mesh = ""
 	}
 	return r
 }
 
-const webService = `{"selector":{"dataplaneRef":{"name":"a"}},"ports":[{"port":80,"targetPort":80,"appProtocol":"tcp"}],"later":{"than":"this"}}`
+const webService = `{"selector":{"dataplaneRef":{"name":"a"}},"ports":[{"port":80,"targetPort":80,` +
+	`"appProtocol":"tcp"}],"later":{"than":"this"}}`
 
-// What is received is stored under a name of its own, byte for byte, and nobody here changes it.
+// A received resource is stored under a name of its own, byte for byte, and can't be changed here.
 func TestReceive(t *testing.T) {
 	w, rows := within(t, admission.Options{Zone: "east", Joined: true})
 	r := received(west, kind.MeshServices, "web", webService)
@@ -48,10 +50,11 @@ func TestReceive(t *testing.T) {
 	if err != nil || string(row.Body) != string(r.Body) {
 		t.Fatalf("stored is %s, %v", row.Body, err)
 	}
-	refused(t, w.Delete(t.Context(), row.Key, admission.Change{}), resource.Forbidden, `belongs to the zone "west", where its name is "web"; change it there`)
+	wantError(t, w.Delete(t.Context(), row.Key, admission.Change{}), resource.Forbidden,
+		`belongs to the zone "west", where its name is "web"; change it there`)
 	o := read(t, rows, row.Key)
 	_, err = w.Put(t.Context(), o, admission.Change{ControlPlane: true})
-	refused(t, err, resource.Forbidden, `belongs to the zone "west"`)
+	wantError(t, err, resource.Forbidden, `belongs to the zone "west"`)
 
 	r.Owner = kind.Owner{Zone: "north"} // its key is another one
 	if err := w.RemoveReceived(t.Context(), r); err != nil {
@@ -73,31 +76,51 @@ func TestReceiveRefuses(t *testing.T) {
 	renamed := received(west, kind.MeshServices, "web", webService)
 	renamed.Name = "other"
 	namespaced := received(west, kind.MeshServices, "web", webService)
-	namespaced.Body = bytes.Replace(namespaced.Body, []byte(`"labels":{`), []byte(`"labels":{"k8s.kuma.io/namespace":"blue",`), 1)
-	elsewhere := received(west, kind.MeshServices, "web", webService)
-	elsewhere.Mesh = "missing"
+	namespaced.Body = bytes.Replace(namespaced.Body, []byte(`"labels":{`),
+		[]byte(`"labels":{"k8s.kuma.io/namespace":"blue",`), 1)
+	inWest := received(west, kind.MeshServices, "web", webService)
+	inWest.Mesh = "missing"
 	for name, test := range map[string]struct {
 		by   *admission.Writer
 		r    admission.Received
 		code resource.Code
 		says string
 	}{
-		"no JSON":               {w, admission.Received{Kind: kind.MeshServices, Mesh: "m", Name: "web", Owner: west, Body: []byte("{")}, resource.Invalid, "can't be read"},
-		"another's":             {w, claimed, resource.Invalid, `labels[kuma.io/zone]: is "west", and it is "north" that was brought`},
-		"under another name":    {w, renamed, resource.Invalid, `labels[kuma.io/display-name]: is "web"`},
-		"invalid":               {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`), resource.Invalid, "port"},
-		"another's server name": {w, received(west, kind.MeshServices, "web", strings.Replace(webService, `"port":80,`, `"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid, "is not a server name of this port"},
-		"another's door":        {g, received(west, kind.ZoneIngresses, "zi", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
-		"another's way out":     {g, received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`), resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
-		"of a namespace":        {w, namespaced, resource.Invalid, `labels[k8s.kuma.io/namespace]: is "blue": resources of one name in two namespaces would be one here`},
-		"no external service":   {w, received(global, kind.MeshExternalServices, "api", `{"match":{"port":443},"endpoints":[{"address":"0.0.0.0","port":443}]}`), resource.Invalid, "0.0.0.0 means every address"},
-		"no mesh":               {w, elsewhere, resource.NotFound, `the Mesh "missing" does not exist in the zone "east" yet`},
-		"no mesh on global":     {g, elsewhere, resource.NotFound, `the Mesh "missing" does not exist on the global control plane; create it there`},
-		"before its Dataplane":  {g, received(west, kind.DataplaneInsights, "web-1", `{}`), resource.NotFound, "does not exist here yet"},
-		"outside of every mesh": {w, admission.Received{Kind: kind.MeshServices, Name: "web", Owner: west, Body: []byte(`{"spec":{}}`)}, resource.Invalid, "mesh"},
+		"no JSON": {w, admission.Received{Kind: kind.MeshServices, Mesh: "m", Name: "web", Owner: west,
+			Body: []byte("{")}, resource.Invalid, "can't be read"},
+		"another's": {w, claimed, resource.Invalid,
+			`labels[kuma.io/zone]: is "west", and it is "north" that was brought`},
+		"under another name": {w, renamed, resource.Invalid, `labels[kuma.io/display-name]: is "web"`},
+		"invalid": {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`),
+			resource.Invalid, "port"},
+		"another's server name": {w,
+			received(west, kind.MeshServices, "web",
+				strings.Replace(webService, `"port":80,`,
+					`"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid,
+			"is not a server name of this port"},
+		"another's door": {g,
+			received(west, kind.ZoneIngresses, "zi", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`),
+			resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+		"another's way out": {g,
+			received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`),
+			resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+		"of a namespace": {w, namespaced, resource.Invalid,
+			`labels[k8s.kuma.io/namespace]: is "blue": resources of one name in two namespaces would be one here`},
+		"no external service": {w,
+			received(global, kind.MeshExternalServices, "api",
+				`{"match":{"port":443},"endpoints":[{"address":"0.0.0.0","port":443}]}`), resource.Invalid,
+			"0.0.0.0 means every address"},
+		"no mesh": {w, inWest, resource.NotFound,
+			`the Mesh "missing" does not exist in the zone "east" yet`},
+		"no mesh on global": {g, inWest, resource.NotFound,
+			`the Mesh "missing" does not exist on the global control plane; create it there`},
+		"before its Dataplane": {g, received(west, kind.DataplaneInsights, "web-1", `{}`), resource.NotFound,
+			"does not exist here yet"},
+		"outside of every mesh": {w, admission.Received{Kind: kind.MeshServices, Name: "web", Owner: west,
+			Body: []byte(`{"spec":{}}`)}, resource.Invalid, "mesh"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, test.by.Receive(t.Context(), test.r), test.code, test.says)
+			wantError(t, test.by.Receive(t.Context(), test.r), test.code, test.says)
 		})
 	}
 }
@@ -109,31 +132,36 @@ func TestNamesThatGlobalHasToo(t *testing.T) {
 	put(t, alone, multiZone)
 	w := admission.New(rows, admission.Options{Zone: "east", Joined: true})
 
-	if err := w.Receive(t.Context(), received(global, kind.Meshes, "m", `{"skipCreatingInitialPolicies":["*"]}`)); err != nil {
+	if err := w.Receive(t.Context(),
+		received(global, kind.Meshes, "m", `{"skipCreatingInitialPolicies":["*"]}`)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.Put(t.Context(), parse(t, `{type: Mesh, name: m}`), admission.Change{})
-	refused(t, err, resource.Forbidden, "belongs to the global control plane")
+	wantError(t, err, resource.Forbidden, "belongs to the global control plane")
 
-	if _, err := alone.Put(t.Context(), kind.SNIFormats.Make("", "sni", kind.SNIFormat{Format: "v1"}), admission.Change{ControlPlane: true}); err != nil {
+	if _, err := alone.Put(t.Context(), kind.SNIFormats.Make("", "sni", kind.SNIFormat{Format: "v1"}),
+		admission.Change{ControlPlane: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Receive(t.Context(), received(global, kind.SNIFormats, "sni", `{"format":"v2"}`)); err != nil {
 		t.Errorf("what no user wrote: %v", err)
 	}
-	refused(t, w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eQ=="}`)), resource.Conflict,
+	wantError(t, w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eQ=="}`)), resource.Conflict,
 		`the zone "east" has one of the same name; delete that one, or give one of the two another name`)
 	if err := w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eA=="}`)); err != nil {
 		t.Errorf("one that says the same: %v", err)
 	}
 	put(t, w, web)
-	refused(t, w.RemoveReceived(t.Context(), received(global, kind.Meshes, "m", `{}`)), resource.Conflict, "Mesh m still has Dataplanes (1)")
+	wantError(t, w.RemoveReceived(t.Context(), received(global, kind.Meshes, "m", `{}`)), resource.Conflict,
+		"Mesh m still has Dataplanes (1)")
 }
 
 func adopt(t *testing.T, w *admission.Writer, rows store.Store) admission.Adopted {
 	t.Helper()
 	var all []resource.Any
-	for _, key := range slices.SortedFunc(maps.Keys(listing(t, rows)), func(a, b resource.Key) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(listing(t, rows)), func(a, b resource.Key) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
 		all = append(all, read(t, rows, key))
 	}
 	done, err := w.Adopt(t.Context(), slices.Values(all))
@@ -143,7 +171,7 @@ func adopt(t *testing.T, w *admission.Writer, rows store.Store) admission.Adopte
 	return done
 }
 
-// A zone that is taken out keeps what it runs with, as its own, and forgets the other zones.
+// A zone that leaves keeps the resources that it runs with, as its own, and removes those of other zones.
 func TestAZoneThatLeaves(t *testing.T) {
 	w, rows := within(t, admission.Options{Zone: "east", Joined: true})
 	put(t, w, web)
@@ -175,7 +203,8 @@ func TestAZoneThatLeaves(t *testing.T) {
 	}
 	// Joined again, global's is global's again.
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
-	if err := joined.Receive(t.Context(), received(global, kind.MeshTrafficPermissions, "p", `{"rules":[]}`)); err != nil {
+	if err := joined.Receive(t.Context(),
+		received(global, kind.MeshTrafficPermissions, "p", `{"rules":[]}`)); err != nil {
 		t.Error(err)
 	}
 }
@@ -184,14 +213,16 @@ func TestAZoneThatLeaves(t *testing.T) {
 func TestWhatAZoneHadBeforeIsItsOwn(t *testing.T) {
 	w, rows := within(t, admission.Options{Zone: "default"})
 	put(t, w, web)
-	old := store.Row{Key: kind.HostnameGenerators.Key("", "g"), Body: []byte(`{"spec":{"selector":{"meshService":{}},"template":"a.b"}}`)}
+	old := store.Row{Key: kind.HostnameGenerators.Key("", "g"),
+		Body: []byte(`{"spec":{"selector":{"meshService":{}},"template":"a.b"}}`)}
 	if _, err := rows.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east"}), rows); done != (admission.Adopted{Labeled: 2}) {
 		t.Errorf("of another name: %+v", done)
 	}
-	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east", Joined: true}), rows); done != (admission.Adopted{Labeled: 1, Tagged: 1}) {
+	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east", Joined: true}),
+		rows); done != (admission.Adopted{Labeled: 1, Tagged: 1}) {
 		t.Errorf("joined: %+v", done)
 	}
 	for _, key := range []resource.Key{old.Key, webKey} {

@@ -11,9 +11,9 @@ import (
 	"weft/resource"
 )
 
-// withoutEgress warns of the zones that a Mesh cuts off from the others, by a routing that it has now and had not before:
-// it has proxies there, and no zone egress. Where the store fails, which it just did not, it can't say. A zone that is
-// alone has no others.
+// withoutEgress warns of the zones that a Mesh cuts off from the others, by a routing that it has now and had not
+// before: it has proxies there, and no zone egress. Where the store fails, which it just did not, it can't say. A zone
+// that is alone has no others.
 func (w *Writer) withoutEgress(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	if !w.self().Global() || !goesByEgress(after) || goesByEgress(before) {
 		return nil

@@ -27,11 +27,12 @@ type Sender struct {
 	Removes []string
 }
 
-// compare says what a user's write over a stored resource means, given what its sender can express. Same: it writes
-// back what was read, and nothing is to be written, whoever owns the resource. The error is Conflict where a field
-// would be removed that the sender cannot express. The warnings name the fields that are kept.
+// compare returns the meaning of a user's write over a stored resource, given the fields that the sender can express.
+// With same the write equals what was read, and nothing is written, whichever control plane owns the resource. The
+// error is Conflict where a field would be removed that the sender can't express. The warnings name the fields that are
+// kept.
 func (w *Writer) compare(written, o resource.Any, stored *current, s Sender) (warnings []string, same bool, err error) {
-	if foreign := w.changeable(written.Key(), stored.object) != nil; !foreign && s.Name == "" {
+	if otherOwner := w.changeable(written.Key(), stored.object) != nil; !otherOwner && s.Name == "" {
 		return nil, false, nil // writing finds out at the end whether anything changes
 	}
 	info := kind.ByName(written.Key().Kind).Describe()
@@ -64,21 +65,27 @@ func keepDisabled(o resource.Any, stored *current, s Sender) []string {
 		return nil
 	}
 	zone.Spec.Enabled = before
-	return []string{fmt.Sprintf("enabled: stays false: %s leaves out `enabled: false`; write `enabled: true` to enable the zone", s.Name)}
+	return []string{
+		fmt.Sprintf("enabled: stays false: %s leaves out `enabled: false`; write `enabled: true` to enable the zone",
+			s.Name)}
 }
 
 func keptFields(lost []string, s Sender) []string {
 	var warnings []string
 	for _, field := range lost {
-		warnings = append(warnings, fmt.Sprintf("%s: stays as it is stored: %s cannot send it; change it with `weft apply`", field, s.Name))
+		warnings = append(warnings,
+			fmt.Sprintf("%s: stays as it is stored: %s cannot send it; change it with `weft apply`", field, s.Name))
 	}
 	return warnings
 }
 
 func losing(key resource.Key, lost []string, s Sender) error {
-	err := resource.Errorf(resource.Conflict, "%s was not written: %s cannot send fields that it has, and the update would remove them", key, s.Name)
+	err := resource.Errorf(resource.Conflict,
+		"%s was not written: %s cannot send fields that it has, and the update would remove them", key, s.Name)
 	for _, field := range lost {
-		err.Problems.Add(field, "is dropped by %s; use `weft apply`, or send the header `Weft-Remove-Fields: %s` to remove it", s.Name, field)
+		err.Problems.Add(field,
+			"is dropped by %s; use `weft apply`, or send the header `Weft-Remove-Fields: %s` to remove it", s.Name,
+			field)
 	}
 	return err
 }
@@ -165,7 +172,7 @@ func ownLabels(o resource.Any) map[string]string {
 
 // overlay fills in the computed fields that a written resource leaves out, or may not set, from the stored one.
 func overlay(o, stored resource.Any) {
-	had := namesOf(&current{object: stored})
+	had := storedSNIs(&current{object: stored})
 	for i, ports := 0, kind.PortsOf(o); i < len(ports); i++ {
 		if len(ports[i].SNIs) == 0 {
 			ports[i].SNIs = had[ports[i].Port]
@@ -253,7 +260,9 @@ func significant(parent map[string]any, name string) bool {
 		if name != "tags" {
 			return true
 		}
-		return slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(tag string) bool { return !slices.Contains(computedTags, tag) })
+		return slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(tag string) bool {
+			return !slices.Contains(computedTags, tag)
+		})
 	case []any:
 		return len(value) > 0
 	default:

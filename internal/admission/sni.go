@@ -17,15 +17,15 @@ type SNIs interface {
 	Owners(name string) []resource.Key
 }
 
-// serverNames sees to the server names of a service's ports. A port keeps those that it has, whatever a user
+// fillSNIs sees to the server names of a service's ports. A port keeps those that it has, whatever a user
 // writes: clients and ingresses rest on them, so that only a migration changes them. One that has none gets
 // what was written, and where that is nothing a name of its own.
-func (w *Writer) serverNames(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
-		return w.externalNames(service)
+		return w.externalSNIProblems(service)
 	}
-	problems := w.foreignNames(o)
-	had := namesOf(stored)
+	problems := w.statedSNIProblems(o)
+	had := storedSNIs(stored)
 	ports := kind.PortsOf(o)
 	for i := range ports {
 		port := &ports[i]
@@ -34,24 +34,24 @@ func (w *Writer) serverNames(o resource.Any, stored *current, controlPlane bool)
 			port.SNIs = kept
 		case len(port.SNIs) == 0:
 			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.Of(o, port.Port))}}
-			problems = append(problems, w.taken(snisField(i), o.Key(), port.SNIs[0].Value)...)
+			problems = append(problems, w.sniCollisions(snisField(i), o.Key(), port.SNIs[0].Value)...)
 		}
 	}
 	return problems
 }
 
-// externalNames are the problems of the names of an external service, which follow from what it is called.
-func (w *Writer) externalNames(service *resource.Object[kind.MeshExternalService]) resource.Problems {
+// externalSNIProblems are the problems of the names of an external service, which follow from what it is called.
+func (w *Writer) externalSNIProblems(service *resource.Object[kind.MeshExternalService]) resource.Problems {
 	var problems resource.Problems
 	for _, name := range sni.All(sni.Of(service, service.Spec.Match.Port)) {
-		problems = append(problems, w.taken("name", service.Key(), name)...)
+		problems = append(problems, w.sniCollisions("name", service.Key(), name)...)
 	}
 	return problems
 }
 
-// foreignNames are the problems of the server names that stand in a service: its owner must be able to make
-// them, since whoever states another's gets its connections, and nobody else may have them.
-func (w *Writer) foreignNames(o resource.Any) resource.Problems {
+// statedSNIProblems returns the problems of the SNIs that a write states. The owner must be able to generate them,
+// since a service with another one's SNI gets its connections, and no other service may have them.
+func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 	var problems resource.Problems
 	for i, port := range kind.PortsOf(o) {
 		seen := map[string]bool{}
@@ -59,11 +59,13 @@ func (w *Writer) foreignNames(o resource.Any) resource.Problems {
 			at := fmt.Sprintf("%s[%d].value", snisField(i), j)
 			switch {
 			case sni.MadeBy(name.Value, sni.Of(o, port.Port)) == nil:
-				problems.Add(at, "%.300q is not a server name of this port, which the control plane gives it; leave snis out", name.Value)
+				problems.Add(at,
+					"%.300q is not a server name of this port, which the control plane gives it; leave snis out",
+					name.Value)
 			case seen[name.Value]:
 				problems.Add(at, "%q stands there twice; leave snis out", name.Value)
 			default:
-				problems = append(problems, w.taken(at, o.Key(), name.Value)...)
+				problems = append(problems, w.sniCollisions(at, o.Key(), name.Value)...)
 			}
 			seen[name.Value] = true
 		}
@@ -71,8 +73,8 @@ func (w *Writer) foreignNames(o resource.Any) resource.Problems {
 	return problems
 }
 
-// taken is the problem of a name that another service has: the sums in both are equal.
-func (w *Writer) taken(at string, key resource.Key, name string) resource.Problems {
+// sniCollisions returns the problem of an SNI that another service has: the hashes of both are equal.
+func (w *Writer) sniCollisions(at string, key resource.Key, name string) resource.Problems {
 	var problems resource.Problems
 	if w.snis == nil {
 		return nil
@@ -94,8 +96,8 @@ func (w *Writer) sniFormat() sni.Format {
 
 func snisField(port int) string { return fmt.Sprintf("spec.ports[%d].snis", port) }
 
-// namesOf are the server names of a stored service, by port.
-func namesOf(stored *current) map[uint32][]kind.SNI {
+// storedSNIs are the server names of a stored service, by port.
+func storedSNIs(stored *current) map[uint32][]kind.SNI {
 	names := map[uint32][]kind.SNI{}
 	if stored == nil {
 		return names

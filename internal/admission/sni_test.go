@@ -56,7 +56,8 @@ func nameOf(format sni.Format, number uint32) string {
 }
 
 func webWith(ports string) string {
-	return `{type: MeshService, mesh: m, name: web, spec: {selector: {dataplaneRef: {name: a}}, ports: [` + ports + `]}}`
+	return `{type: MeshService, mesh: m, name: web, spec: {selector: {dataplaneRef: {name: a}}, ports: [` + ports +
+		`]}}`
 }
 
 // TestServerNames: every port has one, and keeps it whatever its user writes.
@@ -75,10 +76,11 @@ func TestServerNames(t *testing.T) {
 	wrote(`{port: 80}, {port: 81}`, at80+", "+at81)
 	wrote(`{port: 80, appProtocol: http}, {port: 81}`, at80+", "+at81)
 	wrote(`{port: 80, snis: [{value: `+newer+`}]}, {port: 81}`, at80+", "+at81)
-	if err := admission.Modify(t.Context(), w, kind.MeshServices, "m", "web", func(o *resource.Object[kind.MeshService]) bool {
-		o.Spec.Ports[0].SNIs = []kind.SNI{{Value: newer}, {Value: at80}}
-		return true
-	}); err != nil {
+	if err := admission.Modify(t.Context(), w, kind.MeshServices, "m", "web",
+		func(o *resource.Object[kind.MeshService]) bool {
+			o.Spec.Ports[0].SNIs = []kind.SNI{{Value: newer}, {Value: at80}}
+			return true
+		}); err != nil {
 		t.Fatal(err)
 	}
 	wrote(`{port: 80}`, newer+" "+at80)
@@ -99,7 +101,9 @@ func TestServerNamesOfWhatWasExported(t *testing.T) {
 
 func TestMultiZoneServicesHaveServerNames(t *testing.T) {
 	w, _ := naming(t)
-	o := put(t, w, `{type: MeshMultiZoneService, mesh: m, name: web, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`).Object
+	o := put(t, w,
+		`{type: MeshMultiZoneService, mesh: m, name: web,
+			spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`).Object
 	want := sni.V1.Name(sni.Port{Kind: "MeshMultiZoneService", Mesh: "m", Name: "web", Number: 80})
 	if got := snis(o); got != want {
 		t.Errorf("the name is %q, want %q, which is the same whichever zone wrote it", got, want)
@@ -111,22 +115,27 @@ func TestServerNamesAreRefused(t *testing.T) {
 	own := nameOf(sni.V1, 80)
 	other := sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "east", Name: "bank", Number: 80})
 	for name, test := range map[string]struct{ ports, says string }{
-		"another service's":  {`{port: 80, snis: [{value: ` + other + `}]}`, `spec.ports[0].snis[0].value: "` + other + `" is not a server name of this port`},
-		"another port's":     {`{port: 81}, {port: 82, snis: [{value: ` + own + `}]}`, `spec.ports[1].snis[0].value: "` + own + `" is not`},
-		"somebody's website": {`{port: 80, snis: [{value: ` + own + `}, {value: example.com}]}`, `spec.ports[0].snis[1].value: "example.com" is not`},
-		"nothing":            {`{port: 80, snis: [{value: ""}]}`, `spec.ports[0].snis[0].value: "" is not`},
-		"twice":              {`{port: 80, snis: [{value: ` + own + `}, {value: ` + own + `}]}`, `spec.ports[0].snis[1].value: "` + own + `" stands there twice`},
+		"another service's": {`{port: 80, snis: [{value: ` + other + `}]}`,
+			`spec.ports[0].snis[0].value: "` + other + `" is not a server name of this port`},
+		"another port's": {`{port: 81}, {port: 82, snis: [{value: ` + own + `}]}`,
+			`spec.ports[1].snis[0].value: "` + own + `" is not`},
+		"somebody's website": {`{port: 80, snis: [{value: ` + own + `}, {value: example.com}]}`,
+			`spec.ports[0].snis[1].value: "example.com" is not`},
+		"nothing": {`{port: 80, snis: [{value: ""}]}`, `spec.ports[0].snis[0].value: "" is not`},
+		"twice": {`{port: 80, snis: [{value: ` + own + `}, {value: ` + own + `}]}`,
+			`spec.ports[0].snis[1].value: "` + own + `" stands there twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.Put(t.Context(), parse(t, webWith(test.ports)), admission.Change{})
-			refused(t, err, resource.Invalid, test.says)
+			wantError(t, err, resource.Invalid, test.says)
 		})
 	}
 
 	names.holders[own] = kind.MeshServices.Key("m", "elsewhere")
 	for _, ports := range []string{`{port: 80}`, `{port: 80, snis: [{value: ` + own + `}]}`} {
 		_, err := w.Put(t.Context(), parse(t, webWith(ports)), admission.Change{})
-		refused(t, err, resource.Invalid, "is the server name of MeshService m/elsewhere too; call the service by another name")
+		wantError(t, err, resource.Invalid,
+			"is the server name of MeshService m/elsewhere too; call the service by another name")
 	}
 	names.holders[own] = kind.MeshServices.Key("m", "web")
 	put(t, w, webWith(`{port: 80}`))
@@ -135,7 +144,9 @@ func TestServerNamesAreRefused(t *testing.T) {
 // TestWhereTheIngressIsIsNotStored: it is filled in on reading, and can be written back.
 func TestWhereTheIngressIsIsNotStored(t *testing.T) {
 	w, _ := naming(t)
-	doc := strings.Replace(webWith(`{port: 80}`), "spec: {", `spec: {zoneIngress: {address: 10.0.0.1, port: 1, sni: x, endpoints: [{address: 10.0.0.1, port: 1, healthy: true}]}, `, 1)
+	doc := strings.Replace(webWith(`{port: 80}`), "spec: {",
+		`spec: {zoneIngress: {address: 10.0.0.1, port: 1, sni: x, endpoints: [{address: 10.0.0.1, port: 1, `+
+			`healthy: true}]}, `, 1)
 	if stored := resource.SpecOf(put(t, w, doc).Object).(*kind.MeshService); stored.ZoneIngress != nil {
 		t.Errorf("stored is %+v", stored.ZoneIngress)
 	}
@@ -145,11 +156,13 @@ func TestWhereTheIngressIsIsNotStored(t *testing.T) {
 // too.
 func TestExternalServicesOfOneName(t *testing.T) {
 	w, names := naming(t)
-	api := parse(t, `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: a.b, port: 443}]}}`)
+	api := parse(t, `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: `+
+		`[{address: a.b, port: 443}]}}`)
 	name := sni.V2.Name(sni.Port{Kind: "MeshExternalService", Mesh: "m", Zone: "east", Name: "api", Number: 443})
 	names.holders[name] = kind.MeshExternalServices.Key("m", "other")
 	_, err := w.Put(t.Context(), api, admission.Change{})
-	refused(t, err, resource.Invalid, `"`+name+`" is the server name of MeshExternalService m/other too; call the service by another name`)
+	wantError(t, err, resource.Invalid,
+		`"`+name+`" is the server name of MeshExternalService m/other too; call the service by another name`)
 	names.holders[name] = api.Key()
 	if _, err := w.Put(t.Context(), api, admission.Change{}); err != nil {
 		t.Errorf("its own name: %v", err)

@@ -10,39 +10,42 @@ import (
 	"weft/resource"
 )
 
-// speaks rejects what a zone says of trust domains that are not its own: which roots prove one, in a MeshTrust, and
-// that it has one, in a MeshIdentity. Whoever could say so for another zone would speak as its workloads. Received is
-// set for what another control plane brought; generated, for what this one writes by itself.
-func (w *Writer) speaks(ctx context.Context, o resource.Any, owner kind.Owner, stored *current, received, generated bool) error {
+// checkTrust rejects what a zone writes about trust domains of others: their roots, in a MeshTrust, and their use, in a
+// MeshIdentity. With either, the zone could impersonate the workloads of another zone. received is true for a resource
+// from another control plane; generated, for one that this control plane writes by itself.
+func (w *Writer) checkTrust(ctx context.Context, o resource.Any, owner kind.Owner, stored *current, received,
+	generated bool) error {
 	if owner.Global() || !w.self().Global() && !w.joined {
 		return nil
 	}
 	switch o := o.(type) {
 	case *resource.Object[kind.MeshTrust]:
-		if stored != nil && takesAway(stored.object.(*resource.Object[kind.MeshTrust]), o) {
+		if stored != nil && addsNoRoot(stored.object.(*resource.Object[kind.MeshTrust]), o) {
 			return nil
 		}
-		return w.speaksFor(ctx, o, owner, received, generated)
+		return w.checkMeshTrust(ctx, o, owner, received, generated)
 	case *resource.Object[kind.MeshIdentity]:
 		if stored != nil && sameDomain(&stored.object.(*resource.Object[kind.MeshIdentity]).Spec, &o.Spec) {
 			return nil
 		}
-		return w.names(ctx, o, owner)
+		return w.checkTrustDomain(ctx, o, owner)
 	}
 	return nil
 }
 
-// takesAway says whether a MeshTrust has no root that it had not before.
-func takesAway(before, after *resource.Object[kind.MeshTrust]) bool {
+// addsNoRoot returns true where a MeshTrust has no root that it did not have before.
+func addsNoRoot(before, after *resource.Object[kind.MeshTrust]) bool {
 	had := pki.Roots(&before.Spec)
-	return before.Spec.TrustDomain == after.Spec.TrustDomain && !slices.ContainsFunc(pki.Roots(&after.Spec), func(root string) bool { return !slices.Contains(had, root) })
+	return before.Spec.TrustDomain == after.Spec.TrustDomain && !slices.ContainsFunc(pki.Roots(&after.Spec),
+		func(root string) bool { return !slices.Contains(had, root) })
 }
 
 func sameDomain(before, after *kind.MeshIdentity) bool {
 	return before.SpiffeID != nil && after.SpiffeID != nil && before.SpiffeID.TrustDomain == after.SpiffeID.TrustDomain
 }
 
-func (w *Writer) speaksFor(ctx context.Context, o *resource.Object[kind.MeshTrust], owner kind.Owner, received, generated bool) error {
+func (w *Writer) checkMeshTrust(ctx context.Context, o *resource.Object[kind.MeshTrust], owner kind.Owner, received,
+	generated bool) error {
 	domains, err := w.domains(ctx, resource.Key{})
 	if err != nil {
 		return err
@@ -53,17 +56,23 @@ func (w *Writer) speaksFor(ctx context.Context, o *resource.Object[kind.MeshTrus
 	case holder.Zone == owner.Zone:
 		return nil
 	case holder.Zone != "":
-		return unspeakable(o.Key(), "spec.trustDomain", "%q is the trust domain of the zone %q, and only that zone and global say which roots prove it; %s may not", domain, holder.Zone, whose(owner))
+		return invalidTrust(o.Key(), "spec.trustDomain",
+			"%q is the trust domain of the zone %q, and only that zone and global say which roots prove it; %s may not",
+			domain, holder.Zone, whose(owner))
 	case generated && !received:
 		return nil // it counts for the proxies of this zone alone
 	case holder.Shared && received:
 		return w.vouched(ctx, o, owner)
 	case holder.Shared:
-		return unspeakable(o.Key(), "spec.trustDomain", "%q is a trust domain that several zones share, so that only global says which roots prove it; write the MeshTrust on the global control plane", domain)
+		return invalidTrust(o.Key(), "spec.trustDomain",
+			"%q is a trust domain that several zones share, so that only global says which roots prove it; write the "+
+				"MeshTrust on the global control plane", domain)
 	case received && !w.self().Global():
 		return nil // global, which knows what each zone gives itself, has passed it on
 	}
-	return unspeakable(o.Key(), "spec.trustDomain", "no MeshIdentity gives %q to %s, so that only global says which roots prove it; write the MeshTrust on the global control plane, or a MeshIdentity of the zone with that trust domain first", domain, whose(owner))
+	return invalidTrust(o.Key(), "spec.trustDomain",
+		"no MeshIdentity gives %q to %s, so that only global says which roots prove it; write the MeshTrust on the "+
+			"global control plane, or a MeshIdentity of the zone with that trust domain first", domain, whose(owner))
 }
 
 // vouched rejects a MeshTrust of a shared trust domain with a root that neither global nor this zone says proves it.
@@ -87,14 +96,17 @@ func (w *Writer) vouched(ctx context.Context, o *resource.Object[kind.MeshTrust]
 	}
 	for _, root := range pki.Roots(&o.Spec) {
 		if !known[root] {
-			return unspeakable(o.Key(), "spec.caBundles", "no MeshTrust of global has the root %.16s for the trust domain %q, which several zones share, and %s may not say that it proves it; write a MeshTrust with it on the global control plane, or put {{ .Zone }} into the trust domain of the MeshIdentity", root, o.Spec.TrustDomain, whose(owner))
+			return invalidTrust(o.Key(), "spec.caBundles",
+				"no MeshTrust of global has the root %.16s for the trust domain %q, which several zones share, and "+
+					"%s may not say that it proves it; write a MeshTrust with it on the global control plane, or put "+
+					"{{ .Zone }} into the trust domain of the MeshIdentity", root, o.Spec.TrustDomain, whose(owner))
 		}
 	}
 	return nil
 }
 
-// names rejects a MeshIdentity of a zone with a trust domain that another zone has, or all have.
-func (w *Writer) names(ctx context.Context, o *resource.Object[kind.MeshIdentity], owner kind.Owner) error {
+// checkTrustDomain rejects a MeshIdentity of a zone with a trust domain that another zone has, or that all zones share.
+func (w *Writer) checkTrustDomain(ctx context.Context, o *resource.Object[kind.MeshIdentity], owner kind.Owner) error {
 	domain, err := pki.TrustDomain(&o.Spec, o.Mesh, owner.Zone)
 	if err != nil {
 		return nil // its condition says so
@@ -107,19 +119,23 @@ func (w *Writer) names(ctx context.Context, o *resource.Object[kind.MeshIdentity
 	case holder.None(), holder.Zone == owner.Zone:
 		return nil
 	case holder.Shared:
-		return unspeakable(o.Key(), "spec.spiffeID.trustDomain", "%q is a trust domain that several zones share, so that only a MeshIdentity of global gives it; choose another", domain)
+		return invalidTrust(o.Key(), "spec.spiffeID.trustDomain",
+			"%q is a trust domain that several zones share, so that only a MeshIdentity of global gives it; "+
+				"choose another", domain)
 	default:
-		return unspeakable(o.Key(), "spec.spiffeID.trustDomain", "%q is the trust domain of the zone %q, and %s may not have it; choose another", domain, holder.Zone, whose(owner))
+		return invalidTrust(o.Key(), "spec.spiffeID.trustDomain",
+			"%q is the trust domain of the zone %q, and %s may not have it; choose another", domain, holder.Zone,
+			whose(owner))
 	}
 }
 
-func unspeakable(key resource.Key, field, format string, args ...any) error {
+func invalidTrust(key resource.Key, field, format string, args ...any) error {
 	var problems resource.Problems
 	problems.Add(field, "%s", fmt.Sprintf(format, args...))
 	return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
 }
 
-// domains are the trust domains that the zones have, as the store says, apart from what one MeshIdentity gives.
+// domains returns the trust domains of the zones, as stored, without those of one MeshIdentity.
 func (w *Writer) domains(ctx context.Context, without resource.Key) (*pki.Domains, error) {
 	meshes, _, err := w.rows.List(ctx, kind.Meshes.Name)
 	if err != nil {

@@ -41,7 +41,9 @@ func identityDoc(name, domain string) string {
 }
 
 func identitySpec(domain string) string {
-	return fmt.Sprintf(`{"selector":{"dataplane":{"matchLabels":{}}},"spiffeID":{"trustDomain":%q},"provider":{"type":"Bundled"}}`, domain)
+	return fmt.Sprintf(
+		`{"selector":{"dataplane":{"matchLabels":{}}},"spiffeID":{"trustDomain":%q},"provider":{"type":"Bundled"}}`,
+		domain)
 }
 
 // A zone's own API takes from users what is of the zone's own trust domains, and nothing else.
@@ -60,7 +62,7 @@ func TestWhatAZoneSaysOfTrustDomains(t *testing.T) {
 	} {
 		for _, dry := range []bool{true, false} {
 			_, err := w.Put(t.Context(), parse(t, doc), admission.Change{DryRun: dry})
-			refused(t, err, resource.Invalid, says)
+			wantError(t, err, resource.Invalid, says)
 		}
 	}
 	put(t, w, trustDoc("own", "m.west.mesh.local", root))
@@ -72,10 +74,11 @@ func TestWhatAZoneSaysOfTrustDomains(t *testing.T) {
 		t.Errorf("the control plane's own is rejected, although it counts in the zone alone: %v", err)
 	}
 	_, err = w.Put(t.Context(), parse(t, trustDoc("b", "m.east.mesh.local", root)), admission.Change{ControlPlane: true})
-	refused(t, err, resource.Invalid, `of the zone "east"`)
+	wantError(t, err, resource.Invalid, `of the zone "east"`)
 
 	// What stood there before loses roots, and gets none.
-	if _, err := w.Put(t.Context(), parse(t, trustDoc("mtls", "m", root, newRoot(t, "m"))), admission.Change{}); err == nil {
+	if _, err := w.Put(t.Context(), parse(t, trustDoc("mtls", "m", root, newRoot(t, "m"))),
+		admission.Change{}); err == nil {
 		t.Error("a user gives a shared trust domain another root")
 	}
 	put(t, w, trustDoc("mtls", "m", root))
@@ -103,7 +106,8 @@ func receive(t *testing.T, w *admission.Writer, r admission.Received) {
 // What a zone sends is checked by global, and by each zone that global passes it on to.
 func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
 	root, vouched := newRoot(t, "any"), newRoot(t, "m")
-	for name, at := range map[string]admission.Options{"global": {}, "the victim": {Zone: "east", Joined: true}, "a third zone": {Zone: "north", Joined: true}} {
+	for name, at := range map[string]admission.Options{"global": {}, "the victim": {Zone: "east", Joined: true},
+		"a third zone": {Zone: "north", Joined: true}} {
 		t.Run(name, func(t *testing.T) {
 			w, rows := within(t, at)
 			atGlobal := at.Zone == ""
@@ -113,13 +117,16 @@ func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
 				put(t, w, trustDoc("mtls", "m", vouched))
 				receive(t, w, received(west, kind.MeshIdentities, "own", identitySpec("west.example")))
 				receive(t, w, received(west, kind.MeshIdentities, "own", identitySpec("{{ .Zone }}.example")))
-				receive(t, w, received(kind.Owner{Zone: "north"}, kind.MeshIdentities, "own", identitySpec("north.example")))
+				receive(t, w, received(kind.Owner{Zone: "north"}, kind.MeshIdentities, "own",
+					identitySpec("north.example")))
 				for domain, says := range map[string]string{
 					"m.east.mesh.local": `is the trust domain of the zone "east", and the zone "west" may not have it`,
 					"m":                 "only a MeshIdentity of global gives it",
 					"north.example":     `is the trust domain of the zone "north"`,
 				} {
-					refused(t, w.Receive(t.Context(), received(west, kind.MeshIdentities, "another", identitySpec(domain))), resource.Invalid, says)
+					wantError(t,
+						w.Receive(t.Context(), received(west, kind.MeshIdentities, "another", identitySpec(domain))),
+						resource.Invalid, says)
 				}
 			}
 			for _, c := range []struct {
@@ -142,7 +149,7 @@ func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
 					}
 					continue
 				}
-				refused(t, err, resource.Invalid, c.says)
+				wantError(t, err, resource.Invalid, c.says)
 				if _, err := rows.Get(t.Context(), r.Key()); err == nil {
 					t.Errorf("%s is stored", c.domain)
 				}
@@ -165,7 +172,7 @@ func TestAThirdOwnerKeepsItsPlace(t *testing.T) {
 			if _, err := rows.Create(t.Context(), row); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, w.Receive(t.Context(), r), resource.Conflict, "has one of the same name")
+			wantError(t, w.Receive(t.Context(), r), resource.Conflict, "has one of the same name")
 			if err := w.RemoveReceived(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}

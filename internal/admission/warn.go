@@ -19,27 +19,34 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		former, _ := before.(*resource.Object[kind.Mesh])
-		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.evictionWarnings(ctx, former, o), w.withoutEgress(ctx, former, o))
+		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.evictionWarnings(ctx, former, o),
+			w.withoutEgress(ctx, former, o))
 	case *resource.Object[kind.Dataplane]:
-		if n := &o.Spec.Networking; len(n.Inbound)+len(n.Outbound) == 0 && n.ZoneIngress == nil && n.ZoneEgress == nil && n.TransparentProxying == nil {
-			return []string{"networking: has no inbound, no outbound, no transparentProxying and no section of a zone proxy: its proxy carries no traffic"}
+		if n := &o.Spec.Networking; len(n.Inbound)+len(n.Outbound) == 0 && n.ZoneIngress == nil &&
+			n.ZoneEgress == nil && n.TransparentProxying == nil {
+			return []string{"networking: has no inbound, no outbound, no transparentProxying and no section of a " +
+				"zone proxy: its proxy carries no traffic"}
 		}
 	case *resource.Object[kind.MeshIdentity]:
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
-			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` selects everybody"}
+			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` " +
+				"selects everybody"}
 		}
 	case *resource.Object[kind.Zone]:
 		if w.self().Global() {
 			return nil
 		}
-		return []string{"this control plane serves one zone, its own: no other zone connects to it, whatever its Zone says"}
+		return []string{"this control plane serves one zone, its own: no other zone connects to it, whatever " +
+			"its Zone says"}
 	case *resource.Object[kind.MeshTrust]:
 		return expired(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.identified(ctx, o.Mesh) {
-			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached through zone egresses, which take mutual TLS alone, so that nobody reaches it until there is one", o.Mesh)}
+			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
+				"through zone egresses, which take mutual TLS alone, so that nobody reaches it until there is one",
+				o.Mesh)}
 		}
 	}
 	return nil
@@ -52,7 +59,8 @@ func noCallers(rules []kind.PermissionRule) []string {
 	}) {
 		return nil
 	}
-	return []string{"spec.rules: names no caller: the policy allows nobody and denies nobody, so what it selects is denied to all that no other policy allows"}
+	return []string{"spec.rules: names no caller: the policy allows nobody and denies nobody, so what it selects is " +
+		"denied to all that no other policy allows"}
 }
 
 // identified says whether a mesh has a MeshIdentity, or mutual TLS of the older form. Without one no caller can be
@@ -71,7 +79,8 @@ func expired(o *resource.Object[kind.MeshTrust], now time.Time) []string {
 	for i, bundle := range o.Spec.CABundles {
 		for block, rest := pem.Decode([]byte(bundle.PEM.Value)); block != nil; block, rest = pem.Decode(rest) {
 			if cert, err := x509.ParseCertificate(block.Bytes); err == nil && now.After(cert.NotAfter) {
-				warnings = append(warnings, fmt.Sprintf("spec.caBundles[%d]: %s has expired on %s", i, cert.Subject, cert.NotAfter.UTC().Format(time.DateOnly)))
+				warnings = append(warnings, fmt.Sprintf("spec.caBundles[%d]: %s has expired on %s", i, cert.Subject,
+					cert.NotAfter.UTC().Format(time.DateOnly)))
 			}
 		}
 	}

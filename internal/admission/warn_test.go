@@ -23,15 +23,19 @@ func TestWarnings(t *testing.T) {
 	w, _ := setup(t)
 	for _, test := range []struct{ doc, warns string }{
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, `mesh "m" has no MeshIdentity and no mtls`},
-		{`{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 80}, endpoints: [{address: a.b, port: 80}]}}`, "nobody reaches it until there is one"},
+		{`{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 80}, endpoints: [{address: a.b, ` +
+			`port: 80}]}}`, "nobody reaches it until there is one"},
 		{`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`, ""},
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`, "spec.rules: names no caller"},
-		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://a"}}]}}]}}`, ""},
+		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeID: {type: ` +
+			`Prefix, value: "spiffe://a"}}]}}]}}`, ""},
 		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1}}`, "its proxy carries no traffic"},
-		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, outbound: [{port: 80, backendRef: {kind: MeshService, name: a, port: 80}}]}}`, ""},
+		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, outbound: [{port: 80, backendRef: ` +
+			`{kind: MeshService, name: a, port: 80}}]}}`, ""},
 		{`{type: Mesh, name: m}`, ""},
 		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects nobody"},
-		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`, ""},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: ` +
+			`{type: Bundled}}}`, ""},
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, "spec.rules: names no caller"},
 	} {
 		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
@@ -64,7 +68,8 @@ func TestRoutingThroughNobody(t *testing.T) {
 	}
 	receive("west", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	receive("east", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
-	if got := dry(); !strings.Contains(got, "routing.zoneEgress: the zones east, west have no zone egress, so that nobody there reaches other zones") {
+	if got := dry(); !strings.Contains(got,
+		"routing.zoneEgress: the zones east, west have no zone egress, so that nobody there reaches other zones") {
 		t.Errorf("two zones without an egress: %q", got)
 	}
 	receive("east", kind.Dataplanes, "exit", `{"networking":{"zoneEgress":{"address":"10.0.0.2","port":10002}}}`)
@@ -81,11 +86,17 @@ func TestRoutingThroughNobody(t *testing.T) {
 func TestPermissionsThatNobodyFollows(t *testing.T) {
 	w, _ := setup(t)
 	for _, doc := range []string{
-		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}}`,
-		`{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: 80}, {port: 81, name: api}]}}`,
-		`{type: Dataplane, mesh: m, name: door, labels: {app: door}, networking: {zoneIngress: {address: 10.0.0.2, port: 10001, advertisedAddress: 192.0.2.1, advertisedPort: 1}}}`,
-		`{type: Dataplane, mesh: m, name: exit, labels: {app: exit}, networking: {zoneEgress: {address: 10.0.0.3, port: 10002, name: out}}}`,
-		`{type: Dataplane, mesh: m, name: both, labels: {app: both}, networking: {zoneIngress: {address: 10.0.0.4, port: 10001, name: in, advertisedAddress: 192.0.2.1, advertisedPort: 2}, zoneEgress: {address: 10.0.0.4, port: 10002}}}`,
+		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: ` +
+			`{type: Bundled}}}`,
+		`{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: ` +
+			`80}, {port: 81, name: api}]}}`,
+		`{type: Dataplane, mesh: m, name: door, labels: {app: door}, networking: {zoneIngress: {address: 10.0.0.2, ` +
+			`port: 10001, advertisedAddress: 192.0.2.1, advertisedPort: 1}}}`,
+		`{type: Dataplane, mesh: m, name: exit, labels: {app: exit}, networking: {zoneEgress: {address: 10.0.0.3, ` +
+			`port: 10002, name: out}}}`,
+		`{type: Dataplane, mesh: m, name: both, labels: {app: both}, networking: {zoneIngress: {address: 10.0.0.4, ` +
+			`port: 10001, name: in, advertisedAddress: 192.0.2.1, advertisedPort: 2}, zoneEgress: {address: ` +
+			`10.0.0.4, port: 10002}}}`,
 	} {
 		put(t, w, doc)
 	}
@@ -112,14 +123,20 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 		{`{kind: Dataplane, name: web, sectionName: "80"}`, of, apart},
 		{`{kind: Dataplane, name: exit, sectionName: out}`, of + ", " + caller, ""},
 		{`{kind: Dataplane, name: to-come}`, of + ", " + caller, ""},
-		{`{kind: Dataplane, name: exit}`, `matches: [{sni: {type: Exact, value: api.example.com}}]`, `spec.rules[0].matches[0].sni.value: "api.example.com" is not the SNI of an external service`},
-		{`{kind: Dataplane, name: exit}`, bySNI("api.example.com"), `spec.rules[0].default.deny[0].sni.value: "api.example.com" is not the SNI of an external service, so that the entry has no effect`},
-		{`{kind: Dataplane, name: web}`, bySNI(known), "spec.rules[0].default.deny[0].sni: is about an external service"},
+		{`{kind: Dataplane, name: exit}`, `matches: [{sni: {type: Exact, value: api.example.com}}]`,
+			`spec.rules[0].matches[0].sni.value: "api.example.com" is not the SNI of an external service`},
+		{`{kind: Dataplane, name: exit}`, bySNI("api.example.com"),
+			`spec.rules[0].default.deny[0].sni.value: "api.example.com" is not the SNI of an external service, so ` +
+				`that the entry has no effect`},
+		{`{kind: Dataplane, name: web}`, bySNI(known),
+			"spec.rules[0].default.deny[0].sni: is about an external service"},
 		{`{kind: Dataplane, name: exit}`, of + ", " + bySNI(known), ""},
 		{`{kind: Mesh}`, bySNI(known), "spec.rules[0]: has no matches, so that it applies to every external service"},
-		{`{kind: Mesh}`, `matches: [{sni: {type: Exact, value: a6b70ca98a72441a7.web.80.default.ms}}]`, `is not the SNI of an external service`},
+		{`{kind: Mesh}`, `matches: [{sni: {type: Exact, value: a6b70ca98a72441a7.web.80.default.ms}}]`,
+			`is not the SNI of an external service`},
 	} {
-		got := strings.Join(put(t, w, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: `+test.target+`, rules: [{`+test.rule+`}]}}`).Warnings, "\n")
+		got := strings.Join(put(t, w, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: `+test.target+
+			`, rules: [{`+test.rule+`}]}}`).Warnings, "\n")
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
 			t.Errorf("%s %s: warnings %q, want %q", test.target, test.rule, got, test.warns)
 		}
@@ -133,15 +150,17 @@ func TestAnExpiredRootIsWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "old root"}, IsCA: true, BasicConstraintsValid: true,
-		NotAfter: time.Date(2020, 2, 3, 0, 0, 0, 0, time.UTC),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "old root"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotAfter:              time.Date(2020, 2, 3, 0, 0, 0, 0, time.UTC),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	trust := kind.MeshTrusts.Make("m", "t", kind.MeshTrust{TrustDomain: "a", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: text}}}})
+	trust := kind.MeshTrusts.Make("m", "t",
+		kind.MeshTrust{TrustDomain: "a", CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: text}}}})
 	result, err := w.Put(t.Context(), trust, admission.Change{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
-// Package mirror brings what is in the store into memory: it lists every kind, watches it from there,
-// and hands over what changed in batches. It is the one place where changes wait for each other.
+// Package mirror copies the store into memory. It lists and watches every kind, and passes changes on in batches.
+// Batching happens here only.
 //
-// Whatever happens to a watch, the batches add up to the store's content: a watch that ends is followed
-// by a new list and by the difference to what was handed over before, deletions too.
+// The batches add up to the store's content even when a watch fails: the mirror then lists the kind again and emits the
+// difference from the versions already passed on, deletions included.
 package mirror
 
 import (
@@ -18,49 +18,49 @@ import (
 	"weft/resource"
 )
 
-// Batch is what changed together. A key stands in it once. What came and went within one batch is among
-// the removed, though it was never handed over.
+// Batch is a set of changes that are applied together. Each key occurs once. A resource that was created and deleted
+// within one batch occurs in Removed, although no batch has put it.
 type Batch struct {
 	Put     []resource.Any
 	Removed []resource.Key
 }
 
-// How long a change waits for others.
 const (
-	quiet   = time.Millisecond     // after the last one
-	longest = 5 * time.Millisecond // after the first one
-	retry   = time.Second          // after a failure of the store
+	quietPeriod   = time.Millisecond     // delay after the last change
+	maxBatchDelay = 5 * time.Millisecond // longest delay after the first change
+	retryInterval = time.Second          // delay after a failure of the store
 )
 
-// Config says what is mirrored, and whereto.
+// Config is the configuration of a mirror. All fields are required.
 type Config struct {
 	Store store.Store
-	// Kinds by name.
+	// Kinds are the names of the mirrored kinds.
 	Kinds []string
-	// Decode makes an object of a row. A row that can't be read is logged and left as it was.
+	// Decode returns the object of a row. A row that fails to decode is logged, and the previous version stays in use.
 	Decode func(store.Row) (resource.Any, error)
-	// Apply takes a batch. The first one holds everything that the store had; calls never overlap.
+	// Apply receives each batch. The first batch has the store's whole content. Calls never overlap.
 	Apply func(Batch)
 	Log   *slog.Logger
 }
 
-// Mirror follows a store.
+// Mirror follows the content of a store.
 type Mirror struct {
 	Config
 	events chan []store.Event
-	// failing is set while the store can't be read, so that this is said once for all kinds.
+	// failing is true while the store can't be read, so that the failure is logged once for all kinds.
 	failing atomic.Bool
-	known   map[string]map[resource.Key]string // versions handed over, by kind; owned by each kind's follower
+	// versions are those passed on, by kind. Each inner map belongs to the follow goroutine of its kind.
+	versions map[string]map[resource.Key]string
 }
 
-// Start lists every kind and applies the first batch before it returns; then it follows the store until
-// ctx ends. Wait answers once it has stopped.
+// Start lists every kind and applies the first batch before it returns; an error of the first list is returned. It then
+// follows the store until ctx ends. The returned function blocks until the mirror has stopped.
 func Start(ctx context.Context, c Config) (wait func(), err error) {
-	m := &Mirror{Config: c, events: make(chan []store.Event), known: map[string]map[resource.Key]string{}}
+	m := &Mirror{Config: c, events: make(chan []store.Event), versions: map[string]map[resource.Key]string{}}
 	cursors := map[string]store.Cursor{}
 	var first []store.Event
 	for _, kind := range c.Kinds {
-		m.known[kind] = map[resource.Key]string{}
+		m.versions[kind] = map[resource.Key]string{}
 		events, cursor, err := m.list(ctx, kind)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s from the store: %w", kind, err)
@@ -81,56 +81,56 @@ func Start(ctx context.Context, c Config) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
-// list answers the difference between the store and what was handed over.
+// list returns the difference between the store and the versions already passed on.
 func (m *Mirror) list(ctx context.Context, kind string) ([]store.Event, store.Cursor, error) {
 	rows, cursor, err := m.Store.List(ctx, kind)
 	if err != nil {
 		return nil, "", err
 	}
-	known := m.known[kind]
+	versions := m.versions[kind]
 	present := make(map[resource.Key]bool, len(rows))
 	var events []store.Event
 	for _, row := range rows {
 		present[row.Key] = true
-		if known[row.Key] != row.Version {
+		if versions[row.Key] != row.Version {
 			events = append(events, store.Event{Row: row})
 		}
 	}
-	for key := range known {
+	for key := range versions {
 		if !present[key] {
 			events = append(events, store.Event{Row: store.Row{Key: key}, Deleted: true})
 		}
 	}
-	m.note(kind, events)
+	m.recordVersions(kind, events)
 	return events, cursor, nil
 }
 
-func (m *Mirror) note(kind string, events []store.Event) {
-	known := m.known[kind]
+func (m *Mirror) recordVersions(kind string, events []store.Event) {
+	versions := m.versions[kind]
 	for _, e := range events {
 		if e.Deleted {
-			delete(known, e.Row.Key)
+			delete(versions, e.Row.Key)
 		} else {
-			known[e.Row.Key] = e.Row.Version
+			versions[e.Row.Key] = e.Row.Version
 		}
 	}
 }
 
-// follow watches one kind, and lists it anew whenever the watch ends.
+// follow watches one kind, and lists it again whenever the watch ends.
 func (m *Mirror) follow(ctx context.Context, kind string, cursor store.Cursor) {
 	for {
 		err := m.watch(ctx, kind, cursor)
 		for ctx.Err() == nil {
 			if err != nil && !errors.Is(err, store.ErrTooOld) {
 				if !m.failing.Swap(true) {
-					m.Log.Warn("reading the store failed, trying again until it is back", "kind", kind, "error", err)
+					m.Log.Warn("reading the store failed; it is retried until it succeeds", "kind", kind, "error", err)
 				}
-				_ = wait.Sleep(ctx, retry)
+				_ = wait.Sleep(ctx, retryInterval)
 			}
 			var events []store.Event
 			if events, cursor, err = m.list(ctx, kind); err == nil {
 				if m.failing.Swap(false) {
-					m.Log.Info("the store is read again")
+					m.Log.Info("reading the store succeeds again")
 				}
 				m.send(ctx, events)
 				break
@@ -148,7 +148,7 @@ func (m *Mirror) watch(ctx context.Context, kind string, cursor store.Cursor) er
 		return err
 	}
 	for events := range watch {
-		m.note(kind, events)
+		m.recordVersions(kind, events)
 		m.send(ctx, events)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (m *Mirror) send(ctx context.Context, events []store.Event) {
 	}
 }
 
-// collect puts together what arrives within a few milliseconds.
+// collect merges the changes of a few milliseconds into one batch.
 func (m *Mirror) collect(ctx context.Context) {
 	for {
 		var pending []store.Event
@@ -173,14 +173,14 @@ func (m *Mirror) collect(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		deadline := time.NewTimer(longest)
+		deadline := time.NewTimer(maxBatchDelay)
 	gather:
 		for {
-			still := time.NewTimer(quiet)
+			quietTimer := time.NewTimer(quietPeriod)
 			select {
 			case more := <-m.events:
 				pending = append(pending, more...)
-			case <-still.C:
+			case <-quietTimer.C:
 				break gather
 			case <-deadline.C:
 				break gather
@@ -192,7 +192,7 @@ func (m *Mirror) collect(ctx context.Context) {
 	}
 }
 
-// batch keeps the last event of each key.
+// batch returns the last event of each key.
 func (m *Mirror) batch(events []store.Event) Batch {
 	last := make(map[resource.Key]int, len(events))
 	for i, e := range events {
@@ -209,7 +209,8 @@ func (m *Mirror) batch(events []store.Event) Batch {
 		}
 		object, err := m.Decode(e.Row)
 		if err != nil {
-			m.Log.Error("a stored resource can't be read and keeps its last form", "resource", e.Row.Key, "error", err)
+			m.Log.Error("a stored resource failed to decode; its previous version stays in use",
+				"resource", e.Row.Key, "error", err)
 			continue
 		}
 		b.Put = append(b.Put, object)

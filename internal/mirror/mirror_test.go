@@ -20,10 +20,9 @@ import (
 	"weft/resource"
 )
 
-// copyOf is what the batches of a mirror add up to.
+// copyOf is the sum of the batches of a mirror.
 type copyOf struct {
-	mu sync.Mutex
-	// versions by key; batches counts them.
+	mu       sync.Mutex
 	versions map[resource.Key]string
 	batches  int
 }
@@ -57,7 +56,7 @@ func (c *copyOf) equals(rows store.Store) error {
 	return nil
 }
 
-// unreliable ends every third watch at once, and lets others end behind a few events.
+// unreliable fails every third watch at once, and ends the others after a few events.
 type unreliable struct {
 	store.Store
 	watches atomic.Int64
@@ -97,11 +96,12 @@ func (u *unreliable) Watch(ctx context.Context, kind string, from store.Cursor) 
 	return some, nil
 }
 
-func start(t *testing.T, rows store.Store) *copyOf {
+func startMirror(t *testing.T, rows store.Store) *copyOf {
 	c := &copyOf{versions: map[resource.Key]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admission.Decode, Apply: c.apply, Log: slog.New(slog.DiscardHandler),
+		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admission.Decode, Apply: c.apply,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -113,15 +113,14 @@ func start(t *testing.T, rows store.Store) *copyOf {
 	return c
 }
 
-// quiet lets the bubble's time go on until everything that waits a few milliseconds, or for a failed
-// store, has happened.
-func quiet(t *testing.T) {
+// waitUntilQuiet advances the bubble's time beyond every batch delay and every retry.
+func waitUntilQuiet(t *testing.T) {
 	t.Helper()
 	<-time.After(5 * time.Second)
 	synctest.Wait()
 }
 
-func body(t *testing.T, name string) store.Row {
+func meshRow(t *testing.T, name string) store.Row {
 	raw, err := resource.Body(kind.Meshes.Make("", name, kind.Mesh{}))
 	if err != nil {
 		t.Fatal(err)
@@ -129,57 +128,57 @@ func body(t *testing.T, name string) store.Row {
 	return store.Row{Key: kind.Meshes.Key("", name), Body: raw}
 }
 
-func TestTheFirstBatchHoldsEverything(t *testing.T) {
+func TestTheFirstBatchHasTheWholeStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
 		for i := range 5 {
-			if _, err := rows.Create(t.Context(), body(t, fmt.Sprintf("m%d", i))); err != nil {
+			if _, err := rows.Create(t.Context(), meshRow(t, fmt.Sprintf("m%d", i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c := start(t, rows)
+		c := startMirror(t, rows)
 		if c.batches != 1 || len(c.versions) != 5 {
-			t.Errorf("after the start there are %d batches with %d meshes, want 1 with 5", c.batches, len(c.versions))
+			t.Errorf("%d batches after the start with %d meshes, want 1 with 5", c.batches, len(c.versions))
 		}
 	})
 }
 
-func TestWritesOfOneMomentAreOneBatch(t *testing.T) {
+func TestWritesWithinTheQuietPeriodAreOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
-		c := start(t, rows)
+		c := startMirror(t, rows)
 		for i := range 50 {
-			if _, err := rows.Create(t.Context(), body(t, fmt.Sprintf("m%d", i))); err != nil {
+			if _, err := rows.Create(t.Context(), meshRow(t, fmt.Sprintf("m%d", i))); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		if err := c.equals(rows); err == nil {
-			t.Fatal("nothing waited for others")
+			t.Fatal("a write was applied without a delay")
 		}
-		quiet(t)
+		waitUntilQuiet(t)
 		if err := c.equals(rows); err != nil || c.batches != 2 {
-			t.Errorf("%d batches, want the first and one for 50 writes: %v", c.batches, err)
+			t.Errorf("%d batches, want the first batch and one batch for 50 writes: %v", c.batches, err)
 		}
 	})
 }
 
-func TestBatchesAddUpToTheStoreWhateverHappensToWatches(t *testing.T) {
+func TestBatchesAddUpToTheStoreWhenWatchesFail(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			rows := memory.New(memory.Options{})
 			t.Cleanup(func() { rows.Close() })
-			c := start(t, &unreliable{Store: rows})
+			c := startMirror(t, &unreliable{Store: rows})
 			for range 60 {
-				change(t, rows, random)
+				changeRandomMesh(t, rows, random)
 				if random.IntN(3) == 0 {
-					quiet(t)
+					waitUntilQuiet(t)
 				}
 			}
-			quiet(t)
+			waitUntilQuiet(t)
 			if err := c.equals(rows); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
@@ -187,9 +186,9 @@ func TestBatchesAddUpToTheStoreWhateverHappensToWatches(t *testing.T) {
 	}
 }
 
-// change creates, updates or deletes one of a few meshes.
-func change(t *testing.T, rows store.Store, random *rand.Rand) {
-	row := body(t, fmt.Sprintf("m%d", random.IntN(6)))
+// changeRandomMesh creates, updates or deletes one of six meshes.
+func changeRandomMesh(t *testing.T, rows store.Store, random *rand.Rand) {
+	row := meshRow(t, fmt.Sprintf("m%d", random.IntN(6)))
 	stored, err := rows.Get(t.Context(), row.Key)
 	switch {
 	case err != nil:

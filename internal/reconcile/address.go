@@ -11,21 +11,21 @@ import (
 	"weft/resource"
 )
 
-// doorGrace is how long a zone proxy counts as there whose stream is lost: a control plane that restarts, or a
-// connection that breaks, says nothing about whether it takes connections.
-const doorGrace = 15 * time.Second
+// streamGrace is how long a zone proxy without a stream counts as present. A restarted control plane or a broken
+// connection is no evidence that the proxy has stopped accepting connections.
+const streamGrace = 15 * time.Second
 
-// absence is a zone proxy whose stream is lost, and since when that has been known here. It is a row of this run alone:
-// where it begins, everybody has the grace anew.
+// absence is a zone proxy without a stream, with the time when this instance noticed. It is a local row of one run:
+// after a restart every zone proxy has the whole grace again.
 type absence struct {
-	Unit  Unit // of which it is an entry
-	Proxy graph.ProxyKey
-	Since time.Time // zero: it is back, or has gone
+	Request Request // the addresses that have the proxy as an entry
+	Proxy   graph.ProxyKey
+	Since   time.Time // zero: the proxy is present or deleted
 }
 
-func (a absence) key() string { return a.Unit.String() + " " + a.Proxy.String() }
+func (a absence) key() string { return a.Request.String() + " " + a.Proxy.String() }
 
-// store puts the absence into the table, or ends it.
+// store returns a function that puts the absence into the table, or removes it where Since is zero.
 func (a *absence) store(p *Plan) func(*table.Tx) {
 	return func(tx *table.Tx) {
 		if a.Since.IsZero() {
@@ -36,104 +36,107 @@ func (a *absence) store(p *Plan) func(*table.Tx) {
 	}
 }
 
-// forgetLocal removes the rows of an earlier run of this instance.
-func (p *Plan) forgetLocal(tx *table.Tx) {
+// removeLocalRows removes the absences of an earlier run of this instance.
+func (p *Plan) removeLocalRows(tx *table.Tx) {
 	for gone := range p.absences.All(p.State.DB.Snapshot()) {
 		p.absences.Delete(tx, gone.key())
 	}
 }
 
-// gate is one of the two sorts of zone proxies: ingresses, by which other zones come in, and egresses, by which the
-// proxies of this one go out. Of each sort one row for each mesh tells where they are dialled.
-type gate struct {
-	doors *table.Derived[string, []graph.ZoneProxy]
-	told  func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
-	tell  func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
-	// keep has the row of a mesh keep its Unit.
-	keep func(*family)
+// zoneProxyRole is ingress, through which other zones connect, or egress, through which the proxies of this zone
+// connect to others. Each role has one row for each mesh, with the addresses of its zone proxies.
+type zoneProxyRole struct {
+	proxies *table.Derived[string, []graph.ZoneProxy]
+	stored  func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
+	newRow  func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
+	// keepRows makes the row of a mesh keep the value of its Request.
+	keepRows func(*family)
 }
 
-// gates are the sorts of zone proxies, by the kind of their rows.
-func gates(s *graph.State) map[string]*gate {
-	return map[string]*gate{
-		kind.MeshZoneAddresses.Name: newGate(s.Zone, kind.MeshZoneAddresses, s.ZoneAddresses, s.IngressProxies,
+// zoneProxyRoles returns the roles by the kind of their rows.
+func zoneProxyRoles(s *graph.State) map[string]*zoneProxyRole {
+	return map[string]*zoneProxyRole{
+		kind.MeshZoneAddresses.Name: newZoneProxyRole(s.Zone, kind.MeshZoneAddresses, s.ZoneAddresses, s.IngressProxies,
 			func(row *kind.MeshZoneAddress) *[]kind.ZoneProxyAddress { return &row.Ingresses }),
-		kind.MeshEgressAddresses.Name: newGate(s.Zone, kind.MeshEgressAddresses, s.EgressAddresses, s.EgressProxies,
+		kind.MeshEgressAddresses.Name: newZoneProxyRole(s.Zone, kind.MeshEgressAddresses, s.EgressAddresses,
+			s.EgressProxies,
 			func(row *kind.MeshEgressAddress) *[]kind.ZoneProxyAddress { return &row.Egresses }),
 	}
 }
 
-func newGate[S any](zone string, k *resource.Kind[S], rows graph.Rows[S], doors *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *gate {
-	return &gate{
-		doors: doors,
-		told: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
+func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows graph.Rows[S],
+	proxies *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
+	return &zoneProxyRole{
+		proxies: proxies,
+		stored: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
 			row, ok := rows.Find(r, mesh, zone)
 			if !ok {
 				return nil, nil
 			}
 			return *entriesOf(&row.Spec), row
 		},
-		tell: func(mesh string, entries []kind.ZoneProxyAddress) resource.Any {
+		newRow: func(mesh string, entries []kind.ZoneProxyAddress) resource.Any {
 			var spec S
 			*entriesOf(&spec) = entries
 			return k.Make(mesh, zone, spec)
 		},
-		keep: func(f *family) {
-			table.KeepFor(rows.Input, f.Derived, func(o *resource.Object[S]) []Unit {
+		keepRows: func(f *family) {
+			table.KeepFor(rows.Input, f.Derived, func(o *resource.Object[S]) []Request {
 				if o.Name != zone {
 					return nil
 				}
-				return []Unit{{k.Name, o.Mesh, ""}}
+				return []Request{{k.Name, o.Mesh, ""}}
 			})
 		},
 	}
 }
 
-// address keeps the addresses at which the zone proxies of one sort are dialled for a mesh here: those of the mesh,
-// and those that serve every mesh where none of the mesh's own can be dialled. One stays in the list for as long as
-// it exists, whatever its health, so that a zone whose last ingress fails is still dialled.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
-func (p *Plan) address(r *table.Reader, g *gate, u Unit) (w Writes) {
-	before, stored := g.told(r, u.Mesh)
-	here := presence{p: p, r: r, unit: u, writes: &w}
+// address writes the addresses of the zone proxies of one role for a mesh of this zone. These are the mesh's own zone
+// proxies, and the legacy ones that serve every mesh where no own one is healthy. An entry stays for as long as its
+// proxy exists, whatever its health: the last ingress of a zone is dialed although it fails. (Mesh Scoped Zone Ingress
+// and Zone Egress.)
+func (p *Plan) address(r *table.Reader, g *zoneProxyRole, u Request) (w Writes) {
+	before, stored := g.stored(r, u.Mesh)
+	here := presence{p: p, r: r, request: u, writes: &w}
 	var own, legacy []kind.ZoneProxyAddress
 	if _, ok := p.State.Meshes.Find(r, "", u.Mesh); ok {
-		own = here.entries(g.doors.Get(r, u.Mesh), before)
-		legacy = here.entries(g.doors.Get(r, ""), before)
+		own = here.entries(g.proxies.Get(r, u.Mesh), before)
+		legacy = here.entries(g.proxies.Get(r, ""), before)
 	}
-	here.forget()
+	here.endAbsences()
 	wanted := preferred(own, legacy)
 	switch {
 	case slices.Equal(wanted, before):
 		return w
 	case len(wanted) == 0:
-		w.add(0, Write{Delete: stored})
+		w.addWrite(0, Write{Delete: stored})
 		return w
 	}
-	row := g.tell(u.Mesh, wanted)
+	row := g.newRow(u.Mesh, wanted)
 	row.Envelope().Labels = map[string]string{kind.ZoneLabel: p.State.Zone, kind.OriginLabel: kind.OriginZone}
 	if stored == nil {
-		w.add(0, Write{Create: row})
+		w.addWrite(0, Write{Create: row})
 		return w
 	}
 	row.Envelope().Version = stored.Envelope().Version
-	w.add(0, Write{Put: row})
+	w.addWrite(0, Write{Put: row})
 	return w
 }
 
-// presence says which zone proxies are there, and has their absences noted.
+// presence decides which zone proxies are present, and adds writes for the absences that begin or end.
 type presence struct {
-	p      *Plan
-	r      *table.Reader
-	unit   Unit
-	writes *Writes
-	away   []graph.ProxyKey
+	p       *Plan
+	r       *table.Reader
+	request Request
+	writes  *Writes
+	absent  []graph.ProxyKey
 }
 
-// entries are the zone proxies of a mesh, or of all, that have ever served.
-func (h *presence) entries(doors []graph.ZoneProxy, before []kind.ZoneProxyAddress) (entries []kind.ZoneProxyAddress) {
-	for i := range doors {
-		d := &doors[i]
+// entries returns the addresses of the zone proxies that are or have been serving.
+func (h *presence) entries(proxies []graph.ZoneProxy,
+	before []kind.ZoneProxyAddress) (entries []kind.ZoneProxyAddress) {
+	for i := range proxies {
+		d := &proxies[i]
 		present := h.present(d)
 		if entry, ok := entryOf(d, before); ok {
 			entry.Healthy = (d.Serves || d.ServesFormer) && !d.Draining && !d.Plaintext && present
@@ -143,44 +146,46 @@ func (h *presence) entries(doors []graph.ZoneProxy, before []kind.ZoneProxyAddre
 	return entries
 }
 
-// present says whether the proxy of a door is there, or its stream is lost for less than the grace.
+// present returns true while the proxy has a stream, and for streamGrace after its loss.
 func (h *presence) present(d *graph.ZoneProxy) bool {
 	if d.Instance != "" && h.p.lives(h.r, d.Instance) {
 		return true
 	}
-	h.away = append(h.away, d.Proxy)
-	gone, known := h.p.absences.Get(h.r, absence{Unit: h.unit, Proxy: d.Proxy}.key())
+	h.absent = append(h.absent, d.Proxy)
+	gone, known := h.p.absences.Get(h.r, absence{Request: h.request, Proxy: d.Proxy}.key())
 	if !known {
-		gone = absence{h.unit, d.Proxy, h.r.Now()}
-		h.writes.add(0, Write{Local: &gone})
+		gone = absence{h.request, d.Proxy, h.r.Now()}
+		h.writes.addWrite(0, Write{Local: &gone})
 	}
-	return !h.r.Past(gone.Since.Add(doorGrace))
+	return !h.r.Past(gone.Since.Add(streamGrace))
 }
 
-// forget ends the absences of those that are back, or have no door any more.
-func (h *presence) forget() {
-	for _, gone := range h.p.absent.List(h.r, h.unit.String()) {
-		if !slices.Contains(h.away, gone.Proxy) {
-			h.writes.add(0, Write{Local: &absence{Unit: gone.Unit, Proxy: gone.Proxy}})
+// endAbsences removes the absences of proxies that are present again or deleted.
+func (h *presence) endAbsences() {
+	for _, gone := range h.p.absencesByRequest.List(h.r, h.request.String()) {
+		if !slices.Contains(h.absent, gone.Proxy) {
+			h.writes.addWrite(0, Write{Local: &absence{Request: gone.Request, Proxy: gone.Proxy}})
 		}
 	}
 }
 
-// entryOf is where a zone proxy is dialled: where it listens now, or, until it does, where it has been dialled
-// before; nowhere if it has never served.
+// entryOf returns the current address of a serving zone proxy, or its former entry until it serves; false where it has
+// never served.
 func entryOf(d *graph.ZoneProxy, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
 	legacy := d.Proxy.Mesh == ""
 	if d.Serves {
 		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
 	}
-	i := slices.IndexFunc(before, func(a kind.ZoneProxyAddress) bool { return a.Name == d.Proxy.Name && a.Legacy == legacy })
+	i := slices.IndexFunc(before, func(a kind.ZoneProxyAddress) bool {
+		return a.Name == d.Proxy.Name && a.Legacy == legacy
+	})
 	if i < 0 {
 		return kind.ZoneProxyAddress{}, false
 	}
 	return before[i], true
 }
 
-// preferred are the entries of a mesh: the mesh's own, and the others only while none of these is healthy.
+// preferred returns the mesh's own entries where one of them is healthy, and otherwise the legacy entries as well.
 func preferred(own, legacy []kind.ZoneProxyAddress) []kind.ZoneProxyAddress {
 	if slices.ContainsFunc(own, func(a kind.ZoneProxyAddress) bool { return a.Healthy }) {
 		return own

@@ -12,8 +12,8 @@ import (
 	"weft/resource"
 )
 
-// BenchmarkTenThousandDataplanes measures a table of 10,000 Dataplanes of 300 services that proxies serve: the first commit,
-// the memory, and the change of one listener status.
+// BenchmarkTenThousandDataplanes measures a table of 10,000 Dataplanes of 300 services that proxies serve: the first
+// commit, the memory, and the change of one listener status.
 func BenchmarkTenThousandDataplanes(b *testing.B) {
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -28,7 +28,8 @@ func BenchmarkTenThousandDataplanes(b *testing.B) {
 	for i := range 300 {
 		name := fmt.Sprintf("s-%d", i)
 		rows = append(rows, kind.MeshServices.Make("default", name, kind.MeshService{
-			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}, Ports: []kind.ServicePort{{Port: 8080}},
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports:    []kind.ServicePort{{Port: 8080}},
 		}))
 	}
 	for i := range 10_000 {

@@ -11,30 +11,33 @@ import (
 	"weft/kind"
 )
 
-// hasIdentity is the type of the condition that says which identity a ZoneEgress presents, or why it has none.
+// hasIdentity is the type of the condition for the identity of a ZoneEgress.
 const hasIdentity = "Identity"
 
-// Reasons of that condition.
+// Reasons of the condition Identity.
 const (
 	identityChosen = "Chosen"
 	noDefaultMesh  = "NoDefaultMesh"
 	noIdentity     = "NoIdentity"
 )
 
-// egressIdentities keeps what the ZoneEgresses of this zone say about their identity. (Zone Egress Identity.)
-func (p *Plan) egressIdentities(r *table.Reader, _ Unit) (w Writes) {
-	wanted := p.egressSays.Get(r, p.State.Zone)
+// egressIdentities writes the statuses of the ZoneEgresses of this zone. (Zone Egress Identity.)
+func (p *Plan) egressIdentities(r *table.Reader, _ Request) (w Writes) {
+	wanted := p.egressStatus.Get(r, p.State.Zone)
 	egresses := p.ownEgresses(r)
 	for _, name := range egresses {
 		stored, _ := p.State.ZoneEgressStatuses.Find(r, "", name)
-		put(&w, soon, stored, kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted}))
+		putIfDifferent(&w, servingDelay, stored,
+			kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted}))
 	}
 	if len(egresses) == 0 {
 		return w
 	}
 	for _, said := range wanted {
 		if advice, ok := egressAdvice[said.Reason]; ok {
-			w.Notices = append(w.Notices, Notice{advice.level, advice.says, []any{"zoneEgress", strings.Join(egresses, ", "), "problem", said.Message}})
+			w.Notices = append(w.Notices,
+				Notice{advice.level, advice.says, []any{"zoneEgress", strings.Join(egresses, ", "), "problem",
+					said.Message}})
 		}
 	}
 	return w
@@ -52,13 +55,17 @@ func (p *Plan) ownEgresses(r *table.Reader) []string {
 	return names
 }
 
-// egressConditions are the same for all ZoneEgresses of the zone, by its name.
+// egressConditions returns the conditions that all ZoneEgresses of the zone share.
 func (p *Plan) egressConditions(r *table.Reader, _ string) []kind.Condition {
 	conditions := []kind.Condition{p.egressIdentity(r)}
 	if meshes := p.State.StrangersToEgresses(r); len(meshes) > 0 {
-		conditions = append(conditions, kind.Condition{Type: compatible, Status: "False", Reason: mixedProviders, Message: fmt.Sprintf(
-			"proxies of the meshes %s and it refuse each other: of these two, one has certificates from SPIRE and the other has not, and SPIRE's roots can't be joined with others; use SPIRE in all meshes or in none, or give these meshes egresses of their own",
-			strings.Join(meshes, ", "))})
+		conditions = append(conditions, kind.Condition{Type: compatible, Status: "False", Reason: mixedProviders,
+			Message: fmt.Sprintf(
+				"proxies of the meshes %s and it can't connect to each other: of these two, one has certificates "+
+					"from SPIRE "+
+					"and the other has not, and SPIRE's roots can't be joined with others; use SPIRE in all meshes "+
+					"or in none, or give these meshes egresses of their own",
+				strings.Join(meshes, ", "))})
 	}
 	return conditions
 }
@@ -67,12 +74,14 @@ func (p *Plan) egressIdentity(r *table.Reader) kind.Condition {
 	choice := p.State.EgressChoice.Get(r, p.State.Zone)
 	problem := choice.Problem
 	if id := p.State.EgressIdentity.Get(r, choice.Chosen); problem == "" && id != nil && id.Problem != "" {
-		problem = kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name) + ", which zone egresses are to have: " + id.Problem
+		problem = kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name) + ", which zone egresses are to have: " +
+			id.Problem
 	}
 	if problem != "" {
 		return kind.Condition{Type: hasIdentity, Status: "False", Reason: noIdentity, Message: problem}
 	}
-	said := kind.Condition{Type: hasIdentity, Status: "True", Reason: identityChosen, Message: "it presents the identity of " + kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name)}
+	said := kind.Condition{Type: hasIdentity, Status: "True", Reason: identityChosen,
+		Message: "it presents the identity of " + kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name)}
 	if len(choice.Own) > 1 {
 		said.Message += ", and to the proxies of each mesh with mtls that mesh's own"
 	}
@@ -82,31 +91,31 @@ func (p *Plan) egressIdentity(r *table.Reader) kind.Condition {
 	return said
 }
 
-// egressAdvice is what the log says of a condition of a ZoneEgress, by its reason, and how loud.
+// egressAdvice has the level and the message of the log line for a condition of a ZoneEgress, by reason.
 var egressAdvice = map[string]struct {
 	level slog.Level
 	says  string
 }{
-	noIdentity:     {slog.LevelError, "a zone egress has no identity and serves nobody"},
-	noDefaultMesh:  {slog.LevelWarn, "whose identity a zone egress has was not decided by an operator"},
+	noIdentity:     {slog.LevelError, "a zone egress has no identity and serves no proxy"},
+	noDefaultMesh:  {slog.LevelWarn, "no operator has chosen the identity of a zone egress"},
 	mixedProviders: {slog.LevelWarn, "a zone egress can't serve some meshes"},
 }
 
-// egressLeaves forgets the leaves of a ZoneEgress that nobody can be shown any more.
-func (p *Plan) egressLeaves(r *table.Reader, u Unit) (w Writes) {
+// egressCertificates removes expired certificates of a ZoneEgress, and the row with the last one.
+func (p *Plan) egressCertificates(r *table.Reader, u Request) (w Writes) {
 	row, ok := p.State.EgressCertificates.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
 	changed := *row
-	changed.Spec.Certificates = counting(r, row.Spec.Certificates)
+	changed.Spec.Certificates = unexpired(r, row.Spec.Certificates)
 	egress := kind.ZoneEgresses.Key("", u.Name)
 	if _, there := p.State.ZoneEgresses.Find(r, "", u.Name); !there {
-		w.add(calmly, Write{Delete: row, Gone: egress})
+		w.addWrite(statusDelay, Write{Delete: row, UnlessStored: egress})
 	} else if len(changed.Spec.Certificates) == 0 {
-		w.add(calmly, Write{Delete: row})
+		w.addWrite(statusDelay, Write{Delete: row})
 	} else {
-		put(&w, calmly, row, &changed)
+		putIfDifferent(&w, statusDelay, row, &changed)
 	}
 	return w
 }

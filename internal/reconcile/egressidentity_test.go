@@ -15,7 +15,8 @@ import (
 
 func identityFor(mesh, name string, matchLabels map[string]string) resource.Any {
 	return kind.MeshIdentities.Make(mesh, name, kind.MeshIdentity{
-		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: matchLabels}}, Provider: kind.IdentityProvider{Type: "Bundled"},
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: matchLabels}},
+		Provider: kind.IdentityProvider{Type: "Bundled"},
 	})
 }
 
@@ -25,10 +26,10 @@ func ownEgress(name string) resource.Any {
 	return o
 }
 
-// TestAZoneEgressSaysWhoseIdentityItHas: the status of a ZoneEgress follows the rules. The log has one line for each change
-// that asks for an operator, with the same sentence: a missing identity is an error, a missing default mesh a warning that
-// names the setting. (Zone Egress Identity.)
-func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
+// TestAZoneEgressHasAConditionForItsIdentity: the status of a ZoneEgress follows the rules. Each change that needs an
+// operator is one log line with the message of the condition: an error for a missing identity, and a warning that names
+// the setting for a missing default mesh. (Zone Egress Identity.)
+func TestAZoneEgressHasAConditionForItsIdentity(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
 	m := follow(w, false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
@@ -47,9 +48,12 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		status, says string
 		logged       string
 	}{
-		{"without a mesh", ownEgress("ze"), "False", "no mesh has an identity", `level=ERROR msg="a zone egress has no identity`},
-		{"one mesh without identities", kind.Meshes.Make("", "shop", kind.Mesh{}), "False", "no mesh has an identity", ""},
-		{"one for a part of the mesh", identityFor("shop", "part", map[string]string{"app": "web"}), "False", "no mesh has an identity", ""},
+		{"without a mesh", ownEgress("ze"), "False", "no mesh has an identity",
+			`level=ERROR msg="a zone egress has no identity`},
+		{"one mesh without identities", kind.Meshes.Make("", "shop", kind.Mesh{}), "False", "no mesh has an identity",
+			""},
+		{"one for a part of the mesh", identityFor("shop", "part", map[string]string{"app": "web"}), "False",
+			"no mesh has an identity", ""},
 		{"one for all", identityFor("shop", "all", nil), "True", "MeshIdentity shop/all", ""},
 		{"a second mesh", kind.Meshes.Make("", "apple", kind.Mesh{}), "True", "set KUMA_DEFAULTS_MESH", "level=WARN"},
 		{"another of the first mesh", identityFor("shop", "other", nil), "True", "set KUMA_DEFAULTS_MESH", ""},
@@ -67,20 +71,22 @@ func TestAZoneEgressSaysWhoseIdentityItHas(t *testing.T) {
 		if step.logged != "" {
 			lines = 1
 		}
-		if got := log.String(); strings.Count(got, "\n") != lines || lines > 0 && !(strings.Contains(got, step.logged) && strings.Contains(got, step.says)) {
+		if got := log.String(); strings.Count(got, "\n") != lines || lines > 0 &&
+			!(strings.Contains(got, step.logged) && strings.Contains(got, step.says)) {
 			t.Errorf("%s: the log has %q, want %d line with %q and %q", step.what, got, lines, step.logged, step.says)
 		}
 	}
 }
 
-// TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership: a control plane that begins to lead logs it, though an
-// earlier one has stored it, and logs it once for all ZoneEgresses of the zone. (Zone Egress Identity.)
+// TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership: a new leader logs it although an earlier one has stored the
+// condition, and once for all ZoneEgresses of the zone. (Zone Egress Identity.)
 func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
 		var log bytes.Buffer
 		m := follow(w, true, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
-		m.user(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "apple", kind.Mesh{}),
+		m.user(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}),
+			kind.Meshes.Make("", "apple", kind.Mesh{}),
 			identityFor("shop", "all", nil))
 		for _, term := range []string{"the first", "the same instance, once more"} {
 			log.Reset()
@@ -90,10 +96,13 @@ func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				const sentence = "set KUMA_DEFAULTS_MESH"
-				if got := log.String(); strings.Count(got, sentence) != 1 || !strings.Contains(got, `zoneEgress="ze-1, ze-2"`) {
+				if got := log.String(); strings.Count(got, sentence) != 1 ||
+					!strings.Contains(got, `zoneEgress="ze-1, ze-2"`) {
 					t.Errorf("%s leadership, %s: the log has %q, want %q once", term, when, got, sentence)
 				}
-				m.rn.want(Unit{Kind: kind.ZoneEgresses.Name}, m.rn.jobs[Unit{Kind: kind.ZoneEgresses.Name}].writes, time.Now())
+				m.rn.setWrites(Request{Kind: kind.ZoneEgresses.Name},
+					m.rn.jobs[Request{Kind: kind.ZoneEgresses.Name}].writes,
+					time.Now())
 			}
 			cancel()
 			synctest.Wait()
@@ -101,8 +110,8 @@ func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 	})
 }
 
-// SPIRE's roots can't be joined with others: the meshes that a ZoneEgress can't serve for it are named, and nothing
-// goes to them in the clear. (Zone Egress Identity.)
+// SPIRE's roots can't be joined with others: the condition names the meshes that a ZoneEgress can't serve, and they get
+// no plaintext. (Zone Egress Identity.)
 func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	spire := func(mesh, domain string) resource.Any {
@@ -110,28 +119,33 @@ func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
 			SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: domain}, Provider: kind.IdentityProvider{Type: "Spire"},
 		})
 	}
-	for _, mesh := range []string{"default", "plain", "shop", "spired", "elsewhere"} {
+	for _, mesh := range []string{"default", "plain", "shop", "spired", "spired-2"} {
 		w.put(kind.Meshes.Make("", mesh, kind.Mesh{}))
 	}
-	w.put(spire("default", "corp.example"), spire("spired", "corp.example"), spire("elsewhere", "other.example"), identityFor("shop", "all", nil), ownEgress("ze"))
-	for _, write := range w.plan.egressIdentities(w.reader(), Unit{}).Do {
+	w.put(spire("default", "corp.example"), spire("spired", "corp.example"), spire("spired-2", "other.example"),
+		identityFor("shop", "all", nil), ownEgress("ze"))
+	for _, write := range w.plan.egressIdentities(w.reader(), Request{}).Do {
 		w.put(write.Create)
 	}
 	status, _ := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
 	said, ok := conditionOf(status.Spec.Conditions, "Compatible")
-	if !ok || said.Status != "False" || !strings.Contains(said.Message, "proxies of the meshes elsewhere, shop and it refuse each other") {
+	if !ok || said.Status != "False" ||
+		!strings.Contains(said.Message, "proxies of the meshes shop, spired-2 and it can't connect to each other") {
 		t.Errorf("its conditions are %+v", status.Spec.Conditions)
 	}
 }
 
-// The root under which a ZoneEgress has certificates stays believed until the last of them and its connections have
-// ended, and what it held goes with it.
-func TestWhatAZoneEgressHoldsKeepsItsRoot(t *testing.T) {
+// The root of a ZoneEgress's certificates stays trusted until the last certificate and its connections have ended. The
+// certificates are removed with it.
+func TestTheCertificatesOfAZoneEgressKeepTheirRoot(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	row := kind.ZoneEgressCertificatesList.Make("default", "ze", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{
-		{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "old", Until: kind.Time{Time: w.now.Add(time.Minute)}},
-		{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "new", Until: kind.Time{Time: w.now.Add(time.Hour)}},
-	}})
+	row := kind.ZoneEgressCertificatesList.Make("default", "ze",
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{
+			{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "old",
+				Until: kind.Time{Time: w.now.Add(time.Minute)}},
+			{SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/zone-egress"), MeshIdentity: kind.MTLSIdentity, Root: "new",
+				Until: kind.Time{Time: w.now.Add(time.Hour)}},
+		}})
 	w.put(ownEgress("ze"), row)
 	holders := func(root string) int { return len(w.plan.State.Holders(w.reader(), "default", root)) }
 	for _, at := range []struct {
@@ -141,7 +155,8 @@ func TestWhatAZoneEgressHoldsKeepsItsRoot(t *testing.T) {
 		w.now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).Add(at.after)
 		w.reconcile(kind.ZoneEgressCertificatesList.Name, "ze")
 		if holders("old") != at.old || holders("new") != at.new {
-			t.Errorf("after %s the former root has %d holders and the new one %d, want %d and %d", at.after, holders("old"), holders("new"), at.old, at.new)
+			t.Errorf("after %s the former root has %d holders and the new one %d, want %d and %d", at.after,
+				holders("old"), holders("new"), at.old, at.new)
 		}
 	}
 	w.put(row)

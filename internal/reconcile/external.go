@@ -8,20 +8,20 @@ import (
 	"weft/resource"
 )
 
-// external gives a MeshExternalService its virtual IP and host names in this zone, and its status. Whether a zone
-// egress is ready is no part of what is stored: one that comes or goes would be a write for each service.
-// (Mesh Scoped Zone Ingress and Zone Egress.)
-func (p *Plan) external(r *table.Reader, u Unit) (w Writes) {
+// external writes the virtual IP, the host names and the status of a MeshExternalService in this zone. The readiness of
+// zone egresses is not stored, since each change of it would be one write for each service. (Mesh Scoped Zone Ingress
+// and Zone Egress.)
+func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	service, ok := p.State.ExternalServices.Find(r, u.Mesh, u.Name)
 	if !ok {
 		if material, had := p.State.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
-			w.add(soon, Write{Delete: material, Gone: resource.Key(u)})
+			w.addWrite(servingDelay, Write{Delete: material, UnlessStored: resource.Key(u)})
 		}
 		return w
 	}
-	secrets := p.material(r, &w, service)
-	refused := p.refused.Get(r, causeOf(resource.Key(u)))
-	status := kind.MeshExternalServiceStatus{Conditions: append(refused.conditions(), secrets...)}
+	secrets := p.externalMaterial(r, &w, service)
+	nacks := p.nacks.Get(r, causeOf(resource.Key(u)))
+	status := kind.MeshExternalServiceStatus{Conditions: append(nacks.conditions(), secrets...)}
 	var old kind.MeshExternalServiceStatus
 	stored, had := p.State.ExternalServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {
@@ -34,8 +34,8 @@ func (p *Plan) external(r *table.Reader, u Unit) (w Writes) {
 	if len(vips) > 0 {
 		status.VIP = &vips[0]
 	}
-	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
+	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)
 	served := had && slices.Equal(old.Places().VIPs, vips) && slices.Equal(old.Addresses, status.Addresses)
-	put(&w, pace(served), stored, kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status))
+	putIfDifferent(&w, delayUntilServed(served), stored, kind.MeshExternalServiceStatuses.Make(u.Mesh, u.Name, status))
 	return w
 }

@@ -32,7 +32,8 @@ func TestExternalServicesAreFound(t *testing.T) {
 			Selector: kind.HostnameSelector{MeshService: of}, Template: "{{ .DisplayName }}.svc.mesh.local",
 		}),
 	)
-	for _, service := range []resource.Any{externalService("api", kind.OriginGlobal), externalService("db", kind.OriginZone)} {
+	for _, service := range []resource.Any{externalService("api", kind.OriginGlobal),
+		externalService("db", kind.OriginZone)} {
 		meta := service.Envelope()
 		w.put(service)
 		w.reconcile(kind.MeshExternalServices.Name, meta.Name)
@@ -50,7 +51,7 @@ func TestExternalServicesAreFound(t *testing.T) {
 	}
 }
 
-func TestAFullRangeOfExternalServicesIsTold(t *testing.T) {
+func TestAFullRangeOfExternalServicesIsACondition(t *testing.T) {
 	w := newWorld(t, "242.0.0.0/30") // two addresses
 	for _, name := range []string{"a", "b", "c"} {
 		w.put(externalService(name, kind.OriginZone))

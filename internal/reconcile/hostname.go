@@ -12,25 +12,25 @@ import (
 	"weft/resource"
 )
 
-// hostname is what one HostnameGenerator makes of a service.
+// hostname is the result of one HostnameGenerator for one service.
 type hostname struct {
 	generator string
-	name      string // empty where the template gives none
-	problem   string // why there is no name
-	owner     Unit   // the service that has the name
+	name      string  // empty where the template fails
+	problem   string  // the reason for which there is no host name
+	owner     Request // the service that has the host name
 }
 
-// hostnames answers the names of a service, by generator. A name that several services of a mesh ask for
-// belongs to the oldest of them, whoever came to it first: so it is the same wherever it is worked out. This
-// zone's go before those of others, so that no other zone can take a name from it.
-func (p *Plan) hostnames(r *table.Reader, u Unit) []hostname {
-	service, ok := p.named(r, u)
+// hostnames returns the host names of a service, by generator. A host name that several services of a mesh match
+// belongs to the oldest one, independent of the order of evaluation, so that every replica gets the same result.
+// Services of this zone precede services of other zones, so that no other zone can take a host name from this zone.
+func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
+	service, ok := p.serviceMeta(r, u)
 	if !ok {
 		return nil
 	}
 	var names []hostname
 	for _, g := range p.State.GeneratorsByScope.List(r, graph.MeshKey("")) {
-		if s := selectorOf(&g.Spec.Selector, u.Kind); s == nil || !s.Matches(p.seenLabels(service)) {
+		if s := selectorOf(&g.Spec.Selector, u.Kind); s == nil || !s.Matches(p.generatorLabels(service)) {
 			continue
 		}
 		h := hostname{generator: g.Name}
@@ -44,8 +44,8 @@ func (p *Plan) hostnames(r *table.Reader, u Unit) []hostname {
 	return names
 }
 
-// named answers the service that may have names.
-func (p *Plan) named(r *table.Reader, u Unit) (*resource.Meta, bool) {
+// serviceMeta returns the metadata of a service, and false where it is not stored.
+func (p *Plan) serviceMeta(r *table.Reader, u Request) (*resource.Meta, bool) {
 	service, ok := p.State.Find(r, resource.Key(u))
 	if !ok {
 		return nil, false
@@ -53,7 +53,7 @@ func (p *Plan) named(r *table.Reader, u Unit) (*resource.Meta, bool) {
 	return service.Envelope(), true
 }
 
-// selectorOf is what a HostnameGenerator selects of a kind; nil: nothing.
+// selectorOf returns the selector of a HostnameGenerator for a kind of service; nil selects nothing.
 func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
 	switch of {
 	case kind.MeshMultiZoneServices.Name:
@@ -64,9 +64,9 @@ func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
 	return s.MeshService
 }
 
-// seenLabels are the labels by which a HostnameGenerator selects a service. Of another zone's the origin is
-// global, from where it has come: "zone" means this one's own.
-func (p *Plan) seenLabels(service *resource.Meta) map[string]string {
+// generatorLabels returns the labels that the selector of a HostnameGenerator sees. A service of another zone has the
+// origin global, since it came from there; the origin zone means this zone.
+func (p *Plan) generatorLabels(service *resource.Meta) map[string]string {
 	if !p.State.InOtherZone(service) {
 		return service.Labels
 	}
@@ -101,15 +101,15 @@ func hostnameCharacter(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// hostnameOwner is the oldest of those that ask for a name, the first by kind and name among those of one
-// moment; one of this zone before all of others.
-func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
+// hostnameOwner returns the service that has a host name: services of this zone first, then the oldest, then by kind
+// and name.
+func (p *Plan) hostnameOwner(r *table.Reader, u Request, name string) Request {
 	owner := u
-	meta, _ := p.named(r, u)
+	meta, _ := p.serviceMeta(r, u)
 	for _, key := range p.State.HostnameOwners(r, graph.HostnameKey(u.Mesh, name)) {
-		claimant := Unit(key)
-		other, ok := p.named(r, claimant)
-		if ok && cmp.Or(p.away(other)-p.away(meta), other.Created.Compare(meta.Created),
+		claimant := Request(key)
+		other, ok := p.serviceMeta(r, claimant)
+		if ok && cmp.Or(p.zoneRank(other)-p.zoneRank(meta), other.Created.Compare(meta.Created),
 			cmp.Compare(claimant.Kind, owner.Kind), cmp.Compare(claimant.Name, owner.Name)) < 0 {
 			owner, meta = claimant, other
 		}
@@ -117,17 +117,18 @@ func (p *Plan) hostnameOwner(r *table.Reader, u Unit, name string) Unit {
 	return owner
 }
 
-// away is 1 for what another zone owns, and 0 for all else.
-func (p *Plan) away(service *resource.Meta) int {
+// zoneRank returns 1 for a service of another zone and 0 otherwise.
+func (p *Plan) zoneRank(service *resource.Meta) int {
 	if p.State.InOtherZone(service) {
 		return 1
 	}
 	return 0
 }
 
-// namesOf answers the host names that a service has, each once, and what becomes of those that it asks for.
-func (p *Plan) namesOf(r *table.Reader, u Unit) (addresses []kind.Address, generators []kind.HostnameGeneratorStatus) {
-	for _, h := range p.names.Get(r, u) {
+// hostnamesOf returns the host names that a service has, each once, and the result of every generator that selects it.
+func (p *Plan) hostnamesOf(r *table.Reader, u Request) (addresses []kind.Address,
+	generators []kind.HostnameGeneratorStatus) {
+	for _, h := range p.hostnamesByService.Get(r, u) {
 		ref := kind.HostnameGeneratorRef{CoreName: h.generator}
 		generators = append(generators, kind.HostnameGeneratorStatus{
 			HostnameGeneratorRef: ref, Hostname: h.name, Conditions: []kind.Condition{h.condition(u)},
@@ -141,7 +142,7 @@ func (p *Plan) namesOf(r *table.Reader, u Unit) (addresses []kind.Address, gener
 	return addresses, generators
 }
 
-func (h *hostname) condition(service Unit) kind.Condition {
+func (h *hostname) condition(service Request) kind.Condition {
 	c := kind.Condition{Type: "Generated", Status: "False"}
 	switch {
 	case h.problem != "":

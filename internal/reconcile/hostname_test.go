@@ -18,14 +18,14 @@ func generator(name, template string, labels map[string]string) resource.Any {
 	})
 }
 
-// namedService is a service that was made some minutes after the others.
+// namedService returns a service that is some minutes younger than the others.
 func namedService(name string, age int, labels map[string]string) resource.Any {
 	o := kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}})
 	o.Labels, o.Created = labels, time.Date(2030, 1, 1, 0, age, 0, 0, time.UTC)
 	return o
 }
 
-// names are what a service's status says of its host names: "name", or "generator: reason".
+// names returns the host names of a service's status: "name", or "generator: reason".
 func (w *world) names(service string) string {
 	_, status := w.service(service)
 	if status == nil {
@@ -51,7 +51,8 @@ func TestHostnames(t *testing.T) {
 		generator("team", `{{ .Name }}.{{ label "team" }}`, map[string]string{"app": "web"}),
 		generator("namespace", "{{ .Name }}.{{ .Namespace }}.k8s", map[string]string{"app": "web"}),
 		namedService("plain", 0, nil),
-		namedService("web", 0, map[string]string{"app": "web", "team": "blue", kind.DisplayName: "www", kind.ZoneLabel: "west"}),
+		namedService("web", 0, map[string]string{"app": "web", "team": "blue", kind.DisplayName: "www",
+			kind.ZoneLabel: "west"}),
 		namedService("shouting", 0, map[string]string{"app": "web", "team": "BLUE"}),
 		namedService("alone", 0, map[string]string{"app": "web"}),
 		namedService(strings.Repeat("a", 64), 0, nil),
@@ -70,7 +71,8 @@ func TestHostnames(t *testing.T) {
 	}
 }
 
-// TestTheOlderServiceKeepsAHostname also where the younger one asked first, and where the older one goes.
+// TestTheOlderServiceKeepsAHostname also where the younger service was evaluated first, and until the older one is
+// deleted.
 func TestTheOlderServiceKeepsAHostname(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	same := map[string]string{"as": "web"}
@@ -80,7 +82,8 @@ func TestTheOlderServiceKeepsAHostname(t *testing.T) {
 	for _, name := range []string{"twin", "older", "younger", "twin"} {
 		w.reconcile("MeshService", name)
 	}
-	for service, want := range map[string]string{"older": "web.local", "younger": "g: Collision", "twin": "g: Collision"} {
+	for service, want := range map[string]string{"older": "web.local", "younger": "g: Collision",
+		"twin": "g: Collision"} {
 		if got := w.names(service); got != want {
 			t.Errorf("%s has %q, want %q", service, got, want)
 		}
@@ -95,21 +98,21 @@ func TestTheOlderServiceKeepsAHostname(t *testing.T) {
 	}
 }
 
-// TestAHostnameWakesWhomItConcerns: a service that another one takes a name from hears of it, and nobody
-// else does.
-func TestAHostnameWakesWhomItConcerns(t *testing.T) {
+// A service that loses a host name to another one is reconciled, and no other service is.
+func TestAHostNameReconcilesTheServiceThatLosesIt(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	same := map[string]string{"as": "web"}
 	w.put(generator("g", "{{ .Name }}.local", map[string]string{}), generator("h", `{{ label "as" }}.local`, same))
-	for _, service := range []resource.Any{namedService("older", 1, same), namedService("younger", 2, same), namedService("bystander", 0, nil)} {
+	for _, service := range []resource.Any{namedService("older", 1, same), namedService("younger", 2, same),
+		namedService("bystander", 0, nil)} {
 		w.put(service)
-		w.plan.names.Pin(Unit(service.Key()))
+		w.plan.hostnamesByService.Pin(Request(service.Key()))
 	}
 	w.reconcile("MeshService", "younger")
 	writes := w.writes(w.reader(), "MeshService", "older").Do
 	changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, writes[len(writes)-1].Create) })
 	var woken []string
-	for key := range w.plan.names.Changed(changes) {
+	for key := range w.plan.hostnamesByService.Changed(changes) {
 		woken = append(woken, key.Name)
 	}
 	if len(woken) != 1 || woken[0] != "younger" {

@@ -16,16 +16,18 @@ import (
 	"weft/resource"
 )
 
-// shortestRSA is the smallest RSA key that Envoy presents a certificate with, in bits.
+// shortestRSA is the size in bits of the smallest RSA key that Envoy accepts.
 const shortestRSA = 2048
 
-// material keeps how egresses dial an external service that names certificates: it is stored anew where all of these
-// can be read and used, and stays as it was while one can't, which the conditions tell.
-func (p *Plan) material(r *table.Reader, w *Writes, service *resource.Object[kind.MeshExternalService]) []kind.Condition {
+// externalMaterial writes the endpoints and certificates with which egresses dial an external service. It writes only
+// where all of them are readable and valid. Otherwise the stored ones stay in use, and the returned conditions have the
+// reason.
+func (p *Plan) externalMaterial(r *table.Reader, w *Writes,
+	service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	stored, had := p.State.ExternalMaterials.Find(r, service.Mesh, service.Name)
 	if !service.Spec.NamesCertificates() {
 		if had {
-			w.add(soon, Write{Delete: stored})
+			w.addWrite(servingDelay, Write{Delete: stored})
 		}
 		return nil
 	}
@@ -36,15 +38,17 @@ func (p *Plan) material(r *table.Reader, w *Writes, service *resource.Object[kin
 			meanwhile = "zone egresses go on with what they had"
 		}
 		return []kind.Condition{{
-			Type: "SecretsResolved", Status: "False", Reason: trouble.reason, Message: trouble.message + "; " + meanwhile,
+			Type: "SecretsResolved", Status: "False", Reason: trouble.reason,
+			Message: trouble.message + "; " + meanwhile,
 		}}
 	}
-	put(w, soon, stored, kind.ExternalMaterials.Make(service.Mesh, service.Name, *found))
+	putIfDifferent(w, servingDelay, stored, kind.ExternalMaterials.Make(service.Mesh, service.Name, *found))
 	return nil
 }
 
-// resolve reads what a service names.
-func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, *problem) {
+// resolve returns the endpoints and certificates of a service, or the problem of one of them.
+func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial,
+	*problem) {
 	verification := *service.Spec.TLS.Verification
 	found := &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints}
 	for _, part := range []struct {
@@ -69,10 +73,10 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 	as := *service.Spec.TLS
 	as.Verification = &verification
 	found.TLS = &as
-	return found, usable(r, found)
+	return found, checkMaterial(r, found)
 }
 
-// secrets finds the data of the Secrets of a mesh.
+// secrets returns a function that returns the data of a Secret of a mesh.
 func (p *Plan) secrets(r *table.Reader, mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
 		secret, ok := p.State.Secrets.Find(r, mesh, name)
@@ -83,21 +87,21 @@ func (p *Plan) secrets(r *table.Reader, mesh string) func(name string) ([]byte, 
 	}
 }
 
-// usable says why certificates can't be used now; nil where they can.
-func usable(r *table.Reader, m *kind.ExternalMaterial) *problem {
+// checkMaterial returns the problem of certificates that can't be used now, nil where all are valid.
+func checkMaterial(r *table.Reader, m *kind.ExternalMaterial) *problem {
 	if len(m.CACert) > 0 {
-		if trouble := usableRoots(r, m.CACert); trouble != nil {
+		if trouble := checkRoots(r, m.CACert); trouble != nil {
 			return trouble
 		}
 	}
 	if len(m.ClientCert) == 0 {
 		return nil
 	}
-	return usablePair(r, m.ClientCert, m.ClientKey)
+	return checkPair(r, m.ClientCert, m.ClientKey)
 }
 
-// usableRoots wants certificates of which one at least has not expired.
-func usableRoots(r *table.Reader, text []byte) *problem {
+// checkRoots returns a problem unless the text is PEM certificates of which at least one has not expired.
+func checkRoots(r *table.Reader, text []byte) *problem {
 	const field = "spec.tls.verification.caCert"
 	var last time.Time
 	for rest := text; ; {
@@ -107,7 +111,9 @@ func usableRoots(r *table.Reader, text []byte) *problem {
 		}
 		root, err := x509.ParseCertificate(block.Bytes)
 		if err != nil || block.Type != "CERTIFICATE" {
-			return &problem{"CertificateInvalid", fmt.Sprintf("%s: a block %q of it is no certificate; it is the authorities' certificates in PEM and nothing else", field, block.Type)}
+			return &problem{"CertificateInvalid",
+				fmt.Sprintf("%s: a block %q of it is no certificate; it is the authorities' certificates in PEM and "+
+					"nothing else", field, block.Type)}
 		}
 		if root.NotAfter.After(last) {
 			last = root.NotAfter
@@ -115,32 +121,41 @@ func usableRoots(r *table.Reader, text []byte) *problem {
 	}
 	switch {
 	case last.IsZero():
-		return &problem{"CertificateInvalid", field + ": it holds no certificate; it is the authorities' certificates in PEM"}
+		return &problem{"CertificateInvalid",
+			field + ": it holds no certificate; it is the authorities' certificates in PEM"}
 	case r.Past(last):
-		return &problem{"CertificateExpired", fmt.Sprintf("%s: its last authority ended at %s; replace it", field, last.UTC().Format(time.RFC3339))}
+		return &problem{"CertificateExpired", fmt.Sprintf("%s: its last authority ended at %s; replace it", field,
+			last.UTC().Format(time.RFC3339))}
 	}
 	return nil
 }
 
-// usablePair wants a certificate that Envoy can present, and its key.
-func usablePair(r *table.Reader, certificate, key []byte) *problem {
+// checkPair returns a problem unless Envoy can present the certificate and the key belongs to it.
+func checkPair(r *table.Reader, certificate, key []byte) *problem {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		// What it says names no byte of the key.
-		return &problem{"CertificateInvalid", fmt.Sprintf("spec.tls.verification.clientCert and clientKey: %s; they are a certificate and its own key in PEM", err)}
+		// The error has no bytes of the key.
+		return &problem{"CertificateInvalid",
+			fmt.Sprintf(
+				"spec.tls.verification.clientCert and clientKey: %s; they are a certificate and its own key in PEM",
+				err)}
 	}
-	leaf := pair.Leaf
-	if !presentable(leaf) {
-		return &problem{"CertificateInvalid", "spec.tls.verification.clientCert: Envoy presents certificates with keys of RSA of 2048 bits or more, or of ECDSA with P-256, P-384 or P-521, and this is another one"}
+	cert := pair.Leaf
+	if !presentable(cert) {
+		return &problem{"CertificateInvalid",
+			"spec.tls.verification.clientCert: Envoy presents certificates with keys of RSA of 2048 bits or more, or " +
+				"of ECDSA with P-256, P-384 or P-521, and this is another one"}
 	}
-	if r.Past(leaf.NotAfter) {
-		return &problem{"CertificateExpired", fmt.Sprintf("spec.tls.verification.clientCert: it ended at %s; replace it", leaf.NotAfter.UTC().Format(time.RFC3339))}
+	if r.Past(cert.NotAfter) {
+		return &problem{"CertificateExpired",
+			fmt.Sprintf("spec.tls.verification.clientCert: it ended at %s; replace it",
+				cert.NotAfter.UTC().Format(time.RFC3339))}
 	}
 	return nil
 }
 
-func presentable(leaf *x509.Certificate) bool {
-	switch key := leaf.PublicKey.(type) {
+func presentable(cert *x509.Certificate) bool {
+	switch key := cert.PublicKey.(type) {
 	case *rsa.PublicKey:
 		return key.N.BitLen() >= shortestRSA
 	case *ecdsa.PublicKey:

@@ -18,7 +18,7 @@ import (
 	"weft/resource"
 )
 
-// signed is a certificate, which ends when it says, and its key, both in PEM.
+// signed returns a self-signed certificate that expires at a time, and its key, both in PEM.
 func signed(t *testing.T, key crypto.Signer, ends time.Time) (certificate, private []byte) {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends, IsCA: true, BasicConstraintsValid: true}
@@ -30,7 +30,8 @@ func signed(t *testing.T, key crypto.Signer, ends time.Time) (certificate, priva
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
 func newP256(t *testing.T) crypto.Signer {
@@ -46,7 +47,7 @@ func fromSecret(name string) *kind.DataSource {
 	return &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: name}}
 }
 
-// namingSecrets is an external service that names the Secrets ca, cert and key.
+// namingSecrets returns an external service that uses the Secrets ca, cert and key.
 func namingSecrets(port uint32) resource.Any {
 	return kind.MeshExternalServices.Make("default", "api", kind.MeshExternalService{
 		Match:     kind.ExternalMatch{Port: 443},
@@ -57,7 +58,7 @@ func namingSecrets(port uint32) resource.Any {
 	})
 }
 
-// unresolved is the reason and the message of the condition; empty: all is well.
+// unresolved returns the reason and the message of the condition SecretsResolved, empty where there is none.
 func (w *world) unresolved() (reason, message string) {
 	w.t.Helper()
 	w.reconcile(kind.MeshExternalServices.Name, "api")
@@ -73,15 +74,15 @@ func (w *world) unresolved() (reason, message string) {
 	return "", ""
 }
 
-func (w *world) dialled() *kind.ExternalMaterial {
+func (w *world) dialed() *kind.ExternalMaterial {
 	if row, ok := w.plan.State.ExternalMaterials.Find(w.reader(), "default", "api"); ok {
 		return &row.Spec
 	}
 	return nil
 }
 
-// What a service names is told where it is missing or wrong, in words that name it, and never the key.
-func TestSecretsThatCanNotBeUsedAreTold(t *testing.T) {
+// The condition of a missing or invalid Secret names it, and never has a byte of the key.
+func TestInvalidSecretsAreAConditionOfTheService(t *testing.T) {
 	w := newWorld(t, "242.0.0.0/8")
 	later := w.now.Add(24 * time.Hour)
 	cert, key := signed(t, newP256(t), later)
@@ -97,16 +98,23 @@ func TestSecretsThatCanNotBeUsedAreTold(t *testing.T) {
 		ca, cert, key []byte
 		reason, words string
 	}{
-		{"none", nil, nil, nil, "SecretMissing", `spec.tls.verification.caCert: there is no Secret "ca" in the mesh; create it`},
-		{"no client certificate", cert, nil, key, "SecretMissing", `spec.tls.verification.clientCert: there is no Secret "cert"`},
+		{"none", nil, nil, nil, "SecretMissing",
+			`spec.tls.verification.caCert: there is no Secret "ca" in the mesh; create it`},
+		{"no client certificate", cert, nil, key, "SecretMissing",
+			`spec.tls.verification.clientCert: there is no Secret "cert"`},
 		{"no key", cert, cert, nil, "SecretMissing", `spec.tls.verification.clientKey: there is no Secret "key"`},
-		{"no authority", []byte("x"), cert, key, "CertificateInvalid", "spec.tls.verification.caCert: it holds no certificate"},
-		{"a key for an authority", key, cert, key, "CertificateInvalid", `spec.tls.verification.caCert: a block "PRIVATE KEY" of it is no certificate`},
-		{"an authority that ended", ended, cert, key, "CertificateExpired", "spec.tls.verification.caCert: its last authority ended at 2029-12-31T23:00:00Z"},
+		{"no authority", []byte("x"), cert, key, "CertificateInvalid",
+			"spec.tls.verification.caCert: it holds no certificate"},
+		{"a key for an authority", key, cert, key, "CertificateInvalid",
+			`spec.tls.verification.caCert: a block "PRIVATE KEY" of it is no certificate`},
+		{"an authority that ended", ended, cert, key, "CertificateExpired",
+			"spec.tls.verification.caCert: its last authority ended at 2029-12-31T23:00:00Z"},
 		{"one that ended beside one that lasts", append(bytes.Clone(ended), cert...), cert, key, "", ""},
 		{"another's key", cert, cert, another, "CertificateInvalid", "private key does not match public key"},
-		{"a certificate that ended", cert, ended, endedKey, "CertificateExpired", "spec.tls.verification.clientCert: it ended at 2029-12-31T23:00:00Z"},
-		{"a certificate that Envoy presents to nobody", cert, unusable, unusableKey, "CertificateInvalid", "Envoy presents certificates with keys of RSA"},
+		{"a certificate that ended", cert, ended, endedKey, "CertificateExpired",
+			"spec.tls.verification.clientCert: it ended at 2029-12-31T23:00:00Z"},
+		{"a certificate that Envoy never presents", cert, unusable, unusableKey, "CertificateInvalid",
+			"Envoy presents certificates with keys of RSA"},
 		{"all that is needed", cert, cert, key, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -121,7 +129,7 @@ func TestSecretsThatCanNotBeUsedAreTold(t *testing.T) {
 			if reason != c.reason || !strings.Contains(message, c.words) {
 				t.Errorf("it is told %s: %q, want %s: %q", reason, message, c.reason, c.words)
 			}
-			if served := w.dialled() != nil; served != (c.reason == "") {
+			if served := w.dialed() != nil; served != (c.reason == "") {
 				t.Errorf("egresses serve it: %v", served)
 			}
 			if len(c.key) > 0 && strings.Contains(message, string(c.key[30:60])) {
@@ -131,43 +139,44 @@ func TestSecretsThatCanNotBeUsedAreTold(t *testing.T) {
 	}
 }
 
-// While a Secret is missing or wrong, egresses dial as they did: neither what is new nor what is old is mixed in.
-func TestTheLastGoodStaysWhileASecretIsWrong(t *testing.T) {
+// While a Secret is missing or invalid, egresses keep all of the previous certificates.
+func TestTheLastValidCertificatesStayInUse(t *testing.T) {
 	w := newWorld(t, "242.0.0.0/8")
 	cert, key := signed(t, newP256(t), w.now.Add(24*time.Hour))
 	w.put(w.secret("ca", string(cert)))
 	w.put(w.secret("cert", string(cert)))
 	w.put(w.secret("key", string(key)))
 	w.put(namingSecrets(443))
-	if reason, message := w.unresolved(); reason != "" || w.dialled() == nil {
+	if reason, message := w.unresolved(); reason != "" || w.dialed() == nil {
 		t.Fatalf("with all that it names: %s %s", reason, message)
 	}
-	first := *w.dialled()
+	first := *w.dialed()
 	if first.TLS.Verification.ClientKey != nil {
 		t.Error("where the key stands is stored beside the key itself")
 	}
 
 	w.put(w.secret("ca", "x"))
 	w.put(namingSecrets(8443))
-	if reason, message := w.unresolved(); reason != "CertificateInvalid" || !strings.HasSuffix(message, "; zone egresses go on with what they had") {
+	if reason, message := w.unresolved(); reason != "CertificateInvalid" ||
+		!strings.HasSuffix(message, "; zone egresses go on with what they had") {
 		t.Errorf("it is told %s: %q", reason, message)
 	}
-	if now := w.dialled(); now == nil || !bytes.Equal(now.CACert, first.CACert) || now.Endpoints[0].Port != 443 {
-		t.Errorf("it is dialled as %+v", now)
+	if now := w.dialed(); now == nil || !bytes.Equal(now.CACert, first.CACert) || now.Endpoints[0].Port != 443 {
+		t.Errorf("it is dialed as %+v", now)
 	}
 
 	w.put(w.secret("ca", string(cert)))
-	if reason, _ := w.unresolved(); reason != "" || w.dialled().Endpoints[0].Port != 8443 {
-		t.Errorf("set right it is told %q and dialled at %+v", reason, w.dialled().Endpoints)
+	if reason, _ := w.unresolved(); reason != "" || w.dialed().Endpoints[0].Port != 8443 {
+		t.Errorf("set right it is told %q and dialed at %+v", reason, w.dialed().Endpoints)
 	}
 	w.now = w.now.Add(25 * time.Hour)
-	if reason, _ := w.unresolved(); reason != "CertificateExpired" || w.dialled() == nil {
-		t.Errorf("when it has ended it is told %q, and dialled as %+v", reason, w.dialled())
+	if reason, _ := w.unresolved(); reason != "CertificateExpired" || w.dialed() == nil {
+		t.Errorf("when it has ended it is told %q, and dialed as %+v", reason, w.dialed())
 	}
 
 	w.remove(kind.MeshExternalServices.Key("default", "api"))
 	w.reconcile(kind.MeshExternalServices.Name, "api")
-	if w.dialled() != nil {
+	if w.dialed() != nil {
 		t.Error("the service is gone, and its key is kept")
 	}
 }

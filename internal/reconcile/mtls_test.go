@@ -12,15 +12,16 @@ import (
 	"weft/resource"
 )
 
-// meshWith is a mesh of the zone east whose mtls has backends, the first word of each its type; the one of that
-// name signs.
+// meshWith returns a mesh of the zone east with mtls backends. The first word of a backend's name is its type.
 func meshWith(enabled string, backends ...string) *resource.Object[kind.Mesh] {
 	mtls := &kind.MeshMTLS{EnabledBackend: enabled}
 	for _, backend := range backends {
-		b := kind.MTLSBackend{Name: backend, Type: kind.BuiltinBackend, DPCert: &kind.DPCert{Rotation: &kind.DPCertRotation{Expiration: "1h"}}}
+		b := kind.MTLSBackend{Name: backend, Type: kind.BuiltinBackend,
+			DPCert: &kind.DPCert{Rotation: &kind.DPCertRotation{Expiration: "1h"}}}
 		if strings.HasPrefix(backend, "provided") {
 			b.Type = kind.ProvidedBackend
-			b.Conf = &kind.MTLSConf{Cert: &kind.LegacyDataSource{Secret: backend}, Key: &kind.LegacyDataSource{Secret: backend}}
+			b.Conf = &kind.MTLSConf{Cert: &kind.LegacyDataSource{Secret: backend},
+				Key: &kind.LegacyDataSource{Secret: backend}}
 		}
 		mtls.Backends = append(mtls.Backends, b)
 	}
@@ -29,12 +30,12 @@ func meshWith(enabled string, backends ...string) *resource.Object[kind.Mesh] {
 	return mesh
 }
 
-// reconcileMTLS asks about the mtls of the mesh until nothing follows any more.
-func (w *world) reconcileMTLS() (again time.Time) {
+// reconcileMTLS reconciles the mtls of the mesh until no step is left, and returns the requeue time.
+func (w *world) reconcileMTLS() (requeue time.Time) {
 	for range 6 {
-		again = w.reconcile("MeshIdentity", kind.MTLSIdentity)
+		requeue = w.reconcile("MeshIdentity", kind.MTLSIdentity)
 	}
-	return again
+	return requeue
 }
 
 func (w *world) signingOfMTLS() *kind.SigningCA {
@@ -45,8 +46,8 @@ func (w *world) signingOfMTLS() *kind.SigningCA {
 	return &row.Spec
 }
 
-// believedByMTLS are how many roots the proxies of the mesh believe of its trust domain.
-func (w *world) believedByMTLS() int {
+// trustedRootsOfMTLS returns the number of trusted roots of the mesh's trust domain.
+func (w *world) trustedRootsOfMTLS() int {
 	for _, domain := range w.plan.State.Trust.Get(w.reader(), "default").Domains {
 		if domain.Name == "default" {
 			return len(domain.Roots)
@@ -55,7 +56,7 @@ func (w *world) believedByMTLS() int {
 	return 0
 }
 
-// meshConditions are those of the mesh as they are stored, as "TYPE=STATUS REASON".
+// meshConditions returns the stored conditions of the mesh, as "TYPE=STATUS REASON".
 func (w *world) meshConditions() string {
 	status, ok := w.plan.State.MeshStatuses.Find(w.reader(), "", "default")
 	if !ok {
@@ -70,8 +71,10 @@ func (w *world) meshConditions() string {
 
 func (w *world) wantMTLS(what, signs string, roots int, conditions string) {
 	w.t.Helper()
-	if backend, believed := w.signingOfMTLS().Backend, w.believedByMTLS(); backend != signs || believed != roots || w.meshConditions() != conditions {
-		w.t.Errorf("%s: %q signs, %d roots are believed, the mesh says %q; want %q, %d, %q", what, backend, believed, w.meshConditions(), signs, roots, conditions)
+	if backend, trusted := w.signingOfMTLS().Backend, w.trustedRootsOfMTLS(); backend != signs || trusted != roots ||
+		w.meshConditions() != conditions {
+		w.t.Errorf("%s: %q signs, %d roots are trusted, the mesh says %q; want %q, %d, %q", what, backend, trusted,
+			w.meshConditions(), signs, roots, conditions)
 	}
 }
 
@@ -79,8 +82,9 @@ func TestABuiltinBackendIsMadeOnceAndSigns(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(meshWith("ca-1", "ca-1"))
 	w.reconcileMTLS()
-	w.wantMTLS("before anybody has settled", "", 1, "Ready=False RootPropagating, RotationConverged=False RootPropagating")
-	w.settle()
+	w.wantMTLS("before any ack", "", 1,
+		"Ready=False RootPropagating, RotationConverged=False RootPropagating")
+	w.ackAll()
 	w.reconcileMTLS()
 	w.wantMTLS("once all have", "ca-1", 1, "Ready=True Ready")
 	first := w.signingOfMTLS().Fingerprint
@@ -96,7 +100,7 @@ func TestABuiltinBackendIsMadeOnceAndSigns(t *testing.T) {
 	}
 }
 
-// The zones of one mesh sign with the same authority, which the owner of the mesh makes.
+// The zones of a mesh sign with one CA, which the owner of the mesh generates.
 func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	mesh := meshWith("ca-1", "ca-1")
@@ -105,7 +109,7 @@ func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 	w.reconcileMTLS()
 	w.wantMTLS("a zone", "", 0, "Ready=False CAMissing")
 
-	global := &world{t: t, plan: NewPlan(graph.NewState(""), Ranges{}), now: w.now, waiting: map[string]*Settle{}}
+	global := &world{t: t, plan: NewPlan(graph.NewState(""), Ranges{}), now: w.now, ackWaits: map[string]*AckWait{}}
 	global.put(mesh)
 	global.reconcileMTLS()
 	global.wantMTLS("global", "", 1, "Ready=True Ready")
@@ -117,17 +121,19 @@ func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 		w.put(secret)
 	}
 	w.reconcileMTLS()
-	w.settle()
+	w.ackAll()
 	w.reconcileMTLS()
 	w.wantMTLS("the zone with what came from global", "ca-1", 1, "Ready=True Ready")
 }
 
-// Add a backend, enable it, remove the former one: at each step everybody believes whoever may have signed.
+// A backend is added and enabled, and the former one removed: at each step every proxy trusts every CA that may have
+// signed.
 func TestTheEnabledBackendChanges(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	w.put(meshWith("provided-1", "provided-1"), w.secret("provided-1", freshCA(w, "default")), w.secret("provided-2", freshCA(w, "default")))
+	w.put(meshWith("provided-1", "provided-1"), w.secret("provided-1", freshCA(w, "default")),
+		w.secret("provided-2", freshCA(w, "default")))
 	w.reconcileMTLS()
-	w.settle()
+	w.ackAll()
 	w.reconcileMTLS()
 	w.wantMTLS("one backend", "provided-1", 1, "Ready=True Ready")
 	until := w.now.Add(time.Hour)
@@ -135,34 +141,36 @@ func TestTheEnabledBackendChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.put(kind.DataplaneCertificatesList.Make("default", "web-1", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
-		SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/web"), MeshIdentity: kind.MTLSIdentity,
-		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: until},
-	}}}))
+	w.put(kind.DataplaneCertificatesList.Make("default", "web-1",
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/web"), MeshIdentity: kind.MTLSIdentity,
+			Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: until},
+		}}}))
 	w.put(meshWith("provided-1", "provided-1", "provided-2"))
 	w.reconcileMTLS()
 	w.wantMTLS("another beside it", "provided-1", 2, "Ready=True Ready")
 	w.put(meshWith("provided-2", "provided-1", "provided-2"))
 	w.reconcileMTLS()
-	w.wantMTLS("enabled, and not settled", "provided-1", 2, "Ready=True Ready, RotationConverged=False RootPropagating")
-	w.settle()
+	w.wantMTLS("enabled, and not acked", "provided-1", 2, "Ready=True Ready, RotationConverged=False RootPropagating")
+	w.ackAll()
 	w.reconcileMTLS()
-	w.wantMTLS("settled", "provided-2", 2, "Ready=True Ready")
+	w.wantMTLS("acked", "provided-2", 2, "Ready=True Ready")
 	w.put(meshWith("provided-2", "provided-2"))
 	w.reconcileMTLS()
-	w.wantMTLS("the former one removed, of which a leaf is held", "provided-2", 2, "Ready=True Ready, RotationConverged=False FormerCertificatesRetained")
+	w.wantMTLS("the former one removed, with a certificate in use", "provided-2", 2,
+		"Ready=True Ready, RotationConverged=False FormerCertificatesRetained")
 	w.now = until.Add(graph.ConnectionLife)
 	w.reconcileMTLS()
 	w.wantMTLS("and none any more", "provided-2", 1, "Ready=True Ready")
 }
 
-// What can't be read changes nothing of what is in use.
-func TestABackendThatCannotBeReadIsSaidAndTheLastGoodOneStays(t *testing.T) {
+// A CA that can't be read changes nothing that is in use.
+func TestAnUnreadableBackendIsAConditionAndTheLastValidCAStays(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	good := w.secret("provided-1", freshCA(w, "default"))
 	w.put(meshWith("provided-1", "provided-1", "provided-2"), good, w.secret("provided-2", freshCA(w, "default")))
 	w.reconcileMTLS()
-	w.settle()
+	w.ackAll()
 	w.reconcileMTLS()
 	for _, c := range []struct{ what, secret, data, conditions string }{
 		{"the enabled one is broken", "provided-1", "broken", "Ready=False CAInvalid"},

@@ -11,8 +11,9 @@ import (
 
 func multiZoneService(name string) *resource.Object[kind.MeshMultiZoneService] {
 	return kind.MeshMultiZoneServices.Make("default", name, kind.MeshMultiZoneService{
-		Selector: kind.MultiZoneSelector{MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.DisplayName: name}}},
-		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81}},
+		Selector: kind.MultiZoneSelector{
+			MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.DisplayName: name}}},
+		Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81}},
 	})
 }
 
@@ -25,16 +26,18 @@ func (w *world) multiZone(name string) *kind.MeshMultiZoneServiceStatus {
 	return &status.Spec
 }
 
-// A MeshMultiZoneService says of whom it is made, and of whom it is not.
+// The status of a MeshMultiZoneService has its members and the excluded services.
 func TestMembersOfManyZones(t *testing.T) {
 	w := newWorld(t, "243.0.0.0/8")
-	west, north, south := foreignService("west", "web"), foreignService("north", "web"), foreignService("south", "web")
+	west, north, south := remoteService("west", "web"), remoteService("north", "web"), remoteService("south", "web")
 	west.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81}}
 	north.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}
 	south.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.GRPC}}
-	w.put(multiZoneService("web"), west, north, south, foreignService("west", "other"), kind.HostnameGenerators.Make("", "every", kind.HostnameGenerator{
-		Selector: kind.HostnameSelector{MeshMultiZoneService: &kind.LabelSelector{}}, Template: "{{ .DisplayName }}.mzsvc.mesh.local",
-	}))
+	w.put(multiZoneService("web"), west, north, south, remoteService("west", "other"),
+		kind.HostnameGenerators.Make("", "every", kind.HostnameGenerator{
+			Selector: kind.HostnameSelector{MeshMultiZoneService: &kind.LabelSelector{}},
+			Template: "{{ .DisplayName }}.mzsvc.mesh.local",
+		}))
 	status := w.multiZone("web")
 	var members []string
 	for _, m := range status.MeshServices {
@@ -50,7 +53,8 @@ func TestMembersOfManyZones(t *testing.T) {
 		t.Fatalf("its conditions are %+v, want PortsMatched alone", status.Conditions)
 	}
 	for _, want := range []string{
-		"web of zone north: it has no port 81", "web of zone south: its port 80 is grpc, not http", "web of zone south: it has no port 81",
+		"web of zone north: it has no port 81", "web of zone south: its port 80 is grpc, not http",
+		"web of zone south: it has no port 81",
 	} {
 		if got := status.Conditions[0].Message; !strings.Contains(got, want) {
 			t.Errorf("the condition %q does not say %q", got, want)
@@ -58,11 +62,11 @@ func TestMembersOfManyZones(t *testing.T) {
 	}
 }
 
-// On global it has members and no virtual IP, which each zone gives for itself.
+// The status on global has members and no virtual IP, which each zone assigns.
 func TestGlobalGivesNoVirtualIP(t *testing.T) {
 	w := newWorld(t, "243.0.0.0/8")
 	w.plan = NewPlan(graph.NewState(""), w.plan.Ranges)
-	west := foreignService("west", "web")
+	west := remoteService("west", "web")
 	west.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81}}
 	w.put(multiZoneService("web"), west)
 	status := w.multiZone("web")

@@ -1,10 +1,10 @@
-// Package reconcile keeps what the control plane itself writes in line with what users wrote: virtual
-// IPs, services made for kuma.io/service tags, certificate authorities and MeshTrusts of MeshIdentities,
-// and statuses.
+// Package reconcile writes the resources that the control plane owns: virtual IPs, services generated for
+// kuma.io/service tags, CAs and MeshTrusts of MeshIdentities, and statuses. They follow from the resources of users.
 //
-// A [Plan] has a derived table of [Writes] for each kind of work, and the runner stores what these say, see
-// addFamilies. Steps that wait for acks are not among them: [Plan.For] returns these for one Unit at one time, and when to
-// ask again, and the [Reconciler] asks it whenever something that the Unit reads has changed.
+// Most writes are derived values. A [Plan] has a derived table of [Writes] for each kind of [Request], and the runner
+// stores their values; see addFamilies. Writes that wait for acks are not derived. [Plan.For] returns their steps for
+// one Request at one time, and the time to requeue it. The [Reconciler] calls it when an input of the Request has
+// changed.
 package reconcile
 
 import (
@@ -24,148 +24,153 @@ import (
 	"weft/resource"
 )
 
-// Grace is how long a generated MeshService stays after its last Dataplane.
+// Grace is how long a generated MeshService stays after its last Dataplane is deleted.
 const Grace = time.Hour
 
-// Unit is what is reconciled at once.
-type Unit struct {
-	// Kind is that of a resource, or [TagUnit] with the tag's value as the name. MeshZoneAddress, EvictedProxies, [LeavesUnit],
-	// [NamesUnit], [SNIUnit] and [ChangingUnit] have no name, and ZoneEgress has neither name nor mesh, for all of the zone.
+// Request identifies what is reconciled together.
+type Request struct {
+	// Kind is the kind of a resource, or [TagKind] with the value of the tag as the name. MeshZoneAddress,
+	// EvictedProxies, [CertificatesKind], [NextIdentitiesKind], [SNIKind] and [PlaintextKind] have a mesh and no name.
+	// ZoneEgress has neither: one Request covers the zone.
 	Kind, Mesh, Name string
 }
 
-// String is its kind, mesh and name.
-func (u Unit) String() string { return u.Kind + " " + u.Mesh + "/" + u.Name }
+// String returns "KIND MESH/NAME".
+func (u Request) String() string { return u.Kind + " " + u.Mesh + "/" + u.Name }
 
-// TagUnit is the kind of units that stand for one value of kuma.io/service.
-const TagUnit = "tag"
+// TagKind is the kind of requests for one value of the tag kuma.io/service.
+const TagKind = "tag"
 
-// Step is one thing to do. Exactly one field is set.
+// Step is one action of a plan. Exactly one field is set.
 type Step struct {
-	Put    resource.Any
-	Delete *resource.Key
-	Make   *NewSecret
-	Settle *Settle
-	Leave  *Leave
+	Put             resource.Any
+	Delete          *resource.Key
+	Make            *NewSecret
+	AckWait         *AckWait
+	ConfirmedDelete *ConfirmedDelete
 }
 
-// Leave asks for a row to be deleted once every other zone runs with what rows say, as they are stored, or after
-// a time. Where the row has changed meanwhile the unit is asked anew.
-type Leave struct {
-	Row    *resource.Object[kind.RetainedSNIRoute]
-	Rows   []resource.Key
-	Within time.Duration
+// ConfirmedDelete deletes Row once every other zone has confirmed Rows as they are stored, or after Timeout. Where Row
+// has changed meanwhile, nothing is deleted and the Request is enqueued again.
+type ConfirmedDelete struct {
+	Row     *resource.Object[kind.RetainedSNIRoute]
+	Rows    []resource.Key
+	Timeout time.Duration
 }
 
-// Settle asks for writes once every proxy of a mesh that holds a certificate runs with what rows say, as
-// the table has them now. A write whose row has changed meanwhile is left out: the unit is asked anew
-// then, and so it is after a restart, which forgets what was waited for.
-type Settle struct {
-	Topic string // what is waited for; the same is waited for once
-	Mesh  string
-	// Everybody says that proxies without a certificate are waited for too, as far as they are there.
-	Everybody bool
-	// Zones says that the proxies of all other zones are waited for too.
-	Zones bool
-	Rows  []resource.Key
-	Then  []resource.Any
-	// Renew returns a write of Then for its row as it is after the wait, nil where the write no longer applies. Without it
-	// a write applies to the row that it was derived from alone.
+// AckWait stores the writes of Then once every proxy of a mesh that holds a certificate has acked Rows as they are in
+// the table now. A write whose row has changed meanwhile is dropped. The Request is enqueued again afterwards, and
+// after a restart, which drops all waits.
+type AckWait struct {
+	Name string // what is waited for; of two waits with one name, only one runs
+	Mesh string
+	// AllProxies also waits for connected proxies without a certificate.
+	AllProxies bool
+	// AllZones also waits for the proxies of all other zones.
+	AllZones bool
+	Rows     []resource.Key
+	Then     []resource.Any
+	// Renew returns a write of Then for the current row, nil where the write no longer applies. Where it is nil, a
+	// write applies only to the version of the row from which it was made.
 	Renew func(r *table.Reader, then resource.Any) resource.Any
 }
 
-// NewSecret asks for something that is of the system's random source, stored as a Secret unless that is there by
-// then.
+// NewSecret is a Secret to create from random data, unless it exists.
 type NewSecret struct {
 	Key  resource.Key
 	Make func(now time.Time) ([]byte, error)
 }
 
-// Plan decides what is to be written.
+// Plan derives the control plane's own writes from the state.
 type Plan struct {
 	State *graph.State
-	// Ranges are where virtual IPs come from.
+	// Ranges are the networks of virtual IPs.
 	Ranges Ranges
-	// Behind are the proxies that a topic waits for, as far as it is known; nil where nobody waits.
-	Behind func(topic string) []graph.ProxyKey
-	// Unconfirmed are the zones that it waits for, in words; empty where it does not.
-	Unconfirmed func(topic string) string
-	// DrainTime is how long former configuration stays in use after the last proxy has acked the next one: what a proxy
-	// sent before its ack may still be on its way.
+	// PendingProxies returns the proxies that the wait of a name is waiting for, as known so far; nil where no wait
+	// runs.
+	PendingProxies func(topic string) []graph.ProxyKey
+	// PendingZones returns a phrase about the zones that the wait of a name is waiting for; empty where there are none.
+	PendingZones func(topic string) string
+	// DrainTime is how long former configuration stays in use after the last ack of the next one, since traffic that a
+	// proxy sent before its ack may still be in flight.
 	DrainTime time.Duration
-	// Lives says whether an instance of the control plane is there.
+	// Lives returns true while an instance of the control plane is alive.
 	Lives func(instance string) bool
 
-	gates     map[string]*gate
-	refused   *table.Derived[causeKey, refusals]
-	facts     *table.Derived[graph.ServiceKey, facts]
-	generated *table.Derived[tagKey, *kind.MeshService]
-	progress  *table.Derived[rowKey, progress]
-	names     *table.Derived[Unit, []hostname]
-	// egressSays is what is said of this zone's ZoneEgresses, by the zone.
-	egressSays *table.Derived[string, []kind.Condition]
-	members    *table.Derived[graph.ServiceKey, members]
-	// full says whether a mesh has as many generated services as it may have, and noVIP whether a range has none
-	// left.
-	full     *table.Derived[string, bool]
-	noVIP    *table.Derived[netip.Prefix, bool]
-	absences *table.Input[absence]
-	absent   *table.Index[absence] // by the Unit that waits
-	// instances has one row, which changes when an instance of the control plane comes or goes.
+	zoneProxyRoles     map[string]*zoneProxyRole
+	nacks              *table.Derived[causeKey, nackSummary]
+	facts              *table.Derived[graph.ServiceKey, facts]
+	generated          *table.Derived[tagKey, *kind.MeshService]
+	progress           *table.Derived[rowKey, progress]
+	hostnamesByService *table.Derived[Request, []hostname]
+	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
+	egressStatus *table.Derived[string, []kind.Condition]
+	members      *table.Derived[graph.ServiceKey, members]
+	// full tells whether a mesh has the largest number of generated services, and noVIP whether a range has no free
+	// address.
+	full              *table.Derived[string, bool]
+	noVIP             *table.Derived[netip.Prefix, bool]
+	absences          *table.Input[absence]
+	absencesByRequest *table.Index[absence] // by the Request that waits
+	// instances has one row, which changes with every instance of the control plane that starts or stops.
 	instances *table.Input[int]
-	families  map[string]*family // by the kind of their Units
+	families  map[string]*family // by the kind of their Requests
 }
 
-// Global says whether it is the plan of the global control plane, which serves no proxy.
+// Global returns true for the global control plane, which serves no proxies.
 func (p *Plan) Global() bool { return p.State.Zone == "" }
 
-// plannedOnGlobal are the kinds of which the global control plane writes something itself; of all others the
-// zones do.
+// plannedOnGlobal are the kinds whose changes make the global control plane write. Zones react to all kinds.
 var plannedOnGlobal = map[string]bool{
 	kind.MeshMultiZoneServices.Name: true, kind.MeshMultiZoneServiceStatuses.Name: true, kind.SNIFormats.Name: true,
-	// Of the roots of trust domains that zones share, and of the builtin backends of mtls.
+	// Inputs of the shared MeshTrusts and of builtin mtls backends.
 	kind.Meshes.Name: true, kind.Secrets.Name: true, kind.MeshIdentities.Name: true, kind.MeshTrusts.Name: true,
 }
 
-// rowKey names a resource of a kind that is known.
+// rowKey identifies a resource whose kind is given by the context.
 type rowKey struct{ Mesh, Name string }
 
 type tagKey struct{ Mesh, Value string }
 
-// facts are what a MeshService's status is made of.
+// facts are the inputs of a MeshService's status.
 type facts struct {
-	identities string // joined with a space, so that facts are comparable
+	identities string // SPIFFE IDs joined with a space, to keep facts comparable
 	secured    bool
 	count      kind.DataplaneCount
-	refused    refusals
+	nacks      nackSummary
 }
 
-// NewPlan adds what plans read to a state, before its first commit.
+// NewPlan returns a plan and adds its derived tables to a state. It must be called before the state's first commit.
 func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
-		State: state, Ranges: ranges, gates: gates(state),
-		Behind: func(string) []graph.ProxyKey { return nil }, Unconfirmed: func(string) string { return "" },
+		State: state, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(state),
+		PendingProxies: func(string) []graph.ProxyKey { return nil }, PendingZones: func(string) string { return "" },
 		Lives: func(string) bool { return true }, families: map[string]*family{},
 	}
 	p.absences = table.NewInput(state.DB, absence.key)
-	p.absent = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Unit.String()} })
+	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
 	p.instances = table.NewInput(state.DB, func(int) string { return "" })
-	p.refused = table.NewDerived(state.DB, "NACKs", p.refusedBy, func(a, b refusals) bool { return a == b })
+	p.nacks = table.NewDerived(state.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
-	p.names = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
-	p.egressSays = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
+	p.hostnamesByService = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
+	p.egressStatus = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
-	p.progress = table.NewDerived(state.DB, "progress of retained endpoints", p.holdProgress, func(a, b progress) bool { return a == b })
+	p.progress = table.NewDerived(state.DB, "progress of retained endpoints", p.retainProgress,
+		func(a, b progress) bool {
+			return a == b
+		})
 	p.full = table.NewDerived(state.DB, "meshes with all generated services", func(r *table.Reader, mesh string) bool {
 		return state.Generated(r, mesh) >= graph.MaxGenerated
 	}, func(a, b bool) bool { return a == b })
-	p.noVIP = table.NewDerived(state.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool { return a == b })
+	p.noVIP = table.NewDerived(state.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
+		return a == b
+	})
 	p.addFamilies()
 	return p
 }
 
-// lives says whether an instance of the control plane is there.
+// lives returns true while an instance of the control plane is alive, and makes the reader depend on it.
 func (p *Plan) lives(r *table.Reader, instance string) bool {
 	p.instances.Get(r, "")
 	return p.Lives(instance)
@@ -182,25 +187,26 @@ func equalPorts(a, b kind.ServicePort) bool {
 	return a.Port == b.Port && a.Name == b.Name && a.AppProtocol == b.AppProtocol
 }
 
-// For answers what one unit needs now, and when to ask again though nothing has changed (zero: never).
-func (p *Plan) For(r *table.Reader, u Unit, now time.Time) (steps []Step, again time.Time) {
+// For returns the steps of one request at a time, and when to requeue it without a change (zero: never). It panics for
+// a kind that is derived.
+func (p *Plan) For(r *table.Reader, u Request, now time.Time) (steps []Step, requeue time.Time) {
 	switch u.Kind {
 	case kind.MeshIdentities.Name:
-		return p.identity(r, u.Mesh, u.Name, now)
-	case SNIUnit:
-		return p.serverNames(r, u.Mesh, now)
+		return p.reconcileIdentity(r, u.Mesh, u.Name, now)
+	case SNIKind:
+		return p.reconcileSNIs(r, u.Mesh, now)
 	case kind.EvictedProxiesList.Name:
-		return p.putOut(r, u.Mesh, now)
+		return p.reconcileEvicted(r, u.Mesh, now)
 	case kind.RetainedSNIRoutes.Name:
-		return p.passage(r, u.Mesh, u.Name, now)
-	case ChangingUnit:
-		return p.changing(r, u.Mesh, now)
-	case LeavesUnit:
-		return p.leaves(r, u.Mesh, p.State.CertificatesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
-	case NamesUnit:
-		return p.leaves(r, u.Mesh, p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)), now)
+		return p.reconcileSNIRoute(r, u.Mesh, u.Name, now)
+	case PlaintextKind:
+		return p.reconcilePlaintext(r, u.Mesh, now)
+	case CertificatesKind:
+		return p.reconcileCertificates(r, u.Mesh, p.State.CertificatesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
+	case NextIdentitiesKind:
+		return p.reconcileCertificates(r, u.Mesh, p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)), now)
 	}
-	panic("reconcile: no such unit: " + u.Kind)
+	panic("reconcile: no such request kind: " + u.Kind)
 }
 
 func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
@@ -211,7 +217,7 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	ids := p.State.ServiceIdentities.Get(r, key)
 	f := facts{
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
-		refused: p.refused.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
+		nacks: p.nacks.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
 	for _, m := range p.State.Members(r, service) {
 		f.count.Total++
@@ -225,9 +231,9 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	return f
 }
 
-// service gives a MeshService its virtual IP, its identities and its status, and ends a generated one
-// that nobody serves any more. Another zone's has a virtual IP and names here too, and is else left alone.
-func (p *Plan) service(r *table.Reader, u Unit) (w Writes) {
+// service writes the virtual IP, the identities and the status of a MeshService, and deletes a generated one that has
+// had no Dataplane for [Grace]. A service of another zone gets only a virtual IP and host names.
+func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	service, ok := p.State.Services.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
@@ -235,10 +241,10 @@ func (p *Plan) service(r *table.Reader, u Unit) (w Writes) {
 	f := p.facts.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	own := !p.State.IsRemote(service)
 	if own {
-		spec, pace := p.grown(r, service)
+		spec, delay := p.grown(r, service)
 		updated, differs := withIdentities(spec, f)
 		if differs || spec != service {
-			w.add(pace, Write{Put: updated})
+			w.addWrite(delay, Write{Put: updated})
 		}
 	}
 	var old kind.MeshServiceStatus
@@ -248,16 +254,16 @@ func (p *Plan) service(r *table.Reader, u Unit) (w Writes) {
 	}
 	status := kind.MeshServiceStatus{
 		TLS:        &kind.TLSStatus{Status: "NotReady"},
-		Conditions: f.refused.conditions(),
+		Conditions: f.nacks.conditions(),
 	}
 	if own {
 		status.DataplaneProxies = &f.count
-		status.Conditions = append(status.Conditions, p.heldCondition(r, service)...)
+		status.Conditions = append(status.Conditions, p.retainedCondition(r, service)...)
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"
 	}
-	status.Addresses, status.HostnameGenerators = p.namesOf(r, u)
+	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)
 	if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	} else {
@@ -270,36 +276,37 @@ func (p *Plan) service(r *table.Reader, u Unit) (w Writes) {
 		}
 	}
 	served := had && slices.Equal(old.VIPs, status.VIPs) && slices.Equal(old.Addresses, status.Addresses)
-	put(&w, pace(served), stored, kind.MeshServiceStatuses.Make(u.Mesh, u.Name, status))
+	putIfDifferent(&w, delayUntilServed(served), stored, kind.MeshServiceStatuses.Make(u.Mesh, u.Name, status))
 	return w
 }
 
-// pace is how long a status may wait: not long, unless what serving needs stands there.
-func pace(served bool) time.Duration {
+// delayUntilServed returns the delay of a status write: short until the service has what clients need, long afterwards.
+func delayUntilServed(served bool) time.Duration {
 	if served {
-		return calmly
+		return statusDelay
 	}
-	return soon
+	return servingDelay
 }
 
-// grown is a service with the ports that proxies serve meanwhile, the same one where it has them. Its ports only grow
-// here: one that its last Dataplane took along goes with the service.
-func (p *Plan) grown(r *table.Reader, service *resource.Object[kind.MeshService]) (*resource.Object[kind.MeshService], time.Duration) {
+// grown returns a generated service with the ports that proxies serve by now, or the service itself where it has them.
+// Ports are only added; a port goes with the service.
+func (p *Plan) grown(r *table.Reader, service *resource.Object[kind.MeshService]) (*resource.Object[kind.MeshService],
+	time.Duration) {
 	tag := service.Spec.Selector.DataplaneTags[kind.ServiceTag]
 	if service.Label(kind.ManagedBy) != kind.GeneratedBy || serviceName(tag) != service.Name {
-		return service, calmly
+		return service, statusDelay
 	}
 	wanted := p.generated.Get(r, tagKey{service.Mesh, tag})
 	if wanted == nil {
-		return service, calmly
+		return service, statusDelay
 	}
 	ports := mergePorts(service.Spec.Ports, wanted.Ports)
 	if slices.EqualFunc(ports, service.Spec.Ports, equalPorts) {
-		return service, calmly
+		return service, statusDelay
 	}
 	updated := *service
 	updated.Spec.Ports = ports
-	return &updated, soon
+	return &updated, servingDelay
 }
 
 func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resource.Object[kind.MeshService], bool) {
@@ -322,9 +329,9 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 	return &updated, true
 }
 
-// generatedService is the MeshService of a tag, with the ports that proxies serve. It is nil where a MeshService
-// for the tag was written, and where no proxy serves an inbound with the tag: a Dataplane that was only registered
-// makes nothing that other proxies, or other zones, read. (ADR 32)
+// generatedService returns the MeshService of a tag, with the ports that proxies serve. It is nil where a user has
+// written a MeshService for the tag, and where no proxy serves an inbound with the tag: a Dataplane that is only
+// registered creates nothing that other proxies or zones read. (ADR 32)
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
 		if !p.State.IsRemote(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
@@ -336,7 +343,9 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	})
 	spec := &generated.Spec
 	for _, m := range p.State.Members(r, generated) {
-		if m.Ready && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool { return port.Port == m.Inbound.Port }) {
+		if m.Ready && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool {
+			return port.Port == m.Inbound.Port
+		}) {
 			spec.Ports = append(spec.Ports, generatedPort(&m.Inbound))
 		}
 	}
@@ -348,7 +357,8 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	return spec
 }
 
-// generatedPort has the inbound's name, unless that is the number, as it is by default.
+// generatedPort returns the port of an inbound. It has the inbound's name, except the default name, which is the
+// number.
 func generatedPort(in *kind.Inbound) kind.ServicePort {
 	port := kind.ServicePort{Port: in.Port, AppProtocol: in.Protocol}
 	if in.Name != strconv.Itoa(int(in.Port)) {
@@ -357,8 +367,8 @@ func generatedPort(in *kind.Inbound) kind.ServicePort {
 	return port
 }
 
-// tag makes the generated service, unless a service has its name.
-func (p *Plan) tag(r *table.Reader, u Unit) (w Writes) {
+// tag creates the generated service of a tag, unless a service with that name exists.
+func (p *Plan) tag(r *table.Reader, u Request) (w Writes) {
 	name := serviceName(u.Name)
 	if _, stored := p.State.Services.Find(r, u.Mesh, name); stored {
 		return w
@@ -367,17 +377,19 @@ func (p *Plan) tag(r *table.Reader, u Unit) (w Writes) {
 	switch {
 	case wanted == nil:
 	case p.full.Get(r, u.Mesh):
-		w.Notices = []Notice{{slog.LevelWarn, "no service is generated for a tag: the mesh has as many as it may have; write a MeshService for it, or remove services",
+		w.Notices = []Notice{{slog.LevelWarn,
+			"no service is generated for a tag: the mesh has as many as it may have; write a MeshService for it, or " +
+				"remove services",
 			[]any{"mesh", u.Mesh, "tag", kind.ServiceTag, "value", u.Name, "bound", graph.MaxGenerated}}}
 	default:
 		service := kind.MeshServices.Make(u.Mesh, name, *wanted)
 		service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
-		w.add(soon, Write{Create: service})
+		w.addWrite(servingDelay, Write{Create: service})
 	}
 	return w
 }
 
-// mergePorts adds ports to those that a service has, up to [kind.MaxServicePorts].
+// mergePorts returns old with the wanted ports added or replaced, up to [kind.MaxServicePorts].
 func mergePorts(old, wanted []kind.ServicePort) []kind.ServicePort {
 	ports := slices.Clone(old)
 	for _, port := range wanted {
@@ -392,8 +404,8 @@ func mergePorts(old, wanted []kind.ServicePort) []kind.ServicePort {
 	return inOrder(ports)
 }
 
-// inOrder sorts ports by their number, and leaves a name to the first that has it: inbounds of several
-// Dataplanes may be called the same.
+// inOrder sorts ports by number. Of several ports with one name, the first keeps the name, since inbounds of several
+// Dataplanes may have the same name.
 func inOrder(ports []kind.ServicePort) []kind.ServicePort {
 	slices.SortFunc(ports, func(a, b kind.ServicePort) int { return cmp.Compare(a.Port, b.Port) })
 	taken := map[string]bool{}
@@ -406,7 +418,8 @@ func inOrder(ports []kind.ServicePort) []kind.ServicePort {
 	return ports
 }
 
-// serviceName makes a resource's name of a tag's value: lower case letters, digits and dashes.
+// serviceName returns a resource name for a tag value: lower case letters, digits and dashes, with a hash where the
+// value differs.
 func serviceName(tag string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {

@@ -18,21 +18,21 @@ import (
 	"weft/resource"
 )
 
-// world is a store that does at once what plans say, and a clock that tests set.
+// world is a store that executes steps and writes at once, with a clock that tests set.
 type world struct {
 	t       rapid.TB
 	plan    *Plan
 	now     time.Time
 	version int
-	// waiting is what waits until proxies have settled, by topic; settle does it.
-	waiting map[string]*Settle
+	// ackWaits are the running waits, by name; ackAll completes them.
+	ackWaits map[string]*AckWait
 }
 
 func newWorld(t rapid.TB, cidr string) *world {
 	state, all := graph.NewState("east"), netip.MustParsePrefix(cidr)
 	w := &world{
 		t: t, plan: NewPlan(state, Ranges{all, all, all}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		waiting: map[string]*Settle{},
+		ackWaits: map[string]*AckWait{},
 	}
 	state.DB.Clock = func() time.Time { return w.now }
 	return w
@@ -62,20 +62,20 @@ func (w *world) remove(key resource.Key) *table.Changes {
 
 func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot().At(w.now)) }
 
-// writes are those of a unit of the mesh.
+// writes returns the writes of a request of the mesh.
 func (w *world) writes(r *table.Reader, kind, name string) Writes {
-	return w.plan.families[kind].Get(r, Unit{kind, "default", name})
+	return w.plan.families[kind].Get(r, Request{kind, "default", name})
 }
 
-// reconcile does what the plan says about a unit, and answers when that changes by itself.
+// reconcile executes the steps or writes of a request, and returns the time of its next change.
 func (w *world) reconcile(kind, name string) time.Time {
 	r := w.reader()
 	if w.plan.families[kind] == nil {
-		steps, again := w.plan.For(r, Unit{kind, "default", name}, w.now)
+		steps, requeue := w.plan.For(r, Request{kind, "default", name}, w.now)
 		for _, step := range steps {
 			w.do(step)
 		}
-		return again
+		return requeue
 	}
 	for _, write := range w.writes(r, kind, name).Do {
 		w.doWrite(&write)
@@ -102,8 +102,8 @@ func (w *world) do(step Step) {
 		w.put(step.Put)
 	case step.Delete != nil:
 		w.remove(*step.Delete)
-	case step.Settle != nil:
-		w.waiting[step.Settle.Topic] = step.Settle
+	case step.AckWait != nil:
+		w.ackWaits[step.AckWait.Name] = step.AckWait
 	default:
 		made, err := step.Make.Make(w.now)
 		if err != nil {
@@ -113,7 +113,7 @@ func (w *world) do(step Step) {
 	}
 }
 
-// freshCA is a CA in PEM, certificate and key.
+// freshCA returns a new CA in PEM, certificate and key.
 func freshCA(w *world, domain string) string {
 	certificate, key, err := pki.NewCA(w.now, domain)
 	if err != nil {
@@ -122,10 +122,10 @@ func freshCA(w *world, domain string) string {
 	return string(certificate) + string(key)
 }
 
-// settle says that every proxy runs with what the table has.
-func (w *world) settle() {
-	for topic, s := range w.waiting {
-		delete(w.waiting, topic)
+// ackAll completes all waits, as if every proxy had acked the current rows.
+func (w *world) ackAll() {
+	for topic, s := range w.ackWaits {
+		delete(w.ackWaits, topic)
 		w.put(s.Then...)
 	}
 }
@@ -137,7 +137,8 @@ func (w *world) secret(name, data string) resource.Any {
 func (w *world) dataplane(name, address, tag string) resource.Any {
 	return kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{
 		Address: address,
-		Inbound: []kind.Inbound{{Port: 8080, Name: "api", Protocol: kind.HTTP, Tags: map[string]string{kind.ServiceTag: tag}}},
+		Inbound: []kind.Inbound{{Port: 8080, Name: "api", Protocol: kind.HTTP,
+			Tags: map[string]string{kind.ServiceTag: tag}}},
 	}})
 }
 
@@ -149,7 +150,8 @@ func (w *world) serves(name, address string) resource.Any {
 
 func (w *world) servesInbound(name, address string, in kind.Inbound) resource.Any {
 	in = (&kind.Networking{Address: address}).Effective(in)
-	return kind.DataplaneListenerStatuses.Make("default", name, kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}})
+	return kind.DataplaneListenerStatuses.Make("default", name,
+		kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}})
 }
 
 func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus) {
@@ -167,12 +169,12 @@ func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus
 func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(w.dataplane("web-1", "10.0.0.1", "web"))
-	w.reconcile(TagUnit, "web")
+	w.reconcile(TagKind, "web")
 	if spec, _ := w.service("web"); spec != nil {
 		t.Fatalf("a Dataplane that has never served has made the service %+v", spec)
 	}
 	w.put(w.serves("web-1", "10.0.0.1"))
-	w.reconcile(TagUnit, "web")
+	w.reconcile(TagKind, "web")
 	w.reconcile("MeshService", "web")
 	spec, status := w.service("web")
 	if spec == nil || len(spec.Ports) != 1 || spec.Ports[0].Port != 8080 || spec.Ports[0].AppProtocol != kind.HTTP {
@@ -182,32 +184,33 @@ func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
 		t.Fatalf("generated service has status %+v, want a virtual IP", status)
 	}
 	w.remove(kind.Dataplanes.Key("default", "web-1"))
-	again := w.reconcile("MeshService", "web")
-	if want := w.now.Add(Grace); !again.Equal(want) {
-		t.Fatalf("asks again at %v, want %v", again, want)
+	requeue := w.reconcile("MeshService", "web")
+	if want := w.now.Add(Grace); !requeue.Equal(want) {
+		t.Fatalf("requeued at %v, want %v", requeue, want)
 	}
-	w.now = again.Add(-time.Second)
+	w.now = requeue.Add(-time.Second)
 	w.reconcile("MeshService", "web")
 	if spec, _ := w.service("web"); spec == nil {
 		t.Fatal("the service went before its time")
 	}
-	w.now = again
+	w.now = requeue
 	w.reconcile("MeshService", "web")
 	if spec, _ := w.service("web"); spec != nil {
 		t.Fatal("the service outlives its last Dataplane")
 	}
 }
 
-// A port that no proxy serves, and one beyond the bound, is not added to a service.
+// A port that no proxy serves, and a port above the limit, is not added to a service.
 func TestAServiceGrowsByServedPortsUpToItsBound(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(w.dataplane("web-1", "10.0.0.1", "web"), w.serves("web-1", "10.0.0.1"))
 	for i := range kind.MaxServicePorts + 10 {
 		in := kind.Inbound{Port: uint32(9000 + i), Tags: map[string]string{kind.ServiceTag: "web"}}
 		name := fmt.Sprintf("more-%d", i)
-		w.put(kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.2", Inbound: []kind.Inbound{in}}}))
+		w.put(kind.Dataplanes.Make("default", name,
+			kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.2", Inbound: []kind.Inbound{in}}}))
 		if i == 0 {
-			w.reconcile(TagUnit, "web")
+			w.reconcile(TagKind, "web")
 			if spec, _ := w.service("web"); len(spec.Ports) != 1 {
 				t.Fatalf("the service has the ports %+v, of which one is served", spec.Ports)
 			}
@@ -217,19 +220,21 @@ func TestAServiceGrowsByServedPortsUpToItsBound(t *testing.T) {
 	w.reconcile("MeshService", "web")
 	spec, _ := w.service("web")
 	if len(spec.Ports) != kind.MaxServicePorts || spec.Ports[0].Port != 8080 {
-		t.Errorf("the service has %d ports, the first %d; want %d, and the port that it had", len(spec.Ports), spec.Ports[0].Port, kind.MaxServicePorts)
+		t.Errorf("the service has %d ports, the first %d; want %d, and the port that it had", len(spec.Ports),
+			spec.Ports[0].Port, kind.MaxServicePorts)
 	}
 }
 
-// TestAMeshHasABoundOfGeneratedServices: beyond it tags get none, until a service goes. Those count that the table has not
-// heard of.
+// TestAMeshHasABoundOfGeneratedServices: beyond it tags get none, until a service goes. Those count that the table has
+// not heard of.
 func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
 	var log bytes.Buffer
 	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
 	m.user(kind.MeshServices.Make("default", "written", kind.MeshService{}))
 	for i := range graph.MaxGenerated - 2 {
 		name := fmt.Sprint("s-", i)
-		o := kind.MeshServices.Make("default", name, kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
+		o := kind.MeshServices.Make("default", name,
+			kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
 		o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
 		m.user(o)
 	}
@@ -246,7 +251,7 @@ func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
 		m.user(m.dataplane(name, address, name), m.serves(name, address))
 	}
 	m.lags = true
-	m.now = m.now.Add(soon)
+	m.now = m.now.Add(servingDelay)
 	m.step()
 	if got := made(); got != 2 {
 		t.Fatalf("%d services are made before the table has heard of any, want 2", got)
@@ -269,7 +274,7 @@ func TestAWrittenServiceIsNotReplaced(t *testing.T) {
 		Ports:    []kind.ServicePort{{Port: 80}},
 	})
 	w.put(w.dataplane("web-1", "10.0.0.1", "web"), written)
-	w.reconcile(TagUnit, "web")
+	w.reconcile(TagKind, "web")
 	if spec, _ := w.service("web"); spec != nil {
 		t.Errorf("a service was made for a tag that a written service selects: %+v", spec)
 	}
@@ -296,14 +301,15 @@ func TestVirtualIPsAreKeptAndNeverShared(t *testing.T) {
 	}
 }
 
-func TestAFullRangeIsSaid(t *testing.T) {
+func TestAFullRangeIsACondition(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/30") // two addresses
 	for _, name := range []string{"a", "b", "c"} {
 		w.put(kind.MeshServices.Make("default", name, kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
 		w.reconcile("MeshService", name)
 	}
 	_, status := w.service("c")
-	if len(status.VIPs) != 0 || len(status.Conditions) != 1 || !strings.Contains(status.Conditions[0].Message, "KUMA_IPAM_MESH_SERVICE_CIDR") {
+	if len(status.VIPs) != 0 || len(status.Conditions) != 1 || !strings.Contains(status.Conditions[0].Message,
+		"KUMA_IPAM_MESH_SERVICE_CIDR") {
 		t.Errorf("the third service of a range of two has status %+v, want a condition that names the setting", status)
 	}
 }
@@ -322,7 +328,8 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 			w.put(w.dataplane("green-"+address[len(address)-1:], address, "green"))
 		}
 		destination := graph.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
-		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080, Proxy: graph.ProxyKey{Mesh: "default", Name: "blue-1"}}}
+		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080,
+			Proxy: graph.ProxyKey{Mesh: "default", Name: "blue-1"}}}
 		w.put(w.plan.State.RetainEndpoints(w.reader(), destination, former, w.now))
 		return w, func() bool {
 			endpoints := w.plan.State.Endpoints.Get(w.reader(), destination).Endpoints
@@ -335,44 +342,44 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 		}
 	}
 	t.Run("all new members serve", func(t *testing.T) {
-		w, held := begin(t, "10.0.0.2")
+		w, retained := begin(t, "10.0.0.2")
 		w.reconcile("RetainedEndpoints", "web-8080")
-		if !held() {
+		if !retained() {
 			t.Fatal("nothing serves, and the former endpoint is gone")
 		}
 		w.put(w.serves("green-2", "10.0.0.2"))
 		w.reconcile("RetainedEndpoints", "web-8080")
-		if held() {
+		if retained() {
 			t.Error("all new members serve, and the former endpoint is still there")
 		}
 	})
 	t.Run("ten seconds after the first of them", func(t *testing.T) {
-		w, held := begin(t, "10.0.0.2", "10.0.0.3")
+		w, retained := begin(t, "10.0.0.2", "10.0.0.3")
 		w.put(w.serves("green-2", "10.0.0.2"))
-		again := w.reconcile("RetainedEndpoints", "web-8080")
-		if !held() || !again.Equal(w.now.Add(10*time.Second)) {
-			t.Fatalf("held is %v, asks again at %v; want held for ten seconds more", held(), again)
+		requeue := w.reconcile("RetainedEndpoints", "web-8080")
+		if !retained() || !requeue.Equal(w.now.Add(10*time.Second)) {
+			t.Fatalf("retained: %v, requeued at %v; want retained for ten seconds more", retained(), requeue)
 		}
-		w.now = again
+		w.now = requeue
 		w.reconcile("RetainedEndpoints", "web-8080")
-		if held() {
+		if retained() {
 			t.Error("held for longer than ten seconds after the first new member")
 		}
 	})
 	t.Run("five minutes", func(t *testing.T) {
-		w, held := begin(t)
+		w, retained := begin(t)
 		w.now = w.reconcile("RetainedEndpoints", "web-8080")
 		w.reconcile("RetainedEndpoints", "web-8080")
-		if held() {
+		if retained() {
 			t.Error("held for longer than five minutes")
 		}
 	})
 	t.Run("at once when its probe fails", func(t *testing.T) {
-		w, held := begin(t, "10.0.0.2")
+		w, retained := begin(t, "10.0.0.2")
 		sick := w.serves("blue-1", "10.0.0.1").(*resource.Object[kind.DataplaneListenerStatus])
 		sick.Spec.Inbounds[0].Unhealthy = true
 		w.put(sick)
-		if held() {
+		if retained() {
 			t.Error("a former endpoint whose application is dead is still published")
 		}
 	})
@@ -387,12 +394,12 @@ func TestAGeneratedServiceIsAdmitted(t *testing.T) {
 		}))
 		w.put(w.servesInbound(fmt.Sprintf("web-%d", port), "10.0.0.1", inbound))
 	}
-	w.reconcile(TagUnit, "web")
+	w.reconcile(TagKind, "web")
 	spec, _ := w.service("web")
 	if spec == nil || len(spec.Ports) != 3 {
 		t.Fatalf("generated service is %+v, want three ports", spec)
 	}
 	if problems := kind.MeshServices.Prepare(kind.MeshServices.Make("default", "web", *spec)); len(problems) > 0 {
-		t.Errorf("it is refused: %v", problems)
+		t.Errorf("it is rejected: %v", problems)
 	}
 }

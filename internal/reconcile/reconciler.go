@@ -14,102 +14,105 @@ import (
 	"weft/resource"
 )
 
-// ErrOvertaken answers a write whose row has changed since the plan read it. The plan is asked anew then, and
-// what it wanted besides is void.
-var ErrOvertaken = errors.New("reconcile: the row has changed meanwhile")
+// ErrConflict is the error of a write whose row has changed since the plan read it. The rest of the plan's steps is
+// dropped, and the request is enqueued again.
+var ErrConflict = errors.New("reconcile: the row has changed meanwhile")
 
-// Writer stores what a plan asks for. Put is for the control plane's own writes, and changes nothing
-// where the resource is stored as it is. It answers [ErrOvertaken] where that has another version.
+// Writer stores the control plane's own writes. A Put that equals the stored resource changes nothing. A write returns
+// [ErrConflict] where the stored row has another version.
 type Writer interface {
 	// Put returns the version of the row as it is stored now.
 	Put(ctx context.Context, o resource.Any) (version string, err error)
-	// Create stores a resource that is not there, and does nothing where it is. It returns the version that is stored.
+	// Create stores a resource that does not exist, and does nothing where it exists. It returns the stored version.
 	Create(ctx context.Context, o resource.Any) (version string, err error)
-	// Delete removes a row that has a version, or any where that is empty.
+	// Delete deletes the row of a version, or of any version where that is empty.
 	Delete(ctx context.Context, key resource.Key, version string) error
-	// Version returns the version of a row as it is stored, empty where there is none.
+	// Version returns the stored version of a row, empty where there is none.
 	Version(ctx context.Context, key resource.Key) (string, error)
 }
 
-// AckWaiter knows what proxies run with.
+// AckWaiter waits for the acks of proxies.
 type AckWaiter interface {
-	// WaitAcked returns once every proxy of a mesh that holds a certificate runs with what rows say, as the
-	// table has them now, or with ctx's error. Whom it waits for it says whenever that changes.
-	// With everybody it waits for proxies without a certificate too, as far as they are there.
-	WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key, behind func([]graph.ProxyKey)) error
+	// WaitAcked returns once every proxy of a mesh that holds a certificate has acked rows as they are in the table
+	// now, or with ctx's error. It calls pending with the proxies that it waits for, whenever they change. With
+	// everybody it also waits for connected proxies without a certificate.
+	WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key,
+		pending func([]graph.ProxyKey)) error
 }
 
-// Zones know what the proxies of other zones run with.
+// Zones wait for the acks of other zones' proxies.
 type Zones interface {
-	// Confirmed returns once the proxies of every other zone run with what rows say, as the table has them now.
-	// Where ctx ends before that its error says which zones have not said so.
+	// Confirmed returns once the proxies of every other zone have acked rows as they are in the table now. Where ctx
+	// ends before, the error names the zones that have not confirmed.
 	Confirmed(ctx context.Context, rows ...resource.Key) error
 }
 
-// Delays between a change and the writes that follow from it. Counts in statuses are for readers, so
-// they wait for each other; what is needed to serve does not.
+// Delays between a change and the writes that follow from it. Writes that clients need to be served have the short one.
+// Counts in statuses have the long one, which merges several changes.
 const (
-	soon   = 10 * time.Millisecond
-	calmly = time.Second
-	// A write that fails is tried again after retry, then twice that, and so on up to patience.
-	retry    = time.Second
-	patience = time.Minute
+	servingDelay = 10 * time.Millisecond
+	statusDelay  = time.Second
+	// A failed write is retried after minRetryDelay. The delay doubles with each failure up to maxRetryDelay.
+	minRetryDelay = time.Second
+	maxRetryDelay = time.Minute
 )
 
-// Reconciler runs plans.
+// Reconciler executes a [Plan]. Only the leader runs it; every replica observes the commits.
 type Reconciler struct {
-	// Zones are those that share the mesh; nil for a zone that is alone. It is set before the first run.
+	// Zones are the other zones; nil for a zone that is alone. It must be set before the first run.
 	Zones Zones
 
-	plan    *Plan
-	runner  *runner
-	writer  Writer
-	settler AckWaiter
-	log     *slog.Logger
+	plan      *Plan
+	runner    *runner
+	writer    Writer
+	ackWaiter AckWaiter
+	log       *slog.Logger
 
-	// What is pinned is followed; it belongs to the table's writer.
+	// Pinned values are owned by the table's writer.
 	pinnedMoves map[graph.ProxyKey]bool
-	// pinnedRefusals are the followed meshes, each with its followed holders of certificates.
-	pinnedRefusals map[string]map[graph.ProxyKey]bool
+	// pinnedHolders has, by mesh with pinned membership, the pinned holders of certificates.
+	pinnedHolders map[string]map[graph.ProxyKey]bool
 
-	// failed are the units whose last write failed, with how long they wait; Run's own.
-	failed map[Unit]time.Duration
-	// mixed are the meshes of which it was said that their providers don't go together; Run's own.
+	// failed has the retry delays of requests whose last write failed; owned by Run.
+	failed map[Request]time.Duration
+	// mixed are the meshes whose mixed providers were logged; owned by Run.
 	mixed map[string]bool
 
-	mu      sync.Mutex
-	running bool // this instance leads
-	due     map[Unit]time.Time
-	behind  map[string]*behind // by topic, of what is waited for
-	leaving map[Unit]bool      // waiting for other zones
-	wake    chan struct{}
+	mu         sync.Mutex
+	running    bool // this instance is the leader
+	due        map[Request]time.Time
+	ackWaits   map[string]*pendingAcks // running waits, by name
+	confirming map[Request]bool        // requests with a running ConfirmedDelete
+	wake       chan struct{}
 }
 
-// New makes a Reconciler. commit has the table's writer change rows of this instance alone.
-func New(plan *Plan, writer Writer, settler AckWaiter, commit func(func(*table.Tx)), log *slog.Logger) *Reconciler {
+// New returns a Reconciler. commit must run a function as the table's writer; it changes rows of this instance only.
+func New(plan *Plan, writer Writer, ackWaiter AckWaiter, commit func(func(*table.Tx)), log *slog.Logger) *Reconciler {
 	rc := &Reconciler{
-		plan: plan, writer: writer, settler: settler, log: log,
-		runner:         newRunner(plan, writer, commit, log),
-		pinnedMoves:    map[graph.ProxyKey]bool{},
-		pinnedRefusals: map[string]map[graph.ProxyKey]bool{},
-		failed:         map[Unit]time.Duration{},
-		mixed:          map[string]bool{},
-		due:            map[Unit]time.Time{},
-		behind:         map[string]*behind{},
-		leaving:        map[Unit]bool{},
-		wake:           make(chan struct{}, 1),
+		plan: plan, writer: writer, ackWaiter: ackWaiter, log: log,
+		runner:        newRunner(plan, writer, commit, log),
+		pinnedMoves:   map[graph.ProxyKey]bool{},
+		pinnedHolders: map[string]map[graph.ProxyKey]bool{},
+		failed:        map[Request]time.Duration{},
+		mixed:         map[string]bool{},
+		due:           map[Request]time.Time{},
+		ackWaits:      map[string]*pendingAcks{},
+		confirming:    map[Request]bool{},
+		wake:          make(chan struct{}, 1),
 	}
-	plan.Behind, plan.Unconfirmed = rc.behindOf, rc.unconfirmed
+	plan.PendingProxies, plan.PendingZones = rc.pendingProxies, rc.pendingZones
 	return rc
 }
 
-// Observe is told of every commit, by the table's writer: the rows that were put and removed, and the
-// derived values that differ.
+// Observe enqueues the requests that a commit affects. The table's writer must call it after every commit, with the
+// rows put and removed and the changed derived values.
 func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	rc.runner.observe(put, removed, commits, now)
 	if rc.plan.Global() {
 		put = slices.DeleteFunc(slices.Clone(put), func(o resource.Any) bool { return !plannedOnGlobal[o.Key().Kind] })
-		removed = slices.DeleteFunc(slices.Clone(removed), func(key resource.Key) bool { return !plannedOnGlobal[key.Kind] })
+		removed = slices.DeleteFunc(slices.Clone(removed), func(key resource.Key) bool {
+			return !plannedOnGlobal[key.Kind]
+		})
 	}
 	for _, o := range put {
 		rc.observePut(o, now)
@@ -120,13 +123,13 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 	for _, changes := range commits {
 		rc.observeMembership(changes, now)
 		for key := range rc.plan.State.Moving.Changed(changes) {
-			rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
+			rc.enqueue(Request{NextIdentitiesKind, key.Mesh, ""}, now.Add(servingDelay))
 		}
 	}
 }
 
-// InstancesChanged has what depends on the instances of the control plane looked at anew. Call it when one has come or
-// gone, of which no row tells.
+// InstancesChanged recomputes what depends on the control plane's instances. It must be called when one starts or
+// stops, which changes no row.
 func (rc *Reconciler) InstancesChanged() {
 	rc.runner.commit(func(tx *table.Tx) {
 		n, _ := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
@@ -136,97 +139,97 @@ func (rc *Reconciler) InstancesChanged() {
 
 func (rc *Reconciler) observePut(o resource.Any, now time.Time) {
 	key := o.Key()
-	rc.observeNames(o, now)
+	rc.observeSNIs(o, now)
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		if !rc.plan.Global() {
-			rc.followMembership(key.Name, now)
+			rc.pinMembership(key.Name, now)
 		}
-		rc.askIdentities(key.Name, now)
+		rc.enqueueIdentities(key.Name, now)
 	case *resource.Object[kind.RetainedSNIRoute]:
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
+		rc.enqueue(Request{key.Kind, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.MeshIdentity]:
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-		rc.askIdentities(key.Mesh, now)
+		rc.enqueue(Request{key.Kind, key.Mesh, key.Name}, now)
+		rc.enqueueIdentities(key.Mesh, now)
 	case *resource.Object[kind.SigningCA]:
-		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
+		rc.enqueue(Request{kind.MeshIdentities.Name, key.Mesh, key.Name}, now)
 	case *resource.Object[kind.DataplaneListenerStatus]:
 		if o.Spec.Changing() {
-			rc.ask(Unit{ChangingUnit, key.Mesh, ""}, now.Add(soon))
+			rc.enqueue(Request{PlaintextKind, key.Mesh, ""}, now.Add(servingDelay))
 		}
 	case *resource.Object[kind.DataplaneCertificates]:
 		if key.Kind == kind.DataplaneCertificatesList.Name {
-			rc.observeLeaves(o, now)
+			rc.observeCertificates(o, now)
 		} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
-			rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
+			rc.enqueue(Request{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(statusDelay))
 		}
 	case *resource.Object[kind.EvictedProxies]:
-		rc.askPutOut(key.Mesh, now)
+		rc.enqueueEvicted(key.Mesh, now)
 	case *resource.Object[kind.ChangingIdentities]:
-		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
+		rc.enqueue(Request{NextIdentitiesKind, key.Mesh, ""}, now.Add(servingDelay))
 	case *resource.Object[kind.MeshTrust]:
-		rc.askIdentities(key.Mesh, now)
+		rc.enqueueIdentities(key.Mesh, now)
 	case *resource.Object[kind.Secret]:
-		rc.askIdentities(key.Mesh, now)
+		rc.enqueueIdentities(key.Mesh, now)
 	}
 }
 
-func (rc *Reconciler) observeLeaves(o *resource.Object[kind.DataplaneCertificates], now time.Time) {
-	unit := Unit{LeavesUnit, o.Mesh, ""}
+func (rc *Reconciler) observeCertificates(o *resource.Object[kind.DataplaneCertificates], now time.Time) {
+	unit := Request{CertificatesKind, o.Mesh, ""}
 	if key := (graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}); !rc.pinnedMoves[key] {
 		rc.pinnedMoves[key] = true
 		if rc.plan.State.Moving.Pin(key).SpiffeID != "" {
-			rc.ask(unit, now.Add(soon))
+			rc.enqueue(unit, now.Add(servingDelay))
 		}
 	}
 	rc.observeHolder(proxyOf(o), now)
-	for _, leaf := range o.Spec.Certificates {
-		rc.ask(unit, leaf.Until.Add(graph.ConnectionLife))
+	for _, cert := range o.Spec.Certificates {
+		rc.enqueue(unit, cert.Until.Add(graph.ConnectionLife))
 	}
-	rc.ask(Unit{NamesUnit, o.Mesh, ""}, now.Add(soon))
+	rc.enqueue(Request{NextIdentitiesKind, o.Mesh, ""}, now.Add(servingDelay))
 	if next := o.Spec.Next; next != nil {
-		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(calmly))
+		rc.enqueue(Request{kind.MeshIdentities.Name, o.Mesh, next.MeshIdentity}, now.Add(statusDelay))
 	} else if used := o.Spec.InUse(); used != nil && len(o.Spec.Certificates) > 1 {
-		rc.ask(Unit{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(calmly))
+		rc.enqueue(Request{kind.MeshIdentities.Name, o.Mesh, used.MeshIdentity}, now.Add(statusDelay))
 	}
 }
 
 func (rc *Reconciler) observeRemoved(key resource.Key, now time.Time) {
 	switch key.Kind {
 	case kind.Meshes.Name:
-		rc.forgetMembership(key.Name)
+		rc.unpinMembership(key.Name)
 	case kind.DataplaneCertificatesList.Name:
-		rc.forgetHolder(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, now)
-		rc.ask(Unit{NamesUnit, key.Mesh, ""}, now.Add(soon))
+		rc.unpinHolder(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, now)
+		rc.enqueue(Request{NextIdentitiesKind, key.Mesh, ""}, now.Add(servingDelay))
 		if proxy := (graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}); rc.pinnedMoves[proxy] {
 			delete(rc.pinnedMoves, proxy)
 			rc.plan.State.Moving.Unpin(proxy)
 		}
 	case kind.MeshIdentityStatuses.Name, kind.SigningCAs.Name:
-		rc.ask(Unit{kind.MeshIdentities.Name, key.Mesh, key.Name}, now.Add(soon))
+		rc.enqueue(Request{kind.MeshIdentities.Name, key.Mesh, key.Name}, now.Add(servingDelay))
 	case kind.MeshStatuses.Name:
-		rc.ask(Unit{kind.MeshIdentities.Name, key.Name, kind.MTLSIdentity}, now.Add(soon))
+		rc.enqueue(Request{kind.MeshIdentities.Name, key.Name, kind.MTLSIdentity}, now.Add(servingDelay))
 	case kind.MeshIdentities.Name:
-		rc.ask(Unit{key.Kind, key.Mesh, key.Name}, now)
-		rc.askIdentities(key.Mesh, now)
+		rc.enqueue(Request{key.Kind, key.Mesh, key.Name}, now)
+		rc.enqueueIdentities(key.Mesh, now)
 	case kind.MeshTrusts.Name, kind.Secrets.Name:
-		rc.askIdentities(key.Mesh, now)
+		rc.enqueueIdentities(key.Mesh, now)
 	}
 }
 
-func (rc *Reconciler) askIdentities(mesh string, now time.Time) {
-	rc.ask(Unit{kind.MeshIdentities.Name, mesh, kind.MTLSIdentity}, now)
+func (rc *Reconciler) enqueueIdentities(mesh string, now time.Time) {
+	rc.enqueue(Request{kind.MeshIdentities.Name, mesh, kind.MTLSIdentity}, now)
 	r := table.Eval(rc.plan.State.DB.Snapshot())
 	for _, mi := range rc.plan.State.IdentitiesByMesh.List(r, graph.MeshKey(mesh)) {
-		rc.ask(Unit{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)
+		rc.enqueue(Request{kind.MeshIdentities.Name, mi.Mesh, mi.Name}, now)
 	}
 	for _, ca := range rc.plan.State.SigningCAsByMesh.List(r, graph.MeshKey(mesh)) {
-		rc.ask(Unit{kind.MeshIdentities.Name, ca.Mesh, ca.Name}, now)
+		rc.enqueue(Request{kind.MeshIdentities.Name, ca.Mesh, ca.Name}, now)
 	}
 }
 
-// ask puts a unit on the list, at the earlier time where it is there already.
-func (rc *Reconciler) ask(u Unit, at time.Time) {
+// enqueue adds a request to the queue. A request that is queued keeps the earlier of the two times.
+func (rc *Reconciler) enqueue(u Request, at time.Time) {
 	rc.mu.Lock()
 	if due, ok := rc.due[u]; !ok || at.Before(due) {
 		rc.due[u] = at
@@ -238,8 +241,8 @@ func (rc *Reconciler) ask(u Unit, at time.Time) {
 	}
 }
 
-// Backlog is how many units wait, for their turn or for a time; none where another instance looks after
-// them.
+// Backlog returns the number of queued requests, those for a later time included; 0 where another replica is the
+// leader.
 func (rc *Reconciler) Backlog() int {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -255,8 +258,8 @@ func (rc *Reconciler) setRunning(running bool) {
 	rc.running = running
 }
 
-// take answers the units that are due, and the time when the next one is (zero: none is listed).
-func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
+// dequeue returns the requests that are due, and the time of the next one (zero: the queue is empty).
+func (rc *Reconciler) dequeue(now time.Time) (units []Request, next time.Time) {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	for u, due := range rc.due {
@@ -271,7 +274,7 @@ func (rc *Reconciler) take(now time.Time) (units []Unit, next time.Time) {
 	return units, next
 }
 
-// Run writes what is due until ctx ends. It may be run again, after another instance has written meanwhile.
+// Run writes what is due until ctx ends. It may be called again after another replica has been the leader.
 func (rc *Reconciler) Run(ctx context.Context) {
 	rc.setRunning(true)
 	defer rc.setRunning(false)
@@ -279,9 +282,9 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	writes.Go(func() { rc.runner.run(ctx) })
 	defer writes.Wait()
 	clear(rc.failed)
-	rc.sayAgain()
+	rc.enqueueAllIdentities()
 	for ctx.Err() == nil {
-		units, next := rc.take(time.Now())
+		units, next := rc.dequeue(time.Now())
 		if len(units) > 0 {
 			rc.reconcile(ctx, units)
 			continue
@@ -298,42 +301,43 @@ func (rc *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// sayAgain has what the log says once for each leadership looked at anew.
-func (rc *Reconciler) sayAgain() {
+// enqueueAllIdentities enqueues all identities, whose problems each leader logs once.
+func (rc *Reconciler) enqueueAllIdentities() {
 	clear(rc.mixed)
 	now := time.Now()
 	for _, mesh := range rc.plan.State.MeshNames(table.Eval(rc.plan.State.DB.Snapshot())) {
-		rc.askIdentities(mesh, now)
+		rc.enqueueIdentities(mesh, now)
 	}
 }
 
-// reconcile asks the plan about every unit and does what it says.
-func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
+// reconcile executes the plan's steps for each request.
+func (rc *Reconciler) reconcile(ctx context.Context, units []Request) {
 	for _, u := range units {
 		now := time.Now()
-		steps, again := rc.plan.For(table.Eval(rc.plan.State.DB.Snapshot().At(now)), u, now)
-		if !again.IsZero() {
-			rc.ask(u, again)
+		steps, requeue := rc.plan.For(table.Eval(rc.plan.State.DB.Snapshot().At(now)), u, now)
+		if !requeue.IsZero() {
+			rc.enqueue(u, requeue)
 		}
 		for _, step := range steps {
-			if step.Settle != nil {
-				rc.settle(ctx, u, step.Settle)
+			if step.AckWait != nil {
+				rc.startAckWait(ctx, u, step.AckWait)
 				continue
 			}
-			if step.Leave != nil {
-				rc.leave(ctx, u, step.Leave)
+			if step.ConfirmedDelete != nil {
+				rc.startConfirmedDelete(ctx, u, step.ConfirmedDelete)
 				continue
 			}
 			rc.warnMixed(step.Put)
-			err := rc.do(ctx, step)
-			if errors.Is(err, ErrOvertaken) {
-				rc.ask(u, time.Now().Add(soon))
+			err := rc.writeStep(ctx, step)
+			if errors.Is(err, ErrConflict) {
+				rc.enqueue(u, time.Now().Add(servingDelay))
 				break
 			}
 			if err != nil && ctx.Err() == nil {
-				rc.failed[u] = min(max(retry, 2*rc.failed[u]), patience)
-				rc.log.Warn("a write of the control plane's own failed", "unit", u, "again", rc.failed[u], "error", err)
-				rc.ask(u, time.Now().Add(rc.failed[u]))
+				rc.failed[u] = min(max(minRetryDelay, 2*rc.failed[u]), maxRetryDelay)
+				rc.log.Warn("a write of the control plane failed", "request", u, "retryAfter", rc.failed[u], "error",
+					err)
+				rc.enqueue(u, time.Now().Add(rc.failed[u]))
 				break
 			}
 			delete(rc.failed, u)
@@ -341,7 +345,7 @@ func (rc *Reconciler) reconcile(ctx context.Context, units []Unit) {
 	}
 }
 
-func (rc *Reconciler) do(ctx context.Context, step Step) error {
+func (rc *Reconciler) writeStep(ctx context.Context, step Step) error {
 	switch {
 	case step.Put != nil:
 		_, err := rc.writer.Put(ctx, step.Put)

@@ -17,7 +17,7 @@ func TestACreateWhoseOwnerReturnsIsMade(t *testing.T) {
 	m := newMirrored(t)
 	m.lags = true
 	m.user(kind.Meshes.Make("", "default", kind.Mesh{}), services("web")[2])
-	m.hear(len(m.late))
+	m.deliver(len(m.late))
 	m.now = m.now.Add(time.Second)
 	key := services("web")[2].Key()
 	m.removes(key)
@@ -54,7 +54,7 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 	for i := range 10 {
 		m.user(services(fmt.Sprintf("b%d", i))[2])
 	}
-	m.hear(len(m.late))
+	m.deliver(len(m.late))
 	for i := range 10 {
 		if n := fmt.Sprintf("b%d", i); ip(n) == ip(one) {
 			two = n
@@ -65,7 +65,7 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 		t.Fatal("no two services want the same address")
 	}
 	m.now = m.now.Add(time.Second)
-	u := func(n string) Unit { return Unit{"MeshExternalService", "default", n} }
+	u := func(n string) Request { return Request{"MeshExternalService", "default", n} }
 	var pending []*table.Changes
 	var puts []resource.Any
 	m.rn.writer = &ahead{m, func(o resource.Any) {
@@ -75,7 +75,7 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 		puts = append(puts, stored)
 		m.late = nil
 	}}
-	m.rn.take(m.now)
+	m.rn.dequeue(m.now)
 	m.rn.write(context.Background(), m.rn.jobs[u(one)])
 	m.rn.write(context.Background(), m.rn.jobs[u(two)])
 	m.rc.Observe(puts, nil, pending, m.now)
@@ -92,33 +92,33 @@ func TestADeletionThatIsVoidDelaysNothing(t *testing.T) {
 	m.lags = true
 	o := services("web")[2]
 	m.user(kind.Meshes.Make("", "default", kind.Mesh{}), kind.ExternalMaterials.Make("default", "web", kind.ExternalMaterial{}))
-	m.hear(len(m.late))
+	m.deliver(len(m.late))
 	m.user(o) // stored, not heard
 	m.now = m.now.Add(time.Second)
 	m.step()
-	u := Unit{"MeshExternalService", "default", "web"}
-	m.hear(len(m.late))
+	u := Request{"MeshExternalService", "default", "web"}
+	m.deliver(len(m.late))
 	if m.rn.jobs[u].due.Sub(m.now) > 20*time.Millisecond {
 		t.Errorf("the writes of the service wait for %v", m.rn.jobs[u].due.Sub(m.now))
 	}
 }
 
-// The first write comes to what is stored, and another unit has reserved the address of the second.
+// The first write comes to what is stored, and another request has reserved the address of the second.
 func TestADeclinedWriteIsNotRepeated(t *testing.T) {
 	m := newMirrored(t)
 	m.lags = true
 	m.user(services("web")[0])
-	m.hear(1)
+	m.deliver(1)
 	svc := *m.rows[services("web")[0].Key()].(*resource.Object[kind.MeshService])
-	other := &job{unit: Unit{"x", "", ""}, unseen: map[resource.Key]string{kind.MeshServices.Key("d", "q"): "9"}, check: m.now.Add(time.Hour)}
-	m.rn.jobs[other.unit] = other
+	other := &job{request: Request{"x", "", ""}, unseen: map[resource.Key]string{kind.MeshServices.Key("d", "q"): "9"}, check: m.now.Add(time.Hour)}
+	m.rn.jobs[other.request] = other
 	m.rn.reserved["1.2.3.4"] = other
-	u := Unit{"test", "", ""}
-	m.rn.want(u, Writes{Do: []Write{{Put: &svc}, {Create: kind.MeshServiceStatuses.Make("default", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "1.2.3.4"}}})}}}, m.now)
+	u := Request{"test", "", ""}
+	m.rn.setWrites(u, Writes{Do: []Write{{Put: &svc}, {Create: kind.MeshServiceStatuses.Make("default", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "1.2.3.4"}}})}}}, m.now)
 	j := m.rn.jobs[u]
 	n := 0
 	for range 50 {
-		due, unsure, _ := m.rn.take(m.now)
+		due, unsure, _ := m.rn.dequeue(m.now)
 		for _, d := range due {
 			n++
 			m.rn.write(context.Background(), d)
@@ -128,6 +128,6 @@ func TestADeclinedWriteIsNotRepeated(t *testing.T) {
 		}
 	}
 	if n != 1 || !m.rn.declined[j] {
-		t.Errorf("the unit is written %d times at one moment, declined %v", n, m.rn.declined[j])
+		t.Errorf("the request is written %d times at one moment, declined %v", n, m.rn.declined[j])
 	}
 }

@@ -14,37 +14,37 @@ import (
 	"weft/resource"
 )
 
-// rotation brings the CA that a MeshIdentity names, or the backend that the mtls of a mesh enables, into use: first its root joins the MeshTrust, then
-// every proxy that holds a certificate believes it, then it signs, and once the last leaf of the former
-// one has expired that one's root leaves the MeshTrust. The SigningCA is the memory of where it stands.
+// rotation brings the CA of a MeshIdentity, or of the enabled mtls backend of a mesh, into use. First its root joins
+// the MeshTrust. Once every proxy that holds a certificate trusts the root, the CA signs. Once the last certificate of
+// the former CA has expired, its root leaves the MeshTrust. The SigningCA stores the progress.
 //
-// What an operator takes out of the MeshTrust stays out: only a root that was never there is put in.
+// A root that an operator removes from the MeshTrust stays removed: only a root that was never there is added.
 type rotation struct {
 	plan       *Plan
 	r          *table.Reader
 	now        time.Time
 	mesh, name string
 
-	stored  *resource.Object[kind.SigningCA] // nil: there is none
-	signing kind.SigningCA                   // as it is to be
-	trust   *resource.Object[kind.MeshTrust] // nil: there is none
-	bundles []kind.CABundle                  // of the MeshTrust, as they are to be
-	sources []*source                        // that are to be believed; the one that is to sign among them
-	unread  bool                             // some source can't be read, so that nobody knows which root is its
-	life    kind.Duration                    // of a leaf
-	byHand  bool                             // the MeshTrust is the operator's to write
-	retired []retired
-	settle  *Settle
+	stored      *resource.Object[kind.SigningCA] // nil: none is stored
+	signing     kind.SigningCA                   // wanted value
+	trust       *resource.Object[kind.MeshTrust] // nil: none is stored
+	bundles     []kind.CABundle                  // wanted bundles of the MeshTrust
+	sources     []*source                        // to be trusted, the signing one included
+	unread      bool                             // some source can't be read, so its root is unknown
+	life        kind.Duration                    // lifetime of a certificate
+	manualTrust bool                             // an operator writes the MeshTrust
+	retired     []retired
+	ackWait     *AckWait
 
-	steps []Step
-	again time.Time
+	steps   []Step
+	requeue time.Time
 }
 
-// retired is a root whose CA signs no more.
+// retired is the root of a former CA whose certificates are in use.
 type retired struct {
 	fingerprint string
 	holders     int
-	until       time.Time // when the last leaf has expired
+	until       time.Time // expiry of the last certificate
 }
 
 func (p *Plan) rotation(r *table.Reader, mesh, name string, now time.Time) *rotation {
@@ -59,21 +59,22 @@ func (p *Plan) rotation(r *table.Reader, mesh, name string, now time.Time) *rota
 	return rot
 }
 
-func (rot *rotation) do(step Step) { rot.steps = append(rot.steps, step) }
+func (rot *rotation) addStep(step Step) { rot.steps = append(rot.steps, step) }
 
-// wakeAt has the unit looked at again, at the earliest time that was asked for.
-func (rot *rotation) wakeAt(at time.Time) {
-	if rot.again.IsZero() || at.Before(rot.again) {
-		rot.again = at
+// requeueAt requeues the request at a time, or earlier where that was asked for before.
+func (rot *rotation) requeueAt(at time.Time) {
+	if rot.requeue.IsZero() || at.Before(rot.requeue) {
+		rot.requeue = at
 	}
 }
 
-// follow takes the source as the one that is to sign.
+// follow starts or continues the rotation to a source, and returns the problem that prevents it.
 func (rot *rotation) follow(src *source) *problem {
 	s := &rot.signing
 	if s.TrustDomain != "" && s.TrustDomain != src.domain {
 		return &problem{"TrustDomainChanged", fmt.Sprintf(
-			"the trust domain was %s, of which there are leaves, and is %s now; give it back, and make another MeshIdentity for the new one", s.TrustDomain, src.domain)}
+			"the trust domain was %s, of which there are certificates, and is %s now; give it back, and make another "+
+				"MeshIdentity for the new one", s.TrustDomain, src.domain)}
 	}
 	s.TrustDomain, s.Life = src.domain, rot.life
 	if trouble := rot.entrust(src); trouble != nil {
@@ -91,12 +92,12 @@ func (rot *rotation) follow(src *source) *problem {
 		s.Next = &kind.NextCA{Fingerprint: fingerprint, Since: kind.Time{Time: rot.now}}
 	case !rot.now.Before(rot.bound()):
 		rot.activate(src)
-	case rot.believed(src):
-		rot.wakeAt(rot.bound())
+	case rot.trusts(src):
+		rot.requeueAt(rot.bound())
 		next := *rot.stored
 		next.Spec = src.signed(next.Spec)
-		rot.settle = &Settle{
-			Topic: rot.topic(), Mesh: rot.mesh, Zones: true,
+		rot.ackWait = &AckWait{
+			Name: rot.topic(), Mesh: rot.mesh, AllZones: true,
 			Rows: []resource.Key{kind.MeshTrusts.Key(rot.mesh, rot.name)}, Then: []resource.Any{&next},
 		}
 	}
@@ -106,49 +107,49 @@ func (rot *rotation) follow(src *source) *problem {
 // activate makes the source sign.
 func (rot *rotation) activate(src *source) { rot.signing = src.signed(rot.signing) }
 
-// signed is a SigningCA with the source in use.
+// signed returns a SigningCA that uses the source.
 func (src *source) signed(row kind.SigningCA) kind.SigningCA {
 	row.Authority, row.Fingerprint, row.Since, row.Next = src.text, src.ca.Fingerprint(), kind.Time{}, nil
 	row.Backend = src.backend
 	return row
 }
 
-// sameRoot says whether a CA is believed by whoever believes the one that signs now.
+// sameRoot returns true where a CA has the root of the signing CA, so that the same proxies trust it.
 func (rot *rotation) sameRoot(ca *pki.CA) bool {
 	active := rot.active()
 	return active != nil && active.Root() == ca.Root()
 }
 
-// active is the CA that signs now; nil where none does.
+// active returns the signing CA, nil where there is none.
 func (rot *rotation) active() *pki.CA {
 	if len(rot.signing.Authority) == 0 {
 		return nil
 	}
 	ca, err := pki.ParseCA(rot.signing.Authority)
 	if err != nil {
-		return nil // what is stored was parsed before it was
+		return nil // can't happen: the CA was parsed before it was stored
 	}
 	return ca
 }
 
-// bound is when the next CA signs although some proxies have not settled: the leaves that they held when
-// it began have expired.
+// bound returns when the next CA signs although some proxies have not acked: the certificates that they held have
+// expired by then.
 func (rot *rotation) bound() time.Time {
-	return rot.signing.Next.Since.Add(patienceFor(rot.signing.Life))
+	return rot.signing.Next.Since.Add(timeoutFor(rot.signing.Life))
 }
 
-// leastPatience is how long a step waits at least, for proxies that are there and slow.
-const leastPatience = time.Minute
+// minTimeout is the shortest timeout of a step, for slow proxies with short-lived certificates.
+const minTimeout = time.Minute
 
-// patienceFor is how long a step waits for proxies whose leaves live so long.
-func patienceFor(life kind.Duration) time.Duration { return max(time.Duration(life), leastPatience) }
+// timeoutFor returns how long a step waits for proxies whose certificates have a lifetime.
+func timeoutFor(life kind.Duration) time.Duration { return max(time.Duration(life), minTimeout) }
 
 func (rot *rotation) topic() string {
 	return fmt.Sprintf("the root of %s, CA %s", kind.IdentitySource(rot.mesh, rot.name), rot.signing.Next.Fingerprint)
 }
 
-// believed says whether the mesh believes the source as the table stands.
-func (rot *rotation) believed(src *source) bool {
+// trusts returns true where the mesh, as it is in the table, trusts the source.
+func (rot *rotation) trusts(src *source) bool {
 	for _, domain := range rot.plan.State.Trust.Get(rot.r, rot.mesh).Domains {
 		if domain.Name == src.domain {
 			return src.ca.LeadsTo(domain.Roots, rot.now)
@@ -157,53 +158,62 @@ func (rot *rotation) believed(src *source) bool {
 	return false
 }
 
-// entrust puts a source's root into the MeshTrust, unless it has been there.
+// entrust adds a source's root to the MeshTrust, unless it was there before, and returns the problem of a root that is
+// missing.
 func (rot *rotation) entrust(src *source) *problem {
-	if rot.byHand {
-		if rot.signing.Fingerprint != src.ca.Fingerprint() && !rot.believed(src) {
-			return &problem{"RootMissing", fmt.Sprintf("no MeshTrust of the trust domain %s has the CA's root, and meshTrustCreation is Disabled; write one", src.domain)}
+	if rot.manualTrust {
+		if rot.signing.Fingerprint != src.ca.Fingerprint() && !rot.trusts(src) {
+			return &problem{"RootMissing",
+				fmt.Sprintf("no MeshTrust of the trust domain %s has the CA's root, and meshTrustCreation is "+
+					"Disabled; write one", src.domain)}
 		}
 		return nil
 	}
 	if rot.trust != nil && rot.trust.Spec.TrustDomain != src.domain {
-		return &problem{"MeshTrustTaken", fmt.Sprintf("the MeshTrust %s is of the trust domain %s; rename it, or the MeshIdentity that gives it its name", rot.name, rot.trust.Spec.TrustDomain)}
+		return &problem{"MeshTrustTaken",
+			fmt.Sprintf(
+				"the MeshTrust %s is of the trust domain %s; rename it, or the MeshIdentity that gives it its name",
+				rot.name, rot.trust.Spec.TrustDomain)}
 	}
 	root := src.ca.Root()
 	put := slices.Contains(rot.signing.Roots, root)
-	there := rot.holds(root)
+	there := rot.hasRoot(root)
 	switch {
 	case rot.trust == nil:
 		for _, known := range rot.signing.Roots {
-			rot.add(known)
+			rot.addRoot(known)
 		}
-		rot.add(root)
+		rot.addRoot(root)
 	case there && !put:
 		rot.signing.Roots = append(rot.signing.Roots, root)
 	case !there && !put:
-		rot.add(root)
+		rot.addRoot(root)
 	case !there:
-		return &problem{"RootRemoved", fmt.Sprintf("the root of its CA was taken out of the MeshTrust %s, so nobody believes its leaves; replace the CA", rot.name)}
+		return &problem{"RootRemoved",
+			fmt.Sprintf(
+				"the root of its CA was taken out of the MeshTrust %s, so no proxy trusts its certificates; "+
+					"replace the CA",
+				rot.name)}
 	}
 	return nil
 }
 
-func (rot *rotation) add(root string) {
-	if !rot.holds(root) {
+func (rot *rotation) addRoot(root string) {
+	if !rot.hasRoot(root) {
 		rot.bundles = append(rot.bundles, kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: root}})
 	}
 }
 
-// holds says whether the MeshTrust has a root, as it is to be.
-func (rot *rotation) holds(root string) bool {
+// hasRoot returns true where the wanted MeshTrust has a root.
+func (rot *rotation) hasRoot(root string) bool {
 	fingerprint := pki.Fingerprints(root)[0]
 	return slices.ContainsFunc(rot.bundles, func(b kind.CABundle) bool {
 		return b.PEM != nil && slices.Contains(pki.Fingerprints(b.PEM.Value), fingerprint)
 	})
 }
 
-// store writes the SigningCA and the MeshTrust where they differ, or else waits for what is to settle. The
-// SigningCA comes first: a write of it that still waits is void then, and so no CA comes into use whose root
-// leaves the MeshTrust.
+// store writes the SigningCA and the MeshTrust where they differ, or else starts the ack wait. The SigningCA comes
+// first, which makes a waiting write of it conflict: no CA comes into use whose root leaves the MeshTrust.
 func (rot *rotation) store() {
 	rot.storeSigning()
 	rot.storeTrust()
@@ -213,13 +223,13 @@ func (rot *rotation) storeSigning() {
 	switch {
 	case rot.signing.TrustDomain == "":
 	case rot.stored == nil:
-		rot.do(Step{Put: kind.SigningCAs.Make(rot.mesh, rot.name, rot.signing)})
+		rot.addStep(Step{Put: kind.SigningCAs.Make(rot.mesh, rot.name, rot.signing)})
 	case !reflect.DeepEqual(rot.stored.Spec, rot.signing):
 		row := *rot.stored
 		row.Spec = rot.signing
-		rot.do(Step{Put: &row})
-	case rot.settle != nil:
-		rot.do(Step{Settle: rot.settle})
+		rot.addStep(Step{Put: &row})
+	case rot.ackWait != nil:
+		rot.addStep(Step{AckWait: rot.ackWait})
 	}
 }
 
@@ -230,18 +240,18 @@ func (rot *rotation) storeTrust() {
 	}
 	if !reflect.DeepEqual(trust.Spec.CABundles, rot.bundles) {
 		trust.Spec.CABundles = rot.bundles
-		rot.do(Step{Put: trust})
+		rot.addStep(Step{Put: trust})
 	}
 }
 
-// prune takes former roots out of the MeshTrust that nobody's leaf needs any more. That it did is noted
-// once the MeshTrust is seen without them.
+// prune removes former roots from the MeshTrust that no certificate needs. The SigningCA drops a root once the stored
+// MeshTrust is without it.
 func (rot *rotation) prune() {
 	rot.signing.Roots = slices.DeleteFunc(rot.signing.Roots, func(root string) bool {
-		if rot.inUse(root) || rot.retain(root) || rot.unread || rot.young() {
+		if rot.inUse(root) || rot.keepForHolders(root) || rot.unread || rot.justStarted() {
 			return false
 		}
-		if !rot.holds(root) {
+		if !rot.hasRoot(root) {
 			return true
 		}
 		rot.bundles = slices.DeleteFunc(rot.bundles, func(b kind.CABundle) bool {
@@ -251,21 +261,21 @@ func (rot *rotation) prune() {
 	})
 }
 
-// lateSignings is how long after a change of the CA leaves of the former one may still be stored: whoever
-// signed them had not heard of it.
+// lateSignings is how long after a change of the CA certificates of the former one may still be stored, by a replica
+// that had not received the change.
 const lateSignings = time.Minute
 
-// young says whether the CA that signs has begun just now.
-func (rot *rotation) young() bool {
+// justStarted returns true for lateSignings after the signing CA came into use.
+func (rot *rotation) justStarted() bool {
 	end := rot.signing.Since.Add(lateSignings)
 	if !rot.now.Before(end) {
 		return false
 	}
-	rot.wakeAt(end)
+	rot.requeueAt(end)
 	return true
 }
 
-// inUse says whether leaves are signed under a root, or are to be.
+// inUse returns true for the root of the signing CA and of every source.
 func (rot *rotation) inUse(root string) bool {
 	if slices.ContainsFunc(rot.sources, func(src *source) bool { return src.ca.Root() == root }) {
 		return true
@@ -274,44 +284,48 @@ func (rot *rotation) inUse(root string) bool {
 	return active != nil && active.Root() == root
 }
 
-// retain says whether a root is needed for leaves that are still held, and counts them.
-func (rot *rotation) retain(root string) bool {
+// keepForHolders returns true while proxies hold certificates of a root, and records their number and last expiry.
+func (rot *rotation) keepForHolders(root string) bool {
 	old := retired{fingerprint: pki.Fingerprints(root)[0]}
 	if rot.plan.Global() {
 		return rot.inZones(old.fingerprint)
 	}
 	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
-		for _, leaf := range row.Spec.Certificates {
-			if leaf.Root != old.fingerprint || !rot.now.Before(leaf.Until.Add(graph.ConnectionLife)) {
+		for _, cert := range row.Spec.Certificates {
+			if cert.Root != old.fingerprint || !rot.now.Before(cert.Until.Add(graph.ConnectionLife)) {
 				continue
 			}
 			old.holders++
-			if leaf.Until.After(old.until) {
-				old.until = leaf.Until.Time
+			if cert.Until.After(old.until) {
+				old.until = cert.Until.Time
 			}
 		}
 	}
 	if old.holders == 0 {
 		return false
 	}
-	rot.wakeAt(old.until.Add(graph.ConnectionLife))
+	rot.requeueAt(old.until.Add(graph.ConnectionLife))
 	rot.retired = append(rot.retired, old)
 	return true
 }
 
-// inZones says whether a zone has a root in its own MeshTrust of this name, for certificates that its proxies hold.
+// inZones returns true where a zone has a root in its own MeshTrust of this name, for certificates that its proxies
+// hold.
 func (rot *rotation) inZones(fingerprint string) bool {
-	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)), func(t *resource.Object[kind.MeshTrust]) bool {
-		return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) && slices.Contains(pki.Roots(&t.Spec), fingerprint)
-	})
+	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)),
+		func(t *resource.Object[kind.MeshTrust]) bool {
+			return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) &&
+				slices.Contains(pki.Roots(&t.Spec), fingerprint)
+		})
 }
 
-// retire ends what a MeshIdentity, or mtls, that is gone has left, once nobody holds a leaf of it.
+// retire deletes the SigningCA and the MeshTrust of a deleted MeshIdentity or mtls, once no proxy holds one of its
+// certificates.
 func (rot *rotation) retire() {
 	if rot.stored == nil {
 		return
 	}
-	rot.rest()
+	rot.endSigning()
 	switch {
 	case rot.trust != nil && len(rot.bundles) == 0:
 		rot.delete(rot.trust.Key())
@@ -322,67 +336,75 @@ func (rot *rotation) retire() {
 	}
 }
 
-// rest ends the signing once nobody holds a leaf of who signed last, and has the roots pruned.
-func (rot *rotation) rest() {
-	if active := rot.active(); active == nil || !rot.retain(active.Root()) {
+// endSigning stops signing once no proxy holds a certificate of the last signing CA, and prunes the roots.
+func (rot *rotation) endSigning() {
+	if active := rot.active(); active == nil || !rot.keepForHolders(active.Root()) {
 		rot.signing.Authority, rot.signing.Fingerprint, rot.signing.Backend = nil, "", ""
 	}
 	rot.signing.Next = nil
 	rot.prune()
 }
 
-func (rot *rotation) delete(key resource.Key) { rot.do(Step{Delete: &key}) }
+func (rot *rotation) delete(key resource.Key) { rot.addStep(Step{Delete: &key}) }
 
-// ready says whether certificates are signed as users want it.
+// ready returns the condition Ready.
 func (rot *rotation) ready(trouble *problem) kind.Condition {
 	active := rot.active()
 	switch {
 	case trouble != nil && active != nil:
 		return kind.Condition{Type: "Ready", Status: "False", Reason: trouble.reason, Message: fmt.Sprintf(
-			"%s; certificates are signed with the CA that was in use before, until %s", trouble.message, written(active.NotAfter()))}
+			"%s; certificates are signed with the CA that was in use before, until %s", trouble.message,
+			formatTime(active.NotAfter()))}
 	case trouble != nil:
 		return kind.Condition{Type: "Ready", Status: "False", Reason: trouble.reason, Message: trouble.message}
 	case active == nil:
-		return kind.Condition{Type: "Ready", Status: "False", Reason: "RootPropagating", Message: "certificates are signed once every proxy believes the root of the CA"}
+		return kind.Condition{Type: "Ready", Status: "False", Reason: "RootPropagating",
+			Message: "certificates are signed once every proxy trusts the root of the CA"}
 	}
 	return kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates are signed"}
 }
 
-// settled says what a rotation waits for; nothing where there is none.
-func (rot *rotation) settled() []kind.Condition {
+// rotationConverged returns the conditions of an unfinished rotation; none where it has finished.
+func (rot *rotation) rotationConverged() []kind.Condition {
 	if rot.signing.Next != nil {
-		return []kind.Condition{{Type: "RotationConverged", Status: "False", Reason: "RootPropagating", Message: fmt.Sprintf(
-			"a new CA signs once every proxy believes its root, at %s at the latest%s", written(rot.bound()), rot.plan.waitingFor(rot.topic()))}}
+		return []kind.Condition{{Type: "RotationConverged", Status: "False", Reason: "RootPropagating",
+			Message: fmt.Sprintf(
+				"a new CA signs once every proxy trusts its root, at %s at the latest%s", formatTime(rot.bound()),
+				rot.plan.pendingText(rot.topic()))}}
 	}
 	var conditions []kind.Condition
 	for _, old := range rot.retired {
-		conditions = append(conditions, kind.Condition{Type: "RotationConverged", Status: "False", Reason: "FormerCertificatesRetained", Message: fmt.Sprintf(
-			"the former root %s stays believed while leaves of it are valid: %d proxies hold one, the last until %s", old.fingerprint, old.holders, written(old.until))})
+		conditions = append(conditions, kind.Condition{Type: "RotationConverged", Status: "False",
+			Reason: "FormerCertificatesRetained", Message: fmt.Sprintf(
+				"the former root %s stays trusted while its certificates are valid: "+
+					"%d proxies have one, the last until %s",
+				old.fingerprint, old.holders, formatTime(old.until))})
 	}
 	return conditions
 }
 
-func written(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// named is how many proxies a condition names.
-const named = 10
+// maxNamedPending is the number of proxies that a condition names.
+const maxNamedPending = 10
 
-// waitingFor names whom a topic waits for, as the end of a sentence.
-func (p *Plan) waitingFor(topic string) string {
-	if zones := p.Unconfirmed(topic); zones != "" {
+// pendingText returns the end of a sentence that names the proxies or zones which the wait of a name is waiting for;
+// empty where none is known.
+func (p *Plan) pendingText(topic string) string {
+	if zones := p.PendingZones(topic); zones != "" {
 		return "; " + zones
 	}
-	proxies := p.Behind(topic)
+	proxies := p.PendingProxies(topic)
 	if len(proxies) == 0 {
 		return ""
 	}
 	var names []string
-	for _, proxy := range proxies[:min(len(proxies), named)] {
+	for _, proxy := range proxies[:min(len(proxies), maxNamedPending)] {
 		names = append(names, proxy.Name)
 	}
 	text := "; it waits for the Dataplanes " + strings.Join(names, ", ")
-	if more := len(proxies) - named; more > 0 {
+	if more := len(proxies) - maxNamedPending; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text + ": see what they refuse, or delete those that are gone for good"
+	return text + ": see what they reject, or delete those that are gone for good"
 }

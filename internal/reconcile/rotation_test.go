@@ -13,7 +13,7 @@ import (
 
 const domain = "default.east.mesh.local"
 
-// provided is a MeshIdentity whose CA stands in the Secret "ca".
+// provided returns a MeshIdentity with the CA of the Secret "ca".
 func provided() resource.Any {
 	ref := &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}}
 	return kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
@@ -25,15 +25,15 @@ func provided() resource.Any {
 	})
 }
 
-// reconcileIdentity asks about the MeshIdentity until nothing follows any more.
-func (w *world) reconcileIdentity() (again time.Time) {
+// reconcileIdentity reconciles the MeshIdentity until no step is left, and returns the requeue time.
+func (w *world) reconcileIdentity() (requeue time.Time) {
 	for range 4 {
-		again = w.reconcile("MeshIdentity", "id")
+		requeue = w.reconcile("MeshIdentity", "id")
 	}
-	return again
+	return requeue
 }
 
-// signing is the fingerprint of the CA that signs.
+// signing returns the fingerprint of the signing CA.
 func (w *world) signing() string {
 	return w.plan.State.Authority.Get(w.reader(), graph.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
 }
@@ -46,7 +46,7 @@ func fingerprint(w *world, ca string) string {
 	return parsed.Fingerprint()
 }
 
-// roots are how many the MeshTrust has.
+// roots returns the number of roots of the MeshTrust.
 func (w *world) roots() int {
 	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
 	if !ok {
@@ -55,9 +55,9 @@ func (w *world) roots() int {
 	return len(trust.Spec.CABundles)
 }
 
-// conditions are those of the MeshIdentity as the plan says now, by type.
+// conditions returns the conditions of the MeshIdentity by type, as the plan has them now.
 func (w *world) conditions() map[string]kind.Condition {
-	steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", "id"}, w.now)
+	steps, _ := w.plan.For(w.reader(), Request{"MeshIdentity", "default", "id"}, w.now)
 	conditions := map[string]kind.Condition{}
 	for _, step := range steps {
 		if status, ok := step.Put.(*resource.Object[kind.MeshIdentityStatus]); ok {
@@ -69,26 +69,27 @@ func (w *world) conditions() map[string]kind.Condition {
 	return conditions
 }
 
-// holds says that a proxy holds a leaf of the CA that signs.
+// holds stores a certificate of the signing CA for a proxy.
 func (w *world) holds(proxy string, until time.Time) {
 	ca, _ := w.plan.State.SigningCAs.Find(w.reader(), "default", "id")
 	parsed, err := pki.ParseCA(ca.Spec.Authority)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.put(kind.DataplaneCertificatesList.Make("default", proxy, kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
-		SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
-		Root: pki.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
-	}}}))
+	w.put(kind.DataplaneCertificatesList.Make("default", proxy,
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + domain + "/workload/" + proxy), MeshIdentity: "id",
+			Root: pki.Fingerprints(parsed.Root())[0], Until: kind.Time{Time: until},
+		}}}))
 }
 
-// begun is a world in which the first CA signs.
+// begun returns a world in which the first CA signs, and its fingerprint.
 func begun(t *testing.T) (*world, string) {
 	w := newWorld(t, "241.0.0.0/8")
 	first := freshCA(w, domain)
 	w.put(provided(), w.secret("ca", first))
 	w.reconcileIdentity()
-	w.settle()
+	w.ackAll()
 	w.reconcileIdentity()
 	if w.signing() != fingerprint(w, first) || w.roots() != 1 {
 		t.Fatalf("the first CA does not sign: %v", w.conditions())
@@ -96,24 +97,25 @@ func begun(t *testing.T) (*world, string) {
 	return w, first
 }
 
-func TestAGeneratedCASignsOnceItsRootIsBelieved(t *testing.T) {
+func TestAGeneratedCASignsOnceItsRootIsTrusted(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
+	w.put(kind.MeshIdentities.Make("default", "id",
+		kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
 	w.reconcileIdentity()
 	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
 	if !ok || trust.Spec.TrustDomain != domain || w.roots() != 1 {
 		t.Fatalf("MeshTrust is %+v, want one root of %s", trust, domain)
 	}
 	if w.signing() != "" {
-		t.Fatal("it signs before anybody has settled on its root")
+		t.Fatal("it signs before any proxy has acked its root")
 	}
-	w.settle()
+	w.ackAll()
 	if w.reconcileIdentity(); w.signing() == "" || w.conditions()["Ready"].Status != "True" {
 		t.Errorf("it does not sign: %v", w.conditions())
 	}
 }
 
-func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testing.T) {
+func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testing.T) {
 	w, first := begun(t)
 	w.holds("web-1", w.now.Add(time.Hour))
 	second := freshCA(w, domain)
@@ -122,49 +124,49 @@ func TestAReplacedCASignsAfterItsRootAndTheFormerRootGoesAfterItsLeaves(t *testi
 	if w.signing() != fingerprint(w, first) || w.roots() != 2 {
 		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
 	}
-	w.plan.Behind = func(string) []graph.ProxyKey { return []graph.ProxyKey{{Mesh: "default", Name: "stuck"}} }
+	w.plan.PendingProxies = func(string) []graph.ProxyKey { return []graph.ProxyKey{{Mesh: "default", Name: "stuck"}} }
 	if c := w.conditions()["RotationConverged"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {
 		t.Errorf("condition is %+v, want it to name who is waited for", c)
 	}
-	w.settle()
-	again := w.reconcileIdentity()
+	w.ackAll()
+	requeue := w.reconcileIdentity()
 	if w.signing() != fingerprint(w, second) || w.roots() != 2 {
 		t.Fatalf("%d roots, and %s signs; want two roots and the second CA", w.roots(), w.signing())
 	}
 	if c := w.conditions()["RotationConverged"]; c.Reason != "FormerCertificatesRetained" {
 		t.Errorf("condition is %+v, want it to say that the former root stays", c)
 	}
-	if want := w.now.Add(time.Hour + graph.ConnectionLife); !again.Equal(want) {
-		t.Fatalf("asks again at %s, want %s", again, want)
+	if want := w.now.Add(time.Hour + graph.ConnectionLife); !requeue.Equal(want) {
+		t.Fatalf("requeued at %s, want %s", requeue, want)
 	}
-	w.now = again.Add(-time.Second)
+	w.now = requeue.Add(-time.Second)
 	if w.reconcileIdentity(); w.roots() != 2 {
-		t.Fatal("the former root went while a leaf of it may be shown")
+		t.Fatal("the former root was removed while a certificate of it is valid")
 	}
-	w.now = again
+	w.now = requeue
 	if w.reconcileIdentity(); w.roots() != 1 {
-		t.Errorf("%d roots after the last leaf of the former one expired, want one", w.roots())
+		t.Errorf("%d roots after the last certificate of the former one expired, want one", w.roots())
 	}
 	if _, waits := w.conditions()["RotationConverged"]; waits {
 		t.Errorf("a rotation that is over is still told of: %v", w.conditions())
 	}
 }
 
-func TestARotationGoesOnWhenTheLeavesOfThoseWhoBlockItHaveExpired(t *testing.T) {
+func TestARotationContinuesWhenCertificatesOfPendingProxiesHaveExpired(t *testing.T) {
 	w, _ := begun(t)
 	second := freshCA(w, domain)
 	w.put(w.secret("ca", second))
 	began := w.now
-	if again := w.reconcileIdentity(); !again.Equal(began.Add(time.Hour)) {
-		t.Fatalf("asks again at %s, want after the hour that a leaf is valid", again)
+	if requeue := w.reconcileIdentity(); !requeue.Equal(began.Add(time.Hour)) {
+		t.Fatalf("requeued at %s, want after the hour of a certificate lifetime", requeue)
 	}
 	w.now = began.Add(time.Hour)
 	if w.reconcileIdentity(); w.signing() != fingerprint(w, second) {
-		t.Error("a proxy that is away blocks the rotation for longer than its leaf is valid")
+		t.Error("a disconnected proxy blocks the rotation beyond the expiry of its certificate")
 	}
 }
 
-func TestABrokenCATakesNothingFromAnybody(t *testing.T) {
+func TestAnInvalidCAKeepsTheSigningCA(t *testing.T) {
 	w, first := begun(t)
 	expired := *w
 	expired.now = w.now.Add(-20 * 365 * 24 * time.Hour)
@@ -181,7 +183,7 @@ func TestABrokenCATakesNothingFromAnybody(t *testing.T) {
 			w.remove(kind.Secrets.Key("default", "ca"))
 		}
 		w.reconcileIdentity()
-		w.settle()
+		w.ackAll()
 		w.reconcileIdentity()
 		if w.signing() != fingerprint(w, first) || w.roots() != 1 {
 			t.Errorf("%s: %d roots, and %s signs; want the first CA alone", name, w.roots(), w.signing())
@@ -209,25 +211,26 @@ func TestARootThatAnOperatorTakesOutStaysOut(t *testing.T) {
 	w.holds("web-1", w.now.Add(time.Hour))
 	w.put(w.secret("ca", freshCA(w, domain)))
 	w.reconcileIdentity()
-	w.settle()
+	w.ackAll()
 	w.reconcileIdentity()
 	trust, _ := w.plan.State.Trusts.Find(w.reader(), "default", "id")
-	w.put(kind.MeshTrusts.Make("default", "id", kind.MeshTrust{TrustDomain: domain, CABundles: trust.Spec.CABundles[:1]}))
+	w.put(kind.MeshTrusts.Make("default", "id",
+		kind.MeshTrust{TrustDomain: domain, CABundles: trust.Spec.CABundles[:1]}))
 	if w.reconcileIdentity(); w.roots() != 1 {
 		t.Fatal("a root that was taken out by hand is back")
 	}
 	if c := w.conditions()["Ready"]; c.Reason != "RootRemoved" {
-		t.Errorf("condition is %+v, want it to say that nobody believes the CA", c)
+		t.Errorf("condition is %+v, want it to say that no proxy trusts the CA", c)
 	}
 }
 
-func TestAMeshIdentityThatGoesLeavesItsRootUntilItsLeavesHaveExpired(t *testing.T) {
+func TestTheRootOfADeletedMeshIdentityStaysUntilItsCertificatesExpire(t *testing.T) {
 	w, _ := begun(t)
 	w.holds("web-1", w.now.Add(time.Hour))
 	w.remove(kind.MeshIdentities.Key("default", "id"))
 	w.now = w.reconcileIdentity().Add(-time.Second)
 	if w.reconcileIdentity(); w.roots() != 1 || w.signing() == "" {
-		t.Fatal("a proxy that holds a leaf of it is left alone")
+		t.Fatal("the root was removed while a proxy has a certificate of it")
 	}
 	w.now = w.now.Add(time.Second)
 	w.reconcileIdentity()

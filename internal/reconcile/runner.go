@@ -18,54 +18,56 @@ import (
 	"weft/resource"
 )
 
-// atOnce is how many Units are written at the same time, so that the store can commit what is of one moment together.
-const atOnce = 32
+// maxConcurrentWrites is the number of requests that are written concurrently. The store commits concurrent writes
+// together.
+const maxConcurrentWrites = 32
 
-// runner stores what the derived tables of writes say, as the table's commits change it.
+// runner stores the values of the derived tables of writes.
 //
-// The table follows the store, and is never ahead of it: after a write, a Unit is not written again until the table has
-// the row as the store has it. Until then its virtual IP is reserved, since the values of other Units don't know of it.
+// The table follows the store and is never ahead of it. After a write, a request is not written again until the table
+// has the row in its stored version. Until then the virtual IP of the row is reserved, since the values of other
+// requests do not include it.
 type runner struct {
 	plan   *Plan
 	writer Writer
 	log    *slog.Logger
-	commit func(func(*table.Tx)) // of rows of this instance alone
+	commit func(func(*table.Tx)) // changes rows of this instance only
 	now    func() time.Time
 
 	mu      sync.Mutex
 	running bool
 	// heard is the table as observe last had it. Its snapshot may be newer, and the jobs do not know of that yet.
 	heard    atomic.Pointer[table.Snapshot]
-	jobs     map[Unit]*job
-	unseen   map[resource.Key]*job // who waits until the table has a row
-	reserved map[string]*job       // virtual IPs that are being written
-	making   map[resource.Key]bool // generated services that are
-	declined map[*job]bool         // who waits for what another Unit has reserved
+	jobs     map[Request]*job
+	unseen   map[resource.Key]*job // by row that the table does not have yet
+	reserved map[string]*job       // by virtual IP that is being written
+	making   map[resource.Key]bool // generated services that are being written
+	declined map[*job]bool         // that wait for what another request has reserved
 	wake     chan struct{}
 }
 
-// job is a Unit of which there is something to write, or to wait for.
+// job is a request with pending writes, or with written rows that the table does not have yet.
 type job struct {
-	unit    Unit
+	request Request
 	writes  Writes
-	noticed []Notice // that the log has
+	noticed []Notice // already logged
 	due     time.Time
 	running bool
-	delay   time.Duration // after failures
-	// unseen are the rows that the table does not have yet as they are stored, with their versions, [unknown] where a write
-	// failed or was overtaken. They are compared with the store at check.
+	delay   time.Duration // retry delay after failures
+	// unseen has the stored versions of rows that the table does not have yet, [unknownVersion] after a failed or
+	// conflicting write. At the time check they are compared with the store.
 	unseen map[resource.Key]string
 	check  time.Time
 	// addresses are the virtual IPs that it has reserved.
 	addresses []string
 }
 
-// unknown is no version of a row.
-const unknown = "?"
+// unknownVersion differs from every version.
+const unknownVersion = "?"
 
 func newRunner(plan *Plan, writer Writer, commit func(func(*table.Tx)), log *slog.Logger) *runner {
 	rn := &runner{
-		plan: plan, writer: writer, commit: commit, log: log, now: time.Now, jobs: map[Unit]*job{},
+		plan: plan, writer: writer, commit: commit, log: log, now: time.Now, jobs: map[Request]*job{},
 		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]bool{},
 		declined: map[*job]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -73,7 +75,7 @@ func newRunner(plan *Plan, writer Writer, commit func(func(*table.Tx)), log *slo
 	return rn
 }
 
-// observe takes what commits have changed.
+// observe applies the changes of commits to the jobs.
 func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
@@ -81,68 +83,68 @@ func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
 			for u, writes := range f.Changed(changes) {
-				rn.want(u, writes, now)
+				rn.setWrites(u, writes, now)
 			}
 			for u := range f.Dropped(changes) {
-				rn.want(u, Writes{}, now)
+				rn.setWrites(u, Writes{}, now)
 			}
 		}
 	}
 	for _, o := range put {
-		rn.shows(o.Key(), o.Envelope().Version)
+		rn.observeVersion(o.Key(), o.Envelope().Version)
 	}
 	for _, key := range removed {
-		rn.shows(key, "")
+		rn.observeVersion(key, "")
 	}
-	rn.nudge()
+	rn.wakeUp()
 }
 
-func (rn *runner) nudge() {
+func (rn *runner) wakeUp() {
 	select {
 	case rn.wake <- struct{}{}:
 	default:
 	}
 }
 
-// want notes what is to be written of a Unit, at the earlier time where it waits already.
-func (rn *runner) want(u Unit, writes Writes, now time.Time) {
+// setWrites sets the pending writes of a request. A job that is scheduled keeps the earlier of the two times.
+func (rn *runner) setWrites(u Request, writes Writes, now time.Time) {
 	j := rn.jobs[u]
 	if j == nil {
-		j = &job{unit: u, unseen: map[resource.Key]string{}}
+		j = &job{request: u, unseen: map[resource.Key]string{}}
 		rn.jobs[u] = j
 	}
 	j.writes = writes
 	delete(rn.declined, j)
-	switch due := now.Add(max(writes.Pace, j.delay)); {
+	switch due := now.Add(max(writes.Delay, j.delay)); {
 	case writes.empty():
 		j.due, j.delay = time.Time{}, 0
 	case j.due.IsZero() || due.Before(j.due):
 		j.due = due
 	}
-	rn.drop(j)
+	rn.removeIfDone(j)
 }
 
-// drop forgets a Unit of which there is nothing left.
-func (rn *runner) drop(j *job) {
+// removeIfDone removes a job that has nothing to write and nothing to wait for.
+func (rn *runner) removeIfDone(j *job) {
 	if j.writes.empty() && !j.running && len(j.unseen) == 0 {
-		delete(rn.jobs, j.unit)
+		delete(rn.jobs, j.request)
 	}
 }
 
-// shows notes the version of a row that the table has now.
-func (rn *runner) shows(key resource.Key, version string) {
+// observeVersion records the version of a row in the table.
+func (rn *runner) observeVersion(key resource.Key, version string) {
 	j := rn.unseen[key]
 	switch {
 	case j == nil:
 	case j.unseen[key] == version:
-		rn.seen(j, key)
+		rn.endWait(j, key)
 	default:
-		j.check = time.Time{} // it may be newer than what was written, or older
+		j.check = time.Time{} // the version may be newer or older than the written one
 	}
 }
 
-// seen ends the wait for a row, and with the last one what the Unit has reserved.
-func (rn *runner) seen(j *job, key resource.Key) {
+// endWait ends the wait for a row. With the last row it releases the reservations of the job.
+func (rn *runner) endWait(j *job, key resource.Key) {
 	delete(j.unseen, key)
 	delete(rn.unseen, key)
 	delete(rn.making, key)
@@ -159,25 +161,25 @@ func (rn *runner) seen(j *job, key resource.Key) {
 			delete(rn.declined, other)
 		}
 	}
-	rn.drop(j)
+	rn.removeIfDone(j)
 }
 
-// shown is the version of a row in the table, empty where it has none.
-func (rn *runner) shown(key resource.Key) string {
+// tableVersion returns the version of a row in the table, empty where the table does not have it.
+func (rn *runner) tableVersion(key resource.Key) string {
 	if o, ok := rn.plan.State.Find(table.Eval(rn.heard.Load()), key); ok {
 		return o.Envelope().Version
 	}
 	return ""
 }
 
-// run stores what is due until ctx ends. It may be run again, after another instance has written meanwhile.
+// run stores what is due until ctx ends. It may be called again after another replica has been the leader.
 func (rn *runner) run(ctx context.Context) {
 	rn.start()
 	var writers sync.WaitGroup
-	free := make(chan struct{}, atOnce)
+	free := make(chan struct{}, maxConcurrentWrites)
 	for ctx.Err() == nil {
 		now := rn.now()
-		due, unsure, next := rn.take(now)
+		due, unsure, next := rn.dequeue(now)
 		for _, j := range due {
 			free <- struct{}{}
 			writers.Go(func() { rn.write(ctx, j); <-free })
@@ -202,9 +204,9 @@ func (rn *runner) run(ctx context.Context) {
 	rn.mu.Unlock()
 }
 
-// start forgets what was reserved, waited for and logged in an earlier run.
+// start drops the reservations, waits and logged notices of an earlier run.
 func (rn *runner) start() {
-	rn.commit(rn.plan.forgetLocal)
+	rn.commit(rn.plan.removeLocalRows)
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
 	rn.running = true
@@ -213,12 +215,12 @@ func (rn *runner) start() {
 	clear(rn.declined)
 	clear(rn.making)
 	for u, j := range rn.jobs {
-		rn.jobs[u] = &job{unit: u, writes: j.writes, due: rn.now(), unseen: map[resource.Key]string{}}
-		rn.drop(rn.jobs[u])
+		rn.jobs[u] = &job{request: u, writes: j.writes, due: rn.now(), unseen: map[resource.Key]string{}}
+		rn.removeIfDone(rn.jobs[u])
 	}
 }
 
-// backlog is how many Units wait for their turn; none where another instance writes.
+// backlog returns the number of requests that are due or running; 0 where another replica is the leader.
 func (rn *runner) backlog() (n int) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
@@ -230,9 +232,9 @@ func (rn *runner) backlog() (n int) {
 	return n
 }
 
-// take returns the Units that are due, the longest first, those whose rows are to be compared with the store, and when
-// the next is one of these.
-func (rn *runner) take(now time.Time) (due, unsure []*job, next time.Time) {
+// dequeue returns the jobs to write, oldest first, the jobs whose rows must be compared with the store, and the time of
+// the next job.
+func (rn *runner) dequeue(now time.Time) (due, unsure []*job, next time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
 	for _, j := range rn.jobs {
@@ -250,12 +252,12 @@ func (rn *runner) take(now time.Time) (due, unsure []*job, next time.Time) {
 		}
 	}
 	slices.SortFunc(due, func(a, b *job) int {
-		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.unit.String(), b.unit.String()))
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.request.String(), b.request.String()))
 	})
 	return due, unsure, next
 }
 
-// write stores what is to be written of a Unit.
+// write logs the new notices of a job and stores its writes.
 func (rn *runner) write(ctx context.Context, j *job) {
 	rn.mu.Lock()
 	writes := j.writes
@@ -266,7 +268,7 @@ func (rn *runner) write(ctx context.Context, j *job) {
 	j.noticed = writes.Notices
 	rn.mu.Unlock()
 	for _, n := range fresh {
-		rn.log.Log(ctx, n.Level, n.Message, n.About...)
+		rn.log.Log(ctx, n.Level, n.Message, n.Attributes...)
 	}
 	stored := map[resource.Key]string{}
 	var err error
@@ -276,18 +278,18 @@ func (rn *runner) write(ctx context.Context, j *job) {
 		}
 		var key resource.Key
 		var version string
-		if key, version, err = rn.store(ctx, &w); key != (resource.Key{}) {
+		if key, version, err = rn.storeWrite(ctx, &w); key != (resource.Key{}) {
 			stored[key] = version
 		}
 		if err != nil {
 			break
 		}
 	}
-	rn.wrote(ctx, j, stored, err)
+	rn.recordWrites(ctx, j, stored, err)
 }
 
-// reserve keeps others from giving away a virtual IP, or the last place of a generated service, of which the table has not
-// heard yet. It is false where another Unit has it: this one waits until the table has heard of that.
+// reserve reserves the virtual IP of a write, or one of the mesh's generated services, until the table has the row. It
+// returns false where another request has the reservation; the job is then retried after the other one's.
 func (rn *runner) reserve(j *job, w *Write) bool {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
@@ -324,9 +326,9 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 	return true
 }
 
-// store does one write. It returns the row and its version as it is stored now, [unknown] with an error, and no row where
-// it is no row of the store, or nothing was tried.
-func (rn *runner) store(ctx context.Context, w *Write) (key resource.Key, version string, err error) {
+// storeWrite executes one write. It returns the key and the stored version of the row, [unknownVersion] with an error.
+// The key is zero for a local row, and where nothing was tried.
+func (rn *runner) storeWrite(ctx context.Context, w *Write) (key resource.Key, version string, err error) {
 	switch {
 	case w.Put != nil:
 		key = w.Put.Key()
@@ -346,26 +348,28 @@ func (rn *runner) store(ctx context.Context, w *Write) (key resource.Key, versio
 	case w.Local != nil:
 		rn.commit(w.Local.store(rn.plan))
 	default:
-		key, err = rn.delete(ctx, w)
+		key, err = rn.deleteRow(ctx, w)
 	}
 	if err != nil {
-		version = unknown
+		version = unknownVersion
 	}
 	return key, version, err
 }
 
-func (rn *runner) delete(ctx context.Context, w *Write) (key resource.Key, err error) {
-	if w.Gone != (resource.Key{}) {
-		if version, err := rn.writer.Version(ctx, w.Gone); err != nil || version != "" {
-			return w.Gone, cmp.Or(err, ErrOvertaken)
+// deleteRow deletes a row. It returns [ErrConflict] where the cause of the deletion has been stored again.
+func (rn *runner) deleteRow(ctx context.Context, w *Write) (key resource.Key, err error) {
+	if w.UnlessStored != (resource.Key{}) {
+		if version, err := rn.writer.Version(ctx, w.UnlessStored); err != nil || version != "" {
+			return w.UnlessStored, cmp.Or(err, ErrConflict)
 		}
 	}
 	key = w.Delete.Key()
 	err = rn.writer.Delete(ctx, key, w.Delete.Envelope().Version)
 	if err == nil && w.Delete.Envelope().Version == "" {
-		// No watch ever tells of a row that was put into the table and never stored.
+		// A row that was put into the table and never stored occurs in no watch.
 		rn.commit(func(tx *table.Tx) {
-			if o, ok := rn.plan.State.Find(table.Eval(rn.plan.State.DB.Snapshot()), key); ok && o.Envelope().Version == "" {
+			if o, ok := rn.plan.State.Find(table.Eval(rn.plan.State.DB.Snapshot()), key); ok &&
+				o.Envelope().Version == "" {
 				rn.plan.State.Remove(tx, key)
 			}
 		})
@@ -373,8 +377,8 @@ func (rn *runner) delete(ctx context.Context, w *Write) (key resource.Key, err e
 	return key, err
 }
 
-// wrote notes what came of the writes of a Unit.
-func (rn *runner) wrote(ctx context.Context, j *job, stored map[resource.Key]string, err error) {
+// recordWrites schedules the job's next write or comparison after its writes.
+func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.Key]string, err error) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
 	now := rn.now()
@@ -382,30 +386,30 @@ func (rn *runner) wrote(ctx context.Context, j *job, stored map[resource.Key]str
 	switch {
 	case err == nil:
 		j.delay = 0
-	case errors.Is(err, ErrOvertaken):
+	case errors.Is(err, ErrConflict):
 		j.due = now
 	case ctx.Err() == nil:
-		j.delay = min(max(retry, 2*j.delay), patience)
+		j.delay = min(max(minRetryDelay, 2*j.delay), maxRetryDelay)
 		j.due = now.Add(j.delay)
-		rn.log.Warn("a write of the control plane's own failed", "unit", j.unit, "again", j.delay, "error", err)
+		rn.log.Warn("a write of the control plane failed", "request", j.request, "retryAfter", j.delay, "error", err)
 	}
-	j.check = now.Add(retry)
+	j.check = now.Add(minRetryDelay)
 	for key, version := range stored {
 		j.unseen[key], rn.unseen[key] = version, j
-		if version == unknown {
+		if version == unknownVersion {
 			j.check = time.Time{}
 		}
 	}
 	for key, version := range stored {
-		if rn.shown(key) == version {
-			rn.seen(j, key)
+		if rn.tableVersion(key) == version {
+			rn.endWait(j, key)
 		}
 	}
-	rn.drop(j)
-	rn.nudge()
+	rn.removeIfDone(j)
+	rn.wakeUp()
 }
 
-// compare ends the wait for rows that the table has as the store has them now, whatever was written there since.
+// compare ends the wait for rows whose version in the table equals the store's, whatever has been written since.
 func (rn *runner) compare(ctx context.Context, j *job) {
 	rn.mu.Lock()
 	keys := slices.Collect(maps.Keys(j.unseen))
@@ -413,16 +417,16 @@ func (rn *runner) compare(ctx context.Context, j *job) {
 	same := map[resource.Key]bool{}
 	for _, key := range keys {
 		version, err := rn.writer.Version(ctx, key)
-		same[key] = err == nil && rn.shown(key) == version
+		same[key] = err == nil && rn.tableVersion(key) == version
 	}
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
-	j.running, j.check = false, rn.now().Add(retry)
+	j.running, j.check = false, rn.now().Add(minRetryDelay)
 	for _, key := range keys {
 		if same[key] {
-			rn.seen(j, key)
+			rn.endWait(j, key)
 		}
 	}
-	rn.drop(j)
-	rn.nudge()
+	rn.removeIfDone(j)
+	rn.wakeUp()
 }

@@ -23,9 +23,11 @@ func TestTheRetainedEndpointsAreCounted(t *testing.T) {
 			Service: "web", Port: 8080, Since: kind.Time{Time: m.now}, Endpoints: endpoints,
 		})
 	}
-	blue, green := kind.RetainedEndpoint{Dataplane: "blue", Address: "10.0.0.1", Port: 8080}, kind.RetainedEndpoint{Dataplane: "green", Address: "10.0.0.2", Port: 8080}
+	blue, green := kind.RetainedEndpoint{Dataplane: "blue", Address: "10.0.0.1", Port: 8080},
+		kind.RetainedEndpoint{Dataplane: "green", Address: "10.0.0.2", Port: 8080}
 	m.user(kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 8080}}}),
-		m.dataplane("blue", "10.0.0.1", "x"), m.serves("blue", "10.0.0.1"), m.dataplane("green", "10.0.0.2", "x"), m.serves("green", "10.0.0.2"))
+		m.dataplane("blue", "10.0.0.1", "x"), m.serves("blue", "10.0.0.1"), m.dataplane("green", "10.0.0.2", "x"),
+		m.serves("green", "10.0.0.2"))
 	for _, step := range []struct {
 		row  resource.Any
 		says string
@@ -47,46 +49,48 @@ func TestTheRetainedEndpointsAreCounted(t *testing.T) {
 	}
 }
 
-// What follows from the absence of a row of which the table has not heard yet is not done.
-func TestNothingIsDeletedBeforeItsSourceIsHeardOf(t *testing.T) {
+// A row is not deleted while the store has a source that the table does not have yet.
+func TestNoRowOfAStoredSourceIsDeleted(t *testing.T) {
 	m := newMirrored(t)
 	m.lags = true
-	held := kind.ZoneEgressCertificatesList.Make("default", "out", kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
-		SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/egress"), Root: "root", Until: kind.Time{Time: m.now.Add(time.Hour)},
-	}}})
-	m.user(held, ownEgress("out"))
-	m.hear(1)
+	retained := kind.ZoneEgressCertificatesList.Make("default", "out",
+		kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+			SpiffeIDs: kind.SpiffeIDsOf("spiffe://default/egress"), Root: "root",
+			Until: kind.Time{Time: m.now.Add(time.Hour)},
+		}}})
+	m.user(retained, ownEgress("out"))
+	m.deliver(1)
 	for range 5 {
-		m.now = m.now.Add(calmly)
+		m.now = m.now.Add(statusDelay)
 		m.step()
 	}
-	if _, ok := m.rows[held.Key()]; !ok {
-		t.Fatal("the certificates of a ZoneEgress are forgotten that is stored, and not heard of yet")
+	if _, ok := m.rows[retained.Key()]; !ok {
+		t.Fatal("the certificates of a stored ZoneEgress were removed before the table had it")
 	}
 	m.drain()
 	m.removes(kind.ZoneEgresses.Key("", "out"))
 	m.drain()
-	if _, ok := m.rows[held.Key()]; ok {
+	if _, ok := m.rows[retained.Key()]; ok {
 		t.Error("the certificates of a ZoneEgress stay that is gone")
 	}
 }
 
-// A write that comes to what is stored is not repeated, and neither is one of which the table has not heard.
+// A write that equals the stored row is not repeated, and neither is one that the table does not have yet.
 func TestAWriteIsNotRepeated(t *testing.T) {
 	m := newMirrored(t)
 	m.user(services("web")[0])
 	m.drain()
 	m.written, m.alike = 0, true
-	m.user(m.refuser("a-1", "no", kind.Cause{Kind: "MeshService", Name: "web"}))
+	m.user(m.nackingProxy("a-1", "no", kind.Cause{Kind: "MeshService", Name: "web"}))
 	m.drain()
 	if m.written != 1 {
 		t.Errorf("%d writes, and each comes to what is stored", m.written)
 	}
 	m.written, m.alike, m.lags = 0, false, true
-	m.user(m.refuser("a-1", "never", kind.Cause{Kind: "MeshService", Name: "web"}))
-	m.hear(1)
+	m.user(m.nackingProxy("a-1", "never", kind.Cause{Kind: "MeshService", Name: "web"}))
+	m.deliver(1)
 	for range 5 {
-		m.now = m.now.Add(10 * calmly)
+		m.now = m.now.Add(10 * statusDelay)
 		m.step()
 	}
 	if m.written != 1 {
@@ -94,7 +98,8 @@ func TestAWriteIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A problem is logged once while it lasts, a further one beside it or in its place too, and one that comes back again.
+// A problem is logged once while it lasts. Another problem beside it or in its place is logged too, and so is one that
+// returns.
 func TestEachProblemIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
@@ -108,22 +113,26 @@ func TestEachProblemIsLoggedOnce(t *testing.T) {
 		writes Writes
 		logged string
 	}{
-		{of("one"), "one"}, {of("one"), ""}, {of("one", "two"), "two"}, {of("three"), "three"}, {of(), ""}, {of("one"), "one"},
+		{of("one"), "one"}, {of("one"), ""}, {of("one", "two"), "two"}, {of("three"), "three"}, {of(), ""},
+		{of("one"), "one"},
 	} {
 		log.Reset()
-		m.rn.want(Unit{Kind: "test"}, step.writes, m.now)
+		m.rn.setWrites(Request{Kind: "test"}, step.writes, m.now)
 		m.drain()
-		if got := log.String(); strings.Count(got, "msg=") != len(strings.Fields(step.logged)) || !strings.Contains(got, step.logged) {
+		if got := log.String(); strings.Count(got, "msg=") != len(strings.Fields(step.logged)) ||
+			!strings.Contains(got, step.logged) {
 			t.Errorf("of %v the log has %q, want %q", step.writes.Notices, got, step.logged)
 		}
 	}
 }
 
-// Nothing is kept of what is gone.
-func TestWhatIsGoneLeavesNothing(t *testing.T) {
+// No entry of a deleted resource is kept.
+func TestDeletedResourcesAreNotKept(t *testing.T) {
 	m := newMirrored(t)
-	rows := append(services("web"), m.dataplane("web-1", "10.0.0.1", "web"), m.serves("web-1", "10.0.0.1"), ownEgress("out"),
-		kind.Meshes.Make("", "default", kind.Mesh{}), m.door("in", "10.0.0.9"), m.stream("in", ""), m.passes("in", "10.0.0.9"))
+	rows := append(services("web"), m.dataplane("web-1", "10.0.0.1", "web"), m.serves("web-1", "10.0.0.1"),
+		ownEgress("out"),
+		kind.Meshes.Make("", "default", kind.Mesh{}), m.zoneIngress("in", "10.0.0.9"), m.stream("in", ""),
+		m.passes("in", "10.0.0.9"))
 	m.user(rows...)
 	m.drain()
 	for _, o := range rows {

@@ -13,47 +13,45 @@ import (
 	"weft/resource"
 )
 
-// SNIUnit is the kind of units that stand for the server names of a mesh's services that are this control
-// plane's own.
-const SNIUnit = "server names"
+// SNIKind is the kind of requests for the SNIs of a mesh's services that this control plane owns.
+const SNIKind = "SNIs"
 
 const (
-	// namesAtOnce is how many services are named before other units have their turn.
-	namesAtOnce = 256
-	// lookForIngresses is how soon it is looked again for zone ingresses that were away.
-	lookForIngresses = time.Second
+	// maxNamedAtOnce is the number of services that get SNIs in one turn, before other requests are reconciled.
+	maxNamedAtOnce = 256
+	// ingressCheckInterval is how often absent zone ingresses are checked again.
+	ingressCheckInterval = time.Second
 )
 
-// observeNames asks for the server names of whatever has not those that it is to have.
-func (rc *Reconciler) observeNames(o resource.Any, now time.Time) {
+// observeSNIs enqueues the SNIs of a service that lacks the wanted ones, and of all meshes when the format changes.
+func (rc *Reconciler) observeSNIs(o resource.Any, now time.Time) {
 	r := table.Eval(rc.plan.State.DB.Snapshot())
 	switch o := o.(type) {
 	case *resource.Object[kind.MeshService], *resource.Object[kind.MeshMultiZoneService]:
-		if _, _, changes := rc.plan.renamed(r, o); changes {
-			rc.ask(Unit{SNIUnit, o.Key().Mesh, ""}, now.Add(soon))
+		if _, _, changes := rc.plan.withNextSNIs(r, o); changes {
+			rc.enqueue(Request{SNIKind, o.Key().Mesh, ""}, now.Add(servingDelay))
 		}
 	case *resource.Object[kind.SNIFormat]:
 		for mesh := range rc.plan.State.Meshes.All(rc.plan.State.DB.Snapshot()) {
-			rc.ask(Unit{SNIUnit, mesh.Name, ""}, now.Add(soon))
+			rc.enqueue(Request{SNIKind, mesh.Name, ""}, now.Add(servingDelay))
 		}
 	}
 }
 
-// serverNames gives names to ports that have none, as services of earlier releases do, and walks those of
-// another format to the wanted one: the new name behind the old one, in front of it, and alone. Clients use the
-// first and ingresses answer all, so that each step but the first waits until all proxies of all zones run
-// with the one before. The step stands in the services themselves: nothing is lost with a restart, and who
-// changes their mind on the way walks back from there. (SNI in the resource definition.)
-func (p *Plan) serverNames(r *table.Reader, mesh string, now time.Time) (steps []Step, again time.Time) {
-	s := &Settle{Topic: "server names of the mesh " + mesh, Mesh: mesh, Everybody: true, Zones: true}
+// reconcileSNIs adds SNIs to ports that have none, as services of earlier releases, and migrates SNIs of another format
+// in steps: the new SNI after the old one, before it, alone. Clients use the first SNI and ingresses match all of them,
+// so each step but the first waits until all proxies of all zones have acked the previous one. The services store the
+// progress: a restart loses nothing, and a migration can be reversed at any step. (SNI in the resource definition.)
+func (p *Plan) reconcileSNIs(r *table.Reader, mesh string, now time.Time) (steps []Step, requeue time.Time) {
+	s := &AckWait{Name: "SNIs of the mesh " + mesh, Mesh: mesh, AllProxies: true, AllZones: true}
 	var waits []string
 	for _, service := range p.ownServices(r, mesh) {
-		changed, waiting, changes := p.renamed(r, service)
+		changed, waiting, changes := p.withNextSNIs(r, service)
 		switch {
 		case !changes:
 		case waiting:
 			s.Rows, s.Then = append(s.Rows, service.Key()), append(s.Then, changed)
-		case len(steps) == namesAtOnce:
+		case len(steps) == maxNamedAtOnce:
 			return steps, now
 		default:
 			steps = append(steps, Step{Put: changed})
@@ -64,15 +62,15 @@ func (p *Plan) serverNames(r *table.Reader, mesh string, now time.Time) (steps [
 	}
 	if len(s.Then) > 0 {
 		if waits = p.absentIngresses(r, mesh); len(waits) > 0 {
-			again = now.Add(lookForIngresses)
+			requeue = now.Add(ingressCheckInterval)
 		} else {
-			steps, waits = []Step{{Settle: s}}, p.waitsFor(s.Topic)
+			steps, waits = []Step{{AckWait: s}}, p.pendingNames(s.Name)
 		}
 	}
-	return append(p.toldToWait(r, mesh, waits), steps...), again
+	return append(p.sniWaitSteps(r, mesh, waits), steps...), requeue
 }
 
-// ownServices are the services of a mesh that are this control plane's to name.
+// ownServices returns the services of a mesh that this control plane owns.
 func (p *Plan) ownServices(r *table.Reader, mesh string) []resource.Any {
 	var own []resource.Any
 	for _, service := range p.State.MultiZoneServicesByMesh.List(r, graph.MeshKey(mesh)) {
@@ -86,13 +84,13 @@ func (p *Plan) ownServices(r *table.Reader, mesh string) []resource.Any {
 	return slices.DeleteFunc(own, func(o resource.Any) bool { return !p.owns(o) })
 }
 
-// owns says whether a resource is this control plane's to change.
+// owns returns true where this control plane owns a resource.
 func (p *Plan) owns(o resource.Any) bool { return kind.OwnerOf(o.Envelope()).Zone == p.State.Zone }
 
-// renamed is a service with the next names of its ports; false: it has the right ones, or belongs to somebody
-// else. Where it is waiting, everybody must run with the names that it has first; ports that need not wait
-// come before those that do.
-func (p *Plan) renamed(r *table.Reader, service resource.Any) (changed resource.Any, waiting, changes bool) {
+// withNextSNIs returns a service with the next SNIs of its ports; changes is false where it has the wanted SNIs or
+// another owner. Where waiting is true, all proxies must first ack the current SNIs. Ports that need no wait change
+// first.
+func (p *Plan) withNextSNIs(r *table.Reader, service resource.Any) (changed resource.Any, waiting, changes bool) {
 	if !p.owns(service) {
 		return nil, false, false
 	}
@@ -101,8 +99,8 @@ func (p *Plan) renamed(r *table.Reader, service resource.Any) (changed resource.
 	named := false
 	for i, port := range kind.PortsOf(service) {
 		of := sni.Of(service, port.Port)
-		next, wait := nextNames(sni.Own(port.SNIs, of), format.Name(of))
-		if slices.Equal(next, port.SNIs) || p.taken(r, service.Key(), next) {
+		next, wait := nextSNIs(sni.Own(port.SNIs, of), format.Name(of))
+		if slices.Equal(next, port.SNIs) || p.sniCollides(r, service.Key(), next) {
 			continue
 		}
 		if wait {
@@ -120,9 +118,9 @@ func (p *Plan) renamed(r *table.Reader, service resource.Any) (changed resource.
 	return nil, false, false
 }
 
-// nextNames are the names of a port one step closer to the wanted one alone, and whether everybody must run with
-// those that it has before.
-func nextNames(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
+// nextSNIs returns the SNIs of a port one step closer to the wanted SNI alone, and whether all proxies must first ack
+// the current ones.
+func nextSNIs(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
 	at := slices.IndexFunc(names, func(name kind.SNI) bool { return name.Value == wanted })
 	switch {
 	case at < 0:
@@ -133,22 +131,26 @@ func nextNames(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
 	return names[:1], true
 }
 
-// taken says whether another service has one of the names: that is found when it is written, by whoever does.
-func (p *Plan) taken(r *table.Reader, key resource.Key, names []kind.SNI) bool {
+// sniCollides returns true where another service has one of the SNIs. A write of the service reports the collision.
+func (p *Plan) sniCollides(r *table.Reader, key resource.Key, names []kind.SNI) bool {
 	return slices.ContainsFunc(names, func(name kind.SNI) bool {
-		return slices.ContainsFunc(p.State.SNIOwners(r, name.Value), func(holder resource.Key) bool { return holder != key })
+		return slices.ContainsFunc(p.State.SNIOwners(r, name.Value), func(holder resource.Key) bool {
+			return holder != key
+		})
 	})
 }
 
-// absentIngresses are the zone ingresses that are away and may be dialled all the same: those of this zone, and
-// on global, whose services all of them pass on, those that their zones tell of.
+// absentIngresses returns phrases about the zone ingresses that are disconnected and may still be dialed: those of this
+// zone and, on global, whose services every ingress forwards, those that the zones report.
 func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	var absent []string
 	if p.Global() {
 		for _, row := range p.State.ZoneAddressesByMesh.List(r, graph.MeshKey(mesh)) {
 			for _, ingress := range row.Spec.Ingresses {
 				if !ingress.Healthy {
-					absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is away", ingress.Name, kind.DisplayNameOf(&row.Meta)))
+					absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is disconnected",
+						ingress.Name,
+						kind.DisplayNameOf(&row.Meta)))
 				}
 			}
 		}
@@ -156,28 +158,28 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	for _, d := range slices.Concat(p.State.IngressProxies.Get(r, mesh), p.State.IngressProxies.Get(r, "")) {
 		listens := d.Serves || d.ServesFormer
 		if listens && !(d.Instance != "" && p.Lives(d.Instance)) {
-			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is away", d.Proxy.Name))
+			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is disconnected", d.Proxy.Name))
 		}
 	}
 	slices.Sort(absent)
 	return absent
 }
 
-// waitsFor says whom a topic waits for, as far as it is known.
-func (p *Plan) waitsFor(topic string) []string {
+// pendingNames returns phrases about the proxies and zones that the wait of a name is waiting for.
+func (p *Plan) pendingNames(topic string) []string {
 	var waits []string
-	for _, proxy := range p.Behind(topic) {
+	for _, proxy := range p.PendingProxies(topic) {
 		waits = append(waits, "the proxy "+proxy.String())
 	}
-	if zones := p.Unconfirmed(topic); zones != "" {
+	if zones := p.PendingZones(topic); zones != "" {
 		waits = append(waits, zones)
 	}
 	slices.Sort(waits)
 	return waits
 }
 
-// toldToWait keeps the row that says so where it lasts, for global to see.
-func (p *Plan) toldToWait(r *table.Reader, mesh string, waits []string) []Step {
+// sniWaitSteps writes or deletes the SNIWait of a mesh, which shows global what a migration waits for.
+func (p *Plan) sniWaitSteps(r *table.Reader, mesh string, waits []string) []Step {
 	key := kind.SNIWaits.Key(mesh, cmp.Or(p.State.Zone, "global"))
 	row, ok := p.State.SNIWaits.Find(r, key.Mesh, key.Name)
 	switch {

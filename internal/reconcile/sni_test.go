@@ -20,7 +20,7 @@ import (
 	"weft/resource"
 )
 
-// owned is a service as admit stores it.
+// owned returns a service in the form that admit stores.
 func owned[S any](o *resource.Object[S], owner kind.Owner) *resource.Object[S] {
 	o.Labels = map[string]string{kind.DisplayName: o.Name, kind.OriginLabel: kind.OriginGlobal}
 	if !owner.Global() {
@@ -31,7 +31,7 @@ func owned[S any](o *resource.Object[S], owner kind.Owner) *resource.Object[S] {
 
 var east = kind.Owner{Zone: "east"}
 
-// nameOf is the name of port 80 of the MeshService web.
+// nameOf returns the SNI of port 80 of the MeshService web.
 func nameOf(format sni.Format, zone string) string {
 	return format.Name(sni.Port{Kind: "MeshService", Mesh: "default", Zone: zone, Name: "web", Number: 80})
 }
@@ -44,7 +44,7 @@ func webOf(owner kind.Owner, names ...string) *resource.Object[kind.MeshService]
 	return owned(kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{port}}), owner)
 }
 
-// snis are those of port 80 of the service.
+// snis returns the SNIs of port 80 of the service.
 func (w *world) snis() []string {
 	var names []string
 	spec, _ := w.service("web")
@@ -54,29 +54,30 @@ func (w *world) snis() []string {
 	return names
 }
 
-// TestServicesOfAnEarlierReleaseAreNamed: only what lacks a name is written, and only by its owner.
+// TestServicesOfAnEarlierReleaseAreNamed: only ports without an SNI are written, and only by the owner of the service.
 func TestServicesOfAnEarlierReleaseAreNamed(t *testing.T) {
 	v1 := nameOf(sni.V1, "east")
 	for name, test := range map[string]struct {
-		service *resource.Object[kind.MeshService]
-		asks    bool
-		want    []string
+		service  *resource.Object[kind.MeshService]
+		enqueued bool
+		want     []string
 	}{
 		"of an earlier release":          {webOf(east), true, []string{v1}},
 		"named":                          {webOf(east, v1), false, []string{v1}},
 		"of a zone that was called west": {webOf(east, nameOf(sni.V1, "west")), true, []string{v1}},
 		"of another zone":                {webOf(kind.Owner{Zone: "west"}), false, nil},
-		"of another format":              {webOf(east, nameOf(sni.V2, "east")), true, []string{nameOf(sni.V2, "east"), v1}},
+		"of another format": {webOf(east, nameOf(sni.V2, "east")), true,
+			[]string{nameOf(sni.V2, "east"), v1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "241.0.0.0/8")
 			rc := New(w.plan, nil, nil, w.commit, nil)
 			w.put(test.service)
 			rc.Observe([]resource.Any{test.service}, nil, nil, w.now)
-			if _, asks := rc.due[Unit{SNIUnit, "default", ""}]; asks != test.asks {
-				t.Errorf("asks %t, want %t", asks, test.asks)
+			if _, enqueued := rc.due[Request{SNIKind, "default", ""}]; enqueued != test.enqueued {
+				t.Errorf("enqueued %t, want %t", enqueued, test.enqueued)
 			}
-			w.reconcile(SNIUnit, "")
+			w.reconcile(SNIKind, "")
 			if d := gocmp.Diff(test.want, w.snis()); d != "" {
 				t.Error(d)
 			}
@@ -84,32 +85,32 @@ func TestServicesOfAnEarlierReleaseAreNamed(t *testing.T) {
 	}
 }
 
-// TestANameThatAnotherServiceHasIsLeft: it would be refused, and the others must go on.
+// TestANameThatAnotherServiceHasIsLeft: its write would be rejected, and the other services must still get SNIs.
 func TestANameThatAnotherServiceHasIsLeft(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	other := owned(kind.MeshServices.Make("default", "other", kind.MeshService{
 		Ports: []kind.ServicePort{{Port: 81, SNIs: []kind.SNI{{Value: nameOf(sni.V1, "east")}}}},
 	}), kind.Owner{Zone: "west"})
 	w.put(other, webOf(east))
-	w.reconcile(SNIUnit, "")
+	w.reconcile(SNIKind, "")
 	if got := w.snis(); len(got) > 0 {
 		t.Errorf("the service is called %q", got)
 	}
 }
 
-// viewer is a zone ingress or a client, which runs with names that it was told some time ago.
+// viewer is a zone ingress or a client, with the SNIs that it received last.
 type viewer struct{ names []string }
 
-// TestNamesMoveWithoutALostRequest walks between formats, back and forth at any moment: whatever clients and
-// ingresses were told last, an ingress answers the name that a client states.
+// TestNamesMoveWithoutALostRequest migrates between formats, back and forth at any moment. Whatever configuration
+// clients and ingresses have, an ingress matches the SNI that a client sends.
 func TestNamesMoveWithoutALostRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, "241.0.0.0/8")
 		w.put(webOf(east, nameOf(sni.V1, "east")))
 		ingresses, clients := []*viewer{{w.snis()}, {w.snis()}}, []*viewer{{w.snis()}, {w.snis()}}
 		all := slices.Concat(ingresses, clients)
-		begun := map[string][]string{} // the names when a topic began to be waited for
-		told := map[*viewer]int{}      // how often it was told
+		begun := map[string][]string{} // by wait, the SNIs when it began
+		told := map[*viewer]int{}      // how often the viewer was updated
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				for _, client := range clients {
@@ -125,14 +126,14 @@ func TestNamesMoveWithoutALostRequest(t *testing.T) {
 				w.put(kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: format}))
 			},
 			"reconcile": func(*rapid.T) {
-				before := len(w.waiting)
-				waiting := w.waiting
-				w.waiting = map[string]*Settle{}
-				w.reconcile(SNIUnit, "")
-				if before > 0 { // the same is waited for once
-					w.waiting = waiting
+				before := len(w.ackWaits)
+				waiting := w.ackWaits
+				w.ackWaits = map[string]*AckWait{}
+				w.reconcile(SNIKind, "")
+				if before > 0 { // of waits with one name, one runs
+					w.ackWaits = waiting
 				}
-				for topic := range w.waiting {
+				for topic := range w.ackWaits {
 					if begun[topic] == nil {
 						begun[topic] = w.snis()
 						clear(told)
@@ -151,17 +152,18 @@ func TestNamesMoveWithoutALostRequest(t *testing.T) {
 					}
 				}
 				clear(begun)
-				w.settleUnchanged()
+				w.ackUnchanged()
 			},
-			"restart": func(*rapid.T) { clear(begun); clear(w.waiting) },
+			"restart": func(*rapid.T) { clear(begun); clear(w.ackWaits) },
 		})
 	})
 }
 
-// settleUnchanged says that every proxy runs with what the table had: what has changed since is left out.
-func (w *world) settleUnchanged() {
-	for topic, s := range w.waiting {
-		delete(w.waiting, topic)
+// ackUnchanged completes the waits as if every proxy had acked the earlier rows; writes to rows changed since are
+// dropped.
+func (w *world) ackUnchanged() {
+	for topic, s := range w.ackWaits {
+		delete(w.ackWaits, topic)
 		for _, o := range s.Then {
 			if now, ok := w.plan.State.Find(w.reader(), o.Key()); ok && now.Envelope().Version == o.Envelope().Version {
 				w.put(o)
@@ -170,44 +172,43 @@ func (w *world) settleUnchanged() {
 	}
 }
 
-// TestAMigrationIsWalkedToItsEnd: whoever wants another format gets there, through all steps.
+// TestAMigrationIsWalkedToItsEnd: a migration to another format ends there, through all steps.
 func TestAMigrationIsWalkedToItsEnd(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
 	w.put(webOf(east, v1), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
 	for _, want := range [][]string{{v1, v2}, {v2, v1}, {v2}} {
-		w.reconcile(SNIUnit, "")
-		w.settleUnchanged()
+		w.reconcile(SNIKind, "")
+		w.ackUnchanged()
 		if d := gocmp.Diff(want, w.snis()); d != "" {
 			t.Fatal(d)
 		}
 	}
-	if steps, _ := w.plan.For(w.reader(), Unit{SNIUnit, "default", ""}, w.now); len(steps) > 0 {
+	if steps, _ := w.plan.For(w.reader(), Request{SNIKind, "default", ""}, w.now); len(steps) > 0 {
 		t.Errorf("at its end the steps are %+v", steps)
 	}
 }
 
-// TestAMigrationWaitsForIngressesThatAreAway: the last one is dialled though nobody knows what it answers, and
-// one whose stream has just been lost too.
-func TestAMigrationWaitsForIngressesThatAreAway(t *testing.T) {
+// The last ingress is dialed although its configuration is unknown, and so is an ingress that has just lost its stream.
+func TestAMigrationWaitsForDisconnectedIngresses(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
 	w.put(webOf(east, v1, v2), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}),
-		w.door("door", "192.168.1.1"), w.passes("door", "192.168.1.1"))
-	if again := w.reconcile(SNIUnit, ""); len(w.waiting) > 0 || !again.After(w.now) {
-		t.Errorf("waits for %v, asks again at %v", w.waiting, again)
+		w.zoneIngress("in-1", "192.168.1.1"), w.passes("in-1", "192.168.1.1"))
+	if requeue := w.reconcile(SNIKind, ""); len(w.ackWaits) > 0 || !requeue.After(w.now) {
+		t.Errorf("waits for %v, requeued at %v", w.ackWaits, requeue)
 	}
-	w.wantWait("the zone ingress door, which is away")
-	w.put(w.stream("door", "a"))
-	w.reconcile(SNIUnit, "")
-	w.settleUnchanged()
+	w.wantWait("the zone ingress in-1, which is disconnected")
+	w.put(w.stream("in-1", "a"))
+	w.reconcile(SNIKind, "")
+	w.ackUnchanged()
 	if got := w.snis(); got[0] != v2 {
 		t.Errorf("once it is back, the names are %q", got)
 	}
 	w.wantWait()
 }
 
-// wantWait wants the zone to say that it waits for somebody.
+// wantWait fails unless the zone reports that it waits for want.
 func (w *world) wantWait(want ...string) {
 	w.t.Helper()
 	var got []string
@@ -219,33 +220,35 @@ func (w *world) wantWait(want ...string) {
 	}
 }
 
-// TestGlobalWaitsForTheIngressesOfAllZones: each of them passes on what is of many zones.
+// TestGlobalWaitsForTheIngressesOfAllZones: each of them forwards the SNIs of global services.
 func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 	state := graph.NewState("")
-	w := &world{t: t, plan: NewPlan(state, Ranges{}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), waiting: map[string]*Settle{}}
-	door := func(healthy bool) resource.Any {
+	w := &world{t: t, plan: NewPlan(state, Ranges{}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		ackWaits: map[string]*AckWait{}}
+	ingress := func(healthy bool) resource.Any {
 		return owned(kind.MeshZoneAddresses.Make("default", "west", kind.MeshZoneAddress{
-			Ingresses: []kind.ZoneProxyAddress{{Name: "door", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
+			Ingresses: []kind.ZoneProxyAddress{{Name: "in-1", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
 		}), kind.Owner{Zone: "west"})
 	}
 	of := sni.Port{Kind: "MeshMultiZoneService", Mesh: "default", Name: "web", Number: 80}
 	names := []kind.SNI{{Value: sni.V1.Name(of)}, {Value: sni.V2.Name(of)}}
-	w.put(owned(kind.MeshMultiZoneServices.Make("default", "web", kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: names}}}), kind.Owner{}),
-		kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}), door(false))
-	w.reconcile(SNIUnit, "")
-	w.wantWait("the zone ingress door of zone west, which is away")
-	w.put(door(true))
-	w.reconcile(SNIUnit, "")
+	w.put(owned(kind.MeshMultiZoneServices.Make("default", "web",
+		kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80, SNIs: names}}}), kind.Owner{}),
+		kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}), ingress(false))
+	w.reconcile(SNIKind, "")
+	w.wantWait("the zone ingress in-1 of zone west, which is disconnected")
+	w.put(ingress(true))
+	w.reconcile(SNIKind, "")
 	w.wantWait()
-	if len(w.waiting) != 1 {
-		t.Errorf("once it is back, it waits for %v", w.waiting)
+	if len(w.ackWaits) != 1 {
+		t.Errorf("once it is back, it waits for %v", w.ackWaits)
 	}
 }
 
 // cutOff is a zone that confirms once it is connected.
 type cutOff struct {
 	connected chan struct{}
-	confirms  time.Time // for the test alone: since when it does
+	confirms  time.Time // set by the test: the time when it connects
 }
 
 func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
@@ -257,14 +260,14 @@ func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 	}
 }
 
-// at once, all of this zone's proxies run with everything.
+// calm is a mesh whose proxies ack at once.
 type calm struct{}
 
 func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
 	return nil
 }
 
-// sink takes the names that are written.
+// sink receives the written resources.
 type sink struct{ written chan resource.Any }
 
 func (s sink) Put(_ context.Context, o resource.Any) (string, error) { s.written <- o; return "", nil }
@@ -272,8 +275,8 @@ func (s sink) Create(context.Context, resource.Any) (string, error)  { return ""
 func (s sink) Version(context.Context, resource.Key) (string, error) { return "", nil }
 func (s sink) Delete(context.Context, resource.Key, string) error    { return nil }
 
-// TestOtherZonesAreWaitedFor: a name goes to the front once all zones confirm and the drain time has passed, and until
-// then it is said who does not.
+// TestOtherZonesAreWaitedFor: an SNI becomes the first once all zones have confirmed and the drain time has passed.
+// Until then, the pending zones are reported.
 func TestOtherZonesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
@@ -299,7 +302,7 @@ func TestOtherZonesAreWaitedFor(t *testing.T) {
 				zones.confirms = time.Now()
 			case *resource.Object[kind.MeshService]:
 				if o.Spec.Ports[0].SNI() != v2 {
-					continue // its state is written too
+					continue // the service's state
 				}
 				if waited := time.Since(zones.confirms); zones.confirms.IsZero() || waited < w.plan.DrainTime {
 					t.Errorf("the next name is written %s after the other zone has confirmed", waited)

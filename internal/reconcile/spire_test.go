@@ -20,7 +20,8 @@ func fromSPIRE(name, domain string) *resource.Object[kind.MeshIdentity] {
 }
 
 func TestWhatGoesTogetherWithSPIRE(t *testing.T) {
-	bundled := kind.MeshIdentities.Make("default", "other", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}})
+	bundled := kind.MeshIdentities.Make("default", "other",
+		kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}})
 	legacy := kind.Meshes.Make("", "default", kind.Mesh{MTLS: &kind.MeshMTLS{
 		EnabledBackend: "ca-1", Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}},
 	}})
@@ -32,7 +33,8 @@ func TestWhatGoesTogetherWithSPIRE(t *testing.T) {
 	}{
 		{"SPIRE alone", disabled, ""},
 		{"another MeshIdentity of the same trust domain", fromSPIRE("other", "weft.test"), ""},
-		{"one of another trust domain", fromSPIRE("other", "else.test"), `SPIRE of the trust domain "else.test" and from SPIRE of the trust domain "weft.test"`},
+		{"one of another trust domain", fromSPIRE("other", "else.test"),
+			`SPIRE of the trust domain "else.test" and from SPIRE of the trust domain "weft.test"`},
 		{"the control plane's own", bundled, `SPIRE of the trust domain "weft.test" and from the control plane`},
 		{"mtls of the Mesh", legacy, `SPIRE of the trust domain "weft.test" and from the control plane`},
 	} {
@@ -66,7 +68,7 @@ func TestTheControlPlanesCAGoesAfterSPIREHasTakenOver(t *testing.T) {
 	w.put(fromSPIRE("id", "weft.test"))
 	w.reconcileIdentity()
 	if w.roots() != 1 {
-		t.Fatal("the root goes while a leaf that leads to it may be shown")
+		t.Fatal("the root was removed while a certificate of it is valid")
 	}
 	w.remove(kind.DataplaneCertificatesList.Key("default", "web"))
 	w.now = end.Add(time.Hour)
@@ -80,9 +82,11 @@ func TestMixedProvidersAreLoggedOnce(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
 	rc := New(w.plan, nil, nil, w.commit, slog.New(slog.NewTextHandler(&log, nil)))
-	w.put(fromSPIRE("id", "weft.test"), kind.MeshIdentities.Make("default", "other", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}}))
+	w.put(fromSPIRE("id", "weft.test"),
+		kind.MeshIdentities.Make("default", "other",
+			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}}))
 	for _, name := range []string{"id", "other", "id", "other"} {
-		steps, _ := w.plan.For(w.reader(), Unit{"MeshIdentity", "default", name}, w.now)
+		steps, _ := w.plan.For(w.reader(), Request{"MeshIdentity", "default", name}, w.now)
 		for _, step := range steps {
 			rc.warnMixed(step.Put)
 		}

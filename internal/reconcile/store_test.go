@@ -16,7 +16,7 @@ import (
 	"weft/resource"
 )
 
-// mirrored is a store, and a world whose table follows it: at once, or where it lags, when the test says so.
+// mirrored is a store, and a world whose table follows it: at once, or when the test delivers the changes.
 type mirrored struct {
 	*world
 	rn *runner
@@ -24,18 +24,18 @@ type mirrored struct {
 
 	mu      sync.Mutex
 	rows    map[resource.Key]resource.Any
-	late    []resource.Key // changed, and not heard of by the table yet
+	late    []resource.Key // changes that the table does not have yet
 	lags    bool
-	fails   bool // each write
-	alike   bool // what is written comes to what is stored
+	fails   bool // every write fails
+	alike   bool // a write equals the stored row
 	made    map[resource.Key]bool
 	written int
 }
 
-// follow makes a world the table of an empty store. Time is the world's, or where live the real one.
-func follow(w *world, live bool, settler AckWaiter, log *slog.Logger) *mirrored {
+// follow returns an empty store that the world's table follows. With live it uses the real time, otherwise the world's.
+func follow(w *world, live bool, ackWaiter AckWaiter, log *slog.Logger) *mirrored {
 	m := &mirrored{world: w, rows: map[resource.Key]resource.Any{}, made: map[resource.Key]bool{}}
-	m.rc = New(w.plan, m, settler, m.commit, log)
+	m.rc = New(w.plan, m, ackWaiter, m.commit, log)
 	m.rn = m.rc.runner
 	m.rn.now = func() time.Time { return w.now }
 	if live {
@@ -44,7 +44,7 @@ func follow(w *world, live bool, settler AckWaiter, log *slog.Logger) *mirrored 
 	return m
 }
 
-// commit changes rows of the table alone.
+// commit changes rows of the table only.
 func (m *mirrored) commit(change func(*table.Tx)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,14 +64,14 @@ func (m *mirrored) apply(put []resource.Any, removed []resource.Key, change func
 	m.rc.Observe(put, removed, []*table.Changes{changes}, m.rn.now())
 }
 
-// hear brings the table up to a number of the changes that it lacks; what was changed twice it hears of once.
-func (m *mirrored) hear(n int) {
+// deliver applies up to n outstanding changes to the table; several changes of one row are applied as one.
+func (m *mirrored) deliver(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.hearNow(n)
+	m.deliverNow(n)
 }
 
-func (m *mirrored) hearNow(n int) {
+func (m *mirrored) deliverNow(n int) {
 	n = min(n, len(m.late))
 	var put []resource.Any
 	var removed, heard []resource.Key
@@ -90,7 +90,8 @@ func (m *mirrored) hearNow(n int) {
 	m.apply(put, removed, func(*table.Tx) {})
 }
 
-// list has the table hear of the differences to the store and of nothing that came and went, as after a lost watch.
+// list applies the differences between store and table, as after a failed watch. Rows that were created and deleted
+// meanwhile do not occur.
 func (m *mirrored) list() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +100,7 @@ func (m *mirrored) list() {
 		_, there := m.plan.State.Find(m.reader(), key)
 		return !stored && !there
 	})
-	m.hearNow(len(m.late))
+	m.deliverNow(len(m.late))
 }
 
 func (m *mirrored) changed(key resource.Key) {
@@ -107,11 +108,11 @@ func (m *mirrored) changed(key resource.Key) {
 		m.late = append(m.late, key)
 	}
 	if !m.lags {
-		m.hearNow(len(m.late))
+		m.deliverNow(len(m.late))
 	}
 }
 
-// user writes and deletes as users and agents do.
+// user writes resources as users and agents do.
 func (m *mirrored) user(objects ...resource.Any) {
 	for _, o := range objects {
 		m.mu.Lock()
@@ -143,7 +144,7 @@ func (m *mirrored) drop(key resource.Key) {
 	}
 }
 
-// store stores a copy, as it reads when it is read back, unless the same is stored.
+// store stores a copy of a resource in the form in which it is read back, unless the same is stored.
 func (m *mirrored) store(o resource.Any) string {
 	body, err := resource.Body(o)
 	if err != nil {
@@ -158,7 +159,8 @@ func (m *mirrored) store(o resource.Any) string {
 	}
 	m.version++
 	version := fmt.Sprint(m.version)
-	stored, err := resource.FromBody(kind.ByName(key.Kind), resource.Meta{Mesh: key.Mesh, Name: key.Name, Version: version, Created: created}, body)
+	stored, err := resource.FromBody(kind.ByName(key.Kind),
+		resource.Meta{Mesh: key.Mesh, Name: key.Name, Version: version, Created: created}, body)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -167,10 +169,11 @@ func (m *mirrored) store(o resource.Any) string {
 	return version
 }
 
-// parent is what a status belongs to.
-func (m *mirrored) orphan(key resource.Key) bool {
+// unowned returns true for a status whose resource is not stored.
+func (m *mirrored) unowned(key resource.Key) bool {
 	for of := range m.plan.families {
-		if d := kind.ByName(of); d != nil && kind.StatusKind(of) != nil && kind.StatusKind(of).Describe().Name == key.Kind {
+		if d := kind.ByName(of); d != nil && kind.StatusKind(of) != nil &&
+			kind.StatusKind(of).Describe().Name == key.Kind {
 			_, ok := m.rows[resource.Key{Kind: of, Mesh: key.Mesh, Name: key.Name}]
 			return !ok
 		}
@@ -178,7 +181,7 @@ func (m *mirrored) orphan(key resource.Key) bool {
 	return false
 }
 
-var errAway = errors.New("the store is away")
+var errUnavailable = errors.New("the store is away")
 
 // Put implements Writer.
 func (m *mirrored) Put(_ context.Context, o resource.Any) (string, error) {
@@ -187,10 +190,10 @@ func (m *mirrored) Put(_ context.Context, o resource.Any) (string, error) {
 	stored, ok := m.rows[o.Key()]
 	switch version := o.Envelope().Version; {
 	case m.fails:
-		return "", errAway
+		return "", errUnavailable
 	case version != "" && (!ok || stored.Envelope().Version != version):
-		return "", ErrOvertaken
-	case m.orphan(o.Key()):
+		return "", ErrConflict
+	case m.unowned(o.Key()):
 		return "", nil
 	}
 	m.made[o.Key()] = true
@@ -208,10 +211,10 @@ func (m *mirrored) Create(_ context.Context, o resource.Any) (string, error) {
 	stored, ok := m.rows[o.Key()]
 	switch {
 	case m.fails:
-		return "", errAway
+		return "", errUnavailable
 	case ok:
 		return stored.Envelope().Version, nil
-	case m.orphan(o.Key()):
+	case m.unowned(o.Key()):
 		return "", nil
 	}
 	m.made[o.Key()] = true
@@ -226,9 +229,9 @@ func (m *mirrored) Delete(_ context.Context, key resource.Key, version string) e
 	stored, ok := m.rows[key]
 	switch {
 	case m.fails:
-		return errAway
+		return errUnavailable
 	case ok && version != "" && stored.Envelope().Version != version:
-		return ErrOvertaken
+		return ErrConflict
 	}
 	m.written++
 	m.drop(key)
@@ -240,7 +243,7 @@ func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fails {
-		return "", errAway
+		return "", errUnavailable
 	}
 	if o, ok := m.rows[key]; ok {
 		return o.Envelope().Version, nil
@@ -250,7 +253,7 @@ func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) 
 
 // step stores what is due now.
 func (m *mirrored) step() (worked bool) {
-	due, unsure, _ := m.rn.take(m.now)
+	due, unsure, _ := m.rn.dequeue(m.now)
 	for _, j := range due {
 		m.rn.write(context.Background(), j)
 	}
@@ -260,15 +263,15 @@ func (m *mirrored) step() (worked bool) {
 	return len(due)+len(unsure) > 0
 }
 
-// drain lets everything happen that can before a time has passed in which nothing does.
+// drain executes everything until nothing happens for a while.
 func (m *mirrored) drain() {
 	m.fails = false
 	for range 1000 {
-		m.hear(len(m.late))
+		m.deliver(len(m.late))
 		if worked := m.step(); worked {
 			continue
 		}
-		_, _, next := m.rn.take(m.now)
+		_, _, next := m.rn.dequeue(m.now)
 		if next.IsZero() && len(m.late) == 0 {
 			return
 		}
@@ -285,7 +288,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// keepTime commits when a deadline has come, until ctx ends.
+// keepTime commits at each deadline until ctx ends.
 func (m *mirrored) keepTime(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, changed := m.plan.State.DB.NextDeadline()

@@ -12,14 +12,14 @@ import (
 	"weft/resource"
 )
 
-// Ranges are the IPv4 networks from which virtual IPs are given. They may overlap: an address is given once.
+// Ranges are the IPv4 networks of virtual IPs. They may overlap: each address is assigned once.
 type Ranges struct {
 	MeshService          netip.Prefix
 	MeshMultiZoneService netip.Prefix
 	MeshExternalService  netip.Prefix
 }
 
-func (ranges *Ranges) of(u Unit) (cidr netip.Prefix, setting string) {
+func (ranges *Ranges) rangeOf(u Request) (cidr netip.Prefix, setting string) {
 	switch u.Kind {
 	case kind.MeshMultiZoneServices.Name:
 		return ranges.MeshMultiZoneService, "KUMA_IPAM_MESH_MULTI_ZONE_SERVICE_CIDR"
@@ -29,12 +29,13 @@ func (ranges *Ranges) of(u Unit) (cidr netip.Prefix, setting string) {
 	return ranges.MeshService, "KUMA_IPAM_MESH_SERVICE_CIDR"
 }
 
-// vipsOf are the virtual IPs of a service, given once and kept. Where the range has none left, full says so.
-func (p *Plan) vipsOf(r *table.Reader, u Unit, had []kind.VIP) (vips []kind.VIP, full *kind.Condition) {
+// vipsOf returns the virtual IPs of a service, which are assigned once and kept. Where the range has no free address,
+// it returns the condition instead.
+func (p *Plan) vipsOf(r *table.Reader, u Request, had []kind.VIP) (vips []kind.VIP, full *kind.Condition) {
 	if len(had) > 0 || p.Global() {
 		return had, nil
 	}
-	cidr, setting := p.Ranges.of(u)
+	cidr, setting := p.Ranges.rangeOf(u)
 	if !p.noVIP.Get(r, cidr.Masked()) {
 		if vip, ok := p.freeVIP(r, u.Mesh+"/"+u.Name, cidr); ok {
 			return []kind.VIP{{IP: vip.String()}}, nil
@@ -46,18 +47,18 @@ func (p *Plan) vipsOf(r *table.Reader, u Unit, had []kind.VIP) (vips []kind.VIP,
 	}
 }
 
-// rangeIsFull stands between a full range and the services that got no address there, so that these read one value and
-// not each address.
+// rangeIsFull is a derived value of its own, so that the services without an address depend on one value and not on
+// each address.
 func (p *Plan) rangeIsFull(r *table.Reader, cidr netip.Prefix) bool {
 	_, free := p.freeVIP(r, "", cidr)
 	return !free
 }
 
-// freeVIP begins at a place that depends on the name alone, so that a service mostly has the same
-// address in every world that is built from the same resources. It is false where the range is full.
+// freeVIP returns a free address of a range, false where the range is full. The search starts at a hash of the name, so
+// that a service usually gets the same address in every control plane with the same resources.
 func (p *Plan) freeVIP(r *table.Reader, name string, cidr netip.Prefix) (netip.Addr, bool) {
 	base := binary.BigEndian.Uint32(cidr.Masked().Addr().AsSlice())
-	usable := uint32(1)<<(32-cidr.Bits()) - 2 // neither the network's address nor the last one
+	usable := uint32(1)<<(32-cidr.Bits()) - 2 // without the network address and the last address
 	h := fnv.New32a()
 	io.WriteString(h, name)
 	start := h.Sum32() % usable
@@ -71,7 +72,7 @@ func (p *Plan) freeVIP(r *table.Reader, name string, cidr netip.Prefix) (netip.A
 	return netip.Addr{}, false
 }
 
-// vipsIn are the virtual IPs that a row gives to its service.
+// vipsIn returns the virtual IPs that a row assigns to its service.
 func vipsIn(row resource.Any) []kind.VIP {
 	switch status := row.(type) {
 	case *resource.Object[kind.MeshServiceStatus]:

@@ -42,7 +42,8 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 		m.lags = true
 		had := map[string]string{}
 		service := func(t *rapid.T) resource.Any {
-			return rapid.SampledFrom(services(fmt.Sprintf("service-%d", rapid.IntRange(0, 3).Draw(t, "service")))).Draw(t, "kind")
+			return rapid.SampledFrom(services(fmt.Sprintf("service-%d", rapid.IntRange(0, 3).Draw(t, "service")))).Draw(
+				t, "kind")
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"create": func(t *rapid.T) { m.user(service(t)) },
@@ -51,12 +52,12 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 				m.removes(gone)
 				delete(had, resource.Key{Kind: gone.Kind + "Status", Mesh: gone.Mesh, Name: gone.Name}.String())
 			},
-			"write":   func(t *rapid.T) { m.step() },
-			"hear":    func(t *rapid.T) { m.hear(rapid.IntRange(1, 3).Draw(t, "rows")) },
+			"write":   func(*rapid.T) { m.step() },
+			"hear":    func(t *rapid.T) { m.deliver(rapid.IntRange(1, 3).Draw(t, "rows")) },
 			"list":    func(*rapid.T) { m.list() },
 			"fail":    func(*rapid.T) { m.fails = !m.fails },
-			"go by":   func(t *rapid.T) { m.now = m.now.Add(time.Second); m.commit(func(*table.Tx) {}) },
-			"restart": func(*rapid.T) { m.hear(len(m.late)); m.rn.start() },
+			"go by":   func(*rapid.T) { m.now = m.now.Add(time.Second); m.commit(func(*table.Tx) {}) },
+			"restart": func(*rapid.T) { m.deliver(len(m.late)); m.rn.start() },
 			"drain": func(t *rapid.T) {
 				m.drain()
 				live := 0

@@ -9,7 +9,7 @@ import (
 	"weft/resource"
 )
 
-// ofZone is a MeshTrust as global has it of a zone.
+// ofZone returns a MeshTrust of a zone, in the form that global stores.
 func ofZone(zone, domain, name string, roots ...string) *resource.Object[kind.MeshTrust] {
 	o := kind.MeshTrusts.Make("default", name+"-"+zone, kind.MeshTrust{TrustDomain: domain})
 	o.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.DisplayName: name}
@@ -19,8 +19,8 @@ func ofZone(zone, domain, name string, roots ...string) *resource.Object[kind.Me
 	return o
 }
 
-// TestGlobalVouchesForSharedTrustDomains: the roots of a CA that all zones are given stand in a MeshTrust of global's,
-// and a former one stays there for as long as a zone has it.
+// TestGlobalVouchesForSharedTrustDomains: the roots of a CA that all zones use are in a MeshTrust of global. A former
+// root stays there for as long as a zone has it.
 func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 	for name, c := range map[string]struct {
 		template string
@@ -40,10 +40,13 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 			mesh := kind.Meshes.Make("", "default", kind.Mesh{})
 			mi := kind.MeshIdentities.Make("default", "corp", kind.MeshIdentity{
 				SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.template, Path: kind.DefaultPath},
-				Provider: kind.IdentityProvider{Type: kind.Bundled, Bundled: &kind.BundledProvider{MeshTrustCreation: "Enabled", CA: &kind.ProvidedCA{
-					Certificate: &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}},
-					PrivateKey:  &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}},
-				}}},
+				Provider: kind.IdentityProvider{Type: kind.Bundled,
+					Bundled: &kind.BundledProvider{MeshTrustCreation: "Enabled", CA: &kind.ProvidedCA{
+						Certificate: &kind.DataSource{Type: "Secret",
+							SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}},
+						PrivateKey: &kind.DataSource{Type: "Secret",
+							SecretRef: &kind.SecretRef{Kind: "Secret", Name: "ca"}},
+					}}},
 			})
 			mi.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
 			former := freshCA(w, "corp.example")
@@ -60,11 +63,11 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 			if got := pki.Roots(&trust.Spec); len(got) != 1 || got[0] != root(former) {
 				t.Fatalf("global vouches for %q", got)
 			}
-			held := ofZone("east", "corp.example", "corp", trust.Spec.CABundles[0].PEM.Value)
-			w.put(held, w.secret("ca", freshCA(w, "corp.example")))
+			retained := ofZone("east", "corp.example", "corp", trust.Spec.CABundles[0].PEM.Value)
+			w.put(retained, w.secret("ca", freshCA(w, "corp.example")))
 			reconcile()
 			wantRoots(w, "while a zone has the former root", 2)
-			w.remove(held.Key())
+			w.remove(retained.Key())
 			reconcile()
 			wantRoots(w, "once no zone has it", 1)
 			w.remove(mi.Key())

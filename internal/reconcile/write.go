@@ -14,61 +14,61 @@ import (
 	"weft/resource"
 )
 
-// Write is one row that the control plane itself is to write. Exactly one of the first five fields is set.
+// Write is one write of the control plane. Exactly one of the first five fields is set.
 type Write struct {
-	// Put replaces the row that has its version.
+	// Put replaces the row of its version.
 	Put resource.Any
-	// Create is stored unless the row is there.
+	// Create is stored unless the row exists.
 	Create resource.Any
-	// Delete is the row that goes, in this version.
+	// Delete is the row to delete, in this version.
 	Delete resource.Any
 	Make   *NewSecret
-	// Local is a row of this instance alone, which goes into the table and into no store.
+	// Local is a row of this instance only, which goes into the table and not into the store.
 	Local *absence
-	// Gone is what a Delete follows from: it is not done while the store has this row.
-	Gone resource.Key
+	// UnlessStored is the cause of a Delete: the row is not deleted while the store has this resource.
+	UnlessStored resource.Key
 }
 
-// Writes are what is to be written of one key: the value of a derived table of writes. Rows that are stored as they are
-// to be are not among them, so there are none where all is done.
+// Writes are the pending writes of one Request: the value of a derived table. Rows that are stored in their wanted form
+// do not occur, so a finished Request has none.
 type Writes struct {
 	Do []Write
-	// Pace is how long they may wait for further changes.
-	Pace time.Duration
-	// Notices are logged once each, for as long as they are there and this instance leads.
+	// Delay is how long the writes may wait for further changes.
+	Delay time.Duration
+	// Notices are logged once each while they last and this replica is the leader.
 	Notices []Notice
 }
 
-// Notice is a message of the log, with its attributes.
+// Notice is a log line.
 type Notice struct {
-	Level   slog.Level
-	Message string
-	About   []any
+	Level      slog.Level
+	Message    string
+	Attributes []any
 }
 
 func (w *Writes) empty() bool { return len(w.Do)+len(w.Notices) == 0 }
 
-// add adds a write that may wait for a time.
-func (w *Writes) add(pace time.Duration, write Write) {
-	if len(w.Do) == 0 || pace < w.Pace {
-		w.Pace = pace
+// addWrite adds a write that may be delayed. The shortest delay of all writes applies.
+func (w *Writes) addWrite(delay time.Duration, write Write) {
+	if len(w.Do) == 0 || delay < w.Delay {
+		w.Delay = delay
 	}
 	w.Do = append(w.Do, write)
 }
 
-// put adds a row over what the table has, nil where it has none, unless the specs are the same as they are stored.
-func put[S any](w *Writes, pace time.Duration, stored, row *resource.Object[S]) {
+// putIfDifferent adds a write of row, unless its spec equals the stored one; stored is nil where there is none.
+func putIfDifferent[S any](w *Writes, delay time.Duration, stored, row *resource.Object[S]) {
 	switch {
 	case stored == nil:
-		w.add(pace, Write{Create: row})
-	case !same(stored.Spec, row.Spec):
+		w.addWrite(delay, Write{Create: row})
+	case !sameSpec(stored.Spec, row.Spec):
 		row.Version = stored.Version
-		w.add(pace, Write{Put: row})
+		w.addWrite(delay, Write{Put: row})
 	}
 }
 
-// same says whether specs are stored alike.
-func same[S any](a, b S) bool {
+// sameSpec returns true where two specs have the same stored form.
+func sameSpec[S any](a, b S) bool {
 	if reflect.DeepEqual(a, b) {
 		return true
 	}
@@ -77,15 +77,15 @@ func same[S any](a, b S) bool {
 	return err == nil && also == nil && bytes.Equal(first, second)
 }
 
-// family is a derived table of writes. Its keys are the Units of one kind.
+// family is a derived table of writes. Its keys are the Requests of one kind.
 type family struct {
-	*table.Derived[Unit, Writes]
-	rows []string // the kinds of the rows that it writes
+	*table.Derived[Request, Writes]
+	rows []string // kinds of the rows that it writes
 }
 
-// addFamily makes the derived table of writes of the Units of a kind. rows are the kinds of the rows that it writes and no
-// other family does.
-func (p *Plan) addFamily(of string, fn func(*table.Reader, Unit) Writes, rows ...string) *family {
+// addFamily adds the derived table of writes for the Requests of a kind. rows are the kinds of the rows that it writes;
+// it panics where another family writes one of them.
+func (p *Plan) addFamily(of string, fn func(*table.Reader, Request) Writes, rows ...string) *family {
 	for _, kind := range rows {
 		for other, f := range p.families {
 			if slices.Contains(f.rows, kind) {
@@ -94,10 +94,10 @@ func (p *Plan) addFamily(of string, fn func(*table.Reader, Unit) Writes, rows ..
 		}
 	}
 	f := &family{rows: rows}
-	f.Derived = table.NewDerived(p.State.DB, "writes of "+of, func(r *table.Reader, u Unit) Writes {
+	f.Derived = table.NewDerived(p.State.DB, "writes of "+of, func(r *table.Reader, u Request) Writes {
 		w := fn(r, u)
 		for i := range w.Do {
-			f.check(&w.Do[i])
+			f.checkRows(&w.Do[i])
 		}
 		return w
 	}, func(a, b Writes) bool { return reflect.DeepEqual(a, b) })
@@ -105,8 +105,9 @@ func (p *Plan) addFamily(of string, fn func(*table.Reader, Unit) Writes, rows ..
 	return f
 }
 
-// check panics where a family changes a row that it did not say that it writes. A row that is not there has no writer yet.
-func (f *family) check(w *Write) {
+// checkRows panics where a family replaces or deletes a row whose kind it did not declare. A created row has no other
+// writer.
+func (f *family) checkRows(w *Write) {
 	for _, o := range []resource.Any{w.Put, w.Delete} {
 		if o != nil && !slices.Contains(f.rows, o.Key().Kind) {
 			panic(fmt.Sprintf("reconcile: %s writes %s, which is not among its rows", f, o.Key()))
@@ -114,61 +115,66 @@ func (f *family) check(w *Write) {
 	}
 }
 
-// unitOf keeps the Unit of a row's own name.
-func unitOf[S any](o *resource.Object[S]) []Unit { return []Unit{Unit(o.Key())} }
+// ownRequest returns the Request of a row's own key.
+func ownRequest[S any](o *resource.Object[S]) []Request { return []Request{Request(o.Key())} }
 
-// unitOfMesh keeps the Unit of a kind and a row's mesh.
-func unitOfMesh[S any](of string) func(*resource.Object[S]) []Unit {
-	return func(o *resource.Object[S]) []Unit { return []Unit{{of, o.Mesh, ""}} }
+// meshRequest returns a function that returns the Request of a kind and a row's mesh.
+func meshRequest[S any](of string) func(*resource.Object[S]) []Request {
+	return func(o *resource.Object[S]) []Request { return []Request{{of, o.Mesh, ""}} }
 }
 
-// addFamilies makes the derived tables of writes, each with the rows that keep its values.
+// addFamilies adds the derived tables of writes, each with the rows that keep its values.
 func (p *Plan) addFamilies() {
 	s := p.State
 	multiZone := p.addFamily(kind.MeshMultiZoneServices.Name, p.multiZone, kind.MeshMultiZoneServiceStatuses.Name)
-	table.KeepFor(s.MultiZoneServices.Input, multiZone.Derived, unitOf)
+	table.KeepFor(s.MultiZoneServices.Input, multiZone.Derived, ownRequest)
 	trusts := p.addFamily(kind.MeshTrusts.Name, p.trust, kind.MeshTrustStatuses.Name)
-	table.KeepFor(s.Trusts.Input, trusts.Derived, unitOf)
+	table.KeepFor(s.Trusts.Input, trusts.Derived, ownRequest)
 	if p.Global() {
 		return
 	}
 	services := p.addFamily(kind.MeshServices.Name, p.service, kind.MeshServices.Name, kind.MeshServiceStatuses.Name)
-	table.KeepFor(s.Services.Input, services.Derived, unitOf)
-	tags := p.addFamily(TagUnit, p.tag)
+	table.KeepFor(s.Services.Input, services.Derived, ownRequest)
+	tags := p.addFamily(TagKind, p.tag)
 	table.KeepFor(s.Dataplanes.Input, tags.Derived, tagsOf)
-	external := p.addFamily(kind.MeshExternalServices.Name, p.external, kind.MeshExternalServiceStatuses.Name, kind.ExternalMaterials.Name)
-	table.KeepFor(s.ExternalServices.Input, external.Derived, unitOf)
-	table.KeepFor(s.ExternalMaterials.Input, external.Derived, func(o *resource.Object[kind.ExternalMaterial]) []Unit {
-		return []Unit{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
-	})
+	external := p.addFamily(kind.MeshExternalServices.Name, p.external, kind.MeshExternalServiceStatuses.Name,
+		kind.ExternalMaterials.Name)
+	table.KeepFor(s.ExternalServices.Input, external.Derived, ownRequest)
+	table.KeepFor(s.ExternalMaterials.Input, external.Derived,
+		func(o *resource.Object[kind.ExternalMaterial]) []Request {
+			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
+		})
 	permissions := p.addFamily(kind.MeshTrafficPermissions.Name, p.permission, kind.MeshTrafficPermissionStatuses.Name)
-	table.KeepFor(s.Permissions.Input, permissions.Derived, unitOf)
+	table.KeepFor(s.Permissions.Input, permissions.Derived, ownRequest)
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
-	table.KeepFor(s.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Unit {
-		return []Unit{{Kind: kind.ZoneEgresses.Name}}
+	table.KeepFor(s.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
+		return []Request{{Kind: kind.ZoneEgresses.Name}}
 	})
-	egressCertificates := p.addFamily(kind.ZoneEgressCertificatesList.Name, p.egressLeaves, kind.ZoneEgressCertificatesList.Name)
-	table.KeepFor(s.EgressCertificates.Input, egressCertificates.Derived, unitOf)
-	retained := p.addFamily(kind.RetainedEndpointsList.Name, p.hold, kind.RetainedEndpointsList.Name)
-	table.KeepFor(s.RetainedEndpoints.Input, retained.Derived, unitOf)
-	for of, g := range p.gates {
-		addresses := p.addFamily(of, func(r *table.Reader, u Unit) Writes { return p.address(r, g, u) }, of)
-		table.KeepFor(s.Meshes.Input, addresses.Derived, func(o *resource.Object[kind.Mesh]) []Unit { return []Unit{{of, o.Name, ""}} })
-		g.keep(addresses)
-		table.KeepFor(p.absences, addresses.Derived, func(a absence) []Unit {
-			if a.Unit.Kind != of {
+	egressCertificates := p.addFamily(kind.ZoneEgressCertificatesList.Name, p.egressCertificates,
+		kind.ZoneEgressCertificatesList.Name)
+	table.KeepFor(s.EgressCertificates.Input, egressCertificates.Derived, ownRequest)
+	retained := p.addFamily(kind.RetainedEndpointsList.Name, p.retainEndpoints, kind.RetainedEndpointsList.Name)
+	table.KeepFor(s.RetainedEndpoints.Input, retained.Derived, ownRequest)
+	for of, g := range p.zoneProxyRoles {
+		addresses := p.addFamily(of, func(r *table.Reader, u Request) Writes { return p.address(r, g, u) }, of)
+		table.KeepFor(s.Meshes.Input, addresses.Derived, func(o *resource.Object[kind.Mesh]) []Request {
+			return []Request{{of, o.Name, ""}}
+		})
+		g.keepRows(addresses)
+		table.KeepFor(p.absences, addresses.Derived, func(a absence) []Request {
+			if a.Request.Kind != of {
 				return nil
 			}
-			return []Unit{a.Unit}
+			return []Request{a.Request}
 		})
 	}
 }
 
-// tagsOf keeps the Units of the values of kuma.io/service that a Dataplane has.
-func tagsOf(o *resource.Object[kind.Dataplane]) []Unit {
-	var units []Unit
+// tagsOf returns the Requests of a Dataplane's kuma.io/service tags, each once.
+func tagsOf(o *resource.Object[kind.Dataplane]) []Request {
+	var units []Request
 	for _, in := range o.Spec.Networking.Inbound {
-		u := Unit{TagUnit, o.Mesh, in.Tags[kind.ServiceTag]}
+		u := Request{TagKind, o.Mesh, in.Tags[kind.ServiceTag]}
 		if u.Name != "" && !slices.Contains(units, u) {
 			units = append(units, u)
 		}

@@ -11,13 +11,15 @@ import (
 	"weft/resource"
 )
 
-// foreignService is a service of another zone, as it is received here.
-func foreignService(zone, name string) *resource.Object[kind.MeshService] {
-	o := kind.MeshServices.Make("default", kind.SyncedName(&kind.MeshServices.Info, name, kind.Owner{Zone: zone}), kind.MeshService{
-		State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
-		Ports:      []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1." + name + ".80.default.ms"}}}},
-		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
-	})
+// remoteService returns a service of another zone, as this zone receives it.
+func remoteService(zone, name string) *resource.Object[kind.MeshService] {
+	o := kind.MeshServices.Make("default", kind.SyncedName(&kind.MeshServices.Info, name, kind.Owner{Zone: zone}),
+		kind.MeshService{
+			State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1." + name + ".80.default.ms"}}}},
+			Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
+				Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
+		})
 	o.Labels = map[string]string{
 		kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone, kind.DisplayName: name, kind.EnvLabel: "universal",
 		kind.ManagedBy: kind.GeneratedBy,
@@ -25,14 +27,15 @@ func foreignService(zone, name string) *resource.Object[kind.MeshService] {
 	return o
 }
 
-// Another zone's service has an address and names here. What its owner says of it stays as it is, though no
-// Dataplane here stands behind it.
+// A service of another zone has a virtual IP and host names here. The rest of its status is its owner's, although no
+// Dataplane here selects it.
 func TestAnotherZonesServiceIsItsOwners(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	theirs := foreignService("west", "web")
+	theirs := remoteService("west", "web")
 	w.put(
 		generator("local", "{{ .DisplayName }}.svc.mesh.local", map[string]string{kind.OriginLabel: kind.OriginZone}),
-		generator("zone", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", map[string]string{kind.EnvLabel: "universal"}),
+		generator("zone", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local",
+			map[string]string{kind.EnvLabel: "universal"}),
 		theirs,
 		w.dataplane("web-1", "10.0.0.1", "web"), w.serves("web-1", "10.0.0.1"),
 	)
@@ -52,17 +55,17 @@ func TestAnotherZonesServiceIsItsOwners(t *testing.T) {
 	if got := w.names(theirs.Name); got != "web.svc.west.mesh.local" {
 		t.Errorf("its names are %q; the short one is this zone's own to give", got)
 	}
-	w.reconcile(TagUnit, "web")
+	w.reconcile(TagKind, "web")
 	if own, _ := w.service("web"); own == nil {
 		t.Error("another zone's service kept this zone's tag from having one")
 	}
 }
 
-// A name goes to this zone's service, however old another zone's is, and a service that two generators give
-// the same name has it once and without a complaint.
+// A host name goes to this zone's service, even where another zone's is older. A service that gets the same host name
+// from two generators has it once and without a problem.
 func TestThisZonesServiceHasTheName(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	theirs := foreignService("west", "web")
+	theirs := remoteService("west", "web")
 	theirs.Created = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.put(
 		generator("zones-own", "{{ .DisplayName }}.svc", nil), generator("of-global", "{{ .DisplayName }}.svc", nil),
@@ -75,15 +78,16 @@ func TestThisZonesServiceHasTheName(t *testing.T) {
 	if got := w.names("web"); got != "web.svc" {
 		t.Errorf("this zone's service has %q", got)
 	}
-	if got := w.names(theirs.Name); got != "zones-own: Collision, of-global: Collision" && got != "of-global: Collision, zones-own: Collision" {
+	if got := w.names(theirs.Name); got != "zones-own: Collision, of-global: Collision" &&
+		got != "of-global: Collision, zones-own: Collision" {
 		t.Errorf("the other zone's service has %q", got)
 	}
 }
 
-// On global no Dataplane is taken for another zone's, though all of them are there.
+// Global matches Dataplanes to services of their own zone only, although it has the Dataplanes of all zones.
 func TestGlobalMatchesEachZonesOwn(t *testing.T) {
 	s := graph.NewState("")
-	west, east := foreignService("west", "web"), foreignService("east", "web")
+	west, east := remoteService("west", "web"), remoteService("east", "web")
 	s.DB.Commit(func(tx *table.Tx) {
 		s.Put(tx, west)
 		s.Put(tx, east)

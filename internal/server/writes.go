@@ -44,7 +44,7 @@ func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error
 func storedAs(result admission.Result, err error) (version string, _ error) {
 	switch {
 	case resource.CodeOf(err) == resource.Stale:
-		return "", reconcile.ErrOvertaken
+		return "", reconcile.ErrConflict
 	case err != nil:
 		return "", unlessGone(err)
 	case result.Object == nil:

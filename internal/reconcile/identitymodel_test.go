@@ -15,51 +15,54 @@ import (
 	"weft/resource"
 )
 
-// life is how long a leaf of the model is valid.
+// life is the lifetime of a certificate of the model.
 const life = time.Hour
 
-// motion is a mesh whose identities are changed in any order, while its proxies lag, go away and come back
-// and the control plane is restarted.
+// motion is a mesh whose identities change in any order, while its proxies lag, disconnect and reconnect and the
+// control plane restarts.
 type motion struct {
 	*world
 	proxies []*proxy
-	clock   int            // counts what happens
-	begun   map[string]int // when a topic began to be waited for
-	path    string         // of the MeshIdentity
-	backend string         // of the mtls, which names whom no MeshIdentity selects
-	// permitted is when the operator last wrote the permission, and permits are all the times, by the clock.
+	clock   int            // counts events
+	begun   map[string]int // by wait, the clock when it began
+	path    string         // path of the MeshIdentity's SPIFFE IDs
+	backend string         // enabled backend of the mtls, for proxies that no MeshIdentity selects
+	// permitted is when the operator last wrote the permission, and permits are all writes of it, by the clock.
 	permitted time.Time
 	permits   []int
 }
 
-// proxy runs with what it was told last.
+// proxy has the configuration that it received last.
 type proxy struct {
 	name, workload string
-	away           bool
-	told           int // by the motion's clock
+	disconnected   bool
+	told           int // the motion's clock at that time
 	toldAt         time.Time
-	roots          []string            // fingerprints that it believes
-	names          map[string][]string // of each service's servers, that it takes
+	roots          []string            // fingerprints of its trusted roots
+	names          map[string][]string // accepted SPIFFE IDs of each service's servers
 	endpoints      []string            // the proxies that it reaches as the service beside
-	beside         bool                // it serves that one too
+	beside         bool                // it serves beside too
 	allows         func(name string) bool
-	leaf           kind.WorkloadCertificate // what it presents
-	began          int                      // when it had its first leaf, or one after its last had expired; it waits for nobody
-	permits        int                      // how often the permission had been written by then
+	cert           kind.WorkloadCertificate // its workload certificate
+	// the clock when it got its first certificate, or one after the last had expired; no wait includes it before
+	began   int
+	permits int // number of writes of the permission by then
 }
 
-func (p *proxy) valid(now time.Time) bool { return p.leaf.Until.After(now) }
+func (p *proxy) valid(now time.Time) bool { return p.cert.Until.After(now) }
 
-// beside is a service that proxies have now and then, at another port.
+// beside is a service that proxies serve now and then, at another port.
 const beside = "beside"
 
 func newMotion(t rapid.TB) *motion {
-	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}", backend: "provided-1"}
+	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}",
+		backend: "provided-1"}
 	m.put(m.meshIdentity(), m.secret("ca", freshCA(m.world, domain)), m.mesh())
 	for _, backend := range []string{"provided-1", "provided-2"} {
 		m.put(m.secret(backend, freshCA(m.world, "default")))
 	}
-	for _, p := range []*proxy{{name: "a-1", workload: "a"}, {name: "a-2", workload: "a"}, {name: "b-1", workload: "b"}} {
+	for _, p := range []*proxy{{name: "a-1", workload: "a"}, {name: "a-2", workload: "a"},
+		{name: "b-1", workload: "b"}} {
 		m.proxies = append(m.proxies, p)
 		m.put(m.written(p))
 	}
@@ -76,47 +79,53 @@ func newMotion(t rapid.TB) *motion {
 	return m
 }
 
-// mesh has two backends, of which one signs.
+// mesh returns the mesh with two backends, of which one signs.
 func (m *motion) mesh() resource.Any { return meshWith(m.backend, "provided-1", "provided-2") }
 
-// written is the Dataplane of a proxy.
+// written returns the Dataplane of a proxy.
 func (m *motion) written(p *proxy) *resource.Object[kind.Dataplane] {
-	o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(1+slices.Index(m.proxies, p)), p.workload).(*resource.Object[kind.Dataplane])
+	o := m.dataplane(p.name, "10.0.0."+fmt.Sprint(1+slices.Index(m.proxies, p)),
+		p.workload).(*resource.Object[kind.Dataplane])
 	o.Labels = map[string]string{kind.WorkloadLabel: p.workload}
 	if p.beside {
 		n := &o.Spec.Networking
-		n.Inbound = append(n.Inbound, kind.Inbound{Port: 8081, Name: beside, Tags: map[string]string{kind.ServiceTag: beside}})
+		n.Inbound = append(n.Inbound,
+			kind.Inbound{Port: 8081, Name: beside, Tags: map[string]string{kind.ServiceTag: beside}})
 	}
 	return o
 }
 
-// serve says what a proxy serves, with the leaf that it has.
+// serve stores the listener status and the certificate of a proxy.
 func (m *motion) serve(p *proxy) {
 	row := kind.DataplaneListenerStatuses.Make("default", p.name, kind.DataplaneListenerStatus{})
 	n := &m.written(p).Spec.Networking
 	for _, in := range n.Inbound {
-		row.Spec.Inbounds = append(row.Spec.Inbounds, kind.ServedInbound{Inbound: n.Effective(in), Serial: "5e", SpiffeIDs: p.leaf.List()})
+		row.Spec.Inbounds = append(row.Spec.Inbounds, kind.ServedInbound{Inbound: n.Effective(in), Serial: "5e",
+			SpiffeIDs: p.cert.List()})
 	}
 	m.put(row)
 }
 
-// meshIdentity selects everybody.
+// meshIdentity returns a MeshIdentity that selects all proxies.
 func (m *motion) meshIdentity() resource.Any {
 	o := provided().(*resource.Object[kind.MeshIdentity])
 	o.Spec.SpiffeID = &kind.SpiffeIDTemplate{TrustDomain: kind.DefaultTrustDomain, Path: m.path}
 	return o
 }
 
-// other takes the proxies of a over, with a CA of its own.
+// other returns a MeshIdentity with its own CA that selects the proxies of the workload a.
 func (m *motion) other() resource.Any {
 	return kind.MeshIdentities.Make("default", "other", kind.MeshIdentity{
-		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: "a"}}},
+		Selector: &kind.IdentitySelector{
+			Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{kind.WorkloadLabel: "a"}}},
 		SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "other.local", Path: "/{{ .Workload }}"},
-		Provider: kind.IdentityProvider{Type: "Bundled", Bundled: &kind.BundledProvider{CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}},
+		Provider: kind.IdentityProvider{Type: "Bundled",
+			Bundled: &kind.BundledProvider{
+				CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}},
 	})
 }
 
-// permit makes the operator allow the names that are in use now, and no others.
+// permit writes a permission that allows exactly the SPIFFE IDs in use.
 func (m *motion) permit() {
 	m.permitted = m.now
 	m.permits = append(m.permits, m.clock)
@@ -125,7 +134,7 @@ func (m *motion) permit() {
 		names = append(names, row.Spec.SpiffeIDs()...)
 	}
 	for _, p := range m.proxies {
-		names = append(names, p.leaf.List()...)
+		names = append(names, p.cert.List()...)
 	}
 	var allow []kind.CallerMatch
 	for _, name := range names {
@@ -136,7 +145,7 @@ func (m *motion) permit() {
 	}))
 }
 
-// tell brings a proxy up to date.
+// tell gives a proxy the current configuration.
 func (m *motion) tell(p *proxy) {
 	r, state := m.reader(), m.plan.State
 	p.told, p.toldAt = m.clock, m.now
@@ -151,23 +160,26 @@ func (m *motion) tell(p *proxy) {
 		p.names[workload] = state.ServiceIdentities.Get(r, graph.ServiceKey{Mesh: "default", Name: workload})
 	}
 	p.endpoints = nil
-	for _, e := range state.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside, Port: 8081}).Endpoints {
+	for _, e := range state.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside,
+		Port: 8081}).Endpoints {
 		p.endpoints = append(p.endpoints, e.Proxy.Name)
 	}
 	rules := state.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
-		return slices.ContainsFunc(rules, func(rule match.Rule) bool { return rule.Matches(name) || slices.Contains(rule.Also, name) })
+		return slices.ContainsFunc(rules, func(rule match.Rule) bool {
+			return rule.Matches(name) || slices.Contains(rule.Also, name)
+		})
 	}
 }
 
-// sign gives a proxy its next leaf, where somebody signs it.
+// sign gives a proxy its next certificate, where a CA signs it.
 func (m *motion) sign(p *proxy) {
 	r := m.reader()
-	leaf := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Certificate
-	if p.away || leaf == nil || leaf.Authority == "" {
+	cert := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Certificate
+	if p.disconnected || cert == nil || cert.Authority == "" {
 		return
 	}
-	authority, _ := m.plan.State.SigningCAs.Find(r, "default", leaf.MeshIdentity)
+	authority, _ := m.plan.State.SigningCAs.Find(r, "default", cert.MeshIdentity)
 	ca, err := pki.ParseCA(authority.Spec.Authority)
 	if err != nil {
 		m.t.Fatal(err)
@@ -176,23 +188,23 @@ func (m *motion) sign(p *proxy) {
 	if stored, ok := m.plan.State.Certificates.Find(r, "default", p.name); ok {
 		*row = *stored
 	}
-	if !row.Spec.MaySign(leaf.SpiffeIDs) {
-		m.t.Fatalf("%s is to get a leaf of %s, and may not: %+v", p.name, leaf.SpiffeID, row.Spec)
+	if !row.Spec.MaySign(cert.SpiffeIDs) {
+		m.t.Fatalf("%s wants a certificate of %s, which may not be signed: %+v", p.name, cert.SpiffeID, row.Spec)
 	}
 	if row.Spec.InUse() == nil || !p.valid(m.now) {
 		p.began, p.permits = m.clock, len(m.permits)
 	}
-	p.leaf = kind.WorkloadCertificate{
-		SpiffeIDs: leaf.SpiffeIDs, MeshIdentity: leaf.MeshIdentity,
+	p.cert = kind.WorkloadCertificate{
+		SpiffeIDs: cert.SpiffeIDs, MeshIdentity: cert.MeshIdentity,
 		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: m.now.Add(life)},
 	}
-	row.Spec.Add(p.leaf)
+	row.Spec.Add(p.cert)
 	m.put(row)
 	m.serve(p)
 }
 
-// write stores what a plan says, a part of it where the control plane is killed meanwhile.
-func (m *motion) write(u Unit, most int) {
+// write stores at most a number of steps of a plan, as a control plane that is killed meanwhile.
+func (m *motion) write(u Request, most int) {
 	if m.plan.families[u.Kind] != nil {
 		writes := m.writes(m.reader(), u.Kind, u.Name).Do
 		for i := range writes[:min(most, len(writes))] {
@@ -202,68 +214,69 @@ func (m *motion) write(u Unit, most int) {
 	}
 	steps, _ := m.plan.For(m.reader(), u, m.now)
 	for _, step := range steps[:min(most, len(steps))] {
-		if step.Settle != nil && m.waiting[step.Settle.Topic] == nil {
-			m.begun[step.Settle.Topic] = m.clock
+		if step.AckWait != nil && m.ackWaits[step.AckWait.Name] == nil {
+			m.begun[step.AckWait.Name] = m.clock
 		}
-		if step.Settle == nil || m.waiting[step.Settle.Topic] == nil {
+		if step.AckWait == nil || m.ackWaits[step.AckWait.Name] == nil {
 			m.do(step)
 		}
 	}
 }
 
-// settleWhatHas writes what waited for proxies that have been told since.
-func (m *motion) settleWhatHas() {
-	for topic, s := range m.waiting {
-		behind := func(p *proxy) bool { return p.valid(m.now) && (p.away || p.told < m.begun[topic]) }
-		if slices.ContainsFunc(m.proxies, behind) {
+// writeAckedWaits stores the writes of every wait whose proxies have received the configuration since it began.
+func (m *motion) writeAckedWaits() {
+	for topic, s := range m.ackWaits {
+		pending := func(p *proxy) bool { return p.valid(m.now) && (p.disconnected || p.told < m.begun[topic]) }
+		if slices.ContainsFunc(m.proxies, pending) {
 			continue
 		}
-		delete(m.waiting, topic)
+		delete(m.ackWaits, topic)
 		for _, o := range s.Then {
-			if stored, ok := m.plan.State.Find(m.reader(), o.Key()); ok && stored.Envelope().Version == o.Envelope().Version {
+			if stored, ok := m.plan.State.Find(m.reader(), o.Key()); ok &&
+				stored.Envelope().Version == o.Envelope().Version {
 				m.put(o)
 			}
 		}
 	}
 }
 
-// pass lets time go by. Whoever is there is told of everything, and has its leaf renewed, in good time.
+// pass advances the time. Connected proxies receive the configuration and renew their certificates in time.
 func (m *motion) pass(d time.Duration) {
 	if m.now.Sub(m.permitted) > life/2 {
 		m.permit()
 	}
 	m.now = m.now.Add(d)
 	for _, p := range m.proxies {
-		if !p.away && m.now.Sub(p.toldAt) > life/2 {
+		if !p.disconnected && m.now.Sub(p.toldAt) > life/2 {
 			m.tell(p)
 		}
-		if p.leaf.Until.Sub(m.now) < life/2 {
+		if p.cert.Until.Sub(m.now) < life/2 {
 			m.sign(p)
 		}
 	}
 }
 
-var units = []Unit{
+var requests = []Request{
 	{"MeshIdentity", "default", kind.MTLSIdentity}, {"MeshService", "default", beside},
-	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {LeavesUnit, "default", ""},
-	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {NamesUnit, "default", ""},
+	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {CertificatesKind, "default", ""},
+	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {NextIdentitiesKind, "default", ""},
 }
 
-// reconcile does all that plans say.
+// reconcileAll executes all plans.
 func (m *motion) reconcileAll() {
 	for range 3 {
-		for _, u := range units {
+		for _, u := range requests {
 			m.write(u, 100)
 		}
 	}
 }
 
-// knows says whether a server was told of a permission that the operator wrote since a client began.
+// knows returns true where a server has received a permission that was written since a client began.
 func (m *motion) knows(server, client *proxy) bool {
 	return client.permits < len(m.permits) && server.told >= m.permits[client.permits]
 }
 
-// check wants that whoever holds a leaf is taken by everybody who does.
+// check fails unless all proxies with valid certificates accept each other.
 func (m *motion) check(t rapid.TB) {
 	for _, client := range m.proxies {
 		for _, server := range m.proxies {
@@ -272,22 +285,25 @@ func (m *motion) check(t rapid.TB) {
 				continue
 			}
 			switch {
-			case !slices.Contains(client.roots, server.leaf.Root):
-				t.Fatalf("%s does not believe the root of %s's leaf %+v", client.name, server.name, server.leaf)
-			case !slices.Contains(server.roots, client.leaf.Root):
-				t.Fatalf("%s does not believe the root of its caller %s, %+v", server.name, client.name, client.leaf)
-			case !slices.ContainsFunc(client.names[server.workload], server.leaf.Has):
-				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload], server.workload, server.leaf)
-			case slices.Contains(client.endpoints, server.name) && !slices.ContainsFunc(client.names[beside], server.leaf.Has):
-				t.Fatalf("%s takes %v for %s, is sent to %s, and is answered by %s", client.name, client.names[beside], beside, server.name, server.leaf)
-			case m.knows(server, client) && !slices.ContainsFunc(client.leaf.List(), server.allows):
-				t.Fatalf("%s refuses its caller %s", server.name, client.leaf)
+			case !slices.Contains(client.roots, server.cert.Root):
+				t.Fatalf("%s does not trust the root of %s's certificate %+v", client.name, server.name, server.cert)
+			case !slices.Contains(server.roots, client.cert.Root):
+				t.Fatalf("%s does not trust the root of its client %s, %+v", server.name, client.name, client.cert)
+			case !slices.ContainsFunc(client.names[server.workload], server.cert.Has):
+				t.Fatalf("%s takes %v for %s, and is answered by %s", client.name, client.names[server.workload],
+					server.workload, server.cert)
+			case slices.Contains(client.endpoints, server.name) &&
+				!slices.ContainsFunc(client.names[beside], server.cert.Has):
+				t.Fatalf("%s takes %v for %s, is sent to %s, and is answered by %s", client.name, client.names[beside],
+					beside, server.name, server.cert)
+			case m.knows(server, client) && !slices.ContainsFunc(client.cert.List(), server.allows):
+				t.Fatalf("%s denies its client %s", server.name, client.cert)
 			}
 		}
 	}
 }
 
-// everybody lets all be told, settled and signed.
+// everybody connects all proxies, gives them the configuration and certificates, and completes all waits.
 func (m *motion) everybody() {
 	for range 4 {
 		m.clock++
@@ -295,7 +311,7 @@ func (m *motion) everybody() {
 		for _, p := range m.proxies {
 			m.tell(p)
 		}
-		m.settleWhatHas()
+		m.writeAckedWaits()
 		for _, p := range m.proxies {
 			m.sign(p)
 		}
@@ -307,7 +323,7 @@ func (m *motion) everybody() {
 	}
 }
 
-func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
+func TestEveryProxyAcceptsEveryValidCertificate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMotion(t)
 		for _, p := range m.proxies {
@@ -318,12 +334,13 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 			m.remove(kind.MeshIdentities.Key("default", "id"))
 		}
 		m.everybody()
-		any := func() *proxy { return rapid.SampledFrom(m.proxies).Draw(t, "proxy") }
+		anyProxy := func() *proxy { return rapid.SampledFrom(m.proxies).Draw(t, "proxy") }
 		t.Repeat(map[string]func(*rapid.T){
 			"replace the CA": func(*rapid.T) { m.put(m.secret("ca", freshCA(m.world, domain))) },
 			"break the CA":   func(*rapid.T) { m.put(m.secret("ca", "broken")) },
 			"change the names": func(t *rapid.T) {
-				m.path = rapid.SampledFrom([]string{"/first/{{ .Workload }}", "/second/{{ .Workload }}", "/one-for-all"}).Draw(t, "path")
+				m.path = rapid.SampledFrom([]string{"/first/{{ .Workload }}", "/second/{{ .Workload }}",
+					"/one-for-all"}).Draw(t, "path")
 				m.put(m.meshIdentity())
 			},
 			"another MeshIdentity": func(*rapid.T) { m.put(m.other()) },
@@ -335,30 +352,32 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 				m.put(m.mesh())
 			},
 			"a service comes or goes": func(*rapid.T) {
-				p := any()
+				p := anyProxy()
 				p.beside = !p.beside
 				m.put(m.written(p))
 				m.serve(p)
 			},
 			"write a part": func(t *rapid.T) {
-				m.write(rapid.SampledFrom(units).Draw(t, "unit"), rapid.IntRange(0, 2).Draw(t, "most"))
+				m.write(rapid.SampledFrom(requests).Draw(t, "request"), rapid.IntRange(0, 2).Draw(t, "most"))
 			},
 			"write all": func(*rapid.T) { m.reconcileAll() },
-			"settle":    func(*rapid.T) { m.settleWhatHas() },
-			"go on": func(t *rapid.T) {
+			"acks":      func(*rapid.T) { m.writeAckedWaits() },
+			"go on": func(*rapid.T) {
 				m.reconcileAll()
 				for _, p := range m.proxies {
 					m.tellIfThere(p)
 				}
-				m.settleWhatHas()
-				m.sign(any())
+				m.writeAckedWaits()
+				m.sign(anyProxy())
 			},
-			"restart":      func(*rapid.T) { m.waiting = map[string]*Settle{} },
-			"tell":         func(*rapid.T) { m.tellIfThere(any()) },
-			"sign":         func(*rapid.T) { m.sign(any()) },
-			"leave":        func(*rapid.T) { any().away = true },
-			"come back":    func(*rapid.T) { any().away = false },
-			"time goes by": func(t *rapid.T) { m.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute) },
+			"restart":   func(*rapid.T) { m.ackWaits = map[string]*AckWait{} },
+			"tell":      func(*rapid.T) { m.tellIfThere(anyProxy()) },
+			"sign":      func(*rapid.T) { m.sign(anyProxy()) },
+			"leave":     func(*rapid.T) { anyProxy().disconnected = true },
+			"come back": func(*rapid.T) { anyProxy().disconnected = false },
+			"time goes by": func(t *rapid.T) {
+				m.pass(time.Duration(rapid.IntRange(1, 20).Draw(t, "minutes")) * time.Minute)
+			},
 			"": func(t *rapid.T) {
 				m.clock++
 				m.check(t)
@@ -368,13 +387,14 @@ func TestNobodyMeetsALeafThatItDoesNotTake(t *testing.T) {
 }
 
 func (m *motion) tellIfThere(p *proxy) {
-	if !p.away {
+	if !p.disconnected {
 		m.tell(p)
 	}
 }
 
-// Other zones have no Dataplanes to read names from, so they are told of new ones before they may be signed.
-func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
+// Other zones have no Dataplanes from which to derive SPIFFE IDs, so they receive a next SPIFFE ID before it may be
+// signed.
+func TestOtherZonesGetNextSpiffeIDsFirst(t *testing.T) {
 	m := newMotion(t)
 	m.everybody()
 	m.path = "/second/{{ .Workload }}"
@@ -391,11 +411,12 @@ func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
 	if !slices.EqualFunc(told.Spec.Workloads, want, slices.Equal) {
 		t.Errorf("other zones are told of %v, want %v", told.Spec.Workloads, want)
 	}
-	waiting := m.waiting[namesTopic("default")]
-	if waiting == nil || !waiting.Zones {
-		t.Fatalf("nobody waits for other zones: %+v", waiting)
+	waiting := m.ackWaits[identityWaitName("default")]
+	if waiting == nil || !waiting.AllZones {
+		t.Fatalf("no wait includes other zones: %+v", waiting)
 	}
-	for _, row := range []resource.Key{told.Key(), kind.MeshServices.Key("default", "a"), kind.MeshServices.Key("default", "b")} {
+	for _, row := range []resource.Key{told.Key(), kind.MeshServices.Key("default", "a"),
+		kind.MeshServices.Key("default", "b")} {
 		if !slices.Contains(waiting.Rows, row) {
 			t.Errorf("it is not waited for %s", row)
 		}
@@ -407,12 +428,12 @@ func TestOtherZonesHearOfNewNamesFirst(t *testing.T) {
 	}
 	m.everybody()
 	if _, ok := m.plan.State.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Zone); ok {
-		t.Error("other zones are told still, and nobody has several names")
+		t.Error("ChangingIdentities is stored, and no proxy has several SPIFFE IDs")
 	}
 }
 
-// Changes come to an end: once everybody is there, the wanted names and the provided CA are in use, and
-// after a day nothing of the former ones is left.
+// Changes converge: once all proxies are connected, the wanted SPIFFE IDs and the provided CA are in use. After a day,
+// no former ones are left.
 func TestAChangeOfEverythingEnds(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		m := newMotion(t)
@@ -426,8 +447,8 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		m.everybody()
 		for _, p := range m.proxies {
 			wanted := m.plan.State.Identity.Get(m.reader(), graph.ProxyKey{Mesh: "default", Name: p.name})
-			if p.leaf.SpiffeID != wanted.SpiffeID {
-				t.Errorf("%s presents %s still, want %s", p.name, p.leaf.SpiffeID, wanted.SpiffeID)
+			if p.cert.SpiffeID != wanted.SpiffeID {
+				t.Errorf("%s presents %s still, want %s", p.name, p.cert.SpiffeID, wanted.SpiffeID)
 			}
 		}
 		m.check(t)

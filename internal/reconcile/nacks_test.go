@@ -16,8 +16,8 @@ import (
 	"weft/resource"
 )
 
-// refuser is the insight of a connected proxy that refuses something of each cause.
-func (w *world) refuser(name, message string, causes ...kind.Cause) *resource.Object[kind.DataplaneInsight] {
+// nackingProxy returns the insight of a connected proxy with one NACK for each cause.
+func (w *world) nackingProxy(name, message string, causes ...kind.Cause) *resource.Object[kind.DataplaneInsight] {
 	insight := kind.DataplaneInsights.Make("default", name, kind.DataplaneInsight{
 		Subscriptions: []kind.Subscription{{ID: name, ConnectTime: kind.Time{Time: w.now}}},
 	})
@@ -29,9 +29,10 @@ func (w *world) refuser(name, message string, causes ...kind.Cause) *resource.Ob
 	return insight
 }
 
-func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
+func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	service, permission := kind.Cause{Kind: "MeshService", Name: "web"}, kind.Cause{Kind: "MeshTrafficPermission", Name: "all"}
+	service, permission := kind.Cause{Kind: "MeshService", Name: "web"},
+		kind.Cause{Kind: "MeshTrafficPermission", Name: "all"}
 	trust := kind.Cause{Kind: "MeshTrust", Name: "roots"}
 	w.put(
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
@@ -81,31 +82,37 @@ func TestWhatProxiesRefuseStandsOnWhatItWasMadeOf(t *testing.T) {
 	}
 	const prefix = "Accepted=False RejectedByProxies: "
 	expect("at first", nil)
-	w.put(w.refuser("a-1", "no such field", service, permission, trust))
-	expect("after one refused", map[string]string{
-		"web":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_web: no such field",
-		"all":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
-		"roots": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_roots: no such field",
+	w.put(w.nackingProxy("a-1", "no such field", service, permission, trust))
+	expect("after one NACK", map[string]string{
+		"web": prefix +
+			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_web: no such field",
+		"all": prefix +
+			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_all: no such field",
+		"roots": prefix +
+			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_roots: no such field",
 	})
 	for i := 2; i <= 7; i++ {
-		w.put(w.refuser(fmt.Sprintf("a-%d", i), "no such field either", service))
+		w.put(w.nackingProxy(fmt.Sprintf("a-%d", i), "no such field either", service))
 	}
-	expect("after seven refused", map[string]string{
-		"web":   prefix + "7 proxies refuse what it is made into, and keep what they had (a-1, a-2, a-3, a-4, a-5 and 2 more): cluster of_web: no such field",
-		"all":   prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_all: no such field",
-		"roots": prefix + "1 proxy refuses what it is made into, and keeps what it had (a-1): cluster of_roots: no such field",
+	expect("after seven NACKs", map[string]string{
+		"web": prefix + "7 proxies reject its configuration, and keep the previous one (a-1, a-2, a-3, a-4, a-5 " +
+			"and 2 more): cluster of_web: no such field",
+		"all": prefix +
+			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_all: no such field",
+		"roots": prefix +
+			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_roots: no such field",
 	})
 	for i := 2; i <= 7; i++ {
-		w.put(w.refuser(fmt.Sprintf("a-%d", i), ""))
+		w.put(w.nackingProxy(fmt.Sprintf("a-%d", i), ""))
 	}
-	gone := w.refuser("a-1", "no such field", service, permission, trust)
+	gone := w.nackingProxy("a-1", "no such field", service, permission, trust)
 	gone.Spec.Subscriptions[0].DisconnectTime = &kind.Time{Time: w.now.Add(time.Minute)}
 	w.put(gone)
 	expect("after six took it and one went", nil)
 }
 
-// An insight changes with each connection and certificate, and a status with what is refused alone.
-func TestOnlyARefusalChangesAStatus(t *testing.T) {
+// Connections and certificates change an insight often. Only its NACKs change a status.
+func TestOnlyANACKChangesAStatus(t *testing.T) {
 	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.DiscardHandler))
 	all, web := kind.MeshTrafficPermissionStatuses.Key("default", "all"), kind.MeshServiceStatuses.Key("default", "web")
 	observe := func(objects ...resource.Any) []resource.Key {
@@ -118,25 +125,26 @@ func TestOnlyARefusalChangesAStatus(t *testing.T) {
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 		kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}),
 	)
-	refuser := m.refuser("a-1", "no", kind.Cause{Kind: "MeshTrafficPermission", Name: all.Name}, kind.Cause{Kind: "MeshService", Name: web.Name})
-	if got, want := observe(refuser), []resource.Key{all, web}; !slices.Equal(got, want) {
-		t.Errorf("after a refusal %v are written, want %v", got, want)
+	nackingProxy := m.nackingProxy("a-1", "no", kind.Cause{Kind: "MeshTrafficPermission", Name: all.Name},
+		kind.Cause{Kind: "MeshService", Name: web.Name})
+	if got, want := observe(nackingProxy), []resource.Key{all, web}; !slices.Equal(got, want) {
+		t.Errorf("after a NACK %v are written, want %v", got, want)
 	}
-	again := *refuser
-	again.Spec.Certificate = &kind.Certificate{Serial: "5e"}
-	if got := observe(&again); len(got) > 0 {
+	requeue := *nackingProxy
+	requeue.Spec.Certificate = &kind.Certificate{Serial: "5e"}
+	if got := observe(&requeue); len(got) > 0 {
 		t.Errorf("after another change of the insight %v are written", got)
 	}
-	if got, want := observe(m.refuser("a-1", "")), []resource.Key{all, web}; !slices.Equal(got, want) {
+	if got, want := observe(m.nackingProxy("a-1", "")), []resource.Key{all, web}; !slices.Equal(got, want) {
 		t.Errorf("after it is taken %v are written, want %v", got, want)
 	}
 }
 
-func TestAProxysWordsAreCutInACondition(t *testing.T) {
+func TestALongNACKIsTruncatedInACondition(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	w.put(
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
-		w.refuser("a-1", strings.Repeat("ä", 4<<10), kind.Cause{Kind: "MeshService", Name: "web"}),
+		w.nackingProxy("a-1", strings.Repeat("ä", 4<<10), kind.Cause{Kind: "MeshService", Name: "web"}),
 	)
 	w.reconcile("MeshService", "web")
 	if _, status := w.service("web"); len(status.Conditions) != 1 || len(status.Conditions[0].Message) > 2<<10 {
@@ -149,18 +157,20 @@ func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
 	cause := kind.Cause{Kind: "MeshService", Name: "web"}
 	w.put(
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
-		w.refuser("a-1", "no such field", cause),
+		w.nackingProxy("a-1", "no such field", cause),
 	)
 	fault := graph.Fault{Value: "clusters of web", Mesh: "default", Cause: cause, Panic: "index out of range"}
 	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Put(tx, fault) })
 	w.reconcile("MeshService", "web")
 	_, status := w.service("web")
-	if len(status.Conditions) != 1 || status.Conditions[0].Reason != "TranslationFailed" || !strings.HasSuffix(status.Conditions[0].Message, "index out of range") {
+	if len(status.Conditions) != 1 || status.Conditions[0].Reason != "TranslationFailed" ||
+		!strings.HasSuffix(status.Conditions[0].Message, "index out of range") {
 		t.Errorf("the conditions are %+v, want one", status.Conditions)
 	}
 	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Delete(tx, fault.Value) })
 	w.reconcile("MeshService", "web")
-	if _, status := w.service("web"); len(status.Conditions) != 1 || status.Conditions[0].Reason != "RejectedByProxies" {
+	if _, status := w.service("web"); len(status.Conditions) != 1 ||
+		status.Conditions[0].Reason != "RejectedByProxies" {
 		t.Errorf("after that the conditions are %+v, want what the proxy says", status.Conditions)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"weft/resource"
 )
 
-// slow is a mesh whose proxies ack when the test says so.
+// slow is a mesh whose proxies ack when the test tells them to.
 type slow struct{ acked chan struct{} }
 
 func (s slow) WaitAcked(ctx context.Context, _ string, _ bool, _ []resource.Key, _ func([]graph.ProxyKey)) error {
@@ -25,7 +25,7 @@ func (s slow) WaitAcked(ctx context.Context, _ string, _ bool, _ []resource.Key,
 	}
 }
 
-// versioned takes a write over the newest version of a row alone.
+// versioned accepts a write of the newest version of a row only.
 type versioned struct {
 	sink
 	*world
@@ -34,18 +34,20 @@ type versioned struct {
 func (v versioned) Put(ctx context.Context, o resource.Any) (string, error) {
 	before, ok := v.plan.State.Find(v.reader(), o.Key())
 	if ok && before.Envelope().Version != o.Envelope().Version {
-		return "", ErrOvertaken
+		return "", ErrConflict
 	}
 	return v.sink.Put(ctx, o)
 }
 
-// Certificates may be renewed more often than all proxies need to ack a further SPIFFE ID.
+// Certificates may be renewed more often than all proxies need to ack a next SPIFFE ID.
 func TestARenewedCertificateDoesNotEndTheWaitForANextIdentity(t *testing.T) {
 	row := func(until time.Duration, next string) *resource.Object[kind.DataplaneCertificates] {
 		ids := kind.SpiffeIDsOf("spiffe://default/web")
 		return kind.DataplaneCertificatesList.Make("default", "web-1", kind.DataplaneCertificates{
-			Certificates: []kind.WorkloadCertificate{{SpiffeIDs: ids, MeshIdentity: "identity", Root: "root", Until: kind.Time{Time: time.Unix(0, 0).Add(until)}}},
-			Next:         &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf(next), MeshIdentity: "identity", Since: kind.Time{Time: time.Unix(7, 0)}},
+			Certificates: []kind.WorkloadCertificate{{SpiffeIDs: ids, MeshIdentity: "identity", Root: "root",
+				Until: kind.Time{Time: time.Unix(0, 0).Add(until)}}},
+			Next: &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf(next), MeshIdentity: "identity",
+				Since: kind.Time{Time: time.Unix(7, 0)}},
 		})
 	}
 	for what, c := range map[string]struct {
@@ -64,7 +66,9 @@ func TestARenewedCertificateDoesNotEndTheWaitForANextIdentity(t *testing.T) {
 				defer cancel()
 				mesh, written := slow{make(chan struct{})}, make(chan resource.Any, 1)
 				rc := New(w.plan, versioned{sink{written}, w}, mesh, w.commit, slog.New(slog.DiscardHandler))
-				rc.settle(ctx, Unit{Kind: NamesUnit, Mesh: "default"}, w.plan.settleNames(w.reader(), "default", slices.Clone([]*resource.Object[kind.DataplaneCertificates]{announced})))
+				rc.startAckWait(ctx, Request{Kind: NextIdentitiesKind, Mesh: "default"},
+					w.plan.identityAckWait(w.reader(), "default",
+						slices.Clone([]*resource.Object[kind.DataplaneCertificates]{announced})))
 				synctest.Wait()
 				w.put(c.meanwhile)
 				mesh.acked <- struct{}{}
@@ -72,7 +76,8 @@ func TestARenewedCertificateDoesNotEndTheWaitForANextIdentity(t *testing.T) {
 				select {
 				case o := <-written:
 					got := o.(*resource.Object[kind.DataplaneCertificates]).Spec
-					if !c.accepted || !got.Next.Accepted || !got.Certificates[0].Until.Equal(c.meanwhile.Spec.Certificates[0].Until.Time) {
+					if !c.accepted || !got.Next.Accepted ||
+						!got.Certificates[0].Until.Equal(c.meanwhile.Spec.Certificates[0].Until.Time) {
 						t.Errorf("%+v is written", got)
 					}
 				default:

@@ -12,14 +12,14 @@ import (
 	"weft/resource"
 )
 
-// zones are others that confirm when the test says so.
+// zones confirm when the test tells them to.
 type zones struct {
-	asked   chan []resource.Key
-	confirm chan struct{}
+	requested chan []resource.Key
+	confirm   chan struct{}
 }
 
 func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
-	z.asked <- rows
+	z.requested <- rows
 	select {
 	case <-z.confirm:
 		return nil
@@ -28,7 +28,7 @@ func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	}
 }
 
-// deletions are the rows that are deleted, and nothing else is written.
+// deletions receives the deleted rows and drops other writes.
 type deletions chan resource.Key
 
 func (d deletions) Put(context.Context, resource.Any) (string, error)    { return "", nil }
@@ -41,14 +41,15 @@ func (d deletions) Delete(_ context.Context, key resource.Key, _ string) error {
 }
 
 func passedOn(since time.Time) *resource.Object[kind.RetainedSNIRoute] {
-	return kind.RetainedSNIRoutes.Make("default", "web-80", kind.RetainedSNIRoute{Kind: "MeshService", Service: "web", Port: 80, Since: kind.Time{Time: since}})
+	return kind.RetainedSNIRoutes.Make("default", "web-80", kind.RetainedSNIRoute{Kind: "MeshService", Service: "web",
+		Port: 80, Since: kind.Time{Time: since}})
 }
 
-// passing runs a reconciler that has one row of what is passed on still.
+// passing starts a reconciler with one retained SNI route.
 func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(resource.Any)) {
 	w = newWorld(t, "241.0.0.0/8")
 	w.plan.DrainTime = 5 * time.Second
-	z, deleted = &zones{asked: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
+	z, deleted = &zones{requested: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
 	rc := New(w.plan, deleted, nil, w.commit, slog.New(slog.DiscardHandler))
 	rc.Zones = z
 	observe = func(o resource.Any) {
@@ -63,16 +64,17 @@ func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(
 	return w, z, deleted, observe
 }
 
-// Nobody confirms to this zone what becomes of a service that is global's.
-func TestWhatIsPassedOnOfAServiceOfManyZonesHasItsTime(t *testing.T) {
+// Zones confirm the changes of a global service to global, and not to this zone.
+func TestSNIRoutesOfAGlobalServiceStayForATimeout(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	row := kind.RetainedSNIRoutes.Make("default", "all-80.mzms", kind.RetainedSNIRoute{Kind: "MeshMultiZoneService", Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
+	row := kind.RetainedSNIRoutes.Make("default", "all-80.mzms", kind.RetainedSNIRoute{Kind: "MeshMultiZoneService",
+		Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
 	w.put(row)
-	again := w.reconcile("RetainedSNIRoute", row.Name)
-	if want := w.now.Add(passAtMost); !again.Equal(want) {
-		t.Fatalf("it is looked at again at %s, want %s", again, want)
+	requeue := w.reconcile("RetainedSNIRoute", row.Name)
+	if want := w.now.Add(sniRouteTimeout); !requeue.Equal(want) {
+		t.Fatalf("it is looked at again at %s, want %s", requeue, want)
 	}
-	w.now = again
+	w.now = requeue
 	w.reconcile("RetainedSNIRoute", row.Name)
 	if _, ok := w.plan.State.RetainedSNIRoutes.Find(w.reader(), "default", row.Name); ok {
 		t.Error("it stays")
@@ -82,8 +84,8 @@ func TestWhatIsPassedOnOfAServiceOfManyZonesHasItsTime(t *testing.T) {
 func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, z, deleted, _ := passing(t)
-		if rows := <-z.asked; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
-			t.Errorf("other zones are asked about %v", rows)
+		if rows := <-z.requested; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
+			t.Errorf("other zones must confirm %v", rows)
 		}
 		synctest.Wait()
 		if len(deleted) > 0 {
@@ -103,23 +105,23 @@ func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, z, deleted, _ := passing(t)
-		<-z.asked
+		<-z.requested
 		began := time.Now()
 		<-deleted
-		if waited := time.Since(began); waited != passAtMost+5*time.Second {
-			t.Errorf("waited %v, want %v and the drain time", waited, passAtMost)
+		if waited := time.Since(began); waited != sniRouteTimeout+5*time.Second {
+			t.Errorf("waited %v, want %v and the drain time", waited, sniRouteTimeout)
 		}
 	})
 }
 
-// A port that came back and went again is news that nobody has confirmed yet.
-func TestWhatGoesTwiceIsAskedAboutTwice(t *testing.T) {
+// A port that returned and was removed again needs new confirmations.
+func TestASecondRemovalIsConfirmedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, z, deleted, observe := passing(t)
-		<-z.asked
+		<-z.requested
 		observe(passedOn(w.now.Add(time.Second)))
 		z.confirm <- struct{}{}
-		<-z.asked
+		<-z.requested
 		if len(deleted) > 0 {
 			t.Error("it ends with the first answer")
 		}

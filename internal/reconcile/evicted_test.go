@@ -11,11 +11,12 @@ import (
 	"weft/resource"
 )
 
-// allows is the mesh with a rule that admits one team, or everybody where that is empty.
+// allows returns the mesh with a rule that admits one team, or all proxies where team is empty.
 func allows(team string) resource.Any {
 	mesh := kind.Mesh{}
 	if team != "" {
-		mesh.DataplaneProxyMembership = &kind.Membership{Allowed: []kind.MembershipRule{{Tags: map[string]string{"team": team}}}}
+		mesh.DataplaneProxyMembership =
+			&kind.Membership{Allowed: []kind.MembershipRule{{Tags: map[string]string{"team": team}}}}
 	}
 	return kind.Meshes.Make("", "default", mesh)
 }
@@ -26,14 +27,14 @@ func ofTeam(name, team string) resource.Any {
 	}})
 }
 
-// holds is a certificate of a Dataplane, valid until a time.
+// holds returns a certificate of a Dataplane, valid until a time.
 func holds(name string, until time.Time) resource.Any {
 	return kind.DataplaneCertificatesList.Make("default", name, kind.DataplaneCertificates{
 		Certificates: []kind.WorkloadCertificate{{Root: "r", Until: kind.Time{Time: until}}},
 	})
 }
 
-// TestWhoseCertificatesAreDenied: those of the proxies that are put out and hold one, for as long as they are.
+// TestWhoseCertificatesAreDenied: the certificates of evicted proxies are denied, for as long as these stay evicted.
 func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	end := w.now.Add(time.Hour)
@@ -46,10 +47,11 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 			t.Errorf("%s: %q are denied, want %q", when, short, want)
 		}
 	}
-	w.put(allows(""), ofTeam("web", "a"), holds("web", end), ofTeam("api", "b"), holds("api", end), ofTeam("db", "b"), ofTeam("batch", "b"), holds("batch", end))
+	w.put(allows(""), ofTeam("web", "a"), holds("web", end), ofTeam("api", "b"), holds("api", end), ofTeam("db", "b"),
+		ofTeam("batch", "b"), holds("batch", end))
 	wants("without rules", "")
 	w.put(allows("a"))
-	wants("of team b, but for whom holds none", "api batch")
+	wants("of team b, except the proxy without a certificate", "api batch")
 	w.put(holds("db", end))
 	wants("one that was signed just before", "api batch db")
 	w.put(ofTeam("db", "a"))
@@ -58,7 +60,7 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w.remove(kind.DataplaneCertificatesList.Key("default", "batch"))
 	wants("one whose Dataplane has gone", "api batch")
 	w.put(allows(""))
-	wants("without rules again, but for whom nobody admits any more", "batch")
+	wants("without rules again, except the proxy without a Dataplane", "batch")
 	w.put(allows("c"))
 	w.now = end.Add(graph.ConnectionLife - time.Second)
 	wants("until its certificate and its connections have ended", "api batch db web")
@@ -68,15 +70,17 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	wants("all are in again", "")
 }
 
-// TestAZoneDeniesItsOwnAlone: what another zone tells is believed of its own proxies.
+// TestAZoneDeniesItsOwnAlone: a zone evicts only its own proxies.
 func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	told := kind.EvictedProxiesList.Make("default", "west-of-global", kind.EvictedProxies{Proxies: []kind.EvictedProxy{
-		{Name: "web.default.east.dataplane.mesh.local"}, {Name: "web.default.west.dataplane.mesh.local"}, {Name: "web.other.west.dataplane.mesh.local"},
+		{Name: "web.default.east.dataplane.mesh.local"}, {Name: "web.default.west.dataplane.mesh.local"},
+		{Name: "web.other.west.dataplane.mesh.local"},
 	}})
 	told.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone}
 	w.put(told)
-	if got := fmt.Sprint(w.plan.State.EvictedSANs.Get(w.reader(), "default")); got != "[web.default.west.dataplane.mesh.local]" {
+	if got := fmt.Sprint(w.plan.State.EvictedSANs.Get(w.reader(),
+		"default")); got != "[web.default.west.dataplane.mesh.local]" {
 		t.Errorf("the zone west has %s denied", got)
 	}
 }

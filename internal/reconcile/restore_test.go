@@ -14,9 +14,9 @@ import (
 	"weft/resource"
 )
 
-// TestWhatTheControlPlaneMakesComesBack: whatever the control plane has written and somebody deletes, while what it
-// was made of stands, is written again at once and not at the next start.
-func TestWhatTheControlPlaneMakesComesBack(t *testing.T) {
+// TestDeletedRowsOfTheControlPlaneAreWrittenAgain: a deleted row of the control plane is written again at once, and not
+// at the next start, while its sources exist.
+func TestDeletedRowsOfTheControlPlaneAreWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := follow(newWorld(t, "241.0.0.0/8"), true, calm{}, slog.New(slog.DiscardHandler))
 		s.now = time.Now()
@@ -25,12 +25,13 @@ func TestWhatTheControlPlaneMakesComesBack(t *testing.T) {
 		go s.rc.Run(ctx)
 		go s.keepTime(ctx)
 		defer cancel()
-		s.user(meshWith("builtin-1", "builtin-1"), identityFor("default", "identity", nil), generator("all", "{{ .DisplayName }}.mesh", nil),
+		s.user(meshWith("builtin-1", "builtin-1"), identityFor("default", "identity", nil),
+			generator("all", "{{ .DisplayName }}.mesh", nil),
 			kind.MeshServices.Make("default", "written", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 			s.dataplane("web-1", "10.0.0.1", "web"), s.serves("web-1", "10.0.0.1"),
 			multiZoneService("many"), externalService("outside", kind.OriginZone),
-			s.egress("out", 10001), s.stream("out", "here"), s.leadsOut("out", false, 10001),
-			s.door("in", "10.0.0.9"), s.stream("in", "here"), s.passes("in", "10.0.0.9"),
+			s.egress("out", 10001), s.stream("out", "here"), s.servesEgress("out", false, 10001),
+			s.zoneIngress("in", "10.0.0.9"), s.stream("in", "here"), s.passes("in", "10.0.0.9"),
 			ownEgress("legacy"))
 		quiet := func() {
 			time.Sleep(20 * time.Second)
@@ -38,12 +39,16 @@ func TestWhatTheControlPlaneMakesComesBack(t *testing.T) {
 		}
 		quiet()
 
-		// A key that is lost can't be made again for its certificate; the last good CA signs on, and a condition says so.
+		// A lost key can't be generated again for its certificate. The last valid CA keeps signing, and a condition
+		// reports it.
 		delete(s.made, kind.Secrets.Key("default", "default.ca-builtin-key-builtin-1"))
-		delete(s.made, kind.MeshServices.Key("default", "written")) // by a user; its state alone is written here
+		// written by a user; the control plane writes its state only
+		delete(s.made, kind.MeshServices.Key("default", "written"))
 		expected := []string{
-			"MeshService", "MeshServiceStatus", "MeshMultiZoneServiceStatus", "MeshExternalServiceStatus", "MeshIdentityStatus",
-			"MeshTrust", "MeshTrustStatus", "MeshStatus", "SigningCA", "Secret", "ZoneEgressStatus", "MeshZoneAddress", "MeshEgressAddress",
+			"MeshService", "MeshServiceStatus", "MeshMultiZoneServiceStatus", "MeshExternalServiceStatus",
+			"MeshIdentityStatus",
+			"MeshTrust", "MeshTrustStatus", "MeshStatus", "SigningCA", "Secret", "ZoneEgressStatus", "MeshZoneAddress",
+			"MeshEgressAddress",
 		}
 		kinds := map[string]bool{}
 		for key := range s.made {
@@ -54,7 +59,9 @@ func TestWhatTheControlPlaneMakesComesBack(t *testing.T) {
 				t.Errorf("no %s was made, so that its deletion is not tried", want)
 			}
 		}
-		for _, key := range slices.SortedFunc(maps.Keys(s.made), func(a, b resource.Key) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) }) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.made), func(a, b resource.Key) int {
+			return bytes.Compare([]byte(a.String()), []byte(b.String()))
+		}) {
 			before, ok := s.rows[key]
 			if !ok {
 				continue
@@ -65,7 +72,8 @@ func TestWhatTheControlPlaneMakesComesBack(t *testing.T) {
 			switch {
 			case !ok:
 				t.Errorf("%s was deleted, and is not there again", key)
-			case key.Kind == "MeshServiceStatus" && !same(before.(*resource.Object[kind.MeshServiceStatus]).Spec, after.(*resource.Object[kind.MeshServiceStatus]).Spec):
+			case key.Kind == "MeshServiceStatus" && !sameSpec(before.(*resource.Object[kind.MeshServiceStatus]).Spec,
+				after.(*resource.Object[kind.MeshServiceStatus]).Spec):
 				t.Errorf("%s was deleted, and came back as another", key)
 			}
 		}

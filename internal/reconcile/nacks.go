@@ -1,0 +1,141 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+const (
+	// maxNamedRejecting is the number of proxies that a condition names.
+	maxNamedRejecting = 5
+	// maxQuotedBytes is the number of bytes of Envoy's message that a condition quotes.
+	maxQuotedBytes = 1 << 10
+)
+
+// accepted is the type of the condition for the acceptance of a resource's configuration by proxies.
+const accepted = "Accepted"
+
+// causeKey identifies a resource from which configuration is made.
+type causeKey struct {
+	Mesh  string
+	Cause kind.Cause
+}
+
+func causeOf(key resource.Key) causeKey {
+	return causeKey{key.Mesh, kind.Cause{Kind: key.Kind, Name: key.Name}}
+}
+
+// nackSummary summarizes the NACKs of one resource's configuration, and the failure of its translation.
+type nackSummary struct {
+	fault   string // panic of a translation function, empty where translation succeeds
+	proxies int
+	names   string // of the first maxNamedRejecting proxies
+	said    string // message of the first proxy
+}
+
+func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
+	var f nackSummary
+	var names []string
+	for _, fault := range p.State.FaultsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
+		f.fault = fault.Panic
+	}
+	for _, insight := range p.State.InsightsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
+		f.proxies++
+		if len(names) < maxNamedRejecting {
+			names = append(names, insight.Name)
+		}
+		if f.said == "" {
+			f.said = nackMessage(&insight.Spec, key.Cause)
+		}
+	}
+	f.names = strings.Join(names, ", ")
+	return f
+}
+
+// nackMessage returns a proxy's message about its first NACK with this cause.
+func nackMessage(insight *kind.DataplaneInsight, c kind.Cause) string {
+	i := slices.IndexFunc(insight.NACKs, func(nack kind.NACK) bool { return slices.Contains(nack.Causes, c) })
+	nack := &insight.NACKs[i] // exists: the index is made of the same causes
+	message := strings.ToValidUTF8(nack.Message[:min(len(nack.Message), maxQuotedBytes)], "")
+	return fmt.Sprintf("%s %s: %s", nack.Type, nack.Name, message)
+}
+
+// conditions returns the condition Accepted=False; none where no proxy has rejected the configuration.
+func (f nackSummary) conditions() []kind.Condition {
+	switch {
+	case f.fault != "":
+		return []kind.Condition{{
+			Type: accepted, Status: "False", Reason: "TranslationFailed",
+			Message: fmt.Sprintf(
+				"its configuration can't be made, and proxies keep the previous one; this is a bug in "+
+					"weft, of which the control plane's log has the details: %s", f.fault),
+		}}
+	case f.proxies == 0:
+		return nil
+	}
+	names := f.names
+	if f.proxies > maxNamedRejecting {
+		names += fmt.Sprintf(" and %d more", f.proxies-maxNamedRejecting)
+	}
+	what := "1 proxy rejects its configuration, and keeps the previous one"
+	if f.proxies > 1 {
+		what = fmt.Sprintf("%d proxies reject its configuration, and keep the previous one", f.proxies)
+	}
+	return []kind.Condition{{
+		Type: accepted, Status: "False", Reason: "RejectedByProxies",
+		Message: fmt.Sprintf("%s (%s): %s", what, names, f.said),
+	}}
+}
+
+// permission writes the status of a MeshTrafficPermission.
+func (p *Plan) permission(r *table.Reader, u Request) (w Writes) {
+	if _, ok := p.State.Permissions.Find(r, u.Mesh, u.Name); !ok {
+		return w
+	}
+	conditions := p.nacks.Get(r, causeOf(resource.Key(u))).conditions()
+	stored, told := p.State.PermissionStatuses.Find(r, u.Mesh, u.Name)
+	if told || len(conditions) > 0 {
+		status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
+		putIfDifferent(&w, statusDelay, stored, kind.MeshTrafficPermissionStatuses.Make(u.Mesh, u.Name, status))
+	}
+	return w
+}
+
+// trust writes the status of a MeshTrust: its origin, and whether proxies accept it.
+func (p *Plan) trust(r *table.Reader, u Request) (w Writes) {
+	if _, ok := p.State.Trusts.Find(r, u.Mesh, u.Name); !ok {
+		return w
+	}
+	status := kind.MeshTrustStatus{Conditions: p.nacks.Get(r, causeOf(resource.Key(u))).conditions()}
+	stored, told := p.State.TrustStatuses.Find(r, u.Mesh, u.Name)
+	if told {
+		status.Origin = stored.Spec.Origin
+	}
+	ca, ok := p.State.SigningCAs.Find(r, u.Mesh, u.Name)
+	if made := ok && len(ca.Spec.Roots) > 0; made {
+		status.Origin = &kind.TrustOrigin{KRI: p.origin(u.Mesh, u.Name)}
+	} else if p.Global() {
+		return w // the zone of the MeshTrust writes its status
+	}
+	switch {
+	case told:
+		putIfDifferent(&w, statusDelay, stored, kind.MeshTrustStatuses.Make(u.Mesh, u.Name, status))
+	case status.Origin != nil || len(status.Conditions) > 0:
+		putIfDifferent(&w, servingDelay, stored, kind.MeshTrustStatuses.Make(u.Mesh, u.Name, status))
+	}
+	return w
+}
+
+// origin returns the KRI of the MeshIdentity, or of the Mesh with mtls, for which a MeshTrust was made.
+func (p *Plan) origin(mesh, name string) string {
+	if name == kind.MTLSIdentity {
+		return fmt.Sprintf("kri_m____%s_", mesh)
+	}
+	return fmt.Sprintf("kri_mid_%s_%s__%s_", mesh, p.State.Zone, name)
+}
