@@ -91,7 +91,10 @@ func TestADeletionThatIsVoidDelaysNothing(t *testing.T) {
 	m := newMirrored(t)
 	m.lags = true
 	o := services("web")[2]
-	m.user(kind.Meshes.Make("", "default", kind.Mesh{}), kind.ExternalMaterials.Make("default", "web", kind.ExternalMaterial{}))
+	m.user(
+		kind.Meshes.Make("", "default", kind.Mesh{}),
+		kind.ExternalMaterials.Make("default", "web", kind.ExternalMaterial{}),
+	)
 	m.deliver(len(m.late))
 	m.user(o) // stored, not heard
 	m.now = m.now.Add(time.Second)
@@ -110,11 +113,30 @@ func TestADeclinedWriteIsNotRepeated(t *testing.T) {
 	m.user(services("web")[0])
 	m.deliver(1)
 	svc := *m.rows[services("web")[0].Key()].(*resource.Object[kind.MeshService])
-	other := &job{request: Request{"x", "", ""}, unseen: map[resource.Key]string{kind.MeshServices.Key("d", "q"): "9"}, check: m.now.Add(time.Hour)}
+	other := &job{
+		request: Request{"x", "", ""},
+		unseen:  map[resource.Key]string{kind.MeshServices.Key("d", "q"): "9"},
+		check:   m.now.Add(time.Hour),
+	}
 	m.rn.jobs[other.request] = other
 	m.rn.reserved["1.2.3.4"] = other
 	u := Request{"test", "", ""}
-	m.rn.setWrites(u, Writes{Do: []Write{{Put: &svc}, {Create: kind.MeshServiceStatuses.Make("default", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "1.2.3.4"}}})}}}, m.now)
+	m.rn.setWrites(
+		u,
+		Writes{
+			Do: []Write{
+				{Put: &svc},
+				{
+					Create: kind.MeshServiceStatuses.Make(
+						"default",
+						"web",
+						kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "1.2.3.4"}}},
+					),
+				},
+			},
+		},
+		m.now,
+	)
 	j := m.rn.jobs[u]
 	n := 0
 	for range 50 {

@@ -31,7 +31,10 @@ func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
 }
 
 func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {
-	_, err := storedAs(admission.Result{}, w.writer.Delete(ctx, key, admission.Change{ControlPlane: true, IfMatch: version}))
+	_, err := storedAs(
+		admission.Result{},
+		w.writer.Delete(ctx, key, admission.Change{ControlPlane: true, IfMatch: version}),
+	)
 	return err
 }
 
