@@ -30,7 +30,7 @@ func All() []resource.Descriptor {
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
 		ResolvedNames,
-		Instances, Leaderships, AckRequests, StoreIDs,
+		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts,
 	}
 }
 

@@ -2,16 +2,46 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"weft/internal/settings"
+	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
 
+// beginFirstStart records that the first start on a new store has begun, and finds whether one has not ended.
+func (s *Server) beginFirstStart(ctx context.Context) error {
+	if s.firstStart {
+		_, err := s.writer.Create(ctx, kind.FirstStarts.Make("", kind.TheFirstStart, kind.FirstStart{}), nil)
+		return err
+	}
+	_, err := s.store.Get(ctx, firstStart)
+	s.firstStart = err == nil
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// endFirstStart records that the defaults and the first administrator's token are stored.
+func (s *Server) endFirstStart(ctx context.Context) error {
+	if !s.firstStart {
+		return nil
+	}
+	// Another replica may have ended it.
+	if err := s.store.Delete(ctx, firstStart, ""); !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+var firstStart = kind.FirstStarts.Key("", kind.TheFirstStart)
+
 // createDefaults stores the mesh and the host names of a first start. A later start does not create what was deleted
 // since. A zone that joins others on its first start gets those of the global control plane.
 func (s *Server) createDefaults(ctx context.Context) error {
-	if !s.fresh || s.settings.Joined() {
+	if !s.firstStart || s.settings.Joined() {
 		return nil
 	}
 	for _, o := range defaults(s.settings) {

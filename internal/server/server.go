@@ -69,7 +69,7 @@ type Server struct {
 
 	ports        ports
 	store        store.Store // with timeouts, metrics and reads of its own writes
-	fresh        bool        // the store is new
+	firstStart   bool        // the store is new, or its first start failed
 	metrics      *metrics.Metrics
 	state        *graph.State
 	view         *view.View
@@ -122,6 +122,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.openStore, // from here on no other control plane uses the data directory
 		s.openAdminSocket,
 		s.buildTable,
+		s.beginFirstStart,
 		s.createDefaults,
 		s.loadCertificates,
 		s.openAudit,
@@ -133,6 +134,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.followStore, // from here on the table has what is stored
 		s.adoptStored,
 		s.createAdminToken,
+		s.endFirstStart,
 		startRole,
 		s.serve,
 	} {
@@ -301,7 +303,7 @@ func (s *Server) adoptStored(ctx context.Context) error {
 
 // createAdminToken stores the first administrator's token in a new store.
 func (s *Server) createAdminToken(ctx context.Context) error {
-	if !s.fresh || !s.settings.BootstrapAdminToken {
+	if !s.firstStart || !s.settings.BootstrapAdminToken {
 		return nil
 	}
 	if err := s.tokens.Bootstrap(ctx); err != nil {

@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"weft/internal/server/servertest"
+	"weft/kind"
 )
 
 // A stop does not wait for clients that are slow or idle, or that have sent a part of a request.
@@ -117,6 +120,33 @@ func TestTheFirstStartMakesAnAdministratorsToken(t *testing.T) {
 		if response.StatusCode != want {
 			t.Errorf("%s, token %v: %s", server.url, server.token != "", response.Status)
 		}
+	}
+}
+
+// A first start fails because of a setting. The next one stores the token and the defaults; what an operator deletes
+// later stays deleted.
+func TestAFailedFirstStartIsContinued(t *testing.T) {
+	dir := t.TempDir()
+	options := servertest.Options{Settings: map[string]string{
+		"general.dataDir": dir, "general.tlsCertFile": filepath.Join(dir, "none.pem"),
+		"general.tlsKeyFile": filepath.Join(dir, "none.key"),
+	}}
+	if err := servertest.TryStart(t, options); err == nil {
+		t.Fatal("it starts with a certificate that does not exist")
+	}
+	options.Settings = map[string]string{"general.dataDir": dir}
+	p := servertest.Start(t, options)
+	adminToken(t, p)
+	if got := names(t, p, "/meshes"); !slices.Contains(got, "default") {
+		t.Errorf("there is no default mesh: %v", got)
+	}
+	if err := p.Admin.Delete(t.Context(), kind.GlobalSecrets, "", "admin-user-token"); err != nil {
+		t.Fatal(err)
+	}
+	p.Stop()
+	p = servertest.Start(t, options)
+	if got := names(t, p, "/globalsecrets"); slices.Contains(got, "admin-user-token") {
+		t.Error("a later start stores a new token")
 	}
 }
 

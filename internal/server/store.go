@@ -21,7 +21,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if s.settings.Store == settings.Memory {
 		rows := memory.New(memory.Options{})
 		s.onClose(func() { rows.Close() })
-		s.store, s.fresh = rows, true
+		s.store, s.firstStart = rows, true
 		return nil
 	}
 	below, err := sql.Open(ctx, Database(s.settings), sql.Options{Log: s.log})
@@ -29,7 +29,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.onClose(func() { below.Close() })
-	s.fresh = below.Fresh()
+	s.firstStart = below.Fresh()
 	s.store, err = sealSecrets(ctx, s.settings, below, s.log)
 	return err
 }
