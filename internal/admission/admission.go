@@ -1,5 +1,5 @@
-// Package admission processes every write, of users and of the control plane: defaults, validation, computed fields, owners
-// and versions.
+// Package admission processes every write, of users and of the control plane: defaults, validation, computed fields,
+// owners and versions.
 //
 // Readers of the store need not validate again, since every stored resource was admitted. Errors that a user can
 // correct are a [resource.Error]; other errors must not be shown.
@@ -17,20 +17,19 @@ import (
 	"weft/resource"
 )
 
-// Options describe the control plane.
+// Options describe the control plane that writes.
 type Options struct {
-	// Zone is the name of its zone; empty: it is the global control plane.
+	// Zone is the name of the control plane's zone; empty on the global control plane.
 	Zone string
-	// SNIs are the server names that services have; nil where there is no service yet.
+	// SNIs looks up the SNIs of services; nil while there is no service.
 	SNIs SNIs
-	// Joined says that the zone has joined others: what only the global control plane owns is made there.
+	// Joined is true for a zone with a global control plane, which alone writes the kinds of global.
 	Joined bool
-	// LocalNetworks are those of which external services may name addresses, though no external server has
-	// them.
+	// LocalNetworks are local networks whose addresses external services may have nevertheless.
 	LocalNetworks []netip.Prefix
 }
 
-// Writer writes resources. Its methods may be called at the same time.
+// Writer writes resources. Its methods may be called concurrently.
 type Writer struct {
 	rows   store.Store
 	zone   string
@@ -39,30 +38,29 @@ type Writer struct {
 	local  []netip.Prefix
 }
 
-// New returns a writer to a store.
+// New returns a writer to rows.
 func New(rows store.Store, o Options) *Writer {
 	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
 }
 
-// Change is what a write rests on.
+// Change holds the conditions and the origin of a write.
 type Change struct {
-	// IfMatch is the version that must be the current one; empty where any is fine.
+	// IfMatch is the version that must be the current one; empty: any version is accepted.
 	IfMatch string
-	// ControlPlane says that the control plane itself writes. It may write what users only read.
+	// ControlPlane is true for writes of the control plane itself, which may write kinds that users only read.
 	ControlPlane bool
-	// DryRun checks everything that the write would check, answers what it would answer, and writes nothing.
+	// DryRun runs every check of the write and returns its result, without writing.
 	DryRun bool
-	// Token is set where an agent writes its Dataplane: what its token vouches for, and whether it may replace what
-	// is stored, nil where nothing is. The write of anybody else is vouched for by an operator.
+	// Token is set where an agent writes its Dataplane. Every other write of a Dataplane is vouched for by an operator.
 	Token *Token
-	// Sender is what the program that sends a user's write cannot express.
+	// Sender lists the fields that the program of the user cannot express.
 	Sender Sender
-	// Told is called with what stood before and after, nil where there was or is nothing, once a write has
-	// changed something. Optional.
-	Told func(before, after resource.Any)
+	// OnChange is called after a write that changed something, with the object before and after it: nil where it did
+	// not exist or does not exist any more. Optional.
+	OnChange func(before, after resource.Any)
 }
 
-// Token is what the token of an agent allows.
+// Token has the permissions of an agent's token.
 type Token struct {
 	// Claimed returns the facts of a Dataplane (see [kind.Facts]) that the token vouches for, sorted.
 	Claimed func(*resource.Object[kind.Dataplane]) []string
@@ -70,43 +68,42 @@ type Token struct {
 	Allows func(stored, next *resource.Object[kind.Dataplane]) error
 }
 
-// Result is what a write came to.
+// Result is the outcome of a write.
 type Result struct {
-	Object   resource.Any // as it is stored; of a dry run as it would be, without a version where that would be new
+	Object   resource.Any // as stored; for a dry run as it would be stored, and without a version if that would be new
 	Created  bool
-	Changed  bool // false: the same was stored before, and nothing was written
+	Changed  bool // false: the same object was stored before, and nothing was written
 	Warnings []string
 }
 
-// Put stores a resource whether it was there or not, unless Change.IfMatch says otherwise. The object
-// is not changed.
+// Put creates or updates a resource, subject to Change.IfMatch. It does not change o.
 //
-// A mesh must exist before what is in it. Errors are Invalid with every problem, NotFound for the mesh
-// or owner that is missing, Forbidden for what only the control plane writes and for what belongs to another
-// one, Stale, Unavailable.
+// The mesh of a resource must exist. Errors are Invalid with every problem, NotFound for a missing mesh or owner,
+// Forbidden for a kind that only the control plane writes and for a resource of another control plane, Stale and
+// Unavailable.
 func (w *Writer) Put(ctx context.Context, o resource.Any, change Change) (Result, error) {
-	if err := w.allowed(o.Key(), change); err != nil {
+	if err := w.checkWritable(o.Key(), change); err != nil {
 		return Result{}, err
 	}
 	for {
 		result, err := w.putOnce(ctx, o, change)
-		if raced(err) {
-			continue // somebody was faster: look again
+		if isConflict(err) {
+			continue // another write came first: read again
 		}
 		if err != nil {
-			return Result{}, shown(o.Key(), err)
+			return Result{}, userError(o.Key(), err)
 		}
 		return result, nil
 	}
 }
 
-// putOnce completes a copy of what was written over what is stored now.
+// putOnce is one attempt of [Writer.Put]: it completes a copy of written over the stored object.
 func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Change) (Result, error) {
 	stored, err := w.stored(ctx, written.Key())
 	if err != nil {
 		return Result{}, err
 	}
-	if err := matches(written.Key(), stored, change.IfMatch); err != nil {
+	if err := checkIfMatch(written.Key(), stored, change.IfMatch); err != nil {
 		return Result{}, err
 	}
 	o := copied(written, store.Row{})
@@ -116,12 +113,12 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 			kept, same, err := w.compare(written, o, stored, change.Sender)
 			ignored = append(ignored, kept...)
 			if err != nil || same {
-				return Result{Object: stored.before(), Warnings: ignored}, err
+				return Result{Object: stored.objectOrNil(), Warnings: ignored}, err
 			}
 		}
 	}
-	before := stored.before()
-	if err := vouch(before, o, change.Token); err != nil {
+	before := stored.objectOrNil()
+	if err := recordVouched(before, o, change.Token); err != nil {
 		return Result{}, err
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
@@ -131,8 +128,9 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	return result, err
 }
 
-// vouch records who vouches for what of a Dataplane that is written over what was stored.
-func vouch(before, o resource.Any, token *Token) error {
+// recordVouched records in a written Dataplane which facts its token or an operator vouches for. It returns an error
+// for a Dataplane that the token may not write.
+func recordVouched(before, o resource.Any, token *Token) error {
 	after, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		o.Envelope().Vouched = resource.Vouched{}
@@ -147,22 +145,22 @@ func vouch(before, o resource.Any, token *Token) error {
 	return token.Allows(stored, after)
 }
 
-// Create stores a resource of the control plane's own unless there is one already, and answers what is
-// stored. It is owned by owner, or as usual where that is nil: by its mesh.
+// Create stores a resource of the control plane unless it exists, and returns the stored one. Its owner is owner; nil:
+// the usual owner, its mesh.
 func (w *Writer) Create(ctx context.Context, o resource.Any, owner *resource.Key) (Result, error) {
 	for {
 		stored, err := w.stored(ctx, o.Key())
 		if err != nil {
-			return Result{}, shown(o.Key(), err)
+			return Result{}, userError(o.Key(), err)
 		}
 		if stored != nil {
 			return Result{Object: stored.object}, nil
 		}
 		result, err := w.write(ctx, o, nil, Change{ControlPlane: true}, owner)
-		if raced(err) {
+		if isConflict(err) {
 			continue
 		}
-		return result, shown(o.Key(), err)
+		return result, userError(o.Key(), err)
 	}
 }
 
@@ -174,7 +172,7 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 	for {
 		stored, err := w.stored(ctx, k.Key(mesh, name))
 		if err != nil {
-			return shown(k.Key(mesh, name), err)
+			return userError(k.Key(mesh, name), err)
 		}
 		var empty S
 		o := k.Make(mesh, name, empty)
@@ -184,15 +182,16 @@ func Modify[S any](ctx context.Context, w *Writer, k *resource.Kind[S], mesh, na
 		if !change(o) {
 			return nil
 		}
-		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !raced(err) {
-			return shown(o.Key(), err)
+		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !isConflict(err) {
+			return userError(o.Key(), err)
 		}
 	}
 }
 
-// ModifyKnown is [Modify] of a resource that the caller has in memory; nil: it has none. The first attempt reads
-// nothing and writes over the known version only, so a memory that lags costs one attempt. A change that returns false
-// for the known resource is called again with the stored one. It must not alter what the resource refers to in place.
+// ModifyKnown is [Modify] for a resource that the caller has in memory; a nil known is a missing resource. The first
+// attempt reads nothing and writes over the known version only, so an outdated memory costs one attempt. If change
+// returns false for the known resource, it is called again with the stored one. It must not alter in place what the
+// resource refers to.
 func ModifyKnown[S any](
 	ctx context.Context, w *Writer, known *resource.Object[S], k *resource.Kind[S], mesh, name string,
 	change func(*resource.Object[S]) bool,
@@ -206,25 +205,25 @@ func ModifyKnown[S any](
 			Modified: known.Modified}, known}
 	}
 	if change(o) {
-		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !raced(err) {
-			return shown(o.Key(), err)
+		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !isConflict(err) {
+			return userError(o.Key(), err)
 		}
 	}
 	return Modify(ctx, w, k, mesh, name, change)
 }
 
-// Delete removes a resource and what it owns. A mesh that still has Dataplanes stays: Conflict. A dry run
-// looks at the same, and removes nothing.
+// Delete removes a resource and the resources that it owns. A mesh that still has Dataplanes is not deleted: Conflict.
+// A dry run makes the same checks and removes nothing.
 func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) error {
-	if err := w.allowed(key, change); err != nil {
+	if err := w.checkWritable(key, change); err != nil {
 		return err
 	}
 	if key.Kind == kind.Meshes.Name {
-		if err := w.unused(ctx, key); err != nil {
+		if err := w.checkMeshUnused(ctx, key); err != nil {
 			return err
 		}
 	}
-	err := w.deletable(ctx, key)
+	err := w.checkDeletable(ctx, key)
 	if err == nil {
 		err = w.remove(ctx, key, change)
 	}
@@ -232,15 +231,14 @@ func (w *Writer) Delete(ctx context.Context, key resource.Key, change Change) er
 	case errors.Is(err, store.ErrNotFound):
 		return resource.Errorf(resource.NotFound, "%s does not exist", key)
 	case errors.Is(err, store.ErrStale):
-		return stale(key)
+		return errStale(key)
 	}
-	return shown(key, err)
+	return userError(key, err)
 }
 
-// remove deletes a row, or says of a dry run what would stand against that. Who is to be told of it is told
-// of the very row that went.
+// remove deletes a row; for a dry run it returns the error of the deletion. OnChange is called with the deleted row.
 func (w *Writer) remove(ctx context.Context, key resource.Key, change Change) error {
-	if !change.DryRun && change.Told == nil {
+	if !change.DryRun && change.OnChange == nil {
 		return w.rows.Delete(ctx, key, change.IfMatch)
 	}
 	row, err := w.rows.Get(ctx, key)
@@ -252,16 +250,16 @@ func (w *Writer) remove(ctx context.Context, key resource.Key, change Change) er
 	}
 	err = w.rows.Delete(ctx, key, row.Version)
 	if errors.Is(err, store.ErrStale) && change.IfMatch == "" {
-		return w.remove(ctx, key, change) // somebody was faster: look again
+		return w.remove(ctx, key, change) // another write came first: read again
 	}
 	if err == nil {
-		before, _ := Decode(row) // what can't be read any more can be deleted
-		change.Told(before, nil)
+		before, _ := Decode(row) // an unreadable row can be deleted too
+		change.OnChange(before, nil)
 	}
 	return err
 }
 
-// Decode makes an object of a stored row.
+// Decode returns the object of a stored row.
 func Decode(row store.Row) (resource.Any, error) {
 	d := kind.ByName(row.Key.Kind)
 	if d == nil {
@@ -273,8 +271,8 @@ func Decode(row store.Row) (resource.Any, error) {
 	}, row.Body)
 }
 
-// allowed says whether such a resource may be written at all.
-func (w *Writer) allowed(key resource.Key, change Change) error {
+// checkWritable returns an error for a kind that may not be written: unknown, or written by the control plane only.
+func (w *Writer) checkWritable(key resource.Key, change Change) error {
 	d := kind.ByName(key.Kind)
 	if d == nil {
 		return resource.Errorf(resource.Invalid, "%q is not a type of this control plane", key.Kind)
@@ -285,21 +283,21 @@ func (w *Writer) allowed(key resource.Key, change Change) error {
 	return nil
 }
 
-// current is what is stored. The object was decoded for its one user, who may change it.
+// current is a stored object. It was decoded for one caller, who may change it.
 type current struct {
 	row    store.Row
 	object resource.Any
 }
 
-// before answers what stood there, as those see it who are told of a change.
-func (c *current) before() resource.Any {
+// objectOrNil returns the object; nil where nothing was stored.
+func (c *current) objectOrNil() resource.Any {
 	if c == nil {
 		return nil
 	}
 	return c.object
 }
 
-// stored answers what is stored, or nil.
+// stored returns the stored object; nil where nothing is stored.
 func (w *Writer) stored(ctx context.Context, key resource.Key) (*current, error) {
 	row, err := w.rows.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -315,38 +313,38 @@ func (w *Writer) stored(ctx context.Context, key resource.Key) (*current, error)
 	return &current{row, object}, nil
 }
 
-// matches says whether a write that is based on a version may go on.
-func matches(key resource.Key, stored *current, ifMatch string) error {
+// checkIfMatch returns an error where ifMatch is not the stored version.
+func checkIfMatch(key resource.Key, stored *current, ifMatch string) error {
 	switch {
 	case ifMatch == "", stored != nil && stored.row.Version == ifMatch:
 		return nil
 	case stored == nil:
 		return resource.Errorf(resource.Stale, "%s does not exist any more; leave out the version to create it", key)
 	}
-	return stale(key)
+	return errStale(key)
 }
 
-func stale(key resource.Key) error {
+func errStale(key resource.Key) error {
 	return resource.Errorf(resource.Stale, "%s was changed since; read it again and repeat the change", key)
 }
 
-// write completes, checks and stores one object over what was stored, nil where there was nothing. The
-// store's errors are passed on.
+// write completes, checks and stores o over the stored object; stored is nil where it is created. Errors of the store
+// are returned unchanged.
 func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, change Change,
 	owner *resource.Key) (Result, error) {
-	if err := w.ownable(o.Key(), stored); err != nil {
+	if err := w.checkOwnable(o.Key(), stored); err != nil {
 		return Result{}, err
 	}
 	if err := w.complete(o, stored, change.ControlPlane); err != nil {
 		return Result{}, err
 	}
-	if err := w.joins(ctx, o); err != nil {
+	if err := w.checkMembership(ctx, o); err != nil {
 		return Result{}, err
 	}
-	if err := w.external(o); err != nil {
+	if err := w.checkExternalAddresses(o); err != nil {
 		return Result{}, err
 	}
-	if err := w.backends(ctx, o, stored); err != nil {
+	if err := w.checkBackends(ctx, o, stored); err != nil {
 		return Result{}, err
 	}
 	if err := w.checkTrust(ctx, o, w.owner(o.Envelope()), stored, false, change.ControlPlane); err != nil {
@@ -369,8 +367,8 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		return Result{}, err
 	}
 	object := copied(o, row)
-	if !change.DryRun && change.Told != nil {
-		change.Told(stored.before(), object)
+	if !change.DryRun && change.OnChange != nil {
+		change.OnChange(stored.objectOrNil(), object)
 	}
 	return Result{Object: object, Created: stored == nil, Changed: true}, nil
 }
@@ -383,38 +381,38 @@ func copied(o resource.Any, row store.Row) resource.Any {
 	return c
 }
 
-// store writes a row over what was stored; a dry run answers the row as it would be.
+// store writes a row over the stored one; for a dry run it returns the row as it would be stored.
 func (w *Writer) store(ctx context.Context, row store.Row, stored *current, dryRun bool) (store.Row, error) {
 	switch {
 	case dryRun && stored != nil:
 		row.Created, row.Modified = stored.row.Created, stored.row.Modified
 		return row, nil
 	case dryRun:
-		return row, w.owned(ctx, row)
+		return row, w.checkOwnerExists(ctx, row)
 	case stored != nil:
 		row.Version = stored.row.Version
 		return w.rows.Update(ctx, row)
 	}
 	created, err := w.rows.Create(ctx, row)
 	if errors.Is(err, store.ErrNoOwner) {
-		err = ownerless(row)
+		err = errNoOwner(row)
 	}
 	return created, err
 }
 
-// owned rejects a new row whose owner does not exist, as a store does.
-func (w *Writer) owned(ctx context.Context, row store.Row) error {
+// checkOwnerExists rejects a new row whose owner does not exist, as a store does.
+func (w *Writer) checkOwnerExists(ctx context.Context, row store.Row) error {
 	if row.Owner == nil {
 		return nil
 	}
 	_, err := w.rows.Get(ctx, *row.Owner)
 	if errors.Is(err, store.ErrNotFound) {
-		return ownerless(row)
+		return errNoOwner(row)
 	}
 	return err
 }
 
-func ownerless(row store.Row) error {
+func errNoOwner(row store.Row) error {
 	missing := &resource.Error{Code: resource.NotFound, Detail: fmt.Sprintf("%s was not written: %s does not exist",
 		row.Key, row.Owner)}
 	if row.Owner.Kind == kind.Meshes.Name {
@@ -423,13 +421,13 @@ func ownerless(row store.Row) error {
 	return missing
 }
 
-// raced says whether a write failed because another one came first.
-func raced(err error) bool {
+// isConflict returns whether a write failed because another one came first.
+func isConflict(err error) bool {
 	return errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound)
 }
 
-// shown makes a store that is not available an error that a user may see.
-func shown(key resource.Key, err error) error {
+// userError makes the error of an unavailable store a [resource.Error], which a user may see.
+func userError(key resource.Key, err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
@@ -437,12 +435,12 @@ func shown(key resource.Key, err error) error {
 		Cause: err}
 }
 
-// unused rejects the deletion of a mesh that has Dataplanes. A Dataplane that joins at the same moment is deleted with
-// the mesh.
-func (w *Writer) unused(ctx context.Context, mesh resource.Key) error {
+// checkMeshUnused rejects the deletion of a mesh that has Dataplanes. A Dataplane that is created at the same moment is
+// deleted with the mesh.
+func (w *Writer) checkMeshUnused(ctx context.Context, mesh resource.Key) error {
 	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)
 	if err != nil {
-		return shown(mesh, err)
+		return userError(mesh, err)
 	}
 	count := 0
 	for _, row := range rows {

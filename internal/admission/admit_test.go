@@ -19,8 +19,8 @@ import (
 	"weft/resource"
 )
 
-// setup answers a writer of the zone east, its store, and the mesh m.
-func setup(t *testing.T) (*admission.Writer, store.Store) {
+// newEastWriter returns a writer of the zone east and its store, which has the mesh m.
+func newEastWriter(t *testing.T) (*admission.Writer, store.Store) {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { _ = rows.Close() })
@@ -74,7 +74,7 @@ const web = `{type: Dataplane, mesh: m, name: web, labels: {app: web}, networkin
 var webKey = kind.Dataplanes.Key("m", "web")
 
 func TestPut(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	first := put(t, w, web)
 	if !first.Created || !first.Changed {
 		t.Errorf("a new resource: created %v, changed %v", first.Created, first.Changed)
@@ -100,8 +100,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-func TestPutLeavesTheObjectAlone(t *testing.T) {
-	w, _ := setup(t)
+func TestPutDoesNotChangeTheObject(t *testing.T) {
+	w, _ := newEastWriter(t)
 	o := parse(t, web)
 	if _, err := w.Put(t.Context(), o, admission.Change{}); err != nil {
 		t.Fatal(err)
@@ -111,8 +111,8 @@ func TestPutLeavesTheObjectAlone(t *testing.T) {
 	}
 }
 
-func TestPutRefuses(t *testing.T) {
-	w, _ := setup(t)
+func TestPutRejects(t *testing.T) {
+	w, _ := newEastWriter(t)
 	for _, test := range []struct {
 		name, doc string
 		code      resource.Code
@@ -150,9 +150,9 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// TestComputedFieldsAreIgnored: a value that the control plane computes otherwise is a warning and nothing else.
+// TestComputedFieldsAreIgnored: a computed field with another value is a warning and not stored.
 func TestComputedFieldsAreIgnored(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	for _, test := range []struct{ name, doc, warning string }{
 		{"another zone, of a kind without a mesh", `{type: Mesh, name: other, labels: {kuma.io/zone: west}}`,
 			`labels[kuma.io/zone]: "west" is ignored: the control plane sets "east"`},
@@ -203,9 +203,9 @@ func TestComputedFieldsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadCanBeWritten puts every document back as a client reads it.
-func TestWhatWasReadCanBeWritten(t *testing.T) {
-	w, _ := setup(t)
+// TestReadDocumentsCanBeWritten puts every document back as a client reads it.
+func TestReadDocumentsCanBeWritten(t *testing.T) {
+	w, _ := newEastWriter(t)
 	for _, doc := range []string{
 		`{type: Mesh, name: m}`, web,
 		`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: [{port: 80}]}}`,
@@ -240,7 +240,7 @@ func TestWhatWasReadCanBeWritten(t *testing.T) {
 }
 
 func TestIfMatch(t *testing.T) {
-	w, _ := setup(t)
+	w, _ := newEastWriter(t)
 	first := put(t, w, web).Object.Envelope().Version
 	second, err := w.Put(t.Context(), parse(t, strings.Replace(web, "80", "81", 1)), admission.Change{IfMatch: first})
 	if err != nil {
@@ -258,7 +258,7 @@ func TestIfMatch(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	wantError(t, w.Delete(t.Context(), webKey, admission.Change{}), resource.NotFound, "Dataplane m/web does not exist")
 	wantError(t, w.Delete(t.Context(), kind.DataplaneListenerStatuses.Key("m", "web"), admission.Change{}),
 		resource.Forbidden, "by the control plane only")
@@ -298,7 +298,7 @@ func serve(t *testing.T, w *admission.Writer, name string) {
 }
 
 func TestModify(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	err := admission.Modify(t.Context(), w, kind.DataplaneListenerStatuses, "m", "web",
 		func(*resource.Object[kind.DataplaneListenerStatus]) bool { return true })
 	wantError(t, err, resource.NotFound, "Dataplane m/web does not exist")
@@ -310,7 +310,7 @@ func TestModify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantGone(t, rows, key) // nothing to change, nothing made
+	wantGone(t, rows, key) // change returned false, so nothing was created
 	serve(t, w, "web")
 	first := read(t, rows, key)
 	if labels := first.Envelope().Labels; len(labels) > 0 {
@@ -322,28 +322,28 @@ func TestModify(t *testing.T) {
 	}
 }
 
-// reads counts the rows that are read of a store.
-type reads struct {
+// countingStore counts the rows that are read.
+type countingStore struct {
 	store.Store
 	n int
 }
 
-func (r *reads) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+func (r *countingStore) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 	r.n++
 	return r.Store.Get(ctx, key)
 }
 
 func TestModifyKnown(t *testing.T) {
 	type secret = resource.Object[kind.Secret]
-	_, rows := setup(t)
-	counted := &reads{Store: rows}
+	_, rows := newEastWriter(t)
+	counted := &countingStore{Store: rows}
 	w := admission.New(counted, admission.Options{Zone: "east"})
 	stored := func() *secret { return read(t, rows, kind.Secrets.Key("m", "s")).(*secret) }
 	var first *secret
 	for _, step := range []struct {
 		what   string
 		known  func() *secret
-		change string // is appended; empty: nothing changes
+		change string // appended to the name; empty: change returns false
 		want   string
 		reads  int
 	}{
@@ -377,10 +377,10 @@ func TestModifyKnown(t *testing.T) {
 	}
 }
 
-// TestModifyAtTheSameTime counts in a row from several goroutines.
+// TestModifyAtTheSameTime counts in one row from several goroutines.
 func TestModifyAtTheSameTime(t *testing.T) {
 	const writers, each = 8, 20
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	var running sync.WaitGroup
 	for range writers {
 		running.Go(func() {
@@ -404,7 +404,7 @@ func TestModifyAtTheSameTime(t *testing.T) {
 }
 
 func TestCreate(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	put(t, w, `{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`)
 	owner := kind.MeshIdentities.Key("m", "i")
 	first, err := w.Create(t.Context(), kind.Secrets.Make("m", "ca", kind.Secret{Data: []byte("one")}), &owner)
@@ -426,15 +426,16 @@ func TestCreate(t *testing.T) {
 const service = `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneRef: {name: a}}, ports: ` +
 	`[{port: %d}]}}`
 
-// TestIdentitiesStay updates a service without what the control plane found out about it.
-func TestIdentitiesStay(t *testing.T) {
-	w, _ := setup(t)
+// TestServiceIdentitiesAreKept updates a service without its computed identities.
+func TestServiceIdentitiesAreKept(t *testing.T) {
+	w, _ := newEastWriter(t)
 	put(t, w, fmt.Sprintf(service, 80))
 	identities := []kind.ServiceIdentity{{Type: kind.SpiffeIdentity, Value: "spiffe://a/b"}}
-	err := admission.Modify(t.Context(), w, kind.MeshServices, "m", "s", func(o *resource.Object[kind.MeshService]) bool {
-		o.Spec.State, o.Spec.Identities = "Available", identities
-		return true
-	})
+	err := admission.Modify(t.Context(), w, kind.MeshServices, "m", "s",
+		func(o *resource.Object[kind.MeshService]) bool {
+			o.Spec.State, o.Spec.Identities = "Available", identities
+			return true
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,9 +445,9 @@ func TestIdentitiesStay(t *testing.T) {
 	}
 }
 
-// TestTakingOverAGeneratedService writes one back with and without the control plane's mark.
-func TestTakingOverAGeneratedService(t *testing.T) {
-	w, _ := setup(t)
+// TestEditingAGeneratedService writes a generated service back with and without the control plane's label.
+func TestEditingAGeneratedService(t *testing.T) {
+	w, _ := newEastWriter(t)
 	o := parse(t, fmt.Sprintf(service, 80))
 	o.Envelope().Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
 	if _, err := w.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
@@ -462,13 +463,13 @@ func TestTakingOverAGeneratedService(t *testing.T) {
 	}
 }
 
-// racing lets somebody else write before each of the first few updates.
-type racing struct {
+// racingStore makes another write before each of the first few updates.
+type racingStore struct {
 	store.Store
 	left int
 }
 
-func (r *racing) Update(ctx context.Context, row store.Row) (store.Row, error) {
+func (r *racingStore) Update(ctx context.Context, row store.Row) (store.Row, error) {
 	if r.left > 0 {
 		r.left--
 		other := row
@@ -480,9 +481,9 @@ func (r *racing) Update(ctx context.Context, row store.Row) (store.Row, error) {
 	return r.Store.Update(ctx, row)
 }
 
-func TestPutWinsARace(t *testing.T) {
-	_, rows := setup(t)
-	w := admission.New(&racing{Store: rows, left: 3}, admission.Options{Zone: "east"})
+func TestPutRetriesOnConflict(t *testing.T) {
+	_, rows := newEastWriter(t)
+	w := admission.New(&racingStore{Store: rows, left: 3}, admission.Options{Zone: "east"})
 	put(t, w, `{type: Secret, mesh: m, name: s, data: YQ==}`)
 	put(t, w, `{type: Secret, mesh: m, name: s, data: Yg==}`)
 	if got := resource.SpecOf(read(t, rows, kind.Secrets.Key("m", "s"))).(*kind.Secret).Data; string(got) != "b" {
@@ -490,16 +491,16 @@ func TestPutWinsARace(t *testing.T) {
 	}
 }
 
-// broken fails every call as a full disk does.
-type broken struct{ store.Store }
+// brokenStore fails every write as a full disk does.
+type brokenStore struct{ store.Store }
 
-func (broken) Create(context.Context, store.Row) (store.Row, error) {
+func (brokenStore) Create(context.Context, store.Row) (store.Row, error) {
 	return store.Row{}, fmt.Errorf("%w: /var/lib/weft.db: disk full", store.ErrUnavailable)
 }
 
 func TestUnavailable(t *testing.T) {
-	_, rows := setup(t)
-	w := admission.New(broken{rows}, admission.Options{Zone: "east"})
+	_, rows := newEastWriter(t)
+	w := admission.New(brokenStore{rows}, admission.Options{Zone: "east"})
 	_, err := w.Put(t.Context(), parse(t, web), admission.Change{})
 	wantError(t, err, resource.Unavailable, "Dataplane m/web: the store is not available; try again")
 	if strings.Contains(err.Error(), "/var") {
@@ -511,7 +512,7 @@ func TestUnavailable(t *testing.T) {
 }
 
 func TestDecode(t *testing.T) {
-	_, rows := setup(t)
+	_, rows := newEastWriter(t)
 	mesh := read(t, rows, kind.Meshes.Key("", "m")).Envelope()
 	if mesh.Version == "" || mesh.Created.IsZero() || mesh.Modified.IsZero() {
 		t.Errorf("the envelope is %+v", mesh)
@@ -528,7 +529,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// listing is every row of the store, with its version.
+// listing returns the version of every row.
 func listing(t *testing.T, rows store.Store) map[resource.Key]string {
 	t.Helper()
 	all := map[resource.Key]string{}
@@ -544,9 +545,9 @@ func listing(t *testing.T, rows store.Store) map[resource.Key]string {
 	return all
 }
 
-// A dry run answers as the write itself would, and leaves the store as it was.
+// TestDryRun: a dry run returns the same as the write, and leaves the store as it was.
 func TestDryRun(t *testing.T) {
-	w, rows := setup(t)
+	w, rows := newEastWriter(t)
 	version := put(t, w, web).Object.Envelope().Version
 	before := listing(t, rows)
 	dry := admission.Change{DryRun: true}

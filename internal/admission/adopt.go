@@ -13,19 +13,19 @@ import (
 	"weft/resource"
 )
 
-// Adopted counts what a start has changed in whose resources are.
+// Adopted counts the resources whose owner labels or tags changed at the start.
 type Adopted struct {
-	Labeled int // had no owner, or one of a name that this zone had
-	Taken   int // were the global control plane's
-	Removed int // were another zone's
+	Labeled int // had no owner label, or that of a former name of this zone
+	Taken   int // belonged to the global control plane
+	Removed int // belonged to another zone
 	Tagged  int // Dataplanes whose inbounds lacked tags of the zone
 }
 
-// Adopt makes whose resources are agree with what the control plane is now; it is for the start, with all that
-// is stored of the kinds that travel. A zone that has joined no others any more takes over what was the global
-// control plane's, and what other zones had goes. What was stored before resources said whose they are, or
-// while this zone had another name, becomes its own. Inbounds of its Dataplanes get the tags that a write sets now: the
-// environment, where the zone has joined others since. (Mesh Membership.)
+// Adopt brings the owner labels of stored resources in line with the control plane's present role. It is called at the
+// start with all stored resources of the kinds that zone sync carries. A zone that has left its global control plane
+// takes over global's resources, and removes those of other zones. Resources without an owner label, or with that of a
+// former name of the zone, become the zone's own. Inbounds of its Dataplanes get the tags that a write would set now:
+// the environment, where the zone has joined since. (Mesh Membership.)
 func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (Adopted, error) {
 	var done Adopted
 	group, ctx := errgroup.WithContext(ctx)
@@ -35,7 +35,7 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 		switch w.ownerStateOf(o) {
 		case ownerKnown:
 			continue
-		case ownerUnlabelled:
+		case ownerUnlabeled:
 			done.Labeled++
 		case inboundsUntagged:
 			done.Tagged++
@@ -47,7 +47,7 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 		}
 		group.Go(func() error {
 			if err := change(ctx, o.Key()); !errors.Is(err, store.ErrNotFound) {
-				return shown(o.Key(), err)
+				return userError(o.Key(), err)
 			}
 			return nil
 		})
@@ -55,22 +55,22 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 	return done, group.Wait()
 }
 
-// adopters write at the same time, so that the store can commit what is of one moment together.
+// adopters is the number of concurrent writes, which the store can commit together.
 const adopters = 32
 
-// standing is what a stored resource is to the control plane that it is found by.
+// ownerState is the relation of a stored resource to this control plane.
 type ownerState int
 
 const (
 	ownerKnown       ownerState = iota
-	ownerUnlabelled             // its own, and does not say so
+	ownerUnlabeled              // its own, without the label
 	inboundsUntagged            // its own Dataplane, whose inbounds lack tags
-	formerGlobal                // global's, of a zone that is alone
-	otherZone                   // another zone's, of a zone that is alone
+	formerGlobal                // of global, in a zone without a global control plane
+	otherZone                   // of another zone, in a zone without a global control plane
 )
 
 func (w *Writer) ownerStateOf(o resource.Any) ownerState {
-	owned := w.labelledOwnerState(o)
+	owned := w.labeledOwnerState(o)
 	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && owned == ownerKnown && w.owner(&dp.Meta) == w.self() &&
 		w.tagInbounds(dp.Spec.Networking.Inbound, false) {
 		return inboundsUntagged
@@ -78,8 +78,8 @@ func (w *Writer) ownerStateOf(o resource.Any) ownerState {
 	return owned
 }
 
-// labelledOwnerState is what the labels of a resource say.
-func (w *Writer) labelledOwnerState(o resource.Any) ownerState {
+// labeledOwnerState returns the state by the labels of a resource.
+func (w *Writer) labeledOwnerState(o resource.Any) ownerState {
 	meta, info := o.Envelope(), kind.ByName(o.Key().Kind).Describe()
 	zoneOnly, _ := ownersOf(info)
 	alone := !w.self().Global() && !w.joined
@@ -89,20 +89,20 @@ func (w *Writer) labelledOwnerState(o resource.Any) ownerState {
 	case origin == "" && alone:
 		return ownerKnown // no other zone receives it; its next write labels it
 	case origin == "":
-		return ownerUnlabelled
+		return ownerUnlabeled
 	case kind.OwnerOf(meta) == w.self(), origin == kind.OriginGlobal && !alone:
 		return ownerKnown
 	case origin == kind.OriginGlobal:
 		return formerGlobal
 	case meta.Name == kind.DisplayNameOf(meta): // it was not received, so this zone had another name
-		return ownerUnlabelled
+		return ownerUnlabeled
 	case alone:
 		return otherZone
 	}
 	return ownerKnown
 }
 
-// relabel makes a row this control plane's own: its labels, and the tags of a Dataplane's inbounds.
+// relabel gives a row the labels of this control plane, and the inbounds of a Dataplane their tags.
 func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
 	row, err := w.rows.Get(ctx, key)
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *Writer) retag(row store.Row) (store.Row, error) {
 	return row, err
 }
 
-// tagInbounds says whether inbounds lack tags of this zone, and sets them where it is to.
+// tagInbounds returns whether inbounds lack tags of this zone, and sets them if set is true.
 func (w *Writer) tagInbounds(inbounds []kind.Inbound, set bool) (lack bool) {
 	for i := range inbounds {
 		for name, want := range w.zoneTags() {
@@ -162,7 +162,7 @@ func (w *Writer) tagInbounds(inbounds []kind.Inbound, set bool) (lack bool) {
 	return lack
 }
 
-// zoneTags are the tags that every inbound of this zone has: the zone and, where there are others, the environment.
+// zoneTags are the tags that every inbound of this zone has: the zone and, in a joined zone, the environment.
 func (w *Writer) zoneTags() map[string]string {
 	tags := map[string]string{kind.ZoneLabel: w.zone}
 	if w.joined {

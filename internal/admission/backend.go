@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// backends rejects a Mesh with a new or changed mtls backend whose CA can't be used.
-func (w *Writer) backends(ctx context.Context, o resource.Any, stored *current) error {
+// checkBackends rejects a Mesh with a new or changed mtls backend whose CA can't be used.
+func (w *Writer) checkBackends(ctx context.Context, o resource.Any, stored *current) error {
 	mesh, ok := o.(*resource.Object[kind.Mesh])
 	if !ok || mesh.Spec.MTLS == nil || mesh.Spec.MTLS.SkipValidation {
 		return nil
@@ -28,7 +28,7 @@ func (w *Writer) backends(ctx context.Context, o resource.Any, stored *current) 
 		if b.Type != kind.ProvidedBackend || !enabled && reflect.DeepEqual(before.Backend(b.Name), b) {
 			continue
 		}
-		if trouble := w.authority(ctx, mesh.Name, b); trouble != nil {
+		if trouble := w.checkAuthority(ctx, mesh.Name, b); trouble != nil {
 			problems.Add(fmt.Sprintf("mtls.backends[%d].conf", i),
 				"%s; correct it, or set mtls.skipValidation, with which the status says so", trouble)
 		}
@@ -39,14 +39,14 @@ func (w *Writer) backends(ctx context.Context, o resource.Any, stored *current) 
 	return nil
 }
 
-// authority says why what stands in the Secrets of a backend can't sign for a mesh; nil where it can, and where
-// something is not there.
-func (w *Writer) authority(ctx context.Context, mesh string, b *kind.MTLSBackend) error {
+// checkAuthority returns why the Secrets of a backend can't sign for a mesh; nil where they can, or where one of them
+// is missing.
+func (w *Writer) checkAuthority(ctx context.Context, mesh string, b *kind.MTLSBackend) error {
 	missing := false
 	text, err := pki.BackendText(mesh, b, func(name string) ([]byte, bool) {
 		row, err := w.rows.Get(ctx, kind.Secrets.Key(mesh, name))
 		if err != nil {
-			missing = true // or the store fails, which the write will say
+			missing = true // or the store fails, which the write will report
 			return nil, false
 		}
 		o, err := Decode(row)

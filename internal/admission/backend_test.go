@@ -11,10 +11,10 @@ import (
 	"weft/resource"
 )
 
-// A Mesh is rejected where the Secrets of a backend have no CA that can sign for it. A missing CA, a skipped validation
-// and an unchanged backend are accepted.
-func TestABackendOfAMeshIsReadWhenItIsWritten(t *testing.T) {
-	w, _ := setup(t)
+// TestMeshBackendIsChecked: a Mesh is rejected if the Secrets of a backend have no CA that can sign for it. A missing
+// CA, a skipped validation and an unchanged backend are accepted.
+func TestMeshBackendIsChecked(t *testing.T) {
+	w, _ := newEastWriter(t)
 	secret := func(name string, data []byte) {
 		put(t, w, fmt.Sprintf("{type: Secret, mesh: m, name: %s, data: %s}", name,
 			base64.StdEncoding.EncodeToString(data)))
@@ -37,7 +37,7 @@ func TestABackendOfAMeshIsReadWhenItIsWritten(t *testing.T) {
 		{"broken", "", "mtls.backends[0].conf: the CA has no certificate"},
 		{"strange", "", `can't sign for "m"`},
 		{"broken", "skipValidation: true,", ""},
-		{"broken", "", ""}, // as it stands there
+		{"broken", "", ""}, // unchanged
 		{"good", "", ""},
 	} {
 		_, err := w.Put(t.Context(), parse(t, mesh(c.secret, c.further)), admission.Change{})

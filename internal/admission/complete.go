@@ -10,8 +10,8 @@ import (
 	"weft/resource"
 )
 
-// companions are the kinds whose rows go with a resource of another kind that has the same name. Those
-// of a status are told by the kind itself.
+// companions are the kinds whose rows are deleted with the resource of another kind that has the same name. A status
+// kind has its own table for that.
 var companions = map[string]string{
 	kind.DataplaneListenerStatuses.Name:   kind.Dataplanes.Name,
 	kind.DataplaneInsights.Name:           kind.Dataplanes.Name,
@@ -23,7 +23,7 @@ var companions = map[string]string{
 	kind.DataplaneCertificatesList.Name:   kind.Dataplanes.Name,
 }
 
-// ownerOf answers what a resource goes with, nil where it stands alone.
+// ownerOf returns the owner, with which a resource is deleted; nil where it has none.
 func ownerOf(key resource.Key) *resource.Key {
 	info := kind.ByName(key.Kind).Describe()
 	of := info.StatusOf
@@ -39,14 +39,14 @@ func ownerOf(key resource.Key) *resource.Key {
 	return nil
 }
 
-// complete fills in defaults and what the control plane sets, and answers every problem.
+// complete fills in defaults and computed fields, and returns every problem.
 func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) error {
 	d := kind.ByName(o.Key().Kind)
-	problems := scope(d.Describe(), o.Key())
+	problems := checkScope(d.Describe(), o.Key())
 	problems = append(problems, d.Prepare(o)...)
 	written := !d.Describe().ReadOnly && !d.Describe().Hidden
 	if written || d.Describe().Sync != 0 {
-		problems = append(problems, w.label(o, stored, controlPlane)...)
+		problems = append(problems, w.setLabels(o, stored, controlPlane)...)
 	}
 	if realm, kid, signs := pki.SigningKeyOf(o.Key()); signs && pki.Reserved(w.zone, kid) {
 		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s",
@@ -62,8 +62,8 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	return nil
 }
 
-// scope rejects a resource without a mesh where its kind belongs to a mesh, and with a mesh otherwise.
-func scope(info *resource.Info, key resource.Key) resource.Problems {
+// checkScope rejects a resource without a mesh if its kind belongs to a mesh, and with a mesh otherwise.
+func checkScope(info *resource.Info, key resource.Key) resource.Problems {
 	var problems resource.Problems
 	switch {
 	case info.Scope == resource.Global && key.Mesh != "":
@@ -76,12 +76,12 @@ func scope(info *resource.Info, key resource.Key) resource.Problems {
 	return problems
 }
 
-// label sets the labels that are the control plane's. One that the user wrote must agree.
-func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resource.Problems {
+// setLabels sets the labels that the control plane computes. A value that a user wrote must be equal.
+func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	var problems resource.Problems
 	meta := o.Envelope()
 	labels := map[string]string{}
-	protected := w.protected(o)
+	protected := w.protectedLabels(o)
 	for _, name := range slices.Sorted(maps.Keys(protected)) {
 		want := protected[name]
 		got, written := meta.Labels[name]
@@ -110,8 +110,8 @@ func (w *Writer) label(o resource.Any, stored *current, controlPlane bool) resou
 	return problems
 }
 
-// protected are the labels that nobody chooses, empty where a resource has none.
-func (w *Writer) protected(o resource.Any) map[string]string {
+// protectedLabels are the labels that a user cannot choose, empty where a resource does not have them.
+func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 	meta := o.Envelope()
 	labels := map[string]string{kind.DisplayName: meta.Name}
 	if meta.Mesh != "" {
@@ -129,7 +129,7 @@ func generated(stored *current) bool {
 	return stored != nil && stored.object.Envelope().Label(kind.ManagedBy) == kind.GeneratedBy
 }
 
-// specFields sets the fields of a spec that are the control plane's.
+// specFields sets the computed fields of a spec.
 func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	switch o := o.(type) {
 	case *resource.Object[kind.Dataplane]:
@@ -151,7 +151,7 @@ func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) 
 	return nil
 }
 
-// ownZone is where a zone proxy stands: where it is written.
+// ownZone sets the zone of a zone proxy, which is the zone where it is written.
 func (w *Writer) ownZone(zone *string) resource.Problems {
 	var problems resource.Problems
 	if *zone != "" && *zone != w.zone {
@@ -163,8 +163,7 @@ func (w *Writer) ownZone(zone *string) resource.Problems {
 	return problems
 }
 
-// inboundTags adds the zone to the tags of every inbound and, where there are others, the environment: a zone that
-// is alone has one only. (Mesh Membership.)
+// inboundTags adds the zone to the tags of every inbound, and the environment in a joined zone. (Mesh Membership.)
 func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 	var problems resource.Problems
 	for i := range inbounds {
@@ -183,8 +182,8 @@ func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
 	return problems
 }
 
-// serviceFields keeps what the control plane found out about the servers of a service: clients depend on it, and no
-// user writes it.
+// serviceFields keeps the fields of a service that the control plane computes from its servers: clients depend on them,
+// and users do not write them.
 func serviceFields(s *kind.MeshService, before kind.MeshService) {
 	s.State, s.Identities = before.State, before.Identities
 }

@@ -9,10 +9,10 @@ import (
 	"weft/resource"
 )
 
-// ignoreComputed removes from a user's write the labels that the control plane computes, and returns a warning for
-// each computed field whose value is neither the stored one nor a default: the user may have meant it.
+// ignoreComputed removes the computed labels from a user's write. It returns a warning for each computed field whose
+// value is neither the stored one nor a default, since the user may have meant it.
 func (w *Writer) ignoreComputed(o resource.Any, stored *current) []string {
-	warnings := w.ignoreLabels(o.Envelope(), w.protected(o), stored)
+	warnings := w.ignoreLabels(o.Envelope(), w.protectedLabels(o), stored)
 	switch o := o.(type) {
 	case *resource.Object[kind.Dataplane]:
 		warnings = append(warnings, ignoreProxyType(&o.Meta, proxyTypes(&o.Spec.Networking))...)
@@ -58,7 +58,7 @@ const (
 	egressType  = "zoneegress"
 )
 
-// proxyTypes are the types that describe a Dataplane.
+// proxyTypes are the values of the label that describe a Dataplane.
 func proxyTypes(n *kind.Networking) []string {
 	var types []string
 	if n.ZoneIngress != nil {
@@ -73,8 +73,7 @@ func proxyTypes(n *kind.Networking) []string {
 	return types
 }
 
-// ignoreProxyType removes the label that names the type of a proxy; another type than those of this proxy is a
-// warning.
+// ignoreProxyType removes the label with the type of a proxy; it warns where the label has another type than the proxy.
 func ignoreProxyType(meta *resource.Meta, types []string) []string {
 	got, written := meta.Labels[kind.ProxyTypeLabel]
 	delete(meta.Labels, kind.ProxyTypeLabel)

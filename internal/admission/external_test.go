@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// Who may write external services can't make egresses connect to their own machines.
-func TestALocalAddressIsNoExternalService(t *testing.T) {
+// TestLocalAddressOfAnExternalService: external services can't make egresses connect to their own machines.
+func TestLocalAddressOfAnExternalService(t *testing.T) {
 	rows := memory.New(memory.Options{})
 	defer rows.Close()
 	w := New(rows, Options{Zone: "east", LocalNetworks: []netip.Prefix{netip.MustParsePrefix("127.30.0.0/16")}})

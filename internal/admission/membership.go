@@ -13,10 +13,10 @@ import (
 	"weft/resource"
 )
 
-// joins rejects a Dataplane that its mesh does not admit: Forbidden. The rule is that of the stored Mesh, which in a
-// joined zone is the last one received from global. A missing mesh rejects nothing here: the Dataplane can't be stored
-// without it. (Mesh Membership.)
-func (w *Writer) joins(ctx context.Context, o resource.Any) error {
+// checkMembership rejects a Dataplane that its mesh does not admit: Forbidden. The rule is that of the stored Mesh,
+// which in a joined zone is the last one received from global. A missing mesh is no error here, since the Dataplane
+// can't be stored without it. (Mesh Membership.)
+func (w *Writer) checkMembership(ctx context.Context, o resource.Any) error {
 	dp, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		return nil
@@ -46,11 +46,11 @@ func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.M
 	return o.(*resource.Object[kind.Mesh]), nil
 }
 
-// leaving is how many Dataplanes a warning names.
-const leaving = 10
+// maxNamed is how many Dataplanes a warning names.
+const maxNamed = 10
 
-// evictionWarnings warns of the Dataplanes that a Mesh admitted before and does not admit now, of every zone that is
-// stored here. Where the store fails, which it just did not, it can't say.
+// evictionWarnings warns of the Dataplanes, of every zone, that a Mesh admitted before and does not admit now. Where
+// the store fails, it returns nothing.
 func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	var had *kind.Membership
 	if before != nil {
@@ -63,21 +63,22 @@ func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.O
 	dataplanes, err := w.dataplanes(ctx, after.Name)
 	if err != nil {
 		return []string{
-			fmt.Sprintf("which Dataplanes dataplaneProxyMembership puts out could not be read: %s; `weft check` tells",
+			fmt.Sprintf(
+				"the Dataplanes that dataplaneProxyMembership evicts could not be read: %s; `weft check` lists them",
 				store.Why(err))}
 	}
 	var names []string
 	for _, dp := range dataplanes {
 		zone := w.owner(&dp.Meta).Zone
 		if had.NotAdmittedReason(dp, zone) == "" && has.NotAdmittedReason(dp, zone) != "" {
-			names = append(names, w.told(dp))
+			names = append(names, w.displayNameWithZone(dp))
 		}
 	}
-	return leavers(names)
+	return evictionWarning(names)
 }
 
-// told is a Dataplane as its owner knows it, with its zone where that is another.
-func (w *Writer) told(dp *resource.Object[kind.Dataplane]) string {
+// displayNameWithZone returns the name that a Dataplane has in its zone, with the zone where that is another one.
+func (w *Writer) displayNameWithZone(dp *resource.Object[kind.Dataplane]) string {
 	name := kind.DisplayNameOf(&dp.Meta)
 	if zone := w.owner(&dp.Meta).Zone; zone != w.zone {
 		name += " of zone " + zone
@@ -85,31 +86,31 @@ func (w *Writer) told(dp *resource.Object[kind.Dataplane]) string {
 	return name
 }
 
-func leavers(names []string) []string {
+func evictionWarning(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
-	text := strings.Join(names[:min(len(names), leaving)], ", ")
-	if more := len(names) - leaving; more > 0 {
+	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	count := fmt.Sprintf("%d Dataplanes", len(names))
 	if len(names) == 1 {
 		count = "1 Dataplane"
 	}
-	return []string{fmt.Sprintf("dataplaneProxyMembership puts out %s: %s", count, text)}
+	return []string{fmt.Sprintf("dataplaneProxyMembership evicts %s: %s", count, text)}
 }
 
-// memberWarnings say what of a Mesh's membership may not do what its writer thinks.
+// memberWarnings warns of membership rules that may not do what the user intends.
 func memberWarnings(m *kind.Membership) []string {
 	if m == nil {
 		return nil
 	}
 	var warnings []string
 	if m.Allowed != nil && len(m.Allowed) == 0 {
-		warnings = append(warnings, "dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let "+
-			"nobody in, block {kuma.io/zone: \"*\"}")
+		warnings = append(warnings, "dataplaneProxyMembership.allowed: is empty, which admits every proxy; to "+
+			"admit none, block {kuma.io/zone: \"*\"}")
 	}
 	return append(append(warnings, byLabels("allowed", m.Allowed)...), byLabels("blocked", m.Blocked)...)
 }

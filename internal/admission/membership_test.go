@@ -16,41 +16,42 @@ import (
 )
 
 const (
-	teamA   = `{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`
-	refusal = "mesh m does not admit Dataplane web: networking.inbound[0] is allowed by none of " +
+	teamA            = `{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`
+	notAdmittedError = "mesh m does not admit Dataplane web: networking.inbound[0] is allowed by none of " +
 		"dataplaneProxyMembership.allowed: {team: a}"
 )
 
-// of is a Dataplane whose one inbound is of a team.
-func of(name, team string) string {
+// dataplaneOfTeam is a Dataplane with one inbound, tagged with a team.
+func dataplaneOfTeam(name, team string) string {
 	return fmt.Sprintf(`{type: Dataplane, mesh: m, name: %s, networking: {address: 10.0.0.1, inbound: [{port: 80, `+
 		`tags: {team: %s}}]}}`, name, team)
 }
 
-// TestMembersAlone: a Dataplane that the mesh does not admit is not written, and the stored one stays as it is.
-func TestMembersAlone(t *testing.T) {
-	w, rows := setup(t)
-	put(t, w, of("web", "b"))
+// TestNotAdmittedDataplane: a Dataplane that the mesh does not admit is not written, and the stored one is kept.
+func TestNotAdmittedDataplane(t *testing.T) {
+	w, rows := newEastWriter(t)
+	put(t, w, dataplaneOfTeam("web", "b"))
 	put(t, w, teamA)
 	stored := listing(t, rows)
-	for name, doc := range map[string]string{"web": of("web", "c"), "other": of("other", "b")} {
+	for name, doc := range map[string]string{"web": dataplaneOfTeam("web", "c"),
+		"other": dataplaneOfTeam("other", "b")} {
 		for _, dryRun := range []bool{false, true} {
 			_, err := w.Put(t.Context(), parse(t, doc), admission.Change{DryRun: dryRun})
-			wantError(t, err, resource.Forbidden, strings.Replace(refusal, "web", name, 1))
+			wantError(t, err, resource.Forbidden, strings.Replace(notAdmittedError, "web", name, 1))
 		}
 	}
 	if d := cmp.Diff(stored, listing(t, rows)); d != "" {
-		t.Errorf("a refused write changed:\n%s", d)
+		t.Errorf("a rejected write changed:\n%s", d)
 	}
-	put(t, w, of("web", "a"))
+	put(t, w, dataplaneOfTeam("web", "a"))
 	put(t, w, `{type: Mesh, name: m}`)
-	put(t, w, of("web", "b"))
+	put(t, w, dataplaneOfTeam("web", "b"))
 }
 
-// TestMembersOfAZone: global's Mesh rules in a zone, the last one that the zone has heard of; global itself takes
-// what a zone has written.
-func TestMembersOfAZone(t *testing.T) {
-	w, _ := within(t, admission.Options{Zone: "east", Joined: true})
+// TestMembershipInAZone: a zone applies the last Mesh that it received from global. Global itself accepts the
+// Dataplanes that a zone has written.
+func TestMembershipInAZone(t *testing.T) {
+	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
 	rule := func(team string) {
 		t.Helper()
 		if err := w.Receive(t.Context(),
@@ -59,14 +60,14 @@ func TestMembersOfAZone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rule("a") // and no word of global's from then on
-	_, err := w.Put(t.Context(), parse(t, of("web", "b")), admission.Change{})
-	wantError(t, err, resource.Forbidden, refusal)
-	put(t, w, of("web", "a"))
+	rule("a") // and no update from global from then on
+	_, err := w.Put(t.Context(), parse(t, dataplaneOfTeam("web", "b")), admission.Change{})
+	wantError(t, err, resource.Forbidden, notAdmittedError)
+	put(t, w, dataplaneOfTeam("web", "a"))
 	rule("b")
-	put(t, w, of("web", "b"))
+	put(t, w, dataplaneOfTeam("web", "b"))
 
-	w, _ = within(t, admission.Options{})
+	w, _ = newWriterWithMesh(t, admission.Options{})
 	put(t, w, teamA)
 	if err := w.Receive(t.Context(),
 		received(west, kind.Dataplanes, "web",
@@ -75,25 +76,25 @@ func TestMembersOfAZone(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the tag is there where zones of several environments may be, and its value is known anyway.
+// TestEnvironment: a joined zone tags its inbounds with the environment; membership rules know it in every zone.
 func TestEnvironment(t *testing.T) {
 	for name, test := range map[string]struct {
 		joined bool
 		want   string
 	}{"alone": {false, ""}, "joined": {true, "universal"}} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := within(t, admission.Options{Zone: "east", Joined: test.joined})
+			w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: test.joined})
 			rule := `{"dataplaneProxyMembership":{"allowed":[{"tags":{"kuma.io/environment":"universal",` +
 				`"kuma.io/zone":"east"}}]}}`
 			if err := w.Receive(t.Context(), received(global, kind.Meshes, "m", rule)); err != nil {
 				t.Fatal(err)
 			}
-			dp := put(t, w, of("web", "a")).Object.(*resource.Object[kind.Dataplane])
+			dp := put(t, w, dataplaneOfTeam("web", "a")).Object.(*resource.Object[kind.Dataplane])
 			if got := dp.Spec.Networking.Inbound[0].Tags[kind.EnvironmentTag]; got != test.want {
 				t.Errorf("the tag is %q, want %q", got, test.want)
 			}
 			_, err := w.Put(t.Context(),
-				parse(t, strings.Replace(of("web", "a"), "team: a", "kuma.io/environment: kubernetes", 1)),
+				parse(t, strings.Replace(dataplaneOfTeam("web", "a"), "team: a", "kuma.io/environment: kubernetes", 1)),
 				admission.Change{})
 			wantError(t, err, resource.Invalid,
 				`networking.inbound[0].tags[kuma.io/environment]: is "kubernetes", and `+
@@ -102,12 +103,12 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestDataplanesOfAZoneThatJoinsGetTheEnvironment: those that were stored before have the tag once the zone has started
-// with a global control plane, as a write would give it, with everything else as it was.
-func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
-	alone, rows := within(t, admission.Options{Zone: "east"})
+// TestEnvironmentOfAJoiningZone: Dataplanes that were stored before the zone joined get the tag at the next start, as a
+// write would set it, and nothing else changes.
+func TestEnvironmentOfAJoiningZone(t *testing.T) {
+	alone, rows := newWriterWithMesh(t, admission.Options{Zone: "east"})
 	put(t, alone, `{type: Mesh, name: m}`)
-	before := put(t, alone, of("web", "a")).Object.(*resource.Object[kind.Dataplane])
+	before := put(t, alone, dataplaneOfTeam("web", "a")).Object.(*resource.Object[kind.Dataplane])
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
 	theirs := received(west, kind.Dataplanes, "web",
 		`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"b"}}]}}`)
@@ -134,7 +135,7 @@ func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
 	if done := adopt(t, joined, rows); done != (admission.Adopted{}) {
 		t.Errorf("a second time: %+v", done)
 	}
-	if put := put(t, joined, of("web", "a")); put.Changed {
+	if put := put(t, joined, dataplaneOfTeam("web", "a")); put.Changed {
 		t.Error("what its owner writes once more is another")
 	}
 	renamed := admission.New(rows, admission.Options{Zone: "north", Joined: true})
@@ -145,7 +146,7 @@ func TestDataplanesOfAZoneThatJoinsGetTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestEvictionWarnings: before a Mesh is written, and after.
+// TestEvictionWarnings compares the members before and after the write of a Mesh.
 func TestEvictionWarnings(t *testing.T) {
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { _ = rows.Close() })
@@ -173,13 +174,13 @@ func TestEvictionWarnings(t *testing.T) {
 			t.Errorf("%s is warned of\n%q before and\n%q after, want\n%q", doc, before.Warnings, after.Warnings, want)
 		}
 	}
-	says(teamA, "dataplaneProxyMembership puts out 2 Dataplanes: web-1 of zone east, web-1 of zone west")
+	says(teamA, "dataplaneProxyMembership evicts 2 Dataplanes: web-1 of zone east, web-1 of zone west")
 	says(teamA)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {kuma.io/zone: west, team: "*"}}]}}`)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: a}}]}}`,
-		"dataplaneProxyMembership puts out 1 Dataplane: web-2 of zone west")
+		"dataplaneProxyMembership evicts 1 Dataplane: web-2 of zone west")
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: []}}`,
-		`dataplaneProxyMembership.allowed: is empty, and so allows everybody; to let nobody in, block `+
+		`dataplaneProxyMembership.allowed: is empty, which admits every proxy; to admit none, block `+
 			`{kuma.io/zone: "*"}`)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{kubernetes: {namespace: {name: ns-1}}}, `+
 		`{kubernetes: {pod: {labels: {a: b}}}}]}}`,
@@ -189,16 +190,16 @@ func TestEvictionWarnings(t *testing.T) {
 		receive(east, fmt.Sprintf("api-%02d", i), "c")
 	}
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: c}}]}}`,
-		"dataplaneProxyMembership puts out 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone "+
+		"dataplaneProxyMembership evicts 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone "+
 			"east, api-03 of zone east, api-04 of zone east, "+
 			"api-05 of zone east, api-06 of zone east, api-07 of zone east, api-08 of zone east, api-09 of zone "+
 			"east and 2 more")
 }
 
-// A service owner writes a Dataplane into one of two meshes that admit it, then into the other; into a third that does
-// not admit it, it is not written. (Mesh Membership.)
-func TestADataplaneMovesBetweenMeshesThatAdmitIt(t *testing.T) {
-	w, _ := setup(t)
+// TestDataplaneMovesBetweenMeshes writes a Dataplane into two meshes that admit it, one after the other. A third mesh
+// does not admit it, and it is not written. (Mesh Membership.)
+func TestDataplaneMovesBetweenMeshes(t *testing.T) {
+	w, _ := newEastWriter(t)
 	for mesh, team := range map[string]string{"old": "a", "new": "a", "closed": "b"} {
 		put(t, w, fmt.Sprintf(`{type: Mesh, name: %s, dataplaneProxyMembership: {allowed: [{tags: {team: %s}}]}}`, mesh,
 			team))

@@ -8,13 +8,13 @@ import (
 	"weft/resource"
 )
 
-// Zone is the name of the control plane's zone; empty: it is global.
+// Zone is the name of the control plane's zone; empty on the global control plane.
 func (w *Writer) Zone() string { return w.zone }
 
-// self is this control plane among the owners of resources.
+// self is this control plane as an owner of resources.
 func (w *Writer) self() kind.Owner { return kind.Owner{Zone: w.zone} }
 
-// ownership are the labels that say whose a resource is.
+// ownership are the labels of resources that this control plane owns.
 func (w *Writer) ownership() map[string]string {
 	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone,
 		kind.EnvLabel: kind.Universal}
@@ -24,8 +24,7 @@ func (w *Writer) ownership() map[string]string {
 	return labels
 }
 
-// owner answers whose a stored resource is. One that was stored before resources said so is this control
-// plane's own.
+// owner returns the owner of a stored resource: this control plane, where an older release stored it without a label.
 func (w *Writer) owner(meta *resource.Meta) kind.Owner {
 	if meta.Label(kind.OriginLabel) == "" {
 		return w.self()
@@ -34,9 +33,9 @@ func (w *Writer) owner(meta *resource.Meta) kind.Owner {
 }
 
 // ownable rejects a write of a resource that another control plane owns or would own: a resource has one writer.
-func (w *Writer) ownable(key resource.Key, stored *current) error {
+func (w *Writer) checkOwnable(key resource.Key, stored *current) error {
 	if stored != nil {
-		return w.changeable(key, stored.object)
+		return w.checkChangeable(key, stored.object)
 	}
 	info := kind.ByName(key.Kind).Describe()
 	switch zoneOnly, globalOnly := ownersOf(info); {
@@ -51,24 +50,24 @@ func (w *Writer) ownable(key resource.Key, stored *current) error {
 	return nil
 }
 
-// ownersOf says which kinds only zones own, and which only global does. A zone has secrets of its own, which
-// never leave it.
+// ownersOf returns whether only zones write a kind, or only global. A zone has secrets of its own, which are never
+// synced.
 func ownersOf(info *resource.Info) (zoneOnly, globalOnly bool) {
 	zone, global := info.Sync.Has(resource.ZoneToGlobal), info.Sync.Has(resource.GlobalToZones)
 	return zone && !global, global && !zone && !info.Encrypted || info.Name == kind.Zones.Name
 }
 
-func (w *Writer) changeable(key resource.Key, stored resource.Any) error {
+func (w *Writer) checkChangeable(key resource.Key, stored resource.Any) error {
 	meta := stored.Envelope()
 	if owner := w.owner(meta); owner != w.self() {
 		return resource.Errorf(resource.Forbidden, "%s belongs to %s, where its name is %q; change it there", key,
-			whose(owner), kind.DisplayNameOf(meta))
+			ownerPhrase(owner), kind.DisplayNameOf(meta))
 	}
 	return nil
 }
 
-// whose names an owner's control plane.
-func whose(owner kind.Owner) string {
+// ownerPhrase names a control plane in messages.
+func ownerPhrase(owner kind.Owner) string {
 	if owner.Global() {
 		return "the global control plane"
 	}
@@ -76,7 +75,7 @@ func whose(owner kind.Owner) string {
 }
 
 // deletable rejects the deletion of a resource that another control plane owns.
-func (w *Writer) deletable(ctx context.Context, key resource.Key) error {
+func (w *Writer) checkDeletable(ctx context.Context, key resource.Key) error {
 	if kind.ByName(key.Kind).Describe().Sync == 0 {
 		return nil
 	}
@@ -86,7 +85,7 @@ func (w *Writer) deletable(ctx context.Context, key resource.Key) error {
 	}
 	o, err := Decode(row)
 	if err != nil {
-		return nil // what can't be read any more can be deleted
+		return nil // an unreadable row can be deleted too
 	}
-	return w.changeable(key, o)
+	return w.checkChangeable(key, o)
 }

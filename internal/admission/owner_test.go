@@ -22,21 +22,22 @@ const (
 	zoneEgress = `{type: ZoneEgress, name: ze, networking: {address: 10.0.0.1, port: 10002}}`
 )
 
-// within answers a writer of a control plane, and its store with the mesh m.
-func within(t *testing.T, o admission.Options) (*admission.Writer, store.Store) {
+// newWriterWithMesh returns a writer with options, and its store, which has the mesh m.
+func newWriterWithMesh(t *testing.T, o admission.Options) (*admission.Writer, store.Store) {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { rows.Close() })
-	put(t, admission.New(rows, admission.Options{Zone: o.Zone}), `{type: Mesh, name: m}`) // of its own, as one that is alone
+	// stored before the zone joined, so the zone owns it
+	put(t, admission.New(rows, admission.Options{Zone: o.Zone}), `{type: Mesh, name: m}`)
 	return admission.New(rows, o), rows
 }
 
-// A kind that only zones own is rejected on global, and a kind that only global owns in a joined zone.
-func TestWhereResourcesAreMade(t *testing.T) {
+// TestOwnersOfKinds: global rejects a kind that only zones own, and a joined zone one that only global owns.
+func TestOwnersOfKinds(t *testing.T) {
 	for name, test := range map[string]struct {
 		in     admission.Options
 		origin string
-		refuse map[string]string
+		reject map[string]string
 		take   []string
 	}{
 		"alone": {admission.Options{Zone: "east"}, "zone", nil, []string{`{type: Mesh, name: other}`, web, permission,
@@ -55,15 +56,15 @@ func TestWhereResourcesAreMade(t *testing.T) {
 		}, []string{`{type: Mesh, name: other}`, permission, multiZone, secret, zoneEast, external}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := within(t, test.in)
-			for doc, says := range test.refuse {
+			w, _ := newWriterWithMesh(t, test.in)
+			for doc, says := range test.reject {
 				_, err := w.Put(t.Context(), parse(t, doc), admission.Change{})
 				wantError(t, err, resource.Forbidden, says)
 			}
 			for _, doc := range test.take {
 				o := put(t, w, doc).Object
 				if o.Key().Kind == kind.Zones.Name {
-					continue // it stays where it is
+					continue // a Mesh may be updated
 				}
 				meta := o.Envelope()
 				if origin, zone := meta.Label(kind.OriginLabel), meta.Label(kind.ZoneLabel); origin != test.origin ||
@@ -75,8 +76,8 @@ func TestWhereResourcesAreMade(t *testing.T) {
 	}
 }
 
-func TestAnOwnerIsNotChosen(t *testing.T) {
-	w, _ := within(t, admission.Options{})
+func TestOwnerLabelsAreNotChosen(t *testing.T) {
+	w, _ := newWriterWithMesh(t, admission.Options{})
 	o := parse(t, permission)
 	o.Envelope().Labels = map[string]string{kind.ZoneLabel: "west"}
 	result, err := w.Put(t.Context(), o, admission.Change{})
@@ -92,9 +93,9 @@ func TestAnOwnerIsNotChosen(t *testing.T) {
 	}
 }
 
-// What a zone wrote when it was alone stays its own.
-func TestAZoneThatJoinsKeepsWhatItWrote(t *testing.T) {
-	alone, rows := within(t, admission.Options{Zone: "east"})
+// TestJoiningZoneKeepsItsResources: resources that a zone wrote before it joined remain its own.
+func TestJoiningZoneKeepsItsResources(t *testing.T) {
+	alone, rows := newWriterWithMesh(t, admission.Options{Zone: "east"})
 	put(t, alone, multiZone)
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
 	put(t, joined, multiZone)

@@ -13,17 +13,18 @@ import (
 	"weft/resource"
 )
 
-// permissionWarnings returns what of a MeshTrafficPermission its proxies cannot enforce.
+// permissionWarnings returns the rules of a MeshTrafficPermission that the selected proxies cannot enforce.
 func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind.MeshTrafficPermission]) []string {
-	if !w.identified(ctx, p.Mesh) {
-		return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plain and everybody may "+
-			"call everybody until there is one", p.Mesh)}
+	if !w.hasIdentity(ctx, p.Mesh) {
+		return []string{
+			fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: its traffic is plaintext and every client "+
+				"may call every service until there is one", p.Mesh)}
 	}
 	warnings := unknownSNIs(p.Spec.Rules)
 	target := p.Spec.TargetRef
-	hit := selected{inbound: true, ingress: true, egress: true} // of the whole mesh there may be anything
+	hit := selectedParts{inbound: true, ingress: true, egress: true} // the whole mesh may have every kind of proxy
 	if target != nil && target.Kind == "Dataplane" {
-		hit = w.hit(ctx, p.Mesh, target)
+		hit = w.selectedBy(ctx, p.Mesh, target)
 	}
 	for i := range p.Spec.Rules {
 		rule := &p.Spec.Rules[i]
@@ -53,7 +54,7 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 
 func hasSNI(e kind.PermissionEntry) bool { return e.SNI != nil }
 
-// unknownSNIs warns of SNIs by which no zone egress tells services apart.
+// unknownSNIs warns of SNIs that no zone egress routes.
 func unknownSNIs(rules []kind.PermissionRule) []string {
 	var warnings []string
 	check := func(at string, m *kind.SNIMatch, what string) {
@@ -77,15 +78,15 @@ func unknownSNIs(rules []kind.PermissionRule) []string {
 	return warnings
 }
 
-// selected is what of proxies a target selects.
-type selected struct{ inbound, ingress, egress bool }
+// selectedParts are the parts of proxies that a target selects.
+type selectedParts struct{ inbound, ingress, egress bool }
 
-func (s selected) onlyIngresses() bool { return s.ingress && !s.inbound && !s.egress }
+func (s selectedParts) onlyIngresses() bool { return s.ingress && !s.inbound && !s.egress }
 
-// hit answers what a target selects now. Where the store fails, which it just did not, it is nothing.
-func (w *Writer) hit(ctx context.Context, mesh string, target *kind.TargetRef) selected {
-	var all selected
-	for _, dp := range w.named(ctx, mesh, target.Name) {
+// selectedBy returns the parts that a target selects now; none where the store fails.
+func (w *Writer) selectedBy(ctx context.Context, mesh string, target *kind.TargetRef) selectedParts {
+	var all selectedParts
+	for _, dp := range w.dataplanesNamed(ctx, mesh, target.Name) {
 		n := &dp.Spec.Networking
 		selects := func(name string, port uint32) bool {
 			return match.Hits(target, &dp.Meta, cmp.Or(name, strconv.Itoa(int(port))))
@@ -99,8 +100,8 @@ func (w *Writer) hit(ctx context.Context, mesh string, target *kind.TargetRef) s
 	return all
 }
 
-// named are the Dataplane of a name, and without a name all.
-func (w *Writer) named(ctx context.Context, mesh, name string) []*resource.Object[kind.Dataplane] {
+// dataplanesNamed returns the Dataplane with a name; every Dataplane of the mesh for an empty name.
+func (w *Writer) dataplanesNamed(ctx context.Context, mesh, name string) []*resource.Object[kind.Dataplane] {
 	if name == "" {
 		all, _ := w.dataplanes(ctx, mesh)
 		return all
@@ -112,7 +113,7 @@ func (w *Writer) named(ctx context.Context, mesh, name string) []*resource.Objec
 	return []*resource.Object[kind.Dataplane]{stored.object.(*resource.Object[kind.Dataplane])}
 }
 
-// dataplanes are those of a mesh, of every zone that is stored here.
+// dataplanes returns the stored Dataplanes of a mesh, of every zone.
 func (w *Writer) dataplanes(ctx context.Context, mesh string) ([]*resource.Object[kind.Dataplane], error) {
 	rows, _, err := w.rows.List(ctx, kind.Dataplanes.Name)
 	if err != nil {

@@ -11,34 +11,34 @@ import (
 	"weft/resource"
 )
 
-// Received is a resource as its owner stored it, brought by another control plane.
+// Received is a resource of another control plane, as its owner stored it.
 type Received struct {
 	Kind resource.Descriptor
 	Mesh string
-	Name string // as its owner names it
+	Name string // at its owner
 	// Owner is the owner, as authenticated by the transport.
 	Owner kind.Owner
 	Body  []byte // resource.Body
 }
 
-// Key names it where it is stored.
+// Key returns the key under which the resource is stored here.
 func (r *Received) Key() resource.Key {
 	info := r.Kind.Describe()
 	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Name, r.Owner)}
 }
 
-// Receive stores what belongs to another control plane, byte for byte: fields that this release does not know
-// stay. It is checked all the same: that it can be read, that it is valid, that it says of itself whose it is.
+// Receive stores a resource of another control plane, byte for byte, so that fields that this release does not know are
+// kept. It checks that the resource is readable and valid, and that its labels name its owner.
 //
-// Errors are Invalid, NotFound for the mesh or owner that is missing here, Conflict where something of this
-// control plane's own stands in the way, Unavailable. After whichever it may be tried again.
+// Errors are Invalid, NotFound for the mesh or owner that is missing here, Conflict with a resource of this control
+// plane, and Unavailable. After each of them the call may be repeated.
 func (w *Writer) Receive(ctx context.Context, r Received) error {
 	for {
 		err := w.receiveOnce(ctx, &r)
-		if raced(err) {
-			continue // somebody was faster: look again
+		if isConflict(err) {
+			continue // another write came first: read again
 		}
-		return shown(r.Key(), err)
+		return userError(r.Key(), err)
 	}
 }
 
@@ -54,7 +54,7 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 	}
 	row := store.Row{Key: key, Body: r.Body}
 	if stored != nil {
-		if err := w.replaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
+		if err := w.checkReplaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 		row.Owner = ownerOf(key)
 		_, err = w.rows.Create(ctx, row)
 		if errors.Is(err, store.ErrNoOwner) {
-			err = w.awaited(row)
+			err = w.errMissing(row)
 		}
 		return err
 	}
@@ -74,7 +74,7 @@ func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
 	return err
 }
 
-// checkReceived returns the received resource, or its problems, whichever control plane sent it.
+// checkReceived returns the received resource, or its problems. It makes the same checks for every sender.
 func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, error) {
 	if err := resource.CheckBody(r.Kind, r.Body); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 	if err != nil {
 		return nil, resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
 	}
-	problems := scope(r.Kind.Describe(), key)
+	problems := checkScope(r.Kind.Describe(), key)
 	if problem := kind.NameProblem(r.Name); problem != "" {
 		problems.Add("name", "%s", problem)
 	}
@@ -97,8 +97,8 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 		{kind.DisplayName, r.Name}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
 	} {
 		if got := meta.Label(label.name); got != label.want {
-			problems.Add("labels["+label.name+"]", "is %.100q, and it is %q that was brought, of %s", got, label.want,
-				whose(r.Owner))
+			problems.Add("labels["+label.name+"]", "is %.100q, want %q, from %s", got, label.want,
+				ownerPhrase(r.Owner))
 		}
 	}
 	if namespace, written := meta.Labels[kind.NamespaceLabel]; written {
@@ -109,7 +109,7 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 	}
 	problems = append(problems, w.statedSNIProblems(o)...)
 	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
-		problems.Add("zone", "is %.100q, and it was brought of %s", zone, whose(r.Owner))
+		problems.Add("zone", "is %.100q, and %s sent it", zone, ownerPhrase(r.Owner))
 	}
 	if len(problems) > 0 {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
@@ -117,7 +117,7 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 	return o, nil
 }
 
-// zoneOf is where a zone proxy of global scope says that it stands.
+// zoneOf returns the zone in the spec of a zone proxy of global scope.
 func zoneOf(o resource.Any) (zone string, ok bool) {
 	switch o := o.(type) {
 	case *resource.Object[kind.ZoneIngress]:
@@ -128,11 +128,11 @@ func zoneOf(o resource.Any) (zone string, ok bool) {
 	return "", false
 }
 
-// replaceable says whether what is stored may give way. A Mesh is global's as soon as global has it, and so is
-// whatever of this control plane's own stands at a name that only a received resource has, or says the same, or is no
-// user's. What belongs to a third control plane never does, although a name can be made up that is stored at the same
-// place.
-func (w *Writer) replaceable(stored *current, r *Received) error {
+// checkReplaceable returns an error where a received resource may not replace the stored one. It may replace a Mesh of
+// this control plane, a hidden kind, a resource with an equal spec, and one at a name that only received resources
+// have. It never replaces a resource of a third control plane, although a name can be made up that leads to the same
+// key.
+func (w *Writer) checkReplaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
 	info := r.Kind.Describe()
 	switch owner := w.owner(meta); {
@@ -143,8 +143,8 @@ func (w *Writer) replaceable(stored *current, r *Received) error {
 		return nil
 	}
 	return resource.Errorf(resource.Conflict,
-		"%s of %s was not taken: %s has one of the same name; delete that one, or give one of the two another name",
-		stored.row.Key, whose(r.Owner), whose(w.owner(meta)))
+		"%s of %s was not accepted: %s has one of the same name; delete that one, or rename one of the two",
+		stored.row.Key, ownerPhrase(r.Owner), ownerPhrase(w.owner(meta)))
 }
 
 func equalSpecs(a, b []byte) bool {
@@ -152,8 +152,8 @@ func equalSpecs(a, b []byte) bool {
 	return json.Unmarshal(a, &first) == nil && json.Unmarshal(b, &second) == nil && bytes.Equal(first.Spec, second.Spec)
 }
 
-// awaited says what a received resource lacks.
-func (w *Writer) awaited(row store.Row) error {
+// errMissing returns the error for the missing mesh or owner of a received resource.
+func (w *Writer) errMissing(row store.Row) error {
 	switch {
 	case row.Owner.Kind != kind.Meshes.Name:
 		return resource.Errorf(resource.NotFound, "%s does not exist here yet", row.Owner)
@@ -164,22 +164,22 @@ func (w *Writer) awaited(row store.Row) error {
 	return resource.Errorf(resource.NotFound, "the Mesh %q does not exist in the zone %q yet", row.Owner.Name, w.zone)
 }
 
-// RemoveReceived removes what its owner has deleted. What belongs to somebody else by now stays. A mesh that still
-// has Dataplanes here stays too, with an error: Conflict.
+// RemoveReceived removes a resource that its owner has deleted. A resource that belongs to another owner by now is kept
+// without an error. A mesh that still has Dataplanes here is kept with an error: Conflict.
 func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 	key := r.Key()
 	for {
 		stored, err := w.stored(ctx, key)
 		if err != nil || stored == nil || w.owner(stored.object.Envelope()) != r.Owner {
-			return shown(key, err)
+			return userError(key, err)
 		}
 		if key.Kind == kind.Meshes.Name {
-			if err := w.unused(ctx, key); err != nil {
+			if err := w.checkMeshUnused(ctx, key); err != nil {
 				return err
 			}
 		}
-		if err = w.rows.Delete(ctx, key, stored.row.Version); !raced(err) {
-			return shown(key, err)
+		if err = w.rows.Delete(ctx, key, stored.row.Version); !isConflict(err) {
+			return userError(key, err)
 		}
 	}
 }

@@ -37,9 +37,9 @@ func received(owner kind.Owner, of resource.Descriptor, name, spec string) admis
 const webService = `{"selector":{"dataplaneRef":{"name":"a"}},"ports":[{"port":80,"targetPort":80,` +
 	`"appProtocol":"tcp"}],"later":{"than":"this"}}`
 
-// A received resource is stored under a name of its own, byte for byte, and can't be changed here.
+// TestReceive: a received resource is stored under a name of its own, byte for byte, and can't be changed here.
 func TestReceive(t *testing.T) {
-	w, rows := within(t, admission.Options{Zone: "east", Joined: true})
+	w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
 	r := received(west, kind.MeshServices, "web", webService)
 	for range 2 {
 		if err := w.Receive(t.Context(), r); err != nil {
@@ -56,7 +56,7 @@ func TestReceive(t *testing.T) {
 	_, err = w.Put(t.Context(), o, admission.Change{ControlPlane: true})
 	wantError(t, err, resource.Forbidden, `belongs to the zone "west"`)
 
-	r.Owner = kind.Owner{Zone: "north"} // its key is another one
+	r.Owner = kind.Owner{Zone: "north"} // with another key
 	if err := w.RemoveReceived(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +68,9 @@ func TestReceive(t *testing.T) {
 	wantGone(t, rows, row.Key)
 }
 
-func TestReceiveRefuses(t *testing.T) {
-	w, _ := within(t, admission.Options{Zone: "east", Joined: true})
-	g, _ := within(t, admission.Options{})
+func TestReceiveRejects(t *testing.T) {
+	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+	g, _ := newWriterWithMesh(t, admission.Options{})
 	claimed := received(west, kind.MeshServices, "web", webService)
 	claimed.Owner = kind.Owner{Zone: "north"}
 	renamed := received(west, kind.MeshServices, "web", webService)
@@ -89,7 +89,7 @@ func TestReceiveRefuses(t *testing.T) {
 		"no JSON": {w, admission.Received{Kind: kind.MeshServices, Mesh: "m", Name: "web", Owner: west,
 			Body: []byte("{")}, resource.Invalid, "can't be read"},
 		"another's": {w, claimed, resource.Invalid,
-			`labels[kuma.io/zone]: is "west", and it is "north" that was brought`},
+			`labels[kuma.io/zone]: is "west", want "north"`},
 		"under another name": {w, renamed, resource.Invalid, `labels[kuma.io/display-name]: is "web"`},
 		"invalid": {w, received(west, kind.MeshServices, "web", `{"ports":[{"port":70000}]}`),
 			resource.Invalid, "port"},
@@ -97,13 +97,13 @@ func TestReceiveRefuses(t *testing.T) {
 			received(west, kind.MeshServices, "web",
 				strings.Replace(webService, `"port":80,`,
 					`"port":80,"snis":[{"value":"a0123456789abcdef.api.80.m.ms"}],`, 1)), resource.Invalid,
-			"is not a server name of this port"},
-		"another's door": {g,
+			"is not an SNI of this port"},
+		"zone ingress of another zone": {g,
 			received(west, kind.ZoneIngresses, "zi", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`),
-			resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
-		"another's way out": {g,
+			resource.Invalid, `zone: is "north", and the zone "west" sent it`},
+		"zone egress of another zone": {g,
 			received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`),
-			resource.Invalid, `zone: is "north", and it was brought of the zone "west"`},
+			resource.Invalid, `zone: is "north", and the zone "west" sent it`},
 		"of a namespace": {w, namespaced, resource.Invalid,
 			`labels[k8s.kuma.io/namespace]: is "blue": resources of one name in two namespaces would be one here`},
 		"no external service": {w,
@@ -125,9 +125,10 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 }
 
-// Of two with one name the Mesh of global counts, and of all else the zone's own, unless both say the same.
-func TestNamesThatGlobalHasToo(t *testing.T) {
-	alone, rows := within(t, admission.Options{Zone: "east"})
+// TestReceivedNameConflicts: of two resources with one name, the Mesh of global wins, and for other kinds the zone's
+// own, unless the specs are equal.
+func TestReceivedNameConflicts(t *testing.T) {
+	alone, rows := newWriterWithMesh(t, admission.Options{Zone: "east"})
 	put(t, alone, secret)
 	put(t, alone, multiZone)
 	w := admission.New(rows, admission.Options{Zone: "east", Joined: true})
@@ -147,7 +148,7 @@ func TestNamesThatGlobalHasToo(t *testing.T) {
 		t.Errorf("what no user wrote: %v", err)
 	}
 	wantError(t, w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eQ=="}`)), resource.Conflict,
-		`the zone "east" has one of the same name; delete that one, or give one of the two another name`)
+		`the zone "east" has one of the same name; delete that one, or rename one of the two`)
 	if err := w.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eA=="}`)); err != nil {
 		t.Errorf("one that says the same: %v", err)
 	}
@@ -171,9 +172,9 @@ func adopt(t *testing.T, w *admission.Writer, rows store.Store) admission.Adopte
 	return done
 }
 
-// A zone that leaves keeps the resources that it runs with, as its own, and removes those of other zones.
-func TestAZoneThatLeaves(t *testing.T) {
-	w, rows := within(t, admission.Options{Zone: "east", Joined: true})
+// TestAZoneThatLeftGlobal keeps the resources of global as its own, and removes those of other zones.
+func TestAZoneThatLeftGlobal(t *testing.T) {
+	w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
 	put(t, w, web)
 	for _, r := range []admission.Received{
 		received(global, kind.Meshes, "m", `{}`),
@@ -201,7 +202,7 @@ func TestAZoneThatLeaves(t *testing.T) {
 	if done := adopt(t, alone, rows); done != (admission.Adopted{}) {
 		t.Errorf("a second time: %+v", done)
 	}
-	// Joined again, global's is global's again.
+	// After joining again, global's resources belong to global again.
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
 	if err := joined.Receive(t.Context(),
 		received(global, kind.MeshTrafficPermissions, "p", `{"rules":[]}`)); err != nil {
@@ -209,16 +210,18 @@ func TestAZoneThatLeaves(t *testing.T) {
 	}
 }
 
-// A zone may get another name, and what an older release stored says of nothing whose it is: both stay its own.
-func TestWhatAZoneHadBeforeIsItsOwn(t *testing.T) {
-	w, rows := within(t, admission.Options{Zone: "default"})
+// TestAdoptUnlabeledResources: resources without an owner label, and those with a former name of the zone, become its
+// own.
+func TestAdoptUnlabeledResources(t *testing.T) {
+	w, rows := newWriterWithMesh(t, admission.Options{Zone: "default"})
 	put(t, w, web)
 	old := store.Row{Key: kind.HostnameGenerators.Key("", "g"),
 		Body: []byte(`{"spec":{"selector":{"meshService":{}},"template":"a.b"}}`)}
 	if _, err := rows.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east"}), rows); done != (admission.Adopted{Labeled: 2}) {
+	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east"}),
+		rows); done != (admission.Adopted{Labeled: 2}) {
 		t.Errorf("of another name: %+v", done)
 	}
 	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east", Joined: true}),

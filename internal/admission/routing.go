@@ -11,14 +11,14 @@ import (
 	"weft/resource"
 )
 
-// withoutEgress warns of the zones that a Mesh cuts off from the others, by a routing that it has now and had not
-// before: it has proxies there, and no zone egress. Where the store fails, which it just did not, it can't say. A zone
-// that is alone has no others.
-func (w *Writer) withoutEgress(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
-	if !w.self().Global() || !goesByEgress(after) || goesByEgress(before) {
+// egressWarnings warns of the zones that a new routing through zone egresses cuts off: zones with proxies of the mesh
+// and without a zone egress. Where the store fails, it returns nothing. A zone without a global control plane has no
+// other zones.
+func (w *Writer) egressWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
+	if !w.self().Global() || !routesByEgress(after) || routesByEgress(before) {
 		return nil
 	}
-	lacks := w.lackEgress(ctx, after.Name)
+	lacks := w.zonesWithoutEgress(ctx, after.Name)
 	if len(lacks) == 0 {
 		return nil
 	}
@@ -27,15 +27,15 @@ func (w *Writer) withoutEgress(ctx context.Context, before, after *resource.Obje
 		have = "the zones %s have"
 	}
 	have = fmt.Sprintf(have, strings.Join(slices.Sorted(maps.Keys(lacks)), ", "))
-	return []string{"routing.zoneEgress: " + have + " no zone egress, so that nobody there reaches other zones"}
+	return []string{"routing.zoneEgress: " + have + " no zone egress, so their proxies cannot reach other zones"}
 }
 
-func goesByEgress(mesh *resource.Object[kind.Mesh]) bool {
+func routesByEgress(mesh *resource.Object[kind.Mesh]) bool {
 	return mesh != nil && mesh.Spec.Routing != nil && mesh.Spec.Routing.ZoneEgress
 }
 
-// lackEgress are the zones that have proxies of a mesh and no zone egress.
-func (w *Writer) lackEgress(ctx context.Context, mesh string) map[string]bool {
+// zonesWithoutEgress are the zones that have proxies of a mesh and no zone egress.
+func (w *Writer) zonesWithoutEgress(ctx context.Context, mesh string) map[string]bool {
 	dataplanes, err := w.dataplanes(ctx, mesh)
 	if err != nil {
 		return nil

@@ -14,26 +14,27 @@ import (
 	"weft/resource"
 )
 
-// Sender is what a program that sends resources cannot express. The zero value can express every field.
+// Sender lists the fields that a program cannot express when it sends resources. The zero value can express every
+// field.
 type Sender struct {
 	Name string // such as "kumactl/2.14.3"
-	// Lacks are the fields of the kind that the program drops, as "networking.inbound[].tags", with [] for each item
-	// of a list.
+	// Lacks are the fields of the kind that the program drops, as "networking.inbound[].tags", with [] for each item of
+	// a list.
 	Lacks []string
-	// OmitsZero says that the program drops zero values of kinds that have their fields beside `type`: false, 0, "",
-	// empty lists and the first value of an enumeration.
+	// OmitsZero is true for a program that drops zero values, of kinds that have their fields beside `type`: false, 0,
+	// "", empty lists and the first value of an enumeration.
 	OmitsZero bool
 	// Removes are fields of Lacks that the user agrees to lose.
 	Removes []string
 }
 
-// compare returns the meaning of a user's write over a stored resource, given the fields that the sender can express.
-// With same the write equals what was read, and nothing is written, whichever control plane owns the resource. The
+// compare merges a user's write with the stored resource, given the fields that the sender can express. It returns same
+// if the write equals the stored resource: then nothing is written, whichever control plane owns the resource. The
 // error is Conflict where a field would be removed that the sender can't express. The warnings name the fields that are
 // kept.
 func (w *Writer) compare(written, o resource.Any, stored *current, s Sender) (warnings []string, same bool, err error) {
-	if otherOwner := w.changeable(written.Key(), stored.object) != nil; !otherOwner && s.Name == "" {
-		return nil, false, nil // writing finds out at the end whether anything changes
+	if otherOwner := w.checkChangeable(written.Key(), stored.object) != nil; !otherOwner && s.Name == "" {
+		return nil, false, nil // write finds out later whether anything changes
 	}
 	info := kind.ByName(written.Key().Kind).Describe()
 	warnings = keepDisabled(o, stored, s)
@@ -53,8 +54,8 @@ func (w *Writer) compare(written, o resource.Any, stored *current, s Sender) (wa
 	return warnings, false, nil
 }
 
-// keepDisabled keeps a Zone disabled that a sender of [Sender.OmitsZero] cannot say to be so: the absent field means
-// enabled.
+// keepDisabled keeps a Zone disabled for a sender of [Sender.OmitsZero], which cannot send `enabled: false`; an absent
+// field means enabled.
 func keepDisabled(o resource.Any, stored *current, s Sender) []string {
 	zone, ok := o.(*resource.Object[kind.Zone])
 	if !ok || !s.OmitsZero || zone.Spec.Enabled != nil {
@@ -90,8 +91,8 @@ func losing(key resource.Key, lost []string, s Sender) error {
 	return err
 }
 
-// lostFields are the fields that a stored resource has and an update lacks because its sender drops them, but those
-// that the user agrees to lose.
+// lostFields are the fields that a stored resource has and an update lacks because its sender drops them, except those
+// in Removes.
 func lostFields(o, stored resource.Any, s Sender, info *resource.Info) ([]string, error) {
 	if len(s.Lacks) == 0 {
 		return nil, nil
@@ -107,7 +108,7 @@ func lostFields(o, stored resource.Any, s Sender, info *resource.Info) ([]string
 	var lost []string
 	for _, field := range s.Lacks {
 		shown := shownField(info, field)
-		if has(before, field) && !has(after, field) && !slices.Contains(s.Removes, shown) {
+		if hasValue(before, field) && !hasValue(after, field) && !slices.Contains(s.Removes, shown) {
 			lost = append(lost, shown)
 		}
 	}
@@ -121,8 +122,8 @@ func shownField(info *resource.Info, field string) string {
 	return "spec." + field
 }
 
-// unchanged says whether a write says the same as what is stored: computed fields, what the sender cannot express
-// and defaults aside.
+// unchanged returns whether a write equals the stored resource, apart from computed fields, defaults and the fields
+// that the sender cannot express.
 func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error) {
 	sent := copied(written, store.Row{})
 	sent.Envelope().Labels = o.Envelope().Labels
@@ -135,7 +136,7 @@ func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error)
 	}
 	overlay(sent, before)
 	d := kind.ByName(written.Key().Kind)
-	d.Prepare(sent) // for the defaults: what equals a valid resource is valid
+	d.Prepare(sent) // for the defaults; an object that equals a valid one is valid
 	d.Prepare(before)
 	if !maps.Equal(ownLabels(sent), ownLabels(before)) {
 		return false, nil
@@ -150,8 +151,8 @@ func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error)
 	}
 	for _, field := range s.Lacks {
 		if shown := shownField(d.Describe(), field); !slices.Contains(s.Removes, shown) {
-			remove(a, field)
-			remove(b, field)
+			removeField(a, field)
+			removeField(b, field)
 		}
 	}
 	if s.OmitsZero && d.Describe().Flat {
@@ -170,7 +171,7 @@ func ownLabels(o resource.Any) map[string]string {
 	return labels
 }
 
-// overlay fills in the computed fields that a written resource leaves out, or may not set, from the stored one.
+// overlay fills in computed fields from the stored resource: those that the written one leaves out or may not set.
 func overlay(o, stored resource.Any) {
 	had := storedSNIs(&current{object: stored})
 	for i, ports := 0, kind.PortsOf(o); i < len(ports); i++ {
@@ -208,7 +209,7 @@ func overlayTags(inbounds, stored []kind.Inbound) {
 	}
 }
 
-// fieldsOf is a spec as JSON objects, lists and scalars.
+// fieldsOf returns a spec as JSON objects, lists and scalars.
 func fieldsOf(o resource.Any) (map[string]any, error) {
 	raw, err := json.Marshal(resource.SpecOf(o))
 	if err != nil {
@@ -219,8 +220,8 @@ func fieldsOf(o resource.Any) (map[string]any, error) {
 	return fields, err
 }
 
-// at calls visit with every object that has the last part of a path, and that part.
-func at(fields map[string]any, path string, visit func(parent map[string]any, name string)) {
+// visitField calls visit with every object that has the last part of a path, and with that part.
+func visitField(fields map[string]any, path string, visit func(parent map[string]any, name string)) {
 	name, rest, deeper := strings.Cut(path, ".")
 	name, each := strings.CutSuffix(name, "[]")
 	value, ok := fields[name]
@@ -228,7 +229,7 @@ func at(fields map[string]any, path string, visit func(parent map[string]any, na
 	case nil:
 	case map[string]any:
 		if deeper && !each {
-			at(inner, rest, visit)
+			visitField(inner, rest, visit)
 			return
 		}
 	case []any:
@@ -237,7 +238,7 @@ func at(fields map[string]any, path string, visit func(parent map[string]any, na
 		}
 		for _, item := range inner {
 			if object, ok := item.(map[string]any); ok {
-				at(object, rest, visit)
+				visitField(object, rest, visit)
 			}
 		}
 		return
@@ -247,10 +248,11 @@ func at(fields map[string]any, path string, visit func(parent map[string]any, na
 	}
 }
 
-// has says whether a field has a value anywhere that is neither empty nor what the control plane would fill in.
-func has(fields map[string]any, path string) bool {
+// hasValue returns whether a field has a value anywhere that is neither empty nor the one that the control plane would
+// fill in.
+func hasValue(fields map[string]any, path string) bool {
 	found := false
-	at(fields, path, func(parent map[string]any, name string) { found = found || significant(parent, name) })
+	visitField(fields, path, func(parent map[string]any, name string) { found = found || significant(parent, name) })
 	return found
 }
 
@@ -270,14 +272,14 @@ func significant(parent map[string]any, name string) bool {
 	}
 }
 
-func remove(fields map[string]any, path string) {
-	at(fields, path, func(parent map[string]any, name string) { delete(parent, name) })
+func removeField(fields map[string]any, path string) {
+	visitField(fields, path, func(parent map[string]any, name string) { delete(parent, name) })
 }
 
-// firstOf are the values of enumerations that a sender of [Sender.OmitsZero] leaves out, by the name of the field.
-var firstOf = map[string]any{"mode": kind.StrictMTLS, "state": string(kind.Ready)}
+// firstEnumValues are the values of enumerations that a sender of [Sender.OmitsZero] leaves out, by field name.
+var firstEnumValues = map[string]any{"mode": kind.StrictMTLS, "state": string(kind.Ready)}
 
-// dropZeros removes zero values. Objects stay: an empty one may mean something else than none.
+// dropZeros removes zero values. It keeps objects, since an empty object may differ in meaning from an absent one.
 func dropZeros(fields map[string]any) {
 	for name, value := range fields {
 		switch value := value.(type) {
@@ -294,7 +296,7 @@ func dropZeros(fields map[string]any) {
 				continue
 			}
 		default:
-			if value != nil && value != false && value != float64(0) && value != "" && value != firstOf[name] {
+			if value != nil && value != false && value != float64(0) && value != "" && value != firstEnumValues[name] {
 				continue
 			}
 		}

@@ -8,18 +8,17 @@ import (
 	"weft/resource"
 )
 
-// SNIs say what is known of the server names of services beyond the one that is written. (SNI in the resource
-// definition.)
+// SNIs looks up the SNIs of stored services. (SNI in the resource definition.)
 type SNIs interface {
 	// Format is the format of new SNIs.
 	Format() sni.Format
-	// Owners are the services of every owner that have an SNI.
+	// Owners returns the services that have an SNI, of every owner.
 	Owners(name string) []resource.Key
 }
 
-// fillSNIs sees to the server names of a service's ports. A port keeps those that it has, whatever a user
-// writes: clients and ingresses rest on them, so that only a migration changes them. One that has none gets
-// what was written, and where that is nothing a name of its own.
+// fillSNIs sets the SNIs of a service's ports. A port keeps its stored SNIs whatever a user writes, since clients and
+// ingresses depend on them: only a migration changes them. A port without a stored SNI gets those that were written, or
+// a generated one.
 func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
 		return w.externalSNIProblems(service)
@@ -40,7 +39,7 @@ func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) re
 	return problems
 }
 
-// externalSNIProblems are the problems of the names of an external service, which follow from what it is called.
+// externalSNIProblems returns the problems of an external service's SNIs, which follow from its name.
 func (w *Writer) externalSNIProblems(service *resource.Object[kind.MeshExternalService]) resource.Problems {
 	var problems resource.Problems
 	for _, name := range sni.All(sni.Of(service, service.Spec.Match.Port)) {
@@ -49,8 +48,8 @@ func (w *Writer) externalSNIProblems(service *resource.Object[kind.MeshExternalS
 	return problems
 }
 
-// statedSNIProblems returns the problems of the SNIs that a write states. The owner must be able to generate them,
-// since a service with another one's SNI gets its connections, and no other service may have them.
+// statedSNIProblems returns the problems of the SNIs in a write. The owner must be able to generate them and no other
+// service may have them, since a service gets the connections for its SNIs.
 func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 	var problems resource.Problems
 	for i, port := range kind.PortsOf(o) {
@@ -60,10 +59,10 @@ func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 			switch {
 			case sni.MadeBy(name.Value, sni.Of(o, port.Port)) == nil:
 				problems.Add(at,
-					"%.300q is not a server name of this port, which the control plane gives it; leave snis out",
+					"%.300q is not an SNI of this port; leave snis out, since the control plane generates them",
 					name.Value)
 			case seen[name.Value]:
-				problems.Add(at, "%q stands there twice; leave snis out", name.Value)
+				problems.Add(at, "%q is listed twice; leave snis out", name.Value)
 			default:
 				problems = append(problems, w.sniCollisions(at, o.Key(), name.Value)...)
 			}
@@ -81,7 +80,7 @@ func (w *Writer) sniCollisions(at string, key resource.Key, name string) resourc
 	}
 	for _, holder := range w.snis.Owners(name) {
 		if holder != key {
-			problems.Add(at, "%q is the server name of %s too; call the service by another name", name, holder)
+			problems.Add(at, "%q is also the SNI of %s; rename the service", name, holder)
 		}
 	}
 	return problems
@@ -96,7 +95,7 @@ func (w *Writer) sniFormat() sni.Format {
 
 func snisField(port int) string { return fmt.Sprintf("spec.ports[%d].snis", port) }
 
-// storedSNIs are the server names of a stored service, by port.
+// storedSNIs are the SNIs of a stored service, by port.
 func storedSNIs(stored *current) map[uint32][]kind.SNI {
 	names := map[uint32][]kind.SNI{}
 	if stored == nil {

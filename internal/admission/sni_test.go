@@ -13,26 +13,26 @@ import (
 	"weft/resource"
 )
 
-// known are the names that other services have, and the format of new ones.
-type known struct {
+// knownSNIs are the SNIs of other services, and the format of new ones.
+type knownSNIs struct {
 	format  sni.Format
 	holders map[string]resource.Key
 }
 
-func (k *known) Format() sni.Format { return k.format }
+func (k *knownSNIs) Format() sni.Format { return k.format }
 
-func (k *known) Owners(name string) []resource.Key {
+func (k *knownSNIs) Owners(name string) []resource.Key {
 	if key, ok := k.holders[name]; ok {
 		return []resource.Key{key}
 	}
 	return nil
 }
 
-func naming(t *testing.T) (*admission.Writer, *known) {
+func newSNIWriter(t *testing.T) (*admission.Writer, *knownSNIs) {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { _ = rows.Close() })
-	names := &known{format: sni.V1, holders: map[string]resource.Key{}}
+	names := &knownSNIs{format: sni.V1, holders: map[string]resource.Key{}}
 	w := admission.New(rows, admission.Options{Zone: "east", SNIs: names})
 	put(t, w, `{type: Mesh, name: m}`)
 	return w, names
@@ -50,8 +50,8 @@ func snis(o resource.Any) string {
 	return strings.Join(ports, ", ")
 }
 
-// nameOf is the name of a port of the MeshService web of mesh m in zone east.
-func nameOf(format sni.Format, number uint32) string {
+// webSNI is the SNI of a port of the MeshService web of mesh m in zone east.
+func webSNI(format sni.Format, number uint32) string {
 	return format.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "east", Name: "web", Number: number})
 }
 
@@ -60,10 +60,10 @@ func webWith(ports string) string {
 		`]}}`
 }
 
-// TestServerNames: every port has one, and keeps it whatever its user writes.
-func TestServerNames(t *testing.T) {
-	w, names := naming(t)
-	at80, at81, newer := nameOf(sni.V1, 80), nameOf(sni.V2, 81), nameOf(sni.V2, 80)
+// TestSNIs: every port has one, and keeps it whatever a user writes.
+func TestSNIs(t *testing.T) {
+	w, names := newSNIWriter(t)
+	at80, at81, newer := webSNI(sni.V1, 80), webSNI(sni.V2, 81), webSNI(sni.V2, 80)
 
 	wrote := func(ports, want string) {
 		t.Helper()
@@ -89,18 +89,18 @@ func TestServerNames(t *testing.T) {
 	wrote(`{port: 80}`, newer)
 }
 
-// TestServerNamesOfWhatWasExported: who writes a service anew with the names that it had gives it these.
-func TestServerNamesOfWhatWasExported(t *testing.T) {
-	w, _ := naming(t)
-	newer, older := nameOf(sni.V2, 80), nameOf(sni.V1, 80)
+// TestSNIsOfAnExport: a service that is written anew with its former SNIs gets them.
+func TestSNIsOfAnExport(t *testing.T) {
+	w, _ := newSNIWriter(t)
+	newer, older := webSNI(sni.V2, 80), webSNI(sni.V1, 80)
 	o := put(t, w, webWith(`{port: 80, snis: [{value: `+newer+`}, {value: `+older+`}]}`)).Object
 	if got, want := snis(o), newer+" "+older; got != want {
 		t.Errorf("the names are %q, want %q", got, want)
 	}
 }
 
-func TestMultiZoneServicesHaveServerNames(t *testing.T) {
-	w, _ := naming(t)
+func TestMultiZoneServicesHaveSNIs(t *testing.T) {
+	w, _ := newSNIWriter(t)
 	o := put(t, w,
 		`{type: MeshMultiZoneService, mesh: m, name: web,
 			spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`).Object
@@ -110,20 +110,20 @@ func TestMultiZoneServicesHaveServerNames(t *testing.T) {
 	}
 }
 
-func TestServerNamesAreRefused(t *testing.T) {
-	w, names := naming(t)
-	own := nameOf(sni.V1, 80)
+func TestSNIsAreRejected(t *testing.T) {
+	w, names := newSNIWriter(t)
+	own := webSNI(sni.V1, 80)
 	other := sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "east", Name: "bank", Number: 80})
 	for name, test := range map[string]struct{ ports, says string }{
 		"another service's": {`{port: 80, snis: [{value: ` + other + `}]}`,
-			`spec.ports[0].snis[0].value: "` + other + `" is not a server name of this port`},
+			`spec.ports[0].snis[0].value: "` + other + `" is not an SNI of this port`},
 		"another port's": {`{port: 81}, {port: 82, snis: [{value: ` + own + `}]}`,
 			`spec.ports[1].snis[0].value: "` + own + `" is not`},
 		"somebody's website": {`{port: 80, snis: [{value: ` + own + `}, {value: example.com}]}`,
 			`spec.ports[0].snis[1].value: "example.com" is not`},
 		"nothing": {`{port: 80, snis: [{value: ""}]}`, `spec.ports[0].snis[0].value: "" is not`},
 		"twice": {`{port: 80, snis: [{value: ` + own + `}, {value: ` + own + `}]}`,
-			`spec.ports[0].snis[1].value: "` + own + `" stands there twice`},
+			`spec.ports[0].snis[1].value: "` + own + `" is listed twice`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.Put(t.Context(), parse(t, webWith(test.ports)), admission.Change{})
@@ -131,19 +131,19 @@ func TestServerNamesAreRefused(t *testing.T) {
 		})
 	}
 
-	names.holders[own] = kind.MeshServices.Key("m", "elsewhere")
+	names.holders[own] = kind.MeshServices.Key("m", "remote")
 	for _, ports := range []string{`{port: 80}`, `{port: 80, snis: [{value: ` + own + `}]}`} {
 		_, err := w.Put(t.Context(), parse(t, webWith(ports)), admission.Change{})
 		wantError(t, err, resource.Invalid,
-			"is the server name of MeshService m/elsewhere too; call the service by another name")
+			"is also the SNI of MeshService m/remote; rename the service")
 	}
 	names.holders[own] = kind.MeshServices.Key("m", "web")
 	put(t, w, webWith(`{port: 80}`))
 }
 
-// TestWhereTheIngressIsIsNotStored: it is filled in on reading, and can be written back.
-func TestWhereTheIngressIsIsNotStored(t *testing.T) {
-	w, _ := naming(t)
+// TestIngressAddressIsNotStored: it is computed on reading, and can be written back.
+func TestIngressAddressIsNotStored(t *testing.T) {
+	w, _ := newSNIWriter(t)
 	doc := strings.Replace(webWith(`{port: 80}`), "spec: {",
 		`spec: {zoneIngress: {address: 10.0.0.1, port: 1, sni: x, endpoints: [{address: 10.0.0.1, port: 1, `+
 			`healthy: true}]}, `, 1)
@@ -152,17 +152,17 @@ func TestWhereTheIngressIsIsNotStored(t *testing.T) {
 	}
 }
 
-// TestExternalServicesOfOneName: an egress tells external services apart by their names alone, those of later formats
-// too.
-func TestExternalServicesOfOneName(t *testing.T) {
-	w, names := naming(t)
+// TestExternalServicesWithOneName: an egress distinguishes external services by their SNIs alone, those of later
+// formats too.
+func TestExternalServicesWithOneName(t *testing.T) {
+	w, names := newSNIWriter(t)
 	api := parse(t, `{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: `+
 		`[{address: a.b, port: 443}]}}`)
 	name := sni.V2.Name(sni.Port{Kind: "MeshExternalService", Mesh: "m", Zone: "east", Name: "api", Number: 443})
 	names.holders[name] = kind.MeshExternalServices.Key("m", "other")
 	_, err := w.Put(t.Context(), api, admission.Change{})
 	wantError(t, err, resource.Invalid,
-		`"`+name+`" is the server name of MeshExternalService m/other too; call the service by another name`)
+		`"`+name+`" is also the SNI of MeshExternalService m/other; rename the service`)
 	names.holders[name] = api.Key()
 	if _, err := w.Put(t.Context(), api, admission.Change{}); err != nil {
 		t.Errorf("its own name: %v", err)

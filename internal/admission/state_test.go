@@ -10,7 +10,7 @@ import (
 )
 
 // The control plane neither sets nor changes a state, whichever client writes it and whatever its health is. (Adding
-func TestAStateIsStoredAsItIsWritten(t *testing.T) {
+func TestStateIsStoredAsWritten(t *testing.T) {
 	stateOf := func(o resource.Any) kind.InboundState {
 		return o.(*resource.Object[kind.Dataplane]).Spec.Networking.Inbound[0].State
 	}
@@ -24,7 +24,7 @@ func TestAStateIsStoredAsItIsWritten(t *testing.T) {
 		{kind.Ignored, "health: {ready: false}"},
 	} {
 		t.Run(fmt.Sprintf("%q with %s", fields.state, fields.health), func(t *testing.T) {
-			w, rows := setup(t)
+			w, rows := newEastWriter(t)
 			document := fmt.Sprintf(`{type: Dataplane, mesh: m, name: web, networking: {address: 10.0.0.1, inbound: `+
 				`[{port: 80, state: %q, %s}]}}`, fields.state, fields.health)
 			agent := admission.Token{

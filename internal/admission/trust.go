@@ -10,9 +10,9 @@ import (
 	"weft/resource"
 )
 
-// checkTrust rejects what a zone writes about trust domains of others: their roots, in a MeshTrust, and their use, in a
-// MeshIdentity. With either, the zone could impersonate the workloads of another zone. received is true for a resource
-// from another control plane; generated, for one that this control plane writes by itself.
+// checkTrust rejects what a zone writes about the trust domains of other zones: roots, in a MeshTrust, and use, in a
+// MeshIdentity. With either, the zone could impersonate workloads of another zone. received is true for a resource from
+// another control plane, generated for one that this control plane writes by itself.
 func (w *Writer) checkTrust(ctx context.Context, o resource.Any, owner kind.Owner, stored *current, received,
 	generated bool) error {
 	if owner.Global() || !w.self().Global() && !w.joined {
@@ -33,7 +33,7 @@ func (w *Writer) checkTrust(ctx context.Context, o resource.Any, owner kind.Owne
 	return nil
 }
 
-// addsNoRoot returns true where a MeshTrust has no root that it did not have before.
+// addsNoRoot returns whether after has no root that before lacks.
 func addsNoRoot(before, after *resource.Object[kind.MeshTrust]) bool {
 	had := pki.Roots(&before.Spec)
 	return before.Spec.TrustDomain == after.Spec.TrustDomain && !slices.ContainsFunc(pki.Roots(&after.Spec),
@@ -46,7 +46,7 @@ func sameDomain(before, after *kind.MeshIdentity) bool {
 
 func (w *Writer) checkMeshTrust(ctx context.Context, o *resource.Object[kind.MeshTrust], owner kind.Owner, received,
 	generated bool) error {
-	domains, err := w.domains(ctx, resource.Key{})
+	domains, err := w.trustDomains(ctx, resource.Key{})
 	if err != nil {
 		return err
 	}
@@ -58,25 +58,27 @@ func (w *Writer) checkMeshTrust(ctx context.Context, o *resource.Object[kind.Mes
 	case holder.Zone != "":
 		return invalidTrust(o.Key(), "spec.trustDomain",
 			"%q is the trust domain of the zone %q, and only that zone and global say which roots prove it; %s may not",
-			domain, holder.Zone, whose(owner))
+			domain, holder.Zone, ownerPhrase(owner))
 	case generated && !received:
-		return nil // it counts for the proxies of this zone alone
+		return nil // only proxies of this zone trust it
 	case holder.Shared && received:
-		return w.vouched(ctx, o, owner)
+		return w.checkSharedRoots(ctx, o, owner)
 	case holder.Shared:
 		return invalidTrust(o.Key(), "spec.trustDomain",
 			"%q is a trust domain that several zones share, so that only global says which roots prove it; write the "+
 				"MeshTrust on the global control plane", domain)
 	case received && !w.self().Global():
-		return nil // global, which knows what each zone gives itself, has passed it on
+		return nil // global has checked it against the MeshIdentities of every zone
 	}
 	return invalidTrust(o.Key(), "spec.trustDomain",
 		"no MeshIdentity gives %q to %s, so that only global says which roots prove it; write the MeshTrust on the "+
-			"global control plane, or a MeshIdentity of the zone with that trust domain first", domain, whose(owner))
+			"global control plane, or a MeshIdentity of the zone with that trust domain first", domain,
+		ownerPhrase(owner))
 }
 
-// vouched rejects a MeshTrust of a shared trust domain with a root that neither global nor this zone says proves it.
-func (w *Writer) vouched(ctx context.Context, o *resource.Object[kind.MeshTrust], owner kind.Owner) error {
+// checkSharedRoots rejects a MeshTrust of a shared trust domain with a root that is in no MeshTrust of global or of
+// this zone.
+func (w *Writer) checkSharedRoots(ctx context.Context, o *resource.Object[kind.MeshTrust], owner kind.Owner) error {
 	rows, _, err := w.rows.List(ctx, kind.MeshTrusts.Name)
 	if err != nil {
 		return err
@@ -99,7 +101,8 @@ func (w *Writer) vouched(ctx context.Context, o *resource.Object[kind.MeshTrust]
 			return invalidTrust(o.Key(), "spec.caBundles",
 				"no MeshTrust of global has the root %.16s for the trust domain %q, which several zones share, and "+
 					"%s may not say that it proves it; write a MeshTrust with it on the global control plane, or put "+
-					"{{ .Zone }} into the trust domain of the MeshIdentity", root, o.Spec.TrustDomain, whose(owner))
+					"{{ .Zone }} into the trust domain of the MeshIdentity", root, o.Spec.TrustDomain,
+				ownerPhrase(owner))
 		}
 	}
 	return nil
@@ -109,9 +112,9 @@ func (w *Writer) vouched(ctx context.Context, o *resource.Object[kind.MeshTrust]
 func (w *Writer) checkTrustDomain(ctx context.Context, o *resource.Object[kind.MeshIdentity], owner kind.Owner) error {
 	domain, err := pki.TrustDomain(&o.Spec, o.Mesh, owner.Zone)
 	if err != nil {
-		return nil // its condition says so
+		return nil // its condition has the error
 	}
-	domains, err := w.domains(ctx, o.Key())
+	domains, err := w.trustDomains(ctx, o.Key())
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (w *Writer) checkTrustDomain(ctx context.Context, o *resource.Object[kind.M
 	default:
 		return invalidTrust(o.Key(), "spec.spiffeID.trustDomain",
 			"%q is the trust domain of the zone %q, and %s may not have it; choose another", domain, holder.Zone,
-			whose(owner))
+			ownerPhrase(owner))
 	}
 }
 
@@ -135,8 +138,8 @@ func invalidTrust(key resource.Key, field, format string, args ...any) error {
 	return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: problems}
 }
 
-// domains returns the trust domains of the zones, as stored, without those of one MeshIdentity.
-func (w *Writer) domains(ctx context.Context, without resource.Key) (*pki.Domains, error) {
+// trustDomains returns the trust domains of the zones, as stored, without those of one MeshIdentity.
+func (w *Writer) trustDomains(ctx context.Context, without resource.Key) (*pki.Domains, error) {
 	meshes, _, err := w.rows.List(ctx, kind.Meshes.Name)
 	if err != nil {
 		return nil, err

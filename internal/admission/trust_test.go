@@ -13,7 +13,7 @@ import (
 	"weft/resource"
 )
 
-// newRoot is the certificate of a CA of its own, in PEM.
+// newRoot returns the certificate of a new CA, in PEM.
 func newRoot(t *testing.T, domain string) string {
 	t.Helper()
 	certificate, _, err := pki.NewCA(time.Now(), domain)
@@ -46,9 +46,9 @@ func identitySpec(domain string) string {
 		domain)
 }
 
-// A zone's own API takes from users what is of the zone's own trust domains, and nothing else.
-func TestWhatAZoneSaysOfTrustDomains(t *testing.T) {
-	w, _ := within(t, admission.Options{Zone: "west", Joined: true})
+// TestTrustDomainsInAZone: a zone's API accepts roots for the zone's own trust domains only.
+func TestTrustDomainsInAZone(t *testing.T) {
+	w, _ := newWriterWithMesh(t, admission.Options{Zone: "west", Joined: true})
 	receive(t, w, received(global, kind.MeshIdentities, "shared", identitySpec("corp.example")))
 	root := newRoot(t, "any")
 	for doc, says := range map[string]string{
@@ -73,10 +73,11 @@ func TestWhatAZoneSaysOfTrustDomains(t *testing.T) {
 	if err != nil || !generated.Changed {
 		t.Errorf("the control plane's own is rejected, although it counts in the zone alone: %v", err)
 	}
-	_, err = w.Put(t.Context(), parse(t, trustDoc("b", "m.east.mesh.local", root)), admission.Change{ControlPlane: true})
+	_, err = w.Put(t.Context(), parse(t, trustDoc("b", "m.east.mesh.local", root)),
+		admission.Change{ControlPlane: true})
 	wantError(t, err, resource.Invalid, `of the zone "east"`)
 
-	// What stood there before loses roots, and gets none.
+	// A stored MeshTrust may lose roots, and gets none.
 	if _, err := w.Put(t.Context(), parse(t, trustDoc("mtls", "m", root, newRoot(t, "m"))),
 		admission.Change{}); err == nil {
 		t.Error("a user gives a shared trust domain another root")
@@ -87,10 +88,10 @@ func TestWhatAZoneSaysOfTrustDomains(t *testing.T) {
 	}
 	put(t, w, trustDoc("given", "west.example", root))
 
-	alone, _ := within(t, admission.Options{Zone: "west"})
+	alone, _ := newWriterWithMesh(t, admission.Options{Zone: "west"})
 	put(t, alone, trustDoc("a", "m.east.mesh.local", root))
 	put(t, alone, identityDoc("a", "m.east.mesh.local"))
-	atGlobal, _ := within(t, admission.Options{})
+	atGlobal, _ := newWriterWithMesh(t, admission.Options{})
 	for _, domain := range []string{"m", "m.east.mesh.local", "partner.example"} {
 		put(t, atGlobal, trustDoc("of-"+domain, domain, root))
 	}
@@ -103,13 +104,13 @@ func receive(t *testing.T, w *admission.Writer, r admission.Received) {
 	}
 }
 
-// What a zone sends is checked by global, and by each zone that global passes it on to.
-func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
+// TestReceivedTrustDomains: global checks what a zone sends, and each zone checks it again.
+func TestReceivedTrustDomains(t *testing.T) {
 	root, vouched := newRoot(t, "any"), newRoot(t, "m")
 	for name, at := range map[string]admission.Options{"global": {}, "the victim": {Zone: "east", Joined: true},
 		"a third zone": {Zone: "north", Joined: true}} {
 		t.Run(name, func(t *testing.T) {
-			w, rows := within(t, at)
+			w, rows := newWriterWithMesh(t, at)
 			atGlobal := at.Zone == ""
 			if !atGlobal {
 				receive(t, w, received(global, kind.MeshTrusts, "mtls", trustSpec("m", vouched)))
@@ -131,7 +132,7 @@ func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
 			}
 			for _, c := range []struct {
 				domain, root, says string
-				atGlobal           bool // only global knows
+				atGlobal           bool // zones can't check it
 			}{
 				{"m.east.mesh.local", root, `"m.east.mesh.local" is the trust domain of the zone "east"`, false},
 				{"m", root, `for the trust domain "m", which several zones share`, false},
@@ -158,10 +159,10 @@ func TestWhatIsReceivedOfTrustDomains(t *testing.T) {
 	}
 }
 
-// A name can be made up that is stored where another zone's resource is; what is there stays.
-func TestAThirdOwnerKeepsItsPlace(t *testing.T) {
+// TestThirdOwnerKeepsItsResource: a made-up name can lead to the key of another zone's resource, which is kept.
+func TestThirdOwnerKeepsItsResource(t *testing.T) {
 	for _, at := range []admission.Options{{}, {Zone: "north", Joined: true}} {
-		w, rows := within(t, at)
+		w, rows := newWriterWithMesh(t, at)
 		r := received(west, kind.MeshServices, "web", webService)
 		for _, victim := range []kind.Owner{{Zone: "east"}, global} {
 			if victim.Global() && at.Zone == "" {

@@ -13,14 +13,14 @@ import (
 	"weft/resource"
 )
 
-// warnings says what is right and yet may not do what its writer thinks, given what stood there before; nil where
-// nothing did.
+// warnings returns the warnings about a valid resource that may not do what the user intends. before is nil for a new
+// resource.
 func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string {
 	switch o := o.(type) {
 	case *resource.Object[kind.Mesh]:
 		former, _ := before.(*resource.Object[kind.Mesh])
 		return slices.Concat(memberWarnings(o.Spec.DataplaneProxyMembership), w.evictionWarnings(ctx, former, o),
-			w.withoutEgress(ctx, former, o))
+			w.egressWarnings(ctx, former, o))
 	case *resource.Object[kind.Dataplane]:
 		if n := &o.Spec.Networking; len(n.Inbound)+len(n.Outbound) == 0 && n.ZoneIngress == nil &&
 			n.ZoneEgress == nil && n.TransparentProxying == nil {
@@ -29,8 +29,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		}
 	case *resource.Object[kind.MeshIdentity]:
 		if s := o.Spec.Selector; s == nil || s.Dataplane == nil {
-			return []string{"spec.selector: without `dataplane` it selects nobody; `dataplane: {matchLabels: {}}` " +
-				"selects everybody"}
+			return []string{"spec.selector: without `dataplane` it selects no proxy; `dataplane: {matchLabels: {}}` " +
+				"selects every proxy"}
 		}
 	case *resource.Object[kind.Zone]:
 		if w.self().Global() {
@@ -39,13 +39,13 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return []string{"this control plane serves one zone, its own: no other zone connects to it, whatever " +
 			"its Zone says"}
 	case *resource.Object[kind.MeshTrust]:
-		return expired(o, time.Now())
+		return expiredRoots(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshExternalService]:
-		if !w.identified(ctx, o.Mesh) {
+		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
-				"through zone egresses, which take mutual TLS alone, so that nobody reaches it until there is one",
+				"through zone egresses, which require mutual TLS, so no client can reach it until there is one",
 				o.Mesh)}
 		}
 	}
@@ -59,13 +59,13 @@ func noCallers(rules []kind.PermissionRule) []string {
 	}) {
 		return nil
 	}
-	return []string{"spec.rules: names no caller: the policy allows nobody and denies nobody, so what it selects is " +
-		"denied to all that no other policy allows"}
+	return []string{"spec.rules: names no caller: the policy allows and denies no caller, so the inbounds that it " +
+		"selects deny every caller that no other policy allows"}
 }
 
-// identified says whether a mesh has a MeshIdentity, or mutual TLS of the older form. Without one no caller can be
-// told from another, and no permission is enforced. Where the store fails, which it just did not, no warning is due.
-func (w *Writer) identified(ctx context.Context, mesh string) bool {
+// hasIdentity returns whether a mesh has a MeshIdentity, or mtls in the Mesh. Without either, callers have no identity
+// and permissions are not enforced. Where the store fails it returns true, so that there is no warning.
+func (w *Writer) hasIdentity(ctx context.Context, mesh string) bool {
 	rows, _, err := w.rows.List(ctx, kind.MeshIdentities.Name)
 	if err != nil || slices.ContainsFunc(rows, func(row store.Row) bool { return row.Key.Mesh == mesh }) {
 		return true
@@ -74,7 +74,7 @@ func (w *Writer) identified(ctx context.Context, mesh string) bool {
 	return err != nil || m.Spec.MTLS.Enabled() != nil
 }
 
-func expired(o *resource.Object[kind.MeshTrust], now time.Time) []string {
+func expiredRoots(o *resource.Object[kind.MeshTrust], now time.Time) []string {
 	var warnings []string
 	for i, bundle := range o.Spec.CABundles {
 		for block, rest := pem.Decode([]byte(bundle.PEM.Value)); block != nil; block, rest = pem.Decode(rest) {

@@ -20,11 +20,11 @@ import (
 )
 
 func TestWarnings(t *testing.T) {
-	w, _ := setup(t)
+	w, _ := newEastWriter(t)
 	for _, test := range []struct{ doc, warns string }{
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, `mesh "m" has no MeshIdentity and no mtls`},
 		{`{type: MeshExternalService, mesh: m, name: s, spec: {match: {port: 80}, endpoints: [{address: a.b, ` +
-			`port: 80}]}}`, "nobody reaches it until there is one"},
+			`port: 80}]}}`, "no client can reach it until there is one"},
 		{`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`, ""},
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`, "spec.rules: names no caller"},
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: [{spiffeID: {type: ` +
@@ -33,7 +33,7 @@ func TestWarnings(t *testing.T) {
 		{`{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, outbound: [{port: 80, backendRef: ` +
 			`{kind: MeshService, name: a, port: 80}}]}}`, ""},
 		{`{type: Mesh, name: m}`, ""},
-		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects nobody"},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {provider: {type: Bundled}}}`, "selects no proxy"},
 		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: ` +
 			`{type: Bundled}}}`, ""},
 		{`{type: MeshTrafficPermission, mesh: m, name: p, spec: {}}`, "spec.rules: names no caller"},
@@ -45,10 +45,10 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestRoutingThroughNobody: who turns it on is told of the zones that it cuts off.
-func TestRoutingThroughNobody(t *testing.T) {
+// TestRoutingWithoutZoneEgress: a write that turns it on warns of the zones that it cuts off.
+func TestRoutingWithoutZoneEgress(t *testing.T) {
 	const mesh = `{type: Mesh, name: m, routing: {zoneEgress: true}}`
-	w, _ := within(t, admission.Options{})
+	w, _ := newWriterWithMesh(t, admission.Options{})
 	dry := func() string {
 		t.Helper()
 		result, err := w.Put(t.Context(), parse(t, mesh), admission.Change{DryRun: true})
@@ -69,7 +69,7 @@ func TestRoutingThroughNobody(t *testing.T) {
 	receive("west", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	receive("east", kind.Dataplanes, "web", `{"networking":{"address":"10.0.0.1","inbound":[{"port":80}]}}`)
 	if got := dry(); !strings.Contains(got,
-		"routing.zoneEgress: the zones east, west have no zone egress, so that nobody there reaches other zones") {
+		"routing.zoneEgress: the zones east, west have no zone egress, so their proxies cannot reach other zones") {
 		t.Errorf("two zones without an egress: %q", got)
 	}
 	receive("east", kind.Dataplanes, "exit", `{"networking":{"zoneEgress":{"address":"10.0.0.2","port":10002}}}`)
@@ -82,15 +82,16 @@ func TestRoutingThroughNobody(t *testing.T) {
 	}
 }
 
-// TestPermissionsThatNobodyFollows: a rule that does nothing looks like protection.
-func TestPermissionsThatNobodyFollows(t *testing.T) {
-	w, _ := setup(t)
+// TestPermissionsWithoutEffect: a rule without effect looks like protection.
+func TestPermissionsWithoutEffect(t *testing.T) {
+	w, _ := newEastWriter(t)
 	for _, doc := range []string{
 		`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {}}}, provider: ` +
 			`{type: Bundled}}}`,
 		`{type: Dataplane, mesh: m, name: web, labels: {app: web}, networking: {address: 10.0.0.1, inbound: [{port: ` +
 			`80}, {port: 81, name: api}]}}`,
-		`{type: Dataplane, mesh: m, name: door, labels: {app: door}, networking: {zoneIngress: {address: 10.0.0.2, ` +
+		`{type: Dataplane, mesh: m, name: ingress, labels: {app: ingress}, networking: {zoneIngress: ` +
+			`{address: 10.0.0.2, ` +
 			`port: 10001, advertisedAddress: 192.0.2.1, advertisedPort: 1}}}`,
 		`{type: Dataplane, mesh: m, name: exit, labels: {app: exit}, networking: {zoneEgress: {address: 10.0.0.3, ` +
 			`port: 10002, name: out}}}`,
@@ -111,14 +112,14 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 		return `default: {deny: [{sni: {type: Exact, value: ` + value + `}}]}`
 	}
 	for _, test := range []struct{ target, rule, warns string }{
-		{`{kind: Dataplane, name: door}`, caller, ingress},
-		{`{kind: Dataplane, labels: {app: door}}`, caller, ingress},
+		{`{kind: Dataplane, name: ingress}`, caller, ingress},
+		{`{kind: Dataplane, labels: {app: ingress}}`, caller, ingress},
 		{`{kind: Dataplane, name: both, sectionName: in}`, caller, ingress},
 		{`{kind: Dataplane, name: both, sectionName: "10002"}`, caller, ""},
 		{`{kind: Dataplane, name: both}`, caller, ""},
 		{`{kind: Dataplane}`, caller, ""},
 		{`{kind: Mesh}`, of + ", " + caller, ""},
-		{`{kind: Dataplane, name: door}`, `default: {}`, "spec.rules: names no caller"},
+		{`{kind: Dataplane, name: ingress}`, `default: {}`, "spec.rules: names no caller"},
 		{`{kind: Dataplane, name: web}`, of + ", " + caller, apart},
 		{`{kind: Dataplane, name: web, sectionName: "80"}`, of, apart},
 		{`{kind: Dataplane, name: exit, sectionName: out}`, of + ", " + caller, ""},
@@ -143,8 +144,8 @@ func TestPermissionsThatNobodyFollows(t *testing.T) {
 	}
 }
 
-func TestAnExpiredRootIsWarnedOf(t *testing.T) {
-	w, _ := setup(t)
+func TestExpiredRootWarning(t *testing.T) {
+	w, _ := newEastWriter(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

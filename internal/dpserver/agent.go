@@ -93,7 +93,7 @@ func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.A
 			return s.answer(err, "writing "+proxy.Key().String())
 		}
 	}
-	result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), Told: s.audited(ctx, c)})
+	result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), OnChange: s.audited(ctx, c)})
 	if err != nil {
 		return s.answer(err, "writing "+proxy.Key().String())
 	}
