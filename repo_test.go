@@ -59,7 +59,7 @@ var walls = []wall{
 	{"internal/match", []string{"kind", "resource", "internal/policy"},
 		"the policies of a proxy are a function of the resources alone"},
 	{"internal/graph", []string{"kind", "resource", "internal/table", "internal/match", "internal/pki",
-		"internal/sni"}, "the meaning of a mesh does not depend on Envoy or on a store"},
+		"internal/policy", "internal/sni"}, "the meaning of a mesh does not depend on Envoy or on a store"},
 	{"internal/envoy", []string{"kind", "internal/graph", "internal/match", "internal/xds"},
 		"configuration is a function of the graph, and its generation reads nothing else"},
 	{"internal/envoysim", []string{"kind", "internal/graph", "internal/match", "internal/xds", "internal/envoy"},

@@ -109,10 +109,9 @@ func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
 	for _, t := range s.TrustsByMesh.List(r, MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}
-	permissions := s.PermissionByMesh.List(r, MeshKey(key.Mesh))
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		a.Inbounds = append(a.Inbounds, appliedInbound(l, match.Applying(permissions, &dp.Meta, l.Section)))
+		a.Inbounds = append(a.Inbounds, appliedInbound(l, s.PermissionsOf(r, key.Mesh, key, l.Section)))
 	}
 	for _, destination := range s.Reached.Get(r, p.Group) {
 		if d := s.DestinationOf(r, destination); d != nil {

@@ -199,9 +199,9 @@ func (s *State) otherIDs(r *table.Reader, rule callers) []string {
 }
 
 // permissions returns the joined rules of a section of a proxy.
-func (s *State) permissions(r *table.Reader, dp *resource.Object[kind.Dataplane], section string) *match.Permissions {
-	joined := match.Permit(s.PermissionByMesh.List(r, MeshKey(dp.Mesh)), &dp.Meta, section)
-	s.extendRules(r, dp.Mesh, joined)
+func (s *State) permissions(r *table.Reader, key ProxyKey, section string) *match.Permissions {
+	joined := match.Permit(s.PermissionsOf(r, key.Mesh, key, section))
+	s.extendRules(r, key.Mesh, joined)
 	return joined
 }
 

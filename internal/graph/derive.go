@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/internal/pki"
+	"weft/internal/policy"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -58,6 +59,9 @@ func (s *State) derive() {
 	s.Reached = table.NewDerived(s.DB, "reached", s.reached, slices.Equal)
 	s.HostsOf = table.NewDerived(s.DB, "host names of a destination", s.hostsOf, equalHosts)
 	s.Hosts = table.NewDerived(s.DB, "host names of a proxy group", s.hosts, equalHosts)
+	s.Policies = table.NewDerived(s.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
+	s.Selectable = table.NewDerived(s.DB, "proxy as policies select it", s.selectable, deepEqual[*policy.Proxy])
+	s.Selections = table.NewDerived(s.DB, "policies of a proxy", s.selections, policy.EqualSelections)
 	s.Proxy = table.NewDerived(s.DB, "proxy", s.proxy, deepEqual[*Proxy])
 	s.Draining = table.NewDerived(s.DB, "draining", s.draining, slices.Equal)
 	s.services = s.serviceKinds()

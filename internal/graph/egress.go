@@ -94,7 +94,7 @@ func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	}
 	p.IsEgress = p.Forwards
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
-	p.Chains = s.chains(r, &dp.Meta, section, p.Identity.Source)
+	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Identity.Source)
 }
 
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
@@ -111,7 +111,7 @@ func (s *State) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 		if from, ok := s.presentedTo(r, p.Key.Name, presents, mesh); ok {
 			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
-			p.Chains = append(p.Chains, s.chains(r, &resource.Meta{Mesh: mesh}, "", from)...)
+			p.Chains = append(p.Chains, s.chains(r, mesh, p.Key, "", from)...)
 		}
 	}
 }
@@ -127,18 +127,18 @@ func egressListeners(sections []kind.ZoneEgressSection) []EgressListener {
 	return listeners
 }
 
-// chains returns the filter chains of the external services of a proxy's mesh.
-func (s *State) chains(r *table.Reader, proxy *resource.Meta, section string, from Source) []EgressChain {
-	rules := match.PermitChains(s.PermissionByMesh.List(r, MeshKey(proxy.Mesh)), proxy, section)
-	unreached := s.unreached(r, proxy.Mesh)
-	trusted := s.trustedDomains(r, proxy.Mesh, from)
+// chains returns the filter chains of a mesh's external services at one section of an egress.
+func (s *State) chains(r *table.Reader, mesh string, egress ProxyKey, section string, from Source) []EgressChain {
+	rules := match.PermitChains(s.PermissionsOf(r, mesh, egress, section))
+	unreached := s.unreached(r, mesh)
+	trusted := s.trustedDomains(r, mesh, from)
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
-	for _, service := range s.EgressServices.Get(r, proxy.Mesh) {
+	for _, service := range s.EgressServices.Get(r, mesh) {
 		permissions := cmp.Or(rules.Of(service.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
-			s.extendRules(r, proxy.Mesh, permissions)
+			s.extendRules(r, mesh, permissions)
 		}
 		chains = append(chains, EgressChain{service, section, permissions, from, trusted})
 	}

@@ -128,7 +128,7 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 		Probe:          first.ServiceProbe,
 	}
 	if p.Identity != nil {
-		l.Permissions = s.permissions(r, dp, l.Section)
+		l.Permissions = s.permissions(r, p.Key, l.Section)
 		l.Source, l.TrustDomains = p.Identity.Source, s.trustedDomains(r, dp.Mesh, p.Identity.Source)
 	}
 	return l

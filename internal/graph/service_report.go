@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"weft/internal/match"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -224,13 +223,12 @@ func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(
 // access returns the access of each port. Servers with the same rules are one entry.
 func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
-	permissions := s.PermissionByMesh.List(r, MeshKey(o.Mesh))
 	members := s.Members(r, o)
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
 		for i := range members {
 			if m := &members[i]; Targets(port, &m.Inbound) {
-				ofPort = joinAccess(ofPort, s.accessAt(r, m, permissions))
+				ofPort = joinAccess(ofPort, s.accessAt(r, m))
 			}
 		}
 		for i := range ofPort {
@@ -251,13 +249,13 @@ func joinAccess(all []Access, one Access) []Access {
 	return append(all, one)
 }
 
-func (s *State) accessAt(r *table.Reader, m *Member,
-	permissions []*resource.Object[kind.MeshTrafficPermission]) Access {
+func (s *State) accessAt(r *table.Reader, m *Member) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
-	proxy := s.Proxy.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+	key := ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
+	proxy := s.Proxy.Get(r, key)
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
-			in := appliedInbound(l, match.Applying(permissions, &m.Dataplane.Meta, l.Section))
+			in := appliedInbound(l, s.PermissionsOf(r, key.Mesh, key, l.Section))
 			access.Policies, access.Rules, access.Default = in.Policies, in.Rules, in.Default
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"weft/internal/pki"
+	"weft/internal/policy"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -228,6 +229,13 @@ type State struct {
 	HostsOf *table.Derived[DestinationKey, []Host]
 	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
 	Hosts *table.Derived[ProxyGroup, []Host]
+	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
+	Policies *table.Derived[PoliciesKey, *policy.List]
+	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
+	// labels and sections. Endpoint statuses leave it equal.
+	Selectable *table.Derived[ProxyKey, *policy.Proxy]
+	// Selections are the policies of a kind that apply to a proxy, in ascending order.
+	Selections *table.Derived[SelectionKey, []policy.Selected]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -236,6 +244,8 @@ type State struct {
 
 	services []serviceKind // by DestinationKind
 	kinds    map[string]kindRows
+	// policyRows return the policies of a mesh without their confs, by kind.
+	policyRows map[string]func(r *table.Reader, mesh string) []*policy.Policy
 }
 
 // Fault is a derived value whose function panics for a resource, because of a bug. The last value stays in use.
@@ -281,7 +291,8 @@ type kindRows struct {
 
 // NewState returns an empty state of a zone.
 func NewState(zone string) *State {
-	s := &State{DB: table.New(), Zone: zone, kinds: map[string]kindRows{}}
+	s := &State{DB: table.New(), Zone: zone, kinds: map[string]kindRows{},
+		policyRows: map[string]func(*table.Reader, string) []*policy.Policy{}}
 	s.Meshes = addRows(s, kind.Meshes)
 	s.MeshStatuses = addRows(s, kind.MeshStatuses)
 	s.Dataplanes = addRows(s, kind.Dataplanes)
@@ -295,7 +306,7 @@ func NewState(zone string) *State {
 	s.Identities = addRows(s, kind.MeshIdentities)
 	s.SigningCAs = addRows(s, kind.SigningCAs)
 	s.Trusts = addRows(s, kind.MeshTrusts)
-	s.Permissions = addRows(s, &kind.MeshTrafficPermissions.Kind)
+	s.Permissions, s.PermissionByMesh = addPolicies(s, kind.MeshTrafficPermissions)
 	s.TrustStatuses = addRows(s, kind.MeshTrustStatuses)
 	s.PermissionStatuses = addRows(s, kind.MeshTrafficPermissionStatuses)
 	s.Generators = addRows(s, kind.HostnameGenerators)
@@ -363,7 +374,6 @@ func NewState(zone string) *State {
 	s.IdentitiesByMesh = byMesh(s.Identities)
 	s.SigningCAsByMesh = byMesh(s.SigningCAs)
 	s.TrustsByMesh = byMesh(s.Trusts)
-	s.PermissionByMesh = byMesh(s.Permissions)
 	s.SigningKeys = table.NewIndex(s.Secrets.Input, signingKeyRealms)
 	s.GlobalSigningKeys = table.NewIndex(s.GlobalSecrets.Input, signingKeyRealms)
 

@@ -23,10 +23,9 @@ type placed struct {
 
 // PermitChains returns the rules of the policies that apply to one section of a zone proxy, by filter chain. Policies
 // must be sorted by name.
-func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
-	section string) *Chains {
+func PermitChains(policies []*resource.Object[kind.MeshTrafficPermission]) *Chains {
 	c := &Chains{matching: map[string][]placed{}, named: map[string]bool{}}
-	for _, policy := range Applying(policies, proxy, section) {
+	for _, policy := range policies {
 		for i := range policy.Spec.Rules {
 			c.addRule(placed{policy, i})
 		}

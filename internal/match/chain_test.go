@@ -52,50 +52,40 @@ func at(r kind.PermissionRule, snis ...string) kind.PermissionRule {
 // The rules of a policy, for a filter chain with two SNIs and for an inbound of a sidecar.
 func TestRulesOfChains(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		target *kind.TargetRef
-		rules  []kind.PermissionRule
+		name  string
+		rules []kind.PermissionRule
 		// the allowed callers, and with "!" the denied ones; "no caller reaches it" without a rule
 		chain, inbound string
 	}{
-		{"none", nil, nil, "no rule reaches it", ""},
-		{"everywhere", nil, []kind.PermissionRule{rule("a")}, "a", "a"},
-		{"at this chain", nil, []kind.PermissionRule{rule("a", apiSNI)}, "a", ""},
-		{"at this chain by its newer name", nil, []kind.PermissionRule{rule("a", newerSNI)}, "a", ""},
-		{"at this chain by both names, once", nil, []kind.PermissionRule{rule("a", apiSNI, newerSNI)}, "a", ""},
-		{"at another chain", nil, []kind.PermissionRule{rule("a", otherSNI)}, "no rule reaches it", ""},
-		{"here and everywhere", nil, []kind.PermissionRule{rule("a"), rule("!b", apiSNI)}, "!b a", "a"},
-		{"that say nothing reach it too", nil, []kind.PermissionRule{rule("", apiSNI)}, "", ""},
-		{"for callers with its SNI", nil, []kind.PermissionRule{entry("a", apiSNI)}, "a", ""},
-		{"for callers with its other SNI", nil, []kind.PermissionRule{entry("!a", newerSNI)}, "!a", ""},
-		{"for callers with another SNI", nil, []kind.PermissionRule{entry("a", otherSNI)}, "", ""},
-		{"for every caller with its SNI", nil, []kind.PermissionRule{entry("", apiSNI)}, "spiffe://", ""},
-		{"for callers with its SNI, and for others", nil, []kind.PermissionRule{entry("!a", apiSNI), rule("b")}, "!a b",
+		{"none", nil, "no rule reaches it", ""},
+		{"everywhere", []kind.PermissionRule{rule("a")}, "a", "a"},
+		{"at this chain", []kind.PermissionRule{rule("a", apiSNI)}, "a", ""},
+		{"at this chain by its newer name", []kind.PermissionRule{rule("a", newerSNI)}, "a", ""},
+		{"at this chain by both names, once", []kind.PermissionRule{rule("a", apiSNI, newerSNI)}, "a", ""},
+		{"at another chain", []kind.PermissionRule{rule("a", otherSNI)}, "no rule reaches it", ""},
+		{"here and everywhere", []kind.PermissionRule{rule("a"), rule("!b", apiSNI)}, "!b a", "a"},
+		{"that say nothing reach it too", []kind.PermissionRule{rule("", apiSNI)}, "", ""},
+		{"for callers with its SNI", []kind.PermissionRule{entry("a", apiSNI)}, "a", ""},
+		{"for callers with its other SNI", []kind.PermissionRule{entry("!a", newerSNI)}, "!a", ""},
+		{"for callers with another SNI", []kind.PermissionRule{entry("a", otherSNI)}, "", ""},
+		{"for every caller with its SNI", []kind.PermissionRule{entry("", apiSNI)}, "spiffe://", ""},
+		{"for callers with its SNI, and for others", []kind.PermissionRule{entry("!a", apiSNI), rule("b")}, "!a b",
 			"b"},
-		{"at this chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", newerSNI), apiSNI)}, "a",
+		{"at this chain for callers with its SNI", []kind.PermissionRule{at(entry("a", newerSNI), apiSNI)}, "a",
 			""},
-		{"at another chain for callers with its SNI", nil, []kind.PermissionRule{at(entry("a", apiSNI), otherSNI)},
+		{"at another chain for callers with its SNI", []kind.PermissionRule{at(entry("a", apiSNI), otherSNI)},
 			"no rule reaches it", ""},
-		{"at this chain for callers with another SNI", nil, []kind.PermissionRule{at(entry("a", otherSNI), apiSNI)}, "",
+		{"at this chain for callers with another SNI", []kind.PermissionRule{at(entry("a", otherSNI), apiSNI)}, "",
 			""},
-		{"by the section's name", &kind.TargetRef{Kind: "Dataplane", SectionName: "ze-port"},
-			[]kind.PermissionRule{rule("a")}, "a", ""},
-		{"of another section", &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"},
-			[]kind.PermissionRule{rule("a")}, "no rule reaches it", "a"},
-		{"of another proxy", &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}, []kind.PermissionRule{rule("a")},
-			"no rule reaches it", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			policies := []*resource.Object[kind.MeshTrafficPermission]{
-				kind.MeshTrafficPermissions.Make("default", "p",
-					kind.MeshTrafficPermission{TargetRef: c.target, Rules: c.rules}),
+				kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{Rules: c.rules}),
 			}
-			proxy := &resource.Meta{Mesh: "default", Name: "egress-1"}
-			if got := describePermissions(PermitChains(policies, proxy,
-				"ze-port").Of([]string{apiSNI, newerSNI})); got != c.chain {
+			if got := describePermissions(PermitChains(policies).Of([]string{apiSNI, newerSNI})); got != c.chain {
 				t.Errorf("of the chain they say %q, want %q", got, c.chain)
 			}
-			if got := describePermissions(Permit(policies, proxy, "8080")); got != c.inbound {
+			if got := describePermissions(Permit(policies)); got != c.inbound {
 				t.Errorf("of the inbound they say %q, want %q", got, c.inbound)
 			}
 		})
@@ -109,7 +99,7 @@ func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 			Rules: []kind.PermissionRule{rule("a"), rule("b", apiSNI), rule("c", otherSNI)},
 		}),
 	}
-	chains := PermitChains(policies, &resource.Meta{Mesh: "default", Name: "egress-1"}, "ze-port")
+	chains := PermitChains(policies)
 	got := []string{describePermissions(chains.Of([]string{apiSNI})),
 		describePermissions(chains.Of([]string{otherSNI})),
 		describePermissions(chains.Of([]string{newerSNI}))}

@@ -1,4 +1,4 @@
-// Package match selects the policies of a proxy and merges them. Its functions are pure.
+// Package match merges the policies that apply to a proxy. Its functions are pure.
 package match
 
 import (
@@ -39,9 +39,8 @@ func (r Rule) Matches(id string) bool {
 
 // Permit joins the policies that apply to one section of a proxy. It omits rules and entries with an SNI, which apply
 // to zone egresses only. Policies must be sorted by name, so that equal sets have equal results.
-func Permit(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
-	section string) *Permissions {
-	if everywhere := PermitChains(policies, proxy, section).shared; everywhere != nil {
+func Permit(policies []*resource.Object[kind.MeshTrafficPermission]) *Permissions {
+	if everywhere := PermitChains(policies).shared; everywhere != nil {
 		return everywhere
 	}
 	return &Permissions{}
@@ -54,18 +53,6 @@ func (p *Permissions) join(rule placed, snis []string) {
 	p.Deny = appendRules(p.Deny, at+".deny", says.Deny, snis)
 	p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", says.AllowWithShadowDeny, snis)
 	p.Allow = appendRules(p.Allow, at+".allow", says.Allow, snis)
-}
-
-// Applying returns the policies that select one section of a proxy, in their order.
-func Applying(policies []*resource.Object[kind.MeshTrafficPermission], proxy *resource.Meta,
-	section string) []*resource.Object[kind.MeshTrafficPermission] {
-	var hit []*resource.Object[kind.MeshTrafficPermission]
-	for _, policy := range policies {
-		if Hits(policy.Spec.TargetRef, proxy, section) {
-			hit = append(hit, policy)
-		}
-	}
-	return hit
 }
 
 func appendRules(rules []Rule, at string, entries []kind.CallerMatch, snis []string) []Rule {

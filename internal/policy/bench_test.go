@@ -15,8 +15,8 @@ const (
 
 // manyOf is a mesh of 400 applications: 10 policies of the whole mesh, 480 of single applications by two labels and 10
 // of single proxies.
-func manyOf() []Policy {
-	policies := make([]Policy, manyPolicies)
+func manyOf() []*Policy {
+	policies := make([]*Policy, manyPolicies)
 	for i := range policies {
 		meta := &resource.Meta{Mesh: "m", Name: fmt.Sprintf("policy-%d", i),
 			Labels: map[string]string{"kuma.io/origin": "global"}}
@@ -64,7 +64,7 @@ func BenchmarkSelectByScan(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		p := all[i%len(all)]
 		for j := range l.policies {
-			if policy := &l.policies[j]; policy.reaches(p) {
+			if policy := l.policies[j]; policy.reaches(p) {
 				policy.Target.Selects(p)
 			}
 		}
@@ -76,7 +76,7 @@ func BenchmarkNewList(b *testing.B) {
 	policies := manyOf()
 	b.ReportAllocs()
 	for b.Loop() {
-		NewList(append([]Policy(nil), policies...))
+		NewList(append([]*Policy(nil), policies...))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // List is the policies of a mesh and kind in the order of precedence, with an index by what they select.
 type List struct {
-	policies []Policy
+	policies []*Policy
 	// Each policy stands in one of these, as its place in policies.
 	every  []int32
 	names  map[string][]int32
@@ -19,8 +19,8 @@ type List struct {
 type pair struct{ name, value string }
 
 // NewList returns the list of the policies in any order. It sorts and keeps the slice.
-func NewList(policies []Policy) *List {
-	slices.SortFunc(policies, func(a, b Policy) int { return Compare(&a, &b) })
+func NewList(policies []*Policy) *List {
+	slices.SortFunc(policies, Compare)
 	l := &List{policies: policies, names: map[string][]int32{}, labels: map[pair][]int32{}, tags: map[pair][]int32{}}
 	labeled, tagged := map[pair]int{}, map[pair]int{}
 	for i := range policies {
@@ -64,11 +64,11 @@ func rarest(required map[string]string, uses map[pair]int) pair {
 
 // Equal reports whether both lists have equal policies, so that they select the same for every proxy.
 func (l *List) Equal(other *List) bool {
-	return l == other || slices.EqualFunc(l.policies, other.policies, func(a, b Policy) bool { return a.Equal(&b) })
+	return l == other || slices.EqualFunc(l.policies, other.policies, (*Policy).Equal)
 }
 
 // All returns the policies, in ascending order: a later one overrides an earlier one.
-func (l *List) All() []Policy { return l.policies }
+func (l *List) All() []*Policy { return l.policies }
 
 // Selected is a policy that applies to a proxy.
 type Selected struct {
@@ -112,7 +112,7 @@ func (l *List) Select(p *Proxy) []Selected {
 	slices.Sort(candidates)
 	selected := make([]Selected, 0, len(candidates))
 	for _, i := range slices.Compact(candidates) { // several sections may have a tag
-		policy := &l.policies[i]
+		policy := l.policies[i]
 		if sections, all := policy.Target.Selects(p); (all || sections != nil) && policy.reaches(p) {
 			selected = append(selected, Selected{policy, sections})
 		}

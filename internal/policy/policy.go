@@ -30,8 +30,8 @@ type Policy struct {
 }
 
 // New returns the policy with a key, metadata and a top-level targetRef.
-func New(key resource.Key, meta *resource.Meta, target Target) Policy {
-	return Policy{key, target, rankOf(meta, &target)}
+func New(key resource.Key, meta *resource.Meta, target Target) *Policy {
+	return &Policy{key, target, rankOf(meta, &target)}
 }
 
 // reaches reports whether a policy applies in the zone and in the namespace of a proxy. Policies of a zone apply in it,

@@ -23,7 +23,7 @@ func TestEngineEqualsNaive(t *testing.T) {
 			naive = append(naive, drawPolicy(t, fmt.Sprintf("p%d", i)))
 		}
 		w := &world{parts: map[resource.Key][]Part{}}
-		var policies []Policy
+		var policies []*Policy
 		for _, n := range naive {
 			p := New(resource.Key{Kind: "MeshTest", Name: n.meta.Name}, &n.meta, n.target)
 			policies = append(policies, p)

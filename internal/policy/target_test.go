@@ -261,7 +261,7 @@ func TestPartsOf(t *testing.T) {
 	p := New(resource.Key{Kind: "MeshTest", Mesh: "m", Name: "p"}, meta, Target{})
 	exact, prefix := &kind.IDMatch{Type: "Exact", Value: "spiffe://m/a"},
 		&kind.IDMatch{Type: "Prefix", Value: "spiffe://m"}
-	parts := PartsOf(&p, meta, kind.Parts{
+	parts := PartsOf(p, meta, kind.Parts{
 		To: []kind.ToPart{
 			{TargetRef: kind.TargetRef{Kind: "Mesh"}, Conf: "to 0"},
 			{TargetRef: kind.TargetRef{Kind: "MeshService", Name: "b", SectionName: "http"}, Conf: "to 1"},
@@ -299,5 +299,24 @@ func TestPartsOf(t *testing.T) {
 	}
 	if parts[3].To.Matches(parseDestination("b:http")) {
 		t.Error("a to item of an unknown kind matches a destination")
+	}
+}
+
+// TestNamespacesOutsideKubernetes: proxies have no namespace there, so a target with one selects none of them, and the
+// write is rejected.
+func TestNamespacesOutsideKubernetes(t *testing.T) {
+	for _, ref := range []*kind.TargetRef{
+		{Kind: "Dataplane", Name: "web-1", Namespace: "a"},
+		{Kind: "Dataplane", Namespace: "a", Labels: labelsOf([]string{"app=web"})},
+	} {
+		o := kind.MeshTrafficPermissions.Make("m", "p", kind.MeshTrafficPermission{TargetRef: ref})
+		problems := kind.MeshTrafficPermissions.Prepare(o)
+		if len(problems) != 1 || problems[0].Field != "spec.targetRef.namespace" {
+			t.Errorf("the problems of %+v are %v, want one of its namespace", *ref, problems)
+		}
+		target := TargetOf(ref)
+		if _, all := target.Selects(&Proxy{Name: "web-1", Labels: labelsOf([]string{"app=web"})}); all {
+			t.Errorf("%+v selects a proxy without a namespace", *ref)
+		}
 	}
 }

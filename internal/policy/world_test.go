@@ -60,7 +60,7 @@ type world struct {
 func newWorld(t testing.TB, text string, shadow bool) *world {
 	t.Helper()
 	w := &world{parts: map[resource.Key][]Part{}}
-	var policies []Policy
+	var policies []*Policy
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" {

@@ -3,7 +3,6 @@ package push
 import (
 	"weft/internal/envoy"
 	"weft/internal/graph"
-	"weft/internal/match"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -42,14 +41,12 @@ func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 // permitting returns the policies whose rules an extension has.
 func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
 	p := h.state.Proxy.Get(r, key)
-	dp, ok := h.state.Dataplanes.Find(r, key.Mesh, key.Name)
-	if p == nil || !ok {
+	if p == nil {
 		return nil
 	}
 	var causes []kind.Cause
-	policies := h.state.PermissionByMesh.List(r, graph.MeshKey(key.Mesh))
 	for _, section := range sectionsWith(p, extension) {
-		for _, policy := range match.Applying(policies, &dp.Meta, section) {
+		for _, policy := range h.state.PermissionsOf(r, key.Mesh, key, section) {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
 		}
 	}

@@ -1,0 +1,105 @@
+package graph
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"weft/internal/policy"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// PoliciesKey identifies the policies of a kind in a mesh.
+type PoliciesKey struct{ Kind, Mesh string }
+
+// SelectionKey identifies the policies of a kind and a mesh that apply to a proxy. The mesh is the proxy's own; a
+// ZoneEgress has a selection for each mesh.
+type SelectionKey struct {
+	PoliciesKey
+	Proxy ProxyKey
+}
+
+// addPolicies adds the rows of a kind of policies, and an index by their [MeshKey].
+func addPolicies[S, C any](s *State, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
+	rows := addRows(s, &k.Kind)
+	index := byMesh(rows)
+	s.policyRows[k.Name] = func(r *table.Reader, mesh string) []*policy.Policy {
+		var policies []*policy.Policy
+		for _, o := range index.List(r, MeshKey(mesh)) {
+			if !policy.Shadow(&o.Meta) {
+				target := policy.TargetOf(k.Split(&o.Spec).TargetRef)
+				policies = append(policies, policy.New(o.Key(), &o.Meta, target))
+			}
+		}
+		return policies
+	}
+	return rows, index
+}
+
+func (s *State) policies(r *table.Reader, key PoliciesKey) *policy.List {
+	return policy.NewList(s.policyRows[key.Kind](r, key.Mesh))
+}
+
+// selectable returns a proxy as policies select it. Its sections are those that it has and those that it serves while
+// they drain, whether or not they have a listener now.
+func (s *State) selectable(r *table.Reader, key ProxyKey) *policy.Proxy {
+	if key.Type != kind.DataplaneProxy {
+		return &policy.Proxy{Zone: s.Zone}
+	}
+	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	p := &policy.Proxy{Name: dp.Name, Zone: s.ZoneOf(&dp.Meta), Labels: dp.Labels}
+	add := func(name string, port uint32, tags map[string]string) {
+		p.Sections = append(p.Sections, policy.Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
+	}
+	n, current := &dp.Spec.Networking, map[string]bool{}
+	for _, in := range n.Inbound {
+		if in = n.Effective(in); in.State != kind.Ignored {
+			current[in.Section()] = true
+			add(in.Name, in.Port, in.Tags)
+		}
+	}
+	if z := n.ZoneIngress; z != nil {
+		add(z.Name, z.Port, nil)
+	}
+	if z := n.ZoneEgress; z != nil {
+		add(z.Name, z.Port, nil)
+	}
+	if serving, ok := s.ListenerStatus(r, key); ok {
+		for i := range serving.Spec.Inbounds {
+			if in := &serving.Spec.Inbounds[i]; !current[in.Section()] {
+				add(in.Name, in.Port, in.Tags)
+			}
+		}
+	}
+	return p
+}
+
+func (s *State) selections(r *table.Reader, key SelectionKey) []policy.Selected {
+	p := s.Selectable.Get(r, key.Proxy)
+	if p == nil {
+		return nil
+	}
+	return s.Policies.Get(r, key.PoliciesKey).Select(p)
+}
+
+// PermissionsOf returns the MeshTrafficPermissions of a mesh that apply to a section of a proxy, sorted by name. The
+// section may be several, joined with "+", where they share a listener.
+func (s *State) PermissionsOf(r *table.Reader, mesh string, key ProxyKey,
+	section string) []*resource.Object[kind.MeshTrafficPermission] {
+	var permissions []*resource.Object[kind.MeshTrafficPermission]
+	all := PoliciesKey{kind.MeshTrafficPermissions.Name, mesh}
+	for _, selected := range s.Selections.Get(r, SelectionKey{all, key}) {
+		if o, ok := s.Permissions.Find(r, mesh, selected.Key.Name); ok && selected.AppliesTo(section) {
+			permissions = append(permissions, o)
+		}
+	}
+	slices.SortFunc(permissions, func(a, b *resource.Object[kind.MeshTrafficPermission]) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
+	return permissions
+}
