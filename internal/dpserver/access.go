@@ -22,17 +22,17 @@ import (
 	"weft/resource"
 )
 
-// keyBound is how long a signing key may be on its way from another instance.
-const keyBound = time.Second
+// signingKeyBound is how long a call waits for a signing key that another instance has just created.
+const signingKeyBound = time.Second
 
-// caller is the proxy, or the agent of one, that a token is valid for: one of the two kinds of claims is set.
+// caller is a proxy or its agent, authenticated by a token. One of the two kinds of claims is set.
 type caller struct {
 	dataplane *pki.DataplaneClaims
-	zone      *pki.ZoneClaims // of a zone proxy that serves every mesh
+	zone      *pki.ZoneClaims // of a zone proxy, which serves every mesh
 	token     string
 }
 
-// claims are those of the token.
+// claims returns the claims of the token.
 func (c *caller) claims() pki.Claims {
 	if c.zone != nil {
 		return c.zone
@@ -40,32 +40,37 @@ func (c *caller) claims() pki.Claims {
 	return c.dataplane
 }
 
-// names says whether the caller may speak for a proxy of this name, whatever else its token asks of it.
-func (c *caller) names(key graph.ProxyKey) error {
+// checkProxyName returns an error unless the token is valid for a proxy of this name. It does not check the token's
+// other claims.
+func (c *caller) checkProxyName(key graph.ProxyKey) error {
 	switch {
 	case c.dataplane != nil:
 		return c.dataplane.Names(key.Mesh, key.Name)
 	case key.Type == kind.DataplaneProxy:
-		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress or a ZoneEgress, and the proxy says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
+		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress or a ZoneEgress, and the proxy "+
+			"says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
 	case !slices.Contains(c.zone.Scope, string(key.Type)):
 		return fmt.Errorf("the token of the zone is not for its %s: its scope lacks %q", key.Resource().Kind, key.Type)
 	}
 	return nil
 }
 
-// permits says whether the caller may speak for a Dataplane, a ZoneIngress or a ZoneEgress as it is.
-func (c *caller) permits(o resource.Any) error {
+// checkPermitted returns an error unless the token is valid for a Dataplane, a ZoneIngress or a ZoneEgress with its
+// present content.
+func (c *caller) checkPermitted(o resource.Any) error {
 	if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok && c.dataplane != nil {
 		return c.dataplane.Permits(dataplane)
 	}
 	key, _ := graph.ProxyOf(o.Key())
 	if c.dataplane != nil {
-		return fmt.Errorf("the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(), key.Type)
+		return fmt.Errorf(
+			"the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(),
+			key.Type)
 	}
-	return c.names(key)
+	return c.checkProxyName(key)
 }
 
-// proof is how the caller has proved itself, and by which token.
+// proof returns how the caller has authenticated itself, and the ID of its token.
 func (c *caller) proof() (access.Proof, string) {
 	if c.zone != nil {
 		return access.ByZoneToken, c.zone.ID
@@ -73,7 +78,7 @@ func (c *caller) proof() (access.Proof, string) {
 	return access.ByDataplaneToken, c.dataplane.ID
 }
 
-// caller answers whom the caller's token speaks for, or Unauthenticated with the reason.
+// caller authenticates a call by its token. The error is Unauthenticated, with the reason.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
 	token, err := bearer(ctx)
 	if err == nil {
@@ -82,11 +87,11 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 			return c, nil
 		}
 	}
-	s.refused.Note("a proxy is refused", "from", from(ctx), "reason", err)
+	s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "reason", err)
 	return nil, status.Error(codes.Unauthenticated, err.Error())
 }
 
-// tokenOf reads a token of either kind. What is wrong with one that is a zone's is said of a zone's.
+// tokenOf verifies a token of either kind. The error for an invalid zone token is that of zone tokens.
 func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 	dataplane, zone := &pki.DataplaneClaims{}, &pki.ZoneClaims{}
 	err := s.verify(ctx, token, dataplane)
@@ -107,7 +112,7 @@ func (s *Server) tokenOf(ctx context.Context, token string) (*caller, error) {
 
 func (s *Server) verify(ctx context.Context, token string, claims pki.Claims) error {
 	err := pki.Verify(token, claims, s.Keys, now())
-	if s.keyIsOnTheWay(ctx, err) {
+	if s.awaitSigningKey(ctx, err) {
 		err = pki.Verify(token, claims, s.Keys, now())
 	}
 	return err
@@ -116,7 +121,9 @@ func (s *Server) verify(ctx context.Context, token string, claims pki.Claims) er
 func bearer(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
-		return "", errors.New("want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
+		return "",
+			errors.New(
+				"want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate dataplane-token`")
 	}
 	token := strings.TrimSpace(values[0])
 	if scheme, rest, ok := strings.Cut(token, " "); ok && strings.EqualFold(scheme, "Bearer") {
@@ -125,48 +132,51 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// from answers the caller's address.
-func from(ctx context.Context) string {
+// remoteAddress returns the caller's address.
+func remoteAddress(ctx context.Context) string {
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		return p.Addr.String()
 	}
 	return "unknown"
 }
 
-// keyIsOnTheWay waits for a signing key that another instance may have made just now: an agent that is
-// refused gives up.
-func (s *Server) keyIsOnTheWay(ctx context.Context, err error) bool {
+// awaitSigningKey waits for a signing key that another instance may have created just now. Without the wait the agent
+// would be rejected, and an agent that is rejected exits.
+func (s *Server) awaitSigningKey(ctx context.Context, err error) bool {
 	var unknown *pki.UnknownKeyError
 	if s.Instance.Replicas() == 0 || !errors.As(err, &unknown) || unknown.Secret.Name == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, keyBound)
+	ctx, cancel := context.WithTimeout(ctx, signingKeyBound)
 	defer cancel()
 	return s.Hub.AwaitSecret(ctx, unknown.Secret) == nil
 }
 
-// authorize returns the caller, or an error where it may not speak for a proxy or there is no such proxy.
+// authorize returns the caller. It returns an error where the token is not valid for the proxy, or the proxy does not
+// exist.
 func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*caller, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.mayBe(caller, key); err != nil {
-		s.refused.Note("a proxy is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
+			status.Convert(err).Message())
 		return nil, err
 	}
 	return caller, nil
 }
 
 func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
-	if err := c.names(key); err != nil {
+	if err := c.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	if _, ok := s.Hub.Networking(key); !ok {
-		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API", key.Resource()))
+		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
+			key.Resource()))
 	}
 	if dataplane, ok := s.Hub.Dataplane(key); ok {
-		err := c.permits(dataplane)
+		err := c.checkPermitted(dataplane)
 		if err == nil {
 			err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
 		}
@@ -174,40 +184,47 @@ func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
 			return status.Error(codes.PermissionDenied, err.Error())
 		}
 	}
-	return s.admitted(key)
+	return s.checkAdmitted(key)
 }
 
-// admitted answers PermissionDenied for a proxy that its mesh does not admit, with the words that its write would
-// be refused with. (Mesh Membership.)
-func (s *Server) admitted(key graph.ProxyKey) error {
-	if refusal := s.Hub.NotAdmittedReason(key); refusal != "" {
-		return status.Error(codes.PermissionDenied, refusal)
+// checkAdmitted returns PermissionDenied for a proxy that its mesh does not admit, with the message of the rejected
+// write. (Mesh Membership.)
+func (s *Server) checkAdmitted(key graph.ProxyKey) error {
+	if reason := s.Hub.NotAdmittedReason(key); reason != "" {
+		return status.Error(codes.PermissionDenied, reason)
 	}
 	return nil
 }
 
-// typeMetadata is the entry of a node's metadata that says what the proxy is written as. A ZoneEgress's node says
-// it, since a ZoneIngress may have the same id.
+// typeMetadata is the key of the node metadata that has the type of the proxy. The node of a ZoneEgress needs it, since
+// a ZoneIngress may have the same ID.
 const typeMetadata = "dataplane.proxyType"
 
-// nodeKey reads whose node it is: of its id, "MESH.NAME", or ".NAME" of a proxy that belongs to no mesh, and of its
-// metadata. Mesh names have no dot, so that the first one divides.
+// nodeKey returns the proxy of a node. The node ID is "MESH.NAME", or ".NAME" for a proxy without a mesh; the metadata
+// has the proxy's type. A mesh name has no dot, so the first dot ends it.
 func nodeKey(node *corev3.Node) (graph.ProxyKey, error) {
 	mesh, name, ok := strings.Cut(node.GetId(), ".")
 	if !ok || name == "" || len(node.GetId()) > 320 {
-		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a ZoneIngress or ZoneEgress", node.GetId()))
+		return graph.ProxyKey{},
+			status.Error(codes.InvalidArgument,
+				fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a "+
+					"ZoneIngress or ZoneEgress", node.GetId()))
 	}
 	said := ""
 	if value := node.GetMetadata().GetFields()[typeMetadata]; value != nil {
 		text, ok := value.GetKind().(*structpb.Value_StringValue)
 		if !ok {
-			return graph.ProxyKey{}, status.Error(codes.InvalidArgument, "node.metadata["+typeMetadata+"] is no text, want dataplane, ingress or egress, or leave it out")
+			return graph.ProxyKey{},
+				status.Error(codes.InvalidArgument,
+					"node.metadata["+typeMetadata+"] is no text, want dataplane, ingress or egress, or leave it out")
 		}
 		said = text.StringValue
 	}
 	key, err := graph.ParseProxyKey(said, mesh, name)
 	if err != nil {
-		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, fmt.Sprintf("node.id %q, node.metadata[%s]: %v", node.GetId(), typeMetadata, err))
+		return graph.ProxyKey{},
+			status.Error(codes.InvalidArgument, fmt.Sprintf("node.id %q, node.metadata[%s]: %v", node.GetId(),
+				typeMetadata, err))
 	}
 	return key, nil
 }
@@ -219,8 +236,8 @@ type proxyMessage interface {
 	GetName() string
 }
 
-// named is the proxy that a message names.
-func named(m proxyMessage) (graph.ProxyKey, error) {
+// proxyKeyOf returns the proxy that a message names.
+func proxyKeyOf(m proxyMessage) (graph.ProxyKey, error) {
 	key, err := graph.ParseProxyKey(m.GetProxyType(), m.GetMesh(), m.GetName())
 	if err != nil {
 		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, err.Error())
@@ -238,8 +255,8 @@ var statusCodes = map[resource.Code]codes.Code{
 	resource.Unavailable:  codes.Unavailable,
 }
 
-// answer makes an error a gRPC status; one that no user may see goes to the log.
-func (s *Server) answer(err error, doing string) error {
+// statusError returns err as a gRPC status. It logs an error that users may not see, and returns Internal for it.
+func (s *Server) statusError(err error, doing string) error {
 	var shown *resource.Error
 	if errors.As(err, &shown) && statusCodes[shown.Code] != codes.OK {
 		return status.Error(statusCodes[shown.Code], shown.Error())

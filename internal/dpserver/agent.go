@@ -37,22 +37,26 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 		return nil, err
 	}
 	if err := s.flood.attempt(payer, len(request.Dataplane)); err != nil {
-		s.refused.Note("a registration is refused", "from", from(ctx), "reason", status.Convert(err).Message())
+		s.denials.Note("a registration is rejected", "from", remoteAddress(ctx), "reason",
+			status.Convert(err).Message())
 		return nil, err
 	}
 	proxy, err := s.parseProxy(request.Dataplane)
 	if err != nil {
-		return nil, s.answer(err, "reading a Dataplane")
+		return nil, s.statusError(err, "reading a Dataplane")
 	}
 	key, _ := graph.ProxyOf(proxy.Key())
 	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
-		return nil, status.Error(codes.NotFound, fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
+		return nil,
+			status.Error(codes.NotFound,
+				fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
 	}
-	if err := caller.permits(proxy); err != nil {
+	if err := caller.checkPermitted(proxy); err != nil {
 		return nil, status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := s.hasRoom(payer, key); err != nil {
-		s.refused.Note("a registration is refused", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+	if err := s.checkRegistrations(payer, key); err != nil {
+		s.denials.Note("a registration is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
+			status.Convert(err).Message())
 		return nil, err
 	}
 	if err := s.write(ctx, caller, payer, proxy); err != nil {
@@ -60,102 +64,111 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	var row registration
 	var limited error
-	err = admission.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-		var changes bool
-		changes, limited = s.flood.register(&o.Spec, payer)
-		row = registrationOf(&o.Spec)
-		return changes
-	})
+	err = admission.Modify(ctx, s.Writer, key.ListenerStatusKind(), key.Mesh, key.Name,
+		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			var changes bool
+			changes, limited = s.flood.noteToken(&o.Spec, payer)
+			row = registrationOf(&o.Spec)
+			return changes
+		})
 	if limited != nil {
-		s.refused.Note("a registration is rejected", "from", from(ctx), "proxy", key, "reason", status.Convert(limited).Message())
+		s.denials.Note("a registration is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
+			status.Convert(limited).Message())
 		return nil, limited
 	}
 	if err != nil {
-		return nil, s.answer(err, "registering "+proxy.Key().String())
+		return nil, s.statusError(err, "registering "+proxy.Key().String())
 	}
 	s.leases.registered(key, row)
 	return &wire.RegisterResponse{Mesh: key.Mesh, Name: key.Name}, nil
 }
 
-// write stores a proxy as its agent registered it. Where the bound of changes is reached, only a proxy that is stored
-// as it is goes on: a fleet that restarts changes nothing.
+// write stores a proxy as its agent registered it. At the bound of changes, only a proxy that is stored with the same
+// content is accepted, so the bound does not stop a fleet that restarts.
 func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.Any) error {
 	if !s.flood.mayChange(p) {
-		result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), DryRun: true})
+		result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.admissionToken(), DryRun: true})
 		if err == nil && result.Changed {
 			err = s.flood.change(p)
 		}
 		if status.Code(err) == codes.ResourceExhausted {
-			s.refused.Note("a registration is refused", "from", from(ctx), "proxy", proxy.Key(), "reason", status.Convert(err).Message())
+			s.denials.Note("a registration is rejected", "from", remoteAddress(ctx), "proxy", proxy.Key(), "reason",
+				status.Convert(err).Message())
 			return err
 		}
 		if err != nil {
-			return s.answer(err, "writing "+proxy.Key().String())
+			return s.statusError(err, "writing "+proxy.Key().String())
 		}
 	}
-	result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.allows(), OnChange: s.audited(ctx, c)})
+	result, err := s.Writer.Put(ctx, proxy,
+		admission.Change{Token: c.admissionToken(), OnChange: s.auditRegistration(ctx, c)})
 	if err != nil {
-		return s.answer(err, "writing "+proxy.Key().String())
+		return s.statusError(err, "writing "+proxy.Key().String())
 	}
 	if result.Changed {
-		_ = s.flood.change(p) // it was let in before; the next one is not
+		_ = s.flood.change(p) // this change is accepted; the next one is not
 	}
 	return nil
 }
 
-// hasRoom returns ResourceExhausted for a proxy that is not registered yet, where its token has registered as many as
-// it may, or as many as it may without an agent.
-func (s *agents) hasRoom(p payer, key graph.ProxyKey) error {
-	switch n, known := s.leases.of(p.token, key); {
+// checkRegistrations returns ResourceExhausted for a new proxy whose token has registered its maximum of proxies, or of
+// proxies without an agent.
+func (s *agents) checkRegistrations(p payer, key graph.ProxyKey) error {
+	switch n, known := s.leases.registrationsOf(p.token, key); {
 	case known:
 	case n.silent >= MaxSilent:
-		return exhausted(silentPause, "the token has registered %d proxies whose agents have not opened a session, at most %d are kept; each goes %s after its registration", n.silent, MaxSilent, leaseTime)
+		return exhausted(silentPause, "the token has registered %d proxies whose agents have not opened a session, "+
+			"at most %d are kept; each goes %s after its registration", n.silent, MaxSilent, leaseTime)
 	case n.all >= MaxRegistered:
-		return exhausted(silentPause, "the token has registered %d proxies, at most %d are kept; use a token for each workload, or remove Dataplanes", n.all, MaxRegistered)
+		return exhausted(silentPause, "the token has registered %d proxies, at most %d are kept; use a token for "+
+			"each workload, or remove Dataplanes", n.all, MaxRegistered)
 	}
 	return nil
 }
 
-// audited keeps the record of a registration that changes its Dataplane, ZoneIngress or ZoneEgress.
-func (s *Server) audited(ctx context.Context, c *caller) func(before, after resource.Any) {
+// auditRegistration returns the function that records a registration which changes its Dataplane, ZoneIngress or
+// ZoneEgress.
+func (s *Server) auditRegistration(ctx context.Context, c *caller) func(before, after resource.Any) {
 	return func(before, after resource.Any) {
 		proof, token := c.proof()
 		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: proof, TokenID: token}
-		record := s.Audit.Record(agent, from(ctx), "Register", "")
+		record := s.Audit.Record(agent, remoteAddress(ctx), "Register", "")
 		record.Changed(before, after)
 		record.End(http.StatusOK, nil)
 	}
 }
 
-// allows is what the token of a caller allows of a Dataplane that it registers. A token that names no Dataplane is valid
-// for those that agree with it as they are stored, not only as the caller would have them.
-func (c *caller) allows() *admission.Token {
+// admissionToken returns the permissions of the caller's token for the Dataplane that it registers. A token without a
+// name is valid only if both the stored Dataplane and the new one agree with it.
+func (c *caller) admissionToken() *admission.Token {
 	if c.dataplane == nil {
 		return &admission.Token{} // a ZoneIngress or ZoneEgress has no facts
 	}
-	return &admission.Token{Claimed: c.dataplane.Claimed, Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
-		var operator []string
-		if stored != nil {
-			operator = stored.Vouched.Operator
-		}
-		err := c.dataplane.Sections(next, operator)
-		if err == nil && stored != nil {
-			err = c.dataplane.Replaces(stored, next)
-		}
-		if err != nil {
-			return resource.Errorf(resource.Forbidden, "%v", err)
-		}
-		if stored == nil || c.dataplane.Name != "" {
+	return &admission.Token{Claimed: c.dataplane.Claimed,
+		Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
+			var operator []string
+			if stored != nil {
+				operator = stored.Vouched.Operator
+			}
+			err := c.dataplane.Sections(next, operator)
+			if err == nil && stored != nil {
+				err = c.dataplane.Replaces(stored, next)
+			}
+			if err != nil {
+				return resource.Errorf(resource.Forbidden, "%v", err)
+			}
+			if stored == nil || c.dataplane.Name != "" {
+				return nil
+			}
+			if err := c.checkPermitted(stored); err != nil {
+				return resource.Errorf(resource.Forbidden,
+					"%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err)
+			}
 			return nil
-		}
-		if err := c.permits(stored); err != nil {
-			return resource.Errorf(resource.Forbidden, "%s exists and is not this token's: %v; choose another name, or delete it first", stored.Key(), err)
-		}
-		return nil
-	}}
+		}}
 }
 
-// parseProxy reads a Dataplane, a ZoneIngress or a ZoneEgress.
+// parseProxy parses a Dataplane, a ZoneIngress or a ZoneEgress.
 func (s *Server) parseProxy(document []byte) (resource.Any, error) {
 	parsed, err := resource.Parse(document, kind.ByName)
 	if err != nil {
@@ -166,7 +179,9 @@ func (s *Server) parseProxy(document []byte) (resource.Any, error) {
 		o.Mesh = cmp.Or(o.Mesh, s.DefaultMesh)
 	case *resource.Object[kind.ZoneIngress], *resource.Object[kind.ZoneEgress]:
 	default:
-		return nil, resource.Errorf(resource.Invalid, "%s can't be registered, only a Dataplane, a ZoneIngress or a ZoneEgress can", parsed.Key())
+		return nil,
+			resource.Errorf(resource.Invalid,
+				"%s can't be registered, only a Dataplane, a ZoneIngress or a ZoneEgress can", parsed.Key())
 	}
 	return parsed, nil
 }

@@ -10,12 +10,14 @@ import (
 	"weft/internal/wire"
 )
 
-// A registration that changes its Dataplane is recorded with the agent's token, one that changes nothing is not.
+// TestRegistrationsAreRecorded: a registration that changes its Dataplane is recorded with the agent's token, one that
+// changes nothing is not.
 func TestRegistrationsAreRecorded(t *testing.T) {
 	p := newPlane(t)
 	for _, address := range []string{"10.0.0.1", "10.0.0.1", "10.0.0.2"} {
 		document := strings.ReplaceAll(web, "10.0.0.1", address)
-		if _, err := p.agent.Register(p.as("web-1"), &wire.RegisterRequest{Dataplane: []byte(document)}); err != nil {
+		if _, err := p.agent.Register(p.dataplaneToken("web-1"),
+			&wire.RegisterRequest{Dataplane: []byte(document)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +33,8 @@ func TestRegistrationsAreRecorded(t *testing.T) {
 		!strings.HasPrefix(e.From, "127.0.0.1:") || e.Request != "Register" {
 		t.Errorf("who: %+v from %s, %s", e.User, e.From, e.Request)
 	}
-	if !strings.Contains(string(e.Before), "10.0.0.1") || !strings.Contains(string(e.After), "10.0.0.2") || e.VersionBefore == e.VersionAfter {
+	if !strings.Contains(string(e.Before), "10.0.0.1") || !strings.Contains(string(e.After), "10.0.0.2") ||
+		e.VersionBefore == e.VersionAfter {
 		t.Errorf("what: %s", lines[1])
 	}
 }

@@ -17,13 +17,15 @@ type emptyHub struct{ Hub }
 
 func (emptyHub) Dataplane(graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) { return nil, false }
 
-// A Dataplane that was deleted meanwhile gets no certificate. A ZoneEgress is no Dataplane and needs none.
+// TestNoCertificateForADataplaneThatIsNotThere: a deleted Dataplane gets no certificate. A ZoneEgress does not need a
+// Dataplane.
 func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
 	s := &Server{Config: Config{Hub: emptyHub{}}}
-	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound, kind.EgressProxy: codes.OK} {
+	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound,
+		kind.EgressProxy: codes.OK} {
 		key := graph.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
 		c := &caller{dataplane: &pki.DataplaneClaims{Mesh: "default", Name: "web-1"}}
-		if err := s.entitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
+		if err := s.checkEntitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
 	}

@@ -19,57 +19,58 @@ import (
 	"weft/kind"
 )
 
-// Bounds of registrations. (ADR 32) A fleet of 10,000 proxies that restarts behind one token and one address registers
-// Dataplanes that are stored already: that is one attempt each, and all of them are served at once. A fleet of 10,000
-// new Dataplanes with one token is admitted within 25 s.
+// Bounds of registrations. (ADR 32) A fleet of 10,000 proxies that restarts with one token and one address registers
+// Dataplanes that are stored already: that is one attempt each, and all of them are accepted at once. A fleet of 10,000
+// new Dataplanes with one token is accepted within 25 s.
 const (
-	// attemptBurst and attemptRate, a second, bound the registrations of one token, whatever they change; a source
-	// address has twice as many.
+	// attemptBurst and attemptRate, per second, bound the registrations with one token. A source address has twice as
+	// many.
 	attemptBurst, attemptRate = 20_000, 1000
-	// attemptBytes is how large the document of one attempt is; a larger one is charged as several.
+	// attemptBytes is the document size of one attempt; a larger document costs several attempts.
 	attemptBytes = 8 << 10
-	// changeBurst and changeRate, a second, bound those that create or change a Dataplane.
+	// changeBurst and changeRate, per second, bound the registrations that create or change a Dataplane.
 	changeBurst, changeRate = 5000, 200
-	// signBurst and signRate, a second, bound the requests for one certificate of one proxy, whatever their tokens: an
-	// agent renews a certificate once a second at most, and a ZoneEgress has several certificates.
+	// signBurst and signRate, per second, bound the requests for one certificate of one proxy, with any token. An agent
+	// renews a certificate once a second at most, and a ZoneEgress has several certificates.
 	signBurst, signRate = 60, 5
-	// sourceFactor is how much of both a source address has.
+	// sourceFactor multiplies both bounds for a source address.
 	sourceFactor = 2
 
-	// MaxSilent is how many registered proxies of one token may have no agent: none that has opened a session yet.
+	// MaxSilent is the maximum of registered proxies of one token that have not opened a session yet.
 	MaxSilent = 1000
-	// MaxRegistered is how many registered proxies one token has at most.
+	// MaxRegistered is the maximum of registered proxies of one token.
 	MaxRegistered = 20_000
 
-	// silentPause is how long an agent waits where its token has MaxSilent or MaxRegistered.
+	// silentPause is how long an agent waits where its token has reached MaxSilent or MaxRegistered.
 	silentPause = 5 * time.Second
-	// maxPause is the longest wait that an agent is given.
+	// maxPause is the longest wait that a response asks of an agent.
 	maxPause = time.Minute
 )
 
-// flood bounds the registrations of each token and each source address.
-type flood struct {
+// floodBounds bounds the registrations of each token and each source address.
+type floodBounds struct {
 	now               func() time.Time
 	attempts, changes buckets
 	signs             buckets
 }
 
-func newFlood(now func() time.Time) *flood {
-	return &flood{now: now, attempts: newBuckets(attemptBurst, attemptRate), changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate)}
+func newFlood(now func() time.Time) *floodBounds {
+	return &floodBounds{now: now, attempts: newBuckets(attemptBurst, attemptRate),
+		changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate)}
 }
 
-// payer is what a request is charged to: the token and the source of a registration, or the secret of a proxy.
+// payer has the buckets that a request is charged to: the token and the source of a registration, or a proxy's secret.
 type payer struct {
 	token  string // its ID
-	source string // an IPv4 address, or a network of IPv6
-	secret string // of a proxy, which a certificate is asked for; empty for a registration
+	source string // an IPv4 address, or an IPv6 network
+	secret string // of a proxy, for a certificate request; empty for a registration
 }
 
 func (s *Server) payer(ctx context.Context, c *caller) payer {
 	return payer{token: c.tokenID(), source: sourceOf(ctx)}
 }
 
-// tokenID is the ID of the caller's token, or what the token says where it has none.
+// tokenID returns the ID of the caller's token; for a token without one, its claims.
 func (c *caller) tokenID() string {
 	_, id := c.proof()
 	switch {
@@ -81,7 +82,8 @@ func (c *caller) tokenID() string {
 	return "dataplane/" + c.dataplane.Mesh + "/" + c.dataplane.Name
 }
 
-// sourceOf is the IP address that a call comes from; of IPv6 its network of 64 bits, which one host may have as a whole.
+// sourceOf returns the source IP address of a call. For IPv6 it is the network of 64 bits, since one host may have all
+// of it.
 func sourceOf(ctx context.Context) string {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -100,26 +102,26 @@ func sourceOf(ctx context.Context) string {
 	return host
 }
 
-// attempt charges a registration before anything of it is read, and a large document as several. It returns
-// ResourceExhausted beyond the bound.
-func (f *flood) attempt(p payer, bytes int) error {
+// attempt charges a registration before its document is parsed; a large document costs several. It returns
+// ResourceExhausted above the bound.
+func (f *floodBounds) attempt(p payer, bytes int) error {
 	return f.attempts.charge(p, f.now(), 1+bytes/attemptBytes, "registrations")
 }
 
 // change charges a registration that creates or changes a Dataplane.
-func (f *flood) change(p payer) error {
+func (f *floodBounds) change(p payer) error {
 	return f.changes.charge(p, f.now(), 1, "registrations that create or change a Dataplane")
 }
 
 // sign charges a request for the certificate of a proxy's secret.
-func (f *flood) sign(key graph.ProxyKey, secret string) error {
+func (f *floodBounds) sign(key graph.ProxyKey, secret string) error {
 	p := payer{secret: key.Resource().String() + " " + secret}
 	return f.signs.charge(p, f.now(), 1, "certificate requests")
 }
 
-// register notes in the row of a proxy which token registers it, and reports whether that changes the row. Another token
-// than before is charged as a change.
-func (f *flood) register(row *kind.DataplaneListenerStatus, p payer) (changes bool, err error) {
+// noteToken sets the token that registers a proxy in its row, and returns whether that changes the row. A token other
+// than the stored one is charged as a change.
+func (f *floodBounds) noteToken(row *kind.DataplaneListenerStatus, p payer) (changes bool, err error) {
 	if row.Registered && row.Token == p.token {
 		return false, nil
 	}
@@ -132,10 +134,10 @@ func (f *flood) register(row *kind.DataplaneListenerStatus, p payer) (changes bo
 	return true, nil
 }
 
-// mayChange reports whether change would succeed now.
-func (f *flood) mayChange(p payer) bool { return f.changes.has(p, f.now()) }
+// mayChange returns whether change would succeed now.
+func (f *floodBounds) mayChange(p payer) bool { return f.changes.hasTokens(p, f.now()) }
 
-// exhausted is ResourceExhausted with how long the agent is to wait.
+// exhausted returns ResourceExhausted with the time after which the agent may try again.
 func exhausted(pause time.Duration, format string, args ...any) error {
 	pause = max(time.Second, pause.Round(time.Second))
 	s := status.New(codes.ResourceExhausted, fmt.Sprintf(format, args...)+fmt.Sprintf("; try again in %s", pause))
@@ -145,34 +147,34 @@ func exhausted(pause time.Duration, format string, args ...any) error {
 	return s.Err()
 }
 
-// buckets hold a token bucket for each token and each source address.
+// buckets are the token buckets of all payers.
 type buckets struct {
 	burst, rate float64
 
 	mu    sync.Mutex
 	all   map[payer]*bucket // each has one field of its key
-	swept time.Time         // when full ones were dropped last
+	swept time.Time         // when full buckets were removed last
 }
 
-// bucket is full where it is not stored.
+// bucket is one token bucket. A full bucket is not stored.
 type bucket struct {
 	level float64
 	at    time.Time
-	turn  time.Time // when the last one that was sent away may come back
+	turn  time.Time // when the last rejected caller may try again
 }
 
 func newBuckets(burst, rate float64) buckets {
 	return buckets{burst: burst, rate: rate, all: map[payer]*bucket{}}
 }
 
-// sweepAbove is the number of buckets above which full ones are dropped.
+// sweepAbove is the number of buckets above which full ones are removed.
 const sweepAbove = 10_000
 
-// sweepPause is how long after a sweep the next one may be: a sweep looks at every bucket.
+// sweepPause is the minimum time between two sweeps: a sweep reads every bucket.
 const sweepPause = 5 * time.Second
 
-// of returns a bucket as it is now, and its rate. The caller holds the lock.
-func (b *buckets) of(key payer, now time.Time) (found *bucket, rate float64) {
+// bucketOf returns the present state of a bucket, and its rate. The caller holds the lock.
+func (b *buckets) bucketOf(key payer, now time.Time) (found *bucket, rate float64) {
 	burst, rate := b.burst, b.rate
 	if key.source != "" {
 		burst, rate = sourceFactor*burst, sourceFactor*rate
@@ -199,8 +201,8 @@ func (b *buckets) sweep(now time.Time) {
 	}
 }
 
-// keys are those of the buckets that pay: the token's and the source's, or the secret's.
-func (p payer) keys() []payer {
+// bucketKeys returns the keys of the buckets that pay: the token's and the source's, or the secret's.
+func (p payer) bucketKeys() []payer {
 	if p.secret != "" {
 		return []payer{p}
 	}
@@ -211,25 +213,25 @@ func (p payer) keys() []payer {
 	return keys
 }
 
-func (b *buckets) has(p payer, now time.Time) bool {
+func (b *buckets) hasTokens(p payer, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, key := range p.keys() {
-		if bucket, _ := b.of(key, now); bucket.level < 1 {
+	for _, key := range p.bucketKeys() {
+		if bucket, _ := b.bucketOf(key, now); bucket.level < 1 {
 			return false
 		}
 	}
 	return true
 }
 
-// charge takes the cost from each bucket, or from none where one is empty. Those that are sent away are each given a turn
-// of their own, at the rate of the bucket, so that they do not come back together.
+// charge takes the cost from each bucket, or from none if one of them is empty. Each rejected caller is given a time of
+// its own at the rate of the bucket, so that callers do not all return at once.
 func (b *buckets) charge(p payer, now time.Time, cost int, what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	keys := p.keys()
+	keys := p.bucketKeys()
 	for _, key := range keys {
-		bucket, rate := b.of(key, now)
+		bucket, rate := b.bucketOf(key, now)
 		if bucket.level >= float64(cost) {
 			continue
 		}
@@ -247,10 +249,11 @@ func (b *buckets) charge(p payer, now time.Time, cost int, what string) error {
 		case key.secret != "":
 			who = "the secret of " + key.secret
 		}
-		return exhausted(bucket.turn.Sub(now), "%s has made too many %s: at most %.0f a second are read", who, what, rate)
+		return exhausted(bucket.turn.Sub(now), "%s has made too many %s: at most %.0f a second are read", who, what,
+			rate)
 	}
 	for _, key := range keys {
-		bucket, _ := b.of(key, now)
+		bucket, _ := b.bucketOf(key, now)
 		bucket.level -= float64(cost)
 	}
 	return nil

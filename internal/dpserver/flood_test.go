@@ -22,9 +22,9 @@ import (
 	"weft/resource"
 )
 
-// TestAFleetThatRestartsIsNotThrottled: 10,000 agents with one token behind one address, as a NAT shows them.
+// TestAFleetThatRestartsIsNotThrottled registers 10,000 agents with one token and one address, as behind a NAT.
 func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
-	c := &clock{time.Unix(1000, 0)}
+	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
 	fleet := payer{token: "fleet", source: "10.0.0.1"}
 	for i := range 10_000 {
@@ -37,10 +37,9 @@ func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
 	}
 }
 
-// TestANewFleetIsAdmittedInTime: those that are sent away come back at the time that they were told, and each is let
-// in then.
+// TestANewFleetIsAdmittedInTime: rejected agents return at the time in their response, and are accepted then.
 func TestANewFleetIsAdmittedInTime(t *testing.T) {
-	c := &clock{time.Unix(1000, 0)}
+	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
 	fleet := payer{token: "fleet", source: "10.0.0.1"}
 	back := map[time.Time]int{c.at: 10_000}
@@ -59,12 +58,13 @@ func TestANewFleetIsAdmittedInTime(t *testing.T) {
 		}
 	}
 	if took := c.at.Sub(begin); took > 30*time.Second || tries > 17_000 {
-		t.Errorf("10,000 new Dataplanes were registered after %s, by %d registrations; want 30 s at most, and few that come in vain", took, tries)
+		t.Errorf("10,000 new Dataplanes were registered after %s, by %d registrations; want 30 s at most, and few "+
+			"that come in vain", took, tries)
 	}
 }
 
 func TestOneTokenDoesNotSpendWhatOthersHave(t *testing.T) {
-	c := &clock{time.Unix(1000, 0)}
+	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
 	for f.attempt(payer{token: "stolen", source: "10.0.0.9"}, 2000) == nil {
 	}
@@ -98,7 +98,7 @@ func retryAfter(t *testing.T, err error) time.Duration {
 	return 0
 }
 
-// thousands writes numbers as the documentation does: 20,000.
+// thousands formats numbers as the documentation does: 20,000.
 type thousands struct{}
 
 func (thousands) Sprintf(format string, numbers ...int) string {
@@ -113,26 +113,29 @@ func (thousands) Sprintf(format string, numbers ...int) string {
 	return fmt.Sprintf(strings.ReplaceAll(format, "%d", "%s"), words...)
 }
 
-// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers that hold.
+// TestTheBoundsAreDocumented: docs/operations/bounds.md has the numbers of the code.
 func TestTheBoundsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations/bounds.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	print := thousands{}
+	numbers := thousands{}
 	for _, line := range []string{
-		print.Sprintf("%d at once, then %d a second; each %d KiB", attemptBurst, attemptRate, attemptBytes>>10),
-		print.Sprintf("%d at once, then %d a second |", changeBurst, changeRate),
-		print.Sprintf("never opened a session | %d |", MaxSilent),
-		print.Sprintf("registered proxies of one token | %d |", MaxRegistered),
-		print.Sprintf("in a zone | %d |", graph.MaxGenerated),
-		print.Sprintf("generated MeshService | %d |", kind.MaxServicePorts),
-		print.Sprintf("%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
-			WireBounds["weft.agent.v1.Report.ready_listeners"].Items, WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Items,
-			WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Bytes, WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
-		print.Sprintf("one certificate of one proxy | %d at once, then %d a second |", signBurst, signRate),
-		print.Sprintf("that are read | 1 in %d ms |", int(reportPause.Milliseconds())),
-		print.Sprintf("with each inbound of their listener | %d bytes |", maxServed),
+		numbers.Sprintf("%d at once, then %d a second; each %d KiB", attemptBurst, attemptRate, attemptBytes>>10),
+		numbers.Sprintf("%d at once, then %d a second |", changeBurst, changeRate),
+		numbers.Sprintf("never opened a session | %d |", MaxSilent),
+		numbers.Sprintf("registered proxies of one token | %d |", MaxRegistered),
+		numbers.Sprintf("in a zone | %d |", graph.MaxGenerated),
+		numbers.Sprintf("generated MeshService | %d |", kind.MaxServicePorts),
+		numbers.Sprintf(
+			"%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",
+			WireBounds["weft.agent.v1.Report.ready_listeners"].Items,
+			WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Items,
+			WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Bytes,
+			WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
+		numbers.Sprintf("one certificate of one proxy | %d at once, then %d a second |", signBurst, signRate),
+		numbers.Sprintf("that are read | 1 in %d ms |", int(reportPause.Milliseconds())),
+		numbers.Sprintf("with each inbound of their listener | %d bytes |", maxListenerStatusBytes),
 	} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("docs/operations/bounds.md lacks %q", line)
@@ -140,23 +143,23 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestBucketsAreSweptRarely: new keys do not sweep all buckets each.
+// TestBucketsAreSweptRarely: not every new key sweeps all buckets.
 func TestBucketsAreSweptRarely(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	b := newBuckets(attemptBurst, attemptRate)
 	for i := range sweepAbove + 1 {
-		b.of(payer{token: fmt.Sprint(i)}, begin)
+		b.bucketOf(payer{token: fmt.Sprint(i)}, begin)
 	}
 	full := begin.Add(time.Duration(sourceFactor * attemptBurst / attemptRate * float64(time.Second)))
 	for _, c := range []struct {
 		at   time.Time
 		want int
 	}{
-		{full.Add(-time.Second), sweepAbove + 2}, // swept in vain
+		{full.Add(-time.Second), sweepAbove + 2}, // swept without a full bucket
 		{full.Add(time.Second), sweepAbove + 3},  // too soon after that
 		{full.Add(sweepPause), 3},
 	} {
-		b.of(payer{token: c.at.String()}, c.at)
+		b.bucketOf(payer{token: c.at.String()}, c.at)
 		if len(b.all) != c.want {
 			t.Errorf("%s after the first ones there are %d buckets, want %d", c.at.Sub(begin), len(b.all), c.want)
 		}
@@ -172,14 +175,15 @@ func TestASourceIsANetworkOfIPv6(t *testing.T) {
 		"[::ffff:10.0.0.1]:1":         "10.0.0.1",
 		"10.0.0.1:1":                  "10.0.0.1",
 	} {
-		ctx := grpcpeer.NewContext(t.Context(), &grpcpeer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
+		ctx := grpcpeer.NewContext(t.Context(),
+			&grpcpeer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))})
 		if got := sourceOf(ctx); got != want {
 			t.Errorf("the source of %s is %s, want %s", address, got, want)
 		}
 	}
 }
 
-// TestACallOfARevokedTokenIsClosed: the token was revoked after it was verified, and before the call was noted.
+// TestACallOfARevokedTokenIsClosed: the token was revoked after it was verified, and before the call was tracked.
 func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 	signing, err := pki.NewSigningKey()
 	if err != nil {
@@ -187,7 +191,9 @@ func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 	}
 	realm := pki.DataplaneRealm("default")
 	secrets := map[resource.Key][]byte{realm.SigningKey("1"): signing}
-	s := New(Config{Instance: replica.Alone(replica.Config{ID: "cp-1"}), Keys: pki.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }), Log: slog.New(slog.DiscardHandler)})
+	s := New(Config{Instance: replica.Alone(replica.Config{ID: "cp-1"}),
+		Keys: pki.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }),
+		Log:  slog.New(slog.DiscardHandler)})
 	key, err := pki.ParseSigningKey(signing)
 	if err != nil {
 		t.Fatal(err)
@@ -202,44 +208,46 @@ func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var closed error
-	s.enter(c, func(err error) { closed = err })()
+	s.trackCall(c, func(err error) { closed = err })()
 	if closed != nil {
 		t.Errorf("the call of a valid token is closed: %v", closed)
 	}
 	secrets[realm.Revocations()] = []byte(claims.ID)
-	s.enter(c, func(err error) { closed = err })()
+	s.trackCall(c, func(err error) { closed = err })()
 	if status.Code(closed) != codes.Unauthenticated {
 		t.Errorf("the call of a revoked token is closed with %v", closed)
 	}
 }
 
-// TestTokensThatTakeTurnsAreCharged: each registration with another token writes, though the Dataplane stays as it is.
+// TestTokensThatTakeTurnsAreCharged: each registration with another token is a write, though the Dataplane does not
+// change.
 func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
-	c := &clock{time.Unix(1000, 0)}
+	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
 	row := &kind.DataplaneListenerStatus{}
 	one, other := payer{token: "one"}, payer{token: "other"}
 	for i := range 2 * changeBurst {
 		for _, p := range []payer{one, other} {
-			if _, err := f.register(row, p); err != nil {
+			if _, err := f.noteToken(row, p); err != nil {
 				if status.Code(err) != codes.ResourceExhausted || i < changeBurst {
 					t.Fatalf("registration %d of each token: %v, want ResourceExhausted after %d", i, err, changeBurst)
 				}
 				return
 			}
 		}
-		if changes, err := f.register(row, other); changes || err != nil {
+		if changes, err := f.noteToken(row, other); changes || err != nil {
 			t.Fatalf("a registration with the same token changes the row (%t): %v", changes, err)
 		}
 	}
 	t.Error("two tokens write without a bound")
 }
 
-// TestCertificateRequestsAreBounded: for each certificate alone, and at a rate that no agent has.
+// TestCertificateRequestsAreBounded: each certificate has its own bound, above the rate of any agent.
 func TestCertificateRequestsAreBounded(t *testing.T) {
-	c := &clock{time.Unix(1000, 0)}
+	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	web, api := graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"}, graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
+	web, api := graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"},
+		graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
 	for range 3600 {
 		if err := f.sign(api, graph.IdentitySecret); err != nil {
 			t.Fatalf("an agent that renews once a second: %v", err)
@@ -252,7 +260,8 @@ func TestCertificateRequestsAreBounded(t *testing.T) {
 		}
 	}
 	err := f.sign(web, graph.IdentitySecret)
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(), "Dataplane default/web-1") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(),
+		"Dataplane default/web-1") {
 		t.Fatalf("a request beyond the bound: %v", err)
 	}
 	if err := f.sign(web, "identity_other"); err != nil {

@@ -19,28 +19,34 @@ import (
 	"weft/kind"
 )
 
-// A token for a workload is good for the Dataplanes that are of it, and not for making others' of it.
-func TestATokenWithoutANameWritesOverNobodyElsesDataplane(t *testing.T) {
+// TestTokenWithoutANameKeepsOtherDataplanes: a token for a workload is valid for Dataplanes of that workload, and can't
+// change another Dataplane into one.
+func TestTokenWithoutANameKeepsOtherDataplanes(t *testing.T) {
 	p := newPlane(t)
 	p.register()
-	p.session("run-1") // the Dataplane is known by now
-	mine := p.with(pki.DataplaneClaims{Mesh: "default", Workload: "evil"})
+	p.session("run-1") // the memory has the Dataplane now
+	mine := p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Workload: "evil"})
 	as := func(name string) *wire.RegisterRequest {
-		document := strings.NewReplacer("web-1", name, "workload: web", "workload: evil", "10.0.0.1", "10.6.6.6").Replace(web)
+		document := strings.NewReplacer("web-1", name, "workload: web", "workload: evil", "10.0.0.1",
+			"10.6.6.6").Replace(web)
 		return &wire.RegisterRequest{Dataplane: []byte(document)}
 	}
 	_, err := p.agent.Register(mine, as("web-1"))
-	wantStatus(t, err, codes.PermissionDenied, "Dataplane default/web-1 exists, and the token that registered it vouches for its name")
+	wantStatus(t, err, codes.PermissionDenied,
+		"Dataplane default/web-1 exists, and the token that registered it vouches for its name")
 	stored(p, kind.Dataplanes, func(d kind.Dataplane) bool { return d.Networking.Address == "10.0.0.1" })
 	if _, err := p.agent.Register(mine, as("evil-1")); err != nil {
-		t.Errorf("a new Dataplane of the token's workload is refused: %v", err)
+		t.Errorf("a new Dataplane of the token's workload is rejected: %v", err)
 	}
-	theirs := p.with(pki.DataplaneClaims{Mesh: "default", Workload: "other"})
-	_, err = p.agent.Register(theirs, &wire.RegisterRequest{Dataplane: []byte(strings.NewReplacer("web-1", "evil-1", "workload: web", "workload: other").Replace(web))})
-	wantStatus(t, err, codes.PermissionDenied, `Dataplane default/evil-1 exists and is not this token's: the token is for the workload "other"`)
-	_, err = p.agent.Register(p.as("web-1"), as("web-1"))
+	theirs := p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Workload: "other"})
+	_, err = p.agent.Register(theirs,
+		&wire.RegisterRequest{Dataplane: []byte(strings.NewReplacer("web-1", "evil-1", "workload: web",
+			"workload: other").Replace(web))})
+	wantStatus(t, err, codes.PermissionDenied,
+		`Dataplane default/evil-1 exists and is not this token's: the token is for the workload "other"`)
+	_, err = p.agent.Register(p.dataplaneToken("web-1"), as("web-1"))
 	wantStatus(t, err, codes.PermissionDenied, "vouches for the label kuma.io/workload: web of Dataplane default/web-1")
-	moved := p.with(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "evil"})
+	moved := p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "evil"})
 	if _, err := p.agent.Register(moved, as("web-1")); err != nil {
 		t.Errorf("a token that names the Dataplane and another workload may not move it there: %v", err)
 	}
@@ -56,7 +62,7 @@ func TestACallerWithoutATokenHoldsNoStream(t *testing.T) {
 	wantStatus(t, err, codes.Unauthenticated, "weft generate dataplane-token")
 }
 
-func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
+func TestProxyReportsAreBounded(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	long := strings.Repeat("x", 1<<20)
@@ -66,12 +72,14 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 		want   string
 	}{
 		{"its run", &wire.Report{Run: long}, "run has 1048576 bytes"},
-		{"a serial", &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{}, {Serial: long}}}, "ready_listeners[1].serial has 1048576 bytes"},
-		{"its listeners", &wire.Report{Run: "run-1", ReadyListeners: make([]*wire.ReadyListener, 513)}, "ready_listeners has 513 items, at most 512"},
+		{"a serial", &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{}, {Serial: long}}},
+			"ready_listeners[1].serial has 1048576 bytes"},
+		{"its listeners", &wire.Report{Run: "run-1", ReadyListeners: make([]*wire.ReadyListener, 513)},
+			"ready_listeners has 513 items, at most 512"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.report.Mesh, c.report.Name = "default", "web-1"
-			first, err := p.agent.Session(p.as("web-1"))
+			first, err := p.agent.Session(p.dataplaneToken("web-1"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,11 +94,13 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 		})
 	}
 
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(
+		p.dataplaneToken("web-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := &corev3.Node{Id: "default.web-1", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: long}}
+	node := &corev3.Node{Id: "default.web-1",
+		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: long}}
 	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +109,8 @@ func TestWhatAProxySaysOfItselfIsBounded(t *testing.T) {
 	})
 }
 
-// Bytes that are no message end the call that sent them, and nothing else of the connection.
+// TestMessagesThatAreGarbageEndTheirOwnCallAlone: an unreadable message ends its call, and no other call of the
+// connection.
 func TestMessagesThatAreGarbageEndTheirOwnCallAlone(t *testing.T) {
 	p := newPlane(t)
 	p.register()
@@ -110,7 +121,7 @@ func TestMessagesThatAreGarbageEndTheirOwnCallAlone(t *testing.T) {
 	} {
 		t.Run(method, func(t *testing.T) {
 			both := &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}
-			stream, err := p.conn.NewStream(p.as("web-1"), both, method, grpc.ForceCodec(raw{}))
+			stream, err := p.conn.NewStream(p.dataplaneToken("web-1"), both, method, grpc.ForceCodec(rawCodec{}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,13 +135,13 @@ func TestMessagesThatAreGarbageEndTheirOwnCallAlone(t *testing.T) {
 	p.settings(session, func(s *wire.Settings) bool { return s.Drained })
 }
 
-// raw sends bytes as they are.
-type raw struct{ encoding.Codec }
+// rawCodec sends bytes unchanged.
+type rawCodec struct{ encoding.Codec }
 
-func (raw) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
-func (raw) Name() string                        { return "proto" }
+func (rawCodec) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
+func (rawCodec) Name() string                        { return "proto" }
 
-// TestEveryFieldOfAnAgentHasABound: of the messages that agents send, and of those within.
+// TestEveryFieldOfAnAgentHasABound checks the messages that agents send, and their nested messages.
 func TestEveryFieldOfAnAgentHasABound(t *testing.T) {
 	seen := map[protoreflect.FullName]bool{}
 	var want func(d protoreflect.MessageDescriptor)
@@ -148,7 +159,8 @@ func TestEveryFieldOfAnAgentHasABound(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range []proto.Message{&wire.RegisterRequest{}, &wire.SignRequest{}, &wire.Report{}, &wire.InspectionSection{}, &wire.HostNamesRequest{}} {
+	for _, m := range []proto.Message{&wire.RegisterRequest{}, &wire.SignRequest{}, &wire.Report{},
+		&wire.InspectionSection{}, &wire.HostNamesRequest{}} {
 		want(m.ProtoReflect().Descriptor())
 	}
 	for name := range dpserver.WireBounds {

@@ -26,7 +26,7 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 		fmt.Fprintf(&document, "  - {name: i%d, port: 8080, tags: {kuma.io/service: web}}\n", i)
 	}
 	p := newPlane(t)
-	if err := p.registerAs(p.as("web-1"), document.String()); err != nil {
+	if err := p.registerAs(p.dataplaneToken("web-1"), document.String()); err != nil {
 		t.Fatal(err)
 	}
 	_, settings := p.session("run-1")
@@ -43,8 +43,10 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 		serving []*wire.ReadyListener
 		says    string
 	}{
-		{"many long SPIFFE IDs", []*wire.ReadyListener{serving(80, 2048)}, "the SPIFFE IDs of 256 inbounds have 41943040 bytes, at most 1048576 are stored"},
-		{"one listener many times", []*wire.ReadyListener{serving(1, 20), serving(1, 20)}, "the Report has the listener 10.0.0.1:8080 twice"},
+		{"many long SPIFFE IDs", []*wire.ReadyListener{serving(80, 2048)},
+			"the SPIFFE IDs of 256 inbounds have 41943040 bytes, at most 1048576 are stored"},
+		{"one listener many times", []*wire.ReadyListener{serving(1, 20), serving(1, 20)},
+			"the Report has the listener 10.0.0.1:8080 twice"},
 	} {
 		stream, _ := p.session("run-1")
 		p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: c.serving})
@@ -60,13 +62,13 @@ func TestAReportIsNotMultiplied(t *testing.T) {
 	})
 }
 
-// TestCertificatesAreSignedAtARate: a request beyond it says when to try again.
+// TestCertificatesAreSignedAtARate: a request above the rate gets the time of the next attempt.
 func TestCertificatesAreSignedAtARate(t *testing.T) {
-	p := newPlane(t, secured(t)...)
+	p := newPlane(t, withIdentity(t)...)
 	p.register()
 	var err error
 	for range 1000 {
-		if _, err = p.sign(p.vouching(), "web-1"); err != nil {
+		if _, err = p.sign(p.web1Token(), "web-1"); err != nil {
 			break
 		}
 	}
@@ -76,7 +78,7 @@ func TestCertificatesAreSignedAtARate(t *testing.T) {
 	}
 }
 
-// TestReportsArePaced: the last Report counts, those that came meanwhile are not stored, and the session goes on.
+// TestReportsArePaced: the last Report is stored, the ones before it are not, and the session continues.
 func TestReportsArePaced(t *testing.T) {
 	p := newPlane(t)
 	p.register()

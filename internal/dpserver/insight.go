@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	maxSubscriptions = 10 // the last ones are kept
-	maxRefusals      = 20
-	// insightWriters write at the same time, so that the store can commit what is of one moment together.
+	maxSubscriptions = 10 // the newest ones are kept
+	maxNACKs         = 20
+	// insightWriters is the number of concurrent writes, which the store can commit together.
 	insightWriters = 32
 )
 
-// change is one thing that happened to a proxy's connection.
-type change func(*kind.DataplaneInsight)
+// insightChange is one event of a proxy's connection.
+type insightChange func(*kind.DataplaneInsight)
 
-// insights stores what happens, in the background: no stream waits for it, and what happens to one proxy
-// while a write is under way is one further write.
+// insights stores events in the background, so that no stream waits for a write. Events of a proxy during a write of
+// its row are stored by one further write.
 type insights struct {
 	writer *admission.Writer
 	hub    Hub
@@ -37,24 +37,25 @@ type insights struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	pending map[graph.ProxyKey][]change
+	pending map[graph.ProxyKey][]insightChange
 }
 
 func newInsights(w *admission.Writer, hub Hub, log *slog.Logger) *insights {
-	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1), pending: map[graph.ProxyKey][]change{}}
+	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1),
+		pending: map[graph.ProxyKey][]insightChange{}}
 }
 
-func (i *insights) note(key graph.ProxyKey, c change) {
+func (i *insights) noteChange(key graph.ProxyKey, c insightChange) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.pending[key] = append(i.pending[key], c)
 	select {
 	case i.wake <- struct{}{}:
-	default: // run looks anyway
+	default: // run is already woken
 	}
 }
 
-// run writes until ctx ends, and then once more what is left.
+// run writes until ctx ends, and then writes the remaining events.
 func (i *insights) run(ctx context.Context) {
 	for {
 		select {
@@ -72,7 +73,7 @@ func (i *insights) run(ctx context.Context) {
 func (i *insights) write(ctx context.Context) {
 	i.mu.Lock()
 	pending := i.pending
-	i.pending = map[graph.ProxyKey][]change{}
+	i.pending = map[graph.ProxyKey][]insightChange{}
 	i.mu.Unlock()
 	var writers errgroup.Group
 	writers.SetLimit(insightWriters)
@@ -88,31 +89,33 @@ func (i *insights) write(ctx context.Context) {
 	writers.Wait()
 }
 
-func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []change) error {
+func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []insightChange) error {
 	known, _ := i.hub.Insight(key)
-	return admission.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneInsight]) bool {
-		before := o.Spec
-		o.Spec.Subscriptions = slices.Clone(o.Spec.Subscriptions)
-		for _, c := range changes {
-			c(&o.Spec)
-		}
-		return !reflect.DeepEqual(before, o.Spec)
-	})
+	return admission.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name,
+		func(o *resource.Object[kind.DataplaneInsight]) bool {
+			before := o.Spec
+			o.Spec.Subscriptions = slices.Clone(o.Spec.Subscriptions)
+			for _, c := range changes {
+				c(&o.Spec)
+			}
+			return !reflect.DeepEqual(before, o.Spec)
+		})
 }
 
-// longGone is when a proxy that ended its connection to an instance matters no more, whatever that
-// machine's clock says.
+// longGone is the time after which a closed connection to a lost instance no longer matters. It allows for the clock of
+// that machine.
 const longGone = 5 * time.Minute
 
-// LostReplicas says whether a proxy that was last at an instance which is gone has come to no other one, as far as
-// this instance's table knows. The global control plane has none: the proxies that it hears of are the zones'.
+// LostReplicas returns whether a proxy was last connected to an instance that is gone, and is connected to no other
+// one, according to this instance's table. It is false on the global control plane, where all proxies belong to zones.
 func LostReplicas(state *graph.State, gone func(instance string) bool) bool {
 	if state.Zone == "" {
 		return false
 	}
-	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights, state.ZoneEgressInsights} {
+	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights,
+		state.ZoneEgressInsights} {
 		for insight := range insights.All(state.DB.Snapshot()) {
-			if strayed(&insight.Spec, gone, now()) {
+			if isLost(&insight.Spec, gone, now()) {
 				return true
 			}
 		}
@@ -120,7 +123,7 @@ func LostReplicas(state *graph.State, gone func(instance string) bool) bool {
 	return false
 }
 
-func strayed(i *kind.DataplaneInsight, gone func(instance string) bool, now time.Time) bool {
+func isLost(i *kind.DataplaneInsight, gone func(instance string) bool, now time.Time) bool {
 	if len(i.Subscriptions) == 0 {
 		return false
 	}
@@ -129,9 +132,9 @@ func strayed(i *kind.DataplaneInsight, gone func(instance string) bool, now time
 		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-longGone)))
 }
 
-// connected begins a subscription. A proxy has one stream, so that those which are open still belong to
-// streams of which nobody could tell that they ended.
-func connected(id, instance string, version *kind.ProxyVersion, at time.Time) change {
+// connected adds a subscription. A proxy has one stream, so it ends the open subscriptions, whose streams ended
+// unnoticed.
+func connected(id, instance string, version *kind.ProxyVersion, at time.Time) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		for n := range i.Subscriptions {
 			if i.Subscriptions[n].DisconnectTime == nil {
@@ -148,7 +151,7 @@ func connected(id, instance string, version *kind.ProxyVersion, at time.Time) ch
 	}
 }
 
-func disconnected(id string, at time.Time) change {
+func disconnected(id string, at time.Time) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		for n := range i.Subscriptions {
 			if s := &i.Subscriptions[n]; s.ID == id && s.DisconnectTime == nil {
@@ -158,12 +161,13 @@ func disconnected(id string, at time.Time) change {
 	}
 }
 
-func refused(refusals []kind.NACK) change {
-	return func(i *kind.DataplaneInsight) { i.NACKs = refusals[:min(len(refusals), maxRefusals)] }
+func nacked(nacks []kind.NACK) insightChange {
+	return func(i *kind.DataplaneInsight) { i.NACKs = nacks[:min(len(nacks), maxNACKs)] }
 }
 
-// seen notes a certificate that a proxy's agent saw its Envoy have from SPIRE, or why there is none.
-func seen(id *graph.Identity, c *wire.Certificate) change {
+// certifiedBySPIRE records the certificate that an Envoy got from SPIRE, as its agent reports it, or the reason why it
+// has none.
+func certifiedBySPIRE(id *graph.Identity, c *wire.Certificate) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = c.Problem
 		if c.Problem != "" {
@@ -171,16 +175,17 @@ func seen(id *graph.Identity, c *wire.Certificate) change {
 		}
 		i.Certificate = &kind.Certificate{
 			SpiffeID: id.SpiffeID, Serial: c.Serial, Issuer: id.MeshIdentity,
-			NotBefore: kind.Time{Time: time.Unix(c.NotBeforeUnix, 0).UTC()}, Expiration: kind.Time{Time: time.Unix(c.NotAfterUnix, 0).UTC()},
+			NotBefore:  kind.Time{Time: time.Unix(c.NotBeforeUnix, 0).UTC()},
+			Expiration: kind.Time{Time: time.Unix(c.NotAfterUnix, 0).UTC()},
 		}
 	}
 }
 
-func certified(leaf *graph.NextCertificate, issuer string, c *pki.Certificate) change {
+func certified(next *graph.NextCertificate, issuer string, c *pki.Certificate) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
-			SpiffeID: leaf.SpiffeID, Further: leaf.Further, Serial: c.Serial, Issuer: issuer,
+			SpiffeID: next.SpiffeID, Further: next.Further, Serial: c.Serial, Issuer: issuer,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
 		}
 	}

@@ -34,27 +34,29 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 	}
 }
 
-func TestANewConnectionHasNoRefusalsYet(t *testing.T) {
+func TestANewConnectionHasNoNACKs(t *testing.T) {
 	i := kind.DataplaneInsight{NACKs: []kind.NACK{{Name: "a"}}}
 	connected("1", "cp", nil, time.Unix(1000, 0))(&i)
 	if len(i.NACKs) != 0 {
-		t.Errorf("refusals of the last connection stay: %v", i.NACKs)
+		t.Errorf("NACKs of the last connection are kept: %v", i.NACKs)
 	}
 }
 
-func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
+func TestLostReplica(t *testing.T) {
 	at := time.Unix(10_000, 0)
 	tests := []struct {
 		name string
-		does []change
+		does []insightChange
 		want bool
 	}{
 		{"never connected", nil, false},
-		{"was there when it was killed", []change{connected("1", "gone", nil, at)}, true},
-		{"was there when it stopped", []change{connected("1", "gone", nil, at), disconnected("1", at)}, true},
-		{"left it long before", []change{connected("1", "gone", nil, at.Add(-time.Hour)), disconnected("1", at.Add(-longGone))}, false},
-		{"is elsewhere", []change{connected("1", "gone", nil, at), connected("2", "cp", nil, at)}, false},
-		{"was always elsewhere", []change{connected("1", "cp", nil, at)}, false},
+		{"was there when it was killed", []insightChange{connected("1", "gone", nil, at)}, true},
+		{"was there when it stopped", []insightChange{connected("1", "gone", nil, at), disconnected("1", at)}, true},
+		{"left it long before", []insightChange{connected("1", "gone", nil, at.Add(-time.Hour)),
+			disconnected("1", at.Add(-longGone))}, false},
+		{"is connected to another one", []insightChange{connected("1", "gone", nil, at), connected("2", "cp", nil, at)},
+			false},
+		{"was always connected to another one", []insightChange{connected("1", "cp", nil, at)}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,22 +64,22 @@ func TestAStrayWasLastAtTheInstanceThatWent(t *testing.T) {
 			for _, happened := range test.does {
 				happened(&i)
 			}
-			if got := strayed(&i, func(instance string) bool { return instance == "gone" }, at); got != test.want {
+			if got := isLost(&i, func(instance string) bool { return instance == "gone" }, at); got != test.want {
 				t.Errorf("strayed: %t, want %t", got, test.want)
 			}
 		})
 	}
 }
 
-// Insights that zones send to global tell of the zones' instances.
-func TestStraysAreOfThisZone(t *testing.T) {
+// TestLostReplicasAreOfThisZone: insights that zones send to global have the instances of those zones.
+func TestLostReplicasAreOfThisZone(t *testing.T) {
 	for zone, want := range map[string]bool{"east": true, "": false} {
 		state := graph.NewState(zone)
 		insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{})
 		connected("1", "earlier", nil, time.Now())(&insight.Spec)
 		state.DB.Commit(func(tx *table.Tx) { state.Put(tx, insight) })
 		if got := LostReplicas(state, func(instance string) bool { return instance != "cp" }); got != want {
-			t.Errorf("in the zone %q there are strays: %t, want %t", zone, got, want)
+			t.Errorf("in the zone %q replicas are lost: %t, want %t", zone, got, want)
 		}
 	}
 }

@@ -19,43 +19,43 @@ import (
 )
 
 const (
-	// firstPart is how long an agent may take to begin with an answer.
-	firstPart = 10 * time.Second
-	// wholeAnswer is how long all of one may take.
-	wholeAnswer = 50 * time.Second
-	// maxAnswer is far above the configuration of any honest Envoy, in bytes.
-	maxAnswer = 512 << 20
-	// maxQuestions are open at once to one agent, whose connection has room for few streams.
-	maxQuestions = 4
+	// firstSectionTimeout is how long an agent may take to send the first section of a response.
+	firstSectionTimeout = 10 * time.Second
+	// inspectionTimeout is how long an agent may take for a whole response.
+	inspectionTimeout = 50 * time.Second
+	// maxInspectionBytes is far above the configuration of any honest Envoy.
+	maxInspectionBytes = 512 << 20
+	// maxInspections is the maximum of open requests to one agent, whose connection allows few streams.
+	maxInspections = 4
 )
 
-// Page is what Envoy's administration interface is asked for.
+// Page is a page of Envoy's administration interface.
 type Page struct {
 	Page wire.Page
-	// JSON asks for the page in JSON, where it is text by default.
+	// JSON requests the page in JSON; the default is text.
 	JSON bool
-	// Endpoints asks for the configuration with the endpoints, which Envoy leaves out by default.
+	// Endpoints requests the configuration with endpoints, which Envoy leaves out by default.
 	Endpoints bool
 }
 
-// question is one that waits for its answer. Parts are handed over one by one, so that a reader who is
-// slow holds up the agent, and nothing is collected in between.
-type question struct {
-	id    string
-	key   graph.ProxyKey
-	parts chan []byte
-	done  chan error    // of one: how the answer ended
-	left  chan struct{} // closed when nobody waits any more
-	taken bool          // an answer is coming; guarded by the questions' lock
+// inspectionRequest is an open request to an agent. Sections are passed on one at a time, so a slow reader slows down
+// the agent, and nothing is collected in between.
+type inspectionRequest struct {
+	id        string
+	key       graph.ProxyKey
+	sections  chan []byte
+	done      chan error    // of one value: the error at the end of the response, or nil
+	abandoned chan struct{} // closed when the reader has stopped waiting
+	claimed   bool          // a response has begun; guarded by the lock of inspections
 }
 
-// questions are those that are open.
-type questions struct {
+// inspections are the open requests.
+type inspections struct {
 	mu   sync.Mutex
-	open map[string]*question
+	open map[string]*inspectionRequest
 }
 
-func (q *questions) ask(key graph.ProxyKey) (*question, error) {
+func (q *inspections) add(key graph.ProxyKey) (*inspectionRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	same := 0
@@ -64,101 +64,111 @@ func (q *questions) ask(key graph.ProxyKey) (*question, error) {
 			same++
 		}
 	}
-	if same == maxQuestions {
-		return nil, resource.Errorf(resource.Unavailable, "%d questions to the agent of %s are open; try again when one is answered", same, key)
+	if same == maxInspections {
+		return nil,
+			resource.Errorf(resource.Unavailable,
+				"%d inspections by the agent of %s are open; try again when one is finished", same, key)
 	}
-	asked := &question{id: rand.Text(), key: key, parts: make(chan []byte), done: make(chan error, 1), left: make(chan struct{})}
-	q.open[asked.id] = asked
-	return asked, nil
+	request := &inspectionRequest{id: rand.Text(), key: key, sections: make(chan []byte), done: make(chan error, 1),
+		abandoned: make(chan struct{})}
+	q.open[request.id] = request
+	return request, nil
 }
 
-func (q *questions) leave(asked *question) {
+func (q *inspections) remove(request *inspectionRequest) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.open, asked.id)
-	close(asked.left)
+	delete(q.open, request.id)
+	close(request.abandoned)
 }
 
-// take answers the question that a caller is going to answer, once; nil where there is none, or it was
-// asked of another.
-func (q *questions) take(id string, key graph.ProxyKey) *question {
+// claim returns the open request that an agent responds to, once. It returns nil where there is none, or it was sent to
+// another agent.
+func (q *inspections) claim(id string, key graph.ProxyKey) *inspectionRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	asked := q.open[id]
-	if asked == nil || asked.key != key || asked.taken {
+	request := q.open[id]
+	if request == nil || request.key != key || request.claimed {
 		return nil
 	}
-	asked.taken = true
-	return asked
+	request.claimed = true
+	return request
 }
 
-// Inspect asks the agent of a proxy for a page of its Envoy's administration interface, and writes it to
-// w as it comes, for at most 50 seconds. An error before anything was written says why there is no page,
-// one after that why it is not whole.
+// Inspect requests a page of a proxy's Envoy from its agent, and writes it to w as it arrives, for at most 50 seconds.
+// An error before the first write is the reason why there is no page; after it, the page is incomplete.
 func (s *Server) Inspect(ctx context.Context, key graph.ProxyKey, p Page, w io.Writer) error {
-	agent := s.session(key)
+	agent := s.sessionOf(key)
 	if agent == nil {
-		return s.nobodyToAsk(key)
+		return s.errNoAgent(key)
 	}
-	ctx, cancel := context.WithTimeout(ctx, wholeAnswer)
+	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
-	asked, err := s.questions.ask(key)
+	request, err := s.inspections.add(key)
 	if err != nil {
 		return err
 	}
-	defer s.questions.leave(asked)
+	defer s.inspections.remove(request)
 	select {
-	case agent.questions <- &wire.InspectionRequest{Id: asked.id, Page: p.Page, Json: p.JSON, Endpoints: p.Endpoints}:
+	case agent.inspections <- &wire.InspectionRequest{Id: request.id, Page: p.Page, Json: p.JSON,
+		Endpoints: p.Endpoints}:
 	case <-agent.ended:
-		return resource.Errorf(resource.Unavailable, "the agent of %s has gone; try again", key)
+		return resource.Errorf(resource.Unavailable, "the agent of %s has disconnected; try again", key)
 	case <-ctx.Done():
-		return s.silent(ctx, key)
+		return s.errInspectionTimeout(ctx, key)
 	}
-	return s.copyAnswer(ctx, asked, agent, w)
+	return s.copySections(ctx, request, agent, w)
 }
 
-// copyAnswer writes parts until the last one.
-func (s *Server) copyAnswer(ctx context.Context, asked *question, agent *session, w io.Writer) error {
-	begun := time.NewTimer(firstPart)
+// copySections writes sections to w until the last one.
+func (s *Server) copySections(ctx context.Context, request *inspectionRequest, agent *session, w io.Writer) error {
+	begun := time.NewTimer(firstSectionTimeout)
 	defer begun.Stop()
 	for {
 		select {
-		case part := <-asked.parts:
+		case part := <-request.sections:
 			begun.Stop()
 			if _, err := w.Write(part); err != nil {
 				return err
 			}
-		case err := <-asked.done:
+		case err := <-request.done:
 			return err
 		case <-agent.ended:
-			return resource.Errorf(resource.Unavailable, "the agent of %s went while it answered; try again", asked.key)
+			return resource.Errorf(resource.Unavailable, "the agent of %s disconnected during its response; try again",
+				request.key)
 		case <-begun.C:
-			return s.silent(context.Background(), asked.key)
+			return s.errInspectionTimeout(context.Background(), request.key)
 		case <-ctx.Done():
-			return s.silent(ctx, asked.key)
+			return s.errInspectionTimeout(ctx, request.key)
 		}
 	}
 }
 
-func (s *Server) silent(ctx context.Context, key graph.ProxyKey) error {
+func (s *Server) errInspectionTimeout(ctx context.Context, key graph.ProxyKey) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	return resource.Errorf(resource.Unavailable, "the agent of %s does not answer in time: its Envoy is busy, or the agent is older than this control plane", key)
+	return resource.Errorf(resource.Unavailable,
+		"the agent of %s does not respond in time: its Envoy is busy, or the agent is older than this control plane",
+		key)
 }
 
-// nobodyToAsk says why there is no agent to ask, and what to do.
-func (s *Server) nobodyToAsk(key graph.ProxyKey) error {
+// errNoAgent returns the reason why no agent is connected, and the remedy.
+func (s *Server) errNoAgent(key graph.ProxyKey) error {
 	if _, ok := s.Hub.Networking(key); !ok {
 		return resource.Errorf(resource.NotFound, "%s does not exist", key.Resource())
 	}
 	if live := s.Live(key); live.Connected {
-		return resource.Errorf(resource.Conflict, "no weft-dp stands beside the Envoy of %s; ask that Envoy's own administration interface, or run it with weft-dp", key)
+		return resource.Errorf(resource.Conflict,
+			"no weft-dp runs beside the Envoy of %s; use that Envoy's own administration interface, or run it "+
+				"with weft-dp", key)
 	}
-	if instance := s.elsewhere(key); instance != "" {
-		return resource.Errorf(resource.Unavailable, "the proxy %s is connected to another instance of the control plane, %s; ask that one", key, instance)
+	if instance := s.otherInstance(key); instance != "" {
+		return resource.Errorf(resource.Unavailable,
+			"the proxy %s is connected to another instance of the control plane, %s; use that one", key, instance)
 	}
-	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected to this control plane; start it, or try again when it is back", key)
+	return resource.Errorf(resource.Unavailable,
+		"the proxy %s is not connected to this control plane; start it, or try again when it is back", key)
 }
 
 // SendInspection implements wire.AgentServer.
@@ -174,59 +184,60 @@ func (s *agents) SendInspection(stream wire.Agent_SendInspectionServer) error {
 	if err := checkMessage(first); err != nil {
 		return err
 	}
-	key, err := named(first)
+	key, err := proxyKeyOf(first)
 	if err != nil {
 		return err
 	}
-	if err := caller.names(key); err != nil {
+	if err := caller.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	asked := s.questions.take(first.Request, key)
-	if asked == nil {
-		return status.Error(codes.NotFound, "nobody waits for this answer")
+	request := s.inspections.claim(first.Request, key)
+	if request == nil {
+		return status.Error(codes.NotFound, "no open request waits for this response")
 	}
-	err = asked.receive(stream, first)
-	asked.done <- err
+	err = request.receive(stream, first)
+	request.done <- err
 	if err != nil {
-		return status.Error(codes.Aborted, "the answer was not taken to its end")
+		return status.Error(codes.Aborted, "the response was not read to its end")
 	}
 	return stream.SendAndClose(&wire.InspectionAck{})
 }
 
-// receive hands over what comes. It answers nil at the end of a whole answer, and otherwise an error for
-// who asked.
-func (q *question) receive(stream wire.Agent_SendInspectionServer, part *wire.InspectionSection) error {
+// receive passes on the sections of a response. It returns nil at the end of a complete response, otherwise an error
+// for the reader.
+func (q *inspectionRequest) receive(stream wire.Agent_SendInspectionServer, part *wire.InspectionSection) error {
 	for size := 0; ; {
 		if part.Problem != "" {
-			return resource.Errorf(resource.Unavailable, "the agent of %s: %s", q.key, brief(part.Problem))
+			return resource.Errorf(resource.Unavailable, "the agent of %s: %s", q.key, truncated(part.Problem))
 		}
-		if size += len(part.Content); size > maxAnswer {
-			return resource.Errorf(resource.Unavailable, "the answer of %s is longer than %d bytes", q.key, maxAnswer)
+		if size += len(part.Content); size > maxInspectionBytes {
+			return resource.Errorf(resource.Unavailable, "the response of %s is longer than %d bytes", q.key,
+				maxInspectionBytes)
 		}
 		if len(part.Content) > 0 {
 			select {
-			case q.parts <- part.Content:
-			case <-q.left:
-				return errors.New("nobody waits any more")
+			case q.sections <- part.Content:
+			case <-q.abandoned:
+				return errors.New("the reader has stopped waiting")
 			case <-stream.Context().Done():
-				return q.broken()
+				return q.errBroken()
 			}
 		}
 		var err error
 		if part, err = stream.Recv(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return q.broken()
+			return q.errBroken()
 		}
 	}
 }
 
-func (q *question) broken() error {
-	return resource.Errorf(resource.Unavailable, "the agent of %s broke off its answer; try again", q.key)
+func (q *inspectionRequest) errBroken() error {
+	return resource.Errorf(resource.Unavailable, "the agent of %s broke off its response; try again", q.key)
 }
 
-// brief is as much as is repeated of what a proxy says.
-func brief(said string) string {
+// truncated returns the first KiB of a proxy's message.
+func truncated(said string) string {
 	const enough = 1 << 10
 	return strings.ToValidUTF8(fmt.Sprintf("%.*s", enough, said), "")
 }

@@ -28,13 +28,13 @@ import (
 
 var web1 = graph.ProxyKey{Mesh: "default", Name: "web-1"}
 
-// inspected is what an Inspect ended with.
+// inspected is the result of an Inspect.
 type inspected struct {
 	page string
 	err  error
 }
 
-// inspect asks for the configuration of web-1 beside the test.
+// inspect requests the configuration of web-1 in a goroutine.
 func (p *plane) inspect(ctx context.Context) <-chan inspected {
 	result := make(chan inspected, 1)
 	go func() {
@@ -45,23 +45,23 @@ func (p *plane) inspect(ctx context.Context) <-chan inspected {
 	return result
 }
 
-func (p *plane) question(session wire.Agent_SessionClient) *wire.Settings {
+func (p *plane) nextInspection(session wire.Agent_SessionClient) *wire.Settings {
 	p.t.Helper()
 	return p.settings(session, func(s *wire.Settings) bool { return s.Inspection != nil })
 }
 
-// answer opens an answer of a Dataplane to a question.
-func (p *plane) answer(name, question string) wire.Agent_SendInspectionClient {
+// sendInspection opens the response of a Dataplane's agent.
+func (p *plane) sendInspection(name, question string) wire.Agent_SendInspectionClient {
 	p.t.Helper()
-	stream, err := p.agent.SendInspection(p.as(name))
+	stream, err := p.agent.SendInspection(p.dataplaneToken(name))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: name, Request: question})
+	p.sendSection(stream, &wire.InspectionSection{Mesh: "default", Name: name, Request: question})
 	return stream
 }
 
-func (p *plane) tell(stream wire.Agent_SendInspectionClient, part *wire.InspectionSection) {
+func (p *plane) sendSection(stream wire.Agent_SendInspectionClient, part *wire.InspectionSection) {
 	p.t.Helper()
 	if err := stream.Send(part); err != nil {
 		p.t.Fatal(err)
@@ -73,46 +73,48 @@ func TestAPageComesFromTheProxysAgentPieceByPiece(t *testing.T) {
 	p.register()
 	session, settings := p.session("run-1")
 	result := p.inspect(t.Context())
-	asked := p.question(session)
-	if asked.Inspection.Page != wire.Page_PAGE_CONFIG_DUMP || len(asked.Listeners) != len(settings.Listeners) {
-		t.Errorf("asked with %v, want the configuration, and the settings as they were", asked)
+	request := p.nextInspection(session)
+	if request.Inspection.Page != wire.Page_PAGE_CONFIG_DUMP || len(request.Listeners) != len(settings.Listeners) {
+		t.Errorf("requested %v, want the configuration, and the settings as they were", request)
 	}
-	stream := p.answer("web-1", asked.Inspection.Id)
+	stream := p.sendInspection("web-1", request.Inspection.Id)
 	for _, part := range []string{"one ", "two ", "three"} {
-		p.tell(stream, &wire.InspectionSection{Content: []byte(part)})
+		p.sendSection(stream, &wire.InspectionSection{Content: []byte(part)})
 	}
 	if _, err := stream.CloseAndRecv(); err != nil {
-		t.Errorf("a whole answer ends with %v", err)
+		t.Errorf("a whole response ends with %v", err)
 	}
 	if got := <-result; got.err != nil || got.page != "one two three" {
 		t.Errorf("got %q and %v", got.page, got.err)
 	}
 }
 
-func TestWhatTheAgentCannotTellIsSaid(t *testing.T) {
+func TestInspectReturnsTheAgentsProblem(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	session, _ := p.session("run-1")
 	result := p.inspect(t.Context())
-	stream := p.answer("web-1", p.question(session).Inspection.Id)
-	p.tell(stream, &wire.InspectionSection{Problem: "Envoy has not been started yet"})
-	if got := <-result; resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "Envoy has not been started yet") {
+	stream := p.sendInspection("web-1", p.nextInspection(session).Inspection.Id)
+	p.sendSection(stream, &wire.InspectionSection{Problem: "Envoy has not been started yet"})
+	if got := <-result; resource.CodeOf(got.err) != resource.Unavailable ||
+		!strings.Contains(got.err.Error(), "Envoy has not been started yet") {
 		t.Errorf("got %v", got.err)
 	}
 }
 
-func TestAnAgentThatBreaksOffLeavesNoWholePage(t *testing.T) {
+func TestAnAgentThatBreaksOffSendsNoWholePage(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	session, _ := p.session("run-1")
 	page, w := io.Pipe()
 	go func() { w.CloseWithError(p.server.Inspect(t.Context(), web1, dpserver.Page{}, w)) }()
-	ctx, breakOff := context.WithCancel(p.as("web-1"))
+	ctx, breakOff := context.WithCancel(p.dataplaneToken("web-1"))
 	stream, err := p.agent.SendInspection(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: "web-1", Request: p.question(session).Inspection.Id, Content: []byte("half")})
+	p.sendSection(stream, &wire.InspectionSection{Mesh: "default", Name: "web-1",
+		Request: p.nextInspection(session).Inspection.Id, Content: []byte("half")})
 	if _, err := io.ReadFull(page, make([]byte, len("half"))); err != nil {
 		t.Fatal(err)
 	}
@@ -122,13 +124,13 @@ func TestAnAgentThatBreaksOffLeavesNoWholePage(t *testing.T) {
 	}
 }
 
-func TestAReaderWhoGoesEndsTheAnswer(t *testing.T) {
+func TestAReaderWhoGoesEndsTheInspection(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	session, _ := p.session("run-1")
 	ctx, leave := context.WithCancel(t.Context())
 	result := p.inspect(ctx)
-	stream := p.answer("web-1", p.question(session).Inspection.Id)
+	stream := p.sendInspection("web-1", p.nextInspection(session).Inspection.Id)
 	leave()
 	if got := <-result; !errors.Is(got.err, context.Canceled) {
 		t.Errorf("got %v", got.err)
@@ -141,16 +143,16 @@ func TestAReaderWhoGoesEndsTheAnswer(t *testing.T) {
 		t.Errorf("sending ends with %v", err)
 	}
 	if _, err := stream.CloseAndRecv(); err == nil {
-		t.Error("the agent is told that its answer was taken")
+		t.Error("the agent gets an ack for its response")
 	}
 }
 
-func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
+func TestAnInspectionComesFromTheProxysAgent(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	session, _ := p.session("run-1")
 	result := p.inspect(t.Context())
-	id := p.question(session).Inspection.Id
+	id := p.nextInspection(session).Inspection.Id
 	for _, c := range []struct {
 		token, name, question string
 		code                  codes.Code
@@ -159,23 +161,24 @@ func TestAnAnswerIsOfWhoWasAsked(t *testing.T) {
 		{"web-2", "web-2", id, codes.NotFound},
 		{"web-1", "web-1", "guessed", codes.NotFound},
 	} {
-		stream, err := p.agent.SendInspection(p.as(c.token))
+		stream, err := p.agent.SendInspection(p.dataplaneToken(c.token))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.tell(stream, &wire.InspectionSection{Mesh: "default", Name: c.name, Request: c.question, Content: []byte("forged")})
+		p.sendSection(stream, &wire.InspectionSection{Mesh: "default", Name: c.name, Request: c.question,
+			Content: []byte("forged")})
 		_, err = stream.CloseAndRecv()
 		wantStatus(t, err, c.code, "")
 	}
-	stream := p.answer("web-1", id)
-	p.tell(stream, &wire.InspectionSection{Content: []byte("true")})
+	stream := p.sendInspection("web-1", id)
+	p.sendSection(stream, &wire.InspectionSection{Content: []byte("true")})
 	stream.CloseAndRecv()
 	if got := <-result; got.page != "true" {
 		t.Errorf("got %q, %v", got.page, got.err)
 	}
 }
 
-func TestWhereThereIsNoAgentTheAnswerSaysWhatToDo(t *testing.T) {
+func TestInspectWithoutAnAgent(t *testing.T) {
 	p := newPlane(t)
 	err := p.server.Inspect(t.Context(), web1, dpserver.Page{}, io.Discard)
 	if resource.CodeOf(err) != resource.NotFound {
@@ -187,19 +190,20 @@ func TestWhereThereIsNoAgentTheAnswerSaysWhatToDo(t *testing.T) {
 		got = <-p.inspect(t.Context())
 		return resource.CodeOf(got.err) == resource.Unavailable && strings.Contains(got.err.Error(), "is not connected")
 	}, func() any { return got.err })
-	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	stream, err := p.discover(p.dataplaneToken("web-1"), "default.web-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if got = <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Conflict || !strings.Contains(got.err.Error(), "no weft-dp stands beside") {
+	if got = <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Conflict ||
+		!strings.Contains(got.err.Error(), "no weft-dp runs beside") {
 		t.Errorf("with a plain Envoy: %v", got.err)
 	}
 }
 
-func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
+func TestLive(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	if live := p.server.Live(web1); live.Connected || live.InSync {
@@ -207,12 +211,14 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	}
 	stream, first := p.attached()
 	live := p.server.Live(web1)
-	if !live.Connected || live.ConnectedSince == nil || live.InSync || live.PendingSince == nil || live.Instance != "cp-1" {
-		t.Errorf("with an answer that is not acknowledged: %+v", live)
+	if !live.Connected || live.ConnectedSince == nil || live.InSync || live.PendingSince == nil ||
+		live.Instance != "cp-1" {
+		t.Errorf("with a response that is not acked: %+v", live)
 	}
-	reply := func(response *discoveryv3.DeltaDiscoveryResponse, refusal *rpcstatus.Status) {
+	reply := func(response *discoveryv3.DeltaDiscoveryResponse, nack *rpcstatus.Status) {
 		t.Helper()
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce, ErrorDetail: refusal}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl,
+			ResponseNonce: response.Nonce, ErrorDetail: nack}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,22 +230,24 @@ func TestHowFarAProxyHasComeIsKnown(t *testing.T) {
 	reply(second, &rpcstatus.Status{Message: "Address already in use"})
 	p.eventually(func() bool {
 		live = p.server.Live(web1)
-		return live.InSync && len(live.NACKs) == 1 && live.NACKs[0].Message == "Address already in use" && live.LastAck != nil && live.PendingSince == nil
+		return live.InSync && len(live.NACKs) == 1 && live.NACKs[0].Message == "Address already in use" &&
+			live.LastAck != nil && live.PendingSince == nil
 	}, func() any { return live })
 	for _, of := range live.Types {
 		if of.Acknowledged < of.Wanted {
-			t.Errorf("settled, and yet %+v", of)
+			t.Errorf("in sync, and yet %+v", of)
 		}
 	}
 }
 
-// attached opens a configuration stream of web-1, whose Dataplane the control plane may not have heard of
-// yet, and answers it with the first response.
-func (p *plane) attached() (stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, first *discoveryv3.DeltaDiscoveryResponse) {
+// attached opens a configuration stream of web-1, whose Dataplane may be new to the control plane, and acks the first
+// response.
+func (p *plane) attached() (stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient,
+	first *discoveryv3.DeltaDiscoveryResponse) {
 	p.t.Helper()
 	var err error
 	p.eventually(func() bool {
-		if stream, err = p.discover(p.as("web-1"), "default.web-1"); err == nil {
+		if stream, err = p.discover(p.dataplaneToken("web-1"), "default.web-1"); err == nil {
 			first, err = stream.Recv()
 		}
 		return err == nil
@@ -247,7 +255,7 @@ func (p *plane) attached() (stream discoveryv3.AggregatedDiscoveryService_DeltaA
 	return stream, first
 }
 
-// eventually waits for what other goroutines bring about, which no channel tells of.
+// eventually waits for the effect of other goroutines, for which there is no channel.
 func (p *plane) eventually(right func() bool, show func() any) {
 	p.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -260,7 +268,7 @@ func (p *plane) eventually(right func() bool, show func() any) {
 	}
 }
 
-func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
+func TestANACKNamesTheCausesOfItsResource(t *testing.T) {
 	p := newPlane(t, kind.MeshServices.Make("default", "backend", kind.MeshService{
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "backend"}},
 		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}},
@@ -269,35 +277,37 @@ func TestARefusalNamesWhatTheResourceWasMadeOf(t *testing.T) {
 		Address: "10.0.0.1", TransparentProxying: &kind.TransparentProxying{},
 	}}))
 	stream, first := p.attached()
-	refuseClusters := func(response *discoveryv3.DeltaDiscoveryResponse) {
+	nackClusters := func(response *discoveryv3.DeltaDiscoveryResponse) {
 		reply := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
 		if response.TypeUrl == xds.Cluster.URL() {
 			reply.ErrorDetail = &rpcstatus.Status{Message: "no such field"}
 		}
 		stream.Send(reply)
 	}
-	refuseClusters(first)
+	nackClusters(first)
 	go func() {
 		for {
 			response, err := stream.Recv()
 			if err != nil {
 				return
 			}
-			refuseClusters(response)
+			nackClusters(response)
 		}
 	}()
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
 		return slices.ContainsFunc(i.NACKs, func(r kind.NACK) bool {
-			return r.Message == "no such field" && slices.Equal(r.Causes, []kind.Cause{{Kind: "MeshService", Name: "backend"}})
+			return r.Message == "no such field" &&
+				slices.Equal(r.Causes, []kind.Cause{{Kind: "MeshService", Name: "backend"}})
 		})
 	})
 }
 
-func TestAProxyOfAnotherInstanceIsToBeAskedThere(t *testing.T) {
+func TestInspectNamesTheOtherInstance(t *testing.T) {
 	join := func(ctx context.Context, rows store.Store, writer *admission.Writer) (self *replica.Member) {
 		for _, id := range []string{"cp-2", "cp-1"} {
 			var err error
-			if self, err = replica.Join(ctx, replica.Config{ID: id, Store: rows, Writer: writer, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if self, err = replica.Join(ctx, replica.Config{ID: id, Store: rows, Writer: writer,
+				Log: slog.New(slog.DiscardHandler)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -313,7 +323,8 @@ func TestAProxyOfAnotherInstanceIsToBeAskedThere(t *testing.T) {
 		live = p.server.Live(web1)
 		return !live.Connected && live.OtherInstance == "cp-2"
 	}, func() any { return live })
-	if got := <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Unavailable || !strings.Contains(got.err.Error(), "cp-2; ask that one") {
-		t.Errorf("asked here, the answer is %v", got.err)
+	if got := <-p.inspect(t.Context()); resource.CodeOf(got.err) != resource.Unavailable ||
+		!strings.Contains(got.err.Error(), "cp-2; use that one") {
+		t.Errorf("requested here, the error is %v", got.err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// leaseTime is how long an agent may be gone before the Dataplane that it registered goes.
+	// leaseTime is how long an agent may be disconnected before its registered Dataplane is deleted.
 	leaseTime = 5 * time.Minute
-	// leaseRetry is how soon leases are looked at again that are due and kept.
+	// leaseRetry is the time to the next attempt when leases are over and kept.
 	leaseRetry = time.Minute
 )
 
@@ -26,42 +26,45 @@ type instance interface {
 	Changed() <-chan struct{}
 }
 
-// leases are of the Dataplanes that their agents registered. A lease runs from when the agent left this
-// instance; the leader's run also for those whose agents are at no instance, from when it first heard of
-// the Dataplane, began to lead, or saw another instance go. Whose proxy is at another instance when its
-// lease is over is left to that one. While more than half of the proxies are missing no lease ends: then
-// it is not the proxies that are broken. Whom its mesh does not admit is not missing: its agent is told so, and
-// asks now and then. A Dataplane that was registered and whose agent has never opened a session is not missing either:
-// its lease ends whatever the others do, so that a flood of registrations ends with its leases.
+// leases are the leases of Dataplanes that agents have registered.
+//
+// A lease begins when the agent disconnects from this instance. The leader also begins those of agents that are
+// connected to no instance: when it first observes the Dataplane, becomes the leader, or observes that another instance
+// is lost. If the proxy is connected to another instance at the end of its lease, that instance is responsible for it.
+//
+// No lease ends while more than half of the proxies are missing, since the cause is then likely not the proxies. Two
+// kinds of proxies do not count as missing. A proxy that its mesh does not admit is rejected, and its agent tries again
+// now and then. A Dataplane whose agent has never opened a session keeps its own lease in any case, so that a flood of
+// registrations ends with its leases.
 type leases struct {
 	now      func() time.Time
 	instance instance
 	wake     chan struct{}
-	led      bool // run's own, as gone: what was last seen of the instance
+	led      bool // with gone, the last state of instance, for run only
 	gone     int
 
-	mu        sync.Mutex
-	absent    map[graph.ProxyKey]time.Time // registered, and since when without a session
-	here      map[graph.ProxyKey]bool      // with a session
-	elsewhere map[graph.ProxyKey]bool      // with a stream of another instance, when it was looked for last
-	known     map[graph.ProxyKey]registration
-	byToken   map[string]registrations // of known
-	out       map[graph.ProxyKey]bool  // absent, and not admitted when its lease was over last
+	mu             sync.Mutex
+	absent         map[graph.ProxyKey]time.Time // registered proxies without a session, and since when
+	connected      map[graph.ProxyKey]bool      // with a session
+	connectedOther map[graph.ProxyKey]bool      // with a stream to another instance, at the last look-up
+	known          map[graph.ProxyKey]registration
+	byToken        map[string]registrations // the sums of known
+	notAdmitted    map[graph.ProxyKey]bool  // in absent, and not admitted at the end of the last lease
 }
 
 func newLeases(now func() time.Time, i instance) *leases {
 	return &leases{
 		now: now, instance: i, wake: make(chan struct{}, 1),
-		absent:    map[graph.ProxyKey]time.Time{},
-		here:      map[graph.ProxyKey]bool{},
-		elsewhere: map[graph.ProxyKey]bool{},
-		known:     map[graph.ProxyKey]registration{},
-		byToken:   map[string]registrations{},
-		out:       map[graph.ProxyKey]bool{},
+		absent:         map[graph.ProxyKey]time.Time{},
+		connected:      map[graph.ProxyKey]bool{},
+		connectedOther: map[graph.ProxyKey]bool{},
+		known:          map[graph.ProxyKey]registration{},
+		byToken:        map[string]registrations{},
+		notAdmitted:    map[graph.ProxyKey]bool{},
 	}
 }
 
-// Observe hears of every commit of the control plane's memory, the first one, with all there is, included.
+// Observe is called with every commit to the tables. The first one has all resources.
 func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	s.noteTokens(put, removed)
 	for _, o := range put {
@@ -77,7 +80,7 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	}
 }
 
-// registration is what is known of a registered proxy.
+// registration is the state of a registered proxy.
 type registration struct {
 	token  string // the ID of the token that registered it
 	silent bool   // its agent has never opened a session
@@ -95,18 +98,18 @@ func registrationOf(row *kind.DataplaneListenerStatus) registration {
 
 func (l *leases) registered(key graph.ProxyKey, is registration) {
 	leads := l.instance.Leads()
-	l.change(func() {
+	l.update(func() {
 		was, known := l.known[key]
 		if !known && leads {
-			l.begin(key)
+			l.beginLease(key)
 		}
-		is.silent = is.silent && !l.here[key] && (!known || was.silent)
-		l.know(key, &is)
+		is.silent = is.silent && !l.connected[key] && (!known || was.silent)
+		l.setRegistration(key, &is)
 	})
 }
 
-// know replaces what is known of a proxy; nil: it is not registered any more. The caller holds the lock.
-func (l *leases) know(key graph.ProxyKey, is *registration) {
+// setRegistration sets the state of a proxy; nil: it is no longer registered. The caller holds the lock.
+func (l *leases) setRegistration(key graph.ProxyKey, is *registration) {
 	if was, known := l.known[key]; known {
 		l.count(was, -1)
 		delete(l.known, key)
@@ -128,31 +131,32 @@ func (l *leases) count(r registration, by int) {
 	}
 }
 
-// of counts what a token has registered; isKnown says whether the proxy is registered already.
-func (l *leases) of(token string, key graph.ProxyKey) (n registrations, isKnown bool) {
+// registrationsOf returns the counts of a token, and whether the proxy is registered already.
+func (l *leases) registrationsOf(token string, key graph.ProxyKey) (n registrations, isKnown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, isKnown = l.known[key]
 	return l.byToken[token], isKnown
 }
 
-// begin lets the lease of a proxy run that is not here.
-func (l *leases) begin(key graph.ProxyKey) {
-	if _, absent := l.absent[key]; !absent && !l.here[key] {
+// beginLease begins the lease of a proxy without a session here, unless it has begun.
+func (l *leases) beginLease(key graph.ProxyKey) {
+	if _, absent := l.absent[key]; !absent && !l.connected[key] {
 		l.absent[key] = l.now()
 	}
 }
 
-// look begins leases anew where this instance has begun to lead, or has seen another one go while it leads.
-func (l *leases) look() {
+// beginAnew begins leases again after this instance became the leader, or observed as the leader that another one is
+// lost.
+func (l *leases) beginAnew() {
 	leads := l.instance.Leads()
 	gone := l.instance.Gone()
 	if leads && !l.led || gone != l.gone {
-		l.change(func() {
-			clear(l.elsewhere)
+		l.update(func() {
+			clear(l.connectedOther)
 			for key := range l.known {
 				if leads {
-					l.begin(key)
+					l.beginLease(key)
 				}
 			}
 		})
@@ -161,48 +165,48 @@ func (l *leases) look() {
 }
 
 func (l *leases) removed(key graph.ProxyKey) {
-	l.change(func() {
-		l.know(key, nil)
+	l.update(func() {
+		l.setRegistration(key, nil)
 		delete(l.absent, key)
-		delete(l.elsewhere, key)
-		delete(l.out, key)
+		delete(l.connectedOther, key)
+		delete(l.notAdmitted, key)
 	})
 }
 
-func (l *leases) came(key graph.ProxyKey) {
-	l.change(func() {
-		l.here[key] = true
+func (l *leases) agentConnected(key graph.ProxyKey) {
+	l.update(func() {
+		l.connected[key] = true
 		if is, known := l.known[key]; known && is.silent {
 			is.silent = false
-			l.know(key, &is)
+			l.setRegistration(key, &is)
 		}
 		delete(l.absent, key)
-		delete(l.elsewhere, key)
-		delete(l.out, key)
+		delete(l.connectedOther, key)
+		delete(l.notAdmitted, key)
 	})
 }
 
-func (l *leases) went(key graph.ProxyKey) {
-	l.change(func() {
-		delete(l.here, key)
+func (l *leases) agentDisconnected(key graph.ProxyKey) {
+	l.update(func() {
+		delete(l.connected, key)
 		if _, known := l.known[key]; known {
 			l.absent[key] = l.now()
 		}
 	})
 }
 
-func (l *leases) change(apply func()) {
+func (l *leases) update(apply func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	apply()
 	select {
 	case l.wake <- struct{}{}:
-	default: // run looks anyway
+	default: // run is already woken
 	}
 }
 
-// due answers whose lease is over, and when the next one is; zero: when something changes.
-func (l *leases) due() (over []graph.ProxyKey, next time.Time) {
+// dueLeases returns the proxies whose leases are over, and the end of the next lease; zero if no lease runs.
+func (l *leases) dueLeases() (over []graph.ProxyKey, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -217,92 +221,95 @@ func (l *leases) due() (over []graph.ProxyKey, next time.Time) {
 	return over, next
 }
 
-// at takes note that proxies are at other instances.
-func (l *leases) at(keys []graph.ProxyKey) {
+// foundAtOther records that proxies are connected to other instances.
+func (l *leases) foundAtOther(keys []graph.ProxyKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
 		if _, absent := l.absent[key]; absent {
 			delete(l.absent, key)
-			delete(l.out, key)
-			l.elsewhere[key] = true
+			delete(l.notAdmitted, key)
+			l.connectedOther[key] = true
 		}
 	}
 }
 
-// mostAreMissing says that no lease should end.
+// mostAreMissing returns whether more than half of the proxies are missing, so that no lease may end.
 func (l *leases) mostAreMissing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	missing := len(l.absent) - len(l.out)
+	missing := len(l.absent) - len(l.notAdmitted)
 	for key := range l.absent {
-		if l.known[key].silent && !l.out[key] {
+		if l.known[key].silent && !l.notAdmitted[key] {
 			missing--
 		}
 	}
-	return missing > len(l.here)+len(l.elsewhere)
+	return missing > len(l.connected)+len(l.connectedOther)
 }
 
-// ending returns the proxies, of those whose lease is over, that go now. kept reports that others stay because most
-// proxies are missing.
-func (l *leases) ending(over []graph.ProxyKey, elsewhere, refused func(graph.ProxyKey) bool) (ended []graph.ProxyKey, kept bool) {
-	ended = l.sought(l.spare(over, refused), elsewhere)
+// endingLeases returns the proxies of over whose Dataplanes are deleted now. It sets kept if others are kept because
+// most proxies are missing.
+func (l *leases) endingLeases(over []graph.ProxyKey, connectedOther,
+	notAdmitted func(graph.ProxyKey) bool) (ended []graph.ProxyKey, kept bool) {
+	ended = l.notConnected(l.renewNotAdmitted(over, notAdmitted), connectedOther)
 	if len(ended) > 0 && l.mostAreMissing() {
 		return l.onlySilent(ended), true
 	}
 	return ended, false
 }
 
-// onlySilent keeps those whose agents have never opened a session.
+// onlySilent returns the proxies whose agents have never opened a session.
 func (l *leases) onlySilent(keys []graph.ProxyKey) []graph.ProxyKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(keys, func(key graph.ProxyKey) bool { return !l.known[key].silent })
 }
 
-// spare begins the leases anew of those that are not admitted, and once more of those that are again, so that they
-// have a whole one to come back. It answers the others.
-func (l *leases) spare(over []graph.ProxyKey, refused func(graph.ProxyKey) bool) (others []graph.ProxyKey) {
+// renewNotAdmitted begins the leases of proxies that are not admitted again. A proxy that is admitted again gets one
+// more lease, to reconnect in. It returns the other proxies.
+func (l *leases) renewNotAdmitted(over []graph.ProxyKey,
+	notAdmitted func(graph.ProxyKey) bool) (rest []graph.ProxyKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range over {
-		was, is := l.out[key], refused(key)
-		if delete(l.out, key); is {
-			l.out[key] = true
+		was, is := l.notAdmitted[key], notAdmitted(key)
+		if delete(l.notAdmitted, key); is {
+			l.notAdmitted[key] = true
 		}
 		if was || is {
 			l.absent[key] = l.now()
 		} else {
-			others = append(others, key)
+			rest = append(rest, key)
 		}
 	}
-	return others
+	return rest
 }
 
-// sought answers whose lease is over and who is nowhere.
-func (l *leases) sought(over []graph.ProxyKey, elsewhere func(graph.ProxyKey) bool) (nowhere []graph.ProxyKey) {
+// notConnected returns the proxies of over that are connected to no instance.
+func (l *leases) notConnected(over []graph.ProxyKey, connectedOther func(graph.ProxyKey) bool) (gone []graph.ProxyKey) {
 	var found []graph.ProxyKey
 	for _, key := range over {
-		if elsewhere(key) {
+		if connectedOther(key) {
 			found = append(found, key)
 		} else {
-			nowhere = append(nowhere, key)
+			gone = append(gone, key)
 		}
 	}
-	l.at(found)
-	return nowhere
+	l.foundAtOther(found)
+	return gone
 }
 
 // run ends leases until ctx ends.
-func (l *leases) run(ctx context.Context, elsewhere, refused func(graph.ProxyKey) bool, expire func(context.Context, graph.ProxyKey) error) {
+func (l *leases) run(ctx context.Context, connectedOther, notAdmitted func(graph.ProxyKey) bool,
+	expire func(context.Context, graph.ProxyKey) error) {
 	for {
 		changed := l.instance.Changed()
-		l.look()
-		over, next := l.due()
+		l.beginAnew()
+		over, next := l.dueLeases()
 		if len(over) > 0 && next.IsZero() {
-			next = l.now().Add(leaseTime) // for those that are spared
+			next = l.now().Add(leaseTime) // for leases that were renewed
 		}
-		ended, kept := l.ending(over, elsewhere, refused)
+		ended, kept := l.endingLeases(over, connectedOther, notAdmitted)
 		if kept {
 			next = l.now().Add(leaseRetry)
 		}
@@ -310,7 +317,7 @@ func (l *leases) run(ctx context.Context, elsewhere, refused func(graph.ProxyKey
 			if expire(ctx, key) == nil {
 				l.removed(key)
 			} else {
-				l.went(key)
+				l.agentDisconnected(key)
 			}
 		}
 		var timer <-chan time.Time

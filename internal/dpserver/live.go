@@ -7,60 +7,61 @@ import (
 	"weft/kind"
 )
 
-// Live is how far a proxy has come with its configuration, as the instance of the control plane knows it
-// that holds its stream. It is of this moment and stored nowhere.
+// Live is the configuration status of a proxy at the instance that has its stream. It is computed on request and never
+// stored.
 type Live struct {
 	Connected      bool       `json:"connected"` // to this instance
 	ConnectedSince *kind.Time `json:"connectedSince,omitempty"`
-	Instance       string     `json:"instance"` // that answers
-	// OtherInstance is another instance that the proxy is connected to, which is the one to ask.
+	Instance       string     `json:"instance"` // that returned this status
+	// OtherInstance is the other instance that the proxy is connected to, which has its status.
 	OtherInstance string `json:"otherInstance,omitempty"`
-	// Agent says whether a weft-dp stands beside the Envoy, which can be asked for Envoy's own pages.
+	// Agent is true if a weft-dp runs beside the Envoy: it can return Envoy's own pages.
 	Agent bool `json:"agent"`
-	// InSync says that the proxy has, or has refused, everything that it is to have.
+	// InSync is true if the proxy has acked or NACKed its whole configuration.
 	InSync bool `json:"inSync"`
-	// PendingSince is when it began to lack something, or to have something that it should not have; where
-	// not settled.
+	// PendingSince is when the proxy went out of sync; absent while it is in sync.
 	PendingSince *kind.Time `json:"pendingSince,omitempty"`
-	// LastAck is when it last took something.
+	// LastAck is the time of the last ACK.
 	LastAck *kind.Time `json:"lastAck,omitempty"`
 	// Responses counts the responses of this connection.
 	Responses kind.ResponseCounts `json:"responses"`
 	Types     []LiveType          `json:"types"`
-	// NACKs are what it refuses now, with Envoy's words.
+	// NACKs are the resources that the proxy rejects now, with Envoy's messages.
 	NACKs []kind.NACK `json:"nacks"`
 }
 
-// LiveType is how far a proxy has come with one type of resource. Revisions count the changes of this
-// instance's memory: they are for comparing with each other.
+// LiveType is the status of one type of resource. Revisions count the changes of this instance's tables: they can only
+// be compared with each other.
 type LiveType struct {
 	Type string `json:"type"` // cluster, endpoint, listener, route, extension or secret
-	// Wanted is the revision of the newest change that concerns the proxy, Acknowledged the one up to
-	// which it has answered: it lacks nothing where that is not the smaller one.
+	// Wanted is the revision of the newest change for the proxy, Acknowledged the highest one that it has acked or
+	// NACKed. It is in sync unless Acknowledged is smaller.
 	Wanted       uint64 `json:"wanted"`
 	Acknowledged uint64 `json:"acknowledged"`
 }
 
-// Live answers how a proxy stands with this instance. It is cheap enough to be asked of thousands.
+// Live returns the configuration status of a proxy at this instance. It is cheap enough to be called for thousands of
+// proxies.
 func (s *Server) Live(key graph.ProxyKey) Live {
-	live := Live{Instance: s.Instance.ID(), Agent: s.session(key) != nil, Types: []LiveType{}, NACKs: []kind.NACK{}}
-	p := s.peer(key)
+	live := Live{Instance: s.Instance.ID(), Agent: s.sessionOf(key) != nil, Types: []LiveType{}, NACKs: []kind.NACK{}}
+	p := s.peerOf(key)
 	if p == nil {
-		live.OtherInstance = s.elsewhere(key)
+		live.OtherInstance = s.otherInstance(key)
 		return live
 	}
 	progress := p.stream.Progress()
-	live.Connected, live.ConnectedSince = true, at(p.since)
-	live.InSync, live.PendingSince, live.LastAck = progress.InSync, at(progress.PendingSince), at(progress.LastAck)
+	live.Connected, live.ConnectedSince = true, timeOrNil(p.since)
+	live.InSync, live.PendingSince, live.LastAck = progress.InSync, timeOrNil(progress.PendingSince),
+		timeOrNil(progress.LastAck)
 	live.Responses = kind.ResponseCounts{Sent: progress.Sent, Acknowledged: progress.Acked, Rejected: progress.Rejected}
 	for _, t := range progress.Types {
 		live.Types = append(live.Types, LiveType{t.Type.String(), t.Wanted, t.Acknowledged})
 	}
-	live.NACKs = append(live.NACKs, p.refuses()...)
+	live.NACKs = append(live.NACKs, p.currentNACKs()...)
 	return live
 }
 
-// Connected answers the proxies of a mesh that are connected to this instance, in no order.
+// Connected returns the proxies of a mesh that are connected to this instance, in no order.
 func (s *Server) Connected(mesh string) []graph.ProxyKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,21 +74,21 @@ func (s *Server) Connected(mesh string) []graph.ProxyKey {
 	return keys
 }
 
-// at is a time as it is written; nil for none.
-func at(t time.Time) *kind.Time {
+// timeOrNil returns a time for JSON; nil for the zero time.
+func timeOrNil(t time.Time) *kind.Time {
 	if t.IsZero() {
 		return nil
 	}
 	return &kind.Time{Time: t}
 }
 
-func (s *Server) came(p *peer) {
+func (s *Server) streamOpened(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.peers[p.key] = p
 }
 
-func (s *Server) went(p *peer) {
+func (s *Server) streamClosed(p *peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.peers[p.key] == p {
@@ -95,8 +96,8 @@ func (s *Server) went(p *peer) {
 	}
 }
 
-// peer answers the stream of a proxy; nil where there is none.
-func (s *Server) peer(key graph.ProxyKey) *peer {
+// peerOf returns the stream of a proxy; nil if it has none.
+func (s *Server) peerOf(key graph.ProxyKey) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peers[key]

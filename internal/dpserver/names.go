@@ -10,13 +10,13 @@ import (
 	"weft/internal/wire"
 )
 
-// HostNames implements wire.AgentServer. A slow stream gets what has changed meanwhile in one update, so that
-// nothing is queued for it.
+// HostNames implements wire.AgentServer. A slow stream gets the changes of several versions in one update, so nothing
+// is queued for it.
 func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_HostNamesServer) error {
 	if err := checkMessage(request); err != nil {
 		return err
 	}
-	key, err := named(request)
+	key, err := proxyKeyOf(request)
 	if err != nil {
 		return err
 	}
@@ -26,9 +26,9 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
-	defer s.enter(caller, end)()
+	defer s.trackCall(caller, end)()
 	names := make(chan *push.HostNames, 1)
-	defer s.Hub.WatchHostNames(key, latest(names))()
+	defer s.Hub.WatchHostNames(key, keepNewest(names))()
 	var told *push.HostNames
 	for {
 		select {
@@ -36,7 +36,7 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 			if now == nil {
 				return status.Error(codes.NotFound, "the Dataplane "+key.String()+" was deleted")
 			}
-			if err := tellNames(stream, request.Version, told, now); err != nil {
+			if err := sendHostNames(stream, request.Version, told, now); err != nil {
 				return err
 			}
 			told = now
@@ -46,9 +46,9 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 	}
 }
 
-// tellNames sends what leads on from the names that the agent was told, or, where it was told none on this
-// stream, from the version that it has from an earlier one.
-func tellNames(stream wire.Agent_HostNamesServer, has string, told, now *push.HostNames) error {
+// sendHostNames sends the changes since the names that were sent before. For the first update of a stream, they are the
+// changes since the version that the agent has from an earlier stream.
+func sendHostNames(stream wire.Agent_HostNamesServer, has string, told, now *push.HostNames) error {
 	if told != nil {
 		has = told.Version
 	}

@@ -38,7 +38,7 @@ import (
 	"weft/resource"
 )
 
-// plane is a whole control plane but for its API, in memory, and a connection to its data plane server.
+// plane is a control plane without its API, in memory, and a connection to its data plane server.
 type plane struct {
 	t      *testing.T
 	rows   store.Store
@@ -46,10 +46,10 @@ type plane struct {
 	server *dpserver.Server
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
-	audit  bytes.Buffer // written before the answer
+	audit  bytes.Buffer // written before the response
 }
 
-// signingKey is made once: RSA keys are slow to make.
+// signingKey is generated once: RSA keys are slow to generate.
 var signingKey = sync.OnceValue(func() []byte {
 	text, err := pki.NewSigningKey()
 	if err != nil {
@@ -58,8 +58,7 @@ var signingKey = sync.OnceValue(func() []byte {
 	return text
 })
 
-// newPlane has the mesh default with a token signing key, an empty mesh other without one, and what is
-// given.
+// newPlane has the mesh default with a token signing key, an empty mesh other without one, and the given resources.
 func newPlane(t *testing.T, given ...resource.Any) *plane {
 	t.Helper()
 	alone := func(context.Context, store.Store, *admission.Writer) *replica.Member {
@@ -68,8 +67,9 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 	return newPlaneOf(t, alone, given...)
 }
 
-// newPlaneOf does so for an instance that may share the store with others.
-func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admission.Writer) *replica.Member, given ...resource.Any) *plane {
+// newPlaneOf is newPlane for an instance that may share the store with others.
+func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admission.Writer) *replica.Member,
+	given ...resource.Any) *plane {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,18 +80,22 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admis
 	hub := push.NewHub(state, catalog, log)
 	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
-	server := dpserver.New(dpserver.Config{Hub: hub, Keys: pki.NewKeyring(hub.Secret), Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east", Instance: self, Log: log})
+	server := dpserver.New(dpserver.Config{Hub: hub, Keys: pki.NewKeyring(hub.Secret),
+		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
+		Instance: self, Log: log})
 	hub.Follow(server.Observe)
 	hub.Use(ctx, push.Callbacks{Waiter: server, Replicas: self})
 	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))
-	p.put(kind.Secrets.Make("default", pki.DataplaneRealm("default").SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+	p.put(kind.Secrets.Make("default", pki.DataplaneRealm("default").SigningKey("1").Name,
+		kind.Secret{Data: signingKey()}))
 	for _, o := range given {
 		p.put(o)
 	}
 
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admission.Decode, Apply: hub.Apply, Log: log})
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admission.Decode,
+		Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +112,9 @@ func (p *plane) connect(ctx context.Context, server *dpserver.Server) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	g := grpc.NewServer(xds.ServerOptions(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
+	g :=
+		grpc.NewServer(
+			xds.ServerOptions(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
 	server.Register(g)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,8 +140,8 @@ func (p *plane) put(o resource.Any) {
 	}
 }
 
-// secured gives every Dataplane of the mesh default an identity, with a CA of its own.
-func secured(t *testing.T) []resource.Any {
+// withIdentity gives every Dataplane of the mesh default an identity of a CA of its own.
+func withIdentity(t *testing.T) []resource.Any {
 	t.Helper()
 	cert, key, err := pki.NewCA(time.Now(), "default.east.mesh.local")
 	if err != nil {
@@ -144,7 +150,8 @@ func secured(t *testing.T) []resource.Any {
 	authority := append(cert, key...)
 	return []resource.Any{
 		kind.SigningCAs.Make("default", "identity", kind.SigningCA{
-			TrustDomain: "default.east.mesh.local", Life: kind.Duration(time.Hour), Authority: authority, Fingerprint: "first",
+			TrustDomain: "default.east.mesh.local", Life: kind.Duration(time.Hour), Authority: authority,
+			Fingerprint: "first",
 		}),
 		kind.MeshIdentities.Make("default", "identity", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: map[string]string{}}},
@@ -153,27 +160,27 @@ func secured(t *testing.T) []resource.Any {
 	}
 }
 
-// as is a context that carries a token for a Dataplane; an empty name is any of the mesh.
-func (p *plane) as(name string) context.Context {
+// dataplaneToken is a context with a token for a Dataplane; an empty name: for every Dataplane of the mesh.
+func (p *plane) dataplaneToken(name string) context.Context {
 	p.t.Helper()
-	return p.with(pki.DataplaneClaims{Mesh: "default", Name: name})
+	return p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Name: name})
 }
 
-// vouching is a context that carries a token which vouches for web-1 as it is in [web].
-func (p *plane) vouching() context.Context {
+// web1Token is a context with a token that vouches for web-1 as it is in [web].
+func (p *plane) web1Token() context.Context {
 	p.t.Helper()
-	return p.with(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
+	return p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
 }
 
-// with is a context that carries a token with these claims.
-func (p *plane) with(claims pki.DataplaneClaims) context.Context {
+// tokenWithClaims is a context with a token that has these claims.
+func (p *plane) tokenWithClaims(claims pki.DataplaneClaims) context.Context {
 	p.t.Helper()
-	ctx, _ := p.withID(claims)
+	ctx, _ := p.tokenAndID(claims)
 	return ctx
 }
 
-// withID returns the id of the token too.
-func (p *plane) withID(claims pki.DataplaneClaims) (context.Context, string) {
+// tokenAndID returns a context with a token, and the ID of the token.
+func (p *plane) tokenAndID(claims pki.DataplaneClaims) (context.Context, string) {
 	p.t.Helper()
 	key, err := pki.ParseSigningKey(signingKey())
 	if err != nil {
@@ -193,16 +200,18 @@ const web = `{type: Dataplane, mesh: default, name: web-1, labels: {kuma.io/work
 
 func (p *plane) register() {
 	p.t.Helper()
-	if _, err := p.agent.Register(p.vouching(), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
+	if _, err := p.agent.Register(p.web1Token(), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return known }, func() any { return "the Dataplane is not known" })
+	p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return known }, func() any {
+		return "the Dataplane is not known"
+	})
 }
 
-// session opens a session of web-1 and answers it with its first settings.
+// session opens a session of web-1, and returns it with its first settings.
 func (p *plane) session(run string, serving ...*wire.ReadyListener) (wire.Agent_SessionClient, *wire.Settings) {
 	p.t.Helper()
-	stream, err := p.agent.Session(p.as("web-1"))
+	stream, err := p.agent.Session(p.dataplaneToken("web-1"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -232,7 +241,7 @@ func (p *plane) settings(stream wire.Agent_SessionClient, right func(*wire.Setti
 	}
 }
 
-// stored waits until what is stored of web-1 in a kind is right.
+// stored waits until the stored row of web-1 in a kind is right.
 func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
@@ -273,13 +282,15 @@ func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 }
 
 // discover opens a configuration stream with a node id.
-func (p *plane) discover(ctx context.Context, node string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+func (p *plane) discover(ctx context.Context,
+	node string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	p.t.Helper()
 	return p.discoverAs(ctx, &corev3.Node{Id: node})
 }
 
 // discoverAs opens a configuration stream of a node.
-func (p *plane) discoverAs(ctx context.Context, node *corev3.Node) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
+func (p *plane) discoverAs(ctx context.Context,
+	node *corev3.Node) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, error) {
 	p.t.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -287,13 +298,13 @@ func (p *plane) discoverAs(ctx context.Context, node *corev3.Node) (discoveryv3.
 	}
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener} {
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: t.URL()}); err != nil {
-			break // why is told by Recv
+			break // Recv returns the reason
 		}
 	}
 	return stream, nil
 }
 
-// newRequest is a certificate request that asks for another's names.
+// newRequest is a certificate request with the SANs of another workload.
 func newRequest(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

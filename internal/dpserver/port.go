@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// maxOthers is how many connections without HTTP/2 are open at once on the port of proxies.
+	// maxOthers is the maximum of open connections without HTTP/2 on the port for proxies.
 	maxOthers = 32
-	// otherLife is how long such a connection lasts at most. It carries one request. Deadlines of the HTTP server do not
-	// end it: the gRPC server clears those of the socket after it has given the connection away.
+	// otherLife is the longest life of such a connection, which carries one request. The deadlines of the HTTP server
+	// do not end it: the gRPC server clears the deadlines of the socket after it has passed the connection on.
 	otherLife = 10 * time.Second
 )
 
-// NewPort returns the TLS of the port of proxies: credentials for the gRPC server, and a listener of the connections
-// whose client does not speak HTTP/2. Further ones than 32 are closed, and all where the listener is closed.
+// NewPort returns the TLS of the port for proxies: credentials for the gRPC server, and a listener for connections
+// without HTTP/2. The listener has at most 32 connections; further ones are closed. Closing the listener closes its
+// connections.
 func NewPort(config *tls.Config) (credentials.TransportCredentials, net.Listener) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
@@ -43,9 +44,11 @@ func (p *portCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.A
 	}
 	state := conn.ConnectionState()
 	if state.NegotiatedProtocol == "h2" {
-		return conn, credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+		return conn,
+			credentials.TLSInfo{State: state,
+				CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
 	}
-	if !p.others.pass(conn) {
+	if !p.others.offer(conn) {
 		raw.Close()
 		return nil, nil, errors.New("too many connections without HTTP/2")
 	}
@@ -58,14 +61,14 @@ func (p *portCredentials) Clone() credentials.TransportCredentials { return p }
 // otherConns is the listener of the connections without HTTP/2.
 type otherConns struct {
 	conns chan net.Conn
-	free  chan struct{} // one for each open connection
+	free  chan struct{} // one for each connection that may be opened
 
 	once   sync.Once
 	closed chan struct{}
 }
 
-// pass hands over a connection; false: it is not taken.
-func (o *otherConns) pass(conn net.Conn) bool {
+// offer passes a connection to Accept. It returns false if the connection was not accepted.
+func (o *otherConns) offer(conn net.Conn) bool {
 	select {
 	case o.free <- struct{}{}:
 	default:

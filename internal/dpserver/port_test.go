@@ -18,9 +18,9 @@ import (
 	"weft/internal/wire"
 )
 
-// TestThePortOfProxiesTellsProtocolsApart: gRPC stays gRPC, what has no HTTP/2 goes to the other listener, and no more of
-// it than the bound.
-func TestThePortOfProxiesTellsProtocolsApart(t *testing.T) {
+// TestPortSeparatesProtocols: gRPC connections stay with the gRPC server; connections without HTTP/2 go to the other
+// listener, up to the bound.
+func TestPortSeparatesProtocols(t *testing.T) {
 	certificate, err := pki.ServerCertificate(t.TempDir(), []string{"localhost"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,8 @@ func TestThePortOfProxiesTellsProtocolsApart(t *testing.T) {
 	go server.Serve(listener)
 	defer server.Stop()
 
-	client, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
+	client, err := grpc.NewClient(listener.Addr().String(),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func TestThePortOfProxiesTellsProtocolsApart(t *testing.T) {
 	}
 
 	dial := func() net.Conn {
-		conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) // as a client of HTTP/1.1
+		// as a client of HTTP/1.1
+		conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,23 +80,23 @@ func TestThePortOfProxiesTellsProtocolsApart(t *testing.T) {
 	if _, err := rest.Accept(); err != nil {
 		t.Error("a connection that ends makes no room for another")
 	}
-	first.Close() // again, which counts once
+	first.Close() // a second close counts once
 	rest.Close()
 	if !closed(dial()) {
-		t.Error("a connection stays open while nobody takes it")
+		t.Error("a connection stays open though it is not accepted")
 	}
 	if _, err := rest.Accept(); err == nil {
 		t.Error("a closed listener accepts")
 	}
 }
 
-// TestAConnectionWithoutHTTP2DoesNotStay: a client that sends nothing gives its slot back, though nothing reads from it
-// and the deadlines of its socket are cleared.
-func TestAConnectionWithoutHTTP2DoesNotStay(t *testing.T) {
+// TestAnIdleConnectionWithoutHTTP2IsClosed: a client that sends nothing frees its slot, though nothing reads from the
+// connection and the deadlines of its socket are cleared.
+func TestAnIdleConnectionWithoutHTTP2IsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, 1), closed: make(chan struct{})}
 		server, client := net.Pipe()
-		go others.pass(server)
+		go others.offer(server)
 		accepted, err := others.Accept()
 		if err != nil {
 			t.Fatal(err)

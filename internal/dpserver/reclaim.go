@@ -9,60 +9,60 @@ import (
 	"weft/internal/push"
 )
 
-// reclaim gives back to the operating system what connecting proxies have left behind: requests, responses, handshakes
-// and grown stacks. The Go runtime would keep it for minutes. The event is that all streams are in sync after much work,
-// so that the cost of a collection is a small share of the cost of that work.
-type reclaim struct {
+// memoryReclaimer returns memory to the operating system after many proxies have connected: requests, responses,
+// handshakes and grown stacks. The Go runtime would keep it for minutes. It runs once all streams are in sync after
+// much work, so that a garbage collection costs little compared to that work.
+type memoryReclaimer struct {
 	streams func() int
-	sent    func() uint64 // bytes to all streams, ever
-	wake    chan struct{} // of one
-	opened  atomic.Uint64 // streams, ever
-	last    atomic.Uint64 // work, when memory was last given back
+	sent    func() uint64 // bytes to all streams since the start
+	wake    chan struct{} // of one value
+	opened  atomic.Uint64 // streams since the start
+	last    atomic.Uint64 // work when memory was released last
 }
 
-// Much work is workEach bytes for each stream, and workLeast at the least.
+// Much work is workEach bytes per stream, and at least workLeast.
 const (
-	workEach  = 32 << 10 // bytes sent; opening a stream counts as many
+	workEach  = 32 << 10 // bytes sent; an opened stream counts as many
 	workLeast = 8 << 20
 )
 
-// giveBack gives to the operating system what is not in use. The first collection leaves the pools of buffers and the
-// freed stacks to the second one.
-func giveBack() {
+// releaseMemory releases unused memory. The second collection releases the buffer pools and stacks that the first one
+// has freed.
+func releaseMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()
 }
 
-func newReclaim(streams func() int, sent func() uint64) *reclaim {
-	return &reclaim{streams: streams, sent: sent, wake: make(chan struct{}, 1)}
+func newReclaim(streams func() int, sent func() uint64) *memoryReclaimer {
+	return &memoryReclaimer{streams: streams, sent: sent, wake: make(chan struct{}, 1)}
 }
 
-// work is what was done for streams, ever, in bytes sent.
-func (m *reclaim) work() uint64 { return m.sent() + workEach*m.opened.Load() }
+// workDone is the work for streams since the start, in bytes sent.
+func (m *memoryReclaimer) workDone() uint64 { return m.sent() + workEach*m.opened.Load() }
 
 // noteOpened is called when a stream is opened. It does not block.
-func (m *reclaim) noteOpened() {
+func (m *memoryReclaimer) noteOpened() {
 	m.opened.Add(1)
-	m.note()
+	m.noteInSync()
 }
 
-// note is called when a stream is in sync. It does not block.
-func (m *reclaim) note() {
+// noteInSync is called when a stream is in sync. It does not block.
+func (m *memoryReclaimer) noteInSync() {
 	if m.due() {
 		select {
 		case m.wake <- struct{}{}:
-		default: // run looks anyway
+		default: // run is already woken
 		}
 	}
 }
 
-func (m *reclaim) due() bool {
-	return m.work()-m.last.Load() >= max(workLeast, workEach*uint64(m.streams()))
+func (m *memoryReclaimer) due() bool {
+	return m.workDone()-m.last.Load() >= max(workLeast, workEach*uint64(m.streams()))
 }
 
-// run calls free when all streams are in sync after much work, until ctx ends. inSync returns once the streams
-// that are open are in sync; streams that never are hold it up for [push.Bound].
-func (m *reclaim) run(ctx context.Context, inSync func(context.Context), free func()) {
+// run calls free when all streams are in sync after much work, until ctx ends. awaitInSync returns once all open
+// streams are in sync; it waits at most [push.Bound] for a stream that never is.
+func (m *memoryReclaimer) run(ctx context.Context, inSync func(context.Context), free func()) {
 	for {
 		select {
 		case <-m.wake:
@@ -76,7 +76,7 @@ func (m *reclaim) run(ctx context.Context, inSync func(context.Context), free fu
 			cancel()
 		}
 		if m.due() && ctx.Err() == nil {
-			m.last.Store(m.work())
+			m.last.Store(m.workDone())
 			free()
 		}
 	}

@@ -18,7 +18,7 @@ func TestMemoryIsGivenBackOnceManyStreamsAreInSync(t *testing.T) {
 		go r.run(ctx, func(context.Context) { <-synced }, func() { freed++ })
 		send := func(bytes int64) {
 			sent.Add(bytes)
-			r.note()
+			r.noteInSync()
 			synctest.Wait()
 		}
 
@@ -31,7 +31,7 @@ func TestMemoryIsGivenBackOnceManyStreamsAreInSync(t *testing.T) {
 		if freed != 0 {
 			t.Error("memory is given back before the streams are in sync")
 		}
-		streams.Store(1200) // more have come meanwhile
+		streams.Store(1200) // more streams have opened meanwhile
 		synced <- struct{}{}
 		synctest.Wait()
 		if freed != 0 {
@@ -43,7 +43,7 @@ func TestMemoryIsGivenBackOnceManyStreamsAreInSync(t *testing.T) {
 		if freed != 1 {
 			t.Errorf("1,200 streams are in sync, and memory was given back %d times, want once", freed)
 		}
-		synced <- struct{}{} // it looked anew, since more was sent while it waited
+		synced <- struct{}{} // it waited again, since more was sent meanwhile
 		synctest.Wait()
 		send(680 * 1200)
 		if freed != 1 || len(r.wake) != 0 {
@@ -54,7 +54,7 @@ func TestMemoryIsGivenBackOnceManyStreamsAreInSync(t *testing.T) {
 		if freed != 1 || len(r.wake) != 0 {
 			t.Errorf("%d collections for a few streams, want none", freed-1)
 		}
-		// Proxies that come back and are sent nothing leave memory behind as well.
+		// Proxies that reconnect and are sent nothing leave memory too.
 		streams.Store(400)
 		for range 400 {
 			r.noteOpened()

@@ -10,31 +10,31 @@ import (
 	"weft/resource"
 )
 
-// entry is an open call: a configuration stream, a session, or a stream of host names.
-type entry struct {
+// openCall is an open call: a configuration stream, a session, or a stream of host names.
+type openCall struct {
 	caller *caller
-	// close ends the call; it does not block.
+	// close ends the call. It does not block.
 	close func(error)
 }
 
-// enter notes an open call until leave, so that it ends with its token. A token that was revoked since it was verified
-// ends the call at once.
-func (s *Server) enter(c *caller, end func(error)) (leave func()) {
-	e := &entry{c, end}
+// trackCall records an open call until leave, so that it ends when its token is revoked. If the token was revoked since
+// it was verified, the call ends at once.
+func (s *Server) trackCall(c *caller, end func(error)) (leave func()) {
+	e := &openCall{c, end}
 	s.mu.Lock()
-	s.entries[e] = struct{}{}
+	s.openCalls[e] = struct{}{}
 	s.mu.Unlock()
 	if err := pki.Reverify(c.token, c.claims(), s.Keys); err != nil {
 		end(status.Error(codes.Unauthenticated, err.Error()))
 	}
 	return func() {
 		s.mu.Lock()
-		delete(s.entries, e)
+		delete(s.openCalls, e)
 		s.mu.Unlock()
 	}
 }
 
-// noteTokens asks for open calls to be verified again where a Secret changed by which tokens are.
+// noteTokens starts a new verification of open calls when a Secret for the verification of tokens has changed.
 func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
 	for _, o := range put {
 		if pki.DecidesTokens(o.Key()) {
@@ -53,7 +53,7 @@ func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
 func (s *Server) verifyEntries() {
 	select {
 	case s.tokensChanged <- struct{}{}:
-	default: // they are about to be
+	default: // a verification is due already
 	}
 }
 
@@ -66,13 +66,13 @@ func (s *Server) watchTokens(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		entries := make([]*entry, 0, len(s.entries))
-		for e := range s.entries {
-			entries = append(entries, e)
+		openCalls := make([]*openCall, 0, len(s.openCalls))
+		for e := range s.openCalls {
+			openCalls = append(openCalls, e)
 		}
 		s.mu.Unlock()
-		invalid := map[string]error{} // by token, nil: it is valid
-		for _, e := range entries {
+		invalid := map[string]error{} // by token; nil: it is valid
+		for _, e := range openCalls {
 			err, known := invalid[e.caller.token]
 			if !known {
 				err = pki.Reverify(e.caller.token, e.caller.claims(), s.Keys)

@@ -1,10 +1,9 @@
-// Package dpserver is the control plane's side of its proxies: it decides whether a caller is who it
-// says, gives streams their configuration, signs certificates, and stores what the proxies serve.
+// Package dpserver serves proxies and their agents: it authenticates callers, streams configuration, signs
+// certificates, and stores which listeners proxies serve.
 //
-// Every call proves itself with a dataplane token in its metadata, or, for a ZoneIngress or ZoneEgress, with a zone token, and
-// what a caller may do follows from the token's claims alone. What is stored is written when it happens, and only where it differs from
-// what is stored. That a session or a stream ends takes nothing out of service: an Envoy serves on without
-// its control plane.
+// Every call has a dataplane token in its metadata, or a zone token for a ZoneIngress or ZoneEgress. The permissions of
+// a caller follow from the token's claims alone. A write happens at the event, and only where the stored value differs.
+// The end of a session or a stream takes no proxy out of service, since an Envoy serves without its control plane.
 package dpserver
 
 import (
@@ -30,61 +29,64 @@ import (
 	"weft/resource"
 )
 
-// Hub is what the server asks of the control plane's memory. Answers are of one moment, and a few
-// milliseconds behind the store.
+// Hub is the part of the control plane's memory that the server uses. Each value is of one revision of the tables, a
+// few milliseconds later than the store.
 type Hub interface {
-	// Watch calls tell with the proxy as it is (nil: there is none) and whenever it changes, until stop.
-	// Calls come one after another; tell must neither block nor call the Hub.
+	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
+	// one after another; tell must neither block nor call the Hub.
 	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
-	// WatchHostNames does so with the host names that the proxy finds.
+	// WatchHostNames is Watch for the host names that the proxy resolves.
 	WatchHostNames(key graph.ProxyKey, tell func(*push.HostNames)) (stop func())
 	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key graph.ProxyKey) (*kind.Networking, bool)
-	// NotAdmittedReason answers why the mesh does not admit a proxy; empty: it does.
+	// NotAdmittedReason returns why the mesh does not admit a proxy; empty if it does.
 	NotAdmittedReason(key graph.ProxyKey) string
 	ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool)
 	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
-	// EgressCertificates answers what a ZoneEgress may present: a row for each mesh whose identity it is.
+	// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh in which it has an
+	// identity.
 	EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates]
-	// Everywhere returns once every client of every instance has settled on what rows say, or ctx ends.
+	// Everywhere returns once every client of every instance has acked the present rows, or ctx ends.
 	Everywhere(ctx context.Context, rows ...resource.Key) error
 	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
-	// Causes answers the resources that one of a proxy's was made of, by that one's type and name; none
-	// where it was made of the Dataplane alone.
+	// Causes returns the resources that a resource of a proxy was generated from, by the type and the name of the
+	// latter. It returns none for a resource that was generated from the Dataplane alone.
 	Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause
-	// AwaitSecret returns once a Secret or GlobalSecret that was stored just now is known, or ctx ends.
+	// AwaitSecret returns once the memory has a Secret or GlobalSecret that was just stored, or ctx ends.
 	AwaitSecret(ctx context.Context, key resource.Key) error
-	// Attach gives a stream its feeds, and changes them as its proxy changes, until detach.
+	// Attach subscribes a stream to the resource sets of its proxy, and updates the subscriptions with the proxy, until
+	// detach.
 	Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error)
-	// Drained returns once a stored draining has taken the proxy out of every endpoint list and every
-	// stream has settled on that, or ctx ends.
+	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
+	// that, or ctx ends.
 	Drained(ctx context.Context, key graph.ProxyKey) error
-	// RunsOwn says whether a proxy runs with its inbounds and their rules as they are now; AwaitOwn returns once it
-	// does, or ctx ends.
+	// RunsOwn returns whether a proxy runs with its current inbounds and their rules. AwaitOwn returns once it does, or
+	// ctx ends.
 	RunsOwn(key graph.ProxyKey) bool
 	AwaitOwn(ctx context.Context, key graph.ProxyKey) error
 }
 
-// Config says what the server works with. All fields but DefaultMesh, LocalNetworks and Settled are needed.
+// Config has the dependencies and settings of a Server. All fields but DefaultMesh, LocalNetworks and Acked are
+// required.
 type Config struct {
 	Hub     Hub
 	Keys    *pki.Keyring // of the Hub's Secrets
-	Audit   *audit.Log   // of what agents write
+	Audit   *audit.Log   // of the registrations by agents
 	Writer  *admission.Writer
 	Catalog *xds.Catalog
 	Zone    string
-	// DefaultMesh is joined by a Dataplane that names none; empty: "default".
+	// DefaultMesh is the mesh of a Dataplane without one; empty: "default".
 	DefaultMesh string
-	// LocalNetworks are those of which zone egresses connect to addresses that no server outside the mesh has.
+	// LocalNetworks are the local networks to which zone egresses may connect.
 	LocalNetworks []netip.Prefix
-	// DrainTime is how long a proxy that stops is kept after the last client has acked that it is no endpoint any more.
+	// DrainTime is how long a draining proxy is kept after the last client has acked its removal from the endpoints.
 	DrainTime time.Duration
 	// Instance is this control plane among those that share a store.
 	Instance *replica.Member
-	// Acked is called with the time for which a proxy was out of sync, once it is in sync again. Optional.
+	// Acked is called when a proxy is in sync again, with the time for which it was not. Optional.
 	Acked func(after time.Duration)
 	Log   *slog.Logger
 }
@@ -92,37 +94,37 @@ type Config struct {
 // Server serves proxies and their agents.
 type Server struct {
 	Config
-	discovery *xds.Server
-	insights  *insights
-	leases    *leases
-	flood     *flood
-	refused   *access.Denials
-	questions questions
+	discovery   *xds.Server
+	insights    *insights
+	leases      *leases
+	flood       *floodBounds
+	denials     *access.Denials
+	inspections inspections
 
-	mu       sync.Mutex
-	sessions map[graph.ProxyKey]*session
-	peers    map[graph.ProxyKey]*peer // with an open stream; the newest one
-	entries  map[*entry]struct{}      // all open calls
+	mu        sync.Mutex
+	sessions  map[graph.ProxyKey]*session
+	peers     map[graph.ProxyKey]*peer // the newest open stream of each proxy
+	openCalls map[*openCall]struct{}   // all open calls
 
-	tokensChanged chan struct{} // of one
-	reclaim       *reclaim
+	tokensChanged chan struct{} // of one value
+	reclaim       *memoryReclaimer
 }
 
-// New makes a server. Run must be running while it serves.
+// New returns a server. Run must be running while it serves.
 func New(c Config) *Server {
 	if c.DefaultMesh == "" {
 		c.DefaultMesh = "default"
 	}
 	s := &Server{
-		Config:    c,
-		insights:  newInsights(c.Writer, c.Hub, c.Log),
-		leases:    newLeases(time.Now, c.Instance),
-		flood:     newFlood(time.Now),
-		refused:   access.NewDenials(c.Log),
-		questions: questions{open: map[string]*question{}},
-		sessions:  map[graph.ProxyKey]*session{},
-		peers:     map[graph.ProxyKey]*peer{},
-		entries:   map[*entry]struct{}{},
+		Config:      c,
+		insights:    newInsights(c.Writer, c.Hub, c.Log),
+		leases:      newLeases(time.Now, c.Instance),
+		flood:       newFlood(time.Now),
+		denials:     access.NewDenials(c.Log),
+		inspections: inspections{open: map[string]*inspectionRequest{}},
+		sessions:    map[graph.ProxyKey]*session{},
+		peers:       map[graph.ProxyKey]*peer{},
+		openCalls:   map[*openCall]struct{}{},
 
 		tokensChanged: make(chan struct{}, 1),
 	}
@@ -144,10 +146,10 @@ func (s *Server) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { s.insights.run(ctx) })
 	beside.Go(func() { s.watchTokens(ctx) })
-	beside.Go(func() { s.reclaim.run(ctx, s.inSync, giveBack) })
-	elsewhere := func(key graph.ProxyKey) bool { return s.elsewhere(key) != "" }
-	refused := func(key graph.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
-	s.leases.run(ctx, elsewhere, refused, s.expire)
+	beside.Go(func() { s.reclaim.run(ctx, s.awaitInSync, releaseMemory) })
+	connectedOther := func(key graph.ProxyKey) bool { return s.otherInstance(key) != "" }
+	notAdmitted := func(key graph.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
+	s.leases.run(ctx, connectedOther, notAdmitted, s.expire)
 	beside.Wait()
 	return nil
 }
@@ -157,34 +159,35 @@ func (s *Server) acked(after time.Duration) {
 	if s.Acked != nil {
 		s.Acked(after)
 	}
-	s.reclaim.note()
+	s.reclaim.noteInSync()
 }
 
-// inSync returns once every stream that is open has acked everything that is published, or ctx ends.
-func (s *Server) inSync(ctx context.Context) {
-	_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // the end of ctx is as good
+// awaitInSync returns once every open stream has acked everything that is published, or ctx ends.
+func (s *Server) awaitInSync(ctx context.Context) {
+	_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
 }
 
-// Streams is how many configuration streams are open.
+// Streams returns the number of open configuration streams.
 func (s *Server) Streams() int { return s.discovery.Len() }
 
-// Unacked is how many of those lack something at the moment.
+// Unacked returns the number of streams with pending configuration.
 func (s *Server) Unacked() int { return s.discovery.Unacked() }
 
-// Sessions is how many agents are connected.
+// Sessions returns the number of connected agents.
 func (s *Server) Sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.sessions)
 }
 
-// Traffic is what was sent to proxies, by type.
+// Traffic returns the bytes and responses that were sent to proxies, by type.
 func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
 
 func (s *Server) sentBytes() uint64 { return s.discovery.SentBytes() }
 
-// WaitAcked returns once every stream that is open now has acked or NACKed everything up to a revision. Streams that were
-// lost meanwhile, and those that NACK a resource of concern, are counted: their proxies may run with former configuration.
+// WaitAcked returns once every stream that is open now has acked or NACKed everything up to a revision. It returns the
+// number of streams that were lost meanwhile or that NACK a resource of concern: their proxies may run with former
+// configuration.
 func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(xds.NACK) bool) (unsure int, err error) {
 	result, err := s.discovery.WaitAcked(ctx, revision, concerns)
 	return result.Lost + result.NACKed, err
@@ -196,9 +199,9 @@ func (s *Server) HalfAcked(ctx context.Context, revision uint64, progress func()
 	return s.discovery.WaitHalfAcked(ctx, revision, progress)
 }
 
-// elsewhere answers the other instance that has the stream of a proxy; empty: none has. Of an agent whose
-// Envoy has none nobody else knows; where its Dataplane goes it registers again.
-func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
+// otherInstance returns the other instance that has the stream of a proxy; empty if there is none. It does not know an
+// agent whose Envoy has no stream; if its Dataplane is deleted, that agent registers again.
+func (s *Server) otherInstance(key graph.ProxyKey) (instance string) {
 	insight, ok := s.Hub.Insight(key)
 	if !ok {
 		return ""
@@ -206,7 +209,7 @@ func (s *Server) elsewhere(key graph.ProxyKey) (instance string) {
 	return s.Instance.OtherInstance(insight.Spec.Subscriptions)
 }
 
-// expire deletes a Dataplane that its agent registered and left for good.
+// expire deletes a Dataplane whose agent has not returned.
 func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
 	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
 	err := s.Writer.Delete(ctx, key.Resource(), admission.Change{ControlPlane: true})

@@ -31,7 +31,7 @@ func wantStatus(t *testing.T, err error, code codes.Code, part string) {
 	}
 }
 
-func TestRegisterRefuses(t *testing.T) {
+func TestRegisterRejects(t *testing.T) {
 	p := newPlane(t)
 	swap := func(old, by string) string { return strings.Replace(web, old, by, 1) }
 	for _, c := range []struct {
@@ -40,16 +40,20 @@ func TestRegisterRefuses(t *testing.T) {
 		want                  string
 	}{
 		{"another's token", "web-2", web, codes.PermissionDenied, `the token is for the Dataplane "web-2"`},
-		{"another mesh than the token's", "web-1", swap("mesh: default", "mesh: other"), codes.PermissionDenied, `for the mesh "default"`},
-		{"a mesh that does not exist", "web-1", swap("mesh: default", "mesh: nowhere"), codes.NotFound, `the mesh "nowhere" does not exist; create it`},
+		{"another mesh than the token's", "web-1", swap("mesh: default", "mesh: other"), codes.PermissionDenied,
+			`for the mesh "default"`},
+		{"a mesh that does not exist", "web-1", swap("mesh: default", "mesh: nowhere"), codes.NotFound,
+			`the mesh "nowhere" does not exist; create it`},
 		{"a field that is unknown", "web-1", swap("port:", "prt:"), codes.InvalidArgument, "networking.inbound[0].prt"},
-		{"a value that is wrong", "web-1", swap("port: 8080", "port: 0"), codes.InvalidArgument, "networking.inbound[0].port"},
-		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument, "only a Dataplane, a ZoneIngress or a ZoneEgress can"},
+		{"a value that is wrong", "web-1", swap("port: 8080", "port: 0"), codes.InvalidArgument,
+			"networking.inbound[0].port"},
+		{"another kind", "web-1", "{type: Mesh, name: evil}", codes.InvalidArgument,
+			"only a Dataplane, a ZoneIngress or a ZoneEgress can"},
 		{"what is no YAML", "web-1", "\x00{", codes.InvalidArgument, "not YAML"},
 		{"too much", "web-1", strings.Repeat("#", 2<<20), codes.InvalidArgument, "at most 262144"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := p.agent.Register(p.as(c.token), &wire.RegisterRequest{Dataplane: []byte(c.document)})
+			_, err := p.agent.Register(p.dataplaneToken(c.token), &wire.RegisterRequest{Dataplane: []byte(c.document)})
 			wantStatus(t, err, c.code, c.want)
 		})
 	}
@@ -61,7 +65,7 @@ func TestEveryCallNeedsAToken(t *testing.T) {
 	for name, ctx := range map[string]context.Context{
 		"none":    t.Context(),
 		"garbage": metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer a.b.c"),
-		"two":     metadata.AppendToOutgoingContext(p.as("web-1"), "authorization", "Bearer a.b.c"),
+		"two":     metadata.AppendToOutgoingContext(p.dataplaneToken("web-1"), "authorization", "Bearer a.b.c"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := p.agent.Register(ctx, &wire.RegisterRequest{Dataplane: []byte(web)})
@@ -95,13 +99,14 @@ func TestAConfigurationStreamIsOfTheNodeThatItsTokenNames(t *testing.T) {
 	}{
 		{"another node", "web-1", "default.web-2", codes.PermissionDenied, `says it is "web-2"`},
 		{"another mesh", "web-1", "other.web-1", codes.PermissionDenied, `of "other"`},
-		{"a Dataplane that does not exist", "", "default.web-9", codes.NotFound, "Dataplane default/web-9 does not exist; register it"},
+		{"a Dataplane that does not exist", "", "default.web-9", codes.NotFound,
+			"Dataplane default/web-9 does not exist; register it"},
 		{"no mesh", "web-1", "web-1", codes.InvalidArgument, "want MESH.NAME"},
 		{"nothing", "web-1", "", codes.InvalidArgument, "node.id"},
 		{"far too much", "web-1", "default." + strings.Repeat("a", 10_000), codes.InvalidArgument, "want MESH.NAME"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			stream, err := p.discover(p.as(c.token), c.node)
+			stream, err := p.discover(p.dataplaneToken(c.token), c.node)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,41 +116,47 @@ func TestAConfigurationStreamIsOfTheNodeThatItsTokenNames(t *testing.T) {
 	}
 }
 
-func TestTheControlPlaneDecidesTheNamesInACertificate(t *testing.T) {
-	p := newPlane(t, secured(t)...)
+func TestTheControlPlaneDecidesTheSANsOfACertificate(t *testing.T) {
+	p := newPlane(t, withIdentity(t)...)
 	p.register()
 	_, settings := p.session("run-1")
-	answer, err := p.agent.Sign(p.vouching(), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+	response, err := p.agent.Sign(p.web1Token(),
+		&wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := x509.ParseCertificate(answer.Chain[0])
+	certificate, err := x509.ParseCertificate(response.Chain[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://default.east.mesh.local/workload/web" || settings.Identity.SpiffeId != leaf.URIs[0].String() {
-		t.Errorf("the leaf names %v, the settings %s; the request asked for an administrator's name", leaf.URIs, settings.Identity.SpiffeId)
+	if len(certificate.URIs) != 1 || certificate.URIs[0].String() != "spiffe://default.east.mesh.local/workload/web" ||
+		settings.Identity.SpiffeId != certificate.URIs[0].String() {
+		t.Errorf("the certificate has %v, the settings %s; the request had an administrator's SPIFFE ID",
+			certificate.URIs, settings.Identity.SpiffeId)
 	}
-	if len(leaf.DNSNames) != 1 || leaf.DNSNames[0] != "web-1.default.east.dataplane.mesh.local" {
-		t.Errorf("the leaf's DNS names are %v, want the instance's", leaf.DNSNames)
+	if len(certificate.DNSNames) != 1 || certificate.DNSNames[0] != "web-1.default.east.dataplane.mesh.local" {
+		t.Errorf("the certificate's DNS names are %v, want the instance's", certificate.DNSNames)
 	}
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
-		return i.Certificate != nil && i.Certificate.Serial == answer.Serial && i.Certificate.Issuer == "identity"
+		return i.Certificate != nil && i.Certificate.Serial == response.Serial && i.Certificate.Issuer == "identity"
 	})
 }
 
-func TestSignRefuses(t *testing.T) {
+func TestSignRejects(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	_, settings := p.session("run-1")
 	if settings.Identity != nil {
 		t.Fatal("a plain mesh has an identity")
 	}
-	_, err := p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
+	_, err := p.agent.Sign(p.dataplaneToken("web-1"),
+		&wire.SignRequest{Mesh: "default", Name: "web-1", Request: newRequest(t)})
 	wantStatus(t, err, codes.FailedPrecondition, "no MeshIdentity of the mesh default selects web-1")
-	_, err = p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-1", Request: []byte("garbage")})
+	_, err = p.agent.Sign(p.dataplaneToken("web-1"),
+		&wire.SignRequest{Mesh: "default", Name: "web-1", Request: []byte("garbage")})
 	wantStatus(t, err, codes.InvalidArgument, "not a certificate request")
-	_, err = p.agent.Sign(p.as("web-1"), &wire.SignRequest{Mesh: "default", Name: "web-2", Request: newRequest(t)})
+	_, err = p.agent.Sign(p.dataplaneToken("web-1"),
+		&wire.SignRequest{Mesh: "default", Name: "web-2", Request: newRequest(t)})
 	wantStatus(t, err, codes.PermissionDenied, "web-2")
 }
 
@@ -159,7 +170,7 @@ func serves(want ...string) func(kind.DataplaneListenerStatus) bool {
 	}
 }
 
-func TestWhatAnAgentReportsIsStoredAndOutlivesItsSession(t *testing.T) {
+func TestReportsAreStoredAndOutliveTheSession(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	stream, settings := p.session("run-1")
@@ -171,7 +182,7 @@ func TestWhatAnAgentReportsIsStoredAndOutlivesItsSession(t *testing.T) {
 	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{seen}})
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 
-	// A session that ends says nothing; a new run begins as serving nothing.
+	// The end of a session changes nothing; a new run begins with no ready listener.
 	stream.CloseSend()
 	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
 		t.Fatalf("the session ended with %v", err)
@@ -181,19 +192,22 @@ func TestWhatAnAgentReportsIsStoredAndOutlivesItsSession(t *testing.T) {
 	stored(p, kind.DataplaneListenerStatuses, serves())
 }
 
-func TestTheLastWordOfASessionCounts(t *testing.T) {
+func TestTheFinalReportIsStored(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	stream, settings := p.session("run-1")
 	l := settings.Listeners[0]
-	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
+	p.send(stream,
+		&wire.Report{Run: "run-1",
+			ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation,
+				Healthy: true}}})
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	p.send(stream, &wire.Report{Run: "run-1"}) // its Envoy is dead
 	stream.CloseSend()
 	stored(p, kind.DataplaneListenerStatuses, serves())
 }
 
-func TestADrainingProxyIsToldWhenNoClientIsSentThere(t *testing.T) {
+func TestADrainingProxyIsDrainedOnceClientsHaveAcked(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	stream, _ := p.session("run-1")
@@ -202,8 +216,9 @@ func TestADrainingProxyIsToldWhenNoClientIsSentThere(t *testing.T) {
 	stored(p, kind.DataplaneListenerStatuses, func(s kind.DataplaneListenerStatus) bool { return s.Draining })
 }
 
-// The proxy stays for the drain time after the last client has acked: a request may be on its way.
-func TestADrainingProxyIsToldAfterTheDrainTime(t *testing.T) {
+// TestADrainingProxyIsDrainedAfterTheDrainTime: the proxy is kept for the drain time after the last client has acked,
+// since a request may be under way.
+func TestADrainingProxyIsDrainedAfterTheDrainTime(t *testing.T) {
 	p := newPlane(t)
 	p.server.DrainTime = 300 * time.Millisecond
 	p.register()
@@ -216,19 +231,23 @@ func TestADrainingProxyIsToldAfterTheDrainTime(t *testing.T) {
 	}
 }
 
-// The end of a drain and a change that wants the inbound again may cross: then the listener status loses what is served
-// and wanted, and no listener of the proxy changes.
-func TestAnInboundThatLeftTheListenerStatusAndIsServedComesBack(t *testing.T) {
+// TestAServedInboundReturnsToTheListenerStatus: the end of a drain may coincide with a change that adds the inbound
+// again. Then the listener status lacks an inbound that is served and wanted, and no listener of the proxy changes.
+func TestAServedInboundReturnsToTheListenerStatus(t *testing.T) {
 	p := newPlane(t)
 	p.register()
 	stream, settings := p.session("run-1")
 	l := settings.Listeners[0]
-	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}}})
+	p.send(stream,
+		&wire.Report{Run: "run-1",
+			ReadyListeners: []*wire.ReadyListener{{Address: l.Address, Port: l.Port, Generation: l.Generation,
+				Healthy: true}}})
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
-	for range 3 { // the session looks once more by itself, after its pause between reports
-		err := admission.Modify(t.Context(), p.writer, kind.DataplaneListenerStatuses, "default", "web-1", func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-			return o.Spec.Remove([]string{"10.0.0.1:8080"})
-		})
+	for range 3 { // the session syncs once more by itself, after its pause between reports
+		err := admission.Modify(t.Context(), p.writer, kind.DataplaneListenerStatuses, "default", "web-1",
+			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+				return o.Spec.Remove([]string{"10.0.0.1:8080"})
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,33 +283,40 @@ func TestADeletedDataplaneEndsItsSession(t *testing.T) {
 	}
 }
 
-func TestAPlainClientServesOnceItTookItsListeners(t *testing.T) {
+func TestAClientWithoutAgentServesOnceItAckedItsListeners(t *testing.T) {
 	p := newPlane(t, webDataplane(t))
-	stream, err := p.discover(p.as("web-1"), "default.web-1")
+	stream, err := p.discover(p.dataplaneToken("web-1"), "default.web-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	acknowledge(t, stream)
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
-		return len(i.Subscriptions) == 1 && i.Subscriptions[0].DisconnectTime == nil && i.Subscriptions[0].ControlPlaneInstanceID == "cp-1"
+		return len(i.Subscriptions) == 1 && i.Subscriptions[0].DisconnectTime == nil &&
+			i.Subscriptions[0].ControlPlaneInstanceID == "cp-1"
 	})
 	stream.CloseSend()
-	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
-	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080")) // a stream that ends takes nothing out
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return i.Subscriptions[0].DisconnectTime != nil
+	})
+	// the end of a stream does not change the listener status
+	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 }
 
-func TestAnAckDoesNotSayThatAnInboundWithACertificateServes(t *testing.T) {
-	p := newPlane(t, append(secured(t), webDataplane(t))...)
-	stream, err := p.discover(p.as("web-1"), "default.web-1")
+func TestAnACKIsNotEnoughForAnInboundWithACertificate(t *testing.T) {
+	p := newPlane(t, append(withIdentity(t), webDataplane(t))...)
+	stream, err := p.discover(p.dataplaneToken("web-1"), "default.web-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	acknowledge(t, stream)
 	stream.CloseSend()
-	// The end of the stream is stored after everything that its ACKs cause.
-	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool { return i.Subscriptions[0].DisconnectTime != nil })
-	if _, err := p.rows.Get(t.Context(), kind.DataplaneListenerStatuses.Key("default", "web-1")); !errors.Is(err, store.ErrNotFound) {
+	// The end of the stream is stored after the effects of its ACKs.
+	stored(p, kind.DataplaneInsights, func(i kind.DataplaneInsight) bool {
+		return i.Subscriptions[0].DisconnectTime != nil
+	})
+	if _, err := p.rows.Get(t.Context(), kind.DataplaneListenerStatuses.Key("default", "web-1")); !errors.Is(err,
+		store.ErrNotFound) {
 		t.Errorf("something is stored as serving after an ACK alone (%v)", err)
 	}
 }
@@ -304,7 +330,7 @@ func webDataplane(t *testing.T) resource.Any {
 	return dataplane
 }
 
-// acknowledge takes what comes until the listeners have come.
+// acknowledge acks responses until the listeners have arrived.
 func acknowledge(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
 	t.Helper()
 	for {
@@ -312,7 +338,8 @@ func acknowledge(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_Del
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}); err != nil {
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl,
+			ResponseNonce: response.Nonce}); err != nil {
 			t.Fatal(err)
 		}
 		if response.TypeUrl == xds.Listener.URL() {
@@ -321,17 +348,21 @@ func acknowledge(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_Del
 	}
 }
 
-// An Envoy that is too old for what it would be sent is told so, and gets nothing.
+// TestAnEnvoyThatIsTooOldIsRejected: the error has the reason, and no configuration is sent.
 func TestAnEnvoyThatIsTooOldIsRejected(t *testing.T) {
 	p := newPlane(t)
 	p.register()
-	for minor, want := range map[uint32]string{39: "the proxy runs Envoy 1.39.3, and 1.40 is the oldest that is supported", 40: "", 41: ""} {
-		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(p.as("web-1"))
+	for minor, want := range map[uint32]string{
+		39: "the proxy runs Envoy 1.39.3, and 1.40 is the oldest that is supported", 40: "", 41: "",
+	} {
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(
+			p.dataplaneToken("web-1"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		version := &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor, Patch: 3}}
-		node := &corev3.Node{Id: "default.web-1", UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: version}}
+		node := &corev3.Node{Id: "default.web-1",
+			UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: version}}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,18 +9,20 @@ import (
 	"weft/kind"
 )
 
-// wanted are the listeners that the agent was told of, and their generations, by "address:port".
-type wanted map[string]string
+// generations are the generations of the listeners that were sent to the agent, by "address:port".
+type generations map[string]string
 
-// reported is what a proxy serves after a report of its agent.
+// reported returns the listener status of a proxy after a report of its agent.
 //
-// A listener that the report leaves out is not served. One whose generation is another than what is
-// wanted now counts as it did before: its report is on the way. An inbound that the Dataplane has no more
-// stays as long as it is stored, which ends when its withdrawal does, and never comes back by a report.
-// One that comes to a listener that is served already is served once its proxy runs with everything that it is
-// sent, the rules of that inbound among it: pending says that one waits for that.
-func reported(before kind.DataplaneListenerStatus, report *wire.Report, want wanted, n *kind.Networking, runs bool, now time.Time) (after kind.DataplaneListenerStatus, pending bool) {
-	after = kind.DataplaneListenerStatus{Run: report.Run, Registered: before.Registered, Token: before.Token, Draining: report.Draining}
+// A listener that the report leaves out is not served. A listener with another generation than the current one keeps
+// its status: its report is under way. An inbound that was removed from the Dataplane remains served while it is
+// stored, which ends with its draining, and no report adds it again. A new inbound of a listener that is served already
+// is served once its proxy runs with its whole configuration, including the rules of that inbound: pending is set while
+// one waits for that.
+func reported(before kind.DataplaneListenerStatus, report *wire.Report, want generations, n *kind.Networking, runs bool,
+	now time.Time) (after kind.DataplaneListenerStatus, pending bool) {
+	after = kind.DataplaneListenerStatus{Run: report.Run, Registered: before.Registered, Token: before.Token,
+		Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	var former kind.DataplaneListenerStatus
 	if before.Run == report.Run {
@@ -31,13 +33,13 @@ func reported(before kind.DataplaneListenerStatus, report *wire.Report, want wan
 	}
 	after.Ingresses = servedSections(former.Ingresses, report, want, n.ZoneIngress)
 	after.Egresses = servedEgresses(former.Egresses, report, want, n.ZoneEgress)
-	has := listening(n)
+	has := inboundsByListener(n)
 	for _, serving := range report.ReadyListeners {
 		at := listenerOf(serving)
 		inbounds := had[at]
 		if generation, ok := want[at]; ok && generation == serving.Generation && len(has[at]) > 0 {
 			var waits bool
-			inbounds, waits = served(had[at], has[at], runs)
+			inbounds, waits = servedInbounds(had[at], has[at], runs)
 			pending = pending || waits
 		}
 		for _, in := range inbounds {
@@ -52,9 +54,9 @@ func reported(before kind.DataplaneListenerStatus, report *wire.Report, want wan
 	return after, pending
 }
 
-// served are the inbounds of a listener that serves: those that it has, without what came while the proxy does not
-// run with their rules yet, and those that it had, which are being withdrawn.
-func served(had []kind.ServedInbound, has []kind.Inbound, runs bool) (all []kind.ServedInbound, waits bool) {
+// servedInbounds returns the inbounds of a ready listener: its present inbounds, without new ones whose rules the proxy
+// does not run with yet, and its former ones, which are draining. waits is set where a new inbound is left out.
+func servedInbounds(had []kind.ServedInbound, has []kind.Inbound, runs bool) (all []kind.ServedInbound, waits bool) {
 	for _, in := range has {
 		if len(had) > 0 && !runs && !slices.ContainsFunc(had, sameSection(in)) {
 			waits = true
@@ -62,11 +64,11 @@ func served(had []kind.ServedInbound, has []kind.Inbound, runs bool) (all []kind
 		}
 		all = append(all, kind.ServedInbound{Inbound: in})
 	}
-	return append(all, withdrawn(had, has)...), waits
+	return append(all, drainingInbounds(had, has)...), waits
 }
 
-// withdrawn are the inbounds that were served and that a Dataplane has no more.
-func withdrawn(had []kind.ServedInbound, has []kind.Inbound) []kind.ServedInbound {
+// drainingInbounds returns the inbounds that were served and that the Dataplane no longer has.
+func drainingInbounds(had []kind.ServedInbound, has []kind.Inbound) []kind.ServedInbound {
 	return slices.DeleteFunc(slices.Clone(had), func(former kind.ServedInbound) bool {
 		return slices.ContainsFunc(has, func(in kind.Inbound) bool { return in.Section() == former.Section() })
 	})
@@ -76,12 +78,12 @@ func sameSection(in kind.Inbound) func(kind.ServedInbound) bool {
 	return func(other kind.ServedInbound) bool { return other.Section() == in.Section() }
 }
 
-// servedSections are the listeners of a zone proxy's section that the report names: the current one, and those that
-// were served before and are being withdrawn.
+// servedSections returns the listeners of a zone proxy's section that the report names: the current one, and former
+// ones, which are draining.
 func servedSections[S any, P interface {
 	*S
 	Listener() string
-}](former []S, report *wire.Report, want wanted, section P) []S {
+}](former []S, report *wire.Report, want generations, section P) []S {
 	var served []S
 	for _, serving := range report.ReadyListeners {
 		at := listenerOf(serving)
@@ -97,8 +99,9 @@ func servedSections[S any, P interface {
 	return served
 }
 
-// servedEgresses are those of a zone egress, with the leaf that was seen on each.
-func servedEgresses(former []kind.ServedEgress, report *wire.Report, want wanted, section *kind.ZoneEgressSection) []kind.ServedEgress {
+// servedEgresses returns the egress listeners that the report names, with the certificate that was seen on each.
+func servedEgresses(former []kind.ServedEgress, report *wire.Report, want generations,
+	section *kind.ZoneEgressSection) []kind.ServedEgress {
 	var current *kind.ServedEgress
 	if section != nil {
 		current = &kind.ServedEgress{ZoneEgressSection: *section}
@@ -114,8 +117,8 @@ func servedEgresses(former []kind.ServedEgress, report *wire.Report, want wanted
 	return served
 }
 
-// alsoPlaintext is since when a listener that presents a leaf takes connections without TLS too: it was plain
-// before, and clients may not have heard yet that it is no more.
+// alsoPlaintext returns the time since which a listener with a certificate accepts plaintext too: it was plaintext
+// before, and clients may not have acked that it no longer is.
 func alsoPlaintext(before []kind.ServedInbound, serial string, now time.Time) kind.Time {
 	switch {
 	case serial == "" || len(before) == 0:
@@ -126,8 +129,8 @@ func alsoPlaintext(before []kind.ServedInbound, serial string, now time.Time) ki
 	return before[0].AlsoPlaintext
 }
 
-// acknowledged is what a proxy without an agent serves once it took its listeners: all of its inbounds,
-// and what is being withdrawn.
+// acknowledged returns the listener status of a proxy without an agent once it has acked its listeners: all of its
+// inbounds, and those that are draining.
 func acknowledged(before kind.DataplaneListenerStatus, n *kind.Networking) kind.DataplaneListenerStatus {
 	after := kind.DataplaneListenerStatus{Registered: before.Registered, Token: before.Token}
 	var has []kind.Inbound
@@ -137,7 +140,7 @@ func acknowledged(before kind.DataplaneListenerStatus, n *kind.Networking) kind.
 			after.Inbounds = append(after.Inbounds, kind.ServedInbound{Inbound: in})
 		}
 	}
-	after.Inbounds = append(after.Inbounds, withdrawn(before.Inbounds, has)...)
+	after.Inbounds = append(after.Inbounds, drainingInbounds(before.Inbounds, has)...)
 	if n.ZoneIngress != nil {
 		after.Ingresses = append(after.Ingresses, *n.ZoneIngress)
 	}
@@ -149,9 +152,9 @@ func acknowledged(before kind.DataplaneListenerStatus, n *kind.Networking) kind.
 	return after
 }
 
-// listening returns the inbounds that have a listener, by "address:port". An inbound whose host name is not resolved yet has
-// none. (Adding inbounds in runtime.)
-func listening(n *kind.Networking) map[string][]kind.Inbound {
+// inboundsByListener returns the inbounds that have a listener, by "address:port". An inbound whose host name is not
+// resolved yet has none. (Adding inbounds in runtime.)
+func inboundsByListener(n *kind.Networking) map[string][]kind.Inbound {
 	all := map[string][]kind.Inbound{}
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
@@ -165,7 +168,7 @@ func listenerOf(s *wire.ReadyListener) string {
 	return (&kind.Inbound{Address: s.Address, Port: s.Port}).Listener()
 }
 
-// equalServing compares meanings: no inbound and an empty list of them are the same.
+// equalServing returns whether two statuses are equal; no list and an empty one are.
 func equalServing(a, b kind.DataplaneListenerStatus) bool {
 	if len(a.Inbounds) == 0 && len(b.Inbounds) == 0 {
 		a.Inbounds, b.Inbounds = nil, nil

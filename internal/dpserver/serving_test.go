@@ -23,18 +23,19 @@ func servedInbound(port uint32, name, serial string) kind.ServedInbound {
 	return kind.ServedInbound{Inbound: n.Effective(inbound(port, name)), Serial: serial}
 }
 
-// begun is the time of the first report of a scenario; each later one is a second after.
-var begun = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+// firstReportTime is the time of the first report of a scenario; each later one is a second after.
+var firstReportTime = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestReported runs the scenarios of a proxy's reports. Each section of a file is a step: "networking" is the Dataplane's,
-// "configured" the generations of the listeners that the agent was sent, "stored" a status. "report" is a report of the
-// agent, and "status" what it makes of the stored status; a proxy "with pending rules" does not have them yet.
+// TestReported runs the scenarios of a proxy's reports. Each section of a file is a step: "networking" is the
+// Dataplane's, "configured" has the generations of the listeners that the agent was sent, "stored" is a status.
+// "report" is a report of the agent, and "status" the status after it; a proxy "with pending rules" does not have its
+// rules yet.
 func TestReported(t *testing.T) {
 	golden.Run(t, "testdata/reported/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		var status kind.DataplaneListenerStatus
 		var networking kind.Networking
-		var configured wanted
-		now, waits := begun, false
+		var configured generations
+		now, waits := firstReportTime, false
 		for i, step := range scenario.Files {
 			switch step.Name {
 			case "networking":
@@ -49,7 +50,8 @@ func TestReported(t *testing.T) {
 			case "report", "report with pending rules":
 				report, runs := readReport(t, step.Data), step.Name == "report"
 				status, waits = reported(status, report, configured, &networking, runs, now)
-				if again, _ := reported(status, report, configured, &networking, runs, now); !equalServing(status, again) {
+				if again, _ := reported(status, report, configured, &networking, runs, now); !equalServing(status,
+					again) {
 					t.Errorf("the same report again changes the status:\n%s", cmp.Diff(status, again))
 				}
 				now = now.Add(time.Second)
@@ -96,7 +98,8 @@ func statusYAML(t *testing.T, status kind.DataplaneListenerStatus, waits bool) [
 }
 
 func TestAcknowledgedKeepsDrainingInbounds(t *testing.T) {
-	before := kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""), servedInbound(82, "gone", "")}}
+	before := kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{servedInbound(80, "http", ""),
+		servedInbound(82, "gone", "")}}
 	got := acknowledged(before, &kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{
 		inbound(80, "http"), inbound(81, "new"), {Port: 83, State: kind.Ignored},
 	}})

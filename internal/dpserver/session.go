@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// appearance is how long a session waits for a Dataplane that was written just now.
-	appearance = 5 * time.Second
-	// drainBound is how long a draining proxy waits for clients that do not ack that it is no endpoint any more.
+	// dataplaneTimeout is how long a session waits for a Dataplane that was written just now.
+	dataplaneTimeout = 5 * time.Second
+	// drainBound is how long a draining proxy waits for clients that do not ack its removal from the endpoints.
 	drainBound = 30 * time.Second
-	// storeBound is how long a store may take.
+	// storeBound is the timeout of a write to the store.
 	storeBound = 10 * time.Second
-	// reportPause is how long after one Report the next one is read: Reports that come meanwhile are replaced by the last
-	// one.
+	// reportPause is the time from one Report to the next that is read. The newest Report replaces those that arrive
+	// meanwhile.
 	reportPause = 100 * time.Millisecond
 )
 
-// session is one agent that is there.
+// session is the session of one agent.
 type session struct {
 	server *Server
 	key    graph.ProxyKey
@@ -36,17 +36,17 @@ type session struct {
 	end    context.CancelCauseFunc
 	caller *caller
 	ended  <-chan struct{}
-	// questions are for the agent; one that is taken from here is sent.
-	questions chan *wire.InspectionRequest
+	// inspections has requests to the agent. A request that is received from it is sent.
+	inspections chan *wire.InspectionRequest
 
-	proxy   *graph.Proxy           // as it is now
-	want    wanted                 // of the last settings
-	sent    *wire.Settings         // the last ones
-	leaf    *graph.NextCertificate // that they ask for
-	report  *wire.Report           // the last one
-	noted   *wire.Certificate      // the last one of SPIRE's that was stored
-	drained bool
-	// pending is closed once the proxy runs with the rules of inbounds that wait for that; nil: none does.
+	proxy            *graph.Proxy           // the current one
+	generations      generations            // of the last settings
+	sent             *wire.Settings         // the last settings
+	certificate      *graph.NextCertificate // the certificate of the last settings
+	report           *wire.Report           // the last report
+	notedCertificate *wire.Certificate      // the last certificate of SPIRE that was stored
+	drained          bool
+	// pending is closed once the proxy runs with the rules of inbounds that wait for them; nil if none waits.
 	pending chan struct{}
 }
 
@@ -63,36 +63,36 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err := checkReport(first); err != nil {
 		return err
 	}
-	key, err := named(first)
+	key, err := proxyKeyOf(first)
 	if err != nil {
 		return err
 	}
-	if err := caller.names(key); err != nil {
+	if err := caller.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	if err := s.admitted(key); err != nil {
+	if err := s.checkAdmitted(key); err != nil {
 		return err // before anything is computed for it
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
 	a := &session{
 		server: s.Server, key: key,
-		stream: stream, end: end, ended: ctx.Done(), questions: make(chan *wire.InspectionRequest),
+		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
 	}
 	proxies := make(chan *graph.Proxy, 1)
-	defer s.Hub.Watch(a.key, latest(proxies))()
+	defer s.Hub.Watch(a.key, keepNewest(proxies))()
 	if err := a.open(ctx, proxies); err != nil {
 		return err
 	}
-	defer s.enter(a.caller, end)()
-	defer s.join(a)()
+	defer s.trackCall(a.caller, end)()
+	defer s.addSession(a)()
 	reports := make(chan *wire.Report, 1)
-	go a.receive(latest(reports))
+	go a.receive(keepNewest(reports))
 	return a.run(ctx, first, reports, proxies)
 }
 
-// latest puts values where one reader takes the newest.
-func latest[T any](to chan T) func(T) {
+// keepNewest returns a function that puts values into a channel of one value, each of which replaces the one before.
+func keepNewest[T any](to chan T) func(T) {
 	return func(value T) {
 		select {
 		case <-to:
@@ -102,9 +102,9 @@ func latest[T any](to chan T) func(T) {
 	}
 }
 
-// open waits for the proxy, which a registration a moment ago makes, and lets the caller in.
+// open waits for the proxy, which may have been registered a moment ago, and authorizes the caller.
 func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
-	timeout := time.NewTimer(appearance)
+	timeout := time.NewTimer(dataplaneTimeout)
 	defer timeout.Stop()
 	for a.proxy == nil {
 		select {
@@ -120,34 +120,34 @@ func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
 	return err
 }
 
-// join makes this the Dataplane's one session. An older one is of a run that ended, or of a connection
-// that is broken.
-func (s *Server) join(a *session) (leave func()) {
+// addSession makes this the only session of the Dataplane. An older session is of a former run, or of a broken
+// connection.
+func (s *Server) addSession(a *session) (leave func()) {
 	s.mu.Lock()
 	if older := s.sessions[a.key]; older != nil {
 		older.end(status.Error(codes.Aborted, "another agent of this Dataplane has connected"))
 	}
 	s.sessions[a.key] = a
 	s.mu.Unlock()
-	s.leases.came(a.key)
+	s.leases.agentConnected(a.key)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.sessions[a.key] == a {
 			delete(s.sessions, a.key)
-			s.leases.went(a.key)
+			s.leases.agentDisconnected(a.key)
 		}
 	}
 }
 
-// session answers the session of a proxy's agent; nil where there is none.
-func (s *Server) session(key graph.ProxyKey) *session {
+// sessionOf returns the session of a proxy's agent; nil if there is none.
+func (s *Server) sessionOf(key graph.ProxyKey) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions[key]
 }
 
-// receive passes on reports, each of which replaces the one before, until the agent ends.
+// receive passes on reports until the agent ends the session.
 func (a *session) receive(report func(*wire.Report)) {
 	for {
 		next, err := a.stream.Recv()
@@ -162,12 +162,13 @@ func (a *session) receive(report func(*wire.Report)) {
 	}
 }
 
-func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report, proxies <-chan *graph.Proxy) error {
+func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report,
+	proxies <-chan *graph.Proxy) error {
 	drained := make(chan struct{})
 	a.report = first
 	next, pause := reports, (<-chan time.Time)(nil) // one of the two is nil
 	for waiting := false; ; {
-		if err := a.settle(ctx); err != nil {
+		if err := a.sync(ctx); err != nil {
 			return err
 		}
 		if a.report.Draining && !waiting {
@@ -184,11 +185,11 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			if a.proxy == nil {
 				return a.deleted()
 			}
-			if err := a.caller.keeps(a.proxy); err != nil {
+			if err := a.caller.checkStillPermitted(a.proxy); err != nil {
 				return err
 			}
-		case q := <-a.questions:
-			if err := a.ask(q); err != nil {
+		case q := <-a.inspections:
+			if err := a.sendInspection(q); err != nil {
 				return err
 			}
 		case <-a.pending:
@@ -196,13 +197,13 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 		case <-drained:
 			a.drained, drained = true, nil
 		case <-ctx.Done():
-			return a.close(ctx, reports)
+			return a.finish(ctx, reports)
 		}
 	}
 }
 
-// close takes the agent's last word into account, which may say that its Envoy is dead.
-func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error {
+// finish stores the final report, which may say that the Envoy is dead.
+func (a *session) finish(ctx context.Context, reports <-chan *wire.Report) error {
 	cause := context.Cause(ctx)
 	select {
 	case a.report = <-reports:
@@ -217,8 +218,8 @@ func (a *session) close(ctx context.Context, reports <-chan *wire.Report) error 
 	return cause
 }
 
-// settle sends settings where they differ from the last ones, and stores what the proxy serves.
-func (a *session) settle(ctx context.Context) error {
+// sync sends settings if they differ from the last ones, and stores the listener status.
+func (a *session) sync(ctx context.Context) error {
 	n, ok := a.server.Hub.Networking(a.key)
 	if !ok {
 		return a.deleted()
@@ -229,41 +230,43 @@ func (a *session) settle(ctx context.Context) error {
 			next.LocalNetworks = append(next.LocalNetworks, network.String())
 		}
 	}
-	spread(next, a.sent, servicesChange(a.proxy.Certificate, a.leaf), a.server.Sessions())
+	setSpread(next, a.sent, servicesChange(a.proxy.Certificate, a.certificate), a.server.Sessions())
 	if err := a.send(next); err != nil {
 		return err
 	}
-	a.leaf = a.proxy.Certificate
+	a.certificate = a.proxy.Certificate
 	a.noteCertificate()
 	return a.store(ctx, n)
 }
 
-// noteCertificate stores what the agent says of its Envoy's certificate, where that is SPIRE's to give.
+// noteCertificate stores the certificate that the agent reports, if it comes from SPIRE.
 func (a *session) noteCertificate() {
 	c, id := a.report.Certificate, a.proxy.Identity
-	if c == nil || id == nil || !id.Source.FromSPIRE() || c.SpiffeId != id.SpiffeID || proto.Equal(c, a.noted) {
+	if c == nil || id == nil || !id.Source.FromSPIRE() || c.SpiffeId != id.SpiffeID ||
+		proto.Equal(c, a.notedCertificate) {
 		return
 	}
-	a.noted = c
-	a.server.insights.note(a.key, seen(id, c))
+	a.notedCertificate = c
+	a.server.insights.noteChange(a.key, certifiedBySPIRE(id, c))
 }
 
 func (a *session) deleted() error {
 	return status.Error(codes.NotFound, a.key.Resource().String()+" was deleted")
 }
 
-// store finishes what it began when the agent goes meanwhile: what it said holds.
+// store stores the listener status of the last report. It finishes a write even if the agent disconnects meanwhile.
 func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
 	runs, pending, tooLarge := a.server.Hub.RunsOwn(a.key), false, error(nil)
-	err := a.server.storeServing(ctx, a.key, func(before kind.DataplaneListenerStatus) (after kind.DataplaneListenerStatus) {
-		after, pending = reported(before, a.report, a.want, n, runs, now())
-		if tooLarge = checkServed(&after); tooLarge != nil {
-			return before
-		}
-		return after
-	})
+	err := a.server.storeServing(ctx, a.key,
+		func(before kind.DataplaneListenerStatus) (after kind.DataplaneListenerStatus) {
+			after, pending = reported(before, a.report, a.generations, n, runs, now())
+			if tooLarge = checkServed(&after); tooLarge != nil {
+				return before
+			}
+			return after
+		})
 	if tooLarge != nil {
 		return tooLarge
 	}
@@ -271,7 +274,7 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 		return a.deleted()
 	}
 	if err != nil {
-		return a.server.answer(err, "storing what "+a.key.String()+" serves")
+		return a.server.statusError(err, "storing what "+a.key.String()+" serves")
 	}
 	if pending && a.pending == nil {
 		a.pending = make(chan struct{})
@@ -280,7 +283,7 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	return nil
 }
 
-// awaitRules ends once the proxy runs with the rules of its inbounds, or the session ends.
+// awaitRules closes done once the proxy runs with the rules of its inbounds, or the session ends.
 func (a *session) awaitRules(done chan<- struct{}) {
 	defer close(done)
 	a.server.Hub.AwaitOwn(a.stream.Context(), a.key)
@@ -290,7 +293,8 @@ func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, drainBound)
 	defer cancel()
 	if err := a.server.Hub.Drained(bounded, a.key); err != nil && ctx.Err() == nil {
-		a.server.Log.Warn("a draining proxy goes on without the acks of every client", "proxy", a.key, "bound", drainBound)
+		a.server.Log.Warn("a draining proxy goes on without the acks of every client", "proxy", a.key, "bound",
+			drainBound)
 	}
 	select {
 	case <-time.After(a.server.DrainTime):

@@ -14,11 +14,11 @@ import (
 	"weft/kind"
 )
 
-// drainTime is how long a listener that goes lets finish what is in flight.
+// drainTime is how long a listener that is removed lets open requests finish.
 const drainTime = 30 * time.Second
 
-// How an application is probed where its inbound does not say: a dead one leaves the endpoint lists
-// after about three seconds, and a busy one has three chances.
+// The defaults of application probes: a dead application leaves the endpoint lists after about three seconds, and a
+// busy one has three attempts.
 const (
 	probeInterval      = kind.Duration(time.Second)
 	probeTimeout       = kind.Duration(time.Second)
@@ -26,27 +26,28 @@ const (
 	healthyThreshold   = uint32(1)
 )
 
-// send sends settings unless they are the last ones.
+// send sends settings unless they equal the last ones.
 func (a *session) send(next *wire.Settings) error {
 	if proto.Equal(next, a.sent) {
 		return nil
 	}
 	a.sent = next
-	a.want = wanted{}
+	a.generations = generations{}
 	for _, l := range next.Listeners {
-		a.want[(&kind.Inbound{Address: l.Address, Port: l.Port}).Listener()] = l.Generation
+		a.generations[(&kind.Inbound{Address: l.Address, Port: l.Port}).Listener()] = l.Generation
 	}
 	return a.stream.Send(next)
 }
 
-// ask sends a question with the last settings: an agent that does not know of questions finds nothing new.
-func (a *session) ask(q *wire.InspectionRequest) error {
-	asking := proto.CloneOf(a.sent)
-	asking.Inspection = q
-	return a.stream.Send(asking)
+// sendInspection sends a request with the last settings, so that an agent without support for inspections finds no
+// change.
+func (a *session) sendInspection(q *wire.InspectionRequest) error {
+	withRequest := proto.CloneOf(a.sent)
+	withRequest.Inspection = q
+	return a.stream.Send(withRequest)
 }
 
-// settings are what the agent of a proxy works with.
+// settings returns the settings of a proxy's agent.
 func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained}
 	if n.Admin != nil {
@@ -73,7 +74,8 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 		})
 	}
 	for _, l := range p.Ingresses {
-		s.Listeners = append(s.Listeners, &wire.Listener{Address: l.Address, Port: l.Port, Generation: generation("ingress", l.Address, l.Port)})
+		s.Listeners = append(s.Listeners,
+			&wire.Listener{Address: l.Address, Port: l.Port, Generation: generation("ingress", l.Address, l.Port)})
 	}
 	for _, l := range p.Egresses {
 		s.Listeners = append(s.Listeners, &wire.Listener{
@@ -84,30 +86,30 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	return s
 }
 
-// identitySettings are for a proxy that has an identity, also while it can't have a certificate: it does
-// not become plain.
-func identitySettings(id *graph.Identity, leaf *graph.NextCertificate) *wire.Identity {
+// identitySettings returns the settings of a proxy with an identity. They are the same while it can't get a
+// certificate: it does not go back to plaintext.
+func identitySettings(id *graph.Identity, certificate *graph.NextCertificate) *wire.Identity {
 	if id.Source.FromSPIRE() {
 		return &wire.Identity{
 			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
 			Generation: generation(id.MeshIdentity, id.SpiffeID, id.Source.Socket),
 		}
 	}
-	if leaf == nil {
+	if certificate == nil {
 		return &wire.Identity{Name: id.MeshIdentity, Generation: generation(id.MeshIdentity)}
 	}
 	return &wire.Identity{
-		Name: leaf.MeshIdentity, SpiffeId: leaf.SpiffeID,
-		Generation: generation(leaf.MeshIdentity, strings.Join(leaf.List(), " "), leaf.Authority),
+		Name: certificate.MeshIdentity, SpiffeId: certificate.SpiffeID,
+		Generation: generation(certificate.MeshIdentity, strings.Join(certificate.List(), " "), certificate.Authority),
 	}
 }
 
-// renewalRate is how many certificates a second are asked for where a CA is replaced for everybody at once.
+// renewalRate is the rate of certificate requests, per second, when a CA is replaced for all proxies at once.
 const renewalRate = 500
 
-// spread has the proxies of a large mesh come one after another where their certificates change together, and
-// at once the one whose services change. It is decided with the generation, and stays with it.
-func spread(next, before *wire.Settings, ofServices bool, sessions int) {
+// setSpread spreads the requests of a large mesh over time when all certificates change together. A proxy whose own
+// services change requests its certificate at once. The spread is set with the generation and stays with it.
+func setSpread(next, before *wire.Settings, ofServices bool, sessions int) {
 	switch id := next.GetIdentity(); {
 	case id == nil || before.GetIdentity() == nil || ofServices:
 	case before.Identity.Generation == id.Generation:
@@ -117,13 +119,13 @@ func spread(next, before *wire.Settings, ofServices bool, sessions int) {
 	}
 }
 
-// servicesChange says whether nothing but the services of a proxy makes its next certificate another one.
+// servicesChange returns whether the next certificate differs only because of the proxy's services.
 func servicesChange(next, before *graph.NextCertificate) bool {
 	return next != nil && before != nil && next.MeshIdentity == kind.MTLSIdentity &&
 		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.SpiffeIDs)
 }
 
-// generation changes when one of the values does.
+// generation returns a value that changes when one of values does.
 func generation(values ...any) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", values))
 	return hex.EncodeToString(sum[:6])

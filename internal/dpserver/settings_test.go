@@ -8,7 +8,7 @@ import (
 	"weft/kind"
 )
 
-func TestAnAgentHearsHowConnectionsReachItsListeners(t *testing.T) {
+func TestSettingsOfListeners(t *testing.T) {
 	proxy := func(capture *graph.Capture) *graph.Proxy {
 		return &graph.Proxy{Capture: capture, Listeners: []graph.InboundListener{{
 			Address: "10.0.0.1", Port: 80, ServiceAddress: "10.0.0.1", ServicePort: 80, Bind: capture == nil,
@@ -29,28 +29,32 @@ func TestAnAgentHearsHowConnectionsReachItsListeners(t *testing.T) {
 			t.Errorf("a captured listener: capture port %d, source %q, want %d and a source", port, source, want)
 		}
 		if seen[generation] {
-			t.Errorf("capture port %d: the generation is as before, so nobody looks whether the listener serves there", want)
+			t.Errorf("capture port %d: the generation is as before, so the agent does not check the listener there",
+				want)
 		}
 		seen[generation] = true
 	}
 }
 
-// A CA that is replaced makes everybody ask for a certificate, one after another; a service that comes to a proxy
-// makes that proxy ask, and its clients wait for it.
-func TestCertificatesThatChangeTogetherAreAskedForOneAfterAnother(t *testing.T) {
-	leaf := func(authority string, services ...string) *graph.NextCertificate {
-		return &graph.NextCertificate{MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(services...), Authority: authority}
+// TestCertificatesThatChangeTogetherAreRequestedOneAfterAnother: if a CA is replaced, all proxies request a
+// certificate, one after another. If a proxy gets a new service, that proxy does so at once, since its clients wait for
+// it.
+func TestCertificatesThatChangeTogetherAreRequestedOneAfterAnother(t *testing.T) {
+	certificate := func(authority string, services ...string) *graph.NextCertificate {
+		return &graph.NextCertificate{MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(services...),
+			Authority: authority}
 	}
 	for _, c := range []struct {
 		name       string
 		before, to *graph.NextCertificate
 		want       uint32
 	}{
-		{"another CA", leaf("1", "a"), leaf("2", "a"), 2000},
-		{"another service", leaf("1", "a"), leaf("1", "a", "b"), 0},
-		{"both", leaf("1", "a"), leaf("2", "a", "b"), 2000},
-		{"a MeshIdentity", leaf("1", "a"), &graph.NextCertificate{MeshIdentity: "id", SpiffeIDs: kind.SpiffeIDsOf("b"), Authority: "1"}, 2000},
-		{"the first one", nil, leaf("1", "a"), 0},
+		{"another CA", certificate("1", "a"), certificate("2", "a"), 2000},
+		{"another service", certificate("1", "a"), certificate("1", "a", "b"), 0},
+		{"both", certificate("1", "a"), certificate("2", "a", "b"), 2000},
+		{"a MeshIdentity", certificate("1", "a"),
+			&graph.NextCertificate{MeshIdentity: "id", SpiffeIDs: kind.SpiffeIDsOf("b"), Authority: "1"}, 2000},
+		{"the first one", nil, certificate("1", "a"), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := func(l *graph.NextCertificate) *wire.Settings {
@@ -61,7 +65,7 @@ func TestCertificatesThatChangeTogetherAreAskedForOneAfterAnother(t *testing.T) 
 				return settings(p, &kind.Networking{}, false)
 			}
 			next := told(c.to)
-			spread(next, told(c.before), servicesChange(c.to, c.before), 2*renewalRate)
+			setSpread(next, told(c.before), servicesChange(c.to, c.before), 2*renewalRate)
 			if next.Identity.SpreadMs != c.want {
 				t.Errorf("it is asked for within %d ms, want %d", next.Identity.SpreadMs, c.want)
 			}

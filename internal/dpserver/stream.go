@@ -23,7 +23,7 @@ import (
 	"weft/resource"
 )
 
-// accept lets in a configuration stream.
+// accept accepts a configuration stream.
 func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stream) (xds.Peer, error) {
 	key, err := nodeKey(node)
 	if err != nil {
@@ -35,111 +35,115 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	}
 	version := envoyVersion(node)
 	if err := supported(version); err != nil {
-		s.refused.Note("a proxy is rejected", "from", from(ctx), "proxy", key, "reason", status.Convert(err).Message())
+		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
+			status.Convert(err).Message())
 		return nil, err
 	}
 	detach, err := s.Hub.Attach(key, stream)
 	if err != nil {
-		return nil, s.answer(err, "attaching "+key.String())
+		return nil, s.statusError(err, "attaching "+key.String())
 	}
 	p := &peer{server: s, key: key, caller: caller, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
 	p.unwatch = s.Hub.Watch(key, p.follow)
-	p.leave = s.enter(caller, stream.Close)
-	s.came(p)
+	p.leave = s.trackCall(caller, stream.Close)
+	s.streamOpened(p)
 	s.reclaim.noteOpened()
 	s.reclaim.noteOpened()
-	s.insights.note(key, connected(p.id, s.Instance.ID(), kind.VersionOfAgent(version, agentVersion(node)), p.since))
+	s.insights.noteChange(key, connected(p.id, s.Instance.ID(), kind.VersionOfAgent(version, agentVersion(node)),
+		p.since))
 	return p, nil
 }
 
-// authenticate refuses a stream of a caller without a good token before anything is read from it.
+// authenticate rejects a stream without a valid token before anything is read from it.
 func (s *Server) authenticate(ctx context.Context) error {
 	_, err := s.caller(ctx)
 	return err
 }
 
-// supported returns an error for an Envoy that cannot apply what it would be sent. A client that states no version is
-// not known to be one.
+// supported returns an error for an Envoy that is too old for its configuration. A client without a version is
+// accepted.
 func supported(version string) error {
 	if !wire.EnvoyTooOld(version) {
 		return nil
 	}
 	return status.Errorf(codes.FailedPrecondition, "the proxy runs Envoy %s, and %s is the oldest that is supported: "+
-		"older releases cannot decide on a TCP connection before a server is dialled; install a newer one", version, wire.OldestEnvoy)
+		"older releases cannot decide on a TCP connection before a server is dialed; install a newer one", version,
+		wire.OldestEnvoy)
 }
 
-// envoyVersion is what a client says of itself, cut where no version goes on; empty where it says nothing.
+// envoyVersion returns the version that a client states, truncated; empty if it states none.
 func envoyVersion(node *corev3.Node) string {
 	if v := node.GetUserAgentBuildVersion().GetVersion(); v != nil {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
-	return word(node.GetUserAgentVersion())
+	return truncatedVersion(node.GetUserAgentVersion())
 }
 
-// agentVersion is the version of weft-dp that the bootstrap of an Envoy states; empty where it states none.
+// agentVersion returns the version of weft-dp in the bootstrap of an Envoy; empty if there is none.
 func agentVersion(node *corev3.Node) string {
-	return word(node.GetMetadata().GetFields()[wire.AgentVersion].GetStringValue())
+	return truncatedVersion(node.GetMetadata().GetFields()[wire.AgentVersion].GetStringValue())
 }
 
-// word is a word of a client, cut where no version goes on.
-func word(said string) string {
-	return strings.ToValidUTF8(said[:min(len(said), maxWord)], "")
+// truncatedVersion returns the version that a client states, truncated to its bound.
+func truncatedVersion(said string) string {
+	return strings.ToValidUTF8(said[:min(len(said), maxShortTextBytes)], "")
 }
 
-// peer follows one stream.
+// peer is the client of one stream.
 type peer struct {
 	server *Server
 	key    graph.ProxyKey
 	caller *caller
 	stream *xds.Stream
-	// detach ends what the stream follows, and unwatch that its proxy is followed.
+	// detach ends the subscriptions of the stream, unwatch the watch of its proxy.
 	detach, unwatch func()
-	leave           func() // of its token
+	leave           func() // of its openCall
 	id              string // of its subscription
 	since           time.Time
-	proxy           atomic.Pointer[graph.Proxy] // as it is; nil: there is none
-	leadsOut        bool                        // as its proxy was last: it is sent the keys of external services
+	proxy           atomic.Pointer[graph.Proxy] // the current one; nil if it does not exist
+	egress          bool                        // it gets the keys of external services
 
-	mu       sync.Mutex  // guards refusals, which the stream alone writes
-	refusals []kind.NACK // replaced as a whole
+	mu    sync.Mutex  // guards nacks, which only the stream writes
+	nacks []kind.NACK // replaced as a whole
 }
 
-// Acked implements xds.Peer. The ACK of its listeners is all that is ever heard of a plain client.
+// Acked implements xds.Peer. For a client without an agent, the ACK of its listeners is the only report.
 func (p *peer) Acked(t xds.Type) {
-	if len(p.refusals) > 0 {
-		p.noteRefusals()
+	if len(p.nacks) > 0 {
+		p.noteNACKs()
 	}
 	if t == xds.Listener {
 		p.server.serveWithoutAgent(p.key, p.proxy.Load())
 	}
 }
 
-// NACKed implements xds.Peer. What is refused again, as it was before, is nothing new.
+// NACKed implements xds.Peer. A repeated NACK changes nothing.
 func (p *peer) NACKed(r xds.NACK) {
-	if !slices.ContainsFunc(p.refusals, func(known kind.NACK) bool { return sameRefusal(known, r) }) {
-		p.server.Log.Warn("a proxy NACKed a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version", r.Version, "message", r.Message)
+	if !slices.ContainsFunc(p.nacks, func(known kind.NACK) bool { return sameNACK(known, r) }) {
+		p.server.Log.Warn("a proxy NACKed a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version",
+			r.Version, "message", r.Message)
 	}
-	p.noteRefusals()
+	p.noteNACKs()
 }
 
-// noteRefusals stores what the client refuses now, where that has changed.
-func (p *peer) noteRefusals() {
-	var refusals []kind.NACK
+// noteNACKs stores the current NACKs of the client, if they have changed.
+func (p *peer) noteNACKs() {
+	var nacks []kind.NACK
 	for _, r := range p.stream.NACKs() {
-		refusals = append(refusals, p.refusal(r))
+		nacks = append(nacks, p.nackOf(r))
 	}
-	if !reflect.DeepEqual(refusals, p.refusals) {
+	if !reflect.DeepEqual(nacks, p.nacks) {
 		p.mu.Lock()
-		p.refusals = refusals
+		p.nacks = nacks
 		p.mu.Unlock()
-		p.server.insights.note(p.key, refused(refusals))
+		p.server.insights.noteChange(p.key, nacked(nacks))
 	}
 }
 
-// refusal is one as it is stored: the known one, or a new one of this moment.
-func (p *peer) refusal(r xds.NACK) kind.NACK {
-	for _, known := range p.refusals {
-		if sameRefusal(known, r) {
+// nackOf returns the NACK as stored: the known one, or a new one with the current time.
+func (p *peer) nackOf(r xds.NACK) kind.NACK {
+	for _, known := range p.nacks {
+		if sameNACK(known, r) {
 			return known
 		}
 	}
@@ -149,28 +153,29 @@ func (p *peer) refusal(r xds.NACK) kind.NACK {
 	}
 }
 
-func sameRefusal(known kind.NACK, r xds.NACK) bool {
-	return known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version && known.Message == r.Message
+func sameNACK(known kind.NACK, r xds.NACK) bool {
+	return known.Type == r.Type.String() && known.Name == r.Name && known.Version == r.Version &&
+		known.Message == r.Message
 }
 
-// refuses answers what the client refuses now.
-func (p *peer) refuses() []kind.NACK {
+// currentNACKs returns the current NACKs of the client.
+func (p *peer) currentNACKs() []kind.NACK {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.refusals
+	return p.nacks
 }
 
-// follow closes the stream of a proxy that its mesh no longer admits, or that became a zone proxy which the token of the
-// stream does not vouch for, and that of a zone egress that was deleted. Its Envoy keeps the config that it has, without
+// follow closes the stream in three cases: its mesh no longer admits the proxy; the proxy became a zone proxy, which
+// the token of the stream does not vouch for; it is a zone egress that was deleted. Its Envoy keeps its config, without
 // clients. (Mesh Membership.)
 func (p *peer) follow(proxy *graph.Proxy) {
 	p.proxy.Store(proxy)
 	err := error(nil)
 	switch {
 	case proxy != nil:
-		err = p.caller.keeps(proxy)
-		p.leadsOut = len(proxy.IsEgress) > 0
-	case p.leadsOut:
+		err = p.caller.checkStillPermitted(proxy)
+		p.egress = len(proxy.IsEgress) > 0
+	case p.egress:
 		err = status.Error(codes.NotFound, p.key.Resource().String()+" was deleted")
 	}
 	if err != nil {
@@ -178,8 +183,9 @@ func (p *peer) follow(proxy *graph.Proxy) {
 	}
 }
 
-// keeps returns PermissionDenied where a proxy has changed into one that its caller may not be.
-func (c *caller) keeps(proxy *graph.Proxy) error {
+// checkStillPermitted returns PermissionDenied if a proxy has changed into one that the caller's token is not valid
+// for.
+func (c *caller) checkStillPermitted(proxy *graph.Proxy) error {
 	if proxy.NotAdmitted != "" {
 		return status.Error(codes.PermissionDenied, proxy.NotAdmitted)
 	}
@@ -198,17 +204,17 @@ func (p *peer) Closed(err error) {
 	p.leave()
 	p.unwatch()
 	p.detach()
-	p.server.went(p)
-	p.server.insights.note(p.key, disconnected(p.id, now()))
+	p.server.streamClosed(p)
+	p.server.insights.noteChange(p.key, disconnected(p.id, now()))
 	if err != nil && status.Code(err) != codes.Unavailable {
 		p.server.Log.Warn("a proxy's stream ended", "proxy", p.key, "error", status.Convert(err).Message())
 	}
 }
 
-// serveWithoutAgent stores that a proxy serves, whose listeners need no secret and whom no agent speaks
-// for. An inbound that needs one is not known to serve by an ACK.
+// serveWithoutAgent stores the listener status of a proxy without an agent. An ACK does not show that an inbound with a
+// secret serves, so such inbounds are left out.
 func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
-	if proxy == nil || proxy.Identity != nil || s.session(key) != nil {
+	if proxy == nil || proxy.Identity != nil || s.sessionOf(key) != nil {
 		return
 	}
 	n, ok := s.Hub.Networking(key)
@@ -217,31 +223,33 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
 	}
 	accepted := func(before kind.DataplaneListenerStatus) kind.DataplaneListenerStatus {
 		if before.Run != "" && !before.Draining {
-			return before // an agent's, which is on its way back
+			return before // written for an agent, which is reconnecting
 		}
 		return acknowledged(before, n)
 	}
-	// Listeners that a whole class gets are acknowledged by all its proxies at once, and say nothing new.
+	// All proxies of a group ack the listeners of the group at once; most ACKs change nothing.
 	if known, ok := s.Hub.ListenerStatus(key); ok && equalServing(accepted(known.Spec), known.Spec) {
 		return
 	}
-	_ = xds.Apart(s.Log, key.String(), func() { // what panics is logged
+	_ = xds.Apart(s.Log, key.String(), func() { // a panic is logged
 		if err := s.storeServing(context.Background(), key, accepted); err != nil {
 			s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
 		}
 	})
 }
 
-// storeServing changes what is stored of a proxy's serving. Where the memory already has what next returns, the store
-// decides: a report that follows another at once finds the memory as it was before that one.
-func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey, next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
+// storeServing changes the stored listener status of a proxy. If the memory has the new value already, the store is
+// read: the memory may be older than a report just before this one.
+func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey,
+	next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
 	known, _ := s.Hub.ListenerStatus(key)
-	return admission.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-		after := next(o.Spec)
-		if equalServing(after, o.Spec) {
-			return false
-		}
-		o.Spec = after
-		return true
-	})
+	return admission.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name,
+		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			after := next(o.Spec)
+			if equalServing(after, o.Spec) {
+				return false
+			}
+			o.Spec = after
+			return true
+		})
 }

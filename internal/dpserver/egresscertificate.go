@@ -1,0 +1,74 @@
+package dpserver
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weft/internal/admission"
+	"weft/internal/graph"
+	"weft/internal/pki"
+	"weft/kind"
+	"weft/resource"
+)
+
+// clientsAckedBound is how long one request of a ZoneEgress's agent waits until clients have acked its next
+// certificate.
+const clientsAckedBound = 5 * time.Second
+
+// storeEgressCertificate stores that a ZoneEgress may present a certificate. If it presents another one already, the
+// proxies of all meshes must accept the new one first, unless the former one is about to expire.
+func (s *Server) storeEgressCertificate(ctx context.Context, key graph.ProxyKey, next *graph.NextCertificate,
+	certificate kind.WorkloadCertificate) error {
+	if !s.isPresented(key, next, certificate) {
+		ctx, cancel := context.WithTimeout(ctx, clientsAckedBound)
+		defer cancel()
+		rows := []resource.Key{
+			kind.Meshes.Key("", next.Mesh), kind.MeshTrusts.Key(next.Mesh, next.MeshIdentity),
+			kind.MeshIdentities.Key(next.Mesh, next.MeshIdentity),
+		}
+		if s.Hub.Everywhere(ctx, rows...) != nil && !s.certificatesExpireSoon(key) {
+			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again",
+				key.Name, next.SpiffeID)
+		}
+	}
+	return admission.Modify(ctx, s.Writer, kind.ZoneEgressCertificatesList, next.Mesh, key.Name,
+		func(o *resource.Object[kind.DataplaneCertificates]) bool {
+			o.Spec.Add(certificate)
+			return true
+		})
+}
+
+// isPresented returns whether clients accept a certificate with these SPIFFE IDs and this root, or the ZoneEgress has
+// none yet.
+func (s *Server) isPresented(key graph.ProxyKey, next *graph.NextCertificate,
+	certificate kind.WorkloadCertificate) bool {
+	rows := s.Hub.EgressCertificates(key.Name)
+	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
+		return row.Mesh == next.Mesh &&
+			slices.ContainsFunc(row.Spec.Certificates, func(l kind.WorkloadCertificate) bool {
+				return l.Same(certificate.SpiffeIDs) && l.Root == certificate.Root
+			})
+	})
+}
+
+// certificatesExpireSoon returns whether every certificate of a ZoneEgress expires soon.
+func (s *Server) certificatesExpireSoon(key graph.ProxyKey) bool {
+	soon := now().Add(expiresSoon)
+	return !slices.ContainsFunc(s.Hub.EgressCertificates(key.Name),
+		func(row *resource.Object[kind.DataplaneCertificates]) bool {
+			return row.Spec.Valid(soon)
+		})
+}
+
+// expiresSoon is the remaining lifetime below which a certificate is replaced, even if clients have not acked the next
+// one.
+const expiresSoon = time.Minute
+
+// dnsName returns the DNS name of one instance of a proxy, for its certificate.
+func (s *Server) dnsName(key graph.ProxyKey) string {
+	if key.Type == kind.EgressProxy {
+		return pki.EgressDNSName(s.Zone, key.Name)
+	}
+	return pki.InstanceDNSName(key.Mesh, s.Zone, key.Name)
+}
