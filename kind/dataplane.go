@@ -1,7 +1,6 @@
 package kind
 
 import (
-	"net"
 	"slices"
 	"strconv"
 
@@ -46,7 +45,7 @@ type ZoneIngressSection struct {
 
 // Listener returns "address:port".
 func (z *ZoneIngressSection) Listener() string {
-	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
+	return HostPort(z.Address, z.Port)
 }
 
 // SameAddress reports whether other zones dial the same address for both.
@@ -63,7 +62,7 @@ type ZoneEgressSection struct {
 
 // Listener returns "address:port".
 func (z *ZoneEgressSection) Listener() string {
-	return net.JoinHostPort(z.Address, strconv.Itoa(int(z.Port)))
+	return HostPort(z.Address, z.Port)
 }
 
 // InboundState is the state that the owner gives an inbound. The control plane never changes it. (Adding inbounds in
@@ -231,7 +230,7 @@ func (n *Networking) Effective(in Inbound) Inbound {
 
 // Listener returns "address:port", which identifies a listener. Several inbounds may share a listener.
 func (in *Inbound) Listener() string {
-	return net.JoinHostPort(in.Address, strconv.Itoa(int(in.Port)))
+	return HostPort(in.Address, in.Port)
 }
 
 // Section returns "address:port/name", which identifies an inbound, also where inbounds share a listener.

@@ -2,9 +2,7 @@ package kind
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"weft/resource"
@@ -324,7 +322,7 @@ func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 func (c *checks) boundAddresses(n *Networking) {
 	taken := map[string]string{}
 	bind := func(at, address string, port uint32) {
-		listener := net.JoinHostPort(address, strconv.Itoa(int(port)))
+		listener := HostPort(address, port)
 		if other, ok := taken[listener]; ok {
 			c.add(at+".port", "%s is taken by %s", listener, other)
 			return

@@ -3,10 +3,8 @@ package kind
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"weft/resource"
 )
@@ -59,7 +57,7 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 		if e.Priority > maxPriority {
 			c.add(field+".priority", "is %d, want %d at most", e.Priority, maxPriority)
 		}
-		server := net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
+		server := HostPort(e.Address, e.Port)
 		if j, taken := first[server]; taken {
 			c.add(field, "%s is %s[%d] too; name each server once", server, at, j)
 			continue

@@ -3,6 +3,7 @@ package kind
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"weft/resource"
@@ -149,6 +150,26 @@ func PortsOf(o resource.Any) []ServicePort {
 		return o.Spec.Ports
 	}
 	return nil
+}
+
+// PortNumbered returns the port of a service with a number.
+func PortNumbered(ports []ServicePort, number uint32) (port ServicePort, ok bool) {
+	i := slices.IndexFunc(ports, func(p ServicePort) bool { return p.Port == number })
+	if i < 0 {
+		return ServicePort{}, false
+	}
+	return ports[i], true
+}
+
+// SpiffeIDs returns the SPIFFE IDs among the identities of the service, in their order.
+func (s *MeshService) SpiffeIDs() []string {
+	var ids []string
+	for _, identity := range s.Identities {
+		if identity.Type == SpiffeIdentity {
+			ids = append(ids, identity.Value)
+		}
+	}
+	return ids
 }
 
 // WithPorts returns a copy of a MeshService or MeshMultiZoneService with other ports.

@@ -1,9 +1,6 @@
 package kind
 
 import (
-	"net"
-	"strconv"
-
 	"weft/resource"
 )
 
@@ -27,7 +24,7 @@ type RetainedEndpoint struct {
 
 // Listener returns "address:port".
 func (e *RetainedEndpoint) Listener() string {
-	return net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
+	return HostPort(e.Address, e.Port)
 }
 
 // RetainedEndpointsList is the kind of [RetainedEndpoints].

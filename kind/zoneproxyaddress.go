@@ -1,9 +1,6 @@
 package kind
 
-import (
-	"net"
-	"strconv"
-)
+import ()
 
 // ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.
 type ZoneProxyAddress struct {
@@ -19,5 +16,5 @@ type ZoneProxyAddress struct {
 
 // Listener returns "address:port".
 func (a *ZoneProxyAddress) Listener() string {
-	return net.JoinHostPort(a.Address, strconv.Itoa(int(a.Port)))
+	return HostPort(a.Address, a.Port)
 }

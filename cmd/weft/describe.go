@@ -16,7 +16,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/client"
 	"weft/internal/dpserver"
-	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/kind"
 	"weft/resource"
@@ -148,7 +148,7 @@ func (d *description) status(status map[string]json.RawMessage) error {
 }
 
 func (d *description) backing() error {
-	var backing graph.Backing
+	var backing inspect.Backing
 	if err := d.get(d.path()+"/_backing", &backing); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (d *description) proxy() error {
 
 // policies writes which resources decide about the proxy.
 func (d *description) policies() error {
-	var applied graph.Applied
+	var applied inspect.Applied
 	if err := d.get(d.path()+"/_inspect", &applied); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
-	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/kind"
 )
@@ -69,7 +69,7 @@ func printServices(w io.Writer, found *rest.Services) error {
 }
 
 // printService writes what is known of a service for people: a table for each list that is not empty.
-func printService(w io.Writer, s *graph.ServiceReport) error {
+func printService(w io.Writer, s *inspect.ServiceReport) error {
 	fmt.Fprintf(w, "%s %s/%s, %s\n", s.Type, s.Mesh, s.DisplayName, serviceHome(s))
 	line := func(label string, values ...string) {
 		if len(values) > 0 {
@@ -98,7 +98,7 @@ func printService(w io.Writer, s *graph.ServiceReport) error {
 	return printAccess(w, s.Backends)
 }
 
-func serviceHome(s *graph.ServiceReport) string {
+func serviceHome(s *inspect.ServiceReport) string {
 	switch {
 	case s.Type == kind.MeshMultiZoneServices.Name:
 		return fmt.Sprintf("made of %s", count(len(s.Members), "MeshService"))
@@ -125,7 +125,7 @@ func (t section) print(w io.Writer) error {
 	return printTable(w, t.heading, t.rows)
 }
 
-func portTable(s *graph.ServiceReport) section {
+func portTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"PORT", "PROTOCOL", "ENDPOINTS", "SNI"}}
 	for i := range s.Ports {
 		p := &s.Ports[i]
@@ -135,7 +135,7 @@ func portTable(s *graph.ServiceReport) section {
 }
 
 // endpointsOf counts the endpoints of a port and its servers, "2/3".
-func endpointsOf(s *graph.ServiceReport, port uint32) string {
+func endpointsOf(s *inspect.ServiceReport, port uint32) string {
 	if s.Backends == nil || s.Type == kind.MeshExternalServices.Name {
 		return "-"
 	}
@@ -143,7 +143,7 @@ func endpointsOf(s *graph.ServiceReport, port uint32) string {
 	return fmt.Sprintf("%d/%d", ready, total)
 }
 
-func ingressTable(s *graph.ServiceReport) section {
+func ingressTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"INGRESS", "ZONE", "ADDRESS", "HEALTH"}}
 	for _, in := range s.Ingresses {
 		health := "healthy"
@@ -162,7 +162,7 @@ func ingressTable(s *graph.ServiceReport) section {
 	return t
 }
 
-func egressTable(s *graph.ServiceReport) section {
+func egressTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"EGRESS", "ADDRESS", "HEALTH"}}
 	for _, out := range s.Egresses {
 		health := "ready"
@@ -177,7 +177,7 @@ func egressTable(s *graph.ServiceReport) section {
 	return t
 }
 
-func memberTable(s *graph.ServiceReport) section {
+func memberTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"MEMBER", "ZONE", "STATE", "PORTS", "LEFT OUT"}}
 	for _, m := range s.Members {
 		ports := strings.Trim(fmt.Sprint(m.Ports), "[]")
@@ -186,7 +186,7 @@ func memberTable(s *graph.ServiceReport) section {
 	return t
 }
 
-func serverTable(servers []graph.Server) section {
+func serverTable(servers []inspect.Server) section {
 	t := section{heading: []string{"PORT", "DATAPLANE", "ADDRESS", "STATUS"}}
 	for _, s := range servers {
 		t.rows = append(t.rows, []string{fmt.Sprint(s.Port), s.Dataplane, s.Address, string(s.Status)})
@@ -203,7 +203,7 @@ func conditionTable(conditions []kind.Condition) section {
 }
 
 // printAccess prints the access rules of each port. Servers with the same rules share a paragraph.
-func printAccess(w io.Writer, backends *graph.Backends) error {
+func printAccess(w io.Writer, backends *inspect.Backends) error {
 	if backends == nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func printAccess(w io.Writer, backends *graph.Backends) error {
 	return nil
 }
 
-func printRules(w io.Writer, effect string, rules []graph.AppliedRule) {
+func printRules(w io.Writer, effect string, rules []inspect.AppliedRule) {
 	for _, rule := range rules {
 		callers := rule.SpiffeID.Value
 		if rule.SpiffeID.Type == "Prefix" {

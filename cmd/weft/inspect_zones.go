@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/kind"
 	"weft/resource"
@@ -59,7 +59,7 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	return nil
 }
 
-func zoneRow(z *insight.Zone, now time.Time) []string {
+func zoneRow(z *inspect.Zone, now time.Time) []string {
 	lag := "-"
 	if z.Connected != nil && *z.Connected {
 		lag = age(time.Duration(z.Lag))
@@ -77,7 +77,7 @@ func zoneRow(z *insight.Zone, now time.Time) []string {
 }
 
 // zoneState returns the state of a zone's connection, or "-" on a zone, since only global has it.
-func zoneState(z *insight.Zone) string {
+func zoneState(z *inspect.Zone) string {
 	switch {
 	case z.Enabled != nil && !*z.Enabled:
 		return "disabled"
@@ -93,7 +93,7 @@ func zoneState(z *insight.Zone) string {
 
 // dataplanes returns the counts of online and of all Dataplanes. For a remote zone, a zone has "-", since it does not
 // receive them.
-func dataplanes(z *insight.Zone) string {
+func dataplanes(z *inspect.Zone) string {
 	if z.Connected == nil && z.Dataplanes.Total == 0 {
 		return "-"
 	}
@@ -120,7 +120,7 @@ func printRejected(w io.Writer, where string, rejected []kind.RejectedItem) {
 }
 
 // printUnconfirmed prints the stores and deletions of a zone that wait for an operator's confirmation.
-func printUnconfirmed(w io.Writer, z *insight.Zone, now time.Time) {
+func printUnconfirmed(w io.Writer, z *inspect.Zone, now time.Time) {
 	if len(z.RejectedStores)+len(z.DoubtedDeletions) == 0 {
 		return
 	}
@@ -133,7 +133,7 @@ func printUnconfirmed(w io.Writer, z *insight.Zone, now time.Time) {
 	}
 }
 
-func printGlobal(w io.Writer, g *insight.GlobalLink, now time.Time) {
+func printGlobal(w io.Writer, g *inspect.GlobalLink, now time.Time) {
 	since := age(now.Sub(g.Since.Time))
 	if g.Connected {
 		fmt.Fprintf(w, "\nThis zone is connected to the global control plane %s (%s) for %s, and global lacks changes of the last %s.\n",

@@ -22,11 +22,11 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/replica"
 	"weft/internal/rest"
 	"weft/internal/store"
 	"weft/internal/store/memory"
-	"weft/internal/table"
 	"weft/internal/token/tokentest"
 	"weft/internal/view"
 	"weft/internal/view/viewtest"
@@ -126,13 +126,13 @@ func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
-func (i inspector) Backing(key graph.ServiceKey) *graph.Backing {
+func (i inspector) Backing(key graph.ServiceKey) *inspect.Backing {
 	rows := readAll(i.reads)
-	return rows.State.Backing(table.Eval(rows.Snapshot), key)
+	return inspect.Of(rows.State, rows.Snapshot).Backing(key)
 }
 
-func (inspector) Applied(graph.ProxyKey) *graph.Applied {
-	return &graph.Applied{Identity: graph.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
+func (inspector) Applied(graph.ProxyKey) *inspect.Applied {
+	return &inspect.Applied{Identity: inspect.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
 }
 
 func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {

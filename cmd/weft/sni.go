@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/internal/sni"
 )
@@ -71,14 +71,14 @@ release that supports the format.`,
 		if err != nil {
 			return err
 		}
-		var report graph.SNIReport
+		var report inspect.SNIReport
 		if err := c.Post(command.Context(), "/_sni", rest.SNIRequest{Format: to}, &report); err != nil {
 			return err
 		}
 		if err := printSNIReport(command.OutOrStdout(), &report); err != nil || !wait {
 			return err
 		}
-		return followSNI(command.Context(), command.OutOrStdout(), &report, func(into *graph.SNIReport) error {
+		return followSNI(command.Context(), command.OutOrStdout(), &report, func(into *inspect.SNIReport) error {
 			return c.Get(command.Context(), "/_sni", nil, into)
 		})
 	}
@@ -97,14 +97,14 @@ func sniFormats() []string {
 const lookAtSNIs = 500 * time.Millisecond
 
 // followSNI prints how far a migration is whenever that changes, until it is done.
-func followSNI(ctx context.Context, w io.Writer, seen *graph.SNIReport, read func(*graph.SNIReport) error) error {
+func followSNI(ctx context.Context, w io.Writer, seen *inspect.SNIReport, read func(*inspect.SNIReport) error) error {
 	for !seen.Done {
 		select {
 		case <-time.After(lookAtSNIs):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		var now graph.SNIReport
+		var now inspect.SNIReport
 		if err := read(&now); err != nil {
 			return err
 		}
@@ -122,12 +122,12 @@ func followSNI(ctx context.Context, w io.Writer, seen *graph.SNIReport, read fun
 	return nil
 }
 
-func equalProgress(a, b graph.SNIProgress) bool {
+func equalProgress(a, b inspect.SNIProgress) bool {
 	return a.Owner == b.Owner && a.Ports == b.Ports && a.Before == b.Before && a.Appended == b.Appended && a.First == b.First &&
 		slices.Equal(a.WaitsFor, b.WaitsFor)
 }
 
-func printSNIReport(w io.Writer, report *graph.SNIReport) error {
+func printSNIReport(w io.Writer, report *inspect.SNIReport) error {
 	state := "on the way"
 	if report.Done {
 		state = "done"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 // admin is a client of Envoy's administration interface.
@@ -20,7 +21,7 @@ type admin struct{ client *http.Client }
 func newAdmin(r *runtimeDir, settings *wire.Settings) *admin {
 	network, address := "unix", r.admin()
 	if settings.AdminPort != 0 {
-		network, address = "tcp", hostPort(loopback, settings.AdminPort)
+		network, address = "tcp", kind.HostPort(loopback, settings.AdminPort)
 	}
 	return &admin{&http.Client{
 		Timeout: 2 * time.Second,
@@ -130,7 +131,7 @@ func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	}
 	active := map[string]bool{}
 	for _, l := range response.Statuses {
-		active[hostPort(l.Local.Socket.Address, l.Local.Socket.Port)] = true
+		active[kind.HostPort(l.Local.Socket.Address, l.Local.Socket.Port)] = true
 	}
 	return active, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 const (
@@ -66,7 +67,7 @@ func probeListeners(ctx context.Context, admin *admin, listeners []*wire.Listene
 	seen := map[string]probeResult{}
 	var waiting error
 	for _, listener := range listeners {
-		key := hostPort(listener.Address, listener.Port)
+		key := kind.HostPort(listener.Address, listener.Port)
 		want := probeResult{address: listener.Address, port: listener.Port, generation: listener.Generation}
 		if listener.Tls && l != nil {
 			want.cert = l.seen()
@@ -92,7 +93,7 @@ func probeListeners(ctx context.Context, admin *admin, listeners []*wire.Listene
 func probeListener(ctx context.Context, admin *admin, listener *wire.Listener, l *workloadCert) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	key := hostPort(listener.Address, listener.Port)
+	key := kind.HostPort(listener.Address, listener.Port)
 	switch {
 	case listener.CapturePort != 0:
 		return admin.wantActive(ctx, key, captureAddress(listener))
@@ -114,7 +115,7 @@ func captureAddress(listener *wire.Listener) string {
 	if strings.Contains(listener.Address, ":") {
 		wildcard = net.IPv6zero
 	}
-	return hostPort(wildcard.String(), listener.CapturePort)
+	return kind.HostPort(wildcard.String(), listener.CapturePort)
 }
 
 // probeTLS compares serial numbers and verifies no chain: a server with this serial and its key is this proxy's Envoy.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 // newTestCert returns a certificate whose serial number is the given byte.
@@ -64,7 +65,7 @@ func TestAListenerServesOnceItPresentsTheExpectedCertificate(t *testing.T) {
 	old, next := newTestCert(t, 0x11), newTestCert(t, 0x22)
 	presented := watch(old)
 	listener := listenAs(t, func() *workloadCert { l, _ := presented.load(); return l })
-	key := hostPort(listener.Address, listener.Port)
+	key := kind.HostPort(listener.Address, listener.Port)
 	look := func(want *workloadCert, before map[string]probeResult) (map[string]probeResult, error) {
 		return probeListeners(t.Context(), nil, []*wire.Listener{listener}, want, before)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 // probe is the configuration of the probe of one application port. It is comparable.
@@ -26,7 +27,7 @@ func (a *agent) keepProbing(ctx context.Context) error {
 		wanted := map[probe]bool{}
 		for _, l := range settings.Listeners {
 			if l.Probe == nil {
-				a.statusReporter.setHealth(hostPort(l.Address, l.Port), true)
+				a.statusReporter.setHealth(kind.HostPort(l.Address, l.Port), true)
 				continue
 			}
 			wanted[newProbe(l)] = true
@@ -54,8 +55,8 @@ func (a *agent) keepProbing(ctx context.Context) error {
 
 func newProbe(l *wire.Listener) probe {
 	return probe{
-		listener:    hostPort(l.Address, l.Port),
-		application: hostPort(l.ServiceAddress, l.ServicePort),
+		listener:    kind.HostPort(l.Address, l.Port),
+		application: kind.HostPort(l.ServiceAddress, l.ServicePort),
 		source:      l.ServiceSource,
 		interval:    time.Duration(l.Probe.IntervalMs) * time.Millisecond,
 		timeout:     time.Duration(l.Probe.TimeoutMs) * time.Millisecond,

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"cmp"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -123,9 +121,4 @@ func (o *statusReporter) readyListeners() []*wire.ReadyListener {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
 	return all
-}
-
-// hostPort returns "address:port", the key of a listener.
-func hostPort(address string, port uint32) string {
-	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 const webID = "spiffe://weft.test/web"
@@ -174,7 +175,7 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
 	listener := listenAs(t, func() *workloadCert { return newTestCert(t, 0x22) })
 	seen, err := probeListeners(t.Context(), nil, []*wire.Listener{listener}, &workloadCert{serial: "22"}, nil)
-	if got := seen[hostPort(listener.Address, listener.Port)].cert.serial; err != nil || got != "22" {
+	if got := seen[kind.HostPort(listener.Address, listener.Port)].cert.serial; err != nil || got != "22" {
 		t.Errorf("saw serial %q (%v), want 22", got, err)
 	}
 }

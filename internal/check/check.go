@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -24,7 +24,7 @@ type World struct {
 	Snapshot *table.Snapshot
 	Known
 	// Global is the status of a zone's connection to global. It is nil where the zone joined none.
-	Global *insight.GlobalLink
+	Global *inspect.GlobalLink
 	// Pending returns the start of the oldest pending ACK of a proxy that is connected to this replica, or false
 	// without one. Optional.
 	Pending func(graph.ProxyKey) (since time.Time, ok bool)
@@ -75,7 +75,12 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 
 // Look returns all findings.
 func Look(w World) *Report {
-	l := &look{World: w, r: table.Eval(w.Snapshot), report: &Report{Findings: []Finding{}}}
+	l := &look{
+		World:   w,
+		r:       table.Eval(w.Snapshot),
+		reports: inspect.Of(w.State, w.Snapshot),
+		report:  &Report{Findings: []Finding{}},
+	}
 	l.controlPlane()
 	l.zones()
 	l.hostNames()
@@ -95,8 +100,9 @@ func Look(w World) *Report {
 // look is a Look in progress.
 type look struct {
 	World
-	r      *table.Reader
-	report *Report
+	r       *table.Reader
+	reports *inspect.Reports
+	report  *Report
 }
 
 // found adds a finding with the default severity of its problem.

@@ -19,7 +19,7 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/kind"
@@ -201,7 +201,7 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
 	case "away":
 		since := now.Add(-days(words[1]) / (24 * 60))
-		w.Global = &insight.GlobalLink{Since: kind.Time{Time: since}, Problem: strings.Join(words[2:], " ")}
+		w.Global = &inspect.GlobalLink{Since: kind.Time{Time: since}, Problem: strings.Join(words[2:], " ")}
 	case "fresh":
 		for _, o := range rows {
 			if o.Key().Name == words[1] {

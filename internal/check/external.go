@@ -9,7 +9,7 @@ import (
 // and has none.
 func (l *look) egressRoute(mesh string) {
 	ready := len(l.State.EgressRoute.Get(l.r, mesh).Egresses)
-	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.State.ManyZones(l.r, mesh) {
+	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.reports.ManyZones(mesh) {
 		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)),
 			"routing.zoneEgress sends cross-zone traffic through a zone egress, and none of zone %s is ready",
 			l.State.Zone)
@@ -20,7 +20,7 @@ func (l *look) egressRoute(mesh string) {
 func (l *look) external(mesh string) {
 	for o := range l.State.ExternalServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
-		if reason := l.State.ExternalUnreachableReason(l.r, o); reason != "" {
+		if reason := l.reports.ExternalUnreachableReason(o); reason != "" {
 			l.found(externalUnreachable, object, "unreachable from this zone: %s", reason)
 		}
 		status, ok := l.State.ExternalServiceStatuses.Find(l.r, o.Mesh, o.Name)

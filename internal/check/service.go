@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -79,24 +80,24 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 // whyNone returns the reason for which no member is an endpoint of a port.
 func whyNone(port kind.ServicePort, members []graph.Member) string {
 	var others []string
-	by := map[graph.EndpointStatus][]string{}
+	by := map[inspect.EndpointStatus][]string{}
 	for i := range members {
 		m := &members[i]
-		if status := m.Status(port); status == graph.AnotherPort {
+		if status := inspect.StatusOf(m, port); status == inspect.AnotherPort {
 			others = append(others, fmt.Sprintf("%s (%d)", m.Inbound.Name, m.Inbound.Port))
 		} else {
 			by[status] = append(by[status], m.Dataplane.Name)
 		}
 	}
 	var reasons []string
-	because := func(status graph.EndpointStatus, reason string) {
+	because := func(status inspect.EndpointStatus, reason string) {
 		if names := by[status]; len(names) > 0 {
 			reasons = append(reasons, reason+" "+someOf(names))
 		}
 	}
-	because(graph.Unserved, "not served by")
-	because(graph.Unhealthy, "failing the probe, or draining, at")
-	because(graph.NotReady, "NotReady at")
+	because(inspect.Unserved, "not served by")
+	because(inspect.Unhealthy, "failing the probe, or draining, at")
+	because(inspect.NotReady, "NotReady at")
 	if len(reasons) == 0 {
 		slices.Sort(others)
 		return fmt.Sprintf("its targetPort %s is none of the inbounds %s", targetText(port),

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -49,7 +49,7 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 		}
 		return
 	}
-	link := &insight.GlobalLink{Lag: known.Lag, Rejected: known.Rejected}
+	link := &inspect.GlobalLink{Lag: known.Lag, Rejected: known.Rejected}
 	for _, s := range known.Subscriptions {
 		if open := s.DisconnectTime == nil; open {
 			link.Connected = true
@@ -78,7 +78,7 @@ func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
 }
 
 // link checks one connection. other describes the other side, meanwhile the effect of a disconnection.
-func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile string) {
+func (l *look) link(object Object, link *inspect.GlobalLink, other, meanwhile string) {
 	if down := l.Now.Sub(link.Since.Time); !link.Connected && down > ackTime {
 		because := ""
 		if link.Problem != "" {
@@ -98,7 +98,7 @@ func (l *look) link(object Object, link *insight.GlobalLink, other, meanwhile st
 // crossZone finds obstructions between the services of a mesh and clients in other zones. On global it checks all
 // zones, else the zone itself.
 func (l *look) crossZone(mesh string) {
-	if !l.State.ManyZones(l.r, mesh) {
+	if !l.reports.ManyZones(mesh) {
 		return
 	}
 	l.ingresses(mesh)
@@ -107,12 +107,12 @@ func (l *look) crossZone(mesh string) {
 		if !l.isGlobal() && l.State.IsRemote(service) {
 			continue
 		}
-		reasons := l.State.Unreachable(l.r, service)
-		if slices.Contains(reasons, graph.NoSNI) {
+		reasons := l.reports.UnreachableReasons(service)
+		if slices.Contains(reasons, inspect.NoSNI) {
 			l.found(serviceWithoutSNI, objectOf(service.Key()),
 				"one of its ports has no SNI, so other zones do not reach it")
 		}
-		if slices.Contains(reasons, graph.NoIngress) && !slices.Contains(reasons, graph.NoIdentity) {
+		if slices.Contains(reasons, inspect.NoIngress) && !slices.Contains(reasons, inspect.NoIdentity) {
 			zone := l.State.ZoneOf(&service.Meta)
 			waiting[zone] = append(waiting[zone], kind.DisplayNameOf(&service.Meta))
 		}
@@ -149,7 +149,7 @@ func (l *look) ingresses(mesh string) {
 func (l *look) excludedMembers(mesh string) {
 	for o := range l.State.MultiZoneServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
 		var members []string
-		for _, m := range l.State.MembersOf(l.r, o) {
+		for _, m := range l.reports.MembersOf(o) {
 			for _, reason := range m.Excluded {
 				members = append(members, fmt.Sprintf("%s of the zone %s (%s)", m.Name, m.Zone, reason))
 			}

@@ -7,9 +7,7 @@ package envoysim
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // Config is the whole configuration of one proxy.
@@ -88,11 +87,7 @@ type Call struct {
 	PeerDNS string
 }
 
-func (c Call) target() string { return hostPort(c.Address, c.Port) }
-
-func hostPort(address string, port uint32) string {
-	return net.JoinHostPort(address, strconv.FormatUint(uint64(port), 10))
-}
+func (c Call) target() string { return kind.HostPort(c.Address, c.Port) }
 
 // header returns a request header, or a pseudo-header of HTTP/2.
 func (c Call) header(name string) (string, bool) {

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"weft/kind"
 )
 
 // OutboundResult is the result of a connection or request of a proxy's application.
@@ -40,7 +41,7 @@ type Address struct {
 }
 
 // String returns an address such as "10.0.0.1:8080".
-func (a Address) String() string { return hostPort(a.Address, a.Port) }
+func (a Address) String() string { return kind.HostPort(a.Address, a.Port) }
 
 // Outbound returns the destination of a call of the proxy's application.
 func (c *Config) Outbound(call Call) OutboundResult {

@@ -68,7 +68,7 @@ func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 		}
 		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
 			// An address of two zones would be one host in Envoy.
-			if at := hostPort(e.Address, e.Port); !seen[at] {
+			if at := kind.HostPort(e.Address, e.Port); !seen[at] {
 				seen[at] = true
 				ingresses.Endpoints = append(ingresses.Endpoints, e)
 			}
@@ -82,7 +82,7 @@ func (s *State) SNIRouteOf(r *table.Reader, sni string, remote bool) (SNIRoute, 
 	var named []DestinationKey
 	for _, service := range s.ServicesBySNI.List(r, sni) {
 		if s.IsRemote(service) == remote {
-			named = append(named, s.keyOf(service))
+			named = append(named, s.KeyOf(service))
 		}
 	}
 	for _, service := range s.MultiZoneServicesBySNI.List(r, sni) {

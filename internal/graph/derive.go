@@ -82,7 +82,7 @@ func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
 	if !ok {
 		return nil
 	}
-	selecting := s.selecting(r, dp)
+	selecting := s.SelectingIdentities(r, dp)
 	if len(selecting) == 0 {
 		return s.mtlsIdentity(r, dp)
 	}
@@ -111,8 +111,11 @@ func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []strin
 	return id
 }
 
-// selecting returns the MeshIdentities that select a Dataplane, the chosen one first.
-func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) []*resource.Object[kind.MeshIdentity] {
+// SelectingIdentities returns the MeshIdentities that select a Dataplane, the chosen one first.
+func (s *State) SelectingIdentities(
+	r *table.Reader,
+	dp *resource.Object[kind.Dataplane],
+) []*resource.Object[kind.MeshIdentity] {
 	var selecting []*resource.Object[kind.MeshIdentity]
 	for _, candidate := range s.IdentitiesByMesh.List(r, MeshKey(dp.Mesh)) {
 		selector := candidate.Spec.Selector
@@ -121,12 +124,12 @@ func (s *State) selecting(r *table.Reader, dp *resource.Object[kind.Dataplane]) 
 		}
 	}
 	slices.SortFunc(selecting, func(a, b *resource.Object[kind.MeshIdentity]) int {
-		return cmp.Or(cmp.Compare(selectorLabels(b), selectorLabels(a)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(SelectorLabels(b), SelectorLabels(a)), cmp.Compare(a.Name, b.Name))
 	})
 	return selecting
 }
 
-// selectorLabels returns the number of labels in the selector of a MeshIdentity.
-func selectorLabels(o *resource.Object[kind.MeshIdentity]) int {
+// SelectorLabels returns the number of labels in the selector of a MeshIdentity.
+func SelectorLabels(o *resource.Object[kind.MeshIdentity]) int {
 	return len(o.Spec.Selector.Dataplane.MatchLabels)
 }

@@ -206,12 +206,12 @@ func (s *Servers) UnreachableReason(secured bool) string {
 	return ""
 }
 
-// hasLocalities returns whether the destination's servers are in its localities.
-func (d *Destination) hasLocalities() bool { return d.Key.Kind == MultiZoneService }
+// HasLocalities returns whether the destination's servers are in its localities.
+func (d *Destination) HasLocalities() bool { return d.Key.Kind == MultiZoneService }
 
-// allServers returns the servers in every zone.
-func (d *Destination) allServers() []*Servers {
-	if !d.hasLocalities() {
+// AllServers returns the servers in every zone.
+func (d *Destination) AllServers() []*Servers {
+	if !d.HasLocalities() {
 		return []*Servers{&d.Servers}
 	}
 	var all []*Servers
@@ -226,13 +226,13 @@ func (d *Destination) allServers() []*Servers {
 
 // HasTCPInbound returns whether any of its servers, as far as this zone knows them, has [Servers.TCPInbound].
 func (d *Destination) HasTCPInbound() bool {
-	return slices.ContainsFunc(d.allServers(), func(servers *Servers) bool { return servers.TCPInbound })
+	return slices.ContainsFunc(d.AllServers(), func(servers *Servers) bool { return servers.TCPInbound })
 }
 
 // UnreachableReason returns why a client, with an identity or without, can't reach the destination; empty: it can.
 func (d *Destination) UnreachableReason(secured bool) string {
 	switch {
-	case !d.hasLocalities():
+	case !d.HasLocalities():
 		return d.Servers.UnreachableReason(secured)
 	case d.Local != nil || d.crossZone(secured):
 		return ""
@@ -252,7 +252,7 @@ func (d *Destination) Lists(secured bool) []DestinationKey {
 	if d.UnreachableReason(secured) != "" {
 		return nil
 	}
-	if !d.hasLocalities() {
+	if !d.HasLocalities() {
 		return []DestinationKey{d.Key}
 	}
 	var lists []DestinationKey

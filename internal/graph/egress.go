@@ -198,7 +198,7 @@ func (s *State) egressServices(r *table.Reader, mesh string) []EgressService {
 		}
 		port := service.Spec.Match.Port
 		services = append(services, EgressService{
-			Key: s.externalKeyOf(service).At(port), SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
+			Key: s.ExternalKeyOf(service).At(port), SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
 		})
 	}
 	slices.SortFunc(services, func(a, b EgressService) int { return CompareDestinations(a.Key, b.Key) })

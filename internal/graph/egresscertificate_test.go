@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -177,21 +178,21 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 		kind.MeshIdentities.Make("spired", "spire",
 			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
 	s := manyMeshes(t, rows...)
-	r := table.Eval(s.DB.Snapshot())
+	r, reports := table.Eval(s.DB.Snapshot()), inspect.Of(s, s.DB.Snapshot())
 	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false,
 		"spired": false} {
 		service, ok := s.ExternalServices.Find(r, mesh, "api")
 		if !ok {
 			t.Fatalf("%s has no external service", mesh)
 		}
-		shown := s.ServiceEgress(r, service)
+		shown := reports.ServiceEgress(service)
 		if (shown != nil) != serves {
 			t.Errorf("%s: status.zoneEgress is %+v, and the egress serves the mesh: %v", mesh, shown, serves)
 		}
 		if shown != nil && (shown.Address != "10.0.0.9" || len(shown.Endpoints) != 1 || !shown.Endpoints[0].Healthy) {
 			t.Errorf("%s: status.zoneEgress is %+v", mesh, shown)
 		}
-		for _, c := range s.ExternalConditions(r, service) {
+		for _, c := range reports.ExternalConditions(service) {
 			if c.Type == "Reachable" && (c.Status == "True") != serves {
 				t.Errorf("%s: the condition is %+v, and the egress serves the mesh: %v", mesh, c, serves)
 			}
@@ -199,7 +200,7 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 		if isDialed := len(s.EgressRoute.Get(r, mesh).Egresses) > 0; isDialed != serves {
 			t.Errorf("%s: its proxies dial the egress: %v, want %v", mesh, isDialed, serves)
 		}
-		for _, report := range s.ReportServices(s.DB.Snapshot(), graph.ServiceQuery{Mesh: mesh, Name: "api"}) {
+		for _, report := range reports.Services(inspect.ServiceQuery{Mesh: mesh, Name: "api"}) {
 			for _, e := range report.Egresses {
 				if e.Healthy != serves {
 					t.Errorf("%s: inspect shows the egress %+v, and it serves the mesh: %v", mesh, e, serves)
@@ -231,7 +232,7 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 	service, _ := s.ExternalServices.Find(r, "plain", "api")
 	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true},
 		{Address: "10.0.0.9", Port: 10002}}
-	if diff := cmp.Diff(want, s.ServiceEgress(r, service).Endpoints); diff != "" {
+	if diff := cmp.Diff(want, inspect.Of(s, s.DB.Snapshot()).ServiceEgress(service).Endpoints); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }

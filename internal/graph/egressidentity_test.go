@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/golden"
 	"weft/internal/graph"
 	"weft/kind"
 )
@@ -50,7 +51,7 @@ func holders(meshes []string) map[string][]string {
 func TestWhichIdentityAZoneEgressHas(t *testing.T) {
 	const file = "testdata/egressidentity.txt"
 	got := egressTable()
-	if *update {
+	if golden.Update() {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -39,10 +39,10 @@ func (out *EgressRoute) way() Way {
 	return ByEgress
 }
 
-// egressesFor returns the zone egresses of this zone as the proxies of a mesh may use them, by name. A healthy entry
+// EgressesFor returns the zone egresses of this zone as the proxies of a mesh may use them, by name. A healthy entry
 // serves the mesh: a ready egress that cannot prove itself to the mesh, or that the mesh has evicted, is not healthy
 // here.
-func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddress {
+func (s *State) EgressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddress {
 	row, ok := s.EgressAddresses.Find(r, mesh, s.Zone)
 	if !ok {
 		return &kind.MeshEgressAddress{}
@@ -59,7 +59,7 @@ func (s *State) egressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 // egressesOf returns the zone egresses of this zone that the proxies of a mesh dial.
 func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 	var egresses []Endpoint
-	for _, egress := range s.egressesFor(r, mesh).Usable() {
+	for _, egress := range s.EgressesFor(r, mesh).Usable() {
 		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port,
 			Proxy: egressProxy(mesh, &egress)})
 	}
@@ -107,8 +107,8 @@ func (s *State) isEgress(r *table.Reader, proxy ProxyKey) bool {
 	})
 }
 
-// externalKeyOf returns the key of a MeshExternalService as a destination, without a port.
-func (s *State) externalKeyOf(service *resource.Object[kind.MeshExternalService]) DestinationKey {
+// ExternalKeyOf returns the key of a MeshExternalService as a destination, without a port.
+func (s *State) ExternalKeyOf(service *resource.Object[kind.MeshExternalService]) DestinationKey {
 	key := DestinationKey{Kind: ExternalService, Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta),
 		Service: service.Name}
 	if service.Label(kind.OriginLabel) == kind.OriginGlobal {
@@ -124,7 +124,7 @@ func (s *State) externalKeyOf(service *resource.Object[kind.MeshExternalService]
 func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
 	for _, row := range []string{name.Name, s.storedName(&kind.MeshExternalServices.Info, "", name.Name)} {
 		if service, ok := s.ExternalServices.Find(r, name.Mesh, row); ok {
-			return s.externalKeyOf(service)
+			return s.ExternalKeyOf(service)
 		}
 	}
 	return DestinationKey{}

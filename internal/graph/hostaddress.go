@@ -43,10 +43,10 @@ func resolvedKeys(row *resource.Object[kind.ResolvedName]) []string {
 	return keys
 }
 
-// resolve returns the IP addresses that stand for an address, sorted: an IP address for itself, and for a host name
+// Resolve returns the IP addresses that stand for an address, sorted: an IP address for itself, and for a host name
 // those to which it resolves or, until clients have moved, did. It returns none of a host name that is not resolved.
 // An address of the dialing machine itself is excluded, whatever is stored.
-func (s *State) resolve(r *table.Reader, address string) []string {
+func (s *State) Resolve(r *table.Reader, address string) []string {
 	if !kind.NeedsLookup(address) {
 		return []string{address}
 	}
@@ -77,7 +77,7 @@ func (s *State) NetworkingOf(r *table.Reader, dp *resource.Object[kind.Dataplane
 	}
 	resolved := *n
 	row, _ := s.ResolvedNames.Find(r, "", n.Address)
-	for _, address := range s.resolve(r, n.Address) {
+	for _, address := range s.Resolve(r, n.Address) {
 		current := slices.ContainsFunc(row.Spec.Addresses, func(a kind.ResolvedAddress) bool {
 			return a.Address == address && a.Until.IsZero()
 		})
@@ -111,7 +111,7 @@ func (s *State) formerIngresses(r *table.Reader, name, mesh, zone string) []Endp
 // names now of which none is resolved yet: a change of address alone never empties a list that works. before is the
 // table before the change.
 func (s *State) KeepIngresses(before, after *table.Reader, mesh, zone string) []*resource.Object[kind.ResolvedName] {
-	row, ok := s.ZoneAddresses.Find(after, mesh, s.zoneAddressName(zone))
+	row, ok := s.ZoneAddress(after, mesh, zone)
 	if !ok || len(s.ingressesOf(after, mesh, zone)) > 0 {
 		return nil
 	}

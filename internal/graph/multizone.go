@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"weft/internal/table"
@@ -34,10 +35,23 @@ func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.
 		if t.destination != nil {
 			has = t.destination.Protocol
 		}
-		t.Excluded = exclusionReason(port, has)
+		t.Excluded = ExclusionReason(port, has)
 		all = append(all, t)
 	}
 	return all
+}
+
+// ExclusionReason returns why a MeshService is excluded from a port of a MeshMultiZoneService; empty: it is not. has is
+// the protocol of its port with that number, empty without one. (SNI in the resource definition.)
+func ExclusionReason(port kind.ServicePort, has kind.Protocol) string {
+	wanted := cmp.Or(port.AppProtocol, kind.TCP)
+	switch {
+	case has == "":
+		return fmt.Sprintf("it has no port %d", port.Port)
+	case wanted != has:
+		return fmt.Sprintf("its port %d is %s, not %s", port.Port, has, wanted)
+	}
+	return ""
 }
 
 // selectedServices returns a port and its selected services without the excluded ones; none where there is no such
@@ -47,7 +61,7 @@ func (s *State) selectedServices(r *table.Reader, key DestinationKey) (kind.Serv
 	if !ok {
 		return kind.ServicePort{}, nil
 	}
-	port, ok := portOf(service.Spec.Ports, key.Port)
+	port, ok := kind.PortNumbered(service.Spec.Ports, key.Port)
 	if !ok {
 		return port, nil
 	}

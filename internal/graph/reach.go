@@ -70,7 +70,7 @@ func (s *State) destinations(r *table.Reader, mesh string) []DestinationKey {
 
 // tagged returns the services of this zone that select a value of kuma.io/service; without one, those of remote zones.
 func (s *State) tagged(r *table.Reader, tagKey string) []DestinationKey {
-	keys := keysOf(s.ServicesByTag.List(r, tagKey), s.keyOf)
+	keys := keysOf(s.ServicesByTag.List(r, tagKey), s.KeyOf)
 	slices.SortFunc(keys, CompareDestinations)
 	own := slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool { return key.Zone != s.Zone })
 	if len(own) > 0 {
@@ -95,7 +95,7 @@ func (s *State) servicesLabelled(r *table.Reader, mesh string, labels map[string
 	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
 		services, key = s.ServicesByLabel, LabelKey(mesh, label, value)
 	}
-	return keysOf(withLabels(services.List(r, key), labels), s.keyOf)
+	return keysOf(withLabels(services.List(r, key), labels), s.KeyOf)
 }
 
 func (s *State) named(r *table.Reader, name nameQuery) DestinationKey {
@@ -107,7 +107,7 @@ func (s *State) serviceNamed(r *table.Reader, row ServiceKey) DestinationKey {
 	if !ok {
 		return DestinationKey{}
 	}
-	return s.keyOf(service)
+	return s.KeyOf(service)
 }
 
 func multiZoneKey(mesh, name string) DestinationKey {

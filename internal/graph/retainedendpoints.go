@@ -30,8 +30,8 @@ func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
 	return keys
 }
 
-// retainedEndpoints returns the retained endpoints of a destination that still serve.
-func (s *State) retainedEndpoints(r *table.Reader, key DestinationKey) []Endpoint {
+// RetainedEndpointsOf returns the retained endpoints of a destination that still serve.
+func (s *State) RetainedEndpointsOf(r *table.Reader, key DestinationKey) []Endpoint {
 	if key.Zone != s.Zone {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 	if !ok || s.IsRemote(service) {
 		return nil
 	}
-	if _, ok := portOf(service.Spec.Ports, key.Port); !ok {
+	if _, ok := kind.PortNumbered(service.Spec.Ports, key.Port); !ok {
 		return nil
 	}
 	spec := kind.RetainedEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
@@ -116,7 +116,7 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEn
 	if !ok {
 		return 0, 0
 	}
-	port, ok := portOf(service.Spec.Ports, row.Spec.Port)
+	port, ok := kind.PortNumbered(service.Spec.Ports, row.Spec.Port)
 	if !ok {
 		return 0, 0
 	}
@@ -134,6 +134,6 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEn
 
 // RetainedCount returns the number of former endpoints of a row that still serve.
 func (s *State) RetainedCount(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) int {
-	return len(s.retainedEndpoints(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service,
+	return len(s.RetainedEndpointsOf(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service,
 		Port: row.Spec.Port}))
 }

@@ -244,7 +244,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 		}
 	}
 	for _, port := range service.Spec.Ports {
-		for _, e := range s.retainedEndpoints(r, s.keyOf(service).At(port.Port)) {
+		for _, e := range s.RetainedEndpointsOf(r, s.KeyOf(service).At(port.Port)) {
 			ids = append(ids, s.Presented.Get(r, e.Proxy)...)
 		}
 	}
@@ -258,7 +258,7 @@ func (s *State) destination(r *table.Reader, key DestinationKey) *Destination {
 	if !ok {
 		return nil
 	}
-	port, ok := portOf(service.Spec.Ports, key.Port)
+	port, ok := kind.PortNumbered(service.Spec.Ports, key.Port)
 	if !ok {
 		return nil
 	}
@@ -313,14 +313,6 @@ func domainOf(spiffeID string) string {
 	return domain
 }
 
-func portOf(ports []kind.ServicePort, number uint32) (kind.ServicePort, bool) {
-	i := slices.IndexFunc(ports, func(p kind.ServicePort) bool { return p.Port == number })
-	if i < 0 {
-		return kind.ServicePort{}, false
-	}
-	return ports[i], true
-}
-
 // Targets returns whether a service's port targets an inbound, which has its defaults filled in.
 func Targets(port kind.ServicePort, in *kind.Inbound) bool {
 	switch {
@@ -342,7 +334,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	if !ok {
 		return published
 	}
-	port, ok := portOf(service.Spec.Ports, key.Port)
+	port, ok := kind.PortNumbered(service.Spec.Ports, key.Port)
 	if !ok {
 		return published
 	}
@@ -363,6 +355,6 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 				s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
-	published.Endpoints = append(published.Endpoints, s.retainedEndpoints(r, key)...)
+	published.Endpoints = append(published.Endpoints, s.RetainedEndpointsOf(r, key)...)
 	return published.inOrder()
 }

@@ -37,7 +37,7 @@ type places struct {
 func (s *State) serviceKinds() []serviceKind {
 	return []serviceKind{
 		MeshService: {
-			all:         listed(s.ServicesByMesh, s.keyOf),
+			all:         listed(s.ServicesByMesh, s.KeyOf),
 			labeled:     s.servicesLabelled,
 			named:       s.serviceNamed,
 			ports:       portsIn(s.Services),
@@ -59,8 +59,8 @@ func (s *State) serviceKinds() []serviceKind {
 			endpoints:   s.LocalityEndpoints,
 		},
 		ExternalService: {
-			all:         listed(s.ExternalServicesByMesh, s.externalKeyOf),
-			labeled:     labeledIn(s.ExternalServicesByMesh, s.externalKeyOf),
+			all:         listed(s.ExternalServicesByMesh, s.ExternalKeyOf),
+			labeled:     labeledIn(s.ExternalServicesByMesh, s.ExternalKeyOf),
 			named:       s.externalNamed,
 			ports:       s.externalPorts,
 			places:      placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),

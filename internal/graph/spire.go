@@ -28,9 +28,9 @@ type Source struct {
 // FromSPIRE returns whether the source is a SPIRE agent.
 func (s Source) FromSPIRE() bool { return s.Socket != "" }
 
-// untrustedReason returns why a proxy trusts none of these servers; empty: it does, or its roots are from the control
+// UntrustedReason returns why a proxy trusts none of these servers; empty: it does, or its roots are from the control
 // plane.
-func (s Source) untrustedReason(servers []string) string {
+func (s Source) UntrustedReason(servers []string) string {
 	own := func(id string) bool { return domainOf(id) == s.TrustDomain }
 	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
 		return ""

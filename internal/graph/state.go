@@ -3,10 +3,8 @@ package graph
 import (
 	"iter"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"weft/internal/pki"
 	"weft/internal/policy"
@@ -481,7 +479,7 @@ func listenerKeys(dp *resource.Object[kind.Dataplane]) []string {
 
 // ListenerKey returns the index key of the listeners on an address and port.
 func ListenerKey(mesh, address string, port uint32) string {
-	return mesh + "/" + net.JoinHostPort(address, strconv.Itoa(int(port)))
+	return mesh + "/" + kind.HostPort(address, port)
 }
 
 // causeKeys returns the index keys of the NACKs of connected proxies.

@@ -1,12 +1,16 @@
 package graph
 
 import (
+	"cmp"
 	"slices"
 
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
+
+// ZoneOf returns the zone of a resource; this zone where the resource has none.
+func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
 
 // IsRemote returns whether a MeshService belongs to a remote zone. Its selector is about that zone's Dataplanes, which
 // are not stored here, so only the zone's report is known. On global every MeshService is remote.
@@ -30,8 +34,8 @@ func (s *State) Row(key DestinationKey) ServiceKey {
 	return ServiceKey{key.Mesh, s.storedName(destinationKinds[key.Kind].info, key.Zone, key.Service)}
 }
 
-// keyOf returns the key of a MeshService as a destination, without a port.
-func (s *State) keyOf(service *resource.Object[kind.MeshService]) DestinationKey {
+// KeyOf returns the key of a MeshService as a destination, without a port.
+func (s *State) KeyOf(service *resource.Object[kind.MeshService]) DestinationKey {
 	key := DestinationKey{Mesh: service.Mesh, Zone: s.ZoneOf(&service.Meta), Service: service.Name}
 	if key.Zone != s.Zone {
 		key.Service = kind.DisplayNameOf(&service.Meta)
@@ -47,14 +51,14 @@ func (s *State) ListsOf(service *resource.Object[kind.MeshService]) []Destinatio
 	}
 	var lists []DestinationKey
 	for _, port := range service.Spec.Ports {
-		lists = append(lists, s.keyOf(service).At(port.Port))
+		lists = append(lists, s.KeyOf(service).At(port.Port))
 	}
 	return lists
 }
 
 // toldIdentities returns the SPIFFE IDs of a service's servers, as its zone reports them.
 func toldIdentities(service *kind.MeshService) []string {
-	ids := spiffeIDs(service)
+	ids := service.SpiffeIDs()
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
@@ -80,13 +84,13 @@ func (s *State) crossZoneProxies(r *table.Reader, mesh, zone string) []Endpoint 
 // which. An ingress stays in the list while no service of its zone is Available: it rejects connections without a
 // server, and serves again before this zone learns of it.
 func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
-	row, ok := s.ZoneAddresses.Find(r, mesh, s.zoneAddressName(zone))
+	row, ok := s.ZoneAddress(r, mesh, zone)
 	if !ok {
 		return nil
 	}
 	var endpoints []Endpoint
 	for _, ingress := range row.Spec.Usable() {
-		addresses := s.resolve(r, ingress.Address)
+		addresses := s.Resolve(r, ingress.Address)
 		if len(addresses) == 0 {
 			endpoints = append(endpoints, s.formerIngresses(r, ingress.Address, mesh, zone)...)
 		}

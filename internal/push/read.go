@@ -8,6 +8,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -131,20 +132,23 @@ func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, 
 	return inOrder(all), true
 }
 
+// reports returns the reports of the newest snapshot.
+func (h *Hub) reports() *inspect.Reports { return inspect.Of(h.state, h.state.DB.Snapshot()) }
+
 // Backing returns the servers and clients of a service, or nil where there is no such service.
-func (h *Hub) Backing(key graph.ServiceKey) *graph.Backing {
-	return h.state.Backing(h.reader(), key)
+func (h *Hub) Backing(key graph.ServiceKey) *inspect.Backing {
+	return h.reports().Backing(key)
 }
 
 // Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
-func (h *Hub) Applied(key graph.ProxyKey) *graph.Applied {
-	return h.state.Applied(h.reader(), key)
+func (h *Hub) Applied(key graph.ProxyKey) *inspect.Applied {
+	return h.reports().Applied(key)
 }
 
 // Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
 // such service.
-func (h *Hub) Backends(key graph.ServiceKey) *graph.Backends {
-	return h.state.Backends(h.reader(), key)
+func (h *Hub) Backends(key graph.ServiceKey) *inspect.Backends {
+	return h.reports().Backends(key)
 }
 
 // Explain returns the result of a request, computed from the configuration that the proxies are sent. It calls

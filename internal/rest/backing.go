@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -26,7 +27,7 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 
 // services returns the services of a name: those of every zone, and those of several zones.
 func (a *api) services(w http.ResponseWriter, r *http.Request) error {
-	query := graph.ServiceQuery{
+	query := inspect.ServiceQuery{
 		Mesh: r.PathValue("mesh"), Name: r.PathValue("name"),
 		Type: r.URL.Query().Get("type"), Zone: r.URL.Query().Get("zone"),
 	}
@@ -43,7 +44,7 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 	if err := m.needMesh(r); err != nil {
 		return err
 	}
-	reports := m.State.ReportServices(m.Snapshot, query)
+	reports := m.Reports().Services(query)
 	if len(reports) == 0 {
 		return resource.Errorf(resource.NotFound, "no %s of the mesh %s is called %s%s",
 			cmp.Or(query.Type, "service"), query.Mesh, query.Name, inZone(query.Zone))
@@ -55,7 +56,7 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 }
 
 // queryBackends queries the zone of a service for its backends, where this control plane does not know them.
-func (a *api) queryBackends(ctx context.Context, report *graph.ServiceReport) {
+func (a *api) queryBackends(ctx context.Context, report *inspect.ServiceReport) {
 	if report.Backends != nil || report.Type != kind.MeshServices.Name {
 		return
 	}
@@ -69,7 +70,7 @@ func (a *api) queryBackends(ctx context.Context, report *graph.ServiceReport) {
 
 // Services are the services of one name.
 type Services struct {
-	Services []graph.ServiceReport `json:"services"`
+	Services []inspect.ServiceReport `json:"services"`
 }
 
 func inZone(zone string) string {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"weft/internal/access"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -14,13 +14,13 @@ import (
 // MeshInsight is a summary of a mesh, computed for each request.
 type MeshInsight struct {
 	shownMeta // of the type MeshInsight
-	insight.Mesh
+	inspect.Mesh
 }
 
 // ServiceInsight is a summary of a MeshService, computed for each request.
 type ServiceInsight struct {
 	shownMeta // of the type ServiceInsight
-	insight.Service
+	inspect.Service
 }
 
 func (a *api) insightRoutes() []route {
@@ -55,14 +55,14 @@ func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
 	}
 	return writeJSON(w, http.StatusOK, struct {
 		CreatedAt kind.Time `json:"createdAt"`
-		insight.Global
+		inspect.Global
 	}{kind.Time{Time: a.Now()}, m.Global()})
 }
 
 // Zones are all zones that this control plane knows and, for a zone that joined one, its connection to global.
 type Zones struct {
-	Zones  []insight.Zone      `json:"zones"`
-	Global *insight.GlobalLink `json:"global,omitempty"`
+	Zones  []inspect.Zone      `json:"zones"`
+	Global *inspect.GlobalLink `json:"global,omitempty"`
 }
 
 func (a *api) zones(w http.ResponseWriter, r *http.Request) error {

@@ -12,6 +12,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/match"
 	"weft/internal/table"
 	"weft/kind"
@@ -64,7 +65,7 @@ func kriMeta(o resource.Any) shownMeta { return metaOf(o.Key().Kind, o) }
 type inspected struct {
 	*moment
 	dataplane *resource.Object[kind.Dataplane]
-	applied   *graph.Applied
+	applied   *inspect.Applied
 }
 
 func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
@@ -85,7 +86,7 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 }
 
 // policies returns the policies that apply to any of the inbounds, by kind and in the order of their merge.
-func (p inspected) policies(inbounds []graph.AppliedInbound) []resource.Any {
+func (p inspected) policies(inbounds []inspect.AppliedInbound) []resource.Any {
 	var found []resource.Any
 	for _, k := range kind.Policies() {
 		info, seen := k.Describe(), map[string]bool{}
@@ -167,8 +168,8 @@ type ruleOrigin struct {
 }
 
 type inboundRule struct {
-	Conf   []*graph.AppliedRules `json:"conf"`
-	Origin []ruleOrigin          `json:"origin"`
+	Conf   []*inspect.AppliedRules `json:"conf"`
+	Origin []ruleOrigin            `json:"origin"`
 }
 
 type inboundRuleEntry struct {
@@ -194,7 +195,7 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	rules := []policyRules{}
 	for _, in := range p.applied.Inbounds {
 		origins := []ruleOrigin{}
-		for _, o := range p.policies([]graph.AppliedInbound{in}) {
+		for _, o := range p.policies([]inspect.AppliedInbound{in}) {
 			origins = append(origins, ruleOrigin{kriMeta(o)})
 		}
 		if in.Rules == nil || len(origins) == 0 {
@@ -208,7 +209,7 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 		}
 		rules[0].InboundRules = append(rules[0].InboundRules, inboundRuleEntry{
 			ruleInbound{in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
-			[]inboundRule{{[]*graph.AppliedRules{in.Rules}, origins}},
+			[]inboundRule{{[]*inspect.AppliedRules{in.Rules}, origins}},
 		})
 	}
 	return writeJSON(w, http.StatusOK, struct {

@@ -13,6 +13,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/settings"
 	"weft/internal/xds"
 	"weft/kind"
@@ -89,18 +90,18 @@ func (s *socket) read(t *testing.T, path string, into any) {
 // knowing is an inspector that knows one proxy.
 type knowing struct{ stranger }
 
-func (knowing) Applied(key graph.ProxyKey) *graph.Applied {
+func (knowing) Applied(key graph.ProxyKey) *inspect.Applied {
 	if key.Name != "cart-1" {
 		return nil
 	}
-	return &graph.Applied{
-		Inbounds: []graph.AppliedInbound{{
+	return &inspect.Applied{
+		Inbounds: []inspect.AppliedInbound{{
 			Address: "10.0.0.1", Port: 8080, Section: "http", Protocol: kind.HTTP,
 			Policies: []string{"MeshTrafficPermission shop/carts"},
-			Rules: &graph.AppliedRules{
-				Allow: []graph.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
+			Rules: &inspect.AppliedRules{
+				Allow: []inspect.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
 		}},
-		Outbounds: []graph.AppliedOutbound{{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP}},
+		Outbounds: []inspect.AppliedOutbound{{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP}},
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -43,7 +43,7 @@ func insightMeta(shown string, o resource.Any) shownMeta {
 // Overview is a Dataplane with its DataplaneInsight.
 type Overview struct {
 	shownMeta                               // of the type DataplaneOverview
-	Status           insight.Status         `json:"status"`
+	Status           inspect.Status         `json:"status"`
 	Dataplane        *kind.Dataplane        `json:"dataplane"`
 	DataplaneInsight *kind.DataplaneInsight `json:"dataplaneInsight"`
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -204,9 +204,9 @@ func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems 
 }
 
 func (q *query) parseStatus(field, value string, problems *resource.Problems) {
-	wanted := insight.Status(strings.ToLower(value))
+	wanted := inspect.Status(strings.ToLower(value))
 	switch wanted {
-	case insight.Online, insight.Offline, insight.PartiallyDegraded:
+	case inspect.Online, inspect.Offline, inspect.PartiallyDegraded:
 		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneListenerStatuses)
 		q.keep = append(q.keep, func(m *moment, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
 	default:

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -15,7 +15,7 @@ import (
 
 // moment is a consistent read of some kinds for one request.
 type moment struct {
-	insight.World
+	inspect.World
 	connections Connections
 }
 
@@ -42,7 +42,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{insight.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
+	return &moment{inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
 		a.Connections}, nil
 }
 
@@ -133,7 +133,7 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 		o = &shown
 	case *resource.Object[kind.MeshService]:
 		shown := *stored
-		shown.Spec.ZoneIngress = m.State.ServiceIngress(table.Eval(m.Snapshot), stored)
+		shown.Spec.ZoneIngress = m.Reports().ServiceIngress(stored)
 		o = &shown
 	}
 	return resource.MarshalJSON(o, m.status(o), d, form)
@@ -159,14 +159,14 @@ func (m *moment) status(o resource.Any) resource.Any {
 
 // externalStatus returns the status of an external service with the zone egress that its clients dial here.
 func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
-	r := table.Eval(m.Snapshot)
+	reports := m.Reports()
 	shown := kind.MeshExternalServiceStatuses.Make(service.Mesh, service.Name, kind.MeshExternalServiceStatus{})
-	stored, ok := m.State.ExternalServiceStatuses.Find(r, service.Mesh, service.Name)
+	stored, ok := m.State.ExternalServiceStatuses.Find(table.Eval(m.Snapshot), service.Mesh, service.Name)
 	if ok {
 		shown.Spec = stored.Spec
 	}
-	shown.Spec.ZoneEgress = m.State.ServiceEgress(r, service)
-	shown.Spec.Conditions = m.State.ExternalConditions(r, service)
+	shown.Spec.ZoneEgress = reports.ServiceEgress(service)
+	shown.Spec.Conditions = reports.ExternalConditions(service)
 	if !ok && shown.Spec.ZoneEgress == nil && shown.Spec.Conditions == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
@@ -33,9 +33,9 @@ type Inspector interface {
 	// Config returns the whole configuration of a proxy, or false for an unknown proxy.
 	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
 	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
-	Applied(key graph.ProxyKey) *graph.Applied
+	Applied(key graph.ProxyKey) *inspect.Applied
 	// Backing returns the backends and clients of a service, or nil for an unknown service.
-	Backing(key graph.ServiceKey) *graph.Backing
+	Backing(key graph.ServiceKey) *inspect.Backing
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
 	// error is for the caller.
 	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)
@@ -48,7 +48,7 @@ type RemoteZones interface {
 	// CrossZone returns the result of a request that arrives at a zone ingress of another zone.
 	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
 	// Backends returns the backends of a service of another zone, by its name there.
-	Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error)
+	Backends(ctx context.Context, zone string, service graph.ServiceKey) (*inspect.Backends, error)
 }
 
 // Config has the parts of the API. Every field is required unless it states otherwise.
@@ -73,9 +73,9 @@ type Config struct {
 	Settings any
 	// Links returns the zone sync status of each kind of a zone that is connected to this replica of a global control
 	// plane. It is nil on other control planes.
-	Links func(zone string) map[string]insight.KindLink
+	Links func(zone string) map[string]inspect.KindLink
 	// Global returns the status of this zone's connection to global. It is nil in a zone that joined none.
-	Global func() *insight.GlobalLink
+	Global func() *inspect.GlobalLink
 	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
 	Expired func(instance string) (last time.Time, ended bool)
 	Version string

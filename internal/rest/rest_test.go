@@ -26,6 +26,7 @@ import (
 	"weft/internal/audit"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/replica"
 	"weft/internal/settings"
@@ -98,8 +99,8 @@ func newStore(t testing.TB) store.Store {
 type stranger struct{}
 
 func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
-func (stranger) Applied(graph.ProxyKey) *graph.Applied         { return nil }
-func (stranger) Backing(graph.ServiceKey) *graph.Backing       { return nil }
+func (stranger) Applied(graph.ProxyKey) *inspect.Applied       { return nil }
+func (stranger) Backing(graph.ServiceKey) *inspect.Backing     { return nil }
 func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }

@@ -21,7 +21,7 @@ func (a *api) sni(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, m.State.SNIReport(m.Snapshot))
+	return writeJSON(w, http.StatusOK, m.Reports().SNIMigration())
 }
 
 // SNIRequest requests SNIs of another format.

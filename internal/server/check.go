@@ -5,7 +5,7 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 )
 
 // checker returns what finds the problems of this control plane and its meshes.
@@ -17,7 +17,7 @@ func (s *Server) checker() func(check.Known) *check.Report {
 		return time.Time{}, false
 	}
 	return func(known check.Known) *check.Report {
-		var link *insight.GlobalLink
+		var link *inspect.GlobalLink
 		if s.remote.global != nil {
 			link = s.remote.global()
 		}

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/join"
 	"weft/internal/metrics"
 	"weft/kind"
 )
 
 // linksOf returns the state of the sync of each kind with a zone, on a global control plane.
-func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink {
-	return func(zone string) map[string]insight.KindLink {
+func linksOf(global *join.Global) func(zone string) map[string]inspect.KindLink {
+	return func(zone string) map[string]inspect.KindLink {
 		states, _ := global.Live(zone)
-		links := map[string]insight.KindLink{}
+		links := map[string]inspect.KindLink{}
 		for name, s := range states {
 			links[name] = kindLink(true, s)
 		}
@@ -26,17 +26,17 @@ func linksOf(global *join.Global) func(zone string) map[string]insight.KindLink 
 
 // linkOf returns the state of a zone's connection to its global control plane. It is nil on a replica that does not
 // lead, since the leader has the connection. The stream of Meshes stands for all streams: they start and end together.
-func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
-	return func() *insight.GlobalLink {
+func linkOf(zone *join.Zone, leads func() bool) func() *inspect.GlobalLink {
+	return func() *inspect.GlobalLink {
 		if !leads() {
 			return nil
 		}
 		links := zone.Links()
 		main := links[kind.Meshes.Name]
-		g := &insight.GlobalLink{
+		g := &inspect.GlobalLink{
 			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Trouble, Instance: main.Global,
 			Version:  main.Release,
-			Rejected: []kind.RejectedItem{}, Kinds: map[string]insight.KindLink{},
+			Rejected: []kind.RejectedItem{}, Kinds: map[string]inspect.KindLink{},
 		}
 		for name, link := range links {
 			g.Kinds[name] = kindLink(link.Connected, link.StreamState)
@@ -48,13 +48,13 @@ func linkOf(zone *join.Zone, leads func() bool) func() *insight.GlobalLink {
 		slices.SortFunc(g.Rejected, func(a, b kind.RejectedItem) int {
 			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Name, b.Name))
 		})
-		g.Lag, _ = insight.LagOf(g.Kinds)
+		g.Lag, _ = inspect.LagOf(g.Kinds)
 		return g
 	}
 }
 
-func kindLink(connected bool, s join.StreamState) insight.KindLink {
-	link := insight.KindLink{
+func kindLink(connected bool, s join.StreamState) inspect.KindLink {
+	link := inspect.KindLink{
 		Connected: connected,
 		Stored:    s.Sent.Applied, Acked: s.Sent.Acked, Current: s.Sent.Current, Lag: kind.Duration(s.Sent.Lag),
 		Received: s.Received.Seq, Rejected: len(s.Rejected) + len(s.Rejects),
@@ -67,12 +67,12 @@ func kindLink(connected bool, s join.StreamState) insight.KindLink {
 }
 
 // globalLinkMetrics are the connections of all zones to a global control plane.
-func globalLinkMetrics(state *graph.State, links func(zone string) map[string]insight.KindLink) func() []metrics.Link {
+func globalLinkMetrics(state *graph.State, links func(zone string) map[string]inspect.KindLink) func() []metrics.Link {
 	return func() []metrics.Link {
 		var all []metrics.Link
 		for o := range state.From(state.DB.Snapshot(), kind.Zones.Name, "", "") {
 			kinds := links(o.Envelope().Name)
-			lag, _ := insight.LagOf(kinds)
+			lag, _ := inspect.LagOf(kinds)
 			link := metrics.Link{Zone: o.Envelope().Name, Connected: len(kinds) > 0, Lag: time.Duration(lag)}
 			for _, k := range kinds {
 				link.Rejected += k.Rejected
@@ -84,7 +84,7 @@ func globalLinkMetrics(state *graph.State, links func(zone string) map[string]in
 }
 
 // zoneLinkMetrics is a zone's connection.
-func zoneLinkMetrics(zone string, global func() *insight.GlobalLink) func() []metrics.Link {
+func zoneLinkMetrics(zone string, global func() *inspect.GlobalLink) func() []metrics.Link {
 	return func() []metrics.Link {
 		link := global()
 		if link == nil {

@@ -22,7 +22,7 @@ import (
 	"weft/internal/bundle"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/join"
 	"weft/internal/lookup"
 	"weft/internal/metrics"
@@ -100,8 +100,8 @@ type remoteControlPlanes struct {
 	zones rest.RemoteZones
 	// links are the connections of zones to this replica of a global control plane, and global is the connection of
 	// this zone to it; nil where there is none.
-	links  func(zone string) map[string]insight.KindLink
-	global func() *insight.GlobalLink
+	links  func(zone string) map[string]inspect.KindLink
+	global func() *inspect.GlobalLink
 }
 
 // Start starts a control plane and returns when it is ready. It runs until ctx ends or a part of it fails, and

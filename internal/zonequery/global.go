@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -55,9 +56,9 @@ func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZon
 }
 
 // Backends returns the backends of a service, by its name in its zone.
-func (g *Global) Backends(ctx context.Context, zone string, service graph.ServiceKey) (*graph.Backends, error) {
+func (g *Global) Backends(ctx context.Context, zone string, service graph.ServiceKey) (*inspect.Backends, error) {
 	response, err := g.request(ctx, backendsRequest(zone, service))
-	return read[graph.Backends](zone, response, err)
+	return read[inspect.Backends](zone, response, err)
 }
 
 func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -147,7 +148,7 @@ func (z *Zone) Explain(_ context.Context, zone string, _ envoysim.Request) (*env
 }
 
 // Backends returns an error: a zone does not know the backends of another zone's services.
-func (z *Zone) Backends(_ context.Context, zone string, _ graph.ServiceKey) (*graph.Backends, error) {
+func (z *Zone) Backends(_ context.Context, zone string, _ graph.ServiceKey) (*inspect.Backends, error) {
 	return nil, z.notHere(zone)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -29,7 +30,7 @@ type Inspector interface {
 	// CrossZone returns the result of a request that arrives at a zone ingress.
 	CrossZone(envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
 	// Backends returns the backends of a service of the zone, or nil for an unknown service.
-	Backends(graph.ServiceKey) *graph.Backends
+	Backends(graph.ServiceKey) *inspect.Backends
 }
 
 func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/inspect"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
 	"weft/resource"
@@ -40,11 +41,11 @@ func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResu
 		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
 }
 
-func (i inspector) Backends(key graph.ServiceKey) *graph.Backends {
+func (i inspector) Backends(key graph.ServiceKey) *inspect.Backends {
 	if key != (graph.ServiceKey{Mesh: "default", Name: "db"}) {
 		return nil
 	}
-	return &graph.Backends{Servers: []graph.Server{{Port: 80, Dataplane: "db-1"}}}
+	return &inspect.Backends{Servers: []inspect.Server{{Port: 80, Dataplane: "db-1"}}}
 }
 
 // zones are a global control plane and its connected zones. A caller is the zone that it states.

@@ -1,9 +1,9 @@
-package graph
+package inspect
 
 import (
 	"slices"
 
-	"weft/internal/table"
+	"weft/internal/graph"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,10 +22,10 @@ const (
 	EndpointNotAdmitted EndpointStatus = "not admitted" // its mesh does not admit its Dataplane
 )
 
-// Status returns the status of the member for a port of its service.
-func (m *Member) Status(port kind.ServicePort) EndpointStatus {
+// StatusOf returns the status of a member for a port of its service.
+func StatusOf(m *graph.Member, port kind.ServicePort) EndpointStatus {
 	switch {
-	case !Targets(port, &m.Inbound):
+	case !graph.Targets(port, &m.Inbound):
 		return AnotherPort
 	case m.Inbound.State != kind.Ready:
 		return NotReady
@@ -56,49 +56,52 @@ type Server struct {
 
 // Backing returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
 // number of proxies in the mesh.
-func (s *State) Backing(r *table.Reader, key ServiceKey) *Backing {
-	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+func (rs *Reports) Backing(key graph.ServiceKey) *Backing {
+	service, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	b := &Backing{Servers: s.servers(r, service), Callers: []string{}}
-	s.callers(r, s.keyOf(service), b)
+	b := &Backing{Servers: rs.servers(service), Callers: []string{}}
+	rs.callers(rs.State.KeyOf(service), b)
 	return b
 }
 
 // servers returns the members of a service by its ports, and the retained former ones.
-func (s *State) servers(r *table.Reader, service *resource.Object[kind.MeshService]) []Server {
+func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
-	members := s.Members(r, service)
-	notAdmitted := s.UnreachableOutbounds(r, service)
+	members := rs.State.Members(rs.r, service)
+	notAdmitted := rs.State.UnreachableOutbounds(rs.r, service)
 	for _, port := range service.Spec.Ports {
 		for i := range notAdmitted {
-			if m := &notAdmitted[i]; Targets(port, &m.Inbound) {
+			if m := &notAdmitted[i]; graph.Targets(port, &m.Inbound) {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(),
 					EndpointNotAdmitted})
 			}
 		}
 		for i := range members {
-			if m := &members[i]; m.Status(port) != AnotherPort {
-				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), m.Status(port)})
+			if m := &members[i]; StatusOf(m, port) != AnotherPort {
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), StatusOf(m, port)})
 			}
 		}
-		for _, e := range s.retainedEndpoints(r, s.keyOf(service).At(port.Port)) {
-			servers = append(servers, Server{port.Port, e.Proxy.Name, hostPort(e.Address, e.Port), EndpointRetained})
+		for _, e := range rs.State.RetainedEndpointsOf(rs.r, rs.State.KeyOf(service).At(port.Port)) {
+			servers = append(
+				servers,
+				Server{port.Port, e.Proxy.Name, kind.HostPort(e.Address, e.Port), EndpointRetained},
+			)
 		}
 	}
 	return servers
 }
 
-func (s *State) callers(r *table.Reader, key DestinationKey, b *Backing) {
-	for _, dp := range s.DataplanesBySelector.List(r, MeshKey(key.Mesh)) {
-		proxy := s.Proxy.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
-		names := func(o ExplicitOutbound) bool { return o.Destination.Of() == key }
-		reaches := func(d DestinationKey) bool { return d.Of() == key }
+func (rs *Reports) callers(key graph.DestinationKey, b *Backing) {
+	for _, dp := range rs.State.DataplanesBySelector.List(rs.r, graph.MeshKey(key.Mesh)) {
+		proxy := rs.State.Proxy.Get(rs.r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
+		names := func(o graph.ExplicitOutbound) bool { return o.Destination.Of() == key }
+		reaches := func(d graph.DestinationKey) bool { return d.Of() == key }
 		switch {
 		case slices.ContainsFunc(proxy.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)
-		case proxy.Group.Transparent && slices.ContainsFunc(s.Reached.Get(r, proxy.Group), reaches):
+		case proxy.Group.Transparent && slices.ContainsFunc(rs.State.Reached.Get(rs.r, proxy.Group), reaches):
 			b.Transparent++
 		}
 	}

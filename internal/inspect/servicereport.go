@@ -1,12 +1,11 @@
-package graph
+package inspect
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
 
-	"weft/internal/table"
+	"weft/internal/graph"
 	"weft/kind"
 	"weft/resource"
 )
@@ -109,30 +108,29 @@ type ServiceQuery struct {
 	Type, Zone string
 }
 
-// ReportServices returns the reports of the services that a query selects: MeshServices sorted by zone,
+// Services returns the reports of the services that a query selects: MeshServices sorted by zone,
 // MeshMultiZoneServices, MeshExternalServices.
-func (s *State) ReportServices(snapshot *table.Snapshot, q ServiceQuery) []ServiceReport {
-	r := table.Eval(snapshot)
+func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	reports := []ServiceReport{}
 	if q.wants(kind.MeshServices) {
-		for _, o := range s.ServicesByMesh.List(r, MeshKey(q.Mesh)) {
+		for _, o := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(q.Mesh)) {
 			if q.means(&o.Meta) {
-				reports = append(reports, s.reportService(r, o))
+				reports = append(reports, rs.reportService(o))
 			}
 		}
 	}
 	slices.SortStableFunc(reports, func(a, b ServiceReport) int { return cmp.Compare(a.Zone, b.Zone) })
 	if q.wants(kind.MeshMultiZoneServices) {
-		for o := range s.MultiZoneServices.From(snapshot, MeshKey(q.Mesh), "") {
+		for o := range rs.State.MultiZoneServices.From(rs.Snapshot, graph.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
-				reports = append(reports, s.reportMultiZone(r, o))
+				reports = append(reports, rs.reportMultiZone(o))
 			}
 		}
 	}
 	if q.wants(kind.MeshExternalServices) {
-		for o := range s.ExternalServices.From(snapshot, MeshKey(q.Mesh), "") {
+		for o := range rs.State.ExternalServices.From(rs.Snapshot, graph.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
-				reports = append(reports, s.reportExternal(r, o))
+				reports = append(reports, rs.reportExternal(o))
 			}
 		}
 	}
@@ -148,36 +146,36 @@ func (q *ServiceQuery) means(meta *resource.Meta) bool {
 	return named && (q.Zone == "" || q.Zone == kind.OwnerOf(meta).Zone)
 }
 
-func (s *State) reportService(r *table.Reader, o *resource.Object[kind.MeshService]) ServiceReport {
+func (rs *Reports) reportService(o *resource.Object[kind.MeshService]) ServiceReport {
 	report := newServiceReport(o, o.Spec.Ports)
-	report.Zone = s.ZoneOf(&o.Meta)
+	report.Zone = rs.State.ZoneOf(&o.Meta)
 	report.State = o.Spec.State
-	if status, ok := s.ServiceStatuses.Find(r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.ServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
 		report.Conditions = append(report.Conditions, status.Spec.Conditions...)
 	}
-	report.Identities = append(report.Identities, spiffeIDs(&o.Spec)...)
-	report.Ingresses = append(report.Ingresses, s.reportIngresses(r, o.Mesh, report.Zone)...)
-	if s.ManyZones(r, o.Mesh) {
-		report.Unreachable = append(report.Unreachable, s.Unreachable(r, o)...)
+	report.Identities = append(report.Identities, o.Spec.SpiffeIDs()...)
+	report.Ingresses = append(report.Ingresses, rs.reportIngresses(o.Mesh, report.Zone)...)
+	if rs.ManyZones(o.Mesh) {
+		report.Unreachable = append(report.Unreachable, rs.UnreachableReasons(o)...)
 	}
-	if report.Zone == s.Zone {
-		report.Backends = s.backends(r, o)
+	if report.Zone == rs.State.Zone {
+		report.Backends = rs.backends(o)
 	}
 	return report
 }
 
 // Backends returns the backends of a service of this zone; nil where there is no such service.
-func (s *State) Backends(r *table.Reader, key ServiceKey) *Backends {
-	o, ok := s.Services.Find(r, key.Mesh, key.Name)
-	if !ok || s.ZoneOf(&o.Meta) != s.Zone {
+func (rs *Reports) Backends(key graph.ServiceKey) *Backends {
+	o, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
+	if !ok || rs.State.ZoneOf(&o.Meta) != rs.State.Zone {
 		return nil
 	}
-	return s.backends(r, o)
+	return rs.backends(o)
 }
 
-func (s *State) backends(r *table.Reader, o *resource.Object[kind.MeshService]) *Backends {
-	return &Backends{Servers: s.servers(r, o), Access: s.access(r, o)}
+func (rs *Reports) backends(o *resource.Object[kind.MeshService]) *Backends {
+	return &Backends{Servers: rs.servers(o), Access: rs.access(o)}
 }
 
 func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
@@ -207,28 +205,31 @@ func (report *ServiceReport) reachedAt(vips []kind.VIP, addresses []kind.Address
 	}
 }
 
-func spiffeIDs(service *kind.MeshService) []string {
-	var ids []string
-	for _, identity := range service.Identities {
-		if identity.Type == kind.SpiffeIdentity {
-			ids = append(ids, identity.Value)
-		}
+func (rs *Reports) reportIngresses(mesh, zone string) []IngressReport {
+	row, ok := rs.State.ZoneAddress(rs.r, mesh, zone)
+	if !ok {
+		return nil
 	}
-	return ids
+	var reports []IngressReport
+	for _, a := range row.Spec.Ingresses {
+		report := IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy}
+		if zone != rs.State.Zone && kind.NeedsLookup(a.Address) {
+			report.Resolved = rs.State.Resolve(rs.r, a.Address)
+		}
+		reports = append(reports, report)
+	}
+	return reports
 }
 
-// ZoneOf returns the zone of a resource; this zone where the resource has none.
-func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
-
 // access returns the access of each port. Servers with the same rules are one entry.
-func (s *State) access(r *table.Reader, o *resource.Object[kind.MeshService]) []Access {
+func (rs *Reports) access(o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
-	members := s.Members(r, o)
+	members := rs.State.Members(rs.r, o)
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
 		for i := range members {
-			if m := &members[i]; Targets(port, &m.Inbound) {
-				ofPort = joinAccess(ofPort, s.accessAt(r, m))
+			if m := &members[i]; graph.Targets(port, &m.Inbound) {
+				ofPort = joinAccess(ofPort, rs.accessAt(m))
 			}
 		}
 		for i := range ofPort {
@@ -249,26 +250,26 @@ func joinAccess(all []Access, one Access) []Access {
 	return append(all, one)
 }
 
-func (s *State) accessAt(r *table.Reader, m *Member) Access {
+func (rs *Reports) accessAt(m *graph.Member) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
-	key := ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
-	proxy := s.Proxy.Get(r, key)
+	key := graph.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
+	proxy := rs.State.Proxy.Get(rs.r, key)
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
-			in := appliedInbound(l, s.PermissionsOf(r, key.Mesh, key, l.Section))
+			in := appliedInbound(l, rs.State.PermissionsOf(rs.r, key.Mesh, key, l.Section))
 			access.Policies, access.Rules, access.Default = in.Policies, in.Rules, in.Default
 		}
 	}
 	return access
 }
 
-func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMultiZoneService]) ServiceReport {
+func (rs *Reports) reportMultiZone(o *resource.Object[kind.MeshMultiZoneService]) ServiceReport {
 	report := newServiceReport(o, o.Spec.Ports)
-	if status, ok := s.MultiZoneServiceStatuses.Find(r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.MultiZoneServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
 		report.Conditions = append(report.Conditions, status.Spec.Conditions...)
 	}
-	report.Members = s.MembersOf(r, o)
+	report.Members = rs.MembersOf(o)
 	var zones []string
 	for _, member := range report.Members {
 		zones = append(zones, member.Zone)
@@ -276,7 +277,7 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 	}
 	slices.Sort(zones)
 	for _, zone := range slices.Compact(zones) {
-		report.Ingresses = append(report.Ingresses, s.reportIngresses(r, o.Mesh, zone)...)
+		report.Ingresses = append(report.Ingresses, rs.reportIngresses(o.Mesh, zone)...)
 	}
 	slices.Sort(report.Identities)
 	report.Identities = slices.Compact(report.Identities)
@@ -284,11 +285,11 @@ func (s *State) reportMultiZone(r *table.Reader, o *resource.Object[kind.MeshMul
 }
 
 // MembersOf returns the MeshServices that a MeshMultiZoneService selects, sorted by zone and name.
-func (s *State) MembersOf(r *table.Reader, o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
+func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
 	var members []MemberReport
-	for _, service := range s.ServicesByMesh.List(r, MeshKey(o.Mesh)) {
+	for _, service := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(o.Mesh)) {
 		if selector := o.Spec.Selector.MeshService; selector != nil && selector.Matches(service.Labels) {
-			members = append(members, s.reportMember(o.Spec.Ports, service))
+			members = append(members, rs.reportMember(o.Spec.Ports, service))
 		}
 	}
 	slices.SortFunc(members, func(a, b MemberReport) int {
@@ -297,34 +298,26 @@ func (s *State) MembersOf(r *table.Reader, o *resource.Object[kind.MeshMultiZone
 	return members
 }
 
-func (s *State) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
-	m := MemberReport{Zone: s.ZoneOf(&service.Meta), Name: kind.DisplayNameOf(&service.Meta), State: service.Spec.State,
-		Ports: []uint32{}, identities: spiffeIDs(&service.Spec)}
+func (rs *Reports) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
+	m := MemberReport{
+		Zone:       rs.State.ZoneOf(&service.Meta),
+		Name:       kind.DisplayNameOf(&service.Meta),
+		State:      service.Spec.State,
+		Ports:      []uint32{},
+		identities: service.Spec.SpiffeIDs(),
+	}
 	for _, port := range ports {
 		var has kind.Protocol
-		if own, ok := portOf(service.Spec.Ports, port.Port); ok {
+		if own, ok := kind.PortNumbered(service.Spec.Ports, port.Port); ok {
 			has = cmp.Or(own.AppProtocol, kind.TCP)
 		}
-		if reason := exclusionReason(port, has); reason != "" {
+		if reason := graph.ExclusionReason(port, has); reason != "" {
 			m.Excluded = append(m.Excluded, reason)
 		} else {
 			m.Ports = append(m.Ports, port.Port)
 		}
 	}
 	return m
-}
-
-// exclusionReason returns why a MeshService is excluded from a port of a MeshMultiZoneService; empty: it is not. has is
-// the protocol of its port with that number, empty without one. (SNI in the resource definition.)
-func exclusionReason(port kind.ServicePort, has kind.Protocol) string {
-	wanted := cmp.Or(port.AppProtocol, kind.TCP)
-	switch {
-	case has == "":
-		return fmt.Sprintf("it has no port %d", port.Port)
-	case wanted != has:
-		return fmt.Sprintf("its port %d is %s, not %s", port.Port, has, wanted)
-	}
-	return ""
 }
 
 // Endpoints returns the number of endpoints of a port, and of all its servers.

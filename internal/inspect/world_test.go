@@ -1,4 +1,4 @@
-package insight_test
+package inspect_test
 
 import (
 	"strconv"
@@ -9,21 +9,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
-	"weft/internal/insight"
+	"weft/internal/inspect"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
 // world has the resources, and a replica "gone" whose lease expired at noon.
-func world(objects ...resource.Any) *insight.World {
+func world(objects ...resource.Any) *inspect.World {
 	state := graph.NewState("east")
 	state.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
 			state.Put(tx, o)
 		}
 	})
-	return &insight.World{State: state, Snapshot: state.DB.Snapshot(),
+	return &inspect.World{State: state, Snapshot: state.DB.Snapshot(),
 		Expired: func(instance string) (time.Time, bool) {
 			return noon, instance == "gone"
 		}}
@@ -56,26 +56,26 @@ func TestStatusOfAProxy(t *testing.T) {
 		inbounds []kind.InboundState
 		insight  *kind.DataplaneInsight
 		serving  *kind.DataplaneListenerStatus
-		want     insight.Status
+		want     inspect.Status
 	}{
-		"never connected":   {[]kind.InboundState{ready}, nil, nil, insight.Offline},
-		"connected no more": {[]kind.InboundState{ready}, &ended, nil, insight.Offline},
+		"never connected":   {[]kind.InboundState{ready}, nil, nil, inspect.Offline},
+		"connected no more": {[]kind.InboundState{ready}, &ended, nil, inspect.Offline},
 		"connected to an instance that ended": {[]kind.InboundState{ready}, new(connection("gone", noon)), nil,
-			insight.Offline},
-		"connected": {[]kind.InboundState{ready}, &here, nil, insight.Online},
+			inspect.Offline},
+		"connected": {[]kind.InboundState{ready}, &here, nil, inspect.Online},
 		"one of two is NotReady": {[]kind.InboundState{ready, notReady}, &here, served(false),
-			insight.Offline},
-		"one of two is Ignored":       {[]kind.InboundState{ready, ignored}, &here, nil, insight.Online},
-		"only Ignored, connected":     {[]kind.InboundState{ignored}, &here, nil, insight.Online},
-		"only Ignored, not connected": {[]kind.InboundState{ignored}, nil, nil, insight.Offline},
+			inspect.Offline},
+		"one of two is Ignored":       {[]kind.InboundState{ready, ignored}, &here, nil, inspect.Online},
+		"only Ignored, connected":     {[]kind.InboundState{ignored}, &here, nil, inspect.Online},
+		"only Ignored, not connected": {[]kind.InboundState{ignored}, nil, nil, inspect.Offline},
 		"one of two applications is dead": {[]kind.InboundState{ready, ready}, &here, served(false, true),
-			insight.Offline},
+			inspect.Offline},
 		"both applications are dead": {[]kind.InboundState{ready, ready}, &here, served(true, true),
-			insight.Offline},
+			inspect.Offline},
 		"dead, and the other inbound is Ignored": {[]kind.InboundState{ready, ignored}, &here, served(true),
-			insight.Offline},
-		"draining":         {[]kind.InboundState{ready}, &here, draining, insight.Offline},
-		"without inbounds": {nil, &here, nil, insight.Online},
+			inspect.Offline},
+		"draining":         {[]kind.InboundState{ready}, &here, draining, inspect.Offline},
+		"without inbounds": {nil, &here, nil, inspect.Online},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -146,37 +146,37 @@ func TestZones(t *testing.T) {
 			state.Put(tx, o)
 		}
 	})
-	w := &insight.World{
+	w := &inspect.World{
 		State: state, Snapshot: state.DB.Snapshot(),
 		Expired: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
-		Links: func(zone string) map[string]insight.KindLink {
+		Links: func(zone string) map[string]inspect.KindLink {
 			if zone != "east" {
 				return nil
 			}
-			return map[string]insight.KindLink{"Mesh": {Lag: kind.Duration(time.Second)},
+			return map[string]inspect.KindLink{"Mesh": {Lag: kind.Duration(time.Second)},
 				"Secret": {LastItem: &kind.Time{Time: noon}}}
 		},
 	}
 	yes, no := true, false
-	want := []insight.Zone{
+	want := []inspect.Zone{
 		{
 			Name: "east", Enabled: &enabled, Connected: &yes, Since: &kind.Time{Time: noon}, Instance: "here",
 			Version: "1.1",
 			Lag:     kind.Duration(time.Second), LastItem: &kind.Time{Time: noon}, Rejected: []kind.RejectedItem{},
-			Dataplanes: insight.Counts{Total: 1, Online: 1}, Services: insight.ZoneServices{Total: 2, Available: 1},
-			Ingresses: []insight.ZoneIngress{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001",
+			Dataplanes: inspect.Counts{Total: 1, Online: 1}, Services: inspect.ZoneServices{Total: 2, Available: 1},
+			Ingresses: []inspect.ZoneIngress{{Mesh: "default", Name: "zi", Address: "192.168.1.1:30001",
 				Healthy: true}},
 			Kinds: w.Links("east"),
 		},
 		{
 			Name: "west", Enabled: &enabled, Connected: &no, Since: &kind.Time{Time: noon}, Version: "1.0",
-			Rejected: []kind.RejectedItem{{Kind: "MeshService", Name: "web"}}, Ingresses: []insight.ZoneIngress{},
+			Rejected: []kind.RejectedItem{{Kind: "MeshService", Name: "web"}}, Ingresses: []inspect.ZoneIngress{},
 		},
 	}
 	if diff := cmp.Diff(want, w.Zones()); diff != "" {
 		t.Errorf("the zones are others (-want +got):\n%s", diff)
 	}
-	if g := w.Global(); g.Zones.ControlPlanes != (insight.ZoneCounts{Total: 2, Online: 1}) {
+	if g := w.Global(); g.Zones.ControlPlanes != (inspect.ZoneCounts{Total: 2, Online: 1}) {
 		t.Errorf("%+v", g.Zones.ControlPlanes)
 	}
 }
@@ -226,9 +226,9 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 	}
 	w := world(objects...)
 	for name, want := range map[string]struct {
-		status    insight.Status
+		status    inspect.Status
 		endpoints int
-	}{"web": {insight.Online, 2}, "api": {insight.PartiallyDegraded, 1}} {
+	}{"web": {inspect.Online, 2}, "api": {inspect.PartiallyDegraded, 1}} {
 		if got := w.Service(services[name]).Status; got != want.status {
 			t.Errorf("the service %s is %s, want %s", name, got, want.status)
 		}
@@ -242,7 +242,7 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 			t.Errorf("%s has %d endpoints, want %d", name, healthy, want.endpoints)
 		}
 	}
-	for name, want := range map[string]insight.Status{"one": insight.Offline, "two": insight.Online} {
+	for name, want := range map[string]inspect.Status{"one": inspect.Offline, "two": inspect.Online} {
 		dp, _ := w.State.Dataplanes.Find(table.Eval(w.Snapshot), "default", name)
 		if got := w.Status(dp); got != want {
 			t.Errorf("the proxy %s is %s, want %s", name, got, want)

@@ -1,14 +1,12 @@
-package graph
+package inspect
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
+	"weft/internal/graph"
 	"weft/internal/sni"
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,10 +20,10 @@ const endpointsExternal = "EndpointsExternal"
 
 // localEndpoints returns the endpoints of an external service that no server outside the mesh can have, each with a
 // description.
-func (s *State) localEndpoints(service *resource.Object[kind.MeshExternalService]) []string {
+func (rs *Reports) localEndpoints(service *resource.Object[kind.MeshExternalService]) []string {
 	var local []string
 	for _, e := range service.Spec.Endpoints {
-		if what := kind.LocalEndpoint(e.Address, s.LocalNetworks); what != "" {
+		if what := kind.LocalEndpoint(e.Address, rs.State.LocalNetworks); what != "" {
 			local = append(local, fmt.Sprintf("%s (%s)", e.Address, what))
 		}
 	}
@@ -34,28 +32,27 @@ func (s *State) localEndpoints(service *resource.Object[kind.MeshExternalService
 
 // ExternalConditions returns the conditions of an external service: of the stored resource, and of its reachability
 // from this zone. On global the latter is omitted.
-func (s *State) ExternalConditions(r *table.Reader,
-	service *resource.Object[kind.MeshExternalService]) []kind.Condition {
+func (rs *Reports) ExternalConditions(service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	var conditions []kind.Condition
-	if status, ok := s.ExternalServiceStatuses.Find(r, service.Mesh, service.Name); ok {
+	if status, ok := rs.State.ExternalServiceStatuses.Find(rs.r, service.Mesh, service.Name); ok {
 		conditions = append(conditions, status.Spec.Conditions...)
 	}
-	if s.Zone == "" {
+	if rs.State.Zone == "" {
 		return conditions
 	}
-	if local := s.localEndpoints(service); len(local) > 0 {
+	if local := rs.localEndpoints(service); len(local) > 0 {
 		conditions = append(conditions, kind.Condition{
 			Type: endpointsExternal, Status: "False", Reason: "LocalAddress",
 			Message: "zone egresses do not connect to " + strings.Join(local,
 				", ") + "; use addresses outside the mesh",
 		})
 	}
-	return append(conditions, s.reachableFrom(r, service))
+	return append(conditions, rs.reachableFrom(service))
 }
 
-func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.MeshExternalService]) kind.Condition {
-	egresses := len(s.EgressRoute.Get(r, service.Mesh).Egresses)
-	if reason := s.ExternalUnreachableReason(r, service); reason != "" {
+func (rs *Reports) reachableFrom(service *resource.Object[kind.MeshExternalService]) kind.Condition {
+	egresses := len(rs.State.EgressRoute.Get(rs.r, service.Mesh).Egresses)
+	if reason := rs.ExternalUnreachableReason(service); reason != "" {
 		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: reason}
 	}
 	return kind.Condition{
@@ -66,41 +63,44 @@ func (s *State) reachableFrom(r *table.Reader, service *resource.Object[kind.Mes
 
 // ExternalUnreachableReason returns why no proxy of this zone reaches an external service; empty: proxies with an
 // identity do.
-func (s *State) ExternalUnreachableReason(r *table.Reader, service *resource.Object[kind.MeshExternalService]) string {
-	d := s.External.Get(r, s.externalKeyOf(service).At(service.Spec.Match.Port))
+func (rs *Reports) ExternalUnreachableReason(service *resource.Object[kind.MeshExternalService]) string {
+	d := rs.State.External.Get(rs.r, rs.State.ExternalKeyOf(service).At(service.Spec.Match.Port))
 	return d.UnreachableReason(true)
 }
 
 // reportExternal returns the report of an external service as the proxies of this zone reach it.
-func (s *State) reportExternal(r *table.Reader, o *resource.Object[kind.MeshExternalService]) ServiceReport {
+func (rs *Reports) reportExternal(o *resource.Object[kind.MeshExternalService]) ServiceReport {
 	match := &o.Spec.Match
 	report := newServiceReport(o, []kind.ServicePort{{Port: match.Port, AppProtocol: match.Protocol}})
-	used := s.SNIFormat(r).Name(sni.Of(o, match.Port))
+	used := rs.State.SNIFormat(rs.r).Name(sni.Of(o, match.Port))
 	others := slices.DeleteFunc(sni.All(sni.Of(o, match.Port)), func(name string) bool { return name == used })
 	report.Ports[0].SNIs = append([]string{used}, others...)
 	report.Zone = kind.OwnerOf(&o.Meta).Zone
-	if status, ok := s.ExternalServiceStatuses.Find(r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.ExternalServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		at := status.Spec.Places()
 		report.reachedAt(at.VIPs, at.Addresses)
 	}
 	for _, e := range o.Spec.Endpoints {
-		report.External = append(report.External, net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port))))
+		report.External = append(report.External, kind.HostPort(e.Address, e.Port))
 	}
-	report.Identities = append(report.Identities, s.EgressRoute.Get(r, o.Mesh).Identities...)
-	report.Egresses = s.reportEgresses(r, o.Mesh)
-	report.Conditions = append(report.Conditions, s.ExternalConditions(r, o)...)
-	if s.Zone != "" {
-		report.Backends = &Backends{Servers: []Server{}, Access: s.accessOutside(r, s.externalKeyOf(o).At(match.Port))}
+	report.Identities = append(report.Identities, rs.State.EgressRoute.Get(rs.r, o.Mesh).Identities...)
+	report.Egresses = rs.reportEgresses(o.Mesh)
+	report.Conditions = append(report.Conditions, rs.ExternalConditions(o)...)
+	if rs.State.Zone != "" {
+		report.Backends = &Backends{
+			Servers: []Server{},
+			Access:  rs.accessOutside(rs.State.ExternalKeyOf(o).At(match.Port)),
+		}
 	}
 	return report
 }
 
 // accessOutside returns the allowed callers of an external service at the dialed egresses. Egresses with the same rules
 // are one entry.
-func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
+func (rs *Reports) accessOutside(key graph.DestinationKey) []Access {
 	all := []Access{}
-	for _, e := range s.EgressRoute.Get(r, key.Mesh).Egresses {
-		egress := s.Proxy.Get(r, e.Proxy)
+	for _, e := range rs.State.EgressRoute.Get(rs.r, key.Mesh).Egresses {
+		egress := rs.State.Proxy.Get(rs.r, e.Proxy)
 		if egress == nil {
 			continue
 		}
@@ -113,7 +113,7 @@ func (s *State) accessOutside(r *table.Reader, key DestinationKey) []Access {
 	return all
 }
 
-func accessBy(chain *EgressChain, egress string) Access {
+func accessBy(chain *graph.EgressChain, egress string) Access {
 	rules := chain.Permissions
 	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Default: deniesUnmatched}
 	access.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
@@ -126,9 +126,9 @@ func accessBy(chain *EgressChain, egress string) Access {
 	return access
 }
 
-func (s *State) reportEgresses(r *table.Reader, mesh string) []EgressReport {
+func (rs *Reports) reportEgresses(mesh string) []EgressReport {
 	var reports []EgressReport
-	for _, a := range s.egressesFor(r, mesh).Egresses {
+	for _, a := range rs.State.EgressesFor(rs.r, mesh).Egresses {
 		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy,
 			Legacy: a.Legacy})
 	}

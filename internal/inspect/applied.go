@@ -1,14 +1,12 @@
-package graph
+package inspect
 
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 
+	"weft/internal/graph"
 	"weft/internal/match"
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -98,51 +96,51 @@ type AppliedOutbound struct {
 }
 
 // Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
-func (s *State) Applied(r *table.Reader, key ProxyKey) *Applied {
-	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
-	p := s.Proxy.Get(r, key)
+func (rs *Reports) Applied(key graph.ProxyKey) *Applied {
+	dp, ok := rs.State.Dataplanes.Find(rs.r, key.Mesh, key.Name)
+	p := rs.State.Proxy.Get(rs.r, key)
 	if !ok || p == nil {
 		return nil
 	}
-	a := &Applied{Identity: s.appliedIdentity(r, dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
+	a := &Applied{Identity: rs.appliedIdentity(dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
 		Outbounds: []AppliedOutbound{}}
-	for _, t := range s.TrustsByMesh.List(r, MeshKey(key.Mesh)) {
+	for _, t := range rs.State.TrustsByMesh.List(rs.r, graph.MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		a.Inbounds = append(a.Inbounds, appliedInbound(l, s.PermissionsOf(r, key.Mesh, key, l.Section)))
+		a.Inbounds = append(a.Inbounds, appliedInbound(l, rs.State.PermissionsOf(rs.r, key.Mesh, key, l.Section)))
 	}
-	for _, destination := range s.Reached.Get(r, p.Group) {
-		if d := s.DestinationOf(r, destination); d != nil {
+	for _, destination := range rs.State.Reached.Get(rs.r, p.Group) {
+		if d := rs.State.DestinationOf(rs.r, destination); d != nil {
 			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
 		}
 	}
 	return a
 }
 
-func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane]) AppliedIdentity {
+func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedIdentity {
 	a := AppliedIdentity{Selecting: []string{}}
-	selecting := s.selecting(r, dp)
+	selecting := rs.State.SelectingIdentities(rs.r, dp)
 	for _, o := range selecting {
 		a.Selecting = append(a.Selecting, o.Name)
 	}
 	switch {
-	case len(selecting) == 0 && s.MTLS.Get(r, dp.Mesh).Enabled:
+	case len(selecting) == 0 && rs.State.MTLS.Get(rs.r, dp.Mesh).Enabled:
 		a.Reason = "no MeshIdentity of the mesh selects it, so that it has that of the mesh's mtls"
 	case len(selecting) == 0:
 		a.Reason = "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"
 	case len(selecting) == 1:
 		a.Reason = "it alone selects the Dataplane"
-	case selectorLabels(selecting[0]) > selectorLabels(selecting[1]):
+	case graph.SelectorLabels(selecting[0]) > graph.SelectorLabels(selecting[1]):
 		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting),
-			selectorLabels(selecting[0]))
+			graph.SelectorLabels(selecting[0]))
 	default:
 		a.Reason =
 			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
-				selectorLabels(selecting[0]))
+				graph.SelectorLabels(selecting[0]))
 	}
-	if id := s.Identity.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
+	if id := rs.State.Identity.Get(rs.r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain,
 			id.Problem
 		a.SpireSocket = id.Source.Socket
@@ -150,7 +148,7 @@ func (s *State) appliedIdentity(r *table.Reader, dp *resource.Object[kind.Datapl
 	return a
 }
 
-func appliedInbound(l *InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
+func appliedInbound(l *graph.InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
 	a := AppliedInbound{
 		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
 		Default: "all callers are allowed: the proxy has no identity, so permissions have no effect",
@@ -180,48 +178,44 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 	return applied
 }
 
-func appliedOutbound(p *Proxy, d *Destination) AppliedOutbound {
+func appliedOutbound(p *graph.Proxy, d *graph.Destination) AppliedOutbound {
 	secured := p.Identity != nil
 	a := AppliedOutbound{
 		Destination: d.Key.String(), Zone: d.Servers.Zone, Port: d.Key.Port,
 		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.UnreachableReason(secured),
 	}
 	switch d.Key.Kind {
-	case MeshService:
+	case graph.MeshService:
 		a.MeshService = d.Key.Service
-	case MultiZoneService:
+	case graph.MultiZoneService:
 		a.MultiZoneService = d.Key.Service
-	case ExternalService:
+	case graph.ExternalService:
 		a.ExternalService = d.Key.Service
 	}
-	for _, servers := range d.allServers() {
+	for _, servers := range d.AllServers() {
 		if servers.Secured(secured) && servers.UnreachableReason(secured) == "" {
 			a.MutualTLS = true
 			a.Identities = append(a.Identities, servers.Identities...)
 			a.TrustDomain = servers.TrustDomain
 		}
 	}
-	if d.hasLocalities() {
+	if d.HasLocalities() {
 		a.TrustDomain = ""
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
 	}
 	if from := p.Group.Source; a.MutualTLS && from.FromSPIRE() {
-		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.untrustedReason(a.Identities))
+		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.UntrustedReason(a.Identities))
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {
-			a.Addresses = append(a.Addresses, hostPort(out.Address, out.Port))
+			a.Addresses = append(a.Addresses, kind.HostPort(out.Address, out.Port))
 		}
 	}
 	for _, vip := range d.VIPs {
-		if p.Group.Transparent && Reachable(vip, p.Group.IPFamilies) {
-			a.Addresses = append(a.Addresses, hostPort(vip, d.Key.Port))
+		if p.Group.Transparent && graph.Reachable(vip, p.Group.IPFamilies) {
+			a.Addresses = append(a.Addresses, kind.HostPort(vip, d.Key.Port))
 		}
 	}
 	return a
-}
-
-func hostPort(address string, port uint32) string {
-	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }

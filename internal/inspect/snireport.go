@@ -1,11 +1,10 @@
-package graph
+package inspect
 
 import (
 	"cmp"
 	"slices"
 
 	"weft/internal/sni"
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -32,10 +31,10 @@ type SNIProgress struct {
 	WaitsFor []string `json:"waitsFor"`
 }
 
-// SNIReport returns the progress of the SNI migration in a snapshot.
-func (s *State) SNIReport(snapshot *table.Snapshot) *SNIReport {
+// SNIMigration returns the progress of the SNI migration in a snapshot.
+func (rs *Reports) SNIMigration() *SNIReport {
 	report := &SNIReport{Owners: []SNIProgress{}}
-	format := s.SNIFormat(table.Eval(snapshot))
+	format := rs.State.SNIFormat(rs.r)
 	report.Format = format.String()
 	owners := map[string]*SNIProgress{}
 	count := func(service resource.Any) {
@@ -47,13 +46,13 @@ func (s *State) SNIReport(snapshot *table.Snapshot) *SNIReport {
 			owners[owner].count(port.SNIs, format.Name(sni.Of(service, port.Port)))
 		}
 	}
-	for service := range s.Services.All(snapshot) {
+	for service := range rs.State.Services.All(rs.Snapshot) {
 		count(service)
 	}
-	for service := range s.MultiZoneServices.All(snapshot) {
+	for service := range rs.State.MultiZoneServices.All(rs.Snapshot) {
 		count(service)
 	}
-	for row := range s.SNIWaits.All(snapshot) {
+	for row := range rs.State.SNIWaits.All(rs.Snapshot) {
 		if owner := owners[ownerName(&row.Meta)]; owner != nil {
 			owner.waitFor(row.Spec.For)
 		}

@@ -1,8 +1,4 @@
-// Package insight computes the status of proxies, services, zones and meshes for the API's overviews and insights.
-//
-// Each request computes its result anew; nothing is stored. A proxy costs two look-ups, a service those of its proxies,
-// and a mesh one pass over its proxies.
-package insight
+package inspect
 
 import (
 	"iter"
@@ -30,17 +26,6 @@ const (
 	// NotAvailable means: no proxy provides the service.
 	NotAvailable Status = "not_available"
 )
-
-// World is the input: one snapshot, and state outside the table. All fields but Links are required.
-type World struct {
-	State    *graph.State
-	Snapshot *table.Snapshot
-	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
-	Expired func(instance string) (last time.Time, ended bool)
-	// Links returns the zone sync status of each kind, by name, of a zone that is connected to this replica of global.
-	// It returns nil for other zones. Optional.
-	Links func(zone string) map[string]KindLink
-}
 
 // Of returns a copy of the insight of a proxy, empty for a proxy that never connected.
 func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {

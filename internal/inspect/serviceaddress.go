@@ -1,8 +1,7 @@
-package graph
+package inspect
 
 import (
 	"weft/internal/sni"
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -10,8 +9,8 @@ import (
 // ServiceIngress returns the address at which remote zones reach a service: its first port at the first healthy ingress
 // of its zone, or at the first ingress where none is healthy. nil: its zone has no ingress. (Mesh Scoped Zone Ingress
 // and Zone Egress.)
-func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
-	row, ok := s.ZoneAddresses.Find(r, service.Mesh, s.zoneAddressName(s.ZoneOf(&service.Meta)))
+func (rs *Reports) ServiceIngress(service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
+	row, ok := rs.State.ZoneAddress(rs.r, service.Mesh, rs.State.ZoneOf(&service.Meta))
 	if !ok || len(row.Spec.Ingresses) == 0 || len(service.Spec.Ports) == 0 {
 		return nil
 	}
@@ -27,13 +26,13 @@ func (s *State) ServiceIngress(r *table.Reader, service *resource.Object[kind.Me
 // ServiceEgress returns the address at which the proxies of this zone reach an external service: the first of the
 // zone's egresses by name that serves the service's mesh. nil: there is none. (Mesh Scoped Zone Ingress and Zone
 // Egress.)
-func (s *State) ServiceEgress(r *table.Reader, service *resource.Object[kind.MeshExternalService]) *kind.ServiceEgress {
-	egresses := s.egressesFor(r, service.Mesh)
+func (rs *Reports) ServiceEgress(service *resource.Object[kind.MeshExternalService]) *kind.ServiceEgress {
+	egresses := rs.State.EgressesFor(rs.r, service.Mesh)
 	usable := egresses.Usable()
 	if len(usable) == 0 {
 		return nil
 	}
-	name := s.SNIFormat(r).Name(sni.Of(service, service.Spec.Match.Port))
+	name := rs.State.SNIFormat(rs.r).Name(sni.Of(service, service.Spec.Match.Port))
 	egress := &kind.ServiceEgress{Address: usable[0].Address, Port: usable[0].Port, SNI: name}
 	for _, a := range egresses.Egresses {
 		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port,

@@ -1,9 +1,9 @@
-package graph
+package inspect
 
 import (
 	"slices"
 
-	"weft/internal/table"
+	"weft/internal/graph"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,16 +22,16 @@ const (
 	NoHealthyIngress Unreachable = "no zone ingress of its zone is healthy"
 )
 
-// Unreachable returns why clients of remote zones don't reach a service; none where they do.
-func (s *State) Unreachable(r *table.Reader, o *resource.Object[kind.MeshService]) []Unreachable {
+// UnreachableReasons returns why clients of remote zones don't reach a service; none where they do.
+func (rs *Reports) UnreachableReasons(o *resource.Object[kind.MeshService]) []Unreachable {
 	var reasons []Unreachable
-	if len(spiffeIDs(&o.Spec)) == 0 {
+	if len(o.Spec.SpiffeIDs()) == 0 {
 		reasons = append(reasons, NoIdentity)
 	}
 	if slices.ContainsFunc(o.Spec.Ports, func(p kind.ServicePort) bool { return p.SNI() == "" }) {
 		reasons = append(reasons, NoSNI)
 	}
-	proxies := s.reportIngresses(r, o.Mesh, s.ZoneOf(&o.Meta))
+	proxies := rs.reportIngresses(o.Mesh, rs.State.ZoneOf(&o.Meta))
 	switch {
 	case len(proxies) == 0:
 		reasons = append(reasons, NoIngress)
@@ -42,10 +42,10 @@ func (s *State) Unreachable(r *table.Reader, o *resource.Object[kind.MeshService
 }
 
 // ManyZones returns whether the services of a mesh are in several zones, this one included.
-func (s *State) ManyZones(r *table.Reader, mesh string) bool {
-	one := s.Zone
-	for _, o := range s.ServicesByMesh.List(r, MeshKey(mesh)) {
-		zone := s.ZoneOf(&o.Meta)
+func (rs *Reports) ManyZones(mesh string) bool {
+	one := rs.State.Zone
+	for _, o := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(mesh)) {
+		zone := rs.State.ZoneOf(&o.Meta)
 		if one != "" && zone != one {
 			return true
 		}

@@ -1,0 +1,43 @@
+// Package inspect has the read models of the API, the command line and the UI: overviews and insights, the resources
+// that configure a proxy, the backends and clients of a service, and the progress of an SNI migration.
+//
+// A report is computed for its request, from one snapshot of the tables and from the derived values from which
+// configuration is generated. Nothing is stored, and nothing is derived from a report. The status of a proxy costs two
+// look-ups, that of a service those of its proxies, and that of a mesh one pass over its proxies.
+package inspect
+
+import (
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/table"
+)
+
+// Reports reads the reports from one snapshot. It caches the values that it derives, so it is for one goroutine, and
+// for the reports of one request.
+type Reports struct {
+	State    *graph.State
+	Snapshot *table.Snapshot
+
+	r *table.Reader
+}
+
+// Of returns the reports of a snapshot of a state.
+func Of(state *graph.State, snapshot *table.Snapshot) *Reports {
+	return &Reports{state, snapshot, table.Eval(snapshot)}
+}
+
+// World is the input of overviews and insights: one snapshot, and state outside the table. All fields but Links are
+// required.
+type World struct {
+	State    *graph.State
+	Snapshot *table.Snapshot
+	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
+	Expired func(instance string) (last time.Time, ended bool)
+	// Links returns the zone sync status of each kind, by name, of a zone that is connected to this replica of global.
+	// It returns nil for other zones. Optional.
+	Links func(zone string) map[string]KindLink
+}
+
+// Reports returns the reports of the snapshot.
+func (w *World) Reports() *Reports { return Of(w.State, w.Snapshot) }
