@@ -31,7 +31,7 @@ func (l *look) zones() {
 	}
 	if link := l.Global; link != nil {
 		l.link(controlPlane, link, "the global control plane",
-			"no change goes either way, and the zone serves on with what it has")
+			"no change goes either way, and the zone continues with its stored resources")
 	}
 }
 
@@ -57,7 +57,7 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 			link.Since = *s.DisconnectTime
 		}
 	}
-	l.link(object, link, "its control plane", "it serves on with what it has, and changes wait")
+	l.link(object, link, "its control plane", "it continues with its stored resources, and changes wait")
 }
 
 // unconfirmed finds changes of a zone that wait for an operator.

@@ -12,14 +12,15 @@ import (
 	"weft/resource"
 )
 
-// writers write items at the same time, so that the store can commit those of one moment together.
+// writers is the number of concurrent writes, which the store can commit together.
 const writers = 32
 
-// apply stores items of one kind, each its own key, and answers those that were not taken, those that the check rejects
-// among them.
-func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor, items []zonesync.Item, check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
+// apply stores items of one kind, which have different keys, and returns the rejected ones, including those that check
+// rejects.
+func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor, items []zonesync.Item,
+	check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
 	var mu sync.Mutex
-	var refused []zonesync.Rejection
+	var rejected []zonesync.Rejection
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, item := range items {
@@ -31,13 +32,13 @@ func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor,
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				refused = append(refused, zonesync.Rejection{Key: item.Key, Reason: reason(err, d, item, log)})
+				rejected = append(rejected, zonesync.Rejection{Key: item.Key, Reason: rejectReason(err, d, item, log)})
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // an item that fails is rejected alone
-	return refused
+	return rejected
 }
 
 func write(ctx context.Context, writer *admission.Writer, d resource.Descriptor, item zonesync.Item) error {
@@ -52,16 +53,18 @@ func receivedOf(d resource.Descriptor, item zonesync.Item) admission.Received {
 	return admission.Received{Kind: d, Mesh: item.Key.Mesh, Name: item.Key.Name, Owner: item.Key.Owner, Body: item.Body}
 }
 
-// reason says to the other side why an item was not taken, without what only an operator here should see.
-func reason(err error, d resource.Descriptor, item zonesync.Item, log *slog.Logger) string {
+// rejectReason returns the reason of a rejection for the other side, without details that only an operator of this side
+// may see.
+func rejectReason(err error, d resource.Descriptor, item zonesync.Item, log *slog.Logger) string {
 	if resource.CodeOf(err) != resource.Internal {
 		return err.Error()
 	}
-	log.Error("what another control plane sent can't be stored", "kind", d.Describe().Name, "resource", item.Key, "error", err)
+	log.Error("a resource of another control plane can't be stored", "kind", d.Describe().Name, "resource", item.Key,
+		"error", err)
 	return "the control plane failed to store it; its log says why"
 }
 
-// rowsOf are the rows that items are stored in.
+// rowsOf returns the keys under which items are stored.
 func rowsOf(d resource.Descriptor, items []zonesync.Item) []resource.Key {
 	rows := make([]resource.Key, len(items))
 	for i, item := range items {

@@ -10,31 +10,31 @@ import (
 	"weft/resource"
 )
 
-// What one zone may cost the global control plane, however broken or hostile its control plane is. docs/operations has
-// them for operators.
+// The bounds of one zone's cost for the global control plane, however broken or hostile the zone is. docs/operations
+// has them for operators.
 const (
 	maxResources     = 100_000   // of one kind and zone
 	maxResourceBytes = 256 << 20 // of their stored bodies
-	// What is kept of what was rejected, of all kinds of a zone.
+	// maxKeptItems bounds the rejected items that are kept, of all kinds of a zone.
 	maxKeptItems = 20_000
 	maxKeptBytes = 32 << 20
-	// Streams that a zone begins: so many at once, and a second.
+	// Streams that a zone opens: the burst, and the rate per second.
 	streamsAtOnce   = 400
 	streamsASecond  = 20
-	rejectedBetween = 5 * time.Second // two notes that control planes with other stores were rejected
+	rejectedBetween = 5 * time.Second // between two records of rejected stores
 )
 
-// pace lets so many things happen at once, and so many a second afterwards.
-type pace struct {
+// rateLimit allows a burst of events, and a number of them per second afterwards.
+type rateLimit struct {
 	mu   sync.Mutex
 	left float64
 	last time.Time
 }
 
-func newPace() *pace { return &pace{left: streamsAtOnce} }
+func newRateLimit() *rateLimit { return &rateLimit{left: streamsAtOnce} }
 
-// allows says whether one more thing may happen now.
-func (p *pace) allows(now time.Time) bool {
+// allows returns whether one more event may happen now, and counts it.
+func (p *rateLimit) allows(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if passed := now.Sub(p.last).Seconds(); !p.last.IsZero() && passed > 0 {
@@ -48,11 +48,11 @@ func (p *pace) allows(now time.Time) bool {
 	return true
 }
 
-// size is how much of a kind an owner has.
-type size struct{ items, bytes int }
+// ownerSize is the number and the size of an owner's resources of one kind.
+type ownerSize struct{ items, bytes int }
 
-// within rejects an item that would be one too many of its owner's.
-func (k *kindLog) within(d resource.Descriptor, item zonesync.Item) error {
+// checkBounds rejects an item above the bounds of its owner.
+func (k *kindLog) checkBounds(d resource.Descriptor, item zonesync.Item) error {
 	if item.Deleted {
 		return nil
 	}
@@ -67,22 +67,24 @@ func (k *kindLog) within(d resource.Descriptor, item zonesync.Item) error {
 	}
 	switch {
 	case has.items > maxResources:
-		return tooMuch(d, item.Key.Owner, fmt.Sprintf("%d resources", maxResources))
+		return errBound(d, item.Key.Owner, fmt.Sprintf("%d resources", maxResources))
 	case len(item.Body) > was && has.bytes-was+len(item.Body) > maxResourceBytes:
-		return tooMuch(d, item.Key.Owner, fmt.Sprintf("%d MiB", maxResourceBytes>>20))
+		return errBound(d, item.Key.Owner, fmt.Sprintf("%d MiB", maxResourceBytes>>20))
 	}
 	return nil
 }
 
-func tooMuch(d resource.Descriptor, owner kind.Owner, bound string) error {
-	return resource.Errorf(resource.Invalid, "%s has more than %s of the kind %s, which is all that global takes of a zone; delete some in the zone", owner, bound, d.Describe().Name)
+func errBound(d resource.Descriptor, owner kind.Owner, bound string) error {
+	return resource.Errorf(resource.Invalid,
+		"%s has more than %s of the kind %s, which is all that global accepts from a zone; delete some in the zone",
+		owner, bound, d.Describe().Name)
 }
 
-// count notes that a row of an owner came or went.
-func (k *kindLog) count(owner kind.Owner, items, bytes int) {
+// addSize adds to the size of an owner.
+func (k *kindLog) addSize(owner kind.Owner, items, bytes int) {
 	has := k.sizes[owner]
 	has.items, has.bytes = has.items+items, has.bytes+bytes
-	if k.sizes[owner] = has; has == (size{}) {
+	if k.sizes[owner] = has; has == (ownerSize{}) {
 		delete(k.sizes, owner)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"weft/kind"
 )
 
-// TestPace: what comes in a burst is let in, and what goes on and on is slowed down.
+// TestPace: a burst is allowed, and a permanent load is slowed down.
 func TestPace(t *testing.T) {
-	p, now := newPace(), time.Unix(1_800_000_000, 0)
+	p, now := newRateLimit(), time.Unix(1_800_000_000, 0)
 	allowed := func(tries int) (n int) {
 		for range tries {
 			if p.allows(now) {
@@ -33,8 +33,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestWithin: a zone has so many resources of a kind, and so many bytes of them, and what it has can be changed and
-// deleted when that is reached.
+// TestWithin: a zone may have a number of resources of a kind, and a number of bytes of them. At the bound, its
+// resources can still be changed and deleted.
 func TestWithin(t *testing.T) {
 	east := kind.Owner{Zone: "east"}
 	k := newLogs(kind.Owner{}, nil, nil).kinds[kind.MeshServices.Name]
@@ -43,27 +43,30 @@ func TestWithin(t *testing.T) {
 	}
 	stored := receivedOf(kind.MeshServices, item("web", 0))
 	for name, c := range map[string]struct {
-		has  size
+		has  ownerSize
 		item zonesync.Item
 		says string
 	}{
-		"room":                {size{1, 10}, item("other", 10), ""},
-		"one too many":        {size{maxResources, 10}, item("other", 10), "more than 100000 resources of the kind MeshService"},
-		"too large":           {size{1, maxResourceBytes}, item("other", 10), "more than 256 MiB of the kind MeshService"},
-		"what is there":       {size{maxResources, maxResourceBytes}, item("web", 10), ""},
-		"what is there grows": {size{maxResources, maxResourceBytes}, item("web", 11), "more than 256 MiB"},
-		"a deletion":          {size{2 * maxResources, 2 * maxResourceBytes}, zonesync.Item{Key: item("x", 0).Key, Deleted: true}, ""},
+		"room": {ownerSize{1, 10}, item("other", 10), ""},
+		"one too many": {ownerSize{maxResources, 10}, item("other", 10),
+			"more than 100000 resources of the kind MeshService"},
+		"too large": {ownerSize{1, maxResourceBytes}, item("other", 10),
+			"more than 256 MiB of the kind MeshService"},
+		"what is there":       {ownerSize{maxResources, maxResourceBytes}, item("web", 10), ""},
+		"what is there grows": {ownerSize{maxResources, maxResourceBytes}, item("web", 11), "more than 256 MiB"},
+		"a deletion": {ownerSize{2 * maxResources, 2 * maxResourceBytes},
+			zonesync.Item{Key: item("x", 0).Key, Deleted: true}, ""},
 	} {
 		k.rows[stored.Key()] = known{key: item("web", 0).Key, bytes: 10}
 		k.sizes[east] = c.has
-		err := k.within(kind.MeshServices, c.item)
+		err := k.checkBounds(kind.MeshServices, c.item)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
 	delete(k.sizes, east)
-	k.count(east, 1, 10)
-	k.count(east, -1, -10)
+	k.addSize(east, 1, 10)
+	k.addSize(east, -1, -10)
 	if len(k.sizes) > 0 {
 		t.Errorf("an owner of nothing is kept: %v", k.sizes)
 	}

@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// interval is the least time between two batches to one peer: the first change goes at once, and those
-	// that follow close behind go together.
+	// interval is the minimum time between two batches to one peer. The first change is sent at once, and changes
+	// shortly after it are sent together.
 	interval = 25 * time.Millisecond
-	// again is how long what was refused waits before it is tried again though nothing is known to have
-	// changed, and mending how long it waits for more where something has.
-	again   = 5 * time.Second
-	mending = 100 * time.Millisecond
+	// retryInterval is the time after which rejected items are tried again without a known change. retryAfterChange is
+	// the time in which further changes are collected after one.
+	retryInterval    = 5 * time.Second
+	retryAfterChange = 100 * time.Millisecond
 )
 
-// stream is one stream of zone sync, whichever side it is of.
+// stream is a stream of zone sync, of either side.
 type stream interface {
 	Send(*wire.Frame) error
 	Recv() (*wire.Frame, error)
 }
 
-// Count is told of every frame of a kind that goes over a stream, sent or received.
+// Count is called with every frame that is sent or received.
 type Count func(kind string, sent bool, frame *wire.Frame)
 
-// counted is a stream whose frames are told.
-type counted struct {
+// countingStream calls a Count for its frames.
+type countingStream struct {
 	stream
 	kind  string
 	count Count
 }
 
 // Send implements stream.
-func (c counted) Send(frame *wire.Frame) error {
+func (c countingStream) Send(frame *wire.Frame) error {
 	c.count(c.kind, true, frame)
 	return c.stream.Send(frame)
 }
 
 // Recv implements stream.
-func (c counted) Recv() (*wire.Frame, error) {
+func (c countingStream) Recv() (*wire.Frame, error) {
 	frame, err := c.stream.Recv()
 	if err == nil {
 		c.count(c.kind, false, frame)
@@ -54,20 +54,19 @@ func (c counted) Recv() (*wire.Frame, error) {
 	return frame, err
 }
 
-// peerKind is what a conversation about one kind with one peer rests on.
+// peerKind has the dependencies of a conversation about one kind with one peer.
 type peerKind struct {
 	kind     resource.Descriptor
 	own      zonesync.Side
 	peer     kind.Owner
 	logs     *logs
-	receiver *zonesync.Receiver // outlives the streams; nil where nothing of the kind comes from the peer
+	receiver *zonesync.Receiver // outlives the streams; nil if the peer sends nothing of the kind
 	apply    func(context.Context, []zonesync.Item) []zonesync.Rejection
 	list     func() []zonesync.StoredItem
-	count    Count // nil: nobody counts
+	count    Count // nil: frames are not counted
 
-	// heard is called once the peer has said who it is, stored after something of it was, and progressed
-	// whenever the stream may be further. All run in the conversation, and so does nudged, whenever the signal
-	// nudge is raised.
+	// heard is called once the peer has sent its hello, stored after some of its items were stored, and progressed
+	// after each step. All are called in the conversation, as is nudged after each signal of nudge.
 	heard      func(*zonesync.Side)
 	stored     func(c *conversation, items []zonesync.Item)
 	progressed func(c *conversation)
@@ -75,64 +74,64 @@ type peerKind struct {
 	nudged     func(c *conversation)
 }
 
-// conversation is one stream about one kind. Everything but run is called within it.
+// conversation is one stream for one kind. All methods but run are called in its goroutine.
 type conversation struct {
 	peerKind
 	stream  stream
 	session *zonesync.Session
-	sender  *zonesync.Sender // nil where nothing of the kind goes to the peer
+	sender  *zonesync.Sender // nil if nothing of the kind is sent to the peer
 
-	calls   chan func()   // from beside: results of what was begun
+	calls   chan func()   // results from other goroutines
 	ended   chan struct{} // closed when the stream has ended
 	known   bool          // heard was called
-	batch   time.Time     // when one was sent last
-	synced  bool          // it was noted that the receiver is
-	traffic StreamState   // what of it is counted here
+	batch   time.Time     // when the last batch was sent
+	synced  bool          // stored was called for the first complete sync
+	traffic StreamState   // the counts of this stream
 	retry   <-chan time.Time
 	retryAt time.Time
 }
 
 func newConversation(p peerKind, s stream) *conversation {
 	if p.count != nil {
-		s = counted{s, p.own.Kind, p.count}
+		s = countingStream{s, p.own.Kind, p.count}
 	}
 	c := &conversation{peerKind: p, stream: s, calls: make(chan func()), ended: make(chan struct{})}
-	if w := way(p.kind, p.own.Owner, p.peer); w.Open() {
+	if w := syncWay(p.kind, p.own.Owner, p.peer); w.Open() {
 		c.sender = zonesync.NewSender(p.logs.kinds[p.own.Kind].log, w)
 	}
 	c.session = zonesync.NewSession(p.own, p.peer, c.sender, p.receiver)
 	return c
 }
 
-// do has the conversation call f, unless it has ended.
-func (c *conversation) do(f func()) {
+// call runs f in the conversation, unless it has ended.
+func (c *conversation) call(f func()) {
 	select {
 	case c.calls <- f:
 	case <-c.ended:
 	}
 }
 
-// received is a frame, or why none follows.
+// received is a frame, or the error that ended the stream.
 type received struct {
 	frame *wire.Frame
 	err   error
 }
 
-// run speaks until the stream breaks, the peer breaks the rules of the protocol, or ctx ends.
+// run sends and receives until the stream breaks, the peer violates the protocol, or ctx ends.
 func (c *conversation) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(c.ended)
 	frames := make(chan received)
-	go c.listen(ctx, frames)
+	go c.receiveFrames(ctx, frames)
 	own := c.logs.kinds[c.own.Kind]
 	for {
-		changed, mended, nudge := own.changed.Next(), c.logs.mended.Next(), c.nudge.Next()
+		changed, mended, nudge := own.changed.Next(), c.logs.dependencyChanged.Next(), c.nudge.Next()
 		c.nudged(c)
-		if err := c.speak(ctx); err != nil {
+		if err := c.sendAll(ctx); err != nil {
 			return err
 		}
-		wake, pause := c.waits(changed)
+		wake, pause := c.nextWake(changed)
 		if c.receiver == nil || len(c.receiver.Rejected()) == 0 {
 			mended = nil
 		}
@@ -141,7 +140,7 @@ func (c *conversation) run(ctx context.Context) error {
 			if r.err != nil {
 				return r.err
 			}
-			if err := c.step(r.frame); err != nil {
+			if err := c.handleFrame(r.frame); err != nil {
 				return err
 			}
 		case f := <-c.calls:
@@ -150,7 +149,7 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-pause:
 		case <-nudge:
 		case <-mended:
-			c.retryIn(mending)
+			c.retryIn(retryAfterChange)
 		case <-c.retry:
 			c.retry = nil
 			c.receiver.Retry()
@@ -160,7 +159,7 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-func (c *conversation) listen(ctx context.Context, frames chan<- received) {
+func (c *conversation) receiveFrames(ctx context.Context, frames chan<- received) {
 	for {
 		frame, err := c.stream.Recv()
 		select {
@@ -174,9 +173,8 @@ func (c *conversation) listen(ctx context.Context, frames chan<- received) {
 	}
 }
 
-// waits answers what ends the wait for something to send: a change, or the end of the interval since the last
-// batch.
-func (c *conversation) waits(changed <-chan struct{}) (wake <-chan struct{}, pause <-chan time.Time) {
+// nextWake returns what ends the wait for something to send: a change, or the end of the interval since the last batch.
+func (c *conversation) nextWake(changed <-chan struct{}) (wake <-chan struct{}, pause <-chan time.Time) {
 	if c.sender == nil {
 		return nil, nil
 	}
@@ -186,7 +184,7 @@ func (c *conversation) waits(changed <-chan struct{}) (wake <-chan struct{}, pau
 	return changed, nil
 }
 
-func (c *conversation) step(frame *wire.Frame) error {
+func (c *conversation) handleFrame(frame *wire.Frame) error {
 	if err := c.session.Step(frame); err != nil {
 		return err
 	}
@@ -200,8 +198,8 @@ func (c *conversation) step(frame *wire.Frame) error {
 	return nil
 }
 
-// speak does whatever there is to do.
-func (c *conversation) speak(ctx context.Context) error {
+// sendAll sends everything that is due.
+func (c *conversation) sendAll(ctx context.Context) error {
 	ready, err := c.session.Ready()
 	if err != nil {
 		return err
@@ -212,14 +210,14 @@ func (c *conversation) speak(ctx context.Context) error {
 			c.traffic.LastItem, c.traffic.ItemsSent = c.batch, c.traffic.ItemsSent+uint64(len(b.Items))
 		}
 		if err := c.stream.Send(frame); errors.Is(err, io.EOF) {
-			return nil // why the stream has ended is heard, not told to who sends
+			return nil // the receiving goroutine has the reason why the stream ended
 		} else if err != nil {
 			return err
 		}
 	}
 	if ready.List {
 		c.receiver.Digest(c.list())
-		return c.speak(ctx)
+		return c.sendAll(ctx)
 	}
 	if ready.Apply != nil {
 		go c.store(ctx, ready.Apply)
@@ -228,22 +226,22 @@ func (c *conversation) speak(ctx context.Context) error {
 	return nil
 }
 
-// store applies items beside the conversation.
+// store applies items in a goroutine of its own.
 func (c *conversation) store(ctx context.Context, a *zonesync.Apply) {
-	refused := c.apply(ctx, a.Items)
+	rejected := c.apply(ctx, a.Items)
 	if ctx.Err() != nil {
 		return
 	}
-	c.do(func() {
-		c.receiver.Applied(a, refused)
+	c.call(func() {
+		c.receiver.Applied(a, rejected)
 		c.stored(c, a.Items)
-		if len(refused) > 0 {
-			c.retryIn(again)
+		if len(rejected) > 0 {
+			c.retryIn(retryInterval)
 		}
 	})
 }
 
-// retryIn has what was refused tried again soon, unless it is anyway.
+// retryIn sets the time of the next attempt to store rejected items, unless an earlier one is set.
 func (c *conversation) retryIn(d time.Duration) {
 	if at := time.Now().Add(d); c.retry == nil || at.Before(c.retryAt) {
 		c.retry, c.retryAt = time.After(d), at

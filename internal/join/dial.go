@@ -15,33 +15,34 @@ import (
 	"weft/internal/zonesync"
 )
 
-// Of a connection on which nothing is said: when the other side is asked whether it is there, and how long it
-// has to answer.
+// Keepalive of an idle connection: when a ping is sent, and how long the other side has to respond.
 const (
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 )
 
-// Dial answers a zone's connection to the global control plane at "HOST:PORT", over TLS. CAs answers those of
-// its certificate; nil: the machine's. Token answers the zone token and is asked for each call, so that one
-// which is renewed takes effect. It says which zone it is, so that a
-// token of another one is told apart, and the ID of its store ([StoreID]).
-func Dial(address string, cas func() *x509.CertPool, token func() (string, error), zone, storeID string) (*grpc.ClientConn, error) {
+// Dial returns a zone's connection to the global control plane at "HOST:PORT", over TLS. cas returns the CAs of its
+// certificate; nil: the system's. token returns the zone token; it is called for each RPC, so that a renewed token
+// takes effect. zone is the name of the zone, so that the token of another zone is detected, and storeID the ID of its
+// store ([StoreID]).
+func Dial(address string, cas func() *x509.CertPool, token func() (string, error), zone,
+	storeID string) (*grpc.ClientConn, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cas != nil {
-		config.InsecureSkipVerify = true // the standard check knows no CAs that change; this one is the same
+		config.InsecureSkipVerify = true // the standard check cannot change its CAs; verify makes the same check
 		config.VerifyConnection = func(s tls.ConnectionState) error { return verify(s, cas()) }
 	}
 	return grpc.NewClient(address,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithPerRPCCredentials(bearer{token, zone, storeID}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(zonesync.MaxFrame), grpc.MaxCallSendMsgSize(zonesync.MaxFrame)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(zonesync.MaxFrame),
+			grpc.MaxCallSendMsgSize(zonesync.MaxFrame)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: pingTimeout}),
 	)
 }
 
-// verify does what crypto/tls does with CAs that it is given from the start.
+// verify does what crypto/tls does with a fixed set of CAs.
 func verify(s tls.ConnectionState, cas *x509.CertPool) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("the global control plane has no certificate")
@@ -50,11 +51,12 @@ func verify(s tls.ConnectionState, cas *x509.CertPool) error {
 	for _, certificate := range s.PeerCertificates[1:] {
 		intermediates.AddCert(certificate)
 	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: s.ServerName, Roots: cas, Intermediates: intermediates})
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: s.ServerName, Roots: cas,
+		Intermediates: intermediates})
 	return err
 }
 
-// bearer proves with each call which zone it is of, and says which store it has.
+// bearer adds the zone token, the name of the zone and the ID of its store to each call.
 type bearer struct {
 	token         func() (string, error)
 	zone, storeID string
@@ -66,7 +68,8 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	if err != nil {
 		return nil, fmt.Errorf("the zone token: %w", err)
 	}
-	return map[string]string{"authorization": "Bearer " + token, zonesync.ZoneMetadata: b.zone, zonesync.StoreMetadata: b.storeID}, nil
+	return map[string]string{"authorization": "Bearer " + token, zonesync.ZoneMetadata: b.zone,
+		zonesync.StoreMetadata: b.storeID}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.

@@ -21,17 +21,17 @@ import (
 	"weft/resource"
 )
 
-// GlobalConfig says what a global control plane serves zones with. All fields but Siblings, Expiry, Patience and Count
-// are needed.
+// GlobalConfig has the dependencies and settings of a Global. All fields but Replicas, Expiry, Timeout and Count are
+// required.
 type GlobalConfig struct {
 	Instance string // one run of this control plane
 	Release  string
-	// Replicas are the other instances; nil where there can be none.
+	// Replicas are the other instances; nil if there can be none.
 	Replicas Replicas
-	// Expiry is for how long a zone may be away until others use its ingresses no more; 0: for ever.
+	// Expiry is how long a zone may be disconnected before other zones no longer use its ingresses; 0: any time.
 	Expiry time.Duration
-	// Timeout is how long an operator is waited for where a zone's store is another one, or most of what it had is to
-	// be deleted; 0: [zonesync.Timeout].
+	// Timeout is how long another store of a zone, or the deletion of most of its resources, waits for an operator; 0:
+	// [zonesync.Timeout].
 	Timeout time.Duration
 	Store   store.Store
 	Writer  *admission.Writer
@@ -41,7 +41,7 @@ type GlobalConfig struct {
 	Log     *slog.Logger
 }
 
-// Global is the global control plane's side: it serves whichever zones come to this instance.
+// Global is the global control plane's side of zone sync, for the zones that connect to this instance.
 type Global struct {
 	wire.UnimplementedZoneSyncServer
 	GlobalConfig
@@ -50,55 +50,56 @@ type Global struct {
 	ctx   context.Context // of Start
 
 	mu    sync.Mutex
-	zones map[string]*zonePeer // that were here since this instance started
-	// counted are those for which it is waited until everybody has settled: that were ever here, connected or
-	// not, and are at no other instance.
-	counted map[string]bool
-	away    map[string]time.Time // zones that are connected nowhere, and since when
+	zones map[string]*zonePeer // that connected since this instance started
+	// counted are the zones that confirmations wait for: zones that have ever connected, whether or not they are now,
+	// and are not connected to another instance.
+	counted      map[string]bool
+	disconnected map[string]time.Time // zones without a connection to any instance, and since when
 }
 
-// tracking is what of one kind all zones have settled on.
+// tracking tracks the positions of one kind that all zones have acked.
 type tracking struct {
 	mu      sync.Mutex
 	tracker *zonesync.Tracker
 	moved   *wait.Broadcast
 }
 
-// zonePeer is a zone as this instance knows it.
+// zonePeer is this instance's state of a zone.
 type zonePeer struct {
 	name    string
 	kinds   map[string]*peerStream
-	begins  *pace            // of its streams
-	rejects *zonesync.Budget // what is kept of what was rejected
+	begins  *rateLimit       // of its streams
+	rejects *zonesync.Budget // the kept rejected items
 
 	mu      sync.Mutex
 	insight connection
 }
 
-// peerStream is one kind of a zone. What the receiver remembers outlives the streams, of which there is one at
-// a time: the newest.
+// peerStream is one kind of a zone. The state of the receiver outlives the streams. One stream is active at a time: the
+// newest.
 type peerStream struct {
-	kind      resource.Descriptor
-	way       zonesync.Way       // from the zone
-	receiver  *zonesync.Receiver // of whoever has the turn
-	turn      chan struct{}      // holds one token
-	nudge     *wait.Broadcast
-	forwarded zonesync.Position // what the tracker was told last; the conversation's own
-	passed    *settling         // to the instances that other zones are at; nil where nothing goes on to other zones
+	kind          resource.Descriptor
+	way           zonesync.Way       // from the zone
+	receiver      *zonesync.Receiver // used by the active stream
+	turn          chan struct{}      // holds one token
+	nudge         *wait.Broadcast
+	forwarded     zonesync.Position // the tracker's last value; used by the conversation only
+	forwardedAcks *localAcks        // the acks of the other instances' zones; nil if nothing is sent on to other zones
 
 	mu        sync.Mutex
-	end       context.CancelCauseFunc // of the stream that has the turn, or waits for it
+	end       context.CancelCauseFunc // of the stream that is active, or waits to be
 	current   *conversation
-	anew      bool // what the receiver remembers is not so any more
+	outdated  bool // the receiver's state is outdated
 	confirmed zonesync.Position
-	synced    bool // everything that the zone had when it connected is stored
+	synced    bool // all resources that the zone had when it connected are stored
 	state     StreamState
 	doubted   *kind.DoubtedDeletion // nil: no deletion waits
 }
 
-// NewGlobal answers a global control plane that serves nobody yet.
+// NewGlobal returns a global control plane without zones.
 func NewGlobal(c GlobalConfig) *Global {
-	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{}, counted: map[string]bool{}, away: map[string]time.Time{}}
+	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{},
+		counted: map[string]bool{}, disconnected: map[string]time.Time{}}
 	g.logs = newLogs(kind.Owner{}, c.Store, c.Log)
 	for name := range g.logs.kinds {
 		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: &wait.Broadcast{}}
@@ -109,13 +110,13 @@ func NewGlobal(c GlobalConfig) *Global {
 // Register adds the service of zone sync to a server.
 func (g *Global) Register(s grpc.ServiceRegistrar) { wire.RegisterZoneSyncServer(s, g) }
 
-// Start reads the store, and follows it until ctx ends. Wait returns once it has stopped.
+// Start reads the store and follows it until ctx ends. wait returns once it has stopped.
 func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 	g.ctx = ctx
 	if wait, err = g.logs.follow(ctx); err != nil {
 		return nil, err
 	}
-	// What a zone has now is known once it, or the instance that it is at, has said so.
+	// The state of a zone is known once the zone, or the instance that it is connected to, has sent it.
 	for zone := range g.logs.linksNow() {
 		for _, k := range g.logs.kinds {
 			if enabled, _ := g.logs.zoneEnabled(zone); enabled && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
@@ -124,34 +125,36 @@ func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 		}
 	}
 	g.mu.Lock()
-	g.survey(time.Now())
+	g.countZones(time.Now())
 	g.mu.Unlock()
 	g.logs.open()
-	go g.attend(ctx)
+	go g.superviseZones(ctx)
 	return wait, nil
 }
 
-// peer answers what is known of a zone, made for the first who asks.
+// peer returns the state of a zone, which the first call creates.
 func (g *Global) peer(zone string) *zonePeer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.counted[zone] {
-		g.count(zone)
+		g.addToTracker(zone)
 	}
 	p := g.zones[zone]
 	if p != nil {
 		return p
 	}
-	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: newPace(), rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
+	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: newRateLimit(),
+		rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
 	owner := kind.Owner{Zone: zone}
 	for name, k := range g.logs.kinds {
-		s := &peerStream{kind: k.kind, way: way(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1), nudge: &wait.Broadcast{}}
+		s := &peerStream{kind: k.kind, way: syncWay(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1),
+			nudge: &wait.Broadcast{}}
 		if s.way.Open() {
 			s.receiver = newReceiver(s.way, p.rejects)
 		}
 		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
-			s.passed = newSettling(g.askSiblings)
-			s.passed.reached = s.nudge
+			s.forwardedAcks = newLocalAcks(g.awaitReplicas)
+			s.forwardedAcks.positionChanged = s.nudge
 		}
 		p.kinds[name] = s
 	}
@@ -159,7 +162,8 @@ func (g *Global) peer(zone string) *zonePeer {
 	return p
 }
 
-// newReceiver doubts deletions of what goes on to other zones: whoever is rejected there is missed by their clients.
+// newReceiver returns a receiver that doubts deletions of kinds that are sent on to other zones, since a wrong deletion
+// there breaks clients.
 func newReceiver(way zonesync.Way, rejects *zonesync.Budget) *zonesync.Receiver {
 	r := zonesync.NewReceiver(way)
 	r.Share(rejects)
@@ -169,26 +173,26 @@ func newReceiver(way zonesync.Way, rejects *zonesync.Budget) *zonesync.Receiver 
 	return r
 }
 
-// freeDeletions is how many resources of a kind a zone that connects may lack without doubt.
+// freeDeletions is the number of resources of a kind whose deletion is not doubted when a zone connects.
 const freeDeletions = 10
 
-// serves says whether a zone is still what it was when its stream began. It is asked once the stream can be
-// ended by whoever dismisses the zone.
-func (g *Global) serves(p *zonePeer) bool {
+// isCurrent returns whether the zone is the one for which the stream began. It is called once endStreams can end the
+// stream.
+func (g *Global) isCurrent(p *zonePeer) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	enabled, _ := g.logs.zoneEnabled(p.name)
 	return enabled && g.zones[p.name] == p
 }
 
-// begun is a stream of which the first frame was read.
-type begun struct {
+// streamWithFirst is a stream whose first frame was read already.
+type streamWithFirst struct {
 	stream
 	first *wire.Frame
 }
 
 // Recv implements stream.
-func (b *begun) Recv() (*wire.Frame, error) {
+func (b *streamWithFirst) Recv() (*wire.Frame, error) {
 	if first := b.first; first != nil {
 		b.first = nil
 		return first, nil
@@ -206,38 +210,41 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 	if err != nil {
 		return err
 	}
-	if said := first.GetHello().GetZone(); said != zone { // before it takes the place of whom the token speaks for
+	if said := first.GetHello().GetZone(); said != zone { // before it replaces the stream of the token's zone
 		return wrongToken(zone, said)
 	}
 	p := g.peer(zone)
 	k := p.kinds[first.GetHello().GetKind()]
 	if k == nil {
-		return status.Errorf(codes.Unimplemented, "release %s of the global control plane does not know %.100q", g.Release, first.GetHello().GetKind())
+		return status.Errorf(codes.Unimplemented, "release %s of the global control plane does not know %.100q",
+			g.Release, first.GetHello().GetKind())
 	}
 	if !p.begins.allows(time.Now()) {
-		return status.Errorf(codes.ResourceExhausted, "the zone %q begins more than %d streams a second; see whether two control planes run under its name", zone, streamsASecond)
+		return status.Errorf(codes.ResourceExhausted,
+			"the zone %q begins more than %d streams a second; see whether two control planes run under its name", zone,
+			streamsASecond)
 	}
 	ctx, end := context.WithCancelCause(s.Context())
 	defer end(nil)
-	if err := k.take(ctx, end); err != nil {
+	if err := k.acquire(ctx, end); err != nil {
 		return err
 	}
 	defer k.release()
-	if !g.serves(p) {
+	if !g.isCurrent(p) {
 		return status.Error(codes.Aborted, "the Zone was deleted or disabled at this moment; try again")
 	}
-	k.refresh(p.rejects)
-	c := newConversation(g.peerKind(p, k), &begun{s, first})
-	k.hold(c)
+	k.renewReceiver(p.rejects)
+	c := newConversation(g.peerKind(p, k), &streamWithFirst{s, first})
+	k.setCurrent(c)
 	err = c.run(ctx)
 	if c.known {
-		g.left(p)
+		g.recordDisconnected(p)
 	}
-	return verdict(ctx, err)
+	return zoneError(ctx, err)
 }
 
-// verdict makes an error that the zone is told.
-func verdict(ctx context.Context, err error) error {
+// zoneError returns an error that may be sent to the zone.
+func zoneError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && status.Code(cause) != codes.Unknown {
 		return cause
 	}
@@ -247,11 +254,12 @@ func verdict(ctx context.Context, err error) error {
 	return status.Error(codes.InvalidArgument, err.Error())
 }
 
-// take waits for the turn, which ends the stream that has it.
-func (k *peerStream) take(ctx context.Context, end context.CancelCauseFunc) error {
+// acquire ends the active stream, and returns once this stream is the active one.
+func (k *peerStream) acquire(ctx context.Context, end context.CancelCauseFunc) error {
 	k.mu.Lock()
 	if k.end != nil {
-		k.end(status.Error(codes.Aborted, "another control plane of the zone has connected; if two run under the same name, stop one"))
+		k.end(status.Error(codes.Aborted,
+			"another control plane of the zone has connected; if two run under the same name, stop one"))
 	}
 	k.end = end
 	k.mu.Unlock()
@@ -263,30 +271,30 @@ func (k *peerStream) take(ctx context.Context, end context.CancelCauseFunc) erro
 	}
 }
 
-// refresh begins with a new receiver where resources have gone that the former one remembers.
-func (k *peerStream) refresh(rejects *zonesync.Budget) {
+// renewReceiver replaces the receiver if resources in its state have been deleted.
+func (k *peerStream) renewReceiver(rejects *zonesync.Budget) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.anew && k.receiver != nil {
+	if k.outdated && k.receiver != nil {
 		k.receiver.DropRejected()
 		k.receiver = newReceiver(k.way, rejects)
 	}
-	k.anew = false
+	k.outdated = false
 }
 
 func (k *peerStream) release() {
-	k.hold(nil)
+	k.setCurrent(nil)
 	<-k.turn
 }
 
-func (k *peerStream) hold(c *conversation) {
+func (k *peerStream) setCurrent(c *conversation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.current = c
 }
 
-// stop ends the stream, for a reason that its zone is told.
-func (k *peerStream) stop(why error) {
+// endStream ends the active stream with an error for its zone.
+func (k *peerStream) endStream(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.end != nil {
@@ -300,35 +308,36 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
 		logs: g.logs, receiver: k.receiver, count: g.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Rejection {
-			within := func(item zonesync.Item) error { return g.logs.kinds[info.Name].within(k.kind, item) }
-			refused := apply(ctx, g.Writer, k.kind, items, within, g.Log)
+			within := func(item zonesync.Item) error { return g.logs.kinds[info.Name].checkBounds(k.kind, item) }
+			rejected := apply(ctx, g.Writer, k.kind, items, within, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {
-				_ = g.logs.await(ctx, rowsOf(k.kind, items)) // until then it is not in the log that goes on; else ctx has ended
+				// before that, the items are not in the log for other zones; an error means that ctx has ended
+				_ = g.logs.await(ctx, rowsOf(k.kind, items))
 			}
-			return refused
+			return rejected
 		},
 		list: func() []zonesync.StoredItem {
-			return g.logs.kinds[info.Name].inventory(func(of kind.Owner) bool { return of == owner })
+			return g.logs.kinds[info.Name].storedItems(func(of kind.Owner) bool { return of == owner })
 		},
-		heard: func(side *zonesync.Side) { g.met(p, side) },
+		heard: func(side *zonesync.Side) { g.recordConnected(p, side) },
 		stored: func(c *conversation, items []zonesync.Item) {
-			if k.passed != nil {
-				k.passed.add(g.ctx, rowsOf(k.kind, items), c.receiver.Position())
+			if k.forwardedAcks != nil {
+				k.forwardedAcks.add(g.ctx, rowsOf(k.kind, items), c.receiver.Position())
 			}
 		},
-		progressed: func(c *conversation) { g.progressed(p, k, c) },
+		progressed: func(c *conversation) { g.recordProgress(p, k, c) },
 		nudge:      k.nudge,
-		nudged:     func(c *conversation) { g.forwarded(owner, k); k.confirm(c); g.doubt(p, k, c) },
+		nudged:     func(c *conversation) { g.recordForwarded(owner, k); k.confirm(c); g.updateDoubted(p, k, c) },
 	}
 }
 
-// forwarded notes up to where what a zone sent stands in the log that goes to the others, and that the other
-// instances have passed it on.
-func (g *Global) forwarded(owner kind.Owner, k *peerStream) {
-	if k.passed == nil {
+// recordForwarded sets the position in the outgoing log that has all items of a zone, once the other instances have
+// forwarded them too.
+func (g *Global) recordForwarded(owner kind.Owner, k *peerStream) {
+	if k.forwardedAcks == nil {
 		return
 	}
-	to := k.passed.position()
+	to := k.forwardedAcks.position()
 	if to == k.forwarded || to.Seq == 0 {
 		return
 	}
@@ -341,26 +350,26 @@ func (g *Global) forwarded(owner kind.Owner, k *peerStream) {
 	t.moved.Send()
 }
 
-// progressed takes note of how far a zone is.
-func (g *Global) progressed(p *zonePeer, k *peerStream, c *conversation) {
+// recordProgress sets the position that a zone has acked.
+func (g *Global) recordProgress(p *zonePeer, k *peerStream, c *conversation) {
 	t, owner := g.kinds[c.own.Kind], kind.Owner{Zone: p.name}
 	if !c.synced && c.receiver != nil && c.receiver.Synced() {
 		c.synced = true
-		g.synced(p, k)
+		g.recordSynced(p, k)
 	}
 	if c.sender != nil && c.known {
-		settled := c.sender.Progress(time.Now()).Acked
+		acked := c.sender.Progress(time.Now()).Acked
 		t.mu.Lock()
-		t.tracker.Acked(owner, settled, c.sender.Rejecting())
+		t.tracker.Acked(owner, acked, c.sender.Rejecting())
 		t.mu.Unlock()
 		t.moved.Send()
 	}
-	g.doubt(p, k, c)
-	g.observe(p, k, c)
+	g.updateDoubted(p, k, c)
+	g.recordState(p, k, c)
 }
 
-// doubt has deletions that are most of what a zone had wait for an operator, or for long.
-func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
+// updateDoubted makes deletions of most of a zone's resources wait for an operator, or for the timeout.
+func (g *Global) updateDoubted(p *zonePeer, k *peerStream, c *conversation) {
 	if c.receiver == nil {
 		return
 	}
@@ -373,8 +382,9 @@ func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
 		k.doubted = nil
 	case !doubted:
 	case was == nil:
-		k.doubted = &kind.DoubtedDeletion{Kind: k.kind.Describe().Name, Deletions: doubt.Deletions, Of: doubt.Of, Time: kind.Time{Time: now}}
-		time.AfterFunc(g.patience(), k.nudge.Send)
+		k.doubted = &kind.DoubtedDeletion{Kind: k.kind.Describe().Name, Deletions: doubt.Deletions, Of: doubt.Of,
+			Time: kind.Time{Time: now}}
+		time.AfterFunc(g.timeout(), k.nudge.Send)
 	default:
 		k.doubted = &kind.DoubtedDeletion{Kind: was.Kind, Deletions: doubt.Deletions, Of: doubt.Of, Time: was.Time}
 	}
@@ -382,21 +392,24 @@ func (g *Global) doubt(p *zonePeer, k *peerStream, c *conversation) {
 	k.mu.Unlock()
 	if (was == nil) != (is == nil) || was != nil && *was != *is {
 		if is == nil {
-			g.Log.Info("no deletion of a zone waits", "zone", p.name, "kind", k.kind.Describe().Name)
+			g.Log.Info("no deletion of the zone waits any longer", "zone", p.name, "kind", k.kind.Describe().Name)
 		} else {
-			g.Log.Warn("a zone lacks most of what it had: its deletions wait until an operator confirms them, or until it lasted for long", "zone", p.name, "kind", k.kind.Describe().Name, "deletions", doubt.Deletions, "of", doubt.Of, "patience", g.patience())
+			g.Log.Warn(
+				"a zone lacks most of its former resources: their deletion waits for an operator, or for the timeout",
+				"zone", p.name, "kind", k.kind.Describe().Name, "deletions", doubt.Deletions, "of", doubt.Of, "timeout",
+				g.timeout())
 		}
 		p.mu.Lock()
-		g.note(p)
+		g.storeSoon(p)
 		p.mu.Unlock()
 	}
-	if doubted && (g.logs.confirmed(p.name) || now.Sub(is.Time.Time) >= g.patience()) {
+	if doubted && (g.logs.confirmed(p.name) || now.Sub(is.Time.Time) >= g.timeout()) {
 		c.receiver.Release()
 	}
 }
 
-// synced notes that everything that a zone has of a kind is in the store.
-func (g *Global) synced(p *zonePeer, k *peerStream) {
+// recordSynced records that all resources of a zone's kind are stored.
+func (g *Global) recordSynced(p *zonePeer, k *peerStream) {
 	name := k.kind.Describe().Name
 	g.logs.kinds[name].log.Complete(kind.Owner{Zone: p.name})
 	g.logs.kinds[name].changed.Send()
@@ -405,7 +418,7 @@ func (g *Global) synced(p *zonePeer, k *peerStream) {
 	k.mu.Unlock()
 	for _, other := range p.kinds {
 		other.mu.Lock()
-		lacks := other.passed != nil && !other.synced
+		lacks := other.forwardedAcks != nil && !other.synced
 		other.mu.Unlock()
 		if lacks {
 			return
@@ -416,11 +429,11 @@ func (g *Global) synced(p *zonePeer, k *peerStream) {
 	if p.insight.current.CompleteTime == nil {
 		p.insight.current.CompleteTime = &kind.Time{Time: time.Now()}
 		p.insight.done = true
-		g.note(p)
+		g.storeSoon(p)
 	}
 }
 
-// confirm tells a zone how far all others have settled on what it sent.
+// confirm sends a zone the position up to which all others have acked its changes.
 func (k *peerStream) confirm(c *conversation) {
 	k.mu.Lock()
 	confirmed := k.confirmed

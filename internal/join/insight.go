@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// grouped is how long what is known of a zone waits before it is stored, so that streams which come or go
-	// together are one write; a connection that is back within it was never lost.
-	grouped = time.Second
-	// maxSubscriptions are kept, the last ones, and maxRefused resources are named.
+	// writeInterval is the time in which changes of a zone's insight are collected for one write. A connection that
+	// returns within it counts as uninterrupted.
+	writeInterval = time.Second
+	// maxSubscriptions is the number of kept subscriptions, maxRejectedItems that of kept rejected resources.
 	maxSubscriptions = 10
-	maxRefused       = 100
+	maxRejectedItems = 100
 )
 
-// connection is what is known of a zone's streams to this instance.
+// connection is the state of a zone's streams to this instance.
 type connection struct {
-	streams int // that are open and on which the zone has said who it is
+	streams int // open streams whose hello was received
 	current kind.ZoneSubscription
 	lost    time.Time
-	writing bool // somebody stores what changes
+	writing bool // a goroutine stores the changes
 	changed bool
-	done    bool // everything is stored that the zone has, so that what an operator confirmed is done
+	done    bool // all resources of the zone are stored, so that a confirmation by an operator has taken effect
 }
 
-// met notes a stream of a zone that has said who it is.
-func (g *Global) met(p *zonePeer, side *zonesync.Side) {
+// recordConnected counts a stream of a zone whose hello was received.
+func (g *Global) recordConnected(p *zonePeer, side *zonesync.Side) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := &p.insight
@@ -42,28 +42,29 @@ func (g *Global) met(p *zonePeer, side *zonesync.Side) {
 		return
 	}
 	i.current = kind.ZoneSubscription{
-		ID: uuid.NewString(), ControlPlaneInstanceID: g.Instance, ConnectTime: kind.Time{Time: time.Now()}, Version: releaseOf(side),
+		ID: uuid.NewString(), ControlPlaneInstanceID: g.Instance, ConnectTime: kind.Time{Time: time.Now()},
+		Version: releaseOf(side),
 	}
 	g.Log.Info("a zone is connected", "zone", p.name, "release", side.Release)
-	g.note(p)
+	g.storeSoon(p)
 }
 
 func releaseOf(side *zonesync.Side) *kind.ZoneVersion {
 	return &kind.ZoneVersion{ControlPlane: kind.ProgramVersion{Version: side.Release}}
 }
 
-// left notes that such a stream has ended.
-func (g *Global) left(p *zonePeer) {
+// recordDisconnected removes such a stream.
+func (g *Global) recordDisconnected(p *zonePeer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.insight.streams--; p.insight.streams == 0 {
 		p.insight.lost = time.Now()
-		g.note(p)
+		g.storeSoon(p)
 	}
 }
 
-// observe notes how far a stream is.
-func (g *Global) observe(p *zonePeer, k *peerStream, c *conversation) {
+// recordState records the state of a stream.
+func (g *Global) recordState(p *zonePeer, k *peerStream, c *conversation) {
 	state := c.state()
 	k.mu.Lock()
 	differs := !slices.Equal(k.state.Rejected, state.Rejected) || !slices.Equal(k.state.Rejects, state.Rejects)
@@ -71,13 +72,13 @@ func (g *Global) observe(p *zonePeer, k *peerStream, c *conversation) {
 	k.mu.Unlock()
 	if differs {
 		p.mu.Lock()
-		g.note(p)
+		g.storeSoon(p)
 		p.mu.Unlock()
 	}
 }
 
-// note has what is known of a zone stored soon. It is called with the zone's lock.
-func (g *Global) note(p *zonePeer) {
+// storeSoon stores the insight of a zone after the write interval. The caller holds the zone's lock.
+func (g *Global) storeSoon(p *zonePeer) {
 	p.insight.changed = true
 	if !p.insight.writing {
 		p.insight.writing = true
@@ -85,36 +86,37 @@ func (g *Global) note(p *zonePeer) {
 	}
 }
 
-// write stores what is known of a zone until it does not change any more.
+// write stores the insight of a zone until it no longer changes.
 func (g *Global) write(p *zonePeer) {
 	for {
 		select {
-		case <-time.After(grouped):
+		case <-time.After(writeInterval):
 		case <-g.ctx.Done():
 			return
 		}
-		subscription, refused, done, ok := p.take(time.Now())
+		subscription, rejected, done, ok := p.takeSnapshot(time.Now())
 		if !ok {
 			return
 		}
-		err := admission.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name, func(o *resource.Object[kind.ZoneInsight]) bool {
-			o.Spec.Subscriptions = replaced(o.Spec.Subscriptions, subscription)
-			o.Spec.Rejected = since(refused, o.Spec.Rejected)
-			o.Spec.DoubtedDeletions = p.doubted()
-			if done {
-				o.Spec.Confirmed = nil
-			}
-			return true
-		})
+		err := admission.Modify(g.ctx, g.Writer, kind.ZoneInsights, "", p.name,
+			func(o *resource.Object[kind.ZoneInsight]) bool {
+				o.Spec.Subscriptions = replaceSubscription(o.Spec.Subscriptions, subscription)
+				o.Spec.Rejected = keepTimes(rejected, o.Spec.Rejected)
+				o.Spec.DoubtedDeletions = p.doubtedDeletions()
+				if done {
+					o.Spec.Confirmed = nil
+				}
+				return true
+			})
 		if err != nil && resource.CodeOf(err) != resource.NotFound && g.ctx.Err() == nil {
-			g.Log.Warn("what is known of a zone is not stored", "zone", p.name, "error", err)
+			g.Log.Warn("storing the insight of a zone failed", "zone", p.name, "error", err)
 		}
 	}
 }
 
-// take answers what is to be stored, false where nothing is.
-func (p *zonePeer) take(now time.Time) (_ kind.ZoneSubscription, _ []kind.RejectedItem, done, ok bool) {
-	refused := p.refused(now)
+// takeSnapshot returns the state to store; ok is false if nothing has changed.
+func (p *zonePeer) takeSnapshot(now time.Time) (_ kind.ZoneSubscription, _ []kind.RejectedItem, done, ok bool) {
+	rejected := p.rejected(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := &p.insight
@@ -129,11 +131,11 @@ func (p *zonePeer) take(now time.Time) (_ kind.ZoneSubscription, _ []kind.Reject
 		subscription.DisconnectTime = &kind.Time{Time: i.lost}
 		i.current = kind.ZoneSubscription{}
 	}
-	return subscription, refused, done, true
+	return subscription, rejected, done, true
 }
 
-// doubted are the deletions that wait, by kind.
-func (p *zonePeer) doubted() []kind.DoubtedDeletion {
+// doubtedDeletions returns the deletions that wait, by kind.
+func (p *zonePeer) doubtedDeletions() []kind.DoubtedDeletion {
 	var all []kind.DoubtedDeletion
 	for _, k := range p.kinds {
 		k.mu.Lock()
@@ -146,36 +148,38 @@ func (p *zonePeer) doubted() []kind.DoubtedDeletion {
 	return all
 }
 
-// refused are the resources that one side did not take from the other, by kind and name.
-func (p *zonePeer) refused(now time.Time) []kind.RejectedItem {
+// rejectedItems returns the resources that either side has rejected, by kind and name.
+func (p *zonePeer) rejected(now time.Time) []kind.RejectedItem {
 	var all []kind.RejectedItem
 	for name, k := range p.kinds {
 		k.mu.Lock()
 		for _, r := range slices.Concat(k.state.Rejected, k.state.Rejects) {
-			all = append(all, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason, Time: kind.Time{Time: now}})
+			all = append(all, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name, Reason: r.Reason,
+				Time: kind.Time{Time: now}})
 		}
 		k.mu.Unlock()
 	}
 	slices.SortFunc(all, func(a, b kind.RejectedItem) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Name, b.Name))
 	})
-	return all[:min(len(all), maxRefused)]
+	return all[:min(len(all), maxRejectedItems)]
 }
 
-// since keeps the time of a refusal that was known.
-func since(refused, known []kind.RejectedItem) []kind.RejectedItem {
-	for i := range refused {
+// keepTimes keeps the times of rejections that were known.
+func keepTimes(rejected, known []kind.RejectedItem) []kind.RejectedItem {
+	for i := range rejected {
 		for _, k := range known {
-			if k.Kind == refused[i].Kind && k.Mesh == refused[i].Mesh && k.Name == refused[i].Name && k.Reason == refused[i].Reason {
-				refused[i].Time = k.Time
+			if k.Kind == rejected[i].Kind && k.Mesh == rejected[i].Mesh && k.Name == rejected[i].Name &&
+				k.Reason == rejected[i].Reason {
+				rejected[i].Time = k.Time
 			}
 		}
 	}
-	return refused
+	return rejected
 }
 
-// replaced puts a subscription in the place of its earlier state, or last.
-func replaced(all []kind.ZoneSubscription, one kind.ZoneSubscription) []kind.ZoneSubscription {
+// replaceSubscription replaces the earlier state of a subscription, or appends it.
+func replaceSubscription(all []kind.ZoneSubscription, one kind.ZoneSubscription) []kind.ZoneSubscription {
 	if one.ID == "" {
 		return all
 	}
@@ -186,8 +190,8 @@ func replaced(all []kind.ZoneSubscription, one kind.ZoneSubscription) []kind.Zon
 	return all[max(0, len(all)-maxSubscriptions):]
 }
 
-// Live answers how each kind of a zone stands with this instance, by its name; false where the zone is not
-// connected to it.
+// Live returns the state of each kind of a zone at this instance, by its name; false if the zone is not connected to
+// it.
 func (g *Global) Live(zone string) (map[string]StreamState, bool) {
 	g.mu.Lock()
 	p := g.zones[zone]
@@ -204,7 +208,7 @@ func (g *Global) Live(zone string) (map[string]StreamState, bool) {
 	return states, len(states) > 0
 }
 
-// live answers how a stream stands now: a zone that takes nothing says nothing of it.
+// live returns the state of a stream now. A zone that stores nothing sends no acks.
 func (k *peerStream) live() (StreamState, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

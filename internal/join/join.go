@@ -1,10 +1,9 @@
-// Package join connects zones with the global control plane: the streams of zone sync, what goes into them out
-// of the store, and what comes out of them into it. [Zone] is the side that dials, [Global] the one that
-// serves.
+// Package join connects zones with the global control plane: it runs the streams of zone sync between the stores of
+// both. [Zone] is the client side, [Global] the server side.
 //
-// Each kind has a stream of its own, so that one which is refused holds up no other. What to send is decided
-// by the store alone, and whose a resource is by who the other side has proved to be. A side that loses its
-// peer serves on with what it has, and the two go on where they were once they meet again.
+// Each kind has a stream of its own, so a rejected item delays no other kind. The stored resources alone decide what is
+// sent, and the authenticated identity of the peer decides who owns a received resource. A side whose peer is
+// disconnected continues with its stored resources, and both sides resume from their positions.
 package join
 
 import (
@@ -13,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// Traveling are the kinds that go from one control plane to another.
+// Traveling returns the kinds that are sent between control planes.
 func Traveling() []resource.Descriptor {
 	var kinds []resource.Descriptor
 	for _, d := range kind.All() {
@@ -24,7 +23,7 @@ func Traveling() []resource.Descriptor {
 	return kinds
 }
 
-// way says what of a kind goes from one control plane to another.
-func way(d resource.Descriptor, from, to kind.Owner) zonesync.Way {
+// syncWay returns which items of a kind one control plane sends to another.
+func syncWay(d resource.Descriptor, from, to kind.Owner) zonesync.Way {
 	return zonesync.Way{Sync: d.Describe().Sync, From: from, To: to}
 }

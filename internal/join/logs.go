@@ -21,30 +21,31 @@ import (
 	"weft/resource"
 )
 
-// logs have what a control plane's store says of the kinds that travel: what is to be told to others, and what
-// is held of theirs.
+// logs have the stored resources of the synced kinds: the log of items for other control planes, and the hashes of
+// items that others own.
 type logs struct {
 	self    kind.Owner
 	rows    store.Store
-	serving func(context.Context, resource.Key) error // nil: whatever is stored may be told at once
+	serving func(context.Context, resource.Key) error // nil: an item may be sent as soon as it is stored
 	log     *slog.Logger
 
 	kinds map[string]*kindLog
-	// mended is raised when something is there, or gone, for want of which a resource may have been refused.
-	mended *wait.Broadcast
-	read   *wait.Broadcast // raised by every batch of the store
-	remade *wait.Broadcast // raised when there is a mesh again that had gone
-	zoned  *wait.Broadcast // raised when there is another zone, or one less, or one stands otherwise than before
+	// dependencyChanged is raised when a resource was created or deleted that a rejected item may depend on.
+	dependencyChanged *wait.Broadcast
+	batchRead         *wait.Broadcast // raised by every batch of the store
+	meshRecreated     *wait.Broadcast // raised when a deleted mesh exists again
+	// raised when a zone is created, deleted, enabled, disabled, connected or disconnected
+	zonesChanged *wait.Broadcast
 
-	mu       sync.Mutex
-	opened   bool
-	disabled map[string]bool // zones that may not connect
-	expired  map[string]bool // zones that have been away for too long
-	zones    map[string]bool // that there are, and whether each is enabled; of a global control plane
-	links    map[string]link // of zones, by their names
-	gone     map[string]bool // meshes that were deleted since the start
-	pending  map[resource.Key]context.CancelFunc
-	ctx      context.Context
+	mu            sync.Mutex
+	opened        bool
+	disabled      map[string]bool // zones that may not connect
+	expired       map[string]bool // zones that have been disconnected for longer than Expiry
+	zones         map[string]bool // on global, the existing zones, and whether each is enabled
+	links         map[string]link // by the name of the zone
+	deletedMeshes map[string]bool // meshes that were deleted since the start
+	pending       map[resource.Key]context.CancelFunc
+	ctx           context.Context
 }
 
 // kindLog is one kind of the logs.
@@ -53,32 +54,35 @@ type kindLog struct {
 	log     *zonesync.Log
 	changed *wait.Broadcast
 
-	mu   sync.Mutex
-	rows map[resource.Key]known
-	held map[kind.Owner]map[zonesync.Key]zonesync.Hash // what others own
-	// sizes are how much each owner has.
-	sizes map[kind.Owner]size
+	mu     sync.Mutex
+	rows   map[resource.Key]known
+	hashes map[kind.Owner]map[zonesync.Key]zonesync.Hash // of items that others own
+	// sizes is the size of each owner's items.
+	sizes map[kind.Owner]ownerSize
 }
 
-// known is what is known of a stored row.
+// known is the state of a stored row.
 type known struct {
 	key     zonesync.Key
 	version string
 	bytes   int // of the body
 }
 
-// stored is the spec of a row as it stands in the store, so that fields of a later release travel too.
+// stored is the spec of a row as stored, so that fields of a later release are sent too.
 type stored struct{ body []byte }
 
 func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	l := &logs{
-		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, mended: &wait.Broadcast{}, read: &wait.Broadcast{}, zoned: &wait.Broadcast{}, remade: &wait.Broadcast{},
-		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{}, gone: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
+		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, dependencyChanged: &wait.Broadcast{},
+		batchRead: &wait.Broadcast{}, zonesChanged: &wait.Broadcast{}, meshRecreated: &wait.Broadcast{},
+		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{},
+		deletedMeshes: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
 	}
 	for _, d := range Traveling() {
 		l.kinds[d.Describe().Name] = &kindLog{
 			kind: d, log: zonesync.NewLog(newEpoch()), changed: &wait.Broadcast{},
-			rows: map[resource.Key]known{}, held: map[kind.Owner]map[zonesync.Key]zonesync.Hash{}, sizes: map[kind.Owner]size{},
+			rows: map[resource.Key]known{}, hashes: map[kind.Owner]map[zonesync.Key]zonesync.Hash{},
+			sizes: map[kind.Owner]ownerSize{},
 		}
 	}
 	return l
@@ -90,7 +94,7 @@ func newEpoch() uint64 {
 	return binary.BigEndian.Uint64(random[:]) | 1
 }
 
-// follow reads the store until ctx ends. It returns once the logs have what was there.
+// follow reads the store until ctx ends. It returns once the logs have the present rows.
 func (l *logs) follow(ctx context.Context) (wait func(), err error) {
 	l.ctx = ctx
 	kinds := []string{kind.Zones.Name, kind.ZoneInsights.Name}
@@ -100,7 +104,7 @@ func (l *logs) follow(ctx context.Context) (wait func(), err error) {
 	return mirror.Start(ctx, mirror.Config{Store: l.rows, Kinds: kinds, Decode: undecoded, Apply: l.apply, Log: l.log})
 }
 
-// open has the logs speak.
+// open lets the logs send.
 func (l *logs) open() {
 	for _, k := range l.kinds {
 		k.log.Open()
@@ -108,7 +112,7 @@ func (l *logs) open() {
 	}
 }
 
-// undecoded keeps a row's body, and reads its labels.
+// undecoded keeps a row's body, and parses its labels.
 func undecoded(row store.Row) (resource.Any, error) {
 	var labeled struct{ Labels map[string]string }
 	if err := json.Unmarshal(row.Body, &labeled); err != nil {
@@ -120,13 +124,13 @@ func undecoded(row store.Row) (resource.Any, error) {
 	return o, nil
 }
 
-// mends are the kinds for want of which a resource of another kind may have been rejected: its mesh, its Dataplane, and
-// what says which zone has a trust domain and which roots prove it.
-var mends = map[string]bool{
+// dependencies are the kinds that other kinds depend on, so that an item may be accepted after their change: the mesh,
+// the Dataplane, and the resources that say which zone has a trust domain and which roots prove it.
+var dependencies = map[string]bool{
 	kind.Meshes.Name: true, kind.Dataplanes.Name: true, kind.MeshTrusts.Name: true, kind.MeshIdentities.Name: true,
 }
 
-// apply takes a batch of the store.
+// apply applies a batch of the store.
 func (l *logs) apply(b mirror.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,10 +147,10 @@ func (l *logs) apply(b mirror.Batch) {
 			zones = l.putLink(of) || zones
 			continue
 		}
-		mended = mended || mends[key.Kind]
-		if key.Kind == kind.Meshes.Name && l.gone[key.Name] {
-			delete(l.gone, key.Name)
-			l.remade.Send()
+		mended = mended || dependencies[key.Kind]
+		if key.Kind == kind.Meshes.Name && l.deletedMeshes[key.Name] {
+			delete(l.deletedMeshes, key.Name)
+			l.meshRecreated.Send()
 		}
 		raised[l.kinds[key.Kind]] = true
 		l.put(key, of)
@@ -164,43 +168,43 @@ func (l *logs) apply(b mirror.Batch) {
 			continue
 		}
 		if key.Kind == kind.Meshes.Name {
-			l.gone[key.Name] = true
+			l.deletedMeshes[key.Name] = true
 		}
 		raised[l.kinds[key.Kind]] = true
 		l.remove(key)
 	}
 	l.opened = true
-	l.read.Send()
+	l.batchRead.Send()
 	for k := range raised {
 		k.changed.Send()
 	}
 	if mended {
-		l.mended.Send()
+		l.dependencyChanged.Send()
 	}
 	if zones {
-		l.zoned.Send()
+		l.zonesChanged.Send()
 	}
 }
 
-// put takes a row. A row of nobody's is not told until its owner stands in it.
+// put adds a row. A row without an owner is sent once its owner is stored.
 func (l *logs) put(key resource.Key, o *resource.Object[stored]) {
 	k := l.kinds[key.Kind]
-	was, is := k.note(key, o, l.ownerOf(&o.Meta))
+	was, is := k.add(key, o, l.ownerOf(&o.Meta))
 	if was != nil && was.key != is.key {
-		l.tell(k, zonesync.Item{Key: was.key, Deleted: true})
+		l.putInLog(k, zonesync.Item{Key: was.key, Deleted: true})
 	}
 	if o.Label(kind.OriginLabel) == "" {
 		return
 	}
 	item := zonesync.Item{Key: is.key, Body: o.Spec.body}
 	if l.serving != nil && l.opened && is.key.Owner == l.self && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
-		l.tellServed(key, k, item)
+		l.putOnceServed(key, k, item)
 		return
 	}
-	l.tell(k, item)
+	l.putInLog(k, item)
 }
 
-// ownerOf answers whose a row is. One that does not say so is this control plane's own.
+// ownerOf returns the owner of a row: this control plane, if the row has no owner label.
 func (l *logs) ownerOf(meta *resource.Meta) kind.Owner {
 	if meta.Label(kind.OriginLabel) == "" {
 		return l.self
@@ -214,32 +218,33 @@ func (l *logs) remove(key resource.Key) {
 		cancel()
 		delete(l.pending, key)
 	}
-	if was := k.forget(key); was != nil {
-		l.tell(k, zonesync.Item{Key: was.key, Deleted: true})
+	if was := k.drop(key); was != nil {
+		l.putInLog(k, zonesync.Item{Key: was.key, Deleted: true})
 	}
 }
 
-// tell puts an item into the log of its kind, if it may travel on from here at all.
-func (l *logs) tell(k *kindLog, item zonesync.Item) {
+// putInLog puts an item into the log of its kind, if this control plane may send it.
+func (l *logs) putInLog(k *kindLog, item zonesync.Item) {
 	if !l.self.Global() && item.Key.Owner != l.self {
 		return
 	}
 	if !item.Deleted {
 		var told bool
-		if item.Body, told = l.forOthers(k, item); !told {
+		if item.Body, told = l.syncedBody(k, item); !told {
 			item.Body, item.Deleted = nil, true
 		}
 	}
 	if _, err := k.log.Put(item, time.Now()); err != nil {
-		l.log.Error("a resource can't travel to other control planes", "kind", k.kind.Describe().Name, "resource", item.Key, "error", err)
+		l.log.Error("a resource can't be sent to other control planes", "kind", k.kind.Describe().Name, "resource",
+			item.Key, "error", err)
 	}
 }
 
-// forOthers answers what of a row others are told.
-func (l *logs) forOthers(k *kindLog, item zonesync.Item) (body []byte, told bool) {
+// syncedBody returns the body of an item for other control planes; false if they do not get the item.
+func (l *logs) syncedBody(k *kindLog, item zonesync.Item) (body []byte, told bool) {
 	info := k.kind.Describe()
 	switch {
-	case info.Name == kind.MeshZoneAddresses.Name && l.unused(item.Key.Owner.Zone):
+	case info.Name == kind.MeshZoneAddresses.Name && l.ingressesUnused(item.Key.Owner.Zone):
 		return nil, false
 	case !info.Encrypted || item.Key.Owner != l.self:
 		return item.Body, true
@@ -247,7 +252,7 @@ func (l *logs) forOthers(k *kindLog, item zonesync.Item) (body []byte, told bool
 	return publicHalf(resource.Key{Kind: info.Name, Mesh: item.Key.Mesh, Name: item.Key.Name}, item.Body)
 }
 
-// publicHalf is a row of a secret as zones are told of it.
+// publicHalf returns the part of a secret that zones get.
 func publicHalf(key resource.Key, body []byte) ([]byte, bool) {
 	var row struct {
 		Labels map[string]string `json:"labels"`
@@ -265,8 +270,8 @@ func publicHalf(key resource.Key, body []byte) ([]byte, bool) {
 	return body, err == nil
 }
 
-// tellServed tells a row once it may be: the latest state of it, however long that takes.
-func (l *logs) tellServed(key resource.Key, k *kindLog, item zonesync.Item) {
+// putOnceServed puts the latest state of a row into its log once it is served.
+func (l *logs) putOnceServed(key resource.Key, k *kindLog, item zonesync.Item) {
 	if cancel := l.pending[key]; cancel != nil {
 		cancel()
 	}
@@ -277,65 +282,66 @@ func (l *logs) tellServed(key resource.Key, k *kindLog, item zonesync.Item) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if ctx.Err() != nil {
-			return // there is a later state, or none
+			return // there is a later state, or the row was deleted
 		}
 		cancel()
 		delete(l.pending, key)
 		if err != nil {
-			l.log.Warn("other zones are told of a resource that this zone does not serve everywhere yet", "resource", key, "error", err)
+			l.log.Warn("other zones get a resource that not all proxies of this zone serve yet", "resource", key,
+				"error", err)
 		}
-		l.tell(k, item)
+		l.putInLog(k, item)
 		k.changed.Send()
-		l.read.Send()
+		l.batchRead.Send()
 	}()
 }
 
-// putZone says whether the zone is new, or was enabled or disabled.
+// putZone returns whether the zone is new, or was enabled or disabled.
 func (l *logs) putZone(o *resource.Object[stored]) bool {
 	var row struct{ Spec kind.Zone }
-	_ = json.Unmarshal(o.Spec.body, &row) // of a row that can't be read, what it was last
+	_ = json.Unmarshal(o.Spec.body, &row) // for an unreadable row, the zone counts as enabled
 	enabled := row.Spec.Enabled == nil || *row.Spec.Enabled
 	was, known := l.zones[o.Name]
 	l.zones[o.Name] = enabled
-	l.close(l.disabled, o.Name, !enabled)
+	l.setIngressesUnused(l.disabled, o.Name, !enabled)
 	return !known || was != enabled
 }
 
-// unused says whether nobody is to use the ingresses of a zone.
-func (l *logs) unused(zone string) bool { return l.disabled[zone] || l.expired[zone] }
+// ingressesUnused returns whether other zones may not use the ingresses of a zone.
+func (l *logs) ingressesUnused(zone string) bool { return l.disabled[zone] || l.expired[zone] }
 
-// close notes why the ingresses of a zone are not to be used, or that there is no such reason any more, and takes
-// them from all others or gives them back.
-func (l *logs) close(reasons map[string]bool, zone string, closed bool) {
-	was := l.unused(zone)
-	if reasons[zone] = closed; l.unused(zone) == was {
+// setIngressesUnused sets one reason why other zones may not use the ingresses of a zone, and removes the ingresses
+// from their logs or adds them again.
+func (l *logs) setIngressesUnused(reasons map[string]bool, zone string, closed bool) {
+	was := l.ingressesUnused(zone)
+	if reasons[zone] = closed; l.ingressesUnused(zone) == was {
 		return
 	}
 	k := l.kinds[kind.MeshZoneAddresses.Name]
-	for key, row := range k.of(kind.Owner{Zone: zone}) {
+	for key, row := range k.rowsOfOwner(kind.Owner{Zone: zone}) {
 		item := zonesync.Item{Key: row.key, Deleted: true}
 		if was {
 			stored, err := l.rows.Get(l.ctx, key)
 			if err != nil {
-				continue // it went, which the next batch says
+				continue // it was deleted; the next batch has that
 			}
 			item = zonesync.Item{Key: row.key, Body: stored.Body}
 		}
-		l.tell(k, item)
+		l.putInLog(k, item)
 	}
 	k.changed.Send()
 }
 
-// expire notes whether a zone has been away for too long, and says whether that is news.
+// expire sets whether a zone has been disconnected for longer than Expiry, and returns whether that is a change.
 func (l *logs) expire(zone string, expired bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	news = l.expired[zone] != expired
-	l.close(l.expired, zone, expired)
+	l.setIngressesUnused(l.expired, zone, expired)
 	return news
 }
 
-// zoneEnabled says whether there is a zone, and whether it may connect.
+// zoneEnabled returns whether a zone exists, and whether it may connect.
 func (l *logs) zoneEnabled(name string) (enabled, exists bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,10 +349,10 @@ func (l *logs) zoneEnabled(name string) (enabled, exists bool) {
 	return enabled, exists
 }
 
-// awaitZone returns once a Zone that was made just now is known.
+// awaitZone returns once the logs have a Zone that was created just now.
 func (l *logs) awaitZone(ctx context.Context, name string) error {
 	for {
-		zoned := l.zoned.Next()
+		zoned := l.zonesChanged.Next()
 		if _, exists := l.zoneEnabled(name); exists {
 			return nil
 		}
@@ -358,17 +364,17 @@ func (l *logs) awaitZone(ctx context.Context, name string) error {
 	}
 }
 
-// traveling leaves out rows of kinds that stay where they are.
+// traveling returns the rows of synced kinds.
 func (l *logs) traveling(rows []resource.Key) []resource.Key {
 	return slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return l.kinds[key.Kind] == nil })
 }
 
-// await returns once the logs have rows as the store has them now, and whatever may be told of them is.
+// await returns once the logs have the stored rows, and the items that may be sent are in the logs.
 func (l *logs) await(ctx context.Context, rows []resource.Key) error {
 	for {
-		next := l.read.Next()
+		next := l.batchRead.Next()
 		var err error
-		if rows, err = l.behind(ctx, rows); len(rows) == 0 || err != nil {
+		if rows, err = l.outOfDate(ctx, rows); len(rows) == 0 || err != nil {
 			return err
 		}
 		select {
@@ -379,8 +385,8 @@ func (l *logs) await(ctx context.Context, rows []resource.Key) error {
 	}
 }
 
-// behind are the rows that the logs have otherwise than the store.
-func (l *logs) behind(ctx context.Context, rows []resource.Key) (behind []resource.Key, err error) {
+// outOfDate returns the rows that differ between the logs and the store.
+func (l *logs) outOfDate(ctx context.Context, rows []resource.Key) (outOfDate []resource.Key, err error) {
 	for _, key := range rows {
 		version := ""
 		row, err := l.rows.Get(ctx, key)
@@ -394,14 +400,14 @@ func (l *logs) behind(ctx context.Context, rows []resource.Key) (behind []resour
 		pending := l.pending[key] != nil
 		l.mu.Unlock()
 		if pending || l.kinds[key.Kind].version(key) != version {
-			behind = append(behind, key)
+			outOfDate = append(outOfDate, key)
 		}
 	}
-	return behind, nil
+	return outOfDate, nil
 }
 
-// note remembers a row, and answers what was known of it before.
-func (k *kindLog) note(key resource.Key, o *resource.Object[stored], owner kind.Owner) (was *known, is known) {
+// add sets the state of a row, and returns its state before.
+func (k *kindLog) add(key resource.Key, o *resource.Object[stored], owner kind.Owner) (was *known, is known) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, had := k.rows[key]
@@ -410,16 +416,16 @@ func (k *kindLog) note(key resource.Key, o *resource.Object[stored], owner kind.
 		k.release(before)
 	}
 	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.DisplayNameOf(&o.Meta)}, o.Version, len(o.Spec.body)}
-	k.count(owner, 1, is.bytes)
+	k.addSize(owner, 1, is.bytes)
 	k.rows[key] = is
-	if k.held[is.key.Owner] == nil {
-		k.held[is.key.Owner] = map[zonesync.Key]zonesync.Hash{}
+	if k.hashes[is.key.Owner] == nil {
+		k.hashes[is.key.Owner] = map[zonesync.Key]zonesync.Hash{}
 	}
-	k.held[is.key.Owner][is.key] = zonesync.Sum(is.key, o.Spec.body)
+	k.hashes[is.key.Owner][is.key] = zonesync.Sum(is.key, o.Spec.body)
 	return was, is
 }
 
-func (k *kindLog) forget(key resource.Key) *known {
+func (k *kindLog) drop(key resource.Key) *known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	was, had := k.rows[key]
@@ -433,10 +439,10 @@ func (k *kindLog) forget(key resource.Key) *known {
 
 func (k *kindLog) release(row known) {
 	key := row.key
-	k.count(key.Owner, -1, -row.bytes)
-	delete(k.held[key.Owner], key)
-	if len(k.held[key.Owner]) == 0 {
-		delete(k.held, key.Owner)
+	k.addSize(key.Owner, -1, -row.bytes)
+	delete(k.hashes[key.Owner], key)
+	if len(k.hashes[key.Owner]) == 0 {
+		delete(k.hashes, key.Owner)
 	}
 }
 
@@ -446,24 +452,24 @@ func (k *kindLog) version(key resource.Key) string {
 	return k.rows[key].version
 }
 
-// inventory answers what is held of those whom a condition names.
-func (k *kindLog) inventory(of func(kind.Owner) bool) []zonesync.StoredItem {
+// storedItems returns the items of owners for which a condition is true.
+func (k *kindLog) storedItems(of func(kind.Owner) bool) []zonesync.StoredItem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var held []zonesync.StoredItem
-	for owner, items := range k.held {
+	var items []zonesync.StoredItem
+	for owner, hashes := range k.hashes {
 		if !of(owner) {
 			continue
 		}
-		for key, hash := range items {
-			held = append(held, zonesync.StoredItem{Key: key, Hash: hash})
+		for key, hash := range hashes {
+			items = append(items, zonesync.StoredItem{Key: key, Hash: hash})
 		}
 	}
-	return held
+	return items
 }
 
-// of answers the rows of an owner.
-func (k *kindLog) of(owner kind.Owner) map[resource.Key]known {
+// rowsOfOwner returns the rows of an owner.
+func (k *kindLog) rowsOfOwner(owner kind.Owner) map[resource.Key]known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	rows := map[resource.Key]known{}

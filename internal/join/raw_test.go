@@ -13,34 +13,39 @@ import (
 	"weft/kind"
 )
 
-// callOnce opens a stream as a caller that knows the protocol, and returns why it is ended.
+// callOnce opens a stream as a caller that knows the protocol, and returns the error that ends it.
 func callOnce(t *testing.T, g *global, zone, token, storeID string) error {
 	t.Helper()
 	return callFor(t, g, zone, token, storeID, kind.MeshServices.Name)
 }
 
-// callFor is callOnce for the resources of a kind.
+// callFor is callOnce for a kind.
 func callFor(t *testing.T, g *global, zone, token, storeID, kindName string) error {
 	t.Helper()
-	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return token, nil }, zone, storeID)
+	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) {
+		return token, nil
+	}, zone, storeID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	stream, err := wire.NewZoneSyncClient(conn).Sync(ctx)
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: kindName, Zone: zone}}})
+	_ =
+		stream.Send(
+			&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: kindName,
+				Zone: zone}}})
 	for err == nil {
 		_, err = stream.Recv()
 	}
 	return err
 }
 
-// testRoot is the certificate of a CA of nobody's.
+// testRoot is the certificate of a new CA.
 func testRoot(t *testing.T) string {
 	t.Helper()
 	certificate, _, err := pki.NewCA(time.Now(), "any.local")

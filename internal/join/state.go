@@ -6,23 +6,24 @@ import (
 	"weft/internal/zonesync"
 )
 
-// StreamState is how one kind stands between two control planes, as the side that answers knows it.
+// StreamState is the state of one kind between two control planes, as one side knows it.
 type StreamState struct {
-	// Sent is how far the other side is with what this one tells it; zero where nothing goes that way.
+	// Sent is the other side's progress with this side's items; zero if nothing is sent.
 	Sent zonesync.Progress
-	// Received is up to where this side has stored the other's log; zero where that is not known yet.
+	// Received is the position of the other side's log up to which this side has stored it; zero if it is not known
+	// yet.
 	Received zonesync.Position
-	// LastItem is when an item last went over the stream, one way or the other.
+	// LastItem is when an item was last sent or received.
 	LastItem time.Time
-	// ItemsSent and ItemsReceived are counted from the beginning of the stream.
+	// ItemsSent and ItemsReceived count from the beginning of the stream.
 	ItemsSent, ItemsReceived uint64
-	// Rejected are the resources that this side did not take, and Refuses those that the other did not.
+	// Rejected are the resources that this side has rejected, and Rejects those that the other side has rejected.
 	Rejected, Rejects []zonesync.Rejection
 
-	at time.Time // of which this is
+	at time.Time // of this state
 }
 
-// state answers how the stream stands.
+// state returns the state of the stream.
 func (c *conversation) state() StreamState {
 	s := c.traffic
 	s.at = time.Now()
@@ -35,7 +36,7 @@ func (c *conversation) state() StreamState {
 	return s
 }
 
-// now answers the state with a lag that grows while nothing is heard.
+// now returns the state with a lag that grows while nothing is received.
 func (s StreamState) now() StreamState {
 	if s.Sent.Lag > 0 {
 		s.Sent.Lag += time.Since(s.at)

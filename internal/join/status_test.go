@@ -9,22 +9,25 @@ import (
 	"weft/resource"
 )
 
-// Each control plane computes a status for itself: no status of a zone or of global travels. (Mesh Scoped Zone Ingress
-// and Zone Egress; SNI in the resource definition.)
-func TestStatusesStayInTheirZone(t *testing.T) {
+// TestStatusesAreNotSynced: each control plane computes its own statuses, and sends none. (Mesh Scoped Zone Ingress and
+// Zone Egress; SNI in the resource definition.)
+func TestStatusesAreNotSynced(t *testing.T) {
 	g := newGlobal(t)
 	g.put(mesh)
-	g.put(`{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: api.example.com, port: 443}]}}`)
+	g.put(`{type: MeshExternalService, mesh: m, name: api, spec: {match: {port: 443}, endpoints: [{address: ` +
+		`api.example.com, port: 443}]}}`)
 	g.put(`{type: MeshMultiZoneService, mesh: m, name: all, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`)
 	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
-	east.wants(away(kind.MeshExternalServices, "m", "api", ""))
-	east.wants(away(kind.MeshMultiZoneServices, "m", "all", ""))
+	east.awaitRow(keyOutsideOwner(kind.MeshExternalServices, "m", "api", ""))
+	east.awaitRow(keyOutsideOwner(kind.MeshMultiZoneServices, "m", "all", ""))
 	east.put(service)
 	statuses := map[*plane][]resource.Any{
 		east.plane: {
 			kind.MeshServiceStatuses.Make("m", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}}}),
-			kind.MeshExternalServiceStatuses.Make("m", away(kind.MeshExternalServices, "m", "api", "").Name, kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0.1"}}),
-			kind.MeshMultiZoneServiceStatuses.Make("m", away(kind.MeshMultiZoneServices, "m", "all", "").Name, kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0.1"}}}),
+			kind.MeshExternalServiceStatuses.Make("m", keyOutsideOwner(kind.MeshExternalServices, "m", "api", "").Name,
+				kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0.1"}}),
+			kind.MeshMultiZoneServiceStatuses.Make("m", keyOutsideOwner(kind.MeshMultiZoneServices, "m", "all",
+				"").Name, kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0.1"}}}),
 		},
 		g.plane: {kind.MeshMultiZoneServiceStatuses.Make("m", "all", kind.MeshMultiZoneServiceStatus{})},
 	}
@@ -35,15 +38,17 @@ func TestStatusesStayInTheirZone(t *testing.T) {
 			}
 		}
 	}
-	// What is written after them has arrived everywhere, so the statuses would have arrived too.
+	// A later write has arrived everywhere, so the statuses would have arrived too.
 	for _, of := range []string{"web-2", "web-3"} {
-		east.put(`{type: MeshService, mesh: m, name: ` + of + `, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}]}}`)
-		west.wants(away(kind.MeshServices, "m", of, "east"))
+		east.put(`{type: MeshService, mesh: m, name: ` + of +
+			`, spec: {selector: {dataplaneRef: {name: web-1}}, ports: [{port: 80}]}}`)
+		west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", of, "east"))
 		g.put(`{type: MeshTrafficPermission, mesh: m, name: ` + of + `, spec: {rules: []}}`)
-		west.wants(away(kind.MeshTrafficPermissions, "m", of, ""))
-		east.wants(away(kind.MeshTrafficPermissions, "m", of, ""))
+		west.awaitRow(keyOutsideOwner(kind.MeshTrafficPermissions, "m", of, ""))
+		east.awaitRow(keyOutsideOwner(kind.MeshTrafficPermissions, "m", of, ""))
 	}
-	for _, of := range []resource.Descriptor{kind.MeshServiceStatuses, kind.MeshExternalServiceStatuses, kind.MeshMultiZoneServiceStatuses} {
+	for _, of := range []resource.Descriptor{kind.MeshServiceStatuses, kind.MeshExternalServiceStatuses,
+		kind.MeshMultiZoneServiceStatuses} {
 		if sync := of.Describe().Sync; sync != 0 {
 			t.Errorf("%s are synced: %v", of.Describe().Plural, sync)
 		}
@@ -65,23 +70,25 @@ func TestStatusesStayInTheirZone(t *testing.T) {
 	}
 }
 
-// The SNIs that the control plane of a zone gives to a service are the ones that global and other zones have, and those
-// that global gives to a MeshMultiZoneService the ones that zones have. (SNI in the resource definition.)
+// TestSNIsAreSynced: global and other zones have the SNIs that a zone generates for a service, and zones those that
+// global generates for a MeshMultiZoneService. (SNI in the resource definition.)
 func TestSNIsAreSynced(t *testing.T) {
 	g := newGlobal(t)
 	g.put(mesh)
 	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
-	east.wants(kind.Meshes.Key("", "m"))
+	east.awaitRow(kind.Meshes.Key("", "m"))
 	east.put(service)
 	g.put(`{type: MeshMultiZoneService, mesh: m, name: all, spec: {selector: {meshService: {}}, ports: [{port: 80}]}}`)
 	for _, synced := range []struct {
 		key   resource.Key
 		value string
 	}{
-		{away(kind.MeshServices, "m", "web", "east"), sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "east", Name: "web", Number: 80})},
-		{away(kind.MeshMultiZoneServices, "m", "all", ""), sni.V1.Name(sni.Port{Kind: "MeshMultiZoneService", Mesh: "m", Name: "all", Number: 80})},
+		{keyOutsideOwner(kind.MeshServices, "m", "web", "east"),
+			sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "east", Name: "web", Number: 80})},
+		{keyOutsideOwner(kind.MeshMultiZoneServices, "m", "all", ""),
+			sni.V1.Name(sni.Port{Kind: "MeshMultiZoneService", Mesh: "m", Name: "all", Number: 80})},
 	} {
-		west.wants(synced.key)
+		west.awaitRow(synced.key)
 		row, err := west.rows.Get(t.Context(), synced.key)
 		if err != nil {
 			t.Fatal(err)

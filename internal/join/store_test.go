@@ -18,13 +18,13 @@ import (
 	"weft/resource"
 )
 
-// services puts so many MeshServices into a zone, and answers where others have them.
-func (z *zone) services(n int) (keys []resource.Key) {
+// putServices stores n MeshServices in a zone, and returns their keys in other zones.
+func (z *zone) putServices(n int) (keys []resource.Key) {
 	z.t.Helper()
 	for i := range n {
 		name := fmt.Sprintf("web-%d", i)
 		z.put(strings.Replace(service, "name: web,", "name: "+name+",", 1))
-		keys = append(keys, away(kind.MeshServices, "m", name, z.name))
+		keys = append(keys, keyOutsideOwner(kind.MeshServices, "m", name, z.name))
 	}
 	return keys
 }
@@ -47,29 +47,30 @@ func (p *plane) count(keys []resource.Key) (there int) {
 	return there
 }
 
-// settledZones are east with services that west knows.
-func settledZones(t *testing.T, n int) (g *global, east, west *zone, keys []resource.Key) {
+// connectedZones are east with services, and west, which has them.
+func connectedZones(t *testing.T, n int) (g *global, east, west *zone, keys []resource.Key) {
 	g = newGlobal(t)
 	g.put(mesh)
 	east, west = newZone(t, "east").join(g), newZone(t, "west").join(g)
-	east.wants(kind.Meshes.Key("", "m"))
-	keys = east.services(n)
+	east.awaitRow(kind.Meshes.Key("", "m"))
+	keys = east.putServices(n)
 	for _, key := range keys {
-		west.wants(key)
+		west.awaitRow(key)
 	}
 	return g, east, west, keys
 }
 
-// twinOf is a second control plane of a zone: with its name, a good token and an empty store.
-func twinOf(z *zone, g *global) *zone {
+// secondControlPlane is a second control plane of a zone: with its name, a valid token and an empty store.
+func secondControlPlane(z *zone, g *global) *zone {
 	z.t.Helper()
 	return newZone(z.t, z.name).join(g)
 }
 
-// TestHostileSecondControlPlane: whoever has a zone's token and another store changes nothing.
+// TestHostileSecondControlPlane: a caller with a zone's token and another store changes nothing.
 func TestHostileSecondControlPlane(t *testing.T) {
-	g, east, west, keys := settledZones(t, 30)
-	for _, serving := range []bool{true, false} { // while the zone's own is connected, and while it is away
+	g, east, west, keys := connectedZones(t, 30)
+	for _, serving := range []bool{true, false} {
+		// while the zone's own control plane is connected, and while it is not
 		if !serving {
 			east.stop()
 			g.eventually("east is away", func() bool {
@@ -77,16 +78,17 @@ func TestHostileSecondControlPlane(t *testing.T) {
 				return len(s) > 0 && s[len(s)-1].DisconnectTime != nil
 			})
 		}
-		twin := twinOf(east, g)
-		twin.trouble(fmt.Sprintf("weft zone replace east --store %s", twin.store()))
-		twin.trouble("change its zone")
+		twin := secondControlPlane(east, g)
+		twin.awaitTrouble(fmt.Sprintf("weft zone replace east --store %s", twin.store()))
+		twin.awaitTrouble("change its zone")
 		if here, there := g.count(keys), west.count(keys); here != 30 || there != 30 {
 			t.Fatalf("global has %d of 30 services, and west %d", here, there)
 		}
 		if serving {
 			east.connected()
 		}
-		if rejected := g.insight("east").RejectedStores; len(rejected) == 0 || rejected[len(rejected)-1].Store != twin.store() || rejected[0].From != "127.0.0.1" {
+		if rejected := g.insight("east").RejectedStores; len(rejected) == 0 ||
+			rejected[len(rejected)-1].Store != twin.store() || rejected[0].From != "127.0.0.1" {
 			t.Errorf("global says that it rejected %+v, want %s", rejected, twin.store())
 		}
 		twin.stop()
@@ -94,13 +96,13 @@ func TestHostileSecondControlPlane(t *testing.T) {
 	east.join(g).connected()
 }
 
-// TestAZoneIsInstalledAnew: its control plane has another store, which an operator confirms, and what the zone had is
-// replaced by what it has.
-func TestAZoneIsInstalledAnew(t *testing.T) {
-	g, east, west, keys := settledZones(t, 30)
+// TestAReinstalledZone: its control plane has a new store, which an operator confirms, and its resources replace the
+// former ones.
+func TestAReinstalledZone(t *testing.T) {
+	g, east, west, keys := connectedZones(t, 30)
 	east.stop()
-	anew := twinOf(east, g)
-	anew.trouble("belongs to a control plane with another store")
+	anew := secondControlPlane(east, g)
+	anew.awaitTrouble("belongs to a control plane with another store")
 	if err := join.Replace(t.Context(), g.writer, "east", "f00"); resource.CodeOf(err) != resource.Invalid {
 		t.Errorf("what is no store is confirmed: %v", err)
 	}
@@ -109,25 +111,26 @@ func TestAZoneIsInstalledAnew(t *testing.T) {
 	}
 	anew.connected()
 	for _, key := range keys {
-		west.loses(key)
+		west.awaitDeleted(key)
 	}
 	g.eventually("nothing waits any more", func() bool {
 		i := g.insight("east")
-		return i.Confirmed == nil && i.Store == anew.store() && len(i.RejectedStores) == 0 && len(i.DoubtedDeletions) == 0
+		return i.Confirmed == nil && i.Store == anew.store() && len(i.RejectedStores) == 0 &&
+			len(i.DoubtedDeletions) == 0
 	})
 	if err := join.Replace(t.Context(), g.writer, "east", ""); resource.CodeOf(err) != resource.Conflict {
 		t.Errorf("nothing waits, and is confirmed: %v", err)
 	}
 	anew.stop()
-	east.join(g).trouble("belongs to a control plane with another store")
+	east.join(g).awaitTrouble("belongs to a control plane with another store")
 }
 
-// TestTheZoneStoreIsOneOfSeveral: where several came, the operator says which.
-func TestTheZoneStoreIsOneOfSeveral(t *testing.T) {
-	g, east, _, _ := settledZones(t, 1)
-	thief, anew := twinOf(east, g), twinOf(east, g)
-	thief.trouble("another store")
-	anew.trouble("another store")
+// TestReplaceWithOneOfSeveralStores: if several stores were rejected, the operator selects one.
+func TestReplaceWithOneOfSeveralStores(t *testing.T) {
+	g, east, _, _ := connectedZones(t, 1)
+	thief, anew := secondControlPlane(east, g), secondControlPlane(east, g)
+	thief.awaitTrouble("another store")
+	anew.awaitTrouble("another store")
 	if err := join.Replace(t.Context(), g.writer, "east", ""); err == nil || !strings.Contains(err.Error(), "--store") {
 		t.Errorf("one of two is confirmed without a name: %v", err)
 	}
@@ -135,42 +138,42 @@ func TestTheZoneStoreIsOneOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	anew.connected()
-	thief.trouble("another store")
+	thief.awaitTrouble("another store")
 }
 
-// TestAnotherStoreAfterLong: once the zone's control plane has been away for long, another one is accepted.
-func TestAnotherStoreAfterLong(t *testing.T) {
-	g, east, _, _ := settledZones(t, 1)
+// TestAnotherStoreAfterALongTime: another store is accepted after the zone's control plane was disconnected for long.
+func TestAnotherStoreAfterALongTime(t *testing.T) {
+	g, east, _, _ := connectedZones(t, 1)
 	restarted := time.Now()
 	g.stop()
-	g.patience = time.Millisecond
+	g.timeout = time.Millisecond
 	g.start()
 	g.eventually("east is said to be connected again", func() bool {
 		s := g.insight("east").Subscriptions
 		return len(s) > 1 && s[len(s)-1].DisconnectTime == nil || len(s) == 1 && s[0].ConnectTime.After(restarted)
 	})
-	twin := twinOf(east, g)
-	twin.trouble("another store")
+	twin := secondControlPlane(east, g)
+	twin.awaitTrouble("another store")
 	east.stop()
 	twin.connected()
 }
 
-// empty removes everything of a zone from its store, as an old backup lacks it, but not what the store is.
-func (z *zone) empty(keys []resource.Key) {
+// emptyStore removes all resources of a zone from its store, as an old backup lacks them, and keeps the store's ID.
+func (z *zone) emptyStore(keys []resource.Key) {
 	z.t.Helper()
 	for i := range keys {
 		z.remove(kind.MeshServices.Key("m", fmt.Sprintf("web-%d", i)))
 	}
 }
 
-// TestHostileInventory: a zone that comes back without most of what it had loses it when an operator says so, and keeps
-// it everywhere if it is there again.
-func TestHostileInventory(t *testing.T) {
+// TestHostileDigest: a zone that returns without most of its resources loses them once an operator confirms it, and
+// keeps them everywhere if they are back before.
+func TestHostileDigest(t *testing.T) {
 	for name, confirm := range map[string]bool{"confirmed": true, "restored": false} {
 		t.Run(name, func(t *testing.T) {
-			g, east, west, keys := settledZones(t, 30)
+			g, east, west, keys := connectedZones(t, 30)
 			east.stop()
-			east.empty(keys)
+			east.emptyStore(keys)
 			east.join(g)
 			doubted := func() bool {
 				d := g.insight("east").DoubtedDeletions
@@ -183,7 +186,7 @@ func TestHostileInventory(t *testing.T) {
 			east.eventually("the zone is told", func() bool {
 				return len(east.joined.Links()["MeshService"].Rejects) == 30
 			})
-			g.stop() // and a restart of global changes nothing
+			g.stop() // a restart of global changes nothing
 			g.start()
 			east.connected()
 			g.eventually("the deletions wait after a restart", doubted)
@@ -195,12 +198,16 @@ func TestHostileInventory(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, key := range keys {
-					west.loses(key)
+					west.awaitDeleted(key)
 				}
 			} else {
-				east.services(30)
+				east.putServices(30)
 			}
-			g.eventually("nothing waits", func() bool { i := g.insight("east"); return len(i.DoubtedDeletions) == 0 && len(i.Rejected) == 0 })
+			g.eventually("nothing waits", func() bool {
+				i := g.insight("east")
+				return len(i.DoubtedDeletions) == 0 &&
+					len(i.Rejected) == 0
+			})
 			if want := map[bool]int{true: 0, false: 30}[confirm]; west.count(keys) != want {
 				t.Errorf("west has %d services, want %d", west.count(keys), want)
 			}
@@ -208,30 +215,30 @@ func TestHostileInventory(t *testing.T) {
 	}
 }
 
-// TestAFewDeletionsAreNotDoubted: what a zone deletes while it is away goes, as far as it is little, or the smaller
-// part.
+// TestAFewDeletionsAreNotDoubted: a disconnected zone's deletions are applied without doubt if they are few, or fewer
+// than half.
 func TestAFewDeletionsAreNotDoubted(t *testing.T) {
-	g, east, west, keys := settledZones(t, 24)
+	g, east, west, keys := connectedZones(t, 24)
 	east.stop()
 	for i := range 12 {
 		east.remove(kind.MeshServices.Key("m", fmt.Sprintf("web-%d", i)))
 	}
 	east.join(g)
 	for _, key := range keys[:12] {
-		west.loses(key)
+		west.awaitDeleted(key)
 	}
 	if got := west.count(keys); got != 12 {
 		t.Errorf("west has %d, want 12", got)
 	}
 }
 
-// TestHostileTrust: a control plane with a zone's token and store says by which roots another zone's workloads are
-// known. Neither global nor any other zone stores it.
+// TestHostileTrust: a control plane with a zone's token and store sends roots for another zone's workloads. Neither
+// global nor any other zone stores them.
 func TestHostileTrust(t *testing.T) {
 	g := newGlobal(t)
 	g.put(mesh)
 	west, north := newZone(t, "west"), newZone(t, "north").join(g)
-	// West's own control plane is the attacker's, so its writer checks nothing.
+	// The attacker controls west, so its writer checks nothing.
 	unchecked := admission.New(west.rows, admission.Options{Zone: "west"})
 	put := func(doc string) {
 		t.Helper()
@@ -247,12 +254,15 @@ func TestHostileTrust(t *testing.T) {
 	root := strings.ReplaceAll(testRoot(t), "\n", "\\n")
 	domains := []string{"m.east.mesh.local", "m", "partner.example", "m.north.mesh.local"}
 	for i, domain := range domains {
-		put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: forged-%d, spec: {trustDomain: %s, caBundles: [{type: Pem, pem: {value: "%s"}}]}}`, i, domain, root))
+		put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: forged-%d, spec: {trustDomain: %s, caBundles: [{type: Pem, `+
+			`pem: {value: "%s"}}]}}`, i, domain, root))
 	}
-	put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: own, spec: {trustDomain: m.west.mesh.local, caBundles: [{type: Pem, pem: {value: "%s"}}]}}`, root))
-	put(`{type: MeshIdentity, mesh: m, name: taken, spec: {spiffeID: {trustDomain: m.east.mesh.local}, provider: {type: Bundled}}}`)
+	put(fmt.Sprintf(`{type: MeshTrust, mesh: m, name: own, spec: {trustDomain: m.west.mesh.local, caBundles: [{type: `+
+		`Pem, pem: {value: "%s"}}]}}`, root))
+	put(`{type: MeshIdentity, mesh: m, name: taken, spec: {spiffeID: {trustDomain: m.east.mesh.local}, provider: ` +
+		`{type: Bundled}}}`)
 	west.join(g)
-	north.wants(away(kind.MeshTrusts, "m", "own", "west"))
+	north.awaitRow(keyOutsideOwner(kind.MeshTrusts, "m", "own", "west"))
 	g.eventually("what is forged is named", func() bool {
 		trusts, identities := 0, 0
 		for _, r := range g.insight("west").Rejected {
@@ -266,16 +276,16 @@ func TestHostileTrust(t *testing.T) {
 		return trusts == len(domains) && identities == 1
 	})
 	for i := range domains {
-		key := away(kind.MeshTrusts, "m", fmt.Sprintf("forged-%d", i), "west")
+		key := keyOutsideOwner(kind.MeshTrusts, "m", fmt.Sprintf("forged-%d", i), "west")
 		if g.has(key) || north.has(key) {
 			t.Errorf("%s is stored: at global %v, in north %v", domains[i], g.has(key), north.has(key))
 		}
 	}
 }
 
-// TestHostileCaller: nothing but a token speaks for no zone.
+// TestHostileCaller: a caller without a token can act for no zone.
 func TestHostileCaller(t *testing.T) {
-	g, _, _, _ := settledZones(t, 1)
+	g, _, _, _ := connectedZones(t, 1)
 	for name, test := range map[string]struct{ zone, store, says string }{
 		"no store":            {"east", "", "want one metadata `weft-store`"},
 		"a store of its own":  {"east", "guessed", "belongs to a control plane with another store"},
@@ -295,11 +305,12 @@ func TestHostileCaller(t *testing.T) {
 	}
 }
 
-// TestAKindThatGlobalLacksIsNamed: a zone of a later release sends what global does not have.
+// TestAKindThatGlobalLacksIsNamed: a zone of a later release sends a kind that global does not have.
 func TestAKindThatGlobalLacksIsNamed(t *testing.T) {
-	g, _, _, _ := settledZones(t, 1)
+	g, _, _, _ := connectedZones(t, 1)
 	err := callFor(t, g, "north", token(t, "north", "cp"), "of-north", "MeshRetry")
-	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), `of the global control plane does not know "MeshRetry"`) {
+	if status.Code(err) != codes.Unimplemented ||
+		!strings.Contains(err.Error(), `of the global control plane does not know "MeshRetry"`) {
 		t.Errorf("the stream ends with %v", err)
 	}
 }

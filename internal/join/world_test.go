@@ -28,11 +28,11 @@ import (
 	"weft/resource"
 )
 
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// signingKey is made once: RSA keys are slow to make.
+// signingKey is generated once: RSA keys are slow to generate.
 var signingKey = sync.OnceValue(func() []byte {
 	text, err := pki.NewSigningKey()
 	if err != nil {
@@ -67,19 +67,20 @@ func newPlane(t *testing.T, zone string) *plane {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { rows.Close() })
-	return &plane{t: t, name: zone, rows: rows, writer: admission.New(rows, admission.Options{Zone: zone, Joined: zone != ""}), stop: func() {}}
+	return &plane{t: t, name: zone, rows: rows,
+		writer: admission.New(rows, admission.Options{Zone: zone, Joined: zone != ""}), stop: func() {}}
 }
 
-// global is a global control plane that can be stopped and started at its address.
+// global is a global control plane that can be stopped and restarted at its address.
 type global struct {
 	*plane
-	serves   *join.Global
-	address  string
-	cas      *x509.CertPool
-	tls      *tls.Config
-	shared   bool // with other instances
-	expiry   time.Duration
-	patience time.Duration
+	serves  *join.Global
+	address string
+	cas     *x509.CertPool
+	tls     *tls.Config
+	shared  bool // with other instances
+	expiry  time.Duration
+	timeout time.Duration
 }
 
 func newGlobal(t *testing.T) *global {
@@ -107,14 +108,15 @@ func newGlobal(t *testing.T) *global {
 	return g
 }
 
-// twoGlobals are two instances of a global control plane, on one store.
+// twoGlobals are two instances of a global control plane with one store.
 func twoGlobals(t *testing.T) (first, second *global) {
 	t.Helper()
 	first = newGlobal(t)
 	first.stop()
 	first.shared = true
 	first.start()
-	second = &global{plane: &plane{t: t, rows: first.rows, writer: first.writer}, cas: first.cas, tls: first.tls, address: "127.0.0.1:0", shared: true}
+	second = &global{plane: &plane{t: t, rows: first.rows, writer: first.writer}, cas: first.cas, tls: first.tls,
+		address: "127.0.0.1:0", shared: true}
 	second.start()
 	return first, second
 }
@@ -133,7 +135,7 @@ func (g *global) start() {
 	self, instance := replica.Alone(replica.Config{ID: "global"}), uuid.NewString()
 	if g.shared {
 		self, err = replica.Join(ctx, replica.Config{
-			ID: instance, Store: g.rows, Writer: g.writer, Lost: patience, Log: quiet,
+			ID: instance, Store: g.rows, Writer: g.writer, Lost: testTimeout, Log: quiet,
 			LocalAcked:     func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
 			HasLostClients: func(string) bool { return false },
 		})
@@ -142,7 +144,7 @@ func (g *global) start() {
 		}
 	}
 	g.serves = join.NewGlobal(join.GlobalConfig{
-		Instance: instance, Release: "test", Replicas: self, Expiry: g.expiry, Timeout: g.patience,
+		Instance: instance, Release: "test", Replicas: self, Expiry: g.expiry, Timeout: g.timeout,
 		Store: g.rows, Writer: g.writer, Keys: keys, Denied: access.NewDenials(quiet), Log: quiet,
 	})
 	wait, err := g.serves.Start(ctx)
@@ -162,17 +164,17 @@ func (g *global) start() {
 // zone is a zone's control plane.
 type zone struct {
 	*plane
-	joined  *join.Zone
-	settled func(context.Context, []resource.Key) error
-	serving func(context.Context, resource.Key) error
+	joined    *join.Zone
+	waitAcked func(context.Context, []resource.Key) error
+	serving   func(context.Context, resource.Key) error
 }
 
 func newZone(t *testing.T, name string) *zone {
 	t.Helper()
-	return &zone{plane: newPlane(t, name), settled: func(context.Context, []resource.Key) error { return nil }}
+	return &zone{plane: newPlane(t, name), waitAcked: func(context.Context, []resource.Key) error { return nil }}
 }
 
-// join connects a zone, with a good token of its own where none is given.
+// join connects a zone; by default with a valid token of its own.
 func (z *zone) join(g *global, tokens ...string) *zone {
 	z.t.Helper()
 	tokens = append(tokens, "")
@@ -183,14 +185,16 @@ func (z *zone) join(g *global, tokens ...string) *zone {
 	if err != nil {
 		z.t.Fatal(err)
 	}
-	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) { return tokens[0], nil }, z.name, storeID)
+	conn, err := join.Dial(g.address, func() *x509.CertPool { return g.cas }, func() (string, error) {
+		return tokens[0], nil
+	}, z.name, storeID)
 	if err != nil {
 		z.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	z.joined = join.NewZone(join.ZoneConfig{
 		Zone: z.name, Instance: z.name + "-1", Release: "test", Global: conn, Store: z.rows, Writer: z.writer,
-		WaitAcked: z.settled, WaitServed: z.serving, Log: quiet,
+		WaitAcked: z.waitAcked, WaitServed: z.serving, Log: quiet,
 	})
 	wait, err := z.joined.Start(ctx)
 	if err != nil {
@@ -203,7 +207,7 @@ func (z *zone) join(g *global, tokens ...string) *zone {
 	return z
 }
 
-// put stores a resource as its user does.
+// put stores a resource as a user does.
 func (p *plane) put(doc string) resource.Any {
 	p.t.Helper()
 	o, err := resource.Parse([]byte(doc), kind.ByName)
@@ -224,10 +228,10 @@ func (p *plane) remove(key resource.Key) {
 	}
 }
 
-// eventually waits until a condition holds, which is asked whenever the store of the plane may have changed.
+// eventually waits until a condition is true. It is checked after each possible change of the plane's store.
 func (p *plane) eventually(what string, holds func() bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), testTimeout)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -257,25 +261,25 @@ func (p *plane) body(key resource.Key) string {
 	return string(row.Body)
 }
 
-// wantsSoon waits until the plane has a row.
-func (p *plane) wants(key resource.Key) {
+// awaitRow waits until the plane has a row.
+func (p *plane) awaitRow(key resource.Key) {
 	p.t.Helper()
 	p.eventually(key.String()+" is in "+kind.Owner{Zone: p.name}.String(), func() bool { return p.has(key) })
 }
 
-func (p *plane) loses(key resource.Key) {
+func (p *plane) awaitDeleted(key resource.Key) {
 	p.t.Helper()
 	p.eventually(key.String()+" is no more in "+kind.Owner{Zone: p.name}.String(), func() bool { return !p.has(key) })
 }
 
-// away is the key of a resource away from its owner.
-func away(of resource.Descriptor, mesh, name, zone string) resource.Key {
+// keyOutsideOwner is the key of a resource in control planes other than its owner's.
+func keyOutsideOwner(of resource.Descriptor, mesh, name, zone string) resource.Key {
 	info := of.Describe()
 	return resource.Key{Kind: info.Name, Mesh: mesh, Name: kind.SyncedName(info, name, kind.Owner{Zone: zone})}
 }
 
-// trouble waits until a kind of the zone is not connected for a reason, and answers it.
-func (z *zone) trouble(says string) {
+// awaitTrouble waits until a kind of the zone is disconnected with an error, and returns the error.
+func (z *zone) awaitTrouble(says string) {
 	z.t.Helper()
 	z.eventually("the trouble "+says, func() bool {
 		link := z.joined.Links()[kind.Meshes.Name]

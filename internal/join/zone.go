@@ -23,7 +23,7 @@ import (
 	"weft/resource"
 )
 
-// ZoneConfig says what a zone joins, and as whom. All fields but Serving and Count are needed.
+// ZoneConfig has the dependencies of a Zone. All fields but WaitServed and Count are required.
 type ZoneConfig struct {
 	Zone     string
 	Instance string // one run of this control plane
@@ -31,17 +31,16 @@ type ZoneConfig struct {
 	Global   grpc.ClientConnInterface // to the global control plane, from [Dial]
 	Store    store.Store
 	Writer   *admission.Writer
-	// WaitAcked returns once every proxy of the zone runs with what rows say, as they are stored, or ctx ends.
+	// WaitAcked returns once every proxy of the zone has acked rows, as they are stored, or ctx ends.
 	WaitAcked func(ctx context.Context, rows []resource.Key) error
-	// WaitServed returns once other zones may be told what a row of the zone's own says, because whoever they will
-	// call serves it; it is asked for kinds that go to other zones. Its error is said in the log, and they are told
-	// all the same. Optional.
+	// WaitServed returns once a row of the zone may be sent to other zones, because its proxies serve it. It is called
+	// for kinds that are sent to other zones. Its error is logged, and the row is sent all the same. Optional.
 	WaitServed func(ctx context.Context, row resource.Key) error
 	Count      Count // optional
 	Log        *slog.Logger
 }
 
-// Zone is a zone that joins others: the side that dials.
+// Zone is a zone's side of zone sync: the client.
 type Zone struct {
 	ZoneConfig
 	logs  *logs
@@ -50,39 +49,40 @@ type Zone struct {
 
 // zoneKind is one kind between a zone and the global control plane.
 type zoneKind struct {
-	kind     resource.Descriptor
-	receiver *zonesync.Receiver
-	settling *settling
-	moved    *wait.Broadcast // raised whenever what follows may be another
+	kind      resource.Descriptor
+	receiver  *zonesync.Receiver
+	localAcks *localAcks
+	moved     *wait.Broadcast // raised whenever Link may have changed
 
 	mu     sync.Mutex
 	status Link
 }
 
-// Link is how a zone stands with the global control plane, for one kind.
+// Link is the state of the zone's stream for one kind.
 type Link struct {
 	Connected bool
-	Since     time.Time // of being connected, or of not being so
+	Since     time.Time // of the connection, or of its loss
 	Trouble   string    // why it is not connected
 	Global    string    // the instance of the global control plane
 	Release   string    // of the global control plane
 	StreamState
 }
 
-// NewZone answers a zone that has not dialled yet.
+// NewZone returns a zone that has not connected yet.
 func NewZone(c ZoneConfig) *Zone {
 	z := &Zone{ZoneConfig: c, kinds: map[string]*zoneKind{}}
 	z.logs = newLogs(z.self(), c.Store, c.Log)
 	z.logs.serving = c.WaitServed
 	for name, k := range z.logs.kinds {
-		z.kinds[name] = &zoneKind{kind: k.kind, moved: &wait.Broadcast{}, status: Link{Since: time.Now(), Trouble: "not dialled yet"}}
+		z.kinds[name] = &zoneKind{kind: k.kind, moved: &wait.Broadcast{},
+			status: Link{Since: time.Now(), Trouble: "not dialed yet"}}
 	}
 	return z
 }
 
 func (z *Zone) self() kind.Owner { return kind.Owner{Zone: z.Zone} }
 
-// Start reads the store, and follows it until ctx ends. Wait returns once it has stopped.
+// Start reads the store and follows it until ctx ends. wait returns once it has stopped.
 func (z *Zone) Start(ctx context.Context) (wait func(), err error) {
 	if wait, err = z.logs.follow(ctx); err == nil {
 		z.logs.open()
@@ -90,61 +90,62 @@ func (z *Zone) Start(ctx context.Context) (wait func(), err error) {
 	return wait, err
 }
 
-// Run keeps the zone connected until ctx ends. Of the instances of a control plane the leader runs it.
+// Run keeps the zone connected until ctx ends. The leader of a control plane's instances runs it.
 func (z *Zone) Run(ctx context.Context) {
 	client := wire.NewZoneSyncClient(z.Global)
 	var running sync.WaitGroup
 	for _, k := range z.kinds {
-		k.settling = newSettling(z.WaitAcked)
-		if w := way(k.kind, kind.Owner{}, z.self()); w.Open() {
+		k.localAcks = newLocalAcks(z.WaitAcked)
+		if w := syncWay(k.kind, kind.Owner{}, z.self()); w.Open() {
 			k.receiver = zonesync.NewReceiver(w)
 		}
-		running.Go(func() { z.keep(ctx, client, k) })
+		running.Go(func() { z.keepStream(ctx, client, k) })
 	}
 	running.Wait()
 }
 
-// How long a stream that broke waits before it is begun again: a little, and then longer and longer. One whose
-// kind the other side does not know waits the longest: until that is upgraded.
+// The time before a broken stream is opened again grows with each attempt. A stream whose kind the other side does not
+// know waits longest, until the other side is upgraded.
 const (
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 10 * time.Second
 	unknownRetry = time.Minute
 )
 
-// steady is how long a stream lasts that ends a row of such waits.
-const steady = longestRetry
+// stableAfter is how long a stream must last to reset that time.
+const stableAfter = longestRetry
 
-// redial is the same of the connection below the streams.
+// redial is the same for the connection of the streams.
 var redial = backoff.Config{BaseDelay: firstRetry, Multiplier: 2, Jitter: 0.5, MaxDelay: longestRetry}
 
-// keep begins a kind's stream again whenever it breaks.
-func (z *Zone) keep(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) {
+// keepStream opens a kind's stream again whenever it breaks.
+func (z *Zone) keepStream(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) {
 	pause := firstRetry
 	for ctx.Err() == nil {
-		lasted, err := z.converse(ctx, client, k)
+		lasted, err := z.runStream(ctx, client, k)
 		if ctx.Err() != nil {
 			break
 		}
-		if lasted > steady {
+		if lasted > stableAfter {
 			pause = firstRetry
 		}
 		wait := pause/2 + rand.N(pause)
 		if status.Code(err) == codes.Unimplemented {
 			wait = unknownRetry
 		}
-		k.lost(err, z.Log)
+		k.recordDisconnected(err, z.Log)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 		pause = min(2*pause, longestRetry)
 	}
-	k.lost(context.Canceled, nil)
+	k.recordDisconnected(context.Canceled, nil)
 }
 
-// converse speaks over one stream, and says how long that lasted.
-func (z *Zone) converse(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) (lasted time.Duration, err error) {
+// runStream runs one stream, and returns how long it lasted.
+func (z *Zone) runStream(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) (lasted time.Duration,
+	err error) {
 	open, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := client.Sync(open)
@@ -156,7 +157,7 @@ func (z *Zone) converse(ctx context.Context, client wire.ZoneSyncClient, k *zone
 	return time.Since(began), err
 }
 
-// peerKind answers a conversation's part of the zone. What it begins ends with ctx, that of all streams.
+// peerKind returns the zone's side of a conversation. Its goroutines end with ctx, which is that of all streams.
 func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 	info := k.kind.Describe()
 	return peerKind{
@@ -166,40 +167,42 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 			return apply(ctx, z.Writer, k.kind, items, func(zonesync.Item) error { return nil }, z.Log)
 		},
 		list: func() []zonesync.StoredItem {
-			return z.logs.kinds[info.Name].inventory(func(owner kind.Owner) bool { return owner != z.self() })
+			return z.logs.kinds[info.Name].storedItems(func(owner kind.Owner) bool { return owner != z.self() })
 		},
-		heard: func(peer *zonesync.Side) { k.met(peer, z.Log) },
+		heard: func(peer *zonesync.Side) { k.recordConnected(peer, z.Log) },
 		stored: func(c *conversation, items []zonesync.Item) {
-			k.settling.add(ctx, rowsOf(k.kind, items), c.receiver.Position())
+			k.localAcks.add(ctx, rowsOf(k.kind, items), c.receiver.Position())
 		},
-		progressed: k.progressed,
-		nudge:      k.settling.reached,
+		progressed: k.recordProgress,
+		nudge:      k.localAcks.positionChanged,
 		nudged: func(c *conversation) {
 			if c.receiver != nil {
-				c.receiver.SetAcked(k.settling.position())
+				c.receiver.SetAcked(k.localAcks.position())
 			}
 		},
 	}
 }
 
-// met notes that the other side is there.
-func (k *zoneKind) met(peer *zonesync.Side, log *slog.Logger) {
+// recordConnected records that the other side has sent its hello.
+func (k *zoneKind) recordConnected(peer *zonesync.Side, log *slog.Logger) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status = Link{Connected: true, Since: time.Now(), Global: peer.Instance, Release: peer.Release}
-	if k.kind.Describe().Name == kind.Meshes.Name { // one for all of them
-		log.Info("the zone is connected to the global control plane", "instance", peer.Instance, "release", peer.Release)
+	if k.kind.Describe().Name == kind.Meshes.Name { // logged once for all kinds
+		log.Info("the zone is connected to the global control plane", "instance", peer.Instance, "release",
+			peer.Release)
 	}
 }
 
-// lost notes that it is not, and why. The same trouble is said once.
-func (k *zoneKind) lost(err error, log *slog.Logger) {
+// recordDisconnected records the loss of the connection and its reason. The same reason is logged once.
+func (k *zoneKind) recordDisconnected(err error, log *slog.Logger) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	why := status.Convert(err).Message()
 	if k.status.Connected || k.status.Trouble != why {
 		if log != nil && k.kind.Describe().Name == kind.Meshes.Name {
-			log.Warn("the zone is not connected to the global control plane, and serves on with what it has", "error", why)
+			log.Warn("the zone is not connected to the global control plane, and continues with its stored resources",
+				"error", why)
 		}
 		since := k.status.Since
 		if k.status.Connected {
@@ -210,23 +213,23 @@ func (k *zoneKind) lost(err error, log *slog.Logger) {
 	k.moved.Send()
 }
 
-func (k *zoneKind) progressed(c *conversation) {
+func (k *zoneKind) recordProgress(c *conversation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.status.StreamState = c.state()
 	k.moved.Send()
 }
 
-// refuses says whether global does not take one of the rows.
-func (l *Link) refuses(rows []resource.Key) bool {
-	return slices.ContainsFunc(l.Rejects, func(refused zonesync.Rejection) bool {
+// rejects returns whether global has rejected one of the rows.
+func (l *Link) rejects(rows []resource.Key) bool {
+	return slices.ContainsFunc(l.Rejects, func(rejected zonesync.Rejection) bool {
 		return slices.ContainsFunc(rows, func(row resource.Key) bool {
-			return row.Mesh == refused.Key.Mesh && row.Name == refused.Key.Name
+			return row.Mesh == rejected.Key.Mesh && row.Name == rejected.Key.Name
 		})
 	})
 }
 
-// Links answer how each kind stands, by its name.
+// Links returns the state of each kind, by its name.
 func (z *Zone) Links() map[string]Link {
 	links := map[string]Link{}
 	for name, k := range z.kinds {
@@ -239,9 +242,9 @@ func (z *Zone) Links() map[string]Link {
 	return links
 }
 
-// Confirmed returns once every other zone runs with what rows of this zone's own say, as they are stored now or
-// later, or ctx ends: then somebody may still run with what was before. A zone that is cut off counts until it
-// is back or taken out.
+// Confirmed returns once every other zone runs with this zone's rows, as they are stored now or later. If ctx ends
+// first, some zone may still run with former rows. It waits for a disconnected zone too, until the zone returns or is
+// deleted.
 func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	rows = z.logs.traveling(rows)
 	if err := z.logs.await(ctx, rows); err != nil {
@@ -267,16 +270,19 @@ func (k *zoneKind) confirmed(ctx context.Context, rows []resource.Key, seq uint6
 		k.mu.Lock()
 		now := k.status
 		k.mu.Unlock()
-		if now.Connected && now.Sent.Acked >= seq && !now.refuses(rows) {
+		if now.Connected && now.Sent.Acked >= seq && !now.rejects(rows) {
 			return nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
 			if !now.Connected {
-				return fmt.Errorf("the global control plane is not connected (%s), so the other zones could not confirm it: %w", now.Trouble, ctx.Err())
+				return fmt.Errorf(
+					"the global control plane is not connected (%s), so the other zones could not confirm it: %w",
+					now.Trouble, ctx.Err())
 			}
-			return fmt.Errorf("not every other zone has settled on it; `weft inspect zones` on the global control plane says which is behind: %w", ctx.Err())
+			return fmt.Errorf("not every other zone has acked it; `weft inspect zones` on the global control plane "+
+				"lists the pending zones: %w", ctx.Err())
 		}
 	}
 }

@@ -22,10 +22,11 @@ import (
 	"weft/kind"
 )
 
-// maxStreams of one zone are open at once: one for each kind, of a later release too, and a few besides.
+// maxStreams is the maximum of concurrent streams of one zone: one for each kind, also of a later release, and a
+// reserve.
 const maxStreams = 200
 
-// ServerOptions are how a global control plane serves zones.
+// ServerOptions are the options of a gRPC server for zones.
 func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
@@ -37,47 +38,47 @@ func ServerOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
 	}
 }
 
-// scope is as what of its zone a caller must be.
-const scope = "cp"
+// requiredScope is the scope that a zone token needs.
+const requiredScope = "cp"
 
-// Authenticate answers the zone that a caller has proved to be the control plane of, or Unauthenticated or
-// PermissionDenied with the reason: by its token, and by its store, which is the zone's. The Zone of one that comes for
-// the first time is made.
+// Authenticate returns the zone of a caller: its token must be valid, and its store must be the store of the zone. The
+// error is Unauthenticated or PermissionDenied, with the reason. It creates the Zone of a new zone.
 func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
 	claims := &pki.ZoneClaims{}
 	token, err := zoneToken(ctx)
 	if err == nil {
 		err = pki.Verify(token, claims, g.Keys, time.Now())
 	}
-	if err == nil && !slices.Contains(claims.Scope, scope) {
-		err = fmt.Errorf("the token of the zone %q is not for its control plane: its scope lacks %q", claims.Zone, scope)
+	if err == nil && !slices.Contains(claims.Scope, requiredScope) {
+		err = fmt.Errorf("the token of the zone %q is not for its control plane: its scope lacks %q", claims.Zone,
+			requiredScope)
 	}
 	if err != nil {
-		g.refuse(ctx, "", err)
+		g.recordDenied(ctx, "", err)
 		return "", status.Error(codes.Unauthenticated, err.Error())
 	}
-	if err = says(ctx, claims.Zone); err == nil {
-		err = g.admitted(ctx, claims.Zone)
+	if err = checkZoneName(ctx, claims.Zone); err == nil {
+		err = g.checkZone(ctx, claims.Zone)
 	}
 	if err == nil {
-		err = g.owns(ctx, claims.Zone)
+		err = g.checkStore(ctx, claims.Zone)
 	}
 	if err != nil {
-		g.refuse(ctx, claims.Zone, err)
+		g.recordDenied(ctx, claims.Zone, err)
 		return "", err
 	}
 	return claims.Zone, nil
 }
 
-func (g *Global) refuse(ctx context.Context, zone string, err error) {
+func (g *Global) recordDenied(ctx context.Context, zone string, err error) {
 	from := "unknown"
 	if p, ok := peer.FromContext(ctx); ok {
 		from = p.Addr.String()
 	}
-	g.Denied.Note("a zone is refused", "from", from, "zone", zone, "reason", err)
+	g.Denied.Note("a zone is rejected", "from", from, "zone", zone, "reason", err)
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
@@ -88,7 +89,8 @@ func hostOf(address string) string {
 func zoneToken(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
-		return "", errors.New("want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate zone-token`")
+		return "",
+			errors.New("want one metadata `authorization: Bearer TOKEN`; make a token with `weft generate zone-token`")
 	}
 	scheme, token, ok := strings.Cut(strings.TrimSpace(values[0]), " ")
 	if !ok {
@@ -100,8 +102,8 @@ func zoneToken(ctx context.Context) (string, error) {
 	return strings.TrimSpace(token), nil
 }
 
-// admitted refuses a zone that is disabled, and makes the Zone of one that is new.
-func (g *Global) admitted(ctx context.Context, zone string) error {
+// checkZone rejects a disabled zone, and creates the Zone of a new one.
+func (g *Global) checkZone(ctx context.Context, zone string) error {
 	if _, exists := g.logs.zoneEnabled(zone); !exists {
 		_, err := g.Writer.Create(ctx, kind.Zones.Make("", zone, kind.Zone{}), nil)
 		if err == nil {
@@ -112,7 +114,8 @@ func (g *Global) admitted(ctx context.Context, zone string) error {
 		}
 	}
 	if enabled, _ := g.logs.zoneEnabled(zone); !enabled {
-		return status.Errorf(codes.PermissionDenied, "the zone %q is disabled on the global control plane; set `enabled: true` in its Zone", zone)
+		return status.Errorf(codes.PermissionDenied,
+			"the zone %q is disabled on the global control plane; set `enabled: true` in its Zone", zone)
 	}
 	return nil
 }

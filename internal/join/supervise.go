@@ -17,20 +17,20 @@ import (
 	"weft/resource"
 )
 
-// confirmEvery is the least time between two looks at who has settled on what.
+// confirmEvery is the minimum time between two updates of the zones' confirmations.
 const confirmEvery = 5 * time.Millisecond
 
-// attend sees to whatever concerns several zones, until ctx ends.
-func (g *Global) attend(ctx context.Context) {
+// superviseZones handles events that concern several zones, until ctx ends.
+func (g *Global) superviseZones(ctx context.Context) {
 	for name, t := range g.kinds {
 		if g.logs.kinds[name].kind.Describe().Sync.Has(resource.ZoneToZones) {
-			go g.confirmAll(ctx, name, t)
+			go g.sendConfirmations(ctx, name, t)
 		}
 	}
 	for {
-		zoned, remade, changed := g.logs.zoned.Next(), g.logs.remade.Next(), g.changed()
+		zoned, remade, changed := g.logs.zonesChanged.Next(), g.logs.meshRecreated.Next(), g.replicasChanged()
 		var expiry <-chan time.Time
-		if next := g.dismiss(); next > 0 {
+		if next := g.endStreams(); next > 0 {
 			expiry = time.After(next)
 		}
 		select {
@@ -38,35 +38,35 @@ func (g *Global) attend(ctx context.Context) {
 		case <-changed:
 		case <-expiry:
 		case <-remade:
-			g.beginAnew()
+			g.restartStreams()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// beginAnew has zones say what they have. What they sent of a mesh went with that mesh, and now that there is
-// one of its name again they do not know that it is missing.
-func (g *Global) beginAnew() {
+// restartStreams ends the streams of all zones, so that each sends its digest again. Items of a mesh are deleted with
+// the mesh. Once a mesh of that name exists again, the zones do not know that their items are missing.
+func (g *Global) restartStreams() {
 	for _, p := range g.peers() {
 		for _, k := range p.kinds {
 			k.mu.Lock()
-			k.anew = true
+			k.outdated = true
 			k.mu.Unlock()
-			k.stop(status.Error(codes.Aborted, "a mesh of this name was there before: the stream begins anew"))
+			k.endStream(status.Error(codes.Aborted, "a mesh of this name was there before: the stream begins anew"))
 		}
 	}
 }
 
-// confirmAll tells each zone how far the others are with what it sent of a kind.
-func (g *Global) confirmAll(ctx context.Context, name string, t *tracking) {
+// sendConfirmations tells each zone which of its changes of a kind all other zones have acked.
+func (g *Global) sendConfirmations(ctx context.Context, name string, t *tracking) {
 	for {
 		moved := t.moved.Next()
 		for _, p := range g.peers() {
 			t.mu.Lock()
 			confirmed := t.tracker.Confirmed(kind.Owner{Zone: p.name})
 			t.mu.Unlock()
-			p.kinds[name].settle(confirmed)
+			p.kinds[name].setConfirmed(confirmed)
 		}
 		select {
 		case <-time.After(confirmEvery):
@@ -81,7 +81,7 @@ func (g *Global) confirmAll(ctx context.Context, name string, t *tracking) {
 	}
 }
 
-func (k *peerStream) settle(confirmed zonesync.Position) {
+func (k *peerStream) setConfirmed(confirmed zonesync.Position) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.confirmed != confirmed {
@@ -100,9 +100,9 @@ func (g *Global) peers() []*zonePeer {
 	return all
 }
 
-// dismiss ends the streams of zones that are no more or are disabled, and counts them out; others it counts in
-// or out by where they are. It answers when to look again; 0: when something has changed.
-func (g *Global) dismiss() (next time.Duration) {
+// endStreams ends the streams of zones that are deleted or disabled, and removes those zones from the trackers. It
+// returns the time until it must be called again; 0: only after a change.
+func (g *Global) endStreams() (next time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for zone := range g.counted {
@@ -116,12 +116,12 @@ func (g *Global) dismiss() (next time.Duration) {
 		}
 		if p := g.zones[zone]; p != nil {
 			for _, k := range p.kinds {
-				k.stop(why)
+				k.endStream(why)
 			}
 		}
 		delete(g.zones, zone)
-		g.discount(zone)
-		g.complete(zone)
+		g.removeFromTracker(zone)
+		g.completeLogs(zone)
 	}
 	for zone, p := range g.zones {
 		if g.logs.confirmed(zone) {
@@ -130,11 +130,11 @@ func (g *Global) dismiss() (next time.Duration) {
 			}
 		}
 	}
-	return g.survey(time.Now())
+	return g.countZones(time.Now())
 }
 
-// count has what other zones settle on wait for a zone too; discount ends that. Both are called with the lock.
-func (g *Global) count(zone string) {
+// addToTracker makes confirmations wait for a zone; removeFromTracker ends that. The caller holds the lock.
+func (g *Global) addToTracker(zone string) {
 	g.counted[zone] = true
 	for _, t := range g.kinds {
 		t.mu.Lock()
@@ -143,7 +143,7 @@ func (g *Global) count(zone string) {
 	}
 }
 
-func (g *Global) discount(zone string) {
+func (g *Global) removeFromTracker(zone string) {
 	delete(g.counted, zone)
 	for _, t := range g.kinds {
 		t.mu.Lock()
@@ -153,16 +153,16 @@ func (g *Global) discount(zone string) {
 	}
 }
 
-// Confirmed returns once every zone runs with what rows of the global control plane's own say, as they are
-// stored now or later, or ctx ends, upon which the error names the zones that are behind. A zone that is cut off
-// counts until it is back, disabled or deleted.
+// Confirmed returns once the proxies of every zone run with the global control plane's rows, as they are stored now or
+// later. If ctx ends first, the error names the pending zones. It waits for a disconnected zone too, until the zone
+// returns, is disabled or is deleted.
 func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
-	asked := make(chan error, 1)
-	go func() { asked <- g.askSiblings(ctx, rows) }()
-	return errors.Join(g.Here(ctx, rows), <-asked)
+	others := make(chan error, 1)
+	go func() { others <- g.awaitReplicas(ctx, rows) }()
+	return errors.Join(g.Here(ctx, rows), <-others)
 }
 
-// Here is the same of the zones that are not at another instance: the answer to another instance's question.
+// Here is Confirmed for the zones that are not connected to another replica. Other replicas call it.
 func (g *Global) Here(ctx context.Context, rows []resource.Key) error {
 	rows = g.logs.traveling(rows)
 	if err := g.logs.await(ctx, rows); err != nil {
@@ -184,7 +184,7 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 	for {
 		moved := t.moved.Next()
 		t.mu.Lock()
-		done, behind := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Pending(kind.Owner{})
+		done, pending := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Pending(kind.Owner{})
 		t.mu.Unlock()
 		if done {
 			return nil
@@ -193,21 +193,21 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 		case <-moved:
 		case <-ctx.Done():
 			var names []string
-			for _, zone := range behind {
+			for _, zone := range pending {
 				names = append(names, zone.Zone)
 			}
-			return fmt.Errorf("not settled: zones %s: %w", strings.Join(names, ", "), ctx.Err())
+			return fmt.Errorf("not acked by the zones %s: %w", strings.Join(names, ", "), ctx.Err())
 		}
 	}
 }
 
-// Sweep removes what belonged to zones that are no more, until ctx ends. Of the instances the leader runs it.
+// Sweep removes the resources of deleted zones, until ctx ends. The leader of the replicas runs it.
 func (g *Global) Sweep(ctx context.Context) {
 	for {
-		zoned := g.logs.zoned.Next()
-		for _, zone := range g.logs.orphans() {
+		zoned := g.logs.zonesChanged.Next()
+		for _, zone := range g.logs.zonesToSweep() {
 			if err := g.sweep(ctx, zone); err != nil && ctx.Err() == nil {
-				g.Log.Warn("what belonged to a zone that was deleted can't be removed yet", "zone", zone, "error", err)
+				g.Log.Warn("resources of a deleted zone can't be removed yet", "zone", zone, "error", err)
 			}
 		}
 		select {
@@ -219,16 +219,16 @@ func (g *Global) Sweep(ctx context.Context) {
 	}
 }
 
-// sweepAgain is when it is looked for leftovers though no zone has gone: what came in at the very moment, or
-// could not be removed.
+// sweepAgain is the time between two sweeps without a deleted zone. They remove resources that arrived during a sweep,
+// or that could not be removed.
 const sweepAgain = time.Minute
 
-// orphans are the zones that own something and of which there is no Zone.
-func (l *logs) orphans() []string {
+// zonesToSweep returns the owners of stored resources that have no Zone.
+func (l *logs) zonesToSweep() []string {
 	owners := map[kind.Owner]bool{}
 	for _, k := range l.kinds {
 		k.mu.Lock()
-		for owner := range k.held {
+		for owner := range k.hashes {
 			owners[owner] = true
 		}
 		k.mu.Unlock()
@@ -244,11 +244,11 @@ func (l *logs) orphans() []string {
 
 func (g *Global) sweep(ctx context.Context, zone string) error {
 	if _, err := g.Store.Get(ctx, kind.Zones.Key("", zone)); !errors.Is(err, store.ErrNotFound) {
-		return err // it has come back
+		return err // the Zone exists again
 	}
 	owner, count := kind.Owner{Zone: zone}, 0
 	for _, k := range g.logs.kinds {
-		for _, row := range k.of(owner) {
+		for _, row := range k.rowsOfOwner(owner) {
 			r := admission.Received{Kind: k.kind, Mesh: row.key.Mesh, Name: row.key.Name, Owner: owner}
 			if err := g.Writer.RemoveReceived(ctx, r); err != nil {
 				return err
@@ -257,7 +257,7 @@ func (g *Global) sweep(ctx context.Context, zone string) error {
 		}
 	}
 	if count > 0 {
-		g.Log.Info("what belonged to a zone that was deleted is removed", "zone", zone, "resources", count)
+		g.Log.Info("the resources of a deleted zone are removed", "zone", zone, "resources", count)
 	}
 	return nil
 }
