@@ -71,7 +71,7 @@ that does nothing else.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Proxies, "proxies", 2000, "simulated Envoys, of which half are put out")
+	flags.IntVar(&o.Proxies, "proxies", 2000, "simulated Envoys, of which half are evicted")
 	flags.IntVar(&o.Services, "services", 100, "services, which they share evenly and all see")
 	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
 		o.Weft, o.Progress = self, progress

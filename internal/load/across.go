@@ -18,34 +18,34 @@ import (
 	"weft/resource"
 )
 
-// AcrossOptions say what to measure between two zones.
+// AcrossOptions are the options of the measurement between two zones.
 type AcrossOptions struct {
 	Weft     string // the program, which the tool runs as all three control planes
-	Proxies  int    // simulated Envoys in the zone that hears of changes
+	Proxies  int    // simulated Envoys in the zone that receives changes
 	Services int    // of the zone in which changes are made
 	Changes  int
 	Progress io.Writer
 }
 
-// AcrossReport is what was measured. Latency is from the write in one zone until the last proxy of the other
-// has the change.
+// AcrossReport has the measurements between two zones. Latency is from the write in one zone until the last proxy of
+// the other has the change.
 type AcrossReport struct {
 	Proxies  int `json:"proxies"`
 	Services int `json:"services"`
 	Changes  int `json:"changes"`
 
-	ServiceP50Millis float64 `json:"serviceP50Millis"` // a service that appears
+	ServiceP50Millis float64 `json:"serviceP50Millis"` // of a new service
 	ServiceP99Millis float64 `json:"serviceP99Millis"`
 	ServiceMaxMillis float64 `json:"serviceMaxMillis"`
-	AddressP50Millis float64 `json:"addressP50Millis"` // an ingress whose address changes
+	AddressP50Millis float64 `json:"addressP50Millis"` // of an ingress whose address changes
 	AddressP99Millis float64 `json:"addressP99Millis"`
 	AddressItems     float64 `json:"addressItems"` // of sync to each zone, for each such change
-	FewBytes         int64   `json:"fewBytes"`     // what the zone costs another, with 10 instances behind a service
-	ManyBytes        int64   `json:"manyBytes"`    // and with 1,000
+	FewBytes         int64   `json:"fewBytes"`     // of sync to another zone, with 10 instances of a service
+	ManyBytes        int64   `json:"manyBytes"`    // the same with 1,000
 	GrowthItems      int64   `json:"growthItems"`  // of sync to each zone, while they grew from 10 to 1,000
 }
 
-// Budgets of what crosses zones, on one machine.
+// Budgets of cross-zone changes, on one machine.
 const (
 	acrossP99Millis = 300
 	fewInstances    = 10
@@ -57,15 +57,15 @@ type across struct {
 	AcrossOptions
 	global, east, west *ownPlane
 	ingress, clients   *fleet         // of east, and of west
-	watcher            *simulatedZone // a third zone, which counts
+	watcher            *simulatedZone // a third zone, which counts items
 	failed             chan error
 }
 
-// RunAcross measures how long a change in one zone takes until it is in the Envoys of another, and what a
-// zone costs others.
+// RunAcross measures the latency of a change from one zone to the Envoys of another, and the cost of a zone for others.
 func RunAcross(ctx context.Context, o AcrossOptions) (report *AcrossReport, err error) {
 	if o.Proxies < 1 || o.Services < 1 || o.Changes < 1 {
-		return nil, fmt.Errorf("want a proxy, a service and a change or more; got %d, %d and %d", o.Proxies, o.Services, o.Changes)
+		return nil, fmt.Errorf("want a proxy, a service and a change or more; got %d, %d and %d", o.Proxies, o.Services,
+			o.Changes)
 	}
 	d, err := newDeployment(o.Weft)
 	if err != nil {
@@ -73,7 +73,7 @@ func RunAcross(ctx context.Context, o AcrossOptions) (report *AcrossReport, err 
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the proxies end before the control planes do
+	defer cancel() // proxies end before the control planes do
 	a := &across{AcrossOptions: o, failed: make(chan error, 1)}
 	if err := a.deploy(ctx, d); err != nil {
 		return nil, err
@@ -82,7 +82,8 @@ func RunAcross(ctx context.Context, o AcrossOptions) (report *AcrossReport, err 
 		return nil, err
 	}
 	report = &AcrossReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
-	for _, step := range []func(context.Context, *AcrossReport) error{a.appearing, a.moving, a.growing} {
+	for _, step := range []func(context.Context, *AcrossReport) error{a.measureNewService, a.measureMovedIngress,
+		a.measureGrowth} {
 		if err := step(ctx, report); err != nil {
 			return nil, err
 		}
@@ -104,8 +105,8 @@ func (a *across) deploy(ctx context.Context, d *deployment) (err error) {
 	return err
 }
 
-// workloads have an identity. An ingress has none, so that its listener serves once a simulated Envoy has
-// acknowledged it: no certificate of its own is awaited.
+// workloads have an identity. An ingress has none, so its listener serves once a simulated Envoy has acked it, without
+// a certificate.
 var workloads = map[string]string{kind.WorkloadLabel: "load"}
 
 // populate writes a mesh with identities, and connects an ingress, clients and the watcher.
@@ -115,11 +116,12 @@ func (a *across) populate(ctx context.Context) error {
 		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: workloads}},
 		Provider: kind.IdentityProvider{Type: "Bundled"},
 	})
-	if err := errors.Join(put(ctx, a.global, mesh, kind.Meshes), put(ctx, a.global, identity, kind.MeshIdentities)); err != nil {
+	if err := errors.Join(put(ctx, a.global, mesh, kind.Meshes),
+		put(ctx, a.global, identity, kind.MeshIdentities)); err != nil {
 		return err
 	}
 	for _, zone := range []*ownPlane{a.east, a.west} {
-		if err := a.arrived(ctx, zone, kind.MeshIdentities); err != nil {
+		if err := a.awaitResource(ctx, zone, kind.MeshIdentities); err != nil {
 			return err
 		}
 	}
@@ -159,8 +161,9 @@ func (a *across) populateWest(ctx context.Context) error {
 	var nodes []string
 	for i := range a.Proxies {
 		client := kind.Dataplanes.Make(meshName, proxyName(i), kind.Dataplane{Networking: kind.Networking{
-			Address:             address(i),
-			TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001, IPFamilyMode: "IPv4"},
+			Address: address(i),
+			TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001,
+				IPFamilyMode: "IPv4"},
 		}})
 		client.Labels = workloads
 		if err := put(ctx, a.west, client, kind.Dataplanes); err != nil {
@@ -172,7 +175,9 @@ func (a *across) populateWest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.clients = newFleet(target, func(p *proxy) bool { return p.listens && p.open == 0 && len(p.asked[xds.Endpoint]) >= a.Services })
+	a.clients = newFleet(target, func(p *proxy) bool {
+		return p.listens && p.open == 0 && len(p.subscribed[xds.Endpoint]) >= a.Services
+	})
 	if err := a.clients.connect(ctx, nodes); err != nil {
 		return fmt.Errorf("west does not get east's services: %w", err)
 	}
@@ -180,16 +185,18 @@ func (a *across) populateWest(ctx context.Context) error {
 	return err
 }
 
-// instances writes Dataplanes behind all services of east. Nobody connects as one of them.
+// instances writes the Dataplanes of east's services. No proxy connects as one of them.
 func (a *across) instances(ctx context.Context, from, to int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for i := from; i < to; i++ {
 		group.Go(func() error {
-			instance := kind.Dataplanes.Make(meshName, fmt.Sprintf("instance-%d", i), kind.Dataplane{Networking: kind.Networking{
-				Address: address(1<<16 + i),
-				Inbound: []kind.Inbound{{Port: 8080, Tags: map[string]string{kind.ServiceTag: "instances", kind.ProtocolTag: "http"}}},
-			}})
+			instance := kind.Dataplanes.Make(meshName, fmt.Sprintf("instance-%d", i),
+				kind.Dataplane{Networking: kind.Networking{
+					Address: address(1<<16 + i),
+					Inbound: []kind.Inbound{{Port: 8080, Tags: map[string]string{kind.ServiceTag: "instances",
+						kind.ProtocolTag: "http"}}},
+				}})
 			instance.Labels = workloads
 			return put(ctx, a.east, instance, kind.Dataplanes)
 		})
@@ -197,7 +204,7 @@ func (a *across) instances(ctx context.Context, from, to int) error {
 	return group.Wait()
 }
 
-// instanceService selects all of them.
+// instanceService is a service that selects all instances.
 func instanceService(name string) *resource.Object[kind.MeshService] {
 	return kind.MeshServices.Make(meshName, name, kind.MeshService{
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "instances"}},
@@ -208,19 +215,23 @@ func instanceService(name string) *resource.Object[kind.MeshService] {
 // moveIngress writes the ingress of east with another address.
 func (a *across) moveIngress(ctx context.Context, n int) error {
 	return put(ctx, a.east, kind.Dataplanes.Make(meshName, "ingress", kind.Dataplane{Networking: kind.Networking{
-		ZoneIngress: &kind.ZoneIngressSection{Address: "127.0.0.1", Port: 10001, AdvertisedAddress: ingressAddress(n), AdvertisedPort: 10001},
+		ZoneIngress: &kind.ZoneIngressSection{Address: "127.0.0.1", Port: 10001, AdvertisedAddress: ingressAddress(n),
+			AdvertisedPort: 10001},
 	}}), kind.Dataplanes)
 }
 
 func ingressAddress(n int) string { return fmt.Sprintf("192.168.0.%d", 1+n%2) }
 
-// appearing measures a new service of east.
-func (a *across) appearing(ctx context.Context, report *AcrossReport) error {
+// measureNewService measures a new service of east.
+func (a *across) measureNewService(ctx context.Context, report *AcrossReport) error {
 	a.say("%d services appear in east", a.Changes)
-	took, err := a.each(ctx, func(n int) (*expectation, error) {
+	took, err := a.timeChanges(ctx, func(n int) (*expectation, error) {
 		name := fmt.Sprintf("new-%d", n)
 		expected := a.clients.expect(name, func(m *message) bool {
-			return m.typ == xds.Cluster && slices.ContainsFunc(m.parts, func(cluster *part) bool { return strings.Contains(cluster.name, "_"+name+"_") })
+			return m.typ == xds.Cluster &&
+				slices.ContainsFunc(m.parts, func(cluster *part) bool {
+					return strings.Contains(cluster.name, "_"+name+"_")
+				})
 		})
 		return expected, put(ctx, a.east, instanceService(name), kind.MeshServices)
 	})
@@ -232,8 +243,8 @@ func (a *across) appearing(ctx context.Context, report *AcrossReport) error {
 	return nil
 }
 
-// moving measures an ingress whose address changes: all assignments of the other zone follow.
-func (a *across) moving(ctx context.Context, report *AcrossReport) error {
+// measureMovedIngress measures an ingress whose address changes, and with it all assignments of the other zone.
+func (a *across) measureMovedIngress(ctx context.Context, report *AcrossReport) error {
 	a.say("%d changes of the address of east's ingress", a.Changes)
 	assignment, ok := a.clients.reader.assignment(ingressAddress(0))
 	if !ok {
@@ -243,7 +254,7 @@ func (a *across) moving(ctx context.Context, report *AcrossReport) error {
 		return err
 	}
 	before, _ := a.watcher.received()
-	took, err := a.each(ctx, func(n int) (*expectation, error) {
+	took, err := a.timeChanges(ctx, func(n int) (*expectation, error) {
 		expected := a.clients.expect(ingressAddress(n+1), endpointIs(assignment, ingressAddress(n+1), true))
 		return expected, a.moveIngress(ctx, n+1)
 	})
@@ -259,9 +270,10 @@ func (a *across) moving(ctx context.Context, report *AcrossReport) error {
 	return nil
 }
 
-// each makes changes one after the other, each once all proxies have the one before, and answers how long
-// they took, sorted.
-func (a *across) each(ctx context.Context, change func(n int) (*expectation, error)) (took []time.Duration, err error) {
+// timeChanges makes changes one after the other, each once all proxies have the one before, and returns their
+// latencies, sorted.
+func (a *across) timeChanges(ctx context.Context, change func(n int) (*expectation, error)) (took []time.Duration,
+	err error) {
 	for n := range a.Changes {
 		start := time.Now()
 		expected, err := change(n)
@@ -281,10 +293,10 @@ func (a *across) each(ctx context.Context, change func(n int) (*expectation, err
 	return took, nil
 }
 
-// growing measures what east costs another zone, with few and with many instances behind each service.
-func (a *across) growing(ctx context.Context, report *AcrossReport) (err error) {
+// measureGrowth measures the cost of east for another zone, with few and with many instances of each service.
+func (a *across) measureGrowth(ctx context.Context, report *AcrossReport) (err error) {
 	a.say("the services of east grow from %d to %d instances", fewInstances, manyInstances)
-	if report.FewBytes, err = a.cost(ctx, "first"); err != nil {
+	if report.FewBytes, err = a.zoneBytes(ctx, "first"); err != nil {
 		return err
 	}
 	before, _ := a.watcher.received()
@@ -296,12 +308,12 @@ func (a *across) growing(ctx context.Context, report *AcrossReport) (err error) 
 	}
 	after, _ := a.watcher.received()
 	report.GrowthItems = after - before
-	report.ManyBytes, err = a.cost(ctx, "second")
+	report.ManyBytes, err = a.zoneBytes(ctx, "second")
 	return err
 }
 
-// cost is how many bytes of items a zone gets that joins now and has nothing.
-func (a *across) cost(ctx context.Context, zone string) (bytes int64, err error) {
+// zoneBytes returns the bytes of items that a new zone receives.
+func (a *across) zoneBytes(ctx context.Context, zone string) (bytes int64, err error) {
 	joined, err := a.watch(ctx, zone)
 	if err != nil {
 		return 0, err
@@ -311,7 +323,7 @@ func (a *across) cost(ctx context.Context, zone string) (bytes int64, err error)
 	return bytes, nil
 }
 
-// watch joins one more zone and waits until it has what there is.
+// watch joins one more zone and waits until it has all items.
 func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error) {
 	token, err := zoneToken(ctx, a.global.API, name)
 	if err != nil {
@@ -332,9 +344,10 @@ func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error)
 
 func (a *across) quiet(ctx context.Context) error { return a.watcher.quiet(ctx, a.failed) }
 
-// arrived waits until a zone has the one resource of a kind.
-func (a *across) arrived(ctx context.Context, zone *ownPlane, d resource.Descriptor) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, starting, fmt.Errorf("no %s has come from global after %s", d.Describe().Name, starting))
+// awaitResource waits until a zone has the one resource of a kind.
+func (a *across) awaitResource(ctx context.Context, zone *ownPlane, d resource.Descriptor) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("no %s has come from global after %s", d.Describe().Name, startTimeout))
 	defer cancel()
 	for {
 		items, err := zone.API.List(ctx, "/meshes/"+meshName+"/"+d.Describe().Plural, nil)
@@ -354,7 +367,8 @@ func put(ctx context.Context, to *ownPlane, o resource.Any, d resource.Descripto
 
 // Print writes the report as a table.
 func (r *AcrossReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies in one zone, %d services in the other, %d changes of each sort\n\n", r.Proxies, r.Services, r.Changes)
+	fmt.Fprintf(out, "%d proxies in one zone, %d services in the other, %d changes of each sort\n\n", r.Proxies,
+		r.Services, r.Changes)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\tmeasured\tbudget\t\t\n")
 	for _, f := range []Metric{
@@ -364,8 +378,10 @@ func (r *AcrossReport) Print(out io.Writer) error {
 		{"an ingress moves: last proxy of the other zone has it, p50", r.AddressP50Millis, 0, 0, "ms"},
 		{"an ingress moves: last proxy of the other zone has it, p99", r.AddressP99Millis, 0, acrossP99Millis, "ms"},
 		{"an ingress moves: items of sync to each zone", r.AddressItems, 0, 1, ""},
-		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", fewInstances), float64(r.FewBytes), 0, 0, "B"},
-		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", manyInstances), float64(r.ManyBytes), 0, float64(r.FewBytes), "B"},
+		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", fewInstances),
+			float64(r.FewBytes), 0, 0, "B"},
+		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", manyInstances),
+			float64(r.ManyBytes), 0, float64(r.FewBytes), "B"},
 		{"items of sync to each zone, while the instances grew", float64(r.GrowthItems), 0, 0, ""},
 	} {
 		verdict := map[bool]string{true: "ok", false: "OVER"}[f.Met()]

@@ -28,18 +28,18 @@ type target struct {
 	token   string
 }
 
-// fleet is many simulated Envoys. Each has a connection and a stream of its own, asks for what an Envoy
-// would ask for, and acknowledges everything.
+// fleet is a number of simulated Envoys. Each has its own connection and stream, subscribes as an Envoy would, and acks
+// every response.
 type fleet struct {
 	target target
 	reader *reader
-	// complete says whether a proxy has its first configuration.
+	// complete returns whether a proxy has its first configuration.
 	complete func(*proxy) bool
-	// dismissed says whether a stream may end so; nil: the tool alone ends streams.
-	dismissed func(error) bool
-	// full says whether the endpoints of an assignment are all that it will have; nil: not counted.
+	// mayEnd returns whether the server may end a stream with an error; nil: only the tool ends streams.
+	mayEnd func(error) bool
+	// full returns whether an assignment has all its endpoints; nil: they are not counted.
 	full func(addresses []string) bool
-	// restarting says that a proxy whose stream ends comes back.
+	// restarting is set while a proxy whose stream ends reconnects.
 	restarting atomic.Bool
 
 	proxies   []*proxy
@@ -47,41 +47,42 @@ type fleet struct {
 	bytes     atomic.Int64
 	messages  atomic.Int64
 	completed atomic.Int64
-	last      atomic.Int64 // when a message came, nanoseconds of Unix time
+	last      atomic.Int64 // time of the last message, in nanoseconds of Unix time
 	expected  atomic.Pointer[expectation]
-	failed    chan error   // of one
-	ended     atomic.Int64 // streams that were dismissed
-	resources atomic.Int64 // that came or were removed
-	returned  atomic.Int64 // proxies that have stated to a new control plane what they have
+	failed    chan error   // of one value
+	ended     atomic.Int64 // streams that the server ended
+	resources atomic.Int64 // received or removed
+	returned  atomic.Int64 // proxies that have reconnected and stated their resources
 	stated    atomic.Int64 // bytes of these statements
 }
 
-// proxy is one simulated Envoy. What it has is a mark for each name that it asked for.
+// proxy is one simulated Envoy. It stores a mark for each name that it has subscribed to.
 type proxy struct {
-	node     string
-	asked    [6]map[string]bool // by type: true once the name has come
-	open     int                // names asked for that have not come
-	listens  bool               // has its listeners
-	messages int
-	complete bool
-	seen     *expectation
-	conn     *grpc.ClientConn
-	full     map[string]bool // assignments that have all their endpoints
-	received []*message      // what it has, oldest first; shared with the other proxies
+	node       string
+	subscribed [6]map[string]bool // by type: true once the resource was received
+	open       int                // subscribed names that were not received
+	listens    bool               // has its listeners
+	messages   int
+	complete   bool
+	seen       *expectation
+	conn       *grpc.ClientConn
+	full       map[string]bool // assignments that have all their endpoints
+	received   []*message      // the received responses, oldest first; shared with the other proxies
 }
 
-// expectation is a change that every proxy is to get.
+// expectation is a change that every proxy will receive.
 type expectation struct {
 	what string
-	met  func(*message) bool // says whether a response brings it
+	met  func(*message) bool // whether a response has the change
 	left atomic.Int64
-	done chan time.Time // when the last proxy had it
+	done chan time.Time // when the last proxy received it
 }
 
-// reconnect is how weft-dp connects again.
-var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: 5 * time.Second}
+// reconnect is the backoff of weft-dp.
+var reconnect = backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3,
+	MaxDelay: 5 * time.Second}
 
-// connecting is how many proxies shake hands at once, so that none is so slow that it times out.
+// connecting is the number of concurrent handshakes. More of them would time out.
 const connecting = 128
 
 func newFleet(t target, complete func(*proxy) bool) *fleet {
@@ -105,7 +106,7 @@ func (f *fleet) connect(ctx context.Context, nodes []string) error {
 			defer release()
 			switch err := f.run(ctx, p, release); {
 			case err == nil:
-			case f.dismissed != nil && f.dismissed(err):
+			case f.mayEnd != nil && f.mayEnd(err):
 				f.ended.Add(1)
 			default:
 				f.fail(fmt.Errorf("the stream of %s: %w", p.node, err))
@@ -118,7 +119,8 @@ func (f *fleet) connect(ctx context.Context, nodes []string) error {
 func (f *fleet) dial(p *proxy) (err error) {
 	const window = 256 << 10
 	p.conn, err = grpc.NewClient(f.target.address,
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: f.target.roots, MinVersion: tls.VersionTLS12})),
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: f.target.roots,
+			MinVersion: tls.VersionTLS12})),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(f.reader), grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(0), grpc.WithWriteBufferSize(wire.WriteBuffer),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
@@ -135,7 +137,7 @@ func (f *fleet) fail(err error) {
 	}
 }
 
-// run is the life of one proxy; started is called with its first response.
+// run runs one proxy; started is called with its first response.
 func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 	err := f.stream(ctx, p, started)
 	for closedByUs(ctx, p, err) != nil && f.restarting.Load() {
@@ -144,11 +146,12 @@ func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 	return closedByUs(ctx, p, err)
 }
 
-// stream serves one stream, until it ends. A proxy that comes back states what it has.
+// stream runs one stream until it ends. A proxy that reconnects states its resources.
 func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token))
 	defer cancel()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx, grpc.WaitForReady(f.restarting.Load()))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx,
+		grpc.WaitForReady(f.restarting.Load()))
 	if err != nil {
 		return err
 	}
@@ -169,20 +172,20 @@ func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
 			return err
 		}
 		started()
-		if err := f.take(stream, p, m); err != nil {
+		if err := f.handleMessage(stream, p, m); err != nil {
 			return err
 		}
 	}
 }
 
-// opening are the first requests of a stream: of a new proxy, that for clusters; of one that comes back, each
-// subscription with the versions that the proxy has. They are encoded here: with the generated code, thousands of proxies
-// that come back at once would use as much CPU for it as the control plane for everything.
+// opening returns the first requests of a stream: for a new proxy, that for clusters; for one that reconnects, each
+// subscription with the versions that the proxy has. They are encoded here: the generated code would use as much CPU
+// for thousands of reconnecting proxies as the control plane for everything.
 func (p *proxy) opening(r *reader) []encoded {
 	var requests []encoded
 	for i, has := range p.has(r) {
 		t := xds.Type(i)
-		if t != xds.Cluster && (p.messages == 0 || t != xds.Listener && len(p.asked[t]) == 0) {
+		if t != xds.Cluster && (p.messages == 0 || t != xds.Listener && len(p.subscribed[t]) == 0) {
 			continue
 		}
 		node := ""
@@ -194,11 +197,11 @@ func (p *proxy) opening(r *reader) []encoded {
 	return requests
 }
 
-// subscription encodes the first request for a type, with what the proxy has of it. Node is left out where it is empty.
+// subscription encodes the first request for a type, with the resources that the proxy has. An empty node is left out.
 func (p *proxy) subscription(t xds.Type, node string, has []*part) encoded {
 	const each = 4 // the tag, and a length of two or three bytes
 	size := 4*each + len(node) + len(t.URL())
-	for name := range p.asked[t] {
+	for name := range p.subscribed[t] {
 		size += each + len(name)
 	}
 	for _, part := range has {
@@ -211,7 +214,7 @@ func (p *proxy) subscription(t xds.Type, node string, has []*part) encoded {
 		wire = appendField(wire, nodeField, string(appendField(nil, nodeIDField, node)))
 	}
 	wire = appendField(wire, typeURLField, t.URL())
-	for name := range p.asked[t] {
+	for name := range p.subscribed[t] {
 		wire = appendField(wire, subscribeField, name)
 	}
 	for _, part := range has {
@@ -222,7 +225,7 @@ func (p *proxy) subscription(t xds.Type, node string, has []*part) encoded {
 	return wire
 }
 
-// has are the newest resources that a proxy was sent and that were not removed, by type and the id of the name.
+// has returns the current resources of a proxy, by type and the ID of the name.
 func (p *proxy) has(r *reader) (has [6][]*part) {
 	for t, names := range r.names() {
 		has[t] = make([]*part, names)
@@ -238,7 +241,7 @@ func (p *proxy) has(r *reader) (has [6][]*part) {
 	return has
 }
 
-// rejoin has every proxy whose stream ends from now on come back, as an agent and its Envoy do.
+// rejoin makes every proxy whose stream ends from now on reconnect, as an agent and its Envoy do.
 func (f *fleet) rejoin() {
 	f.bytes.Store(0)
 	f.resources.Store(0)
@@ -254,8 +257,8 @@ func closedByUs(ctx context.Context, p *proxy, err error) error {
 	return err
 }
 
-// take acknowledges a response and asks for what it names.
-func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
+// handleMessage acks a response and subscribes to the resources that it names.
+func (f *fleet) handleMessage(stream grpc.ClientStream, p *proxy, m *message) error {
 	f.last.Store(time.Now().UnixNano())
 	f.bytes.Add(int64(m.size))
 	f.messages.Add(1)
@@ -267,7 +270,7 @@ func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
 		p.received = append(p.received, m)
 		p.noteFull(m, f.full)
 	}
-	for _, request := range p.take(m) {
+	for _, request := range p.recordMessage(m) {
 		if err := stream.SendMsg(request); err != nil {
 			return err
 		}
@@ -285,33 +288,34 @@ func (f *fleet) take(stream grpc.ClientStream, p *proxy, m *message) error {
 	return nil
 }
 
-// take notes what has come, and answers the requests that follow from it.
-func (p *proxy) take(m *message) []*discoveryv3.DeltaDiscoveryRequest {
+// recordMessage records the received resources, and returns the requests that follow from them.
+func (p *proxy) recordMessage(m *message) []*discoveryv3.DeltaDiscoveryRequest {
 	p.messages++
 	fresh := map[xds.Type][]string{}
 	for _, part := range m.parts {
-		if came, asked := p.asked[m.typ][part.name]; asked && !came {
-			p.asked[m.typ][part.name] = true
+		if came, subscribed := p.subscribed[m.typ][part.name]; subscribed && !came {
+			p.subscribed[m.typ][part.name] = true
 			p.open--
 		}
-		for t, names := range part.asks {
-			fresh[t] = append(fresh[t], p.ask(t, names)...)
+		for t, names := range part.subscriptions {
+			fresh[t] = append(fresh[t], p.subscribe(t, names)...)
 		}
 	}
 	var requests []*discoveryv3.DeltaDiscoveryRequest
 	for t, fresh := range fresh {
 		if len(fresh) > 0 {
-			requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(), ResourceNamesSubscribe: fresh})
+			requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: t.URL(),
+				ResourceNamesSubscribe: fresh})
 		}
 	}
-	if m.typ == xds.Cluster && p.messages == 1 { // Envoy asks for listeners after its first clusters
+	if m.typ == xds.Cluster && p.messages == 1 { // Envoy subscribes to listeners after its first clusters
 		requests = append(requests, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.Listener.URL()})
 	}
 	p.listens = p.listens || m.typ == xds.Listener
 	return requests
 }
 
-// noteFull notes which assignments have all their endpoints.
+// noteFull records which assignments have all their endpoints.
 func (p *proxy) noteFull(m *message, full func(addresses []string) bool) {
 	if m.typ != xds.Endpoint {
 		return
@@ -328,14 +332,14 @@ func (p *proxy) noteFull(m *message, full func(addresses []string) bool) {
 	}
 }
 
-func (p *proxy) ask(t xds.Type, names []string) []string {
-	if p.asked[t] == nil {
-		p.asked[t] = map[string]bool{}
+func (p *proxy) subscribe(t xds.Type, names []string) []string {
+	if p.subscribed[t] == nil {
+		p.subscribed[t] = map[string]bool{}
 	}
 	var fresh []string
 	for _, name := range names {
-		if _, asked := p.asked[t][name]; !asked {
-			p.asked[t][name] = false
+		if _, subscribed := p.subscribed[t][name]; !subscribed {
+			p.subscribed[t][name] = false
 			p.open++
 			fresh = append(fresh, name)
 		}
@@ -343,7 +347,7 @@ func (p *proxy) ask(t xds.Type, names []string) []string {
 	return fresh
 }
 
-// endpointIs is met by an address in an assignment, or by its absence.
+// endpointIs is true for a response whose assignment has an address, or lacks it.
 func endpointIs(assignment, address string, present bool) func(*message) bool {
 	return func(m *message) bool {
 		return m.typ == xds.Endpoint && slices.ContainsFunc(m.parts, func(p *part) bool {
@@ -360,26 +364,27 @@ func (f *fleet) expect(what string, met func(*message) bool) *expectation {
 	return e
 }
 
-// quiet waits until no message has come for a while, and answers when the last one came.
+// quiet waits until no message has arrived for a while, and returns the time of the last one.
 func (f *fleet) quiet(ctx context.Context, while time.Duration) (time.Time, error) {
 	err := f.wait(ctx, func() bool { return time.Since(time.Unix(0, f.last.Load())) >= while })
 	return time.Unix(0, f.last.Load()), err
 }
 
-// patience is how long the tool waits for anything before it says that it does not come.
-const patience = 4 * time.Minute
+// timeout is how long the tool waits for any condition before it fails.
+const timeout = 4 * time.Minute
 
 func (f *fleet) wait(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(patience)
+	limit := time.After(timeout)
 	for !done() {
 		select {
 		case <-tick.C:
 		case err := <-f.failed:
 			return err
 		case <-limit:
-			return fmt.Errorf("%d of %d proxies have their configuration after %s", f.completed.Load(), len(f.proxies), patience)
+			return fmt.Errorf("%d of %d proxies have their configuration after %s", f.completed.Load(), len(f.proxies),
+				timeout)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -387,15 +392,16 @@ func (f *fleet) wait(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// reached waits for an expectation and answers when it was met.
+// reached waits for an expectation and returns the time when it was met.
 func (f *fleet) reached(ctx context.Context, e *expectation) (time.Time, error) {
 	select {
 	case at := <-e.done:
 		return at, nil
 	case err := <-f.failed:
 		return time.Time{}, err
-	case <-time.After(patience):
-		return time.Time{}, fmt.Errorf("%d proxies did not get the change of %s within %s", e.left.Load(), e.what, patience)
+	case <-time.After(timeout):
+		return time.Time{}, fmt.Errorf("%d proxies did not get the change of %s within %s", e.left.Load(), e.what,
+			timeout)
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}

@@ -31,14 +31,14 @@ import (
 	"weft/internal/xds"
 )
 
-// FloorConfig is what the bare server sends to each proxy first.
+// FloorConfig is the first configuration that the bare server sends to each proxy.
 type FloorConfig struct {
-	Bytes    int // in all
+	Bytes    int // of all messages
 	Messages int
 }
 
-// floor is a bare server: grpc-go and TLS with the control plane's options, and nothing behind. It sends
-// the same bytes to every stream and reads what comes. It is what a control plane costs at the least.
+// floor is a bare server: grpc-go and TLS with the control plane's options, and no control plane. It sends the same
+// bytes to every stream and reads the requests. Its cost is the minimum for any control plane.
 type floor struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	first []encoded
@@ -48,14 +48,14 @@ type floor struct {
 	changes int
 }
 
-// floorAddress is the endpoint that comes and goes in the assignment of that name.
+// floorAddress is the endpoint that is added to and removed from the assignment floorAssignment.
 const (
 	floorAssignment = "floor"
 	floorAddress    = "10.0.0.1"
 	changeBytes     = 680 // the size of a real change of one endpoint in an assignment of two
 )
 
-// Where says how to reach the floor.
+// Where has the addresses of the floor.
 type Where struct {
 	Address     string `json:"address"`     // HOST:PORT of the data plane server
 	Diagnostics string `json:"diagnostics"` // URL
@@ -96,8 +96,8 @@ func openFloor(ctx context.Context, start StartFloor, config FloorConfig) (o *op
 	return &openedFloor{where, stop, diagnostics, fleet}, nil
 }
 
-// ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [Where], as
-// one line of JSON, once it listens.
+// ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [Where], as one line of
+// JSON, once it listens.
 func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	certificate, roots, err := selfSigned()
 	if err != nil {
@@ -119,8 +119,9 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	mux.Handle("/debug/", diag.Handler())
 	mux.HandleFunc("POST /change", func(http.ResponseWriter, *http.Request) { bare.change() })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
-	// The later codec wins: the floor sends bytes that are encoded already, as the control plane does.
-	options := append(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate)), grpc.ForceServerCodecV2(newReader()))
+	// The last codec applies: the floor sends bytes that are encoded already, as the control plane does.
+	options := append(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate)),
+		grpc.ForceServerCodecV2(newReader()))
 	gs := grpc.NewServer(options...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(gs, bare)
 	failed := make(chan error, 2)
@@ -141,7 +142,8 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 }
 
 // DeltaAggregatedResources serves one stream.
-func (f *floor) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+func (f *floor) DeltaAggregatedResources(
+	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
@@ -190,7 +192,8 @@ func (f *floor) change() {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: floorAssignment}
 	if f.changes%2 == 0 {
 		assignment.Endpoints = []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
-			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket(floorAddress)}},
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+				Endpoint: &endpointv3.Endpoint{Address: socket(floorAddress)}},
 		}}}}
 	}
 	m := padded(xds.Endpoint, floorAssignment, assignment, changeBytes)
@@ -205,20 +208,21 @@ func socket(address string) *corev3.Address {
 	}}}
 }
 
-// padded is a response of one resource and of that many bytes, or of as few as it takes.
+// padded is a response with one resource and the given size, or the smallest possible one.
 func padded(t xds.Type, name string, body proto.Message, size int) encoded {
 	resource := &discoveryv3.Resource{Name: name, Version: "1"}
 	if body != nil {
 		resource = decoded(xds.NewResource(t, name, body))
 	}
-	response := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: "1", Resources: []*discoveryv3.Resource{resource}}
+	response := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: t.URL(), Nonce: "1",
+		Resources: []*discoveryv3.Resource{resource}}
 	const overhead = 8 // the tags and lengths that the padding makes longer
 	if missing := size - proto.Size(response) - overhead; missing > 0 {
 		resource.Aliases = []string{strings.Repeat("x", missing)}
 	}
 	wire, err := proto.Marshal(response)
 	if err != nil {
-		panic(fmt.Sprintf("load: encoding %s: %v", name, err)) // of our own making
+		panic(fmt.Sprintf("load: encoding %s: %v", name, err)) // the message is the tool's own
 	}
 	return wire
 }
@@ -226,12 +230,12 @@ func padded(t xds.Type, name string, body proto.Message, size int) encoded {
 func decoded(r *xds.Resource) *discoveryv3.Resource {
 	var resource discoveryv3.Resource
 	if err := proto.Unmarshal(r.Wire, &resource); err != nil {
-		panic(fmt.Sprintf("load: decoding %s: %v", r.Name, err)) // of our own making
+		panic(fmt.Sprintf("load: decoding %s: %v", r.Name, err)) // the message is the tool's own
 	}
 	return &resource
 }
 
-// selfSigned makes a certificate for 127.0.0.1 and answers it as its own root too.
+// selfSigned returns a certificate for 127.0.0.1, and the same as its root, in PEM.
 func selfSigned() (tls.Certificate, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

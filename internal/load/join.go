@@ -14,7 +14,7 @@ import (
 	"weft/internal/xds"
 )
 
-// JoinOptions configure the measurement of many proxies that connect at once.
+// JoinOptions are the options of the measurement of many proxies that connect at once.
 type JoinOptions struct {
 	Weft     string // the program, which the tool runs as the control plane
 	Proxies  int    // at least 2; none has an endpoint before
@@ -25,10 +25,10 @@ type JoinOptions struct {
 	Progress   io.Writer
 }
 
-// JoinCost is what one server used while all proxies connected.
+// JoinCost is the cost of one server while all proxies connected.
 type JoinCost struct {
-	Seconds    float64 `json:"seconds"`    // from the first connection until every proxy has everything
-	CPUSeconds float64 `json:"cpuSeconds"` // of the server, for it
+	Seconds    float64 `json:"seconds"`    // from the first connection until every proxy is in sync
+	CPUSeconds float64 `json:"cpuSeconds"` // of the server, meanwhile
 	Bytes      int64   `json:"bytes"`      // to each proxy
 	// RSSBytes is what the operating system counts for each proxy in sync, without a forced collection.
 	RSSBytes int64 `json:"rssBytes"`
@@ -36,7 +36,7 @@ type JoinCost struct {
 	CollectedBytes int64 `json:"collectedBytes"`
 }
 
-// JoinReport is the measurement of one control plane, with its store, in a process of its own.
+// JoinReport has the measurements of one control plane, with its store, in a process of its own.
 type JoinReport struct {
 	Proxies   int      `json:"proxies"`
 	Services  int      `json:"services"`
@@ -45,10 +45,10 @@ type JoinReport struct {
 	Floor     JoinCost `json:"floor"`
 
 	ReadySeconds    float64 `json:"readySeconds"`    // from the kill of the control plane until the next one is ready
-	BackSeconds     float64 `json:"backSeconds"`     // from the kill until every proxy is back and in sync
-	BackCPUSeconds  float64 `json:"backCPUSeconds"`  // of the new control plane, its start included
+	BackSeconds     float64 `json:"backSeconds"`     // from the kill until every proxy is in sync again
+	BackCPUSeconds  float64 `json:"backCPUSeconds"`  // of the new control plane, including its start
 	BackResources   int64   `json:"backResources"`   // sent to all proxies together, added, changed or removed
-	BackStatedBytes int64   `json:"backStatedBytes"` // of the requests in which a proxy states what it has
+	BackStatedBytes int64   `json:"backStatedBytes"` // of the requests in which a proxy states its resources
 	BackBytes       int64   `json:"backBytes"`       // sent to all proxies together
 }
 
@@ -65,7 +65,8 @@ type joinRun struct {
 // bytes from the floor, and a restart of the control plane that they are connected to.
 func RunJoin(ctx context.Context, o JoinOptions) (report *JoinReport, err error) {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies {
-		return nil, fmt.Errorf("want 2 proxies or more and 1 to %d services; got %d and %d", o.Proxies, o.Proxies, o.Services)
+		return nil, fmt.Errorf("want 2 proxies or more and 1 to %d services; got %d and %d", o.Proxies, o.Proxies,
+			o.Services)
 	}
 	d, err := newDeployment(o.Weft)
 	if err != nil {
@@ -79,7 +80,7 @@ func RunJoin(ctx context.Context, o JoinOptions) (report *JoinReport, err error)
 	run := &joinRun{
 		world: &world{Options: Options{
 			Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane, Progress: o.Progress,
-			Quiet: cmp.Or(o.Quiet, settling),
+			Quiet: cmp.Or(o.Quiet, quietTime),
 		}},
 		deployment: d, plane: plane, startFloor: o.StartFloor,
 	}
@@ -99,7 +100,7 @@ func (r *joinRun) measurePlane(ctx context.Context, report *JoinReport) error {
 		return err
 	}
 	fleet := newFleet(target, func(p *proxy) bool {
-		return p.listens && p.open == 0 && len(p.asked[xds.Endpoint]) >= r.Services && len(p.full) == r.Services
+		return p.listens && p.open == 0 && len(p.subscribed[xds.Endpoint]) >= r.Services && len(p.full) == r.Services
 	})
 	fleet.full = r.full
 	if err := r.join(ctx, fleet, r.Plane.Diagnostics, &report.Plane); err != nil {
@@ -111,7 +112,7 @@ func (r *joinRun) measurePlane(ctx context.Context, report *JoinReport) error {
 	if err := fleet.disconnect(); err != nil {
 		return err
 	}
-	r.say("one full configuration")
+	r.logProgress("one full configuration")
 	if err := fleet.connect(ctx, r.nodes()[:1]); err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (r *joinRun) measurePlane(ctx context.Context, report *JoinReport) error {
 	return fleet.disconnect()
 }
 
-// full says whether an assignment has an endpoint of each proxy that serves its service.
+// full returns whether an assignment has an endpoint of each proxy of its service.
 func (r *joinRun) full(addresses []string) bool {
 	if len(addresses) == 0 {
 		return false
@@ -135,7 +136,7 @@ func (r *joinRun) full(addresses []string) bool {
 	return len(addresses) == want
 }
 
-// indexOf is the number of the proxy that has an address.
+// indexOf returns the number of the proxy with an address.
 func indexOf(address string) (i int) {
 	for _, part := range strings.Split(address, ".")[1:] {
 		n, _ := strconv.Atoi(part) // made by address
@@ -144,10 +145,10 @@ func indexOf(address string) (i int) {
 	return i
 }
 
-// join connects every proxy and waits until all of them have everything.
+// join connects every proxy and waits until all of them are in sync.
 func (r *joinRun) join(ctx context.Context, f *fleet, diagnostics *client.Client, cost *JoinCost) error {
-	r.say("connecting %d proxies", r.Proxies)
-	before, err := collect(ctx, diagnostics)
+	r.logProgress("connecting %d proxies", r.Proxies)
+	before, err := collectGarbage(ctx, diagnostics)
 	if err != nil {
 		return err
 	}
@@ -159,11 +160,11 @@ func (r *joinRun) join(ctx context.Context, f *fleet, diagnostics *client.Client
 	if _, err := f.quiet(ctx, r.Quiet); err != nil {
 		return err
 	}
-	after, err := process(ctx, diagnostics)
+	after, err := processStats(ctx, diagnostics)
 	if err != nil {
 		return err
 	}
-	collected, err := collect(ctx, diagnostics)
+	collected, err := collectGarbage(ctx, diagnostics)
 	n := int64(r.Proxies)
 	cost.CPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
 	cost.Bytes = f.bytes.Load() / n
@@ -172,9 +173,9 @@ func (r *joinRun) join(ctx context.Context, f *fleet, diagnostics *client.Client
 	return err
 }
 
-// restart kills the control plane, starts it again, and waits until every proxy is back.
+// restart kills the control plane, starts it again, and waits until every proxy has reconnected.
 func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) error {
-	r.say("killing the control plane, and starting it again")
+	r.logProgress("killing the control plane, and starting it again")
 	f.rejoin()
 	began := time.Now()
 	if err := r.plane.kill(); err != nil {
@@ -192,13 +193,14 @@ func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) err
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		streams, behind, err := r.streams(ctx)
+		streams, pending, err := r.countStreams(ctx)
 		if err != nil {
 			return err
 		}
-		back = streams == r.Proxies && behind == 0 && f.returned.Load() >= int64(r.Proxies)
-		if time.Since(began) > patience {
-			return fmt.Errorf("%d of %d proxies are back after %s, %d of them are not in sync", streams, r.Proxies, patience, behind)
+		back = streams == r.Proxies && pending == 0 && f.returned.Load() >= int64(r.Proxies)
+		if time.Since(began) > timeout {
+			return fmt.Errorf("%d of %d proxies are back after %s, %d of them are not in sync", streams, r.Proxies,
+				timeout, pending)
 		}
 	}
 	report.BackSeconds = time.Since(began).Seconds()
@@ -207,15 +209,15 @@ func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	used, err := process(ctx, r.Plane.Diagnostics)
+	used, err := processStats(ctx, r.Plane.Diagnostics)
 	report.BackCPUSeconds = seconds(used.CPUNanoseconds)
 	report.BackResources, report.BackBytes = f.resources.Load(), f.bytes.Load()
 	report.BackStatedBytes = f.stated.Load() / int64(r.Proxies)
 	return err
 }
 
-// streams reads how many streams the control plane has, and how many of them lack something.
-func (r *joinRun) streams(ctx context.Context) (streams, behind int, err error) {
+// countStreams returns the control plane's number of streams, and how many of them are pending.
+func (r *joinRun) countStreams(ctx context.Context) (streams, pending int, err error) {
 	var text []byte
 	if err := r.Plane.Diagnostics.Get(ctx, "/metrics", nil, &text); err != nil {
 		return 0, 0, err
@@ -226,31 +228,31 @@ func (r *joinRun) streams(ctx context.Context) (streams, behind int, err error) 
 		case "weft_xds_streams":
 			streams, err = strconv.Atoi(value)
 		case "weft_xds_streams_unacked":
-			behind, err = strconv.Atoi(value)
+			pending, err = strconv.Atoi(value)
 		}
 		if err != nil {
 			return 0, 0, fmt.Errorf("reading %s: %w", name, err)
 		}
 	}
-	return streams, behind, nil
+	return streams, pending, nil
 }
 
-// measureFloor has the bare server send one full configuration to as many clients.
+// measureFloor makes the bare server send one full configuration to the same number of clients.
 func (r *joinRun) measureFloor(ctx context.Context, report *JoinReport) error {
-	r.say("the floor: a bare server that sends one full configuration")
+	r.logProgress("the floor: a bare server that sends one full configuration")
 	config := FloorConfig{Bytes: int(report.FullBytes), Messages: max(1, r.messages)}
 	floor, err := openFloor(ctx, r.startFloor, config)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = floor.stop() }() // it has served
+	defer func() { _ = floor.stop() }() // it is no longer needed
 	if err := r.join(ctx, floor.fleet, floor.diagnostics, &report.Floor); err != nil {
 		return err
 	}
 	return floor.fleet.disconnect()
 }
 
-// Metrics are the measurements beside their budgets.
+// Metrics returns the measurements with their budgets.
 func (r *JoinReport) Metrics() []Metric {
 	p, f := r.Plane, r.Floor
 	const kilobyte = 1000
@@ -258,9 +260,11 @@ func (r *JoinReport) Metrics() []Metric {
 	return []Metric{
 		{"join: all proxies have everything", p.Seconds, f.Seconds, 2 * f.Seconds, "s"},
 		{"join: CPU", p.CPUSeconds, f.CPUSeconds, 2 * f.CPUSeconds, "s"},
-		{"join: bytes to each proxy", float64(p.Bytes) / kilobyte, float64(f.Bytes) / kilobyte, 1.2 * float64(r.FullBytes) / kilobyte, "kB"},
+		{"join: bytes to each proxy", float64(p.Bytes) / kilobyte, float64(f.Bytes) / kilobyte,
+			1.2 * float64(r.FullBytes) / kilobyte, "kB"},
 		{"memory for each proxy in sync", float64(p.RSSBytes) / kilobyte, float64(f.RSSBytes) / kilobyte, 100, "kB"},
-		{"memory for each proxy, after a collection", float64(p.CollectedBytes) / kilobyte, float64(f.CollectedBytes) / kilobyte, 0, "kB"},
+		{"memory for each proxy, after a collection", float64(p.CollectedBytes) / kilobyte,
+			float64(f.CollectedBytes) / kilobyte, 0, "kB"},
 		{"restart: the control plane is ready", r.ReadySeconds, 0, 0, "s"},
 		{"restart: all proxies are back", r.BackSeconds, 0, back, "s"},
 		{"restart: CPU", r.BackCPUSeconds, 0, 0, "s"},
@@ -268,10 +272,11 @@ func (r *JoinReport) Metrics() []Metric {
 	}
 }
 
-// Print writes the report for readers.
+// Print writes the report as a table.
 func (r *JoinReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies, %d services; one full configuration is %d kB\n\n", r.Proxies, r.Services, r.FullBytes/1000)
-	if err := printFigures(out, r.Metrics()); err != nil {
+	fmt.Fprintf(out, "%d proxies, %d services; one full configuration is %d kB\n\n", r.Proxies, r.Services,
+		r.FullBytes/1000)
+	if err := printMetrics(out, r.Metrics()); err != nil {
 		return err
 	}
 	verdict := "ok"

@@ -18,7 +18,7 @@ import (
 func TestAnAssignmentIsFullWithEachProxyOfItsService(t *testing.T) {
 	run := &joinRun{world: &world{Options: Options{Proxies: 1000, Services: 300}}}
 	for want, addresses := range map[bool][]string{
-		true:  {address(299), address(599), address(899)}, // of 1,000 proxies 3 serve the last service
+		true:  {address(299), address(599), address(899)}, // of 1,000 proxies 3 have the last service
 		false: {address(0), address(300), address(600)},   // and 4 the first one
 	} {
 		if got := run.full(addresses); got != want {
@@ -33,7 +33,7 @@ func TestAnAssignmentIsFullWithEachProxyOfItsService(t *testing.T) {
 	}
 }
 
-func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
+func TestAReconnectingProxyStatesItsResources(t *testing.T) {
 	r := newReader()
 	receive := func(typ xds.Type, removed []string, versions ...string) *message {
 		sent := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ.URL(), RemovedResources: removed}
@@ -51,7 +51,7 @@ func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
 		return m
 	}
 	p := &proxy{node: "load.proxy-1", messages: 3}
-	p.ask(xds.Endpoint, []string{"a", "b"})
+	p.subscribe(xds.Endpoint, []string{"a", "b"})
 	p.received = []*message{
 		receive(xds.Cluster, nil, "c", "1", "a", "1", "b", "1"),
 		receive(xds.Endpoint, nil, "a", "1"),
@@ -62,8 +62,10 @@ func TestAProxyThatComesBackStatesWhatItHas(t *testing.T) {
 		slices.Sort(got[1].ResourceNamesSubscribe)
 	}
 	want := []*discoveryv3.DeltaDiscoveryRequest{
-		{Node: &corev3.Node{Id: "load.proxy-1"}, TypeUrl: xds.Cluster.URL(), InitialResourceVersions: map[string]string{"a": "2", "c": "1"}},
-		{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: []string{"a", "b"}, InitialResourceVersions: map[string]string{"a": "1"}},
+		{Node: &corev3.Node{Id: "load.proxy-1"}, TypeUrl: xds.Cluster.URL(),
+			InitialResourceVersions: map[string]string{"a": "2", "c": "1"}},
+		{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: []string{"a", "b"},
+			InitialResourceVersions: map[string]string{"a": "1"}},
 		{TypeUrl: xds.Listener.URL()},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -110,8 +112,9 @@ func TestAJoinIsMeasuredAgainstItsBudgets(t *testing.T) {
 	}
 }
 
-func TestAJoinSaysWhatItCannotMeasure(t *testing.T) {
-	if _, err := RunJoin(t.Context(), JoinOptions{Proxies: 3, Services: 4}); err == nil || !strings.Contains(err.Error(), "got 3 and 4") {
+func TestJoinReportsWhatItCannotMeasure(t *testing.T) {
+	if _, err := RunJoin(t.Context(), JoinOptions{Proxies: 3, Services: 4}); err == nil ||
+		!strings.Contains(err.Error(), "got 3 and 4") {
 		t.Errorf("more services than proxies: %v", err)
 	}
 }

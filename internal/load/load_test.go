@@ -29,11 +29,11 @@ import (
 	"weft/kind"
 )
 
-// fakePlane is a control plane that knows Dataplanes and endpoints, and nothing else.
+// fakePlane is a control plane with Dataplanes and endpoints only.
 type fakePlane struct {
-	t       *testing.T
-	catalog *xds.Catalog
-	feed    *xds.ResourceSet
+	t         *testing.T
+	catalog   *xds.Catalog
+	endpoints *xds.ResourceSet
 
 	mu       sync.Mutex
 	stored   map[string]json.RawMessage // by path
@@ -96,10 +96,11 @@ func (f *fakePlane) dataplane(body []byte) {
 	for address, ready := range f.services[service] {
 		if ready {
 			locality.LbEndpoints = append(locality.LbEndpoints, &endpointv3.LbEndpoint{
-				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket(address)}}})
+				HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+					Endpoint: &endpointv3.Endpoint{Address: socket(address)}}})
 		}
 	}
-	f.feed.Commit([]*xds.Resource{
+	f.endpoints.Commit([]*xds.Resource{
 		xds.NewResource(xds.Cluster, service, edsCluster(service)),
 		xds.NewResource(xds.Endpoint, service, &endpointv3.ClusterLoadAssignment{
 			ClusterName: service, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}),
@@ -116,10 +117,11 @@ func edsCluster(name string) *clusterv3.Cluster {
 	}
 }
 
-// startPlane serves the fake control plane over HTTP, and its config over TLS.
+// startPlane serves the fake control plane over HTTP, and its configuration over TLS.
 func startPlane(t *testing.T) (Plane, *fakePlane) {
-	f := &fakePlane{t: t, catalog: xds.NewCatalog(), stored: map[string]json.RawMessage{}, services: map[string]map[string]bool{}}
-	f.feed = f.catalog.NewResourceSet()
+	f := &fakePlane{t: t, catalog: xds.NewCatalog(), stored: map[string]json.RawMessage{},
+		services: map[string]map[string]bool{}}
+	f.endpoints = f.catalog.NewResourceSet()
 	certificate, root, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +129,8 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 	server := xds.NewServer(xds.Config{
 		Catalog: f.catalog, Log: slog.New(slog.DiscardHandler),
 		Accept: func(_ context.Context, _ *corev3.Node, s *xds.Stream) (xds.Peer, error) {
-			s.SetResourceSets(f.feed)
-			return deaf{}, nil
+			s.SetResourceSets(f.endpoints)
+			return ignoringPeer{}, nil
 		},
 	})
 	gs := grpc.NewServer(xds.ServerOptions(credentials.NewServerTLSFromCert(&certificate))...)
@@ -155,11 +157,11 @@ func startPlane(t *testing.T) (Plane, *fakePlane) {
 	return Plane{API: c, DataPlane: listener.Addr().String(), Roots: roots, Diagnostics: d}, f
 }
 
-type deaf struct{}
+type ignoringPeer struct{}
 
-func (deaf) Acked(xds.Type)  {}
-func (deaf) NACKed(xds.NACK) {}
-func (deaf) Closed(error)    {}
+func (ignoringPeer) Acked(xds.Type)  {}
+func (ignoringPeer) NACKed(xds.NACK) {}
+func (ignoringPeer) Closed(error)    {}
 
 // floorHere runs the floor in the test's own process.
 func floorHere(ctx context.Context, config FloorConfig) (where Where, stop func() error, err error) {
@@ -185,8 +187,9 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%v after:\n%s", err, &progress)
 	}
 	for name, cost := range map[string]Cost{"control plane": report.Plane, "floor": report.Floor} {
-		if cost.FirstBytes < 500 || cost.FirstCPUSeconds <= 0 || cost.ChangeCPUMicros <= 0 || cost.ChangeMaxMillis < cost.ChangeP50Millis || cost.ChangeP50Millis <= 0 {
-			t.Errorf("%s: figures that can't be: %+v", name, cost)
+		if cost.FirstBytes < 500 || cost.FirstCPUSeconds <= 0 || cost.ChangeCPUMicros <= 0 ||
+			cost.ChangeMaxMillis < cost.ChangeP50Millis || cost.ChangeP50Millis <= 0 {
+			t.Errorf("%s: impossible values: %+v", name, cost)
 		}
 	}
 	if got := report.Floor.ChangeBytes; got < changeBytes-10 || got > changeBytes {
@@ -200,27 +203,28 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatItCannotMeasure(t *testing.T) {
+func TestRunReportsWhatItCannotMeasure(t *testing.T) {
 	_, err := Run(t.Context(), Options{Proxies: 3, Services: 4, Changes: 1})
 	if err == nil || !strings.Contains(err.Error(), "got 3, 4 and 1") {
 		t.Errorf("more services than proxies: %v", err)
 	}
 }
 
-func TestClientAsksForWhatEnvoyWould(t *testing.T) {
+func TestClientSubscribesAsEnvoy(t *testing.T) {
 	message, err := newReader().decode(sample(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := map[xds.Type][]string{}
+	subscriptions := map[xds.Type][]string{}
 	for _, part := range message.parts {
-		for typ, names := range part.asks {
-			asks[typ] = append(asks[typ], names...)
+		for typ, names := range part.subscriptions {
+			subscriptions[typ] = append(subscriptions[typ], names...)
 		}
 	}
-	want := map[xds.Type]string{xds.Endpoint: "backend", xds.Secret: "system_trust_bundle", xds.Route: "backend-routes", xds.Extension: "rbac"}
+	want := map[xds.Type]string{xds.Endpoint: "backend", xds.Secret: "system_trust_bundle", xds.Route: "backend-routes",
+		xds.Extension: "rbac"}
 	for typ, name := range want {
-		if got := asks[typ]; len(got) != 1 || got[0] != name {
+		if got := subscriptions[typ]; len(got) != 1 || got[0] != name {
 			t.Errorf("asks for %s %q, want %q", typ, got, name)
 		}
 	}
@@ -241,7 +245,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestReportNamesWhatIsOverBudget(t *testing.T) {
+func TestReportMarksValuesOverBudget(t *testing.T) {
 	report := &Report{Plane: Cost{MemoryBytes: 101_000, ChangeP99Millis: 39}, Floor: Cost{ChangeP99Millis: 10}}
 	var table bytes.Buffer
 	if err := report.Print(&table); err != nil {

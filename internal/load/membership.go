@@ -17,42 +17,45 @@ import (
 	"weft/resource"
 )
 
-// MembershipOptions say what to measure of a mesh that puts half of its proxies out.
+// MembershipOptions are the options of the measurement of a mesh that evicts half of its proxies.
 type MembershipOptions struct {
 	Weft     string // the program, which the tool runs as the control plane
-	Proxies  int    // connected, at least 2; every other one is put out
-	Services int    // which all of them serve and see
+	Proxies  int    // connected, at least 2; every other one is evicted
+	Services int    // which all of them serve and reach
 	Progress io.Writer
 }
 
-// MembershipReport is what was measured: of one control plane, with its store, as a process of its own.
+// MembershipReport has the measurements of one control plane, with its store, in a process of its own.
 type MembershipReport struct {
 	Proxies  int `json:"proxies"`  // connected
-	Out      int `json:"out"`      // of these, put out by one change of the Mesh, and let in again by another
-	Services int `json:"services"` // that all serve and see
+	Evicted  int `json:"evicted"`  // evicted by one change of the Mesh, and admitted by another
+	Services int `json:"services"` // that all serve and reach
 
-	ResponseSeconds float64 `json:"responseSeconds"` // until the change is answered, with the names of whom it puts out
-	StreamsSeconds  float64 `json:"streamsSeconds"`  // from the change until the last of them has lost its stream
-	OutSeconds      float64 `json:"outSeconds"`      // until the last of the others has heard the last of it
-	OutCPUSeconds   float64 `json:"outCPUSeconds"`   // of the control plane, for all of it
-	OutBytes        int64   `json:"outBytes"`        // to each of the others
-	BackSeconds     float64 `json:"backSeconds"`     // from the next change until all of them have everything again and everybody has heard
-	BackCPUSeconds  float64 `json:"backCPUSeconds"`  // of the control plane, for all of it
+	// until the response of the change, which lists the evicted proxies
+	ResponseSeconds float64 `json:"responseSeconds"`
+	// from the change until the last evicted proxy has lost its stream
+	StreamsSeconds    float64 `json:"streamsSeconds"`
+	EvictedSeconds    float64 `json:"evictedSeconds"`    // until the last of the other proxies is in sync
+	EvictedCPUSeconds float64 `json:"evictedCPUSeconds"` // of the control plane, meanwhile
+	EvictedBytes      int64   `json:"evictedBytes"`      // to each of the other proxies
+	BackSeconds       float64 `json:"backSeconds"`       // from the second change until all proxies are in sync
+	BackCPUSeconds    float64 `json:"backCPUSeconds"`    // of the control plane, meanwhile
 }
 
 // membershipRun is one measurement.
 type membershipRun struct {
 	*world
-	members, others *fleet // who stays, and who is put out
+	members, evicted *fleet // the admitted half, and the evicted one
 }
 
-// team is the tag by which the mesh tells proxies apart.
+// team is the tag in the membership rules.
 const team = "team"
 
-// RunMembership measures what it costs to put half of a mesh's connected proxies out, and to let them in again.
+// RunMembership measures the cost of evicting half of a mesh's connected proxies, and of admitting them again.
 func RunMembership(ctx context.Context, o MembershipOptions) (report *MembershipReport, err error) {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies/2 {
-		return nil, fmt.Errorf("want 2 proxies or more, and a service or more that has one of each half; got %d and %d", o.Proxies, o.Services)
+		return nil, fmt.Errorf("want 2 proxies or more, and a service or more that has one of each half; got %d and %d",
+			o.Proxies, o.Services)
 	}
 	d, err := newDeployment(o.Weft)
 	if err != nil {
@@ -63,14 +66,15 @@ func RunMembership(ctx context.Context, o MembershipOptions) (report *Membership
 	if err != nil {
 		return nil, err
 	}
-	run := &membershipRun{world: &world{Options: Options{Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane, Progress: o.Progress}}}
-	report = &MembershipReport{Proxies: o.Proxies, Out: o.Proxies / 2, Services: o.Services}
-	for _, step := range []func(context.Context, *MembershipReport) error{run.prepare, run.evict, run.letIn} {
+	run := &membershipRun{world: &world{Options: Options{Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane,
+		Progress: o.Progress}}}
+	report = &MembershipReport{Proxies: o.Proxies, Evicted: o.Proxies / 2, Services: o.Services}
+	for _, step := range []func(context.Context, *MembershipReport) error{run.prepare, run.evict, run.admitAll} {
 		if err := step(ctx, report); err != nil {
 			return nil, err
 		}
 	}
-	return report, errors.Join(run.members.disconnect(), run.others.disconnect())
+	return report, errors.Join(run.members.disconnect(), run.evicted.disconnect())
 }
 
 // prepare connects all proxies.
@@ -78,7 +82,7 @@ func (r *membershipRun) prepare(ctx context.Context, _ *MembershipReport) error 
 	if _, err := r.admit(ctx, nil); err != nil {
 		return err
 	}
-	r.say("writing %d Dataplanes of %d services into the mesh %s", r.Proxies, r.Services, meshName)
+	r.logProgress("writing %d Dataplanes of %d services into the mesh %s", r.Proxies, r.Services, meshName)
 	err := r.each(ctx, r.Proxies, func(ctx context.Context, i int) error {
 		_, err := r.Plane.API.Put(ctx, r.teamed(i), kind.Dataplanes)
 		return err
@@ -90,24 +94,24 @@ func (r *membershipRun) prepare(ctx context.Context, _ *MembershipReport) error 
 	if err != nil {
 		return err
 	}
-	complete := func(p *proxy) bool { return p.listens && p.open == 0 && len(p.asked[xds.Endpoint]) >= r.Services }
-	r.members, r.others = newFleet(target, complete), newFleet(target, complete)
-	r.others.dismissed = func(err error) bool { return status.Code(err) == codes.PermissionDenied }
-	r.say("connecting %d proxies", r.Proxies)
+	complete := func(p *proxy) bool { return p.listens && p.open == 0 && len(p.subscribed[xds.Endpoint]) >= r.Services }
+	r.members, r.evicted = newFleet(target, complete), newFleet(target, complete)
+	r.evicted.mayEnd = func(err error) bool { return status.Code(err) == codes.PermissionDenied }
+	r.logProgress("connecting %d proxies", r.Proxies)
 	if err := r.members.connect(ctx, r.half(0)); err != nil {
 		return err
 	}
-	if err := r.others.connect(ctx, r.half(1)); err != nil {
+	if err := r.evicted.connect(ctx, r.half(1)); err != nil {
 		return err
 	}
-	_, err = r.members.quiet(ctx, settling)
+	_, err = r.members.quiet(ctx, quietTime)
 	return err
 }
 
-// settling is how long nothing must come until proxies count as settled.
-const settling = 2 * time.Second
+// quietTime is how long no message may arrive before the proxies count as in sync.
+const quietTime = 2 * time.Second
 
-// half are every other node, so that each service has proxies of both halves.
+// half returns every other node, so that each service has proxies of both halves.
 func (r *membershipRun) half(which int) (nodes []string) {
 	for i, node := range r.nodes() {
 		if i/r.Services%2 == which {
@@ -123,53 +127,53 @@ func (r *membershipRun) teamed(i int) *resource.Object[kind.Dataplane] {
 	return dp
 }
 
-// evict has the mesh admit one half alone.
+// evict makes the mesh admit one half only.
 func (r *membershipRun) evict(ctx context.Context, report *MembershipReport) error {
-	report.Out = len(r.others.proxies)
-	r.say("putting %d of them out", report.Out)
+	report.Evicted = len(r.evicted.proxies)
+	r.logProgress("evicting %d of them", report.Evicted)
 	r.members.bytes.Store(0)
 	began, err := r.admit(ctx, []kind.MembershipRule{{Tags: map[string]string{team: "0"}}})
 	if err != nil {
 		return err
 	}
 	report.ResponseSeconds = time.Since(began.at).Seconds()
-	if err := r.others.wait(ctx, func() bool { return int(r.others.ended.Load()) == report.Out }); err != nil {
+	if err := r.evicted.wait(ctx, func() bool { return int(r.evicted.ended.Load()) == report.Evicted }); err != nil {
 		return err
 	}
 	report.StreamsSeconds = time.Since(began.at).Seconds()
-	report.OutSeconds, report.OutCPUSeconds, err = r.settled(ctx, began)
-	report.OutBytes = r.members.bytes.Load() / int64(len(r.members.proxies))
+	report.EvictedSeconds, report.EvictedCPUSeconds, err = r.awaitQuiet(ctx, began)
+	report.EvictedBytes = r.members.bytes.Load() / int64(len(r.members.proxies))
 	return err
 }
 
-// letIn has it admit all again, who come at once.
-func (r *membershipRun) letIn(ctx context.Context, report *MembershipReport) error {
-	r.say("letting them in again")
-	if err := r.others.disconnect(); err != nil {
+// admitAll makes the mesh admit all proxies again, which connect at once.
+func (r *membershipRun) admitAll(ctx context.Context, report *MembershipReport) error {
+	r.logProgress("admitting them again")
+	if err := r.evicted.disconnect(); err != nil {
 		return err
 	}
 	began, err := r.admit(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := r.others.connect(ctx, r.half(1)); err != nil {
+	if err := r.evicted.connect(ctx, r.half(1)); err != nil {
 		return err
 	}
 	connected := time.Since(began.at).Seconds()
-	heard, used, err := r.settled(ctx, began)
+	heard, used, err := r.awaitQuiet(ctx, began)
 	report.BackSeconds, report.BackCPUSeconds = max(connected, heard), used
 	return err
 }
 
-// start is when something began, and what the control plane had used by then.
+// start is the time of a change, and the control plane's usage until then.
 type start struct {
 	at   time.Time
 	used diag.Process
 }
 
-// admit changes who may join, and answers once that is stored.
+// admit changes the membership rules, and returns once they are stored.
 func (r *membershipRun) admit(ctx context.Context, allowed []kind.MembershipRule) (began start, err error) {
-	if began.used, err = process(ctx, r.Plane.Diagnostics); err != nil {
+	if began.used, err = processStats(ctx, r.Plane.Diagnostics); err != nil {
 		return began, err
 	}
 	began.at = time.Now()
@@ -178,29 +182,29 @@ func (r *membershipRun) admit(ctx context.Context, allowed []kind.MembershipRule
 	return began, err
 }
 
-// settled waits until nothing comes to those who stay, and answers when the last message came, and the control
-// plane's CPU until then.
-func (r *membershipRun) settled(ctx context.Context, began start) (took, used float64, err error) {
-	end, err := r.members.quiet(ctx, settling)
+// awaitQuiet waits until no message arrives at the admitted half. It returns the time until the last message, and the
+// control plane's CPU until then, in seconds.
+func (r *membershipRun) awaitQuiet(ctx context.Context, began start) (took, used float64, err error) {
+	end, err := r.members.quiet(ctx, quietTime)
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := process(ctx, r.Plane.Diagnostics)
+	after, err := processStats(ctx, r.Plane.Diagnostics)
 	return end.Sub(began.at).Seconds(), seconds(after.CPUNanoseconds - began.used.CPUNanoseconds), err
 }
 
-// Print writes the report for readers.
+// Print writes the report as a table.
 func (r *MembershipReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies, %d services; %d are put out and let in again\n\n", r.Proxies, r.Services, r.Out)
+	fmt.Fprintf(out, "%d proxies, %d services; %d are evicted and admitted again\n\n", r.Proxies, r.Services, r.Evicted)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, f := range []Metric{
-		{Name: "put out: the change is answered", Value: r.ResponseSeconds, Unit: "s"},
-		{Name: "put out: the last one has lost its stream", Value: r.StreamsSeconds, Unit: "s"},
-		{Name: "put out: the others have heard the last of it", Value: r.OutSeconds, Unit: "s"},
-		{Name: "put out: CPU", Value: r.OutCPUSeconds, Unit: "s"},
-		{Name: "put out: sent to each other one", Value: float64(r.OutBytes) / 1e3, Unit: "KB"},
-		{Name: "let in: all have everything, and the others have heard", Value: r.BackSeconds, Unit: "s"},
-		{Name: "let in: CPU", Value: r.BackCPUSeconds, Unit: "s"},
+		{Name: "evicted: the response to the change", Value: r.ResponseSeconds, Unit: "s"},
+		{Name: "evicted: the last one has lost its stream", Value: r.StreamsSeconds, Unit: "s"},
+		{Name: "evicted: the others are in sync", Value: r.EvictedSeconds, Unit: "s"},
+		{Name: "evicted: CPU", Value: r.EvictedCPUSeconds, Unit: "s"},
+		{Name: "evicted: sent to each other proxy", Value: float64(r.EvictedBytes) / 1e3, Unit: "KB"},
+		{Name: "admitted: all are in sync", Value: r.BackSeconds, Unit: "s"},
+		{Name: "admitted: CPU", Value: r.BackCPUSeconds, Unit: "s"},
 	} {
 		fmt.Fprintf(table, "%s\t%s\t%s\t\n", f.Name, number(f.Value), f.Unit)
 	}

@@ -28,45 +28,45 @@ type message struct {
 	typ     xds.Type
 	size    int
 	parts   []*part
-	removed []uint32 // ids of names
+	removed []uint32 // IDs of names
 	ack     encoded
 }
 
 // part is one resource of a response. Every response with the same resource shares it: it is decoded once.
 type part struct {
 	name, version string
-	id            uint32 // of the name: small, and no other name of the type has it
-	// stated is the entry of initial_resource_versions with which a proxy that comes back states that it has this.
+	id            uint32 // of the name: small, and unique in its type
+	// stated is the entry of initial_resource_versions with which a reconnecting proxy states that it has this.
 	stated encoded
-	// asks are the names that an Envoy subscribes to when it receives this, by type.
-	asks map[xds.Type][]string
+	// subscriptions are the names that an Envoy subscribes to when it receives this, by type.
+	subscriptions map[xds.Type][]string
 	// endpoints are the addresses of an assignment.
 	endpoints []string
 }
 
-// encoded is a message in its bytes.
+// encoded is an encoded message.
 type encoded []byte
 
 // reader decodes responses, each distinct resource once.
 type reader struct {
-	encoding.CodecV2 // protobuf, for whatever is not ours
+	encoding.CodecV2 // protobuf, for other messages
 	seed             maphash.Seed
 
 	mu    sync.Mutex
 	known map[uint64]*message
 	parts map[partKey]*part
 	ids   [6]map[string]uint32 // of names, by type
-	// home is the assignment in which an address was seen.
-	home map[string]string
+	// assignments has the assignment in which an address was seen.
+	assignments map[string]string
 }
 
-// partKey tells resources apart by their type and the hash of their bytes.
+// partKey identifies a resource by its type and the hash of its bytes.
 type partKey struct {
 	t    xds.Type
 	hash uint64
 }
 
-// maxKnown bounds the memory of responses that one proxy alone gets, and maxParts of resources.
+// maxKnown bounds the memory of responses that only one proxy gets, and maxParts that of resources.
 const (
 	maxKnown = 4096
 	maxParts = 1 << 16
@@ -75,7 +75,7 @@ const (
 func newReader() *reader {
 	return &reader{
 		CodecV2: encoding.GetCodecV2("proto"), seed: maphash.MakeSeed(),
-		known: map[uint64]*message{}, parts: map[partKey]*part{}, home: map[string]string{},
+		known: map[uint64]*message{}, parts: map[partKey]*part{}, assignments: map[string]string{},
 	}
 }
 
@@ -118,15 +118,15 @@ func (r *reader) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// assignment answers where an address was seen.
+// assignment returns the assignment in which an address was seen.
 func (r *reader) assignment(address string) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name, ok := r.home[address]
+	name, ok := r.assignments[address]
 	return name, ok
 }
 
-// decode reads a response: its own fields here, and each resource that was not seen before by [reader.part].
+// decode reads a response: its own fields here, and each new resource by [reader.part].
 func (r *reader) decode(wire []byte) (*message, error) {
 	var rest discoveryv3.DeltaDiscoveryResponse // without the resources
 	var resources [][]byte
@@ -174,7 +174,7 @@ func (r *reader) decode(wire []byte) (*message, error) {
 // resourcesField is the number of DeltaDiscoveryResponse.resources.
 const resourcesField = 2
 
-// id returns that of a name, which has it from then on.
+// id returns the ID of a name, and assigns one to a new name.
 func (r *reader) id(t xds.Type, name string) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *reader) id(t xds.Type, name string) uint32 {
 	return id
 }
 
-// names returns how many names of each type have an id.
+// names returns how many names of each type have an ID.
 func (r *reader) names() (n [6]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *reader) names() (n [6]int) {
 	return n
 }
 
-// part returns one resource, decoded when it is seen for the first time.
+// part returns one resource, which is decoded when it is seen for the first time.
 func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
 	key := partKey{t, maphash.Bytes(r.seed, wire)}
 	r.mu.Lock()
@@ -212,7 +212,8 @@ func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
 	if err := proto.Unmarshal(wire, &resource); err != nil {
 		return nil, err
 	}
-	p = &part{name: resource.Name, version: resource.Version, id: r.id(t, resource.Name), asks: map[xds.Type][]string{}}
+	p = &part{name: resource.Name, version: resource.Version, id: r.id(t, resource.Name),
+		subscriptions: map[xds.Type][]string{}}
 	p.stated = statement(p.name, p.version)
 	if resource.Resource != nil {
 		body, err := resource.Resource.UnmarshalNew()
@@ -230,12 +231,12 @@ func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
 	}
 	r.parts[key] = p
 	for _, address := range p.endpoints {
-		r.home[address] = p.name
+		r.assignments[address] = p.name
 	}
 	return p, nil
 }
 
-// read finds everything in a resource that an Envoy would ask for over ADS.
+// read finds the names in a resource that an Envoy would subscribe to over ADS.
 func (p *part) read(body proto.Message) error {
 	if assignment, ok := body.(*endpointv3.ClusterLoadAssignment); ok {
 		p.endpoints = addresses(assignment)
@@ -250,16 +251,16 @@ func (p *part) read(body proto.Message) error {
 		switch found := value.Interface().(type) {
 		case *clusterv3.Cluster:
 			if eds := found.EdsClusterConfig; eds != nil {
-				p.ask(xds.Endpoint, edsName(found))
+				p.addSubscription(xds.Endpoint, edsName(found))
 			}
 		case *hcmv3.Rds:
-			p.ask(xds.Route, found.RouteConfigName)
+			p.addSubscription(xds.Route, found.RouteConfigName)
 		case *tlsv3.SdsSecretConfig:
 			if found.SdsConfig.GetAds() != nil {
-				p.ask(xds.Secret, found.Name)
+				p.addSubscription(xds.Secret, found.Name)
 			}
 		case *corev3.ExtensionConfigSource:
-			p.ask(xds.Extension, nameOf(path.Index(-2).Value))
+			p.addSubscription(xds.Extension, nameOf(path.Index(-2).Value))
 		}
 		return nil
 	})
@@ -296,7 +297,7 @@ func edsName(c *clusterv3.Cluster) string {
 	return c.Name
 }
 
-// nameOf reads the field "name" of a filter.
+// nameOf returns the field "name" of a filter.
 func nameOf(value protoreflect.Value) string {
 	filter, ok := value.Interface().(protoreflect.Message)
 	if !ok {
@@ -308,9 +309,9 @@ func nameOf(value protoreflect.Value) string {
 	return ""
 }
 
-func (p *part) ask(t xds.Type, name string) {
+func (p *part) addSubscription(t xds.Type, name string) {
 	if name != "" {
-		p.asks[t] = append(p.asks[t], name)
+		p.subscriptions[t] = append(p.subscriptions[t], name)
 	}
 }
 

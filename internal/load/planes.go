@@ -18,8 +18,8 @@ import (
 	"weft/internal/client"
 )
 
-// deployment is control planes of the tool's own: processes on free ports of 127.0.0.1, each on an empty store,
-// all gone when it is closed.
+// deployment has control planes of the tool's own: processes on free ports of 127.0.0.1, each with an empty store.
+// close ends them.
 type deployment struct {
 	weft    string // the program
 	dir     string
@@ -44,11 +44,11 @@ func newDeployment(weft string) (*deployment, error) {
 	return &deployment{weft: weft, dir: dir}, err
 }
 
-// close ends everything.
+// close ends all control planes.
 func (d *deployment) close() error {
 	for _, process := range d.running {
-		_ = process.Process.Kill() // unless it is gone already
-		_ = process.Wait()         // killed is how it ends
+		_ = process.Process.Kill() // unless it has ended already
+		_ = process.Wait()         // it was killed
 	}
 	return os.RemoveAll(d.dir)
 }
@@ -72,11 +72,11 @@ func (d *deployment) join(ctx context.Context, global *ownPlane, zone string) (*
 		"--global-address", "grpcs://"+global.sync, "--global-ca-file", global.roots)
 }
 
-// zoneToken is what the control plane of a zone proves itself with.
+// zoneToken returns a token for the control plane of a zone.
 func zoneToken(ctx context.Context, global *client.Client, zone string) (string, error) {
 	var token []byte
-	ask := map[string]any{"zone": zone, "scope": []string{"cp"}, "validFor": "24h"}
-	err := global.Post(ctx, "/tokens/zone", ask, &token)
+	request := map[string]any{"zone": zone, "scope": []string{"cp"}, "validFor": "24h"}
+	err := global.Post(ctx, "/tokens/zone", request, &token)
 	return string(token), err
 }
 
@@ -88,8 +88,9 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 	}
 	data := filepath.Join(d.dir, name)
 	p := &ownPlane{
-		deployment: d, name: name, sync: local(ports[3]), roots: filepath.Join(data, "ca.crt"), diagnostics: local(ports[2]),
-		args: append([]string{"cp", "run", "--data-dir", data}, args...),
+		deployment: d, name: name, sync: localAddress(ports[3]), roots: filepath.Join(data, "ca.crt"),
+		diagnostics: localAddress(ports[2]),
+		args:        append([]string{"cp", "run", "--data-dir", data}, args...),
 		env: []string{
 			fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]), "KUMA_API_SERVER_HTTPS_ENABLED=false",
 			fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
@@ -97,7 +98,7 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 			fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", ports[3]),
 		},
 	}
-	p.DataPlane = local(ports[1])
+	p.DataPlane = localAddress(ports[1])
 	if err := p.run(ctx); err != nil {
 		return nil, err
 	}
@@ -123,9 +124,9 @@ func (p *ownPlane) run(ctx context.Context) error {
 		return fmt.Errorf("starting the control plane of %s: %w", p.name, err)
 	}
 	p.deployment.running = append(p.deployment.running, p.process)
-	if err := ready(ctx, "http://"+p.diagnostics+"/ready"); err != nil {
+	if err := awaitReady(ctx, "http://"+p.diagnostics+"/ready"); err != nil {
 		said, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("the control plane of %s: %w; it said:\n%s", p.name, err, last(said, 2000))
+		return fmt.Errorf("the control plane of %s: %w; it said:\n%s", p.name, err, lastBytes(said, 2000))
 	}
 	return nil
 }
@@ -135,21 +136,21 @@ func (p *ownPlane) kill() error {
 	if err := p.process.Process.Kill(); err != nil {
 		return err
 	}
-	_ = p.process.Wait() // killed is how it ends
+	_ = p.process.Wait() // it was killed
 	p.deployment.running = slices.DeleteFunc(p.deployment.running, func(c *exec.Cmd) bool { return c == p.process })
 	return nil
 }
 
-// starting is how long a control plane may take to be ready.
-const starting = 30 * time.Second
+// startTimeout is how long a control plane may take to be ready.
+const startTimeout = 30 * time.Second
 
-// ready waits until a control plane says that it is, at a URL.
-func ready(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, starting, fmt.Errorf("it is not ready after %s", starting))
+// awaitReady waits until the readiness URL of a control plane returns success.
+func awaitReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it is not ready after %s", startTimeout))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for ask(ctx, http.MethodGet, url) != nil {
+	for sendRequest(ctx, http.MethodGet, url) != nil {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -171,13 +172,13 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+func localAddress(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-// freePorts answers different ports that nobody listens on.
+// freePorts returns different free ports.
 func freePorts(n int) (ports []int, err error) {
-	var held []net.Listener
+	var listeners []net.Listener
 	defer func() {
-		for _, l := range held {
+		for _, l := range listeners {
 			err = errors.Join(err, l.Close())
 		}
 	}()
@@ -186,14 +187,14 @@ func freePorts(n int) (ports []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		held = append(held, l)
+		listeners = append(listeners, l)
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
 }
 
-// last answers the end of a text.
-func last(text []byte, n int) []byte {
+// lastBytes returns the end of a text.
+func lastBytes(text []byte, n int) []byte {
 	text = bytes.TrimSpace(text)
 	return text[max(0, len(text)-n):]
 }

@@ -6,21 +6,20 @@ import (
 	"text/tabwriter"
 )
 
-// Metric is one line of the report: what was measured, what the floor took for the same, and what is
-// allowed.
+// Metric is one line of the report: a measurement, that of the floor, and the budget.
 type Metric struct {
 	Name   string
 	Value  float64
-	Floor  float64 // 0: the floor has none
-	Budget float64 // 0: there is none
+	Floor  float64 // 0: none
+	Budget float64 // 0: none
 	Unit   string
 }
 
-// Met says whether the figure keeps its budget.
+// Met returns whether the value is within its budget.
 func (f Metric) Met() bool { return f.Budget == 0 || f.Value <= f.Budget }
 
-// Metrics are the measured ones beside their budgets. A change may cost one and a half times the CPU of
-// the floor and take twice as long and 20 ms more; a first configuration may take twice as long.
+// Metrics returns the measurements with their budgets. A change may use one and a half times the CPU of the floor, and
+// take twice as long plus 20 ms; a first configuration may take twice as long.
 func (r *Report) Metrics() []Metric {
 	p, f := r.Plane, r.Floor
 	const kilobyte = 1000
@@ -34,8 +33,10 @@ func (r *Report) Metrics() []Metric {
 		{"first config: all proxies have it", p.FirstSeconds, f.FirstSeconds, 2 * f.FirstSeconds, "s"},
 		{"first config: CPU", p.FirstCPUSeconds, f.FirstCPUSeconds, 0, "s"},
 		{"first config: bytes to each proxy", float64(p.FirstBytes), float64(f.FirstBytes), 0, "B"},
-		{"memory for each settled proxy", float64(p.MemoryBytes) / kilobyte, float64(f.MemoryBytes) / kilobyte, 100, "kB"},
-		{"memory with all proxies", float64(p.ConnectedRSSBytes) / kilobyte / kilobyte, float64(f.ConnectedRSSBytes) / kilobyte / kilobyte, 0, "MB"},
+		{"memory for each proxy in sync", float64(p.MemoryBytes) / kilobyte, float64(f.MemoryBytes) / kilobyte, 100,
+			"kB"},
+		{"memory with all proxies", float64(p.ConnectedRSSBytes) / kilobyte / kilobyte,
+			float64(f.ConnectedRSSBytes) / kilobyte / kilobyte, 0, "MB"},
 		{"idle CPU, of one core", r.IdleCPUPercent, 0, 1, "%"},
 		{"writing all Dataplanes", r.RegisterSeconds, 0, 0, "s"},
 		{"writing all Dataplanes: CPU", r.RegisterCPUSeconds, 0, 0, "s"},
@@ -48,14 +49,14 @@ func (r *Report) Metrics() []Metric {
 // Print writes the report as a table.
 func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "%d proxies, %d services, %d changes of one endpoint\n\n", r.Proxies, r.Services, r.Changes)
-	return printFigures(out, r.Metrics())
+	return printMetrics(out, r.Metrics())
 }
 
-// printFigures writes measurements as a table, with a verdict on each that has a budget.
-func printFigures(out io.Writer, figures []Metric) error {
+// printMetrics writes measurements as a table, with a verdict on each that has a budget.
+func printMetrics(out io.Writer, metrics []Metric) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\tcontrol plane\tfloor\tbudget\t\t\n")
-	for _, f := range figures {
+	for _, f := range metrics {
 		verdict := ""
 		switch {
 		case !f.Met():
@@ -63,7 +64,8 @@ func printFigures(out io.Writer, figures []Metric) error {
 		case f.Budget > 0:
 			verdict = "ok"
 		}
-		fmt.Fprintf(table, "%s (%s)\t%s\t%s\t%s\t%s\t\n", f.Name, f.Unit, number(f.Value), number(f.Floor), number(f.Budget), verdict)
+		fmt.Fprintf(table, "%s (%s)\t%s\t%s\t%s\t%s\t\n", f.Name, f.Unit, number(f.Value), number(f.Floor),
+			number(f.Budget), verdict)
 	}
 	return table.Flush()
 }

@@ -14,13 +14,15 @@ import (
 	"weft/internal/xds"
 )
 
-// sample is a response with a cluster of TLS and a listener of HTTP, whose parts come in every way in
-// which an Envoy asks for them.
+// sample is a response with a cluster with TLS and an HTTP listener. Its parts refer to other resources in every way
+// that makes an Envoy subscribe to them.
 func sample(t *testing.T) []byte {
 	ads := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
-	elsewhere := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{}}}
+	otherSource := &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{}},
+	}
 	secrets := &tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: "identity", SdsConfig: elsewhere}},
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: "identity", SdsConfig: otherSource}},
 		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContextSdsSecretConfig{
 			ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: "system_trust_bundle", SdsConfig: ads}},
 	}}
@@ -28,9 +30,11 @@ func sample(t *testing.T) []byte {
 	cluster.TransportSocket = &corev3.TransportSocket{Name: "tls",
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(t, secrets)}}
 	manager := &hcmv3.HttpConnectionManager{
-		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "backend-routes", ConfigSource: ads}},
+		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "backend-routes",
+			ConfigSource: ads}},
 		HttpFilters: []*hcmv3.HttpFilter{{Name: "rbac",
-			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}}},
+			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
+				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}}},
 	}
 	listener := &listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 		Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, manager)}}}}}}

@@ -20,8 +20,8 @@ import (
 	"weft/resource"
 )
 
-// travelling are the kinds that go between zones and global: a zone has a stream for each.
-func travelling() (all []*resource.Info) {
+// syncedKinds are the kinds that are synced between zones and global; a zone has a stream for each.
+func syncedKinds() (all []*resource.Info) {
 	for _, d := range kind.All() {
 		if info := d.Describe(); info.Sync != 0 {
 			all = append(all, info)
@@ -30,21 +30,21 @@ func travelling() (all []*resource.Info) {
 	return all
 }
 
-// simulatedZone is a zone's side of zone sync and nothing behind it: it sends what it is given, and counts
-// what it gets.
+// simulatedZone is a zone's side of zone sync without a store: it sends the given resources, and counts the received
+// ones.
 type simulatedZone struct {
 	name    string
 	conn    *grpc.ClientConn
-	logs    map[string]*zonesync.Log // by kind: what it owns
+	logs    map[string]*zonesync.Log // by kind: its own resources
 	streams map[string]*syncStream   // by kind
-	got     map[string]*counts       // by kind
-	// taken is told every batch of items that came, by kind; it must not wait.
-	taken   func(kind string, batch *wire.Batch)
+	counts  map[string]*counts       // by kind
+	// onBatch is called with every received batch of items, by kind. It must not block.
+	onBatch func(kind string, batch *wire.Batch)
 	running sync.WaitGroup
 	leaving atomic.Bool
 }
 
-// counts is what came.
+// counts has the number and the size of received items.
 type counts struct{ items, bytes atomic.Int64 }
 
 // syncStream is the stream of one kind.
@@ -58,19 +58,21 @@ type syncStream struct {
 	batches uint64
 }
 
-// newSimulatedZone prepares a zone that sends what is put into its logs.
+// newSimulatedZone returns a zone that sends the items of its logs.
 func newSimulatedZone(name string) *simulatedZone {
-	z := &simulatedZone{name: name, logs: map[string]*zonesync.Log{}, streams: map[string]*syncStream{}, got: map[string]*counts{}}
-	for _, info := range travelling() {
+	z := &simulatedZone{name: name, logs: map[string]*zonesync.Log{}, streams: map[string]*syncStream{},
+		counts: map[string]*counts{}}
+	for _, info := range syncedKinds() {
 		log := zonesync.NewLog(rand.Uint64() | 1)
 		log.Open()
-		z.logs[info.Name], z.got[info.Name] = log, &counts{}
+		z.logs[info.Name], z.counts[info.Name] = log, &counts{}
 	}
 	return z
 }
 
-// connect opens a stream for each kind. The zone says that it holds nothing.
-func (z *simulatedZone) connect(ctx context.Context, address, token string, roots *x509.CertPool, failed func(error)) (err error) {
+// connect opens a stream for each kind. The zone sends an empty digest.
+func (z *simulatedZone) connect(ctx context.Context, address, token string, roots *x509.CertPool,
+	failed func(error)) (err error) {
 	z.conn, err = grpc.NewClient(address,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(zonesync.MaxFrame)),
@@ -78,8 +80,9 @@ func (z *simulatedZone) connect(ctx context.Context, address, token string, root
 	if err != nil {
 		return err
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token, zonesync.ZoneMetadata, z.name, zonesync.StoreMetadata, "load-"+z.name)
-	for _, info := range travelling() {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token, zonesync.ZoneMetadata, z.name,
+		zonesync.StoreMetadata, "load-"+z.name)
+	for _, info := range syncedKinds() {
 		s := &syncStream{zone: z, kind: info.Name}
 		if err := s.open(ctx, info); err != nil {
 			return fmt.Errorf("zone %s, stream of %s: %w", z.name, info.Name, err)
@@ -101,14 +104,15 @@ func (z *simulatedZone) close() {
 	z.running.Wait()
 }
 
-// put sends the newest state of a resource of the zone's own.
+// put sends the newest state of a resource of the zone.
 func (z *simulatedZone) put(o resource.Any) error {
 	body, err := resource.Body(o)
 	if err != nil {
 		return err
 	}
 	key := o.Key()
-	item := zonesync.Item{Key: zonesync.Key{Owner: kind.Owner{Zone: z.name}, Mesh: key.Mesh, Name: key.Name}, Body: body}
+	item := zonesync.Item{Key: zonesync.Key{Owner: kind.Owner{Zone: z.name}, Mesh: key.Mesh, Name: key.Name},
+		Body: body}
 	if _, err := z.logs[key.Kind].Put(item, time.Now()); err != nil {
 		return err
 	}
@@ -118,7 +122,7 @@ func (z *simulatedZone) put(o resource.Any) error {
 	return nil
 }
 
-// open says Hello, and that nothing is held.
+// open sends the hello, with an empty digest.
 func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) {
 	own, global := kind.Owner{Zone: s.zone.name}, kind.Owner{}
 	var sender *zonesync.Sender
@@ -139,32 +143,32 @@ func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) 
 	return nil
 }
 
-// serve takes what global says until the stream ends.
+// serve receives frames until the stream ends.
 func (s *syncStream) serve() error {
 	for {
 		frame, err := s.stream.Recv()
 		if err != nil {
 			return err
 		}
-		if err := s.take(frame); err != nil {
+		if err := s.countBatch(frame); err != nil {
 			return err
 		}
 	}
 }
 
-// take counts what would be stored, and leaves the rest to the session.
-func (s *syncStream) take(f *wire.Frame) error {
+// countBatch counts the received items, and passes other frames to the session.
+func (s *syncStream) countBatch(f *wire.Frame) error {
 	switch m := f.Message.(type) {
 	case *wire.Frame_CompareRequest:
-		answer := &wire.Digest{Round: m.CompareRequest.Round, Last: true}
+		digest := &wire.Digest{Round: m.CompareRequest.Round, Last: true}
 		if len(m.CompareRequest.Buckets) == 0 {
-			answer.Sums = []uint64{0}
+			digest.Sums = []uint64{0}
 		}
-		return s.send(&wire.Frame{Message: &wire.Frame_Digest{Digest: answer}})
+		return s.send(&wire.Frame{Message: &wire.Frame_Digest{Digest: digest}})
 	case *wire.Frame_Batch:
-		s.zone.got[s.kind].count(m.Batch)
-		if s.zone.taken != nil {
-			s.zone.taken(s.kind, m.Batch)
+		s.zone.counts[s.kind].count(m.Batch)
+		if s.zone.onBatch != nil {
+			s.zone.onBatch(s.kind, m.Batch)
 		}
 		s.batches++
 		return s.send(&wire.Frame{Message: &wire.Frame_Ack{Ack: &wire.Ack{Batches: s.batches, Acked: m.Batch.Seq}}})
@@ -185,18 +189,18 @@ func (c *counts) count(b *wire.Batch) {
 	}
 }
 
-// received is all that came.
+// received returns the number and the size of all received items.
 func (z *simulatedZone) received() (items, bytes int64) {
-	for _, got := range z.got {
+	for _, got := range z.counts {
 		items, bytes = items+got.items.Load(), bytes+got.bytes.Load()
 	}
 	return items, bytes
 }
 
-// services is how many states of MeshServices came.
-func (z *simulatedZone) services() int64 { return z.got[kind.MeshServices.Name].items.Load() }
+// services returns the number of received versions of MeshServices.
+func (z *simulatedZone) services() int64 { return z.counts[kind.MeshServices.Name].items.Load() }
 
-// flush sends what the session has to say.
+// flush sends the frames that the session has to send.
 func (s *syncStream) flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +222,7 @@ func (s *syncStream) send(f *wire.Frame) error {
 	return s.stream.Send(f)
 }
 
-// quiet waits until nothing has come for a second.
+// quiet waits until nothing was received for a second.
 func (z *simulatedZone) quiet(ctx context.Context, failed <-chan error) error {
 	for before := int64(-1); ; {
 		select {

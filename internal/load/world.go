@@ -28,10 +28,10 @@ type Plane struct {
 // meshName is the mesh of the measurement; the tool owns it.
 const meshName = "load"
 
-// writers is how many writes are in flight.
+// writers is the number of concurrent writes.
 const writers = 16
 
-// world is what the measurement writes.
+// world has the resources of the measurement.
 type world struct {
 	Options
 }
@@ -46,10 +46,10 @@ func (w *world) nodes() []string {
 
 func proxyName(i int) string { return fmt.Sprintf("proxy-%d", i) }
 
-// address is unique to a proxy; nobody dials it.
+// address is unique to a proxy; no proxy connects to it.
 func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255) }
 
-// dataplane is proxy i, which serves service i modulo their number and sees all of them.
+// dataplane is proxy i, which serves service i modulo their number and reaches all of them.
 func (w *world) dataplane(i int, state kind.InboundState) *resource.Object[kind.Dataplane] {
 	service := fmt.Sprintf("service-%d", i%w.Services)
 	return kind.Dataplanes.Make(meshName, proxyName(i), kind.Dataplane{Networking: kind.Networking{
@@ -65,8 +65,8 @@ func (w *world) dataplane(i int, state kind.InboundState) *resource.Object[kind.
 	}})
 }
 
-// reachable lists every service, and one that does not exist and that makes the class of proxy i: what
-// its proxies are sent is the same, but the control plane can't know that.
+// reachable lists every service, and one that does not exist, which differs for each proxy group. The proxies get the
+// same configuration, but the control plane can't know that.
 func (w *world) reachable(i int) *kind.ReachableBackends {
 	if w.ProxyGroups == 0 {
 		return nil
@@ -75,16 +75,17 @@ func (w *world) reachable(i int) *kind.ReachableBackends {
 	for s := range w.Services {
 		list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("service-%d", s)})
 	}
-	list.Refs = append(list.Refs, kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("class-%d", i%w.ProxyGroups)})
+	list.Refs = append(list.Refs,
+		kind.BackendRef{Kind: kind.MeshServices.Name, Name: fmt.Sprintf("group-%d", i%w.ProxyGroups)})
 	return list
 }
 
-// register writes the mesh and its Dataplanes, in place of those that a killed run has left.
+// register writes the mesh and its Dataplanes, and replaces those of a killed run.
 func (w *world) register(ctx context.Context) error {
 	if err := w.clear(ctx); err != nil {
 		return err
 	}
-	w.say("writing %d Dataplanes of %d services into the mesh %s", w.Proxies, w.Services, meshName)
+	w.logProgress("writing %d Dataplanes of %d services into the mesh %s", w.Proxies, w.Services, meshName)
 	if _, err := w.Plane.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
 		return err
 	}
@@ -104,25 +105,25 @@ func (w *world) each(ctx context.Context, n int, do func(context.Context, int) e
 	return group.Wait()
 }
 
-// clear deletes the mesh and all in it.
+// clear deletes the mesh and all its resources.
 func (w *world) clear(ctx context.Context) error {
 	var mesh json.RawMessage
 	err := w.Plane.API.Get(ctx, client.Path(kind.Meshes, "", meshName), nil, &mesh)
-	if absent(err) {
+	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	for _, d := range []resource.Descriptor{kind.Dataplanes, kind.MeshServices} {
-		if err := w.empty(ctx, d); err != nil {
+		if err := w.deleteAll(ctx, d); err != nil {
 			return err
 		}
 	}
 	return w.Plane.API.Delete(ctx, kind.Meshes, "", meshName)
 }
 
-func (w *world) empty(ctx context.Context, d resource.Descriptor) error {
+func (w *world) deleteAll(ctx context.Context, d resource.Descriptor) error {
 	items, err := w.Plane.API.List(ctx, client.Path(d, meshName, ""), nil)
 	if err != nil {
 		return err
@@ -132,28 +133,28 @@ func (w *world) empty(ctx context.Context, d resource.Descriptor) error {
 		if err := json.Unmarshal(items[i], &item); err != nil {
 			return err
 		}
-		if err := w.Plane.API.Delete(ctx, d, meshName, item.Name); !absent(err) {
+		if err := w.Plane.API.Delete(ctx, d, meshName, item.Name); !isNotFound(err) {
 			return err
 		}
 		return nil
 	})
 }
 
-func absent(err error) bool {
-	var refused *resource.Error
-	return errors.As(err, &refused) && refused.Code == resource.NotFound
+func isNotFound(err error) bool {
+	var failure *resource.Error
+	return errors.As(err, &failure) && failure.Code == resource.NotFound
 }
 
-// target is the control plane's data plane server, with a token that is valid for every proxy of the mesh, of each role.
-// It vouches for nobody, so no simulated proxy gets a certificate.
+// target is the control plane's data plane server, with a token that is valid for every proxy of the mesh, of each
+// role. It vouches for no fact, so no simulated proxy gets a certificate.
 func (w *world) target(ctx context.Context) (target, error) {
 	var token []byte
-	ask := map[string]string{"mesh": meshName, "type": "dataplane,ingress", "validFor": "24h"}
-	err := w.Plane.API.Post(ctx, "/tokens/dataplane", ask, &token)
+	request := map[string]string{"mesh": meshName, "type": "dataplane,ingress", "validFor": "24h"}
+	err := w.Plane.API.Post(ctx, "/tokens/dataplane", request, &token)
 	return target{address: w.Plane.DataPlane, roots: w.Plane.Roots, token: string(token)}, err
 }
 
-// flip makes change n: one endpoint goes, and with the next change it is back.
+// flip makes change n: one endpoint is removed, and the next change adds it again.
 func (w *world) flip(ctx context.Context, n int) error {
 	state := kind.NotReady
 	if n%2 == 1 {
@@ -163,7 +164,7 @@ func (w *world) flip(ctx context.Context, n int) error {
 	return err
 }
 
-// changing is the address whose endpoint change n flips.
+// changing is the address of the endpoint in change n.
 func (w *world) changing(n int) string { return address(n / 2 % w.Proxies) }
 
 func (where Where) target() (target, error) {
@@ -175,24 +176,24 @@ func (where Where) target() (target, error) {
 }
 
 func (where Where) change(ctx context.Context, _ int) error {
-	return ask(ctx, http.MethodPost, where.Diagnostics+"/change")
+	return sendRequest(ctx, http.MethodPost, where.Diagnostics+"/change")
 }
 
-// process asks a server what it has used.
-func process(ctx context.Context, diagnostics *client.Client) (p diag.Process, err error) {
+// processStats requests a server's usage.
+func processStats(ctx context.Context, diagnostics *client.Client) (p diag.Process, err error) {
 	err = diagnostics.Get(ctx, "/debug/process", nil, &p)
 	return p, err
 }
 
-// collect makes a server collect its garbage first.
-func collect(ctx context.Context, diagnostics *client.Client) (p diag.Process, err error) {
+// collectGarbage makes a server collect its garbage first.
+func collectGarbage(ctx context.Context, diagnostics *client.Client) (p diag.Process, err error) {
 	err = diagnostics.Post(ctx, "/debug/gc", nil, &p)
 	return p, err
 }
 
 var web = http.Client{Timeout: time.Minute}
 
-func ask(ctx context.Context, method, url string) error {
+func sendRequest(ctx context.Context, method, url string) error {
 	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return err
@@ -203,7 +204,7 @@ func ask(ctx context.Context, method, url string) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s answers %s", method, url, response.Status)
+		return fmt.Errorf("%s %s returned %s", method, url, response.Status)
 	}
 	return nil
 }

@@ -21,17 +21,17 @@ import (
 	"weft/resource"
 )
 
-// ZonesOptions say what to measure of a global control plane.
+// ZonesOptions are the options of the measurement of a global control plane.
 type ZonesOptions struct {
 	Weft     string        // the program, which the tool runs as the global control plane
 	Zones    int           // simulated, at least 2
 	Services int           // of each zone
-	Idle     time.Duration // how long to watch the control plane do nothing
+	Idle     time.Duration // how long to measure the idle control plane
 	During   time.Duration // how long every zone changes a service each second
 	Progress io.Writer
 }
 
-// ZonesReport is what was measured: of one global control plane, with its store, as a process of its own.
+// ZonesReport has the measurements of one global control plane, with its store, in a process of its own.
 type ZonesReport struct {
 	Zones    int `json:"zones"`
 	Services int `json:"services"` // of each zone
@@ -39,17 +39,17 @@ type ZonesReport struct {
 
 	EmptyRSSBytes    int64   `json:"emptyRSSBytes"`    // before the first zone
 	JoinSeconds      float64 `json:"joinSeconds"`      // until every zone has every other's services
-	JoinCPUSeconds   float64 `json:"joinCPUSeconds"`   // for it
+	JoinCPUSeconds   float64 `json:"joinCPUSeconds"`   // meanwhile
 	JoinItems        int64   `json:"joinItems"`        // sent to all zones
 	JoinBytes        int64   `json:"joinBytes"`        // of them
 	RestRSSBytes     int64   `json:"restRSSBytes"`     // afterwards, after a collection
 	RestCPUPercent   float64 `json:"restCPUPercent"`   // of one core
-	OneSeconds       float64 `json:"oneSeconds"`       // until one more zone, which has nothing, has everything
+	OneSeconds       float64 `json:"oneSeconds"`       // until one more zone, which is empty, has everything
 	OneBytes         int64   `json:"oneBytes"`         // to it
-	ChangesPerSecond float64 `json:"changesPerSecond"` // that were made, by all zones together
-	ItemsPerSecond   float64 `json:"itemsPerSecond"`   // that reached zones meanwhile
+	ChangesPerSecond float64 `json:"changesPerSecond"` // made by all zones together
+	ItemsPerSecond   float64 `json:"itemsPerSecond"`   // received by zones meanwhile
 	ChangeCPUPercent float64 `json:"changeCPUPercent"` // of one core, meanwhile
-	ChangeRSSBytes   int64   `json:"changeRSSBytes"`   // at the end of it
+	ChangeRSSBytes   int64   `json:"changeRSSBytes"`   // at the end
 	ChangeP50Millis  float64 `json:"changeP50Millis"`  // until another zone has a change
 	ChangeP99Millis  float64 `json:"changeP99Millis"`  //
 }
@@ -59,17 +59,17 @@ type zonesRun struct {
 	ZonesOptions
 	global *ownPlane
 	zones  []*simulatedZone
-	failed chan error // of one
+	failed chan error // of one value
 
 	mu    sync.Mutex
-	delay []time.Duration // of the changes that the watched zone got
+	delay []time.Duration // of the changes that the watched zone received
 }
 
-// revisionLabel changes with each change of a simulated service, and says when it was made.
+// revisionLabel changes with each change of a simulated service, and has the time of the change.
 const revisionLabel = "load/made-at"
 
-// RunZones measures what a global control plane costs with many zones, which are simulated over the real
-// protocol: they send their services, count what they are sent, and store nothing.
+// RunZones measures the cost of a global control plane with many zones. They are simulated over the real protocol: they
+// send their services, count the received items, and store nothing.
 func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err error) {
 	if o.Zones < 2 || o.Services < 1 {
 		return nil, fmt.Errorf("want 2 zones or more, with a service or more each; got %d and %d", o.Zones, o.Services)
@@ -85,12 +85,13 @@ func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err err
 	if run.global, err = d.global(ctx); err != nil {
 		return nil, err
 	}
-	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Streams: o.Zones * len(travelling())}
+	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Streams: o.Zones * len(syncedKinds())}
 	return report, run.measure(ctx, report)
 }
 
 func (r *zonesRun) measure(ctx context.Context, report *ZonesReport) error {
-	for _, step := range []func(context.Context, *ZonesReport) error{r.prepare, r.join, r.rest, r.one, r.change} {
+	for _, step := range []func(context.Context, *ZonesReport) error{r.prepare, r.join, r.measureRest, r.measureOneZone,
+		r.measureChanges} {
 		if err := step(ctx, report); err != nil {
 			return err
 		}
@@ -98,21 +99,23 @@ func (r *zonesRun) measure(ctx context.Context, report *ZonesReport) error {
 	return nil
 }
 
-func (r *zonesRun) say(format string, args ...any) { fmt.Fprintf(r.Progress, format+"\n", args...) }
+func (r *zonesRun) logProgress(format string, args ...any) {
+	fmt.Fprintf(r.Progress, format+"\n", args...)
+}
 
 // prepare writes the mesh.
 func (r *zonesRun) prepare(ctx context.Context, report *ZonesReport) error {
 	if _, err := r.global.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
 		return err
 	}
-	empty, err := collect(ctx, r.global.Diagnostics)
+	empty, err := collectGarbage(ctx, r.global.Diagnostics)
 	report.EmptyRSSBytes = int64(empty.RSSBytes)
 	return err
 }
 
 // join connects all zones at once, each with its services.
 func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
-	r.say("%d zones of %d services each join", r.Zones, r.Services)
+	r.logProgress("%d zones of %d services each join", r.Zones, r.Services)
 	for i := range r.Zones {
 		zone := newSimulatedZone(zoneName(i))
 		for s := range r.Services {
@@ -122,8 +125,8 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 		}
 		r.zones = append(r.zones, zone)
 	}
-	r.zones[0].taken = r.watch
-	before, err := process(ctx, r.global.Diagnostics)
+	r.zones[0].onBatch = r.watch
+	before, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
 	}
@@ -136,13 +139,15 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	r.say("all are connected after %.1f s", time.Since(start).Seconds())
+	r.logProgress("all are connected after %.1f s", time.Since(start).Seconds())
 	want := int64(r.Zones) * int64(r.Zones-1) * int64(r.Services)
-	if err := r.until(ctx, "zones have the services of all others", func() (int64, int64) { return r.services(), want }); err != nil {
+	if err := r.awaitCount(ctx, "zones have the services of all others", func() (int64, int64) {
+		return r.services(), want
+	}); err != nil {
 		return err
 	}
 	report.JoinSeconds = time.Since(start).Seconds()
-	after, err := process(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Diagnostics)
 	report.JoinCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
 	for _, zone := range r.zones {
 		items, bytes := zone.received()
@@ -167,7 +172,7 @@ func (r *zonesRun) fail(err error) {
 	}
 }
 
-// services is how many states of MeshServices all zones got.
+// services returns the number of MeshService versions that all zones received.
 func (r *zonesRun) services() (n int64) {
 	for _, zone := range r.zones {
 		n += zone.services()
@@ -175,13 +180,13 @@ func (r *zonesRun) services() (n int64) {
 	return n
 }
 
-// until waits for a count.
-func (r *zonesRun) until(ctx context.Context, what string, count func() (have, want int64)) error {
-	const patience = 15 * time.Minute
+// awaitCount waits for a count.
+func (r *zonesRun) awaitCount(ctx context.Context, what string, count func() (have, want int64)) error {
+	const limit = 15 * time.Minute
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	said, limit := time.NewTicker(10*time.Second), time.After(patience)
-	defer said.Stop()
+	report, expired := time.NewTicker(10*time.Second), time.After(limit)
+	defer report.Stop()
 	for {
 		have, want := count()
 		if have >= want {
@@ -189,37 +194,37 @@ func (r *zonesRun) until(ctx context.Context, what string, count func() (have, w
 		}
 		select {
 		case <-tick.C:
-		case <-said.C:
-			r.say("  %d of %d", have, want)
+		case <-report.C:
+			r.logProgress("  %d of %d", have, want)
 		case err := <-r.failed:
 			return err
-		case <-limit:
-			return fmt.Errorf("waiting until %s: %d of %d after %s", what, have, want, patience)
+		case <-expired:
+			return fmt.Errorf("waiting until %s: %d of %d after %s", what, have, want, limit)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// rest watches the control plane with nothing to do.
-func (r *zonesRun) rest(ctx context.Context, report *ZonesReport) error {
-	r.say("idle for %s", r.Idle)
-	before, err := collect(ctx, r.global.Diagnostics)
+// measureRest measures the idle control plane.
+func (r *zonesRun) measureRest(ctx context.Context, report *ZonesReport) error {
+	r.logProgress("idle for %s", r.Idle)
+	before, err := collectGarbage(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
 	}
 	if err := wait.Sleep(ctx, r.Idle); err != nil {
 		return err
 	}
-	after, err := process(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Diagnostics)
 	report.RestRSSBytes = int64(before.RSSBytes)
 	report.RestCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / r.Idle.Seconds()
 	return err
 }
 
-// one connects one more zone, which has nothing.
-func (r *zonesRun) one(ctx context.Context, report *ZonesReport) error {
-	r.say("one more zone joins")
+// measureOneZone connects one more zone, which is empty.
+func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) error {
+	r.logProgress("one more zone joins")
 	zone := newSimulatedZone("late")
 	start := time.Now()
 	if err := r.connect(ctx, ctx, zone); err != nil {
@@ -227,17 +232,17 @@ func (r *zonesRun) one(ctx context.Context, report *ZonesReport) error {
 	}
 	defer zone.close()
 	want := int64(r.Zones) * int64(r.Services)
-	err := r.until(ctx, "one more zone has all services", func() (int64, int64) { return zone.services(), want })
+	err := r.awaitCount(ctx, "one more zone has all services", func() (int64, int64) { return zone.services(), want })
 	report.OneSeconds = time.Since(start).Seconds()
 	_, report.OneBytes = zone.received()
 	return err
 }
 
-// change has every zone change a service each second.
-func (r *zonesRun) change(ctx context.Context, report *ZonesReport) error {
-	r.say("every zone changes a service each second, for %s", r.During)
+// measureChanges makes every zone change a service each second.
+func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) error {
+	r.logProgress("every zone changes a service each second, for %s", r.During)
 	had := r.services()
-	before, err := process(ctx, r.global.Diagnostics)
+	before, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
 	}
@@ -247,7 +252,7 @@ func (r *zonesRun) change(ctx context.Context, report *ZonesReport) error {
 		return err
 	}
 	took := time.Since(start)
-	after, err := process(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
 	}
@@ -255,7 +260,7 @@ func (r *zonesRun) change(ctx context.Context, report *ZonesReport) error {
 	report.ItemsPerSecond = float64(r.services()-had) / took.Seconds()
 	report.ChangeCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / took.Seconds()
 	report.ChangeRSSBytes = int64(after.RSSBytes)
-	if err := r.settled(ctx); err != nil {
+	if err := r.awaitQuiet(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -268,7 +273,7 @@ func (r *zonesRun) change(ctx context.Context, report *ZonesReport) error {
 	return nil
 }
 
-// makeChanges keeps the rate: the zones take turns, so that it is even.
+// makeChanges makes changes at a constant rate: the zones take turns.
 func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 	began := time.Now()
 	tick := time.NewTicker(time.Millisecond)
@@ -293,8 +298,8 @@ func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 	return made, nil
 }
 
-// settled waits until nothing has come to any zone for a second.
-func (r *zonesRun) settled(ctx context.Context) error {
+// awaitQuiet waits until no zone has received anything for a second.
+func (r *zonesRun) awaitQuiet(ctx context.Context) error {
 	for before := int64(-1); before != r.services(); {
 		before = r.services()
 		if err := wait.Sleep(ctx, time.Second); err != nil {
@@ -304,7 +309,7 @@ func (r *zonesRun) settled(ctx context.Context) error {
 	return nil
 }
 
-// watch notes how old the changes are that one zone gets.
+// watch records the age of the changes that one zone receives.
 func (r *zonesRun) watch(of string, batch *wire.Batch) {
 	if of != kind.MeshServices.Name {
 		return
@@ -319,13 +324,14 @@ func (r *zonesRun) watch(of string, batch *wire.Batch) {
 	}
 }
 
-// madeAt reads when a change was made; a service that was not changed yet does not say.
+// madeAt returns when a change was made; false for a service that has not been changed yet.
 func madeAt(encoded []byte) (time.Time, bool) {
 	var item wire.Item
 	if err := proto.Unmarshal(encoded, &item); err != nil {
 		return time.Time{}, false
 	}
-	service, err := resource.FromBody(kind.MeshServices, resource.Meta{Mesh: meshName, Name: item.Key.GetName()}, item.Body)
+	service, err := resource.FromBody(kind.MeshServices, resource.Meta{Mesh: meshName, Name: item.Key.GetName()},
+		item.Body)
 	if err != nil {
 		return time.Time{}, false
 	}
@@ -339,10 +345,11 @@ func zoneName(i int) string { return fmt.Sprintf("zone-%d", i) }
 func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
 	name := fmt.Sprintf("service-%d", i)
 	o := kind.MeshServices.Make(meshName, name, kind.MeshService{
-		State:      "Available",
-		Selector:   kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
-		Ports:      []kind.ServicePort{{Port: 80, AppProtocol: "http"}},
-		Identities: []kind.ServiceIdentity{{Type: "SpiffeID", Value: fmt.Sprintf("spiffe://%s.%s.mesh.local/workload/%s", meshName, zone, name)}},
+		State:    "Available",
+		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: "http"}},
+		Identities: []kind.ServiceIdentity{{Type: "SpiffeID",
+			Value: fmt.Sprintf("spiffe://%s.%s.mesh.local/workload/%s", meshName, zone, name)}},
 	})
 	o.Labels = map[string]string{
 		kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.EnvLabel: "universal", kind.DisplayName: name,

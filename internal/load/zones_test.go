@@ -25,8 +25,8 @@ import (
 	"weft/resource"
 )
 
-// fakeGlobal is a global control plane that passes on what zones send, and looks at nothing. Its tokens are
-// the names of the zones.
+// fakeGlobal is a global control plane that forwards the items of zones without any check. Its tokens are the names of
+// the zones.
 type fakeGlobal struct {
 	wire.UnimplementedZoneSyncServer
 	mu      sync.Mutex
@@ -75,7 +75,7 @@ func (g *fakeGlobal) Sync(server wire.ZoneSync_SyncServer) error {
 	}
 }
 
-// step takes a frame, and then tells everybody what is new.
+// step handles a frame, and then sends new items to all zones.
 func (g *fakeGlobal) step(s *fakeStream, f *wire.Frame) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,25 +159,27 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	defer cancel()
 	var progress bytes.Buffer
 	run := &zonesRun{
-		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: time.Second, Progress: &progress},
-		global:       startGlobal(t), failed: make(chan error, 1),
+		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: time.Second,
+			Progress: &progress},
+		global: startGlobal(t), failed: make(chan error, 1),
 	}
 	report := &ZonesReport{}
 	if err := run.measure(ctx, report); err != nil {
 		t.Fatalf("%v after:\n%s", err, &progress)
 	}
 	if want := int64(4 * 3 * 5); report.JoinItems != want {
-		t.Errorf("%d items reached 4 zones of 5 services, want %d: each gets those of the others, once", report.JoinItems, want)
+		t.Errorf("%d items reached 4 zones of 5 services, want %d: each gets those of the others, once",
+			report.JoinItems, want)
 	}
 	if report.OneBytes < 4*5*100 || report.JoinBytes < report.JoinItems*100 {
-		t.Errorf("figures that can't be: %+v", report)
+		t.Errorf("impossible values: %+v", report)
 	}
 	if report.ChangesPerSecond < 2 || report.ChangeP50Millis <= 0 || report.ChangeP99Millis < report.ChangeP50Millis {
-		t.Errorf("figures of changes that can't be: %+v", report)
+		t.Errorf("impossible values of changes: %+v", report)
 	}
 }
 
-func TestASimulatedServiceIsOneThatAZoneCouldHaveWritten(t *testing.T) {
+func TestASimulatedServiceIsValid(t *testing.T) {
 	service := simulatedService("zone-1", 3)
 	for _, p := range kind.MeshServices.Prepare(service) {
 		t.Errorf("%s %s", p.Field, p.Reason)
@@ -188,8 +190,9 @@ func TestASimulatedServiceIsOneThatAZoneCouldHaveWritten(t *testing.T) {
 	}
 }
 
-func TestReportAcrossNamesWhatIsOverBudget(t *testing.T) {
-	report := &AcrossReport{ServiceP99Millis: 299, AddressP99Millis: 301, AddressItems: 1, FewBytes: 100, ManyBytes: 100}
+func TestAcrossReportMarksValuesOverBudget(t *testing.T) {
+	report := &AcrossReport{ServiceP99Millis: 299, AddressP99Millis: 301, AddressItems: 1, FewBytes: 100,
+		ManyBytes: 100}
 	var table bytes.Buffer
 	if err := report.Print(&table); err != nil {
 		t.Fatal(err)

@@ -13,13 +13,13 @@ func TestMembershipIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	var report struct {
-		Out                                        int
-		StreamsSeconds, OutCPUSeconds, BackSeconds float64
+		Evicted                                        int
+		StreamsSeconds, EvictedCPUSeconds, BackSeconds float64
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Out != 10 || report.StreamsSeconds <= 0 || report.OutCPUSeconds <= 0 || report.BackSeconds <= 0 {
-		t.Errorf("measured %+v, want 10 proxies put out and let in again: %s", report, out)
+	if report.Evicted != 10 || report.StreamsSeconds <= 0 || report.EvictedCPUSeconds <= 0 || report.BackSeconds <= 0 {
+		t.Errorf("measured %+v, want 10 proxies evicted and admitted again: %s", report, out)
 	}
 }
