@@ -10,27 +10,27 @@ import (
 
 // Causes returns the resources from which a resource of a proxy, given by type and name, was generated. The list is
 // empty where the Dataplane is the only source.
-func (h *Hub) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
-	r, origin := h.reader(), envoy.OriginOf(t, name)
+func (rows Rows) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
+	r, origin := rows.reader(), envoy.OriginOf(t, name)
 	sni, crossZone := envoy.ServerName(name)
-	sniRoute, ingressAcked := h.state.SNIRouteOf(r, sni, crossZone)
+	sniRoute, ingressAcked := rows.state.SNIRouteOf(r, sni, crossZone)
 	switch {
 	case ingressAcked:
-		return []kind.Cause{{Kind: sniRoute.Destination.Kind.String(), Name: h.state.Row(sniRoute.Destination).Name}}
+		return []kind.Cause{{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Row(sniRoute.Destination).Name}}
 	case origin.Destination != nil:
-		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: h.state.Row(*origin.Destination).Name}}
+		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: rows.state.Row(*origin.Destination).Name}}
 	case origin.Trust:
-		return h.trusted(r, key.Mesh, origin.TrustDomain)
+		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	case t == xds.Extension:
-		return h.permitting(r, key, name)
+		return rows.permitting(r, key, name)
 	}
 	return nil
 }
 
 // trusted returns the MeshTrusts of a trust domain, or of all trust domains where domain is empty.
-func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
+func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	var causes []kind.Cause
-	for _, trust := range h.state.TrustsByMesh.List(r, graph.MeshKey(mesh)) {
+	for _, trust := range rows.state.TrustsByMesh.List(r, graph.MeshKey(mesh)) {
 		if domain == "" || trust.Spec.TrustDomain == domain {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrusts.Name, Name: trust.Name})
 		}
@@ -39,14 +39,14 @@ func (h *Hub) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 }
 
 // permitting returns the policies whose rules an extension has.
-func (h *Hub) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
-	p := h.state.Proxy.Get(r, key)
+func (rows Rows) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
+	p := rows.state.Proxy.Get(r, key)
 	if p == nil {
 		return nil
 	}
 	var causes []kind.Cause
 	for _, section := range sectionsWith(p, extension) {
-		for _, policy := range h.state.PermissionsOf(r, key.Mesh, key, section) {
+		for _, policy := range rows.state.PermissionsOf(r, key.Mesh, key, section) {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
 		}
 	}

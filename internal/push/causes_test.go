@@ -50,7 +50,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	seen := map[xds.Key]bool{}
 	for _, proxy := range []string{"web-1", "client", "ingress"} {
 		key := graph.ProxyKey{Mesh: mesh, Name: proxy}
-		resources, _ := hub.Config(key)
+		resources, _ := hub.Inspector().Config(key)
 		for _, r := range resources {
 			id := xds.Key{Type: r.Type, Name: r.Name}
 			if got := hub.Causes(key, r.Type, r.Name); !slices.Equal(got, want[id]) {

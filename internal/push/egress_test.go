@@ -127,7 +127,7 @@ func TestPoliciesReachTheSectionsOfOneProxy(t *testing.T) {
 				kind.MeshTrafficPermissions.Make(mesh, "p",
 					kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{rule}}))
 			var letIn []string
-			resources, _ := hub.Config(watched(t, hub, "all"))
+			resources, _ := hub.Inspector().Config(watched(t, hub, "all"))
 			for _, r := range resources {
 				if at, ok := strings.CutPrefix(r.Name, "self_permission_allow_"); ok &&
 					bytes.Contains(r.Wire, []byte(caller)) {
@@ -163,7 +163,7 @@ func TestAKeyIsSentAndNotShown(t *testing.T) {
 	for _, f := range hub.setsOf(hub.proxies[key]) {
 		sent = append(sent, f.Resources()...)
 	}
-	shown, _ := hub.Config(key)
+	shown, _ := hub.Inspector().Config(key)
 	if !holds(sent, "the key") || !holds(shown, "the certificate") || holds(shown, "the key") {
 		t.Errorf("sent with the key: %v, shown with the certificate: %v and with the key: %v", holds(sent, "the key"),
 			holds(shown, "the certificate"), holds(shown, "the key"))
@@ -191,7 +191,7 @@ func TestARemovedEgressSectionForwardsToOtherZonesWhileItDrains(t *testing.T) {
 	if got := namesOf(hub, one, xds.Cluster); !slices.Equal(got, []string{"a1.web.80.default.ms.cross-zone"}) {
 		t.Errorf("while it drains it has the clusters %v, want those to other zones alone", got)
 	}
-	config, _ := hub.Config(one)
+	config, _ := hub.Inspector().Config(one)
 	for _, r := range config {
 		if bytes.Contains(r.Wire, []byte("192.0.2.1")) || bytes.Contains(r.Wire, []byte("extsvc")) {
 			t.Errorf("it still has %s of an external service", r.Name)
@@ -221,7 +221,7 @@ func TestAZoneEgressTrustsTheRootsOfAllMeshes(t *testing.T) {
 	}
 	key := graph.ZoneEgressProxy("ze")
 	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
-	config, _ := hub.Config(key)
+	config, _ := hub.Inspector().Config(key)
 	for secret, want := range map[string][]string{
 		"system_trust_bundle": {"default", "shop"}, "system_trust_bundle_default": {"default"},
 		"system_trust_bundle_shop": {"shop"},

@@ -120,10 +120,11 @@ func TestExplainAcrossZones(t *testing.T) {
 				"the ingress has no SNI route for a1.web.80.default.ms: no service of its zone has it")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := newEast().Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
-				error) {
-				return test.west.CrossZone(c)
-			})
+			e, err := newEast().Inspector().
+				Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
+					error) {
+					return test.west.Inspector().CrossZone(c)
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,9 +152,10 @@ func twice(label, other, reason string) string {
 
 // The result has everything up to the zone that cannot be reached, and says that it is incomplete.
 func TestExplainWhereTheOtherZoneIsUnreachable(t *testing.T) {
-	e, err := newEast().Explain(toWeb, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-		return nil, errors.New("the zone west is not connected")
-	})
+	e, err := newEast().Inspector().
+		Explain(toWeb, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return nil, errors.New("the zone west is not connected")
+		})
 	if err != nil || e.Verdict != envoysim.Unknown || e.Reason != "the zone west is not connected" {
 		t.Fatalf("%+v, %v, want an unknown verdict with the reason", e, err)
 	}
@@ -183,9 +185,10 @@ func TestExplainAServiceOfSeveralZones(t *testing.T) {
 		}}))
 	request := toWeb
 	request.To = "all"
-	e, err := east.Explain(request, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-		return nil, errors.New("away")
-	})
+	e, err := east.Inspector().
+		Explain(request, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return nil, errors.New("away")
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

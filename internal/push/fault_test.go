@@ -59,7 +59,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 	if faults := hub.faultsOf("other"); len(faults) > 0 {
 		t.Errorf("of other it is known that %v", faults)
 	}
-	if resources, ok := hub.Config(graph.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
+	if resources, ok := hub.Inspector().Config(graph.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
 		t.Error("who asks for all that the client is sent gets nothing")
 	}
 

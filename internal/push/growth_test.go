@@ -235,7 +235,7 @@ func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 				}
 				revision := hub.catalog.Revision()
 				change(hub)
-				config, _ := hub.Config(clientKey)
+				config, _ := hub.Inspector().Config(clientKey)
 				if got := clientHas(hub); !sameResources(got, config) {
 					changed, removed := difference(got, config)
 					t.Errorf("%d resources still wait, and %d that are removed are published", len(changed),

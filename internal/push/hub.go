@@ -28,7 +28,8 @@ type Follower func(put []resource.Any, removed []resource.Key, commits []*table.
 
 // Hub is the table's writer.
 type Hub struct {
-	state     *graph.State
+	Rows
+
 	config    *config
 	catalog   *xds.Catalog
 	followers []Follower
@@ -70,7 +71,7 @@ type proxy struct {
 func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	c := newConfig(state)
 	h := &Hub{
-		state: state, config: c, catalog: catalog, log: log,
+		Rows: Rows{state}, config: c, catalog: catalog, log: log,
 		groups:      newSharedSets(c.group, catalog),
 		names:       map[graph.ProxyGroup]*HostNames{},
 		lateNames:   map[graph.ProxyGroup]bool{},

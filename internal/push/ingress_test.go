@@ -109,7 +109,7 @@ func TestAnIngressDoesNotForwardToAPlaintextServer(t *testing.T) {
 		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
 		server("plain", "10.0.0.6", "web", 8080), serving("plain", "10.0.0.6", 8080))
 	key := watched(t, hub, "ingress")
-	config, _ := hub.Config(key)
+	config, _ := hub.Inspector().Config(key)
 	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
 	message, err := config[i].Message()
 	if err != nil {
@@ -126,7 +126,7 @@ func TestAnIngressForwardsNothingToItsOwnMachine(t *testing.T) {
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"), withSNI("a.web.8080.default.ms"),
 		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
 		server("local", "127.0.0.1", "web", 8080), servingTLS("local", "127.0.0.1", 8080))
-	config, _ := hub.Config(watched(t, hub, "ingress"))
+	config, _ := hub.Inspector().Config(watched(t, hub, "ingress"))
 	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
 	message, err := config[i].Message()
 	if err != nil {
@@ -150,7 +150,7 @@ func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
 	if hub.catalog.Revision() == before {
 		t.Fatal("the ingress was not told")
 	}
-	config, _ := hub.Config(key)
+	config, _ := hub.Inspector().Config(key)
 	for _, r := range config {
 		if r.Type == xds.Endpoint && strings.Contains(string(r.Wire), "10.0.0.5") {
 			t.Error("the ingress still forwards to the server that goes")

@@ -437,7 +437,7 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 // compareRemoved checks that the resource sets have nothing that a rebuild does not have.
 func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
 	for key := range attached {
-		want, exists := hub.Config(key)
+		want, exists := hub.Inspector().Config(key)
 		if !exists {
 			continue
 		}
@@ -461,7 +461,7 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
 
 func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Proxy) {
 	wantNoFaults(t, hub)
-	want, exists := hub.Config(key)
+	want, exists := hub.Inspector().Config(key)
 	if exists != (told != nil) {
 		t.Fatalf("%s: exists is %v, but its watcher was told %v", key, exists, told)
 	}

@@ -1,0 +1,125 @@
+package push
+
+import (
+	"slices"
+
+	"weft/internal/envoy"
+	"weft/internal/envoysim"
+	"weft/internal/graph"
+	"weft/internal/inspect"
+	"weft/internal/pki"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// Inspector computes inspections of the zone's proxies and services, each from the newest snapshot. Its results are
+// generated anew by the functions that generate the published resources. It has no lock: a snapshot does not change.
+type Inspector struct{ config *config }
+
+// Inspector returns the inspector of the hub's tables.
+func (h *Hub) Inspector() *Inspector { return &Inspector{h.config} }
+
+// Config returns all resources that a proxy is sent, generated anew and without private keys.
+func (i *Inspector) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+	resources, ok := configOf(i.config, table.Eval(i.config.state.DB.Snapshot()), key)
+	for n, r := range resources {
+		resources[n] = envoy.WithoutKey(r)
+	}
+	return resources, ok
+}
+
+func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, bool) {
+	own := c.own.Get(r, key)
+	if own == nil {
+		return nil, false
+	}
+	all := slices.Concat(own.Resources, c.group.withAssignments(r, own.Proxy.Group))
+	for _, mesh := range own.Proxy.Passes {
+		all = append(all, c.ingress.withAssignments(r, mesh)...)
+	}
+	for _, mesh := range own.Proxy.Forwards {
+		all = append(all, c.forward.withAssignments(r, mesh)...)
+	}
+	for _, mesh := range own.Proxy.IsEgress {
+		all = append(all, c.egress.withAssignments(r, mesh)...)
+	}
+	return inOrder(all), true
+}
+
+// reports returns the reports of the newest snapshot.
+func (i *Inspector) reports() *inspect.Reports {
+	return inspect.Of(i.config.state, i.config.state.DB.Snapshot())
+}
+
+// Backing returns the servers and clients of a service, or nil where there is no such service.
+func (i *Inspector) Backing(key graph.ServiceKey) *inspect.Backing {
+	return i.reports().Backing(key)
+}
+
+// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
+func (i *Inspector) Applied(key graph.ProxyKey) *inspect.Applied {
+	return i.reports().Applied(key)
+}
+
+// Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
+// such service.
+func (i *Inspector) Backends(key graph.ServiceKey) *inspect.Backends {
+	return i.reports().Backends(key)
+}
+
+// Explain returns the result of a request, computed from the configuration that the proxies are sent. It calls
+// remoteZones where the request goes on in another zone.
+func (i *Inspector) Explain(request envoysim.Request, remoteZones envoysim.RemoteZones) (*envoysim.Explanation, error) {
+	return envoysim.Explain(i.world(request.From.Mesh), request, remoteZones)
+}
+
+// CrossZone returns the result of a request of another zone that arrives at a zone ingress of this one.
+func (i *Inspector) CrossZone(request envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+	return envoysim.CrossZone(i.world(request.Mesh), request)
+}
+
+func (i *Inspector) world(mesh string) *world {
+	snapshot := i.config.state.DB.Snapshot()
+	return &world{i.config, snapshot, table.Eval(snapshot), mesh}
+}
+
+// world is one mesh in one snapshot, as an explanation reads it.
+type world struct {
+	config   *config
+	snapshot *table.Snapshot
+	r        *table.Reader
+	mesh     string
+}
+
+func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+	return configOf(w.config, w.r, key)
+}
+
+func (w *world) SpiffeIDs(key graph.ProxyKey) kind.SpiffeIDs {
+	if p := w.config.state.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
+		return p.Certificate.SpiffeIDs
+	}
+	return kind.SpiffeIDs{}
+}
+
+func (w *world) Instance(key graph.ProxyKey) string {
+	return pki.InstanceDNSName(key.Mesh, w.config.state.Zone, key.Name)
+}
+
+func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
+	return w.config.state.At(w.r, w.mesh, address, port)
+}
+
+func (w *world) Egress(address string, port uint32) (graph.ProxyKey, bool) {
+	return w.config.state.EgressAt(w.r, w.mesh, address, port)
+}
+
+func (w *world) IngressAt(address string, port uint32) (envoysim.ZoneIngress, bool) {
+	zone, advertised, ok := w.config.state.ZoneProxy(w.snapshot, w.mesh, address, port)
+	ingress := graph.ProxyKey{Mesh: w.mesh, Name: advertised.Name}
+	if advertised.Legacy {
+		ingress = graph.ZoneIngressProxy(advertised.Name)
+	}
+	return envoysim.ZoneIngress{Zone: zone, Ingress: ingress, Healthy: advertised.Healthy}, ok
+}

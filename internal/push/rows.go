@@ -1,0 +1,93 @@
+package push
+
+import (
+	"weft/internal/graph"
+	"weft/internal/pki"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Rows reads rows and derived values for the server of the proxies, each from the newest snapshot. It has no lock: a
+// snapshot does not change.
+type Rows struct{ state *graph.State }
+
+// reader reads the newest snapshot, concurrently with the table's writer.
+func (rows Rows) reader() *table.Reader { return table.Eval(rows.state.DB.Snapshot()) }
+
+// Proxy returns the present state of a proxy.
+func (rows Rows) Proxy(key graph.ProxyKey) (*graph.Proxy, bool) {
+	p := rows.state.Proxy.Get(rows.reader(), key)
+	return p, p != nil
+}
+
+// Dataplane returns a Dataplane as users wrote it.
+func (rows Rows) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
+	return rows.state.Dataplanes.Find(rows.reader(), key.Mesh, key.Name)
+}
+
+// NotAdmittedReason returns why the mesh does not admit a proxy, or "" where it does.
+func (rows Rows) NotAdmittedReason(key graph.ProxyKey) string {
+	return rows.state.NotAdmittedReason(rows.reader(), key)
+}
+
+// Networking returns the networking section of a proxy, and false where there is no such proxy.
+func (rows Rows) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
+	return rows.state.Networking(rows.reader(), key)
+}
+
+// ListenerStatus returns the listener status of a proxy.
+func (rows Rows) ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
+	return rows.state.ListenerStatus(rows.reader(), key)
+}
+
+// Insight returns the connections of a proxy, as its DataplaneInsight has them.
+func (rows Rows) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
+	return rows.state.Insight(rows.reader(), key)
+}
+
+// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh that gives it an
+// identity.
+func (rows Rows) EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates] {
+	return rows.state.EgressCertificatesByName.List(rows.reader(), name)
+}
+
+// SigningCA returns the certificate authority of a MeshIdentity.
+func (rows Rows) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
+	return rows.state.SigningCAs.Find(rows.reader(), mesh, name)
+}
+
+// Secret returns the data of a Secret or GlobalSecret.
+func (rows Rows) Secret(key resource.Key) ([]byte, bool) {
+	secret, ok := rows.secret(rows.reader(), key)
+	if !ok {
+		return nil, false
+	}
+	return secret.Spec.Data, true
+}
+
+func (rows Rows) secret(r *table.Reader, key resource.Key) (*resource.Object[kind.Secret], bool) {
+	if key.Kind == kind.GlobalSecrets.Name {
+		return rows.state.GlobalSecrets.Find(r, "", key.Name)
+	}
+	return rows.state.Secrets.Find(r, key.Mesh, key.Name)
+}
+
+// SigningKeys returns the Secrets with the signing keys of a realm's tokens.
+func (rows Rows) SigningKeys(realm pki.Realm) []resource.Key {
+	var keys []resource.Key
+	r := rows.reader()
+	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{rows.state.SigningKeys,
+		rows.state.GlobalSigningKeys} {
+		for _, secret := range index.List(r, realm.String()) {
+			keys = append(keys, secret.Key())
+		}
+	}
+	return keys
+}
+
+// MeshExists reports whether there is such a mesh.
+func (rows Rows) MeshExists(mesh string) bool {
+	_, ok := rows.state.Meshes.Find(rows.reader(), "", mesh)
+	return ok
+}
