@@ -114,7 +114,8 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 	}
 	resources := []*xds.Resource{
 		trust(east), identity(t, east.certificate(t, serverID)),
-		Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
+		Clusters(destination, true, graph.Source{})[0], Route(graph.RouteTo(destination)),
+		Explicit(outbound, graph.RouteTo(destination)),
 	}
 	firstApp = httptest.NewServer(first)
 	t.Cleanup(firstApp.Close)
@@ -357,7 +358,8 @@ func TestWhichServerIsTrusted(t *testing.T) {
 				Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
 				identity(t, east.certificate(t, clientID)),
-				Clusters(destination, true, graph.Source{})[0], Route(destination), Explicit(outbound),
+				Clusters(destination, true, graph.Source{})[0], Route(graph.RouteTo(destination)),
+				Explicit(outbound, graph.RouteTo(destination)),
 				Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))

@@ -107,8 +107,8 @@ func externalRoute(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
-		VirtualHosts: bySafety(name, externalRouteAction(o, safeRetryOn),
-			externalRouteAction(o, unprocessedRetryOn)),
+		VirtualHosts: everyHost(name, bySafety("/", externalRouteAction(o, safeRetryOn),
+			externalRouteAction(o, unprocessedRetryOn))),
 		ValidateClusters: boolFalse(),
 	})
 }

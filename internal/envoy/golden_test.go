@@ -26,6 +26,7 @@ type nouns struct {
 	Source      graph.Source
 	Families    string
 	Destination *graph.Destination
+	Route       *graph.Route // absent: the one of a destination that no policy routes
 	Endpoints   *graph.Endpoints
 	Inbound     *graph.InboundListener
 	Explicit    *graph.ExplicitOutbound
@@ -40,14 +41,21 @@ type nouns struct {
 	External    *graph.ExternalUpstream
 }
 
+func (n *nouns) route() *graph.Route {
+	if n.Route != nil {
+		return n.Route
+	}
+	return graph.RouteTo(n.Destination)
+}
+
 func (n *nouns) resources() []*xds.Resource {
 	var all []*xds.Resource
 	if d := n.Destination; d != nil {
 		all = append(all, Clusters(d, n.Secured, n.Source)...)
-		if route := Route(d); route != nil {
+		if route := Route(n.route()); route != nil {
 			all = append(all, route)
 		}
-		all = append(all, VIPListeners(d, n.Families)...)
+		all = append(all, VIPListeners(d, n.route(), n.Families)...)
 	}
 	if n.Endpoints != nil {
 		all = append(all, Assignment(n.Endpoints))
@@ -59,7 +67,7 @@ func (n *nouns) resources() []*xds.Resource {
 		}
 	}
 	if n.Explicit != nil {
-		all = append(all, Explicit(n.Explicit))
+		all = append(all, Explicit(n.Explicit, n.route()))
 	}
 	if n.Capture != nil {
 		all = append(all, Capture(n.Capture)...)

@@ -15,15 +15,15 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/xds"
-	"weft/kind"
 )
 
-// VIPListeners returns the listeners of redirected connections to a destination's virtual IPs. They bind no port, so
+// VIPListeners returns the listeners of redirected connections to a destination's virtual IPs, which lead to its route.
+// They bind no port, so
 // they are the same for every proxy of a proxy group: the capture listener hands them the connections to their address.
 // families is the family of the virtual IPs that the group's machines reach: DualStack, IPv4 or IPv6.
 //
 // The first listener has the destination's name. The names of the others end with their address.
-func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
+func VIPListeners(d *graph.Destination, route *graph.Route, families string) []*xds.Resource {
 	var resources []*xds.Resource
 	for i, vip := range d.VIPs {
 		if !graph.Reachable(vip, families) {
@@ -33,54 +33,67 @@ func VIPListeners(d *graph.Destination, families string) []*xds.Resource {
 		if i > 0 {
 			name += "_" + vip
 		}
-		listener := outbound(name, vip, d.Key.Port, d.Key, d.Protocol)
+		listener := outbound(name, vip, d.Key.Port, route)
 		listener.BindToPort = boolFalse()
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
 	}
 	return resources
 }
 
-// Explicit returns the listener of an outbound: an address of the proxy's own machine that leads to a destination.
-func Explicit(o *graph.ExplicitOutbound) *xds.Resource {
+// Explicit returns the listener of an outbound: an address of the proxy's own machine that leads to the route of its
+// destination.
+func Explicit(o *graph.ExplicitOutbound, route *graph.Route) *xds.Resource {
 	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
-	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, o.Destination, o.Protocol))
+	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route))
 }
 
-func outbound(name, address string, port uint32, to graph.DestinationKey, protocol kind.Protocol) *listenerv3.Listener {
+func outbound(name, address string, port uint32, to *graph.Route) *listenerv3.Listener {
 	return &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(address, port),
 		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
 		FilterChains: []*listenerv3.FilterChain{{
-			Filters: []*listenerv3.Filter{outboundFilter(to, protocol)},
+			Filters: []*listenerv3.Filter{outboundFilter(to)},
 		}},
 	}
 }
 
-// outboundFilter leads to a destination: by its route where requests are read, else to its cluster.
-func outboundFilter(to graph.DestinationKey, protocol kind.Protocol) *listenerv3.Filter {
-	destination := to.String()
-	if !protocol.IsHTTP() {
-		proxy := &tcpproxyv3.TcpProxy{
-			StatPrefix:         destination,
-			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: destination},
-			IdleTimeout:        duration(idleTimeout),
-			MaxConnectAttempts: uint32Value(connectAttempts),
-		}
-		if to.Kind == graph.MultiZoneService {
-			proxy.BackoffOptions = zonesRetryBackoff()
-		}
-		return networkFilter(proxy)
+// outboundFilter follows a route: by its name where requests are read, else to the clusters of its last rule.
+func outboundFilter(to *graph.Route) *listenerv3.Filter {
+	name := to.Destination.String()
+	if !to.Protocol.IsHTTP() {
+		return networkFilter(routedConnections(name, to.Last()))
 	}
-	manager := connectionManager(destination)
+	manager := connectionManager(name)
 	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 		ConfigSource:    adsOrWait(),
-		RouteConfigName: destination,
+		RouteConfigName: name,
 	}}
 	return networkFilter(manager)
+}
+
+// routedConnections sends connections to the backends of a rule.
+func routedConnections(name string, rule *graph.RouteRule) *tcpproxyv3.TcpProxy {
+	proxy := &tcpproxyv3.TcpProxy{
+		StatPrefix: name, IdleTimeout: duration(idleTimeout), MaxConnectAttempts: uint32Value(connectAttempts),
+	}
+	if len(rule.Backends) == 1 {
+		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: rule.Backends[0].Destination.String()}
+	} else {
+		clusters := &tcpproxyv3.TcpProxy_WeightedCluster{}
+		for _, b := range rule.Backends {
+			clusters.Clusters = append(clusters.Clusters,
+				&tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight{Name: b.Destination.String(), Weight: b.Weight})
+		}
+		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: clusters}
+	}
+	if toManyZones(rule) {
+		proxy.BackoffOptions = zonesRetryBackoff()
+	}
+	return proxy
 }
 
 // connectionManager has the settings of every listener that reads requests. The application's headers and WebSockets

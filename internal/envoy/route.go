@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -16,68 +17,93 @@ import (
 // since many applications count them.
 var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 
-// Route returns the route configuration of a destination, or nil for a TCP destination. Listeners refer to it by the
-// destination's name, so its changes drain no connection.
-func Route(d *graph.Destination) *xds.Resource {
-	if !d.Protocol.IsHTTP() {
+// Route returns the configuration of a route, or nil for a TCP route, which is in its listeners. Listeners refer to it
+// by its name, so its changes drain no connection.
+func Route(to *graph.Route) *xds.Resource {
+	if !to.Protocol.IsHTTP() {
 		return nil
 	}
-	name := d.Key.String()
+	name := to.Destination.String()
+	var routes []*routev3.Route
+	for i := range to.Rules {
+		rule := &to.Rules[i]
+		routes = append(routes, bySafety(rule.Match.PathPrefix,
+			retriedRoute(to, rule, retryPolicy(safeRetryOn, trustedMarks(rule, unservedNotReached, unservedReset)...)),
+			retriedRoute(to, rule, retryPolicy(unprocessedRetryOn, trustedMarks(rule, unservedNotReached)...)))...)
+	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
-		Name: name,
-		VirtualHosts: bySafety(name,
-			retriedRoute(d, retryPolicy(safeRetryOn, trustedMarks(d, unservedNotReached, unservedReset)...)),
-			retriedRoute(d, retryPolicy(unprocessedRetryOn, trustedMarks(d, unservedNotReached)...))),
-		ValidateClusters: boolFalse(),
+		Name: name, VirtualHosts: everyHost(name, routes), ValidateClusters: boolFalse(),
 	})
 }
 
-// trustedMarks returns the values of [unservedHeader] on which requests to a destination are retried. It returns none
-// where an inbound does not read requests, since an application can write any of them there.
-func trustedMarks(d *graph.Destination, marks ...string) []string {
-	if d.HasTCPInbound() {
+// everyHost returns the virtual host of a destination, which has all its host names.
+func everyHost(name string, routes []*routev3.Route) []*routev3.VirtualHost {
+	return []*routev3.VirtualHost{{
+		Name:    name,
+		Domains: []string{"*"},
+		// Envoy removes it after its decision about a retry.
+		ResponseHeadersToRemove: []string{unservedHeader},
+		Routes:                  routes,
+	}}
+}
+
+// trustedMarks returns the values of [unservedHeader] on which requests of a rule are retried. It returns none where an
+// inbound does not read requests, since an application can write any of them there.
+func trustedMarks(rule *graph.RouteRule, marks ...string) []string {
+	if slices.ContainsFunc(rule.Backends, func(b graph.RouteBackend) bool { return b.TCPInbound }) {
 		return nil
 	}
 	return marks
 }
 
 // bySafety routes requests of safe methods by one route, which may retry more often, and all others by another.
-func bySafety(name string, safe, other *routev3.Route_Route) []*routev3.VirtualHost {
-	return []*routev3.VirtualHost{{
-		Name:    name,
-		Domains: []string{"*"},
-		// Envoy removes it after its decision about a retry.
-		ResponseHeadersToRemove: []string{unservedHeader},
-		Routes: []*routev3.Route{
-			{
-				Name: "safe",
-				Match: &routev3.RouteMatch{PathSpecifier: anyPath(),
-					Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
-				Action: safe,
-			},
-			{
-				Name:   "other",
-				Match:  &routev3.RouteMatch{PathSpecifier: anyPath()},
-				Action: other,
-			},
+func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Route {
+	return []*routev3.Route{
+		{
+			Name: "safe",
+			Match: &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix),
+				Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
+			Action: safe,
 		},
-	}}
+		{
+			Name:   "other",
+			Match:  &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix)},
+			Action: other,
+		},
+	}
 }
 
-func retriedRoute(d *graph.Destination, retry *routev3.RetryPolicy) *routev3.Route_Route {
-	action := &routev3.RouteAction{
-		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: d.Key.String()},
-		Timeout:          duration(requestTimeout),
-		RetryPolicy:      retry,
+func retriedRoute(to *graph.Route, rule *graph.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
+	action := &routev3.RouteAction{Timeout: duration(requestTimeout), RetryPolicy: retry}
+	if len(rule.Backends) == 1 {
+		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: rule.Backends[0].Destination.String()}
+	} else {
+		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted(rule)}
 	}
-	if d.Key.Kind == graph.MultiZoneService {
+	if toManyZones(rule) {
 		retry.RetryPriority = otherZoneRetryPriority
 	}
-	if d.Protocol == kind.GRPC {
+	if to.Protocol == kind.GRPC {
 		action.Timeout = duration(0)
 		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: duration(0)}
 	}
 	return &routev3.Route_Route{Route: action}
+}
+
+func weighted(rule *graph.RouteRule) *routev3.WeightedCluster {
+	clusters := &routev3.WeightedCluster{}
+	for _, b := range rule.Backends {
+		clusters.Clusters = append(clusters.Clusters,
+			&routev3.WeightedCluster_ClusterWeight{Name: b.Destination.String(), Weight: uint32Value(b.Weight)})
+	}
+	return clusters
+}
+
+// toManyZones reports whether a backend of the rule is an aggregate of the clusters of several zones.
+func toManyZones(rule *graph.RouteRule) bool {
+	return slices.ContainsFunc(rule.Backends, func(b graph.RouteBackend) bool {
+		return b.Destination.Kind == graph.MultiZoneService
+	})
 }
 
 const (
@@ -107,7 +133,11 @@ func retryPolicy(causes string, unserved ...string) *routev3.RetryPolicy {
 
 var previousHosts = pack(&previoushostsv3.PreviousHostsPredicate{})
 
-func anyPath() *routev3.RouteMatch_Prefix { return &routev3.RouteMatch_Prefix{Prefix: "/"} }
+func anyPath() *routev3.RouteMatch_Prefix { return belowPath("/") }
+
+func belowPath(prefix string) *routev3.RouteMatch_Prefix {
+	return &routev3.RouteMatch_Prefix{Prefix: prefix}
+}
 
 // headerIn matches a header that equals one of the values.
 func headerIn(name string, values []string) *routev3.HeaderMatcher {

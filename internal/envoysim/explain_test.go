@@ -85,11 +85,11 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
 		resources = append(resources, envoy.Clusters(d, secured, graph.Source{})...)
-		if route := envoy.Route(d); route != nil {
+		if route := envoy.Route(graph.RouteTo(d)); route != nil {
 			resources = append(resources, route)
 		}
 		if p.Captured {
-			resources = append(resources, envoy.VIPListeners(d, "DualStack")...)
+			resources = append(resources, envoy.VIPListeners(d, graph.RouteTo(d), "DualStack")...)
 		}
 	}
 	for i := range w.Endpoints {
@@ -101,7 +101,11 @@ func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	}
 	resources = append(resources, envoy.Evicted(key.Mesh, w.Evicted)...)
 	for i := range p.Outbounds {
-		resources = append(resources, envoy.Explicit(&p.Outbounds[i]))
+		for j := range w.Destinations {
+			if d := &w.Destinations[j]; d.Key == p.Outbounds[i].Destination {
+				resources = append(resources, envoy.Explicit(&p.Outbounds[i], graph.RouteTo(d)))
+			}
+		}
 	}
 	if p.Captured {
 		resources = append(resources,

@@ -46,6 +46,7 @@ func (s *State) derive() {
 	s.External = table.NewDerived(s.DB, "external destination", s.external, deepEqual[*Destination])
 	s.ExternalEndpoints = table.NewDerived(s.DB, "endpoints of an external destination", s.externalEndpoints,
 		equalEndpoints)
+	s.Routes = table.NewDerived(s.DB, "routes", s.route, deepEqual[*Route])
 	s.ServiceSNIRoutes = table.NewDerived(s.DB, "SNI routes of a service", s.serviceSNIRoutes, slices.Equal)
 	s.SNIRoutes = table.NewDerived(s.DB, "SNI routes of a mesh", s.sniRoutes, slices.Equal)
 	s.RemoteEndpoints = table.NewDerived(s.DB, "ingresses of other zones", s.remoteIngresses, slices.Equal)

@@ -56,10 +56,9 @@ func (s *State) selectable(r *table.Reader, key ProxyKey) *policy.Proxy {
 	add := func(name string, port uint32, tags map[string]string) {
 		p.Sections = append(p.Sections, policy.Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
 	}
-	n, current := &dp.Spec.Networking, map[string]bool{}
+	n := &dp.Spec.Networking
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {
-			current[in.Section()] = true
 			add(in.Name, in.Port, in.Tags)
 		}
 	}
@@ -71,7 +70,9 @@ func (s *State) selectable(r *table.Reader, key ProxyKey) *policy.Proxy {
 	}
 	if serving, ok := s.ListenerStatus(r, key); ok {
 		for i := range serving.Spec.Inbounds {
-			if in := &serving.Spec.Inbounds[i]; !current[in.Section()] {
+			in := &serving.Spec.Inbounds[i]
+			current := func(of policy.Section) bool { return of.Name == in.Name }
+			if !slices.ContainsFunc(p.Sections, current) {
 				add(in.Name, in.Port, in.Tags)
 			}
 		}

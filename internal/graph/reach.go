@@ -173,15 +173,15 @@ func (s *State) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound
 		if !ok {
 			continue
 		}
-		d := s.DestinationOf(r, key)
-		if d == nil {
+		route := s.Routes.Get(r, key)
+		if route == nil {
 			continue
 		}
 		explicit = append(explicit, ExplicitOutbound{
 			Address:     cmp.Or(outbounds[i].Address, "127.0.0.1"),
 			Port:        outbounds[i].Port,
 			Destination: key,
-			Protocol:    d.Protocol,
+			Protocol:    route.Protocol,
 		})
 	}
 	return explicit

@@ -200,6 +200,8 @@ type State struct {
 	// MeshMultiZoneService, derived from the former, and External for a MeshExternalService. [State.DestinationOf]
 	// returns any of them.
 	Destination, MultiZone, External *table.Derived[DestinationKey, *Destination]
+	// Routes are the routes of destinations; nil where there is none.
+	Routes *table.Derived[DestinationKey, *Route]
 	// Endpoints are the published endpoints of a MeshService's port. LocalityEndpoints are those of a locality of a
 	// MeshMultiZoneService's port, and ExternalEndpoints those of a MeshExternalService's. [State.EndpointsOf] returns
 	// any of them.

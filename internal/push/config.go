@@ -16,7 +16,8 @@ type Own struct {
 	Resources []*xds.Resource // sorted by type and name
 }
 
-// outbound has the resources of a destination and the endpoint lists that they use.
+// outbound has resources, and the endpoint lists that they use: of the clusters of a destination, or of the listeners
+// and the route of a destination with the clusters that the route leads to.
 type outbound struct {
 	resources []*xds.Resource
 	lists     []graph.DestinationKey
@@ -26,6 +27,7 @@ type outbound struct {
 // generated once and shared by all proxy groups that reach it.
 type config struct {
 	state           *graph.State
+	clusters        *table.Derived[clustersKey, *outbound]
 	outbound        *table.Derived[outboundKey, *outbound]
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
@@ -41,16 +43,22 @@ type config struct {
 	egress  *sharing[string, graph.SNIRoute]
 }
 
-// outboundKey is a destination and the properties of a proxy group on which the resources of the destination depend.
-type outboundKey struct {
+// clustersKey is a destination and the properties of a proxy group on which the clusters of the destination depend.
+type clustersKey struct {
 	destination graph.DestinationKey
 	secured     bool
 	source      graph.Source
-	families    string // of the listeners at virtual IPs; empty: none
+}
+
+// outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
+type outboundKey struct {
+	clustersKey
+	families string // of the listeners at virtual IPs; empty: none
 }
 
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
+	c.clusters = table.NewDerived(state.DB, "clusters of a destination", c.makeClusters, sameOutbound)
 	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
 	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
@@ -81,16 +89,34 @@ func newConfig(state *graph.State) *config {
 	return c
 }
 
-func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
+func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 	d := c.state.DestinationOf(r, key.destination)
 	if d == nil {
 		return &outbound{}
 	}
-	resources := append(envoy.Clusters(d, key.secured, key.source), envoy.Route(d))
-	if key.families != "" {
-		resources = append(resources, envoy.VIPListeners(d, key.families)...)
+	return &outbound{envoy.Clusters(d, key.secured, key.source), d.Lists(key.secured)}
+}
+
+// makeOutbound returns nothing while the clusters of a backend cannot be generated, since the route would lead nowhere.
+func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
+	d, route := c.state.DestinationOf(r, key.destination), c.state.Routes.Get(r, key.destination)
+	o := &outbound{}
+	if d == nil || route == nil {
+		return o
 	}
-	return &outbound{resources, d.Lists(key.secured)}
+	for _, backend := range route.Backends() {
+		clusters := c.clusters.Get(r, clustersKey{backend, key.secured, key.source})
+		if clusters == nil {
+			return &outbound{}
+		}
+		o.resources = append(o.resources, clusters.resources...)
+		o.lists = append(o.lists, clusters.lists...)
+	}
+	o.resources = append(o.resources, envoy.Route(route))
+	if key.families != "" {
+		o.resources = append(o.resources, envoy.VIPListeners(d, route, key.families)...)
+	}
+	return o
 }
 
 func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
@@ -110,13 +136,15 @@ func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
 func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[graph.DestinationKey] {
 	s := &Shared[graph.DestinationKey]{}
 	for _, d := range c.state.Reached.Get(r, group) {
-		if o := c.outbound.Get(r, outboundKey{d, group.Secured, group.Source, group.IPFamilies}); o != nil {
+		if o := c.outbound.Get(r, outboundKey{clustersKey{d, group.Secured, group.Source},
+			group.IPFamilies}); o != nil {
 			// nil: generation failed
 			s.Resources = append(s.Resources, o.resources...)
 			s.Lists = append(s.Lists, o.lists...)
 		}
 	}
 	slices.SortFunc(s.Lists, graph.CompareDestinations)
+	s.Lists = slices.Compact(s.Lists) // several routes may lead to a destination
 	switch {
 	case !group.Secured:
 	case group.Mesh == "":
@@ -203,7 +231,8 @@ func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
 		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
 	}
 	for i := range p.Outbounds {
-		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i]))
+		route := c.state.Routes.Get(r, p.Outbounds[i].Destination)
+		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {
 		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i]))
@@ -249,7 +278,7 @@ func sameOwn(a, b *Own) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Proxy == b.Proxy
+	return a.Proxy == b.Proxy && sameResources(a.Resources, b.Resources)
 }
 
 // difference compares two sorted lists. It returns the resources of wanted that are new or have another version, and

@@ -36,6 +36,8 @@ func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 		return key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}, true
 	case graph.DestinationKey:
 		return destination(key)
+	case clustersKey:
+		return destination(key.destination)
 	case outboundKey:
 		return destination(key.destination)
 	}
