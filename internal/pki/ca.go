@@ -195,6 +195,9 @@ func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 // NotAfter returns the expiry of the CA. No certificate outlives it.
 func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }
 
+// NotBefore returns the time from which the CA signs.
+func (ca *CA) NotBefore() time.Time { return ca.chain[0].NotBefore }
+
 // CertificateContent is the content of a certificate to sign.
 type CertificateContent struct {
 	SpiffeIDs []string // URI SANs, of one trust domain; several only for the mtls of a mesh

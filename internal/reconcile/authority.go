@@ -22,7 +22,7 @@ type source struct {
 type problem struct{ reason, message string }
 
 // source returns the CA of a MeshIdentity, or the problem that prevents its use.
-func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], now time.Time) (*source, *problem) {
+func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (*source, *problem) {
 	domain, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone)
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
@@ -40,57 +40,60 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity], n
 	if text == nil {
 		return &source{domain: domain}, nil
 	}
-	return parseSource(source{domain: domain, text: text}, now)
+	return parseSource(r, source{domain: domain, text: text})
 }
 
 // parseSource returns the source with its parsed CA, or a problem where the CA is invalid or expired.
-func parseSource(src source, now time.Time) (*source, *problem) {
+func parseSource(r *table.Reader, src source) (*source, *problem) {
 	ca, err := pki.ParseCA(src.text)
 	if err != nil {
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
-	if !now.Before(ca.NotAfter()) {
+	if r.Past(ca.NotAfter()) {
 		return nil, &problem{"CAExpired", fmt.Sprintf("the CA ended at %s; replace it", formatTime(ca.NotAfter()))}
 	}
-	if err := ca.MaySign(src.domain, now); err != nil {
+	r.Past(ca.NotBefore()) // a CA of later is valid from then on
+	if err := ca.MaySign(src.domain, r.Now()); err != nil {
 		return nil, &problem{"CAInvalid", err.Error()}
 	}
 	src.ca = ca
 	return &src, nil
 }
 
-// reconcileIdentity generates the CA and the MeshTrust of a MeshIdentity, rotates a replaced CA, and writes the status.
-// A deleted MeshIdentity is reconciled until no proxy holds one of its certificates.
-func (p *Plan) reconcileIdentity(r *table.Reader, mesh, name string, now time.Time) ([]Step, time.Time) {
-	rot := p.rotation(r, mesh, name, now)
-	if name == kind.MTLSIdentity {
-		p.reconcileMTLS(rot)
-		return rot.steps, rot.requeue
-	}
-	if p.Global() {
+// identity generates the CA and the MeshTrust of a MeshIdentity, rotates a replaced CA, and writes the status. A deleted
+// MeshIdentity has writes until no proxy holds one of its certificates.
+func (p *Plan) identity(r *table.Reader, u Request) Writes {
+	rot := p.rotation(r, u.Mesh, u.Name)
+	mi, ok := p.State.Identities.Find(r, u.Mesh, u.Name)
+	switch {
+	case u.Name == kind.MTLSIdentity:
+		p.mtls(rot)
+	case p.Global():
 		p.vouchFor(rot)
-		return rot.steps, rot.requeue
-	}
-	mi, ok := p.State.Identities.Find(r, mesh, name)
-	if !ok {
+	case !ok:
 		rot.retire()
-		return rot.steps, rot.requeue
+	case mi.Spec.Provider.Type == kind.Spire:
+		p.spire(rot, mi)
+	default:
+		p.bundled(rot, mi)
 	}
-	if _, ok := mi.Spec.SpireAgent(); ok {
-		p.reconcileSPIRE(rot, mi)
-		return rot.steps, rot.requeue
-	}
+	return rot.writes
+}
+
+// bundled signs with the CA of a MeshIdentity.
+func (p *Plan) bundled(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
+	r := rot.r
 	rot.life = mi.Spec.CertificateLife()
 	if b := mi.Spec.Provider.Bundled; b != nil {
 		rot.manualTrust = b.MeshTrustCreation == "Disabled"
 	}
-	src, trouble := p.source(r, mi, now)
+	src, trouble := p.source(r, mi)
 	switch {
 	case trouble != nil:
 		rot.signing.Next = nil // prune then removes the root of the next CA too
 	case src.ca == nil:
 		rot.signing.Next = nil
-		rot.addStep(Step{Make: &NewSecret{kind.Secrets.Key(mesh, pki.CASecretName(name)), newCA(src.domain)}})
+		rot.addWrite(Write{Make: &NewSecret{kind.Secrets.Key(rot.mesh, pki.CASecretName(rot.name)), newCA(src.domain)}})
 		trouble = &problem{"CAMissing", "the certificate authority is being made"}
 	default:
 		rot.sources = []*source{src}
@@ -99,10 +102,8 @@ func (p *Plan) reconcileIdentity(r *table.Reader, mesh, name string, now time.Ti
 	rot.prune()
 	rot.store()
 	conditions := append([]kind.Condition{rot.ready(trouble)}, rot.rotationConverged()...)
-	conditions = append(conditions, p.identityConverged(r, mesh, name)...)
-	conditions = append(conditions, p.mixedProvidersCondition(r, mesh)...)
-	rot.addStep(Step{Put: kind.MeshIdentityStatuses.Make(mesh, name, kind.MeshIdentityStatus{Conditions: conditions})})
-	return rot.steps, rot.requeue
+	conditions = append(conditions, p.identityConverged(r, rot.mesh, rot.name)...)
+	rot.putStatus(append(conditions, p.mixedProvidersCondition(r, rot.mesh)...))
 }
 
 // newCA returns a function that generates a CA: the certificate, followed by the private key, in PEM.

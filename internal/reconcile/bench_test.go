@@ -23,7 +23,7 @@ func BenchmarkTenThousandDataplanes(b *testing.B) {
 	}
 	w := newWorld(b, "241.0.0.0/8")
 	w.now = time.Now()
-	rc := New(w.plan, nil, nil, w.commit, slog.New(slog.DiscardHandler))
+	rc := New(w.plan, nil, w.barrier, w.commit, slog.New(slog.DiscardHandler))
 	rows := []resource.Any{kind.Meshes.Make("", "default", kind.Mesh{})}
 	for i := range 300 {
 		name := fmt.Sprintf("s-%d", i)

@@ -1,77 +1,100 @@
 package reconcile
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-// Kinds of requests about the workload certificates of a mesh: CertificatesKind covers all certificates, which expire
-// now and then; NextIdentitiesKind covers the few proxies whose SPIFFE IDs change.
-const (
-	CertificatesKind   = "certificates"
-	NextIdentitiesKind = "next identities"
-)
+func identityWaitName(mesh string) string { return "the SPIFFE IDs of proxies of the mesh " + mesh }
 
-// reconcileCertificates moves the proxies of a mesh to their next SPIFFE IDs and removes expired certificates. A next
-// SPIFFE ID is announced first, and clients and permissions accept it. It may be signed once all of them have acked.
-// The former SPIFFE ID goes with its last certificate and the connections made with that.
-func (p *Plan) reconcileCertificates(r *table.Reader, mesh string, rows []*resource.Object[kind.DataplaneCertificates],
-	now time.Time) (steps []Step, requeue time.Time) {
-	var announced []*resource.Object[kind.DataplaneCertificates]
-	bound := p.identityTimeout(r, mesh)
-	for _, row := range rows {
-		updated, next := p.nextCertificates(r, row, now)
-		if updated != nil {
-			steps = append(steps, Step{Put: updated})
-		}
-		if waits := row.Spec.Next; updated == nil && waits != nil && !waits.Accepted {
-			if end := waits.Since.Add(bound); now.Before(end) {
-				announced, next = append(announced, row), earliest(next, end)
-			} else {
-				steps = append(steps, Step{Put: withNextAccepted(row)})
-			}
-		}
-		requeue = earliest(requeue, next)
+// certificates moves a proxy to its next SPIFFE ID and removes expired certificates. A next SPIFFE ID is announced
+// first, and clients and permissions accept it. It may be signed once all of them have acked, and where some have not,
+// once the certificates that they had have expired. The former SPIFFE ID goes with its last certificate and the
+// connections made with that.
+func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
+	row, ok := p.State.Certificates.Find(r, u.Mesh, u.Name)
+	if !ok {
+		return w
 	}
-	if told := p.changingIdentitiesStep(r, mesh); told != nil {
-		return append(steps, *told), requeue
+	kept := unexpired(r, row.Spec.Certificates)
+	next := row.Spec.Next
+	if announced := p.State.Announce(r, proxyOf(row), r.Now()); announced != nil {
+		next = announced.Spec.Next
 	}
 	switch {
-	case len(announced) == 0:
-	case p.servicesHaveIdentities(r, mesh):
-		steps = append(steps, Step{AckWait: p.identityAckWait(r, mesh, announced)})
-	default:
-		requeue = earliest(requeue, now.Add(statusDelay))
+	case len(kept) == 0:
+		next = nil
+	case next == nil || next != row.Spec.Next || next.Accepted:
+	case r.Past(next.Since.Add(p.identityTimeout(r, u.Mesh))),
+		p.Acks.Acked(r, identityWaitName(u.Mesh), nextState(row)):
+		accepted := *next
+		accepted.Accepted = true
+		next = &accepted
 	}
-	return steps, requeue
+	if len(kept) == len(row.Spec.Certificates) && next == row.Spec.Next {
+		return w
+	}
+	changed := *row
+	changed.Spec = kind.DataplaneCertificates{Certificates: kept, Next: next}
+	w.addWrite(servingDelay, Write{Put: &changed})
+	return w
 }
 
-// changingIdentitiesStep writes the SPIFFE IDs of this zone's workloads that belong to one proxy; nil where they are
-// stored already.
-func (p *Plan) changingIdentitiesStep(r *table.Reader, mesh string) *Step {
+// nextState returns the state of a proxy's next SPIFFE ID. A renewed certificate changes the row and nothing about the
+// acks of clients, so the state does not contain the row's version: a wait that takes longer than the renewal interval
+// would never succeed.
+func nextState(row *resource.Object[kind.DataplaneCertificates]) string {
+	next := row.Spec.Next
+	return strings.Join(append([]string{row.Name, next.MeshIdentity, strconv.FormatInt(next.Since.UnixNano(), 10)},
+		next.List()...), " ")
+}
+
+// changingIdentities writes the SPIFFE IDs of this zone's workloads that belong to one proxy. Once they and the
+// identities of services are stored, it states that every proxy must accept the announced SPIFFE IDs: the clients of
+// their services and, for permissions that match one of them, the proxies of other zones.
+func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
 	var workloads [][]string
-	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(mesh)) {
+	var announced []*resource.Object[kind.DataplaneCertificates]
+	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)) {
 		workloads = append(workloads, row.Spec.Aliases()...)
+		if row.Spec.Next != nil && !row.Spec.Next.Accepted {
+			announced = append(announced, row)
+		}
 	}
 	slices.SortFunc(workloads, slices.Compare)
 	workloads = slices.CompactFunc(workloads, slices.Equal)
-	row := kind.ChangingIdentitiesList.Make(mesh, p.State.Zone, kind.ChangingIdentities{Workloads: workloads})
-	stored, ok := p.State.ChangingIdentities.Find(r, mesh, p.State.Zone)
+	stored, ok := p.State.ChangingIdentities.Find(r, u.Mesh, p.State.Zone)
 	switch {
-	case ok && len(workloads) == 0:
-		gone := stored.Key()
-		return &Step{Delete: &gone}
-	case len(workloads) == 0 || ok && slices.EqualFunc(stored.Spec.Workloads, workloads, slices.Equal):
-		return nil
+	case len(workloads) > 0:
+		putIfDifferent(&w, servingDelay, stored, kind.ChangingIdentitiesList.Make(u.Mesh, p.State.Zone,
+			kind.ChangingIdentities{Workloads: workloads}))
+	case ok:
+		w.addWrite(servingDelay, Write{Delete: stored})
 	}
-	return &Step{Put: row}
+	if len(w.Do) == 0 && len(announced) > 0 && p.servicesHaveIdentities(r, u.Mesh) {
+		w.Wait = p.identityWait(r, u.Mesh, announced)
+	}
+	return w
+}
+
+func (p *Plan) identityWait(r *table.Reader, mesh string,
+	announced []*resource.Object[kind.DataplaneCertificates]) *barrier.Condition {
+	c := &barrier.Condition{Name: identityWaitName(mesh), Mesh: mesh, Rows: slices.Concat(newestRows(announced),
+		newestRows(p.zoneServices(r, mesh)), []resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
+	c.ZoneRows = p.syncedRows(c.Rows)
+	for _, row := range announced {
+		c.States = append(c.States, nextState(row))
+	}
+	return c
 }
 
 // servicesHaveIdentities returns true where the services of this zone list every SPIFFE ID of their servers.
@@ -88,26 +111,6 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 		func(service *resource.Object[kind.MeshService]) bool {
 			return p.State.ZoneOf(&service.Meta) != p.State.Zone
 		})
-}
-
-// nextCertificates returns the wanted row, nil where it equals the stored one, and the time of the next change.
-func (p *Plan) nextCertificates(r *table.Reader, row *resource.Object[kind.DataplaneCertificates],
-	now time.Time) (updated *resource.Object[kind.DataplaneCertificates], requeue time.Time) {
-	kept := unexpired(r, row.Spec.Certificates)
-	requeue = r.Deadline()
-	next := row.Spec.Next
-	if announced := p.State.Announce(r, graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, now); announced != nil {
-		next = announced.Spec.Next
-	}
-	if len(kept) == 0 {
-		next = nil
-	}
-	if len(kept) == len(row.Spec.Certificates) && next == row.Spec.Next {
-		return nil, requeue
-	}
-	changed := *row
-	changed.Spec = kind.DataplaneCertificates{Certificates: kept, Next: next}
-	return &changed, requeue
 }
 
 // unexpired returns the certificates that a peer may still see: the valid ones, and those of connections that may be
@@ -137,62 +140,6 @@ func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 	return timeoutFor(longest)
 }
 
-// withNextAccepted returns a copy of the row whose next SPIFFE ID may be signed.
-func withNextAccepted(row *resource.Object[kind.DataplaneCertificates]) *resource.Object[kind.DataplaneCertificates] {
-	changed := *row
-	next := *row.Spec.Next
-	next.Accepted = true
-	changed.Spec.Next = &next
-	return &changed
-}
-
-func identityWaitName(mesh string) string { return "the SPIFFE IDs of proxies of the mesh " + mesh }
-
-// maxAwaitedRows is the number of newest rows that a wait checks. A proxy that has acked the newest rows has acked all
-// earlier ones.
-const maxAwaitedRows = 32
-
-func newestRows[S any](rows []*resource.Object[S]) []resource.Key {
-	rows = slices.SortedFunc(slices.Values(rows), func(a, b *resource.Object[S]) int {
-		return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Name, b.Name))
-	})
-	var keys []resource.Key
-	for _, row := range rows[:min(len(rows), maxAwaitedRows)] {
-		keys = append(keys, row.Key())
-	}
-	return keys
-}
-
-// identityAckWait returns a wait until every proxy accepts the announced SPIFFE IDs: the clients of their services and,
-// for permissions that match one of them, the proxies of other zones.
-func (p *Plan) identityAckWait(r *table.Reader, mesh string,
-	announced []*resource.Object[kind.DataplaneCertificates]) *AckWait {
-	s := &AckWait{Name: identityWaitName(mesh), Mesh: mesh, AllZones: true, Rows: slices.Concat(
-		newestRows(announced), newestRows(p.zoneServices(r, mesh)),
-		[]resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
-	for _, row := range announced {
-		s.Then = append(s.Then, withNextAccepted(row))
-	}
-	s.Renew = p.acceptedIfStillNext
-	return s
-}
-
-// acceptedIfStillNext returns the proxy's current row with its next identity accepted, nil where that identity is no
-// longer the next one. A renewed certificate changes the row and nothing about the acks of clients. Without this, a
-// wait that takes longer than the renewal interval would never succeed.
-func (p *Plan) acceptedIfStillNext(r *table.Reader, write resource.Any) resource.Any {
-	acked := write.(*resource.Object[kind.DataplaneCertificates])
-	row, ok := p.State.Certificates.Find(r, acked.Mesh, acked.Name)
-	if !ok || row.Spec.Next == nil || row.Spec.Next.Accepted {
-		return nil
-	}
-	now, then := row.Spec.Next, acked.Spec.Next
-	if !now.Same(then.SpiffeIDs) || now.MeshIdentity != then.MeshIdentity || !now.Since.Equal(then.Since.Time) {
-		return nil
-	}
-	return withNextAccepted(row)
-}
-
 // identityConverged returns the condition of a MeshIdentity whose next SPIFFE IDs are not accepted everywhere; none
 // where all are.
 func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []kind.Condition {
@@ -210,5 +157,5 @@ func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []k
 		Message: fmt.Sprintf(
 			"%d Dataplanes get certificates of their new SPIFFE IDs once every proxy accepts these, from %s "+
 				"at the latest%s",
-			waiting, formatTime(bound.Add(p.identityTimeout(r, mesh))), p.pendingText(identityWaitName(mesh)))}}
+			waiting, formatTime(bound.Add(p.identityTimeout(r, mesh))), p.pendingText(r, identityWaitName(mesh)))}}
 }

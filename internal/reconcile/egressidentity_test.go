@@ -32,7 +32,7 @@ func ownEgress(name string) resource.Any {
 func TestAZoneEgressHasAConditionForItsIdentity(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
-	m := follow(w, false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+	m := follow(w, false, slog.New(slog.NewTextHandler(&log, nil)))
 	look := func() kind.Condition {
 		t.Helper()
 		m.drain()
@@ -84,7 +84,7 @@ func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
 		var log bytes.Buffer
-		m := follow(w, true, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+		m := follow(w, true, slog.New(slog.NewTextHandler(&log, nil)))
 		m.user(ownEgress("ze-1"), ownEgress("ze-2"), kind.Meshes.Make("", "shop", kind.Mesh{}),
 			kind.Meshes.Make("", "apple", kind.Mesh{}),
 			identityFor("shop", "all", nil))

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/pki"
@@ -23,10 +24,10 @@ const life = time.Hour
 type motion struct {
 	*world
 	proxies []*proxy
-	clock   int            // counts events
-	begun   map[string]int // by wait, the clock when it began
-	path    string         // path of the MeshIdentity's SPIFFE IDs
-	backend string         // enabled backend of the mtls, for proxies that no MeshIdentity selects
+	clock   int                   // counts events
+	begun   map[*barrier.Wait]int // the clock when a wait began
+	path    string                // path of the MeshIdentity's SPIFFE IDs
+	backend string                // enabled backend of the mtls, for proxies that no MeshIdentity selects
 	// permitted is when the operator last wrote the permission, and permits are all writes of it, by the clock.
 	permitted time.Time
 	permits   []int
@@ -55,7 +56,7 @@ func (p *proxy) valid(now time.Time) bool { return p.cert.Until.After(now) }
 const beside = "beside"
 
 func newMotion(t rapid.TB) *motion {
-	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[string]int{}, path: "/first/{{ .Workload }}",
+	m := &motion{world: newWorld(t, "241.0.0.0/8"), begun: map[*barrier.Wait]int{}, path: "/first/{{ .Workload }}",
 		backend: "provided-1"}
 	m.put(m.meshIdentity(), m.secret("ca", freshCA(m.world, domain)), m.mesh())
 	for _, backend := range []string{"provided-1", "provided-2"} {
@@ -203,39 +204,29 @@ func (m *motion) sign(p *proxy) {
 	m.serve(p)
 }
 
-// write stores at most a number of steps of a plan, as a control plane that is killed meanwhile.
+// write stores at most a number of writes, as a control plane that is killed meanwhile.
 func (m *motion) write(u Request, most int) {
-	if m.plan.families[u.Kind] != nil {
-		writes := m.writes(m.reader(), u.Kind, u.Name).Do
-		for i := range writes[:min(most, len(writes))] {
-			m.doWrite(&writes[i])
-		}
-		return
-	}
-	steps, _ := m.plan.For(m.reader(), u, m.now)
-	for _, step := range steps[:min(most, len(steps))] {
-		if step.AckWait != nil && m.ackWaits[step.AckWait.Name] == nil {
-			m.begun[step.AckWait.Name] = m.clock
-		}
-		if step.AckWait == nil || m.ackWaits[step.AckWait.Name] == nil {
-			m.do(step)
+	m.execute(u, most)
+	for _, wait := range m.waits {
+		if _, ok := m.begun[wait]; !ok {
+			m.begun[wait] = m.clock
 		}
 	}
 }
 
-// writeAckedWaits stores the writes of every wait whose proxies have received the configuration since it began.
-func (m *motion) writeAckedWaits() {
-	for topic, s := range m.ackWaits {
-		pending := func(p *proxy) bool { return p.valid(m.now) && (p.disconnected || p.told < m.begun[topic]) }
-		if slices.ContainsFunc(m.proxies, pending) {
-			continue
+// endAckedWaits ends every wait whose proxies have received the configuration since it began.
+func (m *motion) endAckedWaits() {
+	for name, wait := range m.waits {
+		pending := func(p *proxy) bool { return p.valid(m.now) && (p.disconnected || p.told < m.begun[wait]) }
+		if !slices.ContainsFunc(m.proxies, pending) {
+			delete(m.waits, name)
+			m.barrier.Finish(wait)
 		}
-		delete(m.ackWaits, topic)
-		for _, o := range s.Then {
-			if stored, ok := m.plan.State.Find(m.reader(), o.Key()); ok &&
-				stored.Envelope().Version == o.Envelope().Version {
-				m.put(o)
-			}
+	}
+	m.beginWaits()
+	for _, wait := range m.waits {
+		if _, ok := m.begun[wait]; !ok {
+			m.begun[wait] = m.clock
 		}
 	}
 }
@@ -258,8 +249,10 @@ func (m *motion) pass(d time.Duration) {
 
 var requests = []Request{
 	{"MeshIdentity", "default", kind.MTLSIdentity}, {"MeshService", "default", beside},
-	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"}, {CertificatesKind, "default", ""},
-	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {NextIdentitiesKind, "default", ""},
+	{"MeshIdentity", "default", "id"}, {"MeshIdentity", "default", "other"},
+	{"DataplaneCertificates", "default", "a-1"}, {"DataplaneCertificates", "default", "a-2"},
+	{"DataplaneCertificates", "default", "b-1"},
+	{"MeshService", "default", "a"}, {"MeshService", "default", "b"}, {"ChangingIdentities", "default", ""},
 }
 
 // reconcileAll executes all plans.
@@ -311,7 +304,8 @@ func (m *motion) everybody() {
 		for _, p := range m.proxies {
 			m.tell(p)
 		}
-		m.writeAckedWaits()
+		m.endAckedWaits()
+		m.reconcileAll()
 		for _, p := range m.proxies {
 			m.sign(p)
 		}
@@ -361,16 +355,17 @@ func TestEveryProxyAcceptsEveryValidCertificate(t *testing.T) {
 				m.write(rapid.SampledFrom(requests).Draw(t, "request"), rapid.IntRange(0, 2).Draw(t, "most"))
 			},
 			"write all": func(*rapid.T) { m.reconcileAll() },
-			"acks":      func(*rapid.T) { m.writeAckedWaits() },
+			"acks":      func(*rapid.T) { m.endAckedWaits() },
 			"go on": func(*rapid.T) {
 				m.reconcileAll()
 				for _, p := range m.proxies {
 					m.tellIfThere(p)
 				}
-				m.writeAckedWaits()
+				m.endAckedWaits()
+				m.reconcileAll()
 				m.sign(anyProxy())
 			},
-			"restart":   func(*rapid.T) { m.ackWaits = map[string]*AckWait{} },
+			"restart":   func(*rapid.T) { m.restart() },
 			"tell":      func(*rapid.T) { m.tellIfThere(anyProxy()) },
 			"sign":      func(*rapid.T) { m.sign(anyProxy()) },
 			"leave":     func(*rapid.T) { anyProxy().disconnected = true },
@@ -411,8 +406,8 @@ func TestOtherZonesGetNextSpiffeIDsFirst(t *testing.T) {
 	if !slices.EqualFunc(told.Spec.Workloads, want, slices.Equal) {
 		t.Errorf("other zones are told of %v, want %v", told.Spec.Workloads, want)
 	}
-	waiting := m.ackWaits[identityWaitName("default")]
-	if waiting == nil || !waiting.AllZones {
+	waiting := m.waits[identityWaitName("default")]
+	if waiting == nil || !slices.Contains(waiting.ZoneRows, told.Key()) {
 		t.Fatalf("no wait includes other zones: %+v", waiting)
 	}
 	for _, row := range []resource.Key{told.Key(), kind.MeshServices.Key("default", "a"),

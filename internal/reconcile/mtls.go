@@ -12,10 +12,10 @@ import (
 	"weft/resource"
 )
 
-// reconcileMTLS makes the mesh trust the CAs of all mtls backends, signs with the CA of the enabled backend, generates
+// mtls makes the mesh trust the CAs of all mtls backends, signs with the CA of the enabled backend, generates
 // builtin CAs, and writes the status. A disabled or removed backend is reconciled until no proxy holds one of its
 // certificates. The global control plane generates and reads CAs and writes the shared MeshTrust; zones sign.
-func (p *Plan) reconcileMTLS(rot *rotation) {
+func (p *Plan) mtls(rot *rotation) {
 	mesh, ok := p.State.Meshes.Find(rot.r, "", rot.mesh)
 	if !ok || mesh.Spec.MTLS == nil || len(mesh.Spec.MTLS.Backends) == 0 {
 		rot.retire()
@@ -66,7 +66,7 @@ func (p *Plan) vouchFor(rot *rotation) {
 		rot.retire()
 		return
 	}
-	src, trouble := p.source(rot.r, mi, rot.now)
+	src, trouble := p.source(rot.r, mi)
 	if trouble == nil && src.ca != nil {
 		rot.sources = []*source{src}
 	}
@@ -116,7 +116,7 @@ func (p *Plan) readBackend(rot *rotation, mesh *resource.Object[kind.Mesh], b *k
 	text, err := pki.BackendText(rot.mesh, b, secret)
 	switch {
 	case errors.Is(err, pki.ErrNotMade) && kind.OwnerOf(&mesh.Meta) == kind.Owner{Zone: p.State.Zone}:
-		rot.addStep(Step{Make: p.nextBuiltinSecret(rot.mesh, b, secret)})
+		rot.addWrite(Write{Make: p.nextBuiltinSecret(rot.mesh, b, secret)})
 		return nil, &problem{"CAMissing", "the certificate authority is being made"}
 	case errors.Is(err, pki.ErrNotMade):
 		return nil,
@@ -125,7 +125,7 @@ func (p *Plan) readBackend(rot *rotation, mesh *resource.Object[kind.Mesh], b *k
 	case err != nil:
 		return nil, &problem{"CAMissing", err.Error()}
 	}
-	return parseSource(source{domain: rot.mesh, backend: b.Name, text: text}, rot.now)
+	return parseSource(rot.r, source{domain: rot.mesh, backend: b.Name, text: text})
 }
 
 // nextBuiltinSecret returns the next Secret to generate for a builtin backend.
@@ -175,7 +175,12 @@ func readHere(m *kind.MeshMTLS, troubles map[string]*problem) []kind.Condition {
 
 // putMeshStatus writes the conditions of a mesh. A mesh that never had mtls has no status.
 func (p *Plan) putMeshStatus(mesh string, conditions []kind.Condition, rot *rotation) {
-	if _, stored := p.State.MeshStatuses.Find(rot.r, "", mesh); stored || len(conditions) > 0 {
-		rot.addStep(Step{Put: kind.MeshStatuses.Make("", mesh, kind.MeshStatus{Conditions: conditions})})
+	stored, ok := p.State.MeshStatuses.Find(rot.r, "", mesh)
+	if ok {
+		putIfDifferent(&rot.writes, conditionDelay(stored.Spec.Conditions, conditions), stored,
+			kind.MeshStatuses.Make("", mesh, kind.MeshStatus{Conditions: conditions}))
+	} else if _, exists := p.State.Meshes.Find(rot.r, "", mesh); exists && len(conditions) > 0 {
+		rot.writes.addWrite(servingDelay,
+			Write{Create: kind.MeshStatuses.Make("", mesh, kind.MeshStatus{Conditions: conditions})})
 	}
 }

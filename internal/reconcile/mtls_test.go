@@ -109,7 +109,7 @@ func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 	w.reconcileMTLS()
 	w.wantMTLS("a zone", "", 0, "Ready=False CAMissing")
 
-	global := &world{t: t, plan: NewPlan(graph.NewState(""), Ranges{}), now: w.now, ackWaits: map[string]*AckWait{}}
+	global := newWorldIn(t, "", "241.0.0.0/8")
 	global.put(mesh)
 	global.reconcileMTLS()
 	global.wantMTLS("global", "", 1, "Ready=True Ready")

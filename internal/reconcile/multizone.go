@@ -46,10 +46,14 @@ func (p *Plan) membersOf(r *table.Reader, key graph.ServiceKey) members {
 	return m
 }
 
-// multiZone writes the status of a MeshMultiZoneService and, in a zone, its virtual IP.
+// multiZone writes the SNIs and the status of a MeshMultiZoneService and, in a zone, its virtual IP.
 func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
-	if _, ok := p.State.MultiZoneServices.Find(r, u.Mesh, u.Name); !ok {
+	service, ok := p.State.MultiZoneServices.Find(r, u.Mesh, u.Name)
+	if !ok {
 		return w
+	}
+	if named := p.withSNIs(r, service); named != nil {
+		w.addWrite(servingDelay, Write{Put: named})
 	}
 	m := p.members.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	status := kind.MeshMultiZoneServiceStatus{MeshServices: m.services,

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
@@ -17,25 +18,33 @@ const PlaintextKind = "plaintext"
 // mutual TLS.
 const plaintextTimeout = 30 * time.Second
 
-// reconcilePlaintext stops plaintext at changing proxies once every client has acked that they serve mutual TLS, and
-// after plaintextTimeout at the latest.
-func (p *Plan) reconcilePlaintext(r *table.Reader, mesh string, now time.Time) (steps []Step, requeue time.Time) {
-	var waiting []*resource.Object[kind.DataplaneListenerStatus]
-	s := &AckWait{Name: "mutual TLS of proxies of the mesh " + mesh, Mesh: mesh, AllProxies: true}
-	for _, row := range p.State.ListenerStatusesChanging.List(r, graph.MeshKey(mesh)) {
-		changed, end := p.withoutPlaintext(row)
-		if !now.Before(end) {
-			steps = append(steps, Step{Put: changed})
-			continue
-		}
-		requeue = earliest(requeue, end)
-		waiting, s.Then = append(waiting, row), append(s.Then, changed)
+func plaintextWaitName(mesh string) string { return "mutual TLS of proxies of the mesh " + mesh }
+
+// waitForTLS states that every client must ack that the changing proxies of a mesh serve mutual TLS.
+func (p *Plan) waitForTLS(r *table.Reader, u Request) (w Writes) {
+	rows := p.State.ListenerStatusesChanging.List(r, graph.MeshKey(u.Mesh))
+	if len(rows) == 0 {
+		return w
 	}
-	if len(waiting) > 0 {
-		s.Rows = newestRows(waiting)
-		steps = append(steps, Step{AckWait: s})
+	w.Wait = &barrier.Condition{Name: plaintextWaitName(u.Mesh), Mesh: u.Mesh, AllProxies: true, Rows: newestRows(rows)}
+	for _, row := range rows {
+		w.Wait.States = append(w.Wait.States, rowState(row))
 	}
-	return steps, requeue
+	return w
+}
+
+// endPlaintext stops plaintext at a changing proxy once every client has acked that it serves mutual TLS, and after
+// plaintextTimeout at the latest.
+func (p *Plan) endPlaintext(r *table.Reader, u Request) (w Writes) {
+	row, ok := p.State.ListenerStatuses.Find(r, u.Mesh, u.Name)
+	if !ok || !row.Spec.Changing() {
+		return w
+	}
+	changed, end := p.withoutPlaintext(row)
+	if p.Acks.Acked(r, plaintextWaitName(u.Mesh), rowState(row)) || r.Past(end) {
+		w.addWrite(0, Write{Put: changed})
+	}
+	return w
 }
 
 // withoutPlaintext returns a copy of the row that accepts mutual TLS only, and the deadline of that change.

@@ -1,10 +1,10 @@
 // Package reconcile writes the resources that the control plane owns: virtual IPs, services generated for
-// kuma.io/service tags, CAs and MeshTrusts of MeshIdentities, and statuses. They follow from the resources of users.
+// kuma.io/service tags, CAs and MeshTrusts of MeshIdentities, the steps of their rotation, and statuses. They follow
+// from the resources of users.
 //
-// Most writes are derived values. A [Plan] has a derived table of [Writes] for each kind of [Request], and the runner
-// stores their values; see addFamilies. Writes that wait for acks are not derived. [Plan.For] returns their steps for
-// one Request at one time, and the time to requeue it. The [Reconciler] calls it when an input of the Request has
-// changed.
+// Every write is a derived value. A [Plan] has a derived table of [Writes] for each kind of [Request], and the runner
+// stores their values; see addFamilies. A write that must follow acks reads the rows of package barrier, and states in
+// its Writes what it waits for.
 package reconcile
 
 import (
@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
@@ -30,7 +31,7 @@ const Grace = time.Hour
 // Request identifies what is reconciled together.
 type Request struct {
 	// Kind is the kind of a resource, or [TagKind] with the value of the tag as the name. MeshZoneAddress,
-	// EvictedProxies, [CertificatesKind], [NextIdentitiesKind], [SNIKind] and [PlaintextKind] have a mesh and no name.
+	// EvictedProxies, ChangingIdentities, [ProvidersKind], [SNIKind] and [PlaintextKind] have a mesh and no name.
 	// ZoneEgress has neither: one Request covers the zone.
 	Kind, Mesh, Name string
 }
@@ -40,40 +41,6 @@ func (u Request) String() string { return u.Kind + " " + u.Mesh + "/" + u.Name }
 
 // TagKind is the kind of requests for one value of the tag kuma.io/service.
 const TagKind = "tag"
-
-// Step is one action of a plan. Exactly one field is set.
-type Step struct {
-	Put             resource.Any
-	Delete          *resource.Key
-	Make            *NewSecret
-	AckWait         *AckWait
-	ConfirmedDelete *ConfirmedDelete
-}
-
-// ConfirmedDelete deletes Row once every other zone has confirmed Rows as they are stored, or after Timeout. Where Row
-// has changed meanwhile, nothing is deleted and the Request is enqueued again.
-type ConfirmedDelete struct {
-	Row     *resource.Object[kind.RetainedSNIRoute]
-	Rows    []resource.Key
-	Timeout time.Duration
-}
-
-// AckWait stores the writes of Then once every proxy of a mesh that holds a certificate has acked Rows as they are in
-// the table now. A write whose row has changed meanwhile is dropped. The Request is enqueued again afterwards, and
-// after a restart, which drops all waits.
-type AckWait struct {
-	Name string // what is waited for; of two waits with one name, only one runs
-	Mesh string
-	// AllProxies also waits for connected proxies without a certificate.
-	AllProxies bool
-	// AllZones also waits for the proxies of all other zones.
-	AllZones bool
-	Rows     []resource.Key
-	Then     []resource.Any
-	// Renew returns a write of Then for the current row, nil where the write no longer applies. Where it is nil, a
-	// write applies only to the version of the row from which it was made.
-	Renew func(r *table.Reader, then resource.Any) resource.Any
-}
 
 // NewSecret is a Secret to create from random data, unless it exists.
 type NewSecret struct {
@@ -86,16 +53,13 @@ type Plan struct {
 	State *graph.State
 	// Ranges are the networks of virtual IPs.
 	Ranges Ranges
-	// PendingProxies returns the proxies that the wait of a name is waiting for, as known so far; nil where no wait
-	// runs.
-	PendingProxies func(topic string) []graph.ProxyKey
-	// PendingZones returns a phrase about the zones that the wait of a name is waiting for; empty where there are none.
-	PendingZones func(topic string) string
 	// DrainTime is how long former configuration stays in use after the last ack of the next one, since traffic that a
 	// proxy sent before its ack may still be in flight.
 	DrainTime time.Duration
 	// Lives returns true while an instance of the control plane is alive.
 	Lives func(instance string) bool
+	// Acks has the progress of the conditions that the writes state.
+	Acks *barrier.Rows
 
 	zoneProxyRoles     map[string]*zoneProxyRole
 	nacks              *table.Derived[causeKey, nackSummary]
@@ -112,6 +76,9 @@ type Plan struct {
 	noVIP             *table.Derived[netip.Prefix, bool]
 	absences          *table.Input[absence]
 	absencesByRequest *table.Index[absence] // by the Request that waits
+	// servicesMoving and multiZoneMoving find the services of which a port has several SNIs, by their mesh.
+	servicesMoving  *table.Index[*resource.Object[kind.MeshService]]
+	multiZoneMoving *table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// instances has one row, which changes with every instance of the control plane that starts or stops.
 	instances *table.Input[int]
 	families  map[string]*family // by the kind of their Requests
@@ -119,13 +86,6 @@ type Plan struct {
 
 // Global returns true for the global control plane, which serves no proxies.
 func (p *Plan) Global() bool { return p.State.Zone == "" }
-
-// plannedOnGlobal are the kinds whose changes make the global control plane write. Zones react to all kinds.
-var plannedOnGlobal = map[string]bool{
-	kind.MeshMultiZoneServices.Name: true, kind.MeshMultiZoneServiceStatuses.Name: true, kind.SNIFormats.Name: true,
-	// Inputs of the shared MeshTrusts and of builtin mtls backends.
-	kind.Meshes.Name: true, kind.Secrets.Name: true, kind.MeshIdentities.Name: true, kind.MeshTrusts.Name: true,
-}
 
 // rowKey identifies a resource whose kind is given by the context.
 type rowKey struct{ Mesh, Name string }
@@ -144,11 +104,12 @@ type facts struct {
 func NewPlan(state *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
 		State: state, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(state),
-		PendingProxies: func(string) []graph.ProxyKey { return nil }, PendingZones: func(string) string { return "" },
-		Lives: func(string) bool { return true }, families: map[string]*family{},
+		Lives: func(string) bool { return true }, Acks: barrier.NewRows(state.DB), families: map[string]*family{},
 	}
 	p.absences = table.NewInput(state.DB, absence.key)
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
+	p.servicesMoving = table.NewIndex(state.Services.Input, movingSNIs[kind.MeshService])
+	p.multiZoneMoving = table.NewIndex(state.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
 	p.instances = table.NewInput(state.DB, func(int) string { return "" })
 	p.nacks = table.NewDerived(state.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
 	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
@@ -187,28 +148,6 @@ func equalPorts(a, b kind.ServicePort) bool {
 	return a.Port == b.Port && a.Name == b.Name && a.AppProtocol == b.AppProtocol
 }
 
-// For returns the steps of one request at a time, and when to requeue it without a change (zero: never). It panics for
-// a kind that is derived.
-func (p *Plan) For(r *table.Reader, u Request, now time.Time) (steps []Step, requeue time.Time) {
-	switch u.Kind {
-	case kind.MeshIdentities.Name:
-		return p.reconcileIdentity(r, u.Mesh, u.Name, now)
-	case SNIKind:
-		return p.reconcileSNIs(r, u.Mesh, now)
-	case kind.EvictedProxiesList.Name:
-		return p.reconcileEvicted(r, u.Mesh, now)
-	case kind.RetainedSNIRoutes.Name:
-		return p.reconcileSNIRoute(r, u.Mesh, u.Name, now)
-	case PlaintextKind:
-		return p.reconcilePlaintext(r, u.Mesh, now)
-	case CertificatesKind:
-		return p.reconcileCertificates(r, u.Mesh, p.State.CertificatesByRoot.List(r, graph.MeshKey(u.Mesh)), now)
-	case NextIdentitiesKind:
-		return p.reconcileCertificates(r, u.Mesh, p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)), now)
-	}
-	panic("reconcile: no such request kind: " + u.Kind)
-}
-
 func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
@@ -231,8 +170,8 @@ func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
 	return f
 }
 
-// service writes the virtual IP, the identities and the status of a MeshService, and deletes a generated one that has
-// had no Dataplane for [Grace]. A service of another zone gets only a virtual IP and host names.
+// service writes the virtual IP, the identities, the SNIs and the status of a MeshService, and deletes a generated one
+// that has had no Dataplane for [Grace]. A service of another zone gets only a virtual IP and host names.
 func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	service, ok := p.State.Services.Find(r, u.Mesh, u.Name)
 	if !ok {
@@ -243,7 +182,9 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	if own {
 		spec, delay := p.grown(r, service)
 		updated, differs := withIdentities(spec, f)
-		if differs || spec != service {
+		if named := p.withSNIs(r, updated); named != nil {
+			w.addWrite(servingDelay, Write{Put: named})
+		} else if differs || spec != service {
 			w.addWrite(delay, Write{Put: updated})
 		}
 	}

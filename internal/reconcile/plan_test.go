@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/pki"
 	"weft/internal/table"
@@ -18,22 +20,29 @@ import (
 	"weft/resource"
 )
 
-// world is a store that executes steps and writes at once, with a clock that tests set.
+// world is a store that executes writes at once, with a clock that tests set.
 type world struct {
 	t       rapid.TB
 	plan    *Plan
+	barrier *barrier.Barrier
 	now     time.Time
 	version int
-	// ackWaits are the running waits, by name; ackAll completes them.
-	ackWaits map[string]*AckWait
+	stated  map[Request]string // names of the stated conditions
+	// waits are the running waits, by name; ackAll ends them.
+	waits map[string]*barrier.Wait
 }
 
-func newWorld(t rapid.TB, cidr string) *world {
-	state, all := graph.NewState("east"), netip.MustParsePrefix(cidr)
+func newWorld(t rapid.TB, cidr string) *world { return newWorldIn(t, "east", cidr) }
+
+// newWorldIn returns an empty world of a zone; global has no name.
+func newWorldIn(t rapid.TB, zone, cidr string) *world {
+	state, all := graph.NewState(zone), netip.MustParsePrefix(cidr)
 	w := &world{
 		t: t, plan: NewPlan(state, Ranges{all, all, all}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		ackWaits: map[string]*AckWait{},
+		stated: map[Request]string{}, waits: map[string]*barrier.Wait{},
 	}
+	w.barrier = barrier.New(w.plan.Acks, nil, w.commit, slog.New(slog.DiscardHandler))
+	w.barrier.Now = func() time.Time { return w.now }
 	state.DB.Clock = func() time.Time { return w.now }
 	return w
 }
@@ -67,20 +76,35 @@ func (w *world) writes(r *table.Reader, kind, name string) Writes {
 	return w.plan.families[kind].Get(r, Request{kind, "default", name})
 }
 
-// reconcile executes the steps or writes of a request, and returns the time of its next change.
+// reconcile executes the writes of a request, and returns the time of its next change.
 func (w *world) reconcile(kind, name string) time.Time {
+	return w.execute(Request{kind, "default", name}, math.MaxInt)
+}
+
+// execute executes at most a number of the writes of a request, and returns the time of its next change.
+func (w *world) execute(u Request, most int) time.Time {
 	r := w.reader()
-	if w.plan.families[kind] == nil {
-		steps, requeue := w.plan.For(r, Request{kind, "default", name}, w.now)
-		for _, step := range steps {
-			w.do(step)
-		}
-		return requeue
+	writes := w.plan.families[u.Kind].Get(r, u)
+	deadline := r.Deadline()
+	if name := w.stated[u]; name != "" && (writes.Wait == nil || writes.Wait.Name != name) {
+		w.barrier.State(name, nil)
+		delete(w.stated, u)
 	}
-	for _, write := range w.writes(r, kind, name).Do {
-		w.doWrite(&write)
+	if writes.Wait != nil {
+		w.barrier.State(writes.Wait.Name, writes.Wait)
+		w.stated[u] = writes.Wait.Name
 	}
-	return r.Deadline()
+	w.beginWaits()
+	for i := range writes.Do[:min(most, len(writes.Do))] {
+		w.doWrite(&writes.Do[i])
+	}
+	return deadline
+}
+
+func (w *world) beginWaits() {
+	for _, fresh := range w.barrier.Begin() {
+		w.waits[fresh.Name] = fresh
+	}
 }
 
 func (w *world) doWrite(write *Write) {
@@ -91,25 +115,14 @@ func (w *world) doWrite(write *Write) {
 		w.remove(write.Delete.Key())
 	case write.Create != nil:
 		w.put(write.Create)
-	default:
-		w.put(write.Put)
-	}
-}
-
-func (w *world) do(step Step) {
-	switch {
-	case step.Put != nil:
-		w.put(step.Put)
-	case step.Delete != nil:
-		w.remove(*step.Delete)
-	case step.AckWait != nil:
-		w.ackWaits[step.AckWait.Name] = step.AckWait
-	default:
-		made, err := step.Make.Make(w.now)
+	case write.Make != nil:
+		made, err := write.Make.Make(w.now)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.put(w.secret(step.Make.Key.Name, string(made)))
+		w.put(w.secret(write.Make.Key.Name, string(made)))
+	default:
+		w.put(write.Put)
 	}
 }
 
@@ -122,12 +135,19 @@ func freshCA(w *world, domain string) string {
 	return string(certificate) + string(key)
 }
 
-// ackAll completes all waits, as if every proxy had acked the current rows.
+// ackAll ends all waits, as if every proxy had acked the current rows.
 func (w *world) ackAll() {
-	for topic, s := range w.ackWaits {
-		delete(w.ackWaits, topic)
-		w.put(s.Then...)
+	for name, wait := range w.waits {
+		delete(w.waits, name)
+		w.barrier.Finish(wait)
 	}
+	w.beginWaits()
+}
+
+// restart drops what is known of acks, as another leader does.
+func (w *world) restart() {
+	clear(w.waits)
+	w.barrier.Reset()
 }
 
 func (w *world) secret(name, data string) resource.Any {
@@ -229,7 +249,7 @@ func TestAServiceGrowsByServedPortsUpToItsBound(t *testing.T) {
 // not heard of.
 func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
 	var log bytes.Buffer
-	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.NewTextHandler(&log, nil)))
 	m.user(kind.MeshServices.Make("default", "written", kind.MeshService{}))
 	for i := range graph.MaxGenerated - 2 {
 		name := fmt.Sprint("s-", i)

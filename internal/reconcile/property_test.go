@@ -42,7 +42,7 @@ func (m *mirrored) stale() []string {
 // those that a new plan would write.
 func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := follow(newWorld(t, "241.0.0.0/30"), false, calm{}, slog.New(slog.DiscardHandler)) // two addresses
+		m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler)) // two addresses
 		m.now = time.Now()
 		m.plan.Lives = func(instance string) bool { return instance == "here" }
 		m.lags = true

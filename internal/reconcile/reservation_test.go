@@ -43,7 +43,7 @@ func (a *ahead) Create(ctx context.Context, o resource.Any) (string, error) {
 
 // The snapshot has the row of one service, and the followers of the commit have not been called yet.
 func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
-	m := follow(newWorld(t, "241.0.0.0/30"), false, calm{}, slog.New(slog.DiscardHandler))
+	m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler))
 	m.lags = true
 	one, two := "a", ""
 	var ip = func(n string) string {

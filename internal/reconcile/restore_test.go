@@ -18,7 +18,7 @@ import (
 // at the next start, while its sources exist.
 func TestDeletedRowsOfTheControlPlaneAreWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := follow(newWorld(t, "241.0.0.0/8"), true, calm{}, slog.New(slog.DiscardHandler))
+		s := follow(newWorld(t, "241.0.0.0/8"), true, slog.New(slog.DiscardHandler))
 		s.now = time.Now()
 		s.plan.Lives = func(instance string) bool { return instance == "here" }
 		ctx, cancel := context.WithCancel(t.Context())

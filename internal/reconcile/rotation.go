@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/pki"
 	"weft/internal/table"
@@ -22,7 +22,6 @@ import (
 type rotation struct {
 	plan       *Plan
 	r          *table.Reader
-	now        time.Time
 	mesh, name string
 
 	stored      *resource.Object[kind.SigningCA] // nil: none is stored
@@ -34,10 +33,8 @@ type rotation struct {
 	life        kind.Duration                    // lifetime of a certificate
 	manualTrust bool                             // an operator writes the MeshTrust
 	retired     []retired
-	ackWait     *AckWait
 
-	steps   []Step
-	requeue time.Time
+	writes Writes
 }
 
 // retired is the root of a former CA whose certificates are in use.
@@ -47,8 +44,8 @@ type retired struct {
 	until       time.Time // expiry of the last certificate
 }
 
-func (p *Plan) rotation(r *table.Reader, mesh, name string, now time.Time) *rotation {
-	rot := &rotation{plan: p, r: r, now: now, mesh: mesh, name: name}
+func (p *Plan) rotation(r *table.Reader, mesh, name string) *rotation {
+	rot := &rotation{plan: p, r: r, mesh: mesh, name: name}
 	if stored, ok := p.State.SigningCAs.Find(r, mesh, name); ok {
 		rot.stored, rot.signing = stored, stored.Spec
 		rot.signing.Roots = slices.Clone(stored.Spec.Roots)
@@ -59,14 +56,7 @@ func (p *Plan) rotation(r *table.Reader, mesh, name string, now time.Time) *rota
 	return rot
 }
 
-func (rot *rotation) addStep(step Step) { rot.steps = append(rot.steps, step) }
-
-// requeueAt requeues the request at a time, or earlier where that was asked for before.
-func (rot *rotation) requeueAt(at time.Time) {
-	if rot.requeue.IsZero() || at.Before(rot.requeue) {
-		rot.requeue = at
-	}
-}
+func (rot *rotation) addWrite(w Write) { rot.writes.addWrite(0, w) }
 
 // follow starts or continues the rotation to a source, and returns the problem that prevents it.
 func (rot *rotation) follow(src *source) *problem {
@@ -84,34 +74,42 @@ func (rot *rotation) follow(src *source) *problem {
 	case s.Fingerprint == fingerprint:
 		s.Next, s.Backend = nil, src.backend
 		if s.Since.IsZero() {
-			s.Since = kind.Time{Time: rot.now}
+			s.Since = kind.Time{Time: rot.r.Now()}
 		}
 	case rot.sameRoot(src.ca):
 		rot.activate(src)
 	case s.Next == nil || s.Next.Fingerprint != fingerprint:
-		s.Next = &kind.NextCA{Fingerprint: fingerprint, Since: kind.Time{Time: rot.now}}
-	case !rot.now.Before(rot.bound()):
+		s.Next = &kind.NextCA{Fingerprint: fingerprint, Since: kind.Time{Time: rot.r.Now()}}
+	case rot.r.Past(rot.bound()):
 		rot.activate(src)
 	case rot.trusts(src):
-		rot.requeueAt(rot.bound())
-		next := *rot.stored
-		next.Spec = src.signed(next.Spec)
-		rot.ackWait = &AckWait{
-			Name: rot.topic(), Mesh: rot.mesh, AllZones: true,
-			Rows: []resource.Key{kind.MeshTrusts.Key(rot.mesh, rot.name)}, Then: []resource.Any{&next},
-		}
+		rot.waitForRoot(src)
 	}
 	return nil
 }
 
-// activate makes the source sign.
-func (rot *rotation) activate(src *source) { rot.signing = src.signed(rot.signing) }
+// waitForRoot makes the source sign once every proxy has acked the MeshTrust with its root, and otherwise states that
+// this is waited for. The acks count for the SigningCA and the MeshTrust as they are now: a CA whose root has left the
+// MeshTrust meanwhile is waited for again.
+func (rot *rotation) waitForRoot(src *source) {
+	trust := kind.MeshTrusts.Key(rot.mesh, rot.name)
+	c := &barrier.Condition{Name: rot.waitName(), Mesh: rot.mesh, Rows: []resource.Key{trust},
+		States: []string{rowState(rot.stored)}}
+	if rot.trust != nil {
+		c.States[0] += " " + rowState(rot.trust)
+	}
+	c.ZoneRows = rot.plan.syncedRows(c.Rows)
+	rot.writes.Wait = c
+	if rot.plan.Acks.Acked(rot.r, c.Name, c.States[0]) {
+		rot.activate(src)
+	}
+}
 
-// signed returns a SigningCA that uses the source.
-func (src *source) signed(row kind.SigningCA) kind.SigningCA {
-	row.Authority, row.Fingerprint, row.Since, row.Next = src.text, src.ca.Fingerprint(), kind.Time{}, nil
-	row.Backend = src.backend
-	return row
+// activate makes the source sign.
+func (rot *rotation) activate(src *source) {
+	s := &rot.signing
+	s.Authority, s.Fingerprint, s.Since, s.Next = src.text, src.ca.Fingerprint(), kind.Time{}, nil
+	s.Backend = src.backend
 }
 
 // sameRoot returns true where a CA has the root of the signing CA, so that the same proxies trust it.
@@ -144,7 +142,7 @@ const minTimeout = time.Minute
 // timeoutFor returns how long a step waits for proxies whose certificates have a lifetime.
 func timeoutFor(life kind.Duration) time.Duration { return max(time.Duration(life), minTimeout) }
 
-func (rot *rotation) topic() string {
+func (rot *rotation) waitName() string {
 	return fmt.Sprintf("the root of %s, CA %s", kind.IdentitySource(rot.mesh, rot.name), rot.signing.Next.Fingerprint)
 }
 
@@ -152,7 +150,7 @@ func (rot *rotation) topic() string {
 func (rot *rotation) trusts(src *source) bool {
 	for _, domain := range rot.plan.State.Trust.Get(rot.r, rot.mesh).Domains {
 		if domain.Name == src.domain {
-			return src.ca.LeadsTo(domain.Roots, rot.now)
+			return src.ca.LeadsTo(domain.Roots, rot.r.Now())
 		}
 	}
 	return false
@@ -212,35 +210,21 @@ func (rot *rotation) hasRoot(root string) bool {
 	})
 }
 
-// store writes the SigningCA and the MeshTrust where they differ, or else starts the ack wait. The SigningCA comes
-// first, which makes a waiting write of it conflict: no CA comes into use whose root leaves the MeshTrust.
+// store writes the SigningCA and the MeshTrust where they differ. The SigningCA comes first, so that no CA comes into use
+// whose root leaves the MeshTrust. A wait ends with any change of the two.
 func (rot *rotation) store() {
-	rot.storeSigning()
-	rot.storeTrust()
-}
-
-func (rot *rotation) storeSigning() {
-	switch {
-	case rot.signing.TrustDomain == "":
-	case rot.stored == nil:
-		rot.addStep(Step{Put: kind.SigningCAs.Make(rot.mesh, rot.name, rot.signing)})
-	case !reflect.DeepEqual(rot.stored.Spec, rot.signing):
-		row := *rot.stored
-		row.Spec = rot.signing
-		rot.addStep(Step{Put: &row})
-	case rot.ackWait != nil:
-		rot.addStep(Step{AckWait: rot.ackWait})
+	if rot.signing.TrustDomain != "" {
+		putIfDifferent(&rot.writes, 0, rot.stored, kind.SigningCAs.Make(rot.mesh, rot.name, rot.signing))
 	}
-}
-
-func (rot *rotation) storeTrust() {
 	trust := kind.MeshTrusts.Make(rot.mesh, rot.name, kind.MeshTrust{TrustDomain: rot.signing.TrustDomain})
-	if rot.trust != nil {
-		*trust = *rot.trust
-	}
-	if !reflect.DeepEqual(trust.Spec.CABundles, rot.bundles) {
+	switch {
+	case rot.trust == nil && len(rot.bundles) > 0:
 		trust.Spec.CABundles = rot.bundles
-		rot.addStep(Step{Put: trust})
+		rot.addWrite(Write{Create: trust})
+	case rot.trust != nil && !reflect.DeepEqual(rot.trust.Spec.CABundles, rot.bundles):
+		*trust = *rot.trust
+		trust.Spec.CABundles = rot.bundles
+		rot.addWrite(Write{Put: trust})
 	}
 }
 
@@ -267,12 +251,7 @@ const lateSignings = time.Minute
 
 // justStarted returns true for lateSignings after the signing CA came into use.
 func (rot *rotation) justStarted() bool {
-	end := rot.signing.Since.Add(lateSignings)
-	if !rot.now.Before(end) {
-		return false
-	}
-	rot.requeueAt(end)
-	return true
+	return !rot.r.Past(rot.signing.Since.Add(lateSignings))
 }
 
 // inUse returns true for the root of the signing CA and of every source.
@@ -292,7 +271,7 @@ func (rot *rotation) keepForHolders(root string) bool {
 	}
 	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, cert := range row.Spec.Certificates {
-			if cert.Root != old.fingerprint || !rot.now.Before(cert.Until.Add(graph.ConnectionLife)) {
+			if cert.Root != old.fingerprint || rot.r.Past(cert.Until.Add(graph.ConnectionLife)) {
 				continue
 			}
 			old.holders++
@@ -304,7 +283,6 @@ func (rot *rotation) keepForHolders(root string) bool {
 	if old.holders == 0 {
 		return false
 	}
-	rot.requeueAt(old.until.Add(graph.ConnectionLife))
 	rot.retired = append(rot.retired, old)
 	return true
 }
@@ -328,9 +306,9 @@ func (rot *rotation) retire() {
 	rot.endSigning()
 	switch {
 	case rot.trust != nil && len(rot.bundles) == 0:
-		rot.delete(rot.trust.Key())
+		rot.addWrite(Write{Delete: rot.trust})
 	case len(rot.signing.Roots) == 0 && rot.signing.Fingerprint == "":
-		rot.delete(rot.stored.Key())
+		rot.addWrite(Write{Delete: rot.stored})
 	default:
 		rot.store()
 	}
@@ -345,7 +323,29 @@ func (rot *rotation) endSigning() {
 	rot.prune()
 }
 
-func (rot *rotation) delete(key resource.Key) { rot.addStep(Step{Delete: &key}) }
+// putStatus writes the conditions of the MeshIdentity.
+func (rot *rotation) putStatus(conditions []kind.Condition) {
+	var stored *resource.Object[kind.MeshIdentityStatus]
+	var before []kind.Condition
+	if row, ok := rot.plan.State.Find(rot.r, kind.MeshIdentityStatuses.Key(rot.mesh, rot.name)); ok {
+		stored = row.(*resource.Object[kind.MeshIdentityStatus])
+		before = stored.Spec.Conditions
+	}
+	putIfDifferent(&rot.writes, conditionDelay(before, conditions), stored,
+		kind.MeshIdentityStatuses.Make(rot.mesh, rot.name, kind.MeshIdentityStatus{Conditions: conditions}))
+}
+
+// conditionDelay returns the delay of a status write: long where only the messages of the conditions differ, which have
+// counts.
+func conditionDelay(before, after []kind.Condition) time.Duration {
+	same := slices.EqualFunc(before, after, func(a, b kind.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	})
+	if same {
+		return statusDelay
+	}
+	return servingDelay
+}
 
 // ready returns the condition Ready.
 func (rot *rotation) ready(trouble *problem) kind.Condition {
@@ -370,7 +370,7 @@ func (rot *rotation) rotationConverged() []kind.Condition {
 		return []kind.Condition{{Type: "RotationConverged", Status: "False", Reason: "RootPropagating",
 			Message: fmt.Sprintf(
 				"a new CA signs once every proxy trusts its root, at %s at the latest%s", formatTime(rot.bound()),
-				rot.plan.pendingText(rot.topic()))}}
+				rot.plan.pendingText(rot.r, rot.waitName()))}}
 	}
 	var conditions []kind.Condition
 	for _, old := range rot.retired {
@@ -384,27 +384,3 @@ func (rot *rotation) rotationConverged() []kind.Condition {
 }
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// maxNamedPending is the number of proxies that a condition names.
-const maxNamedPending = 10
-
-// pendingText returns the end of a sentence that names the proxies or zones which the wait of a name is waiting for;
-// empty where none is known.
-func (p *Plan) pendingText(topic string) string {
-	if zones := p.PendingZones(topic); zones != "" {
-		return "; " + zones
-	}
-	proxies := p.PendingProxies(topic)
-	if len(proxies) == 0 {
-		return ""
-	}
-	var names []string
-	for _, proxy := range proxies[:min(len(proxies), maxNamedPending)] {
-		names = append(names, proxy.Name)
-	}
-	text := "; it waits for the Dataplanes " + strings.Join(names, ", ")
-	if more := len(proxies) - maxNamedPending; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ": see what they reject, or delete those that are gone for good"
-}

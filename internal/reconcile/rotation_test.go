@@ -57,13 +57,22 @@ func (w *world) roots() int {
 
 // conditions returns the conditions of the MeshIdentity by type, as the plan has them now.
 func (w *world) conditions() map[string]kind.Condition {
-	steps, _ := w.plan.For(w.reader(), Request{"MeshIdentity", "default", "id"}, w.now)
-	conditions := map[string]kind.Condition{}
-	for _, step := range steps {
-		if status, ok := step.Put.(*resource.Object[kind.MeshIdentityStatus]); ok {
-			for _, c := range status.Spec.Conditions {
-				conditions[c.Type] = c
+	key := kind.MeshIdentityStatuses.Key("default", "id")
+	var status resource.Any
+	if stored, ok := w.plan.State.Find(w.reader(), key); ok {
+		status = stored
+	}
+	for _, write := range w.writes(w.reader(), "MeshIdentity", "id").Do {
+		for _, row := range []resource.Any{write.Put, write.Create} {
+			if row != nil && row.Key() == key {
+				status = row
 			}
+		}
+	}
+	conditions := map[string]kind.Condition{}
+	if status, ok := status.(*resource.Object[kind.MeshIdentityStatus]); ok {
+		for _, c := range status.Spec.Conditions {
+			conditions[c.Type] = c
 		}
 	}
 	return conditions
@@ -124,7 +133,10 @@ func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testin
 	if w.signing() != fingerprint(w, first) || w.roots() != 2 {
 		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
 	}
-	w.plan.PendingProxies = func(string) []graph.ProxyKey { return []graph.ProxyKey{{Mesh: "default", Name: "stuck"}} }
+	for _, wait := range w.waits {
+		w.barrier.Report(wait, []graph.ProxyKey{{Mesh: "default", Name: "stuck"}}, "")
+	}
+	w.beginWaits()
 	if c := w.conditions()["RotationConverged"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {
 		t.Errorf("condition is %+v, want it to name who is waited for", c)
 	}

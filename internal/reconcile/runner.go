@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
@@ -28,21 +28,23 @@ const maxConcurrentWrites = 32
 // has the row in its stored version. Until then the virtual IP of the row is reserved, since the values of other
 // requests do not include it.
 type runner struct {
-	plan   *Plan
-	writer Writer
-	log    *slog.Logger
-	commit func(func(*table.Tx)) // changes rows of this instance only
-	now    func() time.Time
+	plan    *Plan
+	writer  Writer
+	barrier *barrier.Barrier
+	log     *slog.Logger
+	commit  func(func(*table.Tx)) // changes rows of this instance only
+	now     func() time.Time
 
 	mu      sync.Mutex
 	running bool
 	// heard is the table as observe last had it. Its snapshot may be newer, and the jobs do not know of that yet.
-	heard    atomic.Pointer[table.Snapshot]
+	heard    *table.Snapshot
 	jobs     map[Request]*job
 	unseen   map[resource.Key]*job // by row that the table does not have yet
 	reserved map[string]*job       // by virtual IP that is being written
-	making   map[resource.Key]bool // generated services that are being written
+	making   map[resource.Key]*job // generated services that are being written
 	declined map[*job]bool         // that wait for what another request has reserved
+	waits    map[Request]string    // names of the conditions that the requests state
 	wake     chan struct{}
 }
 
@@ -56,30 +58,44 @@ type job struct {
 	delay   time.Duration // retry delay after failures
 	// unseen has the stored versions of rows that the table does not have yet, [unknownVersion] after a failed or
 	// conflicting write. At the time check they are compared with the store.
-	unseen map[resource.Key]string
-	check  time.Time
-	// addresses are the virtual IPs that it has reserved.
+	unseen     map[resource.Key]string
+	check      time.Time
+	checkDelay time.Duration
+	// addresses are the virtual IPs that it has reserved, and uncertain are the writes for which it keeps them.
 	addresses []string
+	uncertain map[resource.Key]uncertainWrite
+}
+
+// uncertainWrite is a failed write that the store may still execute.
+type uncertainWrite struct {
+	before string    // version of the row in the table when the write failed
+	until  time.Time // the store executes it by then, or never
+}
+
+// maxTransactionTime is how long after its failure a write may still be executed: the longest transaction of a store.
+const maxTransactionTime = 20 * time.Second
+
+func newJob(u Request) *job {
+	return &job{request: u, unseen: map[resource.Key]string{}, uncertain: map[resource.Key]uncertainWrite{}}
 }
 
 // unknownVersion differs from every version.
 const unknownVersion = "?"
 
-func newRunner(plan *Plan, writer Writer, commit func(func(*table.Tx)), log *slog.Logger) *runner {
-	rn := &runner{
-		plan: plan, writer: writer, commit: commit, log: log, now: time.Now, jobs: map[Request]*job{},
-		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]bool{},
-		declined: map[*job]bool{}, wake: make(chan struct{}, 1),
+func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*table.Tx)), log *slog.Logger) *runner {
+	return &runner{
+		plan: plan, writer: writer, barrier: b, commit: commit, log: log, now: time.Now, jobs: map[Request]*job{},
+		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]*job{},
+		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.DB.Snapshot(),
+		wake: make(chan struct{}, 1),
 	}
-	rn.heard.Store(plan.State.DB.Snapshot())
-	return rn
 }
 
 // observe applies the changes of commits to the jobs.
 func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
-	rn.heard.Store(rn.plan.State.DB.Snapshot())
+	rn.heard = rn.plan.State.DB.Snapshot()
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
 			for u, writes := range f.Changed(changes) {
@@ -108,9 +124,10 @@ func (rn *runner) wakeUp() {
 
 // setWrites sets the pending writes of a request. A job that is scheduled keeps the earlier of the two times.
 func (rn *runner) setWrites(u Request, writes Writes, now time.Time) {
+	rn.setWait(u, writes.Wait)
 	j := rn.jobs[u]
 	if j == nil {
-		j = &job{request: u, unseen: map[resource.Key]string{}}
+		j = newJob(u)
 		rn.jobs[u] = j
 	}
 	j.writes = writes
@@ -124,9 +141,26 @@ func (rn *runner) setWrites(u Request, writes Writes, now time.Time) {
 	rn.removeIfDone(j)
 }
 
+// setWait states the condition of a request at the barrier.
+func (rn *runner) setWait(u Request, c *barrier.Condition) {
+	name := ""
+	if c != nil {
+		name = c.Name
+	}
+	if before := rn.waits[u]; before != "" && before != name {
+		rn.barrier.State(before, nil)
+	}
+	if c == nil {
+		delete(rn.waits, u)
+		return
+	}
+	rn.waits[u] = name
+	rn.barrier.State(name, c)
+}
+
 // removeIfDone removes a job that has nothing to write and nothing to wait for.
 func (rn *runner) removeIfDone(j *job) {
-	if j.writes.empty() && !j.running && len(j.unseen) == 0 {
+	if j.writes.empty() && !j.running && len(j.unseen)+len(j.uncertain) == 0 {
 		delete(rn.jobs, j.request)
 	}
 }
@@ -139,7 +173,7 @@ func (rn *runner) observeVersion(key resource.Key, version string) {
 	case j.unseen[key] == version:
 		rn.endWait(j, key)
 	default:
-		j.check = time.Time{} // the version may be newer or older than the written one
+		j.check, j.checkDelay = time.Time{}, 0 // the version may be newer or older than the written one
 	}
 }
 
@@ -147,17 +181,24 @@ func (rn *runner) observeVersion(key resource.Key, version string) {
 func (rn *runner) endWait(j *job, key resource.Key) {
 	delete(j.unseen, key)
 	delete(rn.unseen, key)
-	delete(rn.making, key)
-	if len(j.unseen) > 0 {
+	rn.release(j)
+}
+
+// release releases the reservations of a job, unless the store may still execute a write that has them.
+func (rn *runner) release(j *job) {
+	now := rn.now()
+	maps.DeleteFunc(j.uncertain, func(_ resource.Key, w uncertainWrite) bool { return !w.until.After(now) })
+	if len(j.unseen)+len(j.uncertain) > 0 {
 		return
 	}
 	for _, ip := range j.addresses {
 		delete(rn.reserved, ip)
 	}
 	j.addresses = nil
+	maps.DeleteFunc(rn.making, func(_ resource.Key, by *job) bool { return by == j })
 	for other := range rn.declined {
 		if other != j {
-			other.due = rn.now()
+			other.due = now
 			delete(rn.declined, other)
 		}
 	}
@@ -166,15 +207,14 @@ func (rn *runner) endWait(j *job, key resource.Key) {
 
 // tableVersion returns the version of a row in the table, empty where the table does not have it.
 func (rn *runner) tableVersion(key resource.Key) string {
-	if o, ok := rn.plan.State.Find(table.Eval(rn.heard.Load()), key); ok {
+	if o, ok := rn.plan.State.Find(table.Eval(rn.heard), key); ok {
 		return o.Envelope().Version
 	}
 	return ""
 }
 
-// run stores what is due until ctx ends. It may be called again after another replica has been the leader.
+// run stores what is due until ctx ends. It may be called again, after start.
 func (rn *runner) run(ctx context.Context) {
-	rn.start()
 	var writers sync.WaitGroup
 	free := make(chan struct{}, maxConcurrentWrites)
 	for ctx.Err() == nil {
@@ -204,9 +244,10 @@ func (rn *runner) run(ctx context.Context) {
 	rn.mu.Unlock()
 }
 
-// start drops the reservations, waits and logged notices of an earlier run.
+// start drops the reservations, acks, waits and logged notices of an earlier run.
 func (rn *runner) start() {
 	rn.commit(rn.plan.removeLocalRows)
+	rn.barrier.Reset()
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
 	rn.running = true
@@ -215,8 +256,10 @@ func (rn *runner) start() {
 	clear(rn.declined)
 	clear(rn.making)
 	for u, j := range rn.jobs {
-		rn.jobs[u] = &job{request: u, writes: j.writes, due: rn.now(), unseen: map[resource.Key]string{}}
-		rn.removeIfDone(rn.jobs[u])
+		fresh := newJob(u)
+		fresh.writes, fresh.due = j.writes, rn.now()
+		rn.jobs[u] = fresh
+		rn.removeIfDone(fresh)
 	}
 }
 
@@ -238,6 +281,12 @@ func (rn *runner) dequeue(now time.Time) (due, unsure []*job, next time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
 	for _, j := range rn.jobs {
+		if len(j.uncertain) > 0 && !j.running {
+			rn.release(j)
+			for _, w := range j.uncertain {
+				next = earliest(next, w.until)
+			}
+		}
 		switch {
 		case j.running:
 		case len(j.unseen) > 0 && !j.check.After(now):
@@ -311,7 +360,7 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 	if !ok {
 		return true
 	}
-	r := table.Eval(rn.heard.Load())
+	r := table.Eval(rn.heard)
 	count := rn.plan.State.Generated(r, service.Mesh)
 	for key := range rn.making {
 		if _, there := rn.plan.State.Find(r, key); !there && key.Mesh == service.Mesh && key != service.Key() {
@@ -322,7 +371,7 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 		rn.declined[j] = true
 		return false
 	}
-	rn.making[service.Key()] = true
+	rn.making[service.Key()] = j
 	return true
 }
 
@@ -380,9 +429,9 @@ func (rn *runner) deleteRow(ctx context.Context, w *Write) (key resource.Key, er
 // recordWrites schedules the job's next write or comparison after its writes.
 func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.Key]string, err error) {
 	rn.mu.Lock()
-	defer rn.mu.Unlock()
 	now := rn.now()
 	j.running = false
+	retryAfter := time.Duration(0)
 	switch {
 	case err == nil:
 		j.delay = 0
@@ -390,14 +439,17 @@ func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.
 		j.due = now
 	case ctx.Err() == nil:
 		j.delay = min(max(minRetryDelay, 2*j.delay), maxRetryDelay)
-		j.due = now.Add(j.delay)
-		rn.log.Warn("a write of the control plane failed", "request", j.request, "retryAfter", j.delay, "error", err)
+		j.due, retryAfter = now.Add(j.delay), j.delay
 	}
-	j.check = now.Add(minRetryDelay)
+	j.check, j.checkDelay = now.Add(minRetryDelay), 0
 	for key, version := range stored {
 		j.unseen[key], rn.unseen[key] = version, j
+		delete(j.uncertain, key)
 		if version == unknownVersion {
 			j.check = time.Time{}
+			if reserves := len(j.addresses) > 0 || rn.making[key] == j; reserves && !errors.Is(err, ErrConflict) {
+				j.uncertain[key] = uncertainWrite{rn.tableVersion(key), now.Add(maxTransactionTime)}
+			}
 		}
 	}
 	for key, version := range stored {
@@ -407,6 +459,10 @@ func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.
 	}
 	rn.removeIfDone(j)
 	rn.wakeUp()
+	rn.mu.Unlock()
+	if retryAfter > 0 {
+		rn.log.Warn("a write of the control plane failed", "request", j.request, "retryAfter", retryAfter, "error", err)
+	}
 }
 
 // compare ends the wait for rows whose version in the table equals the store's, whatever has been written since.
@@ -414,16 +470,22 @@ func (rn *runner) compare(ctx context.Context, j *job) {
 	rn.mu.Lock()
 	keys := slices.Collect(maps.Keys(j.unseen))
 	rn.mu.Unlock()
-	same := map[resource.Key]bool{}
+	stored := map[resource.Key]string{}
 	for _, key := range keys {
-		version, err := rn.writer.Version(ctx, key)
-		same[key] = err == nil && rn.tableVersion(key) == version
+		if version, err := rn.writer.Version(ctx, key); err == nil {
+			stored[key] = version
+		}
 	}
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
-	j.running, j.check = false, rn.now().Add(minRetryDelay)
-	for _, key := range keys {
-		if same[key] {
+	// A row that the table never gets, such as one of a newer release, is compared less and less often.
+	j.checkDelay = min(max(minRetryDelay, 2*j.checkDelay), maxRetryDelay)
+	j.running, j.check = false, rn.now().Add(j.checkDelay)
+	for key, version := range stored {
+		if written, ok := j.uncertain[key]; ok && version != written.before {
+			delete(j.uncertain, key)
+		}
+		if rn.tableVersion(key) == version {
 			rn.endWait(j, key)
 		}
 	}

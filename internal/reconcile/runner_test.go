@@ -12,7 +12,7 @@ import (
 )
 
 func newMirrored(t *testing.T) *mirrored {
-	return follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.DiscardHandler))
+	return follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.DiscardHandler))
 }
 
 // The condition of retained endpoints follows their row, also where it changes under the same name.
@@ -102,7 +102,7 @@ func TestAWriteIsNotRepeated(t *testing.T) {
 // returns.
 func TestEachProblemIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	m := follow(newWorld(t, "241.0.0.0/8"), false, calm{}, slog.New(slog.NewTextHandler(&log, nil)))
+	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.NewTextHandler(&log, nil)))
 	of := func(problems ...string) (w Writes) {
 		for _, problem := range problems {
 			w.Notices = append(w.Notices, Notice{Message: problem})

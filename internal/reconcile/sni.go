@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/sni"
 	"weft/internal/table"
@@ -13,84 +13,79 @@ import (
 	"weft/resource"
 )
 
-// SNIKind is the kind of requests for the SNIs of a mesh's services that this control plane owns.
+// SNIKind is the kind of requests for the SNIs of a mesh that wait for acks.
 const SNIKind = "SNIs"
 
-const (
-	// maxNamedAtOnce is the number of services that get SNIs in one turn, before other requests are reconciled.
-	maxNamedAtOnce = 256
-	// ingressCheckInterval is how often absent zone ingresses are checked again.
-	ingressCheckInterval = time.Second
-)
+func sniWaitName(mesh string) string { return "SNIs of the mesh " + mesh }
 
-// observeSNIs enqueues the SNIs of a service that lacks the wanted ones, and of all meshes when the format changes.
-func (rc *Reconciler) observeSNIs(o resource.Any, now time.Time) {
-	r := table.Eval(rc.plan.State.DB.Snapshot())
-	switch o := o.(type) {
-	case *resource.Object[kind.MeshService], *resource.Object[kind.MeshMultiZoneService]:
-		if _, _, changes := rc.plan.withNextSNIs(r, o); changes {
-			rc.enqueue(Request{SNIKind, o.Key().Mesh, ""}, now.Add(servingDelay))
-		}
-	case *resource.Object[kind.SNIFormat]:
-		for mesh := range rc.plan.State.Meshes.All(rc.plan.State.DB.Snapshot()) {
-			rc.enqueue(Request{SNIKind, mesh.Name, ""}, now.Add(servingDelay))
-		}
+// movingSNIs is the index function of services of which a port has several SNIs, by their mesh.
+func movingSNIs[S any](service *resource.Object[S]) []string {
+	if slices.ContainsFunc(kind.PortsOf(service), func(port kind.ServicePort) bool { return len(port.SNIs) > 1 }) {
+		return []string{graph.MeshKey(service.Mesh)}
 	}
+	return nil
 }
 
-// reconcileSNIs adds SNIs to ports that have none, as services of earlier releases, and migrates SNIs of another format
-// in steps: the new SNI after the old one, before it, alone. Clients use the first SNI and ingresses match all of them,
-// so each step but the first waits until all proxies of all zones have acked the previous one. The services store the
-// progress: a restart loses nothing, and a migration can be reversed at any step. (SNI in the resource definition.)
-func (p *Plan) reconcileSNIs(r *table.Reader, mesh string, now time.Time) (steps []Step, requeue time.Time) {
-	s := &AckWait{Name: "SNIs of the mesh " + mesh, Mesh: mesh, AllProxies: true, AllZones: true}
+// waitForSNIs states what the next SNIs of a mesh's services wait for, and writes the SNIWait that shows it on global.
+//
+// Ports that have no SNI, as those of earlier releases, get one. SNIs of another format migrate in steps: the new SNI
+// after the old one, before it, alone. Clients use the first SNI and ingresses match all of them, so each step but the
+// first follows once all proxies of all zones have acked the previous one. The services store the progress: a restart
+// loses nothing, and a migration can be reversed at any step. (SNI in the resource definition.)
+func (p *Plan) waitForSNIs(r *table.Reader, u Request) (w Writes) {
+	c := &barrier.Condition{Name: sniWaitName(u.Mesh), Mesh: u.Mesh, AllProxies: true}
+	for _, service := range p.movingServices(r, u.Mesh) {
+		if _, waiting, _ := p.nextSNIsOf(r, service); waiting {
+			c.States, c.Rows = append(c.States, rowState(service)), append(c.Rows, service.Key())
+		}
+	}
 	var waits []string
-	for _, service := range p.ownServices(r, mesh) {
-		changed, waiting, changes := p.withNextSNIs(r, service)
-		switch {
-		case !changes:
-		case waiting:
-			s.Rows, s.Then = append(s.Rows, service.Key()), append(s.Then, changed)
-		case len(steps) == maxNamedAtOnce:
-			return steps, now
-		default:
-			steps = append(steps, Step{Put: changed})
+	if len(c.States) > 0 {
+		if waits = p.absentIngresses(r, u.Mesh); len(waits) == 0 {
+			c.ZoneRows = p.syncedRows(c.Rows)
+			w.Wait, waits = c, p.pendingNames(r, c.Name)
 		}
 	}
-	if len(steps) > 0 {
-		return steps, time.Time{}
+	name := cmp.Or(p.State.Zone, "global")
+	switch row, ok := p.State.SNIWaits.Find(r, u.Mesh, name); {
+	case len(waits) > 0:
+		putIfDifferent(&w, 0, row, kind.SNIWaits.Make(u.Mesh, name, kind.SNIWait{For: waits}))
+	case ok:
+		w.addWrite(0, Write{Delete: row})
 	}
-	if len(s.Then) > 0 {
-		if waits = p.absentIngresses(r, mesh); len(waits) > 0 {
-			requeue = now.Add(ingressCheckInterval)
-		} else {
-			steps, waits = []Step{{AckWait: s}}, p.pendingNames(s.Name)
-		}
-	}
-	return append(p.sniWaitSteps(r, mesh, waits), steps...), requeue
+	return w
 }
 
-// ownServices returns the services of a mesh that this control plane owns.
-func (p *Plan) ownServices(r *table.Reader, mesh string) []resource.Any {
-	var own []resource.Any
-	for _, service := range p.State.MultiZoneServicesByMesh.List(r, graph.MeshKey(mesh)) {
-		own = append(own, service)
+// movingServices returns the services of a mesh of which a port has several SNIs.
+func (p *Plan) movingServices(r *table.Reader, mesh string) (moving []resource.Any) {
+	for _, service := range p.multiZoneMoving.List(r, graph.MeshKey(mesh)) {
+		moving = append(moving, service)
 	}
 	if !p.Global() {
-		for _, service := range p.State.ServicesByMesh.List(r, graph.MeshKey(mesh)) {
-			own = append(own, service)
+		for _, service := range p.servicesMoving.List(r, graph.MeshKey(mesh)) {
+			moving = append(moving, service)
 		}
 	}
-	return slices.DeleteFunc(own, func(o resource.Any) bool { return !p.owns(o) })
+	return moving
 }
 
 // owns returns true where this control plane owns a resource.
 func (p *Plan) owns(o resource.Any) bool { return kind.OwnerOf(o.Envelope()).Zone == p.State.Zone }
 
-// withNextSNIs returns a service with the next SNIs of its ports; changes is false where it has the wanted SNIs or
+// withSNIs returns a service with the next SNIs of its ports; nil where it has the wanted ones, and where its proxies
+// have not acked the current ones.
+func (p *Plan) withSNIs(r *table.Reader, service resource.Any) resource.Any {
+	next, waiting, changes := p.nextSNIsOf(r, service)
+	if !changes || waiting && !p.Acks.Acked(r, sniWaitName(service.Key().Mesh), rowState(service)) {
+		return nil
+	}
+	return next
+}
+
+// nextSNIsOf returns a service with the next SNIs of its ports; changes is false where it has the wanted SNIs or
 // another owner. Where waiting is true, all proxies must first ack the current SNIs. Ports that need no wait change
 // first.
-func (p *Plan) withNextSNIs(r *table.Reader, service resource.Any) (changed resource.Any, waiting, changes bool) {
+func (p *Plan) nextSNIsOf(r *table.Reader, service resource.Any) (changed resource.Any, waiting, changes bool) {
 	if !p.owns(service) {
 		return nil, false, false
 	}
@@ -157,7 +152,7 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	}
 	for _, d := range slices.Concat(p.State.IngressProxies.Get(r, mesh), p.State.IngressProxies.Get(r, "")) {
 		listens := d.Serves || d.ServesFormer
-		if listens && !(d.Instance != "" && p.Lives(d.Instance)) {
+		if listens && !(d.Instance != "" && p.lives(r, d.Instance)) {
 			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is disconnected", d.Proxy.Name))
 		}
 	}
@@ -166,27 +161,15 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 }
 
 // pendingNames returns phrases about the proxies and zones that the wait of a name is waiting for.
-func (p *Plan) pendingNames(topic string) []string {
+func (p *Plan) pendingNames(r *table.Reader, wait string) []string {
 	var waits []string
-	for _, proxy := range p.PendingProxies(topic) {
+	progress := p.Acks.Progress(r, wait)
+	for _, proxy := range progress.Proxies {
 		waits = append(waits, "the proxy "+proxy.String())
 	}
-	if zones := p.PendingZones(topic); zones != "" {
-		waits = append(waits, zones)
+	if progress.Zones != "" {
+		waits = append(waits, progress.Zones)
 	}
 	slices.Sort(waits)
 	return waits
-}
-
-// sniWaitSteps writes or deletes the SNIWait of a mesh, which shows global what a migration waits for.
-func (p *Plan) sniWaitSteps(r *table.Reader, mesh string, waits []string) []Step {
-	key := kind.SNIWaits.Key(mesh, cmp.Or(p.State.Zone, "global"))
-	row, ok := p.State.SNIWaits.Find(r, key.Mesh, key.Name)
-	switch {
-	case len(waits) == 0 && ok:
-		return []Step{{Delete: &key}}
-	case len(waits) > 0 && !(ok && slices.Equal(row.Spec.For, waits)):
-		return []Step{{Put: kind.SNIWaits.Make(key.Mesh, key.Name, kind.SNIWait{For: waits})}}
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"weft/internal/graph"
 	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
@@ -54,30 +52,30 @@ func (w *world) snis() []string {
 	return names
 }
 
+// reconcileSNIs executes the writes of the service and the SNIs of the mesh.
+func (w *world) reconcileSNIs() (next time.Time) {
+	w.reconcile("MeshService", "web")
+	return w.reconcile(SNIKind, "")
+}
+
 // TestServicesOfAnEarlierReleaseAreNamed: only ports without an SNI are written, and only by the owner of the service.
 func TestServicesOfAnEarlierReleaseAreNamed(t *testing.T) {
 	v1 := nameOf(sni.V1, "east")
 	for name, test := range map[string]struct {
-		service  *resource.Object[kind.MeshService]
-		enqueued bool
-		want     []string
+		service *resource.Object[kind.MeshService]
+		want    []string
 	}{
-		"of an earlier release":          {webOf(east), true, []string{v1}},
-		"named":                          {webOf(east, v1), false, []string{v1}},
-		"of a zone that was called west": {webOf(east, nameOf(sni.V1, "west")), true, []string{v1}},
-		"of another zone":                {webOf(kind.Owner{Zone: "west"}), false, nil},
-		"of another format": {webOf(east, nameOf(sni.V2, "east")), true,
+		"of an earlier release":          {webOf(east), []string{v1}},
+		"named":                          {webOf(east, v1), []string{v1}},
+		"of a zone that was called west": {webOf(east, nameOf(sni.V1, "west")), []string{v1}},
+		"of another zone":                {webOf(kind.Owner{Zone: "west"}), nil},
+		"of another format": {webOf(east, nameOf(sni.V2, "east")),
 			[]string{nameOf(sni.V2, "east"), v1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "241.0.0.0/8")
-			rc := New(w.plan, nil, nil, w.commit, nil)
 			w.put(test.service)
-			rc.Observe([]resource.Any{test.service}, nil, nil, w.now)
-			if _, enqueued := rc.due[Request{SNIKind, "default", ""}]; enqueued != test.enqueued {
-				t.Errorf("enqueued %t, want %t", enqueued, test.enqueued)
-			}
-			w.reconcile(SNIKind, "")
+			w.reconcileSNIs()
 			if d := gocmp.Diff(test.want, w.snis()); d != "" {
 				t.Error(d)
 			}
@@ -92,7 +90,7 @@ func TestANameThatAnotherServiceHasIsLeft(t *testing.T) {
 		Ports: []kind.ServicePort{{Port: 81, SNIs: []kind.SNI{{Value: nameOf(sni.V1, "east")}}}},
 	}), kind.Owner{Zone: "west"})
 	w.put(other, webOf(east))
-	w.reconcile(SNIKind, "")
+	w.reconcileSNIs()
 	if got := w.snis(); len(got) > 0 {
 		t.Errorf("the service is called %q", got)
 	}
@@ -126,16 +124,10 @@ func TestNamesMoveWithoutALostRequest(t *testing.T) {
 				w.put(kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: format}))
 			},
 			"reconcile": func(*rapid.T) {
-				before := len(w.ackWaits)
-				waiting := w.ackWaits
-				w.ackWaits = map[string]*AckWait{}
-				w.reconcile(SNIKind, "")
-				if before > 0 { // of waits with one name, one runs
-					w.ackWaits = waiting
-				}
-				for topic := range w.ackWaits {
-					if begun[topic] == nil {
-						begun[topic] = w.snis()
+				w.reconcileSNIs()
+				for name := range w.waits {
+					if begun[name] == nil {
+						begun[name] = w.snis()
 						clear(told)
 					}
 				}
@@ -152,24 +144,11 @@ func TestNamesMoveWithoutALostRequest(t *testing.T) {
 					}
 				}
 				clear(begun)
-				w.ackUnchanged()
+				w.ackAll()
 			},
-			"restart": func(*rapid.T) { clear(begun); clear(w.ackWaits) },
+			"restart": func(*rapid.T) { clear(begun); w.restart() },
 		})
 	})
-}
-
-// ackUnchanged completes the waits as if every proxy had acked the earlier rows; writes to rows changed since are
-// dropped.
-func (w *world) ackUnchanged() {
-	for topic, s := range w.ackWaits {
-		delete(w.ackWaits, topic)
-		for _, o := range s.Then {
-			if now, ok := w.plan.State.Find(w.reader(), o.Key()); ok && now.Envelope().Version == o.Envelope().Version {
-				w.put(o)
-			}
-		}
-	}
 }
 
 // TestAMigrationIsWalkedToItsEnd: a migration to another format ends there, through all steps.
@@ -178,14 +157,15 @@ func TestAMigrationIsWalkedToItsEnd(t *testing.T) {
 	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
 	w.put(webOf(east, v1), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
 	for _, want := range [][]string{{v1, v2}, {v2, v1}, {v2}} {
-		w.reconcile(SNIKind, "")
-		w.ackUnchanged()
+		w.reconcileSNIs()
 		if d := gocmp.Diff(want, w.snis()); d != "" {
 			t.Fatal(d)
 		}
+		w.reconcileSNIs()
+		w.ackAll()
 	}
-	if steps, _ := w.plan.For(w.reader(), Request{SNIKind, "default", ""}, w.now); len(steps) > 0 {
-		t.Errorf("at its end the steps are %+v", steps)
+	if w.reconcileSNIs(); len(w.waits) > 0 || len(w.snis()) != 1 {
+		t.Errorf("at its end the waits are %+v", w.waits)
 	}
 }
 
@@ -195,13 +175,14 @@ func TestAMigrationWaitsForDisconnectedIngresses(t *testing.T) {
 	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
 	w.put(webOf(east, v1, v2), kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}),
 		w.zoneIngress("in-1", "192.168.1.1"), w.passes("in-1", "192.168.1.1"))
-	if requeue := w.reconcile(SNIKind, ""); len(w.ackWaits) > 0 || !requeue.After(w.now) {
-		t.Errorf("waits for %v, requeued at %v", w.ackWaits, requeue)
+	if w.reconcileSNIs(); len(w.waits) > 0 {
+		t.Errorf("waits for %v", w.waits)
 	}
 	w.wantWait("the zone ingress in-1, which is disconnected")
 	w.put(w.stream("in-1", "a"))
-	w.reconcile(SNIKind, "")
-	w.ackUnchanged()
+	w.reconcileSNIs()
+	w.ackAll()
+	w.reconcileSNIs()
 	if got := w.snis(); got[0] != v2 {
 		t.Errorf("once it is back, the names are %q", got)
 	}
@@ -222,9 +203,7 @@ func (w *world) wantWait(want ...string) {
 
 // TestGlobalWaitsForTheIngressesOfAllZones: each of them forwards the SNIs of global services.
 func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
-	state := graph.NewState("")
-	w := &world{t: t, plan: NewPlan(state, Ranges{}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		ackWaits: map[string]*AckWait{}}
+	w := newWorldIn(t, "", "241.0.0.0/8")
 	ingress := func(healthy bool) resource.Any {
 		return owned(kind.MeshZoneAddresses.Make("default", "west", kind.MeshZoneAddress{
 			Ingresses: []kind.ZoneProxyAddress{{Name: "in-1", Address: "10.0.0.1", Port: 1, Healthy: healthy}},
@@ -240,16 +219,13 @@ func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 	w.put(ingress(true))
 	w.reconcile(SNIKind, "")
 	w.wantWait()
-	if len(w.ackWaits) != 1 {
-		t.Errorf("once it is back, it waits for %v", w.ackWaits)
+	if len(w.waits) != 1 {
+		t.Errorf("once it is back, it waits for %v", w.waits)
 	}
 }
 
 // cutOff is a zone that confirms once it is connected.
-type cutOff struct {
-	connected chan struct{}
-	confirms  time.Time // set by the test: the time when it connects
-}
+type cutOff struct{ connected chan struct{} }
 
 func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 	select {
@@ -260,55 +236,37 @@ func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 	}
 }
 
-// calm is a mesh whose proxies ack at once.
-type calm struct{}
-
-func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
-	return nil
-}
-
-// sink receives the written resources.
-type sink struct{ written chan resource.Any }
-
-func (s sink) Put(_ context.Context, o resource.Any) (string, error) { s.written <- o; return "", nil }
-func (s sink) Create(context.Context, resource.Any) (string, error)  { return "", nil }
-func (s sink) Version(context.Context, resource.Key) (string, error) { return "", nil }
-func (s sink) Delete(context.Context, resource.Key, string) error    { return nil }
-
 // TestOtherZonesAreWaitedFor: an SNI becomes the first once all zones have confirmed and the drain time has passed.
 // Until then, the pending zones are reported.
 func TestOtherZonesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "241.0.0.0/8")
-		w.plan.DrainTime = 5 * time.Second
+		m := follow(newWorld(t, "241.0.0.0/8"), true, slog.New(slog.DiscardHandler))
+		m.now = time.Now()
+		zones := &cutOff{connected: make(chan struct{})}
+		m.barrier.Zones, m.barrier.DrainTime = zones, 5*time.Second
 		v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
-		service := webOf(east, v1, v2)
-		w.put(service, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
-		zones, written := &cutOff{connected: make(chan struct{})}, sink{make(chan resource.Any, 100)}
-		rc := New(w.plan, written, calm{}, w.commit, slog.New(slog.NewTextHandler(io.Discard, nil)))
-		rc.Zones = zones
-		rc.Observe([]resource.Any{service}, nil, nil, time.Now())
+		m.user(kind.Meshes.Make("", "default", kind.Mesh{}),
+			kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: "v2"}))
+		m.user(webOf(east, v1, v2))
 		ctx, cancel := context.WithCancel(t.Context())
-		go rc.Run(ctx)
 		defer cancel()
+		go m.rc.Run(ctx)
+		go m.keepTime(ctx)
 
-		for o := range written.written {
-			switch o := o.(type) {
-			case *resource.Object[kind.SNIWait]:
-				if want := []string{"zone west, which is cut off"}; !slices.Equal(o.Spec.For, want) {
-					t.Errorf("it waits for %q, want %q", o.Spec.For, want)
-				}
-				close(zones.connected)
-				zones.confirms = time.Now()
-			case *resource.Object[kind.MeshService]:
-				if o.Spec.Ports[0].SNI() != v2 {
-					continue // the service's state
-				}
-				if waited := time.Since(zones.confirms); zones.confirms.IsZero() || waited < w.plan.DrainTime {
-					t.Errorf("the next name is written %s after the other zone has confirmed", waited)
-				}
-				return
-			}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		m.wantWait("zone west, which is cut off")
+		if got := m.snis(); got[0] != v1 {
+			t.Errorf("the first SNI is %s before the other zone has confirmed", got[0])
+		}
+		close(zones.connected)
+		confirmed := time.Now()
+		for m.snis()[0] != v2 {
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+		if waited := time.Since(confirmed); waited < m.barrier.DrainTime {
+			t.Errorf("the next SNI is written %s after the other zone has confirmed", waited)
 		}
 	})
 }

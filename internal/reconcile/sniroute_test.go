@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -28,40 +27,41 @@ func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	}
 }
 
-// deletions receives the deleted rows and drops other writes.
-type deletions chan resource.Key
-
-func (d deletions) Put(context.Context, resource.Any) (string, error)    { return "", nil }
-func (d deletions) Create(context.Context, resource.Any) (string, error) { return "", nil }
-
-func (d deletions) Version(context.Context, resource.Key) (string, error) { return "", nil }
-func (d deletions) Delete(_ context.Context, key resource.Key, _ string) error {
-	d <- key
-	return nil
-}
-
 func passedOn(since time.Time) *resource.Object[kind.RetainedSNIRoute] {
 	return kind.RetainedSNIRoutes.Make("default", "web-80", kind.RetainedSNIRoute{Kind: "MeshService", Service: "web",
 		Port: 80, Since: kind.Time{Time: since}})
 }
 
-// passing starts a reconciler with one retained SNI route.
-func passing(t *testing.T) (w *world, z *zones, deleted deletions, observe func(resource.Any)) {
-	w = newWorld(t, "241.0.0.0/8")
-	w.plan.DrainTime = 5 * time.Second
-	z, deleted = &zones{requested: make(chan []resource.Key, 1), confirm: make(chan struct{})}, make(deletions, 1)
-	rc := New(w.plan, deleted, nil, w.commit, slog.New(slog.DiscardHandler))
-	rc.Zones = z
-	observe = func(o resource.Any) {
-		changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, o) })
-		rc.Observe([]resource.Any{o}, nil, []*table.Changes{changes}, time.Now())
-	}
+// retaining starts a reconciler with one retained SNI route.
+func retaining(t *testing.T) (m *mirrored, z *zones) {
+	m = follow(newWorld(t, "241.0.0.0/8"), true, slog.New(slog.DiscardHandler))
+	m.now = time.Now()
+	z = &zones{requested: make(chan []resource.Key, 1), confirm: make(chan struct{})}
+	m.plan.DrainTime, m.barrier.DrainTime, m.barrier.Zones = 5*time.Second, 5*time.Second, z
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); rc.Run(ctx) }()
+	go func() { defer close(done); m.rc.Run(ctx) }()
+	go m.keepTime(ctx)
 	t.Cleanup(func() { stop(); <-done })
-	observe(passedOn(w.now))
-	return w, z, deleted, observe
+	m.user(passedOn(m.now))
+	return m, z
+}
+
+// retained returns whether the store has the retained SNI route.
+func (m *mirrored) retained() bool {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rows[kind.RetainedSNIRoutes.Key("default", "web-80")] != nil
+}
+
+// untilDeleted waits until the retained SNI route is deleted, and returns the time that it took.
+func (m *mirrored) untilDeleted() time.Duration {
+	began := time.Now()
+	for m.retained() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return time.Since(began)
 }
 
 // Zones confirm the changes of a global service to global, and not to this zone.
@@ -83,20 +83,15 @@ func TestSNIRoutesOfAGlobalServiceStayForATimeout(t *testing.T) {
 
 func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, z, deleted, _ := passing(t)
+		m, z := retaining(t)
 		if rows := <-z.requested; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
 			t.Errorf("other zones must confirm %v", rows)
 		}
-		synctest.Wait()
-		if len(deleted) > 0 {
+		if !m.retained() {
 			t.Fatal("it ends before they have answered")
 		}
 		z.confirm <- struct{}{}
-		confirmed := time.Now()
-		if key := <-deleted; key != kind.RetainedSNIRoutes.Key("default", "web-80") {
-			t.Errorf("deletes %s", key)
-		}
-		if waited := time.Since(confirmed); waited != 5*time.Second {
+		if waited := m.untilDeleted(); waited != 5*time.Second {
 			t.Errorf("it ends %s after every zone has confirmed, want the drain time", waited)
 		}
 	})
@@ -104,28 +99,30 @@ func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 
 func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, z, deleted, _ := passing(t)
-		<-z.requested
-		began := time.Now()
-		<-deleted
-		if waited := time.Since(began); waited != sniRouteTimeout+5*time.Second {
+		m, z := retaining(t)
+		go func() {
+			for range z.requested { // again and again
+			}
+		}()
+		if waited := m.untilDeleted(); waited != sniRouteTimeout+5*time.Second {
 			t.Errorf("waited %v, want %v and the drain time", waited, sniRouteTimeout)
 		}
+		close(z.requested)
 	})
 }
 
 // A port that returned and was removed again needs new confirmations.
 func TestASecondRemovalIsConfirmedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, z, deleted, observe := passing(t)
+		m, z := retaining(t)
 		<-z.requested
-		observe(passedOn(w.now.Add(time.Second)))
-		z.confirm <- struct{}{}
+		m.user(passedOn(m.now.Add(time.Second)))
 		<-z.requested
-		if len(deleted) > 0 {
+		time.Sleep(8 * time.Second)
+		if !m.retained() {
 			t.Error("it ends with the first answer")
 		}
 		z.confirm <- struct{}{}
-		<-deleted
+		m.untilDeleted()
 	})
 }

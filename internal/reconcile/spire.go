@@ -2,7 +2,7 @@ package reconcile
 
 import (
 	"fmt"
-	"slices"
+	"log/slog"
 	"strings"
 
 	"weft/internal/pki"
@@ -17,9 +17,9 @@ const compatible = "Compatible"
 // mixedProviders is the reason of Compatible=False.
 const mixedProviders = "MixedProviders"
 
-// reconcileSPIRE retires the CA that a MeshIdentity used before SPIRE, and writes the status. The certificates of SPIRE
+// spire retires the CA that a MeshIdentity used before SPIRE, and writes the status. The certificates of SPIRE
 // are known from the insights, where each agent reports them.
-func (p *Plan) reconcileSPIRE(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
+func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 	rot.retire()
 	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready",
 		Message: "certificates come from the SPIRE agent of each proxy's machine"}
@@ -27,9 +27,7 @@ func (p *Plan) reconcileSPIRE(rot *rotation, mi *resource.Object[kind.MeshIdenti
 		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
 	}
 	conditions := append([]kind.Condition{ready}, rot.rotationConverged()...)
-	rot.addStep(Step{Put: kind.MeshIdentityStatuses.Make(rot.mesh, rot.name, kind.MeshIdentityStatus{
-		Conditions: append(conditions, p.mixedProvidersCondition(rot.r, rot.mesh)...),
-	})})
+	rot.putStatus(append(conditions, p.mixedProvidersCondition(rot.r, rot.mesh)...))
 }
 
 // mixedProvidersCondition returns Compatible=False where some proxies of a mesh have certificates from SPIRE and others
@@ -46,24 +44,14 @@ func (p *Plan) mixedProvidersCondition(r *table.Reader, mesh string) []kind.Cond
 		strings.Join(issuers, " and from "))}}
 }
 
-// warnMixed logs that a mesh has mixed providers, once while it lasts and this replica is the leader.
-func (rc *Reconciler) warnMixed(next resource.Any) {
-	status, ok := next.(*resource.Object[kind.MeshIdentityStatus])
-	if !ok {
-		return
-	}
-	condition, mixed := conditionOf(status.Spec.Conditions, compatible)
-	if mixed && !rc.mixed[status.Mesh] {
-		rc.log.Warn("MeshIdentities of a mesh have providers that don't go together", "mesh", status.Mesh, "problem",
-			condition.Message)
-	}
-	rc.mixed[status.Mesh] = mixed
-}
+// ProvidersKind is the kind of requests for the providers of a mesh's certificates.
+const ProvidersKind = "providers"
 
-func conditionOf(conditions []kind.Condition, of string) (kind.Condition, bool) {
-	i := slices.IndexFunc(conditions, func(c kind.Condition) bool { return c.Type == of })
-	if i < 0 {
-		return kind.Condition{}, false
+// providers reports mixed providers in the log, once for a mesh and not for each of its MeshIdentities.
+func (p *Plan) providers(r *table.Reader, u Request) (w Writes) {
+	for _, problem := range p.mixedProvidersCondition(r, u.Mesh) {
+		w.Notices = []Notice{{slog.LevelWarn, "MeshIdentities of a mesh have providers that don't go together",
+			[]any{"mesh", u.Mesh, "problem", problem.Message}}}
 	}
-	return conditions[i], true
+	return w
 }

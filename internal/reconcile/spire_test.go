@@ -3,6 +3,7 @@ package reconcile
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,19 +80,23 @@ func TestTheControlPlanesCAGoesAfterSPIREHasTakenOver(t *testing.T) {
 }
 
 func TestMixedProvidersAreLoggedOnce(t *testing.T) {
-	w := newWorld(t, "241.0.0.0/8")
 	var log bytes.Buffer
-	rc := New(w.plan, nil, nil, w.commit, slog.New(slog.NewTextHandler(&log, nil)))
-	w.put(fromSPIRE("id", "weft.test"),
+	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.NewTextHandler(&log, nil)))
+	m.user(fromSPIRE("id", "weft.test"),
 		kind.MeshIdentities.Make("default", "other",
 			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Bundled}}))
-	for _, name := range []string{"id", "other", "id", "other"} {
-		steps, _ := w.plan.For(w.reader(), Request{"MeshIdentity", "default", name}, w.now)
-		for _, step := range steps {
-			rc.warnMixed(step.Put)
-		}
-	}
+	m.drain()
+	m.removes(kind.MeshIdentities.Key("default", "id"))
+	m.user(fromSPIRE("another", "weft.test"))
 	if n := strings.Count(log.String(), "MeshIdentities of a mesh have providers that don't go together"); n != 1 {
 		t.Errorf("it is said %d times, want once:\n%s", n, log.String())
 	}
+}
+
+func conditionOf(conditions []kind.Condition, of string) (kind.Condition, bool) {
+	i := slices.IndexFunc(conditions, func(c kind.Condition) bool { return c.Type == of })
+	if i < 0 {
+		return kind.Condition{}, false
+	}
+	return conditions[i], true
 }

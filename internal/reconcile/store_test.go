@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"weft/internal/barrier"
+	"weft/internal/graph"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -33,13 +35,15 @@ type mirrored struct {
 }
 
 // follow returns an empty store that the world's table follows. With live it uses the real time, otherwise the world's.
-func follow(w *world, live bool, ackWaiter AckWaiter, log *slog.Logger) *mirrored {
+func follow(w *world, live bool, log *slog.Logger) *mirrored {
 	m := &mirrored{world: w, rows: map[resource.Key]resource.Any{}, made: map[resource.Key]bool{}}
-	m.rc = New(w.plan, m, ackWaiter, m.commit, log)
+	m.barrier = barrier.New(w.plan.Acks, calm{}, m.commit, log)
+	m.barrier.Now = func() time.Time { return w.now }
+	m.rc = New(w.plan, m, m.barrier, m.commit, log)
 	m.rn = m.rc.runner
 	m.rn.now = func() time.Time { return w.now }
 	if live {
-		w.plan.State.DB.Clock, m.rn.now = time.Now, time.Now
+		w.plan.State.DB.Clock, m.rn.now, m.barrier.Now = time.Now, time.Now, time.Now
 	}
 	return m
 }
@@ -251,8 +255,16 @@ func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) 
 	return "", nil
 }
 
+// calm is a mesh whose proxies ack at once.
+type calm struct{}
+
+func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
+	return nil
+}
+
 // step stores what is due now.
 func (m *mirrored) step() (worked bool) {
+	m.beginWaits()
 	due, unsure, _ := m.rn.dequeue(m.now)
 	for _, j := range due {
 		m.rn.write(context.Background(), j)
@@ -269,6 +281,10 @@ func (m *mirrored) drain() {
 	for range 1000 {
 		m.deliver(len(m.late))
 		if worked := m.step(); worked {
+			continue
+		}
+		if len(m.waits) > 0 {
+			m.ackAll()
 			continue
 		}
 		_, _, next := m.rn.dequeue(m.now)

@@ -38,7 +38,7 @@ func (m *mirrored) addresses() map[string]string {
 
 func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := follow(newWorld(t, "241.0.0.0/29"), false, calm{}, slog.New(slog.DiscardHandler)) // six addresses
+		m := follow(newWorld(t, "241.0.0.0/29"), false, slog.New(slog.DiscardHandler)) // six addresses
 		m.lags = true
 		had := map[string]string{}
 		service := func(t *rapid.T) resource.Any {
@@ -85,7 +85,7 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 
 // A service that was told that its range is full gets the first address that becomes free.
 func TestAFreedAddressGoesToAServiceThatHasNone(t *testing.T) {
-	m := follow(newWorld(t, "241.0.0.0/30"), false, calm{}, slog.New(slog.DiscardHandler)) // two addresses
+	m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler)) // two addresses
 	for _, name := range []string{"a", "b", "c"} {
 		m.user(services(name)[0])
 		m.drain()

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
@@ -30,8 +29,7 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 		"a domain of its own, each zone": {"{{ .Zone }}.corp.example", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "241.0.0.0/8")
-			w.plan = NewPlan(graph.NewState(""), Ranges{})
+			w := newWorldIn(t, "", "241.0.0.0/8")
 			reconcile := func() {
 				for range 4 {
 					w.reconcile("MeshIdentity", "corp")

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/barrier"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -35,6 +37,8 @@ type Writes struct {
 	Do []Write
 	// Delay is how long the writes may wait for further changes.
 	Delay time.Duration
+	// Wait is what the writes, or later ones, wait for; nil: nothing. It stays until they are in the table.
+	Wait *barrier.Condition
 	// Notices are logged once each while they last and this replica is the leader.
 	Notices []Notice
 }
@@ -118,21 +122,27 @@ func (f *family) checkRows(w *Write) {
 // ownRequest returns the Request of a row's own key.
 func ownRequest[S any](o *resource.Object[S]) []Request { return []Request{Request(o.Key())} }
 
-// meshRequest returns a function that returns the Request of a kind and a row's mesh.
-func meshRequest[S any](of string) func(*resource.Object[S]) []Request {
-	return func(o *resource.Object[S]) []Request { return []Request{{of, o.Mesh, ""}} }
+// perMesh returns a function that returns the Request of a kind for the mesh of a row, or for the row that is the mesh.
+func perMesh[S any](of string) func(*resource.Object[S]) []Request {
+	return func(o *resource.Object[S]) []Request { return []Request{{of, cmp.Or(o.Mesh, o.Name), ""}} }
 }
 
 // addFamilies adds the derived tables of writes, each with the rows that keep its values.
 func (p *Plan) addFamilies() {
 	s := p.State
-	multiZone := p.addFamily(kind.MeshMultiZoneServices.Name, p.multiZone, kind.MeshMultiZoneServiceStatuses.Name)
+	multiZone := p.addFamily(kind.MeshMultiZoneServices.Name, p.multiZone, kind.MeshMultiZoneServices.Name,
+		kind.MeshMultiZoneServiceStatuses.Name)
 	table.KeepFor(s.MultiZoneServices.Input, multiZone.Derived, ownRequest)
 	trusts := p.addFamily(kind.MeshTrusts.Name, p.trust, kind.MeshTrustStatuses.Name)
 	table.KeepFor(s.Trusts.Input, trusts.Derived, ownRequest)
+	p.addIdentities()
+	snis := p.addFamily(SNIKind, p.waitForSNIs, kind.SNIWaits.Name)
+	table.KeepFor(s.Meshes.Input, snis.Derived, perMesh[kind.Mesh](SNIKind))
+	table.KeepFor(s.SNIWaits.Input, snis.Derived, perMesh[kind.SNIWait](SNIKind))
 	if p.Global() {
 		return
 	}
+	p.addProxies()
 	services := p.addFamily(kind.MeshServices.Name, p.service, kind.MeshServices.Name, kind.MeshServiceStatuses.Name)
 	table.KeepFor(s.Services.Input, services.Derived, ownRequest)
 	tags := p.addFamily(TagKind, p.tag)
@@ -157,9 +167,7 @@ func (p *Plan) addFamilies() {
 	table.KeepFor(s.RetainedEndpoints.Input, retained.Derived, ownRequest)
 	for of, g := range p.zoneProxyRoles {
 		addresses := p.addFamily(of, func(r *table.Reader, u Request) Writes { return p.address(r, g, u) }, of)
-		table.KeepFor(s.Meshes.Input, addresses.Derived, func(o *resource.Object[kind.Mesh]) []Request {
-			return []Request{{of, o.Name, ""}}
-		})
+		table.KeepFor(s.Meshes.Input, addresses.Derived, perMesh[kind.Mesh](of))
 		g.keepRows(addresses)
 		table.KeepFor(p.absences, addresses.Derived, func(a absence) []Request {
 			if a.Request.Kind != of {
@@ -167,6 +175,57 @@ func (p *Plan) addFamilies() {
 			}
 			return []Request{a.Request}
 		})
+	}
+}
+
+// addIdentities adds the writes for MeshIdentities and for the mtls of meshes. Their rows keep the writes too: the row of
+// a deleted MeshIdentity goes when no proxy has one of its certificates.
+func (p *Plan) addIdentities() {
+	s, of := p.State, kind.MeshIdentities.Name
+	identities := p.addFamily(of, p.identity, kind.SigningCAs.Name, kind.MeshTrusts.Name,
+		kind.MeshIdentityStatuses.Name, kind.MeshStatuses.Name)
+	table.KeepFor(s.Identities.Input, identities.Derived, ownRequest)
+	table.KeepFor(s.SigningCAs.Input, identities.Derived, func(o *resource.Object[kind.SigningCA]) []Request {
+		return []Request{{of, o.Mesh, o.Name}}
+	})
+	table.KeepFor(s.Meshes.Input, identities.Derived, func(o *resource.Object[kind.Mesh]) []Request {
+		return []Request{{of, o.Name, kind.MTLSIdentity}}
+	})
+	providers := p.addFamily(ProvidersKind, p.providers)
+	table.KeepFor(s.Identities.Input, providers.Derived, perMesh[kind.MeshIdentity](ProvidersKind))
+}
+
+// addProxies adds the writes for certificates and listener statuses of this zone's proxies.
+func (p *Plan) addProxies() {
+	s := p.State
+	certificates := p.addFamily(kind.DataplaneCertificatesList.Name, p.certificates,
+		kind.DataplaneCertificatesList.Name)
+	table.KeepFor(s.Certificates.Input, certificates.Derived, ownRequest)
+	ids := p.addFamily(kind.ChangingIdentitiesList.Name, p.changingIdentities, kind.ChangingIdentitiesList.Name)
+	table.KeepFor(s.Meshes.Input, ids.Derived, perMesh[kind.Mesh](kind.ChangingIdentitiesList.Name))
+	table.KeepFor(s.ChangingIdentities.Input, ids.Derived,
+		perMesh[kind.ChangingIdentities](kind.ChangingIdentitiesList.Name))
+	evicted := p.addFamily(kind.EvictedProxiesList.Name, p.evicted, kind.EvictedProxiesList.Name)
+	table.KeepFor(s.Meshes.Input, evicted.Derived, perMesh[kind.Mesh](kind.EvictedProxiesList.Name))
+	table.KeepFor(s.EvictedProxies.Input, evicted.Derived,
+		perMesh[kind.EvictedProxies](kind.EvictedProxiesList.Name))
+	plaintext := p.addFamily(kind.DataplaneListenerStatuses.Name, p.endPlaintext, kind.DataplaneListenerStatuses.Name)
+	tls := p.addFamily(PlaintextKind, p.waitForTLS)
+	table.KeepFor(s.ListenerStatuses.Input, plaintext.Derived, whileChanging(ownRequest))
+	table.KeepFor(s.ListenerStatuses.Input, tls.Derived,
+		whileChanging(perMesh[kind.DataplaneListenerStatus](PlaintextKind)))
+	routes := p.addFamily(kind.RetainedSNIRoutes.Name, p.retainSNIRoute, kind.RetainedSNIRoutes.Name)
+	table.KeepFor(s.RetainedSNIRoutes.Input, routes.Derived, ownRequest)
+}
+
+// whileChanging returns the Requests of a listener status while it accepts plaintext beside mutual TLS.
+func whileChanging(requests func(*resource.Object[kind.DataplaneListenerStatus]) []Request) func(
+	*resource.Object[kind.DataplaneListenerStatus]) []Request {
+	return func(row *resource.Object[kind.DataplaneListenerStatus]) []Request {
+		if !row.Spec.Changing() {
+			return nil
+		}
+		return requests(row)
 	}
 }
 

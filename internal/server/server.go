@@ -19,6 +19,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/audit"
+	"weft/internal/barrier"
 	"weft/internal/bundle"
 	"weft/internal/dpserver"
 	"weft/internal/graph"
@@ -81,6 +82,7 @@ type Server struct {
 	catalog    *xds.Catalog
 	hub        *push.Hub
 	reconciler *reconcile.Reconciler
+	barrier    *barrier.Barrier
 	audit      *audit.Log
 	keys       *pki.Keyring
 	tokens     *token.Issuer
@@ -232,7 +234,9 @@ func (s *Server) buildReconciler(context.Context) error {
 		_, ended := s.replica.Expired(instance)
 		return !ended
 	}
-	s.reconciler = reconcile.New(plan, ownWrites{s.writer, storedVersion(s.store)}, s.hub, s.hub.Commit, s.log)
+	s.barrier = barrier.New(plan.Acks, s.hub, s.hub.Commit, s.log)
+	s.barrier.DrainTime = s.settings.DrainTime
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer, storedVersion(s.store)}, s.barrier, s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
 	return nil
 }
@@ -256,7 +260,7 @@ func (s *Server) followStore(ctx context.Context) error {
 		ProxyGroups: s.hub.ProxyGroups, Draining: s.hub.Draining, Backlog: s.reconciler.Backlog,
 	})
 	s.hub.Use(ctx, s.callbacks())
-	s.reconciler.Zones = s.sync
+	s.barrier.Zones = s.sync
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: s.store, Kinds: s.state.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
 	})

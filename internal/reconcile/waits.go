@@ -1,0 +1,65 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// rowState returns the state of a row, for a [barrier.Condition] whose acks count for this version of the row only.
+func rowState(o resource.Any) string { return o.Key().String() + "@" + o.Envelope().Version }
+
+// maxAwaitedRows is the number of newest rows that a wait checks. A proxy that has acked the newest rows has acked all
+// earlier ones.
+const maxAwaitedRows = 32
+
+func newestRows[S any](rows []*resource.Object[S]) []resource.Key {
+	rows = slices.SortedFunc(slices.Values(rows), func(a, b *resource.Object[S]) int {
+		return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Name, b.Name))
+	})
+	var keys []resource.Key
+	for _, row := range rows[:min(len(rows), maxAwaitedRows)] {
+		keys = append(keys, row.Key())
+	}
+	return keys
+}
+
+// syncedRows returns the rows among rows that this control plane syncs to other zones. The result is not nil.
+func (p *Plan) syncedRows(rows []resource.Key) []resource.Key {
+	way := resource.ZoneToZones
+	if p.Global() {
+		way = resource.GlobalToZones
+	}
+	return slices.DeleteFunc(append([]resource.Key{}, rows...), func(key resource.Key) bool {
+		return !kind.ByName(key.Kind).Describe().Sync.Has(way)
+	})
+}
+
+// maxNamedPending is the number of proxies that a condition names.
+const maxNamedPending = 10
+
+// pendingText returns the end of a sentence that names the proxies or zones which the wait of a name is waiting for;
+// empty where none is known.
+func (p *Plan) pendingText(r *table.Reader, wait string) string {
+	progress := p.Acks.Progress(r, wait)
+	switch {
+	case progress.Zones != "":
+		return "; " + progress.Zones
+	case len(progress.Proxies) == 0:
+		return ""
+	}
+	var names []string
+	for _, proxy := range progress.Proxies[:min(len(progress.Proxies), maxNamedPending)] {
+		names = append(names, proxy.Name)
+	}
+	text := "; it waits for the Dataplanes " + strings.Join(names, ", ")
+	if more := len(progress.Proxies) - maxNamedPending; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ": see what they reject, or delete those that are gone for good"
+}
