@@ -60,8 +60,8 @@ func parseSource(r *table.Reader, src source) (*source, *problem) {
 	return &src, nil
 }
 
-// identity generates the CA and the MeshTrust of a MeshIdentity, rotates a replaced CA, and writes the status. A deleted
-// MeshIdentity has writes until no proxy holds one of its certificates.
+// identity generates the CA and the MeshTrust of a MeshIdentity, rotates a replaced CA, and writes the status. A
+// deleted MeshIdentity has writes until no proxy holds one of its certificates.
 func (p *Plan) identity(r *table.Reader, u Request) Writes {
 	rot := p.rotation(r, u.Mesh, u.Name)
 	mi, ok := p.State.Identities.Find(r, u.Mesh, u.Name)

@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// evicted writes the instance SANs of this zone's evicted proxies, so that servers of every zone deny them. A proxy that
-// never held a certificate needs no denial. (Mesh Membership.)
+// evicted writes the instance SANs of this zone's evicted proxies, so that servers of every zone deny them. A proxy
+// that never held a certificate needs no denial. (Mesh Membership.)
 func (p *Plan) evicted(r *table.Reader, u Request) (w Writes) {
 	stored, ok := p.State.EvictedProxies.Find(r, u.Mesh, p.State.Zone)
 	var before []kind.EvictedProxy

@@ -210,8 +210,8 @@ func (rot *rotation) hasRoot(root string) bool {
 	})
 }
 
-// store writes the SigningCA and the MeshTrust where they differ. The SigningCA comes first, so that no CA comes into use
-// whose root leaves the MeshTrust. A wait ends with any change of the two.
+// store writes the SigningCA and the MeshTrust where they differ. The SigningCA comes first, so that no CA comes into
+// use whose root leaves the MeshTrust. A wait ends with any change of the two.
 func (rot *rotation) store() {
 	if rot.signing.TrustDomain != "" {
 		putIfDifferent(&rot.writes, 0, rot.stored, kind.SigningCAs.Make(rot.mesh, rot.name, rot.signing))

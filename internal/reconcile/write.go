@@ -178,8 +178,8 @@ func (p *Plan) addFamilies() {
 	}
 }
 
-// addIdentities adds the writes for MeshIdentities and for the mtls of meshes. Their rows keep the writes too: the row of
-// a deleted MeshIdentity goes when no proxy has one of its certificates.
+// addIdentities adds the writes for MeshIdentities and for the mtls of meshes. Their rows keep the writes too: the row
+// of a deleted MeshIdentity goes when no proxy has one of its certificates.
 func (p *Plan) addIdentities() {
 	s, of := p.State, kind.MeshIdentities.Name
 	identities := p.addFamily(of, p.identity, kind.SigningCAs.Name, kind.MeshTrusts.Name,
