@@ -38,7 +38,7 @@ var retiredWords = []retiredWord{
 	{`passages?|passable`, "SNI route, forwardable", false},
 	{`legs?`, "locality, priority", false},
 	{`taking|takings`, "selected service", true},
-	{`barriers?|barred|obstacles?`, "unreachable, with a reason", false},
+	{`barriers|barred|obstacles?`, "unreachable, with a reason", false},
 	{`class|classes`, "proxy group", false},
 	{`feeds?|shelf`, "resource set", false},
 	{`withdraw|withdraws|withdrawn|withdrawing|withdrawals?`, "drain, draining", false},

@@ -109,7 +109,7 @@ func (b *Barrier) wakeUp() {
 	}
 }
 
-// Reset forgets all acks, and removes the rows of an earlier run. It must be called before the writes of a new run,
+// Reset drops all acks, and removes the rows of an earlier run. It must be called before the writes of a new run,
 // which would otherwise follow from acks of states that other leaders have changed since.
 func (b *Barrier) Reset() {
 	b.mu.Lock()

@@ -147,7 +147,7 @@ func TestStatesThatJoinAreAckedByTheNextWait(t *testing.T) {
 	})
 }
 
-// A wait whose states have all changed begins again, and acks of a state that no write states are forgotten.
+// A wait whose states have all changed begins again, and acks of a state that no write states are dropped.
 func TestAChangedStateIsWaitedForFromTheBeginning(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.state("a@1")

@@ -16,7 +16,7 @@ import (
 )
 
 // Condition is what a derived write waits for: that proxies have acked the state that it names. A write must state the
-// condition until its consequence is in the table, since the acks of a condition that no write states are forgotten.
+// condition until its consequence is in the table, since the acks of a condition that no write states are dropped.
 type Condition struct {
 	Name string // identifies the condition among all
 	Mesh string
