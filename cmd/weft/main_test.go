@@ -25,6 +25,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/replica"
 	"weft/internal/rest"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/token/tokentest"
@@ -92,8 +93,13 @@ func newAPI(reads *view.View) http.Handler {
 	writer := admission.New(rows, admission.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
-		View:  reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
+		Guard: &rest.Guard{
+			Rules:  access.Defaults(),
+			Keys:   keys,
+			Denied: access.NewDenials(slog.New(slog.DiscardHandler)),
+			Now:    time.Now,
+		},
+		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
 		Check: func(known check.Known) *check.Report { return look(reads, known) },
 		Zone:  "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "test",
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -121,18 +127,25 @@ func look(reads *view.View, known check.Known) *check.Report {
 // inspector returns fixed responses, except for the backends of a service.
 type inspector struct{ reads *view.View }
 
-func (inspector) Config(graph.ProxyKey) ([]*xds.Resource, bool) {
-	trust := &graph.Trust{Mesh: "default", Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
+func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
+	trust := &graph.Trust{
+		Mesh:    "default",
+		Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}},
+	}
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
-func (i inspector) Backing(key graph.ServiceKey) *inspect.Backing {
+func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
 	rows := readAll(i.reads)
 	return inspect.Of(rows.State, rows.Snapshot).Backing(key)
 }
 
-func (inspector) Applied(graph.ProxyKey) *inspect.Applied {
-	return &inspect.Applied{Identity: inspect.AppliedIdentity{Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
+func (inspector) Applied(state.ProxyKey) *inspect.Applied {
+	return &inspect.Applied{
+		Identity: inspect.AppliedIdentity{
+			Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain",
+		},
+	}
 }
 
 func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
@@ -148,7 +161,7 @@ func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysi
 // connections are of the proxies that have an insight: each lacks something and answers with one line.
 type connections struct{ rows store.Store }
 
-func (c connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {
+func (c connections) Inspect(_ context.Context, key state.ProxyKey, page dpserver.Page, w io.Writer) error {
 	if !c.Live(key).Connected {
 		return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
 	}
@@ -160,16 +173,16 @@ func (c connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserve
 	return err
 }
 
-func (c connections) Connected(mesh string) []graph.ProxyKey {
+func (c connections) Connected(mesh string) []state.ProxyKey {
 	rows, _, _ := c.rows.List(context.Background(), kind.DataplaneInsights.Name)
-	var keys []graph.ProxyKey
+	var keys []state.ProxyKey
 	for _, row := range rows {
-		keys = append(keys, graph.ProxyKey{Mesh: row.Key.Mesh, Name: row.Key.Name})
+		keys = append(keys, state.ProxyKey{Mesh: row.Key.Mesh, Name: row.Key.Name})
 	}
 	return keys
 }
 
-func (c connections) Live(key graph.ProxyKey) dpserver.Live {
+func (c connections) Live(key state.ProxyKey) dpserver.Live {
 	if !slices.Contains(c.Connected(key.Mesh), key) {
 		return dpserver.Live{}
 	}
@@ -180,14 +193,44 @@ func (c connections) Live(key graph.ProxyKey) dpserver.Live {
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	writer, name := ts.Value("writer").(*admission.Writer), args[0]
 	now := time.Now()
-	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name, func(o *resource.Object[kind.DataplaneInsight]) bool {
-		o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
-		o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)}}
-		o.Spec.NACKs = []kind.NACK{{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}}}
-		return true
-	}))
-	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneListenerStatuses, "default", name, func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-		o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}}}
-		return true
-	}))
+	ts.Check(
+		admission.Modify(
+			context.Background(),
+			writer,
+			kind.DataplaneInsights,
+			"default",
+			name,
+			func(o *resource.Object[kind.DataplaneInsight]) bool {
+				o.Spec.Subscriptions = []kind.Subscription{
+					{
+						ID:                     "1",
+						ControlPlaneInstanceID: "instance-1",
+						ConnectTime:            kind.Time{Time: now.Add(-90 * time.Second)},
+					},
+				}
+				o.Spec.Certificate = &kind.Certificate{
+					Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)},
+				}
+				o.Spec.NACKs = []kind.NACK{
+					{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}},
+				}
+				return true
+			},
+		),
+	)
+	ts.Check(
+		admission.Modify(
+			context.Background(),
+			writer,
+			kind.DataplaneListenerStatuses,
+			"default",
+			name,
+			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+				o.Spec.Inbounds = []kind.ServedInbound{
+					{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}},
+				}
+				return true
+			},
+		),
+	)
 }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/wait"
 	"weft/resource"
@@ -29,7 +29,7 @@ type AckWaiter interface {
 	// now, or with ctx's error. It calls pending with the proxies that it waits for, whenever they change. With
 	// everybody it also waits for connected proxies without a certificate.
 	WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key,
-		pending func([]graph.ProxyKey)) error
+		pending func([]state.ProxyKey)) error
 }
 
 // Zones wait for the acks of other zones' proxies.
@@ -276,7 +276,7 @@ func (b *Barrier) Finish(w *Wait) {
 // waitAcked waits for the proxies of this zone and then for the proxies of the other zones.
 func (b *Barrier) waitAcked(ctx context.Context, w *Wait) error {
 	if !w.ZonesOnly {
-		err := b.waiter.WaitAcked(ctx, w.Mesh, w.AllProxies, w.Rows, func(proxies []graph.ProxyKey) {
+		err := b.waiter.WaitAcked(ctx, w.Mesh, w.AllProxies, w.Rows, func(proxies []state.ProxyKey) {
 			b.Report(w, proxies, "")
 		})
 		if err != nil {
@@ -308,7 +308,7 @@ func (b *Barrier) waitZones(ctx context.Context, w *Wait) error {
 }
 
 // Report records the pending proxies or zones of a wait.
-func (b *Barrier) Report(w *Wait, proxies []graph.ProxyKey, zones string) {
+func (b *Barrier) Report(w *Wait, proxies []state.ProxyKey, zones string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.progress.Proxies, w.progress.Zones = slices.Clone(proxies), zones

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -26,10 +26,10 @@ func (m *mesh) WaitAcked(
 	_ string,
 	_ bool,
 	_ []resource.Key,
-	pending func([]graph.ProxyKey),
+	pending func([]state.ProxyKey),
 ) error {
 	m.begun++
-	pending([]graph.ProxyKey{{Mesh: "default", Name: "slow"}})
+	pending([]state.ProxyKey{{Mesh: "default", Name: "slow"}})
 	select {
 	case err := <-m.acked:
 		return err

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -39,7 +39,7 @@ type Progress struct {
 	States []string // of the condition, that the wait is for
 	Since  time.Time
 	// Proxies are the pending proxies of this zone, as known so far, and Zones is a phrase about the pending zones.
-	Proxies []graph.ProxyKey
+	Proxies []state.ProxyKey
 	Zones   string
 }
 

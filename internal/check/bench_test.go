@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -13,7 +14,7 @@ import (
 // BenchmarkLook checks a mesh of 10,000 proxies and 100 services.
 func BenchmarkLook(b *testing.B) {
 	w := check.World{State: graph.NewState("east"),
-		Known:                    check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{}},
+		Known:                    check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000
 	w.State.DB.Commit(func(tx *table.Tx) {
@@ -40,7 +41,7 @@ func BenchmarkLook(b *testing.B) {
 						TransparentProxying: &kind.TransparentProxying{}}}))
 			w.State.Put(tx, kind.DataplaneListenerStatuses.Make("default", name,
 				kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
-			w.Insights[graph.ProxyKey{Mesh: "default", Name: name}] =
+			w.Insights[state.ProxyKey{Mesh: "default", Name: name}] =
 				&kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1",
 					ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
 		}

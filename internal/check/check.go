@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -27,7 +28,7 @@ type World struct {
 	Global *inspect.GlobalLink
 	// Pending returns the start of the oldest pending ACK of a proxy that is connected to this replica, or false
 	// without one. Optional.
-	Pending func(graph.ProxyKey) (since time.Time, ok bool)
+	Pending func(state.ProxyKey) (since time.Time, ok bool)
 	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
 	ServerCertificateExpires time.Time
 	Now                      time.Time
@@ -35,7 +36,7 @@ type World struct {
 
 // Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
 type Known struct {
-	Insights map[graph.ProxyKey]*kind.DataplaneInsight // of the proxies that have connected
+	Insights map[state.ProxyKey]*kind.DataplaneInsight // of the proxies that have connected
 	// ZoneInsights has the insights of the zones that have connected to a global control plane.
 	ZoneInsights map[string]*kind.ZoneInsight
 }
@@ -132,13 +133,13 @@ func (l *look) mesh(mesh string) {
 		return
 	}
 	var members []member
-	for _, dp := range l.State.DataplanesBySelector.List(l.r, graph.MeshKey(mesh)) {
-		m := member{dp, l.State.Proxy.Get(l.r, graph.ProxyKey{Mesh: mesh, Name: dp.Name})}
+	for _, dp := range l.State.DataplanesBySelector.List(l.r, state.MeshKey(mesh)) {
+		m := member{dp, l.State.Proxy.Get(l.r, state.ProxyKey{Mesh: mesh, Name: dp.Name})}
 		members = append(members, m)
 		l.proxy(m)
 	}
 	calls := callsOf(members)
-	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh))), l.State.IsRemote)
+	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh))), l.State.IsRemote)
 	for _, service := range services {
 		l.service(service, calls)
 	}
@@ -158,8 +159,8 @@ func (l *look) mesh(mesh string) {
 }
 
 func (l *look) countAll(mesh string) {
-	l.report.Dataplanes += len(l.State.DataplanesBySelector.List(l.r, graph.MeshKey(mesh)))
-	l.report.Services += len(l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)))
+	l.report.Dataplanes += len(l.State.DataplanesBySelector.List(l.r, state.MeshKey(mesh)))
+	l.report.Services += len(l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh)))
 }
 
 // someOf lists the first names of a long list.

@@ -21,6 +21,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -92,7 +93,7 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	}
 	w := check.World{
 		State: graph.NewState(zone),
-		Known: check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+		Known: check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{},
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
@@ -100,7 +101,7 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
 		o := parse(t, doc)
 		if insight, ok := resource.SpecOf(o).(*kind.DataplaneInsight); ok {
-			w.Insights[graph.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name}] = insight
+			w.Insights[state.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name}] = insight
 			continue
 		}
 		if insight, ok := resource.SpecOf(o).(*kind.ZoneInsight); ok {
@@ -198,7 +199,7 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		w.ServerCertificateExpires = now.Add(days(words[1]))
 	case "pending":
 		since := now.Add(-days(words[2]) / (24 * 60))
-		w.Pending = func(key graph.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
+		w.Pending = func(key state.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
 	case "away":
 		since := now.Add(-days(words[1]) / (24 * 60))
 		w.Global = &inspect.GlobalLink{Since: kind.Time{Time: since}, Problem: strings.Join(words[2:], " ")}

@@ -1,7 +1,7 @@
 package check
 
 import (
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -18,7 +18,7 @@ func (l *look) egressRoute(mesh string) {
 
 // external checks the external services, as this zone reaches them.
 func (l *look) external(mesh string) {
-	for o := range l.State.ExternalServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
+	for o := range l.State.ExternalServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
 		if reason := l.reports.ExternalUnreachableReason(o); reason != "" {
 			l.found(externalUnreachable, object, "unreachable from this zone: %s", reason)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -32,7 +32,7 @@ func (l *look) controlPlane() {
 
 // identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
 func (l *look) identities(mesh string, members []member) {
-	for _, mi := range l.State.IdentitiesByMesh.List(l.r, graph.MeshKey(mesh)) {
+	for _, mi := range l.State.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
 		_, spire := mi.Spec.SpireAgent()
 		if !spire {
@@ -86,7 +86,7 @@ func (l *look) issuers(mesh string) {
 	if !l.State.AllFromSPIRE(l.r, mesh) {
 		return
 	}
-	for _, trust := range l.State.TrustsByMesh.List(l.r, graph.MeshKey(mesh)) {
+	for _, trust := range l.State.TrustsByMesh.List(l.r, state.MeshKey(mesh)) {
 		l.found(trustWithoutEffect, objectOf(trust.Key()),
 			"all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
 	}

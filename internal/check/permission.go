@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -77,7 +78,7 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 
 // permissionsAt returns the permissions of a member's listener, or nil where its proxy allows every client.
 func (l *look) permissionsAt(m *graph.Member) *match.Permissions {
-	proxy := l.State.Proxy.Get(l.r, graph.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+	proxy := l.State.Proxy.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
 		if at := &proxy.Listeners[i]; at.Address == m.Inbound.Address && at.Port == m.Inbound.Port {
 			return at.Permissions
@@ -106,7 +107,7 @@ func covers(wide, narrow match.Rule) bool {
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.
 func (l *look) permissions(mesh string, members []member) {
-	for _, policy := range l.State.PermissionByMesh.List(l.r, graph.MeshKey(mesh)) {
+	for _, policy := range l.State.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(policy.Key())
 		l.namedDomains(mesh, policy)
 		switch hit, secured := targeted(policy, members); {

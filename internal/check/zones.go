@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -103,7 +103,7 @@ func (l *look) crossZone(mesh string) {
 	}
 	l.ingresses(mesh)
 	waiting := map[string][]string{} // services that could be reached, by the zone without an ingress
-	for _, service := range l.State.ServicesByMesh.List(l.r, graph.MeshKey(mesh)) {
+	for _, service := range l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh)) {
 		if !l.isGlobal() && l.State.IsRemote(service) {
 			continue
 		}
@@ -125,7 +125,7 @@ func (l *look) crossZone(mesh string) {
 
 // ingresses finds zone ingresses that do not serve.
 func (l *look) ingresses(mesh string) {
-	for o := range l.State.ZoneAddresses.From(l.Snapshot, graph.MeshKey(mesh), "") {
+	for o := range l.State.ZoneAddresses.From(l.Snapshot, state.MeshKey(mesh), "") {
 		zone := l.State.ZoneOf(&o.Meta)
 		if !l.isGlobal() && zone != l.State.Zone {
 			continue
@@ -147,7 +147,7 @@ func (l *look) ingresses(mesh string) {
 
 // excludedMembers finds services that a MeshMultiZoneService selects and excludes from one of its ports.
 func (l *look) excludedMembers(mesh string) {
-	for o := range l.State.MultiZoneServices.From(l.Snapshot, graph.MeshKey(mesh), "") {
+	for o := range l.State.MultiZoneServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.reports.MembersOf(o) {
 			for _, reason := range m.Excluded {

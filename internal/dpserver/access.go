@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/access"
-	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -42,7 +42,7 @@ func (c *caller) claims() pki.Claims {
 
 // checkProxyName returns an error unless the token is valid for a proxy of this name. It does not check the token's
 // other claims.
-func (c *caller) checkProxyName(key graph.ProxyKey) error {
+func (c *caller) checkProxyName(key state.ProxyKey) error {
 	switch {
 	case c.dataplane != nil:
 		return c.dataplane.Names(key.Mesh, key.Name)
@@ -61,7 +61,7 @@ func (c *caller) checkPermitted(o resource.Any) error {
 	if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok && c.dataplane != nil {
 		return c.dataplane.Permits(dataplane)
 	}
-	key, _ := graph.ProxyOf(o.Key())
+	key, _ := state.ProxyOf(o.Key())
 	if c.dataplane != nil {
 		return fmt.Errorf(
 			"the token is a Dataplane's, and %s is none; make one with `weft generate zone-token --scope %s`", o.Key(),
@@ -154,7 +154,7 @@ func (s *Server) awaitSigningKey(ctx context.Context, err error) bool {
 
 // authorize returns the caller. It returns an error where the token is not valid for the proxy, or the proxy does not
 // exist.
-func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*caller, error) {
+func (s *Server) authorize(ctx context.Context, key state.ProxyKey) (*caller, error) {
 	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s *Server) authorize(ctx context.Context, key graph.ProxyKey) (*caller, er
 	return caller, nil
 }
 
-func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
+func (s *Server) mayBe(c *caller, key state.ProxyKey) error {
 	if err := c.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
@@ -189,7 +189,7 @@ func (s *Server) mayBe(c *caller, key graph.ProxyKey) error {
 
 // checkAdmitted returns PermissionDenied for a proxy that its mesh does not admit, with the message of the rejected
 // write. (Mesh Membership.)
-func (s *Server) checkAdmitted(key graph.ProxyKey) error {
+func (s *Server) checkAdmitted(key state.ProxyKey) error {
 	if reason := s.Hub.NotAdmittedReason(key); reason != "" {
 		return status.Error(codes.PermissionDenied, reason)
 	}
@@ -202,10 +202,10 @@ const typeMetadata = "dataplane.proxyType"
 
 // nodeKey returns the proxy of a node. The node ID is "MESH.NAME", or ".NAME" for a proxy without a mesh; the metadata
 // has the proxy's type. A mesh name has no dot, so the first dot ends it.
-func nodeKey(node *corev3.Node) (graph.ProxyKey, error) {
+func nodeKey(node *corev3.Node) (state.ProxyKey, error) {
 	mesh, name, ok := strings.Cut(node.GetId(), ".")
 	if !ok || name == "" || len(node.GetId()) > 320 {
-		return graph.ProxyKey{},
+		return state.ProxyKey{},
 			status.Error(codes.InvalidArgument,
 				fmt.Sprintf("node.id is %.320q, want MESH.NAME, for example default.web-1, or .NAME for a "+
 					"ZoneIngress or ZoneEgress", node.GetId()))
@@ -214,15 +214,15 @@ func nodeKey(node *corev3.Node) (graph.ProxyKey, error) {
 	if value := node.GetMetadata().GetFields()[typeMetadata]; value != nil {
 		text, ok := value.GetKind().(*structpb.Value_StringValue)
 		if !ok {
-			return graph.ProxyKey{},
+			return state.ProxyKey{},
 				status.Error(codes.InvalidArgument,
 					"node.metadata["+typeMetadata+"] is no text, want dataplane, ingress or egress, or leave it out")
 		}
 		said = text.StringValue
 	}
-	key, err := graph.ParseProxyKey(said, mesh, name)
+	key, err := state.ParseProxyKey(said, mesh, name)
 	if err != nil {
-		return graph.ProxyKey{},
+		return state.ProxyKey{},
 			status.Error(codes.InvalidArgument, fmt.Sprintf("node.id %q, node.metadata[%s]: %v", node.GetId(),
 				typeMetadata, err))
 	}
@@ -237,10 +237,10 @@ type proxyMessage interface {
 }
 
 // proxyKeyOf returns the proxy that a message names.
-func proxyKeyOf(m proxyMessage) (graph.ProxyKey, error) {
-	key, err := graph.ParseProxyKey(m.GetProxyType(), m.GetMesh(), m.GetName())
+func proxyKeyOf(m proxyMessage) (state.ProxyKey, error) {
+	key, err := state.ParseProxyKey(m.GetProxyType(), m.GetMesh(), m.GetName())
 	if err != nil {
-		return graph.ProxyKey{}, status.Error(codes.InvalidArgument, err.Error())
+		return state.ProxyKey{}, status.Error(codes.InvalidArgument, err.Error())
 	}
 	return key, nil
 }

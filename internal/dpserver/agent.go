@@ -12,7 +12,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admission"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -45,7 +45,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	if err != nil {
 		return nil, s.statusError(err, "reading a Dataplane")
 	}
-	key, _ := graph.ProxyOf(proxy.Key())
+	key, _ := state.ProxyOf(proxy.Key())
 	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
 		return nil,
 			status.Error(codes.NotFound,
@@ -113,7 +113,7 @@ func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.A
 
 // checkRegistrations returns ResourceExhausted for a new proxy whose token has registered its maximum of proxies, or of
 // proxies without an agent.
-func (s *agents) checkRegistrations(p payer, key graph.ProxyKey) error {
+func (s *agents) checkRegistrations(p payer, key state.ProxyKey) error {
 	switch n, known := s.leases.registrationsOf(p.token, key); {
 	case known:
 	case n.silent >= MaxSilent:

@@ -8,6 +8,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -18,7 +19,7 @@ const clientsAckedBound = 5 * time.Second
 
 // storeEgressCertificate stores that a ZoneEgress may present a certificate. If it presents another one already, the
 // proxies of all meshes must accept the new one first, unless the former one is about to expire.
-func (s *Server) storeEgressCertificate(ctx context.Context, key graph.ProxyKey, next *graph.NextCertificate,
+func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey, next *graph.NextCertificate,
 	certificate kind.WorkloadCertificate) error {
 	if !s.isPresented(key, next, certificate) {
 		ctx, cancel := context.WithTimeout(ctx, clientsAckedBound)
@@ -41,7 +42,7 @@ func (s *Server) storeEgressCertificate(ctx context.Context, key graph.ProxyKey,
 
 // isPresented returns whether clients accept a certificate with these SPIFFE IDs and this root, or the ZoneEgress has
 // none yet.
-func (s *Server) isPresented(key graph.ProxyKey, next *graph.NextCertificate,
+func (s *Server) isPresented(key state.ProxyKey, next *graph.NextCertificate,
 	certificate kind.WorkloadCertificate) bool {
 	rows := s.Hub.EgressCertificates(key.Name)
 	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
@@ -53,7 +54,7 @@ func (s *Server) isPresented(key graph.ProxyKey, next *graph.NextCertificate,
 }
 
 // certificatesExpireSoon returns whether every certificate of a ZoneEgress expires soon.
-func (s *Server) certificatesExpireSoon(key graph.ProxyKey) bool {
+func (s *Server) certificatesExpireSoon(key state.ProxyKey) bool {
 	soon := now().Add(expiresSoon)
 	return !slices.ContainsFunc(s.Hub.EgressCertificates(key.Name),
 		func(row *resource.Object[kind.DataplaneCertificates]) bool {
@@ -66,7 +67,7 @@ func (s *Server) certificatesExpireSoon(key graph.ProxyKey) bool {
 const expiresSoon = time.Minute
 
 // dnsName returns the DNS name of one instance of a proxy, for its certificate.
-func (s *Server) dnsName(key graph.ProxyKey) string {
+func (s *Server) dnsName(key state.ProxyKey) string {
 	if key.Type == kind.EgressProxy {
 		return pki.EgressDNSName(s.Zone, key.Name)
 	}

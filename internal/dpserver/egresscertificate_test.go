@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/store/memory"
 	"weft/kind"
 	"weft/resource"
@@ -73,7 +74,7 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 			next := &graph.NextCertificate{Mesh: "shop", MeshIdentity: kind.MTLSIdentity,
 				SpiffeIDs: kind.SpiffeIDsOf(id)}
 			certificate := presented("shop", id, "root", time.Hour).Spec.Certificates[0]
-			err := s.storeEgressCertificate(t.Context(), graph.ZoneEgressProxy("ze"), next, certificate)
+			err := s.storeEgressCertificate(t.Context(), state.ZoneEgressProxy("ze"), next, certificate)
 			_, stored := rows.Get(t.Context(), kind.ZoneEgressCertificatesList.Key("shop", "ze"))
 			switch {
 			case c.given && (err != nil || stored != nil):

@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -15,7 +16,7 @@ import (
 // emptyHub has no Dataplane.
 type emptyHub struct{ Hub }
 
-func (emptyHub) Dataplane(graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) { return nil, false }
+func (emptyHub) Dataplane(state.ProxyKey) (*resource.Object[kind.Dataplane], bool) { return nil, false }
 
 // TestNoCertificateForADataplaneThatIsNotThere: a deleted Dataplane gets no certificate. A ZoneEgress does not need a
 // Dataplane.
@@ -23,7 +24,7 @@ func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
 	s := &Server{Config: Config{Hub: emptyHub{}}}
 	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound,
 		kind.EgressProxy: codes.OK} {
-		key := graph.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
+		key := state.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
 		c := &caller{dataplane: &pki.DataplaneClaims{Mesh: "default", Name: "web-1"}}
 		if err := s.checkEntitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", key, err, want)

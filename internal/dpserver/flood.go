@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -114,7 +114,7 @@ func (f *floodBounds) change(p payer) error {
 }
 
 // sign charges a request for the certificate of a proxy's secret.
-func (f *floodBounds) sign(key graph.ProxyKey, secret string) error {
+func (f *floodBounds) sign(key state.ProxyKey, secret string) error {
 	p := payer{secret: key.Resource().String() + " " + secret}
 	return f.signs.charge(p, f.now(), 1, "certificate requests")
 }

@@ -18,6 +18,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/pki"
 	"weft/internal/replica"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -246,8 +247,8 @@ func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
 func TestCertificateRequestsAreBounded(t *testing.T) {
 	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	web, api := graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"},
-		graph.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
+	web, api := state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"},
+		state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
 	for range 3600 {
 		if err := f.sign(api, graph.IdentitySecret); err != nil {
 			t.Fatalf("an agent that renews once a second: %v", err)

@@ -13,6 +13,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -37,15 +38,15 @@ type insights struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	pending map[graph.ProxyKey][]insightChange
+	pending map[state.ProxyKey][]insightChange
 }
 
 func newInsights(w *admission.Writer, hub Hub, log *slog.Logger) *insights {
 	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1),
-		pending: map[graph.ProxyKey][]insightChange{}}
+		pending: map[state.ProxyKey][]insightChange{}}
 }
 
-func (i *insights) noteChange(key graph.ProxyKey, c insightChange) {
+func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.pending[key] = append(i.pending[key], c)
@@ -73,7 +74,7 @@ func (i *insights) run(ctx context.Context) {
 func (i *insights) write(ctx context.Context) {
 	i.mu.Lock()
 	pending := i.pending
-	i.pending = map[graph.ProxyKey][]insightChange{}
+	i.pending = map[state.ProxyKey][]insightChange{}
 	i.mu.Unlock()
 	var writers errgroup.Group
 	writers.SetLimit(insightWriters)
@@ -89,7 +90,7 @@ func (i *insights) write(ctx context.Context) {
 	writers.Wait()
 }
 
-func (i *insights) writeOne(ctx context.Context, key graph.ProxyKey, changes []insightChange) error {
+func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []insightChange) error {
 	known, _ := i.hub.Insight(key)
 	return admission.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name,
 		func(o *resource.Object[kind.DataplaneInsight]) bool {
@@ -108,13 +109,13 @@ const longGone = 5 * time.Minute
 
 // LostReplicas returns whether a proxy was last connected to an instance that is gone, and is connected to no other
 // one, according to this instance's table. It is false on the global control plane, where all proxies belong to zones.
-func LostReplicas(state *graph.State, gone func(instance string) bool) bool {
-	if state.Zone == "" {
+func LostReplicas(g *graph.State, gone func(instance string) bool) bool {
+	if g.Zone == "" {
 		return false
 	}
-	for _, insights := range []graph.Rows[kind.DataplaneInsight]{state.Insights, state.ZoneIngressInsights,
-		state.ZoneEgressInsights} {
-		for insight := range insights.All(state.DB.Snapshot()) {
+	for _, insights := range []state.Rows[kind.DataplaneInsight]{g.Insights, g.ZoneIngressInsights,
+		g.ZoneEgressInsights} {
+		for insight := range insights.All(g.DB.Snapshot()) {
 			if isLost(&insight.Spec, gone, now()) {
 				return true
 			}

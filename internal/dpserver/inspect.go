@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -42,7 +42,7 @@ type Page struct {
 // the agent, and nothing is collected in between.
 type inspectionRequest struct {
 	id        string
-	key       graph.ProxyKey
+	key       state.ProxyKey
 	sections  chan []byte
 	done      chan error    // of one value: the error at the end of the response, or nil
 	abandoned chan struct{} // closed when the reader has stopped waiting
@@ -55,7 +55,7 @@ type inspections struct {
 	open map[string]*inspectionRequest
 }
 
-func (q *inspections) add(key graph.ProxyKey) (*inspectionRequest, error) {
+func (q *inspections) add(key state.ProxyKey) (*inspectionRequest, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	same := 0
@@ -84,7 +84,7 @@ func (q *inspections) remove(request *inspectionRequest) {
 
 // claim returns the open request that an agent responds to, once. It returns nil where there is none, or it was sent to
 // another agent.
-func (q *inspections) claim(id string, key graph.ProxyKey) *inspectionRequest {
+func (q *inspections) claim(id string, key state.ProxyKey) *inspectionRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	request := q.open[id]
@@ -97,7 +97,7 @@ func (q *inspections) claim(id string, key graph.ProxyKey) *inspectionRequest {
 
 // Inspect requests a page of a proxy's Envoy from its agent, and writes it to w as it arrives, for at most 50 seconds.
 // An error before the first write is the reason why there is no page; after it, the page is incomplete.
-func (s *Server) Inspect(ctx context.Context, key graph.ProxyKey, p Page, w io.Writer) error {
+func (s *Server) Inspect(ctx context.Context, key state.ProxyKey, p Page, w io.Writer) error {
 	agent := s.sessionOf(key)
 	if agent == nil {
 		return s.errNoAgent(key)
@@ -144,7 +144,7 @@ func (s *Server) copySections(ctx context.Context, request *inspectionRequest, a
 	}
 }
 
-func (s *Server) errInspectionTimeout(ctx context.Context, key graph.ProxyKey) error {
+func (s *Server) errInspectionTimeout(ctx context.Context, key state.ProxyKey) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
@@ -154,7 +154,7 @@ func (s *Server) errInspectionTimeout(ctx context.Context, key graph.ProxyKey) e
 }
 
 // errNoAgent returns the reason why no agent is connected, and the remedy.
-func (s *Server) errNoAgent(key graph.ProxyKey) error {
+func (s *Server) errNoAgent(key state.ProxyKey) error {
 	if _, ok := s.Hub.Networking(key); !ok {
 		return resource.Errorf(resource.NotFound, "%s does not exist", key.Resource())
 	}

@@ -17,8 +17,8 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/dpserver"
-	"weft/internal/graph"
 	"weft/internal/replica"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -26,7 +26,7 @@ import (
 	"weft/resource"
 )
 
-var web1 = graph.ProxyKey{Mesh: "default", Name: "web-1"}
+var web1 = state.ProxyKey{Mesh: "default", Name: "web-1"}
 
 // inspected is the result of an Inspect.
 type inspected struct {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -44,23 +44,23 @@ type leases struct {
 	gone     int
 
 	mu             sync.Mutex
-	absent         map[graph.ProxyKey]time.Time // registered proxies without a session, and since when
-	connected      map[graph.ProxyKey]bool      // with a session
-	connectedOther map[graph.ProxyKey]bool      // with a stream to another instance, at the last look-up
-	known          map[graph.ProxyKey]registration
+	absent         map[state.ProxyKey]time.Time // registered proxies without a session, and since when
+	connected      map[state.ProxyKey]bool      // with a session
+	connectedOther map[state.ProxyKey]bool      // with a stream to another instance, at the last look-up
+	known          map[state.ProxyKey]registration
 	byToken        map[string]registrations // the sums of known
-	notAdmitted    map[graph.ProxyKey]bool  // in absent, and not admitted at the end of the last lease
+	notAdmitted    map[state.ProxyKey]bool  // in absent, and not admitted at the end of the last lease
 }
 
 func newLeases(now func() time.Time, i instance) *leases {
 	return &leases{
 		now: now, instance: i, wake: make(chan struct{}, 1),
-		absent:         map[graph.ProxyKey]time.Time{},
-		connected:      map[graph.ProxyKey]bool{},
-		connectedOther: map[graph.ProxyKey]bool{},
-		known:          map[graph.ProxyKey]registration{},
+		absent:         map[state.ProxyKey]time.Time{},
+		connected:      map[state.ProxyKey]bool{},
+		connectedOther: map[state.ProxyKey]bool{},
+		known:          map[state.ProxyKey]registration{},
 		byToken:        map[string]registrations{},
-		notAdmitted:    map[graph.ProxyKey]bool{},
+		notAdmitted:    map[state.ProxyKey]bool{},
 	}
 }
 
@@ -69,12 +69,12 @@ func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	s.noteTokens(put, removed)
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneListenerStatus]); ok && serving.Spec.Registered {
-			proxy, _ := graph.ProxyOf(serving.Key())
+			proxy, _ := state.ProxyOf(serving.Key())
 			s.leases.registered(proxy, registrationOf(&serving.Spec))
 		}
 	}
 	for _, key := range removed {
-		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
+		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
 			s.leases.removed(proxy)
 		}
 	}
@@ -96,7 +96,7 @@ func registrationOf(row *kind.DataplaneListenerStatus) registration {
 	}
 }
 
-func (l *leases) registered(key graph.ProxyKey, is registration) {
+func (l *leases) registered(key state.ProxyKey, is registration) {
 	leads := l.instance.Leads()
 	l.update(func() {
 		was, known := l.known[key]
@@ -109,7 +109,7 @@ func (l *leases) registered(key graph.ProxyKey, is registration) {
 }
 
 // setRegistration sets the state of a proxy; nil: it is no longer registered. The caller holds the lock.
-func (l *leases) setRegistration(key graph.ProxyKey, is *registration) {
+func (l *leases) setRegistration(key state.ProxyKey, is *registration) {
 	if was, known := l.known[key]; known {
 		l.count(was, -1)
 		delete(l.known, key)
@@ -132,7 +132,7 @@ func (l *leases) count(r registration, by int) {
 }
 
 // registrationsOf returns the counts of a token, and whether the proxy is registered already.
-func (l *leases) registrationsOf(token string, key graph.ProxyKey) (n registrations, isKnown bool) {
+func (l *leases) registrationsOf(token string, key state.ProxyKey) (n registrations, isKnown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, isKnown = l.known[key]
@@ -140,7 +140,7 @@ func (l *leases) registrationsOf(token string, key graph.ProxyKey) (n registrati
 }
 
 // beginLease begins the lease of a proxy without a session here, unless it has begun.
-func (l *leases) beginLease(key graph.ProxyKey) {
+func (l *leases) beginLease(key state.ProxyKey) {
 	if _, absent := l.absent[key]; !absent && !l.connected[key] {
 		l.absent[key] = l.now()
 	}
@@ -164,7 +164,7 @@ func (l *leases) beginAnew() {
 	l.led, l.gone = leads, gone
 }
 
-func (l *leases) removed(key graph.ProxyKey) {
+func (l *leases) removed(key state.ProxyKey) {
 	l.update(func() {
 		l.setRegistration(key, nil)
 		delete(l.absent, key)
@@ -173,7 +173,7 @@ func (l *leases) removed(key graph.ProxyKey) {
 	})
 }
 
-func (l *leases) agentConnected(key graph.ProxyKey) {
+func (l *leases) agentConnected(key state.ProxyKey) {
 	l.update(func() {
 		l.connected[key] = true
 		if is, known := l.known[key]; known && is.silent {
@@ -186,7 +186,7 @@ func (l *leases) agentConnected(key graph.ProxyKey) {
 	})
 }
 
-func (l *leases) agentDisconnected(key graph.ProxyKey) {
+func (l *leases) agentDisconnected(key state.ProxyKey) {
 	l.update(func() {
 		delete(l.connected, key)
 		if _, known := l.known[key]; known {
@@ -206,7 +206,7 @@ func (l *leases) update(apply func()) {
 }
 
 // dueLeases returns the proxies whose leases are over, and the end of the next lease; zero if no lease runs.
-func (l *leases) dueLeases() (over []graph.ProxyKey, next time.Time) {
+func (l *leases) dueLeases() (over []state.ProxyKey, next time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -222,7 +222,7 @@ func (l *leases) dueLeases() (over []graph.ProxyKey, next time.Time) {
 }
 
 // foundAtOther records that proxies are connected to other instances.
-func (l *leases) foundAtOther(keys []graph.ProxyKey) {
+func (l *leases) foundAtOther(keys []state.ProxyKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
@@ -249,8 +249,8 @@ func (l *leases) mostAreMissing() bool {
 
 // endingLeases returns the proxies of over whose Dataplanes are deleted now. It sets kept if others are kept because
 // most proxies are missing.
-func (l *leases) endingLeases(over []graph.ProxyKey, connectedOther,
-	notAdmitted func(graph.ProxyKey) bool) (ended []graph.ProxyKey, kept bool) {
+func (l *leases) endingLeases(over []state.ProxyKey, connectedOther,
+	notAdmitted func(state.ProxyKey) bool) (ended []state.ProxyKey, kept bool) {
 	ended = l.notConnected(l.renewNotAdmitted(over, notAdmitted), connectedOther)
 	if len(ended) > 0 && l.mostAreMissing() {
 		return l.onlySilent(ended), true
@@ -259,16 +259,16 @@ func (l *leases) endingLeases(over []graph.ProxyKey, connectedOther,
 }
 
 // onlySilent returns the proxies whose agents have never opened a session.
-func (l *leases) onlySilent(keys []graph.ProxyKey) []graph.ProxyKey {
+func (l *leases) onlySilent(keys []state.ProxyKey) []state.ProxyKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.DeleteFunc(keys, func(key graph.ProxyKey) bool { return !l.known[key].silent })
+	return slices.DeleteFunc(keys, func(key state.ProxyKey) bool { return !l.known[key].silent })
 }
 
 // renewNotAdmitted begins the leases of proxies that are not admitted again. A proxy that is admitted again gets one
 // more lease, to reconnect in. It returns the other proxies.
-func (l *leases) renewNotAdmitted(over []graph.ProxyKey,
-	notAdmitted func(graph.ProxyKey) bool) (rest []graph.ProxyKey) {
+func (l *leases) renewNotAdmitted(over []state.ProxyKey,
+	notAdmitted func(state.ProxyKey) bool) (rest []state.ProxyKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range over {
@@ -286,8 +286,8 @@ func (l *leases) renewNotAdmitted(over []graph.ProxyKey,
 }
 
 // notConnected returns the proxies of over that are connected to no instance.
-func (l *leases) notConnected(over []graph.ProxyKey, connectedOther func(graph.ProxyKey) bool) (gone []graph.ProxyKey) {
-	var found []graph.ProxyKey
+func (l *leases) notConnected(over []state.ProxyKey, connectedOther func(state.ProxyKey) bool) (gone []state.ProxyKey) {
+	var found []state.ProxyKey
 	for _, key := range over {
 		if connectedOther(key) {
 			found = append(found, key)
@@ -300,8 +300,8 @@ func (l *leases) notConnected(over []graph.ProxyKey, connectedOther func(graph.P
 }
 
 // run ends leases until ctx ends.
-func (l *leases) run(ctx context.Context, connectedOther, notAdmitted func(graph.ProxyKey) bool,
-	expire func(context.Context, graph.ProxyKey) error) {
+func (l *leases) run(ctx context.Context, connectedOther, notAdmitted func(state.ProxyKey) bool,
+	expire func(context.Context, state.ProxyKey) error) {
 	for {
 		changed := l.instance.Changed()
 		l.beginAnew()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 )
 
 // fakeClock is a time that the test moves.
@@ -15,8 +15,8 @@ type fakeClock struct{ at time.Time }
 
 func (c *fakeClock) now() time.Time { return c.at }
 
-func proxyKey(name string) graph.ProxyKey {
-	return graph.ProxyKey{Mesh: "default", Name: name}
+func proxyKey(name string) state.ProxyKey {
+	return state.ProxyKey{Mesh: "default", Name: name}
 }
 
 // registerAndConnect registers proxies and connects their agents.
@@ -44,8 +44,8 @@ func endedLeases(l *leases, connectedOther ...string) string {
 	l.beginAnew()
 	over, _ := l.dueLeases()
 	keys, _ := l.endingLeases(over,
-		func(key graph.ProxyKey) bool { return slices.Contains(connectedOther, key.Name) },
-		func(key graph.ProxyKey) bool { return strings.HasPrefix(key.Name, "rejected") })
+		func(key state.ProxyKey) bool { return slices.Contains(connectedOther, key.Name) },
+		func(key state.ProxyKey) bool { return strings.HasPrefix(key.Name, "rejected") })
 	var names []string
 	for _, key := range keys {
 		names = append(names, key.Name)
@@ -192,7 +192,7 @@ func TestALeaseOfAProxyThatIsNotAdmitted(t *testing.T) {
 		t.Errorf("%q went, want a: those that are not admitted are not missing", got)
 	}
 	l.removed(proxyKey("a"))
-	admitted := func(graph.ProxyKey) bool { return false }
+	admitted := func(state.ProxyKey) bool { return false }
 	c.at = c.at.Add(leaseTime)
 	over, _ := l.dueLeases()
 	if got := l.renewNotAdmitted(over, admitted); len(over) != 3 || len(got) != 0 {

@@ -3,7 +3,7 @@ package dpserver
 import (
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -42,7 +42,7 @@ type LiveType struct {
 
 // Live returns the configuration status of a proxy at this instance. It is cheap enough to be called for thousands of
 // proxies.
-func (s *Server) Live(key graph.ProxyKey) Live {
+func (s *Server) Live(key state.ProxyKey) Live {
 	live := Live{Instance: s.Instance.ID(), Agent: s.sessionOf(key) != nil, Types: []LiveType{}, NACKs: []kind.NACK{}}
 	p := s.peerOf(key)
 	if p == nil {
@@ -62,10 +62,10 @@ func (s *Server) Live(key graph.ProxyKey) Live {
 }
 
 // Connected returns the proxies of a mesh that are connected to this instance, in no order.
-func (s *Server) Connected(mesh string) []graph.ProxyKey {
+func (s *Server) Connected(mesh string) []state.ProxyKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var keys []graph.ProxyKey
+	var keys []state.ProxyKey
 	for key := range s.peers {
 		if key.Mesh == mesh {
 			keys = append(keys, key)
@@ -97,7 +97,7 @@ func (s *Server) streamClosed(p *peer) {
 }
 
 // peerOf returns the stream of a proxy; nil if it has none.
-func (s *Server) peerOf(key graph.ProxyKey) *peer {
+func (s *Server) peerOf(key state.ProxyKey) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peers[key]

@@ -23,6 +23,7 @@ import (
 	"weft/internal/pki"
 	"weft/internal/push"
 	"weft/internal/replica"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -34,16 +35,16 @@ import (
 type Hub interface {
 	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
 	// one after another; tell must neither block nor call the Hub.
-	Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func())
+	Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func())
 	// WatchHostNames is Watch for the host names that the proxy resolves.
-	WatchHostNames(key graph.ProxyKey, tell func(*push.HostNames)) (stop func())
-	Proxy(key graph.ProxyKey) (*graph.Proxy, bool)
-	Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool)
-	Networking(key graph.ProxyKey) (*kind.Networking, bool)
+	WatchHostNames(key state.ProxyKey, tell func(*push.HostNames)) (stop func())
+	Proxy(key state.ProxyKey) (*graph.Proxy, bool)
+	Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool)
+	Networking(key state.ProxyKey) (*kind.Networking, bool)
 	// NotAdmittedReason returns why the mesh does not admit a proxy; empty if it does.
-	NotAdmittedReason(key graph.ProxyKey) string
-	ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool)
-	Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
+	NotAdmittedReason(key state.ProxyKey) string
+	ListenerStatus(key state.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool)
+	Insight(key state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
 	// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh in which it has an
 	// identity.
@@ -54,19 +55,19 @@ type Hub interface {
 	MeshExists(mesh string) bool
 	// Causes returns the resources that a resource of a proxy was generated from, by the type and the name of the
 	// latter. It returns none for a resource that was generated from the Dataplane alone.
-	Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause
+	Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause
 	// AwaitSecret returns once the memory has a Secret or GlobalSecret that was just stored, or ctx ends.
 	AwaitSecret(ctx context.Context, key resource.Key) error
 	// Attach subscribes a stream to the resource sets of its proxy, and updates the subscriptions with the proxy, until
 	// detach.
-	Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error)
+	Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err error)
 	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
 	// that, or ctx ends.
-	Drained(ctx context.Context, key graph.ProxyKey) error
+	Drained(ctx context.Context, key state.ProxyKey) error
 	// RunsOwn returns whether a proxy runs with its current inbounds and their rules. AwaitOwn returns once it does, or
 	// ctx ends.
-	RunsOwn(key graph.ProxyKey) bool
-	AwaitOwn(ctx context.Context, key graph.ProxyKey) error
+	RunsOwn(key state.ProxyKey) bool
+	AwaitOwn(ctx context.Context, key state.ProxyKey) error
 }
 
 // Config has the dependencies and settings of a Server. All fields but DefaultMesh, LocalNetworks and Acked are
@@ -102,8 +103,8 @@ type Server struct {
 	inspections inspections
 
 	mu        sync.Mutex
-	sessions  map[graph.ProxyKey]*session
-	peers     map[graph.ProxyKey]*peer // the newest open stream of each proxy
+	sessions  map[state.ProxyKey]*session
+	peers     map[state.ProxyKey]*peer // the newest open stream of each proxy
 	openCalls map[*openCall]struct{}   // all open calls
 
 	tokensChanged chan struct{} // of one value
@@ -122,8 +123,8 @@ func New(c Config) *Server {
 		flood:       newFlood(time.Now),
 		denials:     access.NewDenials(c.Log),
 		inspections: inspections{open: map[string]*inspectionRequest{}},
-		sessions:    map[graph.ProxyKey]*session{},
-		peers:       map[graph.ProxyKey]*peer{},
+		sessions:    map[state.ProxyKey]*session{},
+		peers:       map[state.ProxyKey]*peer{},
 		openCalls:   map[*openCall]struct{}{},
 
 		tokensChanged: make(chan struct{}, 1),
@@ -147,8 +148,8 @@ func (s *Server) Run(ctx context.Context) error {
 	beside.Go(func() { s.insights.run(ctx) })
 	beside.Go(func() { s.watchTokens(ctx) })
 	beside.Go(func() { s.reclaim.run(ctx, s.awaitInSync, releaseMemory) })
-	connectedOther := func(key graph.ProxyKey) bool { return s.otherInstance(key) != "" }
-	notAdmitted := func(key graph.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
+	connectedOther := func(key state.ProxyKey) bool { return s.otherInstance(key) != "" }
+	notAdmitted := func(key state.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
 	s.leases.run(ctx, connectedOther, notAdmitted, s.expire)
 	beside.Wait()
 	return nil
@@ -201,7 +202,7 @@ func (s *Server) HalfAcked(ctx context.Context, revision uint64, progress func()
 
 // otherInstance returns the other instance that has the stream of a proxy; empty if there is none. It does not know an
 // agent whose Envoy has no stream; if its Dataplane is deleted, that agent registers again.
-func (s *Server) otherInstance(key graph.ProxyKey) (instance string) {
+func (s *Server) otherInstance(key state.ProxyKey) (instance string) {
 	insight, ok := s.Hub.Insight(key)
 	if !ok {
 		return ""
@@ -210,7 +211,7 @@ func (s *Server) otherInstance(key graph.ProxyKey) (instance string) {
 }
 
 // expire deletes a Dataplane whose agent has not returned.
-func (s *Server) expire(ctx context.Context, key graph.ProxyKey) error {
+func (s *Server) expire(ctx context.Context, key state.ProxyKey) error {
 	s.Log.Info("a Dataplane goes: its agent has been gone for long", "proxy", key, "after", leaseTime)
 	err := s.Writer.Delete(ctx, key.Resource(), admission.Change{ControlPlane: true})
 	if err == nil || resource.CodeOf(err) == resource.NotFound {

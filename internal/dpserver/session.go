@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -31,7 +32,7 @@ const (
 // session is the session of one agent.
 type session struct {
 	server *Server
-	key    graph.ProxyKey
+	key    state.ProxyKey
 	stream wire.Agent_SessionServer
 	end    context.CancelCauseFunc
 	caller *caller
@@ -141,7 +142,7 @@ func (s *Server) addSession(a *session) (leave func()) {
 }
 
 // sessionOf returns the session of a proxy's agent; nil if there is none.
-func (s *Server) sessionOf(key graph.ProxyKey) *session {
+func (s *Server) sessionOf(key state.ProxyKey) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions[key]

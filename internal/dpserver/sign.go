@@ -14,6 +14,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -81,7 +82,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 
 // maySign returns ResourceExhausted above the bound of certificate requests. Secrets that the proxy does not have share
 // one bound.
-func (s *Server) maySign(ctx context.Context, key graph.ProxyKey, secret string) error {
+func (s *Server) maySign(ctx context.Context, key state.ProxyKey, secret string) error {
 	proxy, _ := s.Hub.Proxy(key)
 	if id, _ := identityAndNext(proxy, secret); id == nil || secret == "" {
 		secret = graph.IdentitySecret
@@ -97,7 +98,7 @@ func (s *Server) maySign(ctx context.Context, key graph.ProxyKey, secret string)
 // recordVouched returns PermissionDenied where nothing vouches for the facts that the identity of a proxy rests on. If
 // the caller's token vouches for them, it records that, as a registration would, and returns Unavailable, so that the
 // caller tries again.
-func (s *Server) recordVouched(ctx context.Context, c *caller, key graph.ProxyKey) error {
+func (s *Server) recordVouched(ctx context.Context, c *caller, key state.ProxyKey) error {
 	proxy, _ := s.Hub.Proxy(key)
 	if proxy == nil || proxy.Identity == nil || len(proxy.Identity.Unvouched) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func (s *Server) recordVouched(ctx context.Context, c *caller, key graph.ProxyKe
 // A proxy whose SPIFFE IDs change waits for the next ones if its token does not vouch for the former ones. While its
 // identity has a problem there are no next ones: then the facts of the former ones must be vouched for now. A Dataplane
 // that does not exist is NotFound.
-func (s *Server) checkEntitled(c *caller, key graph.ProxyKey, next *graph.NextCertificate) error {
+func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *graph.NextCertificate) error {
 	if key.Type != kind.DataplaneProxy {
 		return nil // the token of a ZoneEgress has its scope
 	}
@@ -177,7 +178,7 @@ func (s *Server) checkEntitled(c *caller, key graph.ProxyKey, next *graph.NextCe
 
 // nextCertificate returns the content of the next certificate for a secret of the proxy. It returns FailedPrecondition
 // for a secret without a certificate.
-func (s *Server) nextCertificate(key graph.ProxyKey, secret string) (*graph.NextCertificate, error) {
+func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*graph.NextCertificate, error) {
 	proxy, _ := s.Hub.Proxy(key)
 	id, next := identityAndNext(proxy, secret)
 	switch {
@@ -246,7 +247,7 @@ func (s *Server) signerOf(mesh string, next *graph.NextCertificate) (*signer, er
 }
 
 // storeCertificate stores that a proxy may present a certificate.
-func (s *Server) storeCertificate(ctx context.Context, key graph.ProxyKey, next *graph.NextCertificate, ca *pki.CA,
+func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *graph.NextCertificate, ca *pki.CA,
 	signed *pki.Certificate) error {
 	certificate := kind.WorkloadCertificate{
 		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, Rests: next.Rests,

@@ -17,6 +17,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -92,7 +93,7 @@ func truncatedVersion(said string) string {
 // peer is the client of one stream.
 type peer struct {
 	server *Server
-	key    graph.ProxyKey
+	key    state.ProxyKey
 	caller *caller
 	stream *xds.Stream
 	// detach ends the subscriptions of the stream, unwatch the watch of its proxy.
@@ -213,7 +214,7 @@ func (p *peer) Closed(err error) {
 
 // serveWithoutAgent stores the listener status of a proxy without an agent. An ACK does not show that an inbound with a
 // secret serves, so such inbounds are left out.
-func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
+func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *graph.Proxy) {
 	if proxy == nil || proxy.Identity != nil || s.sessionOf(key) != nil {
 		return
 	}
@@ -240,7 +241,7 @@ func (s *Server) serveWithoutAgent(key graph.ProxyKey, proxy *graph.Proxy) {
 
 // storeServing changes the stored listener status of a proxy. If the memory has the new value already, the store is
 // read: the memory may be older than a report just before this one.
-func (s *Server) storeServing(ctx context.Context, key graph.ProxyKey,
+func (s *Server) storeServing(ctx context.Context, key state.ProxyKey,
 	next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
 	known, _ := s.Hub.ListenerStatus(key)
 	return admission.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name,

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -61,7 +61,7 @@ func (p *plane) awaitKnown(key resource.Key) {
 		p.t.Fatal(err)
 	}
 	p.eventually(func() bool {
-		dp, ok := p.server.Hub.Dataplane(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		dp, ok := p.server.Hub.Dataplane(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 		return ok && dp.Version == row.Version
 	}, func() any { return key.String() + " is not known" })
 }
@@ -196,7 +196,7 @@ func TestASpiffeIDRestsOnWhatTheTokenVouchesFor(t *testing.T) {
 				return
 			}
 			wantStatus(t, err, codes.PermissionDenied, c.want)
-			proxy, _ := p.server.Hub.Proxy(graph.ProxyKey{Mesh: "default", Name: "d-1"})
+			proxy, _ := p.server.Hub.Proxy(state.ProxyKey{Mesh: "default", Name: "d-1"})
 			if proxy == nil || proxy.Identity == nil || len(proxy.Identity.List()) > 0 ||
 				!strings.Contains(proxy.Identity.Problem, c.want) {
 				t.Errorf("its identity is %+v; want one without a SPIFFE ID, and why", proxy.Identity)

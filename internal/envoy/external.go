@@ -30,9 +30,12 @@ func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
 func externalCluster(o *graph.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusterv3.Cluster{
-		Name:                          name,
-		ConnectTimeout:                duration(externalConnectTimeout),
-		LoadAssignment:                &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: externalEndpoints(o)},
+		Name:           name,
+		ConnectTimeout: duration(externalConnectTimeout),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{
+			ClusterName: name,
+			Endpoints:   externalEndpoints(o),
+		},
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              outlierDetection(),

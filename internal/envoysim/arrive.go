@@ -7,13 +7,13 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 )
 
 // CrossZoneRequest is a request of another zone that arrives at a zone ingress.
 type CrossZoneRequest struct {
 	// Ingress is the Dataplane of the ingress, or, without a mesh, the ZoneIngress.
-	Ingress graph.ProxyKey
+	Ingress state.ProxyKey
 	Mesh    string // of client and server
 	SNI     string // that the client's proxy sends
 	// SpiffeIDs are the sorted SPIFFE IDs of the caller. The server verifies them; the ingress cannot see them.

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/state"
 )
 
 // EgressVerdict is the result of a request at a zone egress of the client's zone.
@@ -25,7 +26,7 @@ type EgressVerdict struct {
 }
 
 // throughEgress evaluates a zone egress and, where the egress forwards the request, queries the zones of the ingresses.
-func (a *simulation) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) EndpointVerdict {
+func (a *simulation) throughEgress(e Endpoint, proxy state.ProxyKey, call Call) EndpointVerdict {
 	call.SNI = e.SNI
 	egress, err := load(a.world, proxy)
 	if err != nil {
@@ -45,7 +46,7 @@ func (a *simulation) throughEgress(e Endpoint, proxy graph.ProxyKey, call Call) 
 }
 
 // forwardCrossZone queries the zones of the ingresses to which an egress forwards.
-func (a *simulation) forwardCrossZone(e Endpoint, proxy graph.ProxyKey, ingresses []Address) EndpointVerdict {
+func (a *simulation) forwardCrossZone(e Endpoint, proxy state.ProxyKey, ingresses []Address) EndpointVerdict {
 	v := EndpointVerdict{Address: e.At.String(), Proxy: proxy.String(),
 		Egress: &EgressVerdict{SNI: e.SNI, Forwarded: true}}
 	v.Allowed = len(ingresses) > 0

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -13,15 +13,15 @@ import (
 // World is the configuration of all proxies of a mesh.
 type World interface {
 	// Config returns the resources of a proxy, or false for an unknown proxy.
-	Config(graph.ProxyKey) ([]*xds.Resource, bool)
+	Config(state.ProxyKey) ([]*xds.Resource, bool)
 	// SpiffeIDs returns the SPIFFE IDs of the proxy's certificate, or none without a certificate.
-	SpiffeIDs(graph.ProxyKey) kind.SpiffeIDs
+	SpiffeIDs(state.ProxyKey) kind.SpiffeIDs
 	// Instance returns the DNS SAN of the proxy's certificate, which no other proxy has.
-	Instance(graph.ProxyKey) string
+	Instance(state.ProxyKey) string
 	// At returns the proxy that listens at an address.
-	At(address string, port uint32) (graph.ProxyKey, bool)
+	At(address string, port uint32) (state.ProxyKey, bool)
 	// Egress returns the zone egress of this zone that its proxies dial at an address.
-	Egress(address string, port uint32) (graph.ProxyKey, bool)
+	Egress(address string, port uint32) (state.ProxyKey, bool)
 	// IngressAt returns the zone ingress that other zones dial at an address.
 	IngressAt(address string, port uint32) (ZoneIngress, bool)
 }
@@ -29,7 +29,7 @@ type World interface {
 // ZoneIngress is a zone ingress of another zone.
 type ZoneIngress struct {
 	Zone    string
-	Ingress graph.ProxyKey // without a mesh: a ZoneIngress
+	Ingress state.ProxyKey // without a mesh: a ZoneIngress
 	Healthy bool
 }
 
@@ -38,7 +38,7 @@ type RemoteZones func(zone string, request CrossZoneRequest) (*IngressResult, er
 
 // Request is a request to explain.
 type Request struct {
-	From graph.ProxyKey
+	From state.ProxyKey
 	// To is a service, a virtual IP or an address, with or without a port: "backend", "backend:80", "241.0.0.1",
 	// "127.0.0.1:10001".
 	To     string
@@ -308,7 +308,7 @@ func callServer(world World, at Address, call Call) EndpointVerdict {
 }
 
 // callProxy returns the result of a call at one of a proxy's addresses, and the cluster that it leads to.
-func callProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
+func callProxy(world World, proxy state.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
 	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeIDs: world.SpiffeIDs(proxy)}
 	server, err := load(world, proxy)
 	if err != nil {
@@ -322,7 +322,7 @@ func callProxy(world World, proxy graph.ProxyKey, at Address, call Call) (v Endp
 	return v, result.Cluster
 }
 
-func load(world World, proxy graph.ProxyKey) (*Config, error) {
+func load(world World, proxy state.ProxyKey) (*Config, error) {
 	resources, ok := world.Config(proxy)
 	if !ok {
 		return nil, fmt.Errorf("proxy %s has no configuration", proxy)

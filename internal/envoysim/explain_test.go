@@ -15,6 +15,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -32,7 +33,7 @@ type world struct {
 }
 
 type proxy struct {
-	Key       graph.ProxyKey
+	Key       state.ProxyKey
 	SpiffeID  string
 	Captured  bool
 	Listeners []graph.InboundListener
@@ -41,7 +42,7 @@ type proxy struct {
 
 type question struct{ From, To, Method, Path string }
 
-func (w *world) proxy(key graph.ProxyKey) *proxy {
+func (w *world) proxy(key state.ProxyKey) *proxy {
 	for i := range w.Proxies {
 		if w.Proxies[i].Key == key {
 			return &w.Proxies[i]
@@ -50,15 +51,15 @@ func (w *world) proxy(key graph.ProxyKey) *proxy {
 	return nil
 }
 
-func (w *world) SpiffeIDs(key graph.ProxyKey) kind.SpiffeIDs {
+func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
 	return kind.SpiffeIDsOf(strings.Fields(w.proxy(key).SpiffeID)...)
 }
 
-func (w *world) Instance(key graph.ProxyKey) string {
+func (w *world) Instance(key state.ProxyKey) string {
 	return key.Name + "." + key.Mesh + ".east.dataplane.mesh.local"
 }
 
-func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
+func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
 	for _, p := range w.Proxies {
 		for _, l := range p.Listeners {
 			if l.Address == address && l.Port == port {
@@ -66,16 +67,16 @@ func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
 			}
 		}
 	}
-	return graph.ProxyKey{}, false
+	return state.ProxyKey{}, false
 }
 
-func (w *world) Egress(string, uint32) (graph.ProxyKey, bool) { return graph.ProxyKey{}, false }
+func (w *world) Egress(string, uint32) (state.ProxyKey, bool) { return state.ProxyKey{}, false }
 
 func (w *world) IngressAt(string, uint32) (envoysim.ZoneIngress, bool) {
 	return envoysim.ZoneIngress{}, false
 }
 
-func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	p := w.proxy(key)
 	if p == nil {
 		return nil, false
@@ -122,7 +123,7 @@ func (w *world) explanations() string {
 		}
 		mesh, name, _ := strings.Cut(q.From, ".")
 		explanation, err := envoysim.Explain(w, envoysim.Request{
-			From: graph.ProxyKey{Mesh: mesh, Name: name}, To: q.To, Method: q.Method, Path: q.Path,
+			From: state.ProxyKey{Mesh: mesh, Name: name}, To: q.To, Method: q.Method, Path: q.Path,
 		}, nil)
 		if err != nil {
 			fmt.Fprintf(&out, "error: %v\n", err)

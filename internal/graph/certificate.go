@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weft/internal/match"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -14,30 +15,15 @@ import (
 // long, whatever the peer would present now.
 const ConnectionLife = 10 * time.Minute
 
-// RootKey returns the index key of the certificates below a root, by the root's fingerprint.
-func RootKey(mesh, fingerprint string) string { return mesh + "/root/" + fingerprint }
-
-func rootKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
-	keys := []string{MeshKey(row.Mesh)}
-	seen := map[string]bool{}
-	for _, cert := range row.Spec.Certificates {
-		if !seen[cert.Root] {
-			seen[cert.Root] = true
-			keys = append(keys, RootKey(row.Mesh, cert.Root))
-		}
-	}
-	return keys
-}
-
 // Holders returns the certificates of all proxies below a root of a mesh.
 func (s *State) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneCertificates] {
-	key := RootKey(mesh, fingerprint)
+	key := state.RootKey(mesh, fingerprint)
 	return slices.Concat(s.CertificatesByRoot.List(r, key), s.EgressCertificatesByRoot.List(r, key))
 }
 
 // authority returns the CA of a MeshIdentity. It is a derived value of its own, so that a CA's other fields recompute
 // no proxy.
-func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
+func (s *State) authority(r *table.Reader, key state.IdentityKey) Authority {
 	if ca, ok := s.SigningCAs.Find(r, key.Mesh, key.Name); ok {
 		return Authority{ca.Spec.Fingerprint, ca.Spec.TrustDomain}
 	}
@@ -46,12 +32,13 @@ func (s *State) authority(r *table.Reader, key IdentityKey) Authority {
 
 // nextCertificate returns the next certificate of a proxy; nil where the control plane signs none. A proxy with a
 // certificate keeps its SPIFFE IDs and its CA until all clients accept the wanted SPIFFE IDs and a CA signs for them.
-func (s *State) nextCertificate(r *table.Reader, key ProxyKey, wanted *Identity) *NextCertificate {
+func (s *State) nextCertificate(r *table.Reader, key state.ProxyKey, wanted *Identity) *NextCertificate {
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
 	next := &NextCertificate{MeshIdentity: wanted.MeshIdentity, SpiffeIDs: wanted.SpiffeIDs, Rests: wanted.Rests}
-	if a := s.Authority.Get(r, IdentityKey{key.Mesh, wanted.MeshIdentity}); a.TrustDomain == wanted.TrustDomain {
+	source := state.IdentityKey{Mesh: key.Mesh, Name: wanted.MeshIdentity}
+	if a := s.Authority.Get(r, source); a.TrustDomain == wanted.TrustDomain {
 		next.Authority = a.Fingerprint
 	}
 	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
@@ -69,7 +56,7 @@ func (s *State) nextCertificate(r *table.Reader, key ProxyKey, wanted *Identity)
 	names, rests := interimIDs(used, wanted)
 	return &NextCertificate{
 		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, Rests: rests,
-		Authority: s.Authority.Get(r, IdentityKey{key.Mesh, used.MeshIdentity}).Fingerprint,
+		Authority: s.Authority.Get(r, state.IdentityKey{Mesh: key.Mesh, Name: used.MeshIdentity}).Fingerprint,
 	}
 }
 
@@ -90,7 +77,7 @@ func (id *Identity) joins(used *kind.WorkloadCertificate) bool {
 
 // presented returns the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one. Certificates of
 // SPIRE are not known here, so the wanted ID is accepted from the beginning.
-func (s *State) presented(r *table.Reader, key ProxyKey) []string {
+func (s *State) presented(r *table.Reader, key state.ProxyKey) []string {
 	wanted := s.Identity.Get(r, key)
 	if wanted == nil {
 		return nil
@@ -108,7 +95,7 @@ func (s *State) presented(r *table.Reader, key ProxyKey) []string {
 }
 
 // serviceNames returns the accepted SPIFFE IDs of a proxy that identify its services.
-func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
+func (s *State) serviceNames(r *table.Reader, key state.ProxyKey) []string {
 	var names []string
 	if wanted := s.Identity.Get(r, key); wanted != nil && wanted.MeshIdentity == kind.MTLSIdentity {
 		names = wanted.List()
@@ -124,7 +111,7 @@ func (s *State) serviceNames(r *table.Reader, key ProxyKey) []string {
 	return slices.Compact(names)
 }
 
-func (s *State) moving(r *table.Reader, key ProxyKey) kind.SpiffeIDs {
+func (s *State) moving(r *table.Reader, key state.ProxyKey) kind.SpiffeIDs {
 	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return kind.SpiffeIDs{}
@@ -139,7 +126,11 @@ func (s *State) moving(r *table.Reader, key ProxyKey) kind.SpiffeIDs {
 
 // Announce returns the certificates row of a proxy with the SPIFFE IDs of its next certificate, or without; nil where
 // the row has them already.
-func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource.Object[kind.DataplaneCertificates] {
+func (s *State) Announce(
+	r *table.Reader,
+	key state.ProxyKey,
+	now time.Time,
+) *resource.Object[kind.DataplaneCertificates] {
 	row, ok := s.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -160,15 +151,6 @@ func (s *State) Announce(r *table.Reader, key ProxyKey, now time.Time) *resource
 	return &announced
 }
 
-// movingKeys is the index function of the proxies that wait for other SPIFFE IDs, or have certificates with former
-// ones.
-func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
-	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
-		return []string{MeshKey(row.Mesh)}
-	}
-	return nil
-}
-
 // callers are the callers of a mesh that a rule matches.
 type callers struct{ mesh, exact, prefix string }
 
@@ -182,14 +164,14 @@ func (s *State) otherIDs(r *table.Reader, rule callers) []string {
 			others = append(others, slices.DeleteFunc(slices.Clone(names), named.Matches)...)
 		}
 	}
-	for _, row := range s.CertificatesChanging.List(r, MeshKey(rule.mesh)) {
+	for _, row := range s.CertificatesChanging.List(r, state.MeshKey(rule.mesh)) {
 		for _, pair := range row.Spec.Aliases() {
 			also(pair)
 		}
 	}
-	for _, zone := range s.ChangingIdentitiesByMesh.List(r, MeshKey(rule.mesh)) {
+	for _, zone := range s.ChangingIdentitiesByMesh.List(r, state.MeshKey(rule.mesh)) {
 		for _, names := range zone.Spec.Workloads {
-			if s.mayRename(r, rule.mesh, s.ownerOf(&zone.Meta).Zone, names) {
+			if s.mayRename(r, rule.mesh, s.OwnerOf(&zone.Meta).Zone, names) {
 				also(names)
 			}
 		}
@@ -199,7 +181,7 @@ func (s *State) otherIDs(r *table.Reader, rule callers) []string {
 }
 
 // permissions returns the joined rules of a section of a proxy.
-func (s *State) permissions(r *table.Reader, key ProxyKey, section string) *match.Permissions {
+func (s *State) permissions(r *table.Reader, key state.ProxyKey, section string) *match.Permissions {
 	joined := match.Permit(s.PermissionsOf(r, key.Mesh, key, section))
 	s.extendRules(r, key.Mesh, joined)
 	return joined

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -31,7 +32,7 @@ func TestARuleMatchesTheOtherSPIFFEIDOfACallerInAnotherZone(t *testing.T) {
 		s.Put(tx, kind.ChangingIdentitiesList.Make("default", "west",
 			kind.ChangingIdentities{Workloads: [][]string{{next, old}}}))
 	})
-	proxy := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: "web-1"})
+	proxy := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "web-1"})
 	if also := proxy.Listeners[0].Permissions.Allow[0].Also; !slices.Equal(also, []string{next}) {
 		t.Errorf("the rule holds for %v too, want %s", also, next)
 	}
@@ -45,7 +46,7 @@ func TestNoRuleMatchesASPIFFEIDWithoutAVoucher(t *testing.T) {
 	thief := kind.Dataplanes.Make("default", "thief",
 		kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80}}}})
 	thief.Labels = map[string]string{kind.WorkloadLabel: "web"}
-	key := graph.ProxyKey{Mesh: "default", Name: "thief"}
+	key := state.ProxyKey{Mesh: "default", Name: "thief"}
 	for _, vouched := range []bool{false, true} {
 		kind.VouchToken(nil, thief, []string{kind.NameFact("thief")})
 		if vouched {

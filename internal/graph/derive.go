@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/pki"
 	"weft/internal/policy"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -75,7 +76,7 @@ func equalEndpoints(a, b *Endpoints) bool { return slices.Equal(a.Endpoints, b.E
 // identity returns the identity of a Dataplane. Of the MeshIdentities that select it, the one with the most labels is
 // chosen, then the first by name; without one, the mtls of the mesh. A selected Dataplane never becomes plaintext
 // because its SPIFFE ID can't be rendered: its identity then has a Problem, and no proxy can present it.
-func (s *State) identity(r *table.Reader, key ProxyKey) *Identity {
+func (s *State) identity(r *table.Reader, key state.ProxyKey) *Identity {
 	if key.Type == kind.EgressProxy {
 		return s.EgressIdentity.Get(r, s.EgressChoice.Get(r, s.Zone).Chosen)
 	}
@@ -118,7 +119,7 @@ func (s *State) SelectingIdentities(
 	dp *resource.Object[kind.Dataplane],
 ) []*resource.Object[kind.MeshIdentity] {
 	var selecting []*resource.Object[kind.MeshIdentity]
-	for _, candidate := range s.IdentitiesByMesh.List(r, MeshKey(dp.Mesh)) {
+	for _, candidate := range s.IdentitiesByMesh.List(r, state.MeshKey(dp.Mesh)) {
 		selector := candidate.Spec.Selector
 		if selector != nil && selector.Dataplane != nil && selector.Dataplane.Matches(dp.Labels) {
 			selecting = append(selecting, candidate)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -272,7 +273,7 @@ type Endpoint struct {
 	// Zone is set on an ingress of another zone.
 	Zone string
 	// Proxy is set for a proxy of this zone: a server, or an egress.
-	Proxy ProxyKey
+	Proxy state.ProxyKey
 	// Plaintext is true while the proxy has an identity and does not serve mutual TLS yet.
 	Plaintext bool
 }

@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/match"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -57,29 +58,6 @@ type ExternalUpstream struct {
 	CACert, ClientCert, ClientKey []byte
 }
 
-func egressKeys(dp *resource.Object[kind.Dataplane]) []string {
-	if dp.Spec.Networking.ZoneEgress == nil {
-		return nil
-	}
-	return []string{MeshKey(dp.Mesh)}
-}
-
-// namedSecrets returns the keys of the Secrets to which an external service refers.
-func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
-	if !service.Spec.NamesCertificates() {
-		return nil
-	}
-	v := service.Spec.TLS.Verification
-	var keys []string
-	for _, source := range []*kind.DataSource{v.CACert, v.ClientCert, v.ClientKey} {
-		if source != nil && source.SecretRef != nil {
-			keys = append(keys, RowKey(service.Mesh, source.SecretRef.Name))
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
 // egressChains adds the filter chains of external services to a proxy with an egress section. Without the section the
 // proxy has no right to the keys of external services, so it loses them at once. What it forwards to remote zones needs
 // no key, and drains.
@@ -88,7 +66,7 @@ func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	if len(sections) == 0 || p.Identity == nil {
 		return
 	}
-	p.Egresses, p.Forwards = egressListeners(sections), s.meshesOf(r, p.Key)
+	p.Egresses, p.Forwards = egressListeners(sections), s.MeshesOf(r, p.Key)
 	if dp.Spec.Networking.ZoneEgress == nil {
 		return
 	}
@@ -107,7 +85,7 @@ func (s *State) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 	p.Identity, p.Certificate, p.Further = presents[0].Identity, presents[0].Certificate, presents[1:]
 	p.Group.Secured, p.Group.Source = true, p.Identity.Source
 	p.Egresses = egressListeners(sections)
-	for _, mesh := range s.meshesOf(r, p.Key) {
+	for _, mesh := range s.MeshesOf(r, p.Key) {
 		if from, ok := s.presentedTo(r, p.Key.Name, presents, mesh); ok {
 			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
@@ -128,7 +106,7 @@ func egressListeners(sections []kind.ZoneEgressSection) []EgressListener {
 }
 
 // chains returns the filter chains of a mesh's external services at one section of an egress.
-func (s *State) chains(r *table.Reader, mesh string, egress ProxyKey, section string, from Source) []EgressChain {
+func (s *State) chains(r *table.Reader, mesh string, egress state.ProxyKey, section string, from Source) []EgressChain {
 	rules := match.PermitChains(s.PermissionsOf(r, mesh, egress, section))
 	unreached := s.unreached(r, mesh)
 	trusted := s.trustedDomains(r, mesh, from)
@@ -156,7 +134,7 @@ func (s *State) unreached(r *table.Reader, mesh string) *match.Permissions {
 
 // egressSections returns the current section of a proxy, and the former ones that it serves while they drain, each
 // listener once.
-func (s *State) egressSections(r *table.Reader, key ProxyKey,
+func (s *State) egressSections(r *table.Reader, key state.ProxyKey,
 	current *kind.ZoneEgressSection) []kind.ZoneEgressSection {
 	var sections []kind.ZoneEgressSection
 	if current != nil {
@@ -174,7 +152,7 @@ func (s *State) egressSections(r *table.Reader, key ProxyKey,
 
 // drainingEgresses returns the "address:port" of egress listeners that are served and no longer configured. A listener
 // that the zone's proxies still dial is excluded.
-func (s *State) drainingEgresses(r *table.Reader, key ProxyKey, section *kind.ZoneEgressSection,
+func (s *State) drainingEgresses(r *table.Reader, key state.ProxyKey, section *kind.ZoneEgressSection,
 	serving *kind.DataplaneListenerStatus) []string {
 	var gone []string
 	for i := range serving.Egresses {
@@ -192,7 +170,7 @@ func (s *State) drainingEgresses(r *table.Reader, key ProxyKey, section *kind.Zo
 // one by key.
 func (s *State) egressServices(r *table.Reader, mesh string) []EgressService {
 	var services []EgressService
-	for _, service := range s.ExternalServicesByMesh.List(r, MeshKey(mesh)) {
+	for _, service := range s.ExternalServicesByMesh.List(r, state.MeshKey(mesh)) {
 		if _, ok := s.dialSettings(r, service); !ok {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -45,7 +46,8 @@ func (s *State) egressCertificate(r *table.Reader, id *Identity) *NextCertificat
 		return nil
 	}
 	cert := &NextCertificate{Mesh: id.Mesh, MeshIdentity: id.MeshIdentity, SpiffeIDs: id.SpiffeIDs}
-	if a := s.Authority.Get(r, IdentityKey{id.Mesh, id.MeshIdentity}); a.TrustDomain == id.TrustDomain {
+	source := state.IdentityKey{Mesh: id.Mesh, Name: id.MeshIdentity}
+	if a := s.Authority.Get(r, source); a.TrustDomain == id.TrustDomain {
 		cert.Authority = a.Fingerprint
 	}
 	return cert
@@ -56,7 +58,7 @@ func (s *State) egressCertificate(r *table.Reader, id *Identity) *NextCertificat
 func (s *State) presentedTo(r *table.Reader, egress string, presents []Presentation, mesh string) (Source, bool) {
 	on := s.EgressChoice.Get(r, s.Zone).On(mesh)
 	for _, one := range presents {
-		if (IdentityKey{one.Identity.Mesh, one.Identity.MeshIdentity}) != on {
+		if (state.IdentityKey{Mesh: one.Identity.Mesh, Name: one.Identity.MeshIdentity}) != on {
 			continue
 		}
 		from := one.Identity.Source
@@ -84,7 +86,7 @@ func (s *State) hasRoots(r *table.Reader, mesh string) bool {
 
 // ofSPIRE returns whether proxies of a mesh have certificates of SPIRE in a trust domain.
 func (s *State) ofSPIRE(r *table.Reader, mesh, domain string) bool {
-	return slices.ContainsFunc(s.IdentitiesByMesh.List(r, MeshKey(mesh)),
+	return slices.ContainsFunc(s.IdentitiesByMesh.List(r, state.MeshKey(mesh)),
 		func(mi *resource.Object[kind.MeshIdentity]) bool {
 			_, spire := mi.Spec.SpireAgent()
 			given, err := pki.TrustDomain(&mi.Spec, mesh, s.Zone)
@@ -103,8 +105,8 @@ func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
 	on := choice.On(mesh)
 	var names []EgressName
 	own := false
-	for _, egress := range s.ZoneEgressesByScope.List(r, MeshKey("")) {
-		if !s.isOwn(&egress.Meta) {
+	for _, egress := range s.ZoneEgressesByScope.List(r, state.MeshKey("")) {
+		if !s.IsOwn(&egress.Meta) {
 			continue
 		}
 		own = true
@@ -133,9 +135,9 @@ func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
 // the ZoneEgresses, whichever authority signs these. (Zone Egress Identity: system_trust_bundle_egress.)
 func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 	names := s.egressNames(r, mesh)
-	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
-		if s.isOwn(&dp.Meta) {
-			for _, name := range s.Presented.Get(r, ProxyKey{Mesh: mesh, Name: dp.Name}) {
+	for _, dp := range s.EgressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&dp.Meta) {
+			for _, name := range s.Presented.Get(r, state.ProxyKey{Mesh: mesh, Name: dp.Name}) {
 				names = append(names, EgressName{mesh, name})
 			}
 		}
@@ -150,10 +152,6 @@ func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 		}
 	}
 	return trustOf(mesh, roots)
-}
-
-func egressNameKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
-	return []string{row.Name}
 }
 
 // hasCertificate returns whether a ZoneEgress has a certificate of a mesh's identity that it can present.

@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -69,7 +70,7 @@ func holding(mesh string, ids ...string) resource.Any {
 // chainsOf returns the certificate that the filter chains of each mesh present, and the mesh whose roots validate their
 // callers.
 func chainsOf(s *graph.State) []string {
-	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
+	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 	var all []string
 	for _, c := range p.Chains {
 		all = append(all, fmt.Sprintf("%s presents %q, trusts the roots of %s", c.Key.Mesh, c.Source.Certificate,
@@ -144,7 +145,7 @@ func TestWhichPermissionsReachAZoneEgress(t *testing.T) {
 						Default: kind.PermissionDefault{
 							Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
 					}}}))
-			p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
+			p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 			var denying []string
 			for _, chain := range p.Chains {
 				if len(chain.Permissions.Deny) > 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -27,7 +28,7 @@ type EgressCandidate struct {
 type EgressChoice struct {
 	// Chosen is presented in the filter chains of every mesh except those in Own. Filter chains of the meshes in Own,
 	// sorted, present the mtls identities of these meshes.
-	Chosen IdentityKey
+	Chosen state.IdentityKey
 	Own    []string
 	// Problem is why there is none.
 	Problem string
@@ -36,19 +37,19 @@ type EgressChoice struct {
 }
 
 // On returns the identity that the filter chains of a mesh present.
-func (c *EgressChoice) On(mesh string) IdentityKey {
+func (c *EgressChoice) On(mesh string) state.IdentityKey {
 	if _, own := slices.BinarySearch(c.Own, mesh); own {
-		return IdentityKey{mesh, kind.MTLSIdentity}
+		return state.IdentityKey{Mesh: mesh, Name: kind.MTLSIdentity}
 	}
 	return c.Chosen
 }
 
 // Sources returns all identities that a ZoneEgress presents, the chosen one first.
-func (c *EgressChoice) Sources() []IdentityKey {
-	if c.Chosen == (IdentityKey{}) {
+func (c *EgressChoice) Sources() []state.IdentityKey {
+	if c.Chosen == (state.IdentityKey{}) {
 		return nil
 	}
-	sources := []IdentityKey{c.Chosen}
+	sources := []state.IdentityKey{c.Chosen}
 	for _, mesh := range c.Own {
 		if own := c.On(mesh); own != c.Chosen {
 			sources = append(sources, own)
@@ -60,9 +61,9 @@ func (c *EgressChoice) Sources() []IdentityKey {
 // egressChoice returns the choice for all ZoneEgresses of the zone, by the zone's name.
 func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	var meshes []EgressMesh
-	for _, m := range s.MeshesByScope.List(r, MeshKey("")) {
+	for _, m := range s.MeshesByScope.List(r, state.MeshKey("")) {
 		mesh := EgressMesh{Name: m.Name, MTLS: m.Spec.MTLS.Enabled() != nil}
-		for _, mi := range s.IdentitiesByMesh.List(r, MeshKey(m.Name)) {
+		for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(m.Name)) {
 			_, spire := mi.Spec.SpireAgent()
 			selector := mi.Spec.Selector
 			all := selector != nil && selector.Dataplane != nil && len(selector.Dataplane.MatchLabels) == 0
@@ -75,7 +76,7 @@ func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 }
 
 // egressIdentity returns the identity that a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
-func (s *State) egressIdentity(r *table.Reader, of IdentityKey) *Identity {
+func (s *State) egressIdentity(r *table.Reader, of state.IdentityKey) *Identity {
 	if of.Name == kind.MTLSIdentity {
 		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name,
 			SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
@@ -133,7 +134,7 @@ func chooseOf(meshes []EgressMesh, named string) EgressChoice {
 	if !found {
 		name = kind.MTLSIdentity
 	}
-	return EgressChoice{Chosen: IdentityKey{named, name}}
+	return EgressChoice{Chosen: state.IdentityKey{Mesh: named, Name: name}}
 }
 
 // chooseAmong chooses among the identities of all meshes: mtls takes precedence over any MeshIdentity.
@@ -146,16 +147,16 @@ func chooseAmong(usualFirst, sortByName []EgressMesh) EgressChoice {
 	}
 	if len(own) > 0 {
 		i := slices.IndexFunc(usualFirst, func(m EgressMesh) bool { return m.MTLS })
-		return EgressChoice{Chosen: IdentityKey{usualFirst[i].Name, kind.MTLSIdentity}, Own: own}
+		return EgressChoice{Chosen: state.IdentityKey{Mesh: usualFirst[i].Name, Name: kind.MTLSIdentity}, Own: own}
 	}
 	for _, m := range sortByName {
 		if name, ok := m.first(EgressCandidate.isSpire); ok {
-			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
+			return EgressChoice{Chosen: state.IdentityKey{Mesh: m.Name, Name: name}}
 		}
 	}
 	for _, m := range usualFirst {
 		if name, ok := m.first(EgressCandidate.selectsAll); ok {
-			return EgressChoice{Chosen: IdentityKey{m.Name, name}}
+			return EgressChoice{Chosen: state.IdentityKey{Mesh: m.Name, Name: name}}
 		}
 	}
 	return EgressChoice{Problem: "no mesh has an identity for zone egresses: no MeshIdentity that selects all " +

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/golden"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -31,8 +32,8 @@ var egressIdentities = []struct {
 		{Name: "spire-1", Spire: true}}},
 }
 
-func mtlsOf(mesh string) graph.IdentityKey {
-	return graph.IdentityKey{Mesh: mesh, Name: kind.MTLSIdentity}
+func mtlsOf(mesh string) state.IdentityKey {
+	return state.IdentityKey{Mesh: mesh, Name: kind.MTLSIdentity}
 }
 
 // holders are the parts of the meshes that have something: none, all of them or, of several, a single one.
@@ -136,7 +137,7 @@ func chains(c *graph.EgressChoice, meshes []string) string {
 		source := c.On(mesh)
 		short := source.Mesh + "/" + source.Name
 		switch {
-		case source == graph.IdentityKey{}:
+		case source == state.IdentityKey{}:
 			short = "none"
 		case source.Name == kind.MTLSIdentity:
 			short = source.Mesh + "'s mtls"
@@ -177,41 +178,41 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 		rule   string
 		meshes meshes
 		named  string
-		want   graph.IdentityKey
+		want   state.IdentityKey
 	}{
 		{"a system of one mesh needs no setting", meshes{mesh("shop", all)}, "",
-			graph.IdentityKey{Mesh: "shop", Name: "all"}},
+			state.IdentityKey{Mesh: "shop", Name: "all"}},
 		{"a system of one mesh with mtls needs no setting", meshes{withMTLS("shop")}, "", mtlsOf("shop")},
 		{"the named mesh alone counts", meshes{withMTLS("default", all), mesh("shop", all)}, "shop",
-			graph.IdentityKey{Mesh: "shop", Name: "all"}},
+			state.IdentityKey{Mesh: "shop", Name: "all"}},
 		{"of the named mesh, Spire comes first", meshes{withMTLS("shop", all, spire)}, "shop",
-			graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+			state.IdentityKey{Mesh: "shop", Name: "spire"}},
 		{"of the named mesh, those that select all come before its mtls", meshes{withMTLS("shop", part, all)}, "shop",
-			graph.IdentityKey{Mesh: "shop", Name: "all"}},
+			state.IdentityKey{Mesh: "shop", Name: "all"}},
 		{"of the named mesh, mtls comes last", meshes{withMTLS("shop", part)}, "shop", mtlsOf("shop")},
 		{"never another mesh's than the named one's", meshes{withMTLS("default", all), mesh("shop", part)}, "shop",
-			graph.IdentityKey{}},
+			state.IdentityKey{}},
 		{"never another mesh's than the named one's, there or not", meshes{withMTLS("default", all)}, "shop",
-			graph.IdentityKey{}},
+			state.IdentityKey{}},
 		{"a mesh with mtls comes before any MeshIdentity", meshes{mesh("default", all, spire), withMTLS("shop")}, "",
 			mtlsOf("shop")},
 		{"also where one mesh has both", meshes{withMTLS("default", all)}, "", mtlsOf("default")},
 		{"the mtls of the mesh default first", meshes{withMTLS("apple"), withMTLS("default")}, "", mtlsOf("default")},
 		{"then mtls by name", meshes{withMTLS("shop"), withMTLS("apple")}, "", mtlsOf("apple")},
 		{"a Spire MeshIdentity of any mesh comes before those of default",
-			meshes{mesh("default", all), mesh("shop", spire)}, "", graph.IdentityKey{Mesh: "shop", Name: "spire"}},
+			meshes{mesh("default", all), mesh("shop", spire)}, "", state.IdentityKey{Mesh: "shop", Name: "spire"}},
 		{"those of default come before others", meshes{mesh("apple", all), mesh("default", all)}, "",
-			graph.IdentityKey{Mesh: "default", Name: "all"}},
+			state.IdentityKey{Mesh: "default", Name: "all"}},
 		{"default needs a qualifying one", meshes{mesh("apple", all), mesh("default", part)}, "",
-			graph.IdentityKey{Mesh: "apple", Name: "all"}},
-		{"one that selects a part gives none", meshes{mesh("default", part)}, "", graph.IdentityKey{}},
+			state.IdentityKey{Mesh: "apple", Name: "all"}},
+		{"one that selects a part gives none", meshes{mesh("default", part)}, "", state.IdentityKey{}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			choice := graph.ChooseEgressIdentity(c.meshes, c.named)
 			if choice.Chosen != c.want {
 				t.Errorf("chosen is %v, want %v", choice.Chosen, c.want)
 			}
-			if (choice.Problem == "") != (c.want != graph.IdentityKey{}) {
+			if (choice.Problem == "") != (c.want != state.IdentityKey{}) {
 				t.Errorf("the problem is %q", choice.Problem)
 			}
 		})
@@ -239,7 +240,7 @@ func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
 			t.Errorf("chains of %s present %v, want the mtls of %s", mesh, on, want)
 		}
 	}
-	if want := []graph.IdentityKey{mtlsOf("apple"), mtlsOf("shop")}; !slices.Equal(choice.Sources(), want) {
+	if want := []state.IdentityKey{mtlsOf("apple"), mtlsOf("shop")}; !slices.Equal(choice.Sources(), want) {
 		t.Errorf("all sources are %v, want %v", choice.Sources(), want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -49,13 +50,13 @@ func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 }
 
 func zoneEgressOf(s *graph.State) *graph.Proxy {
-	return s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ZoneEgressProxy("ze"))
+	return s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 }
 
 // The mesh that KUMA_DEFAULTS_MESH names gives the identity of the zone's ZoneEgresses, in the state of the mesh as in
 // the rules. (Zone Egress Identity.)
 func TestTheNamedMeshGivesTheIdentity(t *testing.T) {
-	for named, want := range map[string]graph.IdentityKey{
+	for named, want := range map[string]state.IdentityKey{
 		"": mtlsOf("pear"), "shop": mtlsOf("shop"), "default": {Mesh: "default", Name: "all"}, "plain": {},
 		"nowhere": {},
 	} {
@@ -66,7 +67,7 @@ func TestTheNamedMeshGivesTheIdentity(t *testing.T) {
 			if choice.Chosen != want {
 				t.Errorf("the identity is %v, want %v", choice.Chosen, want)
 			}
-			if p := zoneEgressOf(s); (len(p.Chains) > 0) != (want != graph.IdentityKey{}) {
+			if p := zoneEgressOf(s); (len(p.Chains) > 0) != (want != state.IdentityKey{}) {
 				t.Errorf("it has %d filter chains with the identity %v", len(p.Chains), want)
 			}
 		})
@@ -152,7 +153,7 @@ func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 		"ingress": func(p *graph.Proxy) []string { return p.Passes },
 		"egress":  func(p *graph.Proxy) []string { return p.IsEgress },
 	} {
-		p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "shop", Name: name})
+		p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "shop", Name: name})
 		if p.Identity == nil ||
 			!slices.Equal(p.Identity.List(), []string{"spiffe://shop.east.mesh.local/workload/" + name}) {
 			t.Errorf("the identity of the %s is %+v", name, p.Identity)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -67,28 +68,28 @@ func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
 }
 
 // EgressAt returns the zone egress that a mesh's proxies dial at an address.
-func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
+func (s *State) EgressAt(r *table.Reader, mesh, address string, port uint32) (state.ProxyKey, bool) {
 	for _, e := range s.EgressRoute.Get(r, mesh).Egresses {
 		if e.Address == address && e.Port == port {
 			return e.Proxy, true
 		}
 	}
-	return ProxyKey{}, false
+	return state.ProxyKey{}, false
 }
 
 // egressProxy returns the proxy of an egress that serves a mesh.
-func egressProxy(mesh string, egress *kind.ZoneProxyAddress) ProxyKey {
+func egressProxy(mesh string, egress *kind.ZoneProxyAddress) state.ProxyKey {
 	if egress.Legacy {
-		return ProxyKey{Type: kind.EgressProxy, Name: egress.Name}
+		return state.ProxyKey{Type: kind.EgressProxy, Name: egress.Name}
 	}
-	return ProxyKey{Mesh: mesh, Name: egress.Name}
+	return state.ProxyKey{Mesh: mesh, Name: egress.Name}
 }
 
 func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 	var ids []string
-	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
-		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
-			ids = append(ids, s.Presented.Get(r, ProxyKey{Mesh: mesh, Name: dp.Name})...)
+	for _, dp := range s.EgressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&dp.Meta) && s.Admits(r, dp) {
+			ids = append(ids, s.Presented.Get(r, state.ProxyKey{Mesh: mesh, Name: dp.Name})...)
 		}
 	}
 	for _, name := range s.egressNames(r, mesh) {
@@ -99,8 +100,8 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 }
 
 // isEgress returns whether a proxy is one of the dialed zone egresses, in any mesh.
-func (s *State) isEgress(r *table.Reader, proxy ProxyKey) bool {
-	return slices.ContainsFunc(s.meshesOf(r, proxy), func(mesh string) bool {
+func (s *State) isEgress(r *table.Reader, proxy state.ProxyKey) bool {
+	return slices.ContainsFunc(s.MeshesOf(r, proxy), func(mesh string) bool {
 		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Endpoint) bool {
 			return e.Proxy == proxy
 		})
@@ -121,8 +122,8 @@ func (s *State) ExternalKeyOf(service *resource.Object[kind.MeshExternalService]
 }
 
 // externalNamed returns the service with a row's name or, where there is none, with the name that global gave it.
-func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
-	for _, row := range []string{name.Name, s.storedName(&kind.MeshExternalServices.Info, "", name.Name)} {
+func (s *State) externalNamed(r *table.Reader, name state.ServiceKey) DestinationKey {
+	for _, row := range []string{name.Name, s.StoredName(&kind.MeshExternalServices.Info, "", name.Name)} {
 		if service, ok := s.ExternalServices.Find(r, name.Mesh, row); ok {
 			return s.ExternalKeyOf(service)
 		}
@@ -131,7 +132,7 @@ func (s *State) externalNamed(r *table.Reader, name ServiceKey) DestinationKey {
 }
 
 // externalPorts returns the port that clients dial.
-func (s *State) externalPorts(r *table.Reader, row ServiceKey) []kind.ServicePort {
+func (s *State) externalPorts(r *table.Reader, row state.ServiceKey) []kind.ServicePort {
 	service, ok := s.ExternalServices.Find(r, row.Mesh, row.Name)
 	if !ok {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"weft/internal/graph/graphtest"
 	"weft/internal/inspect"
 	"weft/internal/match"
+	"weft/internal/state"
 	"weft/internal/table"
 )
 
@@ -31,7 +32,7 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	var b strings.Builder
 	r := table.Eval(s.DB.Snapshot())
 	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
-		describeProxy(&b, s, r, s.Proxy.Get(r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
+		describeProxy(&b, s, r, s.Proxy.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
 	for _, route := range slices.Concat(s.SNIRoutes.Get(r, "default"), s.CrossZoneSNIRoutes.Get(r, "default")) {
 		fmt.Fprintf(&b, "SNI route %s to %s%s\n", route.SNI, route.Destination,

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // IngressListener is the address at which a zone ingress accepts the connections of remote zones. (Mesh Scoped Zone
@@ -29,11 +29,12 @@ func CompareSNIRoutes(a, b SNIRoute) int {
 	return cmp.Or(strings.Compare(a.SNI, b.SNI), CompareDestinations(a.Destination, b.Destination))
 }
 
-// isOwn returns whether a resource belongs to this zone.
-func (s *State) isOwn(meta *resource.Meta) bool { return s.ZoneOf(meta) == s.Zone }
-
 // ingressListeners returns the current listener of a proxy, and the former ones that it serves while they drain.
-func (s *State) ingressListeners(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection) []IngressListener {
+func (s *State) ingressListeners(
+	r *table.Reader,
+	key state.ProxyKey,
+	section *kind.ZoneIngressSection,
+) []IngressListener {
 	var listeners []IngressListener
 	if section != nil {
 		listeners = append(listeners, IngressListener{section.Address, section.Port})
@@ -55,14 +56,14 @@ func compareAddresses(a string, aPort uint32, b string, bPort uint32) int {
 
 // zoneProxy returns the proxy of a ZoneIngress or a ZoneEgress, which serves every mesh and belongs to none; nil where
 // this zone has no such resource.
-func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
+func (s *State) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	n, ok := s.Networking(r, key)
 	if !ok {
 		return nil
 	}
 	p := &Proxy{Key: key, Zone: s.Zone, Group: ProxyGroup{Reach: nothing}}
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
-		p.Passes = s.meshesOf(r, key)
+		p.Passes = s.MeshesOf(r, key)
 	}
 	if key.Type == kind.EgressProxy {
 		s.zoneEgressChains(r, n.ZoneEgress, p)
@@ -72,14 +73,14 @@ func (s *State) zoneProxy(r *table.Reader, key ProxyKey) *Proxy {
 
 // Networking returns the networking of a Dataplane, with an IP address in the place of a host name, or of a ZoneIngress
 // or ZoneEgress of this zone.
-func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
+func (s *State) Networking(r *table.Reader, key state.ProxyKey) (*kind.Networking, bool) {
 	switch key.Type {
 	case kind.IngressProxy:
-		if z, ok := s.ZoneIngresses.Find(r, "", key.Name); ok && s.isOwn(&z.Meta) {
+		if z, ok := s.ZoneIngresses.Find(r, "", key.Name); ok && s.IsOwn(&z.Meta) {
 			return z.Spec.Dataplane(), true
 		}
 	case kind.EgressProxy:
-		if z, ok := s.ZoneEgresses.Find(r, "", key.Name); ok && s.isOwn(&z.Meta) {
+		if z, ok := s.ZoneEgresses.Find(r, "", key.Name); ok && s.IsOwn(&z.Meta) {
 			return z.Spec.Dataplane(), true
 		}
 	default:
@@ -92,7 +93,7 @@ func (s *State) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, boo
 
 // drainingIngresses returns the "address:port" of ingress listeners that are served and no longer configured. A
 // listener that remote zones still dial is excluded.
-func (s *State) drainingIngresses(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection,
+func (s *State) drainingIngresses(r *table.Reader, key state.ProxyKey, section *kind.ZoneIngressSection,
 	serving *kind.DataplaneListenerStatus) []string {
 	moved := section != nil && slices.ContainsFunc(serving.Ingresses, func(z kind.ZoneIngressSection) bool {
 		return z.Listener() == section.Listener()
@@ -111,29 +112,13 @@ func (s *State) drainingIngresses(r *table.Reader, key ProxyKey, section *kind.Z
 }
 
 // isAdvertised returns whether remote zones dial a proxy at the advertised address of a section.
-func (s *State) isAdvertised(r *table.Reader, key ProxyKey, section *kind.ZoneIngressSection) bool {
+func (s *State) isAdvertised(r *table.Reader, key state.ProxyKey, section *kind.ZoneIngressSection) bool {
 	for _, entry := range s.ingressAddresses(r, key) {
 		if entry.Address == section.AdvertisedAddress && entry.Port == section.AdvertisedPort {
 			return true
 		}
 	}
 	return false
-}
-
-// MeshNames returns all meshes, sorted.
-func (s *State) MeshNames(r *table.Reader) []string { return s.meshesOf(r, ProxyKey{}) }
-
-// meshesOf returns the meshes that a zone proxy serves: its own, or all meshes for a proxy without one.
-func (s *State) meshesOf(r *table.Reader, key ProxyKey) []string {
-	if key.Mesh != "" {
-		return []string{key.Mesh}
-	}
-	var meshes []string
-	for _, mesh := range s.MeshesByScope.List(r, MeshKey("")) {
-		meshes = append(meshes, mesh.Name)
-	}
-	slices.Sort(meshes)
-	return meshes
 }
 
 // serviceSNIRoutes returns the SNI routes of a service's ports, in no order. This zone's ingresses forward to its own

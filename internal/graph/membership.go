@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -24,7 +25,7 @@ func (s *State) membership(r *table.Reader, mesh string) *kind.Membership {
 }
 
 // notAdmitted returns why a mesh with rules does not admit a Dataplane; empty: it does, or there is none.
-func (s *State) notAdmitted(r *table.Reader, key ProxyKey) string {
+func (s *State) notAdmitted(r *table.Reader, key state.ProxyKey) string {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return ""
@@ -34,7 +35,7 @@ func (s *State) notAdmitted(r *table.Reader, key ProxyKey) string {
 
 // NotAdmittedReason returns why the mesh does not admit a proxy, as a text for operators; empty: it does, or the proxy
 // has no mesh. In a mesh without rules it costs one lookup of the Mesh. (Mesh Membership.)
-func (s *State) NotAdmittedReason(r *table.Reader, key ProxyKey) string {
+func (s *State) NotAdmittedReason(r *table.Reader, key state.ProxyKey) string {
 	if key.Type != kind.DataplaneProxy || s.Membership.Get(r, key.Mesh) == nil {
 		return ""
 	}
@@ -43,7 +44,7 @@ func (s *State) NotAdmittedReason(r *table.Reader, key ProxyKey) string {
 
 // Admits returns whether a mesh admits one of its Dataplanes.
 func (s *State) Admits(r *table.Reader, dp *resource.Object[kind.Dataplane]) bool {
-	return s.NotAdmittedReason(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) == ""
+	return s.NotAdmittedReason(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) == ""
 }
 
 // UnreachableOutbounds returns the inbounds that a service's selector matches and that are not members, because the
@@ -62,7 +63,7 @@ func (s *State) UnreachableOutbounds(r *table.Reader, service *resource.Object[k
 // reports it: a zone evicts its own proxies only.
 func (s *State) evictedSANs(r *table.Reader, mesh string) []string {
 	var names []string
-	for _, row := range s.EvictedProxiesByMesh.List(r, MeshKey(mesh)) {
+	for _, row := range s.EvictedProxiesByMesh.List(r, state.MeshKey(mesh)) {
 		zone := s.ZoneOf(&row.Meta)
 		for _, proxy := range row.Spec.Proxies {
 			if _, own := pki.InstanceOf(mesh, zone, proxy.Name); own {

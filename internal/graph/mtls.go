@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -46,7 +47,7 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 // serverNames returns the SPIFFE IDs that clients of one inbound accept of its proxy. Under the mtls of its mesh it is
 // the ID of that inbound's service and not those of the others; during a change to or from a MeshIdentity, also the ID
 // of the latter.
-func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) []string {
+func (s *State) serverNames(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound) []string {
 	names := s.Presented.Get(r, proxy)
 	service := in.Tags[kind.ServiceTag]
 	if service == "" {
@@ -63,7 +64,7 @@ func (s *State) serverNames(r *table.Reader, proxy ProxyKey, in *kind.Inbound) [
 
 // acceptsProxy returns whether clients of an inbound accept its proxy by a SPIFFE ID of its certificate. A new inbound
 // of a running proxy is no endpoint before the certificate has the ID of its service. (Adding inbounds in runtime.)
-func (s *State) acceptsProxy(r *table.Reader, proxy ProxyKey, in *kind.Inbound, seen []string) bool {
+func (s *State) acceptsProxy(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound, seen []string) bool {
 	ofMesh := func(name string) bool { return strings.HasPrefix(name, pki.ServiceID(proxy.Mesh, "")) }
 	if in.Tags[kind.ServiceTag] == "" || !slices.ContainsFunc(seen, ofMesh) {
 		return true

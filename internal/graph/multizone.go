@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -124,7 +125,7 @@ func (s *State) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoint
 }
 
 // isMultiZoneServer returns whether a Dataplane is a backend of a MeshMultiZoneService.
-func (s *State) isMultiZoneServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
+func (s *State) isMultiZoneServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
 	_, selected := s.selectedServices(r, key.On(""))
 	return slices.ContainsFunc(selected, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }

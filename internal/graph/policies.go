@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"weft/internal/policy"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -18,33 +19,16 @@ type PoliciesKey struct{ Kind, Mesh string }
 // ZoneEgress has a selection for each mesh.
 type SelectionKey struct {
 	PoliciesKey
-	Proxy ProxyKey
-}
-
-// addPolicies adds the rows of a kind of policies, and an index by their [MeshKey].
-func addPolicies[S, C any](s *State, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
-	rows := addRows(s, &k.Kind)
-	index := byMesh(rows)
-	s.policyRows[k.Name] = func(r *table.Reader, mesh string) []*policy.Policy {
-		var policies []*policy.Policy
-		for _, o := range index.List(r, MeshKey(mesh)) {
-			if !policy.Shadow(&o.Meta) {
-				target := policy.TargetOf(k.Split(&o.Spec).TargetRef)
-				policies = append(policies, policy.New(o.Key(), &o.Meta, target))
-			}
-		}
-		return policies
-	}
-	return rows, index
+	Proxy state.ProxyKey
 }
 
 func (s *State) policies(r *table.Reader, key PoliciesKey) *policy.List {
-	return policy.NewList(s.policyRows[key.Kind](r, key.Mesh))
+	return policy.NewList(s.PolicyRows[key.Kind](r, key.Mesh))
 }
 
 // selectable returns a proxy as policies select it. Its sections are those that it has and those that it serves while
 // they drain, whether or not they have a listener now.
-func (s *State) selectable(r *table.Reader, key ProxyKey) *policy.Proxy {
+func (s *State) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if key.Type != kind.DataplaneProxy {
 		return &policy.Proxy{Zone: s.Zone}
 	}
@@ -90,7 +74,7 @@ func (s *State) selections(r *table.Reader, key SelectionKey) []policy.Selected 
 
 // PermissionsOf returns the MeshTrafficPermissions of a mesh that apply to a section of a proxy, sorted by name. The
 // section may be several, joined with "+", where they share a listener.
-func (s *State) PermissionsOf(r *table.Reader, mesh string, key ProxyKey,
+func (s *State) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 	section string) []*resource.Object[kind.MeshTrafficPermission] {
 	var permissions []*resource.Object[kind.MeshTrafficPermission]
 	all := PoliciesKey{kind.MeshTrafficPermissions.Name, mesh}

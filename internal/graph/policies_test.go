@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -70,7 +71,7 @@ func store(s *graph.State, rows ...resource.Any) {
 	})
 }
 
-func dataplaneKey(name string) graph.ProxyKey { return graph.ProxyKey{Mesh: "m", Name: name} }
+func dataplaneKey(name string) state.ProxyKey { return state.ProxyKey{Mesh: "m", Name: name} }
 
 // TestPermissionsOfASection: the permissions of a section of a proxy, in the order of their names.
 func TestPermissionsOfASection(t *testing.T) {
@@ -89,7 +90,7 @@ func TestPermissionsOfASection(t *testing.T) {
 	)
 	r := table.Eval(s.DB.Snapshot())
 	for _, c := range []struct {
-		proxy         graph.ProxyKey
+		proxy         state.ProxyKey
 		section, want string
 	}{
 		{dataplaneKey("web-1"), "http", "http of-east web z-all"},
@@ -101,7 +102,7 @@ func TestPermissionsOfASection(t *testing.T) {
 		{dataplaneKey("api-1"), "http", "of-east z-all"},
 		{dataplaneKey("api-1"), "former", "of-east z-all"},
 		{dataplaneKey("gone"), "http", ""},
-		{graph.ZoneEgressProxy("egress"), "", "of-east z-all"},
+		{state.ZoneEgressProxy("egress"), "", "of-east z-all"},
 	} {
 		var names []string
 		for _, o := range s.PermissionsOf(r, "m", c.proxy, c.section) {

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
+func (s *State) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	if key.Type != kind.DataplaneProxy {
 		return s.zoneProxy(r, key)
 	}
@@ -42,7 +43,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 	p.Group.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
-		p.Passes = s.meshesOf(r, key)
+		p.Passes = s.MeshesOf(r, key)
 	}
 	s.egressChains(r, dp, p)
 	return p
@@ -53,7 +54,7 @@ func (s *State) proxy(r *table.Reader, key ProxyKey) *Proxy {
 // deny. (Adding inbounds in runtime.)
 func (s *State) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
 	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
-	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
+	for _, in := range state.CurrentInbounds(s.NetworkingOf(r, dp)) {
 		shared[in.Listener()] = append(shared[in.Listener()], in)
 		sections[in.Section()] = true
 	}
@@ -96,18 +97,6 @@ func nameListeners(listeners []InboundListener) {
 	}
 }
 
-// currentInbounds returns the inbounds that have a listener, with the defaults filled in. An inbound whose address is a
-// host name has none until the name is resolved.
-func currentInbounds(n *kind.Networking) []kind.Inbound {
-	var inbounds []kind.Inbound
-	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {
-			inbounds = append(inbounds, in)
-		}
-	}
-	return inbounds
-}
-
 func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy,
 	inbounds []kind.Inbound) InboundListener {
 	var names []string
@@ -137,7 +126,7 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 // draining returns the listeners that are served and no longer configured, and the removed inbounds of configured
 // listeners, by [kind.Inbound.Section]. Listeners that clients still use are excluded: retained endpoints, and the
 // former address of an inbound that does not serve at its new address yet.
-func (s *State) draining(r *table.Reader, key ProxyKey) []string {
+func (s *State) draining(r *table.Reader, key state.ProxyKey) []string {
 	serving, ok := s.ListenerStatus(r, key)
 	if !ok {
 		return nil
@@ -147,14 +136,14 @@ func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 		return nil
 	}
 	wanted := map[string]bool{}
-	for _, in := range currentInbounds(n) {
+	for _, in := range state.CurrentInbounds(n) {
 		wanted[in.Listener()], wanted[in.Section()] = true, true
 	}
 	retained := map[string]bool{}
 	for _, endpoint := range s.retainedOf(r, key) {
 		retained[endpoint.Listener()] = true
 	}
-	for _, in := range currentInbounds(n) {
+	for _, in := range state.CurrentInbounds(n) {
 		if served := servedInbound(n, &serving.Spec, &in); served != nil {
 			retained[served.Listener()] = retained[served.Listener()] || !wanted[served.Listener()]
 		}
@@ -175,7 +164,7 @@ func (s *State) draining(r *table.Reader, key ProxyKey) []string {
 
 // Unserved returns whether an agent reports on a proxy, and its listener status lacks an inbound or a section of its
 // resource.
-func (s *State) Unserved(r *table.Reader, key ProxyKey) bool {
+func (s *State) Unserved(r *table.Reader, key state.ProxyKey) bool {
 	serving, ok := s.ListenerStatus(r, key)
 	n, there := s.Networking(r, key)
 	if !ok || !there || serving.Spec.Run == "" {
@@ -188,19 +177,19 @@ func (s *State) Unserved(r *table.Reader, key ProxyKey) bool {
 	for _, listener := range append(servedIngresses(&serving.Spec), servedEgresses(&serving.Spec)...) {
 		has[listener] = true
 	}
-	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
+	return slices.ContainsFunc(state.CurrentInbounds(n), func(in kind.Inbound) bool { return !has[in.Section()] }) ||
 		n.ZoneIngress != nil && !has[n.ZoneIngress.Listener()] || n.ZoneEgress != nil && !has[n.ZoneEgress.Listener()]
 }
 
 // At returns the proxy that listens on an address and port of a mesh.
-func (s *State) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
-	for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
-		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+func (s *State) At(r *table.Reader, mesh, address string, port uint32) (state.ProxyKey, bool) {
+	for _, dp := range s.DataplanesByListener.List(r, state.ListenerKey(mesh, address, port)) {
+		return state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
 	}
 	for _, name := range s.ResolvedNamesByAddress.List(r, address) {
-		for _, dp := range s.DataplanesByListener.List(r, ListenerKey(mesh, name.Name, port)) {
-			return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+		for _, dp := range s.DataplanesByListener.List(r, state.ListenerKey(mesh, name.Name, port)) {
+			return state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
 		}
 	}
-	return ProxyKey{}, false
+	return state.ProxyKey{}, false
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -40,7 +41,7 @@ func labelsOf(of DestinationKind, mesh string, labels map[string]string) labelQu
 // nameQuery is a name of a service of a kind.
 type nameQuery struct {
 	Kind DestinationKind
-	ServiceKey
+	state.ServiceKey
 }
 
 // everything is the reach of a proxy that reaches all services of its mesh.
@@ -91,9 +92,9 @@ func (s *State) labeledServices(r *table.Reader, key labelQuery) []DestinationKe
 
 func (s *State) servicesLabelled(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
 	services := s.ServicesByMesh
-	key := MeshKey(mesh)
+	key := state.MeshKey(mesh)
 	if label, value, ok := narrowest(labels, kind.DisplayName); ok {
-		services, key = s.ServicesByLabel, LabelKey(mesh, label, value)
+		services, key = s.ServicesByLabel, state.LabelKey(mesh, label, value)
 	}
 	return keysOf(withLabels(services.List(r, key), labels), s.KeyOf)
 }
@@ -102,7 +103,7 @@ func (s *State) named(r *table.Reader, name nameQuery) DestinationKey {
 	return s.services[name.Kind].named(r, name.ServiceKey)
 }
 
-func (s *State) serviceNamed(r *table.Reader, row ServiceKey) DestinationKey {
+func (s *State) serviceNamed(r *table.Reader, row state.ServiceKey) DestinationKey {
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	if !ok {
 		return DestinationKey{}
@@ -158,7 +159,7 @@ func (s *State) selected(r *table.Reader, mesh string, sel selection) []Destinat
 	if sel.Name == "" {
 		return s.Labeled.Get(r, labelsOf(sel.Kind, mesh, sel.Labels))
 	}
-	key := s.Named.Get(r, nameQuery{sel.Kind, ServiceKey{mesh, sel.Name}})
+	key := s.Named.Get(r, nameQuery{sel.Kind, state.ServiceKey{Mesh: mesh, Name: sel.Name}})
 	if key == (DestinationKey{}) {
 		return nil
 	}
@@ -196,7 +197,7 @@ func (s *State) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (Des
 		services, wanted = slices.Clone(s.selected(r, mesh, selectionOf(ref))), ref.Port
 		slices.SortFunc(services, s.ownFirst)
 	} else {
-		services = s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
+		services = s.Tagged.Get(r, state.TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
 	}
 	for _, service := range services {
 		for _, port := range s.Ports.Get(r, service) {
@@ -234,7 +235,7 @@ func (s *State) reach(r *table.Reader, mesh string, t *kind.TransparentProxying,
 	}
 	if t != nil {
 		for _, tag := range t.ReachableServices {
-			for _, service := range s.Tagged.Get(r, TagKey(mesh, kind.ServiceTag, tag)) {
+			for _, service := range s.Tagged.Get(r, state.TagKey(mesh, kind.ServiceTag, tag)) {
 				selections = append(selections, selection{Name: s.Row(service).Name})
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -32,7 +33,7 @@ const reservedAdvice = "change the name, label or tag of the Dataplane that it c
 func (s *State) reservedIDs(r *table.Reader, _ string) []string {
 	var ids []string
 	for _, mesh := range s.MeshNames(r) {
-		for _, mi := range s.IdentitiesByMesh.List(r, MeshKey(mesh)) {
+		for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
 			if id, _, err := s.egressID(mi); err == nil {
 				ids = append(ids, id)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -125,7 +126,7 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 					s.Put(tx, mi)
 				}
 			})
-			r, key := table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: c.name}
+			r, key := table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: c.name}
 			id := s.Identity.Get(r, key)
 			if got := strings.Join(id.List(), " "); got != c.has || (c.has == "") != (id.Problem != "") {
 				t.Fatalf("its SPIFFE IDs are %q with the problem %q; want %q", got, id.Problem, c.has)
@@ -149,7 +150,7 @@ func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
 		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false} {
 		s := manyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
 		r := table.Eval(s.DB.Snapshot())
-		id := s.EgressIdentity.Get(r, graph.IdentityKey{Mesh: "default", Name: "all"})
+		id := s.EgressIdentity.Get(r, state.IdentityKey{Mesh: "default", Name: "all"})
 		if got := len(id.List()) > 0; got != has || has != (id.Problem == "") {
 			t.Errorf("with the path %s a ZoneEgress has %q with the problem %q; want any: %v", path, id.List(),
 				id.Problem, has)
@@ -170,7 +171,7 @@ func TestAnUnvouchedSectionGivesNoReservedID(t *testing.T) {
 			s.Put(tx, dp)
 			s.Put(tx, meshIdentity("id", provider, "", ""))
 		})
-		id := s.Identity.Get(table.Eval(s.DB.Snapshot()), graph.ProxyKey{Mesh: "default", Name: "zone-egress"})
+		id := s.Identity.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "zone-egress"})
 		if len(id.List()) > 0 || id.Source.FromSPIRE() || !strings.Contains(id.Problem, "networking.zoneEgress") {
 			t.Errorf("%s: its SPIFFE IDs are %q from %+v with the problem %q", provider, id.List(), id.Source,
 				id.Problem)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -13,21 +14,6 @@ import (
 // RetainedEndpointsName returns the name of the row with the retained endpoints of a destination.
 func RetainedEndpointsName(service string, port uint32) string {
 	return fmt.Sprintf("%s-%d", service, port)
-}
-
-func retainedEndpointKeys(o *resource.Object[kind.RetainedEndpoints]) []string {
-	return proxiesOf(o.Mesh, o.Spec.Endpoints)
-}
-
-// proxiesOf returns the [RowKey]s of the proxies of former endpoints.
-func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
-	var keys []string
-	for _, e := range endpoints {
-		if key := RowKey(mesh, e.Dataplane); !slices.Contains(keys, key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }
 
 // RetainedEndpointsOf returns the retained endpoints of a destination that still serve.
@@ -43,12 +29,12 @@ func (s *State) RetainedEndpointsOf(r *table.Reader, key DestinationKey) []Endpo
 }
 
 // retainedOf returns the former endpoints of a proxy that clients still use, of this zone or of remote ones.
-func (s *State) retainedOf(r *table.Reader, key ProxyKey) []kind.RetainedEndpoint {
+func (s *State) retainedOf(r *table.Reader, key state.ProxyKey) []kind.RetainedEndpoint {
 	var retained []kind.RetainedEndpoint
-	for _, row := range s.RetainedEndpointsByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+	for _, row := range s.RetainedEndpointsByProxy.List(r, state.RowKey(key.Mesh, key.Name)) {
 		retained = append(retained, row.Spec.Endpoints...)
 	}
-	for _, row := range s.RetainedSNIRoutesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+	for _, row := range s.RetainedSNIRoutesByProxy.List(r, state.RowKey(key.Mesh, key.Name)) {
 		retained = append(retained, row.Spec.Endpoints...)
 	}
 	return slices.DeleteFunc(retained, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
@@ -60,7 +46,7 @@ func (s *State) stillServing(r *table.Reader, mesh string, former []kind.Retaine
 	for i := range former {
 		if e := &former[i]; s.stillServes(r, mesh, e) {
 			endpoints = append(endpoints,
-				Endpoint{Address: e.Address, Port: e.Port, Proxy: ProxyKey{Mesh: mesh, Name: e.Dataplane}})
+				Endpoint{Address: e.Address, Port: e.Port, Proxy: state.ProxyKey{Mesh: mesh, Name: e.Dataplane}})
 		}
 	}
 	return endpoints
@@ -73,7 +59,7 @@ func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoi
 	if !ok || !s.Admits(r, dp) {
 		return false
 	}
-	for _, in := range currentInbounds(s.NetworkingOf(r, dp)) {
+	for _, in := range state.CurrentInbounds(s.NetworkingOf(r, dp)) {
 		if in.Listener() == e.Listener() && in.State != kind.Ready {
 			return false
 		}

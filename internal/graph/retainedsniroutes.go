@@ -4,20 +4,17 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-func retainedSNIRouteKeys(o *resource.Object[kind.RetainedSNIRoute]) []string {
-	return proxiesOf(o.Mesh, o.Spec.Endpoints)
-}
-
 // retainedSNIRoutes returns the retained SNI routes of a mesh: services have lost these SNIs, and zone proxies still
 // forward them.
 func (s *State) retainedSNIRoutes(r *table.Reader, mesh string) []SNIRoute {
 	var routes []SNIRoute
-	for _, row := range s.RetainedSNIRoutesByMesh.List(r, MeshKey(mesh)) {
+	for _, row := range s.RetainedSNIRoutesByMesh.List(r, state.MeshKey(mesh)) {
 		to := DestinationKey{Mesh: mesh, Zone: s.Zone, Service: row.Spec.Service, Port: row.Spec.Port}
 		if row.Spec.Kind == kind.MeshMultiZoneServices.Name {
 			to = multiZoneKey(mesh, row.Spec.Service).At(row.Spec.Port).On(LocalLocality)
@@ -38,7 +35,7 @@ func (s *State) retainedForwardable(r *table.Reader, key DestinationKey) []Endpo
 	if key.Kind == MeshService {
 		return endpoints
 	}
-	for _, row := range s.RetainedSNIRoutesByMesh.List(r, MeshKey(key.Mesh)) {
+	for _, row := range s.RetainedSNIRoutesByMesh.List(r, state.MeshKey(key.Mesh)) {
 		if row.Spec.Port == key.Port && slices.Contains(row.Spec.MultiZone, key.Service) {
 			endpoints = append(endpoints, s.stillServing(r, key.Mesh, row.Spec.Endpoints)...)
 		}
@@ -80,7 +77,7 @@ func (s *State) retainSNIRoute(before, after *table.Reader, key DestinationKey, 
 	if len(spec.Endpoints) == 0 {
 		return nil
 	}
-	for _, service := range s.MultiZoneServicesByMesh.List(before, MeshKey(key.Mesh)) {
+	for _, service := range s.MultiZoneServicesByMesh.List(before, state.MeshKey(key.Mesh)) {
 		if key.Kind == MeshService && s.isSelected(before, key, multiZoneKey(key.Mesh, service.Name).At(key.Port)) {
 			spec.MultiZone = append(spec.MultiZone, service.Name)
 		}

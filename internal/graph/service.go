@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -19,19 +20,19 @@ func (s *State) candidates(r *table.Reader, mesh, zone string,
 	switch {
 	case selector.DataplaneRef != nil:
 		if dp, ok := s.Dataplanes.Find(r, mesh,
-			s.storedName(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
+			s.StoredName(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil
 	case selector.DataplaneLabels != nil:
-		key := MeshKey(mesh)
+		key := state.MeshKey(mesh)
 		if label, value, ok := narrowest(selector.DataplaneLabels.MatchLabels, kind.WorkloadLabel); ok {
-			key = LabelKey(mesh, label, value)
+			key = state.LabelKey(mesh, label, value)
 		}
 		return s.DataplanesBySelector.List(r, key)
 	case len(selector.DataplaneTags) > 0:
 		tag, value, _ := narrowest(selector.DataplaneTags, kind.ServiceTag)
-		return s.DataplanesBySelector.List(r, TagKey(mesh, tag, value))
+		return s.DataplanesBySelector.List(r, state.TagKey(mesh, tag, value))
 	}
 	return nil
 }
@@ -57,7 +58,7 @@ const MaxGenerated = 5000
 // Generated returns the number of generated MeshServices of a mesh in this zone.
 func (s *State) Generated(r *table.Reader, mesh string) int {
 	n := 0
-	for _, service := range s.ServicesByMesh.List(r, MeshKey(mesh)) {
+	for _, service := range s.ServicesByMesh.List(r, state.MeshKey(mesh)) {
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.IsRemote(service) {
 			n++
 		}
@@ -68,17 +69,17 @@ func (s *State) Generated(r *table.Reader, mesh string) int {
 // ServiceProblem returns why no MeshService is generated for kuma.io/service tags of a Dataplane's inbounds: the mesh
 // has [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one. It counts the services of
 // the mesh only where one lacks.
-func (s *State) ServiceProblem(r *table.Reader, key ProxyKey) string {
+func (s *State) ServiceProblem(r *table.Reader, key state.ProxyKey) string {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return ""
 	}
 	var without []string
-	for _, in := range currentInbounds(&dp.Spec.Networking) {
+	for _, in := range state.CurrentInbounds(&dp.Spec.Networking) {
 		value := in.Tags[kind.ServiceTag]
 		own := func(service *resource.Object[kind.MeshService]) bool { return !s.IsRemote(service) }
 		if value != "" && !slices.Contains(without, value) &&
-			!slices.ContainsFunc(s.ServicesByTag.List(r, TagKey(key.Mesh, kind.ServiceTag, value)), own) {
+			!slices.ContainsFunc(s.ServicesByTag.List(r, state.TagKey(key.Mesh, kind.ServiceTag, value)), own) {
 			without = append(without, value)
 		}
 	}
@@ -107,7 +108,7 @@ type Member struct {
 func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var members []Member
 	for dp := range s.selectedDataplanes(r, service) {
-		for _, m := range s.Inbounds.Get(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) {
+		for _, m := range s.Inbounds.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) {
 			if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) {
 				members = append(members, m)
 			}
@@ -119,7 +120,7 @@ func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshServi
 // inbounds returns the inbounds of an admitted Dataplane that any service may select, with their listener status. Each
 // service reads them for all its Dataplanes whenever one of them becomes ready. So they are computed once, and not by
 // each reader.
-func (s *State) inbounds(r *table.Reader, key ProxyKey) []Member {
+func (s *State) inbounds(r *table.Reader, key state.ProxyKey) []Member {
 	dp, ok := s.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok || !s.Admits(r, dp) {
 		return nil
@@ -178,7 +179,7 @@ func (s *State) selectedDataplanes(r *table.Reader,
 }
 
 // isServer returns whether a Dataplane is a backend of a MeshService.
-func (s *State) isServer(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
+func (s *State) isServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
 	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool {
@@ -193,7 +194,7 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 		return m
 	}
 	served := servedInbound(s.NetworkingOf(r, dp), &serving.Spec, &in)
-	if served != nil && s.acceptsProxy(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
+	if served != nil && s.acceptsProxy(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
 		m.At, m.Ready, m.Plaintext = served.Inbound, true, served.Serial == ""
 		m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 	}
@@ -224,12 +225,15 @@ func movedFrom(in, former *kind.Inbound) bool {
 
 // listensAt returns whether one of the inbounds that have a listener is at "address:port".
 func listensAt(n *kind.Networking, listener string) bool {
-	return slices.ContainsFunc(currentInbounds(n), func(in kind.Inbound) bool { return in.Listener() == listener })
+	return slices.ContainsFunc(
+		state.CurrentInbounds(n),
+		func(in kind.Inbound) bool { return in.Listener() == listener },
+	)
 }
 
 // serviceIdentities returns the SPIFFE IDs of a service's members and of its retained endpoints; for a service of a
 // remote zone, those that the zone reports.
-func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
+func (s *State) serviceIdentities(r *table.Reader, key state.ServiceKey) []string {
 	service, ok := s.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -240,7 +244,7 @@ func (s *State) serviceIdentities(r *table.Reader, key ServiceKey) []string {
 	var ids []string
 	for dp, in := range s.Selected(r, service) {
 		if s.Admits(r, dp) {
-			ids = append(ids, s.serverNames(r, ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
+			ids = append(ids, s.serverNames(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
 		}
 	}
 	for _, port := range service.Spec.Ports {
@@ -342,7 +346,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		published.Endpoints = s.crossZoneProxies(r, key.Mesh, key.Zone)
 		return published.inOrder()
 	}
-	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, MeshKey(key.Mesh))) > 0
+	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, state.MeshKey(key.Mesh))) > 0
 	for _, m := range s.Members(r, service) {
 		if !m.Ready || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
@@ -350,9 +354,9 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		published.Endpoints = append(published.Endpoints, Endpoint{
 			Address: m.At.Address,
 			Port:    m.At.Port,
-			Proxy:   ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
+			Proxy:   state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name},
 			Plaintext: m.Plaintext && secured &&
-				s.Identity.Get(r, ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
+				s.Identity.Get(r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
 	published.Endpoints = append(published.Endpoints, s.RetainedEndpointsOf(r, key)...)

@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -15,12 +16,12 @@ type serviceKind struct {
 	all     func(r *table.Reader, mesh string) []DestinationKey
 	labeled func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey
 	// named returns the service with a name; the zero key where there is none.
-	named func(r *table.Reader, name ServiceKey) DestinationKey
+	named func(r *table.Reader, name state.ServiceKey) DestinationKey
 	// ports returns a service's ports, by its row.
-	ports func(r *table.Reader, row ServiceKey) []kind.ServicePort
+	ports func(r *table.Reader, row state.ServiceKey) []kind.ServicePort
 	places
 	// isMember returns whether a proxy is a backend of a destination, or may be.
-	isMember func(r *table.Reader, proxy ProxyKey, key DestinationKey) bool
+	isMember func(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool
 
 	destination *table.Derived[DestinationKey, *Destination]
 	endpoints   *table.Derived[DestinationKey, *Endpoints]
@@ -28,10 +29,10 @@ type serviceKind struct {
 
 // places returns the addresses and host names of the services of a kind.
 type places struct {
-	of func(r *table.Reader, row ServiceKey) kind.Places
+	of func(r *table.Reader, row state.ServiceKey) kind.Places
 	// vipOwners returns the rows of the services with a virtual IP, and claimants those that request a host name, by
 	// its [HostnameKey].
-	vipOwners, claimants func(r *table.Reader, key string) []ServiceKey
+	vipOwners, claimants func(r *table.Reader, key string) []state.ServiceKey
 }
 
 func (s *State) serviceKinds() []serviceKind {
@@ -49,7 +50,7 @@ func (s *State) serviceKinds() []serviceKind {
 		MultiZoneService: {
 			all:     listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
 			labeled: labeledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			named: func(_ *table.Reader, name ServiceKey) DestinationKey {
+			named: func(_ *table.Reader, name state.ServiceKey) DestinationKey {
 				return multiZoneKey(name.Mesh, name.Name)
 			},
 			ports:       portsIn(s.MultiZoneServices),
@@ -59,12 +60,14 @@ func (s *State) serviceKinds() []serviceKind {
 			endpoints:   s.LocalityEndpoints,
 		},
 		ExternalService: {
-			all:         listed(s.ExternalServicesByMesh, s.ExternalKeyOf),
-			labeled:     labeledIn(s.ExternalServicesByMesh, s.ExternalKeyOf),
-			named:       s.externalNamed,
-			ports:       s.externalPorts,
-			places:      placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
-			isMember:    func(r *table.Reader, proxy ProxyKey, _ DestinationKey) bool { return s.isEgress(r, proxy) },
+			all:     listed(s.ExternalServicesByMesh, s.ExternalKeyOf),
+			labeled: labeledIn(s.ExternalServicesByMesh, s.ExternalKeyOf),
+			named:   s.externalNamed,
+			ports:   s.externalPorts,
+			places:  placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
+			isMember: func(r *table.Reader, proxy state.ProxyKey, _ DestinationKey) bool {
+				return s.isEgress(r, proxy)
+			},
 			destination: s.External,
 			endpoints:   s.ExternalEndpoints,
 		},
@@ -74,14 +77,14 @@ func (s *State) serviceKinds() []serviceKind {
 func listed[S any](services *table.Index[*resource.Object[S]],
 	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string) []DestinationKey {
 	return func(r *table.Reader, mesh string) []DestinationKey {
-		return keysOf(services.List(r, MeshKey(mesh)), keyOf)
+		return keysOf(services.List(r, state.MeshKey(mesh)), keyOf)
 	}
 }
 
 func labeledIn[S any](services *table.Index[*resource.Object[S]],
 	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string, map[string]string) []DestinationKey {
 	return func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
-		return keysOf(withLabels(services.List(r, MeshKey(mesh)), labels), keyOf)
+		return keysOf(withLabels(services.List(r, state.MeshKey(mesh)), labels), keyOf)
 	}
 }
 
@@ -101,8 +104,8 @@ func keysOf[S any](services []*resource.Object[S], keyOf func(*resource.Object[S
 	return keys
 }
 
-func portsIn[S any](rows Rows[S]) func(*table.Reader, ServiceKey) []kind.ServicePort {
-	return func(r *table.Reader, row ServiceKey) []kind.ServicePort {
+func portsIn[S any](rows state.Rows[S]) func(*table.Reader, state.ServiceKey) []kind.ServicePort {
+	return func(r *table.Reader, row state.ServiceKey) []kind.ServicePort {
 		service, ok := rows.Find(r, row.Mesh, row.Name)
 		if !ok {
 			return nil
@@ -112,13 +115,13 @@ func portsIn[S any](rows Rows[S]) func(*table.Reader, ServiceKey) []kind.Service
 }
 
 // placesIn returns the places in the statuses of a kind's services.
-func placesIn[S any](rows Rows[S], of func(*S) kind.Places) places {
+func placesIn[S any](rows state.Rows[S], of func(*S) kind.Places) places {
 	vips := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
 	names := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string {
 		return hostnameKeys(o.Mesh, of(&o.Spec).HostnameGenerators)
 	})
 	return places{
-		of: func(r *table.Reader, row ServiceKey) kind.Places {
+		of: func(r *table.Reader, row state.ServiceKey) kind.Places {
 			status, ok := rows.Find(r, row.Mesh, row.Name)
 			if !ok {
 				return kind.Places{}
@@ -129,11 +132,11 @@ func placesIn[S any](rows Rows[S], of func(*S) kind.Places) places {
 	}
 }
 
-func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, string) []ServiceKey {
-	return func(r *table.Reader, key string) []ServiceKey {
-		var rows []ServiceKey
+func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, string) []state.ServiceKey {
+	return func(r *table.Reader, key string) []state.ServiceKey {
+		var rows []state.ServiceKey
 		for _, o := range index.List(r, key) {
-			rows = append(rows, ServiceKey{o.Mesh, o.Name})
+			rows = append(rows, state.ServiceKey{Mesh: o.Mesh, Name: o.Name})
 		}
 		return rows
 	}
@@ -157,7 +160,7 @@ func (s *State) HostnameOwners(r *table.Reader, key string) []resource.Key {
 	return claimants
 }
 
-func keysOfRows(of DestinationKind, rows []ServiceKey) []resource.Key {
+func keysOfRows(of DestinationKind, rows []state.ServiceKey) []resource.Key {
 	var keys []resource.Key
 	for _, row := range rows {
 		keys = append(keys, resource.Key{Kind: of.String(), Mesh: row.Mesh, Name: row.Name})
@@ -185,7 +188,7 @@ func (s *State) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
 }
 
 // IsMember returns whether a proxy is a backend of a destination.
-func (s *State) IsMember(r *table.Reader, proxy ProxyKey, key DestinationKey) bool {
+func (s *State) IsMember(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
 	return s.services[key.Kind].isMember(r, proxy, key)
 }
 

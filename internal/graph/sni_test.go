@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -14,18 +15,18 @@ import (
 
 // TestServerNames: the owner of an SNI is found by it, and the format is the first one until another is stored.
 func TestServerNames(t *testing.T) {
-	state := graph.NewState("east")
-	names := graph.SNIs{State: state}
+	g := graph.NewState("east")
+	names := state.SNIs{Tables: g.Tables}
 	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
 	external := kind.MeshExternalServices.Make("m", "api",
 		kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
-	state.DB.Commit(func(tx *table.Tx) {
-		state.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
-		state.Put(tx,
+	g.DB.Commit(func(tx *table.Tx) {
+		g.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
+		g.Put(tx,
 			kind.MeshMultiZoneServices.Make("m", "web",
 				kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80,
 					SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
-		state.Put(tx, external)
+		g.Put(tx, external)
 	})
 	for name, want := range map[string][]resource.Key{
 		sni.V1.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
@@ -44,8 +45,8 @@ func TestServerNames(t *testing.T) {
 		want sni.Format
 	}{{"", sni.V1}, {"v2", sni.V2}, {"v9", sni.V1}} {
 		if test.said != "" {
-			state.DB.Commit(func(tx *table.Tx) {
-				state.Put(tx, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: test.said}))
+			g.DB.Commit(func(tx *table.Tx) {
+				g.Put(tx, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: test.said}))
 			})
 		}
 		if got := names.Format(); got != test.want {

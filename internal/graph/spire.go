@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -69,7 +70,7 @@ const signedHere = "the control plane"
 // Egress Identity.)
 func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire bool) {
 	all := map[string]bool{}
-	for _, mi := range s.IdentitiesByMesh.List(r, MeshKey(mesh)) {
+	for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
 		if _, ok := mi.Spec.SpireAgent(); !ok {
 			all[signedHere] = true
 			continue

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -17,23 +18,15 @@ func (s *State) domains(r *table.Reader, _ string) *pki.Domains {
 	var identities []*resource.Object[kind.MeshIdentity]
 	meshes := s.MeshNames(r)
 	for _, mesh := range meshes {
-		identities = append(identities, s.IdentitiesByMesh.List(r, MeshKey(mesh))...)
+		identities = append(identities, s.IdentitiesByMesh.List(r, state.MeshKey(mesh))...)
 	}
 	return pki.NewDomains(s.Zone, meshes, identities)
-}
-
-// ownerOf returns the owner of a stored resource. A resource without an owner belongs to this control plane.
-func (s *State) ownerOf(meta *resource.Meta) kind.Owner {
-	if meta.Label(kind.OriginLabel) == "" {
-		return kind.Owner{Zone: s.Zone}
-	}
-	return kind.OwnerOf(meta)
 }
 
 // distrusted returns why the roots of a MeshTrust are not trusted here; empty: they are. The owner of the MeshTrust
 // decides: its zone must have the trust domain. ([ADR 30].)
 func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
-	owner := s.ownerOf(&t.Meta)
+	owner := s.OwnerOf(&t.Meta)
 	if s.Alone || owner.Global() {
 		return ""
 	}
@@ -52,10 +45,10 @@ func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) 
 			t.Spec.TrustDomain, owner)
 	}
 	// A domain that a zone gives itself is known there and on global, which checked it.
-	for _, other := range s.TrustsByMesh.List(r, MeshKey(t.Mesh)) {
-		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.ownerOf(&other.Meta) != owner {
+	for _, other := range s.TrustsByMesh.List(r, state.MeshKey(t.Mesh)) {
+		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.OwnerOf(&other.Meta) != owner {
 			return fmt.Sprintf("%s says which roots prove the trust domain %s, and so does %s", owner,
-				t.Spec.TrustDomain, s.ownerOf(&other.Meta))
+				t.Spec.TrustDomain, s.OwnerOf(&other.Meta))
 		}
 	}
 	return ""
@@ -69,7 +62,7 @@ func (s *State) trust(r *table.Reader, mesh string) *Trust {
 	}
 	roots := map[string][]string{}
 	for _, each := range meshes {
-		for _, t := range s.TrustsByMesh.List(r, MeshKey(each)) {
+		for _, t := range s.TrustsByMesh.List(r, state.MeshKey(each)) {
 			if s.distrusted(r, t) != "" {
 				continue
 			}
@@ -109,7 +102,7 @@ func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 			trusted[domain.Name+" "+root] = true
 		}
 	}
-	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
+	for _, t := range s.TrustsByMesh.List(r, state.MeshKey(mesh)) {
 		reason := s.distrusted(r, t)
 		unknown := func(root string) bool { return !trusted[t.Spec.TrustDomain+" "+root] }
 		if reason != "" && slices.ContainsFunc(pki.Roots(&t.Spec), unknown) {
@@ -150,8 +143,8 @@ func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 			}
 		}
 	}
-	for _, t := range s.TrustsByMesh.List(r, MeshKey(mesh)) {
-		if t.Spec.TrustDomain != domain || s.ownerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
+	for _, t := range s.TrustsByMesh.List(r, state.MeshKey(mesh)) {
+		if t.Spec.TrustDomain != domain || s.OwnerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
 			continue
 		}
 		if shared && slices.ContainsFunc(pki.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {

@@ -109,7 +109,7 @@ func TestTrustCountsByOwner(t *testing.T) {
 			}
 			var named []string
 			for _, d := range s.DistrustedIn(r, "default") {
-				named = append(named, s.ownerOf(&d.Trust.Meta).Zone)
+				named = append(named, s.OwnerOf(&d.Trust.Meta).Zone)
 			}
 			for owner, trusted := range c.rows {
 				if slices.Contains(named, owner) != (trusted == "no") {

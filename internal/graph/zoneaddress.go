@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -12,7 +13,7 @@ import (
 func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string,
 	proxy kind.ZoneProxyAddress, ok bool) {
 	r := table.Eval(snapshot)
-	for o := range s.ZoneAddresses.From(snapshot, MeshKey(mesh), "") {
+	for o := range s.ZoneAddresses.From(snapshot, state.MeshKey(mesh), "") {
 		zone := s.ZoneOf(&o.Meta)
 		for _, proxy := range o.Spec.Ingresses {
 			if zone != s.Zone && proxy.Port == port && slices.Contains(s.Resolve(r, proxy.Address), address) {
@@ -25,5 +26,5 @@ func (s *State) ZoneProxy(snapshot *table.Snapshot, mesh, address string, port u
 
 // ZoneAddress returns the row with the zone ingresses of a zone, as other zones dial them for a mesh.
 func (s *State) ZoneAddress(r *table.Reader, mesh, zone string) (*resource.Object[kind.MeshZoneAddress], bool) {
-	return s.ZoneAddresses.Find(r, mesh, s.storedName(&kind.MeshZoneAddresses.Info, zone, zone))
+	return s.ZoneAddresses.Find(r, mesh, s.StoredName(&kind.MeshZoneAddresses.Info, zone, zone))
 }

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // ZoneProxy is a zone ingress or a zone egress of this zone, with its status.
 type ZoneProxy struct {
-	Proxy ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
+	Proxy state.ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
 	// Address and Port are where other zones, or this one's proxies, dial it.
 	Address string
 	Port    uint32
@@ -25,51 +25,22 @@ type ZoneProxy struct {
 	Instance string
 }
 
-func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
-	if dp.Spec.Networking.ZoneIngress == nil {
-		return nil
-	}
-	return []string{MeshKey(dp.Mesh)}
-}
-
-// ListenerStatus returns the listener status of a proxy.
-func (s *State) ListenerStatus(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
-	switch key.Type {
-	case kind.IngressProxy:
-		return s.ZoneIngressListenerStatuses.Find(r, "", key.Name)
-	case kind.EgressProxy:
-		return s.ZoneEgressListenerStatuses.Find(r, "", key.Name)
-	}
-	return s.ListenerStatuses.Find(r, key.Mesh, key.Name)
-}
-
-// Insight returns the connection status of a proxy.
-func (s *State) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
-	switch key.Type {
-	case kind.IngressProxy:
-		return s.ZoneIngressInsights.Find(r, "", key.Name)
-	case kind.EgressProxy:
-		return s.ZoneEgressInsights.Find(r, "", key.Name)
-	}
-	return s.Insights.Find(r, key.Mesh, key.Name)
-}
-
 // ingressProxies returns the zone ingresses of a mesh that remote zones can dial, or without a mesh those of all
 // meshes, sorted by name.
 func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
 	var proxies []ZoneProxy
-	add := func(key ProxyKey, section *kind.ZoneIngressSection) {
+	add := func(key state.ProxyKey, section *kind.ZoneIngressSection) {
 		d := ZoneProxy{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
 		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedIngresses))
 	}
-	for _, dp := range s.IngressesByMesh.List(r, MeshKey(mesh)) {
-		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
-			add(ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress)
+	for _, dp := range s.IngressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&dp.Meta) && s.Admits(r, dp) {
+			add(state.ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress)
 		}
 	}
-	for _, z := range s.ZoneIngressesByScope.List(r, MeshKey(mesh)) {
-		if s.isOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
-			add(ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress)
+	for _, z := range s.ZoneIngressesByScope.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
+			add(state.ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress)
 		}
 	}
 	return sortByName(proxies)
@@ -78,19 +49,19 @@ func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
 // egressProxies returns the zone egresses of a mesh, or without a mesh those of all meshes, sorted by name.
 func (s *State) egressProxies(r *table.Reader, mesh string) []ZoneProxy {
 	var proxies []ZoneProxy
-	add := func(key ProxyKey, section *kind.ZoneEgressSection) {
+	add := func(key state.ProxyKey, section *kind.ZoneEgressSection) {
 		d := ZoneProxy{Proxy: key, Address: section.Address, Port: section.Port,
 			Plaintext: s.Identity.Get(r, key) == nil}
 		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedEgresses))
 	}
-	for _, dp := range s.EgressesByMesh.List(r, MeshKey(mesh)) {
-		if s.isOwn(&dp.Meta) && s.Admits(r, dp) {
-			add(ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneEgress)
+	for _, dp := range s.EgressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&dp.Meta) && s.Admits(r, dp) {
+			add(state.ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneEgress)
 		}
 	}
-	for _, z := range s.ZoneEgressesByScope.List(r, MeshKey(mesh)) {
-		if s.isOwn(&z.Meta) {
-			add(ZoneEgressProxy(z.Name), z.Spec.Dataplane().ZoneEgress)
+	for _, z := range s.ZoneEgressesByScope.List(r, state.MeshKey(mesh)) {
+		if s.IsOwn(&z.Meta) {
+			add(state.ZoneEgressProxy(z.Name), z.Spec.Dataplane().ZoneEgress)
 		}
 	}
 	return sortByName(proxies)

@@ -1,37 +1,17 @@
 package graph
 
 import (
-	"cmp"
 	"slices"
 
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-// ZoneOf returns the zone of a resource; this zone where the resource has none.
-func (s *State) ZoneOf(meta *resource.Meta) string { return cmp.Or(kind.OwnerOf(meta).Zone, s.Zone) }
-
-// IsRemote returns whether a MeshService belongs to a remote zone. Its selector is about that zone's Dataplanes, which
-// are not stored here, so only the zone's report is known. On global every MeshService is remote.
-func (s *State) IsRemote(service *resource.Object[kind.MeshService]) bool {
-	return s.InOtherZone(&service.Meta)
-}
-
-// InOtherZone returns whether a resource belongs to a remote zone. A resource of global belongs to every zone.
-func (s *State) InOtherZone(meta *resource.Meta) bool { return s.ZoneOf(meta) != s.Zone }
-
-// storedName returns the name of a zone's resource in this table.
-func (s *State) storedName(info *resource.Info, zone, name string) string {
-	if zone == s.Zone {
-		return name
-	}
-	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
-}
-
 // Row returns the row of a destination's service among the rows of its kind. It depends on the key only.
-func (s *State) Row(key DestinationKey) ServiceKey {
-	return ServiceKey{key.Mesh, s.storedName(destinationKinds[key.Kind].info, key.Zone, key.Service)}
+func (s *State) Row(key DestinationKey) state.ServiceKey {
+	return state.ServiceKey{Mesh: key.Mesh, Name: s.StoredName(destinationKinds[key.Kind].info, key.Zone, key.Service)}
 }
 
 // KeyOf returns the key of a MeshService as a destination, without a port.

@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -96,7 +97,7 @@ type AppliedOutbound struct {
 }
 
 // Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
-func (rs *Reports) Applied(key graph.ProxyKey) *Applied {
+func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	dp, ok := rs.State.Dataplanes.Find(rs.r, key.Mesh, key.Name)
 	p := rs.State.Proxy.Get(rs.r, key)
 	if !ok || p == nil {
@@ -104,7 +105,7 @@ func (rs *Reports) Applied(key graph.ProxyKey) *Applied {
 	}
 	a := &Applied{Identity: rs.appliedIdentity(dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
 		Outbounds: []AppliedOutbound{}}
-	for _, t := range rs.State.TrustsByMesh.List(rs.r, graph.MeshKey(key.Mesh)) {
+	for _, t := range rs.State.TrustsByMesh.List(rs.r, state.MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}
 	for i := range p.Listeners {
@@ -140,7 +141,7 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
 				graph.SelectorLabels(selecting[0]))
 	}
-	if id := rs.State.Identity.Get(rs.r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
+	if id := rs.State.Identity.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain,
 			id.Problem
 		a.SpireSocket = id.Source.Socket

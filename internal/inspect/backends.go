@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -56,7 +57,7 @@ type Server struct {
 
 // Backing returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
 // number of proxies in the mesh.
-func (rs *Reports) Backing(key graph.ServiceKey) *Backing {
+func (rs *Reports) Backing(key state.ServiceKey) *Backing {
 	service, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -94,8 +95,8 @@ func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server 
 }
 
 func (rs *Reports) callers(key graph.DestinationKey, b *Backing) {
-	for _, dp := range rs.State.DataplanesBySelector.List(rs.r, graph.MeshKey(key.Mesh)) {
-		proxy := rs.State.Proxy.Get(rs.r, graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
+	for _, dp := range rs.State.DataplanesBySelector.List(rs.r, state.MeshKey(key.Mesh)) {
+		proxy := rs.State.Proxy.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
 		names := func(o graph.ExplicitOutbound) bool { return o.Destination.Of() == key }
 		reaches := func(d graph.DestinationKey) bool { return d.Of() == key }
 		switch {

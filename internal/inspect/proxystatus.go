@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -28,7 +28,7 @@ const (
 )
 
 // Of returns a copy of the insight of a proxy, empty for a proxy that never connected.
-func (w *World) Of(key graph.ProxyKey) *kind.DataplaneInsight {
+func (w *World) Of(key state.ProxyKey) *kind.DataplaneInsight {
 	r := table.Eval(w.Snapshot)
 	insight := &kind.DataplaneInsight{}
 	if stored, ok := w.State.Insight(r, key); ok {
@@ -155,7 +155,7 @@ func (w *World) known(r *table.Reader, mesh, name string) known {
 func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane], known] {
 	prefix := ""
 	if mesh != "" {
-		prefix = graph.MeshKey(mesh)
+		prefix = state.MeshKey(mesh)
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
@@ -169,7 +169,7 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 }
 
-// follower has the remaining rows of a kind, in the order of their [graph.RowKey].
+// follower has the remaining rows of a kind, in the order of their [state.RowKey].
 type follower[S any] struct{ rows []*resource.Object[S] }
 
 // beside returns the row with the key of a Dataplane, or nil. It must be called with Dataplanes in their order.
@@ -187,10 +187,10 @@ func (f *follower[S]) beside(dp *resource.Object[kind.Dataplane]) *S {
 	return nil
 }
 
-// compareKeys compares by [graph.RowKey].
+// compareKeys compares by [state.RowKey].
 func compareKeys(a, b *resource.Meta) int {
 	if a.Mesh != b.Mesh {
-		return strings.Compare(graph.MeshKey(a.Mesh), graph.MeshKey(b.Mesh))
+		return strings.Compare(state.MeshKey(a.Mesh), state.MeshKey(b.Mesh))
 	}
 	return strings.Compare(a.Name, b.Name)
 }

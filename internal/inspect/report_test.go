@@ -8,16 +8,16 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"weft/internal/golden"
-	"weft/internal/graph"
 	"weft/internal/graph/graphtest"
 	"weft/internal/inspect"
+	"weft/internal/state"
 )
 
 // TestApplied: every file of testdata/applied is a world, and each of its sections "NAME.json" has what configures a
 // Dataplane.
 func TestApplied(t *testing.T) {
 	compareReports(t, "testdata/applied", func(reports *inspect.Reports, name string) any {
-		return reports.Applied(graph.ProxyKey{Mesh: "default", Name: name})
+		return reports.Applied(state.ProxyKey{Mesh: "default", Name: name})
 	})
 }
 

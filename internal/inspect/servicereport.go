@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -113,7 +114,7 @@ type ServiceQuery struct {
 func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	reports := []ServiceReport{}
 	if q.wants(kind.MeshServices) {
-		for _, o := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(q.Mesh)) {
+		for _, o := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(q.Mesh)) {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportService(o))
 			}
@@ -121,14 +122,14 @@ func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	}
 	slices.SortStableFunc(reports, func(a, b ServiceReport) int { return cmp.Compare(a.Zone, b.Zone) })
 	if q.wants(kind.MeshMultiZoneServices) {
-		for o := range rs.State.MultiZoneServices.From(rs.Snapshot, graph.MeshKey(q.Mesh), "") {
+		for o := range rs.State.MultiZoneServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportMultiZone(o))
 			}
 		}
 	}
 	if q.wants(kind.MeshExternalServices) {
-		for o := range rs.State.ExternalServices.From(rs.Snapshot, graph.MeshKey(q.Mesh), "") {
+		for o := range rs.State.ExternalServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportExternal(o))
 			}
@@ -166,7 +167,7 @@ func (rs *Reports) reportService(o *resource.Object[kind.MeshService]) ServiceRe
 }
 
 // Backends returns the backends of a service of this zone; nil where there is no such service.
-func (rs *Reports) Backends(key graph.ServiceKey) *Backends {
+func (rs *Reports) Backends(key state.ServiceKey) *Backends {
 	o, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok || rs.State.ZoneOf(&o.Meta) != rs.State.Zone {
 		return nil
@@ -252,7 +253,7 @@ func joinAccess(all []Access, one Access) []Access {
 
 func (rs *Reports) accessAt(m *graph.Member) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
-	key := graph.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
+	key := state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
 	proxy := rs.State.Proxy.Get(rs.r, key)
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
@@ -287,7 +288,7 @@ func (rs *Reports) reportMultiZone(o *resource.Object[kind.MeshMultiZoneService]
 // MembersOf returns the MeshServices that a MeshMultiZoneService selects, sorted by zone and name.
 func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
 	var members []MemberReport
-	for _, service := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(o.Mesh)) {
+	for _, service := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(o.Mesh)) {
 		if selector := o.Spec.Selector.MeshService; selector != nil && selector.Matches(service.Labels) {
 			members = append(members, rs.reportMember(o.Spec.Ports, service))
 		}

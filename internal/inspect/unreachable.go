@@ -3,7 +3,7 @@ package inspect
 import (
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -44,7 +44,7 @@ func (rs *Reports) UnreachableReasons(o *resource.Object[kind.MeshService]) []Un
 // ManyZones returns whether the services of a mesh are in several zones, this one included.
 func (rs *Reports) ManyZones(mesh string) bool {
 	one := rs.State.Zone
-	for _, o := range rs.State.ServicesByMesh.List(rs.r, graph.MeshKey(mesh)) {
+	for _, o := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(mesh)) {
 		zone := rs.State.ZoneOf(&o.Meta)
 		if one != "" && zone != one {
 			return true

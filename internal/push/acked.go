@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -23,13 +23,13 @@ const recheckInterval = time.Second
 // A proxy that is disconnected or rejects a resource applies its former configuration, so it counts as long as its
 // certificate is valid. A proxy without a certificate counts only with everybody, while it is connected.
 func (h *Hub) WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key,
-	pending func([]graph.ProxyKey)) error {
+	pending func([]state.ProxyKey)) error {
 	h.mu.Lock() // what is committed is published
 	revision := h.catalog.Revision()
 	h.mu.Unlock()
 	waits := make(chan error, 1)
 	go func() { waits <- h.callbacks.Replicas.WaitAcked(ctx, rows) }()
-	var before []graph.ProxyKey
+	var before []state.ProxyKey
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(ctx, recheckInterval)
 		unsure, err := h.callbacks.Waiter.WaitAcked(bounded, revision, nil)
@@ -50,32 +50,32 @@ func (h *Hub) WaitAcked(ctx context.Context, mesh string, everybody bool, rows [
 
 // pendingProxies returns the proxies that have a valid certificate and may apply the configuration before a revision.
 // Proxies that their mesh does not admit do not count, since every server denies them.
-func (h *Hub) pendingProxies(mesh string, revision uint64, now time.Time) []graph.ProxyKey {
+func (h *Hub) pendingProxies(mesh string, revision uint64, now time.Time) []state.ProxyKey {
 	r := h.reader()
-	var missing []graph.ProxyKey
-	look := func(key graph.ProxyKey, certificates *kind.DataplaneCertificates) {
+	var missing []state.ProxyKey
+	look := func(key state.ProxyKey, certificates *kind.DataplaneCertificates) {
 		if certificates.Valid(now) && !h.inSyncAt(key, revision) && !h.atOtherInstance(r, key) &&
 			h.state.NotAdmittedReason(r, key) == "" && !slices.Contains(missing, key) {
 			missing = append(missing, key)
 		}
 	}
-	for _, row := range h.state.CertificatesByRoot.List(r, graph.MeshKey(mesh)) {
-		look(graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}, &row.Spec)
+	for _, row := range h.state.CertificatesByRoot.List(r, state.MeshKey(mesh)) {
+		look(state.ProxyKey{Mesh: row.Mesh, Name: row.Name}, &row.Spec)
 	}
 	for row := range h.state.EgressCertificates.All(h.state.DB.Snapshot()) { // a ZoneEgress serves every mesh
-		look(graph.ZoneEgressProxy(row.Name), &row.Spec)
+		look(state.ZoneEgressProxy(row.Name), &row.Spec)
 	}
 	return missing
 }
 
 // atOtherInstance reports whether another instance has the stream of a proxy, and waits for it.
-func (h *Hub) atOtherInstance(r *table.Reader, key graph.ProxyKey) bool {
+func (h *Hub) atOtherInstance(r *table.Reader, key state.ProxyKey) bool {
 	insight, ok := h.state.Insight(r, key)
 	return ok && h.callbacks.Replicas.OtherInstance(insight.Spec.Subscriptions) != ""
 }
 
 // inSyncAt reports whether a proxy is connected to this instance and has acked everything up to a revision.
-func (h *Hub) inSyncAt(key graph.ProxyKey, revision uint64) bool {
+func (h *Hub) inSyncAt(key state.ProxyKey, revision uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.proxies[key]
@@ -95,13 +95,13 @@ func inSync(s *xds.Stream, revision uint64) bool {
 }
 
 // RunsOwn reports whether a proxy applies the present state of all its own resources: its inbounds and their rules.
-func (h *Hub) RunsOwn(key graph.ProxyKey) bool {
+func (h *Hub) RunsOwn(key state.ProxyKey) bool {
 	_, inSyncAt := h.ownAcked(key)
 	return inSyncAt
 }
 
 // AwaitOwn returns once [Hub.RunsOwn] is true, or ctx ends.
-func (h *Hub) AwaitOwn(ctx context.Context, key graph.ProxyKey) error {
+func (h *Hub) AwaitOwn(ctx context.Context, key state.ProxyKey) error {
 	for {
 		wait, inSyncAt := h.ownAcked(key)
 		if inSyncAt {
@@ -120,7 +120,7 @@ func (h *Hub) AwaitOwn(ctx context.Context, key graph.ProxyKey) error {
 
 // ownAcked reports whether a proxy applies its own resources, and returns a function that waits for it; nil where the
 // proxy has no stream or has rejected one of them.
-func (h *Hub) ownAcked(key graph.ProxyKey) (wait func(context.Context) error, inSyncAt bool) {
+func (h *Hub) ownAcked(key state.ProxyKey) (wait func(context.Context) error, inSyncAt bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.proxies[key]

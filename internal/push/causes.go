@@ -3,6 +3,7 @@ package push
 import (
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -10,7 +11,7 @@ import (
 
 // Causes returns the resources from which a resource of a proxy, given by type and name, was generated. The list is
 // empty where the Dataplane is the only source.
-func (rows Rows) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Cause {
+func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := rows.reader(), envoy.OriginOf(t, name)
 	sni, crossZone := envoy.ServerName(name)
 	sniRoute, ingressAcked := rows.state.SNIRouteOf(r, sni, crossZone)
@@ -30,7 +31,7 @@ func (rows Rows) Causes(key graph.ProxyKey, t xds.Type, name string) []kind.Caus
 // trusted returns the MeshTrusts of a trust domain, or of all trust domains where domain is empty.
 func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	var causes []kind.Cause
-	for _, trust := range rows.state.TrustsByMesh.List(r, graph.MeshKey(mesh)) {
+	for _, trust := range rows.state.TrustsByMesh.List(r, state.MeshKey(mesh)) {
 		if domain == "" || trust.Spec.TrustDomain == domain {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrusts.Name, Name: trust.Name})
 		}
@@ -39,7 +40,7 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 }
 
 // permitting returns the policies whose rules an extension has.
-func (rows Rows) permitting(r *table.Reader, key graph.ProxyKey, extension string) []kind.Cause {
+func (rows Rows) permitting(r *table.Reader, key state.ProxyKey, extension string) []kind.Cause {
 	p := rows.state.Proxy.Get(r, key)
 	if p == nil {
 		return nil

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -49,7 +49,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	}
 	seen := map[xds.Key]bool{}
 	for _, proxy := range []string{"web-1", "client", "ingress"} {
-		key := graph.ProxyKey{Mesh: mesh, Name: proxy}
+		key := state.ProxyKey{Mesh: mesh, Name: proxy}
 		resources, _ := hub.Inspector().Config(key)
 		for _, r := range resources {
 			id := xds.Key{Type: r.Type, Name: r.Name}

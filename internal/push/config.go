@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 )
@@ -34,7 +35,7 @@ type config struct {
 	names           *table.Derived[graph.ProxyGroup, *HostNames]
 	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
 	upstream        *table.Derived[graph.DestinationKey, []*xds.Resource]
-	own             *table.Derived[graph.ProxyKey, *Own]
+	own             *table.Derived[state.ProxyKey, *Own]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
 	// egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[graph.ProxyGroup, graph.DestinationKey]
@@ -221,7 +222,7 @@ func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.SNIRoute
 	return s
 }
 
-func (c *config) makeOwn(r *table.Reader, key graph.ProxyKey) *Own {
+func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	p := c.state.Proxy.Get(r, key)
 	if p == nil {
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/golden"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -36,7 +37,7 @@ func TestConfigurations(t *testing.T) {
 			rows = append(rows, o)
 		}
 		put(hub, rows...)
-		var keys []graph.ProxyKey
+		var keys []state.ProxyKey
 		for name := range strings.FieldsSeq(golden.Section(scenario, "proxies")) {
 			keys = append(keys, watched(t, hub, name))
 		}
@@ -78,7 +79,7 @@ func row(t *testing.T, document []byte) resource.Any {
 }
 
 // meaning returns the derived values that the configuration is made of.
-func meaning(t *testing.T, hub *Hub, keys []graph.ProxyKey) string {
+func meaning(t *testing.T, hub *Hub, keys []state.ProxyKey) string {
 	t.Helper()
 	r := hub.reader()
 	var out strings.Builder
@@ -148,7 +149,7 @@ func withoutEmpty(value any) any {
 }
 
 // configuration returns what a proxy is sent, in its order.
-func configuration(t *testing.T, hub *Hub, key graph.ProxyKey) string {
+func configuration(t *testing.T, hub *Hub, key state.ProxyKey) string {
 	t.Helper()
 	resources, ok := hub.Inspector().Config(key)
 	if !ok {

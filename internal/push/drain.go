@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/wait"
 	"weft/kind"
@@ -15,20 +15,20 @@ import (
 )
 
 // RemoveListeners removes listeners, by "address:port", from the listener status of a Dataplane.
-type RemoveListeners func(ctx context.Context, key graph.ProxyKey, listeners []string) error
+type RemoveListeners func(ctx context.Context, key state.ProxyKey, listeners []string) error
 
 // drains has the listeners that drain. The record that survives a restart is the listener status: a listener that it
 // has and the Dataplane does not have is draining, and waits again after a restart. One instance runs the drains, for
 // the clients of every instance.
 type drains struct {
 	ctx    context.Context                      // of the run; nil: another instance runs the drains
-	open   map[graph.ProxyKey]map[string]uint64 // the revision that clients must have acked, by listener
-	pinned map[graph.ProxyKey]bool              // the proxies whose drains are followed
+	open   map[state.ProxyKey]map[string]uint64 // the revision that clients must have acked, by listener
+	pinned map[state.ProxyKey]bool              // the proxies whose drains are followed
 }
 
 // start records the listeners that drain now, and returns those that did not drain before. A listener that no longer
 // drains is wanted again: should it drain later, clients must ack a later revision.
-func (w *drains) start(key graph.ProxyKey, listeners []string, revision uint64) (fresh []string) {
+func (w *drains) start(key state.ProxyKey, listeners []string, revision uint64) (fresh []string) {
 	if len(listeners) == 0 {
 		delete(w.open, key)
 		return nil
@@ -48,7 +48,7 @@ func (w *drains) start(key graph.ProxyKey, listeners []string, revision uint64) 
 }
 
 // stillDraining returns those of the listeners that have drained since a revision.
-func (w *drains) stillDraining(key graph.ProxyKey, listeners []string, revision uint64) []string {
+func (w *drains) stillDraining(key state.ProxyKey, listeners []string, revision uint64) []string {
 	return slices.DeleteFunc(slices.Clone(listeners), func(l string) bool {
 		since, waits := w.open[key][l]
 		return !waits || since != revision
@@ -58,7 +58,7 @@ func (w *drains) stillDraining(key graph.ProxyKey, listeners []string, revision 
 // RunDrains runs drains until ctx ends: those that wait already, and every later one.
 func (h *Hub) RunDrains(ctx context.Context) {
 	h.mu.Lock()
-	h.drains.ctx, h.drains.open = ctx, map[graph.ProxyKey]map[string]uint64{}
+	h.drains.ctx, h.drains.open = ctx, map[state.ProxyKey]map[string]uint64{}
 	for key := range h.drains.pinned {
 		if listeners, _ := h.state.Draining.Value(key); len(listeners) > 0 {
 			h.drain(key, listeners)
@@ -83,13 +83,13 @@ func (h *Hub) followListenerStatuses(b mirror.Batch, commits ...*table.Changes) 
 		if !ok {
 			continue
 		}
-		if key, _ := graph.ProxyOf(serving.Key()); !h.drains.pinned[key] {
+		if key, _ := state.ProxyOf(serving.Key()); !h.drains.pinned[key] {
 			h.drains.pinned[key] = true
 			h.drain(key, h.state.Draining.Pin(key))
 		}
 	}
 	for _, removed := range b.Removed {
-		key, ok := graph.ProxyOf(removed)
+		key, ok := state.ProxyOf(removed)
 		if ok && removed == key.ListenerStatusRow() && h.drains.pinned[key] {
 			delete(h.drains.pinned, key)
 			delete(h.drains.open, key)
@@ -104,7 +104,7 @@ func (h *Hub) followListenerStatuses(b mirror.Batch, commits ...*table.Changes) 
 func (h *Hub) tellUnserved(b mirror.Batch) {
 	r := h.reader()
 	for _, o := range b.Put {
-		key, ok := graph.ProxyOf(o.Key())
+		key, ok := state.ProxyOf(o.Key())
 		p := h.proxies[key]
 		if !ok || p == nil || len(p.watchers) == 0 || o.Key() != key.ListenerStatusRow() || !h.state.Unserved(r, key) {
 			continue
@@ -117,7 +117,7 @@ func (h *Hub) tellUnserved(b mirror.Batch) {
 
 // drain removes listeners once no client can send requests to them. They left the endpoint lists with the commit that
 // published the newest revision.
-func (h *Hub) drain(key graph.ProxyKey, listeners []string) {
+func (h *Hub) drain(key state.ProxyKey, listeners []string) {
 	ctx, revision := h.drains.ctx, h.catalog.Revision()
 	if ctx == nil {
 		return
@@ -129,7 +129,7 @@ func (h *Hub) drain(key graph.ProxyKey, listeners []string) {
 
 // addressRowsOf returns the rows by which other zones dial any of a proxy's listeners; none where the listeners serve
 // the own zone alone.
-func (h *Hub) addressRowsOf(key graph.ProxyKey, listeners []string) []resource.Key {
+func (h *Hub) addressRowsOf(key state.ProxyKey, listeners []string) []resource.Key {
 	r := h.reader()
 	serving, ok := h.state.ListenerStatus(r, key)
 	if !ok || !slices.ContainsFunc(serving.Spec.Ingresses, func(z kind.ZoneIngressSection) bool {
@@ -140,7 +140,7 @@ func (h *Hub) addressRowsOf(key graph.ProxyKey, listeners []string) []resource.K
 	return h.state.AddressRows(r, key)
 }
 
-func (h *Hub) drainOnceAcked(ctx context.Context, key graph.ProxyKey, listeners []string, revision uint64) {
+func (h *Hub) drainOnceAcked(ctx context.Context, key state.ProxyKey, listeners []string, revision uint64) {
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
 	defer cancel()

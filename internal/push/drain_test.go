@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -46,7 +47,7 @@ func TestASessionHearsThatADrainedInboundLeftTheListenerStatus(t *testing.T) {
 	put(hub, onePort(map[string]bool{"web-preview": true}))
 	put(hub, servesOnePort("web", "web-preview")) // web drains
 	told := 0
-	blue := graph.ProxyKey{Mesh: mesh, Name: "blue"}
+	blue := state.ProxyKey{Mesh: mesh, Name: "blue"}
 	t.Cleanup(hub.Watch(blue, func(*graph.Proxy) { told++ }))
 	put(hub, onePort(map[string]bool{"web": true})) // wanted again, while
 	told = 0
@@ -76,7 +77,7 @@ func callerOf(section string) resource.Any {
 // allowed returns the SPIFFE IDs that the one listener of "blue" allows.
 func allowed(t *testing.T, hub *Hub) []string {
 	t.Helper()
-	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: "blue"})
+	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	if len(proxy.Listeners) != 1 {
 		t.Fatalf("it has %d listeners", len(proxy.Listeners))
 	}

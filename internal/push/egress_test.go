@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -219,7 +220,7 @@ func TestAZoneEgressTrustsTheRootsOfAllMeshes(t *testing.T) {
 				CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of " + name}}},
 			}))
 	}
-	key := graph.ZoneEgressProxy("ze")
+	key := state.ZoneEgressProxy("ze")
 	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
 	config, _ := hub.Inspector().Config(key)
 	for secret, want := range map[string][]string{

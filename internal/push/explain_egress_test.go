@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -70,7 +71,7 @@ func TestExplainARequestToAnExternalService(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := test.hub.Inspector().
-				Explain(envoysim.Request{From: graph.ProxyKey{Mesh: mesh, Name: "client"}, To: "api"},
+				Explain(envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "api"},
 					nil)
 			if err != nil {
 				t.Fatal(err)

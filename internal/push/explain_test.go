@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -143,7 +144,7 @@ SNI a1.web.80.default.ms
 	}
 }
 
-var toWeb = envoysim.Request{From: graph.ProxyKey{Mesh: mesh, Name: "client"}, To: "web"}
+var toWeb = envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "web"}
 
 // twice writes a reason under two labels.
 func twice(label, other, reason string) string {

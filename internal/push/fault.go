@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -18,7 +19,7 @@ func (h *Hub) failed(f table.Failure) {
 	if !f.Kept || !ok {
 		return
 	}
-	fault := graph.Fault{Value: fmt.Sprintf("%s of %v", f.Table, f.Key), Mesh: mesh, Cause: cause}
+	fault := state.Fault{Value: fmt.Sprintf("%s of %v", f.Table, f.Key), Mesh: mesh, Cause: cause}
 	if f.Panic != nil {
 		fault.Panic = fmt.Sprint(f.Panic)
 	}
@@ -32,7 +33,7 @@ func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: h.state.Row(key).Name}, true
 	}
 	switch key := key.(type) {
-	case graph.ServiceKey:
+	case state.ServiceKey:
 		return key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}, true
 	case graph.DestinationKey:
 		return destination(key)

@@ -5,22 +5,22 @@ import (
 	"slices"
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
 )
 
 // faultsOf returns the faults that the status of a service reports.
-func (h *Hub) faultsOf(service string) []graph.Fault {
-	return h.state.FaultsByCause.List(h.reader(), graph.CauseKey(mesh, kind.Cause{Kind: "MeshService", Name: service}))
+func (h *Hub) faultsOf(service string) []state.Fault {
+	return h.state.FaultsByCause.List(h.reader(), state.CauseKey(mesh, kind.Cause{Kind: "MeshService", Name: service}))
 }
 
 // sent returns the version of each resource of the client's resource sets, by type and name.
 func sent(h *Hub) map[string]string {
 	versions := map[string]string{}
-	for _, f := range h.setsOf(h.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range h.setsOf(h.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			versions[fmt.Sprintf("%s %s", r.Type, r.Name)] = r.Version
 		}
@@ -59,7 +59,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 	if faults := hub.faultsOf("other"); len(faults) > 0 {
 		t.Errorf("of other it is known that %v", faults)
 	}
-	if resources, ok := hub.Inspector().Config(graph.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
+	if resources, ok := hub.Inspector().Config(state.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
 		t.Error("who asks for all that the client is sent gets nothing")
 	}
 
@@ -78,7 +78,7 @@ func TestAFirstConfigurationThatCannotBeMadeIsMadeOnceItCan(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("web"), server("web-2", noText, "web", 8080), serving("web-2", noText, 8080))
 	isAssignment := func(r *xds.Resource) bool { return r.Type == xds.Endpoint }
-	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		if i := slices.IndexFunc(f.Resources(), isAssignment); i >= 0 {
 			t.Errorf("there is an assignment: %v", f.Resources()[i])
 		}

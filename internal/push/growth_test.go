@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -55,7 +56,7 @@ func knows(hub *Hub, service string) bool {
 	})
 }
 
-var clientKey = graph.ProxyKey{Mesh: mesh, Name: "client"}
+var clientKey = state.ProxyKey{Mesh: mesh, Name: "client"}
 
 // clientHas returns the resources that the client has been sent, sorted.
 func clientHas(hub *Hub) []*xds.Resource {
@@ -309,7 +310,7 @@ func TestAZoneEgressDoesNotWaitForAdditions(t *testing.T) {
 				TrustDomain: "default.default.mesh.local",
 				CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of default"}}},
 			}), web("web"))
-		key := graph.ZoneEgressProxy("ze")
+		key := state.ZoneEgressProxy("ze")
 		t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
 		group := hub.proxies[key].own.Proxy.Group
 		halfAcked(hub)

@@ -17,6 +17,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/wait"
 	"weft/internal/xds"
@@ -41,16 +42,16 @@ type Hub struct {
 	ingresses *sharedSets[string, graph.SNIRoute] // by mesh
 	forwards  *sharedSets[string, graph.SNIRoute] // by mesh
 	egresses  *sharedSets[string, graph.SNIRoute] // by mesh
-	proxies   map[graph.ProxyKey]*proxy
+	proxies   map[state.ProxyKey]*proxy
 	changed   wait.Broadcast // of each commit
 
 	lists  map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
 	drains drains
 	// the lists from which a proxy's endpoints were removed
-	removedFrom map[graph.ProxyKey]map[graph.DestinationKey]bool
+	removedFrom map[state.ProxyKey]map[graph.DestinationKey]bool
 	growth      growth
 	lateNames   map[graph.ProxyGroup]bool // groups whose further host names wait
-	faults      []graph.Fault             // that appeared, or went (without a panic), since the last commit
+	faults      []state.Fault             // that appeared, or went (without a panic), since the last commit
 
 	ctx       context.Context // of the goroutines, from Use
 	callbacks Callbacks
@@ -68,22 +69,22 @@ type proxy struct {
 }
 
 // NewHub returns a hub with the last stages of a state, before its first commit.
-func NewHub(state *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
-	c := newConfig(state)
+func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
+	c := newConfig(g)
 	h := &Hub{
-		Rows: Rows{state}, config: c, catalog: catalog, log: log,
+		Rows: Rows{g}, config: c, catalog: catalog, log: log,
 		groups:      newSharedSets(c.group, catalog),
 		names:       map[graph.ProxyGroup]*HostNames{},
 		lateNames:   map[graph.ProxyGroup]bool{},
 		ingresses:   newSharedSets(c.ingress, catalog),
 		forwards:    newSharedSets(c.forward, catalog),
 		egresses:    newSharedSets(c.egress, catalog),
-		proxies:     map[graph.ProxyKey]*proxy{},
-		removedFrom: map[graph.ProxyKey]map[graph.DestinationKey]bool{},
+		proxies:     map[state.ProxyKey]*proxy{},
+		removedFrom: map[state.ProxyKey]map[graph.DestinationKey]bool{},
 		lists:       map[resource.Key][]graph.DestinationKey{},
-		drains:      drains{pinned: map[graph.ProxyKey]bool{}},
+		drains:      drains{pinned: map[state.ProxyKey]bool{}},
 	}
-	state.DB.Contain(h.failed)
+	g.DB.Contain(h.failed)
 	return h
 }
 
@@ -144,7 +145,7 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 		h.publish(c)
 	}
 	for _, key := range b.Removed {
-		if proxy, ok := graph.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
+		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
 			delete(h.removedFrom, proxy)
 		}
 	}
@@ -351,7 +352,7 @@ func (h *Hub) setsOf(p *proxy) []*xds.ResourceSet {
 }
 
 // acquireProxy returns the entry of a proxy, and makes it for the first user.
-func (h *Hub) acquireProxy(key graph.ProxyKey) *proxy {
+func (h *Hub) acquireProxy(key state.ProxyKey) *proxy {
 	p := h.proxies[key]
 	if p != nil {
 		return p
@@ -377,7 +378,7 @@ func (h *Hub) acquireProxy(key graph.ProxyKey) *proxy {
 }
 
 // releaseProxy drops the entry of a proxy that is no longer in use.
-func (h *Hub) releaseProxy(key graph.ProxyKey, p *proxy) {
+func (h *Hub) releaseProxy(key state.ProxyKey, p *proxy) {
 	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
 		return
 	}
@@ -389,7 +390,7 @@ func (h *Hub) releaseProxy(key graph.ProxyKey, p *proxy) {
 }
 
 // Attach gives a stream the resource sets of a proxy, and changes them as the proxy changes, until detach.
-func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err error) {
+func (h *Hub) Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.acquireProxy(key)
@@ -410,7 +411,7 @@ func (h *Hub) Attach(key graph.ProxyKey, s *xds.Stream) (detach func(), err erro
 
 // Watch calls tell with the present state of a proxy (nil: there is none) and whenever it changes, until stop. The
 // table's writer makes the calls one after another, so tell must not block and must not call the Hub.
-func (h *Hub) Watch(key graph.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
+func (h *Hub) Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.acquireProxy(key)

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -39,7 +40,7 @@ func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool
 }
 
 type removedListeners struct {
-	proxy     graph.ProxyKey
+	proxy     state.ProxyKey
 	listeners []string
 }
 
@@ -68,7 +69,7 @@ func attachClient(t *testing.T, hub *Hub) {
 	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
 	}}))
-	t.Cleanup(hub.Watch(graph.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Watch(state.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
 }
 
 // newLonelyHub is newHubAmong without its client.
@@ -78,7 +79,7 @@ func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
 	hub = NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	hub.Use(t.Context(), Callbacks{
 		Waiter: s, Replicas: alone{}, Zones: zones,
-		RemoveListeners: func(_ context.Context, key graph.ProxyKey, listeners []string) error {
+		RemoveListeners: func(_ context.Context, key state.ProxyKey, listeners []string) error {
 			gone <- removedListeners{key, listeners}
 			return nil
 		},
@@ -143,7 +144,7 @@ func serving(name, address string, port uint32) resource.Any {
 // endpoints returns the endpoints of the service web that the client's group is sent.
 func endpoints(t *testing.T, hub *Hub) string {
 	t.Helper()
-	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type == xds.Endpoint && strings.Contains(r.Name, "web") {
 				message, err := r.Message()
@@ -208,7 +209,7 @@ func TestAnEndpointThatItsOwnerRemovesIsRemovedAtOnce(t *testing.T) {
 func TestAListenerIsRemovedOnceEveryClientHasAcked(t *testing.T) {
 	acked := make(onDemand)
 	hub, _, gone := newHub(t, acked)
-	blue := graph.ProxyKey{Mesh: mesh, Name: "blue"}
+	blue := state.ProxyKey{Mesh: mesh, Name: "blue"}
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
 		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
@@ -316,9 +317,9 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 		}}}
 	put(hub, statusWithHost("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
 		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
-	hub.state.Moving.Pin(graph.ProxyKey{Mesh: mesh, Name: "blue"})
+	hub.state.Moving.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, statusWithHost("/new"))
-	for _, f := range hub.setsOf(hub.proxies[graph.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type != xds.Cluster || !strings.Contains(r.Name, "web") {
 				continue

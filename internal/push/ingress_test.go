@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -36,14 +37,14 @@ func servingTLS(name, address string, port uint32) resource.Any {
 }
 
 // watched keeps a proxy in use.
-func watched(t *testing.T, hub *Hub, name string) graph.ProxyKey {
-	key := graph.ProxyKey{Mesh: mesh, Name: name}
+func watched(t *testing.T, hub *Hub, name string) state.ProxyKey {
+	key := state.ProxyKey{Mesh: mesh, Name: name}
 	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
 	return key
 }
 
 // namesOf returns the names of the resources of a type in a proxy's resource sets, sorted.
-func namesOf(hub *Hub, key graph.ProxyKey, typ xds.Type) []string {
+func namesOf(hub *Hub, key state.ProxyKey, typ xds.Type) []string {
 	var all []string
 	for _, f := range hub.setsOf(hub.proxies[key]) {
 		for _, r := range f.Resources() {
@@ -64,7 +65,7 @@ func TestIngressesOfAMeshShareWhatTheyPassOn(t *testing.T) {
 	if a, b := hub.setsOf(hub.proxies[first])[1], hub.setsOf(hub.proxies[second])[1]; a != b {
 		t.Error("each ingress has SNI routes of its own")
 	}
-	for _, key := range []graph.ProxyKey{first, second} {
+	for _, key := range []state.ProxyKey{first, second} {
 		if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
 			t.Errorf("%s has the clusters %v", key, got)
 		}
@@ -157,7 +158,7 @@ func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
 		}
 	}
 	hub.mu.Lock()
-	since := hub.drains.open[graph.ProxyKey{Mesh: mesh, Name: "one"}]["10.0.0.5:8080"]
+	since := hub.drains.open[state.ProxyKey{Mesh: mesh, Name: "one"}]["10.0.0.5:8080"]
 	hub.mu.Unlock()
 	if since != hub.catalog.Revision() {
 		t.Errorf("the drain waits for revision %d, want %d, at which the ingress has acked", since,
@@ -213,7 +214,7 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 	put(hub, kind.Dataplanes.Make(mesh, "ingress", kind.Dataplane{Networking: kind.Networking{ZoneIngress: &moved}}))
 	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "ingress",
 		kind.DataplaneListenerStatus{Ingresses: []kind.ZoneIngressSection{former, moved}}))
-	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: "ingress"})
+	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: "ingress"})
 	if len(proxy.Ingresses) != 2 || hub.Draining() > 0 {
 		t.Errorf("listens at %v with %d drains, want both places while other zones are told of the former one",
 			proxy.Ingresses, hub.Draining())
@@ -236,7 +237,7 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 	zones := confirmOnDemand{make(chan []resource.Key), make(chan struct{})}
 	hub, _, _ := newHubAmong(t, ackedAtOnce{}, zones)
-	key := graph.ProxyKey{Mesh: mesh, Name: "ingress"}
+	key := state.ProxyKey{Mesh: mesh, Name: "ingress"}
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "ingress", Healthy: true}))
 	drained := make(chan error)
 	go func() { drained <- hub.Drained(t.Context(), key) }()
@@ -266,7 +267,7 @@ func TestAZoneIngressServesEveryMesh(t *testing.T) {
 	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), withSNI("a.web.8080.default.ms"), other,
 		kind.ZoneIngresses.Make("", "old",
 			kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
-	key := graph.ZoneIngressProxy("old")
+	key := state.ZoneIngressProxy("old")
 	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
 	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
 		t.Errorf("forwards %v", got)
@@ -379,7 +380,7 @@ func TestADeletedServiceOfManyZonesIsForwardedForAWhile(t *testing.T) {
 }
 
 // backendsOf returns the assignment of a server name in a proxy's resource sets.
-func backendsOf(t *testing.T, hub *Hub, key graph.ProxyKey, sni string) string {
+func backendsOf(t *testing.T, hub *Hub, key state.ProxyKey, sni string) string {
 	t.Helper()
 	for _, f := range hub.setsOf(hub.proxies[key]) {
 		for _, r := range f.Resources() {
@@ -398,7 +399,7 @@ func backendsOf(t *testing.T, hub *Hub, key graph.ProxyKey, sni string) string {
 }
 
 func proxyOf(hub *Hub, name string) *graph.Proxy {
-	proxy, _ := hub.Proxy(graph.ProxyKey{Mesh: mesh, Name: name})
+	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: name})
 	return proxy
 }
 

@@ -5,9 +5,9 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -21,7 +21,7 @@ type Inspector struct{ config *config }
 func (h *Hub) Inspector() *Inspector { return &Inspector{h.config} }
 
 // Config returns all resources that a proxy is sent, generated anew and without private keys.
-func (i *Inspector) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+func (i *Inspector) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	resources, ok := configOf(i.config, table.Eval(i.config.state.DB.Snapshot()), key)
 	for n, r := range resources {
 		resources[n] = envoy.WithoutKey(r)
@@ -29,7 +29,7 @@ func (i *Inspector) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
 	return resources, ok
 }
 
-func configOf(c *config, r *table.Reader, key graph.ProxyKey) ([]*xds.Resource, bool) {
+func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, bool) {
 	own := c.own.Get(r, key)
 	if own == nil {
 		return nil, false
@@ -53,18 +53,18 @@ func (i *Inspector) reports() *inspect.Reports {
 }
 
 // Backing returns the servers and clients of a service, or nil where there is no such service.
-func (i *Inspector) Backing(key graph.ServiceKey) *inspect.Backing {
+func (i *Inspector) Backing(key state.ServiceKey) *inspect.Backing {
 	return i.reports().Backing(key)
 }
 
 // Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
-func (i *Inspector) Applied(key graph.ProxyKey) *inspect.Applied {
+func (i *Inspector) Applied(key state.ProxyKey) *inspect.Applied {
 	return i.reports().Applied(key)
 }
 
 // Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
 // such service.
-func (i *Inspector) Backends(key graph.ServiceKey) *inspect.Backends {
+func (i *Inspector) Backends(key state.ServiceKey) *inspect.Backends {
 	return i.reports().Backends(key)
 }
 
@@ -92,34 +92,34 @@ type world struct {
 	mesh     string
 }
 
-func (w *world) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return configOf(w.config, w.r, key)
 }
 
-func (w *world) SpiffeIDs(key graph.ProxyKey) kind.SpiffeIDs {
+func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
 	if p := w.config.state.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
 		return p.Certificate.SpiffeIDs
 	}
 	return kind.SpiffeIDs{}
 }
 
-func (w *world) Instance(key graph.ProxyKey) string {
+func (w *world) Instance(key state.ProxyKey) string {
 	return pki.InstanceDNSName(key.Mesh, w.config.state.Zone, key.Name)
 }
 
-func (w *world) At(address string, port uint32) (graph.ProxyKey, bool) {
+func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
 	return w.config.state.At(w.r, w.mesh, address, port)
 }
 
-func (w *world) Egress(address string, port uint32) (graph.ProxyKey, bool) {
+func (w *world) Egress(address string, port uint32) (state.ProxyKey, bool) {
 	return w.config.state.EgressAt(w.r, w.mesh, address, port)
 }
 
 func (w *world) IngressAt(address string, port uint32) (envoysim.ZoneIngress, bool) {
 	zone, advertised, ok := w.config.state.ZoneProxy(w.snapshot, w.mesh, address, port)
-	ingress := graph.ProxyKey{Mesh: w.mesh, Name: advertised.Name}
+	ingress := state.ProxyKey{Mesh: w.mesh, Name: advertised.Name}
 	if advertised.Legacy {
-		ingress = graph.ZoneIngressProxy(advertised.Name)
+		ingress = state.ZoneIngressProxy(advertised.Name)
 	}
 	return envoysim.ZoneIngress{Zone: zone, Ingress: ingress, Healthy: advertised.Healthy}, ok
 }

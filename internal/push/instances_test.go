@@ -11,6 +11,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/replica"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/xds"
@@ -24,8 +25,8 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 	ctx, cancel := context.WithCancel(t.Context())
 	log := slog.New(slog.DiscardHandler)
 	writer := admission.New(rows, admission.Options{Zone: "default"})
-	state := graph.NewState("default")
-	hub := NewHub(state, xds.NewCatalog(), log)
+	g := graph.NewState("default")
+	hub := NewHub(g, xds.NewCatalog(), log)
 	member, err := replica.Join(ctx, replica.Config{
 		ID: id, Store: rows, Writer: writer, LocalAcked: hub.Here, Lost: Bound, Log: log,
 		HasLostClients: func(string) bool { return true },
@@ -39,14 +40,14 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 			row, err := rows.Get(ctx, key)
 			return row.Version, err
 		},
-		RemoveListeners: func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+		RemoveListeners: func(ctx context.Context, key state.ProxyKey, listeners []string) error {
 			return admission.Modify(ctx, writer, kind.DataplaneListenerStatuses, key.Mesh, key.Name,
 				func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 					return o.Spec.Remove(listeners)
 				})
 		},
 	})
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admission.Decode,
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: g.Kinds(), Decode: admission.Decode,
 		Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)

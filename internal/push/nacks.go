@@ -5,6 +5,7 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/resource"
@@ -24,7 +25,7 @@ func (h *Hub) noteRemovals(changes *table.Changes) {
 
 func (h *Hub) noteRemoval(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
 	for _, e := range t.Old.Endpoints {
-		if e.Proxy == (graph.ProxyKey{}) || t.New.Has(e) {
+		if e.Proxy == (state.ProxyKey{}) || t.New.Has(e) {
 			continue
 		}
 		if h.removedFrom[e.Proxy] == nil {
@@ -42,7 +43,7 @@ func (h *Hub) relevantNACKs(rows []resource.Key) func(xds.NACK) bool {
 	defer h.mu.Unlock()
 	var proxies []*removedProxy
 	for _, row := range rows {
-		key, ok := graph.ProxyOf(row)
+		key, ok := state.ProxyOf(row)
 		if !ok || row != key.Resource() && row != key.ListenerStatusRow() {
 			return nil
 		}
@@ -61,7 +62,7 @@ func (h *Hub) relevantNACKs(rows []resource.Key) func(xds.NACK) bool {
 // removedProxy is a proxy whose endpoints are being removed from the endpoint lists of all clients.
 type removedProxy struct {
 	state *graph.State
-	key   graph.ProxyKey
+	key   state.ProxyKey
 	lists map[graph.DestinationKey]bool // nil: not known, as after a start
 }
 

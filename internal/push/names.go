@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/wire"
 )
@@ -113,7 +114,7 @@ func sameNames(a, b *HostNames) bool { return a == b || a != nil && b != nil && 
 // WatchHostNames calls tell with the host names that a proxy resolves (nil: there is no such proxy) and whenever they
 // change, until stop. The table's writer makes the calls one after another, so tell must not block and must not call
 // the Hub.
-func (h *Hub) WatchHostNames(key graph.ProxyKey, tell func(*HostNames)) (stop func()) {
+func (h *Hub) WatchHostNames(key state.ProxyKey, tell func(*HostNames)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.acquireProxy(key)

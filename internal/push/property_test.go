@@ -16,6 +16,7 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -395,12 +396,12 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 			Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
 			Keep:            func(context.Context, []*resource.Object[kind.RetainedEndpoints]) error { return nil },
 		})
-		stops := map[graph.ProxyKey]func(){}
-		told := map[graph.ProxyKey]*graph.Proxy{}
+		stops := map[state.ProxyKey]func(){}
+		told := map[state.ProxyKey]*graph.Proxy{}
 		t.Repeat(map[string]func(*rapid.T){
 			"change": func(t *rapid.T) { hub.Apply(drawBatch(t)) },
 			"attach or leave": func(t *rapid.T) {
-				key := graph.ProxyKey{Mesh: mesh, Name: pick(t, "proxy", proxyNames...)}
+				key := state.ProxyKey{Mesh: mesh, Name: pick(t, "proxy", proxyNames...)}
 				if stop := stops[key]; stop != nil {
 					stop()
 					delete(stops, key)
@@ -435,7 +436,7 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 }
 
 // compareRemoved checks that the resource sets have nothing that a rebuild does not have.
-func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
+func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 	for key := range attached {
 		want, exists := hub.Inspector().Config(key)
 		if !exists {
@@ -459,7 +460,7 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[graph.ProxyKey]func()) {
 	}
 }
 
-func compareToRebuild(t *rapid.T, hub *Hub, key graph.ProxyKey, told *graph.Proxy) {
+func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *graph.Proxy) {
 	wantNoFaults(t, hub)
 	want, exists := hub.Inspector().Config(key)
 	if exists != (told != nil) {

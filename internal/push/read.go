@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -21,7 +22,7 @@ func (h *Hub) AwaitSecret(ctx context.Context, key resource.Key) error {
 // Drained returns once a drain is complete, or ctx ends. The proxy is then in no endpoint list and, where it is a zone
 // proxy, dialed by no zone, and every client of every instance and zone has acked that. Clients that disconnect
 // meanwhile are not waited for.
-func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
+func (h *Hub) Drained(ctx context.Context, key state.ProxyKey) error {
 	revision, err := h.await(ctx, func(r *table.Reader) bool {
 		serving, ok := h.state.ListenerStatus(r, key)
 		return (!ok || serving.Spec.Draining) && !h.state.Told(r, key) && !h.state.Offered(r, key)
@@ -37,7 +38,7 @@ func (h *Hub) Drained(ctx context.Context, key graph.ProxyKey) error {
 }
 
 // rowsOf returns the rows from which the proxies of this zone learn the addresses of a proxy.
-func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
+func (h *Hub) rowsOf(key state.ProxyKey) []resource.Key {
 	r := h.reader()
 	rows := []resource.Key{key.ListenerStatusRow()}
 	if p := h.state.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
@@ -47,7 +48,7 @@ func (h *Hub) rowsOf(key graph.ProxyKey) []resource.Key {
 }
 
 // drainedInOtherZones returns once no other zone dials an ingress, and at once where the proxy is none.
-func (h *Hub) drainedInOtherZones(ctx context.Context, key graph.ProxyKey) error {
+func (h *Hub) drainedInOtherZones(ctx context.Context, key state.ProxyKey) error {
 	r := h.reader()
 	if p := h.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
 		return nil

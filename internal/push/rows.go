@@ -3,6 +3,7 @@ package push
 import (
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -16,33 +17,33 @@ type Rows struct{ state *graph.State }
 func (rows Rows) reader() *table.Reader { return table.Eval(rows.state.DB.Snapshot()) }
 
 // Proxy returns the present state of a proxy.
-func (rows Rows) Proxy(key graph.ProxyKey) (*graph.Proxy, bool) {
+func (rows Rows) Proxy(key state.ProxyKey) (*graph.Proxy, bool) {
 	p := rows.state.Proxy.Get(rows.reader(), key)
 	return p, p != nil
 }
 
 // Dataplane returns a Dataplane as users wrote it.
-func (rows Rows) Dataplane(key graph.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
+func (rows Rows) Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
 	return rows.state.Dataplanes.Find(rows.reader(), key.Mesh, key.Name)
 }
 
 // NotAdmittedReason returns why the mesh does not admit a proxy, or "" where it does.
-func (rows Rows) NotAdmittedReason(key graph.ProxyKey) string {
+func (rows Rows) NotAdmittedReason(key state.ProxyKey) string {
 	return rows.state.NotAdmittedReason(rows.reader(), key)
 }
 
 // Networking returns the networking section of a proxy, and false where there is no such proxy.
-func (rows Rows) Networking(key graph.ProxyKey) (*kind.Networking, bool) {
+func (rows Rows) Networking(key state.ProxyKey) (*kind.Networking, bool) {
 	return rows.state.Networking(rows.reader(), key)
 }
 
 // ListenerStatus returns the listener status of a proxy.
-func (rows Rows) ListenerStatus(key graph.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
+func (rows Rows) ListenerStatus(key state.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
 	return rows.state.ListenerStatus(rows.reader(), key)
 }
 
 // Insight returns the connections of a proxy, as its DataplaneInsight has them.
-func (rows Rows) Insight(key graph.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
+func (rows Rows) Insight(key state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
 	return rows.state.Insight(rows.reader(), key)
 }
 

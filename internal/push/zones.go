@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/resource"
 )
@@ -44,7 +44,7 @@ func (h *Hub) Passed(ctx context.Context, mesh string, rows ...resource.Key) err
 
 // ingressAcked returns once a zone ingress has acked a revision, or is not dialed any more, or ctx ends. An ingress
 // whose stream has ended forwards by its former configuration, so it is waited for.
-func (h *Hub) ingressAcked(ctx context.Context, key graph.ProxyKey, revision uint64, rows []resource.Key) error {
+func (h *Hub) ingressAcked(ctx context.Context, key state.ProxyKey, revision uint64, rows []resource.Key) error {
 	for {
 		h.mu.Lock()
 		next := h.changed.Next()
@@ -69,9 +69,9 @@ func (h *Hub) ingressAcked(ctx context.Context, key graph.ProxyKey, revision uin
 }
 
 // dialedIngresses returns the zone ingresses that other zones dial for a mesh.
-func (h *Hub) dialedIngresses(mesh string) []graph.ProxyKey {
+func (h *Hub) dialedIngresses(mesh string) []state.ProxyKey {
 	r := h.reader()
-	var keys []graph.ProxyKey
+	var keys []state.ProxyKey
 	for _, ingress := range slices.Concat(h.state.IngressProxies.Get(r, mesh), h.state.IngressProxies.Get(r, "")) {
 		if h.state.Told(r, ingress.Proxy) {
 			keys = append(keys, ingress.Proxy)
@@ -81,7 +81,7 @@ func (h *Hub) dialedIngresses(mesh string) []graph.ProxyKey {
 }
 
 // streamOf returns the stream of a proxy at this instance, or nil where it has none.
-func (h *Hub) streamOf(key graph.ProxyKey) *xds.Stream {
+func (h *Hub) streamOf(key state.ProxyKey) *xds.Stream {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.proxies[key]; p != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -19,7 +20,7 @@ const streamGrace = 15 * time.Second
 // after a restart every zone proxy has the whole grace again.
 type absence struct {
 	Request Request // the addresses that have the proxy as an entry
-	Proxy   graph.ProxyKey
+	Proxy   state.ProxyKey
 	Since   time.Time // zero: the proxy is present or deleted
 }
 
@@ -64,7 +65,7 @@ func zoneProxyRoles(s *graph.State) map[string]*zoneProxyRole {
 	}
 }
 
-func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows graph.Rows[S],
+func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows state.Rows[S],
 	proxies *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
 	return &zoneProxyRole{
 		proxies: proxies,
@@ -129,7 +130,7 @@ type presence struct {
 	r       *table.Reader
 	request Request
 	writes  *Writes
-	absent  []graph.ProxyKey
+	absent  []state.ProxyKey
 }
 
 // entries returns the addresses of the zone proxies that are or have been serving.

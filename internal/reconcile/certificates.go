@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/barrier"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -64,7 +65,7 @@ func nextState(row *resource.Object[kind.DataplaneCertificates]) string {
 func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
 	var workloads [][]string
 	var announced []*resource.Object[kind.DataplaneCertificates]
-	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(u.Mesh)) {
+	for _, row := range p.State.CertificatesChanging.List(r, state.MeshKey(u.Mesh)) {
 		workloads = append(workloads, row.Spec.Aliases()...)
 		if row.Spec.Next != nil && !row.Spec.Next.Accepted {
 			announced = append(announced, row)
@@ -100,14 +101,14 @@ func (p *Plan) identityWait(r *table.Reader, mesh string,
 // servicesHaveIdentities returns true where the services of this zone list every SPIFFE ID of their servers.
 func (p *Plan) servicesHaveIdentities(r *table.Reader, mesh string) bool {
 	return !slices.ContainsFunc(p.zoneServices(r, mesh), func(service *resource.Object[kind.MeshService]) bool {
-		_, differs := withIdentities(service, p.facts.Get(r, graph.ServiceKey{Mesh: mesh, Name: service.Name}))
+		_, differs := withIdentities(service, p.facts.Get(r, state.ServiceKey{Mesh: mesh, Name: service.Name}))
 		return differs
 	})
 }
 
 // zoneServices returns the MeshServices of this zone.
 func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kind.MeshService] {
-	return slices.DeleteFunc(p.State.ServicesByMesh.List(r, graph.MeshKey(mesh)),
+	return slices.DeleteFunc(p.State.ServicesByMesh.List(r, state.MeshKey(mesh)),
 		func(service *resource.Object[kind.MeshService]) bool {
 			return p.State.ZoneOf(&service.Meta) != p.State.Zone
 		})
@@ -134,7 +135,7 @@ func earliest(a, b time.Time) time.Time {
 // identityTimeout returns how long a change of SPIFFE IDs waits for acks: the longest certificate lifetime of the mesh.
 func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 	var longest kind.Duration
-	for _, ca := range p.State.SigningCAsByMesh.List(r, graph.MeshKey(mesh)) {
+	for _, ca := range p.State.SigningCAsByMesh.List(r, state.MeshKey(mesh)) {
 		longest = max(longest, ca.Spec.Life)
 	}
 	return timeoutFor(longest)
@@ -144,7 +145,7 @@ func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 // where all are.
 func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []kind.Condition {
 	waiting, bound := 0, time.Time{}
-	for _, row := range p.State.CertificatesChanging.List(r, graph.MeshKey(mesh)) {
+	for _, row := range p.State.CertificatesChanging.List(r, state.MeshKey(mesh)) {
 		if next := row.Spec.Next; next != nil && !next.Accepted && next.MeshIdentity == meshIdentity {
 			waiting++
 			bound = earliest(bound, next.Since.Time)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -46,7 +46,7 @@ func (p *Plan) egressIdentities(r *table.Reader, _ Request) (w Writes) {
 // ownEgresses returns the names of the ZoneEgresses of this zone, sorted.
 func (p *Plan) ownEgresses(r *table.Reader) []string {
 	var names []string
-	for _, egress := range p.State.ZoneEgressesByScope.List(r, graph.MeshKey("")) {
+	for _, egress := range p.State.ZoneEgressesByScope.List(r, state.MeshKey("")) {
 		if p.State.ZoneOf(&egress.Meta) == p.State.Zone {
 			names = append(names, egress.Name)
 		}

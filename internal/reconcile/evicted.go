@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -39,7 +40,7 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 		}
 	}
 	if p.State.Membership.Get(r, mesh) != nil {
-		for _, row := range p.State.CertificatesByRoot.List(r, graph.MeshKey(mesh)) {
+		for _, row := range p.State.CertificatesByRoot.List(r, state.MeshKey(mesh)) {
 			if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
 				continue
 			}
@@ -71,6 +72,6 @@ func (p *Plan) staysEvicted(r *table.Reader, mesh string, proxy kind.EvictedProx
 	return !r.Past(proxy.Until.Add(graph.ConnectionLife))
 }
 
-func proxyOf(row *resource.Object[kind.DataplaneCertificates]) graph.ProxyKey {
-	return graph.ProxyKey{Mesh: row.Mesh, Name: row.Name}
+func proxyOf(row *resource.Object[kind.DataplaneCertificates]) state.ProxyKey {
+	return state.ProxyKey{Mesh: row.Mesh, Name: row.Name}
 }

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -29,7 +29,7 @@ func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 		return nil
 	}
 	var names []hostname
-	for _, g := range p.State.GeneratorsByScope.List(r, graph.MeshKey("")) {
+	for _, g := range p.State.GeneratorsByScope.List(r, state.MeshKey("")) {
 		if s := selectorOf(&g.Spec.Selector, u.Kind); s == nil || !s.Matches(p.generatorLabels(service)) {
 			continue
 		}
@@ -106,7 +106,7 @@ func hostnameCharacter(r rune) bool {
 func (p *Plan) hostnameOwner(r *table.Reader, u Request, name string) Request {
 	owner := u
 	meta, _ := p.serviceMeta(r, u)
-	for _, key := range p.State.HostnameOwners(r, graph.HostnameKey(u.Mesh, name)) {
+	for _, key := range p.State.HostnameOwners(r, state.HostnameKey(u.Mesh, name)) {
 		claimant := Request(key)
 		other, ok := p.serviceMeta(r, claimant)
 		if ok && cmp.Or(p.zoneRank(other)-p.zoneRank(meta), other.Created.Compare(meta.Created),

@@ -12,6 +12,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -131,7 +132,7 @@ func (m *motion) permit() {
 	m.permitted = m.now
 	m.permits = append(m.permits, m.clock)
 	var names []string
-	for _, row := range m.plan.State.CertificatesByRoot.List(m.reader(), graph.MeshKey("default")) {
+	for _, row := range m.plan.State.CertificatesByRoot.List(m.reader(), state.MeshKey("default")) {
 		names = append(names, row.Spec.SpiffeIDs()...)
 	}
 	for _, p := range m.proxies {
@@ -148,24 +149,24 @@ func (m *motion) permit() {
 
 // tell gives a proxy the current configuration.
 func (m *motion) tell(p *proxy) {
-	r, state := m.reader(), m.plan.State
+	r, g := m.reader(), m.plan.State
 	p.told, p.toldAt = m.clock, m.now
 	p.roots = nil
-	for _, d := range state.Trust.Get(r, "default").Domains {
+	for _, d := range g.Trust.Get(r, "default").Domains {
 		for _, root := range d.Roots {
 			p.roots = append(p.roots, pki.Fingerprints(root)...)
 		}
 	}
 	p.names = map[string][]string{}
 	for _, workload := range []string{"a", "b", beside} {
-		p.names[workload] = state.ServiceIdentities.Get(r, graph.ServiceKey{Mesh: "default", Name: workload})
+		p.names[workload] = g.ServiceIdentities.Get(r, state.ServiceKey{Mesh: "default", Name: workload})
 	}
 	p.endpoints = nil
-	for _, e := range state.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside,
+	for _, e := range g.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside,
 		Port: 8081}).Endpoints {
 		p.endpoints = append(p.endpoints, e.Proxy.Name)
 	}
-	rules := state.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
+	rules := g.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
 		return slices.ContainsFunc(rules, func(rule match.Rule) bool {
 			return rule.Matches(name) || slices.Contains(rule.Also, name)
@@ -176,7 +177,7 @@ func (m *motion) tell(p *proxy) {
 // sign gives a proxy its next certificate, where a CA signs it.
 func (m *motion) sign(p *proxy) {
 	r := m.reader()
-	cert := m.plan.State.Proxy.Get(r, graph.ProxyKey{Mesh: "default", Name: p.name}).Certificate
+	cert := m.plan.State.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Certificate
 	if p.disconnected || cert == nil || cert.Authority == "" {
 		return
 	}
@@ -441,7 +442,7 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		}
 		m.everybody()
 		for _, p := range m.proxies {
-			wanted := m.plan.State.Identity.Get(m.reader(), graph.ProxyKey{Mesh: "default", Name: p.name})
+			wanted := m.plan.State.Identity.Get(m.reader(), state.ProxyKey{Mesh: "default", Name: p.name})
 			if p.cert.SpiffeID != wanted.SpiffeID {
 				t.Errorf("%s presents %s still, want %s", p.name, p.cert.SpiffeID, wanted.SpiffeID)
 			}
@@ -460,7 +461,7 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		if m.roots() != 1 {
 			t.Errorf("%d roots are left, want one", m.roots())
 		}
-		for _, row := range m.plan.State.CertificatesChanging.List(m.reader(), graph.MeshKey("default")) {
+		for _, row := range m.plan.State.CertificatesChanging.List(m.reader(), state.MeshKey("default")) {
 			t.Errorf("%s has the names %v still", row.Name, row.Spec.SpiffeIDs())
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -22,7 +22,7 @@ func equalMembers(a, b members) bool {
 	return slices.Equal(a.services, b.services) && slices.Equal(a.excluded, b.excluded) && a.nacks == b.nacks
 }
 
-func (p *Plan) membersOf(r *table.Reader, key graph.ServiceKey) members {
+func (p *Plan) membersOf(r *table.Reader, key state.ServiceKey) members {
 	service, ok := p.State.MultiZoneServices.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return members{}
@@ -55,7 +55,7 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	if named := p.withSNIs(r, service); named != nil {
 		w.addWrite(servingDelay, Write{Put: named})
 	}
-	m := p.members.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
+	m := p.members.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	status := kind.MeshMultiZoneServiceStatus{MeshServices: m.services,
 		Conditions: append(m.nacks.conditions(), m.conditions()...)}
 	var old kind.MeshMultiZoneServiceStatus

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -42,10 +42,10 @@ type nackSummary struct {
 func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
 	var f nackSummary
 	var names []string
-	for _, fault := range p.State.FaultsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
+	for _, fault := range p.State.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.fault = fault.Panic
 	}
-	for _, insight := range p.State.InsightsByCause.List(r, graph.CauseKey(key.Mesh, key.Cause)) {
+	for _, insight := range p.State.InsightsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.proxies++
 		if len(names) < maxNamedRejecting {
 			names = append(names, insight.Name)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -159,7 +159,7 @@ func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
 		kind.MeshServices.Make("default", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}),
 		w.nackingProxy("a-1", "no such field", cause),
 	)
-	fault := graph.Fault{Value: "clusters of web", Mesh: "default", Cause: cause, Panic: "index out of range"}
+	fault := state.Fault{Value: "clusters of web", Mesh: "default", Cause: cause, Panic: "index out of range"}
 	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Put(tx, fault) })
 	w.reconcile("MeshService", "web")
 	_, status := w.service("web")

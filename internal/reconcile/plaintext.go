@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -22,7 +22,7 @@ func plaintextWaitName(mesh string) string { return "mutual TLS of proxies of th
 
 // waitForTLS states that every client must ack that the changing proxies of a mesh serve mutual TLS.
 func (p *Plan) waitForTLS(r *table.Reader, u Request) (w Writes) {
-	rows := p.State.ListenerStatusesChanging.List(r, graph.MeshKey(u.Mesh))
+	rows := p.State.ListenerStatusesChanging.List(r, state.MeshKey(u.Mesh))
 	if len(rows) == 0 {
 		return w
 	}

@@ -20,6 +20,7 @@ import (
 
 	"weft/internal/barrier"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -63,13 +64,13 @@ type Plan struct {
 
 	zoneProxyRoles     map[string]*zoneProxyRole
 	nacks              *table.Derived[causeKey, nackSummary]
-	facts              *table.Derived[graph.ServiceKey, facts]
+	facts              *table.Derived[state.ServiceKey, facts]
 	generated          *table.Derived[tagKey, *kind.MeshService]
 	progress           *table.Derived[rowKey, progress]
 	hostnamesByService *table.Derived[Request, []hostname]
 	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
 	egressStatus *table.Derived[string, []kind.Condition]
-	members      *table.Derived[graph.ServiceKey, members]
+	members      *table.Derived[state.ServiceKey, members]
 	// full tells whether a mesh has the largest number of generated services, and noVIP whether a range has no free
 	// address.
 	full              *table.Derived[string, bool]
@@ -101,30 +102,30 @@ type facts struct {
 }
 
 // NewPlan returns a plan and adds its derived tables to a state. It must be called before the state's first commit.
-func NewPlan(state *graph.State, ranges Ranges) *Plan {
+func NewPlan(g *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
-		State: state, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(state),
-		Lives: func(string) bool { return true }, Acks: barrier.NewRows(state.DB), families: map[string]*family{},
+		State: g, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(g),
+		Lives: func(string) bool { return true }, Acks: barrier.NewRows(g.DB), families: map[string]*family{},
 	}
-	p.absences = table.NewInput(state.DB, absence.key)
+	p.absences = table.NewInput(g.DB, absence.key)
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
-	p.servicesMoving = table.NewIndex(state.Services.Input, movingSNIs[kind.MeshService])
-	p.multiZoneMoving = table.NewIndex(state.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
-	p.instances = table.NewInput(state.DB, func(int) string { return "" })
-	p.nacks = table.NewDerived(state.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
-	p.facts = table.NewDerived(state.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
-	p.generated = table.NewDerived(state.DB, "generated services", p.generatedService, equalServices)
-	p.hostnamesByService = table.NewDerived(state.DB, "host names", p.hostnames, slices.Equal)
-	p.egressStatus = table.NewDerived(state.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
-	p.members = table.NewDerived(state.DB, "members of many zones", p.membersOf, equalMembers)
-	p.progress = table.NewDerived(state.DB, "progress of retained endpoints", p.retainProgress,
+	p.servicesMoving = table.NewIndex(g.Services.Input, movingSNIs[kind.MeshService])
+	p.multiZoneMoving = table.NewIndex(g.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
+	p.instances = table.NewInput(g.DB, func(int) string { return "" })
+	p.nacks = table.NewDerived(g.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
+	p.facts = table.NewDerived(g.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
+	p.generated = table.NewDerived(g.DB, "generated services", p.generatedService, equalServices)
+	p.hostnamesByService = table.NewDerived(g.DB, "host names", p.hostnames, slices.Equal)
+	p.egressStatus = table.NewDerived(g.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
+	p.members = table.NewDerived(g.DB, "members of many zones", p.membersOf, equalMembers)
+	p.progress = table.NewDerived(g.DB, "progress of retained endpoints", p.retainProgress,
 		func(a, b progress) bool {
 			return a == b
 		})
-	p.full = table.NewDerived(state.DB, "meshes with all generated services", func(r *table.Reader, mesh string) bool {
-		return state.Generated(r, mesh) >= graph.MaxGenerated
+	p.full = table.NewDerived(g.DB, "meshes with all generated services", func(r *table.Reader, mesh string) bool {
+		return g.Generated(r, mesh) >= graph.MaxGenerated
 	}, func(a, b bool) bool { return a == b })
-	p.noVIP = table.NewDerived(state.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
+	p.noVIP = table.NewDerived(g.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
 		return a == b
 	})
 	p.addFamilies()
@@ -148,7 +149,7 @@ func equalPorts(a, b kind.ServicePort) bool {
 	return a.Port == b.Port && a.Name == b.Name && a.AppProtocol == b.AppProtocol
 }
 
-func (p *Plan) serviceFacts(r *table.Reader, key graph.ServiceKey) facts {
+func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
 	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return facts{}
@@ -177,7 +178,7 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	if !ok {
 		return w
 	}
-	f := p.facts.Get(r, graph.ServiceKey{Mesh: u.Mesh, Name: u.Name})
+	f := p.facts.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	own := !p.State.IsRemote(service)
 	if own {
 		spec, delay := p.grown(r, service)
@@ -274,7 +275,7 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 // written a MeshService for the tag, and where no proxy serves an inbound with the tag: a Dataplane that is only
 // registered creates nothing that other proxies or zones read. (ADR 32)
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
-	for _, service := range p.State.ServicesByTag.List(r, graph.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
+	for _, service := range p.State.ServicesByTag.List(r, state.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
 		if !p.State.IsRemote(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
 			return nil
 		}

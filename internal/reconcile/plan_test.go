@@ -15,6 +15,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -349,7 +350,7 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 		}
 		destination := graph.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
 		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080,
-			Proxy: graph.ProxyKey{Mesh: "default", Name: "blue-1"}}}
+			Proxy: state.ProxyKey{Mesh: "default", Name: "blue-1"}}}
 		w.put(w.plan.State.RetainEndpoints(w.reader(), destination, former, w.now))
 		return w, func() bool {
 			endpoints := w.plan.State.Endpoints.Get(w.reader(), destination).Endpoints

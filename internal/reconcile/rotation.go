@@ -9,6 +9,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -290,7 +291,7 @@ func (rot *rotation) keepForHolders(root string) bool {
 // inZones returns true where a zone has a root in its own MeshTrust of this name, for certificates that its proxies
 // hold.
 func (rot *rotation) inZones(fingerprint string) bool {
-	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, graph.MeshKey(rot.mesh)),
+	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)),
 		func(t *resource.Object[kind.MeshTrust]) bool {
 			return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) &&
 				slices.Contains(pki.Roots(&t.Spec), fingerprint)

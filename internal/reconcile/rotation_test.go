@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -35,7 +36,7 @@ func (w *world) reconcileIdentity() (requeue time.Time) {
 
 // signing returns the fingerprint of the signing CA.
 func (w *world) signing() string {
-	return w.plan.State.Authority.Get(w.reader(), graph.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
+	return w.plan.State.Authority.Get(w.reader(), state.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
 }
 
 func fingerprint(w *world, ca string) string {
@@ -134,7 +135,7 @@ func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testin
 		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
 	}
 	for _, wait := range w.waits {
-		w.barrier.Report(wait, []graph.ProxyKey{{Mesh: "default", Name: "stuck"}}, "")
+		w.barrier.Report(wait, []state.ProxyKey{{Mesh: "default", Name: "stuck"}}, "")
 	}
 	w.beginWaits()
 	if c := w.conditions()["RotationConverged"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -21,7 +21,7 @@ func sniWaitName(mesh string) string { return "SNIs of the mesh " + mesh }
 // movingSNIs is the index function of services of which a port has several SNIs, by their mesh.
 func movingSNIs[S any](service *resource.Object[S]) []string {
 	if slices.ContainsFunc(kind.PortsOf(service), func(port kind.ServicePort) bool { return len(port.SNIs) > 1 }) {
-		return []string{graph.MeshKey(service.Mesh)}
+		return []string{state.MeshKey(service.Mesh)}
 	}
 	return nil
 }
@@ -58,11 +58,11 @@ func (p *Plan) waitForSNIs(r *table.Reader, u Request) (w Writes) {
 
 // movingServices returns the services of a mesh of which a port has several SNIs.
 func (p *Plan) movingServices(r *table.Reader, mesh string) (moving []resource.Any) {
-	for _, service := range p.multiZoneMoving.List(r, graph.MeshKey(mesh)) {
+	for _, service := range p.multiZoneMoving.List(r, state.MeshKey(mesh)) {
 		moving = append(moving, service)
 	}
 	if !p.Global() {
-		for _, service := range p.servicesMoving.List(r, graph.MeshKey(mesh)) {
+		for _, service := range p.servicesMoving.List(r, state.MeshKey(mesh)) {
 			moving = append(moving, service)
 		}
 	}
@@ -140,7 +140,7 @@ func (p *Plan) sniCollides(r *table.Reader, key resource.Key, names []kind.SNI) 
 func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	var absent []string
 	if p.Global() {
-		for _, row := range p.State.ZoneAddressesByMesh.List(r, graph.MeshKey(mesh)) {
+		for _, row := range p.State.ZoneAddressesByMesh.List(r, state.MeshKey(mesh)) {
 			for _, ingress := range row.Spec.Ingresses {
 				if !ingress.Healthy {
 					absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is disconnected",

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -258,7 +258,7 @@ func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) 
 // calm is a mesh whose proxies ack at once.
 type calm struct{}
 
-func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]graph.ProxyKey)) error {
+func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]state.ProxyKey)) error {
 	return nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -18,7 +18,7 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	key := keyOf(kind.MeshServices, r)
-	backing := a.Inspector.Backing(graph.ServiceKey{Mesh: key.Mesh, Name: key.Name})
+	backing := a.Inspector.Backing(state.ServiceKey{Mesh: key.Mesh, Name: key.Name})
 	if backing == nil {
 		return resource.Errorf(resource.NotFound, "%s does not exist, so it has no backends", key)
 	}
@@ -61,7 +61,7 @@ func (a *api) queryBackends(ctx context.Context, report *inspect.ServiceReport) 
 		return
 	}
 	backends, err := a.RemoteZones.Backends(ctx, report.Zone,
-		graph.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
+		state.ServiceKey{Mesh: report.Mesh, Name: report.DisplayName})
 	if err != nil {
 		report.NotQueried = err.Error()
 	}

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"weft/internal/check"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -14,10 +14,10 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	known := check.Known{Insights: map[graph.ProxyKey]*kind.DataplaneInsight{},
+	known := check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{},
 		ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Insights.All(m.Snapshot) {
-		key := graph.ProxyKey{Mesh: o.Mesh, Name: o.Name}
+		key := state.ProxyKey{Mesh: o.Mesh, Name: o.Name}
 		known.Insights[key] = m.Of(key)
 	}
 	for o := range m.State.From(m.Snapshot, kind.Zones.Name, "", "") {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -49,7 +49,7 @@ func (a *api) sentTo(r *http.Request) ([]*xds.Resource, error) {
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return nil, err
 	}
-	resources, ok := a.Inspector.Config(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	resources, ok := a.Inspector.Config(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if !ok {
 		return nil, resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it", key)
 	}
@@ -71,7 +71,7 @@ func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
 		return err
 	}
-	applied := a.Inspector.Applied(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
 		return resource.Errorf(resource.NotFound, "%s does not exist, so that nothing applies to it", key)
 	}
@@ -95,7 +95,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	}
 	meta := dataplane.Envelope()
 	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), envoysim.Request{
-		From: graph.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)},
+		From: state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)},
 		To:   values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	}
 	var found []resource.Any
 	var zones []string
-	for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(key.Mesh), "") {
+	for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(key.Mesh), "") {
 		if kind.DisplayNameOf(&dp.Meta) == key.Name {
 			found, zones = append(found, dp),
 				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))

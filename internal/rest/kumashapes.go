@@ -11,9 +11,9 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/envoy"
-	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/match"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -78,7 +78,7 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	if err != nil {
 		return inspected{}, err
 	}
-	applied := a.Inspector.Applied(graph.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
 		return inspected{}, resource.Errorf(resource.NotFound, "%s does not exist", key)
 	}
@@ -332,7 +332,7 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		}
 		target := p.Parts(o).TargetRef
 		var items []any
-		for dp := range m.State.Dataplanes.From(m.Snapshot, graph.MeshKey(o.Key().Mesh), "") {
+		for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
 			if match.Hits(target, &dp.Meta, sectionsOf(&dp.Spec.Networking)) {
 				items = append(items, show(dp))
 			}

@@ -12,9 +12,9 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/settings"
+	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -90,7 +90,7 @@ func (s *socket) read(t *testing.T, path string, into any) {
 // knowing is an inspector that knows one proxy.
 type knowing struct{ stranger }
 
-func (knowing) Applied(key graph.ProxyKey) *inspect.Applied {
+func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 	if key.Name != "cart-1" {
 		return nil
 	}
@@ -101,11 +101,13 @@ func (knowing) Applied(key graph.ProxyKey) *inspect.Applied {
 			Rules: &inspect.AppliedRules{
 				Allow: []inspect.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
 		}},
-		Outbounds: []inspect.AppliedOutbound{{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP}},
+		Outbounds: []inspect.AppliedOutbound{
+			{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP},
+		},
 	}
 }
 
-func (knowing) Config(key graph.ProxyKey) ([]*xds.Resource, bool) {
+func (knowing) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
 }
 
@@ -125,8 +127,11 @@ func shop(t *testing.T) *socket {
 	w.put(t, "/meshes/shop/dataplanes/cart-1",
 		`{"type": "Dataplane", "labels": {"app": "cart"}, "networking": {"address": "10.0.0.1", "inbound": [{"port": `+
 			`8080, "name": "http", "tags": {"kuma.io/service": "cart"}}, {"port": 8081, "state": "Ignored"}]}}`)
-	w.put(t, "/meshes/shop/dataplanes/till-1",
-		`{"type": "Dataplane", "networking": {"address": "10.0.0.2", "zoneEgress": {"address": "10.0.0.2", "port": 1}}}`)
+	w.put(
+		t,
+		"/meshes/shop/dataplanes/till-1",
+		`{"type": "Dataplane", "networking": {"address": "10.0.0.2", "zoneEgress": {"address": "10.0.0.2", "port": 1}}}`,
+	)
 	w.put(t, "/meshes/shop/meshservices/cart",
 		`{"type": "MeshService", "spec": {"selector": {"dataplaneTags": {"kuma.io/service": "cart"}}, "ports": `+
 			`[{"port": 80}]}}`)

@@ -8,7 +8,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/dpserver"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -17,11 +17,11 @@ import (
 // Connections has the state that only the replica of a proxy's connection knows.
 type Connections interface {
 	// Inspect copies a page of the administration interface of a proxy's Envoy to w.
-	Inspect(ctx context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error
+	Inspect(ctx context.Context, key state.ProxyKey, page dpserver.Page, w io.Writer) error
 	// Live returns the state of a proxy's streams.
-	Live(key graph.ProxyKey) dpserver.Live
+	Live(key state.ProxyKey) dpserver.Live
 	// Connected returns the proxies of a mesh that are connected to this replica.
-	Connected(mesh string) []graph.ProxyKey
+	Connected(mesh string) []state.ProxyKey
 }
 
 // livePage is one of Envoy's pages, with its name in the path.
@@ -50,8 +50,8 @@ func (a *api) liveRoutes() []route {
 	}
 	for _, p := range livePages {
 		routes = append(routes, route{proxy + p.name, p.who, a.live(p, a.proxyOf)})
-		for d, proxyOf := range map[resource.Descriptor]func(string) graph.ProxyKey{
-			kind.ZoneIngresses: graph.ZoneIngressProxy, kind.ZoneEgresses: graph.ZoneEgressProxy,
+		for d, proxyOf := range map[resource.Descriptor]func(string) state.ProxyKey{
+			kind.ZoneIngresses: state.ZoneIngressProxy, kind.ZoneEgresses: state.ZoneEgressProxy,
 		} {
 			for _, segment := range d.Describe().Segments() {
 				routes = append(routes, route{"GET /" + segment + "/{name}/" + p.name, p.who,
@@ -63,7 +63,7 @@ func (a *api) liveRoutes() []route {
 }
 
 // live forwards a page as it arrives. A page that breaks off is recognizable: the transfer has no end.
-func (a *api) live(p livePage, proxyOf func(*http.Request) (graph.ProxyKey, error)) func(http.ResponseWriter,
+func (a *api) live(p livePage, proxyOf func(*http.Request) (state.ProxyKey, error)) func(http.ResponseWriter,
 	*http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		page, contentType, err := p.requestedPage(r)
@@ -131,19 +131,19 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 }
 
 // proxyOf returns the proxy in the path. Its Dataplane exists.
-func (a *api) proxyOf(r *http.Request) (graph.ProxyKey, error) {
+func (a *api) proxyOf(r *http.Request) (state.ProxyKey, error) {
 	key := keyOf(kind.Dataplanes, r)
 	m, err := a.read(r.Context(), kind.Dataplanes)
 	if err == nil {
 		_, err = m.need(key)
 	}
-	return graph.ProxyKey{Mesh: key.Mesh, Name: key.Name}, err
+	return state.ProxyKey{Mesh: key.Mesh, Name: key.Name}, err
 }
 
 // zoneProxyOf returns the proxy in the path: an existing zone proxy of global scope.
 func (a *api) zoneProxyOf(d resource.Descriptor,
-	proxyOf func(string) graph.ProxyKey) func(*http.Request) (graph.ProxyKey, error) {
-	return func(r *http.Request) (graph.ProxyKey, error) {
+	proxyOf func(string) state.ProxyKey) func(*http.Request) (state.ProxyKey, error) {
+	return func(r *http.Request) (state.ProxyKey, error) {
 		m, err := a.read(r.Context(), d)
 		if err == nil {
 			_, err = m.need(keyOf(d, r))

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"weft/internal/dpserver"
-	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -19,7 +19,7 @@ import (
 // connections knows the proxies web-1, which responds, and broken-1, whose response breaks off.
 type connections struct{}
 
-func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.Page, w io.Writer) error {
+func (connections) Inspect(_ context.Context, key state.ProxyKey, page dpserver.Page, w io.Writer) error {
 	switch key.Name {
 	case "web-1":
 		_, err := fmt.Fprintf(w, "%s json=%t endpoints=%t", page.Page, page.JSON, page.Endpoints)
@@ -31,11 +31,11 @@ func (connections) Inspect(_ context.Context, key graph.ProxyKey, page dpserver.
 	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
 }
 
-func (connections) Connected(mesh string) []graph.ProxyKey {
-	return []graph.ProxyKey{{Mesh: mesh, Name: "web-1"}}
+func (connections) Connected(mesh string) []state.ProxyKey {
+	return []state.ProxyKey{{Mesh: mesh, Name: "web-1"}}
 }
 
-func (connections) Live(key graph.ProxyKey) dpserver.Live {
+func (connections) Live(key state.ProxyKey) dpserver.Live {
 	if key.Name != "web-1" {
 		return dpserver.Live{Instance: "instance-1", Types: []dpserver.LiveType{}, NACKs: []kind.NACK{}}
 	}

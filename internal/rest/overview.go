@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"weft/internal/access"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -140,17 +140,17 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 func dataplaneOverview(m *moment, o resource.Any) (any, error) {
 	dp := dataplane(o)
 	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec,
-		m.insightOf(graph.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
+		m.insightOf(state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
 }
 
 func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
-	key := graph.ZoneIngressProxy(o.Envelope().Name)
+	key := state.ZoneIngressProxy(o.Envelope().Name)
 	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress),
 		m.insightOf(key)}, nil
 }
 
 func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
-	key := graph.ZoneEgressProxy(o.Envelope().Name)
+	key := state.ZoneEgressProxy(o.Envelope().Name)
 	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)},
 		nil
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
 )
@@ -29,7 +29,7 @@ const (
 type query struct {
 	size   int
 	offset int    // number of resources to skip
-	after  string // the [graph.RowKey] of the last resource of the previous page, or empty
+	after  string // the [state.RowKey] of the last resource of the previous page, or empty
 	keep   []filter
 	reads  []resource.Descriptor // that the filters read
 }
@@ -120,7 +120,7 @@ func (q *query) wants(m *moment, o resource.Any) bool {
 
 func rowKey(o resource.Any) string {
 	key := o.Key()
-	return graph.RowKey(key.Mesh, key.Name)
+	return state.RowKey(key.Mesh, key.Name)
 }
 
 // nextURL returns the absolute URL of the next page. A resource that exists during the whole iteration is returned

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -20,7 +20,7 @@ type moment struct {
 }
 
 // insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
-func (m *moment) insightOf(key graph.ProxyKey) *kind.DataplaneInsight {
+func (m *moment) insightOf(key state.ProxyKey) *kind.DataplaneInsight {
 	known := m.Of(key)
 	last := len(known.Subscriptions) - 1
 	if last < 0 || known.Subscriptions[last].DisconnectTime != nil {
@@ -128,7 +128,7 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 	switch stored := o.(type) {
 	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
-		proxy, _ := graph.ProxyOf(stored.Key())
+		proxy, _ := state.ProxyOf(stored.Key())
 		shown.Spec = *m.insightOf(proxy)
 		o = &shown
 	case *resource.Object[kind.MeshService]:

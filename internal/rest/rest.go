@@ -19,8 +19,8 @@ import (
 	"weft/internal/audit"
 	"weft/internal/check"
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
@@ -31,11 +31,11 @@ import (
 // Inspector computes inspections of the proxies' configuration.
 type Inspector interface {
 	// Config returns the whole configuration of a proxy, or false for an unknown proxy.
-	Config(key graph.ProxyKey) ([]*xds.Resource, bool)
+	Config(key state.ProxyKey) ([]*xds.Resource, bool)
 	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
-	Applied(key graph.ProxyKey) *inspect.Applied
+	Applied(key state.ProxyKey) *inspect.Applied
 	// Backing returns the backends and clients of a service, or nil for an unknown service.
-	Backing(key graph.ServiceKey) *inspect.Backing
+	Backing(key state.ServiceKey) *inspect.Backing
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
 	// error is for the caller.
 	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)
@@ -48,7 +48,7 @@ type RemoteZones interface {
 	// CrossZone returns the result of a request that arrives at a zone ingress of another zone.
 	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
 	// Backends returns the backends of a service of another zone, by its name there.
-	Backends(ctx context.Context, zone string, service graph.ServiceKey) (*inspect.Backends, error)
+	Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error)
 }
 
 // Config has the parts of the API. Every field is required unless it states otherwise.

@@ -31,6 +31,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/settings"
 	"weft/internal/sni"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/token/tokentest"
@@ -98,9 +99,9 @@ func newStore(t testing.TB) store.Store {
 // stranger is an inspector that knows no proxy.
 type stranger struct{}
 
-func (stranger) Config(graph.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
-func (stranger) Applied(graph.ProxyKey) *inspect.Applied       { return nil }
-func (stranger) Backing(graph.ServiceKey) *inspect.Backing     { return nil }
+func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
+func (stranger) Applied(state.ProxyKey) *inspect.Applied       { return nil }
+func (stranger) Backing(state.ServiceKey) *inspect.Backing     { return nil }
 func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }

@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"weft/internal/check"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 )
 
 // checker returns what finds the problems of this control plane and its meshes.
 func (s *Server) checker() func(check.Known) *check.Report {
-	pending := func(key graph.ProxyKey) (since time.Time, ok bool) {
+	pending := func(key state.ProxyKey) (since time.Time, ok bool) {
 		if live := s.proxies.Live(key); live.PendingSince != nil {
 			return live.PendingSince.Time, true
 		}

@@ -34,6 +34,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/rest"
 	"weft/internal/settings"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/bounded"
 	"weft/internal/store/metered"
@@ -184,7 +185,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
-		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: graph.SNIs{State: s.state},
+		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		LocalNetworks: s.settings.LocalNetworks,
 	})
 	return nil

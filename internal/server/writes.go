@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
 	"weft/internal/push"
 	"weft/internal/reconcile"
+	"weft/internal/state"
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
@@ -76,7 +76,7 @@ func (s *Server) callbacks() push.Callbacks {
 }
 
 func removeListeners(writer *admission.Writer) push.RemoveListeners {
-	return func(ctx context.Context, key graph.ProxyKey, listeners []string) error {
+	return func(ctx context.Context, key state.ProxyKey, listeners []string) error {
 		return admission.Modify(ctx, writer, key.ListenerStatusKind(), key.Mesh, key.Name,
 			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 				return o.Spec.Remove(listeners)

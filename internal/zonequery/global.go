@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -56,7 +56,7 @@ func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZon
 }
 
 // Backends returns the backends of a service, by its name in its zone.
-func (g *Global) Backends(ctx context.Context, zone string, service graph.ServiceKey) (*inspect.Backends, error) {
+func (g *Global) Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error) {
 	response, err := g.request(ctx, backendsRequest(zone, service))
 	return read[inspect.Backends](zone, response, err)
 }

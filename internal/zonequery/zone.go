@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -113,7 +113,7 @@ func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
 	case *wire.ZoneRequest_CrossZone_:
 		return z.inspector.CrossZone(crossZoneRequestOf(query.CrossZone))
 	case *wire.ZoneRequest_Backends_:
-		service := graph.ServiceKey{Mesh: query.Backends.Mesh, Name: query.Backends.Service}
+		service := state.ServiceKey{Mesh: query.Backends.Mesh, Name: query.Backends.Service}
 		if backends := z.inspector.Backends(service); backends != nil {
 			return backends, nil
 		}
@@ -148,7 +148,7 @@ func (z *Zone) Explain(_ context.Context, zone string, _ envoysim.Request) (*env
 }
 
 // Backends returns an error: a zone does not know the backends of another zone's services.
-func (z *Zone) Backends(_ context.Context, zone string, _ graph.ServiceKey) (*inspect.Backends, error) {
+func (z *Zone) Backends(_ context.Context, zone string, _ state.ServiceKey) (*inspect.Backends, error) {
 	return nil, z.notHere(zone)
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/resource"
 )
@@ -30,7 +30,7 @@ type Inspector interface {
 	// CrossZone returns the result of a request that arrives at a zone ingress.
 	CrossZone(envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
 	// Backends returns the backends of a service of the zone, or nil for an unknown service.
-	Backends(graph.ServiceKey) *inspect.Backends
+	Backends(state.ServiceKey) *inspect.Backends
 }
 
 func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
@@ -40,7 +40,7 @@ func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
 }
 
 func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
-	return envoysim.Request{From: graph.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
+	return envoysim.Request{From: state.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
 		Path: q.Path}
 }
 
@@ -53,16 +53,16 @@ func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneReques
 
 func crossZoneRequestOf(q *wire.ZoneRequest_CrossZone) envoysim.CrossZoneRequest {
 	c := envoysim.CrossZoneRequest{
-		Ingress: graph.ProxyKey{Mesh: q.Mesh, Name: q.Ingress}, Mesh: q.Mesh,
+		Ingress: state.ProxyKey{Mesh: q.Mesh, Name: q.Ingress}, Mesh: q.Mesh,
 		SNI: q.Sni, SpiffeIDs: q.SpiffeIds, Method: q.Method, Path: q.Path,
 	}
 	if q.Legacy {
-		c.Ingress = graph.ZoneIngressProxy(q.Ingress)
+		c.Ingress = state.ZoneIngressProxy(q.Ingress)
 	}
 	return c
 }
 
-func backendsRequest(zone string, service graph.ServiceKey) *wire.ZoneRequest {
+func backendsRequest(zone string, service state.ServiceKey) *wire.ZoneRequest {
 	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{
 		Mesh: service.Mesh, Service: service.Name,
 	}}}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
 	"weft/resource"
@@ -27,7 +27,7 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
 	arrival, err := remote("west", envoysim.CrossZoneRequest{
-		Ingress: graph.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms",
+		Ingress: state.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms",
 		SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
 	})
 	if err != nil {
@@ -41,8 +41,8 @@ func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResu
 		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
 }
 
-func (i inspector) Backends(key graph.ServiceKey) *inspect.Backends {
-	if key != (graph.ServiceKey{Mesh: "default", Name: "db"}) {
+func (i inspector) Backends(key state.ServiceKey) *inspect.Backends {
+	if key != (state.ServiceKey{Mesh: "default", Name: "db"}) {
 		return nil
 	}
 	return &inspect.Backends{Servers: []inspect.Server{{Port: 80, Dataplane: "db-1"}}}
@@ -102,7 +102,7 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 	}
 }
 
-var request = envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a"}
+var request = envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a"}
 
 // A caller of global follows a request through both zones; each zone computes its part.
 func TestGlobalQueriesBothZones(t *testing.T) {
@@ -113,7 +113,7 @@ func TestGlobalQueriesBothZones(t *testing.T) {
 	if err != nil || got.Verdict != envoysim.Allowed || got.Listener != "west default.zi db.ms spiffe://east/web /a" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	backends, err := z.global.Backends(t.Context(), "west", graph.ServiceKey{Mesh: "default", Name: "db"})
+	backends, err := z.global.Backends(t.Context(), "west", state.ServiceKey{Mesh: "default", Name: "db"})
 	if err != nil || len(backends.Servers) != 1 || backends.Servers[0].Dataplane != "db-1" {
 		t.Errorf("%+v, %v", backends, err)
 	}
@@ -129,11 +129,11 @@ func TestNoResponse(t *testing.T) {
 	}{
 		"no such proxy": {func() error {
 			_, err := z.global.Explain(t.Context(), "east",
-				envoysim.Request{From: graph.ProxyKey{Mesh: "default", Name: "missing"}})
+				envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "missing"}})
 			return err
 		}, "the zone east: there is no proxy default.missing"},
 		"no such service": {func() error {
-			_, err := z.global.Backends(t.Context(), "east", graph.ServiceKey{Mesh: "default", Name: "nothing"})
+			_, err := z.global.Backends(t.Context(), "east", state.ServiceKey{Mesh: "default", Name: "nothing"})
 			return err
 		}, "the zone east: there is no MeshService default/nothing"},
 		"global asks a zone that is away": {func() error {

@@ -1,0 +1,58 @@
+package state
+
+import (
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// CertificateTables are the certificates of proxies.
+type CertificateTables struct {
+	Certificates Rows[kind.DataplaneCertificates]
+	// EgressCertificates are the certificates that ZoneEgresses may present, by the mesh of their identity.
+	EgressCertificates Rows[kind.DataplaneCertificates]
+	// CertificatesByRoot finds the proxies with certificates below a root, by its [RootKey], and all of a [MeshKey].
+	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey].
+	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// EgressCertificatesByRoot is CertificatesByRoot for ZoneEgresses. EgressCertificatesByName finds them by the
+	// ZoneEgress.
+	EgressCertificatesByRoot, EgressCertificatesByName *table.Index[*resource.Object[kind.DataplaneCertificates]]
+}
+
+func (t *Tables) addCertificate() {
+	t.Certificates = addRows(t, kind.DataplaneCertificatesList)
+	t.EgressCertificates = addRows(t, kind.ZoneEgressCertificatesList)
+	t.CertificatesByRoot = table.NewIndex(t.Certificates.Input, rootKeys)
+	t.CertificatesChanging = table.NewIndex(t.Certificates.Input, movingKeys)
+	t.EgressCertificatesByRoot = table.NewIndex(t.EgressCertificates.Input, rootKeys)
+	t.EgressCertificatesByName = table.NewIndex(t.EgressCertificates.Input, egressNameKeys)
+}
+
+// RootKey returns the index key of the certificates below a root, by the root's fingerprint.
+func RootKey(mesh, fingerprint string) string { return mesh + "/root/" + fingerprint }
+
+func rootKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	keys := []string{MeshKey(row.Mesh)}
+	seen := map[string]bool{}
+	for _, cert := range row.Spec.Certificates {
+		if !seen[cert.Root] {
+			seen[cert.Root] = true
+			keys = append(keys, RootKey(row.Mesh, cert.Root))
+		}
+	}
+	return keys
+}
+
+// movingKeys is the index function of the proxies that wait for other SPIFFE IDs, or have certificates with former
+// ones.
+func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
+		return []string{MeshKey(row.Mesh)}
+	}
+	return nil
+}
+
+func egressNameKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	return []string{row.Name}
+}

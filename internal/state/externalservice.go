@@ -1,0 +1,51 @@
+package state
+
+import (
+	"slices"
+
+	"weft/internal/sni"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ExternalServiceTables are the MeshExternalServices, their statuses, and the certificates that they refer to.
+type ExternalServiceTables struct {
+	ExternalServices        Rows[kind.MeshExternalService]
+	ExternalServiceStatuses Rows[kind.MeshExternalServiceStatus]
+	ExternalMaterials       Rows[kind.ExternalMaterial]
+	// ExternalServicesByMesh finds the external services of a [MeshKey], ExternalServicesBySNI those that have an SNI.
+	ExternalServicesByMesh, ExternalServicesBySNI *table.Index[*resource.Object[kind.MeshExternalService]]
+	// ExternalServicesBySecret finds the external services that refer to a Secret, by its [RowKey].
+	ExternalServicesBySecret *table.Index[*resource.Object[kind.MeshExternalService]]
+}
+
+func (t *Tables) addExternalService() {
+	t.ExternalServices = addRows(t, kind.MeshExternalServices)
+	t.ExternalServiceStatuses = addRows(t, kind.MeshExternalServiceStatuses)
+	t.ExternalMaterials = addRows(t, kind.ExternalMaterials)
+	t.ExternalServicesByMesh = byMesh(t.ExternalServices)
+	t.ExternalServicesBySNI = table.NewIndex(t.ExternalServices.Input, externalSNIKeys)
+	t.ExternalServicesBySecret = table.NewIndex(t.ExternalServices.Input, namedSecrets)
+}
+
+// namedSecrets returns the keys of the Secrets to which an external service refers.
+func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
+	if !service.Spec.NamesCertificates() {
+		return nil
+	}
+	v := service.Spec.TLS.Verification
+	var keys []string
+	for _, source := range []*kind.DataSource{v.CACert, v.ClientCert, v.ClientKey} {
+		if source != nil && source.SecretRef != nil {
+			keys = append(keys, RowKey(service.Mesh, source.SecretRef.Name))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// externalSNIKeys returns the SNIs of an external service in every format: the resource has no SNI itself.
+func externalSNIKeys(service *resource.Object[kind.MeshExternalService]) []string {
+	return sni.All(sni.Of(service, service.Spec.Match.Port))
+}

@@ -1,0 +1,80 @@
+package state
+
+import (
+	"slices"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// ProxyStatusTables are the listener statuses and the insights of proxies of every type.
+type ProxyStatusTables struct {
+	ListenerStatuses            Rows[kind.DataplaneListenerStatus]
+	ZoneIngressListenerStatuses Rows[kind.DataplaneListenerStatus]
+	ZoneEgressListenerStatuses  Rows[kind.DataplaneListenerStatus]
+	Insights                    Rows[kind.DataplaneInsight]
+	ZoneIngressInsights         Rows[kind.DataplaneInsight]
+	ZoneEgressInsights          Rows[kind.DataplaneInsight]
+	// ListenerStatusesChanging finds the proxies that accept mutual TLS and plaintext, by their [MeshKey].
+	ListenerStatusesChanging *table.Index[*resource.Object[kind.DataplaneListenerStatus]]
+	// InsightsByCause finds the insights of connected proxies that NACK the configuration of a resource, by its
+	// [CauseKey].
+	InsightsByCause *table.Index[*resource.Object[kind.DataplaneInsight]]
+}
+
+func (t *Tables) addProxyStatus() {
+	t.ListenerStatuses = addRows(t, kind.DataplaneListenerStatuses)
+	t.ZoneIngressListenerStatuses = addRows(t, kind.ZoneIngressListenerStatuses)
+	t.ZoneEgressListenerStatuses = addRows(t, kind.ZoneEgressListenerStatuses)
+	t.Insights = addRows(t, kind.DataplaneInsights)
+	t.ZoneIngressInsights = addRows(t, kind.ZoneIngressInsights)
+	t.ZoneEgressInsights = addRows(t, kind.ZoneEgressInsights)
+	t.ListenerStatusesChanging = table.NewIndex(t.ListenerStatuses.Input, changingKeys)
+	t.InsightsByCause = table.NewIndex(t.Insights.Input, causeKeys)
+}
+
+// CauseKey returns the index key of a resource whose configuration gets a NACK.
+func CauseKey(mesh string, c kind.Cause) string { return mesh + "/" + c.Kind + "/" + c.Name }
+
+func changingKeys(row *resource.Object[kind.DataplaneListenerStatus]) []string {
+	if row.Spec.Changing() {
+		return []string{MeshKey(row.Mesh)}
+	}
+	return nil
+}
+
+// causeKeys returns the index keys of the NACKs of connected proxies.
+func causeKeys(o *resource.Object[kind.DataplaneInsight]) []string {
+	var keys []string
+	for _, refusal := range o.Spec.NACKs {
+		for _, cause := range refusal.Causes {
+			if key := CauseKey(o.Mesh, cause); o.Spec.Connected() && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// ListenerStatus returns the listener status of a proxy.
+func (t *Tables) ListenerStatus(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
+	switch key.Type {
+	case kind.IngressProxy:
+		return t.ZoneIngressListenerStatuses.Find(r, "", key.Name)
+	case kind.EgressProxy:
+		return t.ZoneEgressListenerStatuses.Find(r, "", key.Name)
+	}
+	return t.ListenerStatuses.Find(r, key.Mesh, key.Name)
+}
+
+// Insight returns the connection status of a proxy.
+func (t *Tables) Insight(r *table.Reader, key ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
+	switch key.Type {
+	case kind.IngressProxy:
+		return t.ZoneIngressInsights.Find(r, "", key.Name)
+	case kind.EgressProxy:
+		return t.ZoneEgressInsights.Find(r, "", key.Name)
+	}
+	return t.Insights.Find(r, key.Mesh, key.Name)
+}

@@ -1,0 +1,39 @@
+package state
+
+import (
+	"weft/internal/table"
+	"weft/resource"
+)
+
+// Rows is the table of one kind, keyed by [RowKey].
+type Rows[S any] struct {
+	*table.Input[*resource.Object[S]]
+}
+
+// Find returns one resource.
+func (t Rows[S]) Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool) {
+	return t.Get(r, RowKey(mesh, name))
+}
+
+// RowKey returns the key of a row. Mesh names contain no slash.
+func RowKey(mesh, name string) string { return mesh + "/" + name }
+
+// MeshKey returns the index key of everything in a mesh.
+func MeshKey(mesh string) string { return mesh + "/" }
+
+// TagKey returns the index key of an inbound tag.
+func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" + value }
+
+// LabelKey returns the index key of a label.
+func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
+
+func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
+	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
+}
+
+// ServiceKey identifies the row of a MeshService. A service of a remote zone has another name there than its owner gave
+// it.
+type ServiceKey struct{ Mesh, Name string }
+
+// IdentityKey identifies a MeshIdentity or, with [kind.MTLSIdentity], the mtls of a mesh.
+type IdentityKey struct{ Mesh, Name string }

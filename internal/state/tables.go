@@ -1,0 +1,153 @@
+// Package state has the tables of a control plane: the rows of every kind that takes part in configuration, and the
+// indexes that find them. A family of tables is one file with its rows, its indexes, their keys and its constructor. The
+// package derives only the keys of its indexes, the owner of a row, and the addresses of a host name.
+package state
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"weft/internal/policy"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Tables are the tables of one zone, or of global, which has no zone: the families, and the facts about the zone that
+// the operator sets.
+type Tables struct {
+	DB   *table.DB
+	Zone string
+	// DefaultMesh is the mesh whose identity ZoneEgresses have, as the operator sets it; empty: it is not set. It is
+	// set before the first commit.
+	DefaultMesh string
+	// LocalNetworks are the local networks with addresses that external services may have nevertheless. It is set
+	// before the first commit.
+	LocalNetworks []netip.Prefix
+	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
+	// before the first commit.
+	Alone bool
+
+	MeshTables
+	EvictedProxiesTables
+	DataplaneTables
+	ProxyStatusTables
+	FaultTables
+	CertificateTables
+	ChangingIdentitiesTables
+	MeshIdentityTables
+	MeshTrustTables
+	PermissionTables
+	SecretTables
+	MeshServiceTables
+	MultiZoneServiceTables
+	ExternalServiceTables
+	RetainedEndpointsTables
+	RetainedSNIRouteTables
+	SNIFormatTables
+	HostnameGeneratorTables
+	ZoneProxyTables
+	ResolvedNameTables
+
+	// PolicyRows return the policies of a mesh without their confs, by kind.
+	PolicyRows map[string]func(r *table.Reader, mesh string) []*policy.Policy
+
+	kinds map[string]kindRows
+}
+
+// New returns the empty tables of a zone.
+func New(zone string) *Tables {
+	t := &Tables{DB: table.New(), Zone: zone, kinds: map[string]kindRows{},
+		PolicyRows: map[string]func(*table.Reader, string) []*policy.Policy{}}
+	t.addMesh()
+	t.addEvictedProxies()
+	t.addDataplane()
+	t.addProxyStatus()
+	t.addFault()
+	t.addCertificate()
+	t.addChangingIdentities()
+	t.addMeshIdentity()
+	t.addMeshTrust()
+	t.addPermission()
+	t.addSecret()
+	t.addMeshService()
+	t.addMultiZoneService()
+	t.addExternalService()
+	t.addRetainedEndpoints()
+	t.addRetainedSNIRoute()
+	t.addSNIFormat()
+	t.addHostnameGenerator()
+	t.addZoneProxy()
+	t.addResolvedName()
+	// Only the API reads these.
+	addRows(t, kind.Zones)
+	addRows(t, kind.ZoneInsights)
+	return t
+}
+
+// kindRows puts, removes and finds rows whose kind is known by name only.
+type kindRows struct {
+	put    func(*table.Tx, resource.Any)
+	remove func(*table.Tx, string)
+	find   func(*table.Reader, string) (resource.Any, bool)
+	from   func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any]
+}
+
+func addRows[S any](t *Tables, k *resource.Kind[S]) Rows[S] {
+	if t.HasRows(k.Name) {
+		panic("state: " + k.Name + " has a table already")
+	}
+	rows := Rows[S]{table.NewInput(t.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
+	t.kinds[k.Name] = kindRows{
+		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
+		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },
+		find: func(r *table.Reader, key string) (resource.Any, bool) {
+			o, ok := rows.Get(r, key)
+			return o, ok
+		},
+		from: func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any] {
+			return func(yield func(resource.Any) bool) {
+				for o := range rows.From(s, prefix, after) {
+					if !yield(o) {
+						return
+					}
+				}
+			}
+		},
+	}
+	return rows
+}
+
+// HasRows returns whether there are rows of a kind. There are rows of all kinds that the API shows.
+func (t *Tables) HasRows(kind string) bool {
+	_, ok := t.kinds[kind]
+	return ok
+}
+
+// Kinds returns the names of the kinds of the tables, sorted.
+func (t *Tables) Kinds() []string { return slices.Sorted(maps.Keys(t.kinds)) }
+
+// Put stores a resource of any kind of the tables.
+func (t *Tables) Put(tx *table.Tx, o resource.Any) { t.kinds[o.Key().Kind].put(tx, o) }
+
+// Remove removes a resource of any kind of the tables.
+func (t *Tables) Remove(tx *table.Tx, key resource.Key) {
+	t.kinds[key.Kind].remove(tx, RowKey(key.Mesh, key.Name))
+}
+
+// Find returns a resource of any kind of the tables.
+func (t *Tables) Find(r *table.Reader, key resource.Key) (resource.Any, bool) {
+	return t.kinds[key.Kind].find(r, RowKey(key.Mesh, key.Name))
+}
+
+// From returns the resources of a kind after a [RowKey], in the order of these keys: of one mesh, or of all where the
+// mesh is empty. "" is before the first. It records no read, so derived functions must not use it.
+func (t *Tables) From(snapshot *table.Snapshot, kind, mesh, after string) iter.Seq[resource.Any] {
+	prefix := ""
+	if mesh != "" {
+		prefix = MeshKey(mesh)
+	}
+	return t.kinds[kind].from(snapshot, prefix, after)
+}
