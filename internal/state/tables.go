@@ -1,6 +1,6 @@
 // Package state has the tables of a control plane: the rows of every kind that takes part in configuration, and the
-// indexes that find them. A family of tables is one file with its rows, its indexes, their keys and its constructor. The
-// package derives only the keys of its indexes, the owner of a row, and the addresses of a host name.
+// indexes that find them. A family of tables is one file with its rows, its indexes, their keys and its constructor.
+// The package derives only the keys of its indexes, the owner of a row, and the addresses of a host name.
 package state
 
 import (
