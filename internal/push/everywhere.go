@@ -62,6 +62,7 @@ type Replicas interface {
 // Use sets the callbacks, before the first batch. Goroutines of the hub end with ctx.
 func (h *Hub) Use(ctx context.Context, o Callbacks) {
 	h.ctx, h.callbacks = ctx, o
+	h.retention.ctx = ctx
 	h.growth.waits = o.HalfAcked
 }
 
@@ -134,7 +135,7 @@ func (h *Hub) publishedAt(rows []resource.Key, versions []string) (revision uint
 // localAcked waits for the streams of this instance. A stream that ends, or that rejects a resource that concerns the
 // rows, may still send requests by its former configuration, so it counts until ctx ends.
 func (h *Hub) localAcked(ctx context.Context, revision uint64, rows []resource.Key) error {
-	unsure, err := h.callbacks.Waiter.WaitAcked(ctx, revision, h.relevantNACKs(rows))
+	unsure, err := h.callbacks.Waiter.WaitAcked(ctx, revision, h.removals.relevantNACKs(rows))
 	if err == nil && unsure > 0 {
 		<-ctx.Done()
 		err = ctx.Err()

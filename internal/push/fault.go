@@ -2,6 +2,7 @@ package push
 
 import (
 	"fmt"
+	"log/slog"
 
 	"weft/internal/graph"
 	"weft/internal/state"
@@ -9,28 +10,37 @@ import (
 	"weft/kind"
 )
 
+// faults collects failures of derived values until the next commit of the hub notes them in the table, from which the
+// writers of statuses read them. The lock of the hub guards it.
+type faults struct {
+	state *graph.State
+	log   *slog.Logger
+	found []state.Fault // that appeared, or went (without a panic), since they were last noted
+}
+
 // failed records a derived value whose computation failed. That is a bug of weft. The last good value stays in use.
-func (h *Hub) failed(f table.Failure) {
-	if f.Panic != nil {
-		h.log.Error("a derived value failed and its last good value stays in use; this is a bug in weft",
-			"table", f.Table, "key", f.Key, "kept", f.Kept, "panic", f.Panic, "stack", string(f.Stack))
+func (f *faults) failed(failure table.Failure) {
+	if failure.Panic != nil {
+		f.log.Error("a derived value failed and its last good value stays in use; this is a bug in weft",
+			"table", failure.Table, "key", failure.Key, "kept", failure.Kept, "panic", failure.Panic,
+			"stack", string(failure.Stack))
 	}
-	mesh, cause, ok := h.causeOf(f.Key)
-	if !f.Kept || !ok {
+	mesh, cause, ok := f.causeOf(failure.Key)
+	if !failure.Kept || !ok {
 		return
 	}
-	fault := state.Fault{Value: fmt.Sprintf("%s of %v", f.Table, f.Key), Mesh: mesh, Cause: cause}
-	if f.Panic != nil {
-		fault.Panic = fmt.Sprint(f.Panic)
+	fault := state.Fault{Value: fmt.Sprintf("%s of %v", failure.Table, failure.Key), Mesh: mesh, Cause: cause}
+	if failure.Panic != nil {
+		fault.Panic = fmt.Sprint(failure.Panic)
 	}
-	h.faults = append(h.faults, fault)
+	f.found = append(f.found, fault)
 }
 
 // causeOf returns the resource from which the derived value of a key is generated, where the status of the resource can
 // report a failure.
-func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
+func (f *faults) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 	destination := func(key graph.DestinationKey) (string, kind.Cause, bool) {
-		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: h.state.Row(key).Name}, true
+		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: f.state.Row(key).Name}, true
 	}
 	switch key := key.(type) {
 	case state.ServiceKey:
@@ -45,19 +55,19 @@ func (h *Hub) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 	return "", kind.Cause{}, false
 }
 
-// noteFaults commits the faults that appeared and went to the table, from which the writers of statuses read them.
-func (h *Hub) noteFaults() []*table.Changes {
-	if len(h.faults) == 0 {
+// note commits the faults that appeared and went to the table.
+func (f *faults) note() []*table.Changes {
+	if len(f.found) == 0 {
 		return nil
 	}
-	faults := h.faults
-	h.faults = nil
-	return []*table.Changes{h.state.DB.Commit(func(tx *table.Tx) {
-		for _, f := range faults {
-			if f.Panic == "" {
-				h.state.Faults.Delete(tx, f.Value)
+	found := f.found
+	f.found = nil
+	return []*table.Changes{f.state.DB.Commit(func(tx *table.Tx) {
+		for _, fault := range found {
+			if fault.Panic == "" {
+				f.state.Faults.Delete(tx, fault.Value)
 			} else {
-				h.state.Faults.Put(tx, f)
+				f.state.Faults.Put(tx, fault)
 			}
 		}
 	})}

@@ -45,13 +45,13 @@ type Hub struct {
 	proxies   map[state.ProxyKey]*proxy
 	changed   wait.Broadcast // of each commit
 
-	lists  map[resource.Key][]graph.DestinationKey // that are followed, by MeshService
-	drains drains
-	// the lists from which a proxy's endpoints were removed
-	removedFrom map[state.ProxyKey]map[graph.DestinationKey]bool
-	growth      growth
-	lateNames   map[graph.ProxyGroup]bool // groups whose further host names wait
-	faults      []state.Fault             // that appeared, or went (without a panic), since the last commit
+	drains    drains
+	faults    faults
+	retention retention
+	lists     ownLists
+	removals  *removals
+	growth    growth
+	lateNames map[graph.ProxyGroup]bool // groups whose further host names wait
 
 	ctx       context.Context // of the goroutines, from Use
 	callbacks Callbacks
@@ -73,18 +73,21 @@ func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	c := newConfig(g)
 	h := &Hub{
 		Rows: Rows{g}, config: c, catalog: catalog, log: log,
-		groups:      newSharedSets(c.group, catalog),
-		names:       map[graph.ProxyGroup]*HostNames{},
-		lateNames:   map[graph.ProxyGroup]bool{},
-		ingresses:   newSharedSets(c.ingress, catalog),
-		forwards:    newSharedSets(c.forward, catalog),
-		egresses:    newSharedSets(c.egress, catalog),
-		proxies:     map[state.ProxyKey]*proxy{},
-		removedFrom: map[state.ProxyKey]map[graph.DestinationKey]bool{},
-		lists:       map[resource.Key][]graph.DestinationKey{},
-		drains:      drains{pinned: map[state.ProxyKey]bool{}},
+		groups:    newSharedSets(c.group, catalog),
+		names:     map[graph.ProxyGroup]*HostNames{},
+		lateNames: map[graph.ProxyGroup]bool{},
+		ingresses: newSharedSets(c.ingress, catalog),
+		forwards:  newSharedSets(c.forward, catalog),
+		egresses:  newSharedSets(c.egress, catalog),
+		proxies:   map[state.ProxyKey]*proxy{},
+		faults:    faults{state: g, log: log},
+		retention: retention{state: g, log: log},
+		lists:     ownLists{g, map[resource.Key][]graph.DestinationKey{}},
+		removals:  newRemovals(g),
+		drains:    drains{pinned: map[state.ProxyKey]bool{}},
 	}
-	g.DB.Contain(h.failed)
+	h.retention.callbacks = &h.callbacks
+	g.DB.Contain(h.faults.failed)
 	return h
 }
 
@@ -130,7 +133,7 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 	})
 	now := time.Now()
 	commits := []*table.Changes{changes}
-	own := append(h.consequences(before, changes, now), h.keepIngresses(before, b.Put)...)
+	own := h.retention.rows(before, changes, b.Put, now)
 	if len(own) > 0 {
 		// The table has these rows before anything of the first commit is published. No client sees the state between:
 		// an empty list, or a proxy that is known by its new SPIFFE ID alone.
@@ -141,38 +144,19 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 		}))
 	}
 	for _, c := range commits {
-		h.noteRemovals(c)
+		h.removals.note(c)
 		h.publish(c)
 	}
-	for _, key := range b.Removed {
-		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
-			delete(h.removedFrom, proxy)
-		}
-	}
-	commits = append(commits, h.noteFaults()...)
+	h.removals.remove(b.Removed)
+	commits = append(commits, h.faults.note()...)
 	h.followListenerStatuses(b, commits...)
 	h.tellUnserved(b)
-	h.followLists(b)
+	h.lists.follow(b)
 	put := append(slices.Clip(b.Put), own...)
 	for _, follow := range h.followers {
 		follow(put, b.Removed, commits, now)
 	}
 	h.changed.Send()
-}
-
-// consequences returns the rows that follow from a commit at once, computed from the table before and after it.
-func (h *Hub) consequences(before *table.Reader, changes *table.Changes, now time.Time) []resource.Any {
-	var own []resource.Any
-	for _, row := range h.retainEndpoints(changes, now) {
-		own = append(own, row)
-	}
-	for _, row := range h.retainSNIRoutes(before, changes, now) {
-		own = append(own, row)
-	}
-	for _, row := range h.announce(changes, now) {
-		own = append(own, row)
-	}
-	return own
 }
 
 // edits collects the changes of one commit to each resource set.

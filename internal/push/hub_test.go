@@ -190,8 +190,8 @@ func TestAListThatIsEmptiedBeforeItsClientsAreBackIsRetained(t *testing.T) {
 		t.Errorf("blue serves, green does not yet, and the list is %s", got)
 	}
 	hub.Apply(removal(kind.MeshServices.Key(mesh, "web")))
-	if len(hub.lists) > 0 {
-		t.Errorf("the lists of a service that is gone are followed: %v", hub.lists)
+	if len(hub.lists.followed) > 0 {
+		t.Errorf("the lists of a service that is gone are followed: %v", hub.lists.followed)
 	}
 }
 

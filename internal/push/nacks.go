@@ -2,6 +2,8 @@ package push
 
 import (
 	"maps"
+	"slices"
+	"sync"
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
@@ -11,51 +13,72 @@ import (
 	"weft/resource"
 )
 
-// noteRemovals remembers from which endpoint lists the endpoints of a proxy were removed. A client that rejects the
-// next version of such a list may still send requests to them.
-func (h *Hub) noteRemovals(changes *table.Changes) {
-	for _, lists := range h.state.EndpointLists() {
+// removals has the endpoint lists from which the endpoints of proxies were removed. A client that rejects the next
+// version of such a list may still send requests to them. It has a lock of its own: the table's writer records
+// removals, and waits for acks read them.
+type removals struct {
+	state *graph.State
+
+	mu    sync.Mutex
+	lists map[state.ProxyKey]map[graph.DestinationKey]bool
+}
+
+func newRemovals(g *graph.State) *removals {
+	return &removals{state: g, lists: map[state.ProxyKey]map[graph.DestinationKey]bool{}}
+}
+
+// note records the removals of a commit.
+func (r *removals) note(changes *table.Changes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, lists := range r.state.EndpointLists() {
 		for t := range lists.Transitions(changes) {
 			if t.Old != nil {
-				h.noteRemoval(t)
+				r.noteRemoval(t)
 			}
 		}
 	}
 }
 
-func (h *Hub) noteRemoval(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
+func (r *removals) noteRemoval(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
 	for _, e := range t.Old.Endpoints {
 		if e.Proxy == (state.ProxyKey{}) || t.New.Has(e) {
 			continue
 		}
-		if h.removedFrom[e.Proxy] == nil {
-			h.removedFrom[e.Proxy] = map[graph.DestinationKey]bool{}
+		if r.lists[e.Proxy] == nil {
+			r.lists[e.Proxy] = map[graph.DestinationKey]bool{}
 		}
-		h.removedFrom[e.Proxy][t.Key] = true
+		r.lists[e.Proxy][t.Key] = true
+	}
+}
+
+// remove drops the removals of proxies whose listener status is among removed rows.
+func (r *removals) remove(removed []resource.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range removed {
+		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
+			delete(r.lists, proxy)
+		}
 	}
 }
 
 // relevantNACKs returns a function that reports whether a NACK leaves open what a client applied of rows. For a
 // Dataplane or a listener status, these are the NACKs of the endpoint lists that have or had its endpoints. For other
 // rows all NACKs count, and the function is nil. Listeners, permissions and roots lead to no other endpoint.
-func (h *Hub) relevantNACKs(rows []resource.Key) func(xds.NACK) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (r *removals) relevantNACKs(rows []resource.Key) func(xds.NACK) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var proxies []*removedProxy
 	for _, row := range rows {
 		key, ok := state.ProxyOf(row)
 		if !ok || row != key.Resource() && row != key.ListenerStatusRow() {
 			return nil
 		}
-		proxies = append(proxies, &removedProxy{h.state, key, maps.Clone(h.removedFrom[key])})
+		proxies = append(proxies, &removedProxy{r.state, key, maps.Clone(r.lists[key])})
 	}
-	return func(r xds.NACK) bool {
-		for _, p := range proxies {
-			if p.concernedBy(r) {
-				return true
-			}
-		}
-		return false
+	return func(nack xds.NACK) bool {
+		return slices.ContainsFunc(proxies, func(p *removedProxy) bool { return p.concernedBy(nack) })
 	}
 }
 

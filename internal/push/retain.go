@@ -2,10 +2,10 @@ package push
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"weft/internal/graph"
-	"weft/internal/mirror"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -22,94 +22,124 @@ type Announce func(ctx context.Context, moving []*resource.Object[kind.Dataplane
 // RetainSNIRoutes stores retained SNI routes that the table already has.
 type RetainSNIRoutes func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error
 
-// retainSNIRoutes returns rows that retain the SNI routes that were removed from services, with their backends, until
-// other zones have removed them. A goroutine stores the rows.
-func (h *Hub) retainSNIRoutes(before *table.Reader, changes *table.Changes,
-	now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
-	var rows []*resource.Object[kind.RetainedSNIRoute]
-	for t := range h.state.SNIRoutes.Transitions(changes) {
-		rows = append(rows, h.state.RetainSNIRoutes(before, h.reader(), t.Old, t.New, now)...)
-	}
-	if len(rows) > 0 {
-		h.log.Info("SNI routes are retained until other zones have removed them", "ports", len(rows))
-		go func() {
-			if err := h.callbacks.RetainSNIRoutes(h.ctx, rows); err != nil && h.ctx.Err() == nil {
-				h.log.Warn("retained SNI routes are not stored and would be lost by a restart", "error", err)
-			}
-		}()
-	}
-	return rows
+// KeepIngresses stores the former ingresses of host names, which the table already has.
+type KeepIngresses func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error
+
+// retention makes the rows by which clients keep what a commit would take from them before its replacement is ready:
+// former endpoints, SNI routes and ingresses, and the next SPIFFE IDs of proxies. The hub puts the rows into the table
+// in the commit that makes them necessary, and goroutines store them: the table does not wait for the store. The lock
+// of the hub guards it.
+type retention struct {
+	state     *graph.State
+	log       *slog.Logger
+	callbacks *Callbacks
+	ctx       context.Context // of the goroutines, from Use
 }
 
-// announce returns the rows with the next SPIFFE IDs of proxies. A goroutine stores them. From the commit that changes
-// a SPIFFE ID on, clients accept the proxy under both.
-func (h *Hub) announce(changes *table.Changes, now time.Time) []*resource.Object[kind.DataplaneCertificates] {
-	var rows []*resource.Object[kind.DataplaneCertificates]
-	for t := range h.state.Moving.Transitions(changes) {
-		if row := h.state.Announce(h.reader(), t.Key, now); row != nil && t.New.SpiffeID != "" {
-			rows = append(rows, row)
+// rows returns the rows that follow from a commit at once, computed from the table before and after it. put are the
+// rows of the store in the commit.
+func (k *retention) rows(before *table.Reader, changes *table.Changes, put []resource.Any,
+	now time.Time) []resource.Any {
+	after := table.Eval(k.state.DB.Snapshot())
+	var own []resource.Any
+	own = joinRows(own, k.endpoints(after, changes, now))
+	own = joinRows(own, k.sniRoutes(before, after, changes, now))
+	own = joinRows(own, k.spiffeIDs(after, changes, now))
+	return joinRows(own, k.ingresses(before, after, put))
+}
+
+func joinRows[S any](all []resource.Any, rows []*resource.Object[S]) []resource.Any {
+	for _, row := range rows {
+		all = append(all, row)
+	}
+	return all
+}
+
+// storeRows stores rows in a goroutine, and logs the message where that fails.
+func storeRows[S any](k *retention, rows []*resource.Object[S],
+	store func(context.Context, []*resource.Object[S]) error, failed string) {
+	go func() {
+		if err := store(k.ctx, rows); err != nil && k.ctx.Err() == nil {
+			k.log.Warn(failed, "rows", len(rows), "error", err)
 		}
-	}
-	if len(rows) > 0 {
-		h.log.Info("proxies are accepted under new SPIFFE IDs too", "proxies", len(rows))
-		go func() {
-			if err := h.callbacks.Announce(h.ctx, rows); err != nil && h.ctx.Err() == nil {
-				h.log.Warn("new SPIFFE IDs of proxies are not stored", "proxies", len(rows), "error", err)
-			}
-		}()
-	}
-	return rows
+	}()
 }
 
-// followLists keeps the endpoint lists of this zone's services derived, even where no proxy of this instance uses them.
-// A list that becomes empty while its clients are at another instance, or have not reconnected after a restart, is
-// retained for them.
-func (h *Hub) followLists(b mirror.Batch) {
-	for _, o := range b.Put {
-		if service, ok := o.(*resource.Object[kind.MeshService]); ok {
-			h.followListsOf(o.Key(), h.state.ListsOf(service))
-		}
-	}
-	for _, key := range b.Removed {
-		if key.Kind == kind.MeshServices.Name {
-			h.followListsOf(key, nil)
-		}
-	}
-}
-
-func (h *Hub) followListsOf(service resource.Key, lists []graph.DestinationKey) {
-	for _, key := range lists {
-		h.state.Endpoints.Pin(key)
-	}
-	for _, key := range h.lists[service] {
-		h.state.Endpoints.Unpin(key)
-	}
-	h.lists[service] = lists
-	if len(lists) == 0 {
-		delete(h.lists, service)
-	}
-}
-
-// retainEndpoints returns rows with the former endpoints of lists that a change of membership alone has emptied. A
-// goroutine stores the rows: the table does not wait for the store.
-func (h *Hub) retainEndpoints(changes *table.Changes, now time.Time) []*resource.Object[kind.RetainedEndpoints] {
+// endpoints returns rows with the former endpoints of lists that a change of membership alone has emptied.
+func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
+	now time.Time) []*resource.Object[kind.RetainedEndpoints] {
 	var rows []*resource.Object[kind.RetainedEndpoints]
-	for t := range h.state.Endpoints.Transitions(changes) {
+	for t := range k.state.Endpoints.Transitions(changes) {
 		if t.Old == nil || len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
 			continue
 		}
-		if row := h.state.RetainEndpoints(h.reader(), t.Key, t.Old.Endpoints, now); row != nil {
-			h.log.Info("former endpoints are retained until new ones are ready", "destination", t.Key, "endpoints",
+		if row := k.state.RetainEndpoints(after, t.Key, t.Old.Endpoints, now); row != nil {
+			k.log.Info("former endpoints are retained until new ones are ready", "destination", t.Key, "endpoints",
 				len(row.Spec.Endpoints))
 			rows = append(rows, row)
 		}
 	}
 	if len(rows) > 0 {
-		go func() {
-			if err := h.callbacks.Keep(h.ctx, rows); err != nil && h.ctx.Err() == nil {
-				h.log.Warn("retained endpoints are not stored and would be lost by a restart", "error", err)
-			}
-		}()
+		storeRows(k, rows, k.callbacks.Keep, "retained endpoints are not stored and would be lost by a restart")
+	}
+	return rows
+}
+
+// sniRoutes returns rows that retain the SNI routes that were removed from services, with their backends, until other
+// zones have removed them.
+func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Changes,
+	now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
+	var rows []*resource.Object[kind.RetainedSNIRoute]
+	for t := range k.state.SNIRoutes.Transitions(changes) {
+		rows = append(rows, k.state.RetainSNIRoutes(before, after, t.Old, t.New, now)...)
+	}
+	if len(rows) > 0 {
+		k.log.Info("SNI routes are retained until other zones have removed them", "ports", len(rows))
+		storeRows(
+			k,
+			rows,
+			k.callbacks.RetainSNIRoutes,
+			"retained SNI routes are not stored and would be lost by a restart",
+		)
+	}
+	return rows
+}
+
+// spiffeIDs returns the rows with the next SPIFFE IDs of proxies. From the commit that changes a SPIFFE ID on, clients
+// accept the proxy under both.
+func (k *retention) spiffeIDs(after *table.Reader, changes *table.Changes,
+	now time.Time) []*resource.Object[kind.DataplaneCertificates] {
+	var rows []*resource.Object[kind.DataplaneCertificates]
+	for t := range k.state.Moving.Transitions(changes) {
+		if row := k.state.Announce(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) > 0 {
+		k.log.Info("proxies are accepted under new SPIFFE IDs too", "proxies", len(rows))
+		storeRows(k, rows, k.callbacks.Announce, "new SPIFFE IDs of proxies are not stored")
+	}
+	return rows
+}
+
+// ingresses returns the rows by which clients dial the former ingresses of other zones until the host names that these
+// zones now advertise are resolved.
+func (k *retention) ingresses(before, after *table.Reader,
+	put []resource.Any) []*resource.Object[kind.ResolvedName] {
+	var rows []*resource.Object[kind.ResolvedName]
+	for _, o := range put {
+		if o, ok := o.(*resource.Object[kind.MeshZoneAddress]); ok && len(k.state.HostNames(o)) > 0 {
+			rows = append(rows, k.state.KeepIngresses(before, after, o.Mesh, k.state.ZoneOf(&o.Meta))...)
+		}
+	}
+	if len(rows) > 0 {
+		k.log.Info("former zone ingresses are dialed until the host names are resolved", "names", len(rows))
+		storeRows(
+			k,
+			rows,
+			k.callbacks.KeepIngresses,
+			"former zone ingresses are not stored and would be lost by a restart",
+		)
 	}
 	return rows
 }
