@@ -40,7 +40,7 @@ test: prerequisites build tools ## the tests that a change needs: format, vet, l
 	tools/generated
 	go test ./...
 
-lint: ## the form of the code: lines, doc comments, spelling; the linters are pinned in tools/go.mod
+lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
 
 test-real: prerequisites-real build tools spire ## the long tests: SPIRE, the race detector, every attack; 20 minutes from nothing

@@ -56,15 +56,6 @@ var retiredWords = []retiredWord{
 	{`figures?`, "metric, measurement", false},
 }
 
-// notYet are the directories whose comments, messages and unexported identifiers have retired words still. Stored
-// kinds, wire messages, exported identifiers, metrics and findings have none anywhere. A directory without a retired
-// word is removed from the list.
-var notYet = []string{
-}
-
-// notYetExported are the directories whose exported identifiers have retired words still.
-var notYetExported = []string{}
-
 // retiredUse is one retired word.
 type retiredUse struct{ at, where, word, use string }
 
@@ -112,9 +103,8 @@ var sentenceWord = regexp.MustCompile(`[A-Za-z]+`)
 var foreignTexts = regexp.MustCompile(`(?i)connection refused|econnrefused|x-weft-unserved|` +
 	`lookup\("nobody"\)|^"nobody"$|"refused"|refused[_-]stream|sni_foreign`)
 
-// retiredUses returns the retired words of a file: of its exported identifiers, and of all else in it.
-func retiredUses(t *testing.T, file string, source goSource) (exported, inside []retiredUse) {
-	test := strings.HasSuffix(file, "_test.go")
+// retiredUses returns the retired words of a file, in its identifiers, texts and comments.
+func retiredUses(t *testing.T, file string, source goSource) (found []retiredUse) {
 	files := token.NewFileSet()
 	tree, err := parser.ParseFile(files, file, source.text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -147,22 +137,17 @@ func retiredUses(t *testing.T, file string, source goSource) (exported, inside [
 			}
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && !foreignTexts.MatchString(n.Value) {
-				if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(n.Value), -1),
-					false); found {
-					inside = append(inside, retiredUse{at(n.Pos()), "a text", word, retired.use})
+				if retired, word, ok := retiredIn(sentenceWord.FindAllString(strings.ToLower(n.Value), -1),
+					false); ok {
+					found = append(found, retiredUse{at(n.Pos()), "a text", word, retired.use})
 				}
 			}
 		}
 		return true
 	})
 	for name := range declared {
-		if retired, word, found := retiredIn(identifierWords(name.Name), true); found {
-			use := retiredUse{at(name.Pos()), name.Name, word, retired.use}
-			if name.IsExported() && !test {
-				exported = append(exported, use)
-			} else {
-				inside = append(inside, use)
-			}
+		if retired, word, ok := retiredIn(identifierWords(name.Name), true); ok {
+			found = append(found, retiredUse{at(name.Pos()), name.Name, word, retired.use})
 		}
 	}
 	for _, group := range tree.Comments {
@@ -170,51 +155,24 @@ func retiredUses(t *testing.T, file string, source goSource) (exported, inside [
 			if foreignTexts.MatchString(comment.Text) {
 				continue
 			}
-			if retired, word, found := retiredIn(sentenceWord.FindAllString(strings.ToLower(comment.Text), -1),
-				false); found {
-				inside = append(inside, retiredUse{at(comment.Pos()), "a comment", word, retired.use})
+			if retired, word, ok := retiredIn(sentenceWord.FindAllString(strings.ToLower(comment.Text), -1),
+				false); ok {
+				found = append(found, retiredUse{at(comment.Pos()), "a comment", word, retired.use})
 			}
 		}
 	}
-	return exported, inside
+	return found
 }
 
 // TestRetiredWords: one concept has one word, the field's, in the whole code. A reader who searches for the word finds
 // all of it.
 func TestRetiredWords(t *testing.T) {
-	exported, inside := map[string][]retiredUse{}, map[string][]retiredUse{}
 	for file, source := range goFiles(t) {
 		if bytes.Contains(source.text, []byte("// Code generated ")) || path.Base(file) == "glossary_test.go" {
 			continue
 		}
-		dir := path.Dir(file)
-		out, in := retiredUses(t, file, source)
-		exported[dir] = append(exported[dir], out...)
-		inside[dir] = append(inside[dir], in...)
-	}
-	checkRetired(t, "notYetExported", exported, notYetExported)
-	checkRetired(t, "notYet", inside, notYet)
-}
-
-// checkRetired fails where a directory has retired words and is not in the list, or has none and is in it.
-func checkRetired(t *testing.T, list string, uses map[string][]retiredUse, listed []string) {
-	t.Helper()
-	for _, dir := range slices.Sorted(maps.Keys(uses)) {
-		found := uses[dir]
-		switch isListed := slices.Contains(listed, dir); {
-		case isListed && len(found) == 0:
-			t.Errorf("%s has no retired word any more: remove it from %s", dir, list)
-		case !isListed:
-			for _, use := range found {
-				t.Errorf("%s: %s has the retired word %q; use %s", use.at, use.where, use.word, use.use)
-			}
-		case testing.Verbose():
-			t.Logf("%s: %d retired words (%s)", dir, len(found), list)
-		}
-	}
-	for _, dir := range listed {
-		if _, ok := uses[dir]; !ok {
-			t.Errorf("%s is in %s and has no Go files", dir, list)
+		for _, use := range retiredUses(t, file, source) {
+			t.Errorf("%s: %s has the retired word %q; use %s", use.at, use.where, use.word, use.use)
 		}
 	}
 }

@@ -1,9 +1,59 @@
 package weft_test
 
 import (
+	"bytes"
+	"go/scanner"
+	"go/token"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
+
+// maxColumns is the maximum length of a line. A tab has four columns.
+const maxColumns = 120
+
+// TestLineLength: lines have at most 120 columns. Lines with a part of a raw string, and imports, are exempt: a line
+// break would change a raw string, and an import cannot have one.
+func TestLineLength(t *testing.T) {
+	for file, source := range goFiles(t) {
+		if bytes.Contains(source.text, []byte("// Code generated ")) {
+			continue
+		}
+		exempt := rawStringLines(source.text)
+		for _, imported := range source.tree.Imports {
+			exempt[source.files.Position(imported.Pos()).Line] = true
+		}
+		line := 0
+		for text := range bytes.Lines(source.text) {
+			line++
+			columns := utf8.RuneCount(bytes.ReplaceAll(bytes.TrimRight(text, "\n"), []byte("\t"), []byte("    ")))
+			if columns > maxColumns && !exempt[line] {
+				t.Errorf("%s:%d has %d columns, want at most %d", file, line, columns, maxColumns)
+			}
+		}
+	}
+}
+
+// rawStringLines returns the numbers of the lines that have a part of a raw string.
+func rawStringLines(source []byte) map[int]bool {
+	lines := map[int]bool{}
+	files := token.NewFileSet()
+	file := files.AddFile("", files.Base(), len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, 0)
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			return lines
+		}
+		if tok == token.STRING && text[0] == '`' {
+			first := file.Line(pos)
+			for n := range strings.Count(text, "\n") + 1 {
+				lines[first+n] = true
+			}
+		}
+	}
+}
 
 // TestEnvoyImportNames: a package of Envoy's API has the same name in every file, so that a search for corev3.Address
 // finds all of its uses. The name is the package's own or, where that is long or not unique, another one. It ends with

@@ -69,6 +69,7 @@ func (z *ZoneEgressSection) Listener() string {
 // runtime.)
 type InboundState string
 
+// The states of an inbound.
 const (
 	Ready    InboundState = "Ready"    // listener and SPIFFE IDs; endpoint once it serves
 	NotReady InboundState = "NotReady" // listener and SPIFFE IDs, no endpoint

@@ -274,7 +274,7 @@ func TestDataplaneRejects(t *testing.T) {
 		{"what comes later", `{gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
 			"networking.gateway: has no meaning here",
 			"networking.transparentProxying.directAccessServices: is not served"}},
-		{"unknown", `{adress: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.adress: is not a known field",
+		{"unknown", `{addr: 10.0.0.1, inbound: [{prot: 80}]}`, []string{"networking.addr: is not a known field",
 			"networking.inbound[0].prot: is not a known field"}},
 	})
 }

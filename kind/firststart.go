@@ -11,5 +11,6 @@ const TheFirstStart = "first"
 
 // FirstStarts is the kind of [FirstStart].
 var FirstStarts = &resource.Kind[FirstStart]{
-	Info: resource.Info{Name: "FirstStart", Plural: "first-starts", Scope: resource.Global, ReadOnly: true, Hidden: true},
+	Info: resource.Info{Name: "FirstStart", Plural: "first-starts", Scope: resource.Global, ReadOnly: true,
+		Hidden: true},
 }

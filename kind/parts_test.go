@@ -11,9 +11,10 @@ import (
 func TestPartsOfAPermission(t *testing.T) {
 	sni := &kind.SNIMatch{Type: "Exact", Value: "a.mesh"}
 	target := &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}
-	o := kind.MeshTrafficPermissions.Make("default", "web", kind.MeshTrafficPermission{TargetRef: target, Rules: []kind.PermissionRule{
-		{}, {Matches: []kind.PermissionMatch{{SNI: sni}}},
-	}})
+	o := kind.MeshTrafficPermissions.Make("default", "web", kind.MeshTrafficPermission{
+		TargetRef: target,
+		Rules:     []kind.PermissionRule{{}, {Matches: []kind.PermissionMatch{{SNI: sni}}}},
+	})
 	parts := kind.MeshTrafficPermissions.Parts(o)
 	if parts.TargetRef != target || len(parts.To) > 0 || parts.Default != nil || len(parts.Rules) != 2 {
 		t.Fatalf("the parts are %+v, want the target and two rules", parts)

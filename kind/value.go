@@ -12,6 +12,7 @@ import (
 // Protocol is the protocol of an inbound or a service port.
 type Protocol string
 
+// The protocols of inbounds and service ports.
 const (
 	TCP   Protocol = "tcp"
 	TLS   Protocol = "tls"

@@ -32,7 +32,8 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft`,
 		Args:    cobra.ExactArgs(1),
 	}
-	withKey := command.Flags().Bool("with-key", false, "put the key file of the secrets into the backup, with which every secret can be read")
+	withKey := command.Flags().Bool("with-key", false,
+		"put the key file of the secrets into the backup, with which every secret can be read")
 	load := settingsFlags(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s, err := loadForStore(load)
@@ -54,14 +55,15 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 		}
 		command.PrintErrf("%s has %d rows.\n", args[0], n)
 		if !*withKey {
-			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, in another place.\n", server.EncryptionKeyFile(s))
+			command.PrintErrf("Its secrets are of no use without %s: keep a copy of that too, in another place.\n",
+				server.EncryptionKeyFile(s))
 		}
 		return nil
 	}
 	return command
 }
 
-// loadForStore returns the settings of a control plane that stores something.
+// loadForStore returns the settings of a control plane with a persistent store.
 func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.Settings, error) {
 	s, _, err := load()
 	if err == nil && s.Store == settings.Memory {
@@ -70,7 +72,7 @@ func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.
 	return s, err
 }
 
-// keyFileText returns the key file, once it is found to have keys.
+// keyFileText returns the content of the key file, and an error if it has no keys.
 func keyFileText(s *settings.Settings) (string, error) {
 	path := server.EncryptionKeyFile(s)
 	if _, err := sealed.ReadKeyFile(path); err != nil {
@@ -81,7 +83,7 @@ func keyFileText(s *settings.Settings) (string, error) {
 }
 
 func backUp(ctx context.Context, path string, h backup.Header, from sql.Source, progress io.Writer) (n int, err error) {
-	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
+	tell := &progressReporter{to: progress, next: time.Now().Add(progressInterval)}
 	err = wholefile.Write(path, func(w io.Writer) error {
 		return backup.Write(w, h, func(take func(store.Row) error) error {
 			return sql.Export(ctx, from, func(rows int) { tell.total = rows }, func(row store.Row) error {
@@ -113,23 +115,27 @@ Stop the control plane first. The store may be of another type than the one that
 		}
 		h, n, err := restore(command.Context(), args[0], s, *force, command.ErrOrStderr())
 		if errors.Is(err, sql.ErrNotEmpty) {
-			return fmt.Errorf("%w\nNothing was restored. Choose an empty store, or replace what is there with --force, after a backup of it.", err)
+			return fmt.Errorf("%w\nNothing was restored. Choose an empty store, or replace what is there with "+
+				"--force, after a backup of it.", err)
 		}
 		if err != nil {
 			return fmt.Errorf("nothing was restored: %w", err)
 		}
 		command.PrintErrf("%d rows of %s are restored.\n", n, h.Created.Format(time.RFC3339))
 		if h.Keys == "" {
-			command.PrintErrf("The backup has no key: before the control plane starts, %s must have the one of its secrets.\n", server.EncryptionKeyFile(s))
+			command.PrintErrf(
+				"The backup has no key: before the control plane starts, %s must have the one of its secrets.\n",
+				server.EncryptionKeyFile(s))
 		}
 		return nil
 	}
 	return command
 }
 
-func restore(ctx context.Context, path string, s *settings.Settings, force bool, progress io.Writer) (h backup.Header, n int, err error) {
-	tell := &teller{to: progress, next: time.Now().Add(tellEvery)}
-	// Read once to its end, so that a damaged file makes no database.
+func restore(ctx context.Context, path string, s *settings.Settings, force bool, progress io.Writer) (h backup.Header,
+	n int, err error) {
+	tell := &progressReporter{to: progress, next: time.Now().Add(progressInterval)}
+	// The backup is read to its end once, so that a damaged file creates no database.
 	h, err = readBackup(path, func(rows iter.Seq2[store.Row, error]) error {
 		for _, err := range rows {
 			if err != nil {
@@ -174,7 +180,7 @@ func readBackup(path string, use func(iter.Seq2[store.Row, error]) error) (backu
 	return h, nil
 }
 
-// addKeys comes before the rows: a key too many does no harm.
+// addKeys adds the keys before any row is written: an unused key does no harm.
 func addKeys(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -182,20 +188,20 @@ func addKeys(path, text string) error {
 	return sealed.AddToKeyFile(path, []byte(text))
 }
 
-// tellEvery is how often somebody who waits hears how far it is.
-const tellEvery = 2 * time.Second
+// progressInterval is the interval of progress reports.
+const progressInterval = 2 * time.Second
 
-// teller counts rows.
-type teller struct {
+// teller counts rows, and reports the progress.
+type progressReporter struct {
 	to          io.Writer
 	next        time.Time
 	done, total int
 }
 
-func (t *teller) row() {
+func (t *progressReporter) row() {
 	t.done++
 	if now := time.Now(); now.After(t.next) {
-		t.next = now.Add(tellEvery)
+		t.next = now.Add(progressInterval)
 		fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// weftFails runs a command that must fail, and answers what it says.
+// weftFails runs a command that must fail, and returns its error output.
 func weftFails(t *testing.T, args ...string) string {
 	t.Helper()
 	var errs bytes.Buffer
@@ -36,7 +36,8 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	weft(t, at.API, "cp", "backup", withoutKey, "--data-dir", dir)
 	at.Stop()
 
-	if got := weftFails(t, "cp", "restore", file, "--data-dir", dir); !strings.Contains(got, "not empty") || !strings.Contains(got, "--force") {
+	if got := weftFails(t, "cp", "restore", file, "--data-dir", dir); !strings.Contains(got, "not empty") ||
+		!strings.Contains(got, "--force") {
 		t.Errorf("restoring into a store that has rows says\n%s", got)
 	}
 	weft(t, at.API, "cp", "restore", file, "--data-dir", restored)
@@ -44,12 +45,14 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	if got := weft(t, at.API, "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
 		t.Errorf("the restored secret is\n%s", got)
 	}
-	if got := weftFails(t, "cp", "restore", file, "--data-dir", restored, "--force"); !strings.Contains(got, "in use by another control plane") {
+	if got := weftFails(t, "cp", "restore", file, "--data-dir", restored, "--force"); !strings.Contains(got,
+		"in use by another control plane") {
 		t.Errorf("restoring under a running control plane says\n%s", got)
 	}
 	at.Stop()
 
-	if got := weftFails(t, "cp", "backup", file, "--data-dir", t.TempDir()); !strings.Contains(got, "there is no store") || !strings.Contains(got, "--data-dir") {
+	if got := weftFails(t, "cp", "backup", file, "--data-dir", t.TempDir()); !strings.Contains(got,
+		"there is no store") || !strings.Contains(got, "--data-dir") {
 		t.Errorf("a backup of nothing says\n%s", got)
 	}
 	whole, err := os.ReadFile(file)
@@ -60,7 +63,8 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	if err := os.WriteFile(damaged, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := weftFails(t, "cp", "restore", damaged, "--data-dir", untouched); !strings.Contains(got, "nothing was restored") {
+	if got := weftFails(t, "cp", "restore", damaged, "--data-dir", untouched); !strings.Contains(got,
+		"nothing was restored") {
 		t.Errorf("restoring half a backup says\n%s", got)
 	}
 	if _, err := os.Stat(untouched); !errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What helps is in a bundle, and nothing that would let its reader in.
+// TestABundleHasWhatHelpsAndNoSecret: a bundle has diagnostic data, and no credentials.
 func TestABundleHasWhatHelpsAndNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	at := startPlane(t, "--data-dir", dir)
@@ -31,7 +31,8 @@ func TestABundleHasWhatHelpsAndNoSecret(t *testing.T) {
 	file := filepath.Join(dir, "bundle.tar.gz")
 	weft(t, at.API, "cp", "bundle", "--file", file)
 
-	if out, err := exec.Command("tar", "-xzf", file, "--strip-components=1", "-C", dir, "--one-top-level=unpacked").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-xzf", file, "--strip-components=1", "-C", dir,
+		"--one-top-level=unpacked").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	files := map[string]string{}

@@ -13,10 +13,10 @@ import (
 // errFound ends a check that found errors. They have been printed.
 var errFound = errors.New("errors were found")
 
-// cannotLook is the error of a check that the control plane could not perform.
-type cannotLook struct{ error }
+// checkFailed is the error of a check that the control plane could not perform.
+type checkFailed struct{ error }
 
-func (c cannotLook) Unwrap() error { return c.error }
+func (c checkFailed) Unwrap() error { return c.error }
 
 // shownOfEach is the number of findings of one problem that the text form shows.
 const shownOfEach = 10
@@ -40,10 +40,11 @@ if it found an error, and 2 if the control plane did not respond.`,
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		report, err := r.look(command)
 		if err != nil {
-			return cannotLook{err}
+			return checkFailed{err}
 		}
 		if other := report.version; other != version {
-			fmt.Fprintf(command.ErrOrStderr(), "Warning: this program is weft %s, the control plane is weft %s\n", version, other)
+			fmt.Fprintf(command.ErrOrStderr(), "Warning: this program is weft %s, the control plane is weft %s\n",
+				version, other)
 		}
 		if command.Flags().Changed("mesh") {
 			report.Findings = ofMesh(report.Findings, r.mesh)
@@ -61,7 +62,7 @@ if it found an error, and 2 if the control plane did not respond.`,
 	return command
 }
 
-// answer is the report of a control plane, and the control plane's version.
+// checkResult is the report of a control plane, and the control plane's version.
 type checkResult struct {
 	check.Report
 	version string
@@ -106,15 +107,16 @@ func printReport(w io.Writer, report *check.Report, form string) error {
 		printProblem(w, left[:n])
 		left = left[n:]
 	}
-	_, err := fmt.Fprintf(w, "Looked at %s and %s: %s.\n", count(report.Dataplanes, "Dataplane"), count(report.Services, "MeshService"), tally(report.Findings))
+	_, err := fmt.Fprintf(w, "Looked at %s and %s: %s.\n", count(report.Dataplanes, "Dataplane"),
+		count(report.Services, "MeshService"), tally(report.Findings))
 	return err
 }
 
-// printProblem writes the findings of one problem under its name, with what to do below them.
+// printProblem prints the findings of one problem under its name, with the remedy below them.
 func printProblem(w io.Writer, findings []check.Finding) {
 	first := findings[0]
-	colour := map[check.Severity]string{check.Error: red, check.Warning: yellow}[first.Severity]
-	fmt.Fprintf(w, "%s  %s\n", paletteOf(w).paint(colour, string(first.Severity)), first.Problem)
+	color := map[check.Severity]string{check.Error: red, check.Warning: yellow}[first.Severity]
+	fmt.Fprintf(w, "%s  %s\n", paletteOf(w).paint(color, string(first.Severity)), first.Problem)
 	for _, f := range findings[:min(len(findings), shownOfEach)] {
 		fmt.Fprintf(w, "  %s: %s\n", f.Object, f.Detail)
 	}

@@ -13,20 +13,21 @@ import (
 	"weft/resource"
 )
 
-// completionTime is how long a shell waits for names. One that is not answered completes nothing.
-const completionTime = time.Second
+// completionTimeout is the timeout of a request for completions. After it, nothing is completed.
+const completionTimeout = time.Second
 
-// completer returns what an argument that begins with a text may be.
+// completer returns the possible values of an argument that begins with a text.
 type completer = func(command *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
 
 // completeKindAndName completes a KIND and then the NAME of one.
-func (r *remote) completeKindAndName(command *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (r *remote) completeKindAndName(command *cobra.Command, args []string, begun string) ([]string,
+	cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return beginning(kindNames(), begun), cobra.ShellCompDirectiveNoFileComp
 	case 1:
 		if d, err := kindOf(args[0]); err == nil {
-			return r.names(command.Context(), d, begun), cobra.ShellCompDirectiveNoFileComp
+			return r.resourceNames(command.Context(), d, begun), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
@@ -38,24 +39,25 @@ func (r *remote) completeName(d resource.Descriptor) completer {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return r.names(command.Context(), d, begun), cobra.ShellCompDirectiveNoFileComp
+		return r.resourceNames(command.Context(), d, begun), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// names asks the control plane for the names that begin with a text, in the mesh of --mesh.
-func (r *remote) names(ctx context.Context, d resource.Descriptor, begun string) []string {
+// names requests the names that begin with a text, in the mesh of --mesh.
+func (r *remote) resourceNames(ctx context.Context, d resource.Descriptor, begun string) []string {
 	c, err := r.client()
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	var page struct {
 		Items []struct {
 			Name string `json:"name"`
 		} `json:"items"`
 	}
-	if err := c.Get(ctx, client.Path(d, r.meshOf(d), ""), url.Values{"name": {begun}, "size": {"1000"}}, &page); err != nil {
+	if err := c.Get(ctx, client.Path(d, r.meshOf(d), ""), url.Values{"name": {begun}, "size": {"1000"}},
+		&page); err != nil {
 		return nil
 	}
 	var names []string
@@ -86,9 +88,9 @@ func beginning(names []string, begun string) []string {
 	return kept
 }
 
-// completeFlag completes a flag that the command has.
+// completeFlag registers the completion of a flag, if the command has the flag.
 func completeFlag(command *cobra.Command, flag string, complete completer) {
-	_ = command.RegisterFlagCompletionFunc(flag, complete) // fails for an unknown flag, and for one that has one
+	_ = command.RegisterFlagCompletionFunc(flag, complete) // fails for an unknown flag, and for one with a completion
 }
 
 // addCompletionCommand adds cobra's command that writes completion scripts, with examples.

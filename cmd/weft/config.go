@@ -26,7 +26,8 @@ func newConfigCommand() *cobra.Command {
 		Aliases: []string{"cp"},
 		Short:   "Add, remove, list and choose control planes",
 	}
-	planes.AddCommand(newContextAddCommand(), newContextListCommand(), newContextRemoveCommand(), newContextSwitchCommand())
+	planes.AddCommand(newContextAddCommand(), newContextListCommand(), newContextRemoveCommand(),
+		newContextSwitchCommand())
 	command.AddCommand(planes, newConfigViewCommand())
 	return command
 }
@@ -47,7 +48,7 @@ read. The token is copied into it; of certificates the paths are.`,
   weft config control-planes add --name prod --address https://cp.example.com:5682 --ca-cert-file ca.crt --token-file ann.token`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := plane.complete(tokenFile, command.InOrStdin()); err != nil {
+			if err := plane.resolve(tokenFile, command.InOrStdin()); err != nil {
 				return err
 			}
 			return addContext(command, plane, overwrite)
@@ -55,8 +56,10 @@ read. The token is copied into it; of certificates the paths are.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&plane.Name, "name", "", "name of the control plane here")
-	flags.StringVar(&plane.Address, "address", "", "address of its HTTP API, such as https://cp.example.com:5682 or unix:DIR/admin.sock")
-	flags.StringVar(&plane.CACertFile, "ca-cert-file", "", "certificate of the CA that signed its certificate (PEM); default: the CAs that the system trusts")
+	flags.StringVar(&plane.Address, "address", "",
+		"address of its HTTP API, such as https://cp.example.com:5682 or unix:DIR/admin.sock")
+	flags.StringVar(&plane.CACertFile, "ca-cert-file", "",
+		"certificate of the CA that signed its certificate (PEM); default: the CAs that the system trusts")
 	flags.StringVar(&plane.ClientCertFile, "client-cert-file", "", "your certificate (PEM)")
 	flags.StringVar(&plane.ClientKeyFile, "client-key-file", "", "your certificate's private key (PEM)")
 	flags.BoolVar(&plane.SkipVerify, "skip-verify", false, "skip TLS verification (insecure)")
@@ -67,8 +70,8 @@ read. The token is copied into it; of certificates the paths are.`,
 	return command
 }
 
-// complete reads the token and makes paths hold wherever a command is run.
-func (p *controlPlane) complete(tokenFile string, in io.Reader) error {
+// complete reads the token and makes paths absolute, so that they are valid in every directory.
+func (p *controlPlane) resolve(tokenFile string, in io.Reader) error {
 	if tokenFile != "" {
 		text, err := readFileOr(tokenFile, in)
 		if err != nil {
@@ -76,7 +79,8 @@ func (p *controlPlane) complete(tokenFile string, in io.Reader) error {
 		}
 		p.Token = strings.TrimSpace(string(text))
 	}
-	if socket, ok := strings.CutPrefix(p.Address, client.UnixScheme); ok && socket != "" && !strings.HasPrefix(socket, "/") {
+	if socket, ok := strings.CutPrefix(p.Address, client.UnixScheme); ok && socket != "" &&
+		!strings.HasPrefix(socket, "/") {
 		absolute, err := filepath.Abs(socket)
 		if err != nil {
 			return err
@@ -114,7 +118,8 @@ func addContext(command *cobra.Command, plane controlPlane, overwrite bool) erro
 	case plane.Name == "":
 		return errors.New("--name is empty")
 	case i >= 0 && !overwrite:
-		return fmt.Errorf("there is a control plane %q already; replace it with --overwrite, or choose another --name", plane.Name)
+		return fmt.Errorf("there is a control plane %q already; replace it with --overwrite, or choose another --name",
+			plane.Name)
 	}
 	c, err := client.New(throughSocket(plane.options()))
 	if err != nil {
@@ -161,7 +166,7 @@ func newContextListCommand() *cobra.Command {
 			return err
 		}
 		if o.form != asTable {
-			return printValue(command.OutOrStdout(), known.shown(), o.form)
+			return printValue(command.OutOrStdout(), known.withoutTokens(), o.form)
 		}
 		var rows [][]string
 		for _, p := range known.ControlPlanes {
@@ -176,8 +181,8 @@ func newContextListCommand() *cobra.Command {
 	return command
 }
 
-// shown are the contexts without their tokens.
-func (c *contexts) shown() *contexts {
+// shown returns the contexts without their tokens.
+func (c *contexts) withoutTokens() *contexts {
 	shown := &contexts{c.Current, slices.Clone(c.ControlPlanes)}
 	for i := range shown.ControlPlanes {
 		if p := &shown.ControlPlanes[i]; p.Token != "" {
@@ -188,26 +193,28 @@ func (c *contexts) shown() *contexts {
 }
 
 func newContextRemoveCommand() *cobra.Command {
-	return named("remove", "Remove a control plane from the configuration", func(known *contexts, plane *controlPlane) string {
-		name := plane.Name
-		i := known.index(name)
-		known.ControlPlanes = slices.Delete(known.ControlPlanes, i, i+1)
-		if known.Current == name {
-			known.Current = ""
-		}
-		return fmt.Sprintf("control plane %q removed", name)
-	})
+	return newContextCommand("remove", "Remove a control plane from the configuration",
+		func(known *contexts, plane *controlPlane) string {
+			name := plane.Name
+			i := known.index(name)
+			known.ControlPlanes = slices.Delete(known.ControlPlanes, i, i+1)
+			if known.Current == name {
+				known.Current = ""
+			}
+			return fmt.Sprintf("control plane %q removed", name)
+		})
 }
 
 func newContextSwitchCommand() *cobra.Command {
-	return named("switch", "Choose the control plane that commands speak to", func(known *contexts, plane *controlPlane) string {
-		known.Current = plane.Name
-		return fmt.Sprintf("commands speak to control plane %q at %s", plane.Name, plane.Address)
-	})
+	return newContextCommand("switch", "Choose the control plane that commands speak to",
+		func(known *contexts, plane *controlPlane) string {
+			known.Current = plane.Name
+			return fmt.Sprintf("commands speak to control plane %q at %s", plane.Name, plane.Address)
+		})
 }
 
-// named is a command that changes the contexts by one of them.
-func named(use, short string, change func(*contexts, *controlPlane) string) *cobra.Command {
+// named returns a command that changes one context.
+func newContextCommand(use, short string, change func(*contexts, *controlPlane) string) *cobra.Command {
 	var name string
 	command := &cobra.Command{
 		Use:     use + " --name NAME",
@@ -256,7 +263,7 @@ func newConfigViewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := yaml.Marshal(known.shown())
+			text, err := yaml.Marshal(known.withoutTokens())
 			if err != nil {
 				return err
 			}

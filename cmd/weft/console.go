@@ -8,8 +8,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// palette colours what a person reads. It does nothing where the output is no terminal, or where the user
-// wants none (no-color.org).
+// palette colors output. It does nothing if the output is no terminal, or the user has disabled colors (no-color.org).
 type palette struct{ on bool }
 
 func paletteOf(w io.Writer) palette {
@@ -17,7 +16,7 @@ func paletteOf(w io.Writer) palette {
 	return palette{ok && isatty.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// Colours by what they mean (ECMA-48, select graphic rendition).
+// Colors by their meaning (ECMA-48, select graphic rendition).
 const (
 	red    = "31"
 	green  = "32"
@@ -25,14 +24,14 @@ const (
 	cyan   = "36"
 )
 
-func (p palette) paint(colour, text string) string {
+func (p palette) paint(color, text string) string {
 	if !p.on {
 		return text
 	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// diff colours the lines of a unified diff.
+// diff colors the lines of a unified diff.
 func (p palette) diff(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

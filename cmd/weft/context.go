@@ -13,16 +13,16 @@ import (
 	"weft/internal/client"
 )
 
-// defaultAddress is where a control plane on this machine answers.
+// defaultAddress is the address of a control plane on this machine.
 const defaultAddress = "http://127.0.0.1:5681"
 
-// contexts are the control planes that a user has given names, as their file holds them.
+// contexts is the content of the contexts file: named control planes.
 type contexts struct {
 	Current       string         `json:"currentContext,omitempty"`
 	ControlPlanes []controlPlane `json:"controlPlanes,omitempty"`
 }
 
-// controlPlane is where one is, and how this user proves to it who it is.
+// controlPlane has the address of a control plane, and the user's credentials for it.
 type controlPlane struct {
 	Name           string `json:"name"`
 	Address        string `json:"address"`
@@ -61,7 +61,7 @@ func socketLinks() (string, error) {
 	return filepath.Join(filepath.Dir(file), "local"), nil
 }
 
-// loadContexts returns none where there is no file.
+// loadContexts returns an empty list if there is no file.
 func loadContexts() (*contexts, error) {
 	c := &contexts{}
 	file, err := contextsFile()
@@ -81,7 +81,7 @@ func loadContexts() (*contexts, error) {
 	return c, nil
 }
 
-// save replaces the file, which its owner alone may read: it has tokens.
+// save replaces the file with mode 0600, since it has tokens.
 func (c *contexts) save() error {
 	file, err := contextsFile()
 	if err != nil {
@@ -97,13 +97,13 @@ func (c *contexts) save() error {
 	return writePrivate(file, text)
 }
 
-// writePrivate writes a file that its owner alone may read, whole or not at all.
+// writePrivate writes a file with mode 0600. It never leaves an incomplete file.
 func writePrivate(file string, text []byte) error {
 	whole, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(whole.Name()) // where it was not renamed
+	defer os.Remove(whole.Name()) // it exists only if the rename failed
 	_, err = whole.Write(text)
 	if err := errors.Join(err, whole.Close()); err != nil {
 		return err
@@ -111,7 +111,7 @@ func writePrivate(file string, text []byte) error {
 	return os.Rename(whole.Name(), file)
 }
 
-// find returns the control plane of a name; the error names those that there are.
+// find returns the control plane with a name; the error lists the known names.
 func (c *contexts) find(name string) (*controlPlane, error) {
 	if i := c.index(name); i >= 0 {
 		return &c.ControlPlanes[i], nil
@@ -134,15 +134,16 @@ func (c *contexts) names() []string {
 	return names
 }
 
-// options returns how the control plane is reached: flags go over variables, and both over the current context. Where
-// none of them proves who the caller is, and the control plane is this user's own, its administrator's socket does.
+// options returns how the control plane is reached: flags have priority over variables, and both over the current
+// context. If none of them has credentials, and the control plane is this user's own, its administrator's socket is
+// used.
 func (r *remote) options() (client.Options, error) {
 	o, err := r.chosen()
 	return throughSocket(o), err
 }
 
-// throughSocket replaces an address by the administrator's socket of the control plane there, where nothing else
-// proves who the caller is and there is one.
+// throughSocket returns the administrator's socket of the control plane at the address, if there is one and the options
+// have no credentials.
 func throughSocket(o client.Options) client.Options {
 	if o.Token != "" || o.CertFile != "" {
 		return o

@@ -19,7 +19,8 @@ func newControlPlaneCommand(r *remote) *cobra.Command {
 		Use:   "cp",
 		Short: "Run a control plane, and look after what it keeps",
 	}
-	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand(), newBundleCommand(r))
+	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand(),
+		newBundleCommand(r))
 	return cp
 }
 
@@ -46,7 +47,8 @@ over both; docs/settings.md lists them. It is ready when GET /ready on port 5680
 			return err
 		}
 		tail := bundle.NewTail(keptLog)
-		log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), tail), &slog.HandlerOptions{Level: s.LogLevel}))
+		log := slog.New(slog.NewTextHandler(io.MultiWriter(cmd.ErrOrStderr(), tail),
+			&slog.HandlerOptions{Level: s.LogLevel}))
 		for _, warning := range warnings {
 			log.Warn(warning)
 		}
@@ -62,10 +64,12 @@ const keptLog = 1 << 20
 func runControlPlane(ctx context.Context, s *settings.Settings, log *slog.Logger, tail *bundle.Tail) error {
 	links, err := socketLinks()
 	if err != nil {
-		log.Warn("weft on this machine does not find the administrator's socket by the address of the API; name it with --api unix:"+
+		log.Warn("weft on this machine does not find the administrator's socket by the address of the API; name it "+
+			"with --api unix:"+
 			filepath.Join(s.DataDir, adminsocket.Name), "reason", err)
 	}
-	running, err := server.Start(ctx, server.Config{Settings: s, Version: version, SocketLinks: links, Log: log, LogTail: tail})
+	running, err := server.Start(ctx, server.Config{Settings: s, Version: version, SocketLinks: links, Log: log,
+		LogTail: tail})
 	if err != nil {
 		return err
 	}

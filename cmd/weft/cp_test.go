@@ -13,7 +13,7 @@ import (
 	"weft/internal/server/servertest"
 )
 
-// startPlane starts a control plane with flags of `weft cp run`, whose administrator's socket the command line finds.
+// startPlane starts a control plane with flags of `weft cp run`. The command line finds its administrator's socket.
 func startPlane(t *testing.T, flags ...string) *servertest.Plane {
 	t.Helper()
 	if os.Getenv("WEFT_CONFIG") == "" { // else the test has started another one
@@ -39,7 +39,7 @@ func weft(t *testing.T, api string, args ...string) string {
 	return out.String()
 }
 
-// `weft cp run` logs that it is ready, and ends without an error at SIGTERM.
+// TestControlPlaneRun: `weft cp run` logs that it is ready, and ends without an error at SIGTERM.
 func TestControlPlaneRun(t *testing.T) {
 	t.Setenv("WEFT_CONFIG", filepath.Join(t.TempDir(), "config"))
 	for _, server := range []string{"API_SERVER_HTTP", "API_SERVER_HTTPS", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
@@ -47,9 +47,11 @@ func TestControlPlaneRun(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ready := regexp.MustCompile(`control plane is ready.* mode=zone zone=east .* api=\S+:\d+ apiOverTLS=\S+:\d+ dataPlane=\S+:\d+ diagnostics=\S+:\d+ zones=off adminSocket=\S+/admin.sock`)
+	ready := regexp.MustCompile(`control plane is ready.* mode=zone zone=east .* api=\S+:\d+ apiOverTLS=\S+:\d+ ` +
+		`dataPlane=\S+:\d+ diagnostics=\S+:\d+ zones=off adminSocket=\S+/admin.sock`)
 	log := &callAtMatch{pattern: ready, call: cancel}
-	if code := run(ctx, []string{"cp", "run", "--data-dir", t.TempDir(), "--zone", "east"}, nil, io.Discard, log); code != 0 || !log.matched {
+	if code := run(ctx, []string{"cp", "run", "--data-dir", t.TempDir(), "--zone", "east"}, nil, io.Discard,
+		log); code != 0 || !log.matched {
 		t.Errorf("it ended with %d:\n%s", code, log.text.String())
 	}
 }

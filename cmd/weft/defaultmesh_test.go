@@ -16,8 +16,8 @@ import (
 	"weft/internal/wire"
 )
 
-// KUMA_DEFAULTS_MESH reaches both its readers: the mesh of a Dataplane that names none, and the identity of ZoneEgresses.
-// (Zone Egress Identity.)
+// TestTheDefaultMeshIsASetting: KUMA_DEFAULTS_MESH sets the mesh of a Dataplane without one, and the identity of
+// ZoneEgresses. (Zone Egress Identity.)
 func TestTheDefaultMeshIsASetting(t *testing.T) {
 	t.Setenv("KUMA_DEFAULTS_MESH", "shop")
 	dir := t.TempDir()

@@ -18,7 +18,8 @@ func newDeleteCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "delete KIND NAME | -f FILE|DIR|URL|-",
 		Short: "Delete resources",
-		Long:  "Delete one resource, or those that files name: in the opposite order of apply, without those that are gone already.",
+		Long: "Delete one resource, or those that files name: in the opposite order of apply, without those that " +
+			"are gone already.",
 		Example: `  weft delete meshservice web
   weft delete dataplane web-1 --mesh shop
   weft delete mesh shop --dry-run
@@ -44,7 +45,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 	return command
 }
 
-// remover removes a resource, or only asks whether it could.
+// remover removes a resource; in a dry run it only checks whether it could.
 type remover struct {
 	remove func(ctx context.Context, d resource.Descriptor, mesh, name string) error
 	done   string
@@ -69,7 +70,8 @@ func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name st
 	if err := by.remove(command.Context(), d, mesh, name); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(command.OutOrStdout(), "%s %s\n", resource.Key{Kind: d.Describe().Name, Mesh: mesh, Name: name}, by.done)
+	_, err = fmt.Fprintf(command.OutOrStdout(), "%s %s\n",
+		resource.Key{Kind: d.Describe().Name, Mesh: mesh, Name: name}, by.done)
 	return err
 }
 

@@ -41,8 +41,8 @@ It stays up until Ctrl-C, so that you can try more; with --once it ends after it
 	return command
 }
 
-// demoPrograms finds the executables that the demo runs: this one, weft-dp beside it or on the PATH, and
-// Envoy from WEFT_ENVOY, the PATH or where `make tools` puts it.
+// demoPrograms finds the executables that the demo runs: this one, weft-dp beside it or on the PATH, and Envoy from
+// WEFT_ENVOY, the PATH or the directory of `make tools`.
 func demoPrograms() (demo.Options, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,8 @@ func demoPrograms() (demo.Options, error) {
 			return options, fmt.Errorf("WEFT_ENVOY: %w", err)
 		}
 	} else if options.Envoy, err = firstProgram("envoy", unpacked); err != nil {
-		return options, errors.New("there is no Envoy: run `make tools`, put envoy on the PATH, or set WEFT_ENVOY to its path")
+		return options,
+			errors.New("there is no Envoy: run `make tools`, put envoy on the PATH, or set WEFT_ENVOY to its path")
 	}
 	return options, nil
 }

@@ -48,7 +48,7 @@ func newDescribeCommand(r *remote) *cobra.Command {
 	}
 }
 
-// description is one resource as it is described.
+// description is the description of one resource.
 type description struct {
 	*cobra.Command
 	api  *client.Client
@@ -63,7 +63,7 @@ func (d *description) get(path string, into any) error {
 	return d.api.Get(d.Context(), path, nil, into)
 }
 
-// print writes the resource itself, what its kind has beside it, and what is wrong with it.
+// print writes the resource, the data of its kind, and the findings about it.
 func (d *description) print() error {
 	parts := []func() error{d.resource}
 	switch d.kind {
@@ -72,7 +72,7 @@ func (d *description) print() error {
 	case kind.Dataplanes:
 		parts = append(parts, d.proxy, d.policies)
 	}
-	for _, part := range append(parts, d.wrong) {
+	for _, part := range append(parts, d.findings) {
 		if err := part(); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (d *description) print() error {
 	return nil
 }
 
-// addedToSpec are the fields of a document that stand apart from the spec here.
+// addedToSpec are the fields of a document that are not part of the spec.
 var addedToSpec = []string{"type", "mesh", "name", "labels", "creationTime", "modificationTime", "status", "kri"}
 
 func (d *description) resource() error {
@@ -103,10 +103,10 @@ func (d *description) resource() error {
 		labels = append(labels, name+"="+head.Labels[name])
 	}
 	fmt.Fprintf(d.out, "Labels:    %s\n", cmp.Or(strings.Join(labels, "\n           "), "none"))
-	fmt.Fprintf(d.out, "Created:   %s\nModified:  %s\n", since(head.Created), since(head.Modified))
+	fmt.Fprintf(d.out, "Created:   %s\nModified:  %s\n", timeAndAge(head.Created), timeAndAge(head.Modified))
 	leaveOut := func(field string) bool { return slices.Contains(addedToSpec, field) }
 	if d.kind.Describe().AdminOnly {
-		leaveOut = func(string) bool { return true } // values are for `get`
+		leaveOut = func(string) bool { return true } // `get` prints the values
 	}
 	if err := d.fields(document, leaveOut); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (d *description) resource() error {
 	return d.status(head.Status)
 }
 
-// fields writes those of a document that are not left out, as YAML.
+// fields writes the fields of a document as YAML, without those that leaveOut selects.
 func (d *description) fields(document []byte, leaveOut func(string) bool) error {
 	var b bytes.Buffer
 	if err := printYAMLWithout(&b, document, leaveOut); err != nil {
@@ -179,25 +179,27 @@ func (d *description) proxy() error {
 	return section{overviewHeading, [][]string{overviewRow(&o, sync, time.Now())}}.print(d.out)
 }
 
-// policies writes which resources decide about the proxy.
+// policies writes the policies that apply to the proxy.
 func (d *description) policies() error {
 	var applied inspect.Applied
 	if err := d.get(d.path()+"/_inspect", &applied); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeIDs.String(), "none"), applied.Identity.Reason)
+	fmt.Fprintf(d.out, "\nIdentity: %s (%s)\n", cmp.Or(applied.Identity.SpiffeIDs.String(), "none"),
+		applied.Identity.Reason)
 	if socket := applied.Identity.SpireSocket; socket != "" {
 		fmt.Fprintf(d.out, "Certificate: of the SPIRE agent at %s\n", socket)
 	}
 	var rows [][]string
 	for _, in := range applied.Inbounds {
-		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port), cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Default})
+		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port),
+			cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Default})
 	}
 	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "OTHER CLIENTS"}, rows}.print(d.out)
 }
 
 // wrong prints the findings of a check about the resource.
-func (d *description) wrong() error {
+func (d *description) findings() error {
 	report := &check.Report{}
 	if err := d.get("/_check", report); err != nil {
 		return err
@@ -211,7 +213,7 @@ func (d *description) wrong() error {
 	return nil
 }
 
-// since writes an instant and how long ago it was.
-func since(t time.Time) string {
+// since writes a time and the time since then.
+func timeAndAge(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02 15:04 UTC"), age(time.Since(t)))
 }

@@ -40,12 +40,12 @@ command fails and prints nothing: an export without it would have another CA mad
 			if command.Flags().Changed("mesh") {
 				mesh = r.mesh
 			}
-			objects, err := exported(command.Context(), c, mesh, withSecrets)
+			objects, err := userResources(command.Context(), c, mesh, withSecrets)
 			if err != nil {
 				return err
 			}
 			if withSecrets {
-				if err := complete(objects); err != nil {
+				if err := checkExportedCAs(objects); err != nil {
 					return err
 				}
 			}
@@ -56,8 +56,8 @@ command fails and prints nothing: an export without it would have another CA mad
 	return command
 }
 
-// exported returns what users wrote, in the order of writing; of one mesh, or of all and what is in none.
-func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
+// exported returns the resources that users wrote, in the order of writing; of one mesh, or of all and of global scope.
+func userResources(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
 	kinds := kind.All()
 	slices.SortStableFunc(kinds, func(a, b resource.Descriptor) int { return writePlace(a) - writePlace(b) })
 	var objects []resource.Any
@@ -84,8 +84,8 @@ func exported(ctx context.Context, c *client.Client, mesh string, withSecrets bo
 	return objects, nil
 }
 
-// complete is an error where an export lacks the CA of a builtin backend, in place of which another one would be made.
-func complete(objects []resource.Any) error {
+// complete returns an error if an export lacks the CA of a builtin backend, since another CA would be generated.
+func checkExportedCAs(objects []resource.Any) error {
 	has := map[resource.Key]bool{}
 	for _, o := range objects {
 		has[o.Key()] = true
@@ -97,10 +97,12 @@ func complete(objects []resource.Any) error {
 		}
 		for _, b := range mesh.Spec.MTLS.Backends {
 			certificate, key := pki.BuiltinSecrets(mesh.Name, b.Name)
-			if b.Type != kind.BuiltinBackend || has[kind.Secrets.Key(mesh.Name, certificate)] && has[kind.Secrets.Key(mesh.Name, key)] {
+			if b.Type != kind.BuiltinBackend || has[kind.Secrets.Key(mesh.Name, certificate)] &&
+				has[kind.Secrets.Key(mesh.Name, key)] {
 				continue
 			}
-			return fmt.Errorf("%s has no CA yet for its backend %q, so that the export would lack it; try again once `weft get mesh %s -o yaml` shows the condition Ready", mesh.Key(), b.Name, mesh.Name)
+			return fmt.Errorf("%s has no CA yet for its backend %q, so that the export would lack it; try again once "+
+				"`weft get mesh %s -o yaml` shows the condition Ready", mesh.Key(), b.Name, mesh.Name)
 		}
 	}
 	return nil
@@ -109,7 +111,7 @@ func complete(objects []resource.Any) error {
 // setByControlPlane are the labels that every write gets.
 var setByControlPlane = []string{kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName}
 
-// userWritten reads a resource without what the control plane adds; false where it made it whole.
+// userWritten returns a resource without computed fields; false if the control plane generated it.
 func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	o, err = resource.Parse(item, kind.ByName)
 	if err != nil {
@@ -147,14 +149,14 @@ func userWritten(item json.RawMessage) (o resource.Any, own bool, err error) {
 	return o, true, nil
 }
 
-// removeSNIs leaves it to the zone that takes the export to give its own.
+// removeSNIs removes the SNIs, so that the importing zone generates its own.
 func removeSNIs(ports []kind.ServicePort) {
 	for i := range ports {
 		ports[i].SNIs = nil
 	}
 }
 
-// environmentTag is added to inbounds with the zone's.
+// environmentTag is added to inbounds together with the zone's tag.
 const environmentTag = "kuma.io/environment"
 
 func printExport(w io.Writer, objects []resource.Any) error {

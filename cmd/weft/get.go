@@ -21,7 +21,8 @@ func newGetCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show resources",
-		Long:  "Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by its plural.",
+		Long: "Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by " +
+			"its plural.",
 		Example: `  weft get meshes
   weft get meshservices --all-meshes
   weft get dataplanes -l app=web -l version=v2
@@ -31,7 +32,8 @@ func newGetCommand(r *remote) *cobra.Command {
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.Flags().BoolVarP(&allMeshes, "all-meshes", "A", false, "of every mesh, not of --mesh alone")
-	command.Flags().StringArrayVarP(&labels, "label", "l", nil, "KEY=VALUE, a label that they have; may be given several times")
+	command.Flags().StringArrayVarP(&labels, "label", "l", nil,
+		"KEY=VALUE, a label that they have; may be given several times")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		d, err := kindOf(args[0])
 		if err != nil {
@@ -60,7 +62,7 @@ func newGetCommand(r *remote) *cobra.Command {
 	return command
 }
 
-// labelFilter is the API's query for resources that have labels.
+// labelFilter returns the API's query for resources with labels.
 func labelFilter(pairs []string) (url.Values, error) {
 	filter := url.Values{}
 	for _, pair := range pairs {
@@ -88,7 +90,8 @@ func (r *remote) getOne(command *cobra.Command, path, form string) error {
 	return printDocument(command.OutOrStdout(), document, form)
 }
 
-func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh string, filter url.Values, form string) error {
+func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh string, filter url.Values,
+	form string) error {
 	c, err := r.client()
 	if err != nil {
 		return err
@@ -100,7 +103,7 @@ func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh stri
 	return printItems(command.OutOrStdout(), items, form, d)
 }
 
-// printItems writes a list: as a table, as one JSON array, or as YAML documents that apply reads.
+// printItems prints a list: as a table, as one JSON array, or as YAML documents that `weft apply` accepts.
 func printItems(w io.Writer, items []json.RawMessage, form string, d resource.Descriptor) error {
 	switch form {
 	case asTable:

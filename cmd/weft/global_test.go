@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// A global control plane has meshes and zones, serves no proxy, and says where a Dataplane belongs.
+// TestAGlobalControlPlane has meshes and zones, serves no proxy, and rejects a Dataplane with a remedy.
 func TestAGlobalControlPlane(t *testing.T) {
 	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
 	at := startPlane(t, "--data-dir", t.TempDir(), "--mode", "global")
 	if at.DataPlane != "off" {
 		t.Errorf("it serves proxies at %s", at.DataPlane)
 	}
-	if got := weft(t, at.API, "get", "mesh", "default", "-o", "yaml"); !strings.Contains(got, "kuma.io/origin: global") || strings.Contains(got, "kuma.io/zone") {
+	if got := weft(t, at.API, "get", "mesh", "default", "-o", "yaml"); !strings.Contains(got,
+		"kuma.io/origin: global") || strings.Contains(got, "kuma.io/zone") {
 		t.Errorf("the mesh is not global's:\n%s", got)
 	}
 	file := filepath.Join(t.TempDir(), "web.yaml")

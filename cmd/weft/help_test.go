@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The help of a command has its purpose and its usage, and the command accepts its own examples.
+// TestHelp: the help of a command has its purpose and its usage, and the command accepts its own examples.
 func TestHelp(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(command *cobra.Command) {
@@ -33,18 +33,18 @@ func helps(t *testing.T, command *cobra.Command) {
 		t.Error("has no example")
 	}
 	for line := range strings.Lines(command.Example) {
-		takes(t, command.CommandPath(), line)
+		parseExample(t, command.CommandPath(), line)
 	}
 }
 
-// program is where a line begins to be a call of weft, and afterCall what a shell takes from it.
+// program matches the beginning of a call of weft, and afterCall the shell syntax after it.
 var (
 	program   = regexp.MustCompile(`(^|[\s(])weft `)
 	afterCall = regexp.MustCompile(`\s+(#|\||>|2>|&).*$|\)$`)
 )
 
-// takes parses an example as the program would, in a fresh tree since flags keep their values.
-func takes(t *testing.T, path, line string) {
+// takes parses an example as the program would, in a new command tree, since flags keep their values.
+func parseExample(t *testing.T, path, line string) {
 	line = strings.TrimSpace(line)
 	at := program.FindStringIndex(line)
 	if at == nil {

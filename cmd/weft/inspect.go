@@ -22,7 +22,8 @@ func newInspectCommand(r *remote) *cobra.Command {
 		Short: "Show what proxies do and what they are sent",
 	}
 	command.AddCommand(
-		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r), newInspectServicesCommand(r),
+		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r),
+		newInspectServicesCommand(r),
 		newInspectServiceCommand(r), newInspectZonesCommand(r),
 	)
 	return command
@@ -74,7 +75,8 @@ func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpser
 		}
 		rows = append(rows, overviewRow(&o, syncs[o.Name], time.Now()))
 		for _, rejected := range o.DataplaneInsight.NACKs {
-			rejections = append(rejections, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, rejected.Type, rejected.Name, rejected.Message))
+			rejections = append(rejections, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, rejected.Type, rejected.Name,
+				rejected.Message))
 		}
 	}
 	if err := printTable(w, overviewHeading, rows); err != nil {
@@ -103,10 +105,11 @@ func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 		certificate = c.Expiration.UTC().Format("2006-01-02 15:04 UTC")
 	}
 	serving := cmp.Or(strings.Join(insight.ReadyListeners, " "), "-")
-	return []string{o.Name, state, serving, connected, configState(sync, now), certificate, fmt.Sprint(len(insight.NACKs))}
+	return []string{o.Name, state, serving, connected, configState(sync, now), certificate,
+		fmt.Sprint(len(insight.NACKs))}
 }
 
-// configState says whether a proxy has what it is to have, or for how long it has not.
+// configState returns "in sync", or the time since when the proxy is not.
 func configState(sync dpserver.Live, now time.Time) string {
 	switch {
 	case !sync.Connected:
@@ -117,7 +120,7 @@ func configState(sync dpserver.Live, now time.Time) string {
 	return "pending " + age(now.Sub(sync.PendingSince.Time))
 }
 
-// connectedSince returns since when a proxy is connected: its oldest connection that is open.
+// connectedSince returns the time since which a proxy is connected: its oldest open connection.
 func connectedSince(insight *kind.DataplaneInsight) (since time.Time, ok bool) {
 	for _, s := range insight.Subscriptions {
 		if s.DisconnectTime == nil && (!ok || s.ConnectTime.Before(since)) {

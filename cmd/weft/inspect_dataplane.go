@@ -12,24 +12,25 @@ import (
 	"weft/kind"
 )
 
-// question is one way to look at a proxy, chosen by a flag.
-type question struct {
+// question is one view of a proxy, selected by a flag.
+type proxyView struct {
 	flag, path, usage string
-	// text is of Envoy's own pages, which it writes as text unless JSON is asked for.
+	// text is set for Envoy's own pages, which are text unless JSON is requested.
 	text bool
-	// only is the type of resource that is kept; empty: all.
+	// only is the type of resource that is printed; empty: all.
 	only string
 }
 
-// questions are all but the overview, which is shown without a flag. The live ones are asked of the proxy's
-// Envoy itself, through its weft-dp.
-var questions = []question{
+// questions are all views but the overview, which needs no flag. The live ones request a page of the proxy's Envoy,
+// through its weft-dp.
+var proxyViews = []proxyView{
 	{flag: "config", path: "_snapshot", usage: "the Envoy configuration that the control plane sends it"},
 	{flag: "endpoints", path: "_snapshot", usage: "the endpoints that the control plane sends it", only: "endpoint"},
 	{flag: "policies", path: "_inspect", usage: "which identity and policies apply to it, and why"},
 	{flag: "sync", path: "_sync", usage: "how far it has come with what it was sent"},
 	{flag: "envoy", path: "xds", usage: "live: the configuration that its Envoy runs"},
-	{flag: "clusters", path: "clusters", usage: "live: the destinations of its Envoy, with the health of each endpoint", text: true},
+	{flag: "clusters", path: "clusters", usage: "live: the destinations of its Envoy, with the health of each endpoint",
+		text: true},
 	{flag: "stats", path: "stats", usage: "live: the statistics of its Envoy", text: true},
 	{flag: "certs", path: "certs", usage: "live: the certificates that its Envoy has"},
 }
@@ -48,9 +49,9 @@ is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has th
 		ValidArgsFunction: r.completeName(kind.Dataplanes),
 	}
 	o := outputFlag(command, asYAML, asJSON)
-	chosen := make([]bool, len(questions))
+	chosen := make([]bool, len(proxyViews))
 	var flags []string
-	for i, q := range questions {
+	for i, q := range proxyViews {
 		command.Flags().BoolVar(&chosen[i], q.flag, false, q.usage)
 		flags = append(flags, q.flag)
 	}
@@ -59,9 +60,9 @@ is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has th
 		if args[0] == "" {
 			return errors.New("name a Dataplane; `weft inspect dataplanes` lists them")
 		}
-		view := question{path: "_overview"}
+		view := proxyView{path: "_overview"}
 		if i := slices.Index(chosen, true); i >= 0 {
-			view = questions[i]
+			view = proxyViews[i]
 		}
 		form := o.form
 		if view.text && !command.Flags().Changed("output") {
@@ -72,7 +73,7 @@ is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has th
 	return command
 }
 
-func (r *remote) inspect(command *cobra.Command, name string, view question, form string) error {
+func (r *remote) inspect(command *cobra.Command, name string, view proxyView, form string) error {
 	c, err := r.client()
 	if err != nil {
 		return err
@@ -82,7 +83,8 @@ func (r *remote) inspect(command *cobra.Command, name string, view question, for
 		query.Set("format", "json")
 	}
 	var body []byte
-	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+view.path, query, &body); err != nil {
+	if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, name)+"/"+view.path, query,
+		&body); err != nil {
 		return err
 	}
 	if form == asText {

@@ -45,7 +45,8 @@ func meshRow(m *rest.MeshInsight) []string {
 		policies += total.Total
 	}
 	row := []string{m.Name}
-	for _, n := range []int{m.Dataplanes.Total, m.Dataplanes.Online, m.Dataplanes.PartiallyDegraded, m.Dataplanes.Offline, m.Services.Total, policies} {
+	for _, n := range []int{m.Dataplanes.Total, m.Dataplanes.Online, m.Dataplanes.PartiallyDegraded,
+		m.Dataplanes.Offline, m.Services.Total, policies} {
 		row = append(row, fmt.Sprint(n))
 	}
 	return row
@@ -82,7 +83,8 @@ not_available if the service has no proxy. "weft describe meshservice NAME" show
 		if err != nil {
 			return err
 		}
-		return printTable(command.OutOrStdout(), []string{"MESH", "NAME", "STATUS", "DATAPLANES", "ONLINE", "ADDRESS"}, rows)
+		return printTable(command.OutOrStdout(), []string{"MESH", "NAME", "STATUS", "DATAPLANES", "ONLINE", "ADDRESS"},
+			rows)
 	}
 	return command
 }

@@ -35,9 +35,12 @@ Servers and rules are known where the service lives.`,
 	}
 	o := outputFlag(command, asText, asJSON, asYAML)
 	command.Flags().StringVar(&zone, "zone", "", "only the services of this zone")
-	command.Flags().StringVar(&kindName, "kind", "", "only services of this kind: meshservice, meshmultizoneservice or meshexternalservice")
+	command.Flags().StringVar(&kindName, "kind", "",
+		"only services of this kind: meshservice, meshmultizoneservice or meshexternalservice")
 	completeFlag(command, "zone", r.completeName(kind.Zones))
-	completeFlag(command, "kind", cobra.FixedCompletions([]string{"meshservice", "meshmultizoneservice", "meshexternalservice"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "kind",
+		cobra.FixedCompletions([]string{"meshservice", "meshmultizoneservice", "meshexternalservice"},
+			cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if args[0] == "" {
 			return errors.New("name a service; `weft inspect services` lists them")
@@ -68,7 +71,7 @@ func printServices(w io.Writer, found *rest.Services) error {
 	return nil
 }
 
-// printService writes what is known of a service for people: a table for each list that is not empty.
+// printService prints a service: a table for each list that is not empty.
 func printService(w io.Writer, s *inspect.ServiceReport) error {
 	fmt.Fprintf(w, "%s %s/%s, %s\n", s.Type, s.Mesh, s.DisplayName, serviceHome(s))
 	line := func(label string, values ...string) {
@@ -116,7 +119,7 @@ type section struct {
 	rows    [][]string
 }
 
-// print writes it after an empty line; nothing where it has no rows.
+// print writes it after an empty line; nothing if it has no rows.
 func (t section) print(w io.Writer) error {
 	if len(t.rows) == 0 {
 		return nil
@@ -129,7 +132,8 @@ func portTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"PORT", "PROTOCOL", "ENDPOINTS", "SNI"}}
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		t.rows = append(t.rows, []string{fmt.Sprint(p.Port), string(p.Protocol), endpointsOf(s, p.Port), cmp.Or(strings.Join(p.SNIs, " "), "-")})
+		t.rows = append(t.rows, []string{fmt.Sprint(p.Port), string(p.Protocol), endpointsOf(s, p.Port),
+			cmp.Or(strings.Join(p.SNIs, " "), "-")})
 	}
 	return t
 }
@@ -181,7 +185,8 @@ func memberTable(s *inspect.ServiceReport) section {
 	t := section{heading: []string{"MEMBER", "ZONE", "STATE", "PORTS", "LEFT OUT"}}
 	for _, m := range s.Members {
 		ports := strings.Trim(fmt.Sprint(m.Ports), "[]")
-		t.rows = append(t.rows, []string{m.Name, m.Zone, cmp.Or(m.State, "-"), cmp.Or(ports, "-"), cmp.Or(strings.Join(m.Excluded, "; "), "-")})
+		t.rows = append(t.rows, []string{m.Name, m.Zone, cmp.Or(m.State, "-"), cmp.Or(ports, "-"),
+			cmp.Or(strings.Join(m.Excluded, "; "), "-")})
 	}
 	return t
 }

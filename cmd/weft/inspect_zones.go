@@ -44,7 +44,8 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	for i := range found.Zones {
 		rows = append(rows, zoneRow(&found.Zones[i], now))
 	}
-	heading := []string{"NAME", "STATE", "SINCE", "VERSION", "LAG", "LAST ITEM", "REJECTED", "DATAPLANES", "SERVICES", "INGRESSES"}
+	heading := []string{"NAME", "STATE", "SINCE", "VERSION", "LAG", "LAST ITEM", "REJECTED", "DATAPLANES", "SERVICES",
+		"INGRESSES"}
 	if err := printTable(w, heading, rows); err != nil {
 		return err
 	}
@@ -71,7 +72,8 @@ func zoneRow(z *inspect.Zone, now time.Time) []string {
 		}
 	}
 	return []string{
-		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Rejected)),
+		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now),
+		fmt.Sprint(len(z.Rejected)),
 		dataplanes(z), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
 	}
 }
@@ -124,19 +126,23 @@ func printUnconfirmed(w io.Writer, z *inspect.Zone, now time.Time) {
 	if len(z.RejectedStores)+len(z.DoubtedDeletions) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\nOf %s, whose store is %s, waits for `weft zone replace %s`:\n", z.Name, cmp.Or(z.Store, "not known"), z.Name)
+	fmt.Fprintf(w, "\nOf %s, whose store is %s, waits for `weft zone replace %s`:\n", z.Name,
+		cmp.Or(z.Store, "not known"), z.Name)
 	for _, r := range z.RejectedStores {
-		fmt.Fprintf(w, "  a control plane at %s with the store %s, rejected %s ago\n", r.From, r.Store, age(now.Sub(r.Time.Time)))
+		fmt.Fprintf(w, "  a control plane at %s with the store %s, rejected %s ago\n", r.From, r.Store,
+			age(now.Sub(r.Time.Time)))
 	}
 	for _, d := range z.DoubtedDeletions {
-		fmt.Fprintf(w, "  the deletion of %d of %d resources of the kind %s, for %s\n", d.Deletions, d.Of, d.Kind, age(now.Sub(d.Time.Time)))
+		fmt.Fprintf(w, "  the deletion of %d of %d resources of the kind %s, for %s\n", d.Deletions, d.Of, d.Kind,
+			age(now.Sub(d.Time.Time)))
 	}
 }
 
 func printGlobal(w io.Writer, g *inspect.GlobalLink, now time.Time) {
 	since := age(now.Sub(g.Since.Time))
 	if g.Connected {
-		fmt.Fprintf(w, "\nThis zone is connected to the global control plane %s (%s) for %s, and global lacks changes of the last %s.\n",
+		fmt.Fprintf(w, "\nThis zone is connected to the global control plane %s (%s) for %s, and global lacks "+
+			"changes of the last %s.\n",
 			g.Instance, g.Version, since, age(time.Duration(g.Lag)))
 	} else {
 		fmt.Fprintf(w, "\nThis zone has not been connected to the global control plane for %s: %s\n", since, g.Problem)

@@ -34,7 +34,8 @@ With -o pem it is the private key alone, for --signing-key-path.`,
 	command.Flags().StringVar(&kid, "kid", "", "number of the key: one more than the highest that there is")
 	_ = command.MarkFlagRequired("for") // both exist
 	_ = command.MarkFlagRequired("kid")
-	completeFlag(command, "for", cobra.FixedCompletions([]string{"dataplanes", "users", "zones"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "for", cobra.FixedCompletions([]string{"dataplanes", "users", "zones"},
+		cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		realm, err := r.realm(tokens)
 		if err != nil {
@@ -60,7 +61,7 @@ With -o pem it is the private key alone, for --signing-key-path.`,
 	return command
 }
 
-// realm is whose tokens a word means.
+// realm returns the realm of a kind of tokens.
 func (r *remote) realm(tokens string) (pki.Realm, error) {
 	switch tokens {
 	case "dataplanes":
@@ -73,7 +74,7 @@ func (r *remote) realm(tokens string) (pki.Realm, error) {
 	return pki.Realm{}, fmt.Errorf("--for %q is none of dataplanes, users, zones", tokens)
 }
 
-// secretDocument is a Secret or GlobalSecret as apply reads it.
+// secretDocument is a Secret or GlobalSecret in the form of `weft apply`.
 type secretDocument struct {
 	Type string `json:"type"`
 	Mesh string `json:"mesh,omitempty"`
@@ -85,7 +86,7 @@ func secretOf(key resource.Key, data []byte) secretDocument {
 	return secretDocument{key.Kind, key.Mesh, key.Name, base64.StdEncoding.EncodeToString(data)}
 }
 
-// tlsFiles are where a certificate and its key go, and the CA that signs it.
+// tlsFiles are the files of a certificate, its key, and the CA that signs it.
 type tlsFiles struct{ cert, key, caCert, caKey string }
 
 func newTLSCertificateCommand() *cobra.Command {
@@ -156,7 +157,7 @@ func (f *tlsFiles) write(command *cobra.Command, what pki.TLSCertificate) error 
 	return err
 }
 
-// authority reads the CA; nil: there is none.
+// authority reads the CA; nil if none is given.
 func (f *tlsFiles) authority() (*pki.CA, error) {
 	if f.caCert == "" {
 		return nil, nil

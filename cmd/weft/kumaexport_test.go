@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestAnExportOfKumactlLosesNothing follows `kumactl export` with secrets of a mesh whose CA weft made, translates what it
-// prints, and applies that to an empty control plane: the CA is the same, and a token of the first is valid at the second.
+// TestAnExportOfKumactlLosesNothing follows `kumactl export` with the secrets of a mesh with a CA of weft. It
+// translates the export and applies it to an empty control plane: the CA is the same, and a token of the first is valid
+// at the second.
 func TestAnExportOfKumactlLosesNothing(t *testing.T) {
 	first := startPlane(t, "--data-dir", t.TempDir())
 	folder := t.TempDir()
@@ -24,10 +25,14 @@ func TestAnExportOfKumactlLosesNothing(t *testing.T) {
 		}
 		return path
 	}
-	weft(t, first.API, "apply", "-f", write("mesh.yaml", "{type: Mesh, name: shop, mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}}"))
-	weft(t, first.API, "apply", "-f", write("permission.yaml", `{type: MeshTrafficPermission, mesh: shop, name: all, spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://shop"}}]}}]}}`))
+	weft(t, first.API, "apply", "-f",
+		write("mesh.yaml",
+			"{type: Mesh, name: shop, mtls: {enabledBackend: ca-1, backends: [{name: ca-1, type: builtin}]}}"))
+	weft(t, first.API, "apply", "-f",
+		write("permission.yaml", `{type: MeshTrafficPermission, mesh: shop, name: all, spec: {rules: [{default: `+
+			`{allow: [{spiffeID: {type: Prefix, value: "spiffe://shop"}}]}}]}}`))
 	token := weft(t, first.API, "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1")
-	kept := roots(t, first.API)
+	kept := awaitRoots(t, first.API)
 	for name, with := range map[string]bool{"federation-with-policies": true, "all": false} {
 		documents := kumactlExport(t, first.API, with)
 		path := write(name+".yaml", documents)
@@ -43,18 +48,20 @@ func TestAnExportOfKumactlLosesNothing(t *testing.T) {
 	first.Stop()
 	second := startPlane(t, "--data-dir", t.TempDir())
 	weft(t, second.API, "apply", "-f", filepath.Join(folder, "weft.yaml"))
-	if got := roots(t, second.API); got != kept {
+	if got := awaitRoots(t, second.API); got != kept {
 		t.Errorf("the roots are\n%s\nand were\n%s", got, kept)
 	}
-	if again := weft(t, second.API, "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1"); keyOf(t, again) != keyOf(t, token) {
+	if again := weft(t, second.API, "generate", "dataplane-token", "--mesh", "shop", "--name", "cart-1"); keyOf(t,
+		again) != keyOf(t, token) {
 		t.Errorf("the tokens are signed with the keys %s and %s", keyOf(t, token), keyOf(t, again))
 	}
 }
 
-// TestAListOfMigrateIsApplied applies what migrate prints as JSON, and translates it again.
+// TestAListOfMigrateIsApplied applies the JSON output of migrate, and translates it again.
 func TestAListOfMigrateIsApplied(t *testing.T) {
 	plane := startPlane(t, "--data-dir", t.TempDir())
-	export := `{type: MeshTrafficPermission, mesh: default, name: all, spec: {targetRef: {kind: Dataplane}, rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default"}}]}}]}}
+	export :=
+		`{type: MeshTrafficPermission, mesh: default, name: all, spec: {targetRef: {kind: Dataplane}, rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default"}}]}}]}}
 ---
 {apiVersion: v1, kind: Secret, type: system.kuma.io/secret, metadata: {name: key, namespace: kuma-system}, data: {value: eA==}}`
 	with := func(in string, args ...string) string {
@@ -73,20 +80,23 @@ func TestAListOfMigrateIsApplied(t *testing.T) {
 		t.Errorf("apply says %q", got)
 	}
 	var errs bytes.Buffer
-	if run(t.Context(), []string{"--api", api, "apply", "-f", "-"}, strings.NewReader(`{"items": [{"type": "Mesh", "name": "a"}, {"type": "Mesh"}]}`), &errs, &errs); !strings.Contains(errs.String(), "standard input:1 items[1]: a Mesh has no name") {
+	if run(t.Context(), []string{"--api", api, "apply", "-f", "-"},
+		strings.NewReader(`{"items": [{"type": "Mesh", "name": "a"}, {"type": "Mesh"}]}`), &errs,
+		&errs); !strings.Contains(errs.String(), "standard input:1 items[1]: a Mesh has no name") {
 		t.Errorf("the error of an item is %q", &errs)
 	}
 }
 
 // roots waits for the roots of the mesh's mtls.
-func roots(t *testing.T, api string) string {
+func awaitRoots(t *testing.T, api string) string {
 	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	late := time.After(20 * time.Second)
 	for {
 		var out, errs bytes.Buffer
-		if run(t.Context(), []string{"--api", "http://" + api, "get", "meshtrust", "mesh.mtls", "--mesh", "shop", "-o", "json"}, nil, &out, &errs) == 0 {
+		if run(t.Context(), []string{"--api", "http://" + api, "get", "meshtrust", "mesh.mtls", "--mesh", "shop", "-o",
+			"json"}, nil, &out, &errs) == 0 {
 			var trust struct{ Spec json.RawMessage }
 			if err := json.Unmarshal(out.Bytes(), &trust); err != nil {
 				t.Fatal(err)
@@ -101,7 +111,7 @@ func roots(t *testing.T, api string) string {
 	}
 }
 
-// keyOf is the head of a token, which names its signing key.
+// keyOf returns the header of a token, which names its signing key.
 func keyOf(t *testing.T, token string) string {
 	t.Helper()
 	head, _, ok := strings.Cut(token, ".")
@@ -111,7 +121,7 @@ func keyOf(t *testing.T, token string) string {
 	return head
 }
 
-// kumactlExport prints what kumactl does: of the kinds that a profile takes the lists, with builtin backends as provided
+// kumactlExport returns the output of kumactl: the lists of the kinds of a profile, with builtin backends as provided
 // ones that name the Secrets of their CAs.
 func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 	t.Helper()
@@ -129,7 +139,8 @@ func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 	var documents []string
 	meshes := items("/meshes")
 	for _, k := range items("/_resources") {
-		if k["includeInFederation"] != true || !withSecrets && slices.Contains([]string{"Secret", "GlobalSecret"}, k["name"].(string)) {
+		if k["includeInFederation"] != true || !withSecrets && slices.Contains([]string{"Secret", "GlobalSecret"},
+			k["name"].(string)) {
 			continue
 		}
 		paths := []string{fmt.Sprint("/", k["path"])}
@@ -141,7 +152,7 @@ func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 		}
 		for _, path := range paths {
 			for _, item := range items(path) {
-				provide(item)
+				asProvided(item)
 				raw, _ := json.Marshal(item)
 				documents = append(documents, string(raw))
 			}
@@ -150,8 +161,8 @@ func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 	return strings.Join(documents, "\n---\n")
 }
 
-// provide makes what kumactl makes of a Mesh.
-func provide(mesh map[string]any) {
+// provide changes a Mesh as kumactl does.
+func asProvided(mesh map[string]any) {
 	mtls, ok := mesh["mtls"].(map[string]any)
 	if mesh["type"] != "Mesh" || !ok {
 		return

@@ -44,15 +44,19 @@ The command writes and deletes its own mesh, "load". Run it on an otherwise idle
 	flags := cmd.Flags()
 	flags.IntVar(&f.proxies, "proxies", 200, "simulated Envoys, each of a Dataplane with one inbound")
 	flags.IntVar(&f.services, "services", 100, "services, which the Dataplanes share evenly and all see")
-	flags.IntVar(&f.groups, "proxy-groups", 0, "proxy groups, each of which sees other services; 0: all proxies are one group")
+	flags.IntVar(&f.groups, "proxy-groups", 0,
+		"proxy groups, each of which sees other services; 0: all proxies are one group")
 	flags.IntVar(&f.changes, "changes", 100, "changes of one endpoint to measure")
 	flags.DurationVar(&f.idle, "idle", time.Minute, "how long to measure the idle control plane")
 	flags.StringVar(&f.dpServer, "dp-server", "127.0.0.1:5678", "address of the control plane's data plane server")
-	flags.StringVar(&f.caFile, "ca-cert-file", "", "certificate authority of the data plane server (PEM): ca.crt in the control plane's data directory")
-	flags.StringVar(&f.diagnostics, "diagnostics", "http://127.0.0.1:5680", "address of the control plane's diagnostics")
+	flags.StringVar(&f.caFile, "ca-cert-file", "",
+		"certificate authority of the data plane server (PEM): ca.crt in the control plane's data directory")
+	flags.StringVar(&f.diagnostics, "diagnostics", "http://127.0.0.1:5680",
+		"address of the control plane's diagnostics")
 	flags.StringVarP(&f.output, "output", "o", "table", "table or json")
 	_ = cmd.MarkFlagRequired("ca-cert-file") // of a flag that is there
-	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand(), newLoadJoinCommand())
+	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand(),
+		newLoadJoinCommand())
 	return cmd
 }
 
@@ -109,8 +113,8 @@ func readRoots(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// newFloorCommand is the bare server in a process of its own. It ends with its standard input, so that
-// it never outlives the measurement.
+// newFloorCommand returns the command that runs the bare server in a process of its own. It ends with its standard
+// input, so it never outlives the measurement.
 func newFloorCommand() *cobra.Command {
 	var config load.FloorConfig
 	cmd := &cobra.Command{
@@ -122,7 +126,7 @@ func newFloorCommand() *cobra.Command {
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			go func() {
-				_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // its end is what matters
+				_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // waits for its end
 				cancel()
 			}()
 			return load.ServeFloor(ctx, config, cmd.OutOrStdout())
@@ -154,7 +158,7 @@ func startFloor(ctx context.Context, config load.FloorConfig) (where load.Where,
 		return where, nil, err
 	}
 	stop = func() error {
-		_ = input.Close() // tells it to end
+		_ = input.Close() // ends the process
 		return cmd.Wait()
 	}
 	return where, stop, json.NewDecoder(output).Decode(&where)

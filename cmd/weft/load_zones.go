@@ -29,18 +29,19 @@ every zone changes a service each second. Run it on a machine that does nothing 
 	flags.IntVar(&o.Services, "services", 200, "services of each zone")
 	flags.DurationVar(&o.Idle, "idle", 30*time.Second, "how long to measure the idle control plane")
 	flags.DurationVar(&o.During, "during", 30*time.Second, "how long every zone changes a service each second")
-	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {
 		o.Weft, o.Progress = self, progress
 		return load.RunZones(ctx, o)
 	})
 	return cmd
 }
 
-// printed is a report of a measurement.
-type printed interface{ Print(io.Writer) error }
+// measurementReport is the report of a measurement.
+type measurementReport interface{ Print(io.Writer) error }
 
-// measures makes a command run a measurement, with control planes that are this program, and print its report.
-func measures(cmd *cobra.Command, measure func(ctx context.Context, self string, progress io.Writer) (printed, error)) {
+// measures makes a command run a measurement, with control planes that run this program, and print its report.
+func setMeasurement(cmd *cobra.Command,
+	measure func(ctx context.Context, self string, progress io.Writer) (measurementReport, error)) {
 	o := outputFlag(cmd, asTable, asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		self, err := os.Executable()
@@ -73,7 +74,7 @@ that does nothing else.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.Proxies, "proxies", 2000, "simulated Envoys, of which half are evicted")
 	flags.IntVar(&o.Services, "services", 100, "services, which they share evenly and all see")
-	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {
 		o.Weft, o.Progress = self, progress
 		return load.RunMembership(ctx, o)
 	})
@@ -100,7 +101,7 @@ a machine that does nothing else.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.Proxies, "proxies", 1000, "simulated Envoys, each of a Dataplane with one inbound")
 	flags.IntVar(&o.Services, "services", 300, "services, which the Dataplanes share evenly and all reach")
-	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {
 		o.Weft, o.Progress, o.StartFloor = self, progress, startFloor
 		return load.RunJoin(ctx, o)
 	})
@@ -123,7 +124,7 @@ another. Run it on a machine that does nothing else.`,
 	flags.IntVar(&o.Proxies, "proxies", 100, "simulated Envoys in the zone that hears of changes")
 	flags.IntVar(&o.Services, "services", 100, "services of the zone in which changes are made")
 	flags.IntVar(&o.Changes, "changes", 100, "changes of each sort")
-	measures(cmd, func(ctx context.Context, self string, progress io.Writer) (printed, error) {
+	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {
 		o.Weft, o.Progress = self, progress
 		return load.RunAcross(ctx, o)
 	})

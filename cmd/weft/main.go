@@ -29,7 +29,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run executes one command line and answers its exit code.
+// run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(args)
@@ -43,8 +43,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	case errors.Is(err, errFound):
 		return 1
 	}
-	fmt.Fprintln(errs, "Error:", advise(command, err))
-	if errors.As(err, &cannotLook{}) {
+	fmt.Fprintln(errs, "Error:", withRemedy(command, err))
+	if errors.As(err, &checkFailed{}) {
 		return 2
 	}
 	return 1
@@ -55,12 +55,15 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weft",
 		Short:         "A service mesh control plane for Envoy",
-		SilenceUsage:  true, // an error says itself what to do
+		SilenceUsage:  true, // an error has its own remedy
 		SilenceErrors: true, // run prints them
 	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return r.check() }
-	root.PersistentFlags().StringVar(&r.api, "api", "", "address of the control plane's HTTP API, or unix:DIR/admin.sock (default: WEFT_API, else that of the context, else "+defaultAddress+")")
-	root.PersistentFlags().StringVar(&r.context, "context", "", "name of the control plane, as weft config knows it (default: WEFT_CONTEXT, else the chosen one)")
+	root.PersistentFlags().StringVar(&r.api, "api", "",
+		"address of the control plane's HTTP API, or unix:DIR/admin.sock (default: WEFT_API, else that of the "+
+			"context, else "+defaultAddress+")")
+	root.PersistentFlags().StringVar(&r.context, "context", "",
+		"name of the control plane, as weft config knows it (default: WEFT_CONTEXT, else the chosen one)")
 	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
 	root.AddCommand(
 		newControlPlaneCommand(r),
@@ -81,15 +84,16 @@ func newRootCommand() *cobra.Command {
 		newConfigCommand(),
 		newVersionCommand(),
 	)
-	completeFlag(root, "mesh", func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return r.names(command.Context(), kind.Meshes, begun), cobra.ShellCompDirectiveNoFileComp
+	completeFlag(root, "mesh", func(command *cobra.Command, _ []string, begun string) ([]string,
+		cobra.ShellCompDirective) {
+		return r.resourceNames(command.Context(), kind.Meshes, begun), cobra.ShellCompDirectiveNoFileComp
 	})
 	completeFlag(root, "context", completeContext)
 	addCompletionCommand(root)
 	return root
 }
 
-// remote is the control plane that a command speaks to, and the mesh that it means.
+// remote is the control plane that a command connects to, and the mesh of the command.
 type remote struct{ api, context, mesh string }
 
 func (r *remote) check() error {
@@ -107,23 +111,24 @@ func (r *remote) client() (*client.Client, error) {
 	return client.New(options)
 }
 
-// advise adds to an error what the reader can do about it.
-func advise(command *cobra.Command, err error) string {
+// advise adds the remedy to an error.
+func withRemedy(command *cobra.Command, err error) string {
 	var unreachable *client.Unreachable
 	var dial *net.OpError
 	switch {
-	case errors.As(err, &unreachable) && errors.As(err, &dial) && dial.Op == "dial": // no process listens at the address
-		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API, or for good with `weft config control-planes add`."
+	case errors.As(err, &unreachable) && errors.As(err, &dial) && dial.Op == "dial":
+		// no process listens at the address
+		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API, " +
+			"or for good with `weft config control-planes add`."
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
 		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
-	case strings.HasPrefix(err.Error(), "accepts "): // so many arguments
+	case strings.HasPrefix(err.Error(), "accepts "): // the number of arguments is wrong
 		return "want `" + command.UseLine() + "`; --help has examples"
 	}
 	return err.Error()
 }
 
-// kindOf finds a kind that users may name, by its name, plural or alias in whatever case, with hyphens or
-// without.
+// kindOf returns the kind with a name, plural or alias. Case and hyphens do not matter.
 func kindOf(name string) (resource.Descriptor, error) {
 	plain := func(spelling string) string { return strings.ToLower(strings.ReplaceAll(spelling, "-", "")) }
 	for _, d := range kind.All() {
@@ -143,10 +148,10 @@ func kindOf(name string) (resource.Descriptor, error) {
 	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(kindNames(), ", "))
 }
 
-// errNoName is for a name that a script left empty: without it a path would mean something else.
+// errNoName is the error for an empty name, as from a script: without it the path would have another meaning.
 var errNoName = errors.New("NAME is empty")
 
-// meshOf returns the mesh in which a kind's resources are named: none for kinds of global scope.
+// meshOf returns the mesh of a kind's resources; empty for kinds of global scope.
 func (r *remote) meshOf(d resource.Descriptor) string {
 	if d.Describe().Scope == resource.Global {
 		return ""

@@ -43,8 +43,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"weft": main})
 }
 
-// TestStories runs the command line as a user does, each story against an API of its own in the zone
-// "east".
+// TestStories runs the command line as a user does, each story with an API of its own in the zone "east".
 func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -93,16 +92,14 @@ func newAPI(reads *view.View) http.Handler {
 	writer := admission.New(rows, admission.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
-		Guard: &rest.Guard{
-			Rules:  access.Defaults(),
-			Keys:   keys,
-			Denied: access.NewDenials(slog.New(slog.DiscardHandler)),
-			Now:    time.Now,
-		},
-		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil), Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
-		Check: func(known check.Known) *check.Report { return look(reads, known) },
-		Zone:  "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "test",
-		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys,
+			Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
+		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
+		Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
+		Check: func(known check.Known) *check.Report { return runCheck(reads, known) },
+		Zone:  "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
+		Version: "test",
+		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -116,7 +113,7 @@ func readAll(reads *view.View) *view.Rows {
 }
 
 // look runs the check of a control plane.
-func look(reads *view.View, known check.Known) *check.Report {
+func runCheck(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Look(check.World{
 		State: rows.State, Snapshot: rows.Snapshot, Known: known,
@@ -128,10 +125,8 @@ func look(reads *view.View, known check.Known) *check.Report {
 type inspector struct{ reads *view.View }
 
 func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
-	trust := &graph.Trust{
-		Mesh:    "default",
-		Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}},
-	}
+	trust := &graph.Trust{Mesh: "default",
+		Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
@@ -143,9 +138,7 @@ func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
 func (inspector) Applied(state.ProxyKey) *inspect.Applied {
 	return &inspect.Applied{
 		Identity: inspect.AppliedIdentity{
-			Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain",
-		},
-	}
+			Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
 }
 
 func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
@@ -158,7 +151,8 @@ func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysi
 	}, nil
 }
 
-// connections are of the proxies that have an insight: each lacks something and answers with one line.
+// connections are the connections of the proxies that have an insight. Each is out of sync, and returns one line for an
+// inspection.
 type connections struct{ rows store.Store }
 
 func (c connections) Inspect(_ context.Context, key state.ProxyKey, page dpserver.Page, w io.Writer) error {
@@ -173,7 +167,7 @@ func (c connections) Inspect(_ context.Context, key state.ProxyKey, page dpserve
 	return err
 }
 
-func (c connections) Connected(mesh string) []state.ProxyKey {
+func (c connections) Connected(string) []state.ProxyKey {
 	rows, _, _ := c.rows.List(context.Background(), kind.DataplaneInsights.Name)
 	var keys []state.ProxyKey
 	for _, row := range rows {
@@ -193,44 +187,20 @@ func (c connections) Live(key state.ProxyKey) dpserver.Live {
 func proxyCommand(ts *testscript.TestScript, _ bool, args []string) {
 	writer, name := ts.Value("writer").(*admission.Writer), args[0]
 	now := time.Now()
-	ts.Check(
-		admission.Modify(
-			context.Background(),
-			writer,
-			kind.DataplaneInsights,
-			"default",
-			name,
-			func(o *resource.Object[kind.DataplaneInsight]) bool {
-				o.Spec.Subscriptions = []kind.Subscription{
-					{
-						ID:                     "1",
-						ControlPlaneInstanceID: "instance-1",
-						ConnectTime:            kind.Time{Time: now.Add(-90 * time.Second)},
-					},
-				}
-				o.Spec.Certificate = &kind.Certificate{
-					Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0, time.UTC)},
-				}
-				o.Spec.NACKs = []kind.NACK{
-					{Type: "cluster", Name: "kri_x", Message: "no such field", Time: kind.Time{Time: now}},
-				}
-				return true
-			},
-		),
-	)
-	ts.Check(
-		admission.Modify(
-			context.Background(),
-			writer,
-			kind.DataplaneListenerStatuses,
-			"default",
-			name,
-			func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
-				o.Spec.Inbounds = []kind.ServedInbound{
-					{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080, Name: "8080"}},
-				}
-				return true
-			},
-		),
-	)
+	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneInsights, "default", name,
+		func(o *resource.Object[kind.DataplaneInsight]) bool {
+			o.Spec.Subscriptions = []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "instance-1",
+				ConnectTime: kind.Time{Time: now.Add(-90 * time.Second)}}}
+			o.Spec.Certificate = &kind.Certificate{Expiration: kind.Time{Time: time.Date(2040, 1, 2, 3, 4, 0, 0,
+				time.UTC)}}
+			o.Spec.NACKs = []kind.NACK{{Type: "cluster", Name: "kri_x", Message: "no such field",
+				Time: kind.Time{Time: now}}}
+			return true
+		}))
+	ts.Check(admission.Modify(context.Background(), writer, kind.DataplaneListenerStatuses, "default", name,
+		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
+			o.Spec.Inbounds = []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0.1", Port: 8080,
+				Name: "8080"}}}
+			return true
+		}))
 }

@@ -14,15 +14,15 @@ import (
 	"weft/resource"
 )
 
-// manifest is one document of a file, parsed.
+// manifest is one parsed document of a file.
 type manifest struct {
 	object resource.Any
 	kind   resource.Descriptor
-	at     string // where it stands
+	at     string // its source and line
 }
 
-// readManifests reads and checks every document of the sources. The error names every one that is wrong,
-// with its file and line.
+// readManifests reads and checks every document of the sources. The error lists every invalid one, with its file and
+// line.
 func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string) ([]manifest, error) {
 	docs, err := from.read(ctx, in)
 	if err != nil {
@@ -31,7 +31,7 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	var manifests []manifest
 	var faults []error
 	first := map[resource.Key]manifest{}
-	for _, doc := range items(docs) {
+	for _, doc := range expandLists(docs) {
 		m, err := parseManifest(doc, mesh)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", doc.at(), err))
@@ -47,8 +47,8 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	return manifests, errors.Join(faults...)
 }
 
-// items returns documents with each list, which has `items` and no type, replaced by its items.
-func items(docs []document) []document {
+// items replaces each list, which has `items` and no type, with its items.
+func expandLists(docs []document) []document {
 	var all []document
 	for _, doc := range docs {
 		var list struct {
@@ -57,7 +57,7 @@ func items(docs []document) []document {
 		}
 		raw, err := yaml.YAMLToJSONStrict(doc.text)
 		if err != nil || json.Unmarshal(raw, &list) != nil || list.Items == nil || list.Type != "" {
-			all = append(all, doc) // what is wrong with it shows when it is parsed
+			all = append(all, doc) // its error is reported when it is parsed
 			continue
 		}
 		for i, item := range list.Items {
@@ -67,7 +67,7 @@ func items(docs []document) []document {
 	return all
 }
 
-// parseManifest reads one document and checks its values, without changing what will be sent.
+// parseManifest parses one document and checks its values. It does not change the text that will be sent.
 func parseManifest(doc document, mesh string) (manifest, error) {
 	written, err := kind.Parse(doc.text)
 	if err != nil {
@@ -87,17 +87,19 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 	}
 	*checked.Envelope() = *o.Envelope()
 	if problems := d.Prepare(checked); len(problems) > 0 {
-		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
+			Problems: problems}
 	}
 	return manifest{o, d, doc.at()}, nil
 }
 
-// writeOrder is the order in which kinds are written, so that each finds what it needs: a Dataplane that
-// joins finds its service, its permissions and its identity there. Kinds that are not named come after.
+// writeOrder is the order in which kinds are written, so that dependencies come first: the service, the permissions and
+// the identity of a Dataplane are written before it. Kinds that are not listed come last.
 var writeOrder = []resource.Descriptor{
 	kind.Meshes, kind.Zones, kind.HostnameGenerators,
 	kind.Secrets, kind.GlobalSecrets, kind.MeshTrusts, kind.MeshIdentities,
-	kind.MeshTrafficPermissions, kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices, kind.Dataplanes,
+	kind.MeshTrafficPermissions, kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices,
+	kind.Dataplanes,
 }
 
 // inWriteOrder sorts manifests for writing; those of one kind stay in the order of their files.

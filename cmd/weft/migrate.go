@@ -42,14 +42,15 @@ which apply and migrate read too.`,
 		Args: cobra.NoArgs,
 	}
 	o := outputFlag(command, asYAML, asJSON)
-	command.Flags().StringArrayVarP(&from.files, "file", "f", nil, "file, directory, http(s) URL, or - for standard input; may be given several times")
+	command.Flags().StringArrayVarP(&from.files, "file", "f", nil,
+		"file, directory, http(s) URL, or - for standard input; may be given several times")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "print the report alone")
 	_ = command.MarkFlagRequired("file") // it exists
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		from.verbatim = true
 		docs, err := from.read(command.Context(), command.InOrStdin())
 		if err != nil {
-			return cannotLook{err}
+			return checkFailed{err}
 		}
 		var documents []migrate.Document
 		for _, doc := range docs {
@@ -57,7 +58,7 @@ which apply and migrate read too.`,
 		}
 		result, err := migrate.Translate(documents)
 		if err != nil {
-			return cannotLook{err}
+			return checkFailed{err}
 		}
 		report := command.ErrOrStderr()
 		if dryRun {
@@ -92,7 +93,7 @@ func printTranslated(w io.Writer, objects []resource.Any, form string) error {
 	return printValue(w, map[string]any{"items": items}, form)
 }
 
-// printMigration prints what becomes of an export: the notes, then how many resources of each kind are translated.
+// printMigration prints the result of a translation: the notes, and the number of translated resources of each kind.
 func printMigration(w io.Writer, result *migrate.Result) {
 	for _, outcome := range []migrate.Outcome{migrate.Omitted, migrate.Adapted, migrate.Skipped} {
 		for _, line := range reportLines(result.Notes, outcome) {
@@ -118,7 +119,7 @@ func printMigration(w io.Writer, result *migrate.Result) {
 	fmt.Fprintln(w, "translated:", strings.Join(order, ", "))
 }
 
-// reportLines are the notes of one outcome, a line each. Whole objects of one kind with one reason share a line.
+// reportLines returns the notes of one outcome, a line each. Objects of one kind with one reason share a line.
 func reportLines(notes []migrate.Note, outcome migrate.Outcome) []string {
 	type group struct{ kind, field, reason, advice string }
 	var order []group

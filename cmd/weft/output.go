@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// Forms in which a command prints its answer.
+// The output forms of a command.
 const (
 	asTable = "table"
 	asText  = "text"
@@ -53,8 +53,9 @@ func (o *output) Set(value string) error {
 	return nil
 }
 
-// show asks for a page and writes it: for people as print does, in JSON or YAML as it came.
-func show[T any](r *remote, command *cobra.Command, path string, query url.Values, form string, print func(io.Writer, *T) error) error {
+// show requests a page and writes it: with printText for the text form, unchanged as JSON, or as YAML.
+func show[T any](r *remote, command *cobra.Command, path string, query url.Values, form string,
+	printText func(io.Writer, *T) error) error {
 	c, err := r.client()
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func show[T any](r *remote, command *cobra.Command, path string, query url.Value
 	if err := json.Unmarshal(document, &page); err != nil {
 		return err
 	}
-	return print(command.OutOrStdout(), &page)
+	return printText(command.OutOrStdout(), &page)
 }
 
 // printDocument writes a JSON document as JSON, indented, or as YAML.
@@ -95,13 +96,12 @@ func printValue(w io.Writer, value any, form string) error {
 	return printDocument(w, document, form)
 }
 
-// printYAML writes an object or a list of objects, and keeps the order of the fields, so that a resource
-// reads as its author would write it.
+// printYAML writes an object or a list of objects as YAML, with the fields in the order of the resource definition.
 func printYAML(w io.Writer, document []byte) error {
 	return printYAMLWithout(w, document, func(string) bool { return false })
 }
 
-// printYAMLWithout leaves out fields of an object, at its top level.
+// printYAMLWithout leaves out top-level fields of an object.
 func printYAMLWithout(w io.Writer, document []byte, leaveOut func(field string) bool) error {
 	var object yaml.MapSlice
 	var list []yaml.MapSlice
@@ -130,7 +130,7 @@ func printTable(w io.Writer, heading []string, rows [][]string) error {
 	return columns.Flush()
 }
 
-// age writes how long ago something was, in its largest unit.
+// age returns a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -143,7 +143,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
-// someOf lists names, the first of them where there are many.
+// someOf returns a list of names, shortened if it is long.
 func someOf(names []string) string {
 	const shown = 5
 	if len(names) <= shown {

@@ -15,10 +15,10 @@ import (
 	"weft/resource"
 )
 
-// preview prints what applying manifests would change. Everything is looked at, whatever is wrong.
+// preview prints the changes that applying manifests would make. It checks all of them, also after an error.
 func preview(command *cobra.Command, c *client.Client, manifests []manifest) error {
 	var faults []error
-	made := map[string]bool{} // meshes that would be
+	made := map[string]bool{} // meshes that would be created
 	for _, m := range manifests {
 		key := m.object.Key()
 		would, err := c.PreviewPut(command.Context(), m.object, m.kind)
@@ -67,7 +67,7 @@ func printPreview(command *cobra.Command, c *client.Client, m manifest, would cl
 	return err
 }
 
-// changes are the hunks of a unified diff, without the lines that name files.
+// changes returns the hunks of a unified diff, without the lines that name files.
 func changes(before, after []byte) string {
 	text := string(diff.Diff("before", before, "after", after))
 	if at := strings.Index(text, "\n@@"); at >= 0 {
@@ -76,8 +76,7 @@ func changes(before, after []byte) string {
 	return "  (a secret value differs)\n"
 }
 
-// comparableForm writes a resource in YAML as its author would: without what the control plane adds, and
-// without secret values.
+// comparableForm returns a resource in YAML without computed fields and secret values.
 func comparableForm(document []byte, d resource.Descriptor) ([]byte, error) {
 	var b bytes.Buffer
 	err := printYAMLWithout(&b, document, func(field string) bool {

@@ -18,15 +18,16 @@ var settingOf = map[string]string{
 	"zone-token-file": "multizone.zone.kds.auth.cpTokenPath",
 }
 
-// settingsFlags adds the flags of a control plane's settings to a command, and answers what reads the
-// effective ones.
+// settingsFlags adds the flags of a control plane's settings to a command, and returns the function that loads the
+// effective settings.
 func settingsFlags(command *cobra.Command) (load func() (*settings.Settings, []string, error)) {
 	file := command.Flags().String("config-file", "", "settings in YAML")
 	command.Flags().String("data-dir", "weft-data", "directory of everything that must survive a restart")
 	command.Flags().String("mode", "zone", "zone: serve the proxies of one zone; global: join zones into one mesh")
 	command.Flags().String("zone", "default", "name of the zone")
 	command.Flags().String("global-address", "", "join the zones of this global control plane, grpcs://HOST:PORT")
-	command.Flags().String("global-ca-file", "", "CA certificates of the global control plane, in PEM (default those of the machine)")
+	command.Flags().String("global-ca-file", "",
+		"CA certificates of the global control plane, in PEM (default those of the machine)")
 	command.Flags().String("zone-token-file", "", "token that authenticates the zone to the global control plane")
 	return func() (*settings.Settings, []string, error) {
 		flags := map[string]string{}

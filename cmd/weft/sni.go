@@ -93,14 +93,14 @@ func sniFormats() []string {
 	return names
 }
 
-// lookAtSNIs is how often a migration is looked at.
-const lookAtSNIs = 500 * time.Millisecond
+// sniPollInterval is the interval at which a migration is read.
+const sniPollInterval = 500 * time.Millisecond
 
-// followSNI prints how far a migration is whenever that changes, until it is done.
+// followSNI prints the progress of a migration whenever it changes, until the migration is done.
 func followSNI(ctx context.Context, w io.Writer, seen *inspect.SNIReport, read func(*inspect.SNIReport) error) error {
 	for !seen.Done {
 		select {
-		case <-time.After(lookAtSNIs):
+		case <-time.After(sniPollInterval):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -123,7 +123,8 @@ func followSNI(ctx context.Context, w io.Writer, seen *inspect.SNIReport, read f
 }
 
 func equalProgress(a, b inspect.SNIProgress) bool {
-	return a.Owner == b.Owner && a.Ports == b.Ports && a.Before == b.Before && a.Appended == b.Appended && a.First == b.First &&
+	return a.Owner == b.Owner && a.Ports == b.Ports && a.Before == b.Before && a.Appended == b.Appended &&
+		a.First == b.First &&
 		slices.Equal(a.WaitsFor, b.WaitsFor)
 }
 
@@ -139,7 +140,8 @@ func printSNIReport(w io.Writer, report *inspect.SNIReport) error {
 	var rows [][]string
 	for _, p := range report.Owners {
 		rows = append(rows, []string{
-			p.Owner, fmt.Sprint(p.Ports), fmt.Sprint(p.Before), fmt.Sprint(p.Appended), fmt.Sprint(p.First), fmt.Sprint(p.Done),
+			p.Owner, fmt.Sprint(p.Ports), fmt.Sprint(p.Before), fmt.Sprint(p.Appended), fmt.Sprint(p.First),
+			fmt.Sprint(p.Done),
 			cmp.Or(someOf(p.WaitsFor), "-"),
 		})
 	}

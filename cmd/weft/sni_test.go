@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// SNIs migrate to another format and back. A new service has only the SNI of the new format.
-func TestServerNamesMove(t *testing.T) {
+// TestSNIMigration migrates SNIs to another format and back. A new service has only the SNI of the new format.
+func TestSNIMigration(t *testing.T) {
 	at := startPlane(t, "--data-dir", t.TempDir())
 	apply := func(document string) {
 		t.Helper()
@@ -22,7 +22,8 @@ func TestServerNamesMove(t *testing.T) {
 	named := func(kind, name, pattern string) {
 		t.Helper()
 		got := weft(t, at.API, "get", kind, name, "-o", "yaml")
-		if !regexp.MustCompile(`\n +snis:\n +- value: `+pattern+`\n`).MatchString(got) || strings.Count(got, " value: ") != 1 {
+		if !regexp.MustCompile(`\n +snis:\n +- value: `+pattern+`\n`).MatchString(got) ||
+			strings.Count(got, " value: ") != 1 {
 			t.Errorf("the %s %s is not called %s:\n%s", kind, name, pattern, got)
 		}
 	}

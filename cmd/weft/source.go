@@ -21,31 +21,33 @@ import (
 	"weft/resource"
 )
 
-// sources are where documents come from, and what is filled into them.
+// sources are the places that documents are read from, and the values of their variables.
 type sources struct {
 	files     []string
 	variables []string // KEY=VALUE
-	// verbatim leaves {{ KEY }} as it stands.
+	// verbatim keeps {{ KEY }} unchanged.
 	verbatim bool
 }
 
 func (s *sources) flags(command *cobra.Command) {
-	command.Flags().StringArrayVarP(&s.files, "file", "f", nil, "file, directory, http(s) URL, or - for standard input; may be given several times")
-	command.Flags().StringArrayVarP(&s.variables, "var", "v", nil, "KEY=VALUE, for {{ KEY }} in the documents; may be given several times")
+	command.Flags().StringArrayVarP(&s.files, "file", "f", nil,
+		"file, directory, http(s) URL, or - for standard input; may be given several times")
+	command.Flags().StringArrayVarP(&s.variables, "var", "v", nil,
+		"KEY=VALUE, for {{ KEY }} in the documents; may be given several times")
 }
 
 // document is one YAML or JSON document.
 type document struct {
 	source string
-	line   int // where it begins
+	line   int // its first line
 	text   []byte
-	item   string // which item of a list it is, as " items[2]"; empty: it is a document of its own
+	item   string // the item of a list, as " items[2]"; empty for a document of its own
 }
 
 // at returns the source and the line of a document.
 func (d document) at() string { return fmt.Sprintf("%s:%d%s", d.source, d.line, d.item) }
 
-// read returns every document. The error names everything that is wrong.
+// read returns every document. The error lists every problem.
 func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
 	var values map[string]string
 	if !s.verbatim {
@@ -73,10 +75,10 @@ func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
 	return all, nil
 }
 
-// expand returns the files that a path means, by name: those of a directory end in .yaml, .yml or .json.
+// expand returns the files of a path, sorted by name: those of a directory end in .yaml, .yml or .json.
 func expand(path string) ([]string, error) {
 	if info, err := os.Stat(path); path == "-" || isURL(path) || err != nil || !info.IsDir() {
-		return []string{path}, nil // what is wrong with it shows when it is read
+		return []string{path}, nil // its error is reported when it is read
 	}
 	var files []string
 	err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
@@ -88,7 +90,7 @@ func expand(path string) ([]string, error) {
 	return files, err
 }
 
-// readSource reads the documents of a source, and fills in values where they are not nil.
+// readSource reads the documents of a source, and replaces variables if values is not nil.
 func readSource(ctx context.Context, source string, in io.Reader, values map[string]string) ([]document, error) {
 	var text []byte
 	var err error
@@ -173,15 +175,15 @@ func parseVariables(pairs []string) (map[string]string, error) {
 
 var (
 	variableName = regexp.MustCompile(`^` + namePattern + `$`)
-	// variable is a name between braces. The templates of resources begin with a point or have two words,
-	// and stay.
+	// variable matches a name between braces. The templates of resources begin with a point or have two words, and are
+	// kept.
 	variable = regexp.MustCompile(`\{\{ *(` + namePattern + `) *\}\}`)
 )
 
 const namePattern = `[A-Za-z_][-A-Za-z0-9_]*`
 
-// fillIn puts values in the places of variables, but in comment lines. The error names every variable
-// without a value and where it stands.
+// fillIn replaces variables with their values, except in comment lines. The error lists every variable without a value,
+// with its position.
 func fillIn(source string, text []byte, values map[string]string) ([]byte, error) {
 	var filled bytes.Buffer
 	var faults []error
@@ -193,7 +195,8 @@ func fillIn(source string, text []byte, values map[string]string) ([]byte, error
 				key := string(variable.FindSubmatch(found)[1])
 				value, ok := values[key]
 				if !ok {
-					faults = append(faults, fmt.Errorf("%s:%d: %s has no value; give it one with --var %s=VALUE", source, number, found, key))
+					faults = append(faults, fmt.Errorf("%s:%d: %s has no value; give it one with --var %s=VALUE",
+						source, number, found, key))
 				}
 				return []byte(value)
 			})

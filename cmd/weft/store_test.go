@@ -13,8 +13,8 @@ import (
 	"weft/internal/store/sql/postgrestest"
 )
 
-// TestControlPlanesShareAPostgres: what is written at one is read at the other, the Secret too, and the mesh
-// default is made once.
+// TestControlPlanesShareAPostgres: a resource that is written at one instance is read at the other, the Secret too, and
+// the mesh default is created once.
 func TestControlPlanesShareAPostgres(t *testing.T) {
 	database := postgrestest.Start(t).Database(t)
 	keys := filepath.Join(t.TempDir(), "secrets.key")
@@ -55,9 +55,8 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 	}
 }
 
-// TestNoFileTellsASecret looks into every file of the data directory, while the control plane
-// runs and after it.
-func TestNoFileTellsASecret(t *testing.T) {
+// TestNoFileHasASecret searches every file of the data directory, while the control plane runs and after it.
+func TestNoFileHasASecret(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret.yaml")
 	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,7 +76,8 @@ func TestNoFileTellsASecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bytes.Contains(content, []byte("correct horse")) || bytes.Contains(content, []byte("Y29ycmVjdCBob3JzZ")) {
+			if bytes.Contains(content, []byte("correct horse")) ||
+				bytes.Contains(content, []byte("Y29ycmVjdCBob3JzZ")) {
 				t.Errorf("%s tells the secret", file.Name())
 			}
 		}

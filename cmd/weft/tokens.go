@@ -16,15 +16,17 @@ import (
 	"weft/resource"
 )
 
-// signing says who signs a token: the control plane, or this program with a key that it is given.
+// signing selects the signer of a token: the control plane, or this program with a given key.
 type signing struct {
 	validFor, keyFile, kid string
 }
 
 func (s *signing) flags(command *cobra.Command, why string) {
 	command.Flags().StringVar(&s.validFor, "valid-for", "30d", "how long it is valid, such as 24h or 30d"+why)
-	command.Flags().StringVar(&s.keyFile, "signing-key-path", "", "sign here, with this private key (PEM), and ask no control plane")
-	command.Flags().StringVar(&s.kid, "kid", "", "id of that key: what follows in the name of its Secret, a number in ...-signing-key-2")
+	command.Flags().StringVar(&s.keyFile, "signing-key-path", "",
+		"sign here, with this private key (PEM), and ask no control plane")
+	command.Flags().StringVar(&s.kid, "kid", "",
+		"id of that key: what follows in the name of its Secret, a number in ...-signing-key-2")
 	command.MarkFlagsRequiredTogether("signing-key-path", "kid")
 }
 
@@ -37,7 +39,7 @@ func (s *signing) validity() (kind.Duration, error) {
 	return kind.Duration(d.Round(time.Second)), nil
 }
 
-// print writes a token: the control plane's answer to a request, or one with claims that is signed here.
+// print writes a token: requested from the control plane, or signed here with the given claims.
 func (s *signing) print(command *cobra.Command, r *remote, path string, request any, claims pki.Claims) error {
 	var text string
 	var err error
@@ -118,23 +120,29 @@ its inbounds, and its zone proxy sections. The holder of a token can run such a 
 				return err
 			}
 			return s.print(command, r, "/tokens/dataplane", rest.DataplaneTokenRequest{
-				Name: claims.Name, Mesh: claims.Mesh, Tags: claims.Tags, Labels: claims.Labels, Type: claims.Type, Workload: claims.Workload, ValidFor: validFor,
+				Name: claims.Name, Mesh: claims.Mesh, Tags: claims.Tags, Labels: claims.Labels, Type: claims.Type,
+				Workload: claims.Workload, ValidFor: validFor,
 			}, claims)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&want.file, "dataplane-file", "f", "", "YAML or JSON of the Dataplane that the token is to vouch for; other flags add to it")
+	flags.StringVarP(&want.file, "dataplane-file", "f", "",
+		"YAML or JSON of the Dataplane that the token is to vouch for; other flags add to it")
 	flags.StringVar(&want.name, "name", "", "the one Dataplane that may use it")
 	flags.StringVar(&want.workload, "workload", "", "the label kuma.io/workload that the Dataplane must have")
-	flags.StringArrayVar(&want.tags, "tag", nil, "KEY=VALUE that every inbound must have; a key given again allows one more value")
-	flags.StringArrayVar(&want.labels, "label", nil, "KEY=VALUE that the Dataplane must have as a label, where a MeshIdentity selects by it or names it; may be given several times")
-	flags.StringSliceVar(&want.roles, "proxy-type", nil, "dataplane, egress or ingress, or several of them; default: dataplane")
+	flags.StringArrayVar(&want.tags, "tag", nil,
+		"KEY=VALUE that every inbound must have; a key given again allows one more value")
+	flags.StringArrayVar(&want.labels, "label", nil,
+		"KEY=VALUE that the Dataplane must have as a label, where a MeshIdentity selects by it or names it; may be "+
+			"given several times")
+	flags.StringSliceVar(&want.roles, "proxy-type", nil,
+		"dataplane, egress or ingress, or several of them; default: dataplane")
 	s.flags(command, "; a proxy needs it whenever it connects")
 	completeFlag(command, "proxy-type", cobra.FixedCompletions(pki.Roles, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-// claims are what the token is to say. A mesh that was given must be that of the file.
+// claims returns the claims of the token. A given mesh must be that of the file.
 func (t *dataplaneToken) claims(mesh string, given bool) (*pki.DataplaneClaims, error) {
 	claims := &pki.DataplaneClaims{Mesh: mesh}
 	if t.file != "" {
@@ -177,8 +185,7 @@ func (t *dataplaneToken) claims(mesh string, given bool) (*pki.DataplaneClaims, 
 	return claims, nil
 }
 
-// claimsOfFile are the claims that vouch for the Dataplane in a file. A mesh that was given must agree with the
-// Dataplane's.
+// claimsOfFile returns the claims that vouch for the Dataplane in a file. A given mesh must agree with the Dataplane's.
 func claimsOfFile(file, mesh string, given bool) (*pki.DataplaneClaims, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -191,7 +198,9 @@ func claimsOfFile(file, mesh string, given bool) (*pki.DataplaneClaims, error) {
 	dataplane, ok := parsed.(*resource.Object[kind.Dataplane])
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%s: %s is no Dataplane; a ZoneIngress or ZoneEgress needs a token of its zone: weft generate zone-token", file, parsed.Key())
+		return nil,
+			fmt.Errorf("%s: %s is no Dataplane; a ZoneIngress or ZoneEgress needs a token of its zone: weft "+
+				"generate zone-token", file, parsed.Key())
 	case dataplane.Mesh == "":
 		dataplane.Mesh = mesh
 	case given && dataplane.Mesh != mesh:
@@ -200,7 +209,7 @@ func claimsOfFile(file, mesh string, given bool) (*pki.DataplaneClaims, error) {
 	return pki.TokenFor(dataplane), nil
 }
 
-// parsePairs reads the values KEY=VALUE of a flag.
+// parsePairs parses the values KEY=VALUE of a flag.
 func parsePairs(flag string, pairs []string) (map[string][]string, error) {
 	values := map[string][]string{}
 	for _, pair := range pairs {
@@ -259,7 +268,8 @@ func newZoneTokenCommand(r *remote) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&req.Zone, "zone", "", "name of the zone")
-	command.Flags().StringArrayVar(&req.Scope, "scope", nil, "roles of the zone that it is valid for: "+strings.Join(pki.ZoneScopes, ", ")+"; default: all")
+	command.Flags().StringArrayVar(&req.Scope, "scope", nil,
+		"roles of the zone that it is valid for: "+strings.Join(pki.ZoneScopes, ", ")+"; default: all")
 	s.flags(command, "")
 	_ = command.MarkFlagRequired("zone") // it exists
 	return command

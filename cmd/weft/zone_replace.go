@@ -44,10 +44,13 @@ starts.`,
 			return err
 		}
 		var known rest.ZoneOverview
-		if err := c.Post(command.Context(), "/zones/"+url.PathEscape(args[0])+"/_replace", rest.ReplaceRequest{Store: store}, &known); err != nil {
+		if err := c.Post(command.Context(), "/zones/"+url.PathEscape(args[0])+"/_replace",
+			rest.ReplaceRequest{Store: store}, &known); err != nil {
 			return err
 		}
-		fmt.Fprintf(command.OutOrStdout(), "confirmed: what the control plane of the zone %s with the store %s has replaces what the zone had\n", args[0], known.ZoneInsight.Store)
+		fmt.Fprintf(command.OutOrStdout(),
+			"confirmed: what the control plane of the zone %s with the store %s has replaces what the zone had\n",
+			args[0], known.ZoneInsight.Store)
 		return nil
 	}
 	return command

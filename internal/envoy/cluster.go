@@ -269,7 +269,8 @@ func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 func httpVersion(one bool, two *corev3.Http2ProtocolOptions) *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
 	config := &httpv3.HttpProtocolOptions_ExplicitHttpConfig{}
 	if one {
-		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}}
+		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+			HttpProtocolOptions: &corev3.Http1ProtocolOptions{}}
 	} else {
 		config.ProtocolConfig = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
 			Http2ProtocolOptions: two}

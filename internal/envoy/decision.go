@@ -223,15 +223,18 @@ func setText(key, format string, formatters ...*corev3.TypedExtensionConfig) *fi
 
 // onlyAllowed selects the filter chain of that name for an allowed connection, and none for all others.
 func onlyAllowed(chain string) *xdsmatcherv3.Matcher {
-	return &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: &xdsmatcherv3.Matcher_MatcherTree{
+	tree := &xdsmatcherv3.Matcher_MatcherTree{
 		Input: &xdscorev3.TypedExtensionConfig{
 			Name:        "envoy.matching.inputs.filter_state",
 			TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
 		},
-		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
-			Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
-				Action: &xdscorev3.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
-			}}},
-		}},
-	}}}
+		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{
+			PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
+				Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
+					Action: &xdscorev3.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
+				}}},
+			},
+		},
+	}
+	return &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: tree}}
 }

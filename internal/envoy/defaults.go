@@ -78,11 +78,11 @@ const (
 	// tcpKeepaliveTime is the idle time of a TCP connection before its peer is probed, every tcpKeepaliveInterval.
 	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second
 
-	// maxStreams is the number of concurrent requests that a client opens on an HTTP/2 connection between proxies, half of
-	// what the server allows, since a server may learn later than its client that a request has ended. requestWindow is
-	// the number of unread bytes of one request, responseWindow that of one response. The connection's window holds those
-	// of all its requests, so a receiver that stops reading never holds up others. Callers so fill the memory of a
-	// server's proxy by 4 * maxStreams * requestWindow per connection at most: as much as is unread may wait for
+	// maxStreams is the number of concurrent requests that a client opens on an HTTP/2 connection between proxies, half
+	// of what the server allows, since a server may learn later than its client that a request has ended. requestWindow
+	// is the number of unread bytes of one request, responseWindow that of one response. The connection's window holds
+	// those of all its requests, so a receiver that stops reading never holds up others. Callers so fill the memory of
+	// a server's proxy by 4 * maxStreams * requestWindow per connection at most: as much as is unread may wait for
 	// connections to the application.
 	maxStreams     = 64
 	requestWindow  = 256 << 10

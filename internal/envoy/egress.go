@@ -57,7 +57,8 @@ func ChainResources(c *graph.EgressChain) []*xds.Resource {
 func readyChain(from graph.Source) *listenerv3.FilterChain {
 	manager := connectionManager(graph.ReadyName)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
-	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: graph.ReadyName}}
+	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{
+		RouteConfig: &routev3.RouteConfiguration{Name: graph.ReadyName}}
 	chain := &listenerv3.FilterChain{
 		Name:             graph.ReadyName,
 		FilterChainMatch: sniMatch(graph.ReadyName),

@@ -185,7 +185,8 @@ func pair(t *testing.T, signed tls.Certificate) (certificate, key []byte) {
 func machineTrusts(a *authority) *xds.Resource {
 	return xds.NewResource(xds.Secret, rootsSecret, &tlsv3.Secret{
 		Name: rootsSecret,
-		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(a.text())}},
+		Type: &tlsv3.Secret_ValidationContext{
+			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(a.text())}},
 	})
 }
 

@@ -94,12 +94,13 @@ func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource 
 		},
 		TransportSocket: &corev3.TransportSocket{
 			Name: "envoy.transport_sockets.internal_upstream",
-			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&internalupstreamv3.InternalUpstreamTransport{
-				TransportSocket: &corev3.TransportSocket{
-					Name:       "envoy.transport_sockets.raw_buffer",
-					ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
-				},
-			})},
+			ConfigType: &corev3.TransportSocket_TypedConfig{
+				TypedConfig: pack(&internalupstreamv3.InternalUpstreamTransport{
+					TransportSocket: &corev3.TransportSocket{
+						Name:       "envoy.transport_sockets.raw_buffer",
+						ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
+					},
+				})},
 		},
 	}
 	return []*xds.Resource{

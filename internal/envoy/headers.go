@@ -33,13 +33,15 @@ func callersHeaders() []*corev3.TypedExtensionConfig {
 // withoutProxyHeaders removes response headers that only a proxy may write, before Envoy decides about a retry. A
 // response that a proxy sends in place of the server keeps them.
 func withoutProxyHeaders() []*hcmv3.HttpFilter {
+	mutations := &headermutationv3.Mutations{
+		ResponseMutations:         []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
+		ResponseTrailersMutations: []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
+	}
 	return []*hcmv3.HttpFilter{
 		{
 			Name: "envoy.filters.http.header_mutation",
-			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&headermutationv3.HeaderMutation{Mutations: &headermutationv3.Mutations{
-				ResponseMutations:         []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
-				ResponseTrailersMutations: []*mutationrulesv3.HeaderMutation{removed(proxyHeaders)},
-			}})},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{
+				TypedConfig: pack(&headermutationv3.HeaderMutation{Mutations: mutations})},
 		},
 		{
 			Name:       "envoy.filters.http.upstream_codec",

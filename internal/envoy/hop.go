@@ -113,7 +113,8 @@ func served(streams, window uint32) *corev3.Http2ProtocolOptions {
 // pinged returns http2 for the dialing side, which detects a silent peer by PINGs.
 func pinged() *corev3.Http2ProtocolOptions {
 	options := http2(maxStreams, responseWindow)
-	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval), Timeout: duration(pingTimeout)}
+	options.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: duration(pingInterval),
+		Timeout: duration(pingTimeout)}
 	return options
 }
 

@@ -179,7 +179,8 @@ func externalSecrets(o *graph.ExternalUpstream) []*xds.Resource {
 		name := externalCA + o.Key.String()
 		secrets = append(secrets, xds.NewResource(xds.Secret, name, &tlsv3.Secret{
 			Name: name,
-			Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(o.CACert)}},
+			Type: &tlsv3.Secret_ValidationContext{
+				ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inlined(o.CACert)}},
 		}))
 	}
 	if len(o.ClientCert) > 0 {

@@ -28,8 +28,9 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 	bootstrap.OverloadManager = &overloadv3.OverloadManager{
 		RefreshInterval: duration(localIdleTimeout / 100),
 		ResourceMonitors: []*overloadv3.ResourceMonitor{{
-			Name:       monitor,
-			ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
+			Name: monitor,
+			ConfigType: &overloadv3.ResourceMonitor_TypedConfig{
+				TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
 		}},
 		Actions: []*overloadv3.OverloadAction{{
 			Name: "envoy.overload_actions.stop_accepting_requests",

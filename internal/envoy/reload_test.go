@@ -40,8 +40,9 @@ func startReloading(t *testing.T, first *xds.Resource, rest ...*xds.Resource) (r
 	write(first)
 	b := static(t, rest)
 	b.DynamicResources.LdsConfig = &corev3.ConfigSource{
-		ResourceApiVersion:    corev3.ApiVersion_V3,
-		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: path}},
+		ResourceApiVersion: corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{
+			PathConfigSource: &corev3.PathConfigSource{Path: path}},
 	}
 	b.DynamicResources.AdsConfig = nil
 	runEnvoy(t, writeBootstrap(t, b), "--drain-time-s", "1", "--drain-strategy", "immediate")

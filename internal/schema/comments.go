@@ -132,6 +132,7 @@ var comments = map[string]string{
 	"Fact":                                          "Fact is one parsed fact of [Facts].",
 	"Fact.Name":                                     "One of these is set: Name of the Dataplane, Service of an inbound, Label with its Value, or Role of a zone proxy.",
 	"Fact.Service":                                  "One of these is set: Name of the Dataplane, Service of an inbound, Label with its Value, or Role of a zone proxy.",
+	"FirstStart":                                    "FirstStart exists from the first start of a control plane on a new store until that start has stored its defaults and the first administrator's token. The next start continues a first start that failed.",
 	"FormerIngresses":                               "FormerIngresses are the ingresses of one zone that clients of a mesh dialed.",
 	"GlobalSecret":                                  "GlobalSecret is a value outside any mesh that only the control plane and administrators read. The keys that sign the tokens of users and of zones are GlobalSecrets with the names user-token-signing-key-ID and zone-token-signing-key-ID: deleting one makes the tokens that it signed invalid.",
 	"Health":                                        "Health is the older form of an inbound's state; it is read where State is absent.",

@@ -110,13 +110,13 @@ func TestARequestCrossesZones(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("as a permission on global says", func(t *testing.T) {
+	t.Run("as a permission on global says", func(*testing.T) {
 		f.global.apply(denying("spiffe://default.west.mesh.local/workload/client"))
 		west.eventually("the client is denied", func() error { return west.denied(west.outbound(3, "http")) })
 		f.global.apply(crossZoneRules)
 		west.passes(west.outbound(3, "http"), "web-1")
 	})
-	t.Run("unless global's Mesh puts the client out", func(t *testing.T) {
+	t.Run("unless global's Mesh evicts the client", func(*testing.T) {
 		f.global.apply(
 			"type: Mesh\nname: default\ndataplaneProxyMembership: {blocked: [{tags: {kuma.io/workload: client}}]}\n")
 		west.eventually("the other zone's server denies its certificate", func() error {

@@ -84,7 +84,7 @@ func prepare(m *testing.M) (int, error) {
 // touchSources reads every source file. go test reuses a result while no file has changed that a test read, and this
 // package does not import the programs.
 var touchSources = sync.OnceValue(func() error {
-	return filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+	return filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") {
 			return err
 		}
