@@ -1,7 +1,7 @@
-// Package access says who a caller is and what it may do.
+// Package access has the permissions of users: the identity of a caller, and the rules of what it may do.
 //
-// It knows no transport: servers find out who calls, by a token, a certificate or a socket, and ask
-// [Rules] before they act. What no rule allows is denied.
+// It does not depend on a transport. Servers authenticate callers by a token, a certificate or a socket, and check
+// [Rules] before they act. Without a rule that allows it, an action is denied.
 package access
 
 import (

@@ -1,9 +1,9 @@
-// Package adminsocket is the unix socket by which a user of the control plane's machine is its administrator.
+// Package adminsocket is the unix socket that makes a user of the control plane's machine its administrator.
 //
-// The socket stands in the data directory and only the user that runs the control plane, and root, may open it: by
-// its mode, and on Linux by the credentials of the peer, which the kernel vouches for. A connection that a proxy
-// makes to an address is never one to the socket. A link for each address of the API lets clients of the same user
-// find the socket without being told where it is.
+// The socket is in the data directory. Only root and the user that runs the control plane may open it: its mode allows
+// no other user, and on Linux the server checks the peer's credentials, which the kernel provides. A proxy that
+// connects to an address never reaches the socket. The API has a link to the socket for each of its addresses, so
+// clients of the same user find it by the address.
 package adminsocket
 
 import (

@@ -8,15 +8,15 @@
 //
 // The parts share only a few watched values (settings, cert, report):
 //
-// \tkeepSession            settings <- control plane; report -> control plane
-// \tkeepCertificates       settings -> cert
-// \tkeepProbing            settings -> health of the application -> report
-// \twatchSPIRECertificate  the certificate that Envoy has from SPIRE -> cert, report
-// \tkeepProbingListeners   settings, cert -> probe results -> report
-// \trelay, secrets         Envoy's configuration and its certificate, on a unix socket
-// \tserveExternal          host names of external services -> the Envoy of a zone egress
-// \tkeepNames              host names of the mesh <- control plane -> the machine's DNS (package nameserver)
-// \tsendInspection         an inspection request -> a page of Envoy's administration interface
+//	keepSession            settings <- control plane; report -> control plane
+//	keepCertificates       settings -> cert
+//	keepProbing            settings -> health of the application -> report
+//	watchSPIRECertificate  the certificate that Envoy has from SPIRE -> cert, report
+//	keepProbingListeners   settings, cert -> probe results -> report
+//	relay, secrets         Envoy's configuration and its certificate, on a unix socket
+//	serveExternal          host names of external services -> the Envoy of a zone egress
+//	keepNames              host names of the mesh <- control plane -> the machine's DNS (package nameserver)
+//	sendInspection         an inspection request -> a page of Envoy's administration interface
 package agent
 
 import (

@@ -1,9 +1,9 @@
-// Package audit keeps the record of what users and agents did: who, from where, what, what stood before and
-// after, and how it was answered, as lines of JSON.
+// Package audit writes the audit log: the caller of each change, its address, the action, the object before and after
+// it, and the status of the response, as lines of JSON.
 //
-// No value of a secret and no token gets into it. An entry is handed to the system before its request is
-// finished; while an entry can't be written, nothing is begun that would need one. Agents are served
-// nonetheless, and their entries follow.
+// An entry contains no value of a secret and no token. It is written before its request is finished. While entries
+// can't be written, audited requests are rejected. Registrations of agents continue, and their entries are written
+// later.
 package audit
 
 import (

@@ -1,7 +1,6 @@
-// Package bundle packs what somebody needs who is asked for help with a control plane into one archive
-// (tar, gzip).
+// Package bundle packs the diagnostics of a control plane into one archive (tar, gzip), for support.
 //
-// It decides nothing about secrets: who gives it a part answers for what is in there.
+// It does not remove secrets: callers must pass parts without them.
 package bundle
 
 import (

@@ -1,7 +1,7 @@
-// Package certfile keeps certificates that stand in files, and reads them anew when the files change.
+// Package certfile keeps the certificates of files in memory, and reads a changed file again.
 //
-// Files are looked at when a connection begins, so that a change holds for the next one. What can't be read
-// leaves what was good before, and the log says so once.
+// It checks the files at the beginning of each connection, so a change applies to the next one. If a file can't be
+// read, the former certificate stays in use, and the error is logged once.
 package certfile
 
 import (

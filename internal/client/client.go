@@ -38,7 +38,7 @@ type Unreachable struct {
 
 // Error implements error.
 func (u *Unreachable) Error() string {
-	return fmt.Sprintf("no control plane answers at %s: %v", u.Address, u.Err)
+	return fmt.Sprintf("no control plane responds at %s: %v", u.Address, u.Err)
 }
 
 // Unwrap returns the cause.

@@ -1,4 +1,4 @@
-// Package diag answers what a process costs: its own clock, memory and profiles, over HTTP.
+// Package diag serves the diagnostics of a process over HTTP: its CPU clock, memory and profiles.
 //
 // It authenticates no caller; the server decides which callers it admits.
 package diag

@@ -21,7 +21,7 @@ func TestEvictedInstancesOnlyAreDenied(t *testing.T) {
 			rapid.StringMatching(`[0-2]{0,4}`).Draw(t, "instance"))
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		evicted := rapid.SliceOfN(names, 0, 60).Draw(t, "put out")
+		evicted := rapid.SliceOfN(names, 0, 60).Draw(t, "evicted")
 		slices.Sort(evicted)
 		evicted = slices.Compact(evicted)
 		callers := append(rapid.SliceOfN(names, 1, 5).Draw(t, "callers"), evicted[:min(len(evicted), 10)]...)

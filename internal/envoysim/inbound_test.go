@@ -69,7 +69,7 @@ func TestInbound(t *testing.T) {
 		{"no rule matches", peer(west + "web"), envoysim.InboundResult{}, "no rule allows " + west + "web"},
 		{"an untrusted trust domain", peer("spiffe://untrusted/x"), envoysim.InboundResult{},
 			"default.east.mesh.local, default.west.mesh.local"},
-		{"put out of the mesh", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"},
+		{"evicted by the mesh", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"},
 			PeerDNS: "former.default.west.dataplane.mesh.local"},
 			envoysim.InboundResult{Rule: "weft: mesh default does not admit the caller"}, "denies"},
 		{"an instance like any", envoysim.Call{TLS: true, PeerURIs: []string{east + "web"},

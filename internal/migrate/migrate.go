@@ -1,4 +1,4 @@
-// Package migrate translates an export of a Kuma control plane into resources that weft takes.
+// Package migrate translates an export of a Kuma control plane into resources of weft.
 //
 // [Translate] is a pure function from documents to resources and notes. It reads no file, calls no control plane and
 // has no clock. A translation never allows more than its source: what has no equal meaning is left out, and a note

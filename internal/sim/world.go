@@ -1,5 +1,5 @@
 // Package sim is a seeded simulation of zone sync. The code of package zonesync runs as in production, in a world that
-// is simulated: one global control plane, zones that join and are evicted, slow streams that break, processes that
+// is simulated: one global control plane, zones that join and are deleted, slow streams that break, processes that
 // crash between any two steps, stores that are restored from older copies, clocks that jump, a zone that sends forged
 // items, and second control planes with the names of zones. The seed alone decides the next event, so a seed that
 // violates an invariant violates it again at the same step.

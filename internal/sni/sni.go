@@ -1,10 +1,10 @@
-// Package sni makes the server names by which zone proxies know the ports of services: a client of another
-// zone states one in its TLS handshake, and the zone ingress passes the connection on by it, unopened.
+// Package sni generates the SNIs of service ports. A client of another zone sends the SNI in its TLS handshake, and the
+// zone ingress forwards the connection by it, without decryption.
 //
-// A name is a function of its [Port] and of the [Format] alone, so that every control plane can tell whether
-// the owner of a service could have made it. It is always a host name: letters, digits and '-' in labels of 63
-// characters at most, 253 in all (RFC 1035, section 2.3.4; RFC 1123, section 2.1). Names of two ports differ,
-// and so do those of two formats. (SNI in the resource definition.)
+// An SNI is a function of its [Port] and its [Format] alone, so every control plane can check whether the owner of a
+// service could have generated it. It is a host name: letters, digits and '-' in labels of at most 63 characters, 253
+// in all (RFC 1035, section 2.3.4; RFC 1123, section 2.1). The SNIs of two ports differ, and so do those of two
+// formats. (SNI in the resource definition.)
 package sni
 
 import (

@@ -1,7 +1,6 @@
-// Package token gives out tokens. The signing key of a realm is made when its first token is, and the newest
-// one signs.
+// Package token signs tokens. The signing key of a realm is generated for its first token, and the newest key signs.
 //
-// Who may have which token is for its callers to decide.
+// The package does not decide which caller may have which token.
 package token
 
 import (

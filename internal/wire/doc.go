@@ -1,6 +1,5 @@
-// Package wire holds the contracts between weft's own programs, as generated from the .proto files
-// beside this one. A field that was released keeps its number and meaning for ever; what a reader does
-// not know it ignores.
+// Package wire has the protocols between weft's own programs, generated from the .proto files of this directory. A
+// released field keeps its number and meaning for ever, and a reader ignores unknown fields.
 package wire
 
 //go:generate go run -C ../../tools ./genproto ../internal/wire/agent.proto

@@ -1,14 +1,13 @@
-// Package redirect makes the connections of a Linux machine, or of one network namespace of it, go through
-// the machine's proxy, by rules of iptables and ip6tables, and takes these rules away again.
+// Package redirect installs and removes rules of iptables and ip6tables that redirect the connections of a Linux
+// machine, or of one of its network namespaces, to the machine's proxy.
 //
-// All of it stands in chains of its own, which begin with [prefix] and carry a sum of what is in them, and in
-// jumps to them from the kernel's chains, after whatever rules are there. Nothing else is touched. What was
-// installed is replaced in one transaction of each table, and put back as it was where a later step fails.
-// What can't be undone exactly is rejected: chains that somebody has changed, and rules of others that lead
-// into them.
+// The rules are in chains of their own, whose names begin with [prefix] and contain a checksum of the rules. Jumps from
+// the kernel's chains lead to them, after all other rules. Nothing else is changed. Installed rules are replaced in one
+// transaction per table, and restored if a later step fails. Changes that could not be undone exactly are rejected:
+// chains that were edited, and rules of other programs that jump into them.
 //
-// What the rules say is a pure function of [Options]; what has to be done for it, of that and of what
-// iptables-save shows.
+// The rules are a pure function of [Options], and the commands to install them a pure function of the rules and the
+// output of iptables-save.
 package redirect
 
 import (

@@ -1,9 +1,7 @@
-// Package backup is the file into which all rows of a store are copied, and from which they come back, into
-// a store of the same sort or another.
+// Package backup writes all rows of a store to a file, and restores them into a store of the same type or another.
 //
-// The file is compressed (gzip). Inside, each line is a JSON object: the header, the rows, and the end, which
-// says how many rows there are and has the SHA-256 of all lines before it. Bodies are as they are stored:
-// what is encrypted stays so.
+// The file is compressed (gzip). Inside, each line is a JSON object: the header, the rows, and the end, which has the
+// number of rows and the SHA-256 of all lines before it. Bodies are copied unchanged, so encrypted ones stay encrypted.
 package backup
 
 import (

@@ -1,7 +1,7 @@
-// Package bounded gives every call of a store an end.
+// Package bounded gives every call of a store a timeout.
 //
-// A store that fails returns at once, but one whose database hangs, or whose packets are dropped, never does. Its
-// callers are people who wait for a response, and streams that must go on.
+// A store that fails returns at once, but a store whose database hangs, or whose packets are dropped, does not return.
+// Users wait for its responses, and streams must continue.
 package bounded
 
 import (

@@ -1,8 +1,8 @@
-// Package follow is the part of a store's Watch that does not depend on where the store keeps its
-// history: who waits for which kind, and how a watcher walks through the history to its end.
+// Package follow is the part of a store's Watch that does not depend on how the store keeps its history: the watchers
+// of each kind, and their positions in the history.
 //
-// A watcher holds a position and no queue, so that a slow one costs nothing; the history's end is its
-// bound. A watcher at the end of the history sleeps until its own kind changes.
+// A watcher has a position and no queue, so a slow watcher uses no memory; the length of the history is its bound. A
+// watcher at the end of the history sleeps until its own kind changes.
 package follow
 
 import (

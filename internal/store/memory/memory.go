@@ -1,5 +1,4 @@
-// Package memory is a store that keeps its rows nowhere but in memory: for tests, and for a control
-// plane without a data directory.
+// Package memory is a store in memory only: for tests, and for a control plane without a data directory.
 package memory
 
 import (

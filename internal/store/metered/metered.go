@@ -1,4 +1,4 @@
-// Package metered tells how long a store takes.
+// Package metered measures the latency of a store.
 package metered
 
 import (

@@ -1,9 +1,9 @@
-// Package sealed is a store that encrypts the bodies of some kinds before they reach the store behind it,
-// so that neither a copy of the database nor its backup tells a Secret.
+// Package sealed is a store that encrypts the bodies of some kinds before it passes them to another store, so that a
+// copy of the database, or a backup of it, contains no readable Secret.
 //
-// A body is sealed with AES-256-GCM for its own row: one that was changed, or moved to another row, is not
-// read. Keys, owners, times and everything of other kinds stand in the database as they are. Several keys
-// may be known; the first one seals. Once a store is encrypted, a row in plain text is an error.
+// A body is encrypted with AES-256-GCM and bound to its row: a body that was changed, or moved to another row, is not
+// readable. Keys, owners, times and bodies of other kinds are stored unchanged. There may be several encryption keys;
+// the first one encrypts. Once a store is encrypted, a row in plaintext is an error.
 package sealed
 
 import (

@@ -1,5 +1,5 @@
-// Package wholefile writes files that are in their place as a whole or not at all, however the process or
-// the machine ends.
+// Package wholefile writes files atomically: after a crash of the process or the machine, a file has its old or its new
+// content.
 package wholefile
 
 import (

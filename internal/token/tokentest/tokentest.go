@@ -1,4 +1,4 @@
-// Package tokentest makes tokens over a bare store, for tests that have no memory of it.
+// Package tokentest signs tokens for tests that have a store only.
 package tokentest
 
 import (

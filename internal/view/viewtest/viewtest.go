@@ -1,4 +1,4 @@
-// Package viewtest makes a view of a bare store, for tests of what reads through one.
+// Package viewtest returns a view of a store, for tests of readers.
 package viewtest
 
 import (

@@ -1,8 +1,8 @@
-// Package postgrestest runs a PostgreSQL of its own for a test: a real server in a temporary directory,
-// reached over a Unix socket there, and gone when the test ends.
+// Package postgrestest runs a PostgreSQL server for one test, in a temporary directory with a unix socket. It is
+// stopped and removed at the end of the test.
 //
-// The server's programs are those of the PATH or of Debian's package `postgresql`. Where there are none a
-// test is skipped, and fails where CI=true says that everything must run.
+// The programs of the server are those of the PATH or of Debian's package `postgresql`. Without them a test is skipped;
+// if CI=true is set, it fails.
 package postgrestest
 
 import (
