@@ -17,11 +17,11 @@ func newApplyCommand(r *remote) *cobra.Command {
 		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form. A document
 with items and no type is a list of resources.
 
-All documents are read and checked before the first is written; a resource that names no mesh belongs
+All documents are read and checked before the first is written; a resource without a mesh belongs
 to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands
 for the value of --var KEY=VALUE; one without a value is an error.
 
-With --dry-run the control plane checks everything as if it were written, and answers what would change.`,
+With --dry-run the control plane checks everything as if it were written, and returns the changes.`,
 		Example: `  weft apply -f mesh.yaml
   weft apply -f examples/demo/mesh --dry-run
   weft apply -f web.yaml --var version=v2 --var replicas=3

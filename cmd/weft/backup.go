@@ -27,7 +27,7 @@ func newBackupCommand() *cobra.Command {
 		Short: "Copy everything that a control plane stores into a file, while it runs",
 		Long: `Copy everything that a control plane stores into a file, as it is at one moment. The control plane may run.
 
-It is run where the control plane runs and with its settings: it reads the database, not the API. Secrets
+Run it on the machine of the control plane, with its settings: it reads the database, not the API. Secrets
 stay encrypted; keep a copy of their key apart from the file, or put it in with --with-key.`,
 		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft`,
 		Args:    cobra.ExactArgs(1),

@@ -17,7 +17,7 @@ import (
 func newControlPlaneCommand(r *remote) *cobra.Command {
 	cp := &cobra.Command{
 		Use:   "cp",
-		Short: "Run a control plane, and look after what it keeps",
+		Short: "Run a control plane, and maintain its store",
 	}
 	cp.AddCommand(newControlPlaneRunCommand(), newControlPlaneConfigCommand(), newBackupCommand(), newRestoreCommand(),
 		newBundleCommand(r))
@@ -28,11 +28,11 @@ func newControlPlaneRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run a control plane until SIGTERM or Ctrl-C",
-		Long: `Run a control plane until SIGTERM or Ctrl-C: of one zone, whose proxies it serves, or, with --mode global,
-the one that joins zones into one mesh. A zone is alone, or joins with --global-address and a zone token.
+		Long: `Run a control plane until SIGTERM or Ctrl-C: the control plane of one zone, which serves its proxies,
+or, with --mode global, the global control plane. A zone joins global with --global-address and a zone token.
 
-Settings come from the file, from KUMA_* variables, which go over the file, and from the flags, which go
-over both; docs/settings.md lists them. It is ready when GET /ready on port 5680 answers 200.`,
+Settings come from the file, from KUMA_* variables, which override the file, and from flags, which override
+both; docs/settings.md lists them. It is ready when GET /ready on port 5680 returns 200.`,
 		Example: `  weft cp run --data-dir /var/lib/weft
   KUMA_STORE_TYPE=memory weft cp run --data-dir /tmp/weft     # keeps no resources
   KUMA_API_SERVER_HTTP_PORT=15681 weft cp run --config-file weft.yaml

@@ -17,11 +17,11 @@ func newExplainCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain --from NAME --to SERVICE|VIP|ADDRESS[:PORT]",
 		Short: "Explain what happens to a request, and why",
-		Long: `Say what happens to a request of the application beside a proxy: listener, route, destination, endpoints,
-mutual TLS or not, and whether each endpoint allows it, by which rule of which resource. A request to another zone
+		Long: `Explain a request of the application beside a proxy: listener, route, destination, endpoints, mutual TLS,
+and for each endpoint the rule that allows or denies it. A request to another zone
 is followed through that zone's ingresses, and one that leaves the mesh through the zone egress.
 
-The answer is read from the configuration that the proxies are sent.`,
+The explanation is read from the configuration that is sent to the proxies.`,
 		Example: `  weft explain --from web --to backend
   weft explain --from web --to backend:80 --method POST --path /orders
   weft explain --from web --to 127.0.0.1:10001 -o json`,

@@ -19,7 +19,7 @@ import (
 func newInspectCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inspect",
-		Short: "Show what proxies do and what they are sent",
+		Short: "Show the status and the configuration of proxies, services and zones",
 	}
 	command.AddCommand(
 		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r),
@@ -36,9 +36,9 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 		Long: `Show every proxy of a mesh.
 
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
-inbounds but none of them serves (its application does not answer, or its Envoy is not ready), offline where it
-is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed all that it is sent, else for how long an ACK is
-pending; "-" where it is not connected to the control plane that responds.`,
+inbounds but none of them serves (its application does not respond, or its Envoy is not ready), offline where it
+is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed its whole configuration, else the age
+of the oldest pending ACK; "-" where it is not connected to the control plane that responds.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,

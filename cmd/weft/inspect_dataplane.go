@@ -38,9 +38,9 @@ var proxyViews = []proxyView{
 func newInspectDataplaneCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dataplane NAME",
-		Short: "Show one proxy, what it is sent, or what its Envoy says of itself",
-		Long: `Show one proxy: its Dataplane beside its connections, its ready listeners and its NACKs. With a flag, what it
-is sent, or what its Envoy says of itself; "weft describe dataplane NAME" has the short of it.`,
+		Short: "Show one proxy, its configuration, or a page of its Envoy",
+		Long: `Show one proxy: its Dataplane, its connections, its ready listeners and its NACKs. With a flag, show its
+configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a summary.`,
 		Example: `  weft inspect dataplane web-1
   weft inspect dataplane web-1 --config -o json
   weft inspect dataplane web-1 --policies

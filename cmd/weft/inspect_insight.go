@@ -15,7 +15,7 @@ import (
 func newInspectMeshesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "meshes",
-		Short: "Show what every mesh has: proxies by how they are, services, policies",
+		Short: "Show every mesh: proxies by state, services, policies",
 		Example: `  weft inspect meshes
   weft inspect meshes -o yaml`,
 		Args: cobra.NoArgs,

@@ -20,12 +20,12 @@ func newInspectServiceCommand(r *remote) *cobra.Command {
 	var zone, kindName string
 	command := &cobra.Command{
 		Use:   "service NAME",
-		Short: "Show one service: where it lives, who may call it, how other zones reach it",
-		Long: `Show the services of a name, those of every zone and those that are made of several: host names and virtual
-IPs, server names (SNI) of each port, identities, zone ingresses and egresses with their health, servers, who may call
-each, members, and what stands in the way of clients.
+		Short: "Show one service: zones, allowed clients, and the routes of other zones",
+		Long: `Show the services with a name, of every zone and every kind: host names and virtual IPs, the SNIs of each
+port, identities, zone ingresses and egresses with their health, servers, their allowed clients, members, and the
+reasons why clients cannot reach the service.
 
-Servers and rules are known where the service lives.`,
+Only the zone of a service knows its servers and rules.`,
 		Example: `  weft inspect service web
   weft inspect service web --zone east
   weft inspect service web --kind meshmultizoneservice -o yaml

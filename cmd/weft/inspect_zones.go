@@ -17,15 +17,15 @@ import (
 func newInspectZonesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "zones",
-		Short: "Show every zone: connection, lag, rejected items, and counts of what it has",
-		Long: `Show every zone as the control plane that answers knows it: global knows them all, a zone itself and what others
-offer it.
+		Short: "Show every zone: connection, lag, rejected items, and counts of its resources",
+		Long: `Show every zone that the control plane knows: global knows all zones; a zone knows itself, and the services that it
+receives from other zones.
 
-LAG is the age of the oldest change that a zone has not taken yet, 0s where it has all; LAST ITEM is when a
-resource last went one way or the other. DATAPLANES, SERVICES and INGRESSES count those that are online, Available and
-healthy, of all. With -o json, how far each kind is.
+LAG is the age of the oldest change that a zone has not stored yet; 0s: it is in sync. LAST ITEM is when a resource was
+last sent in either direction. DATAPLANES, SERVICES and INGRESSES count the online, Available and healthy ones, and all.
+With -o json, the output has the position of each kind.
 
-A zone that has joined shows besides how it stands with global.`,
+A zone that has joined also shows its connection to global.`,
 		Example: `  weft inspect zones
   weft inspect zones -o json`,
 		Args: cobra.NoArgs,

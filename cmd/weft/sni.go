@@ -28,12 +28,12 @@ func newSNICommand(r *remote) *cobra.Command {
 func newSNIStatusCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show which format server names have, and how far each zone is with another",
-		Long: `Show which format the server names of all meshes are to have, and at which step each owner's ports are: BEFORE
-have names of other formats alone, APPENDED the new one behind them, FIRST in front of them, DONE have it alone.
-WAITS FOR says which clients have not ACKed the step before, where that lasts.
+		Short: "Show the format of SNIs, and the progress of a migration in each zone",
+		Long: `Show the wanted format of all SNIs, and how many ports of each owner are at which step: BEFORE have SNIs of
+other formats only, APPENDED have the new SNI last, FIRST have it first, DONE have it only. WAITS FOR lists the clients
+whose ACK of the former step is pending for long.
 
-Global knows all zones; a zone knows what global tells it.`,
+Global knows all zones; a zone knows only its own SNIs and those that it receives.`,
 		Example: `  weft sni status
   weft sni status -o json`,
 		Args: cobra.NoArgs,
@@ -63,7 +63,7 @@ release that supports the format.`,
 		Args: cobra.NoArgs,
 	}
 	command.Flags().StringVar(&to, "to", "", "the format: "+strings.Join(sniFormats(), ", "))
-	command.Flags().BoolVar(&wait, "wait", false, "return when all are done, and show each step")
+	command.Flags().BoolVar(&wait, "wait", false, "wait until all ports are done, and print each step")
 	_ = command.MarkFlagRequired("to") // the flag is there
 	completeFlag(command, "to", cobra.FixedCompletions(sniFormats(), cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, _ []string) error {

@@ -22,16 +22,16 @@ func newZoneReplaceCommand(r *remote) *cobra.Command {
 	var store string
 	command := &cobra.Command{
 		Use:   "replace NAME",
-		Short: "Confirm that what a zone's control plane has now replaces what the zone had",
-		Long: `Confirm that what the control plane of a zone has now replaces what the zone had. Global waits for this in two
-cases, which ` + "`weft check` and `weft inspect zones`" + ` name:
+		Short: "Confirm that a zone's present resources replace its former ones",
+		Long: `Confirm that the present resources of a zone's control plane replace its former ones. Global waits for this in
+two cases, which ` + "`weft check` and `weft inspect zones`" + ` name:
 
-- A control plane with another store came under the zone's name. It was installed anew, or it is a second one of the
+- A control plane with another store connected with the zone's name. It was reinstalled, or it is a second one of the
   same name, or the zone token was stolen. From now on its store is the zone's, and the former one is rejected.
 - The zone's control plane lacks most of the resources that global has of the zone, as after its store was restored
   from an old backup. They are deleted, on global and in all other zones.
 
-Where several other stores were rejected, --store names the right one. The zone's control plane logs its own when it
+If several other stores were rejected, --store selects one. The zone's control plane logs its own when it
 starts.`,
 		Example: `  weft zone replace east
   weft zone replace east --store 0123456789abcdef0123456789abcdef`,

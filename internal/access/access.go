@@ -15,8 +15,8 @@ import (
 // Groups that the control plane itself puts users into.
 const (
 	AdminGroup           = "mesh-system:admin"
-	AuthenticatedGroup   = "mesh-system:authenticated"   // everybody who proved who it is
-	UnauthenticatedGroup = "mesh-system:unauthenticated" // everybody else
+	AuthenticatedGroup   = "mesh-system:authenticated"   // every authenticated user
+	UnauthenticatedGroup = "mesh-system:unauthenticated" // every other caller
 )
 
 // AdminName is the user behind the administrator's socket, and of the token that the first start makes.
@@ -44,7 +44,7 @@ type User struct {
 	TokenID string `json:"tokenId,omitempty"`
 }
 
-// Authenticated answers a user who proved who it is, with the groups that the proof says.
+// Authenticated returns an authenticated user, with the groups of its credential.
 func Authenticated(name string, groups []string, by Proof) User {
 	if !slices.Contains(groups, AuthenticatedGroup) {
 		groups = append(slices.Clone(groups), AuthenticatedGroup)
@@ -52,12 +52,12 @@ func Authenticated(name string, groups []string, by Proof) User {
 	return User{Name: name, Groups: groups, Proof: by}
 }
 
-// Anonymous is a caller who showed nothing.
+// Anonymous returns a caller without a credential.
 func Anonymous() User {
 	return User{Name: "mesh-system:anonymous", Groups: []string{UnauthenticatedGroup}, Proof: NoProof}
 }
 
-// Known says whether the user proved who it is.
+// Known returns whether the user is authenticated.
 func (u User) Known() bool { return u.Proof != NoProof && u.Proof != "" }
 
 // String reads as `user "ann" (groups ops, mesh-system:authenticated)`.
@@ -65,7 +65,7 @@ func (u User) String() string {
 	return `user "` + u.Name + `" (groups ` + strings.Join(u.Groups, ", ") + ")"
 }
 
-// Rule is who may do something: each of the users, and each member of one of the groups.
+// Rule has the users, and the groups whose members, may do something.
 type Rule struct {
 	Users, Groups []string
 }
@@ -78,9 +78,8 @@ func (r Rule) allows(u User) bool {
 // Rules are the rule of each action. An action without a rule is denied to all.
 type Rules map[Action]Rule
 
-// Check answers nil where a user may do something to an object, a path or a name, and otherwise an error
-// that names both and the setting that decides: Unauthorized where it did not prove who it is, else
-// Forbidden.
+// Check returns nil if a user may do something to an object, a path or a name. Otherwise the error names both and the
+// setting that decides: Unauthorized for an unauthenticated caller, else Forbidden.
 func (r Rules) Check(u User, action Action, object string) error {
 	if action == Open || u.Known() && action == Known || r[action].allows(u) {
 		return nil
@@ -98,7 +97,7 @@ func (r Rules) Check(u User, action Action, object string) error {
 
 type userKey struct{}
 
-// WithUser answers a context in which the caller is known.
+// WithUser returns a context with the caller.
 func WithUser(ctx context.Context, u User) context.Context {
 	return context.WithValue(ctx, userKey{}, u)
 }

@@ -26,11 +26,11 @@ const (
 	ViewDiagnostics      Action = "viewDiagnostics"
 )
 
-// Description is what the settings say of an action.
+// Description is the description of an action in the settings.
 type Description struct {
 	Action Action
 	Env    string // of its two variables, between "KUMA_ACCESS_STATIC_" and "_USERS" or "_GROUPS"
-	Doing  string // what it is to do it
+	Doing  string // the action as a verb phrase
 	Groups []string
 }
 
@@ -69,7 +69,7 @@ func (a Action) description() Description {
 	return Description{Action: a, Env: string(a), Doing: string(a)}
 }
 
-// Doing says what it is to do it: "write and delete resources".
+// Doing returns the action as a verb phrase: "write and delete resources".
 func (a Action) Doing() string { return a.description().Doing }
 
 // Variable names the setting of its users or groups: "USERS" or "GROUPS".
@@ -77,8 +77,7 @@ func (a Action) Variable(of string) string {
 	return "KUMA_ACCESS_STATIC_" + a.description().Env + "_" + of
 }
 
-// Viewed says whether doing it leaves a trace in the audit log though it changes nothing: it shows what
-// only few may see.
+// Viewed returns whether a read is in the audit log, since it shows protected data.
 func (a Action) Viewed() bool {
 	switch a {
 	case AdminResources, ViewConfigDump, ViewStats, ViewClusters:

@@ -10,8 +10,8 @@ import (
 // quietTime is how long after a denial the next ones are only counted.
 const quietTime = time.Second
 
-// Denials log callers that are denied: of the first one at once, and of those that follow
-// within a second by their number, so that a frequent caller does not fill it.
+// Denials log denied callers: the first one at once, and the number of those that follow within a second, so that a
+// frequent caller does not fill the log.
 type Denials struct {
 	log *slog.Logger
 

@@ -64,7 +64,7 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// socket lets in its owner and root.
+// socket accepts connections of its owner and root.
 type socket struct {
 	net.Listener
 	path   string
@@ -143,9 +143,9 @@ func shortened(path string) (short string, release func(), err error) {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), filepath.Base(path)), func() { dir.Close() }, nil
 }
 
-// Announce leaves a link to the socket of a data directory for each address, such as "0.0.0.0:5681", at which its
-// control plane serves the API, in a folder of the user's own. The returned function removes those that still lead
-// there.
+// Announce creates a link to the socket of a data directory for each address, such as "0.0.0.0:5681", at which its
+// control plane serves the API, in a folder of the user. The returned function removes the links that still lead to
+// this socket.
 func Announce(folder, dataDir string, addresses []net.Addr) (remove func(), err error) {
 	target, err := filepath.Abs(filepath.Join(dataDir, Name))
 	if err != nil {

@@ -30,7 +30,7 @@ type Entry struct {
 	Request  string        `json:"request"` // "PUT /meshes/default", or "Register" of an agent
 	Action   access.Action `json:"action,omitempty"`
 
-	Resource      *Resource       `json:"resource,omitempty"` // of one that was changed
+	Resource      *Resource       `json:"resource,omitempty"` // the changed resource
 	VersionBefore string          `json:"versionBefore,omitempty"`
 	VersionAfter  string          `json:"versionAfter,omitempty"`
 	Before        json.RawMessage `json:"before,omitempty"` // in the Universal form, secrets masked
@@ -49,7 +49,7 @@ type Resource struct {
 	Name string `json:"name"`
 }
 
-// Token says which token was issued, by what it says and the id under which it can be revoked.
+// Token identifies an issued token: its claims, and the ID under which it can be revoked.
 type Token struct {
 	Kind   string `json:"kind"` // "user-token"
 	Claims any    `json:"claims"`
@@ -58,7 +58,7 @@ type Token struct {
 // mostPending bounds the entries that wait for a disk.
 const mostPending = 1000
 
-// Log writes entries. It may be used at the same time by many.
+// Log writes entries. Its methods may be called concurrently.
 type Log struct {
 	instance string
 	out      io.Writer // nil: nothing is kept
@@ -69,13 +69,13 @@ type Log struct {
 	pending [][]byte // that could not be written yet
 }
 
-// New answers a log of an instance. A nil writer keeps nothing; one that fails is asked again.
+// New returns the log of an instance. A nil writer discards entries; one that fails is tried again.
 func New(out io.Writer, instance string, now func() time.Time, log *slog.Logger) *Log {
 	return &Log{instance: instance, out: out, now: now, log: log}
 }
 
-// Begin answers the record of something that is about to happen. Where entries can't be written it must not:
-// Unavailable. A record may be nil, and then keeps nothing.
+// Begin returns the record of an action that has not begun. If entries can't be written the error is Unavailable, and
+// the action must not begin. A nil record is valid, and discards everything.
 func (l *Log) Begin(user access.User, from, request string, action access.Action) (*Record, error) {
 	if l.out == nil {
 		return nil, nil
@@ -92,7 +92,7 @@ func (l *Log) Begin(user access.User, from, request string, action access.Action
 	return l.Record(user, from, request, action), nil
 }
 
-// Record answers the record of something that happens whether or not entries can be written.
+// Record returns the record of an action that happens even if entries can't be written.
 func (l *Log) Record(user access.User, from, request string, action access.Action) *Record {
 	if l.out == nil {
 		return nil
@@ -102,7 +102,7 @@ func (l *Log) Record(user access.User, from, request string, action access.Actio
 	}}
 }
 
-// flush writes what is pending.
+// flush writes the pending entries.
 func (l *Log) flush() error {
 	for len(l.pending) > 0 {
 		if _, err := l.out.Write(l.pending[0]); err != nil {
@@ -132,13 +132,13 @@ func (l *Log) write(e *Entry) {
 	}
 }
 
-// Record is an entry that is being made. Its methods may be called on nil.
+// Record is an unfinished entry. Its methods may be called on nil.
 type Record struct {
 	log   *Log
 	entry Entry
 }
 
-// Changed notes what stood before and after a write; nil means nothing.
+// Changed sets the object before and after a write; nil if it does not exist.
 func (r *Record) Changed(before, after resource.Any) {
 	if r == nil {
 		return
@@ -178,7 +178,7 @@ func With(ctx context.Context, r *Record) context.Context {
 	return context.WithValue(ctx, recordKey{}, r)
 }
 
-// Of answers the context's record, nil where there is none.
+// Of returns the context's record; nil if there is none.
 func Of(ctx context.Context) *Record {
 	r, _ := ctx.Value(recordKey{}).(*Record)
 	return r

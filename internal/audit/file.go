@@ -16,7 +16,7 @@ type File struct {
 	size int64
 }
 
-// OpenFile opens a file of at most so many bytes, or makes it, and keeps some older ones beside it.
+// OpenFile opens or creates a file with a maximum size, and keeps a number of older ones.
 func OpenFile(path string, most int64, keep int) (*File, error) {
 	f := &File{path: path, most: most, keep: keep}
 	return f, f.reopen()
@@ -52,7 +52,7 @@ func (f *File) Write(line []byte) (int, error) {
 	return n, nil
 }
 
-// rotate may be repeated where it failed half way.
+// rotate may be repeated after it failed.
 func (f *File) rotate() error {
 	for i := f.keep; i >= 1; i-- {
 		from := f.path

@@ -7,13 +7,13 @@ import (
 	"weft/resource"
 )
 
-// mask stands for a value that is not shown.
+// mask replaces a secret value.
 const mask = "***"
 
 // inline are the fields whose contents are values in plain sight, wherever they stand in a resource.
 var inline = map[string]bool{"insecureInline": true, "inline": true, "inlineString": true}
 
-// masked answers a resource as it may be shown.
+// masked returns a resource without secret values.
 func (l *Log) masked(o resource.Any) (*Resource, string, json.RawMessage) {
 	if o == nil {
 		return nil, "", nil
@@ -48,7 +48,7 @@ func Mask(o resource.Any) (json.RawMessage, error) {
 	return json.Marshal(document)
 }
 
-// envelope are the fields of a resource that say nothing of what is in it.
+// envelope are the fields of a resource that are not its content.
 var envelope = map[string]bool{"type": true, "mesh": true, "name": true, "labels": true, "creationTime": true,
 	"modificationTime": true}
 

@@ -20,7 +20,7 @@ type Section struct {
 	Write func(io.Writer) error
 }
 
-// Write packs parts into a folder. What a part lacks says errors.txt: one that fails leaves out no other.
+// Write packs parts into a folder. A part that fails is listed in errors.txt, and the others are packed.
 func Write(to io.Writer, folder string, now time.Time, parts []Section) error {
 	packed := gzip.NewWriter(to)
 	archive := tar.NewWriter(packed)
@@ -53,7 +53,7 @@ func Write(to io.Writer, folder string, now time.Time, parts []Section) error {
 	return packed.Close()
 }
 
-// Handler answers a bundle called PREFIX-TIME, made at the moment.
+// Handler serves a new bundle named PREFIX-TIME.
 func Handler(prefix string, parts []Section) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now().UTC()
@@ -65,6 +65,6 @@ func Handler(prefix string, parts []Section) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/gzip")
 		w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", folder+".tar.gz"))
-		_, _ = w.Write(whole.Bytes()) // a reader who went away
+		_, _ = w.Write(whole.Bytes()) // the reader has disconnected
 	})
 }

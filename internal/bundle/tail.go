@@ -16,7 +16,7 @@ type Tail struct {
 // NewTail makes an empty one.
 func NewTail(most int) *Tail { return &Tail{most: most} }
 
-// Write implements io.Writer. Half of what is kept goes at once, so that a line costs no copy of the rest.
+// Write implements io.Writer. A full tail drops half of its content, so that a line does not copy the rest.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

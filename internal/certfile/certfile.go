@@ -33,16 +33,16 @@ func NewCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, e
 	return c, c.load()
 }
 
-// Now answers the certificate as it is in the files.
+// Now returns the certificate of the files.
 func (c *Certificate) Now() *tls.Certificate { return c.current() }
 
-// ForClient answers it as [tls.Config] asks for it.
+// ForClient returns the certificate, for [tls.Config].
 func (c *Certificate) ForClient(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Now(), nil }
 
 // Roots is a set of CA certificates, of a file in PEM and of the files *.pem and *.crt of a folder.
 type Roots struct{ watched[*x509.CertPool] }
 
-// NewRoots reads a file and a folder, of which either may be empty: none. A folder without files is a pool
+// NewRoots reads a file and a folder. Either may be empty, which stands for none. A folder without files is a pool
 // without certificates.
 func NewRoots(file, dir string, log *slog.Logger) (*Roots, error) {
 	p := &Roots{watched[*x509.CertPool]{log: log, files: func() []string { return poolFiles(file, dir) },
@@ -55,7 +55,7 @@ func NewRoots(file, dir string, log *slog.Logger) (*Roots, error) {
 	return p, p.load()
 }
 
-// Now answers the pool as it is in the files.
+// Now returns the pool of the files.
 func (p *Roots) Now() *x509.CertPool { return p.current() }
 
 func poolFiles(file, dir string) []string {
@@ -95,7 +95,7 @@ type watched[T any] struct {
 	mu    sync.Mutex
 	value T
 	seen  string // the files of which value was made
-	bad   string // the files that could not be read, and of which the log says so
+	bad   string // the unreadable files that were logged
 }
 
 // load reads the files for the first time.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Process is what a process has used and holds.
+// Process has the usage of a process.
 type Process struct {
 	CPUNanoseconds int64  `json:"cpuNanoseconds"` // user and system time since its start, exact
 	RSSBytes       uint64 `json:"rssBytes"`       // 0 where the system doesn't tell
@@ -48,7 +48,7 @@ func respond(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(process) // a reader who went away
+	_ = json.NewEncoder(w).Encode(process) // the reader has disconnected
 }
 
 // Read looks at this process.

@@ -17,7 +17,7 @@ var computedLabels = []string{
 	kind.NamespaceLabel,
 }
 
-// clean removes the fields that a control plane computes, and those whose removal loses nothing that is enforced.
+// clean removes computed fields, and fields whose removal changes nothing that is enforced.
 func clean(o *object) {
 	for _, field := range []string{"creationTime", "modificationTime", "kri", "snis", "status"} {
 		delete(o.fields, field)
@@ -52,8 +52,7 @@ func clean(o *object) {
 	}
 }
 
-// ofMesh removes what a Mesh of Kuma has and weft's has not. The whole Mesh is omitted where weft would let more
-// through.
+// ofMesh removes the fields of a Kuma Mesh that weft lacks. The whole Mesh is omitted if weft would allow more.
 func (o *object) ofMesh() {
 	spec := o.spec()
 	o.without(spec, "logging", "this release writes no access logs")
@@ -172,7 +171,7 @@ func (t *translation) needSecrets(mesh *object) {
 	}
 }
 
-// ofDataplane removes what a Dataplane of Kuma has and weft's has not.
+// ofDataplane removes the fields of a Kuma Dataplane that weft lacks.
 func (o *object) ofDataplane() {
 	spec := o.spec()
 	o.without(spec, "probes", "write serviceProbe of the inbound")

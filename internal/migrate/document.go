@@ -166,7 +166,7 @@ var adviceFor = map[string]string{
 	"VirtualOutbound": "write a HostnameGenerator",
 }
 
-// madeByKuma skips what a Kuma control plane makes by itself.
+// madeByKuma skips resources that a Kuma control plane generates.
 func (o *object) madeByKuma() {
 	switch o.kind {
 	case kind.MeshServices.Name:
@@ -189,8 +189,8 @@ func (o *object) madeByKuma() {
 	}
 }
 
-// zones skips what belongs to zones where the export has resources of several: it is the copy of a global control
-// plane. A permission that denies still restricts the others.
+// zones skips resources of zones where the export has those of several zones: it is the copy of a global control plane.
+// A permission that denies still restricts the others.
 func (t *translation) zones() {
 	owners := map[string]bool{}
 	for _, o := range t.objects {

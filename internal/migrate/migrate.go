@@ -25,7 +25,7 @@ type Document struct {
 	Text   []byte
 }
 
-// Outcome says what became of an object or a field.
+// Outcome is the outcome for an object or a field.
 type Outcome string
 
 // Outcomes of a [Note].
@@ -38,15 +38,15 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Note says what became of an object, or of one of its fields.
+// Note describes the outcome for an object, or for one of its fields.
 type Note struct {
-	Source  string // where the object stands
+	Source  string // the source of the object
 	Outcome Outcome
 	Kind    string // of the object; empty where the document does not say
 	Object  string // kind, mesh and name, as "MeshTrafficPermission default/web"
 	Field   string // empty: the whole object
 	Reason  string
-	Advice  string // what to do; empty: nothing
+	Advice  string // the remedy; empty: none is needed
 }
 
 // String is the note in one line.
@@ -68,13 +68,13 @@ type Result struct {
 	Notes     []Note         // in the order of their documents
 }
 
-// Complete says whether nothing of the export is [Omitted].
+// Complete returns whether no object or field is [Omitted].
 func (r *Result) Complete() bool {
 	return !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Outcome == Omitted })
 }
 
-// Translate translates an export. Its error names each document that cannot be read: such a document could deny what
-// others allow, so that nothing is translated.
+// Translate translates an export. The error names each unreadable document: it could deny what others allow, so nothing
+// is translated.
 func Translate(documents []Document) (Result, error) {
 	t := &translation{meshes: map[string]*object{}, seen: map[resource.Key]*object{}, byMesh: map[string][]workload{}}
 	var faults []error
@@ -115,8 +115,8 @@ type object struct {
 	permission *permission    // of a MeshTrafficPermission with `from`
 	target     *target        // of a MeshTrafficPermission
 	copyOf     string         // the zone that it is copied from, where it is the copy of a global control plane
-	dropped    bool           // nothing of it is left, as its notes say
-	unsaid     bool           // it denies what nothing else can be kept from allowing
+	dropped    bool           // nothing of it is left; see its notes
+	unsaid     bool           // its denial can't be expressed
 
 	done  resource.Any // the translated resource
 	notes []Note
@@ -140,12 +140,12 @@ func (o *object) omit(field, reason, advice string) { o.note(Omitted, field, rea
 // label returns a label of the object; empty where it has none.
 func (o *object) label(name string) string { return text(o.labels[name]) }
 
-// whole says whether nothing of the object is left to translate.
+// whole returns whether nothing of the object is left to translate.
 func (o *object) whole() bool {
 	return o.dropped || slices.ContainsFunc(o.notes, func(n Note) bool { return n.Field == "" && n.Outcome != Adapted })
 }
 
-// result collects what became of each object.
+// result collects the outcome for each object.
 func (t *translation) result() Result {
 	var r Result
 	for _, o := range t.objects {
@@ -193,7 +193,7 @@ func parse(o *object) (resource.Any, error) {
 	if problems := kind.ByName(o.kind).Prepare(checked); len(problems) > 0 {
 		return nil, &resource.Error{Code: resource.Invalid, Problems: problems}
 	}
-	return read() // without the defaults, which weft fills in anew
+	return read() // without the defaults, which weft sets again
 }
 
 // rejected names each reason why weft does not take an object.
@@ -208,7 +208,7 @@ func (o *object) rejected(err error) {
 	}
 }
 
-// exported says what an export lacks that its Meshes need.
+// exported reports resources that the Meshes of an export need and the export lacks.
 func (t *translation) exported() {
 	for _, o := range t.objects {
 		if o.done == nil || o.kind != kind.Meshes.Name {

@@ -62,15 +62,15 @@ func (e *entry) omit(reason, advice string) {
 type client struct {
 	any     bool
 	service string // the value of kuma.io/service
-	problem string // why no SPIFFE ID says the same; empty: one does
+	problem string // why no SPIFFE ID is equivalent; empty: one is
 }
 
-// meets says whether one caller may be of both clients. A client that cannot be expressed may be any caller.
+// meets returns whether one caller may be of both clients. A client that cannot be expressed may be any caller.
 func (c client) meets(other client) bool {
 	return c.any || other.any || c.problem != "" || other.problem != "" || c.service == other.service
 }
 
-// covers says whether every caller of another client is one of this client.
+// covers returns whether every caller of another client is one of this client.
 func (c client) covers(other client) bool {
 	return c.problem == "" && (c.any || other.problem == "" && !other.any && c.service == other.service)
 }
@@ -201,14 +201,14 @@ func clientOf(ref map[string]any) client {
 	return client{service: service}
 }
 
-// servicePath says whether a service has a SPIFFE ID of its own.
+// servicePath returns whether a service has a SPIFFE ID of its own.
 func servicePath(service string) bool {
 	return service != "" && service != "." && service != ".." && service != "zone-egress" &&
 		service != "zone-ingress" &&
 		strings.Trim(service, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == ""
 }
 
-// decide says of each entry of a mesh what becomes of it.
+// decide sets the outcome for each entry of a mesh.
 func (t *translation) decide(mesh string, permissions []*permission, ruled []target) {
 	if !t.enforced(mesh, permissions) {
 		return
@@ -232,7 +232,7 @@ func (t *translation) decide(mesh string, permissions []*permission, ruled []tar
 	}
 }
 
-// enforced says whether Kuma enforces the permissions of a mesh by the SPIFFE IDs of its mtls.
+// enforced returns whether Kuma enforces the permissions of a mesh by the SPIFFE IDs of its mtls.
 func (t *translation) enforced(mesh string, permissions []*permission) bool {
 	m, known := t.meshes[mesh]
 	if !known {
@@ -267,7 +267,7 @@ func (t *translation) identities(mesh string, first *object) {
 	}
 }
 
-// expressible omits what allows callers or selects proxies that cannot be named.
+// expressible omits entries whose callers or proxies cannot be named.
 func (e *entry) expressible() {
 	switch problem := cmp.Or(e.of.target.problem, e.client.problem); {
 	case e.verdict == deny, problem == "":
@@ -339,7 +339,7 @@ func (e *entry) resolve(entries []*entry, ruled []target) {
 	}
 }
 
-// precedes says whether an entry is known to come before another, which then decides in its place.
+// precedes returns whether an entry is known to come before another, which then decides instead.
 func precedes(a, b *entry) bool {
 	if a.of == b.of {
 		return a.index < b.index
@@ -354,7 +354,7 @@ func precedes(a, b *entry) bool {
 	return x < y
 }
 
-// sameLevel says whether nothing but their names decides between two policies for the whole mesh.
+// sameLevel returns whether only their names order two policies for the whole mesh.
 func (p *permission) sameLevel(other *permission) bool {
 	return p.o.label(kind.OriginLabel) == other.o.label(kind.OriginLabel) &&
 		p.o.label(roleLabel) == other.o.label(roleLabel)
@@ -385,7 +385,7 @@ func (p *permission) write() {
 	p.o.fields["spec"] = map[string]any{"targetRef": p.target.ref, "rules": []any{map[string]any{"default": defaults}}}
 }
 
-// roleLabel tells policies of the system namespace of Kubernetes from those of others.
+// roleLabel distinguishes policies of the system namespace of Kubernetes.
 const roleLabel = "kuma.io/policy-role"
 
 // ofRules translates the target of a permission that has rules already.
@@ -405,8 +405,8 @@ func (o *object) ofRules() {
 	}
 }
 
-// denies says whether a permission that is not translated denies callers that other permissions may allow. What cannot
-// be read is taken to deny.
+// denies returns whether a permission that is not translated denies callers that other permissions may allow. An
+// unreadable permission counts as one that denies.
 func (o *object) denies() bool {
 	spec := o.spec()
 	if o.permission == nil { // else the entries of `from` have restricted the others already
@@ -428,8 +428,8 @@ func (o *object) denies() bool {
 	return false
 }
 
-// failClosed omits every permission of a mesh where one that denies is omitted: what it denies would be allowed. A
-// permission that names no mesh may be of any.
+// failClosed omits every permission of a mesh if one that denies is omitted, since the others would allow its callers.
+// A permission without a mesh may be of any mesh.
 func (t *translation) failClosed() {
 	open := map[string]*object{}
 	for _, o := range t.objects {

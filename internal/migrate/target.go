@@ -36,7 +36,7 @@ type target struct {
 	none    bool           // it selects no proxy that weft has
 	tags    map[string]any // of the inbounds
 	labels  map[string]any // of the Dataplanes
-	name    string         // of the one Dataplane; empty where it may be any
+	name    string         // of the one Dataplane; empty for any
 	section string         // name or port of an inbound
 	ref     map[string]any // the same in weft; valid without a problem
 	changed bool           // ref is another one than was written
@@ -44,7 +44,7 @@ type target struct {
 	advice  string
 }
 
-// meets says whether one inbound may be of both targets.
+// meets returns whether one inbound may be of both targets.
 func (t target) meets(other target) bool {
 	if t.none || other.none || t.name != "" && other.name != "" && t.name != other.name {
 		return false
@@ -52,7 +52,7 @@ func (t target) meets(other target) bool {
 	return !conflict(t.tags, other.tags) && !conflict(t.labels, other.labels)
 }
 
-// conflict says whether no object has both sets of pairs. A value that is not a string may be any value.
+// conflict returns whether no object has both sets of pairs. A value that is not a string may be any value.
 func conflict(a, b map[string]any) bool {
 	for name, value := range a {
 		one, known := value.(string)
@@ -63,7 +63,7 @@ func conflict(a, b map[string]any) bool {
 	return false
 }
 
-// covers says whether every inbound of another target is one of this target.
+// covers returns whether every inbound of another target is one of this target.
 func (t target) covers(other target) bool {
 	switch t.rank {
 	case wholeMesh:
@@ -102,7 +102,7 @@ func (t *translation) targetOf(o *object) target {
 	return read
 }
 
-// malformed says what of a targetRef has another type than Kuma's; empty: nothing has.
+// malformed returns the part of a targetRef with another type than Kuma's; empty: none.
 func malformed(ref any) string {
 	fields, isMapping := ref.(map[string]any)
 	if ref != nil && !isMapping {
@@ -188,7 +188,7 @@ func (o *object) dataplaneTarget(ref map[string]any, read target) target {
 	return read
 }
 
-// workload is what a Dataplane of the export shows of the proxies of its mesh.
+// workload is the part of a Dataplane that identifies the proxies of its mesh.
 type workload struct {
 	labels   map[string]any
 	inbounds []inboundTags
@@ -226,7 +226,7 @@ func (t *translation) workloads(mesh string) []workload {
 	return all
 }
 
-// serviceLabels are labels that often say what the tag kuma.io/service says.
+// serviceLabels are labels that often have the value of the tag kuma.io/service.
 var serviceLabels = []string{kind.WorkloadLabel, "app", "app.kubernetes.io/name"}
 
 // byLabels writes a target of tags as one of labels, where the Dataplanes of the export show that both select the same
@@ -285,8 +285,8 @@ func (w workload) count(tags map[string]any) (n int) {
 	return n
 }
 
-// selectsSame says whether labels, and with them the name of an inbound where there is one, select the inbounds that
-// have tags, of which there is at least one.
+// selectsSame returns whether labels, with the name of an inbound if there is one, select exactly the inbounds that
+// have tags. There must be at least one such inbound.
 func selectsSame(labels, tags map[string]any, all []workload) (section string, same bool) {
 	some, parts := false, false
 	for _, w := range all {

@@ -25,15 +25,15 @@ import (
 type Port struct {
 	Kind string // MeshService, MeshMultiZoneService or MeshExternalService
 	Mesh string
-	// Zone owns the service; empty for one that is global's, and for a MeshMultiZoneService of any owner,
-	// so that it keeps its names when a zone that was alone joins.
+	// Zone owns the service. It is empty for a service of global, and for a MeshMultiZoneService of any owner, so that
+	// its SNIs stay when a zone joins.
 	Zone      string
 	Namespace string // on Kubernetes; else empty
 	Name      string // as its owner calls it
 	Number    uint32
 }
 
-// Of answers a port of a service from its metadata, whether it is stored at its owner's or in another zone.
+// Of returns the port of a service, stored in its own zone or in another one.
 func Of(o resource.Any, number uint32) Port {
 	meta := o.Envelope()
 	port := Port{
@@ -46,7 +46,7 @@ func Of(o resource.Any, number uint32) Port {
 	return port
 }
 
-// identity writes whatever tells the port's service from any other. No part of it contains the separator.
+// identity writes the fields that distinguish the port from all others. No field contains the separator.
 func (p Port) identity(to io.Writer) {
 	fmt.Fprintf(to, "%s\x00%s\x00%s\x00%s\x00%s", p.Name, p.Mesh, p.Kind, p.Zone, p.Namespace)
 }
@@ -63,7 +63,7 @@ var suffixes = map[string]string{
 type Format interface {
 	// String is how users call it.
 	String() string
-	// Name answers the name of a port.
+	// Name returns the SNI of a port.
 	Name(Port) string
 }
 
@@ -90,7 +90,7 @@ func FormatNamed(name string) Format {
 	return nil
 }
 
-// MadeBy answers the format in which a value is the name of a port; nil where it is none in any.
+// MadeBy returns the format in which a value is the SNI of a port; nil if there is none.
 func MadeBy(value string, port Port) Format {
 	for _, f := range Formats() {
 		if f.Name(port) == value {
@@ -100,15 +100,13 @@ func MadeBy(value string, port Port) Format {
 	return nil
 }
 
-// Own are those of the names that the port can have. A zone that was given another name lets go of those that
-// tell the former one.
+// Own returns the SNIs that the port can have. It drops those with a former name of the zone.
 func Own(names []kind.SNI, port Port) []kind.SNI {
 	return slices.DeleteFunc(slices.Clone(names), func(name kind.SNI) bool { return MadeBy(name.Value, port) == nil })
 }
 
-// All are the names of a port in every format, in the order in which those came. Zone egresses take connections
-// for all names of an external service: a MeshExternalService carries none, so that no client ever waits for an
-// egress to learn of another format.
+// All returns the SNIs of a port in every format, oldest first. Zone egresses accept all SNIs of an external service: a
+// MeshExternalService lists none, so that clients need not wait until an egress supports another format.
 func All(port Port) []string {
 	var names []string
 	for _, f := range Formats() {
@@ -152,15 +150,14 @@ var (
 	formV2 = regexp.MustCompile(`^b[0-9a-f]{32}\.([1-9][0-9]{0,4})\.([a-z]+)$`)
 )
 
-// Told is what a name says of itself.
+// Told has the fields that can be parsed from an SNI.
 type Told struct {
 	Format Format
 	Kind   string
 	Number uint32 // of the port
 }
 
-// Parse reads off a name what it says of itself, which is nothing about whose it is. False: it is in none of
-// the formats.
+// Parse parses an SNI. The result does not include the owner. It returns false for an SNI of no format.
 func Parse(value string) (told Told, ok bool) {
 	for _, form := range []struct {
 		format Format

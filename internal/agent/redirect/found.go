@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// found is what iptables-save shows of one family.
+// found is the parsed output of iptables-save for one family.
 type found struct {
 	ours     rules
-	edited   []string // our chains that somebody has changed, "nat WEFT_DNS"
+	edited   []string // weft's chains that were edited, "nat WEFT_DNS"
 	external []string // rules of others that lead into our chains, "nat -A OUTPUT -j WEFT_DNS"
 	others   []string // chains by which another mesh redirects, "nat KUMA_MESH_OUTBOUND"
 }
 
-// otherMeshes are what the chains begin with by which other meshes redirect connections.
+// otherMeshes are the prefixes of the chains of other meshes.
 var otherMeshes = []string{"KUMA_MESH_", "ISTIO_", "PROXY_INIT_", "CONSUL_PROXY_"}
 
 // ourJumps are the jumps that we ever make.
@@ -29,7 +29,7 @@ var ourJumps = func() []string {
 	return jumps
 }()
 
-// read reads what iptables-save writes.
+// read parses the output of iptables-save.
 func read(saved string) *found {
 	f := &found{ours: rules{}}
 	name := ""
@@ -83,8 +83,7 @@ func (f *found) rule(name, rule string) {
 	}
 }
 
-// target is the chain that a rule leads to: what follows its last -j or -g. What a rule says in quotes is a
-// comment or the like.
+// target is the chain of a rule's last -j or -g. Text in quotes, such as a comment, is ignored.
 func target(rule string) string {
 	words := strings.Fields(rule)
 	for i := len(words) - 2; i >= 0; i-- {
@@ -95,8 +94,8 @@ func target(rule string) string {
 	return ""
 }
 
-// reject returns why nothing may be changed here. That a rule of somebody else leads to a chain of ours can't be
-// forced: the kernel keeps what a rule leads to.
+// reject returns why nothing may be changed. A rule of another program that jumps to one of weft's chains can't be
+// forced: the kernel keeps the chain.
 func (f *found) reject(family *family, installing, force bool) error {
 	var why []string
 	if len(f.external) > 0 {

@@ -8,23 +8,23 @@ import (
 
 // Run is one installation or its end.
 type Run struct {
-	// Force goes on where somebody has changed our chains, whose content is lost, or another mesh redirects
-	// connections too.
+	// Force continues if weft's chains were edited, whose content is lost, or if another mesh redirects connections
+	// too.
 	Force bool
 	// System is whose rules are changed.
 	System System
 }
 
-// System is what keeps the rules of a machine.
+// System reads and changes the rules of a machine.
 type System interface {
-	// Save answers what iptables-save, or ip6tables-save, shows.
+	// Save returns the output of iptables-save, or ip6tables-save.
 	Save(six bool) (string, error)
-	// Restore gives text to iptables-restore --noflush, or ip6tables-restore. Each table of it is changed
-	// as a whole or, with an error, not at all.
+	// Restore passes text to iptables-restore --noflush, or ip6tables-restore. Each table is changed as a whole or,
+	// with an error, not at all.
 	Restore(six bool, text string) error
 }
 
-// Change is what is given to iptables-restore, or to ip6tables-restore.
+// Change is the input of iptables-restore, or of ip6tables-restore.
 type Change struct {
 	Program string
 	Text    string
@@ -36,8 +36,8 @@ type Change struct {
 // families in the order in which they are changed.
 var families = []*family{ipv4, ipv6}
 
-// Plan answers what is to be done for the options, in this order; nothing where all of it is there. Nil
-// options are for the end of all redirection. It changes nothing.
+// Plan returns the changes for the options, in order; none if all rules are installed. Nil options remove all
+// redirection. It changes nothing.
 func (r *Run) Plan(o *Options) ([]Change, error) {
 	if o != nil {
 		if err := o.Check(); err != nil {
@@ -99,7 +99,7 @@ func (r *Run) apply(c *Change) error {
 	return nil
 }
 
-// undo puts back what was there before changes, the last one of which has failed.
+// undo restores the rules before changes, the last of which has failed.
 func (r *Run) undo(changes []Change) error {
 	var failed error
 	for i := range changes {

@@ -14,14 +14,14 @@ const lockBound = 5
 
 // Programs are the iptables of a machine.
 type Programs struct {
-	variants map[bool]string // what the programs of IPv6 (true) and IPv4 are called before "-save" and "-restore"
+	variants map[bool]string // the variant of the programs of IPv6 (true) and IPv4, before "-save" and "-restore"
 }
 
-// variants are what they may be called, the machine's own choice first.
+// variants are the possible variants, the machine's default first.
 var variants = []string{"", "-nft", "-legacy"}
 
-// FindPrograms looks for the programs that this kernel answers to. Those of IPv6 may be missing where it is
-// not asked for; nothing of it can then have been redirected.
+// FindPrograms returns the programs that work with this kernel. Those of IPv6 may be missing if IPv6 is not requested:
+// then none of it can have been redirected.
 func FindPrograms(six bool) (*Programs, error) {
 	found := &Programs{variants: map[bool]string{}}
 	for _, f := range families {
@@ -87,8 +87,7 @@ func run(input, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// Nothing is a machine that has no rules and whose rules can't be changed: for showing what would be done where
-// the real ones may not be read.
+// Nothing is a machine without rules, which can't be changed: for a dry run where the real rules may not be read.
 type Nothing struct{}
 
 // Save implements System.
@@ -97,7 +96,7 @@ func (Nothing) Save(bool) (string, error) { return "", nil }
 // Restore implements System.
 func (Nothing) Restore(bool, string) error { return errors.New("nothing is changed here") }
 
-// HasIPv6 says whether this kernel has IPv6.
+// HasIPv6 returns whether this kernel has IPv6.
 func HasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil

@@ -18,13 +18,13 @@ import (
 	"strings"
 )
 
-// Options say what is redirected.
+// Options select the redirected connections.
 type Options struct {
 	// Proxy is whose connections are the proxy's own.
 	Proxy Owner
 	// InboundPort and OutboundPort are the proxy's: the Dataplane's transparentProxying names them too.
 	InboundPort, OutboundPort uint16
-	// DNSPort is where weft-dp answers; 0: questions go where they are sent.
+	// DNSPort is the port of weft-dp's DNS server; 0: DNS queries are not redirected.
 	DNSPort uint16
 	// Resolvers receive redirected DNS requests; none: any address.
 	Resolvers []netip.Addr
@@ -39,13 +39,13 @@ type Options struct {
 	IPv4, IPv6 bool
 }
 
-// Owner is a user or a group by whose number the kernel tells a program's connections.
+// Owner is a user or a group, by which the kernel identifies a program's connections.
 type Owner struct {
 	Group bool
 	ID    uint32
 }
 
-// match is a rule's part that matches what the owner sends.
+// match is the part of a rule that matches packets of the owner.
 func (o Owner) match() string {
 	if o.Group {
 		return fmt.Sprintf("-m owner --gid-owner %d", o.ID)
@@ -70,7 +70,7 @@ func ParsePorts(text string) (Ports, error) {
 	return Ports{uint16(from), uint16(to)}, nil
 }
 
-// match is a rule's part that matches what is sent to these ports.
+// match is the part of a rule that matches packets to these ports.
 func (p Ports) match() string {
 	if p.First == p.Last {
 		return fmt.Sprintf("--dport %d", p.First)
@@ -91,7 +91,7 @@ func ParsePrefix(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// Check answers what is wrong with the options, in the words of the command line.
+// Check returns the problem of the options, in the words of the command line.
 func (o *Options) Check() error {
 	switch {
 	case !o.IPv4 && !o.IPv6:

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// prefix is what our chains begin with.
+// prefix is the prefix of weft's chains.
 const prefix = "WEFT_"
 
 // Our chains.
@@ -25,7 +25,7 @@ const ourZone = 15053
 // family is IPv4 or IPv6.
 type family struct {
 	six bool
-	// name is for people, programs what its programs begin with.
+	// name is the name in messages, programs the prefix of its programs.
 	name, programs string
 	loopback       string // the addresses that never leave a machine
 }
@@ -35,10 +35,10 @@ var (
 	ipv6 = &family{name: "IPv6", programs: "ip6tables", loopback: "::1/128", six: true}
 )
 
-// has says whether an address is of the family.
+// has returns whether an address is of the family.
 func (f *family) has(a netip.Addr) bool { return a.Unmap().Is6() == f.six }
 
-// redirects says whether connections of a family are.
+// redirects returns whether connections of a family are redirected.
 func (o *Options) redirects(f *family) bool {
 	if f.six {
 		return o.IPv6
@@ -66,8 +66,8 @@ func (o *Options) wanted(f *family) rules {
 	return r
 }
 
-// inbound is what comes in for an address of this machine. (What is for others goes through it: it may be a
-// router, which is why the jump asks for LOCAL.)
+// inbound redirects packets to an address of this machine. The jump matches LOCAL destinations only, since the machine
+// may be a router.
 func (o *Options) inbound(r rules, f *family) {
 	for _, from := range o.ExcludeInboundIPs {
 		if f.has(from.Addr()) {
@@ -80,10 +80,10 @@ func (o *Options) inbound(r rules, f *family) {
 	r.add("nat", inboundChain, fmt.Sprintf("-p tcp -j REDIRECT --to-ports %d", o.InboundPort))
 }
 
-// outbound is what a program of this machine dials. Of what stays on the machine only the proxy's own calls
-// of a service here are redirected, as if they came in; those which deliver such a call are not, and are told
-// by their source or because they go to a loopback address. Over IPv6 the two can't be told apart, and
-// neither is.
+// outbound redirects connections that programs of this machine open. Of connections within the machine, only the
+// proxy's own calls of a local service are redirected, as if they were inbound. The connections that deliver such a
+// call are not; they have the proxy's source, or a loopback destination. Over IPv6 the two can't be distinguished, and
+// neither is redirected.
 func (o *Options) outbound(r rules, f *family) {
 	if !f.six {
 		r.add("nat", outboundChain,
@@ -121,7 +121,7 @@ func (o *Options) dns(r rules, f *family) {
 	}
 }
 
-// resolvers are a rule's parts that match those of a family, "" for any.
+// resolvers are the parts of rules that match the resolvers of a family, "" for any.
 func (o *Options) resolvers(f *family) []string {
 	if len(o.Resolvers) == 0 {
 		return []string{""}

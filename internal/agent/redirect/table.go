@@ -12,7 +12,7 @@ import (
 // rules are ours, by table.
 type rules map[string]*table
 
-// table is what one table has of ours. Rules are written as iptables-save does.
+// table is weft's part of one table. Rules are written as iptables-save does.
 type table struct {
 	chains map[string][]string // each rule without "-A CHAIN"
 	jumps  []string            // "OUTPUT -p tcp ... -j WEFT_OUTBOUND", from the kernel's chains
@@ -53,7 +53,7 @@ func sealOf(rules []string) string {
 	return fmt.Sprintf("-m comment --comment %s-%s", jumpMark, hex.EncodeToString(sum[:8]))
 }
 
-// sealed says whether a chain is as it was made.
+// sealed returns whether a chain is unchanged since it was installed.
 func sealed(rules []string) bool { return len(rules) > 0 && rules[0] == sealOf(rules[1:]) }
 
 func (t *table) equal(other *table) bool {
@@ -82,8 +82,8 @@ func union[V any](a, b map[string]V) map[string]bool {
 	return names
 }
 
-// change is what iptables-restore --noflush is given to make the rules that are there into others; "": nothing.
-// A jump that stays is not touched, so that it keeps its place among the rules of others.
+// change returns the input of iptables-restore --noflush that changes the present rules into the wanted ones; "": none.
+// A jump that remains is not touched, so it keeps its place among the rules of other programs.
 func change(is, wanted rules) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(union(is, wanted))) {
@@ -104,8 +104,8 @@ func change(is, wanted rules) string {
 	return text.String()
 }
 
-// changeChains fills the chains that differ, after all of them are there, and removes those that are wanted no
-// more, after all of them are empty: they lead to each other.
+// changeChains creates the missing chains, then fills those that differ, and then removes the unwanted ones after all
+// of them are empty: chains jump to each other.
 func (t *table) changeChains(text *strings.Builder, wanted *table) {
 	var filled, gone []string
 	for _, chain := range slices.Sorted(maps.Keys(union(t.chains, wanted.chains))) {
@@ -130,7 +130,7 @@ func (t *table) changeChains(text *strings.Builder, wanted *table) {
 	}
 }
 
-// without answers the lines of one list that another has not, counting those that stand there twice.
+// without returns the lines of one list that the other lacks, with multiplicity.
 func without(lines, others []string) []string {
 	others = slices.Clone(others)
 	var left []string

@@ -24,7 +24,7 @@ import (
 // format is the version of the file. A reader rejects unknown versions.
 const format = 1
 
-// Header says what a backup is of.
+// Header describes the store of a backup.
 type Header struct {
 	Format  int       `json:"format"` // set by Write
 	Created time.Time `json:"created"`
@@ -91,8 +91,8 @@ func (w *writer) line(l line) error {
 	return err
 }
 
-// Read answers the header of a backup and its rows, without versions. The rows are complete and unchanged
-// only where the last one is not followed by an error.
+// Read returns the header of a backup and its rows, without versions. The rows are complete and unchanged only if no
+// error follows the last one.
 func Read(from io.Reader) (Header, iter.Seq2[store.Row, error], error) {
 	compressed, err := gzip.NewReader(from)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // Batch is how many events are read, and sent, at once at most.
 const Batch = 1000
 
-// Read answers the events of a kind after a position, in order, [Batch] at most, with the position of
-// the last. It answers [store.ErrTooOld] where the history no longer reaches back to the position.
+// Read returns the events of a kind after a position, in order, at most [Batch], and the position of the last. It
+// returns [store.ErrTooOld] if the history does not reach back to the position.
 type Read func(ctx context.Context, kind string, after int64) (events []store.Event, last int64, err error)
 
 // retry is how long a watcher waits after a read that failed, unless it is woken.
@@ -38,7 +38,7 @@ type watcher struct {
 	stop context.CancelFunc
 }
 
-// Changed says that events of these kinds can be read now.
+// Changed wakes the watchers of these kinds.
 func (h *Hub) Changed(kinds ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,7 +47,7 @@ func (h *Hub) Changed(kinds ...string) {
 	}
 }
 
-// ChangedAll says that events of any kind may be read now.
+// ChangedAll wakes all watchers.
 func (h *Hub) ChangedAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,8 +65,8 @@ func signal(watchers map[*watcher]bool) {
 	}
 }
 
-// Watch sends what can be read after a position until ctx ends, the hub is closed or the position is too
-// old. A read that fails otherwise is tried again.
+// Watch sends the events after a position until ctx ends, the hub is closed or the position is too old. A read with
+// another error is tried again.
 func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<-chan []store.Event, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{kind: kind, wake: make(chan struct{}, 1), stop: stop}
@@ -107,8 +107,8 @@ func (w *watcher) run(ctx context.Context, after int64, read Read, out chan<- []
 	}
 }
 
-// wait returns once there may be something to read: when the watcher is woken, and after a failed read in
-// a while. It answers false when ctx ended.
+// wait returns once there may be something to read: when the watcher is woken, and a while after a failed read. It
+// returns false when ctx has ended.
 func (w *watcher) wait(ctx context.Context, failed bool) bool {
 	var again <-chan time.Time
 	if failed {

@@ -39,7 +39,7 @@ type Store struct {
 	owned           map[resource.Key]map[resource.Key]bool // by owner
 }
 
-// rows are those of one kind.
+// rows are the rows of one kind.
 type rows struct {
 	byKey  map[resource.Key]store.Row
 	events []event
@@ -54,7 +54,7 @@ type event struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New answers an empty store.
+// New returns an empty store.
 func New(o Options) *Store {
 	if o.History == 0 {
 		o.History = DefaultHistory

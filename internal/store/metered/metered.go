@@ -9,11 +9,11 @@ import (
 	"weft/resource"
 )
 
-// Observe is told of every operation ("get", "list", "create", "update", "delete", "watch") when it is
-// over. Its error is the store's. It must not block.
+// Observe is called after every operation ("get", "list", "create", "update", "delete", "watch"), with the store's
+// error. It must not block.
 type Observe func(operation string, took time.Duration, err error)
 
-// New answers a store that behaves as the one below it, and is observed.
+// New returns a store that calls another one, and observes it.
 func New(below store.Store, observe Observe) store.Store { return &metered{below, observe} }
 
 type metered struct {

@@ -36,8 +36,7 @@ func MakeKeyFile(path string) (*Keys, error) {
 	return ReadKeyFile(path)
 }
 
-// AddToKeyFile adds the keys of another key file that are not in this one, after those that are. Where there
-// is no file it makes one.
+// AddToKeyFile appends the keys of another key file that this one lacks. It creates the file if it does not exist.
 func AddToKeyFile(path string, text []byte) error {
 	added, err := ParseKeys(text)
 	if err != nil {

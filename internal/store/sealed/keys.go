@@ -18,20 +18,20 @@ import (
 // keySize is that of AES-256, in bytes.
 const keySize = 32
 
-// NewKey answers a new key as it stands on a line of a key file.
+// NewKey returns a new key in the form of a key file's line.
 func NewKey() string {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// Keys seal bodies under the first of them, and open those that were sealed under any.
+// Keys encrypt bodies with the first key, and decrypt bodies of any key.
 type Keys struct {
 	first key
 	all   map[keyID]key
 }
 
-// keyID names a key without telling anything of it.
+// keyID identifies a key without revealing it.
 type keyID [8]byte
 
 func (id keyID) String() string { return hex.EncodeToString(id[:]) }
