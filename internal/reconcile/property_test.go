@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"weft/internal/pki"
+	"weft/internal/sni"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -33,19 +35,24 @@ func (m *mirrored) stale() []string {
 			for _, w := range writes.Do {
 				all = append(all, fmt.Sprintf("%s: %+v", u, w))
 			}
+			if writes.Wait != nil {
+				all = append(all, fmt.Sprintf("%s waits for %+v", u, *writes.Wait))
+			}
 		}
 	}
 	return all
 }
 
-// After any changes, delivered late, together, or only by a new list, and after failed writes, the stored rows equal
-// those that a new plan would write.
+// After any changes, delivered late, together, or only by a new list, after failed writes, and once every proxy has acked,
+// the stored rows equal those that a new plan would write.
 func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler)) // two addresses
 		m.now = time.Now()
 		m.plan.Lives = func(instance string) bool { return instance == "here" }
 		m.lags = true
+		cas := []string{freshCA(m.world, domain), freshCA(m.world, domain)}
+		m.user(m.secret("ca", cas[0]), m.secret("provided-1", freshCA(m.world, "default")))
 		m.user(kind.Meshes.Make("", "default", kind.Mesh{}))
 		for _, name := range []string{"a", "b"} {
 			m.user(m.dataplane(name, "10.0.0."+fmt.Sprint(int(name[0])), "web"),
@@ -55,10 +62,40 @@ func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 		row := func(t *rapid.T) resource.Any {
 			name := oneOf(t, "a", "b", "c")
 			address := "10.0.0." + fmt.Sprint(int(name[0]))
-			switch rapid.SampledFrom([]int{0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10, 11, 12, 13, 14, 15}).Draw(t,
-				"row") {
+			switch rapid.SampledFrom([]int{0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8, 8, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
+				18, 19, 19, 20, 21, 22, 23}).Draw(t, "row") {
 			case 0:
-				return m.dataplane(name, address, oneOf(t, "web", "shop"))
+				o := m.dataplane(name, address, oneOf(t, "web", "shop"))
+				o.Envelope().Labels = map[string]string{kind.WorkloadLabel: name}
+				return o
+			case 16:
+				return provided()
+			case 17:
+				return m.secret("ca", rapid.SampledFrom(append(cas, "broken")).Draw(t, "ca"))
+			case 18:
+				return kind.DataplaneCertificatesList.Make("default", name,
+					kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{
+						SpiffeIDs:    kind.SpiffeIDsOf("spiffe://" + domain + oneOf(t, "/former", "/other")),
+						MeshIdentity: "id", Root: pki.Fingerprints(rapid.SampledFrom(cas).Draw(t, "root"))[0],
+						Until: kind.Time{Time: m.now.Add(time.Hour)},
+					}}})
+			case 19:
+				o := webOf(east, []string{nameOf(sni.V1, "east"), nameOf(sni.V2, "east")}[rapid.IntRange(0, 1).Draw(t,
+					"first"):]...)
+				return o
+			case 20:
+				return kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: oneOf(t, "v1", "v2")})
+			case 21:
+				return kind.RetainedSNIRoutes.Make("default", name+"-80", kind.RetainedSNIRoute{
+					Kind: oneOf(t, "MeshService", "MeshMultiZoneService"), Service: name, Port: 80,
+					Since: kind.Time{Time: m.now}})
+			case 22:
+				return rapid.SampledFrom([]resource.Any{allows(""), allows("a"), meshWith("provided-1", "provided-1"),
+					meshWith("", "provided-1")}).Draw(t, "mesh")
+			case 23:
+				o := m.serves(name, address).(*resource.Object[kind.DataplaneListenerStatus])
+				o.Spec.Inbounds[0].AlsoPlaintext = kind.Time{Time: m.now}
+				return o
 			case 1:
 				return m.serves(name, address)
 			case 2:
@@ -116,10 +153,11 @@ func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 					"ms")) * time.Millisecond)
 				m.commit(func(*table.Tx) {})
 			},
-			"restart": func() { m.deliver(len(m.late)); m.rn.start() },
+			"acks":    func() { m.ackAll() },
+			"restart": func() { m.deliver(len(m.late)); clear(m.waits); m.rn.start() },
 		}
 		names := []string{"write", "write", "write", "write", "remove", "remove", "of weft", "step", "step", "hear",
-			"hear", "list", "fail", "time", "restart"}
+			"hear", "list", "fail", "time", "acks", "restart"}
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
 			for range rapid.IntRange(1, 8).Draw(t, "steps") {
 				step[rapid.SampledFrom(names).Draw(t, "step")]()
@@ -136,7 +174,8 @@ func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 // oneMade is a row that the control plane has made, or has not.
 func (m *mirrored) oneMade(t *rapid.T) resource.Key {
 	of := rapid.SampledFrom([]string{"MeshServiceStatus", "MeshMultiZoneServiceStatus", "MeshExternalServiceStatus",
-		"MeshTrafficPermissionStatus", "MeshTrustStatus", "MeshZoneAddress"}).Draw(t, "kind")
-	name := rapid.SampledFrom([]string{"a", "b", "c", "east"}).Draw(t, "name")
+		"MeshTrafficPermissionStatus", "MeshTrustStatus", "MeshZoneAddress", "MeshTrust", "SigningCA",
+		"MeshIdentityStatus", "ChangingIdentities", "EvictedProxies", "SNIWait"}).Draw(t, "kind")
+	name := rapid.SampledFrom([]string{"a", "b", "c", "east", "id", "mtls"}).Draw(t, "name")
 	return resource.Key{Kind: of, Mesh: "default", Name: name}
 }
