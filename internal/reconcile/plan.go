@@ -80,8 +80,8 @@ type Plan struct {
 	// servicesMoving and multiZoneMoving find the services of which a port has several SNIs, by their mesh.
 	servicesMoving  *table.Index[*resource.Object[kind.MeshService]]
 	multiZoneMoving *table.Index[*resource.Object[kind.MeshMultiZoneService]]
-	// instances has one row, which changes with every instance of the control plane that starts or stops.
-	instances *table.Input[int]
+	// instances has one row, the live instances of the control plane.
+	instances *table.Input[[]string]
 	families  map[string]*family // by the kind of their Requests
 }
 
@@ -111,7 +111,7 @@ func NewPlan(g *graph.State, ranges Ranges) *Plan {
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
 	p.servicesMoving = table.NewIndex(g.Services.Input, movingSNIs[kind.MeshService])
 	p.multiZoneMoving = table.NewIndex(g.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
-	p.instances = table.NewInput(g.DB, func(int) string { return "" })
+	p.instances = table.NewInput(g.DB, func([]string) string { return "" })
 	p.nacks = table.NewDerived(g.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
 	p.facts = table.NewDerived(g.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(g.DB, "generated services", p.generatedService, equalServices)

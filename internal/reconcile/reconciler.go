@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,13 +59,13 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 	rc.runner.observe(put, removed, commits, now)
 }
 
-// InstancesChanged recomputes what depends on the control plane's instances. It must be called when one starts or
-// stops, which changes no row.
-func (rc *Reconciler) InstancesChanged() {
-	rc.runner.commit(func(tx *table.Tx) {
-		n, _ := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
-		rc.plan.instances.Put(tx, n+1)
-	})
+// SetInstances recomputes what depends on the live instances of the control plane, where their set differs from the last
+// one. It must be called when one starts or stops, which changes no row of the table.
+func (rc *Reconciler) SetInstances(live []string) {
+	before, ok := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
+	if !ok || !slices.Equal(before, live) {
+		rc.runner.commit(func(tx *table.Tx) { rc.plan.instances.Put(tx, live) })
+	}
 }
 
 // Backlog returns the number of requests whose writes are due or running; 0 where another replica is the leader.

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -148,6 +149,91 @@ func TestDeletedResourcesAreNotKept(t *testing.T) {
 	}
 	for gone := range m.plan.absences.All(m.plan.State.DB.Snapshot()) {
 		t.Errorf("%v is absent still", gone)
+	}
+}
+
+// A renewed lease commits nothing, and a set of instances that differs does.
+func TestOnlyAnotherSetOfInstancesIsCommitted(t *testing.T) {
+	m := newMirrored(t)
+	for _, step := range []struct {
+		live    []string
+		commits bool
+	}{
+		{[]string{"a"}, true}, {[]string{"a"}, false}, {[]string{"a", "b"}, true}, {[]string{"a", "b"}, false},
+		{[]string{"b"}, true},
+	} {
+		before := m.plan.State.DB.Snapshot()
+		m.rc.SetInstances(step.live)
+		if commits := m.plan.State.DB.Snapshot() != before; commits != step.commits {
+			t.Errorf("%v: committed %v, want %v", step.live, commits, step.commits)
+		}
+	}
+}
+
+// A row that the table never gets, such as one of a newer release, is compared with the store less and less often.
+func TestARowThatTheTableLacksIsComparedLessAndLessOften(t *testing.T) {
+	m := newMirrored(t)
+	m.lags = true
+	m.user(services("web")[0])
+	m.deliver(1)
+	reads := 0
+	m.rn.writer = counting{m, &reads}
+	for range 3600 {
+		m.now = m.now.Add(time.Second)
+		m.step()
+	}
+	if reads == 0 || reads > 150 {
+		t.Errorf("it is read %d times within an hour, want once each minute", reads)
+	}
+}
+
+// counting counts the reads of versions.
+type counting struct {
+	*mirrored
+	reads *int
+}
+
+func (c counting) Version(ctx context.Context, key resource.Key) (string, error) {
+	*c.reads++
+	return c.mirrored.Version(ctx, key)
+}
+
+// The store may execute a write after it has failed, so its virtual IP stays reserved: another service that is to get the
+// same address waits until the row is read back, or until the store's longest transaction is over.
+func TestTheAddressOfAFailedWriteStaysReserved(t *testing.T) {
+	for name, stored := range map[string]bool{"it is executed": true, "it is never executed": false} {
+		t.Run(name, func(t *testing.T) {
+			m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler)) // two addresses
+			m.user(services("a")[2])
+			m.fails = true
+			m.now = m.now.Add(statusDelay)
+			m.step()
+			m.fails = false
+			var address string
+			for ip := range m.rn.reserved {
+				address = ip
+			}
+			if address == "" {
+				t.Fatal("no address is reserved")
+			}
+			failed := m.now
+			m.removes(services("a")[2].Key()) // what remains is the write that failed
+			if stored {
+				m.now = m.now.Add(5 * time.Second)
+				m.mu.Lock()
+				m.store(kind.MeshExternalServiceStatuses.Make("default", "a",
+					kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: address}}))
+				m.mu.Unlock()
+			}
+			for m.rn.reserved[address] != nil {
+				m.now = m.now.Add(100 * time.Millisecond)
+				m.step()
+			}
+			if reserved := m.now.Sub(failed); stored && reserved > 10*time.Second ||
+				!stored && reserved < maxTransactionTime {
+				t.Errorf("the address is reserved for %s", reserved)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,8 @@ package replica
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,6 +116,15 @@ func (m *Member) Expired(id string) (last time.Time, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ended(id)
+}
+
+// Live returns the IDs of this replica and of the other live ones, sorted.
+func (m *Member) Live() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	live := append(slices.Collect(maps.Keys(m.view.peers)), m.ID())
+	slices.Sort(live)
+	return live
 }
 
 // Replicas returns the number of other live replicas.

@@ -63,11 +63,12 @@ func (s *Server) startZone(ctx context.Context) error {
 	return nil
 }
 
-// lookAtIngresses has the reconciler look for the zone's ingresses again when a replica comes or goes.
+// lookAtIngresses has the reconciler look for the zone's ingresses again when a replica comes or goes. A replica that
+// renews its lease changes nothing for them.
 func (s *Server) lookAtIngresses(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := s.replica.Changed()
-		s.reconciler.InstancesChanged()
+		s.reconciler.SetInstances(s.replica.Live())
 		select {
 		case <-changed:
 		case <-ctx.Done():
