@@ -43,8 +43,8 @@ func (m *mirrored) stale() []string {
 	return all
 }
 
-// After any changes, delivered late, together, or only by a new list, after failed writes, and once every proxy has acked,
-// the stored rows equal those that a new plan would write.
+// After any changes, delivered late, together, or only by a new list, after failed writes, and once every proxy has
+// acked, the stored rows equal those that a new plan would write.
 func TestDrainedWritesEqualWritesFromNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler)) // two addresses

@@ -59,8 +59,8 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 	rc.runner.observe(put, removed, commits, now)
 }
 
-// SetInstances recomputes what depends on the live instances of the control plane, where their set differs from the last
-// one. It must be called when one starts or stops, which changes no row of the table.
+// SetInstances recomputes what depends on the live instances of the control plane, where their set differs from the
+// last one. It must be called when one starts or stops, which changes no row of the table.
 func (rc *Reconciler) SetInstances(live []string) {
 	before, ok := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
 	if !ok || !slices.Equal(before, live) {

@@ -198,8 +198,8 @@ func (c counting) Version(ctx context.Context, key resource.Key) (string, error)
 	return c.mirrored.Version(ctx, key)
 }
 
-// The store may execute a write after it has failed, so its virtual IP stays reserved: another service that is to get the
-// same address waits until the row is read back, or until the store's longest transaction is over.
+// The store may execute a write after it has failed, so its virtual IP stays reserved: another service that is to get
+// the same address waits until the row is read back, or until the store's longest transaction is over.
 func TestTheAddressOfAFailedWriteStaysReserved(t *testing.T) {
 	for name, stored := range map[string]bool{"it is executed": true, "it is never executed": false} {
 		t.Run(name, func(t *testing.T) {
