@@ -64,6 +64,9 @@ type Hub interface {
 	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
 	// that, or ctx ends.
 	Drained(ctx context.Context, key state.ProxyKey) error
+	// AwaitAdditions returns once no addition waits to be published together with others, or ctx ends. It returns false
+	// where none has waited.
+	AwaitAdditions(ctx context.Context) (waited bool)
 	// RunsOwn returns whether a proxy runs with its current inbounds and their rules. AwaitOwn returns once it does, or
 	// ctx ends.
 	RunsOwn(key state.ProxyKey) bool
@@ -163,9 +166,12 @@ func (s *Server) acked(after time.Duration) {
 	s.reclaim.noteInSync()
 }
 
-// awaitInSync returns once every open stream has acked everything that is published, or ctx ends.
+// awaitInSync returns once every open stream has acked everything that is published and no addition waits to be
+// published, or ctx ends.
 func (s *Server) awaitInSync(ctx context.Context) {
-	_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
+	for waited := true; waited && ctx.Err() == nil; waited = s.Hub.AwaitAdditions(ctx) {
+		_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
+	}
 }
 
 // Streams returns the number of open configuration streams.

@@ -8,6 +8,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/internal/xds"
 )
 
@@ -22,7 +23,8 @@ import (
 type growth struct {
 	// waits is nil until the hub knows how to wait for streams: additions are published at once.
 	waits func(ctx context.Context, revision uint64, progress func()) error
-	open  bool // a round is under way
+	open  bool           // a round is under way
+	ended wait.Broadcast // of each round
 }
 
 const (
@@ -100,6 +102,16 @@ func (p *sharedSets[K, L]) assign(e edits, list L, assignment *xds.Resource) (as
 	return assigned
 }
 
+// waits reports whether any addition waits.
+func (p *sharedSets[K, L]) waits() bool {
+	for _, of := range p.open {
+		if of.late {
+			return true
+		}
+	}
+	return len(p.waiting) > 0
+}
+
 // release publishes all that waits.
 func (p *sharedSets[K, L]) release(e edits) {
 	for list := range p.waiting {
@@ -135,6 +147,25 @@ func (h *Hub) round(revision uint64) {
 	defer h.mu.Unlock()
 	h.growth.open = false
 	h.release()
+	h.growth.ended.Send()
+}
+
+// AwaitAdditions returns once no addition waits, or ctx ends. It returns false where none has waited.
+func (h *Hub) AwaitAdditions(ctx context.Context) (waited bool) {
+	for {
+		h.mu.Lock()
+		waits, ended := h.growth.open && h.groups.waits(), h.growth.ended.Next()
+		h.mu.Unlock()
+		if !waits {
+			return waited
+		}
+		waited = true
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return waited
+		}
+	}
 }
 
 // lasts returns at the end of a round that began with a revision: after the acks and the pause, after

@@ -121,6 +121,42 @@ func TestAdditionsAreMergedUntilHalfOfTheStreamsHaveAcked(t *testing.T) {
 	})
 }
 
+func TestAwaitAdditions(t *testing.T) {
+	growing(t, func(hub *Hub, acks acks) {
+		if hub.AwaitAdditions(context.Background()) {
+			t.Error("AwaitAdditions waited, and a round without additions is under way")
+		}
+		var returned, waited bool
+		await := func(ctx context.Context) {
+			returned = false
+			waited, returned = hub.AwaitAdditions(ctx), true
+		}
+		for _, addition := range [][]resource.Any{instance("web", 2), added()} {
+			put(hub, addition...)
+			go await(context.Background())
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if returned {
+				t.Error("AwaitAdditions returned while an addition waits")
+			}
+			acks <- struct{}{}
+			time.Sleep(100 * time.Millisecond) // the pause
+			synctest.Wait()
+			if !returned || !waited {
+				t.Errorf("the addition is published: returned %t after it waited %t", returned, waited)
+			}
+		}
+		put(hub, instance("web", 3)...)
+		ctx, cancel := context.WithCancel(context.Background())
+		go await(ctx)
+		cancel()
+		synctest.Wait()
+		if !returned {
+			t.Error("AwaitAdditions has not returned with its context")
+		}
+	})
+}
+
 func TestAPauseEndsWhenNothingIsAddedForAsLongAsTheAcksTook(t *testing.T) {
 	growing(t, func(hub *Hub, acks acks) {
 		put(hub, instance("web", 2)...)
