@@ -41,7 +41,7 @@ func (c calls) severity(service string) (Severity, bool) {
 }
 
 // callers finds a port whose servers deny all callers.
-func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []graph.Member,
+func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []*graph.Member,
 	calls calls) {
 	severity, tried := calls.severity(service.Name)
 	if !tried {
@@ -50,8 +50,7 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 	object := objectOf(service.Key())
 	var silent, denied []string // servers without an allow, and servers whose allows are all denied
 	servers := 0
-	for i := range members {
-		m := &members[i]
+	for _, m := range members {
 		if m.Inbound.State != kind.Ready || !graph.Targets(port, &m.Inbound) {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(service.Key())
 	l.serviceStatus(service, object)
-	members := l.State.Members(l.r, service)
+	members := slices.Collect(l.State.Members(l.r, service))
 	if len(members) == 0 {
 		severity := Error
 		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
@@ -78,11 +78,10 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 }
 
 // whyNone returns the reason for which no member is an endpoint of a port.
-func whyNone(port kind.ServicePort, members []graph.Member) string {
+func whyNone(port kind.ServicePort, members []*graph.Member) string {
 	var others []string
 	by := map[inspect.EndpointStatus][]string{}
-	for i := range members {
-		m := &members[i]
+	for _, m := range members {
 		if status := inspect.StatusOf(m, port); status == inspect.AnotherPort {
 			others = append(others, fmt.Sprintf("%s (%d)", m.Inbound.Name, m.Inbound.Port))
 		} else {

@@ -106,7 +106,7 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEn
 	if !ok {
 		return 0, 0
 	}
-	for _, m := range s.Members(r, service) {
+	for m := range s.Members(r, service) {
 		if m.Inbound.State != kind.Ready || !Targets(port, &m.Inbound) {
 			continue
 		}

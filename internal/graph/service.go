@@ -104,17 +104,19 @@ type Member struct {
 }
 
 // Members returns the inbounds of a service, with their listener status: those of the Dataplanes that the mesh admits.
-// The members of an evicted proxy are removed at once, also the last one.
-func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
-	var members []Member
-	for dp := range s.selectedDataplanes(r, service) {
-		for _, m := range s.Inbounds.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) {
-			if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) {
-				members = append(members, m)
+// The members of an evicted proxy are removed at once, also the last one. Members are shared and must not be changed.
+func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq[*Member] {
+	return func(yield func(*Member) bool) {
+		for dp := range s.selectedDataplanes(r, service) {
+			inbounds := s.Inbounds.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
+			for i := range inbounds {
+				m := &inbounds[i]
+				if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) && !yield(m) {
+					return
+				}
 			}
 		}
 	}
-	return members
 }
 
 // inbounds returns the inbounds of an admitted Dataplane that any service may select, with their listener status. Each
@@ -182,9 +184,15 @@ func (s *State) selectedDataplanes(r *table.Reader,
 func (s *State) isServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
 	row := s.Row(key)
 	service, ok := s.Services.Find(r, row.Mesh, row.Name)
-	return ok && slices.ContainsFunc(s.Members(r, service), func(m Member) bool {
-		return m.Dataplane.Name == proxy.Name
-	})
+	if !ok {
+		return false
+	}
+	for m := range s.Members(r, service) {
+		if m.Dataplane.Name == proxy.Name {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in kind.Inbound) Member {
@@ -347,7 +355,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published.inOrder()
 	}
 	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, state.MeshKey(key.Mesh))) > 0
-	for _, m := range s.Members(r, service) {
+	for m := range s.Members(r, service) {
 		if !m.Ready || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
 		}

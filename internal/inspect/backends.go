@@ -70,7 +70,7 @@ func (rs *Reports) Backing(key state.ServiceKey) *Backing {
 // servers returns the members of a service by its ports, and the retained former ones.
 func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
-	members := rs.State.Members(rs.r, service)
+	members := slices.Collect(rs.State.Members(rs.r, service))
 	notAdmitted := rs.State.UnreachableOutbounds(rs.r, service)
 	for _, port := range service.Spec.Ports {
 		for i := range notAdmitted {
@@ -79,8 +79,8 @@ func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server 
 					EndpointNotAdmitted})
 			}
 		}
-		for i := range members {
-			if m := &members[i]; StatusOf(m, port) != AnotherPort {
+		for _, m := range members {
+			if StatusOf(m, port) != AnotherPort {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), StatusOf(m, port)})
 			}
 		}

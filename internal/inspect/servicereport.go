@@ -225,11 +225,11 @@ func (rs *Reports) reportIngresses(mesh, zone string) []IngressReport {
 // access returns the access of each port. Servers with the same rules are one entry.
 func (rs *Reports) access(o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
-	members := rs.State.Members(rs.r, o)
+	members := slices.Collect(rs.State.Members(rs.r, o))
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
-		for i := range members {
-			if m := &members[i]; graph.Targets(port, &m.Inbound) {
+		for _, m := range members {
+			if graph.Targets(port, &m.Inbound) {
 				ofPort = joinAccess(ofPort, rs.accessAt(m))
 			}
 		}

@@ -234,7 +234,7 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 			t.Errorf("the service %s is %s, want %s", name, got, want.status)
 		}
 		healthy := 0
-		for _, m := range w.State.Members(table.Eval(w.Snapshot), services[name]) {
+		for m := range w.State.Members(table.Eval(w.Snapshot), services[name]) {
 			if m.Ready && m.Healthy {
 				healthy++
 			}

@@ -159,7 +159,7 @@ func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
 		nacks: p.nacks.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
-	for _, m := range p.State.Members(r, service) {
+	for m := range p.State.Members(r, service) {
 		f.count.Total++
 		if m.Ready {
 			f.count.Connected++
@@ -284,7 +284,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}},
 	})
 	spec := &generated.Spec
-	for _, m := range p.State.Members(r, generated) {
+	for m := range p.State.Members(r, generated) {
 		if m.Ready && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool {
 			return port.Port == m.Inbound.Port
 		}) {
