@@ -12,7 +12,8 @@ import (
 // MeshTrafficPermission allows and denies clients of the proxies that it targets.
 //
 // The rules of all permissions that match a proxy, or one of its inbounds, are joined: deny takes precedence over
-// allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows.
+// allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows. A
+// permission with the label kuma.io/effect: shadow has no effect.
 type MeshTrafficPermission struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef       `json:"targetRef,omitempty"`

@@ -62,6 +62,7 @@ func (s *State) derive() {
 	s.HostsOf = table.NewDerived(s.DB, "host names of a destination", s.hostsOf, equalHosts)
 	s.Hosts = table.NewDerived(s.DB, "host names of a proxy group", s.hosts, equalHosts)
 	s.Policies = table.NewDerived(s.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
+	s.OutboundKinds = table.NewDerived(s.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
 	s.Selectable = table.NewDerived(s.DB, "proxy as policies select it", s.selectable, deepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(s.DB, "policies of a proxy", s.selections, policy.EqualSelections)
 	s.Proxy = table.NewDerived(s.DB, "proxy", s.proxy, deepEqual[*Proxy])

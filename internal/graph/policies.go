@@ -2,8 +2,11 @@ package graph
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"unique"
 
 	"weft/internal/policy"
 	"weft/internal/state"
@@ -71,6 +74,61 @@ func (s *State) selections(r *table.Reader, key SelectionKey) []policy.Selected 
 	}
 	return s.Policies.Get(r, key.PoliciesKey).Select(p)
 }
+
+// outboundKinds returns the kinds of which a mesh has a policy with to items, sorted.
+func (s *State) outboundKinds(r *table.Reader, mesh string) []string {
+	var kinds []string
+	for _, name := range slices.Sorted(maps.Keys(s.PolicyRows)) {
+		if s.Policies.Get(r, PoliciesKey{name, mesh}).HasOutbound() {
+			kinds = append(kinds, name)
+		}
+	}
+	return kinds
+}
+
+// outboundPolicies returns the policies with to items that apply to a Dataplane. A policy that selects some of its
+// sections applies, since the traffic that a proxy sends belongs to no section.
+func (s *State) outboundPolicies(r *table.Reader, key state.ProxyKey) PolicySet {
+	var keys []resource.Key
+	for _, name := range s.OutboundKinds.Get(r, key.Mesh) {
+		for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{name, key.Mesh}, key}) {
+			if selected.Outbound {
+				keys = append(keys, selected.Key)
+			}
+		}
+	}
+	return PolicySetOf(keys)
+}
+
+// PolicySet is a set of policies. Equal sets are equal values, of the size of a pointer: proxies share the text of a
+// set. The zero value is the empty set.
+type PolicySet struct {
+	text unique.Handle[string]
+}
+
+// PolicySetOf returns the set of policies.
+func PolicySetOf(keys []resource.Key) PolicySet {
+	if len(keys) == 0 {
+		return PolicySet{}
+	}
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = key.String()
+	}
+	slices.Sort(texts)
+	return PolicySet{unique.Make(strings.Join(slices.Compact(texts), ", "))}
+}
+
+// String returns the policies of the set, such as "MeshRetry default/web, MeshTimeout default/all".
+func (s PolicySet) String() string {
+	if s == (PolicySet{}) {
+		return ""
+	}
+	return s.text.Value()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PolicySet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // PermissionsOf returns the MeshTrafficPermissions of a mesh that apply to a section of a proxy, sorted by name. The
 // section may be several, joined with "+", where they share a listener.

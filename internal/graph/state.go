@@ -97,6 +97,9 @@ type State struct {
 	Hosts *table.Derived[ProxyGroup, []Host]
 	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
 	Policies *table.Derived[PoliciesKey, *policy.List]
+	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
+	// of these kinds only, so the first policy of a kind wakes the proxies of the mesh, and a permission none.
+	OutboundKinds *table.Derived[string, []string]
 	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
 	// labels and sections. Endpoint statuses leave it equal.
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]

@@ -29,6 +29,8 @@ type ProxyGroup struct {
 	IPFamilies string
 	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
 	Reach string
+	// Policies are the policies with to items that apply to the proxies.
+	Policies PolicySet
 }
 
 // ShortName returns a short name that distinguishes the proxy groups of a mesh: the FNV-1a hash (32 bits) of all

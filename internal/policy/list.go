@@ -70,6 +70,11 @@ func (l *List) Equal(other *List) bool {
 // All returns the policies, in ascending order: a later one overrides an earlier one.
 func (l *List) All() []*Policy { return l.policies }
 
+// HasOutbound reports whether a policy of the list configures the traffic that proxies send.
+func (l *List) HasOutbound() bool {
+	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.Outbound })
+}
+
 // Selected is a policy that applies to a proxy.
 type Selected struct {
 	*Policy

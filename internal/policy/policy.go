@@ -27,11 +27,13 @@ type Policy struct {
 	Key    resource.Key
 	Target Target
 	Rank   Rank
+	// Outbound is true where the policy has to items: it configures the traffic that the selected proxies send.
+	Outbound bool
 }
 
-// New returns the policy with a key, metadata and a top-level targetRef.
+// New returns the policy with a key, metadata, a top-level targetRef and no to items.
 func New(key resource.Key, meta *resource.Meta, target Target) *Policy {
-	return &Policy{key, target, rankOf(meta, &target)}
+	return &Policy{Key: key, Target: target, Rank: rankOf(meta, &target)}
 }
 
 // reaches reports whether a policy applies in the zone and in the namespace of a proxy. Policies of a zone apply in it,
@@ -44,9 +46,10 @@ func (p *Policy) reaches(proxy *Proxy) bool {
 	return !otherZone && !otherNamespace
 }
 
-// Equal reports whether both policies select the same proxies and have the same precedence.
+// Equal reports whether both policies select the same proxies for the same direction and have the same precedence.
 func (p *Policy) Equal(other *Policy) bool {
-	return p == other || p.Key == other.Key && p.Rank == other.Rank && p.Target.equal(&other.Target)
+	return p == other || p.Key == other.Key && p.Rank == other.Rank && p.Outbound == other.Outbound &&
+		p.Target.equal(&other.Target)
 }
 
 // Shadow reports whether a policy has no effect, and shows only in a shadow configuration.

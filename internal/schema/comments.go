@@ -272,7 +272,7 @@ var comments = map[string]string{
 	"MeshServicesMode.Mode":                              "Exclusive: services are MeshServices only",
 	"MeshStatus":                                         "MeshStatus is the status of a mesh's mtls on one control plane.",
 	"MeshStatus.Conditions":                              "Conditions are Ready (whether the enabled backend signs), BackendsRead (False while a backend cannot be read), RotationConverged and IdentityConverged (False while certificates change), and Compatible (False where only some proxies have certificates of SPIRE).",
-	"MeshTrafficPermission":                              "MeshTrafficPermission allows and denies clients of the proxies that it targets.\nThe rules of all permissions that match a proxy, or one of its inbounds, are joined: deny takes precedence over allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows.",
+	"MeshTrafficPermission":                              "MeshTrafficPermission allows and denies clients of the proxies that it targets.\nThe rules of all permissions that match a proxy, or one of its inbounds, are joined: deny takes precedence over allowWithShadowDeny, and that over allow. A proxy with an identity denies every client that no rule allows. A permission with the label kuma.io/effect: shadow has no effect.",
 	"MeshTrafficPermission.Rules":                        "the rules; all of them apply",
 	"MeshTrafficPermission.TargetRef":                    "the target proxies; by default the whole mesh",
 	"MeshTrafficPermissionStatus":                        "MeshTrafficPermissionStatus says whether proxies accept a MeshTrafficPermission.",

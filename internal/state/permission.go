@@ -15,6 +15,6 @@ type PermissionTables struct {
 }
 
 func (t *Tables) addPermission() {
-	t.Permissions, t.PermissionByMesh = addPolicies(t, kind.MeshTrafficPermissions)
+	t.Permissions, t.PermissionByMesh = AddPolicies(t, kind.MeshTrafficPermissions)
 	t.PermissionStatuses = addRows(t, kind.MeshTrafficPermissionStatuses)
 }

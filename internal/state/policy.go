@@ -7,16 +7,18 @@ import (
 	"weft/resource"
 )
 
-// addPolicies adds the rows of a kind of policies, and an index by their [MeshKey].
-func addPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
+// AddPolicies adds the rows of a kind of policies, and an index by their [MeshKey].
+func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
 	rows := addRows(t, &k.Kind)
 	index := byMesh(rows)
 	t.PolicyRows[k.Name] = func(r *table.Reader, mesh string) []*policy.Policy {
 		var policies []*policy.Policy
 		for _, o := range index.List(r, MeshKey(mesh)) {
 			if !policy.Shadow(&o.Meta) {
-				target := policy.TargetOf(k.Split(&o.Spec).TargetRef)
-				policies = append(policies, policy.New(o.Key(), &o.Meta, target))
+				parts := k.Split(&o.Spec)
+				p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
+				p.Outbound = len(parts.To) > 0
+				policies = append(policies, p)
 			}
 		}
 		return policies

@@ -1,0 +1,43 @@
+package push
+
+import (
+	"slices"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/state"
+	"weft/internal/xds"
+	"weft/resource"
+)
+
+// TestGroupsShareResources: groups that differ in their policies alone have the same encoded resources, and groups of
+// other IP families the same clusters.
+func TestGroupsShareResources(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, web("web"), server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080))
+	r := hub.reader()
+	group := hub.state.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
+	group.Transparent, group.IPFamilies, group.Reach = true, "IPv4", "*"
+	resources := func(group graph.ProxyGroup) []*xds.Resource {
+		return hub.config.group.shared.Get(r, group).Resources
+	}
+	all := resources(group)
+	withPolicy, ofFamily := group, group
+	withPolicy.Policies = graph.PolicySetOf([]resource.Key{{Kind: "MeshTest", Mesh: mesh, Name: "a"}})
+	ofFamily.IPFamilies = "IPv6"
+	if len(all) == 0 || !slices.Equal(all, resources(withPolicy)) {
+		t.Errorf("a group with a policy does not share the %d resources of the one without", len(all))
+	}
+	clusters := 0
+	for _, o := range all {
+		if o.Type == xds.Cluster {
+			clusters++
+			if !slices.Contains(resources(ofFamily), o) {
+				t.Errorf("a group of another IP family does not share the cluster %s", o.Name)
+			}
+		}
+	}
+	if clusters == 0 {
+		t.Error("the group has no cluster")
+	}
+}
