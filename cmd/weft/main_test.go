@@ -21,7 +21,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/inspect"
 	"weft/internal/replica"
 	"weft/internal/rest"
@@ -125,8 +125,8 @@ func runCheck(reads *view.View, known check.Known) *check.Report {
 type inspector struct{ reads *view.View }
 
 func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
-	trust := &graph.Trust{Mesh: "default",
-		Domains: []graph.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
+	trust := &identity.Trust{Mesh: "default",
+		Domains: []identity.TrustDomain{{Name: "default.east.mesh.local", Roots: []string{"ROOT"}}}}
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/kind"
@@ -19,7 +19,7 @@ const clientsAckedBound = 5 * time.Second
 
 // storeEgressCertificate stores that a ZoneEgress may present a certificate. If it presents another one already, the
 // proxies of all meshes must accept the new one first, unless the former one is about to expire.
-func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey, next *graph.NextCertificate,
+func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey, next *identity.NextCertificate,
 	certificate kind.WorkloadCertificate) error {
 	if !s.isPresented(key, next, certificate) {
 		ctx, cancel := context.WithTimeout(ctx, clientsAckedBound)
@@ -42,7 +42,7 @@ func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey,
 
 // isPresented returns whether clients accept a certificate with these SPIFFE IDs and this root, or the ZoneEgress has
 // none yet.
-func (s *Server) isPresented(key state.ProxyKey, next *graph.NextCertificate,
+func (s *Server) isPresented(key state.ProxyKey, next *identity.NextCertificate,
 	certificate kind.WorkloadCertificate) bool {
 	rows := s.Hub.EgressCertificates(key.Name)
 	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/store/memory"
 	"weft/kind"
@@ -71,7 +71,7 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 				}
 			}
 			s := &Server{Config: Config{Hub: &egressHub{rows: c.rows, heard: c.heard}, Writer: writer}}
-			next := &graph.NextCertificate{Mesh: "shop", MeshIdentity: kind.MTLSIdentity,
+			next := &identity.NextCertificate{Mesh: "shop", MeshIdentity: kind.MTLSIdentity,
 				SpiffeIDs: kind.SpiffeIDsOf(id)}
 			certificate := presented("shop", id, "root", time.Hour).Spec.Certificates[0]
 			err := s.storeEgressCertificate(t.Context(), state.ZoneEgressProxy("ze"), next, certificate)

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/kind"
@@ -26,7 +26,7 @@ func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
 		kind.EgressProxy: codes.OK} {
 		key := state.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}
 		c := &caller{dataplane: &pki.DataplaneClaims{Mesh: "default", Name: "web-1"}}
-		if err := s.checkEntitled(c, key, &graph.NextCertificate{}); status.Code(err) != want {
+		if err := s.checkEntitled(c, key, &identity.NextCertificate{}); status.Code(err) != want {
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/replica"
 	"weft/internal/state"
@@ -250,17 +251,17 @@ func TestCertificateRequestsAreBounded(t *testing.T) {
 	web, api := state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"},
 		state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
 	for range 3600 {
-		if err := f.sign(api, graph.IdentitySecret); err != nil {
+		if err := f.sign(api, identity.IdentitySecret); err != nil {
 			t.Fatalf("an agent that renews once a second: %v", err)
 		}
 		c.at = c.at.Add(time.Second)
 	}
 	for i := range signBurst {
-		if err := f.sign(web, graph.IdentitySecret); err != nil {
+		if err := f.sign(web, identity.IdentitySecret); err != nil {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
-	err := f.sign(web, graph.IdentitySecret)
+	err := f.sign(web, identity.IdentitySecret)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(status.Convert(err).Message(),
 		"Dataplane default/web-1") {
 		t.Fatalf("a request beyond the bound: %v", err)
@@ -269,7 +270,7 @@ func TestCertificateRequestsAreBounded(t *testing.T) {
 		t.Errorf("another certificate of the proxy: %v", err)
 	}
 	c.at = c.at.Add(retryAfter(t, err))
-	if err := f.sign(web, graph.IdentitySecret); err != nil {
+	if err := f.sign(web, identity.IdentitySecret); err != nil {
 		t.Errorf("a request at the time that was given: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/wire"
@@ -168,7 +169,7 @@ func nacked(nacks []kind.NACK) insightChange {
 
 // certifiedBySPIRE records the certificate that an Envoy got from SPIRE, as its agent reports it, or the reason why it
 // has none.
-func certifiedBySPIRE(id *graph.Identity, c *wire.Certificate) insightChange {
+func certifiedBySPIRE(id *identity.Identity, c *wire.Certificate) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = c.Problem
 		if c.Problem != "" {
@@ -182,7 +183,7 @@ func certifiedBySPIRE(id *graph.Identity, c *wire.Certificate) insightChange {
 	}
 }
 
-func certified(next *graph.NextCertificate, issuer string, c *pki.Certificate) insightChange {
+func certified(next *identity.NextCertificate, issuer string, c *pki.Certificate) insightChange {
 	return func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
@@ -40,12 +41,12 @@ type session struct {
 	// inspections has requests to the agent. A request that is received from it is sent.
 	inspections chan *wire.InspectionRequest
 
-	proxy            *graph.Proxy           // the current one
-	generations      generations            // of the last settings
-	sent             *wire.Settings         // the last settings
-	certificate      *graph.NextCertificate // the certificate of the last settings
-	report           *wire.Report           // the last report
-	notedCertificate *wire.Certificate      // the last certificate of SPIRE that was stored
+	proxy            *graph.Proxy              // the current one
+	generations      generations               // of the last settings
+	sent             *wire.Settings            // the last settings
+	certificate      *identity.NextCertificate // the certificate of the last settings
+	report           *wire.Report              // the last report
+	notedCertificate *wire.Certificate         // the last certificate of SPIRE that was stored
 	drained          bool
 	// pending is closed once the proxy runs with the rules of inbounds that wait for them; nil if none waits.
 	pending chan struct{}

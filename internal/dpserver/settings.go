@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -88,7 +89,7 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 
 // identitySettings returns the settings of a proxy with an identity. They are the same while it can't get a
 // certificate: it does not go back to plaintext.
-func identitySettings(id *graph.Identity, certificate *graph.NextCertificate) *wire.Identity {
+func identitySettings(id *identity.Identity, certificate *identity.NextCertificate) *wire.Identity {
 	if id.Source.FromSPIRE() {
 		return &wire.Identity{
 			Name: id.MeshIdentity, SpiffeId: id.SpiffeID, SpireSocket: id.Source.Socket,
@@ -120,7 +121,7 @@ func setSpread(next, before *wire.Settings, ofServices bool, sessions int) {
 }
 
 // servicesChange returns whether the next certificate differs only because of the proxy's services.
-func servicesChange(next, before *graph.NextCertificate) bool {
+func servicesChange(next, before *identity.NextCertificate) bool {
 	return next != nil && before != nil && next.MeshIdentity == kind.MTLSIdentity &&
 		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.SpiffeIDs)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -40,27 +41,27 @@ func TestSettingsOfListeners(t *testing.T) {
 // certificate, one after another. If a proxy gets a new service, that proxy does so at once, since its clients wait for
 // it.
 func TestCertificatesThatChangeTogetherAreRequestedOneAfterAnother(t *testing.T) {
-	certificate := func(authority string, services ...string) *graph.NextCertificate {
-		return &graph.NextCertificate{MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(services...),
+	certificate := func(authority string, services ...string) *identity.NextCertificate {
+		return &identity.NextCertificate{MeshIdentity: kind.MTLSIdentity, SpiffeIDs: kind.SpiffeIDsOf(services...),
 			Authority: authority}
 	}
 	for _, c := range []struct {
 		name       string
-		before, to *graph.NextCertificate
+		before, to *identity.NextCertificate
 		want       uint32
 	}{
 		{"another CA", certificate("1", "a"), certificate("2", "a"), 2000},
 		{"another service", certificate("1", "a"), certificate("1", "a", "b"), 0},
 		{"both", certificate("1", "a"), certificate("2", "a", "b"), 2000},
 		{"a MeshIdentity", certificate("1", "a"),
-			&graph.NextCertificate{MeshIdentity: "id", SpiffeIDs: kind.SpiffeIDsOf("b"), Authority: "1"}, 2000},
+			&identity.NextCertificate{MeshIdentity: "id", SpiffeIDs: kind.SpiffeIDsOf("b"), Authority: "1"}, 2000},
 		{"the first one", nil, certificate("1", "a"), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			told := func(l *graph.NextCertificate) *wire.Settings {
+			told := func(l *identity.NextCertificate) *wire.Settings {
 				p := &graph.Proxy{Certificate: l}
 				if l != nil {
-					p.Identity = &graph.Identity{MeshIdentity: l.MeshIdentity, SpiffeIDs: l.SpiffeIDs}
+					p.Identity = &identity.Identity{MeshIdentity: l.MeshIdentity, SpiffeIDs: l.SpiffeIDs}
 				}
 				return settings(p, &kind.Networking{}, false)
 			}

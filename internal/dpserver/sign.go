@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/wire"
@@ -71,7 +72,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 	if err := s.storeCertificate(ctx, key, next, signer.ca, signed); err != nil {
 		return nil, s.statusError(err, "storing the certificate of "+key.String())
 	}
-	if request.Secret == "" || request.Secret == graph.IdentitySecret {
+	if request.Secret == "" || request.Secret == identity.IdentitySecret {
 		s.insights.noteChange(key, certified(next, signer.issuer, signed))
 	}
 	return &wire.SignResponse{
@@ -85,7 +86,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 func (s *Server) maySign(ctx context.Context, key state.ProxyKey, secret string) error {
 	proxy, _ := s.Hub.Proxy(key)
 	if id, _ := identityAndNext(proxy, secret); id == nil || secret == "" {
-		secret = graph.IdentitySecret
+		secret = identity.IdentitySecret
 	}
 	err := s.flood.sign(key, secret)
 	if err != nil {
@@ -140,7 +141,7 @@ func (s *Server) recordVouched(ctx context.Context, c *caller, key state.ProxyKe
 // A proxy whose SPIFFE IDs change waits for the next ones if its token does not vouch for the former ones. While its
 // identity has a problem there are no next ones: then the facts of the former ones must be vouched for now. A Dataplane
 // that does not exist is NotFound.
-func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *graph.NextCertificate) error {
+func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.NextCertificate) error {
 	if key.Type != kind.DataplaneProxy {
 		return nil // the token of a ZoneEgress has its scope
 	}
@@ -178,7 +179,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *graph.NextCe
 
 // nextCertificate returns the content of the next certificate for a secret of the proxy. It returns FailedPrecondition
 // for a secret without a certificate.
-func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*graph.NextCertificate, error) {
+func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*identity.NextCertificate, error) {
 	proxy, _ := s.Hub.Proxy(key)
 	id, next := identityAndNext(proxy, secret)
 	switch {
@@ -208,11 +209,11 @@ func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*graph.Next
 
 // identityAndNext returns the identity of a proxy's secret, and its next certificate. An empty secret is the proxy's
 // first one.
-func identityAndNext(p *graph.Proxy, secret string) (*graph.Identity, *graph.NextCertificate) {
+func identityAndNext(p *graph.Proxy, secret string) (*identity.Identity, *identity.NextCertificate) {
 	if p == nil {
 		return nil, nil
 	}
-	if secret == "" || secret == graph.IdentitySecret {
+	if secret == "" || secret == identity.IdentitySecret {
 		return p.Identity, p.Certificate
 	}
 	for _, further := range p.Further {
@@ -230,7 +231,7 @@ type signer struct {
 	issuer string        // the MeshIdentity, or the backend of the mesh's mtls
 }
 
-func (s *Server) signerOf(mesh string, next *graph.NextCertificate) (*signer, error) {
+func (s *Server) signerOf(mesh string, next *identity.NextCertificate) (*signer, error) {
 	source := kind.IdentitySource(mesh, next.MeshIdentity)
 	row, ok := s.Hub.SigningCA(mesh, next.MeshIdentity)
 	if !ok || len(row.Spec.Authority) == 0 {
@@ -247,7 +248,7 @@ func (s *Server) signerOf(mesh string, next *graph.NextCertificate) (*signer, er
 }
 
 // storeCertificate stores that a proxy may present a certificate.
-func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *graph.NextCertificate, ca *pki.CA,
+func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *identity.NextCertificate, ca *pki.CA,
 	signed *pki.Certificate) error {
 	certificate := kind.WorkloadCertificate{
 		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, Rests: next.Rests,

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/xds"
 	"weft/kind"
@@ -113,8 +114,8 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 		Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP,
 	}
 	resources := []*xds.Resource{
-		trust(east), identity(t, east.certificate(t, serverID)),
-		Clusters(destination, true, graph.Source{})[0], Route(graph.RouteTo(destination)),
+		trust(east), certificateSecret(t, east.certificate(t, serverID)),
+		Clusters(destination, true, identity.Source{})[0], Route(graph.RouteTo(destination)),
 		Explicit(outbound, graph.RouteTo(destination)),
 	}
 	firstApp = httptest.NewServer(first)
@@ -276,7 +277,7 @@ func TestWhoGetsInHTTP(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP, rules()...)
 	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
-		identity(t, east.certificate(t, serverID)))...)
+		certificateSecret(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{TLSClientConfig: presenting(caller.certificate)}}
@@ -304,7 +305,7 @@ func TestWhoGetsInTCP(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
 	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
-		identity(t, east.certificate(t, serverID)))...)
+		certificateSecret(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		t.Run(name, func(t *testing.T) {
 			conn, err := tls.Dial("tcp", address(in), presenting(caller.certificate))
@@ -357,8 +358,8 @@ func TestWhichServerIsTrusted(t *testing.T) {
 			endpoints := &graph.Endpoints{Destination: destination.Key,
 				Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
-				identity(t, east.certificate(t, clientID)),
-				Clusters(destination, true, graph.Source{})[0], Route(graph.RouteTo(destination)),
+				certificateSecret(t, east.certificate(t, clientID)),
+				Clusters(destination, true, identity.Source{})[0], Route(graph.RouteTo(destination)),
 				Explicit(outbound, graph.RouteTo(destination)),
 				Assignment(endpoints))
 			startEnvoy(t, resources...)

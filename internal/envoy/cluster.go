@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -21,7 +22,7 @@ import (
 //
 // The first cluster has the destination's name, which routes and listeners use. The endpoints of each cluster come as
 // the load assignment of its name. A destination with localities has a cluster for each locality.
-func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Resource {
+func Clusters(d *graph.Destination, secured bool, from identity.Source) []*xds.Resource {
 	lists := d.Lists(secured)
 	switch {
 	case len(lists) == 0:
@@ -43,7 +44,7 @@ func Clusters(d *graph.Destination, secured bool, from graph.Source) []*xds.Reso
 // serversCluster returns the cluster of the servers of one zone, or of an external service. Its endpoints are these
 // servers, or zone proxies that forward by SNI.
 func serversCluster(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool,
-	from graph.Source) *xds.Resource {
+	from identity.Source) *xds.Resource {
 	cluster := discoveredCluster(key, hopTo(protocol, servers))
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)

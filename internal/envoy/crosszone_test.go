@@ -29,14 +29,14 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
 	otherApp, heardByOther := listener(t)
 	other := inboundTo(t, otherApp, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
-	startEnvoy(t, append(inboundResources(other), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(other), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 
 	proxy := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	out := freePort(t)
 	here := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	there := []graph.Endpoint{{Address: other.Address, Port: other.Port}}
 	startEnvoy(t, append(inboundResources(server),
-		trust(east), identity(t, east.certificate(t, serverID)),
+		trust(east), certificateSecret(t, east.certificate(t, serverID)),
 		Ingress(proxy), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, here),
 		crossZoneListener(out),
 		ClusterOfSNIRoute(sni+crossZoneSuffix), EndpointsOfSNIRoute(sni+crossZoneSuffix, there),

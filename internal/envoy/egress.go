@@ -11,6 +11,7 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -20,7 +21,7 @@ import (
 // zones without decrypting them. All others terminate mutual TLS with the proxy's certificate. A connection with an
 // unknown SNI is closed. A chain does not depend on the permissions or on the service's servers, and chains of other
 // services come and go without draining its connections.
-func Egress(l *graph.EgressListener, from graph.Source, chains []graph.EgressChain) *xds.Resource {
+func Egress(l *graph.EgressListener, from identity.Source, chains []graph.EgressChain) *xds.Resource {
 	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
 	listener := &listenerv3.Listener{
 		Name:                          name,
@@ -54,7 +55,7 @@ func ChainResources(c *graph.EgressChain) []*xds.Resource {
 
 // readyChain completes a TLS handshake and serves nothing after it. A filter that closes the connection would do so
 // before the handshake; the HTTP filter waits for the first request.
-func readyChain(from graph.Source) *listenerv3.FilterChain {
+func readyChain(from identity.Source) *listenerv3.FilterChain {
 	manager := connectionManager(graph.ReadyName)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{

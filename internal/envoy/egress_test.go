@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/xds"
 	"weft/kind"
@@ -61,7 +62,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	}
 	more = append(more, Evicted("default", []string{evictedName})...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
-	resources := append(more, identity(t, east.certificate(t, serverID)), Egress(l, graph.Source{}, chains))
+	resources := append(more, identity(t, east.certificate(t, serverID)), Egress(l, identity.Source{}, chains))
 	for i := range chains {
 		resources = append(resources, ChainResources(&chains[i])...)
 	}
@@ -380,14 +381,14 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	all := match.Everybody("the mesh").Allow
 	stays, comes := chainFor(apiSNI, kind.TCP, all...), chainFor(otherSNI, kind.TCP, all...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
-	both := Egress(l, graph.Source{}, []graph.EgressChain{stays, comes})
+	both := Egress(l, identity.Source{}, []graph.EgressChain{stays, comes})
 	resources := append(ChainResources(&stays), ChainResources(&comes)...)
 	for _, chain := range []graph.EgressChain{stays, comes} {
 		resources = append(resources, ExternalUpstream(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
 	resources = append(resources, trust(east), identity(t, east.certificate(t, serverID)))
 	resources = append(resources, Evicted("default", nil)...)
-	reload := startReloading(t, Egress(l, graph.Source{}, []graph.EgressChain{stays}), resources...)
+	reload := startReloading(t, Egress(l, identity.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*tls.Conn, error) {
 		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress,
@@ -416,7 +417,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 		t.Fatalf("what came is not reached: %v", err)
 	}
 	defer other.Close()
-	reload(Egress(l, graph.Source{}, []graph.EgressChain{stays}))
+	reload(Egress(l, identity.Source{}, []graph.EgressChain{stays}))
 	// The removed chain closes its connections after the drain time of a second, which shows that this time has passed.
 	_ = other.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := bufio.NewReader(other).ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {

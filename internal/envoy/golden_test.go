@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 )
 
@@ -23,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 // nouns is the input of a golden. Each field that is present becomes configuration.
 type nouns struct {
 	Secured     bool
-	Source      graph.Source
+	Source      identity.Source
 	Families    string
 	Destination *graph.Destination
 	Route       *graph.Route // absent: the one of a destination that no policy routes
@@ -31,7 +32,7 @@ type nouns struct {
 	Inbound     *graph.InboundListener
 	Explicit    *graph.ExplicitOutbound
 	Capture     *graph.Capture
-	Trust       *graph.Trust
+	Trust       *identity.Trust
 	Ingress     *graph.IngressListener
 	Evicted     []string
 	SNIRoute    string
@@ -82,7 +83,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, SPIREAgent(n.Source))
 	}
 	if n.Egress != nil {
-		all = append(all, Egress(n.Egress, graph.Source{}, n.Chains))
+		all = append(all, Egress(n.Egress, identity.Source{}, n.Chains))
 	}
 	for i := range n.Chains {
 		all = append(all, ChainResources(&n.Chains[i])...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/kind"
 )
@@ -26,7 +27,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	ingress := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	startEnvoy(t, append(inboundResources(server),
-		trust(east), identity(t, east.certificate(t, serverID)), Clusters(local, false, graph.Source{})[0],
+		trust(east), certificateSecret(t, east.certificate(t, serverID)), Clusters(local, false, identity.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
 		Ingress(ingress), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/kind"
 )
 
@@ -93,13 +94,13 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	}
 	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
 	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
-		identity(t, east.certificate(t, clientID)), Explicit(outbound, graph.RouteTo(d)),
+		certificateSecret(t, east.certificate(t, clientID)), Explicit(outbound, graph.RouteTo(d)),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
 	if route := Route(graph.RouteTo(d)); route != nil {
 		resources = append(resources, route)
 	}
-	startEnvoy(t, append(resources, Clusters(d, true, graph.Source{})...)...)
+	startEnvoy(t, append(resources, Clusters(d, true, identity.Source{})...)...)
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }
 

@@ -83,7 +83,7 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
 	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
-		identity(t, east.certificate(t, serverID)))...)
+		certificateSecret(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		for _, o := range orders {
 			t.Run(name+"/"+o.name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 		resources = append(resources, Inbound(in, true)...)
 	}
 	resources = append(resources, Evicted("default", texts)...)
-	startEnvoy(t, append(resources, trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for i, in := range inbounds {
 		for id, want := range map[string]bool{clientID: true, serverID: false, "spiffe://" + domainEast + "/y": false} {
 			if got := allows(t, address(in), presenting(east.certificate(t, id))); got != want {
@@ -159,7 +159,7 @@ func TestASANWithACommaIsDenied(t *testing.T) {
 	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",",
 		clientID + ",x"} {
 		if read := orders[1].talk(address(in), presenting(east.certificate(t, id))); read > 0 || dialed.Load() > 0 {
@@ -180,7 +180,7 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
 		match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	own := "spiffe://" + domainEast + "/workload/x"
 	for _, c := range []struct {
 		ids  []string
@@ -216,7 +216,9 @@ func TestLongLists(t *testing.T) {
 	for i := range 3_000 {
 		in.Permissions.Allow[0].Also = append(in.Permissions.Allow[0].Also, fmt.Sprintf("%s-%d", clientID, i))
 	}
-	startEnvoy(t, append(inboundResources(in, names...), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(
+		t,
+		append(inboundResources(in, names...), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, c := range []struct {
 		dns, id string
 		want    bool
@@ -238,7 +240,9 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(inboundResources(in, evictedName), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(
+		t,
+		append(inboundResources(in, evictedName), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		config := presenting(east.instance(t, evictedName, clientID))
 		config.ClientSessionCache, config.MinVersion, config.MaxVersion = tls.NewLRUClientSessionCache(1), version,
@@ -257,7 +261,7 @@ func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.AlsoPlaintext = true
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
 		if got := allows(t, address(in), presenting(east.certificate(t, id))); got != want {
 			t.Errorf("%s is allowed: %v, want %v", id, got, want)
@@ -292,7 +296,7 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 	}()
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))
 	if err != nil {
 		t.Fatal(err)
@@ -312,7 +316,7 @@ func TestADecisionIsOfItsOwnConnection(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	good, bad := presenting(east.certificate(t, clientID)), presenting(east.certificate(t, serverID))
 	done := make(chan struct{})
 	var leaving sync.WaitGroup
@@ -364,7 +368,7 @@ func TestADecisionAtAnIPv6Address(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.Address, in.Port, in.Name = "::1", uint32(port), fmt.Sprintf("::1_%d", port)
-	startEnvoy(t, append(inboundResources(in), trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
 		if got := allows(t, fmt.Sprintf("[::1]:%d", port), presenting(east.certificate(t, id))); got != want {
 			t.Errorf("%s is allowed: %v, want %v", id, got, want)
@@ -380,7 +384,7 @@ func TestAHandshakeThatDoesNotEndIsClosed(t *testing.T) {
 	ofBytes, ofRequests := inboundTo(t, app, kind.TCP), inboundTo(t, app, kind.HTTP)
 	ofRequests.Name = "requests"
 	resources := append(inboundResources(ofBytes), Inbound(ofRequests, true)...)
-	startEnvoy(t, append(resources, trust(east), identity(t, east.certificate(t, serverID)))...)
+	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, in := range []*graph.InboundListener{ofBytes, ofRequests} {
 		for _, says := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
 			t.Run(string(in.Protocol)+fmt.Sprint(len(says)), func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -112,7 +113,7 @@ func verifyServer(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *
 // machineRoots refers to the agent, which always has them. An agent of an older release has none, and is not waited for
 // without end: the cluster would hold up all others.
 func machineRoots() *corev3.ConfigSource {
-	source := secretsSource(graph.Source{})
+	source := secretsSource(identity.Source{})
 	source.InitialFetchTimeout = nil
 	return source
 }

@@ -15,7 +15,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 )
 
@@ -74,24 +74,24 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certifica
 // trust returns the trust bundle of a mesh that trusts the authorities.
 func trust(authorities ...*authority) *xds.Resource { return TrustBundle(trustOf(authorities...)) }
 
-func trustOf(authorities ...*authority) *graph.Trust {
-	bundle := &graph.Trust{Mesh: "default"}
+func trustOf(authorities ...*authority) *identity.Trust {
+	bundle := &identity.Trust{Mesh: "default"}
 	for _, a := range authorities {
 		root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-		bundle.Domains = append(bundle.Domains, graph.TrustDomain{Name: a.domain, Roots: []string{string(root)}})
+		bundle.Domains = append(bundle.Domains, identity.TrustDomain{Name: a.domain, Roots: []string{string(root)}})
 	}
 	return bundle
 }
 
-// identity returns the certificate as the agent serves it.
-func identity(t *testing.T, certificate tls.Certificate) *xds.Resource {
+// certificateSecret returns the certificate as the agent serves it.
+func certificateSecret(t *testing.T, certificate tls.Certificate) *xds.Resource {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return xds.NewResource(xds.Secret, graph.IdentitySecret, &tlsv3.Secret{
-		Name: graph.IdentitySecret,
+	return xds.NewResource(xds.Secret, identity.IdentitySecret, &tlsv3.Secret{
+		Name: identity.IdentitySecret,
 		Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 			CertificateChain: inline(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
 			PrivateKey:       inline(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),

@@ -6,13 +6,17 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/kind"
 )
 
 // The secrets by which proxies validate their peers have the names of the requirement document, in the secrets and in
 // the references. (Zone Egress Identity.)
 func TestNamesOfTrustBundles(t *testing.T) {
-	trust := &graph.Trust{Mesh: "shop", Domains: []graph.TrustDomain{{Name: "shop.example", Roots: []string{"root"}}}}
+	trust := &identity.Trust{
+		Mesh:    "shop",
+		Domains: []identity.TrustDomain{{Name: "shop.example", Roots: []string{"root"}}},
+	}
 	for name, want := range map[string]string{
 		TrustBundle(trust).Name:  "system_trust_bundle",
 		MeshBundle(trust).Name:   "system_trust_bundle_shop",
@@ -25,9 +29,9 @@ func TestNamesOfTrustBundles(t *testing.T) {
 	chain := graph.EgressChain{
 		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop",
 			Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
-		Source: graph.Source{RootsOf: "shop"},
+		Source: identity.Source{RootsOf: "shop"},
 	}
-	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, graph.Source{},
+	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, identity.Source{},
 		[]graph.EgressChain{chain})
 	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
 		ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)

@@ -9,7 +9,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 )
 
@@ -20,7 +20,7 @@ const spireCertificate = "default"
 
 // SPIREAgent returns the cluster of the SPIRE agent that issues a proxy's certificate. Envoy itself must connect: SPIRE
 // attests the connecting process as the workload.
-func SPIREAgent(from graph.Source) *xds.Resource {
+func SPIREAgent(from identity.Source) *xds.Resource {
 	name := secretsCluster(from)
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                 name,
@@ -40,7 +40,7 @@ func SPIREAgent(from graph.Source) *xds.Resource {
 }
 
 // secretsCluster returns the cluster that serves a proxy's certificate.
-func secretsCluster(from graph.Source) string {
+func secretsCluster(from identity.Source) string {
 	if from.FromSPIRE() {
 		return "system_spire_" + from.Socket
 	}
@@ -56,8 +56,8 @@ func spireRetryPolicy() *corev3.RetryPolicy {
 }
 
 // certificateFrom refers to the proxy's certificate.
-func certificateFrom(from graph.Source) *tlsv3.SdsSecretConfig {
-	name := cmp.Or(from.Certificate, graph.IdentitySecret)
+func certificateFrom(from identity.Source) *tlsv3.SdsSecretConfig {
+	name := cmp.Or(from.Certificate, identity.IdentitySecret)
 	if from.FromSPIRE() {
 		name = spireCertificate
 	}
@@ -67,7 +67,7 @@ func certificateFrom(from graph.Source) *tlsv3.SdsSecretConfig {
 // rootsFrom refers to the roots in a secret. With a SPIRE agent, they are always the roots of its own trust domain. The
 // validator looks only at the first SPIFFE ID of a certificate: a server that trusted further domains could be shown an
 // ID of its own domain that they have signed.
-func rootsFrom(from graph.Source, secret string) *tlsv3.SdsSecretConfig {
+func rootsFrom(from identity.Source, secret string) *tlsv3.SdsSecretConfig {
 	if from.FromSPIRE() {
 		return &tlsv3.SdsSecretConfig{Name: "spiffe://" + from.TrustDomain, SdsConfig: secretsSource(from)}
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -29,7 +30,7 @@ const (
 
 // TrustBundle returns the roots that the proxies of a mesh trust, each for the SPIFFE IDs of its own trust domain only.
 // It returns nil for a mesh that trusts no root; a listener that refers to it then serves no client.
-func TrustBundle(t *graph.Trust) *xds.Resource {
+func TrustBundle(t *identity.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
 	}
@@ -37,7 +38,7 @@ func TrustBundle(t *graph.Trust) *xds.Resource {
 }
 
 // MeshBundle returns the roots by which a ZoneEgress verifies the proxies of one mesh. (Zone Egress Identity.)
-func MeshBundle(t *graph.Trust) *xds.Resource {
+func MeshBundle(t *identity.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
 	}
@@ -48,7 +49,7 @@ func meshSecret(mesh string) string { return trustSecret + "_" + mesh }
 
 // EgressBundle returns the roots by which the proxies of a mesh verify the zone's egresses, whichever authority signs
 // these. (Zone Egress Identity.)
-func EgressBundle(t *graph.Trust) *xds.Resource {
+func EgressBundle(t *identity.Trust) *xds.Resource {
 	if len(t.Domains) == 0 {
 		return nil
 	}
@@ -58,7 +59,7 @@ func EgressBundle(t *graph.Trust) *xds.Resource {
 // DomainBundles returns the roots of each trust domain alone, for a mesh that trusts several. The validator looks at
 // the first SPIFFE ID of a certificate, but a SAN matcher at any. With the roots of all domains, one domain's CA could
 // sign a server's certificate for another domain's SPIFFE ID.
-func DomainBundles(t *graph.Trust) []*xds.Resource {
+func DomainBundles(t *identity.Trust) []*xds.Resource {
 	if len(t.Domains) < 2 {
 		return nil
 	}
@@ -78,7 +79,7 @@ func domainSecret(domain string) string {
 	return trustSecret + ofDomain + domain
 }
 
-func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
+func bundle(name string, domains []identity.TrustDomain) *xds.Resource {
 	config := &tlsv3.SPIFFECertValidatorConfig{}
 	for _, domain := range domains {
 		config.TrustDomains = append(config.TrustDomains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{
@@ -100,7 +101,7 @@ func bundle(name string, domains []graph.TrustDomain) *xds.Resource {
 }
 
 // clientTLS presents the proxy's certificate and accepts only a server with one of the servers' SPIFFE IDs.
-func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from graph.Source) *corev3.TransportSocket {
+func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from identity.Source) *corev3.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
 	if servers.External() {
 		roots = egressSecret
@@ -112,14 +113,14 @@ func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from gra
 
 // demandTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is closed:
 // it is unauthenticated, and the idle timeouts apply to authenticated clients.
-func demandTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from graph.Source) {
+func demandTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from identity.Source) {
 	chain.TransportSocket = serverTLS(protocol, from)
 	chain.TransportSocketConnectTimeout = duration(handshakeTimeout)
 }
 
 // serverTLS requires a certificate that the proxy trusts; the permissions decide on its SPIFFE IDs. No session is
 // resumed, so every connection proves the caller's identity anew.
-func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocket {
+func serverTLS(protocol kind.Protocol, from identity.Source) *corev3.TransportSocket {
 	roots := trustSecret
 	if from.RootsOf != "" {
 		roots = meshSecret(from.RootsOf)
@@ -140,7 +141,7 @@ func serverTLS(protocol kind.Protocol, from graph.Source) *corev3.TransportSocke
 
 // mutualTLS presents the proxy's certificate, and verifies the peer's by the roots in a secret and, unless empty, by
 // its SPIFFE IDs.
-func mutualTLS(from graph.Source, roots string, names []string) *tlsv3.CommonTlsContext {
+func mutualTLS(from identity.Source, roots string, names []string) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
 			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
@@ -170,7 +171,7 @@ func exactURISANs(names []string) []*tlsv3.SubjectAltNameMatcher {
 }
 
 // secretsSource refers to the server of the proxy's certificate, and waits for it like adsOrWait.
-func secretsSource(from graph.Source) *corev3.ConfigSource {
+func secretsSource(from identity.Source) *corev3.ConfigSource {
 	server := &corev3.GrpcService_EnvoyGrpc{ClusterName: secretsCluster(from)}
 	if from.FromSPIRE() {
 		server.RetryPolicy = spireRetryPolicy()

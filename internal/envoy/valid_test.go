@@ -44,7 +44,7 @@ func TestEnvoyTakesIt(t *testing.T) {
 				east := newAuthority(t, domainEast)
 				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
 				resources = append(resources, TrustBundle(mesh), EgressBundle(mesh),
-					identity(t, east.certificate(t, serverID)))
+					certificateSecret(t, east.certificate(t, serverID)))
 				resources = append(resources, DomainBundles(mesh)...)
 			}
 			out, err := exec.Command(envoy, "--mode", "validate", "-l", "warning", "-c",

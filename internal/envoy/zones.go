@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -37,7 +38,7 @@ func aggregate(key graph.DestinationKey, localities []graph.DestinationKey) *xds
 // endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
 // lead to any of the zones.
 func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers,
-	from graph.Source) *xds.Resource {
+	from identity.Source) *xds.Resource {
 	h := hopTo(protocol, &zones[0])
 	cluster := discoveredCluster(key, h)
 	// An endpoint of a zone that is not in the list is about to be removed. It must present a SPIFFE ID of the other

@@ -15,6 +15,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 
 // world is a mesh in the graph's nouns: the shared ones, and those of each proxy.
 type world struct {
-	Trust        graph.Trust
+	Trust        identity.Trust
 	Destinations []graph.Destination
 	Endpoints    []graph.Endpoints
 	Proxies      []proxy
@@ -85,7 +86,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	resources := []*xds.Resource{envoy.TrustBundle(&w.Trust)}
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
-		resources = append(resources, envoy.Clusters(d, secured, graph.Source{})...)
+		resources = append(resources, envoy.Clusters(d, secured, identity.Source{})...)
 		if route := envoy.Route(graph.RouteTo(d)); route != nil {
 			resources = append(resources, route)
 		}

@@ -11,6 +11,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/xds"
 	"weft/kind"
@@ -24,9 +25,9 @@ const (
 // server returns the configuration of a proxy with one inbound at 10.0.0.1:80.
 func server(secured bool, protocol kind.Protocol, permissions match.Permissions) []*xds.Resource {
 	domains := []string{"default.east.mesh.local", "default.west.mesh.local"}
-	trust := &graph.Trust{Mesh: "default"}
+	trust := &identity.Trust{Mesh: "default"}
 	for _, domain := range domains {
-		trust.Domains = append(trust.Domains, graph.TrustDomain{Name: domain})
+		trust.Domains = append(trust.Domains, identity.TrustDomain{Name: domain})
 	}
 	inbound := &graph.InboundListener{
 		Mesh:    "default",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/sni"
 	"weft/internal/state"
@@ -38,7 +39,7 @@ type EgressChain struct {
 	Section     string // name of the egress section in policies
 	Permissions *match.Permissions
 	// Source is the source of the certificate that the egress presents.
-	Source Source
+	Source identity.Source
 	// TrustDomains are the domains that it trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
 	TrustDomains []string
 }
@@ -78,7 +79,7 @@ func (s *State) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
 // proxies accept its identity.
 func (s *State) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSection, p *Proxy) {
-	sections, presents := s.egressSections(r, p.Key, section), s.presentations(r)
+	sections, presents := s.egressSections(r, p.Key, section), s.Presentations(r)
 	if len(sections) == 0 || len(presents) == 0 {
 		return
 	}
@@ -86,7 +87,7 @@ func (s *State) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 	p.Group.Secured, p.Group.Source = true, p.Identity.Source
 	p.Egresses = egressListeners(sections)
 	for _, mesh := range s.MeshesOf(r, p.Key) {
-		if from, ok := s.presentedTo(r, p.Key.Name, presents, mesh); ok {
+		if from, ok := s.PresentedTo(r, p.Key.Name, presents, mesh); ok {
 			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
 			p.Chains = append(p.Chains, s.chains(r, mesh, p.Key, "", from)...)
@@ -106,17 +107,23 @@ func egressListeners(sections []kind.ZoneEgressSection) []EgressListener {
 }
 
 // chains returns the filter chains of a mesh's external services at one section of an egress.
-func (s *State) chains(r *table.Reader, mesh string, egress state.ProxyKey, section string, from Source) []EgressChain {
+func (s *State) chains(
+	r *table.Reader,
+	mesh string,
+	egress state.ProxyKey,
+	section string,
+	from identity.Source,
+) []EgressChain {
 	rules := match.PermitChains(s.PermissionsOf(r, mesh, egress, section))
 	unreached := s.unreached(r, mesh)
-	trusted := s.trustedDomains(r, mesh, from)
+	trusted := s.TrustedDomains(r, mesh, from)
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
 	for _, service := range s.EgressServices.Get(r, mesh) {
 		permissions := cmp.Or(rules.Of(service.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
-			s.extendRules(r, mesh, permissions)
+			s.ExtendRules(r, mesh, permissions)
 		}
 		chains = append(chains, EgressChain{service, section, permissions, from, trusted})
 	}

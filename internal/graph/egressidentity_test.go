@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/golden"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/kind"
 )
@@ -22,13 +22,13 @@ var egressMeshes = [][]string{{"shop"}, {"default"}, {"apple", "pear", "shop"}, 
 // egressIdentities are the MeshIdentities that a mesh may have, as the table writes them.
 var egressIdentities = []struct {
 	says       string
-	identities []graph.EgressCandidate
+	identities []identity.EgressCandidate
 }{
-	{"one", []graph.EgressCandidate{{Name: "all", SelectsAll: true}}},
-	{"several", []graph.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true},
+	{"one", []identity.EgressCandidate{{Name: "all", SelectsAll: true}}},
+	{"several", []identity.EgressCandidate{{Name: "all-2", SelectsAll: true}, {Name: "all-1", SelectsAll: true},
 		{Name: "a-part"}}},
-	{"partial", []graph.EgressCandidate{{Name: "a-part"}}},
-	{"Spire", []graph.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true},
+	{"partial", []identity.EgressCandidate{{Name: "a-part"}}},
+	{"Spire", []identity.EgressCandidate{{Name: "all", SelectsAll: true}, {Name: "spire-2", Spire: true},
 		{Name: "spire-1", Spire: true}}},
 }
 
@@ -88,7 +88,7 @@ func egressTable() string {
 type identitiesOf struct {
 	says       string
 	meshes     []string
-	identities []graph.EgressCandidate
+	identities []identity.EgressCandidate
 }
 
 func withIdentities(meshes []string) []identitiesOf {
@@ -112,16 +112,16 @@ func sorted(parts map[string][]string) []string {
 }
 
 func describeEgress(w *tabwriter.Writer, names []string, named string, has identitiesOf, mtls string) {
-	var meshes []graph.EgressMesh
+	var meshes []identity.EgressMesh
 	for _, name := range names {
-		mesh := graph.EgressMesh{Name: name, MTLS: slices.Contains(holders(names)[mtls], name)}
+		mesh := identity.EgressMesh{Name: name, MTLS: slices.Contains(holders(names)[mtls], name)}
 		if slices.Contains(has.meshes, name) {
 			mesh.Identities = has.identities
 		}
 		meshes = append(meshes, mesh)
 	}
 	slices.Reverse(meshes) // their order decides nothing
-	choice := graph.ChooseEgressIdentity(meshes, named)
+	choice := identity.ChooseEgressIdentity(meshes, named)
 	setting := named
 	if named == "" {
 		setting = "-"
@@ -131,7 +131,7 @@ func describeEgress(w *tabwriter.Writer, names []string, named string, has ident
 }
 
 // chains says what the chains of each mesh present; once where all present the same.
-func chains(c *graph.EgressChoice, meshes []string) string {
+func chains(c *identity.EgressChoice, meshes []string) string {
 	var all []string
 	for _, mesh := range meshes {
 		source := c.On(mesh)
@@ -153,7 +153,7 @@ func chains(c *graph.EgressChoice, meshes []string) string {
 	return strings.Join(all, ", ")
 }
 
-func describeChoice(c *graph.EgressChoice) string {
+func describeChoice(c *identity.EgressChoice) string {
 	switch {
 	case c.Notice != "":
 		return "set KUMA_DEFAULTS_MESH"
@@ -165,15 +165,23 @@ func describeChoice(c *graph.EgressChoice) string {
 
 // The rules one by one, each with the sentence that it comes from.
 func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
-	all, part, spire := graph.EgressCandidate{Name: "all", SelectsAll: true}, graph.EgressCandidate{Name: "a-part"},
-		graph.EgressCandidate{Name: "spire", Spire: true}
-	mesh := func(name string, identities ...graph.EgressCandidate) graph.EgressMesh {
-		return graph.EgressMesh{Name: name, Identities: identities}
+	all, part, spire := identity.EgressCandidate{
+		Name:       "all",
+		SelectsAll: true,
+	}, identity.EgressCandidate{
+		Name: "a-part",
+	},
+		identity.EgressCandidate{
+			Name:  "spire",
+			Spire: true,
+		}
+	mesh := func(name string, identities ...identity.EgressCandidate) identity.EgressMesh {
+		return identity.EgressMesh{Name: name, Identities: identities}
 	}
-	withMTLS := func(name string, identities ...graph.EgressCandidate) graph.EgressMesh {
-		return graph.EgressMesh{Name: name, MTLS: true, Identities: identities}
+	withMTLS := func(name string, identities ...identity.EgressCandidate) identity.EgressMesh {
+		return identity.EgressMesh{Name: name, MTLS: true, Identities: identities}
 	}
-	type meshes = []graph.EgressMesh
+	type meshes = []identity.EgressMesh
 	for _, c := range []struct {
 		rule   string
 		meshes meshes
@@ -208,7 +216,7 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 		{"one that selects a part gives none", meshes{mesh("default", part)}, "", state.IdentityKey{}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
-			choice := graph.ChooseEgressIdentity(c.meshes, c.named)
+			choice := identity.ChooseEgressIdentity(c.meshes, c.named)
 			if choice.Chosen != c.want {
 				t.Errorf("chosen is %v, want %v", choice.Chosen, c.want)
 			}
@@ -221,8 +229,8 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 
 // The operator of several meshes reads which one is used, and what decides it.
 func TestSeveralMeshesWithoutADefaultHaveANotice(t *testing.T) {
-	all := []graph.EgressCandidate{{Name: "all", SelectsAll: true}}
-	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", Identities: all},
+	all := []identity.EgressCandidate{{Name: "all", SelectsAll: true}}
+	choice := identity.ChooseEgressIdentity([]identity.EgressMesh{{Name: "shop", Identities: all},
 		{Name: "apple", Identities: all}}, "")
 	want := `no default mesh is defined and there are several: set KUMA_DEFAULTS_MESH to the one whose identity zone ` +
 		`egresses shall have; meanwhile MeshIdentity apple/all is used`
@@ -233,7 +241,7 @@ func TestSeveralMeshesWithoutADefaultHaveANotice(t *testing.T) {
 
 // Under mtls the clients of each such mesh see a name of their own mesh; all others see the chosen one's.
 func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
-	choice := graph.ChooseEgressIdentity([]graph.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"},
+	choice := identity.ChooseEgressIdentity([]identity.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"},
 		{Name: "apple", MTLS: true}}, "")
 	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
 		if on := choice.On(mesh); on != (mtlsOf(want)) {

@@ -51,7 +51,7 @@ func (s *State) EgressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 	entries := slices.Clone(row.Spec.Egresses)
 	for i := range entries {
 		e := &entries[i]
-		serves := !e.Legacy || s.servesMesh(r, e.Name, mesh)
+		serves := !e.Legacy || s.ServesMesh(r, e.Name, mesh)
 		e.Healthy = e.Healthy && serves && s.NotAdmittedReason(r, egressProxy(mesh, e)) == ""
 	}
 	return &kind.MeshEgressAddress{Egresses: entries}
@@ -92,7 +92,7 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 			ids = append(ids, s.Presented.Get(r, state.ProxyKey{Mesh: mesh, Name: dp.Name})...)
 		}
 	}
-	for _, name := range s.egressNames(r, mesh) {
+	for _, name := range s.EgressNames(r, mesh) {
 		ids = append(ids, name.SpiffeID)
 	}
 	slices.Sort(ids)

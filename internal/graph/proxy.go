@@ -21,7 +21,7 @@ func (s *State) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 		return nil
 	}
 	p := &Proxy{Key: key, Zone: s.Zone, NotAdmitted: s.NotAdmittedReason(r, key), Identity: s.Identity.Get(r, key)}
-	p.Certificate = s.nextCertificate(r, key, p.Identity)
+	p.Certificate = s.NextCertificate(r, key, p.Identity)
 	n := &dp.Spec.Networking
 	var unvouched []string
 	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
@@ -119,7 +119,7 @@ func (s *State) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	}
 	if p.Identity != nil {
 		l.Permissions = s.permissions(r, p.Key, l.Section)
-		l.Source, l.TrustDomains = p.Identity.Source, s.trustedDomains(r, dp.Mesh, p.Identity.Source)
+		l.Source, l.TrustDomains = p.Identity.Source, s.TrustedDomains(r, dp.Mesh, p.Identity.Source)
 	}
 	return l
 }

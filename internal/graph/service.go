@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -202,7 +203,7 @@ func (s *State) member(r *table.Reader, dp *resource.Object[kind.Dataplane], in 
 		return m
 	}
 	served := servedInbound(s.NetworkingOf(r, dp), &serving.Spec, &in)
-	if served != nil && s.acceptsProxy(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
+	if served != nil && s.AcceptsProxy(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in, served.SpiffeIDs) {
 		m.At, m.Ready, m.Plaintext = served.Inbound, true, served.Serial == ""
 		m.Healthy = in.State == kind.Ready && !served.Unhealthy && !serving.Spec.Draining
 	}
@@ -252,7 +253,7 @@ func (s *State) serviceIdentities(r *table.Reader, key state.ServiceKey) []strin
 	var ids []string
 	for dp, in := range s.Selected(r, service) {
 		if s.Admits(r, dp) {
-			ids = append(ids, s.serverNames(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
+			ids = append(ids, s.ServerNames(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
 		}
 	}
 	for _, port := range service.Spec.Ports {
@@ -311,17 +312,12 @@ func addressesOf(vips []kind.VIP) []string {
 
 // commonDomain returns the trust domain of all SPIFFE IDs; empty where they have several.
 func commonDomain(ids []string) string {
-	domain := domainOf(ids[0])
+	domain := identity.DomainOf(ids[0])
 	for _, id := range ids[1:] {
-		if domainOf(id) != domain {
+		if identity.DomainOf(id) != domain {
 			return ""
 		}
 	}
-	return domain
-}
-
-func domainOf(spiffeID string) string {
-	domain, _, _ := strings.Cut(strings.TrimPrefix(spiffeID, "spiffe://"), "/")
 	return domain
 }
 

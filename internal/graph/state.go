@@ -1,52 +1,24 @@
 package graph
 
 import (
-	"weft/internal/pki"
+	"weft/internal/identity"
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
 
+// identityStage names the stage of identities in the State.
+type identityStage = identity.Stage
+
 // State is the table of one zone, or of global, which has no zone: the rows of the store, and the values derived from
 // them. The order of the [Derived] fields is the order of the stages: each reads rows and earlier ones.
 type State struct {
 	*state.Tables
+	*identityStage
 
-	// Membership is the membership rules of a mesh; nil: every Dataplane may join. NotAdmitted is why a Dataplane may
-	// not, where there are rules; [State.NotAdmittedReason] returns it for any proxy.
-	Membership  *table.Derived[string, *kind.Membership]
-	NotAdmitted *table.Derived[state.ProxyKey, string]
-	// EvictedSANs are the DNS SANs of the proxies that a mesh has evicted, in all zones, sorted.
-	EvictedSANs *table.Derived[string, []string]
-	// MTLS is the effect of a mesh's mtls on its proxies.
-	MTLS *table.Derived[string, MTLS]
-	// Identity is the identity of a Dataplane; nil for a plaintext one.
-	Identity *table.Derived[state.ProxyKey, *Identity]
-	// ReservedIDs are the SPIFFE IDs that ZoneEgresses of this zone have or could be given, by "".
-	ReservedIDs *table.Derived[string, []string]
-	// EgressChoice is the choice of identities of the zone's ZoneEgresses, by the zone's name.
-	EgressChoice *table.Derived[string, *EgressChoice]
-	// EgressIdentity is each of those identities; nil where it does not exist.
-	EgressIdentity *table.Derived[state.IdentityKey, *Identity]
-	// Authority is the CA that signs for a MeshIdentity.
-	Authority *table.Derived[state.IdentityKey, Authority]
-	// Presented are the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one.
-	Presented *table.Derived[state.ProxyKey, []string]
-	// ServiceNames are the Presented IDs that the mtls of the mesh gives, one for each service of the proxy.
-	ServiceNames *table.Derived[state.ProxyKey, []string]
 	// Inbounds are the inbounds of a Dataplane, with their listener status; none where the mesh does not admit it.
 	Inbounds *table.Derived[state.ProxyKey, []Member]
-	// Moving are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
-	Moving *table.Derived[state.ProxyKey, kind.SpiffeIDs]
-	// Also are the further SPIFFE IDs that a rule matches.
-	Also *table.Derived[callers, []string]
-	// Domains are the trust domains that zones have, under no mesh.
-	Domains *table.Derived[string, *pki.Domains]
-	// Trust are the roots that the proxies of a mesh trust.
-	Trust *table.Derived[string, *Trust]
-	// EgressTrust is the set of roots with which the proxies of a mesh validate the zone's egresses.
-	EgressTrust *table.Derived[string, *Trust]
 	// Destinations are the services of a mesh, of every kind and zone. Tagged are the MeshServices that select a value
 	// of kuma.io/service, by its [TagKey]. Labeled are the services of a kind that have labels. Named is the service
 	// with a name, the zero key where there is none. Ports are a service's ports. These values separate the services
@@ -116,7 +88,8 @@ type State struct {
 
 // NewState returns an empty state of a zone.
 func NewState(zone string) *State {
-	s := &State{Tables: state.New(zone)}
+	t := state.New(zone)
+	s := &State{Tables: t, identityStage: identity.New(t)}
 	s.derive()
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/state"
 	"weft/kind"
@@ -22,7 +23,7 @@ type ProxyGroup struct {
 	// Secured proxies have an identity: they present it, and validate the servers'.
 	Secured bool
 	// Source is the source of their certificates and roots.
-	Source Source
+	Source identity.Source
 	// Transparent proxies reach every destination of Reach at its virtual IP.
 	Transparent bool
 	// IPFamilies is DualStack, IPv4 or IPv6; empty where not Transparent.
@@ -49,13 +50,13 @@ type Proxy struct {
 	// NotAdmitted is why its mesh does not admit it; empty: it does. A proxy that is not admitted gets no further
 	// configuration.
 	NotAdmitted string
-	Identity    *Identity        // nil: plaintext
-	Certificate *NextCertificate // nil: the control plane signs none
+	Identity    *identity.Identity        // nil: plaintext
+	Certificate *identity.NextCertificate // nil: the control plane signs none
 	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token
 	// must claim a section without a voucher itself, so such a section is in Sections.Token.
 	Sections resource.Vouched
 	// Further are the other identities that a ZoneEgress presents.
-	Further   []Presentation
+	Further   []identity.Presentation
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
@@ -72,41 +73,6 @@ type Proxy struct {
 	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
 	// section was removed does so while it drains.
 	Forwards []string
-}
-
-// Identity is what a MeshIdentity, or the mtls of its mesh, gives a proxy.
-type Identity struct {
-	// Mesh is the mesh of the identity; empty: the proxy's own.
-	Mesh         string
-	MeshIdentity string // its name, or [kind.MTLSIdentity]
-	kind.SpiffeIDs
-	TrustDomain string
-	Source      Source
-	// Rests are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by voucher. Unvouched are
-	// the facts without a voucher: then there is a Problem.
-	Rests     resource.Vouched
-	Unvouched []string
-	// Problem is why the proxy has no SPIFFE ID although it should have one. Such a proxy gets no certificate, and it
-	// does not become plaintext.
-	Problem string
-}
-
-// Authority is a CA that signs; without a fingerprint there is none yet.
-type Authority struct {
-	Fingerprint string
-	TrustDomain string
-}
-
-// NextCertificate is the content of a proxy's next certificate.
-type NextCertificate struct {
-	// Mesh is the mesh of its identity; empty: the proxy's own.
-	Mesh         string
-	MeshIdentity string // or [kind.MTLSIdentity]
-	kind.SpiffeIDs
-	// Authority is the fingerprint of the CA that signs it; empty: there is none yet.
-	Authority string
-	// Rests are the facts of the Dataplane that its SPIFFE IDs rest on, by voucher.
-	Rests resource.Vouched
 }
 
 // InboundListener is one (address, port) with the union of the inbounds that share it, including draining ones.
@@ -133,7 +99,7 @@ type InboundListener struct {
 	// Permissions are nil where the proxy is plaintext.
 	Permissions *match.Permissions
 	// Source is the source of the proxy's certificate.
-	Source Source
+	Source identity.Source
 	// Probe configures the agent's probe of the application; nil: the agent's default.
 	Probe *kind.ServiceProbe
 	// TrustDomains are the domains that the proxy trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
@@ -195,16 +161,4 @@ type Capture struct {
 	InboundPort  uint32
 	OutboundPort uint32
 	IPFamilies   string // DualStack, IPv4 or IPv6
-}
-
-// Trust is the set of trust domains that the proxies of a mesh trust, sorted.
-type Trust struct {
-	Mesh    string
-	Domains []TrustDomain
-}
-
-// TrustDomain is the roots of one trust domain, in PEM, sorted and without duplicates.
-type TrustDomain struct {
-	Name  string
-	Roots []string
 }

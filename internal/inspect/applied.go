@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/state"
 	"weft/kind"
@@ -133,13 +134,13 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 		a.Reason = "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"
 	case len(selecting) == 1:
 		a.Reason = "it alone selects the Dataplane"
-	case graph.SelectorLabels(selecting[0]) > graph.SelectorLabels(selecting[1]):
+	case identity.SelectorLabels(selecting[0]) > identity.SelectorLabels(selecting[1]):
 		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting),
-			graph.SelectorLabels(selecting[0]))
+			identity.SelectorLabels(selecting[0]))
 	default:
 		a.Reason =
 			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
-				graph.SelectorLabels(selecting[0]))
+				identity.SelectorLabels(selecting[0]))
 	}
 	if id := rs.State.Identity.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain,

@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -48,7 +49,7 @@ type config struct {
 type clustersKey struct {
 	destination graph.DestinationKey
 	secured     bool
-	source      graph.Source
+	source      identity.Source
 }
 
 // outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
@@ -167,7 +168,7 @@ func (c *config) trustOf(r *table.Reader, group graph.ProxyGroup) []*xds.Resourc
 }
 
 // trustOfAllMeshes returns the resources by which a ZoneEgress verifies callers of all meshes.
-func (c *config) trustOfAllMeshes(r *table.Reader, from graph.Source) []*xds.Resource {
+func (c *config) trustOfAllMeshes(r *table.Reader, from identity.Source) []*xds.Resource {
 	known := []*xds.Resource{envoy.TrustBundle(c.state.Trust.Get(r, ""))}
 	if from.FromSPIRE() {
 		known = append(known, envoy.SPIREAgent(from))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -118,7 +118,7 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 // open.
 func unexpired(r *table.Reader, certs []kind.WorkloadCertificate) (kept []kind.WorkloadCertificate) {
 	for _, cert := range certs {
-		if !r.Past(cert.Until.Add(graph.ConnectionLife)) {
+		if !r.Past(cert.Until.Add(identity.ConnectionLife)) {
 			kept = append(kept, cert)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -69,7 +69,7 @@ func (p *Plan) staysEvicted(r *table.Reader, mesh string, proxy kind.EvictedProx
 	if dp, ok := p.State.Dataplanes.Find(r, mesh, name); ok {
 		return !p.State.Admits(r, dp)
 	}
-	return !r.Past(proxy.Until.Add(graph.ConnectionLife))
+	return !r.Past(proxy.Until.Add(identity.ConnectionLife))
 }
 
 func proxyOf(row *resource.Object[kind.DataplaneCertificates]) state.ProxyKey {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/kind"
 	"weft/resource"
 )
@@ -62,9 +62,9 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w.put(allows(""))
 	wants("without rules again, except the proxy without a Dataplane", "batch")
 	w.put(allows("c"))
-	w.now = end.Add(graph.ConnectionLife - time.Second)
+	w.now = end.Add(identity.ConnectionLife - time.Second)
 	wants("until its certificate and its connections have ended", "api batch db web")
-	w.now = end.Add(graph.ConnectionLife)
+	w.now = end.Add(identity.ConnectionLife)
 	wants("and no longer", "api db web")
 	w.put(allows(""))
 	wants("all are in again", "")

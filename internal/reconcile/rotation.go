@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -272,7 +272,7 @@ func (rot *rotation) keepForHolders(root string) bool {
 	}
 	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, cert := range row.Spec.Certificates {
-			if cert.Root != old.fingerprint || rot.r.Past(cert.Until.Add(graph.ConnectionLife)) {
+			if cert.Root != old.fingerprint || rot.r.Past(cert.Until.Add(identity.ConnectionLife)) {
 				continue
 			}
 			old.holders++

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/kind"
@@ -149,7 +149,7 @@ func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testin
 	if c := w.conditions()["RotationConverged"]; c.Reason != "FormerCertificatesRetained" {
 		t.Errorf("condition is %+v, want it to say that the former root stays", c)
 	}
-	if want := w.now.Add(time.Hour + graph.ConnectionLife); !requeue.Equal(want) {
+	if want := w.now.Add(time.Hour + identity.ConnectionLife); !requeue.Equal(want) {
 		t.Fatalf("requeued at %s, want %s", requeue, want)
 	}
 	w.now = requeue.Add(-time.Second)

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"reflect"
+
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -37,3 +39,6 @@ type ServiceKey struct{ Mesh, Name string }
 
 // IdentityKey identifies a MeshIdentity or, with [kind.MTLSIdentity], the mtls of a mesh.
 type IdentityKey struct{ Mesh, Name string }
+
+// DeepEqual compares two derived values by their contents, as [table.NewDerived] needs it for values with pointers.
+func DeepEqual[V any](a, b V) bool { return reflect.DeepEqual(a, b) }

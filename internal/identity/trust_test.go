@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -70,13 +71,14 @@ func TestTrustCountsByOwner(t *testing.T) {
 			rows: map[string]string{"self": "yes", "west": "yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewState(c.at)
-			s.Alone = c.alone
+			tables := state.New(c.at)
+			s := New(tables)
+			tables.Alone = c.alone
 			pems := map[string]string{}
-			s.DB.Commit(func(tx *table.Tx) {
-				s.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
+			tables.DB.Commit(func(tx *table.Tx) {
+				tables.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
 				if c.template != "" {
-					s.Put(tx,
+					tables.Put(tx,
 						ownedBy("",
 							kind.MeshIdentities.Make("default", "id",
 								kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: c.template}})))
@@ -89,10 +91,10 @@ func TestTrustCountsByOwner(t *testing.T) {
 					if owner != "self" {
 						trust = ownedBy(owner, trust)
 					}
-					s.Put(tx, trust)
+					tables.Put(tx, trust)
 				}
 			})
-			r := table.Eval(s.DB.Snapshot())
+			r := table.Eval(tables.DB.Snapshot())
 			for _, mesh := range []string{"default", ""} {
 				var roots []string
 				for _, domain := range s.Trust.Get(r, mesh).Domains {
@@ -109,7 +111,7 @@ func TestTrustCountsByOwner(t *testing.T) {
 			}
 			var named []string
 			for _, d := range s.DistrustedIn(r, "default") {
-				named = append(named, s.OwnerOf(&d.Trust.Meta).Zone)
+				named = append(named, tables.OwnerOf(&d.Trust.Meta).Zone)
 			}
 			for owner, trusted := range c.rows {
 				if slices.Contains(named, owner) != (trusted == "no") {
@@ -137,31 +139,32 @@ func TestNamesOfAnotherZone(t *testing.T) {
 		"no SPIFFE ID":       {[]string{"web", attacker}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewState("north")
+			tables := state.New("north")
+			s := New(tables)
 			mtls := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "default")}}
 			corp := kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: newRoot(t, "corp.example")}}
-			s.DB.Commit(func(tx *table.Tx) {
-				s.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
-				s.Put(tx,
+			tables.DB.Commit(func(tx *table.Tx) {
+				tables.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
+				tables.Put(tx,
 					ownedBy("",
 						kind.MeshIdentities.Make("default", "corp",
 							kind.MeshIdentity{SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "corp.example"}})))
 				for _, owner := range []string{"", "west"} {
-					s.Put(tx,
+					tables.Put(tx,
 						ownedBy(owner,
 							kind.MeshTrusts.Make("default", "mtls"+owner,
 								kind.MeshTrust{TrustDomain: "default", CABundles: []kind.CABundle{mtls}})))
 				}
-				s.Put(tx,
+				tables.Put(tx,
 					ownedBy("west",
 						kind.MeshTrusts.Make("default", "corp-west",
 							kind.MeshTrust{TrustDomain: "corp.example", CABundles: []kind.CABundle{corp}})))
 				slices.Sort(c.ids)
-				s.Put(tx,
+				tables.Put(tx,
 					ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west",
 						kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
 			})
-			also := s.Also.Get(table.Eval(s.DB.Snapshot()), callers{mesh: "default", exact: c.ids[0]})
+			also := s.Also.Get(table.Eval(tables.DB.Snapshot()), callers{mesh: "default", exact: c.ids[0]})
 			if got := len(also) > 0; got != c.want {
 				t.Errorf("a rule about %s holds for %q", c.ids[0], also)
 			}

@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"fmt"
@@ -30,10 +30,10 @@ const reservedAdvice = "change the name, label or tag of the Dataplane that it c
 
 // reservedIDs returns the SPIFFE IDs, sorted, that a ZoneEgress of this zone has or could be given by any MeshIdentity
 // of any mesh, whichever is chosen now: the proxies of all meshes accept the chosen one.
-func (s *State) reservedIDs(r *table.Reader, _ string) []string {
+func (s *Stage) reservedIDs(r *table.Reader, _ string) []string {
 	var ids []string
-	for _, mesh := range s.MeshNames(r) {
-		for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
+	for _, mesh := range s.state.MeshNames(r) {
+		for _, mi := range s.state.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
 			if id, _, err := s.egressID(mi); err == nil {
 				ids = append(ids, id)
 			}
@@ -45,8 +45,8 @@ func (s *State) reservedIDs(r *table.Reader, _ string) []string {
 
 // egressID returns the SPIFFE ID and the trust domain that a MeshIdentity gives the ZoneEgresses of this zone. A path
 // that is the same for every workload is an error: workloads would have the SPIFFE ID of the ZoneEgress.
-func (s *State) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
-	id, trustDomain, err = pki.SpiffeID(&mi.Spec, mi.Mesh, s.Zone, EgressWorkload,
+func (s *Stage) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
+	id, trustDomain, err = pki.SpiffeID(&mi.Spec, mi.Mesh, s.state.Zone, EgressWorkload,
 		map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
 	if err == nil && !pki.TellsWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
 		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ "+
@@ -58,7 +58,7 @@ func (s *State) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomai
 // reserve removes the SPIFFE IDs of zone proxies from a Dataplane without a section of that zone proxy. With the
 // section, the SPIFFE ID rests on it besides the given facts. The provider does not matter: a SPIRE entry with such a
 // SPIFFE ID makes no zone egress either. (Zone Egress Identity.)
-func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity, facts []string) (*Identity,
+func (s *Stage) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity, facts []string) (*Identity,
 	[]string) {
 	n := &dp.Spec.Networking
 	for _, of := range []struct {
@@ -95,7 +95,7 @@ func (s *State) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 }
 
 // reservedFor returns why a SPIFFE ID of a Dataplane is one of the zone proxies with a workload; empty: none is.
-func (s *State) reservedFor(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity,
+func (s *Stage) reservedFor(r *table.Reader, dp *resource.Object[kind.Dataplane], id *Identity,
 	workload string) string {
 	if id.MeshIdentity != kind.MTLSIdentity && kind.Workload(dp.Name, dp.Labels, &dp.Spec) == workload {
 		return "its workload is " + workload

@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"slices"
@@ -21,11 +21,11 @@ type Presentation struct {
 	Certificate *NextCertificate // nil: the control plane signs none
 }
 
-// presentations returns all identities that a ZoneEgress presents, the chosen one first. Each further one is of the
+// Presentations returns all identities that a ZoneEgress presents, the chosen one first. Each further one is of the
 // mtls of one mesh.
-func (s *State) presentations(r *table.Reader) []Presentation {
+func (s *Stage) Presentations(r *table.Reader) []Presentation {
 	var all []Presentation
-	for i, source := range s.EgressChoice.Get(r, s.Zone).Sources() {
+	for i, source := range s.EgressChoice.Get(r, s.state.Zone).Sources() {
 		id := s.EgressIdentity.Get(r, source)
 		if id == nil {
 			continue
@@ -41,7 +41,7 @@ func (s *State) presentations(r *table.Reader) []Presentation {
 
 // egressCertificate returns the next certificate of a ZoneEgress. It is wanted at once: its signer waits until the
 // proxies of all meshes accept the egress with it.
-func (s *State) egressCertificate(r *table.Reader, id *Identity) *NextCertificate {
+func (s *Stage) egressCertificate(r *table.Reader, id *Identity) *NextCertificate {
 	if id.Problem != "" || id.Source.FromSPIRE() {
 		return nil
 	}
@@ -53,10 +53,10 @@ func (s *State) egressCertificate(r *table.Reader, id *Identity) *NextCertificat
 	return cert
 }
 
-// presentedTo returns the source of the certificate and of the roots that a ZoneEgress uses for the proxies of a mesh;
+// PresentedTo returns the source of the certificate and of the roots that a ZoneEgress uses for the proxies of a mesh;
 // false: they have no identities that both sides trust, so the ZoneEgress does not serve the mesh.
-func (s *State) presentedTo(r *table.Reader, egress string, presents []Presentation, mesh string) (Source, bool) {
-	on := s.EgressChoice.Get(r, s.Zone).On(mesh)
+func (s *Stage) PresentedTo(r *table.Reader, egress string, presents []Presentation, mesh string) (Source, bool) {
+	on := s.EgressChoice.Get(r, s.state.Zone).On(mesh)
 	for _, one := range presents {
 		if (state.IdentityKey{Mesh: one.Identity.Mesh, Name: one.Identity.MeshIdentity}) != on {
 			continue
@@ -73,23 +73,23 @@ func (s *State) presentedTo(r *table.Reader, egress string, presents []Presentat
 	return Source{}, false
 }
 
-// servesMesh returns whether a ZoneEgress serves the proxies of a mesh.
-func (s *State) servesMesh(r *table.Reader, egress, mesh string) bool {
-	_, ok := s.presentedTo(r, egress, s.presentations(r), mesh)
+// ServesMesh returns whether a ZoneEgress serves the proxies of a mesh.
+func (s *Stage) ServesMesh(r *table.Reader, egress, mesh string) bool {
+	_, ok := s.PresentedTo(r, egress, s.Presentations(r), mesh)
 	return ok
 }
 
 // hasRoots returns whether the proxies of a mesh trust any root.
-func (s *State) hasRoots(r *table.Reader, mesh string) bool {
+func (s *Stage) hasRoots(r *table.Reader, mesh string) bool {
 	return len(s.Trust.Get(r, mesh).Domains) > 0
 }
 
 // ofSPIRE returns whether proxies of a mesh have certificates of SPIRE in a trust domain.
-func (s *State) ofSPIRE(r *table.Reader, mesh, domain string) bool {
-	return slices.ContainsFunc(s.IdentitiesByMesh.List(r, state.MeshKey(mesh)),
+func (s *Stage) ofSPIRE(r *table.Reader, mesh, domain string) bool {
+	return slices.ContainsFunc(s.state.IdentitiesByMesh.List(r, state.MeshKey(mesh)),
 		func(mi *resource.Object[kind.MeshIdentity]) bool {
 			_, spire := mi.Spec.SpireAgent()
-			given, err := pki.TrustDomain(&mi.Spec, mesh, s.Zone)
+			given, err := pki.TrustDomain(&mi.Spec, mesh, s.state.Zone)
 			return spire && err == nil && given == domain
 		})
 }
@@ -97,20 +97,20 @@ func (s *State) ofSPIRE(r *table.Reader, mesh, domain string) bool {
 // EgressName is a SPIFFE ID that proxies accept of ZoneEgresses, and the mesh whose roots prove it.
 type EgressName struct{ Mesh, SpiffeID string }
 
-// egressNames returns the SPIFFE IDs that the proxies of a mesh accept of the ZoneEgresses of the zone, sorted. They
+// EgressNames returns the SPIFFE IDs that the proxies of a mesh accept of the ZoneEgresses of the zone, sorted. They
 // are the wanted one and those of retained certificates. So a new one is accepted before it is presented, and a former
 // one until it is no longer presented.
-func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
-	choice := s.EgressChoice.Get(r, s.Zone)
+func (s *Stage) EgressNames(r *table.Reader, mesh string) []EgressName {
+	choice := s.EgressChoice.Get(r, s.state.Zone)
 	on := choice.On(mesh)
 	var names []EgressName
 	own := false
-	for _, egress := range s.ZoneEgressesByScope.List(r, state.MeshKey("")) {
-		if !s.IsOwn(&egress.Meta) {
+	for _, egress := range s.state.ZoneEgressesByScope.List(r, state.MeshKey("")) {
+		if !s.state.IsOwn(&egress.Meta) {
 			continue
 		}
 		own = true
-		for _, row := range s.EgressCertificatesByName.List(r, egress.Name) {
+		for _, row := range s.state.EgressCertificatesByName.List(r, egress.Name) {
 			_, others := slices.BinarySearch(choice.Own, row.Mesh)
 			if row.Mesh != on.Mesh && others {
 				continue // it is presented to the proxies of that mesh only
@@ -133,10 +133,10 @@ func (s *State) egressNames(r *table.Reader, mesh string) []EgressName {
 
 // egressTrust returns the roots with which the proxies of a mesh validate the zone's egresses: those of the mesh and
 // the ZoneEgresses, whichever authority signs these. (Zone Egress Identity: system_trust_bundle_egress.)
-func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
-	names := s.egressNames(r, mesh)
-	for _, dp := range s.EgressesByMesh.List(r, state.MeshKey(mesh)) {
-		if s.IsOwn(&dp.Meta) {
+func (s *Stage) egressTrust(r *table.Reader, mesh string) *Trust {
+	names := s.EgressNames(r, mesh)
+	for _, dp := range s.state.EgressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.state.IsOwn(&dp.Meta) {
 			for _, name := range s.Presented.Get(r, state.ProxyKey{Mesh: mesh, Name: dp.Name}) {
 				names = append(names, EgressName{mesh, name})
 			}
@@ -144,7 +144,7 @@ func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 	}
 	roots := map[string][]string{}
 	for _, name := range names {
-		domain := domainOf(name.SpiffeID)
+		domain := DomainOf(name.SpiffeID)
 		for _, trusted := range s.Trust.Get(r, name.Mesh).Domains {
 			if trusted.Name == domain {
 				roots[domain] = append(roots[domain], trusted.Roots...)
@@ -155,7 +155,7 @@ func (s *State) egressTrust(r *table.Reader, mesh string) *Trust {
 }
 
 // hasCertificate returns whether a ZoneEgress has a certificate of a mesh's identity that it can present.
-func (s *State) hasCertificate(r *table.Reader, egress, mesh string) bool {
-	row, ok := s.EgressCertificates.Find(r, mesh, egress)
+func (s *Stage) hasCertificate(r *table.Reader, egress, mesh string) bool {
+	row, ok := s.state.EgressCertificates.Find(r, mesh, egress)
 	return ok && row.Spec.InUse() != nil
 }

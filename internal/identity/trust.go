@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"cmp"
@@ -14,23 +14,23 @@ import (
 )
 
 // domains returns the trust domains of the zones of the deployment, over all meshes.
-func (s *State) domains(r *table.Reader, _ string) *pki.Domains {
+func (s *Stage) domains(r *table.Reader, _ string) *pki.Domains {
 	var identities []*resource.Object[kind.MeshIdentity]
-	meshes := s.MeshNames(r)
+	meshes := s.state.MeshNames(r)
 	for _, mesh := range meshes {
-		identities = append(identities, s.IdentitiesByMesh.List(r, state.MeshKey(mesh))...)
+		identities = append(identities, s.state.IdentitiesByMesh.List(r, state.MeshKey(mesh))...)
 	}
-	return pki.NewDomains(s.Zone, meshes, identities)
+	return pki.NewDomains(s.state.Zone, meshes, identities)
 }
 
 // distrusted returns why the roots of a MeshTrust are not trusted here; empty: they are. The owner of the MeshTrust
 // decides: its zone must have the trust domain. ([ADR 30].)
-func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
-	owner := s.OwnerOf(&t.Meta)
-	if s.Alone || owner.Global() {
+func (s *Stage) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
+	owner := s.state.OwnerOf(&t.Meta)
+	if s.state.Alone || owner.Global() {
 		return ""
 	}
-	own := owner.Zone == s.Zone
+	own := owner.Zone == s.state.Zone
 	switch holder := s.Domains.Get(r, "").Holder(t.Spec.TrustDomain); {
 	case holder.Zone == owner.Zone:
 		return ""
@@ -45,24 +45,24 @@ func (s *State) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) 
 			t.Spec.TrustDomain, owner)
 	}
 	// A domain that a zone gives itself is known there and on global, which checked it.
-	for _, other := range s.TrustsByMesh.List(r, state.MeshKey(t.Mesh)) {
-		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.OwnerOf(&other.Meta) != owner {
+	for _, other := range s.state.TrustsByMesh.List(r, state.MeshKey(t.Mesh)) {
+		if other.Spec.TrustDomain == t.Spec.TrustDomain && s.state.OwnerOf(&other.Meta) != owner {
 			return fmt.Sprintf("%s says which roots prove the trust domain %s, and so does %s", owner,
-				t.Spec.TrustDomain, s.OwnerOf(&other.Meta))
+				t.Spec.TrustDomain, s.state.OwnerOf(&other.Meta))
 		}
 	}
 	return ""
 }
 
 // trust returns the roots that the proxies of a mesh trust; without a mesh, those of all meshes.
-func (s *State) trust(r *table.Reader, mesh string) *Trust {
+func (s *Stage) trust(r *table.Reader, mesh string) *Trust {
 	meshes := []string{mesh}
 	if mesh == "" {
-		meshes = s.MeshNames(r)
+		meshes = s.state.MeshNames(r)
 	}
 	roots := map[string][]string{}
 	for _, each := range meshes {
-		for _, t := range s.TrustsByMesh.List(r, state.MeshKey(each)) {
+		for _, t := range s.state.TrustsByMesh.List(r, state.MeshKey(each)) {
 			if s.distrusted(r, t) != "" {
 				continue
 			}
@@ -95,14 +95,14 @@ type Distrusted struct {
 }
 
 // DistrustedIn lists the MeshTrusts of a mesh that have a root which is not trusted because of their owner.
-func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
+func (s *Stage) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 	trusted := map[string]bool{}
 	for _, domain := range s.Trust.Get(r, mesh).Domains {
 		for _, root := range pki.Fingerprints(strings.Join(domain.Roots, "")) {
 			trusted[domain.Name+" "+root] = true
 		}
 	}
-	for _, t := range s.TrustsByMesh.List(r, state.MeshKey(mesh)) {
+	for _, t := range s.state.TrustsByMesh.List(r, state.MeshKey(mesh)) {
 		reason := s.distrusted(r, t)
 		unknown := func(root string) bool { return !trusted[t.Spec.TrustDomain+" "+root] }
 		if reason != "" && slices.ContainsFunc(pki.Roots(&t.Spec), unknown) {
@@ -115,8 +115,8 @@ func (s *State) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 // mayRename returns whether a zone may state that one workload has several SPIFFE IDs, so that a rule about one applies
 // to the others. Each must be of a trust domain that the zone has, or of a shared one that a MeshTrust of the mesh
 // proves for it.
-func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool {
-	if s.Alone || zone == s.Zone {
+func (s *Stage) mayRename(r *table.Reader, mesh, zone string, ids []string) bool {
+	if s.state.Alone || zone == s.state.Zone {
 		return true
 	}
 	return !slices.ContainsFunc(ids, func(id string) bool {
@@ -134,7 +134,7 @@ func (s *State) mayRename(r *table.Reader, mesh, zone string, ids []string) bool
 
 // proves returns whether a zone has a MeshTrust of a domain whose roots are trusted: by its own MeshTrust, or for a
 // shared domain by one of global or of this zone.
-func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) bool {
+func (s *Stage) proves(r *table.Reader, mesh, zone, domain string, shared bool) bool {
 	trusted := map[string]bool{}
 	for _, known := range s.Trust.Get(r, mesh).Domains {
 		if known.Name == domain {
@@ -143,8 +143,8 @@ func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 			}
 		}
 	}
-	for _, t := range s.TrustsByMesh.List(r, state.MeshKey(mesh)) {
-		if t.Spec.TrustDomain != domain || s.OwnerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
+	for _, t := range s.state.TrustsByMesh.List(r, state.MeshKey(mesh)) {
+		if t.Spec.TrustDomain != domain || s.state.OwnerOf(&t.Meta) != (kind.Owner{Zone: zone}) {
 			continue
 		}
 		if shared && slices.ContainsFunc(pki.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {
@@ -155,4 +155,10 @@ func (s *State) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 		}
 	}
 	return false
+}
+
+// DomainOf returns the trust domain of a SPIFFE ID: the text up to the first slash.
+func DomainOf(spiffeID string) string {
+	domain, _, _ := strings.Cut(strings.TrimPrefix(spiffeID, "spiffe://"), "/")
+	return domain
 }

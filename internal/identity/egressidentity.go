@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"fmt"
@@ -59,11 +59,11 @@ func (c *EgressChoice) Sources() []state.IdentityKey {
 }
 
 // egressChoice returns the choice for all ZoneEgresses of the zone, by the zone's name.
-func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
+func (s *Stage) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	var meshes []EgressMesh
-	for _, m := range s.MeshesByScope.List(r, state.MeshKey("")) {
+	for _, m := range s.state.MeshesByScope.List(r, state.MeshKey("")) {
 		mesh := EgressMesh{Name: m.Name, MTLS: m.Spec.MTLS.Enabled() != nil}
-		for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(m.Name)) {
+		for _, mi := range s.state.IdentitiesByMesh.List(r, state.MeshKey(m.Name)) {
 			_, spire := mi.Spec.SpireAgent()
 			selector := mi.Spec.Selector
 			all := selector != nil && selector.Dataplane != nil && len(selector.Dataplane.MatchLabels) == 0
@@ -71,17 +71,17 @@ func (s *State) egressChoice(r *table.Reader, _ string) *EgressChoice {
 		}
 		meshes = append(meshes, mesh)
 	}
-	choice := ChooseEgressIdentity(meshes, s.DefaultMesh)
+	choice := ChooseEgressIdentity(meshes, s.state.DefaultMesh)
 	return &choice
 }
 
 // egressIdentity returns the identity that a MeshIdentity, or the mtls of a mesh, gives to a ZoneEgress.
-func (s *State) egressIdentity(r *table.Reader, of state.IdentityKey) *Identity {
+func (s *Stage) egressIdentity(r *table.Reader, of state.IdentityKey) *Identity {
 	if of.Name == kind.MTLSIdentity {
 		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name,
 			SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + of.Mesh + "/" + EgressWorkload), TrustDomain: of.Mesh}
 	}
-	mi, ok := s.Identities.Find(r, of.Mesh, of.Name)
+	mi, ok := s.state.Identities.Find(r, of.Mesh, of.Name)
 	if !ok {
 		return nil
 	}
@@ -182,5 +182,6 @@ func (m *EgressMesh) first(qualifies func(EgressCandidate) bool) (name string, o
 	return name, ok
 }
 
-func (c EgressCandidate) isSpire() bool    { return c.Spire }
+func (c EgressCandidate) isSpire() bool { return c.Spire }
+
 func (c EgressCandidate) selectsAll() bool { return c.SelectsAll }

@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"fmt"
@@ -32,13 +32,13 @@ func (s Source) FromSPIRE() bool { return s.Socket != "" }
 // UntrustedReason returns why a proxy trusts none of these servers; empty: it does, or its roots are from the control
 // plane.
 func (s Source) UntrustedReason(servers []string) string {
-	own := func(id string) bool { return domainOf(id) == s.TrustDomain }
+	own := func(id string) bool { return DomainOf(id) == s.TrustDomain }
 	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
 		return ""
 	}
 	return fmt.Sprintf(
 		"its servers are of the trust domain %s, and the proxy trusts only the roots from SPIRE, which are of %s",
-		domainOf(servers[0]), s.TrustDomain)
+		DomainOf(servers[0]), s.TrustDomain)
 }
 
 // sourceOf returns the source of the certificates and roots for proxies of a MeshIdentity.
@@ -50,8 +50,8 @@ func sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	return Source{Socket: agent.SocketPath, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
 }
 
-// trustedDomains returns the trust domains that a proxy of a mesh trusts, sorted.
-func (s *State) trustedDomains(r *table.Reader, mesh string, from Source) []string {
+// TrustedDomains returns the trust domains that a proxy of a mesh trusts, sorted.
+func (s *Stage) TrustedDomains(r *table.Reader, mesh string, from Source) []string {
 	if from.FromSPIRE() {
 		return []string{from.TrustDomain}
 	}
@@ -68,17 +68,17 @@ const signedHere = "the control plane"
 // issuers returns the issuers of a mesh's certificates, as texts. Proxies with certificates of one issuer reject those
 // of another. Issuers are SPIRE's trust domains, and the control plane for all that are joined in MeshTrusts. (Zone
 // Egress Identity.)
-func (s *State) issuers(r *table.Reader, mesh string) (names []string, spire bool) {
+func (s *Stage) issuers(r *table.Reader, mesh string) (names []string, spire bool) {
 	all := map[string]bool{}
-	for _, mi := range s.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
+	for _, mi := range s.state.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
 		if _, ok := mi.Spec.SpireAgent(); !ok {
 			all[signedHere] = true
 			continue
 		}
-		domain, _ := pki.TrustDomain(&mi.Spec, mesh, s.Zone) // an unknown domain is an issuer of its own
+		domain, _ := pki.TrustDomain(&mi.Spec, mesh, s.state.Zone) // an unknown domain is an issuer of its own
 		all[spireOf(domain)], spire = true, true
 	}
-	if m, ok := s.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
+	if m, ok := s.state.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
 		all[signedHere] = true
 	}
 	return slices.Sorted(maps.Keys(all)), spire
@@ -88,9 +88,9 @@ func spireOf(domain string) string { return fmt.Sprintf("SPIRE of the trust doma
 
 // StrangersToEgresses returns the meshes, sorted, of which some proxies and the zone's ZoneEgresses reject each other:
 // the certificates of one side come from SPIRE, and those of the other do not. (Zone Egress Identity.)
-func (s *State) StrangersToEgresses(r *table.Reader) []string {
-	choice := s.EgressChoice.Get(r, s.Zone)
-	return slices.DeleteFunc(s.MeshNames(r), func(mesh string) bool {
+func (s *Stage) StrangersToEgresses(r *table.Reader) []string {
+	choice := s.EgressChoice.Get(r, s.state.Zone)
+	return slices.DeleteFunc(s.state.MeshNames(r), func(mesh string) bool {
 		id := s.EgressIdentity.Get(r, choice.On(mesh))
 		if id == nil {
 			return true
@@ -106,7 +106,7 @@ func (s *State) StrangersToEgresses(r *table.Reader) []string {
 
 // MixedIssuers returns the issuers of a mesh's certificates, as texts, where proxies with certificates of one reject
 // those of another: SPIRE's roots can't be joined with others. It is empty where all proxies trust each other.
-func (s *State) MixedIssuers(r *table.Reader, mesh string) []string {
+func (s *Stage) MixedIssuers(r *table.Reader, mesh string) []string {
 	if names, spire := s.issuers(r, mesh); spire && len(names) > 1 {
 		return names
 	}
@@ -114,7 +114,7 @@ func (s *State) MixedIssuers(r *table.Reader, mesh string) []string {
 }
 
 // AllFromSPIRE returns whether all certificates of a mesh are SPIRE's, so that its MeshTrusts have no effect.
-func (s *State) AllFromSPIRE(r *table.Reader, mesh string) bool {
+func (s *Stage) AllFromSPIRE(r *table.Reader, mesh string) bool {
 	names, spire := s.issuers(r, mesh)
 	return spire && !slices.Contains(names, signedHere)
 }

@@ -1,4 +1,4 @@
-package graph
+package identity
 
 import (
 	"slices"
@@ -19,8 +19,8 @@ type MTLS struct {
 	Permissive bool
 }
 
-func (s *State) mtls(r *table.Reader, mesh string) MTLS {
-	o, ok := s.Meshes.Find(r, "", mesh)
+func (s *Stage) mtls(r *table.Reader, mesh string) MTLS {
+	o, ok := s.state.Meshes.Find(r, "", mesh)
 	if !ok {
 		return MTLS{}
 	}
@@ -29,7 +29,7 @@ func (s *State) mtls(r *table.Reader, mesh string) MTLS {
 }
 
 // mtlsIdentity returns the identity that the mtls of its mesh gives a Dataplane; nil where mtls is not enabled.
-func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane]) *Identity {
+func (s *Stage) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane]) *Identity {
 	if !s.MTLS.Get(r, dp.Mesh).Enabled {
 		return nil
 	}
@@ -44,10 +44,10 @@ func (s *State) mtlsIdentity(r *table.Reader, dp *resource.Object[kind.Dataplane
 	return given.restingOn(dp, facts)
 }
 
-// serverNames returns the SPIFFE IDs that clients of one inbound accept of its proxy. Under the mtls of its mesh it is
+// ServerNames returns the SPIFFE IDs that clients of one inbound accept of its proxy. Under the mtls of its mesh it is
 // the ID of that inbound's service and not those of the others; during a change to or from a MeshIdentity, also the ID
 // of the latter.
-func (s *State) serverNames(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound) []string {
+func (s *Stage) ServerNames(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound) []string {
 	names := s.Presented.Get(r, proxy)
 	service := in.Tags[kind.ServiceTag]
 	if service == "" {
@@ -62,13 +62,13 @@ func (s *State) serverNames(r *table.Reader, proxy state.ProxyKey, in *kind.Inbo
 	})
 }
 
-// acceptsProxy returns whether clients of an inbound accept its proxy by a SPIFFE ID of its certificate. A new inbound
+// AcceptsProxy returns whether clients of an inbound accept its proxy by a SPIFFE ID of its certificate. A new inbound
 // of a running proxy is no endpoint before the certificate has the ID of its service. (Adding inbounds in runtime.)
-func (s *State) acceptsProxy(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound, seen []string) bool {
+func (s *Stage) AcceptsProxy(r *table.Reader, proxy state.ProxyKey, in *kind.Inbound, seen []string) bool {
 	ofMesh := func(name string) bool { return strings.HasPrefix(name, pki.ServiceID(proxy.Mesh, "")) }
 	if in.Tags[kind.ServiceTag] == "" || !slices.ContainsFunc(seen, ofMesh) {
 		return true
 	}
-	names := s.serverNames(r, proxy, in)
+	names := s.ServerNames(r, proxy, in)
 	return slices.ContainsFunc(seen, func(name string) bool { return slices.Contains(names, name) })
 }
