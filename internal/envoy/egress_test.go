@@ -62,7 +62,7 @@ func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more
 	}
 	more = append(more, Evicted("default", []string{evictedName})...)
 	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
-	resources := append(more, identity(t, east.certificate(t, serverID)), Egress(l, identity.Source{}, chains))
+	resources := append(more, certificateSecret(t, east.certificate(t, serverID)), Egress(l, identity.Source{}, chains))
 	for i := range chains {
 		resources = append(resources, ChainResources(&chains[i])...)
 	}
@@ -386,7 +386,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	for _, chain := range []graph.EgressChain{stays, comes} {
 		resources = append(resources, ExternalUpstream(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
-	resources = append(resources, trust(east), identity(t, east.certificate(t, serverID)))
+	resources = append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))
 	resources = append(resources, Evicted("default", nil)...)
 	reload := startReloading(t, Egress(l, identity.Source{}, []graph.EgressChain{stays}), resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
