@@ -112,6 +112,12 @@ func (p *sharedSets[K, L]) waits() bool {
 	return len(p.waiting) > 0
 }
 
+// waits reports whether resources of a group wait to be published.
+func (s *resourceSets) waits(group graph.ProxyGroup) bool {
+	of := s.groups.open[group]
+	return of != nil && of.late
+}
+
 // release publishes all that waits.
 func (p *sharedSets[K, L]) release(e edits) {
 	for list := range p.waiting {
@@ -230,20 +236,5 @@ func (h *Hub) release() {
 		h.commit(e)
 		h.startRound(h.catalog.Revision())
 	}
-	h.tellLateNames()
-}
-
-// tellLateNames sends the host names that waited until the resources of their services were published.
-func (h *Hub) tellLateNames() {
-	changed := map[graph.ProxyGroup]*HostNames{}
-	for group := range h.lateNames {
-		if of := h.groups.open[group]; of != nil && of.late {
-			continue
-		}
-		delete(h.lateNames, group)
-		if names, ok := h.config.names.Value(group); ok && h.names[group] != nil {
-			changed[group] = names
-		}
-	}
-	h.tellNames(changed)
+	h.tellNames(h.hostNames.publishLate())
 }

@@ -8,7 +8,6 @@
 package push
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -31,19 +30,15 @@ type Follower func(put []resource.Any, removed []resource.Key, commits []*table.
 type Hub struct {
 	Rows
 
+	*resourceSets
+	hostNames *groupNames
 	config    *config
-	catalog   *xds.Catalog
 	followers []Follower
 	log       *slog.Logger
 
-	mu        sync.Mutex
-	groups    *sharedSets[graph.ProxyGroup, graph.DestinationKey]
-	names     map[graph.ProxyGroup]*HostNames     // of the groups
-	ingresses *sharedSets[string, graph.SNIRoute] // by mesh
-	forwards  *sharedSets[string, graph.SNIRoute] // by mesh
-	egresses  *sharedSets[string, graph.SNIRoute] // by mesh
-	proxies   map[state.ProxyKey]*proxy
-	changed   wait.Broadcast // of each commit
+	mu      sync.Mutex
+	proxies map[state.ProxyKey]*proxy
+	changed wait.Broadcast // of each commit
 
 	drains    drains
 	faults    faults
@@ -51,7 +46,6 @@ type Hub struct {
 	lists     ownLists
 	removals  *removals
 	growth    growth
-	lateNames map[graph.ProxyGroup]bool // groups whose further host names wait
 
 	ctx       context.Context // of the goroutines, from Use
 	callbacks Callbacks
@@ -71,20 +65,17 @@ type proxy struct {
 // NewHub returns a hub with the last stages of a state, before its first commit.
 func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	c := newConfig(g)
+	sets := newResourceSets(c, catalog)
 	h := &Hub{
-		Rows: Rows{g}, config: c, catalog: catalog, log: log,
-		groups:    newSharedSets(c.group, catalog),
-		names:     map[graph.ProxyGroup]*HostNames{},
-		lateNames: map[graph.ProxyGroup]bool{},
-		ingresses: newSharedSets(c.ingress, catalog),
-		forwards:  newSharedSets(c.forward, catalog),
-		egresses:  newSharedSets(c.egress, catalog),
-		proxies:   map[state.ProxyKey]*proxy{},
-		faults:    faults{state: g, log: log},
-		retention: retention{state: g, log: log},
-		lists:     ownLists{g, map[resource.Key][]graph.DestinationKey{}},
-		removals:  newRemovals(g),
-		drains:    drains{pinned: map[state.ProxyKey]bool{}},
+		Rows: Rows{g}, config: c, log: log,
+		resourceSets: sets,
+		hostNames:    newGroupNames(c, sets),
+		proxies:      map[state.ProxyKey]*proxy{},
+		faults:       faults{state: g, log: log},
+		retention:    retention{state: g, log: log},
+		lists:        ownLists{g, map[resource.Key][]graph.DestinationKey{}},
+		removals:     newRemovals(g),
+		drains:       drains{pinned: map[state.ProxyKey]bool{}},
 	}
 	h.retention.callbacks = &h.callbacks
 	g.DB.Contain(h.faults.failed)
@@ -159,43 +150,11 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 	h.changed.Send()
 }
 
-// edits collects the changes of one commit to each resource set.
-type edits map[*xds.ResourceSet]*xds.Change
-
-func (e edits) of(f *xds.ResourceSet) *xds.Change {
-	if e[f] == nil {
-		e[f] = &xds.Change{Set: f}
-	}
-	return e[f]
-}
-
-func (e edits) add(f *xds.ResourceSet, changed []*xds.Resource, removed []xds.Key) {
-	if len(changed)+len(removed) == 0 {
-		return
-	}
-	c := e.of(f)
-	c.Changed = append(c.Changed, changed...)
-	c.Removed = append(c.Removed, removed...)
-}
-
-func (h *Hub) commit(e edits) {
-	if len(e) == 0 {
-		return
-	}
-	var changes []xds.Change
-	for _, c := range e {
-		changes = append(changes, *c)
-	}
-	h.catalog.Commit(changes...)
-}
-
 // publish moves the differences of a commit into the resource sets. Streams move to another group only once the set of
 // that group is complete.
 func (h *Hub) publish(changes *table.Changes) {
 	e := edits{}
-	h.ingresses.publish(e, changes, nil)
-	h.forwards.publish(e, changes, nil)
-	h.egresses.publish(e, changes, nil)
+	h.publishZoneProxies(e, changes)
 	var changed, moved []*proxy
 	var left []*graph.Proxy
 	explicit := false // outbounds, which name resources of their group
@@ -211,7 +170,7 @@ func (h *Hub) publish(changes *table.Changes) {
 		}
 		explicit = explicit || own != nil && len(own.Proxy.Outbounds) > 0
 	}
-	together := len(moved) > 0 || explicit || h.changesNames(changes)
+	together := len(moved) > 0 || explicit || h.hostNames.changes(changes)
 	var delays func(graph.ProxyGroup) bool
 	if h.growth.open && !together {
 		delays = growsLater
@@ -229,13 +188,13 @@ func (h *Hub) publish(changes *table.Changes) {
 	}
 	for _, p := range moved {
 		h.setResources(p)
-		p.tellNames(h.names[p.own.Proxy.Group])
+		p.tellNames(h.hostNames.sent[p.own.Proxy.Group])
 	}
 	for _, before := range left {
 		h.leave(before)
 	}
-	h.publishNames(changes)
-	h.tellLateNames()
+	h.tellNames(h.hostNames.publish(changes))
+	h.tellNames(h.hostNames.publishLate())
 }
 
 // updateProxy returns whether the proxy moves to other shared sets, and its former state where it has shared sets to
@@ -271,43 +230,15 @@ func (h *Hub) tell(p *proxy, g *graph.Proxy) {
 	}
 }
 
-// sharesAs reports whether two proxies share the same resource sets.
-func sharesAs(a, b *graph.Proxy) bool {
-	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) &&
-		slices.Equal(a.Forwards, b.Forwards)
-}
-
-// join adds a proxy to its shared resource sets, which are made for the first proxy.
+// join adds a proxy to its shared resource sets and host names.
 func (h *Hub) join(e edits, p *graph.Proxy) {
-	h.groups.join(e, p.Group)
-	if h.names[p.Group] == nil {
-		h.names[p.Group] = cmp.Or(h.config.names.Pin(p.Group), newNames(nil)) // nil: generation failed
-	}
-	for _, mesh := range p.Passes {
-		h.ingresses.join(e, mesh)
-	}
-	for _, mesh := range p.Forwards {
-		h.forwards.join(e, mesh)
-	}
-	for _, mesh := range p.IsEgress {
-		h.egresses.join(e, mesh)
-	}
+	h.resourceSets.join(e, p)
+	h.hostNames.join(p.Group)
 }
 
 func (h *Hub) leave(p *graph.Proxy) {
-	if last := h.groups.leave(p.Group); last {
-		delete(h.names, p.Group)
-		delete(h.lateNames, p.Group)
-		h.config.names.Unpin(p.Group)
-	}
-	for _, mesh := range p.Passes {
-		h.ingresses.leave(mesh)
-	}
-	for _, mesh := range p.Forwards {
-		h.forwards.leave(mesh)
-	}
-	for _, mesh := range p.IsEgress {
-		h.egresses.leave(mesh)
+	if last := h.resourceSets.leave(p); last {
+		h.hostNames.leave(p.Group)
 	}
 }
 
@@ -316,23 +247,6 @@ func (h *Hub) setResources(p *proxy) {
 	for s := range p.streams {
 		s.SetResourceSets(h.setsOf(p)...)
 	}
-}
-
-func (h *Hub) setsOf(p *proxy) []*xds.ResourceSet {
-	if p.own == nil {
-		return []*xds.ResourceSet{p.set}
-	}
-	sets := []*xds.ResourceSet{h.groups.open[p.own.Proxy.Group].set}
-	for _, mesh := range p.own.Proxy.Passes {
-		sets = append(sets, h.ingresses.open[mesh].set)
-	}
-	for _, mesh := range p.own.Proxy.Forwards {
-		sets = append(sets, h.forwards.open[mesh].set)
-	}
-	for _, mesh := range p.own.Proxy.IsEgress {
-		sets = append(sets, h.egresses.open[mesh].set)
-	}
-	return append(sets, p.set)
 }
 
 // acquireProxy returns the entry of a proxy, and makes it for the first user.

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -120,7 +121,7 @@ func (h *Hub) WatchHostNames(key state.ProxyKey, tell func(*HostNames)) (stop fu
 	p := h.acquireProxy(key)
 	p.resolvers[&tell] = struct{}{}
 	if kept, _ := h.config.own.Value(key); kept != nil {
-		tell(h.names[kept.Proxy.Group])
+		tell(h.hostNames.sent[kept.Proxy.Group])
 	} else {
 		tell(nil)
 	}
@@ -138,30 +139,77 @@ func (p *proxy) tellNames(names *HostNames) {
 	}
 }
 
-// changesNames reports whether a commit changes or removes host names that agents have. An agent is sent all names at
-// once, so the names that wait are published before.
-func (h *Hub) changesNames(changes *table.Changes) bool {
-	for group, names := range h.config.names.Changed(changes) {
-		if names != nil && !names.onlyAdds(h.names[group]) {
+// groupNames has the host names of the proxy groups that are in use, as agents were sent them. The lock of the hub
+// guards it.
+type groupNames struct {
+	derived *table.Derived[graph.ProxyGroup, *HostNames]
+	sets    *resourceSets
+	sent    map[graph.ProxyGroup]*HostNames
+	late    map[graph.ProxyGroup]bool // groups whose further host names wait
+}
+
+func newGroupNames(c *config, sets *resourceSets) *groupNames {
+	return &groupNames{
+		derived: c.names, sets: sets,
+		sent: map[graph.ProxyGroup]*HostNames{}, late: map[graph.ProxyGroup]bool{},
+	}
+}
+
+// join makes the names of a group for its first proxy.
+func (n *groupNames) join(group graph.ProxyGroup) {
+	if n.sent[group] == nil {
+		n.sent[group] = cmp.Or(n.derived.Pin(group), newNames(nil)) // nil: generation failed
+	}
+}
+
+// leave drops the names of a group without a proxy.
+func (n *groupNames) leave(group graph.ProxyGroup) {
+	delete(n.sent, group)
+	delete(n.late, group)
+	n.derived.Unpin(group)
+}
+
+// changes reports whether a commit changes or removes host names that agents have. An agent is sent all names at once,
+// so the names that wait are published before.
+func (n *groupNames) changes(changes *table.Changes) bool {
+	for group, names := range n.derived.Changed(changes) {
+		if names != nil && !names.onlyAdds(n.sent[group]) {
 			return true
 		}
 	}
 	return false
 }
 
-// publishNames sends agents the names that a commit changes. Names that are only added wait while resources of their
-// group wait, since an application that resolves a name may dial it.
-func (h *Hub) publishNames(changes *table.Changes) {
+// publish returns the names, by group, that a commit changes and that agents are to be sent. Names that are only added
+// wait while resources of their group wait, since an application that resolves a name may dial it.
+func (n *groupNames) publish(changes *table.Changes) map[graph.ProxyGroup]*HostNames {
 	changed := map[graph.ProxyGroup]*HostNames{}
-	for group, names := range h.config.names.Changed(changes) {
-		if of := h.groups.open[group]; of != nil && of.late {
-			h.lateNames[group] = true
+	for group, names := range n.derived.Changed(changes) {
+		if n.sets.waits(group) {
+			n.late[group] = true
 			continue
 		}
-		delete(h.lateNames, group)
+		delete(n.late, group)
 		changed[group] = names
 	}
-	h.tellNames(changed)
+	maps.Copy(n.sent, changed)
+	return changed
+}
+
+// publishLate returns the names, by group, that waited until the resources of their services were published.
+func (n *groupNames) publishLate() map[graph.ProxyGroup]*HostNames {
+	changed := map[graph.ProxyGroup]*HostNames{}
+	for group := range n.late {
+		if n.sets.waits(group) {
+			continue
+		}
+		delete(n.late, group)
+		if names, ok := n.derived.Value(group); ok && n.sent[group] != nil {
+			changed[group] = names
+		}
+	}
+	maps.Copy(n.sent, changed)
+	return changed
 }
 
 // tellNames sends the proxies of some groups their names.
@@ -169,7 +217,6 @@ func (h *Hub) tellNames(changed map[graph.ProxyGroup]*HostNames) {
 	if len(changed) == 0 {
 		return
 	}
-	maps.Copy(h.names, changed)
 	for _, p := range h.proxies {
 		if p.own == nil {
 			continue

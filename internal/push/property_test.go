@@ -423,11 +423,11 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 					compareToRebuild(t, hub, key, told[key])
 				}
 				if len(stops) == 0 &&
-					len(hub.groups.open)+len(hub.names)+len(hub.ingresses.open)+len(hub.egresses.open)+
+					len(hub.groups.open)+len(hub.hostNames.sent)+len(hub.ingresses.open)+len(hub.egresses.open)+
 						len(hub.proxies) > 0 {
 					t.Fatalf("no proxy is attached, but %d groups, names of %d, %d meshes of ingresses, %d of "+
 						"egresses and %d proxies are kept",
-						len(hub.groups.open), len(hub.names), len(hub.ingresses.open), len(hub.egresses.open),
+						len(hub.groups.open), len(hub.hostNames.sent), len(hub.ingresses.open), len(hub.egresses.open),
 						len(hub.proxies))
 				}
 			},
