@@ -54,3 +54,19 @@ func BenchmarkTenThousandDataplanes(b *testing.B) {
 	b.ReportMetric(float64(grown)/1e6, "MB")
 	runtime.KeepAlive(rows)
 }
+
+// BenchmarkACertificateAmongTenThousand measures the renewal of one certificate in a mesh with membership rules and 10,000
+// proxies.
+func BenchmarkACertificateAmongTenThousand(b *testing.B) {
+	w := newWorld(b, "241.0.0.0/8")
+	New(w.plan, nil, w.barrier, w.commit, slog.New(slog.DiscardHandler))
+	rows := []resource.Any{allows("a")}
+	for i := range 10_000 {
+		name := fmt.Sprintf("d-%d", i)
+		rows = append(rows, ofTeam(name, "a"), holds(name, w.now.Add(time.Hour)))
+	}
+	w.put(rows...)
+	for i := 0; b.Loop(); i++ {
+		w.put(holds("d-1", w.now.Add(time.Duration(i)*time.Second)))
+	}
+}

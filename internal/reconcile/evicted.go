@@ -40,14 +40,10 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 		}
 	}
 	if p.State.Membership.Get(r, mesh) != nil {
-		for _, row := range p.State.CertificatesByRoot.List(r, state.MeshKey(mesh)) {
-			if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
-				continue
-			}
-			name := pki.InstanceDNSName(mesh, p.State.Zone, row.Name)
-			for _, cert := range row.Spec.Certificates {
-				if last := until[name]; cert.Until.After(last.Time) {
-					until[name] = cert.Until
+		for n := range state.Shards {
+			for _, proxy := range p.notAdmitted.Get(r, state.Shard{Mesh: mesh, Number: n}) {
+				if proxy.Until.After(until[proxy.Name].Time) {
+					until[proxy.Name] = proxy.Until
 				}
 			}
 		}
@@ -57,6 +53,25 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 	}
 	slices.SortFunc(names, func(a, b kind.EvictedProxy) int { return cmp.Compare(a.Name, b.Name) })
 	return names
+}
+
+// notAdmittedIn returns the proxies of a shard that have certificates and that the rules of their mesh do not admit.
+func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind.EvictedProxy) {
+	for _, row := range p.State.CertificatesByShard.List(r, shard.String()) {
+		if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
+			continue
+		}
+		proxy := kind.EvictedProxy{Name: pki.InstanceDNSName(row.Mesh, p.State.Zone, row.Name)}
+		for _, cert := range row.Spec.Certificates {
+			if cert.Until.After(proxy.Until.Time) {
+				proxy.Until = cert.Until
+			}
+		}
+		if !proxy.Until.IsZero() {
+			evicted = append(evicted, proxy)
+		}
+	}
+	return evicted
 }
 
 // staysEvicted returns whether an evicted proxy stays denied. A proxy without a Dataplane can't be admitted again, so

@@ -71,6 +71,8 @@ type Plan struct {
 	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
 	egressStatus *table.Derived[string, []kind.Condition]
 	members      *table.Derived[state.ServiceKey, members]
+	// notAdmitted are the evicted proxies of a shard, with the ends of their certificates.
+	notAdmitted *table.Derived[state.Shard, []kind.EvictedProxy]
 	// full tells whether a mesh has the largest number of generated services, and noVIP whether a range has no free
 	// address.
 	full              *table.Derived[string, bool]
@@ -118,6 +120,7 @@ func NewPlan(g *graph.State, ranges Ranges) *Plan {
 	p.hostnamesByService = table.NewDerived(g.DB, "host names", p.hostnames, slices.Equal)
 	p.egressStatus = table.NewDerived(g.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(g.DB, "members of many zones", p.membersOf, equalMembers)
+	p.notAdmitted = table.NewDerived(g.DB, "evicted proxies of a shard", p.notAdmittedIn, slices.Equal)
 	p.progress = table.NewDerived(g.DB, "progress of retained endpoints", p.retainProgress,
 		func(a, b progress) bool {
 			return a == b

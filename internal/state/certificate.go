@@ -1,6 +1,9 @@
 package state
 
 import (
+	"hash/fnv"
+	"strconv"
+
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -13,6 +16,8 @@ type CertificateTables struct {
 	EgressCertificates Rows[kind.DataplaneCertificates]
 	// CertificatesByRoot finds the proxies with certificates below a root, by its [RootKey], and all of a [MeshKey].
 	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// CertificatesByShard finds the certificates of a [Shard].
+	CertificatesByShard *table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey].
 	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// EgressCertificatesByRoot is CertificatesByRoot for ZoneEgresses. EgressCertificatesByName finds them by the
@@ -24,6 +29,7 @@ func (t *Tables) addCertificate() {
 	t.Certificates = addRows(t, kind.DataplaneCertificatesList)
 	t.EgressCertificates = addRows(t, kind.ZoneEgressCertificatesList)
 	t.CertificatesByRoot = table.NewIndex(t.Certificates.Input, rootKeys)
+	t.CertificatesByShard = table.NewIndex(t.Certificates.Input, shardKeys)
 	t.CertificatesChanging = table.NewIndex(t.Certificates.Input, movingKeys)
 	t.EgressCertificatesByRoot = table.NewIndex(t.EgressCertificates.Input, rootKeys)
 	t.EgressCertificatesByName = table.NewIndex(t.EgressCertificates.Input, egressNameKeys)
@@ -42,6 +48,25 @@ func rootKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 		}
 	}
 	return keys
+}
+
+// Shards is the number of parts into which the proxies of a mesh are divided. A value that is computed from all proxies
+// and is seldom different after a change of one is derived for each part, so that the change recomputes one part.
+const Shards = 256
+
+// Shard is one of the [Shards] of a mesh.
+type Shard struct {
+	Mesh   string
+	Number int // from 0
+}
+
+// String returns the index key of the shard.
+func (s Shard) String() string { return s.Mesh + "/shard/" + strconv.Itoa(s.Number) }
+
+func shardKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	hash := fnv.New32a()
+	hash.Write([]byte(row.Name))
+	return []string{Shard{row.Mesh, int(hash.Sum32() % Shards)}.String()}
 }
 
 // movingKeys is the index function of the proxies that wait for other SPIFFE IDs, or have certificates with former
