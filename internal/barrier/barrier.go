@@ -99,6 +99,9 @@ func (b *Barrier) State(name string, stated *Condition) {
 		b.conditions[name] = c
 	}
 	c.stated = stated
+	if stated == nil && c.wait == nil && len(c.acked)+len(c.storedAcks) == 0 && c.storedProgress.Name == "" {
+		delete(b.conditions, name)
+	}
 	b.wakeUp()
 }
 
@@ -153,30 +156,33 @@ func (b *Barrier) Begin() []*Wait {
 // begin takes the acks of a wait that is over, ends a wait of which no state is stated any more, and returns a new wait
 // where there are states to wait for and none runs.
 func (c *condition) begin(now time.Time) *Wait {
+	if c.stated == nil {
+		c.acked = nil
+		c.endWait()
+		return nil
+	}
+	stated := map[string]bool{}
+	for _, state := range c.stated.States {
+		stated[state] = true
+	}
+	isStated := func(state string) bool { return stated[state] }
 	if c.wait != nil && c.wait.over {
-		c.acked = append(c.acked, c.wait.States...)
+		c.acked = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(append(c.acked, c.wait.States...)))),
+			func(state string) bool { return !isStated(state) })
 		c.endWait()
 	}
-	var stated []string
-	if c.stated != nil {
-		stated = c.stated.States
-	}
-	c.acked = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(c.acked))), func(state string) bool {
-		return !slices.Contains(stated, state)
-	})
-	if c.wait != nil && !slices.ContainsFunc(c.wait.States, func(state string) bool {
-		return slices.Contains(stated, state)
-	}) {
+	if c.wait != nil && !slices.ContainsFunc(c.wait.States, isStated) {
 		c.endWait()
 	}
-	if c.wait != nil || !slices.ContainsFunc(stated, func(state string) bool {
-		return !slices.Contains(c.acked, state)
+	if c.wait != nil || c.stated.Incomplete || !slices.ContainsFunc(c.stated.States, func(state string) bool {
+		_, acked := slices.BinarySearch(c.acked, state)
+		return !acked
 	}) {
 		return nil
 	}
 	c.wait = &Wait{
 		Condition: *c.stated, ended: make(chan struct{}),
-		progress: Progress{Name: c.stated.Name, States: stated, Since: now},
+		progress: Progress{Name: c.stated.Name, States: c.stated.States, Since: now},
 	}
 	return c.wait
 }

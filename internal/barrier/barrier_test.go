@@ -3,6 +3,7 @@ package barrier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -192,4 +193,18 @@ func TestAWaitThatFailsIsRepeated(t *testing.T) {
 		b.ackAll()
 		b.want("repeated", "a@1", true)
 	})
+}
+
+// TestFollowersKeepNoConditions: a replica that is not the leader keeps nothing of conditions that no write states.
+func TestFollowersKeepNoConditions(t *testing.T) {
+	db := table.New()
+	b := New(NewRows(db), nil, func(change func(*table.Tx)) { db.Commit(change) }, slog.New(slog.DiscardHandler))
+	for i := range 10 {
+		name := fmt.Sprint("removal of ", i)
+		b.State(name, &Condition{Name: name})
+		b.State(name, nil)
+	}
+	if len(b.conditions) > 0 {
+		t.Errorf("%d conditions are kept", len(b.conditions))
+	}
 }

@@ -23,6 +23,8 @@ type Condition struct {
 	// States identify what must be acked, such as a row in a version. A state must never return under the same text
 	// once it has been left. States that join while a wait runs are acked by the next one.
 	States []string
+	// Incomplete is true while Rows do not contain every state yet: no wait begins, and a running one goes on.
+	Incomplete bool
 	// AllProxies also waits for connected proxies without a certificate.
 	AllProxies bool
 	// ZonesOnly waits for other zones and for no proxy of this one.

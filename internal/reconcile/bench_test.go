@@ -55,8 +55,8 @@ func BenchmarkTenThousandDataplanes(b *testing.B) {
 	runtime.KeepAlive(rows)
 }
 
-// BenchmarkACertificateAmongTenThousand measures the renewal of one certificate in a mesh with membership rules and 10,000
-// proxies.
+// BenchmarkACertificateAmongTenThousand measures the renewal of one certificate in a mesh with membership rules and
+// 10,000 proxies.
 func BenchmarkACertificateAmongTenThousand(b *testing.B) {
 	w := newWorld(b, "241.0.0.0/8")
 	New(w.plan, nil, w.barrier, w.commit, slog.New(slog.DiscardHandler))

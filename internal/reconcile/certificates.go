@@ -81,8 +81,9 @@ func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
 	case ok:
 		w.addWrite(servingDelay, Write{Delete: stored})
 	}
-	if len(w.Do) == 0 && len(announced) > 0 && p.servicesHaveIdentities(r, u.Mesh) {
+	if len(announced) > 0 {
 		w.Wait = p.identityWait(r, u.Mesh, announced)
+		w.Wait.Incomplete = len(w.Do) > 0 || !p.servicesHaveIdentities(r, u.Mesh)
 	}
 	return w
 }

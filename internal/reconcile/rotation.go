@@ -252,6 +252,9 @@ const lateSignings = time.Minute
 
 // justStarted returns true for lateSignings after the signing CA came into use.
 func (rot *rotation) justStarted() bool {
+	if rot.signing.Fingerprint != "" && rot.signing.Since.IsZero() {
+		return true // in this write, or in one that the table has just received
+	}
 	return !rot.r.Past(rot.signing.Since.Add(lateSignings))
 }
 

@@ -251,3 +251,22 @@ func TestTheRootOfADeletedMeshIdentityStaysUntilItsCertificatesExpire(t *testing
 		t.Errorf("of a MeshIdentity that is gone, %d roots and the CA (%v) stay", w.roots(), ok)
 	}
 }
+
+// TestTheFormerRootStaysWhenTheNextCABeginsToSign: a certificate of the former CA may be stored shortly after.
+func TestTheFormerRootStaysWhenTheNextCABeginsToSign(t *testing.T) {
+	w, _ := begun(t)
+	w.now = w.now.Add(time.Hour)
+	w.reconcileIdentity()
+	w.put(w.secret("ca", freshCA(w, domain)))
+	w.reconcileIdentity()
+	if w.roots() != 2 {
+		t.Fatalf("the MeshTrust has %d roots before the acks, want 2", w.roots())
+	}
+	w.ackAll()
+	for range 4 {
+		w.reconcile(kind.MeshIdentities.Name, "id")
+		if w.roots() != 2 {
+			t.Fatalf("the MeshTrust has %d roots when the next CA begins to sign, want 2", w.roots())
+		}
+	}
+}

@@ -287,6 +287,8 @@ func (rn *runner) dequeue(now time.Time) (due, unsure []*job, next time.Time) {
 				next = earliest(next, w.until)
 			}
 		}
+	}
+	for _, j := range rn.jobs { // a release makes others due
 		switch {
 		case j.running:
 		case len(j.unseen) > 0 && !j.check.After(now):
