@@ -67,9 +67,6 @@ func (l *List) Equal(other *List) bool {
 	return l == other || slices.EqualFunc(l.policies, other.policies, (*Policy).Equal)
 }
 
-// All returns the policies, in ascending order: a later one overrides an earlier one.
-func (l *List) All() []*Policy { return l.policies }
-
 // HasOutbound reports whether a policy of the list configures the traffic that proxies send.
 func (l *List) HasOutbound() bool {
 	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.Outbound })
