@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -106,15 +107,15 @@ func covers(wide, narrow match.Rule) bool {
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.
 func (l *look) permissions(mesh string, members []member) {
-	for _, policy := range l.State.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
-		object := objectOf(policy.Key())
-		l.namedDomains(mesh, policy)
-		switch hit, secured := targeted(policy, members); {
-		case len(members) == 0:
-		case hit == 0 && l.everywhere(&policy.Meta):
+	for _, permission := range l.State.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
+		object := objectOf(permission.Key())
+		l.namedDomains(mesh, permission)
+		switch hit, secured := l.targeted(permission.Key(), members); {
+		case len(members) == 0 || policy.Shadow(&permission.Meta):
+		case hit == 0 && l.everywhere(&permission.Meta):
 		case hit == 0:
 			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)",
-				targetRefText(policy.Spec.TargetRef))
+				targetRefText(permission.Spec.TargetRef))
 		case secured == 0:
 			l.found(permissionWithoutEffect, object,
 				"none of the Dataplanes that it targets (%d) has an identity, so it is not enforced", hit)
@@ -122,17 +123,18 @@ func (l *look) permissions(mesh string, members []member) {
 	}
 }
 
-// targeted counts the Dataplanes that a policy selects, and those of them with an identity.
-func targeted(policy *resource.Object[kind.MeshTrafficPermission], members []member) (hit, secured int) {
+// targeted counts the Dataplanes with a listener that a policy selects, and those of them with an identity.
+func (l *look) targeted(of resource.Key, members []member) (hit, secured int) {
 	for _, m := range members {
-		hits := func(l graph.InboundListener) bool {
-			return match.Hits(policy.Spec.TargetRef, &m.object.Meta, l.Section)
+		selected, ok := l.State.SelectionOf(l.r, of, state.ProxyKey{Mesh: m.object.Mesh, Name: m.object.Name})
+		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener graph.InboundListener) bool {
+			return selected.AppliesTo(listener.Section)
+		}) {
+			continue
 		}
-		if slices.ContainsFunc(m.proxy.Listeners, hits) {
-			hit++
-			if m.proxy.Identity != nil {
-				secured++
-			}
+		hit++
+		if m.proxy.Identity != nil {
+			secured++
 		}
 	}
 	return hit, secured

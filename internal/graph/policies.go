@@ -130,6 +130,16 @@ func (s PolicySet) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (s PolicySet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// SelectionOf returns how a policy applies to a proxy of its mesh; false where it does not, such as a shadow policy.
+func (s *State) SelectionOf(r *table.Reader, of resource.Key, proxy state.ProxyKey) (policy.Selected, bool) {
+	selections := s.Selections.Get(r, SelectionKey{PoliciesKey{of.Kind, of.Mesh}, proxy})
+	i := slices.IndexFunc(selections, func(selected policy.Selected) bool { return selected.Key == of })
+	if i < 0 {
+		return policy.Selected{}, false
+	}
+	return selections[i], true
+}
+
 // PermissionsOf returns the MeshTrafficPermissions of a mesh that apply to a section of a proxy, sorted by name. The
 // section may be several, joined with "+", where they share a listener.
 func (s *State) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,

@@ -12,7 +12,6 @@ import (
 	"weft/internal/access"
 	"weft/internal/envoy"
 	"weft/internal/inspect"
-	"weft/internal/match"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -330,38 +329,15 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		if err != nil {
 			return err
 		}
-		target := p.Parts(o).TargetRef
+		reader := table.Eval(m.Snapshot)
 		var items []any
 		for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
-			if match.Hits(target, &dp.Meta, sectionsOf(&dp.Spec.Networking)) {
+			if _, selects := m.State.SelectionOf(reader, o.Key(), state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); selects {
 				items = append(items, show(dp))
 			}
 		}
 		return writePage(w, items)
 	}
-}
-
-// sectionsOf returns the names of all sections that a policy may select, joined with "+".
-func sectionsOf(n *kind.Networking) string {
-	var names []string
-	for _, in := range n.Inbound {
-		if in = n.Effective(in); in.State != kind.Ignored {
-			names = append(names, in.Name)
-		}
-	}
-	zoneSection := func(name string, port uint32) {
-		if name == "" {
-			name = strconv.Itoa(int(port))
-		}
-		names = append(names, name)
-	}
-	if z := n.ZoneIngress; z != nil {
-		zoneSection(z.Name, z.Port)
-	}
-	if z := n.ZoneEgress; z != nil {
-		zoneSection(z.Name, z.Port)
-	}
-	return strings.Join(names, "+")
 }
 
 // serviceDataplanes lists the Dataplanes that a MeshService selects. Only the service's own zone knows them.
