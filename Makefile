@@ -4,9 +4,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # Packages that many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/state/... ./internal/identity/... ./internal/graph/... ./internal/xds/... \
-	./internal/store/... ./internal/admission/... ./internal/mirror/... ./internal/push/... ./internal/barrier/... ./internal/reconcile/... \
-	./internal/dpserver/... ./internal/agent/... ./internal/replica/... ./internal/view/... \
-	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... ./internal/rest/...
+	./internal/store/... ./internal/admission/... ./internal/mirror/... ./internal/push/... ./internal/barrier/... \
+	./internal/reconcile/... ./internal/dpserver/... ./internal/agent/... ./internal/replica/... ./internal/view/... \
+	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... \
+	./internal/rest/...
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile

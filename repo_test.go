@@ -130,6 +130,7 @@ var walls = []wall{
 			"resource",
 			"internal/table",
 			"internal/match",
+			"internal/policy",
 			"internal/state",
 			"internal/identity",
 			"internal/graph",

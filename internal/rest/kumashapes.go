@@ -332,7 +332,8 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		reader := table.Eval(m.Snapshot)
 		var items []any
 		for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
-			if _, selects := m.State.SelectionOf(reader, o.Key(), state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); selects {
+			proxy := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
+			if _, selects := m.State.SelectionOf(reader, o.Key(), proxy); selects {
 				items = append(items, show(dp))
 			}
 		}
