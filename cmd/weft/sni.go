@@ -19,7 +19,7 @@ import (
 func newSNICommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sni",
-		Short: "Look after the server names by which zones reach each other's services",
+		Short: "Show and migrate the SNIs with which zones reach each other's services",
 	}
 	command.AddCommand(newSNIStatusCommand(r), newSNIMigrateCommand(r))
 	return command

@@ -12,7 +12,7 @@ import (
 func newZoneCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "zone",
-		Short: "Look after the zones of a global control plane",
+		Short: "Manage the zones of a global control plane",
 	}
 	command.AddCommand(newZoneReplaceCommand(r))
 	return command

@@ -47,8 +47,8 @@ func (c *caller) checkProxyName(key state.ProxyKey) error {
 	case c.dataplane != nil:
 		return c.dataplane.Names(key.Mesh, key.Name)
 	case key.Type == kind.DataplaneProxy:
-		return fmt.Errorf("the token is a zone's, which is good for a ZoneIngress or a ZoneEgress, and the proxy "+
-			"says it is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
+		return fmt.Errorf("the token is a zone's, which identifies a ZoneIngress or a ZoneEgress, and the proxy "+
+			"is of the mesh %q; make one with `weft generate dataplane-token`", key.Mesh)
 	case !slices.Contains(c.zone.Scope, string(key.Type)):
 		return fmt.Errorf("the token of the zone is not for its %s: its scope lacks %q", key.Resource().Kind, key.Type)
 	}

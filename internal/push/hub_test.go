@@ -258,13 +258,21 @@ func TestADrainIsCountedByWhatEndedIt(t *testing.T) {
 	}
 }
 
-func TestAListenerThatComesBackIsNotDrained(t *testing.T) {
-	acked := make(onDemand)
+// listenerThatComesBack returns a hub where the proxy blue has moved its listener to another port and back, beside the
+// proxy other. Each drain waits for acked.
+func listenerThatComesBack(t *testing.T, acked onDemand) (*Hub, chan removedListeners) {
+	t.Helper()
 	hub, _, gone := newHub(t, acked)
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
 		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
 	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	return hub, gone
+}
+
+func TestAListenerThatComesBackIsNotDrained(t *testing.T) {
+	acked := make(onDemand)
+	hub, gone := listenerThatComesBack(t, acked)
 	acked <- struct{}{}
 	// A second drain shows that the first one has ended: they wait one after another.
 	put(hub, server("other", "10.0.0.3", "blue", 8081))
@@ -276,11 +284,7 @@ func TestAListenerThatComesBackIsNotDrained(t *testing.T) {
 
 func TestAListenerThatGoesTwiceWaitsForTheSecondTime(t *testing.T) {
 	acked := make(onDemand)
-	hub, _, gone := newHub(t, acked)
-	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
-		server("other", "10.0.0.3", "blue", 8080), serving("other", "10.0.0.3", 8080))
-	put(hub, server("blue", "10.0.0.1", "blue", 8081))
-	put(hub, server("blue", "10.0.0.1", "blue", 8080))
+	hub, gone := listenerThatComesBack(t, acked)
 	put(hub, server("blue", "10.0.0.1", "blue", 8081))
 	acked <- struct{}{} // one of the two waits
 	acked <- struct{}{}

@@ -216,7 +216,7 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 		kind.DataplaneListenerStatus{Ingresses: []kind.ZoneIngressSection{former, moved}}))
 	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: "ingress"})
 	if len(proxy.Ingresses) != 2 || hub.Draining() > 0 {
-		t.Errorf("listens at %v with %d drains, want both places while other zones are told of the former one",
+		t.Errorf("listens at %v with %d drains, want both addresses while other zones dial the former one",
 			proxy.Ingresses, hub.Draining())
 	}
 	put(hub, told(kind.ZoneProxyAddress{Name: "ingress", Address: "192.168.1.100", Port: 30002, Healthy: true}))
@@ -403,7 +403,7 @@ func proxyOf(hub *Hub, name string) *graph.Proxy {
 	return proxy
 }
 
-// Without an ingress no cross-zone request arrives, so other zones are told at once.
+// Without an ingress no cross-zone request arrives, so changes are sent to other zones at once.
 func TestNewsWaitForNoIngressWhereThereIsNone(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	hub.callbacks.Version = func(context.Context, resource.Key) (string, error) { return "", nil }

@@ -45,9 +45,9 @@ func TestAnEvictedProxyIsRemovedAtOnce(t *testing.T) {
 	t.Cleanup(hub.Watch(state.ProxyKey{Mesh: mesh, Name: "blue"}, func(p *graph.Proxy) { told = p }))
 
 	put(hub, blocking(kind.ServiceTag, "blue"))
-	lists("put out", "")
+	lists("evicted", "")
 	if told == nil || !strings.Contains(told.NotAdmitted, "mesh default does not admit Dataplane blue: ") {
-		t.Errorf("a watcher is told %+v", told)
+		t.Errorf("a watcher receives %+v", told)
 	}
 	put(hub, blocking(kind.ZoneLabel, "default"))
 	if ingresses := hub.state.IngressProxies.Get(hub.reader(), mesh); len(ingresses) > 0 {

@@ -307,7 +307,7 @@ func drawMesh(t *rapid.T, name string) resource.Any {
 
 func drawEvicted(t *rapid.T, name string) resource.Any {
 	return kind.EvictedProxiesList.Make(mesh, name, kind.EvictedProxies{Proxies: []kind.EvictedProxy{
-		{Name: pki.InstanceDNSName(mesh, "default", pick(t, "put out", proxyNames...))},
+		{Name: pki.InstanceDNSName(mesh, "default", pick(t, "evicted", proxyNames...))},
 	}})
 }
 

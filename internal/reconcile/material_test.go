@@ -167,11 +167,11 @@ func TestTheLastValidCertificatesStayInUse(t *testing.T) {
 
 	w.put(w.secret("ca", string(cert)))
 	if reason, _ := w.unresolved(); reason != "" || w.dialed().Endpoints[0].Port != 8443 {
-		t.Errorf("set right it is told %q and dialed at %+v", reason, w.dialed().Endpoints)
+		t.Errorf("with a valid certificate the reason is %q, and it is dialed at %+v", reason, w.dialed().Endpoints)
 	}
 	w.now = w.now.Add(25 * time.Hour)
 	if reason, _ := w.unresolved(); reason != "CertificateExpired" || w.dialed() == nil {
-		t.Errorf("when it has ended it is told %q, and dialed as %+v", reason, w.dialed())
+		t.Errorf("after the expiry the reason is %q, and it is dialed as %+v", reason, w.dialed())
 	}
 
 	w.remove(kind.MeshExternalServices.Key("default", "api"))
