@@ -76,12 +76,8 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 
 // Look returns all findings.
 func Look(w World) *Report {
-	l := &look{
-		World:   w,
-		r:       table.Eval(w.Snapshot),
-		reports: inspect.Of(w.State, w.Snapshot),
-		report:  &Report{Findings: []Finding{}},
-	}
+	reports := inspect.Of(w.State, w.Snapshot)
+	l := &look{World: w, r: reports.Reader(), reports: reports, report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
 	l.zones()
 	l.hostNames()

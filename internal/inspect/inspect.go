@@ -27,6 +27,9 @@ func Of(state *graph.State, snapshot *table.Snapshot) *Reports {
 	return &Reports{state, snapshot, table.Eval(snapshot)}
 }
 
+// Reader returns the reader of the reports, which caches derived values. It is for the goroutine of the reports.
+func (s *Reports) Reader() *table.Reader { return s.r }
+
 // World is the input of overviews and insights: one snapshot, and state outside the table. All fields but Links are
 // required.
 type World struct {
