@@ -487,9 +487,14 @@ func (rn *runner) compare(ctx context.Context, j *job) {
 		if written, ok := j.uncertain[key]; ok && version != written.before {
 			delete(j.uncertain, key)
 		}
-		if rn.tableVersion(key) == version {
-			rn.endWait(j, key)
+		if rn.tableVersion(key) != version {
+			continue
 		}
+		if wrote := j.unseen[key]; wrote != version && wrote != unknownVersion && !j.writes.empty() && j.due.IsZero() {
+			// The table has never had the written row, so no change of it tells that the write is pending again.
+			j.due = rn.now()
+		}
+		rn.endWait(j, key)
 	}
 	rn.removeIfDone(j)
 	rn.wakeUp()

@@ -187,6 +187,24 @@ func TestARowThatTheTableLacksIsComparedLessAndLessOften(t *testing.T) {
 	}
 }
 
+// A row that is deleted before the table has it is written again.
+func TestARowThatIsDeletedBeforeTheTableHasItIsWrittenAgain(t *testing.T) {
+	m := newMirrored(t)
+	m.user(kind.Meshes.Make("", "default", kind.Mesh{}), m.dataplane("a", "10.0.0.1", "web"), m.serves("a", "10.0.0.1"))
+	m.lags = true
+	m.now = m.now.Add(servingDelay)
+	m.step()
+	service := kind.MeshServices.Key("default", "web")
+	if _, ok := m.rows[service]; !ok {
+		t.Fatal("no service is generated")
+	}
+	m.removes(service)
+	m.drain()
+	if _, ok := m.rows[service]; !ok {
+		t.Error("the generated service stays away though a proxy serves its tag")
+	}
+}
+
 // counting counts the reads of versions.
 type counting struct {
 	*mirrored
