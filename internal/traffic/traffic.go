@@ -36,13 +36,14 @@ type Run struct {
 
 	mu    sync.Mutex
 	tally Tally
+	start time.Time
 }
 
 // Start sends perSecond requests a second. A request without a response after timeout has failed.
 func Start(perSecond int, timeout time.Duration, send Send) *Run {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Run{
-		send: send, timeout: timeout, stop: stop, stopped: make(chan struct{}),
+		send: send, timeout: timeout, stop: stop, stopped: make(chan struct{}), start: time.Now(),
 		tally: Tally{Responses: map[string]int{}, Failed: map[string]int{}},
 	}
 	go r.keep(ctx, perSecond)
@@ -52,13 +53,12 @@ func Start(perSecond int, timeout time.Duration, send Send) *Run {
 // keep keeps the average rate: after a late tick it sends the missing requests.
 func (r *Run) keep(ctx context.Context, perSecond int) {
 	defer close(r.stopped)
-	began := time.Now()
 	tick := time.NewTicker(max(time.Millisecond, time.Second/time.Duration(perSecond)))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			due := int64(time.Since(began).Seconds() * float64(perSecond))
+			due := int64(time.Since(r.start).Seconds() * float64(perSecond))
 			for r.begun.Load() < due {
 				r.begun.Add(1)
 				r.requests.Go(r.one)
@@ -81,7 +81,9 @@ func (r *Run) one() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tally.Sent++
-	r.tally.Slowest = max(r.tally.Slowest, took)
+	if took > r.tally.Slowest {
+		r.tally.Slowest, r.tally.SlowestAfter = took, began.Sub(r.start)
+	}
 	if err != nil {
 		r.tally.Failed[cause(err)]++
 		return
@@ -101,10 +103,12 @@ func (r *Run) Stop() Tally {
 
 // Tally has the results of the requests of a run.
 type Tally struct {
-	Sent      int
-	Slowest   time.Duration
-	Responses map[string]int // by server
-	Failed    map[string]int // by cause
+	Sent    int
+	Slowest time.Duration
+	// SlowestAfter is the time from the start of the run until the slowest request was sent.
+	SlowestAfter time.Duration
+	Responses    map[string]int // by server
+	Failed       map[string]int // by cause
 }
 
 // Failures returns the number of failed requests and their causes: "3 x 503 no healthy upstream; 1 x timeout".

@@ -90,7 +90,8 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		tally := d.end()
 		a.costs(tally)
 		if tally.Slowest > fewSeconds {
-			w.t.Errorf("%s: the slowest request took %s", d.name, tally.Slowest)
+			w.t.Errorf("%s: the slowest request took %s, sent %s after the first", d.name, tally.Slowest,
+				tally.SlowestAfter)
 		}
 	}
 }
