@@ -149,7 +149,7 @@ func (s *Server) awaitSigningKey(ctx context.Context, err error) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, signingKeyBound)
 	defer cancel()
-	return s.Hub.AwaitSecret(ctx, unknown.Secret) == nil
+	return s.Rows.AwaitSecret(ctx, unknown.Secret) == nil
 }
 
 // authorize returns the caller. It returns an error where the token is not valid for the proxy, or the proxy does not
@@ -171,11 +171,11 @@ func (s *Server) mayBe(c *caller, key state.ProxyKey) error {
 	if err := c.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	if _, ok := s.Hub.Networking(key); !ok {
+	if _, ok := s.Rows.Networking(key); !ok {
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
 			key.Resource()))
 	}
-	if dataplane, ok := s.Hub.Dataplane(key); ok {
+	if dataplane, ok := s.Rows.Dataplane(key); ok {
 		err := c.checkPermitted(dataplane)
 		if err == nil {
 			err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
@@ -190,7 +190,7 @@ func (s *Server) mayBe(c *caller, key state.ProxyKey) error {
 // checkAdmitted returns PermissionDenied for a proxy that its mesh does not admit, with the message of the rejected
 // write. (Mesh Membership.)
 func (s *Server) checkAdmitted(key state.ProxyKey) error {
-	if reason := s.Hub.NotAdmittedReason(key); reason != "" {
+	if reason := s.Rows.NotAdmittedReason(key); reason != "" {
 		return status.Error(codes.PermissionDenied, reason)
 	}
 	return nil

@@ -46,7 +46,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 		return nil, s.statusError(err, "reading a Dataplane")
 	}
 	key, _ := state.ProxyOf(proxy.Key())
-	if key.Mesh != "" && !s.Hub.MeshExists(key.Mesh) {
+	if key.Mesh != "" && !s.Rows.MeshExists(key.Mesh) {
 		return nil,
 			status.Error(codes.NotFound,
 				fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))

@@ -28,7 +28,7 @@ func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey,
 			kind.Meshes.Key("", next.Mesh), kind.MeshTrusts.Key(next.Mesh, next.MeshIdentity),
 			kind.MeshIdentities.Key(next.Mesh, next.MeshIdentity),
 		}
-		if s.Hub.Everywhere(ctx, rows...) != nil && !s.certificatesExpireSoon(key) {
+		if s.Acks.Everywhere(ctx, rows...) != nil && !s.certificatesExpireSoon(key) {
 			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again",
 				key.Name, next.SpiffeID)
 		}
@@ -44,7 +44,7 @@ func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey,
 // none yet.
 func (s *Server) isPresented(key state.ProxyKey, next *identity.NextCertificate,
 	certificate kind.WorkloadCertificate) bool {
-	rows := s.Hub.EgressCertificates(key.Name)
+	rows := s.Rows.EgressCertificates(key.Name)
 	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
 		return row.Mesh == next.Mesh &&
 			slices.ContainsFunc(row.Spec.Certificates, func(l kind.WorkloadCertificate) bool {
@@ -56,7 +56,7 @@ func (s *Server) isPresented(key state.ProxyKey, next *identity.NextCertificate,
 // certificatesExpireSoon returns whether every certificate of a ZoneEgress expires soon.
 func (s *Server) certificatesExpireSoon(key state.ProxyKey) bool {
 	soon := now().Add(expiresSoon)
-	return !slices.ContainsFunc(s.Hub.EgressCertificates(key.Name),
+	return !slices.ContainsFunc(s.Rows.EgressCertificates(key.Name),
 		func(row *resource.Object[kind.DataplaneCertificates]) bool {
 			return row.Spec.Valid(soon)
 		})

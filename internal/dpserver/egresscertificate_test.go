@@ -14,19 +14,24 @@ import (
 	"weft/resource"
 )
 
-// egressHub has the certificates that a ZoneEgress may present, and the result of Everywhere.
-type egressHub struct {
-	Hub
-	rows  []*resource.Object[kind.DataplaneCertificates]
+// egressRows are the certificates that a ZoneEgress may present.
+type egressRows struct {
+	Rows
+	rows []*resource.Object[kind.DataplaneCertificates]
+}
+
+func (r egressRows) EgressCertificates(string) []*resource.Object[kind.DataplaneCertificates] {
+	return r.rows
+}
+
+// egressAcks says whether every client has acked.
+type egressAcks struct {
+	Acks
 	heard bool
 }
 
-func (h *egressHub) EgressCertificates(string) []*resource.Object[kind.DataplaneCertificates] {
-	return h.rows
-}
-
-func (h *egressHub) Everywhere(context.Context, ...resource.Key) error {
-	if h.heard {
+func (a egressAcks) Everywhere(context.Context, ...resource.Key) error {
+	if a.heard {
 		return nil
 	}
 	return errors.New("some have not")
@@ -70,7 +75,8 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := &Server{Config: Config{Hub: &egressHub{rows: c.rows, heard: c.heard}, Writer: writer}}
+			s := &Server{Config: Config{Rows: egressRows{rows: c.rows}, Acks: egressAcks{heard: c.heard},
+				Writer: writer}}
 			next := &identity.NextCertificate{Mesh: "shop", MeshIdentity: kind.MTLSIdentity,
 				SpiffeIDs: kind.SpiffeIDsOf(id)}
 			certificate := presented("shop", id, "root", time.Hour).Spec.Certificates[0]

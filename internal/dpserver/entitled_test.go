@@ -13,15 +13,17 @@ import (
 	"weft/resource"
 )
 
-// emptyHub has no Dataplane.
-type emptyHub struct{ Hub }
+// noDataplanes has no Dataplane.
+type noDataplanes struct{ Rows }
 
-func (emptyHub) Dataplane(state.ProxyKey) (*resource.Object[kind.Dataplane], bool) { return nil, false }
+func (noDataplanes) Dataplane(state.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
+	return nil, false
+}
 
 // TestNoCertificateForADataplaneThatIsNotThere: a deleted Dataplane gets no certificate. A ZoneEgress does not need a
 // Dataplane.
 func TestNoCertificateForADataplaneThatIsNotThere(t *testing.T) {
-	s := &Server{Config: Config{Hub: emptyHub{}}}
+	s := &Server{Config: Config{Rows: noDataplanes{}}}
 	for proxy, want := range map[kind.ProxyType]codes.Code{kind.DataplaneProxy: codes.NotFound,
 		kind.EgressProxy: codes.OK} {
 		key := state.ProxyKey{Mesh: "default", Name: "web-1", Type: proxy}

@@ -34,7 +34,7 @@ type insightChange func(*kind.DataplaneInsight)
 // its row are stored by one further write.
 type insights struct {
 	writer *admission.Writer
-	hub    Hub
+	rows   Rows
 	log    *slog.Logger
 	wake   chan struct{}
 
@@ -42,8 +42,8 @@ type insights struct {
 	pending map[state.ProxyKey][]insightChange
 }
 
-func newInsights(w *admission.Writer, hub Hub, log *slog.Logger) *insights {
-	return &insights{writer: w, hub: hub, log: log, wake: make(chan struct{}, 1),
+func newInsights(w *admission.Writer, rows Rows, log *slog.Logger) *insights {
+	return &insights{writer: w, rows: rows, log: log, wake: make(chan struct{}, 1),
 		pending: map[state.ProxyKey][]insightChange{}}
 }
 
@@ -92,7 +92,7 @@ func (i *insights) write(ctx context.Context) {
 }
 
 func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []insightChange) error {
-	known, _ := i.hub.Insight(key)
+	known, _ := i.rows.Insight(key)
 	return admission.ModifyKnown(ctx, i.writer, known, key.InsightKind(), key.Mesh, key.Name,
 		func(o *resource.Object[kind.DataplaneInsight]) bool {
 			before := o.Spec

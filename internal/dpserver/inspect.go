@@ -155,7 +155,7 @@ func (s *Server) errInspectionTimeout(ctx context.Context, key state.ProxyKey) e
 
 // errNoAgent returns the reason why no agent is connected, and the remedy.
 func (s *Server) errNoAgent(key state.ProxyKey) error {
-	if _, ok := s.Hub.Networking(key); !ok {
+	if _, ok := s.Rows.Networking(key); !ok {
 		return resource.Errorf(resource.NotFound, "%s does not exist", key.Resource())
 	}
 	if live := s.Live(key); live.Connected {

@@ -67,7 +67,7 @@ func TestAnEvictedProxy(t *testing.T) {
 	})
 
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
-	p.eventually(func() bool { return p.server.Hub.NotAdmittedReason(web1) == "" }, func() any {
+	p.eventually(func() bool { return p.server.Rows.NotAdmittedReason(web1) == "" }, func() any {
 		return "it is still rejected"
 	})
 	p.session("run-1")

@@ -28,7 +28,7 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 	defer end(nil)
 	defer s.trackCall(caller, end)()
 	names := make(chan *push.HostNames, 1)
-	defer s.Hub.WatchHostNames(key, keepNewest(names))()
+	defer s.Proxies.WatchHostNames(key, keepNewest(names))()
 	var told *push.HostNames
 	for {
 		select {

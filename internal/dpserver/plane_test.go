@@ -80,7 +80,8 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admis
 	hub := push.NewHub(state, catalog, log)
 	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
-	server := dpserver.New(dpserver.Config{Hub: hub, Keys: pki.NewKeyring(hub.Secret),
+	server := dpserver.New(dpserver.Config{Rows: hub.Rows, Proxies: hub.Proxies, Acks: hub.Acks,
+		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret),
 		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
 		Instance: self, Log: log})
 	hub.Follow(server.Observe)
@@ -203,7 +204,7 @@ func (p *plane) register() {
 	if _, err := p.agent.Register(p.web1Token(), &wire.RegisterRequest{Dataplane: []byte(web)}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return known }, func() any {
+	p.eventually(func() bool { _, known := p.server.Rows.Dataplane(web1); return known }, func() any {
 		return "the Dataplane is not known"
 	})
 }

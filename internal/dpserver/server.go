@@ -30,14 +30,9 @@ import (
 	"weft/resource"
 )
 
-// Hub is the part of the control plane's memory that the server uses. Each value is of one revision of the tables, a
-// few milliseconds later than the store.
-type Hub interface {
-	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
-	// one after another; tell must neither block nor call the Hub.
-	Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func())
-	// WatchHostNames is Watch for the host names that the proxy resolves.
-	WatchHostNames(key state.ProxyKey, tell func(*push.HostNames)) (stop func())
+// Rows are the rows and derived values that the server uses. Each is of one revision of the tables, a few milliseconds
+// later than the store.
+type Rows interface {
 	Proxy(key state.ProxyKey) (*graph.Proxy, bool)
 	Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key state.ProxyKey) (*kind.Networking, bool)
@@ -49,24 +44,33 @@ type Hub interface {
 	// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh in which it has an
 	// identity.
 	EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates]
-	// Everywhere returns once every client of every instance has acked the present rows, or ctx ends.
-	Everywhere(ctx context.Context, rows ...resource.Key) error
-	Secret(key resource.Key) ([]byte, bool)
 	MeshExists(mesh string) bool
 	// Causes returns the resources that a resource of a proxy was generated from, by the type and the name of the
 	// latter. It returns none for a resource that was generated from the Dataplane alone.
 	Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause
 	// AwaitSecret returns once the memory has a Secret or GlobalSecret that was just stored, or ctx ends.
 	AwaitSecret(ctx context.Context, key resource.Key) error
+}
+
+// Proxies have the configuration of the proxies that streams and sessions use.
+type Proxies interface {
 	// Attach subscribes a stream to the resource sets of its proxy, and updates the subscriptions with the proxy, until
 	// detach.
 	Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err error)
+	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
+	// one after another; tell must neither block nor call the Proxies.
+	Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func())
+	// WatchHostNames is Watch for the host names that the proxy resolves.
+	WatchHostNames(key state.ProxyKey, tell func(*push.HostNames)) (stop func())
+}
+
+// Acks wait for the acks of proxies.
+type Acks interface {
+	// Everywhere returns once every client of every instance has acked the present rows, or ctx ends.
+	Everywhere(ctx context.Context, rows ...resource.Key) error
 	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
 	// that, or ctx ends.
 	Drained(ctx context.Context, key state.ProxyKey) error
-	// AwaitAdditions returns once no addition waits to be published together with others, or ctx ends. It returns false
-	// where none has waited.
-	AwaitAdditions(ctx context.Context) (waited bool)
 	// RunsOwn returns whether a proxy runs with its current inbounds and their rules. AwaitOwn returns once it does, or
 	// ctx ends.
 	RunsOwn(key state.ProxyKey) bool
@@ -76,8 +80,14 @@ type Hub interface {
 // Config has the dependencies and settings of a Server. All fields but DefaultMesh, LocalNetworks and Acked are
 // required.
 type Config struct {
-	Hub     Hub
-	Keys    *pki.Keyring // of the Hub's Secrets
+	Rows    Rows
+	Proxies Proxies
+	Acks    Acks
+	// AwaitAdditions returns once no addition waits to be published together with others, or ctx ends. It returns false
+	// where none has waited.
+	AwaitAdditions func(ctx context.Context) (waited bool)
+
+	Keys    *pki.Keyring // of the Secrets in the table
 	Audit   *audit.Log   // of the registrations by agents
 	Writer  *admission.Writer
 	Catalog *xds.Catalog
@@ -121,7 +131,7 @@ func New(c Config) *Server {
 	}
 	s := &Server{
 		Config:      c,
-		insights:    newInsights(c.Writer, c.Hub, c.Log),
+		insights:    newInsights(c.Writer, c.Rows, c.Log),
 		leases:      newLeases(time.Now, c.Instance),
 		flood:       newFlood(time.Now),
 		denials:     access.NewDenials(c.Log),
@@ -152,7 +162,7 @@ func (s *Server) Run(ctx context.Context) error {
 	beside.Go(func() { s.watchTokens(ctx) })
 	beside.Go(func() { s.reclaim.run(ctx, s.awaitInSync, releaseMemory) })
 	connectedOther := func(key state.ProxyKey) bool { return s.otherInstance(key) != "" }
-	notAdmitted := func(key state.ProxyKey) bool { return s.Hub.NotAdmittedReason(key) != "" }
+	notAdmitted := func(key state.ProxyKey) bool { return s.Rows.NotAdmittedReason(key) != "" }
 	s.leases.run(ctx, connectedOther, notAdmitted, s.expire)
 	beside.Wait()
 	return nil
@@ -169,7 +179,7 @@ func (s *Server) acked(after time.Duration) {
 // awaitInSync returns once every open stream has acked everything that is published and no addition waits to be
 // published, or ctx ends.
 func (s *Server) awaitInSync(ctx context.Context) {
-	for waited := true; waited && ctx.Err() == nil; waited = s.Hub.AwaitAdditions(ctx) {
+	for waited := true; waited && ctx.Err() == nil; waited = s.AwaitAdditions(ctx) {
 		_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
 	}
 }
@@ -209,7 +219,7 @@ func (s *Server) HalfAcked(ctx context.Context, revision uint64, progress func()
 // otherInstance returns the other instance that has the stream of a proxy; empty if there is none. It does not know an
 // agent whose Envoy has no stream; if its Dataplane is deleted, that agent registers again.
 func (s *Server) otherInstance(key state.ProxyKey) (instance string) {
-	insight, ok := s.Hub.Insight(key)
+	insight, ok := s.Rows.Insight(key)
 	if !ok {
 		return ""
 	}

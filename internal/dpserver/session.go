@@ -82,7 +82,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
 	}
 	proxies := make(chan *graph.Proxy, 1)
-	defer s.Hub.Watch(a.key, keepNewest(proxies))()
+	defer s.Proxies.Watch(a.key, keepNewest(proxies))()
 	if err := a.open(ctx, proxies); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (a *session) finish(ctx context.Context, reports <-chan *wire.Report) error
 	cause := context.Cause(ctx)
 	select {
 	case a.report = <-reports:
-		if n, ok := a.server.Hub.Networking(a.key); ok {
+		if n, ok := a.server.Rows.Networking(a.key); ok {
 			a.store(ctx, n)
 		}
 	default:
@@ -222,7 +222,7 @@ func (a *session) finish(ctx context.Context, reports <-chan *wire.Report) error
 
 // sync sends settings if they differ from the last ones, and stores the listener status.
 func (a *session) sync(ctx context.Context) error {
-	n, ok := a.server.Hub.Networking(a.key)
+	n, ok := a.server.Rows.Networking(a.key)
 	if !ok {
 		return a.deleted()
 	}
@@ -260,7 +260,7 @@ func (a *session) deleted() error {
 func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
-	runs, pending, tooLarge := a.server.Hub.RunsOwn(a.key), false, error(nil)
+	runs, pending, tooLarge := a.server.Acks.RunsOwn(a.key), false, error(nil)
 	err := a.server.storeServing(ctx, a.key,
 		func(before kind.DataplaneListenerStatus) (after kind.DataplaneListenerStatus) {
 			after, pending = reported(before, a.report, a.generations, n, runs, now())
@@ -288,13 +288,13 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 // awaitRules closes done once the proxy runs with the rules of its inbounds, or the session ends.
 func (a *session) awaitRules(done chan<- struct{}) {
 	defer close(done)
-	a.server.Hub.AwaitOwn(a.stream.Context(), a.key)
+	a.server.Acks.AwaitOwn(a.stream.Context(), a.key)
 }
 
 func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, drainBound)
 	defer cancel()
-	if err := a.server.Hub.Drained(bounded, a.key); err != nil && ctx.Err() == nil {
+	if err := a.server.Acks.Drained(bounded, a.key); err != nil && ctx.Err() == nil {
 		a.server.Log.Warn("a draining proxy goes on without the acks of every client", "proxy", a.key, "bound",
 			drainBound)
 	}

@@ -84,7 +84,7 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 // maySign returns ResourceExhausted above the bound of certificate requests. Secrets that the proxy does not have share
 // one bound.
 func (s *Server) maySign(ctx context.Context, key state.ProxyKey, secret string) error {
-	proxy, _ := s.Hub.Proxy(key)
+	proxy, _ := s.Rows.Proxy(key)
 	if id, _ := identityAndNext(proxy, secret); id == nil || secret == "" {
 		secret = identity.IdentitySecret
 	}
@@ -100,7 +100,7 @@ func (s *Server) maySign(ctx context.Context, key state.ProxyKey, secret string)
 // the caller's token vouches for them, it records that, as a registration would, and returns Unavailable, so that the
 // caller tries again.
 func (s *Server) recordVouched(ctx context.Context, c *caller, key state.ProxyKey) error {
-	proxy, _ := s.Hub.Proxy(key)
+	proxy, _ := s.Rows.Proxy(key)
 	if proxy == nil || proxy.Identity == nil || len(proxy.Identity.Unvouched) == 0 {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 	if key.Type != kind.DataplaneProxy {
 		return nil // the token of a ZoneEgress has its scope
 	}
-	dataplane, ok := s.Hub.Dataplane(key)
+	dataplane, ok := s.Rows.Dataplane(key)
 	if !ok {
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
 			key.Resource()))
@@ -155,7 +155,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	rests := next.Rests
-	proxy, _ := s.Hub.Proxy(key)
+	proxy, _ := s.Rows.Proxy(key)
 	stuck := proxy != nil && proxy.Identity != nil && proxy.Identity.Problem != ""
 	if stuck {
 		var missing []string
@@ -180,7 +180,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 // nextCertificate returns the content of the next certificate for a secret of the proxy. It returns FailedPrecondition
 // for a secret without a certificate.
 func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*identity.NextCertificate, error) {
-	proxy, _ := s.Hub.Proxy(key)
+	proxy, _ := s.Rows.Proxy(key)
 	id, next := identityAndNext(proxy, secret)
 	switch {
 	case id == nil && key.Type == kind.EgressProxy:
@@ -233,7 +233,7 @@ type signer struct {
 
 func (s *Server) signerOf(mesh string, next *identity.NextCertificate) (*signer, error) {
 	source := kind.IdentitySource(mesh, next.MeshIdentity)
-	row, ok := s.Hub.SigningCA(mesh, next.MeshIdentity)
+	row, ok := s.Rows.SigningCA(mesh, next.MeshIdentity)
 	if !ok || len(row.Spec.Authority) == 0 {
 		return nil,
 			status.Error(codes.Unavailable,

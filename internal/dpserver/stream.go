@@ -40,12 +40,12 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 			status.Convert(err).Message())
 		return nil, err
 	}
-	detach, err := s.Hub.Attach(key, stream)
+	detach, err := s.Proxies.Attach(key, stream)
 	if err != nil {
 		return nil, s.statusError(err, "attaching "+key.String())
 	}
 	p := &peer{server: s, key: key, caller: caller, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
-	p.unwatch = s.Hub.Watch(key, p.follow)
+	p.unwatch = s.Proxies.Watch(key, p.follow)
 	p.leave = s.trackCall(caller, stream.Close)
 	s.streamOpened(p)
 	s.reclaim.noteOpened()
@@ -150,7 +150,7 @@ func (p *peer) nackOf(r xds.NACK) kind.NACK {
 	}
 	return kind.NACK{
 		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
-		Causes: p.server.Hub.Causes(p.key, r.Type, r.Name),
+		Causes: p.server.Rows.Causes(p.key, r.Type, r.Name),
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *graph.Proxy) {
 	if proxy == nil || proxy.Identity != nil || s.sessionOf(key) != nil {
 		return
 	}
-	n, ok := s.Hub.Networking(key)
+	n, ok := s.Rows.Networking(key)
 	if !ok {
 		return
 	}
@@ -229,7 +229,7 @@ func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *graph.Proxy) {
 		return acknowledged(before, n)
 	}
 	// All proxies of a group ack the listeners of the group at once; most ACKs change nothing.
-	if known, ok := s.Hub.ListenerStatus(key); ok && equalServing(accepted(known.Spec), known.Spec) {
+	if known, ok := s.Rows.ListenerStatus(key); ok && equalServing(accepted(known.Spec), known.Spec) {
 		return
 	}
 	_ = xds.Apart(s.Log, key.String(), func() { // a panic is logged
@@ -243,7 +243,7 @@ func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *graph.Proxy) {
 // read: the memory may be older than a report just before this one.
 func (s *Server) storeServing(ctx context.Context, key state.ProxyKey,
 	next func(kind.DataplaneListenerStatus) kind.DataplaneListenerStatus) error {
-	known, _ := s.Hub.ListenerStatus(key)
+	known, _ := s.Rows.ListenerStatus(key)
 	return admission.ModifyKnown(ctx, s.Writer, known, key.ListenerStatusKind(), key.Mesh, key.Name,
 		func(o *resource.Object[kind.DataplaneListenerStatus]) bool {
 			after := next(o.Spec)

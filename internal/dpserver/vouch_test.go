@@ -61,7 +61,7 @@ func (p *plane) awaitKnown(key resource.Key) {
 		p.t.Fatal(err)
 	}
 	p.eventually(func() bool {
-		dp, ok := p.server.Hub.Dataplane(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+		dp, ok := p.server.Rows.Dataplane(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 		return ok && dp.Version == row.Version
 	}, func() any { return key.String() + " is not known" })
 }
@@ -196,7 +196,7 @@ func TestASpiffeIDRestsOnWhatTheTokenVouchesFor(t *testing.T) {
 				return
 			}
 			wantStatus(t, err, codes.PermissionDenied, c.want)
-			proxy, _ := p.server.Hub.Proxy(state.ProxyKey{Mesh: "default", Name: "d-1"})
+			proxy, _ := p.server.Rows.Proxy(state.ProxyKey{Mesh: "default", Name: "d-1"})
 			if proxy == nil || proxy.Identity == nil || len(proxy.Identity.List()) > 0 ||
 				!strings.Contains(proxy.Identity.Problem, c.want) {
 				t.Errorf("its identity is %+v; want one without a SPIFFE ID, and why", proxy.Identity)
@@ -375,7 +375,7 @@ func TestAPresentedSpiffeIDIsNotSignedAgainOnceItsFactsAreGone(t *testing.T) {
 		t.Fatalf("the certificate is for %v, %v", ids, err)
 	}
 	holdsOn := func() bool {
-		proxy, _ := p.server.Hub.Proxy(web1)
+		proxy, _ := p.server.Rows.Proxy(web1)
 		return proxy.Identity.Problem != "" && proxy.Certificate != nil
 	}
 	if err := p.registerAs(p.dataplaneToken("web-1"), document("admin", "zone-egress")); err != nil {
@@ -468,7 +468,7 @@ func TestATokenOfARoleRegistersThatRole(t *testing.T) {
 			}
 			if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"),
 				admission.Change{}); err == nil {
-				p.eventually(func() bool { _, known := p.server.Hub.Dataplane(web1); return !known }, func() any {
+				p.eventually(func() bool { _, known := p.server.Rows.Dataplane(web1); return !known }, func() any {
 					return "it stays"
 				})
 			}

@@ -56,7 +56,7 @@ func benchWorld(b *testing.B, remote, external int) *Hub {
 	}
 	hub.Apply(batch)
 	for i := range 100 {
-		b.Cleanup(hub.Watch(state.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*graph.Proxy) {}))
+		b.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*graph.Proxy) {}))
 	}
 	return hub
 }

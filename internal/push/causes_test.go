@@ -50,10 +50,10 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	seen := map[xds.Key]bool{}
 	for _, proxy := range []string{"web-1", "client", "ingress"} {
 		key := state.ProxyKey{Mesh: mesh, Name: proxy}
-		resources, _ := hub.Inspector().Config(key)
+		resources, _ := hub.Inspector.Config(key)
 		for _, r := range resources {
 			id := xds.Key{Type: r.Type, Name: r.Name}
-			if got := hub.Causes(key, r.Type, r.Name); !slices.Equal(got, want[id]) {
+			if got := hub.Rows.Causes(key, r.Type, r.Name); !slices.Equal(got, want[id]) {
 				t.Errorf("the %s %s of %s comes of %v, want %v", r.Type, r.Name, proxy, got, want[id])
 			}
 			seen[id] = true

@@ -151,7 +151,7 @@ func withoutEmpty(value any) any {
 // configuration returns what a proxy is sent, in its order.
 func configuration(t *testing.T, hub *Hub, key state.ProxyKey) string {
 	t.Helper()
-	resources, ok := hub.Inspector().Config(key)
+	resources, ok := hub.Inspector.Config(key)
 	if !ok {
 		t.Fatalf("the proxy %s has no configuration", key)
 	}

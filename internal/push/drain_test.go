@@ -48,14 +48,14 @@ func TestASessionHearsThatADrainedInboundLeftTheListenerStatus(t *testing.T) {
 	put(hub, servesOnePort("web", "web-preview")) // web drains
 	told := 0
 	blue := state.ProxyKey{Mesh: mesh, Name: "blue"}
-	t.Cleanup(hub.Watch(blue, func(*graph.Proxy) { told++ }))
+	t.Cleanup(hub.Proxies.Watch(blue, func(*graph.Proxy) { told++ }))
 	put(hub, onePort(map[string]bool{"web": true})) // wanted again, while
 	told = 0
 	put(hub, servesOnePort("web-preview")) // its drain ends
 	if told == 0 {
 		t.Error("web is wanted and not in the listener status, and the session of its agent does not look again")
 	}
-	serving, _ := hub.ListenerStatus(blue)
+	serving, _ := hub.Rows.ListenerStatus(blue)
 	told = 0
 	put(hub, servesOnePort("web-preview", "web"))
 	if told > 0 {
@@ -77,7 +77,7 @@ func callerOf(section string) resource.Any {
 // allowed returns the SPIFFE IDs that the one listener of "blue" allows.
 func allowed(t *testing.T, hub *Hub) []string {
 	t.Helper()
-	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: "blue"})
+	proxy, _ := hub.Rows.Proxy(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	if len(proxy.Listeners) != 1 {
 		t.Fatalf("it has %d listeners", len(proxy.Listeners))
 	}
@@ -166,7 +166,7 @@ func TestAMovedEndpointIsOnePush(t *testing.T) {
 	if got := look(); !strings.Contains(got, "10.0.0.1") || pushes > 0 {
 		t.Errorf("it serves at its former address alone, and the list is %s", got)
 	}
-	if hub.Draining() > 0 {
+	if hub.Drains.Open() > 0 {
 		t.Error("its former listener is draining, and nothing serves in its place")
 	}
 	put(hub, moving("10.0.0.5", "10.0.0.1", "10.0.0.5")[1:]...)

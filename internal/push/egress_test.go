@@ -42,15 +42,15 @@ func TestEgressesOfAMeshShareHowTheyDialTheOutside(t *testing.T) {
 	put(hub, everybody(), zoneEgress("one", "10.0.0.1"), zoneEgress("two", "10.0.0.2"),
 		externalService("api", "192.0.2.1"))
 	one, two := watched(t, hub, "one"), watched(t, hub, "two")
-	if a, b := hub.setsOf(hub.proxies[one])[1], hub.setsOf(hub.proxies[two])[1]; a != b {
+	if a, b := hub.Proxies.setsOf(hub.Proxies.used[one])[1], hub.Proxies.setsOf(hub.Proxies.used[two])[1]; a != b {
 		t.Error("each egress has clusters of its own")
 	}
 	if got := namesOf(hub, one, xds.Cluster); !slices.Contains(got, "kri_extsvc_default_default__api_443_external") {
 		t.Errorf("it has the clusters %v", got)
 	}
-	own := hub.proxies[one].own
+	own := hub.Proxies.used[one].own
 	put(hub, externalService("api", "192.0.2.2"))
-	if hub.proxies[one].own != own {
+	if hub.Proxies.used[one].own != own {
 		t.Error("where a service is touches what an egress has for itself, the listener included")
 	}
 }
@@ -128,7 +128,7 @@ func TestPoliciesReachTheSectionsOfOneProxy(t *testing.T) {
 				kind.MeshTrafficPermissions.Make(mesh, "p",
 					kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{rule}}))
 			var letIn []string
-			resources, _ := hub.Inspector().Config(watched(t, hub, "all"))
+			resources, _ := hub.Inspector.Config(watched(t, hub, "all"))
 			for _, r := range resources {
 				if at, ok := strings.CutPrefix(r.Name, "self_permission_allow_"); ok &&
 					bytes.Contains(r.Wire, []byte(caller)) {
@@ -161,10 +161,10 @@ func TestAKeyIsSentAndNotShown(t *testing.T) {
 		})
 	}
 	var sent []*xds.Resource
-	for _, f := range hub.setsOf(hub.proxies[key]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
 		sent = append(sent, f.Resources()...)
 	}
-	shown, _ := hub.Inspector().Config(key)
+	shown, _ := hub.Inspector.Config(key)
 	if !holds(sent, "the key") || !holds(shown, "the certificate") || holds(shown, "the key") {
 		t.Errorf("sent with the key: %v, shown with the certificate: %v and with the key: %v", holds(sent, "the key"),
 			holds(shown, "the certificate"), holds(shown, "the key"))
@@ -192,7 +192,7 @@ func TestARemovedEgressSectionForwardsToOtherZonesWhileItDrains(t *testing.T) {
 	if got := namesOf(hub, one, xds.Cluster); !slices.Equal(got, []string{"a1.web.80.default.ms.cross-zone"}) {
 		t.Errorf("while it drains it has the clusters %v, want those to other zones alone", got)
 	}
-	config, _ := hub.Inspector().Config(one)
+	config, _ := hub.Inspector.Config(one)
 	for _, r := range config {
 		if bytes.Contains(r.Wire, []byte("192.0.2.1")) || bytes.Contains(r.Wire, []byte("extsvc")) {
 			t.Errorf("it still has %s of an external service", r.Name)
@@ -221,8 +221,8 @@ func TestAZoneEgressTrustsTheRootsOfAllMeshes(t *testing.T) {
 			}))
 	}
 	key := state.ZoneEgressProxy("ze")
-	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
-	config, _ := hub.Inspector().Config(key)
+	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+	config, _ := hub.Inspector.Config(key)
 	for secret, want := range map[string][]string{
 		"system_trust_bundle": {"default", "shop"}, "system_trust_bundle_default": {"default"},
 		"system_trust_bundle_shop": {"shop"},

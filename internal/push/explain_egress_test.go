@@ -70,7 +70,7 @@ func TestExplainARequestToAnExternalService(t *testing.T) {
 				"zone is ready, and what leaves the zone goes through one\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := test.hub.Inspector().
+			e, err := test.hub.Inspector.
 				Explain(envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "api"},
 					nil)
 			if err != nil {
@@ -87,10 +87,10 @@ func TestExplainARequestToAnExternalService(t *testing.T) {
 // A cross-zone request through the egress is followed into the other zone, whose servers authorize the client.
 func TestExplainARequestThatAnEgressForwards(t *testing.T) {
 	west := newWest(permission(caller))
-	e, err := withEgress().Inspector().
+	e, err := withEgress().Inspector.
 		Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
 			error) {
-			return west.Inspector().CrossZone(c)
+			return west.Inspector.CrossZone(c)
 		})
 	if err != nil {
 		t.Fatal(err)

@@ -121,10 +121,10 @@ func TestExplainAcrossZones(t *testing.T) {
 				"the ingress has no SNI route for a1.web.80.default.ms: no service of its zone has it")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := newEast().Inspector().
+			e, err := newEast().Inspector.
 				Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
 					error) {
-					return test.west.Inspector().CrossZone(c)
+					return test.west.Inspector.CrossZone(c)
 				})
 			if err != nil {
 				t.Fatal(err)
@@ -153,7 +153,7 @@ func twice(label, other, reason string) string {
 
 // The result has everything up to the zone that cannot be reached, and says that it is incomplete.
 func TestExplainWhereTheOtherZoneIsUnreachable(t *testing.T) {
-	e, err := newEast().Inspector().
+	e, err := newEast().Inspector.
 		Explain(toWeb, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 			return nil, errors.New("the zone west is not connected")
 		})
@@ -186,7 +186,7 @@ func TestExplainAServiceOfSeveralZones(t *testing.T) {
 		}}))
 	request := toWeb
 	request.To = "all"
-	e, err := east.Inspector().
+	e, err := east.Inspector.
 		Explain(request, func(string, envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 			return nil, errors.New("away")
 		})

@@ -11,7 +11,7 @@ import (
 )
 
 // faults collects failures of derived values until the next commit of the hub notes them in the table, from which the
-// writers of statuses read them. The lock of the hub guards it.
+// writers of statuses read them. The lock of the table's writer guards it.
 type faults struct {
 	state *graph.State
 	log   *slog.Logger

@@ -13,14 +13,15 @@ import (
 )
 
 // faultsOf returns the faults that the status of a service reports.
-func (h *Hub) faultsOf(service string) []state.Fault {
-	return h.state.FaultsByCause.List(h.reader(), state.CauseKey(mesh, kind.Cause{Kind: "MeshService", Name: service}))
+func faultsOf(hub *Hub, service string) []state.Fault {
+	cause := kind.Cause{Kind: "MeshService", Name: service}
+	return hub.state.FaultsByCause.List(hub.reader(), state.CauseKey(mesh, cause))
 }
 
 // sent returns the version of each resource of the client's resource sets, by type and name.
 func sent(h *Hub) map[string]string {
 	versions := map[string]string{}
-	for _, f := range h.setsOf(h.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range h.Proxies.setsOf(h.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			versions[fmt.Sprintf("%s %s", r.Type, r.Name)] = r.Version
 		}
@@ -52,14 +53,14 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 	if after["endpoint kri_msvc_default_default__other_8080"] == "" {
 		t.Errorf("another service of the same commit is missing: %v", after)
 	}
-	faults := hub.faultsOf("web")
+	faults := faultsOf(hub, "web")
 	if len(faults) != 1 || faults[0].Panic == "" {
 		t.Errorf("of web it is known that %v", faults)
 	}
-	if faults := hub.faultsOf("other"); len(faults) > 0 {
+	if faults := faultsOf(hub, "other"); len(faults) > 0 {
 		t.Errorf("of other it is known that %v", faults)
 	}
-	if resources, ok := hub.Inspector().Config(state.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
+	if resources, ok := hub.Inspector.Config(state.ProxyKey{Mesh: mesh, Name: "client"}); !ok || len(resources) == 0 {
 		t.Error("who asks for all that the client is sent gets nothing")
 	}
 
@@ -69,7 +70,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *te
 	if mended := sent(hub); mended[assignment] == before[assignment] {
 		t.Errorf("the %s does not follow any more", assignment)
 	}
-	if faults := hub.faultsOf("web"); len(faults) > 0 {
+	if faults := faultsOf(hub, "web"); len(faults) > 0 {
 		t.Errorf("after it was mended it is still known that %v", faults)
 	}
 }
@@ -78,14 +79,14 @@ func TestAFirstConfigurationThatCannotBeMadeIsMadeOnceItCan(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("web"), server("web-2", noText, "web", 8080), serving("web-2", noText, 8080))
 	isAssignment := func(r *xds.Resource) bool { return r.Type == xds.Endpoint }
-	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		if i := slices.IndexFunc(f.Resources(), isAssignment); i >= 0 {
 			t.Errorf("there is an assignment: %v", f.Resources()[i])
 		}
 	}
 	put(hub, server("web-2", "10.0.0.2", "web", 8080), serving("web-2", "10.0.0.2", 8080))
-	if sent(hub)["endpoint kri_msvc_default_default__web_8080"] == "" || len(hub.faultsOf("web")) > 0 {
-		t.Errorf("the client has %v, and it is known that %v", sent(hub), hub.faultsOf("web"))
+	if sent(hub)["endpoint kri_msvc_default_default__web_8080"] == "" || len(faultsOf(hub, "web")) > 0 {
+		t.Errorf("the client has %v, and it is known that %v", sent(hub), faultsOf(hub, "web"))
 	}
 }
 

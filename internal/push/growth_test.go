@@ -24,7 +24,7 @@ func halfAcked(hub *Hub) acks {
 	a := make(acks)
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
-	hub.growth.waits = func(ctx context.Context, _ uint64, _ func()) error {
+	hub.callbacks.HalfAcked = func(ctx context.Context, _ uint64, _ func()) error {
 		select {
 		case <-a:
 			return nil
@@ -63,7 +63,7 @@ func clientHas(hub *Hub) []*xds.Resource {
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
 	var all []*xds.Resource
-	for _, f := range hub.setsOf(hub.proxies[clientKey]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[clientKey]) {
 		all = append(all, f.Resources()...)
 	}
 	return inOrder(all)
@@ -123,13 +123,13 @@ func TestAdditionsAreMergedUntilHalfOfTheStreamsHaveAcked(t *testing.T) {
 
 func TestAwaitAdditions(t *testing.T) {
 	growing(t, func(hub *Hub, acks acks) {
-		if hub.AwaitAdditions(context.Background()) {
+		if hub.Additions.Await(context.Background()) {
 			t.Error("AwaitAdditions waited, and a round without additions is under way")
 		}
 		var returned, waited bool
 		await := func(ctx context.Context) {
 			returned = false
-			waited, returned = hub.AwaitAdditions(ctx), true
+			waited, returned = hub.Additions.Await(ctx), true
 		}
 		for _, addition := range [][]resource.Any{instance("web", 2), added()} {
 			put(hub, addition...)
@@ -266,13 +266,13 @@ func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 				put(hub, instance("other", 2)...)
 				put(hub, added()...)
 				told := ""
-				defer hub.WatchHostNames(clientKey, func(n *HostNames) { told = fmt.Sprint(n.hosts) })()
+				defer hub.Proxies.WatchHostNames(clientKey, func(n *HostNames) { told = fmt.Sprint(n.hosts) })()
 				if count(t, hub) != 2 || knows(hub, "added") || strings.Contains(told, "added") {
 					t.Fatal("additions of a round do not wait")
 				}
 				revision := hub.catalog.Revision()
 				change(hub)
-				config, _ := hub.Inspector().Config(clientKey)
+				config, _ := hub.Inspector.Config(clientKey)
 				if got := clientHas(hub); !sameResources(got, config) {
 					changed, removed := difference(got, config)
 					t.Errorf("%d resources still wait, and %d that are removed are published", len(changed),
@@ -307,7 +307,7 @@ func TestARoundLastsWhileStreamsAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, _, _ := newHub(t, never{})
 		put(hub, web("web"))
-		hub.growth.waits = func(ctx context.Context, _ uint64, progress func()) error {
+		hub.callbacks.HalfAcked = func(ctx context.Context, _ uint64, progress func()) error {
 			for range 4 {
 				select {
 				case <-time.After(longestSilence - time.Millisecond):
@@ -347,13 +347,13 @@ func TestAZoneEgressDoesNotWaitForAdditions(t *testing.T) {
 				CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of default"}}},
 			}), web("web"))
 		key := state.ZoneEgressProxy("ze")
-		t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
-		group := hub.proxies[key].own.Proxy.Group
+		t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+		group, groups := hub.Proxies.used[key].own.Proxy.Group, hub.publisher.sets.groups
 		halfAcked(hub)
 		put(hub, instance("web", 1)...) // begins a round
-		had := len(hub.groups.open[group].set.Resources())
+		had := len(groups.open[group].set.Resources())
 		put(hub, kind.Meshes.Make("", "shop", kind.Mesh{}))
-		if got := len(hub.groups.open[group].set.Resources()); got <= had || hub.groups.open[group].late {
+		if got := len(groups.open[group].set.Resources()); got <= had || groups.open[group].late {
 			t.Errorf("a mesh is added, and the ZoneEgress has %d resources that are shared, as before", got)
 		}
 	})

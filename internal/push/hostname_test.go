@@ -101,7 +101,7 @@ func TestAChangeWaitsForTheFirstLookupOfItsNames(t *testing.T) {
 	row := ingressesOfWest("lb.example", "other.example")
 	put(hub, remoteService(), row)
 	done := make(chan []resource.Key, 1)
-	go func() { done <- hub.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
+	go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
 	put(hub, resolved("lb.example", "192.0.2.3"))
 	select {
 	case names := <-done:
@@ -116,7 +116,7 @@ func TestAChangeWaitsForTheFirstLookupOfItsNames(t *testing.T) {
 	defer cancel()
 	again := ingressesOfWest("hangs.example")
 	put(hub, again)
-	if names := hub.LookedUp(bounded, []resource.Key{again.Key()}); len(names) != 1 {
+	if names := hub.Rows.LookedUp(bounded, []resource.Key{again.Key()}); len(names) != 1 {
 		t.Errorf("the names are %v", names)
 	}
 }
@@ -133,7 +133,7 @@ func TestAChangeWaitsWhileFormerIngressesAreDialled(t *testing.T) {
 		Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.1", Port: 10001}}}}
 	put(hub, failed)
 	done := make(chan []resource.Key, 1)
-	go func() { done <- hub.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
+	go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
 	select {
 	case <-done:
 		t.Fatal("it went on, though the former ingress is dialed")
@@ -146,7 +146,7 @@ func TestAChangeWaitsWhileFormerIngressesAreDialled(t *testing.T) {
 		Ingresses: failed.Spec.Former[0].Ingresses}}
 	other := ingressesOfWest("lb.example", "other.example")
 	put(hub, atOtherInstance, other)
-	if names := hub.LookedUp(t.Context(), []resource.Key{other.Key()}); len(names) != 2 {
+	if names := hub.Rows.LookedUp(t.Context(), []resource.Key{other.Key()}); len(names) != 2 {
 		t.Errorf("the names are %v", names)
 	}
 }

@@ -69,7 +69,7 @@ func attachClient(t *testing.T, hub *Hub) {
 	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
 	}}))
-	t.Cleanup(hub.Watch(state.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
 }
 
 // newLonelyHub is newHubAmong without its client.
@@ -97,10 +97,10 @@ func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
 
 // runDrains starts the drains of a hub before it returns.
 func runDrains(t *testing.T, hub *Hub) {
-	go hub.RunDrains(t.Context())
+	go hub.Drains.Run(t.Context())
 	for {
 		hub.mu.Lock()
-		begun := hub.drains.ctx != nil
+		begun := hub.Drains.ctx != nil
 		hub.mu.Unlock()
 		if begun {
 			return
@@ -144,7 +144,7 @@ func serving(name, address string, port uint32) resource.Any {
 // endpoints returns the endpoints of the service web that the client's group is sent.
 func endpoints(t *testing.T, hub *Hub) string {
 	t.Helper()
-	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type == xds.Endpoint && strings.Contains(r.Name, "web") {
 				message, err := r.Message()
@@ -216,7 +216,7 @@ func TestAListenerIsRemovedOnceEveryClientHasAcked(t *testing.T) {
 	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
 		t.Errorf("the inbound moved, and clients are still sent there: %s", got)
 	}
-	proxy, _ := hub.Proxy(blue)
+	proxy, _ := hub.Rows.Proxy(blue)
 	if ports := portsOf(proxy); !slices.Equal(ports, []uint32{8080, 8081}) {
 		t.Errorf("listens on %v, want the old port beside the new one until clients have acked", ports)
 	}
@@ -323,7 +323,7 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
 	hub.state.Moving.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, statusWithHost("/new"))
-	for _, f := range hub.setsOf(hub.proxies[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {
 			if r.Type != xds.Cluster || !strings.Contains(r.Name, "web") {
 				continue

@@ -39,14 +39,14 @@ func servingTLS(name, address string, port uint32) resource.Any {
 // watched keeps a proxy in use.
 func watched(t *testing.T, hub *Hub, name string) state.ProxyKey {
 	key := state.ProxyKey{Mesh: mesh, Name: name}
-	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
 	return key
 }
 
 // namesOf returns the names of the resources of a type in a proxy's resource sets, sorted.
 func namesOf(hub *Hub, key state.ProxyKey, typ xds.Type) []string {
 	var all []string
-	for _, f := range hub.setsOf(hub.proxies[key]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
 		for _, r := range f.Resources() {
 			if r.Type == typ {
 				all = append(all, r.Name)
@@ -62,7 +62,7 @@ func TestIngressesOfAMeshShareWhatTheyPassOn(t *testing.T) {
 	put(hub, zoneIngressOf("ingress-1", "10.0.0.1"), zoneIngressOf("ingress-2", "10.0.0.2"),
 		withSNI("a.web.8080.default.ms"))
 	first, second := watched(t, hub, "ingress-1"), watched(t, hub, "ingress-2")
-	if a, b := hub.setsOf(hub.proxies[first])[1], hub.setsOf(hub.proxies[second])[1]; a != b {
+	if a, b := hub.Proxies.setsOf(hub.Proxies.used[first])[1], hub.Proxies.setsOf(hub.Proxies.used[second])[1]; a != b {
 		t.Error("each ingress has SNI routes of its own")
 	}
 	for _, key := range []state.ProxyKey{first, second} {
@@ -85,7 +85,7 @@ func TestAnAddedOrRemovedServiceDoesNotChangeTheIngressListener(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"))
 	key := watched(t, hub, "ingress")
-	own := hub.proxies[key].own
+	own := hub.Proxies.used[key].own
 	put(hub, withSNI("a.web.8080.default.ms"), server("web", "10.0.0.5", "web", 8080),
 		servingTLS("web", "10.0.0.5", 8080))
 	put(hub, withSNI("b.web.8080.default.ms"))
@@ -98,7 +98,7 @@ func TestAnAddedOrRemovedServiceDoesNotChangeTheIngressListener(t *testing.T) {
 	if got := namesOf(hub, key, xds.Cluster); len(got) > 0 {
 		t.Errorf("the service is gone, and it has the clusters %v", got)
 	}
-	if hub.proxies[key].own != own {
+	if hub.Proxies.used[key].own != own {
 		t.Error("what the ingress has for itself was made anew")
 	}
 }
@@ -110,7 +110,7 @@ func TestAnIngressDoesNotForwardToAPlaintextServer(t *testing.T) {
 		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
 		server("plain", "10.0.0.6", "web", 8080), serving("plain", "10.0.0.6", 8080))
 	key := watched(t, hub, "ingress")
-	config, _ := hub.Inspector().Config(key)
+	config, _ := hub.Inspector.Config(key)
 	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
 	message, err := config[i].Message()
 	if err != nil {
@@ -127,7 +127,7 @@ func TestAnIngressForwardsNothingToItsOwnMachine(t *testing.T) {
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"), withSNI("a.web.8080.default.ms"),
 		server("secure", "10.0.0.5", "web", 8080), servingTLS("secure", "10.0.0.5", 8080),
 		server("local", "127.0.0.1", "web", 8080), servingTLS("local", "127.0.0.1", 8080))
-	config, _ := hub.Inspector().Config(watched(t, hub, "ingress"))
+	config, _ := hub.Inspector.Config(watched(t, hub, "ingress"))
 	i := slices.IndexFunc(config, func(r *xds.Resource) bool { return r.Type == xds.Endpoint })
 	message, err := config[i].Message()
 	if err != nil {
@@ -151,14 +151,14 @@ func TestAServerWaitsForTheIngressesToLetGo(t *testing.T) {
 	if hub.catalog.Revision() == before {
 		t.Fatal("the ingress was not told")
 	}
-	config, _ := hub.Inspector().Config(key)
+	config, _ := hub.Inspector.Config(key)
 	for _, r := range config {
 		if r.Type == xds.Endpoint && strings.Contains(string(r.Wire), "10.0.0.5") {
 			t.Error("the ingress still forwards to the server that goes")
 		}
 	}
 	hub.mu.Lock()
-	since := hub.drains.open[state.ProxyKey{Mesh: mesh, Name: "one"}]["10.0.0.5:8080"]
+	since := hub.Drains.open[state.ProxyKey{Mesh: mesh, Name: "one"}]["10.0.0.5:8080"]
 	hub.mu.Unlock()
 	if since != hub.catalog.Revision() {
 		t.Errorf("the drain waits for revision %d, want %d, at which the ingress has acked", since,
@@ -214,10 +214,10 @@ func TestAnIngressListenerGoesOnceOtherZonesDialAnother(t *testing.T) {
 	put(hub, kind.Dataplanes.Make(mesh, "ingress", kind.Dataplane{Networking: kind.Networking{ZoneIngress: &moved}}))
 	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "ingress",
 		kind.DataplaneListenerStatus{Ingresses: []kind.ZoneIngressSection{former, moved}}))
-	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: "ingress"})
-	if len(proxy.Ingresses) != 2 || hub.Draining() > 0 {
+	proxy, _ := hub.Rows.Proxy(state.ProxyKey{Mesh: mesh, Name: "ingress"})
+	if len(proxy.Ingresses) != 2 || hub.Drains.Open() > 0 {
 		t.Errorf("listens at %v with %d drains, want both addresses while other zones dial the former one",
-			proxy.Ingresses, hub.Draining())
+			proxy.Ingresses, hub.Drains.Open())
 	}
 	put(hub, told(kind.ZoneProxyAddress{Name: "ingress", Address: "192.168.1.100", Port: 30002, Healthy: true}))
 	if rows := <-zones.rows; !slices.Equal(rows, []resource.Key{kind.MeshZoneAddresses.Key(mesh, "default")}) {
@@ -240,7 +240,7 @@ func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 	key := state.ProxyKey{Mesh: mesh, Name: "ingress"}
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "ingress", Healthy: true}))
 	drained := make(chan error)
-	go func() { drained <- hub.Drained(t.Context(), key) }()
+	go func() { drained <- hub.Acks.Drained(t.Context(), key) }()
 	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "ingress", kind.DataplaneListenerStatus{Draining: true}))
 	select {
 	case rows := <-zones.rows:
@@ -268,7 +268,7 @@ func TestAZoneIngressServesEveryMesh(t *testing.T) {
 		kind.ZoneIngresses.Make("", "old",
 			kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
 	key := state.ZoneIngressProxy("old")
-	t.Cleanup(hub.Watch(key, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
 	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
 		t.Errorf("forwards %v", got)
 	}
@@ -311,7 +311,7 @@ func TestARemovedPortIsForwardedUntilOtherZonesHaveRemovedIt(t *testing.T) {
 			if listeners := portsOf(proxyOf(hub, "one")); !slices.Contains(listeners, 8080) {
 				t.Errorf("the server listens at %v", listeners)
 			}
-			if hub.Draining() > 0 {
+			if hub.Drains.Open() > 0 {
 				t.Error("its listener waits for the clients of its own zone alone")
 			}
 			hub.Apply(removal(kind.RetainedSNIRoutes.Key(mesh, "web-8080")))
@@ -382,7 +382,7 @@ func TestADeletedServiceOfManyZonesIsForwardedForAWhile(t *testing.T) {
 // backendsOf returns the assignment of a server name in a proxy's resource sets.
 func backendsOf(t *testing.T, hub *Hub, key state.ProxyKey, sni string) string {
 	t.Helper()
-	for _, f := range hub.setsOf(hub.proxies[key]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
 		for _, r := range f.Resources() {
 			if r.Type != xds.Endpoint || r.Name != sni {
 				continue
@@ -399,7 +399,7 @@ func backendsOf(t *testing.T, hub *Hub, key state.ProxyKey, sni string) string {
 }
 
 func proxyOf(hub *Hub, name string) *graph.Proxy {
-	proxy, _ := hub.Proxy(state.ProxyKey{Mesh: mesh, Name: name})
+	proxy, _ := hub.Rows.Proxy(state.ProxyKey{Mesh: mesh, Name: name})
 	return proxy
 }
 
@@ -408,7 +408,7 @@ func TestNewsWaitForNoIngressWhereThereIsNone(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	hub.callbacks.Version = func(context.Context, resource.Key) (string, error) { return "", nil }
 	put(hub, withSNI("a.web.8080.default.ms"), zoneIngressOf("ingress", "10.0.0.1"))
-	if err := hub.Passed(t.Context(), mesh, kind.MeshServices.Key(mesh, "web")); err != nil {
+	if err := hub.Acks.Passed(t.Context(), mesh, kind.MeshServices.Key(mesh, "web")); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,9 +17,6 @@ import (
 // generated anew by the functions that generate the published resources. It has no lock: a snapshot does not change.
 type Inspector struct{ config *config }
 
-// Inspector returns the inspector of the hub's tables.
-func (h *Hub) Inspector() *Inspector { return &Inspector{h.config} }
-
 // Config returns all resources that a proxy is sent, generated anew and without private keys.
 func (i *Inspector) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	resources, ok := configOf(i.config, table.Eval(i.config.state.DB.Snapshot()), key)

@@ -28,7 +28,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 	g := graph.NewState("default")
 	hub := NewHub(g, xds.NewCatalog(), log)
 	member, err := replica.Join(ctx, replica.Config{
-		ID: id, Store: rows, Writer: writer, LocalAcked: hub.Here, Lost: Bound, Log: log,
+		ID: id, Store: rows, Writer: writer, LocalAcked: hub.Acks.Here, Lost: Bound, Log: log,
 		HasLostClients: func(string) bool { return true },
 	})
 	if err != nil {
@@ -54,7 +54,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 	}
 	run, led := make(chan struct{}), make(chan struct{})
 	go func() { defer close(run); member.Run(ctx) }()
-	go func() { defer close(led); member.Lead(ctx, hub.RunDrains) }()
+	go func() { defer close(led); member.Lead(ctx, hub.Drains.Run) }()
 	stop = func() { cancel(); <-run; <-led; wait() }
 	t.Cleanup(stop)
 	return stop

@@ -19,7 +19,7 @@ func TestGroupsShareResources(t *testing.T) {
 	group := hub.state.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
 	group.Transparent, group.IPFamilies, group.Reach = true, "IPv4", "*"
 	resources := func(group graph.ProxyGroup) []*xds.Resource {
-		return hub.config.group.shared.Get(r, group).Resources
+		return hub.Inspector.config.group.shared.Get(r, group).Resources
 	}
 	all := resources(group)
 	withPolicy, ofFamily := group, group

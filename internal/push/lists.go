@@ -1,28 +1,34 @@
 package push
 
 import (
+	"time"
+
 	"weft/internal/graph"
-	"weft/internal/mirror"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
 // ownLists keeps the endpoint lists of this zone's services derived, even where no proxy of this instance uses them. A
 // list that becomes empty while its clients are at another instance, or have not reconnected after a restart, is
-// retained for them. The lock of the hub guards it.
+// retained for them. The lock of the table's writer guards it.
 type ownLists struct {
 	state    *graph.State
 	followed map[resource.Key][]graph.DestinationKey // by MeshService
 }
 
-// follow follows the lists of the services that a batch changes.
-func (l *ownLists) follow(b mirror.Batch) {
-	for _, o := range b.Put {
+func newOwnLists(g *graph.State) *ownLists {
+	return &ownLists{g, map[resource.Key][]graph.DestinationKey{}}
+}
+
+// follow follows the lists of the services that a commit changes. It is a [Follower].
+func (l *ownLists) follow(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
+	for _, o := range put {
 		if service, ok := o.(*resource.Object[kind.MeshService]); ok {
 			l.followListsOf(o.Key(), l.state.ListsOf(service))
 		}
 	}
-	for _, key := range b.Removed {
+	for _, key := range removed {
 		if key.Kind == kind.MeshServices.Name {
 			l.followListsOf(key, nil)
 		}

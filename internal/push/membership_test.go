@@ -42,7 +42,7 @@ func TestAnEvictedProxyIsRemovedAtOnce(t *testing.T) {
 		zoneIngressOf("ingress", "10.0.0.7"))
 	lists("in a mesh without rules", "10.0.0.1 10.0.0.2")
 	var told *graph.Proxy
-	t.Cleanup(hub.Watch(state.ProxyKey{Mesh: mesh, Name: "blue"}, func(p *graph.Proxy) { told = p }))
+	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "blue"}, func(p *graph.Proxy) { told = p }))
 
 	put(hub, blocking(kind.ServiceTag, "blue"))
 	lists("evicted", "")

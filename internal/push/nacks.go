@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
@@ -27,20 +28,28 @@ func newRemovals(g *graph.State) *removals {
 	return &removals{state: g, lists: map[state.ProxyKey]map[graph.DestinationKey]bool{}}
 }
 
-// note records the removals of a commit.
-func (r *removals) note(changes *table.Changes) {
+// follow records the removals of commits, and drops those of proxies whose listener status is among the removed rows.
+// It is a [Follower].
+func (r *removals) follow(_ []resource.Any, removed []resource.Key, commits []*table.Changes, _ time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, lists := range r.state.EndpointLists() {
-		for t := range lists.Transitions(changes) {
-			if t.Old != nil {
-				r.noteRemoval(t)
+	for _, changes := range commits {
+		for _, lists := range r.state.EndpointLists() {
+			for t := range lists.Transitions(changes) {
+				if t.Old != nil {
+					r.note(t)
+				}
 			}
+		}
+	}
+	for _, key := range removed {
+		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
+			delete(r.lists, proxy)
 		}
 	}
 }
 
-func (r *removals) noteRemoval(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
+func (r *removals) note(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
 	for _, e := range t.Old.Endpoints {
 		if e.Proxy == (state.ProxyKey{}) || t.New.Has(e) {
 			continue
@@ -49,17 +58,6 @@ func (r *removals) noteRemoval(t table.Transition[graph.DestinationKey, *graph.E
 			r.lists[e.Proxy] = map[graph.DestinationKey]bool{}
 		}
 		r.lists[e.Proxy][t.Key] = true
-	}
-}
-
-// remove drops the removals of proxies whose listener status is among removed rows.
-func (r *removals) remove(removed []resource.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, key := range removed {
-		if proxy, ok := state.ProxyOf(key); ok && key == proxy.ListenerStatusRow() {
-			delete(r.lists, proxy)
-		}
 	}
 }
 

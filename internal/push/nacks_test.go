@@ -24,7 +24,7 @@ func TestANACKDelaysADrainWhereItConcernsItsEndpoint(t *testing.T) {
 	row := kind.Dataplanes.Key(mesh, "web-1")
 	check := func(when string, rows []resource.Key, want map[xds.Key]bool) {
 		t.Helper()
-		relevantNACKs := hub.removals.relevantNACKs(rows)
+		relevantNACKs := hub.Acks.removals.relevantNACKs(rows)
 		for key, concerned := range want {
 			if got := relevantNACKs(xds.NACK{Type: key.Type, Name: key.Name}); got != concerned {
 				t.Errorf("%s: a NACK of the %s %s concerns it: %v, want %v", when, key.Type, key.Name, got, concerned)
@@ -51,7 +51,7 @@ func TestANACKDelaysADrainWhereItConcernsItsEndpoint(t *testing.T) {
 	check("that is a member of other", []resource.Key{row}, map[xds.Key]bool{
 		{Type: xds.Endpoint, Name: web80}: true, {Type: xds.Endpoint, Name: other80}: true,
 	})
-	if hub.removals.relevantNACKs([]resource.Key{row, kind.MeshTrusts.Key(mesh, "roots")}) != nil {
+	if hub.Acks.removals.relevantNACKs([]resource.Key{row, kind.MeshTrusts.Key(mesh, "roots")}) != nil {
 		t.Error("for rows of other kinds not every NACK counts")
 	}
 }

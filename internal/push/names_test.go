@@ -104,7 +104,7 @@ func TestAProxyHearsTheNamesOfWhatItReaches(t *testing.T) {
 	put(hub, kind.Dataplanes.Make(mesh, "plain", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.8"}}))
 	heard := map[string][]*HostNames{}
 	for _, name := range []string{"client", "plain", "missing"} {
-		t.Cleanup(hub.WatchHostNames(state.ProxyKey{Mesh: mesh, Name: name}, func(n *HostNames) {
+		t.Cleanup(hub.Proxies.WatchHostNames(state.ProxyKey{Mesh: mesh, Name: name}, func(n *HostNames) {
 			heard[name] = append(heard[name], n)
 		}))
 	}

@@ -407,28 +407,29 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 					delete(stops, key)
 					return
 				}
-				stops[key] = hub.Watch(key, func(p *graph.Proxy) { told[key] = p })
+				stops[key] = hub.Proxies.Watch(key, func(p *graph.Proxy) { told[key] = p })
 			},
 			"begin or end a round of additions": func(_ *rapid.T) {
-				if hub.growth.open = !hub.growth.open; !hub.growth.open {
-					hub.release()
+				if hub.Additions.open = !hub.Additions.open; !hub.Additions.open {
+					hub.Additions.end()
 				}
 			},
 			"": func(t *rapid.T) {
-				if hub.growth.open { // additions wait
+				if hub.Additions.open { // additions wait
 					compareRemoved(t, hub, stops)
 					return
 				}
 				for key := range stops {
 					compareToRebuild(t, hub, key, told[key])
 				}
+				sets, names := hub.publisher.sets, hub.publisher.hostNames
 				if len(stops) == 0 &&
-					len(hub.groups.open)+len(hub.hostNames.sent)+len(hub.ingresses.open)+len(hub.egresses.open)+
-						len(hub.proxies) > 0 {
+					len(sets.groups.open)+len(names.sent)+len(sets.ingresses.open)+len(sets.egresses.open)+
+						len(hub.Proxies.used) > 0 {
 					t.Fatalf("no proxy is attached, but %d groups, names of %d, %d meshes of ingresses, %d of "+
 						"egresses and %d proxies are kept",
-						len(hub.groups.open), len(hub.hostNames.sent), len(hub.ingresses.open), len(hub.egresses.open),
-						len(hub.proxies))
+						len(sets.groups.open), len(names.sent), len(sets.ingresses.open), len(sets.egresses.open),
+						len(hub.Proxies.used))
 				}
 			},
 		})
@@ -438,12 +439,12 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 // compareRemoved checks that the resource sets have nothing that a rebuild does not have.
 func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 	for key := range attached {
-		want, exists := hub.Inspector().Config(key)
+		want, exists := hub.Inspector.Config(key)
 		if !exists {
 			continue
 		}
 		var got []*xds.Resource
-		for _, f := range hub.setsOf(hub.proxies[key]) {
+		for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
 			got = append(got, f.Resources()...)
 		}
 		changed, removed := difference(inOrder(got), want)
@@ -462,7 +463,7 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 
 func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *graph.Proxy) {
 	wantNoFaults(t, hub)
-	want, exists := hub.Inspector().Config(key)
+	want, exists := hub.Inspector.Config(key)
 	if exists != (told != nil) {
 		t.Fatalf("%s: exists is %v, but its watcher was told %v", key, exists, told)
 	}
@@ -470,7 +471,7 @@ func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *graph.Prox
 		return
 	}
 	var got []*xds.Resource
-	for _, f := range hub.setsOf(hub.proxies[key]) {
+	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
 		got = append(got, f.Resources()...)
 	}
 	got = inOrder(got)

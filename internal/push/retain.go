@@ -11,29 +11,14 @@ import (
 	"weft/resource"
 )
 
-// Keep stores retained endpoints that the table already has. Where another instance was first to store the same
-// endpoints, its row stays.
-type Keep func(ctx context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error
-
-// Announce stores the next SPIFFE IDs of proxies, which the table already has. A row whose certificates have changed
-// meanwhile is left as it is.
-type Announce func(ctx context.Context, moving []*resource.Object[kind.DataplaneCertificates]) error
-
-// RetainSNIRoutes stores retained SNI routes that the table already has.
-type RetainSNIRoutes func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error
-
-// KeepIngresses stores the former ingresses of host names, which the table already has.
-type KeepIngresses func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error
-
 // retention makes the rows by which clients keep what a commit would take from them before its replacement is ready:
 // former endpoints, SNI routes and ingresses, and the next SPIFFE IDs of proxies. The hub puts the rows into the table
 // in the commit that makes them necessary, and goroutines store them: the table does not wait for the store. The lock
-// of the hub guards it.
+// of the table's writer guards it.
 type retention struct {
 	state     *graph.State
 	log       *slog.Logger
 	callbacks *Callbacks
-	ctx       context.Context // of the goroutines, from Use
 }
 
 // rows returns the rows that follow from a commit at once, computed from the table before and after it. put are the
@@ -59,7 +44,7 @@ func joinRows[S any](all []resource.Any, rows []*resource.Object[S]) []resource.
 func storeRows[S any](k *retention, rows []*resource.Object[S],
 	store func(context.Context, []*resource.Object[S]) error, failed string) {
 	go func() {
-		if err := store(k.ctx, rows); err != nil && k.ctx.Err() == nil {
+		if err := store(k.callbacks.ctx, rows); err != nil && k.callbacks.ctx.Err() == nil {
 			k.log.Warn(failed, "rows", len(rows), "error", err)
 		}
 	}()

@@ -1,6 +1,8 @@
 package push
 
 import (
+	"context"
+
 	"weft/internal/graph"
 	"weft/internal/pki"
 	"weft/internal/state"
@@ -9,12 +11,9 @@ import (
 	"weft/resource"
 )
 
-// Rows reads rows and derived values for the server of the proxies, each from the newest snapshot. It has no lock: a
-// snapshot does not change.
-type Rows struct{ state *graph.State }
-
-// reader reads the newest snapshot, concurrently with the table's writer.
-func (rows Rows) reader() *table.Reader { return table.Eval(rows.state.DB.Snapshot()) }
+// Rows reads rows and derived values for the server of the proxies, each from the newest snapshot. Its methods take no
+// lock, except those that wait: a snapshot does not change.
+type Rows struct{ *published }
 
 // Proxy returns the present state of a proxy.
 func (rows Rows) Proxy(key state.ProxyKey) (*graph.Proxy, bool) {
@@ -91,4 +90,23 @@ func (rows Rows) SigningKeys(realm pki.Realm) []resource.Key {
 func (rows Rows) MeshExists(mesh string) bool {
 	_, ok := rows.state.Meshes.Find(rows.reader(), "", mesh)
 	return ok
+}
+
+// AwaitSecret returns once the table of this instance has a Secret or GlobalSecret that was just stored, or ctx ends.
+func (rows Rows) AwaitSecret(ctx context.Context, key resource.Key) error {
+	_, err := rows.await(ctx, func(r *table.Reader) bool {
+		_, ok := rows.secret(r, key)
+		return ok
+	})
+	return err
+}
+
+// LookedUp waits until every host name in rows has been looked up and no former ingress is dialed in its place, or ctx
+// ends. It returns the rows of the names.
+func (rows Rows) LookedUp(ctx context.Context, changed []resource.Key) (names []resource.Key) {
+	_, _ = rows.await(ctx, func(r *table.Reader) (all bool) { // the caller goes on without the names that take too long
+		names, all = rows.state.LookedUp(r, changed)
+		return all
+	})
+	return names
 }

@@ -8,26 +8,7 @@ import (
 	"weft/internal/xds"
 )
 
-// edits collects the changes of one commit to each resource set.
-type edits map[*xds.ResourceSet]*xds.Change
-
-func (e edits) of(f *xds.ResourceSet) *xds.Change {
-	if e[f] == nil {
-		e[f] = &xds.Change{Set: f}
-	}
-	return e[f]
-}
-
-func (e edits) add(f *xds.ResourceSet, changed []*xds.Resource, removed []xds.Key) {
-	if len(changed)+len(removed) == 0 {
-		return
-	}
-	c := e.of(f)
-	c.Changed = append(c.Changed, changed...)
-	c.Removed = append(c.Removed, removed...)
-}
-
-// resourceSets has the shared resource sets of the proxies that are in use. The lock of the hub guards it.
+// resourceSets has the shared resource sets of the proxies that are in use. The lock of the table's writer guards it.
 type resourceSets struct {
 	catalog   *xds.Catalog
 	groups    *sharedSets[graph.ProxyGroup, graph.DestinationKey]
@@ -99,20 +80,38 @@ func (s *resourceSets) leave(p *graph.Proxy) (last bool) {
 	return s.groups.leave(p.Group)
 }
 
-// setsOf returns the resource sets that the streams of a proxy follow: the shared ones and its own.
-func (s *resourceSets) setsOf(p *proxy) []*xds.ResourceSet {
-	if p.own == nil {
-		return []*xds.ResourceSet{p.set}
-	}
-	sets := []*xds.ResourceSet{s.groups.open[p.own.Proxy.Group].set}
-	for _, mesh := range p.own.Proxy.Passes {
+// of returns the shared resource sets of a proxy.
+func (s *resourceSets) of(p *graph.Proxy) []*xds.ResourceSet {
+	sets := []*xds.ResourceSet{s.groups.open[p.Group].set}
+	for _, mesh := range p.Passes {
 		sets = append(sets, s.ingresses.open[mesh].set)
 	}
-	for _, mesh := range p.own.Proxy.Forwards {
+	for _, mesh := range p.Forwards {
 		sets = append(sets, s.forwards.open[mesh].set)
 	}
-	for _, mesh := range p.own.Proxy.IsEgress {
+	for _, mesh := range p.IsEgress {
 		sets = append(sets, s.egresses.open[mesh].set)
 	}
-	return append(sets, p.set)
+	return sets
+}
+
+// waits reports whether resources of a group wait to be published.
+func (s *resourceSets) waits(group graph.ProxyGroup) bool {
+	of := s.groups.open[group]
+	return of != nil && of.late
+}
+
+// GroupSize is the number of a group's proxies that are in use.
+type GroupSize struct {
+	Group   graph.ProxyGroup
+	Proxies int
+}
+
+// sizes returns the groups that have a proxy in use, in no order.
+func (s *resourceSets) sizes() []GroupSize {
+	var all []GroupSize
+	for key, of := range s.groups.open {
+		all = append(all, GroupSize{key, of.members})
+	}
+	return all
 }

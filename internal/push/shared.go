@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/envoy"
 	"weft/internal/table"
 	"weft/internal/xds"
 )
@@ -122,4 +123,90 @@ func (p *sharedSets[K, L]) leave(key K) (last bool) {
 	}
 	p.shared.Unpin(key)
 	return true
+}
+
+// publish moves the differences of a commit into the resource sets. Additions wait in the groups for which hold returns
+// true (nil: in none). It returns whether it has published an addition, and whether it has published anything else:
+// then the caller publishes what waits in the same commit.
+//
+// The first endpoint of an assignment that was published empty does not wait: without it, every request fails.
+func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(K) bool) (grew, changed bool) {
+	for key, shared := range p.shared.Changed(changes) {
+		of := p.open[key]
+		adds := p.onlyAdds(of.shared, shared)
+		if of.late = adds && delays != nil && delays(key); of.late {
+			p.latest = time.Now()
+			continue
+		}
+		grew, changed = grew || adds, changed || !adds
+		p.update(e, of, shared)
+	}
+	for c := range p.assignment.Transitions(changes) {
+		published, waits := p.waiting[c.Key]
+		if !waits {
+			published = c.Old
+		}
+		adds := envoy.OnlyAddsEndpoints(published, c.New)
+		if adds && delays != nil && envoy.HasEndpoints(published) {
+			p.waiting[c.Key] = published
+			p.latest = time.Now()
+			continue
+		}
+		delete(p.waiting, c.Key)
+		if p.assign(e, c.Key, c.New) {
+			grew, changed = grew || adds, changed || !adds
+		}
+	}
+	return grew, changed
+}
+
+// onlyAdds reports whether everything that was shared stays as it is.
+func (p *sharedSets[K, L]) onlyAdds(before, after *Shared[L]) bool {
+	changed, removed := difference(before.Resources, after.Resources)
+	return len(removed) == 0 &&
+		!slices.ContainsFunc(changed, func(r *xds.Resource) bool {
+			_, had := slices.BinarySearchFunc(before.Resources, r, compareNames)
+			return had
+		}) &&
+		!slices.ContainsFunc(before.Lists, func(list L) bool { return !p.has(after, list) })
+}
+
+// assign puts an assignment into every resource set that has it, and reports whether any has.
+func (p *sharedSets[K, L]) assign(e edits, list L, assignment *xds.Resource) (assigned bool) {
+	if assignment == nil { // generation failed
+		return false
+	}
+	for _, each := range p.open {
+		if p.has(each.shared, list) {
+			e.add(each.set, []*xds.Resource{assignment}, nil)
+			assigned = true
+		}
+	}
+	return assigned
+}
+
+// waits reports whether any addition waits.
+func (p *sharedSets[K, L]) waits() bool {
+	for _, of := range p.open {
+		if of.late {
+			return true
+		}
+	}
+	return len(p.waiting) > 0
+}
+
+// release publishes all that waits.
+func (p *sharedSets[K, L]) release(e edits) {
+	for list := range p.waiting {
+		if assignment, ok := p.assignment.Value(list); ok {
+			p.assign(e, list, assignment)
+		}
+	}
+	clear(p.waiting)
+	for key, of := range p.open {
+		if shared, ok := p.shared.Value(key); of.late && ok {
+			of.late = false
+			p.update(e, of, shared)
+		}
+	}
 }

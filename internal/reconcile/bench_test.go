@@ -70,3 +70,29 @@ func BenchmarkACertificateAmongTenThousand(b *testing.B) {
 		w.put(holds("d-1", w.now.Add(time.Duration(i)*time.Second)))
 	}
 }
+
+// BenchmarkACertificateAmongTenThousandThatChange measures the renewal of one certificate in a mesh whose 10,000
+// proxies all wait for their next SPIFFE ID.
+func BenchmarkACertificateAmongTenThousandThatChange(b *testing.B) {
+	w := newWorld(b, "241.0.0.0/8")
+	rc := New(w.plan, nil, w.barrier, w.commit, slog.New(slog.DiscardHandler))
+	changing := func(i int, until time.Duration) resource.Any {
+		name := fmt.Sprintf("d-%d", i)
+		return kind.DataplaneCertificatesList.Make("default", name, kind.DataplaneCertificates{
+			Certificates: []kind.WorkloadCertificate{{SpiffeIDs: kind.SpiffeIDsOf("spiffe://d/first/" + name),
+				Root: "r", Until: kind.Time{Time: w.now.Add(until)}}},
+			Next: &kind.NextIdentity{SpiffeIDs: kind.SpiffeIDsOf("spiffe://d/second/" + name),
+				MeshIdentity: "id", Since: kind.Time{Time: w.now}},
+		})
+	}
+	rows := []resource.Any{kind.Meshes.Make("", "default", kind.Mesh{})}
+	for i := range 10_000 {
+		rows = append(rows, changing(i, time.Hour))
+	}
+	w.put(rows...)
+	w.reconcile(kind.ChangingIdentitiesList.Name, "")
+	for i := 0; b.Loop(); i++ {
+		o := changing(i%10_000, time.Hour+time.Duration(i)*time.Second)
+		rc.Observe([]resource.Any{o}, nil, []*table.Changes{w.put(o)}, w.now)
+	}
+}

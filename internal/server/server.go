@@ -195,9 +195,9 @@ func (s *Server) buildTable(context.Context) error {
 func (s *Server) buildHub(context.Context) error {
 	s.catalog = xds.NewCatalog()
 	s.hub = push.NewHub(s.state, s.catalog, s.log)
-	s.localAcked = s.hub.Here
-	s.keys = pki.NewKeyring(s.hub.Secret)
-	s.tokens = &token.Issuer{Writer: s.writer, Secrets: s.hub, Keys: s.keys, Now: time.Now}
+	s.localAcked = s.hub.Acks.Here
+	s.keys = pki.NewKeyring(s.hub.Rows.Secret)
+	s.tokens = &token.Issuer{Writer: s.writer, Secrets: s.hub.Rows, Keys: s.keys, Now: time.Now}
 	s.guard = &rest.Guard{Rules: s.settings.Access, Keys: s.keys, Denied: s.denials, Now: time.Now}
 	return nil
 }
@@ -235,7 +235,7 @@ func (s *Server) buildReconciler(context.Context) error {
 		_, ended := s.replica.Expired(instance)
 		return !ended
 	}
-	s.barrier = barrier.New(plan.Acks, s.hub, s.hub.Commit, s.log)
+	s.barrier = barrier.New(plan.Acks, s.hub.Acks, s.hub.Commit, s.log)
 	s.barrier.DrainTime = s.settings.DrainTime
 	s.reconciler = reconcile.New(plan, ownWrites{s.writer, storedVersion(s.store)}, s.barrier, s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
@@ -246,7 +246,8 @@ func (s *Server) buildReconciler(context.Context) error {
 // listens nowhere.
 func (s *Server) buildProxyServer(context.Context) error {
 	s.proxies = dpserver.New(dpserver.Config{
-		Hub: s.hub, Keys: s.keys, Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
+		Rows: s.hub.Rows, Proxies: s.hub.Proxies, Acks: s.hub.Acks, AwaitAdditions: s.hub.Additions.Await,
+		Keys: s.keys, Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
 		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,
 	})
@@ -258,7 +259,7 @@ func (s *Server) followStore(ctx context.Context) error {
 	s.metrics.Follow(metrics.Sources{
 		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions,
 		Traffic:     s.proxies.Traffic,
-		ProxyGroups: s.hub.ProxyGroups, Draining: s.hub.Draining, Backlog: s.reconciler.Backlog,
+		ProxyGroups: s.hub.Proxies.Groups, Draining: s.hub.Drains.Open, Backlog: s.reconciler.Backlog,
 	})
 	s.hub.Use(ctx, s.callbacks())
 	s.barrier.Zones = s.sync
@@ -321,7 +322,7 @@ func (s *Server) createAdminToken(ctx context.Context) error {
 func (s *Server) serve(ctx context.Context) error {
 	look := s.checker()
 	api := s.metrics.API(rest.New(rest.Config{
-		Guard: s.guard, View: s.view, Settings: s.settings.Effective(), Writer: s.writer, Inspector: s.hub.Inspector(),
+		Guard: s.guard, View: s.view, Settings: s.settings.Effective(), Writer: s.writer, Inspector: s.hub.Inspector,
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
 		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,

@@ -36,7 +36,7 @@ func (s *Server) buildZone(ctx context.Context) error {
 	s.hub.Follow(s.proxies.Observe)
 	s.names = s.hostNames()
 	s.hub.Follow(s.names.Observe)
-	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector())
+	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector)
 	s.remote.zones = s.queries
 	if !s.settings.Joined() {
 		return nil
@@ -54,7 +54,7 @@ func (s *Server) startZone(ctx context.Context) error {
 	credentials, withoutHTTP2 := dpserver.NewPort(serverTLS(s.certificates.server.ForClient))
 	agents := grpc.NewServer(xds.ServerOptions(credentials)...)
 	s.proxies.Register(agents)
-	s.goLead(ctx, s.hub.RunDrains)
+	s.goLead(ctx, s.hub.Drains.Run)
 	s.goLead(ctx, s.names.Run)
 	s.goRun(ctx, s.lookAtIngresses)
 	s.group.Go(func() error { return s.proxies.Run(ctx) })
@@ -142,7 +142,7 @@ func zoneToken(to *settings.Join) (string, error) {
 func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !s.state.HasRows(key.Kind) })
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
-	rows = append(rows, s.hub.LookedUp(resolved, rows)...)
+	rows = append(rows, s.hub.Rows.LookedUp(resolved, rows)...)
 	done()
 	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
@@ -150,7 +150,7 @@ func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
 		// first: it also waits for proxies that reconnect to this replica
 		return err
 	}
-	return s.hub.Here(ctx, rows)
+	return s.hub.Acks.Here(ctx, rows)
 }
 
 // waitForwarded returns when the zone's ingresses forward what a row of a service says, so other zones may get the row.
@@ -160,5 +160,5 @@ func (s *Server) waitForwarded(ctx context.Context, row resource.Key) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
-	return s.hub.Passed(ctx, row.Mesh, row)
+	return s.hub.Acks.Passed(ctx, row.Mesh, row)
 }

@@ -1,0 +1,47 @@
+package push
+
+import (
+	"context"
+	"errors"
+
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/resource"
+)
+
+// Drained returns once a drain is complete, or ctx ends. The proxy is then in no endpoint list and, where it is a zone
+// proxy, dialed by no zone, and every client of every instance and zone has acked that. Clients that disconnect
+// meanwhile are not waited for.
+func (a *Acks) Drained(ctx context.Context, key state.ProxyKey) error {
+	revision, err := a.await(ctx, func(r *table.Reader) bool {
+		serving, ok := a.state.ListenerStatus(r, key)
+		return (!ok || serving.Spec.Draining) && !a.state.Told(r, key) && !a.state.Offered(r, key)
+	})
+	if err != nil {
+		return err
+	}
+	waits := make(chan error, 2)
+	go func() { waits <- a.callbacks.Replicas.WaitAcked(ctx, a.rowsOf(key)) }()
+	go func() { waits <- a.drainedInOtherZones(ctx, key) }()
+	_, err = a.callbacks.Waiter.WaitAcked(ctx, revision, nil)
+	return errors.Join(err, <-waits, <-waits)
+}
+
+// rowsOf returns the rows from which the proxies of this zone learn the addresses of a proxy.
+func (a *Acks) rowsOf(key state.ProxyKey) []resource.Key {
+	r := a.reader()
+	rows := []resource.Key{key.ListenerStatusRow()}
+	if p := a.state.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
+		rows = append(rows, a.state.EgressRows(r, key)...)
+	}
+	return rows
+}
+
+// drainedInOtherZones returns once no other zone dials an ingress, and at once where the proxy is none.
+func (a *Acks) drainedInOtherZones(ctx context.Context, key state.ProxyKey) error {
+	r := a.reader()
+	if p := a.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
+		return nil
+	}
+	return a.confirmed(ctx, a.state.AddressRows(r, key))
+}

@@ -1,0 +1,324 @@
+package push
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"weft/internal/graph"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/internal/xds"
+	"weft/resource"
+)
+
+// Proxies has the proxies that are in use: by a stream, the session of an agent, or a sender of host names. The values
+// of a proxy are derived as long as it is in use.
+type Proxies struct {
+	*published // its lock guards the rest
+	config     *config
+	sets       *resourceSets
+	hostNames  *groupNames
+	used       map[state.ProxyKey]*proxy
+}
+
+// proxy is a proxy that is in use.
+type proxy struct {
+	set      *xds.ResourceSet
+	own      *Own   // the last one; kept when the Dataplane is deleted, since its Envoy still runs
+	revision uint64 // at which the last change of its own resources was published
+	streams  map[*xds.Stream]struct{}
+	watchers map[*func(*graph.Proxy)]struct{}
+	// resolvers receive the host names that the proxy resolves.
+	resolvers map[*func(*HostNames)]struct{}
+}
+
+func newProxies(p *published, c *config, sets *resourceSets, names *groupNames) *Proxies {
+	return &Proxies{published: p, config: c, sets: sets, hostNames: names, used: map[state.ProxyKey]*proxy{}}
+}
+
+// Attach gives a stream the resource sets of a proxy, and changes them as the proxy changes, until detach.
+func (ps *Proxies) Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.acquire(key)
+	if p.own == nil {
+		ps.release(key, p)
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist; register it, or write it through the API",
+			key.Resource())
+	}
+	p.streams[s] = struct{}{}
+	s.SetResourceSets(ps.setsOf(p)...)
+	return func() { ps.stop(key, p, func() { delete(p.streams, s) }) }, nil
+}
+
+// Watch calls tell with the present state of a proxy (nil: there is none) and whenever it changes, until stop. The
+// table's writer makes the calls one after another, so tell must not block and must not call the Hub.
+func (ps *Proxies) Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.acquire(key)
+	p.watchers[&tell] = struct{}{}
+	tell(ps.present(key))
+	return func() { ps.stop(key, p, func() { delete(p.watchers, &tell) }) }
+}
+
+// WatchHostNames is [Proxies.Watch] for the host names that a proxy resolves (nil: there is no such proxy).
+func (ps *Proxies) WatchHostNames(key state.ProxyKey, tell func(*HostNames)) (stop func()) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.acquire(key)
+	p.resolvers[&tell] = struct{}{}
+	if now := ps.present(key); now != nil {
+		tell(ps.hostNames.sent[now.Group])
+	} else {
+		tell(nil)
+	}
+	return func() { ps.stop(key, p, func() { delete(p.resolvers, &tell) }) }
+}
+
+// Groups returns the groups that have a proxy in use, in no order.
+func (ps *Proxies) Groups() []GroupSize {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return ps.sets.sizes()
+}
+
+// present returns the present state of a proxy in use; nil where it was deleted.
+func (ps *Proxies) present(key state.ProxyKey) *graph.Proxy {
+	if own, _ := ps.config.own.Value(key); own != nil {
+		return own.Proxy
+	}
+	return nil
+}
+
+// acquire returns the entry of a proxy, and makes it for the first user.
+func (ps *Proxies) acquire(key state.ProxyKey) *proxy {
+	p := ps.used[key]
+	if p != nil {
+		return p
+	}
+	p = &proxy{
+		set:       ps.sets.catalog.NewResourceSet(),
+		streams:   map[*xds.Stream]struct{}{},
+		watchers:  map[*func(*graph.Proxy)]struct{}{},
+		resolvers: map[*func(*HostNames)]struct{}{},
+	}
+	ps.used[key] = p
+	if own := ps.config.own.Pin(key); own != nil {
+		p.own = own
+		e := edits{}
+		ps.join(e, own.Proxy)
+		if len(own.Proxy.Outbounds) > 0 { // they name resources of their group
+			ps.sets.groups.release(e)
+		}
+		e.add(p.set, own.Resources, nil)
+		ps.sets.commit(e)
+	}
+	return p
+}
+
+// stop removes a user of a proxy.
+func (ps *Proxies) stop(key state.ProxyKey, p *proxy, remove func()) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	remove()
+	ps.release(key, p)
+}
+
+// release drops the entry of a proxy that is no longer in use.
+func (ps *Proxies) release(key state.ProxyKey, p *proxy) {
+	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
+		return
+	}
+	delete(ps.used, key)
+	if p.own != nil {
+		ps.leave(p.own.Proxy)
+	}
+	ps.config.own.Unpin(key)
+}
+
+// join adds a proxy to its shared resource sets and host names.
+func (ps *Proxies) join(e edits, p *graph.Proxy) {
+	ps.sets.join(e, p)
+	ps.hostNames.join(p.Group)
+}
+
+func (ps *Proxies) leave(p *graph.Proxy) {
+	if last := ps.sets.leave(p); last {
+		ps.hostNames.leave(p.Group)
+	}
+}
+
+// setsOf returns the resource sets that the streams of a proxy follow: the shared ones and its own.
+func (ps *Proxies) setsOf(p *proxy) []*xds.ResourceSet {
+	if p.own == nil {
+		return []*xds.ResourceSet{p.set}
+	}
+	return append(ps.sets.of(p.own.Proxy), p.set)
+}
+
+// changedProxies are the proxies in use that a commit changes.
+type changedProxies struct {
+	all      []*proxy
+	moved    []*proxy       // to other shared resource sets
+	left     []*graph.Proxy // the former states of those that have shared resource sets to leave
+	explicit bool           // outbounds, which name resources of their group
+}
+
+// update moves the differences of a commit into the own resource sets of proxies, and tells their sessions.
+func (ps *Proxies) update(e edits, changes *table.Changes) (c changedProxies) {
+	for key, own := range ps.config.own.Changed(changes) {
+		p := ps.used[key]
+		c.all = append(c.all, p)
+		before, moves := ps.updateProxy(e, p, own)
+		if moves {
+			c.moved = append(c.moved, p)
+		}
+		if before != nil {
+			c.left = append(c.left, before)
+		}
+		c.explicit = c.explicit || own != nil && len(own.Proxy.Outbounds) > 0
+	}
+	return c
+}
+
+// updateProxy returns whether the proxy moves to other shared sets, and its former state where it has shared sets to
+// leave.
+func (ps *Proxies) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, moves bool) {
+	if own == nil {
+		p.tell(nil)
+		p.tellNames(nil)
+		return nil, false
+	}
+	old := p.own
+	p.own = own
+	var had []*xds.Resource
+	if old != nil {
+		had = old.Resources
+	}
+	changed, removed := difference(had, own.Resources)
+	e.add(p.set, changed, removed)
+	p.tell(own.Proxy)
+	if old != nil && sharesAs(old.Proxy, own.Proxy) {
+		return nil, false
+	}
+	ps.join(e, own.Proxy)
+	if old == nil {
+		return nil, true
+	}
+	return old.Proxy, true
+}
+
+// finish moves streams to the resource sets of other groups, once the sets of these groups are published.
+func (ps *Proxies) finish(c changedProxies) {
+	for _, p := range c.all {
+		p.revision = ps.sets.catalog.Revision()
+	}
+	for _, p := range c.moved {
+		for s := range p.streams {
+			s.SetResourceSets(ps.setsOf(p)...)
+		}
+		p.tellNames(ps.hostNames.sent[p.own.Proxy.Group])
+	}
+	for _, before := range c.left {
+		ps.leave(before)
+	}
+}
+
+// tellNames sends the proxies of some groups their names.
+func (ps *Proxies) tellNames(changed map[graph.ProxyGroup]*HostNames) {
+	if len(changed) == 0 {
+		return
+	}
+	for _, p := range ps.used {
+		if p.own == nil {
+			continue
+		}
+		if names := changed[p.own.Proxy.Group]; names != nil {
+			p.tellNames(names)
+		}
+	}
+}
+
+// tellUnserved notifies the sessions of proxies whose new listener status lacks a listener of their Dataplane. An
+// inbound that is wanted again in the moment in which its drain ends changes no listener, so that nothing else would
+// have its agent's report read again. It is a [Follower].
+func (ps *Proxies) tellUnserved(put []resource.Any, _ []resource.Key, _ []*table.Changes, _ time.Time) {
+	r := ps.reader()
+	for _, o := range put {
+		key, ok := state.ProxyOf(o.Key())
+		p := ps.used[key]
+		if !ok || p == nil || len(p.watchers) == 0 || o.Key() != key.ListenerStatusRow() ||
+			!ps.state.Unserved(r, key) {
+			continue
+		}
+		if now := ps.present(key); now != nil {
+			p.tell(now)
+		}
+	}
+}
+
+func (p *proxy) tell(g *graph.Proxy) {
+	for watcher := range p.watchers {
+		(*watcher)(g)
+	}
+}
+
+func (p *proxy) tellNames(names *HostNames) {
+	for tell := range p.resolvers {
+		(*tell)(names)
+	}
+}
+
+// streamOf returns the stream of a proxy at this instance, or nil where it has none.
+func (ps *Proxies) streamOf(key state.ProxyKey) *xds.Stream {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if p := ps.used[key]; p != nil {
+		for s := range p.streams {
+			return s
+		}
+	}
+	return nil
+}
+
+// inSyncAt reports whether a proxy is connected to this instance and has acked everything up to a revision.
+func (ps *Proxies) inSyncAt(key state.ProxyKey, revision uint64) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.used[key]
+	if p == nil {
+		return false
+	}
+	for s := range p.streams {
+		if s.InSync(revision) && len(s.NACKs()) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ownAcked reports whether a proxy applies its own resources, and returns a function that waits for it; nil where the
+// proxy has no stream or has rejected one of them.
+func (ps *Proxies) ownAcked(key state.ProxyKey) (wait func(context.Context) error, inSyncAt bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.used[key]
+	if p == nil {
+		return nil, false
+	}
+	for s := range p.streams {
+		switch {
+		case !s.InSync(p.revision):
+			revision := p.revision
+			return func(ctx context.Context) error { return s.WaitAcked(ctx, revision) }, false
+		case !slices.ContainsFunc(s.NACKs(), ofInbounds):
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// ofInbounds reports whether a NACK may be of an inbound or its rules.
+func ofInbounds(r xds.NACK) bool { return r.Type == xds.Listener || r.Type == xds.Extension }
