@@ -89,21 +89,43 @@ func (rot *rotation) follow(src *source) *problem {
 	return nil
 }
 
-// waitForRoot makes the source sign once every proxy has acked the MeshTrust with its root, and otherwise states that
-// this is waited for. The acks count for the SigningCA and the MeshTrust as they are now: a CA whose root has left the
+// waitForRoot makes the source sign once every proxy has acked the MeshTrusts with its root, and otherwise states that
+// this is waited for. The acks count for the SigningCA and the MeshTrusts as they are now: a CA whose root has left a
 // MeshTrust meanwhile is waited for again.
 func (rot *rotation) waitForRoot(src *source) {
-	trust := kind.MeshTrusts.Key(rot.mesh, rot.name)
-	c := &barrier.Condition{Name: rot.waitName(), Mesh: rot.mesh, Rows: []resource.Key{trust},
-		States: []string{rowState(rot.stored)}}
-	if rot.trust != nil {
-		c.States[0] += " " + rowState(rot.trust)
+	c := &barrier.Condition{Name: rot.waitName(), Mesh: rot.mesh, States: []string{rowState(rot.stored)}}
+	for _, trust := range rot.trustsWithRoot(src) {
+		c.Rows = append(c.Rows, trust.Key())
+		c.States[0] += " " + rowState(trust)
 	}
 	c.ZoneRows = rot.plan.syncedRows(c.Rows)
 	rot.writes.Wait = c
 	if rot.plan.Acks.Acked(rot.r, c.Name, c.States[0]) {
 		rot.activate(src)
 	}
+}
+
+// trustsWithRoot returns the MeshTrusts by which proxies trust the source: the one that the control plane writes, or
+// all that operators wrote with its root.
+func (rot *rotation) trustsWithRoot(src *source) (trusts []*resource.Object[kind.MeshTrust]) {
+	if !rot.manualTrust {
+		if rot.trust != nil {
+			trusts = append(trusts, rot.trust)
+		}
+		return trusts
+	}
+	for _, trust := range rot.plan.State.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)) {
+		var roots []string
+		for _, bundle := range trust.Spec.CABundles {
+			if bundle.PEM != nil {
+				roots = append(roots, bundle.PEM.Value)
+			}
+		}
+		if trust.Spec.TrustDomain == src.domain && src.ca.LeadsTo(roots, rot.r.Now()) {
+			trusts = append(trusts, trust)
+		}
+	}
+	return trusts
 }
 
 // activate makes the source sign.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,26 @@ func (w *world) roots() int {
 		return 0
 	}
 	return len(trust.Spec.CABundles)
+}
+
+// manual returns the MeshIdentity of [provided] whose MeshTrusts an operator writes.
+func manual() resource.Any {
+	mi := provided().(*resource.Object[kind.MeshIdentity])
+	mi.Spec.Provider.Bundled.MeshTrustCreation = "Disabled"
+	return mi
+}
+
+// trusting returns an operator's MeshTrust with the roots of CAs.
+func trusting(w *world, cas ...string) resource.Any {
+	trust := kind.MeshTrust{TrustDomain: domain}
+	for _, ca := range cas {
+		parsed, err := pki.ParseCA([]byte(ca))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		trust.CABundles = append(trust.CABundles, kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: parsed.Root()}})
+	}
+	return kind.MeshTrusts.Make("default", "operators", trust)
 }
 
 // conditions returns the conditions of the MeshIdentity by type, as the plan has them now.
@@ -268,5 +289,37 @@ func TestTheFormerRootStaysWhenTheNextCABeginsToSign(t *testing.T) {
 		if w.roots() != 2 {
 			t.Fatalf("the MeshTrust has %d roots when the next CA begins to sign, want 2", w.roots())
 		}
+	}
+}
+
+// TestARootThatAnOperatorRemovesAndAddsAgainIsAwaitedAgain: proxies may have acked the root before it was removed.
+func TestARootThatAnOperatorRemovesAndAddsAgainIsAwaitedAgain(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	first, second := freshCA(w, domain), freshCA(w, domain)
+	w.put(manual(), w.secret("ca", first), trusting(w, first))
+	w.reconcileIdentity()
+	w.ackAll()
+	if w.reconcileIdentity(); w.signing() != fingerprint(w, first) {
+		t.Fatalf("the first CA does not sign: %v", w.conditions())
+	}
+	w.put(w.secret("ca", second), trusting(w, first, second))
+	w.reconcileIdentity()
+	former := maps.Clone(w.waits)
+	if len(former) != 1 {
+		t.Fatalf("%d waits run for the root of the second CA, want one", len(former))
+	}
+	w.put(trusting(w, first))
+	w.put(trusting(w, first, second))
+	w.reconcileIdentity()
+	for _, wait := range former {
+		w.barrier.Finish(wait)
+	}
+	w.beginWaits()
+	if w.reconcileIdentity(); w.signing() != fingerprint(w, first) {
+		t.Fatal("the second CA signs by acks of the root that an operator has removed since")
+	}
+	w.ackAll()
+	if w.reconcileIdentity(); w.signing() != fingerprint(w, second) {
+		t.Errorf("the second CA does not sign: %v", w.conditions())
 	}
 }
