@@ -28,6 +28,8 @@ type Writer interface {
 	Delete(ctx context.Context, key resource.Key, version string) error
 	// Version returns the stored version of a row, empty where there is none.
 	Version(ctx context.Context, key resource.Key) (string, error)
+	// List returns the stored rows of a kind, without those that this release cannot read.
+	List(ctx context.Context, kind string) ([]resource.Any, error)
 }
 
 // Delays between a change and the writes that follow from it. Writes that clients need to be served have the short one.
@@ -73,7 +75,9 @@ func (rc *Reconciler) Backlog() int { return rc.runner.backlog() }
 
 // Run writes what is due until ctx ends. It may be called again after another replica has been the leader.
 func (rc *Reconciler) Run(ctx context.Context) {
-	rc.runner.start()
+	if err := rc.runner.start(ctx); err != nil {
+		return // ctx has ended
+	}
 	var parts sync.WaitGroup
 	parts.Go(func() { rc.barrier.Run(ctx) })
 	rc.runner.run(ctx)

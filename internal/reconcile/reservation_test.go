@@ -41,13 +41,11 @@ func (a *ahead) Create(ctx context.Context, o resource.Any) (string, error) {
 	return v, err
 }
 
-// The snapshot has the row of one service, and the followers of the commit have not been called yet.
-func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
-	m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler))
-	m.lags = true
-	one, two := "a", ""
-	var ip = func(n string) string {
-		w := m.writes(m.reader(), "MeshExternalService", n)
+// sameAddress stores services until two want the same virtual IP, and returns their requests.
+func (m *mirrored) sameAddress() (one, two Request) {
+	request := func(name string) Request { return Request{kind.MeshExternalServices.Name, "default", name} }
+	ip := func(name string) string {
+		w := m.writes(m.reader(), kind.MeshExternalServices.Name, name)
 		return w.Do[0].Create.(*resource.Object[kind.MeshExternalServiceStatus]).Spec.VIP.IP
 	}
 	m.user(services("a")[2])
@@ -55,17 +53,36 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 		m.user(services(fmt.Sprintf("b%d", i))[2])
 	}
 	m.deliver(len(m.late))
+	m.now = m.now.Add(time.Second)
 	for i := range 10 {
-		if n := fmt.Sprintf("b%d", i); ip(n) == ip(one) {
-			two = n
-			break
+		if name := fmt.Sprintf("b%d", i); ip(name) == ip("a") {
+			return request("a"), request(name)
 		}
 	}
-	if two == "" {
-		t.Fatal("no two services want the same address")
+	m.t.Fatal("no two services want the same address")
+	return one, two
+}
+
+// The former leader stored an address that the new leader's table does not have yet.
+func TestANewLeaderReservesTheAddressesThatItsTableLacks(t *testing.T) {
+	m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler))
+	m.lags = true
+	one, two := m.sameAddress()
+	m.rn.dequeue(m.now)
+	m.rn.write(t.Context(), m.rn.jobs[one])
+	if err := m.rn.start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	m.now = m.now.Add(time.Second)
-	u := func(n string) Request { return Request{"MeshExternalService", "default", n} }
+	m.rn.dequeue(m.now)
+	m.rn.write(t.Context(), m.rn.jobs[two])
+	m.addresses() // fails where both have the same
+}
+
+// The snapshot has the row of one service, and the followers of the commit have not been called yet.
+func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
+	m := follow(newWorld(t, "241.0.0.0/30"), false, slog.New(slog.DiscardHandler))
+	m.lags = true
+	one, two := m.sameAddress()
 	var pending []*table.Changes
 	var puts []resource.Any
 	m.rn.writer = &ahead{m, func(o resource.Any) {
@@ -76,8 +93,8 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 		m.late = nil
 	}}
 	m.rn.dequeue(m.now)
-	m.rn.write(context.Background(), m.rn.jobs[u(one)])
-	m.rn.write(context.Background(), m.rn.jobs[u(two)])
+	m.rn.write(context.Background(), m.rn.jobs[one])
+	m.rn.write(context.Background(), m.rn.jobs[two])
 	m.rc.Observe(puts, nil, pending, m.now)
 	m.addresses() // fails where both have the same
 }

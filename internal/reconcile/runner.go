@@ -14,6 +14,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -244,12 +245,12 @@ func (rn *runner) run(ctx context.Context) {
 	rn.mu.Unlock()
 }
 
-// start drops the reservations, acks, waits and logged notices of an earlier run.
-func (rn *runner) start() {
+// start drops the reservations, acks, waits and logged notices of an earlier run, and reserves the virtual IPs that the
+// former leader has stored. It retries while the store fails; the error is that of ctx.
+func (rn *runner) start(ctx context.Context) error {
 	rn.commit(rn.plan.removeLocalRows)
 	rn.barrier.Reset()
 	rn.mu.Lock()
-	defer rn.mu.Unlock()
 	rn.running = true
 	clear(rn.unseen)
 	clear(rn.reserved)
@@ -261,6 +262,52 @@ func (rn *runner) start() {
 		rn.jobs[u] = fresh
 		rn.removeIfDone(fresh)
 	}
+	rn.mu.Unlock()
+	for ctx.Err() == nil {
+		err := rn.reserveStored(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			rn.log.Warn("reading the stored virtual IPs failed", "retryAfter", minRetryDelay, "error", err)
+			_ = wait.Sleep(ctx, minRetryDelay)
+		}
+	}
+	return ctx.Err()
+}
+
+// reserveStored reserves the virtual IPs of stored rows until the table has these rows. The former leader may have
+// stored them shortly before this replica became the leader. It stores none later: the store executes no write whose
+// context ended before its transaction, and the leadership is written after the end of that context.
+func (rn *runner) reserveStored(ctx context.Context) error {
+	var stored []resource.Any
+	for status := range servicesWithVIPs {
+		rows, err := rn.writer.List(ctx, status)
+		if err != nil {
+			return err
+		}
+		stored = append(stored, rows...)
+	}
+	rn.mu.Lock()
+	defer rn.mu.Unlock()
+	for _, row := range stored {
+		key, version := row.Key(), row.Envelope().Version
+		if len(vipsIn(row)) == 0 || rn.tableVersion(key) == version {
+			continue
+		}
+		u := Request{Kind: servicesWithVIPs[key.Kind], Mesh: key.Mesh, Name: key.Name}
+		j := rn.jobs[u]
+		if j == nil {
+			j = newJob(u)
+			rn.jobs[u] = j
+		}
+		j.unseen[key], rn.unseen[key] = version, j
+		for _, vip := range vipsIn(row) {
+			rn.reserved[vip.IP] = j
+			j.addresses = append(j.addresses, vip.IP)
+		}
+	}
+	return nil
 }
 
 // backlog returns the number of requests that are due or running; 0 where another replica is the leader.

@@ -255,6 +255,30 @@ func (m *mirrored) Version(_ context.Context, key resource.Key) (string, error) 
 	return "", nil
 }
 
+// List implements Writer.
+func (m *mirrored) List(_ context.Context, of string) ([]resource.Any, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails {
+		return nil, errUnavailable
+	}
+	var rows []resource.Any
+	for key, row := range m.rows {
+		if key.Kind == of {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// takeOver starts the run of a new leader, whose table lacks what the test has not delivered.
+func (m *mirrored) takeOver() {
+	m.fails = false
+	if err := m.rn.start(context.Background()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 // calm is a mesh whose proxies ack at once.
 type calm struct{}
 

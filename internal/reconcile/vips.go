@@ -72,6 +72,13 @@ func (p *Plan) freeVIP(r *table.Reader, name string, cidr netip.Prefix) (netip.A
 	return netip.Addr{}, false
 }
 
+// servicesWithVIPs are the kinds of services by the kinds of the rows that have their virtual IPs.
+var servicesWithVIPs = map[string]string{
+	kind.MeshServiceStatuses.Name:          kind.MeshServices.Name,
+	kind.MeshMultiZoneServiceStatuses.Name: kind.MeshMultiZoneServices.Name,
+	kind.MeshExternalServiceStatuses.Name:  kind.MeshExternalServices.Name,
+}
+
 // vipsIn returns the virtual IPs that a row assigns to its service.
 func vipsIn(row resource.Any) []kind.VIP {
 	switch status := row.(type) {

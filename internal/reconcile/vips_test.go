@@ -57,7 +57,7 @@ func TestNoTwoServicesHaveAVirtualIPAndNoneLosesIts(t *testing.T) {
 			"list":    func(*rapid.T) { m.list() },
 			"fail":    func(*rapid.T) { m.fails = !m.fails },
 			"go by":   func(*rapid.T) { m.now = m.now.Add(time.Second); m.commit(func(*table.Tx) {}) },
-			"restart": func(*rapid.T) { m.deliver(len(m.late)); m.rn.start() },
+			"restart": func(*rapid.T) { m.takeOver() },
 			"drain": func(t *rapid.T) {
 				m.drain()
 				live := 0

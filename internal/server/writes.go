@@ -18,8 +18,8 @@ import (
 
 // ownWrites is the reconciler's writer.
 type ownWrites struct {
-	writer  *admission.Writer
-	version func(context.Context, resource.Key) (string, error)
+	writer *admission.Writer
+	rows   store.Store
 }
 
 func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
@@ -39,7 +39,18 @@ func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string)
 }
 
 func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error) {
-	return w.version(ctx, key)
+	return storedVersion(w.rows)(ctx, key)
+}
+
+func (w ownWrites) List(ctx context.Context, kind string) ([]resource.Any, error) {
+	rows, _, err := w.rows.List(ctx, kind)
+	var objects []resource.Any
+	for _, row := range rows {
+		if o, err := admission.Decode(row); err == nil {
+			objects = append(objects, o)
+		}
+	}
+	return objects, err
 }
 
 // storedAs returns the version that a write stored; empty where it stored nothing, as for a resource whose owner is

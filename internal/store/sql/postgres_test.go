@@ -221,3 +221,36 @@ func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
 	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	return encode("CERTIFICATE", rootDER), encode("CERTIFICATE", serverDER), encode("PRIVATE KEY", keyDER)
 }
+
+// A leader whose term ends while its write waits for the lock writes nothing after the next leader's first write.
+func TestAWriteWhoseContextEndsBeforeItHasTheLockIsNotExecuted(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	former, next := openPostgres(t, at, 0), openPostgres(t, at, 0)
+	unlock, err := next.LockCounter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, endTerm := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := former.Create(ctx, store.Row{Key: key("late")})
+		ended <- err
+	}()
+	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+		if waiting, err = next.WaitingTransactions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endTerm()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatalf("Create: %v, want %v", err, context.Canceled)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, former, "after") // a store writes in the order of its callers
+	if _, err := next.Get(t.Context(), key("late")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get: %v, want that the write is not executed", err)
+	}
+}
