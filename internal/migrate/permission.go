@@ -3,7 +3,6 @@ package migrate
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -88,6 +87,7 @@ func (c client) match(mesh string) map[string]any {
 func (t *translation) permissions() {
 	byMesh := map[string][]*permission{}
 	ruled := map[string][]target{} // targets of permissions with rules that allow
+	snis := t.externalSNIs()
 	var order []string
 	for _, o := range t.objects {
 		if o.kind != kind.MeshTrafficPermissions.Name || o.whole() && o.copyOf == "" {
@@ -105,11 +105,7 @@ func (t *translation) permissions() {
 			continue
 		case hasRules:
 			delete(spec, "from") // it is empty
-			if at := namedSNI(spec["rules"]); at != "" {
-				o.omit("", at+" is in the format of Kuma, and weft makes other SNIs",
-					"write it anew, with the SNI in status.zoneEgress.sni of the MeshExternalService, once "+
-						"that is applied")
-			} else if o.copyOf == "" {
+			if o.keepsSNIs(snis) && o.copyOf == "" {
 				ruled[o.mesh] = append(ruled[o.mesh], t.targetOf(o))
 			}
 			continue
@@ -147,25 +143,6 @@ func (t *translation) readPermission(o *object) *permission {
 		p.entries = append(p.entries, e)
 	}
 	return p
-}
-
-// namedSNI is the field of the first SNI in rules; empty where there is none.
-func namedSNI(rules any) string {
-	for i, item := range list(rules) {
-		rule := mapping(item)
-		callers := map[string]any{"matches": rule["matches"]}
-		for name, list := range mapping(rule["default"]) {
-			callers["default."+name] = list
-		}
-		for _, name := range slices.Sorted(maps.Keys(callers)) {
-			for j, match := range list(callers[name]) {
-				if mapping(match)["sni"] != nil {
-					return fmt.Sprintf("spec.rules[%d].%s[%d].sni", i, name, j)
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // clientOf reads the callers that an entry matches. Under the mtls of a mesh a caller has the SPIFFE ID
