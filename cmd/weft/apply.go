@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/resource"
 )
 
 func newApplyCommand(r *remote) *cobra.Command {
 	var from sources
-	var dryRun bool
+	var dryRun, ifUnchanged bool
 	command := &cobra.Command{
 		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
@@ -21,12 +25,17 @@ All documents are read and checked before the first is written; a resource witho
 to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands
 for the value of --var KEY=VALUE; one without a value is an error.
 
+With --if-unchanged a resource is written only if it is stored as its document was read: not changed, deleted or
+created since then. Each document needs the creationTime and the modificationTime that
+` + "`weft get -o yaml`" + ` prints.
+
 With --dry-run the control plane checks everything as if it were written, and returns the changes.`,
 		Example: `  weft apply -f mesh.yaml
   weft apply -f examples/demo/mesh --dry-run
   weft apply -f web.yaml --var version=v2 --var replicas=3
   weft apply -f https://example.com/mesh.yaml
-  cat web.yaml | weft apply -f -`,
+  cat web.yaml | weft apply -f -
+  weft apply -f edited.yaml --if-unchanged`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			manifests, err := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
@@ -41,8 +50,14 @@ With --dry-run the control plane checks everything as if it were written, and re
 			if dryRun {
 				return preview(command, c, manifests)
 			}
+			etags := map[resource.Key]string{}
+			if ifUnchanged {
+				if etags, err = storedAsRead(command.Context(), c, manifests); err != nil {
+					return err
+				}
+			}
 			for _, m := range manifests {
-				if err := apply(command, c, m); err != nil {
+				if err := apply(command, c, m, etags[m.object.Key()]); err != nil {
 					return err
 				}
 			}
@@ -51,12 +66,60 @@ With --dry-run the control plane checks everything as if it were written, and re
 	}
 	from.flags(command)
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
+	command.Flags().BoolVar(&ifUnchanged, "if-unchanged", false,
+		"write a resource only if it is stored as its document was read")
+	command.MarkFlagsMutuallyExclusive("dry-run", "if-unchanged")
 	_ = command.MarkFlagRequired("file") // it exists
 	return command
 }
 
-func apply(command *cobra.Command, c *client.Client, m manifest) error {
-	result, err := c.Put(command.Context(), m.object, m.kind)
+// times are the computed fields of a document by which two readings of a resource are compared.
+type times struct {
+	Created  time.Time `json:"creationTime"`
+	Modified time.Time `json:"modificationTime"`
+}
+
+// storedAsRead returns the ETags of resources that are stored as their documents were read. The error names each one
+// that is not.
+func storedAsRead(ctx context.Context, c *client.Client, manifests []manifest) (map[resource.Key]string, error) {
+	etags := map[resource.Key]string{}
+	var faults []error
+	for _, m := range manifests {
+		key := m.object.Key()
+		var stored times
+		etag, err := c.Read(ctx, client.Path(m.kind, key.Mesh, key.Name), nil, &stored)
+		switch {
+		case m.times.Created.IsZero() || m.times.Modified.IsZero():
+			faults = append(
+				faults,
+				fmt.Errorf("%s: %s has no creationTime and modificationTime, as `weft get -o yaml` "+
+					"prints them, and --if-unchanged needs both", m.at, key),
+			)
+		case resource.CodeOf(err) == resource.NotFound:
+			faults = append(faults, fmt.Errorf("%s: %s was deleted after the document was read", m.at, key))
+		case err != nil:
+			return nil, err
+		case !stored.Created.Equal(m.times.Created):
+			faults = append(
+				faults,
+				fmt.Errorf("%s: %s was deleted after the document was read, and created again at %s",
+					m.at, key, stored.Created.Format(time.RFC3339)),
+			)
+		case !stored.Modified.Equal(m.times.Modified):
+			faults = append(
+				faults,
+				fmt.Errorf("%s: %s was changed at %s, after the document was read; read it again and "+
+					"repeat the change", m.at, key, stored.Modified.Format(time.RFC3339)),
+			)
+		}
+		etags[key] = etag
+	}
+	return etags, errors.Join(faults...)
+}
+
+// apply writes one resource; with an ETag only where the stored version is that one.
+func apply(command *cobra.Command, c *client.Client, m manifest, etag string) error {
+	result, err := c.PutIfMatch(command.Context(), m.object, m.kind, etag)
 	if err != nil {
 		return err
 	}

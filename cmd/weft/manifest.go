@@ -19,6 +19,7 @@ type manifest struct {
 	object resource.Any
 	kind   resource.Descriptor
 	at     string // its source and line
+	times  times  // zero where the document has none
 }
 
 // readManifests reads and checks every document of the sources. The error lists every invalid one, with its file and
@@ -90,7 +91,11 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
 			Problems: problems}
 	}
-	return manifest{o, d, doc.at()}, nil
+	m := manifest{object: o, kind: d, at: doc.at()}
+	if yaml.Unmarshal(doc.text, &m.times) != nil {
+		m.times = times{} // computed fields are ignored
+	}
+	return m, nil
 }
 
 // writeOrder is the order in which kinds are written, so that dependencies come first: the service, the permissions and

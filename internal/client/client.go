@@ -53,16 +53,26 @@ type Result struct {
 
 // Put creates or replaces a resource.
 func (c *Client) Put(ctx context.Context, o resource.Any, d resource.Descriptor) (Result, error) {
+	return c.PutIfMatch(ctx, o, d, "")
+}
+
+// PutIfMatch replaces the version of a resource that has an ETag, and returns an error of the code [resource.Stale]
+// where another one is stored. Without an ETag it is [Client.Put].
+func (c *Client) PutIfMatch(ctx context.Context, o resource.Any, d resource.Descriptor, etag string) (Result, error) {
 	body, err := resource.MarshalJSON(o, nil, d, resource.Universal)
 	if err != nil {
 		return Result{}, err
 	}
-	status, response, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), nil, body)
+	header := http.Header{}
+	if etag != "" {
+		header.Set("If-Match", etag)
+	}
+	response, content, err := c.send(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), nil, header, body)
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Created: status == http.StatusCreated}
-	return result, json.Unmarshal(response, &result)
+	result := Result{Created: response.StatusCode == http.StatusCreated}
+	return result, json.Unmarshal(content, &result)
 }
 
 // Preview is the result that a write would have.
@@ -82,7 +92,7 @@ func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Desc
 	if err != nil {
 		return Preview{}, err
 	}
-	_, response, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), dryRun, body)
+	response, err := c.do(ctx, http.MethodPut, Path(d, o.Key().Mesh, o.Key().Name), dryRun, body)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -93,23 +103,29 @@ func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Desc
 
 // PreviewDelete returns the error that Delete would return, and deletes nothing.
 func (c *Client) PreviewDelete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
-	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), dryRun, nil)
+	_, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), dryRun, nil)
 	return err
 }
 
 // Delete deletes a resource.
 func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
-	_, _, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
+	_, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
 	return err
 }
 
 // Get decodes a response into a value, or copies it into a *[]byte.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, into any) error {
-	_, response, err := c.do(ctx, http.MethodGet, path, query, nil)
+	_, err := c.Read(ctx, path, query, into)
+	return err
+}
+
+// Read is [Client.Get] that also returns the ETag of the response; empty where it has none.
+func (c *Client) Read(ctx context.Context, path string, query url.Values, into any) (etag string, err error) {
+	response, content, err := c.send(ctx, http.MethodGet, path, query, nil, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return decode(response, into)
+	return response.Header.Get("ETag"), decode(content, into)
 }
 
 // Post sends a value and reads the response as Get does.
@@ -118,7 +134,7 @@ func (c *Client) Post(ctx context.Context, path string, value, into any) error {
 	if err != nil {
 		return err
 	}
-	_, response, err := c.do(ctx, http.MethodPost, path, nil, body)
+	response, err := c.do(ctx, http.MethodPost, path, nil, body)
 	if err != nil {
 		return err
 	}
@@ -174,16 +190,24 @@ func Path(d resource.Descriptor, mesh, name string) string {
 	return path
 }
 
-// do sends a request. The path must be escaped.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (int, []byte, error) {
+// do sends a request, and returns the body of the response. The path must be escaped.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) ([]byte, error) {
+	_, content, err := c.send(ctx, method, path, query, nil, body)
+	return content, err
+}
+
+// send is [Client.do] with headers, and also returns the response, whose body has been read.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, header http.Header,
+	body []byte) (*http.Response, []byte, error) {
 	target := strings.TrimSuffix(c.base.String(), "/") + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
+	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -192,17 +216,17 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	}
 	response, err := c.http.Do(req)
 	if err != nil {
-		return 0, nil, c.unreachable(err)
+		return nil, nil, c.unreachable(err)
 	}
 	defer response.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
-		return 0, nil, c.unreachable(err)
+		return nil, nil, c.unreachable(err)
 	}
 	if response.StatusCode >= 300 {
-		return 0, nil, responseError(response, content)
+		return nil, nil, responseError(response, content)
 	}
-	return response.StatusCode, content, nil
+	return response, content, nil
 }
 
 func (c *Client) unreachable(err error) error {

@@ -116,3 +116,25 @@ func TestPathsAreEscaped(t *testing.T) {
 		}
 	}
 }
+
+func TestAWriteOfAnotherVersionIsStale(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if match := r.Header.Get("If-Match"); match != "" && match != `"2"` {
+			w.WriteHeader(http.StatusPreconditionFailed)
+			fmt.Fprint(w, `{"title":"Precondition Failed","detail":"Mesh a was changed since"}`)
+			return
+		}
+		w.Header().Set("ETag", `"2"`)
+		fmt.Fprint(w, `{"changed":true}`)
+	})
+	etag, err := c.Read(t.Context(), "/meshes/a", nil, &struct{}{})
+	if err != nil || etag != `"2"` {
+		t.Errorf("ETag %s, %v", etag, err)
+	}
+	for etag, code := range map[string]resource.Code{`"1"`: resource.Stale, `"2"`: 0, "": 0} {
+		_, err := c.PutIfMatch(t.Context(), kind.Meshes.Make("", "a", kind.Mesh{}), kind.Meshes, etag)
+		if (err != nil || code != 0) && resource.CodeOf(err) != code {
+			t.Errorf("writing over the ETag %s: %v", etag, err)
+		}
+	}
+}

@@ -17,8 +17,8 @@ type externalService struct {
 	zone   string // the zone that owns it; empty: global
 }
 
-// externalSNIs returns the external services of the export by mesh and by the SNIs that weft gives them, in each format.
-// No SNI of Kuma is among them: its hash is of other fields.
+// externalSNIs returns the external services of the export by mesh and by the SNIs that weft gives them, in each
+// format. No SNI of Kuma is among them: its hash is of other fields.
 func (t *translation) externalSNIs() map[[2]string]externalService {
 	snis := map[[2]string]externalService{}
 	for _, o := range t.objects {

@@ -72,7 +72,10 @@ func trusting(w *world, cas ...string) resource.Any {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		trust.CABundles = append(trust.CABundles, kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: parsed.Root()}})
+		trust.CABundles = append(
+			trust.CABundles,
+			kind.CABundle{Type: "Pem", PEM: &kind.PEMBundle{Value: parsed.Root()}},
+		)
 	}
 	return kind.MeshTrusts.Make("default", "operators", trust)
 }

@@ -237,7 +237,7 @@ func TestAWriteWhoseContextEndsBeforeItHasTheLockIsNotExecuted(t *testing.T) {
 		_, err := former.Create(ctx, store.Row{Key: key("late")})
 		ended <- err
 	}()
-	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+	for waiting := 0; waiting == 0; {
 		if waiting, err = next.WaitingTransactions(t.Context()); err != nil {
 			t.Fatal(err)
 		}
