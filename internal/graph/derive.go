@@ -11,6 +11,7 @@ import (
 // derive adds the derived tables, each of which reads rows and tables that were added before.
 func (s *State) derive() {
 	s.Inbounds = table.NewDerived(s.DB, "inbounds of a Dataplane", s.inbounds, state.DeepEqual[[]Member])
+	s.ServiceMembers = table.NewDerived(s.DB, "members of a service", s.members, slices.Equal)
 	s.Destinations = table.NewDerived(s.DB, "services of a mesh", s.destinations, slices.Equal)
 	s.Tagged = table.NewDerived(s.DB, "services of a tag", s.tagged, slices.Equal)
 	s.Labeled = table.NewDerived(s.DB, "services of labels", s.labeledServices, slices.Equal)

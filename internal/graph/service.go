@@ -120,6 +120,15 @@ func (s *State) Members(r *table.Reader, service *resource.Object[kind.MeshServi
 	}
 }
 
+// members are the values of ServiceMembers.
+func (s *State) members(r *table.Reader, key state.ServiceKey) []*Member {
+	service, ok := s.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	return slices.Collect(s.Members(r, service))
+}
+
 // inbounds returns the inbounds of an admitted Dataplane that any service may select, with their listener status. Each
 // service reads them for all its Dataplanes whenever one of them becomes ready. So they are computed once, and not by
 // each reader.
@@ -183,12 +192,7 @@ func (s *State) selectedDataplanes(r *table.Reader,
 
 // isServer returns whether a Dataplane is a backend of a MeshService.
 func (s *State) isServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
-	row := s.Row(key)
-	service, ok := s.Services.Find(r, row.Mesh, row.Name)
-	if !ok {
-		return false
-	}
-	for m := range s.Members(r, service) {
+	for _, m := range s.ServiceMembers.Get(r, s.Row(key)) {
 		if m.Dataplane.Name == proxy.Name {
 			return true
 		}
@@ -351,7 +355,7 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published.inOrder()
 	}
 	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, state.MeshKey(key.Mesh))) > 0
-	for m := range s.Members(r, service) {
+	for _, m := range s.ServiceMembers.Get(r, row) {
 		if !m.Ready || !m.Healthy || !Targets(port, &m.Inbound) {
 			continue
 		}

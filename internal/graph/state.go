@@ -19,6 +19,8 @@ type State struct {
 
 	// Inbounds are the inbounds of a Dataplane, with their listener status; none where the mesh does not admit it.
 	Inbounds *table.Derived[state.ProxyKey, []Member]
+	// ServiceMembers are the [State.Members] of a MeshService, which several values read whenever one of them changes.
+	ServiceMembers *table.Derived[state.ServiceKey, []*Member]
 	// Destinations are the services of a mesh, of every kind and zone. Tagged are the MeshServices that select a value
 	// of kuma.io/service, by its [TagKey]. Labeled are the services of a kind that have labels. Named is the service
 	// with a name, the zero key where there is none. Ports are a service's ports. These values separate the services

@@ -11,8 +11,10 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +155,7 @@ func equalPorts(a, b kind.ServicePort) bool {
 }
 
 func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
-	service, ok := p.State.Services.Find(r, key.Mesh, key.Name)
-	if !ok {
+	if _, ok := p.State.Services.Find(r, key.Mesh, key.Name); !ok {
 		return facts{}
 	}
 	ids := p.State.ServiceIdentities.Get(r, key)
@@ -162,7 +163,7 @@ func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
 		nacks: p.nacks.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
-	for m := range p.State.Members(r, service) {
+	for _, m := range p.State.ServiceMembers.Get(r, key) {
 		f.count.Total++
 		if m.Ready {
 			f.count.Connected++
@@ -287,7 +288,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}},
 	})
 	spec := &generated.Spec
-	for m := range p.State.Members(r, generated) {
+	for m := range p.membersFor(r, generated) {
 		if m.Ready && !slices.ContainsFunc(spec.Ports, func(port kind.ServicePort) bool {
 			return port.Port == m.Inbound.Port
 		}) {
@@ -300,6 +301,17 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 	spec.Ports = inOrder(spec.Ports)
 	spec.Ports = spec.Ports[:min(len(spec.Ports), kind.MaxServicePorts)]
 	return spec
+}
+
+// membersFor returns the members of a generated service. Those of a stored one with the same selector are computed once
+// for all their readers.
+func (p *Plan) membersFor(r *table.Reader, generated *resource.Object[kind.MeshService]) iter.Seq[*graph.Member] {
+	stored, ok := p.State.Services.Find(r, generated.Mesh, generated.Name)
+	if ok && !p.State.IsRemote(stored) && reflect.DeepEqual(stored.Spec.Selector, generated.Spec.Selector) {
+		key := state.ServiceKey{Mesh: generated.Mesh, Name: generated.Name}
+		return slices.Values(p.State.ServiceMembers.Get(r, key))
+	}
+	return p.State.Members(r, generated)
 }
 
 // generatedPort returns the port of an inbound. It has the inbound's name, except the default name, which is the

@@ -323,28 +323,31 @@ type node struct {
 	value   any
 	pins    int
 	dead    bool
-	reads   map[readKey]struct{}
-	inputs  map[*node]struct{} // derived values that it reads
+	run     uint32             // counts the runs of its function
+	reads   map[readKey]uint32 // rows and index entries that it reads, with the run that has read them last
+	inputs  map[*node]uint32   // derived values that it reads, likewise
 	readers map[*node]struct{} // derived values that read it
 
 	deadline time.Time // the earliest time that it waits for; zero: none
 	at       int       // its index in the heap of deadlines
 }
 
-// recompute computes a kept value again, and returns whether it differs.
+// recompute computes a kept value again, and returns whether it differs. Most functions read the same in each run, so a
+// run marks what it reads, and only what it no longer reads is removed.
 func (db *DB) recompute(n *node, s *Snapshot) bool {
-	reads, inputs := n.reads, n.inputs
-	n.reads, n.inputs = map[readKey]struct{}{}, map[*node]struct{}{}
+	n.run++
 	db.deadlines.removeDeadline(n)
 	failed := db.hasFailed(n)
 	value, ok := db.computeKept(n, s)
-	for l := range reads {
-		if _, ok := n.reads[l]; !ok {
+	for l, run := range n.reads {
+		if run != n.run {
+			delete(n.reads, l)
 			db.removeReader(l, n)
 		}
 	}
-	for input := range inputs {
-		if _, ok := n.inputs[input]; !ok {
+	for input, run := range n.inputs {
+		if run != n.run {
+			delete(n.inputs, input)
 			delete(input.readers, n)
 			db.release(input)
 		}
@@ -430,8 +433,10 @@ func (d *Derived[K, V]) Get(r *Reader, key K) V {
 		panic(fmt.Sprintf("table: %s reads %s, which was not made before it", d.db.derived[r.node.table], d.name))
 	}
 	n := d.node(r.snapshot, key)
-	r.node.inputs[n] = struct{}{}
-	n.readers[r.node] = struct{}{}
+	if _, known := r.node.inputs[n]; !known {
+		n.readers[r.node] = struct{}{}
+	}
+	r.node.inputs[n] = r.node.run
 	return n.value.(V)
 }
 
@@ -444,7 +449,7 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 	if n := d.nodes[key]; n != nil {
 		return n
 	}
-	n := &node{table: d.id, key: key, reads: map[readKey]struct{}{}, inputs: map[*node]struct{}{},
+	n := &node{table: d.id, key: key, reads: map[readKey]uint32{}, inputs: map[*node]uint32{},
 		readers: map[*node]struct{}{}}
 	if value, ok := d.db.computeKept(n, s); ok {
 		n.value = value
@@ -531,7 +536,13 @@ func (r *Reader) recordRead(l readKey) {
 	if r.node == nil {
 		return
 	}
-	r.node.reads[l] = struct{}{}
+	run, known := r.node.reads[l]
+	if !known || run != r.node.run {
+		r.node.reads[l] = r.node.run
+	}
+	if known {
+		return
+	}
 	readers := r.db.readers[l]
 	if readers == nil {
 		readers = map[*node]struct{}{}
