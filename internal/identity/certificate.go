@@ -151,35 +151,6 @@ func (s *Stage) Announce(
 	return &announced
 }
 
-// callers are the callers of a mesh that a rule matches.
-type callers struct{ mesh, exact, prefix string }
-
-// otherIDs returns the SPIFFE IDs that a rule does not match, of workloads with an ID that it matches: while a workload
-// changes its ID, a rule about one ID applies to the other, in any zone.
-func (s *Stage) otherIDs(r *table.Reader, rule callers) []string {
-	named := match.Rule{Exact: rule.exact, Prefix: rule.prefix}
-	var others []string
-	also := func(names []string) {
-		if slices.ContainsFunc(names, named.Matches) {
-			others = append(others, slices.DeleteFunc(slices.Clone(names), named.Matches)...)
-		}
-	}
-	for _, row := range s.state.CertificatesChanging.List(r, state.MeshKey(rule.mesh)) {
-		for _, pair := range row.Spec.Aliases() {
-			also(pair)
-		}
-	}
-	for _, zone := range s.state.ChangingIdentitiesByMesh.List(r, state.MeshKey(rule.mesh)) {
-		for _, names := range zone.Spec.Workloads {
-			if s.mayRename(r, rule.mesh, s.state.OwnerOf(&zone.Meta).Zone, names) {
-				also(names)
-			}
-		}
-	}
-	slices.Sort(others)
-	return slices.Compact(others)
-}
-
 // ExtendRules sets the further SPIFFE IDs that rules match.
 func (s *Stage) ExtendRules(r *table.Reader, mesh string, p *match.Permissions) {
 	for _, rules := range [][]match.Rule{p.Deny, p.ShadowDeny, p.Allow} {

@@ -40,6 +40,13 @@ type Stage struct {
 	ServiceNames *table.Derived[state.ProxyKey, []string]
 	// Moving are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
 	Moving *table.Derived[state.ProxyKey, kind.SpiffeIDs]
+	// Changing tells whether any proxy of a mesh changes its SPIFFE IDs.
+	Changing *table.Derived[string, bool]
+	// Aliases are the SPIFFE IDs of this zone's workloads that belong to one proxy, a set for each pair, sorted.
+	Aliases *table.Derived[string, [][]string]
+	ofShard *table.Derived[state.Shard, *aliases]
+	ofZone  *table.Derived[state.IdentityKey, *aliases] // by the key of the zone's row
+	inMesh  *table.Derived[string, []*aliases]
 	// Also are the further SPIFFE IDs that a rule matches.
 	Also *table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
@@ -67,6 +74,11 @@ func New(t *state.Tables) *Stage {
 	s.Moving = table.NewDerived(t.DB, "identity changes", s.moving, kind.SpiffeIDs.Same)
 	s.Domains = table.NewDerived(t.DB, "trust domains", s.domains, state.DeepEqual[*pki.Domains])
 	s.Trust = table.NewDerived(t.DB, "trust", s.trust, state.DeepEqual[*Trust])
+	s.Changing = table.NewDerived(t.DB, "changing identities", s.isChanging, func(a, b bool) bool { return a == b })
+	s.ofShard = table.NewDerived(t.DB, "aliases of a shard", s.shardAliases, (*aliases).equal)
+	s.ofZone = table.NewDerived(t.DB, "aliases of a zone", s.zoneAliases, (*aliases).equal)
+	s.inMesh = table.NewDerived(t.DB, "aliases of a mesh", s.meshAliases, slices.Equal)
+	s.Aliases = table.NewDerived(t.DB, "aliases of this zone", s.ownAliases, sameSets)
 	s.Also = table.NewDerived(t.DB, "SPIFFE IDs beside a rule's", s.otherIDs, slices.Equal)
 	s.EgressTrust = table.NewDerived(t.DB, "trust in zone egresses", s.egressTrust, state.DeepEqual[*Trust])
 	return s

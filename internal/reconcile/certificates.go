@@ -59,43 +59,60 @@ func nextState(row *resource.Object[kind.DataplaneCertificates]) string {
 		next.List()...), " ")
 }
 
+// announced are the proxies of a shard whose next SPIFFE IDs are announced and not accepted yet.
+type announced struct {
+	rows   []*resource.Object[kind.DataplaneCertificates]
+	states []string // of the rows
+}
+
+func (a announced) equal(b announced) bool { return slices.Equal(a.rows, b.rows) }
+
+func (p *Plan) announcedIn(r *table.Reader, shard state.Shard) (a announced) {
+	for _, row := range p.State.CertificatesChanging.List(r, shard.String()) {
+		if row.Spec.Next != nil && !row.Spec.Next.Accepted {
+			a.rows, a.states = append(a.rows, row), append(a.states, nextState(row))
+		}
+	}
+	return a
+}
+
+// announcedOf returns the announced proxies of a mesh. A changed certificate computes the states of one shard.
+func (p *Plan) announcedOf(r *table.Reader, mesh string) (all announced) {
+	if !p.State.Changing.Get(r, mesh) {
+		return all
+	}
+	for n := range state.Shards {
+		a := p.announced.Get(r, state.Shard{Mesh: mesh, Number: n})
+		all.rows, all.states = append(all.rows, a.rows...), append(all.states, a.states...)
+	}
+	return all
+}
+
 // changingIdentities writes the SPIFFE IDs of this zone's workloads that belong to one proxy. Once they and the
 // identities of services are stored, it states that every proxy must accept the announced SPIFFE IDs: the clients of
 // their services and, for permissions that match one of them, the proxies of other zones.
 func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
-	var workloads [][]string
-	var announced []*resource.Object[kind.DataplaneCertificates]
-	for _, row := range p.State.CertificatesChanging.List(r, state.MeshKey(u.Mesh)) {
-		workloads = append(workloads, row.Spec.Aliases()...)
-		if row.Spec.Next != nil && !row.Spec.Next.Accepted {
-			announced = append(announced, row)
-		}
-	}
-	slices.SortFunc(workloads, slices.Compare)
-	workloads = slices.CompactFunc(workloads, slices.Equal)
+	workloads := p.State.Aliases.Get(r, u.Mesh)
 	stored, ok := p.State.ChangingIdentities.Find(r, u.Mesh, p.State.Zone)
 	switch {
-	case len(workloads) > 0:
+	case len(workloads) == 0 && ok:
+		w.addWrite(servingDelay, Write{Delete: stored})
+	case len(workloads) > 0 && (!ok || !slices.EqualFunc(stored.Spec.Workloads, workloads, slices.Equal)):
 		putIfDifferent(&w, servingDelay, stored, kind.ChangingIdentitiesList.Make(u.Mesh, p.State.Zone,
 			kind.ChangingIdentities{Workloads: workloads}))
-	case ok:
-		w.addWrite(servingDelay, Write{Delete: stored})
 	}
-	if len(announced) > 0 {
+	if announced := p.announcedOf(r, u.Mesh); len(announced.rows) > 0 {
 		w.Wait = p.identityWait(r, u.Mesh, announced)
 		w.Wait.Incomplete = len(w.Do) > 0 || !p.servicesHaveIdentities(r, u.Mesh)
 	}
 	return w
 }
 
-func (p *Plan) identityWait(r *table.Reader, mesh string,
-	announced []*resource.Object[kind.DataplaneCertificates]) *barrier.Condition {
-	c := &barrier.Condition{Name: identityWaitName(mesh), Mesh: mesh, Rows: slices.Concat(newestRows(announced),
-		newestRows(p.zoneServices(r, mesh)), []resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
+func (p *Plan) identityWait(r *table.Reader, mesh string, announced announced) *barrier.Condition {
+	c := &barrier.Condition{Name: identityWaitName(mesh), Mesh: mesh, States: announced.states,
+		Rows: slices.Concat(newestRows(announced.rows), newestRows(p.zoneServices(r, mesh)),
+			[]resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
 	c.ZoneRows = p.syncedRows(c.Rows)
-	for _, row := range announced {
-		c.States = append(c.States, nextState(row))
-	}
 	return c
 }
 
@@ -146,8 +163,8 @@ func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 // where all are.
 func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []kind.Condition {
 	waiting, bound := 0, time.Time{}
-	for _, row := range p.State.CertificatesChanging.List(r, state.MeshKey(mesh)) {
-		if next := row.Spec.Next; next != nil && !next.Accepted && next.MeshIdentity == meshIdentity {
+	for _, row := range p.announcedOf(r, mesh).rows {
+		if next := row.Spec.Next; next.MeshIdentity == meshIdentity {
 			waiting++
 			bound = earliest(bound, next.Since.Time)
 		}

@@ -75,6 +75,7 @@ type Plan struct {
 	members      *table.Derived[state.ServiceKey, members]
 	// notAdmitted are the evicted proxies of a shard, with the ends of their certificates.
 	notAdmitted *table.Derived[state.Shard, []kind.EvictedProxy]
+	announced   *table.Derived[state.Shard, announced]
 	// full tells whether a mesh has the largest number of generated services, and noVIP whether a range has no free
 	// address.
 	full              *table.Derived[string, bool]
@@ -123,6 +124,7 @@ func NewPlan(g *graph.State, ranges Ranges) *Plan {
 	p.egressStatus = table.NewDerived(g.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
 	p.members = table.NewDerived(g.DB, "members of many zones", p.membersOf, equalMembers)
 	p.notAdmitted = table.NewDerived(g.DB, "evicted proxies of a shard", p.notAdmittedIn, slices.Equal)
+	p.announced = table.NewDerived(g.DB, "announced SPIFFE IDs of a shard", p.announcedIn, announced.equal)
 	p.progress = table.NewDerived(g.DB, "progress of retained endpoints", p.retainProgress,
 		func(a, b progress) bool {
 			return a == b

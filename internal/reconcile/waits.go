@@ -18,12 +18,21 @@ func rowState(o resource.Any) string { return o.Key().String() + "@" + o.Envelop
 // earlier ones.
 const maxAwaitedRows = 32
 
+// newestRows returns the keys of the newest rows, at most [maxAwaitedRows].
 func newestRows[S any](rows []*resource.Object[S]) []resource.Key {
-	rows = slices.SortedFunc(slices.Values(rows), func(a, b *resource.Object[S]) int {
+	newerFirst := func(a, b *resource.Object[S]) int {
 		return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Name, b.Name))
-	})
+	}
+	var newest []*resource.Object[S] // sorted
+	for _, row := range rows {
+		if len(newest) == maxAwaitedRows && newerFirst(row, newest[maxAwaitedRows-1]) >= 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(newest, row, newerFirst)
+		newest = slices.Insert(newest[:min(len(newest), maxAwaitedRows-1)], at, row)
+	}
 	var keys []resource.Key
-	for _, row := range rows[:min(len(rows), maxAwaitedRows)] {
+	for _, row := range newest {
 		keys = append(keys, row.Key())
 	}
 	return keys

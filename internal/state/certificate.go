@@ -18,7 +18,7 @@ type CertificateTables struct {
 	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// CertificatesByShard finds the certificates of a [Shard].
 	CertificatesByShard *table.Index[*resource.Object[kind.DataplaneCertificates]]
-	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey].
+	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey] and by their [Shard].
 	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// EgressCertificatesByRoot is CertificatesByRoot for ZoneEgresses. EgressCertificatesByName finds them by the
 	// ZoneEgress.
@@ -64,16 +64,20 @@ type Shard struct {
 func (s Shard) String() string { return s.Mesh + "/shard/" + strconv.Itoa(s.Number) }
 
 func shardKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
+	return []string{shardOf(row.Mesh, row.Name).String()}
+}
+
+func shardOf(mesh, name string) Shard {
 	hash := fnv.New32a()
-	hash.Write([]byte(row.Name))
-	return []string{Shard{row.Mesh, int(hash.Sum32() % Shards)}.String()}
+	hash.Write([]byte(name))
+	return Shard{mesh, int(hash.Sum32() % Shards)}
 }
 
 // movingKeys is the index function of the proxies that wait for other SPIFFE IDs, or have certificates with former
 // ones.
 func movingKeys(row *resource.Object[kind.DataplaneCertificates]) []string {
 	if row.Spec.Next != nil || len(row.Spec.Aliases()) > 0 {
-		return []string{MeshKey(row.Mesh)}
+		return []string{MeshKey(row.Mesh), shardOf(row.Mesh, row.Name).String()}
 	}
 	return nil
 }

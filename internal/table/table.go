@@ -191,6 +191,16 @@ func (x *Index[V]) List(r *Reader, key string) []V {
 	return rows
 }
 
+// Any returns true where a row is under an index key. It reads as much as List, without the cost of the rows.
+func (x *Index[V]) Any(r *Reader, key string) (found bool) {
+	r.recordRead(readKey{x.source, key})
+	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(V) bool {
+		found = true
+		return false
+	})
+	return found
+}
+
 // entryPrefix returns the common prefix of the entries of an index key in the index's tree.
 func entryPrefix(key string) []byte { return append([]byte(key), 0) }
 
