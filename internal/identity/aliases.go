@@ -8,8 +8,8 @@ import (
 	"weft/internal/table"
 )
 
-// aliases are sets of SPIFFE IDs, each of one workload that changes its SPIFFE ID. Many workloads may change at once, so
-// they are derived in parts, and a changed workload recomputes one part.
+// aliases are sets of SPIFFE IDs, each of one workload that changes its SPIFFE ID. Many workloads may change at once,
+// so they are derived in parts, and a changed workload recomputes one part.
 type aliases struct {
 	sets [][]string
 	byID map[string][][]string // the sets that contain a SPIFFE ID
