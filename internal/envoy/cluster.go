@@ -253,11 +253,10 @@ func localityOutlierDetection(locality graph.Locality) *clusterv3.OutlierDetecti
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // applicationOptions returns the HTTP version of a server that is not a proxy of the mesh: the application of an
-// inbound, or an external server. Headers that only proxies may send are removed from its responses. TCP has no
-// options.
+// inbound, or an external server. Headers that only proxies may send are removed from its responses.
 func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
-		return nil
+		return tcpOptions()
 	}
 	return packedOptions(&httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)},

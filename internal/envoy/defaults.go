@@ -75,6 +75,8 @@ const (
 	// tcpSilentAfter is silentAfter where the receiver may stop reading. The kernel also counts the time in which a
 	// receiver does not read.
 	tcpSilentAfter = 30 * time.Second
+	// surplusIdleTimeout is how long a TCP connection to an endpoint may be without a client; see tcpOptions.
+	surplusIdleTimeout = time.Second
 	// tcpKeepaliveTime is the idle time of a TCP connection before its peer is probed, every tcpKeepaliveInterval.
 	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second
 

@@ -6,6 +6,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/tcp/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -80,7 +81,7 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	}
 	switch h.version {
 	case tcp:
-		return nil
+		return tcpOptions()
 	case negotiated:
 		options.UpstreamProtocolOptions =
 			&httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
@@ -90,6 +91,17 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 		options.UpstreamProtocolOptions = httpVersion(h.version == http1, pinged())
 	}
 	return packedOptions(options)
+}
+
+// tcpOptions closes connections that no client waits for any more. Where a connection attempt fails, Envoy fails all
+// clients that wait for the endpoint and keeps the other attempts. When these succeed later, their connections would
+// wait for the next client for 10 minutes, and its data would be lost if the endpoint fell silent meanwhile.
+func tcpOptions() map[string]*anypb.Any {
+	return map[string]*anypb.Any{
+		"envoy.extensions.upstreams.tcp.v3.TcpProtocolOptions": pack(&tcpv3.TcpProtocolOptions{
+			IdleTimeout: duration(surplusIdleTimeout),
+		}),
+	}
 }
 
 // http2 returns HTTP/2 options for a number of concurrent requests with a window of bytes each. WebSockets are allowed.

@@ -54,13 +54,14 @@ func sniMatch(names ...string) *listenerv3.FilterChainMatch {
 // limits: the clients' proxies have their own.
 func ClusterOfSNIRoute(name string) *xds.Resource {
 	cluster := &clusterv3.Cluster{
-		Name:                      name,
-		ClusterDiscoveryType:      &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		EdsClusterConfig:          &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:            duration(connectTimeout),
-		CircuitBreakers:           noBreakers(),
-		OutlierDetection:          outlierDetection(),
-		IgnoreHealthOnHostRemoval: true,
+		Name:                          name,
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
+		ConnectTimeout:                duration(connectTimeout),
+		CircuitBreakers:               noBreakers(),
+		OutlierDetection:              outlierDetection(),
+		IgnoreHealthOnHostRemoval:     true,
+		TypedExtensionProtocolOptions: hop{}.protocolOptions(),
 	}
 	hop{}.noticeSilence(cluster)
 	return xds.NewResource(xds.Cluster, name, cluster)

@@ -184,6 +184,34 @@ func TestDrillAServerFallsSilent(t *testing.T) {
 	}
 }
 
+// A server that continues after a client's first attempts to connect have failed completes the later ones, for which no
+// client waits any more. Its proxy closes them: the next client would lose its data if the machine fell silent.
+func TestNoConnectionWaitsForAClient(t *testing.T) {
+	ms := newMachines(t)
+	host := "10.1.3.2"
+	ms.eventually("every server is reached", func() error {
+		return respondedByEach(ms.client, "http://"+host+":10001/", []string{"web-1", "web-2"})
+	})
+	stopped := ms.stopped(ms.agents[1])
+	stopped.begin()
+	d := ms.drillUnder(load{perSecond: 50, timeout: 20 * time.Second}, 1, "a server stops for longer than an attempt",
+		greetBy(ms.client.dial, host+":10003"))
+	d.during(1200 * time.Millisecond)
+	stopped.end()
+	d.during(time.Second)
+	d.end()
+	ms.eventually("the client's proxy has no TCP connection", func() error {
+		clusters, err := ms.api("/meshes/default/dataplanes/client/clusters")
+		if surplus := openTCP.FindString(clusters); err == nil && surplus != "" {
+			err = errors.New(surplus)
+		}
+		return err
+	})
+}
+
+// openTCP is a line of Envoy's /clusters: an endpoint of a service of port 20082 with connections.
+var openTCP = regexp.MustCompile(`(?m)^\S*_20082::\S*::cx_active::[1-9].*$`)
+
 // An ingress that falls silent, and a server behind one, cost no safe request of another zone.
 func TestDrillAnIngressFallsSilent(t *testing.T) {
 	f := newFederation(t)
