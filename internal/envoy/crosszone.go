@@ -10,6 +10,7 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"weft/internal/graph"
+	"weft/internal/xds"
 )
 
 // crossZoneSuffix ends the names of the clusters by which zone egresses forward to remote zones. A MeshMultiZoneService
@@ -33,11 +34,13 @@ func ServerName(cluster string) (sni string, isCrossZone bool) {
 
 // crossZoneChain returns the filter chain by which a zone egress forwards connections to the ingresses of remote zones
 // by SNI, without decrypting them, as [Ingress] does. It does not depend on the set of services.
-func crossZoneChain(statPrefix string) *listenerv3.FilterChain {
+func crossZoneChain(egress string) *listenerv3.FilterChain {
+	place := egress + crossZoneSuffix
 	return &listenerv3.FilterChain{
-		Name:             statPrefix + crossZoneSuffix,
+		Name:             "self_" + place,
 		FilterChainMatch: sniMatch(forwardableSNIs...),
 		Filters: []*listenerv3.Filter{
+			connectionSlot(place),
 			networkFilter(&filterstatev3.Config{OnNewConnection: []*filterstatevaluev3.FilterStateValue{{
 				Key: &filterstatevaluev3.FilterStateValue_ObjectKey{ObjectKey: "envoy.tcp_proxy.cluster"},
 				Value: &filterstatevaluev3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
@@ -47,14 +50,23 @@ func crossZoneChain(statPrefix string) *listenerv3.FilterChain {
 					}},
 				}},
 			}}}),
-			networkFilter(&tcpproxyv3.TcpProxy{
-				StatPrefix: statPrefix + crossZoneSuffix,
-				// sni_cluster names the cluster in the filter before this one; no cluster has this name.
-				ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: statPrefix},
-				IdleTimeout:        duration(inboundIdleTimeout),
-				MaxConnectAttempts: uint32Value(connectAttempts),
-				BackoffOptions:     zonesRetryBackoff(),
-			}),
+			tcpProxySlot(tcpProxySlotName(place)),
 		},
+	}
+}
+
+// crossZoneContents returns the contents of the slots of [crossZoneChain].
+func crossZoneContents(egress string) []*xds.Resource {
+	place := egress + crossZoneSuffix
+	return []*xds.Resource{
+		noConnectionLimit(place),
+		tcpProxy(tcpProxySlotName(place), &tcpproxyv3.TcpProxy{
+			StatPrefix: "self_" + place,
+			// The filter before this one names the cluster; no cluster has this name.
+			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: "self_" + egress},
+			IdleTimeout:        duration(inboundIdleTimeout),
+			MaxConnectAttempts: uint32Value(connectAttempts),
+			BackoffOptions:     zonesRetryBackoff(),
+		}),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +36,9 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	out := freePort(t)
 	here := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
 	there := []graph.Endpoint{{Address: other.Address, Port: other.Port}}
-	startEnvoy(t, append(inboundResources(server),
+	startEnvoy(t, append(slices.Concat(inboundResources(server), Ingress(proxy), crossZoneListener(out)),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)),
-		Ingress(proxy), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, here),
-		crossZoneListener(out),
+		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, here),
 		ClusterOfSNIRoute(sni+crossZoneSuffix), EndpointsOfSNIRoute(sni+crossZoneSuffix, there),
 		ClusterOfSNIRoute(remote+crossZoneSuffix), EndpointsOfSNIRoute(remote+crossZoneSuffix, there))...)
 
@@ -79,11 +79,12 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 }
 
 // crossZoneListener returns a listener that forwards to remote zones only.
-func crossZoneListener(port uint32) *xds.Resource {
-	name := fmt.Sprintf("self_egress_127.0.0.1_%d", port)
-	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
+func crossZoneListener(port uint32) []*xds.Resource {
+	place := fmt.Sprintf("egress_127.0.0.1_%d", port)
+	name := "self_" + place
+	return append(crossZoneContents(place), xds.NewResource(xds.Listener, name, &listenerv3.Listener{
 		Name: name, Address: socketAddress("127.0.0.1", port),
 		ListenerFilters: inspectTLS(), ListenerFiltersTimeout: duration(helloTimeout),
-		FilterChains: []*listenerv3.FilterChain{crossZoneChain(name)},
-	})
+		FilterChains: []*listenerv3.FilterChain{crossZoneChain(place)},
+	}))
 }

@@ -16,13 +16,15 @@ import (
 	"weft/kind"
 )
 
-// Egress returns the listener at which a zone egress accepts connections to external services. Each service has a
+// Egress returns the listener at which a zone egress accepts connections to external services, and the contents of the
+// slots of its chain to remote zones. Each service has a
 // filter chain, since it has its own permissions, protocol and servers. One more chain forwards connections to remote
 // zones without decrypting them. All others terminate mutual TLS with the proxy's certificate. A connection with an
 // unknown SNI is closed. A chain does not depend on the permissions or on the service's servers, and chains of other
 // services come and go without draining its connections.
-func Egress(l *graph.EgressListener, from identity.Source, chains []graph.EgressChain) *xds.Resource {
-	name := fmt.Sprintf("self_egress_%s_%d", l.Address, l.Port)
+func Egress(l *graph.EgressListener, from identity.Source, chains []graph.EgressChain) []*xds.Resource {
+	place := fmt.Sprintf("egress_%s_%d", l.Address, l.Port)
+	name := "self_" + place
 	listener := &listenerv3.Listener{
 		Name:                          name,
 		Address:                       socketAddress(l.Address, l.Port),
@@ -30,27 +32,28 @@ func Egress(l *graph.EgressListener, from identity.Source, chains []graph.Egress
 		PerConnectionBufferLimitBytes: uint32Value(callerBuffer),
 		ListenerFilters:               inspectTLS(),
 		ListenerFiltersTimeout:        duration(helloTimeout),
-		FilterChains:                  []*listenerv3.FilterChain{readyChain(from), crossZoneChain(name)},
+		FilterChains:                  []*listenerv3.FilterChain{readyChain(from), crossZoneChain(place)},
 	}
 	for i := range chains {
 		listener.FilterChains = append(listener.FilterChains, egressServiceChain(&chains[i]))
 	}
-	return xds.NewResource(xds.Listener, name, listener)
+	return append([]*xds.Resource{xds.NewResource(xds.Listener, name, listener)}, crossZoneContents(place)...)
 }
 
-// ChainResources returns the resources that a filter chain of a zone egress refers to: its permissions and, for TCP,
-// its internal listener.
+// ChainResources returns the resources that a filter chain of a zone egress refers to: its permissions, the contents of
+// its slots and, for TCP, its internal listener.
 func ChainResources(c *graph.EgressChain) []*xds.Resource {
-	resources := permissions(c.Guard())
+	g := c.Guard()
+	resources := append(permissions(g), noConnectionLimit(g.Place))
 	if c.Protocol.IsHTTP() {
-		return resources
+		return append(resources, router(g.Place, &routerv3.Router{SuppressEnvoyHeaders: true}))
 	}
-	return append(resources, allowedConnections(c.Guard(), &tcpproxyv3.TcpProxy{
+	return append(append(resources, allowedConnections(g)...), tcpProxy(tcpProxySlotName(g.Place), &tcpproxyv3.TcpProxy{
 		StatPrefix:         c.Key.String(),
 		ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: externalName(c.Key)},
 		IdleTimeout:        duration(inboundIdleTimeout),
 		MaxConnectAttempts: uint32Value(connectAttempts),
-	})...)
+	}))
 }
 
 // readyChain completes a TLS handshake and serves nothing after it. A filter that closes the connection would do so
@@ -76,7 +79,7 @@ func egressServiceChain(c *graph.EgressChain) *listenerv3.FilterChain {
 	}
 	demandTLS(chain, c.Protocol, c.Source)
 	if c.Protocol.IsHTTP() {
-		chain.Filters = []*listenerv3.Filter{networkFilter(egressManager(c))}
+		chain.Filters = []*listenerv3.Filter{connectionSlot(c.Guard().Place), networkFilter(egressManager(c))}
 	} else {
 		chain.Filters = guardedConnections(c.Guard())
 	}
@@ -89,12 +92,8 @@ func egressManager(c *graph.EgressChain) *hcmv3.HttpConnectionManager {
 	manager := connectionManager(c.Key.String())
 	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
-	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-		ConfigSource:    adsOrWait(),
-		RouteConfigName: externalName(c.Key),
-	}}
-	manager.HttpFilters[0].ConfigType =
-		&hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{SuppressEnvoyHeaders: true})}
+	manager.RouteSpecifier = routeNamed(externalName(c.Key))
+	manager.HttpFilters = requestSlots(c.Guard().Place)
 	manager.LocalReplyConfig = markGoneService()
 	guardedRequests(c.Guard(), manager)
 	return manager

@@ -3,10 +3,10 @@
 // Its functions are pure: the same noun gives the same bytes in every process, so a resource's version is a function of
 // its content. They read neither the table nor a store, and they never fail: their input has been validated.
 //
-// Two rules apply everywhere. First, nothing that changes often is inside a filter chain, because a changed chain
-// drains the connections of the old one. Permissions come as extension configs, routes as route configurations,
-// certificates as secrets, endpoints as assignments. Second, the fields of a listener outside its filter chains are
-// constant, because a change of one replaces the listener.
+// Two rules apply everywhere. First, nothing that a policy changes is inside a filter chain, because a changed chain
+// drains the connections of the old one. Permissions, limits, faults and TCP proxies come as extension configs, routes
+// as route configurations, certificates as secrets, endpoints as assignments. Second, the fields of a listener outside
+// its filter chains are constant, because a change of one replaces the listener.
 //
 // Resources that the proxies of a proxy group share have the name of the mesh's object ("kri_msvc_..."). Resources of
 // one proxy begin with "self_", secrets that proxies have in common with "system_". docs/defaults.md has every default

@@ -53,9 +53,7 @@ func (n *nouns) resources() []*xds.Resource {
 	var all []*xds.Resource
 	if d := n.Destination; d != nil {
 		all = append(all, Clusters(d, n.Secured, n.Source)...)
-		if route := Route(n.route()); route != nil {
-			all = append(all, route)
-		}
+		all = append(all, Route(n.route()))
 		all = append(all, VIPListeners(d, n.route(), n.Families)...)
 	}
 	if n.Endpoints != nil {
@@ -74,7 +72,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Capture(n.Capture)...)
 	}
 	if n.Ingress != nil {
-		all = append(all, Ingress(n.Ingress))
+		all = append(all, Ingress(n.Ingress)...)
 	}
 	if n.SNIRoute != "" {
 		all = append(all, ClusterOfSNIRoute(n.SNIRoute), EndpointsOfSNIRoute(n.SNIRoute, n.Forwardable))
@@ -83,7 +81,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, SPIREAgent(n.Source))
 	}
 	if n.Egress != nil {
-		all = append(all, Egress(n.Egress, identity.Source{}, n.Chains))
+		all = append(all, Egress(n.Egress, identity.Source{}, n.Chains)...)
 	}
 	for i := range n.Chains {
 		all = append(all, ChainResources(&n.Chains[i])...)

@@ -29,17 +29,23 @@ func guardedName(g graph.Guard) string { return "self_guarded_" + g.Place }
 // decision after the handshake.
 func guardedConnections(g graph.Guard) []*listenerv3.Filter {
 	return []*listenerv3.Filter{
-		discoveredDecision(decisionName(g.Place)),
-		discoveredDecision(evictedTCPName(g.Mesh)),
-		networkFilter(&tcpproxyv3.TcpProxy{
-			StatPrefix:          guardedName(g),
-			ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
-			IdleTimeout:         duration(inboundIdleTimeout),
-			UpstreamConnectMode: tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
-			MaxEarlyDataBytes:   uint32Value(0),
-			AccessLog:           []*accesslogv3.AccessLog{countDecisions(g)},
-		}),
+		connectionSlot(g.Place),
+		discoveredNetworkFilter(decisionName(g.Place), filterStateType),
+		discoveredNetworkFilter(evictedTCPName(g.Mesh), filterStateType),
+		tcpProxySlot(guardedName(g)),
 	}
+}
+
+// toGuarded returns the TCP proxy that passes connections on with the decision.
+func toGuarded(g graph.Guard) *xds.Resource {
+	return tcpProxy(guardedName(g), &tcpproxyv3.TcpProxy{
+		StatPrefix:          guardedName(g),
+		ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
+		IdleTimeout:         duration(inboundIdleTimeout),
+		UpstreamConnectMode: tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
+		MaxEarlyDataBytes:   uint32Value(0),
+		AccessLog:           []*accesslogv3.AccessLog{countDecisions(g)},
+	})
 }
 
 // countDecisions counts the connections of a guard by decision when they end. The number of counters is the number of
@@ -61,9 +67,9 @@ func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
 	}
 }
 
-// allowedConnections returns the internal listener of a guard, with the filter for allowed connections, and the cluster
-// that leads to it.
-func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource {
+// allowedConnections returns the internal listener of a guard, with the slot of the TCP proxy for allowed connections,
+// and the cluster and the TCP proxy that lead to it.
+func allowedConnections(g graph.Guard) []*xds.Resource {
 	name := guardedName(g)
 	listener := &listenerv3.Listener{
 		Name: name,
@@ -74,7 +80,7 @@ func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource 
 		PerConnectionBufferLimitBytes: uint32Value(guardedBuffer),
 		FilterChainMatcher:            onlyAllowed(name),
 		FilterChains: []*listenerv3.FilterChain{{Name: name,
-			Filters: []*listenerv3.Filter{networkFilter(to)}}},
+			Filters: []*listenerv3.Filter{tcpProxySlot(tcpProxySlotName(g.Place))}}},
 	}
 	cluster := &clusterv3.Cluster{
 		Name:                          name,
@@ -106,5 +112,6 @@ func allowedConnections(g graph.Guard, to *tcpproxyv3.TcpProxy) []*xds.Resource 
 	return []*xds.Resource{
 		xds.NewResource(xds.Cluster, name, cluster),
 		xds.NewResource(xds.Listener, name, listener),
+		toGuarded(g),
 	}
 }

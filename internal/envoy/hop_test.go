@@ -9,10 +9,6 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-
-	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
 	"weft/internal/xds"
@@ -60,19 +56,12 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP)
 	var resources []*xds.Resource
 	for _, r := range Inbound(in, false) {
-		if r.Type == xds.Listener {
-			message, err := r.Message()
-			if err != nil {
-				t.Fatal(err)
-			}
-			visit(t, message, func(m proto.Message) {
-				if manager, ok := m.(*hcmv3.HttpConnectionManager); ok {
-					manager.GetRouteConfig().RequestHeadersToAdd = []*corev3.HeaderValueOption{{
-						Header: &corev3.HeaderValue{Key: "address", Value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"},
-					}}
-				}
-			})
-			r = xds.NewResource(xds.Listener, r.Name, message.(*listenerv3.Listener))
+		if r.Type == xds.Route {
+			route := routeOf(t, in)
+			route.RequestHeadersToAdd = []*corev3.HeaderValueOption{{
+				Header: &corev3.HeaderValue{Key: "address", Value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"},
+			}}
+			r = routeResource(route)
 		}
 		resources = append(resources, r)
 	}

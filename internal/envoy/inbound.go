@@ -8,6 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	celfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
@@ -15,12 +16,12 @@ import (
 	"weft/internal/xds"
 )
 
-// Inbound returns a listener of a proxy, the cluster of its application and, where the proxy is secured, the
-// permissions of its callers. A secured listener requires mutual TLS, and accepts callers that a rule allows and no
-// rule denies. Another listener accepts plaintext from every client.
+// Inbound returns a listener of a proxy, its route or TCP proxy, the contents of its slots, the cluster of its
+// application and, where the proxy is secured, the permissions of its callers. A secured listener requires mutual TLS,
+// and accepts callers that a rule allows and no rule denies. Another listener accepts plaintext from every client.
 func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	name := InboundName(l.Address, l.Port)
-	chain := &listenerv3.FilterChain{Filters: inboundFilters(name, l, secured)}
+	chain := &listenerv3.FilterChain{Filters: inboundFilters(l, secured)}
 	if secured {
 		demandTLS(chain, l.Protocol, l.Source)
 	}
@@ -37,7 +38,7 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	if secured && l.AlsoPlaintext {
 		listener.FilterChains = append(listener.FilterChains, &listenerv3.FilterChain{
 			FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"},
-			Filters:          inboundFilters(name, l, false),
+			Filters:          inboundFilters(l, false),
 		})
 	}
 	if !l.Bind {
@@ -46,12 +47,18 @@ func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
 	resources := []*xds.Resource{
 		localCluster(name, l),
 		xds.NewResource(xds.Listener, name, listener),
+		noConnectionLimit(l.Name),
+	}
+	if l.Protocol.IsHTTP() {
+		resources = append(resources, localRoute(name), router(l.Name, &routerv3.Router{}))
+	} else {
+		resources = append(resources, toApplication(name, l))
 	}
 	if secured {
 		resources = append(resources, permissions(l.Guard())...)
 	}
 	if secured && !l.Protocol.IsHTTP() {
-		resources = append(resources, allowedConnections(l.Guard(), toApplication(name))...)
+		resources = append(resources, allowedConnections(l.Guard())...)
 	}
 	return resources
 }
@@ -66,32 +73,34 @@ func detectTLS(l *listenerv3.Listener) {
 	l.ContinueOnListenerFiltersTimeout = true
 }
 
-func inboundFilters(name string, l *graph.InboundListener, secured bool) []*listenerv3.Filter {
-	if l.Protocol.IsHTTP() {
-		return []*listenerv3.Filter{networkFilter(inboundManager(name, l, secured))}
-	}
-	if secured {
+func inboundFilters(l *graph.InboundListener, secured bool) []*listenerv3.Filter {
+	switch {
+	case l.Protocol.IsHTTP():
+		return []*listenerv3.Filter{connectionSlot(l.Name), networkFilter(inboundManager(l, secured))}
+	case secured:
 		return guardedConnections(l.Guard())
 	}
-	return []*listenerv3.Filter{networkFilter(toApplication(name))}
+	return []*listenerv3.Filter{connectionSlot(l.Name), tcpProxySlot(tcpProxySlotName(l.Name))}
 }
 
-// toApplication forwards connections to the application of an inbound.
-func toApplication(name string) *tcpproxyv3.TcpProxy {
-	return &tcpproxyv3.TcpProxy{
+// toApplication returns the TCP proxy that forwards connections to the application of an inbound.
+func toApplication(name string, l *graph.InboundListener) *xds.Resource {
+	return tcpProxy(tcpProxySlotName(l.Name), &tcpproxyv3.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
 		IdleTimeout:      duration(inboundIdleTimeout),
-	}
+	})
 }
 
 // inboundManager reads an inbound's requests. It writes the caller's identity into x-forwarded-client-cert; a value
 // from the caller never reaches the application.
-func inboundManager(name string, l *graph.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
+func inboundManager(l *graph.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
+	name := InboundName(l.Address, l.Port)
 	manager := connectionManager(name)
 	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
-	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: localRoute(name)}
+	manager.RouteSpecifier = routeNamed(name)
+	manager.HttpFilters = requestSlots(l.Name)
 	manager.LocalReplyConfig = markUnserved()
 	if secured {
 		manager.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET

@@ -18,12 +18,13 @@ import (
 // clusters of SNI routes have such names, so no other cluster is reachable.
 var forwardableSNIs = []string{"*.ms", "*.mzms"}
 
-// Ingress returns a listener at which remote zones reach the services of this zone. It forwards a connection to the
-// cluster with the name of its SNI, so it does not depend on the set of services. It does not decrypt TLS, and closes a
-// connection with an unknown SNI.
-func Ingress(l *graph.IngressListener) *xds.Resource {
-	name := fmt.Sprintf("self_ingress_%s_%d", l.Address, l.Port)
-	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
+// Ingress returns a listener at which remote zones reach the services of this zone, and the contents of its slots. It
+// forwards a connection to the cluster with the name of its SNI, so it does not depend on the set of services. It does
+// not decrypt TLS, and closes a connection with an unknown SNI.
+func Ingress(l *graph.IngressListener) []*xds.Resource {
+	place := fmt.Sprintf("ingress_%s_%d", l.Address, l.Port)
+	name := "self_" + place
+	listener := &listenerv3.Listener{
 		Name:                   name,
 		Address:                socketAddress(l.Address, l.Port),
 		TrafficDirection:       corev3.TrafficDirection_INBOUND,
@@ -32,17 +33,23 @@ func Ingress(l *graph.IngressListener) *xds.Resource {
 		FilterChains: []*listenerv3.FilterChain{{
 			FilterChainMatch: sniMatch(forwardableSNIs...),
 			Filters: []*listenerv3.Filter{
+				connectionSlot(place),
 				networkFilter(&sniclusterv3.SniCluster{}),
-				networkFilter(&tcpproxyv3.TcpProxy{
-					StatPrefix: name,
-					// sni_cluster names the cluster; no cluster has this name.
-					ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
-					IdleTimeout:        duration(inboundIdleTimeout),
-					MaxConnectAttempts: uint32Value(connectAttempts),
-				}),
+				tcpProxySlot(tcpProxySlotName(place)),
 			},
 		}},
-	})
+	}
+	return []*xds.Resource{
+		xds.NewResource(xds.Listener, name, listener),
+		noConnectionLimit(place),
+		tcpProxy(tcpProxySlotName(place), &tcpproxyv3.TcpProxy{
+			StatPrefix: name,
+			// sni_cluster names the cluster; no cluster has this name.
+			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
+			IdleTimeout:        duration(inboundIdleTimeout),
+			MaxConnectAttempts: uint32Value(connectAttempts),
+		}),
+	}
 }
 
 // sniMatch matches TLS connections with one of the server names.

@@ -26,10 +26,10 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		Protocol: kind.TCP}
 	ingress := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
-	startEnvoy(t, append(inboundResources(server),
+	startEnvoy(t, append(append(inboundResources(server), Ingress(ingress)...),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)), Clusters(local, false, identity.Source{})[0],
 		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
-		Ingress(ingress), ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
+		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
 
 	at := fmt.Sprintf("127.0.0.1:%d", ingress.Port)
 	for _, c := range []struct {

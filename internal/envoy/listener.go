@@ -58,21 +58,23 @@ func outbound(name, address string, port uint32, to *graph.Route) *listenerv3.Li
 	}
 }
 
-// outboundFilter follows a route: by its name where requests are read, else to the clusters of its last rule.
+// outboundFilter follows a route by its name.
 func outboundFilter(to *graph.Route) *listenerv3.Filter {
 	name := to.Destination.String()
 	if !to.Protocol.IsHTTP() {
-		return networkFilter(routedConnections(name, to.Last()))
+		return tcpProxySlot(name)
 	}
 	manager := connectionManager(name)
 	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
-	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
-		ConfigSource:    adsOrWait(),
-		RouteConfigName: name,
-	}}
+	manager.RouteSpecifier = routeNamed(name)
 	return networkFilter(manager)
+}
+
+// routeNamed refers to a route configuration. The listener waits for it.
+func routeNamed(name string) *hcmv3.HttpConnectionManager_Rds {
+	return &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: adsOrWait(), RouteConfigName: name}}
 }
 
 // routedConnections sends connections to the backends of a rule.
@@ -141,22 +143,4 @@ func networkFilter(filter proto.Message) *listenerv3.Filter {
 		Name:       filterName(filter),
 		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(filter)},
 	}
-}
-
-// discoveredDecision and discoveredHTTPFilter come as an extension config of their name. Without it, no connection and
-// no request passes.
-func discoveredDecision(name string) *listenerv3.Filter {
-	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_ConfigDiscovery{
-		ConfigDiscovery: discovered(decisionType),
-	}}
-}
-
-func discoveredHTTPFilter(name string) *hcmv3.HttpFilter {
-	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
-		ConfigDiscovery: discovered(httpRBACType),
-	}}
-}
-
-func discovered(typeURL string) *corev3.ExtensionConfigSource {
-	return &corev3.ExtensionConfigSource{ConfigSource: adsOrWait(), TypeUrls: []string{typeURL}}
 }

@@ -97,10 +97,7 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 		certificateSecret(t, east.certificate(t, clientID)), Explicit(outbound, graph.RouteTo(d)),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
 		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
-	if route := Route(graph.RouteTo(d)); route != nil {
-		resources = append(resources, route)
-	}
-	startEnvoy(t, append(resources, Clusters(d, true, identity.Source{})...)...)
+	startEnvoy(t, append(append(resources, Route(graph.RouteTo(d))), Clusters(d, true, identity.Source{})...)...)
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }
 

@@ -82,7 +82,7 @@ func TestDeniedCallersReadNothing(t *testing.T) {
 	app, dialed := greeter(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	in := inboundTo(t, app, kind.TCP, rules()...)
-	startEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
+	serveEnvoy(t, append(inboundResources(in, evictedName), trust(east, west),
 		certificateSecret(t, east.certificate(t, serverID)))...)
 	for name, caller := range callers(t, east, west) {
 		for _, o := range orders {

@@ -4,21 +4,14 @@ import (
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
 
 	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/xds"
-)
-
-const (
-	httpRBACType = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
-	decisionType = "type.googleapis.com/envoy.extensions.filters.network.set_filter_state.v3.Config"
 )
 
 // severalDomains is the rule that denies a caller with SPIFFE IDs of two trust domains. Its certificate was checked
@@ -59,14 +52,10 @@ func permissions(g graph.Guard) []*xds.Resource {
 // guardedRequests puts the filters of a guard first.
 func guardedRequests(g graph.Guard, manager *hcmv3.HttpConnectionManager) {
 	manager.HttpFilters = append([]*hcmv3.HttpFilter{
-		discoveredHTTPFilter(evictedHTTPName(g.Mesh)),
-		discoveredHTTPFilter(denyName(g.Place)),
-		discoveredHTTPFilter(allowName(g.Place)),
+		discoveredHTTPFilter(evictedHTTPName(g.Mesh), httpRBACType),
+		discoveredHTTPFilter(denyName(g.Place), httpRBACType),
+		discoveredHTTPFilter(allowName(g.Place), httpRBACType),
 	}, manager.HttpFilters...)
-}
-
-func extension(name string, filter proto.Message) *xds.Resource {
-	return xds.NewResource(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: pack(filter)})
 }
 
 func denied(p *match.Permissions, domains []string) *rbacv3.RBAC {

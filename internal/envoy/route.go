@@ -17,13 +17,13 @@ import (
 // since many applications count them.
 var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 
-// Route returns the configuration of a route, or nil for a TCP route, which is in its listeners. Listeners refer to it
-// by its name, so its changes drain no connection.
+// Route returns the configuration of a route: a route configuration, or the TCP proxy to the clusters of the last rule.
+// Listeners refer to it by its name, so its changes drain no connection.
 func Route(to *graph.Route) *xds.Resource {
-	if !to.Protocol.IsHTTP() {
-		return nil
-	}
 	name := to.Destination.String()
+	if !to.Protocol.IsHTTP() {
+		return tcpProxy(name, routedConnections(name, to.Last()))
+	}
 	var routes []*routev3.Route
 	for i := range to.Rules {
 		rule := &to.Rules[i]
@@ -151,10 +151,10 @@ func headerIn(name string, values []string) *routev3.HeaderMatcher {
 	}
 }
 
-// localRoute is the route of an inbound. It is part of the listener, since it never changes: the client sets the
-// timeout, and the client's proxy retries.
-func localRoute(cluster string) *routev3.RouteConfiguration {
-	return &routev3.RouteConfiguration{
+// localRoute is the route of an inbound to its application. The client sets the timeout, and the client's proxy
+// retries.
+func localRoute(cluster string) *xds.Resource {
+	return xds.NewResource(xds.Route, cluster, &routev3.RouteConfiguration{
 		Name: cluster,
 		VirtualHosts: []*routev3.VirtualHost{{
 			Name:    cluster,
@@ -168,5 +168,5 @@ func localRoute(cluster string) *routev3.RouteConfiguration {
 			}},
 		}},
 		ValidateClusters: boolFalse(),
-	}
+	})
 }

@@ -39,7 +39,7 @@ func TestNamesOfTrustBundles(t *testing.T) {
 		wire string
 		want []string
 	}{
-		"the listener of a ZoneEgress": {string(egress.Wire),
+		"the listener of a ZoneEgress": {string(egress[0].Wire),
 			[]string{"system_trust_bundle", "system_trust_bundle_shop"}},
 		"the listener of a sidecar": {string(inbound[1].Wire), []string{"system_trust_bundle"}},
 	} {

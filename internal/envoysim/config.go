@@ -133,9 +133,26 @@ func (c *Config) capture(direction corev3.TrafficDirection, address string) *lis
 }
 
 // lastFilter decodes the last filter of a chain, which decides where the chain leads.
-func lastFilter(chain *listenerv3.FilterChain) (proto.Message, error) {
+func (c *Config) lastFilter(chain *listenerv3.FilterChain) (proto.Message, error) {
 	if len(chain.GetFilters()) == 0 {
 		return nil, fmt.Errorf("filter chain %q has no filters", chain.GetName())
 	}
-	return chain.Filters[len(chain.Filters)-1].GetTypedConfig().UnmarshalNew()
+	last := chain.Filters[len(chain.Filters)-1]
+	if last.GetConfigDiscovery() != nil {
+		return c.extension(last.Name)
+	}
+	return last.GetTypedConfig().UnmarshalNew()
+}
+
+// extension decodes an extension config. Without it, a filter lets nothing pass.
+func (c *Config) extension(name string) (proto.Message, error) {
+	extension := c.extensions[name]
+	if extension == nil {
+		return nil, fmt.Errorf("the proxy lacks %s, and denies all callers", name)
+	}
+	filter, err := extension.UnmarshalNew()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return filter, nil
 }

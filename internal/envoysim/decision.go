@@ -18,24 +18,20 @@ import (
 )
 
 // admitConnection evaluates a filter chain of TCP connections. The filters before the last one write filter state, by
-// which the internal listener of the last one decides. A chain without such filters accepts every caller.
-func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.FilterChain, to *tcpproxyv3.TcpProxy,
+// which the internal listener of the last one decides. A chain without an internal listener accepts every caller.
+func (c *Config) admitConnection(result *InboundResult, filters []proto.Message, to *tcpproxyv3.TcpProxy,
 	call Call) error {
 	result.Cluster = to.GetCluster()
-	guarded := c.internalListener(to.GetCluster())
-	if guarded == nil {
-		if len(chain.Filters) > 1 {
-			return fmt.Errorf("the proxy lacks the internal listener %s, and denies all callers", to.GetCluster())
-		}
+	if c.clusters[result.Cluster] == nil {
+		return fmt.Errorf("the proxy has no cluster %s", result.Cluster)
+	}
+	internal := c.internalName(result.Cluster)
+	if internal == "" {
 		return nil
 	}
-	var names []string
-	for _, filter := range chain.Filters[:len(chain.Filters)-1] {
-		names = append(names, filter.Name)
-	}
-	filters, err := c.extensionsNamed(names)
-	if err != nil {
-		return err
+	guarded := c.internalListener(internal)
+	if guarded == nil {
+		return fmt.Errorf("the proxy lacks the internal listener %s, and denies all callers", internal)
 	}
 	state, err := filterState(filters, call)
 	if err != nil {
@@ -51,11 +47,11 @@ func (c *Config) admitConnection(result *InboundResult, chain *listenerv3.Filter
 	if err != nil {
 		return err
 	}
-	return result.decided(state[input.Key], next, call)
+	return c.decided(result, state[input.Key], next, call)
 }
 
 // decided evaluates a decision and the filter chain that it selects, or nil for none.
-func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, call Call) error {
+func (c *Config) decided(r *InboundResult, decision string, chain *listenerv3.FilterChain, call Call) error {
 	if origin, denied := strings.CutPrefix(decision, envoy.Deny); denied {
 		r.Rule = origin
 		return deniedBy(origin, call.PeerURIs)
@@ -64,7 +60,7 @@ func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, 
 		return allowedByNone(call.PeerURIs)
 	}
 	r.Rule = strings.TrimPrefix(decision, envoy.Allow)
-	last, err := lastFilter(chain)
+	last, err := c.lastFilter(chain)
 	if err != nil {
 		return err
 	}
@@ -76,16 +72,25 @@ func (r *InboundResult) decided(decision string, chain *listenerv3.FilterChain, 
 	return nil
 }
 
-// internalListener returns the internal listener that a cluster leads to, or nil.
-func (c *Config) internalListener(cluster string) *listenerv3.Listener {
+// internalName returns the name of the internal listener that a cluster leads to, or "" where it leads
+// to none.
+func (c *Config) internalName(cluster string) string {
 	for _, locality := range c.clusters[cluster].GetLoadAssignment().GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
-			name := endpoint.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName()
-			for _, l := range c.listeners {
-				if l.GetInternalListener() != nil && l.Name == name {
-					return l
-				}
+			internal := endpoint.GetEndpoint().GetAddress().GetEnvoyInternalAddress().GetServerListenerName()
+			if internal != "" {
+				return internal
 			}
+		}
+	}
+	return ""
+}
+
+// internalListener returns the internal listener of a name, or nil.
+func (c *Config) internalListener(name string) *listenerv3.Listener {
+	for _, l := range c.listeners {
+		if l.GetInternalListener() != nil && l.Name == name {
+			return l
 		}
 	}
 	return nil

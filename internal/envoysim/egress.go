@@ -3,7 +3,9 @@ package envoysim
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
@@ -72,7 +74,8 @@ func (c *Config) crossZone(at Address, sni string) (ingresses []Address, forward
 		return nil, false
 	}
 	chain := chainFor(listener, Call{TLS: true, SNI: sni})
-	if chain == nil || !chain.GetFilters()[0].GetTypedConfig().MessageIs(&filterstatev3.Config{}) {
+	namesCluster := func(f *listenerv3.Filter) bool { return f.GetTypedConfig().MessageIs(&filterstatev3.Config{}) }
+	if !slices.ContainsFunc(chain.GetFilters(), namesCluster) {
 		return nil, false
 	}
 	cluster := envoy.SNIRouteCluster(graph.SNIRoute{SNI: sni, CrossZone: true})

@@ -81,14 +81,18 @@ func (c *Config) admit(result *InboundResult, chain *listenerv3.FilterChain, cal
 	if err := c.handshake(chain.TransportSocket, call); err != nil {
 		return err
 	}
-	last, err := lastFilter(chain)
+	connectionFilters, err := c.filtersBeforeLast(chain)
+	if err != nil {
+		return err
+	}
+	last, err := c.lastFilter(chain)
 	if err != nil {
 		return err
 	}
 	if proxy, ok := last.(*tcpproxyv3.TcpProxy); ok {
-		return c.admitConnection(result, chain, proxy, call)
+		return c.admitConnection(result, connectionFilters, proxy, call)
 	}
-	filters, cluster, err := c.permissionFilters(last)
+	filters, cluster, err := c.requestFilters(last)
 	if err != nil {
 		return err
 	}
@@ -157,16 +161,25 @@ func within(id string, domains ...string) error {
 	return fmt.Errorf("the trust domain of %s is not trusted; trusted are %s", id, strings.Join(domains, ", "))
 }
 
-// permissionFilters returns the filters before the last one of a chain that reads requests, and the cluster that the
-// chain leads to.
-func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string, error) {
+// filtersBeforeLast returns the network filters of a chain before the last one.
+func (c *Config) filtersBeforeLast(chain *listenerv3.FilterChain) ([]proto.Message, error) {
+	var filters []proto.Message
+	for _, filter := range chain.Filters[:max(len(chain.Filters)-1, 0)] {
+		config, err := c.extension(filter.Name)
+		if err != nil {
+			return nil, err
+		}
+		filters = append(filters, config)
+	}
+	return filters, nil
+}
+
+// requestFilters returns the HTTP filters that a request passes before the router, and the cluster that the chain leads
+// to.
+func (c *Config) requestFilters(last proto.Message) ([]proto.Message, string, error) {
 	manager, ok := last.(*hcmv3.HttpConnectionManager)
 	if !ok {
 		return nil, "", errors.New("the listener closes every connection")
-	}
-	var names []string
-	for _, filter := range manager.HttpFilters[:len(manager.HttpFilters)-1] {
-		names = append(names, filter.Name)
 	}
 	route := manager.GetRouteConfig()
 	if rds := manager.GetRds(); rds != nil {
@@ -175,24 +188,27 @@ func (c *Config) permissionFilters(last proto.Message) ([]proto.Message, string,
 	if route == nil {
 		return nil, "", fmt.Errorf("the proxy has no route %s", manager.GetRds().GetRouteConfigName())
 	}
-	filters, err := c.extensionsNamed(names)
-	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), err
-}
-
-func (c *Config) extensionsNamed(names []string) ([]proto.Message, error) {
 	var filters []proto.Message
-	for _, name := range names {
-		extension := c.extensions[name]
-		if extension == nil {
-			return nil, fmt.Errorf("the proxy lacks %s, and denies all callers", name)
+	for i, filter := range manager.HttpFilters {
+		if filter.Disabled && route.TypedPerFilterConfig[filter.Name] == nil {
+			continue
 		}
-		filter, err := extension.UnmarshalNew()
+		router := i == len(manager.HttpFilters)-1
+		if router && filter.GetConfigDiscovery() == nil {
+			continue
+		}
+		if c.extensions[filter.Name] == nil && filter.GetConfigDiscovery().GetDefaultConfig() != nil {
+			continue // the default of a slot does nothing
+		}
+		config, err := c.extension(filter.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, "", err
 		}
-		filters = append(filters, filter)
+		if !router {
+			filters = append(filters, config)
+		}
 	}
-	return filters, nil
+	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), nil
 }
 
 // check evaluates one filter for a caller. An error means that the caller is denied.

@@ -2,10 +2,16 @@ package envoysim_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
 
 	"weft/internal/envoy"
@@ -166,6 +172,48 @@ func TestInboundThatIsPlain(t *testing.T) {
 		!strings.Contains(got.Reason, "10.0.0.1:81") {
 		t.Errorf("another port: %+v, want a reason that names it", got)
 	}
+}
+
+// A filter that the route enables counts, with its content or its default.
+func TestASlotCountsWhereTheRouteEnablesIt(t *testing.T) {
+	const slot = "self_fault_1_main"
+	fault := &corev3.TypedExtensionConfig{Name: slot, TypedConfig: packed(t, &faultv3.HTTPFault{})}
+	all := server(false, kind.HTTP, match.Permissions{})
+	enabled := slices.Clone(all)
+	for i, r := range all {
+		if r.Type == xds.Route {
+			m, err := r.Message()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.(*routev3.RouteConfiguration).TypedPerFilterConfig = map[string]*anypb.Any{
+				slot: packed(t, &routev3.FilterConfig{Config: &anypb.Any{}})}
+			enabled[i] = xds.NewResource(xds.Route, r.Name, m)
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		resources []*xds.Resource
+		allowed   bool
+	}{
+		{"content that no route enables", append(slices.Clone(all), xds.NewResource(xds.Extension, slot, fault)), true},
+		{"the default", enabled, true},
+		{"content", append(enabled, xds.NewResource(xds.Extension, slot, fault)), false},
+	} {
+		got := load(t, c.resources).Inbound(envoysim.Call{Address: "10.0.0.1", Port: 80})
+		if got.Allowed != c.allowed || !c.allowed && !strings.Contains(got.Reason, "HTTPFault is not supported") {
+			t.Errorf("%s: %+v, want allowed %v", c.name, got, c.allowed)
+		}
+	}
+}
+
+func packed(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // A proxy without part of its configuration accepts no caller, as Envoy does.

@@ -72,7 +72,7 @@ func bound(l *listenerv3.Listener) bool { return l.BindToPort == nil || l.BindTo
 
 // follow evaluates a filter chain, by its route if it has one, to a cluster and its endpoints.
 func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, call Call) error {
-	filter, err := lastFilter(chain)
+	filter, err := c.lastFilter(chain)
 	if err != nil {
 		return err
 	}

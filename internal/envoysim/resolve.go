@@ -105,7 +105,7 @@ func (c *Config) reaches() ([]reach, error) {
 		if l.TrafficDirection != corev3.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() {
 			continue
 		}
-		destination, err := destinationOf(l)
+		destination, err := c.destinationOf(l)
 		if err != nil {
 			return nil, err
 		}
@@ -129,8 +129,8 @@ func (c *Config) reaches() ([]reach, error) {
 }
 
 // destinationOf returns the name of the destination that a listener leads to.
-func destinationOf(l *listenerv3.Listener) (string, error) {
-	filter, err := lastFilter(l.FilterChains[0])
+func (c *Config) destinationOf(l *listenerv3.Listener) (string, error) {
+	filter, err := c.lastFilter(l.FilterChains[0])
 	if err != nil {
 		return "", fmt.Errorf("listener %s: %w", l.Name, err)
 	}

@@ -300,6 +300,7 @@ func (p *proxy) recordMessage(m *message) []*discoveryv3.DeltaDiscoveryRequest {
 		for t, names := range part.subscriptions {
 			fresh[t] = append(fresh[t], p.subscribe(t, names)...)
 		}
+		p.skip(xds.Extension, part.optional)
 	}
 	var requests []*discoveryv3.DeltaDiscoveryRequest
 	for t, fresh := range fresh {
@@ -345,6 +346,16 @@ func (p *proxy) subscribe(t xds.Type, names []string) []string {
 		}
 	}
 	return fresh
+}
+
+// skip marks subscribed names for which the proxy does not wait as received.
+func (p *proxy) skip(t xds.Type, names []string) {
+	for _, name := range names {
+		if !p.subscribed[t][name] {
+			p.subscribed[t][name] = true
+			p.open--
+		}
+	}
 }
 
 // endpointIs is true for a response whose assignment has an address, or lacks it.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -221,12 +222,25 @@ func TestClientSubscribesAsEnvoy(t *testing.T) {
 			subscriptions[typ] = append(subscriptions[typ], names...)
 		}
 	}
-	want := map[xds.Type]string{xds.Endpoint: "backend", xds.Secret: "system_trust_bundle", xds.Route: "backend-routes",
-		xds.Extension: "rbac"}
-	for typ, name := range want {
-		if got := subscriptions[typ]; len(got) != 1 || got[0] != name {
-			t.Errorf("asks for %s %q, want %q", typ, got, name)
+	want := map[xds.Type][]string{xds.Endpoint: {"backend"}, xds.Secret: {"system_trust_bundle"},
+		xds.Route: {"backend-routes"}, xds.Extension: {"rbac", "slot"}}
+	for typ, names := range want {
+		if got := subscriptions[typ]; !slices.Equal(got, names) {
+			t.Errorf("asks for %s %q, want %q", typ, got, names)
 		}
+	}
+}
+
+// A proxy waits for every name but those with a default.
+func TestClientWaitsAsEnvoy(t *testing.T) {
+	message, err := newReader().decode(sample(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{}
+	p.recordMessage(message)
+	if p.open != 4 || !p.subscribed[xds.Extension]["slot"] || p.subscribed[xds.Extension]["rbac"] {
+		t.Errorf("waits for %d names (%v), want 4 and not the slot", p.open, p.subscribed)
 	}
 }
 

@@ -40,6 +40,8 @@ type part struct {
 	stated encoded
 	// subscriptions are the names that an Envoy subscribes to when it receives this, by type.
 	subscriptions map[xds.Type][]string
+	// optional are the names of those extension configs for which an Envoy does not wait, since it has a default.
+	optional []string
 	// endpoints are the addresses of an assignment.
 	endpoints []string
 }
@@ -260,7 +262,11 @@ func (p *part) read(body proto.Message) error {
 				p.addSubscription(xds.Secret, found.Name)
 			}
 		case *corev3.ExtensionConfigSource:
-			p.addSubscription(xds.Extension, nameOf(path.Index(-2).Value))
+			name := nameOf(path.Index(-2).Value)
+			p.addSubscription(xds.Extension, name)
+			if found.ApplyDefaultConfigWithoutWarming {
+				p.optional = append(p.optional, name)
+			}
 		}
 		return nil
 	})

@@ -34,7 +34,10 @@ func sample(t *testing.T) []byte {
 			ConfigSource: ads}},
 		HttpFilters: []*hcmv3.HttpFilter{{Name: "rbac",
 			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
-				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}}},
+				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads}}}, {Name: "slot",
+			ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{
+				ConfigDiscovery: &corev3.ExtensionConfigSource{ConfigSource: ads,
+					ApplyDefaultConfigWithoutWarming: true}}}},
 	}
 	listener := &listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 		Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, manager)}}}}}}

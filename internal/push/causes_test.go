@@ -39,6 +39,7 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:            service,
 		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:           service,
 		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080"}:           service,
+		{Type: xds.Extension, Name: "kri_msvc_default_default__web_8080"}:          service,
 		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080_241.0.0.2"}: service,
 		{Type: xds.Cluster, Name: "a.web.8080.default.ms"}:                         service,
 		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:                        service,

@@ -240,10 +240,10 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {
-		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i]))
+		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i])...)
 	}
 	for i := range p.Egresses {
-		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains))
+		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains)...)
 	}
 	for i := range p.Chains {
 		own.Resources = append(own.Resources, envoy.ChainResources(&p.Chains[i])...)

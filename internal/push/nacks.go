@@ -88,7 +88,7 @@ type removedProxy struct {
 }
 
 func (d *removedProxy) concernedBy(nack xds.NACK) bool {
-	if nack.Type != xds.Cluster && nack.Type != xds.Endpoint && nack.Type != xds.Route {
+	if nack.Type == xds.Listener || nack.Type == xds.Secret {
 		return false
 	}
 	r := table.Eval(d.state.DB.Snapshot())

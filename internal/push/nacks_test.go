@@ -42,6 +42,7 @@ func TestANACKDelaysADrainWhereItConcernsItsEndpoint(t *testing.T) {
 		map[xds.Key]bool{
 			{Type: xds.Endpoint, Name: web80}: true, {Type: xds.Cluster, Name: web80}: true,
 			{Type: xds.Route, Name: web80}:      true,
+			{Type: xds.Extension, Name: web80}:  true,
 			{Type: xds.Endpoint, Name: other80}: false, {Type: xds.Cluster, Name: other80}: false,
 			{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:            true, // of a zone ingress
 			{Type: xds.Listener, Name: web80}:                              false,

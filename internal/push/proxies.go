@@ -320,5 +320,7 @@ func (ps *Proxies) ownAcked(key state.ProxyKey) (wait func(context.Context) erro
 	return nil, false
 }
 
-// ofInbounds reports whether a NACK may be of an inbound or its rules.
-func ofInbounds(r xds.NACK) bool { return r.Type == xds.Listener || r.Type == xds.Extension }
+// ofInbounds reports whether a NACK may be of an inbound, its route or the contents of its slots.
+func ofInbounds(r xds.NACK) bool {
+	return r.Type == xds.Listener || r.Type == xds.Extension || r.Type == xds.Route
+}

@@ -161,14 +161,17 @@ func (s *session) removals(t Type) []*response {
 // unreferenced reports whether the client has no resource left that names a removed cluster. A client that has
 // reconnected shows that only once it has requested its listeners.
 func (s *session) unreferenced() bool {
-	return s.subs[Listener].open && s.typeAcked(Listener) && s.typeAcked(Route)
+	return s.subs[Listener].open && s.typeAcked(Listener) && s.typeAcked(Extension) && s.typeAcked(Route)
 }
+
+// leadsToClusters reports whether resources of a type name clusters. Of the extension configs, TCP proxies do.
+func leadsToClusters(t Type) bool { return t == Listener || t == Extension || t == Route }
 
 // mustWait reports whether a type waits for clusters. It does not wait for clusters that changed after the wait began:
 // under steady changes of clusters it would never be sent.
 func (s *session) mustWait(t Type) bool {
 	sub, clusters := &s.subs[t], &s.subs[Cluster]
-	if t != Listener && t != Route || !s.pending(t) {
+	if !leadsToClusters(t) || !s.pending(t) {
 		return false
 	}
 	if len(clusters.outstanding) == 0 && !s.pending(Cluster) {

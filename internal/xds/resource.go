@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Type is a type of resource. The values are in the order in which changes are sent.
+// Type is a type of resource. The values are in the order in which changes are sent. Extension configs precede routes,
+// since a route enables filters that are extension configs.
 type Type uint8
 
 // The types of resources that weft serves.
@@ -18,8 +19,8 @@ const (
 	Cluster Type = iota
 	Endpoint
 	Listener
-	Route
 	Extension
+	Route
 	Secret
 	numTypes
 )
@@ -33,7 +34,7 @@ var typeURLs = [numTypes]string{
 	Secret:    "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
 }
 
-var typeNames = [numTypes]string{"cluster", "endpoint", "listener", "route", "extension", "secret"}
+var typeNames = [numTypes]string{"cluster", "endpoint", "listener", "extension", "route", "secret"}
 
 // URL returns the type URL.
 func (t Type) URL() string { return typeURLs[t] }

@@ -17,10 +17,10 @@ import (
 //
 //   - An assignment follows its cluster at once, changed or not: Envoy waits 15 s for the endpoints of a
 //     changed cluster, and does not request them anew.
-//   - Listeners and routes wait until the clusters that were sent before them are acknowledged, that is
-//     until those are warm.
+//   - Listeners, extension configs and routes wait until the clusters that were sent before them are
+//     acknowledged, that is until those are warm.
 //   - Removals have responses of their own, since Envoy applies them even where it rejects the response;
-//     clusters are removed once listeners and routes are acked.
+//     clusters are removed once listeners, extension configs and routes are acked.
 //   - Resources that were rejected together are sent again one by one: after a NACK any resource of the
 //     response may or may not have been applied. A resource that is rejected alone is not sent again until
 //     it changes, or until a while has passed ([session.retry]).
@@ -70,8 +70,8 @@ func (s *session) step(r *request) (outcome, error) {
 	t, ok := TypeOf(r.typeURL)
 	if !ok {
 		return outcome{},
-			fmt.Errorf("type_url %q is not served; request clusters, endpoints, listeners, routes, extension "+
-				"configs or secrets", brief(r.typeURL))
+			fmt.Errorf("type_url %q is not served; request clusters, endpoints, listeners, extension "+
+				"configs, routes or secrets", brief(r.typeURL))
 	}
 	if err := checkNames(r); err != nil {
 		return outcome{}, err
