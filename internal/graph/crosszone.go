@@ -47,7 +47,7 @@ func (s *State) remoteIngresses(r *table.Reader, key DestinationKey) []Endpoint 
 	if key.Kind == MultiZoneService {
 		return s.ingressesOfMembers(r, key)
 	}
-	return (&Endpoints{Endpoints: s.ingressesOf(r, key.Mesh, key.Zone)}).inOrder().Endpoints
+	return throughHops(s.ingressesOf(r, key.Mesh, key.Zone))
 }
 
 // ingressesOfMembers returns the ingresses of the remote zones with a selected service of a MeshMultiZoneService's
@@ -59,22 +59,22 @@ func (s *State) ingressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 	}
 	_, selected := s.selectedServices(r, key.On(""))
 	available := s.availableIn(r, selected)
-	ingresses := &Endpoints{}
+	var ingresses []Hop
 	seen := map[string]bool{}
 	for i := range d.Zones {
 		zone := d.Zones[i].Zone
 		if len(available) > 0 && !available[zone] {
 			continue
 		}
-		for _, e := range s.ingressesOf(r, key.Mesh, zone) {
+		for _, ingress := range s.ingressesOf(r, key.Mesh, zone) {
 			// An address of two zones would be one host in Envoy.
-			if at := kind.HostPort(e.Address, e.Port); !seen[at] {
+			if at := kind.HostPort(ingress.Address, ingress.Port); !seen[at] {
 				seen[at] = true
-				ingresses.Endpoints = append(ingresses.Endpoints, e)
+				ingresses = append(ingresses, ingress)
 			}
 		}
 	}
-	return ingresses.inOrder().Endpoints
+	return throughHops(ingresses)
 }
 
 // SNIRouteOf returns the route of an SNI: in this zone, or to a remote one.

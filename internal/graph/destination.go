@@ -287,13 +287,21 @@ type Endpoints struct {
 // Has returns whether an endpoint is one of them.
 func (e *Endpoints) Has(endpoint Endpoint) bool { return slices.Contains(e.Endpoints, endpoint) }
 
-// inOrder sorts endpoints, and removes duplicate addresses of a zone: several inbounds may share one.
-func (e *Endpoints) inOrder() *Endpoints {
-	slices.SortFunc(e.Endpoints, func(a, b Endpoint) int {
+// inOrder sorts endpoints in place, and removes duplicate addresses of a zone: several inbounds may share one.
+func inOrder(endpoints []Endpoint) []Endpoint {
+	slices.SortFunc(endpoints, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
 	})
-	e.Endpoints = slices.CompactFunc(e.Endpoints, func(a, b Endpoint) bool {
+	return slices.CompactFunc(endpoints, func(a, b Endpoint) bool {
 		return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port
 	})
-	return e
+}
+
+// throughHops returns zone proxies as the endpoints of the destinations to which they forward, in order.
+func throughHops(hops []Hop) []Endpoint {
+	var endpoints []Endpoint
+	for _, hop := range hops {
+		endpoints = append(endpoints, Endpoint{Address: hop.Address, Port: hop.Port, Zone: hop.Zone, Proxy: hop.Proxy})
+	}
+	return inOrder(endpoints)
 }

@@ -11,11 +11,20 @@ import (
 	"weft/resource"
 )
 
+// Hop is a zone proxy that the proxies of this zone dial: an egress of this zone, or an ingress of a remote one. Its
+// connections lead out of the zone by their SNI.
+type Hop struct {
+	Address string
+	Port    uint32
+	Zone    string         // of an ingress
+	Proxy   state.ProxyKey // of an egress
+}
+
 // EgressRoute is the route of the proxies of a mesh out of their zone.
 type EgressRoute struct {
 	// Egresses are the zone egresses of this zone that proxies dial. Without any, destinations of egresses are
 	// unreachable: another route would bypass their permissions.
-	Egresses []Endpoint
+	Egresses []Hop
 	// Identities are the SPIFFE IDs that proxies accept of egresses, sorted. They include egresses that are not dialed
 	// yet, so that proxies accept an egress before they dial it.
 	Identities []string
@@ -58,13 +67,13 @@ func (s *State) EgressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 }
 
 // egressesOf returns the zone egresses of this zone that the proxies of a mesh dial.
-func (s *State) egressesOf(r *table.Reader, mesh string) []Endpoint {
-	var egresses []Endpoint
+func (s *State) egressesOf(r *table.Reader, mesh string) []Hop {
+	var egresses []Hop
 	for _, egress := range s.EgressesFor(r, mesh).Usable() {
-		egresses = append(egresses, Endpoint{Address: egress.Address, Port: egress.Port,
+		egresses = append(egresses, Hop{Address: egress.Address, Port: egress.Port,
 			Proxy: egressProxy(mesh, &egress)})
 	}
-	return (&Endpoints{Endpoints: egresses}).inOrder().Endpoints
+	return egresses
 }
 
 // EgressAt returns the zone egress that a mesh's proxies dial at an address.
@@ -102,7 +111,7 @@ func (s *State) egressIdentities(r *table.Reader, mesh string) []string {
 // isEgress returns whether a proxy is one of the dialed zone egresses, in any mesh.
 func (s *State) isEgress(r *table.Reader, proxy state.ProxyKey) bool {
 	return slices.ContainsFunc(s.MeshesOf(r, proxy), func(mesh string) bool {
-		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Endpoint) bool {
+		return slices.ContainsFunc(s.EgressRoute.Get(r, mesh).Egresses, func(e Hop) bool {
 			return e.Proxy == proxy
 		})
 	})
@@ -156,5 +165,5 @@ func (s *State) external(r *table.Reader, key DestinationKey) *Destination {
 }
 
 func (s *State) externalEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
-	return &Endpoints{Destination: key, Endpoints: s.EgressRoute.Get(r, key.Mesh).Egresses}
+	return &Endpoints{Destination: key, Endpoints: throughHops(s.EgressRoute.Get(r, key.Mesh).Egresses)}
 }

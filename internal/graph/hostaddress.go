@@ -7,21 +7,21 @@ import (
 )
 
 // formerIngresses returns the ingresses of a zone that are dialed until a host name that it advertises has addresses.
-func (s *State) formerIngresses(r *table.Reader, name, mesh, zone string) []Endpoint {
+func (s *State) formerIngresses(r *table.Reader, name, mesh, zone string) []Hop {
 	row, ok := s.ResolvedNames.Find(r, "", name)
 	if !ok {
 		return nil
 	}
-	var endpoints []Endpoint
+	var ingresses []Hop
 	for _, former := range row.Spec.Former {
 		if former.Mesh != mesh || former.Zone != zone {
 			continue
 		}
 		for _, ingress := range former.Ingresses {
-			endpoints = append(endpoints, Endpoint{Address: ingress.Address, Port: ingress.Port, Zone: zone})
+			ingresses = append(ingresses, Hop{Address: ingress.Address, Port: ingress.Port, Zone: zone})
 		}
 	}
-	return endpoints
+	return ingresses
 }
 
 // KeepIngresses returns the rows that have the former ingresses of another zone dialed, where the zone advertises host

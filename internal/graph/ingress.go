@@ -157,8 +157,8 @@ func uniqueSNIs(routes []SNIRoute) []SNIRoute {
 // forwardable returns the servers of a destination that remote zones may reach: servers with mutual TLS, also former
 // ones. A plaintext server is reached from its own zone only, since it cannot authenticate its callers.
 func (s *State) forwardable(r *table.Reader, key DestinationKey) []Endpoint {
-	servers := &Endpoints{Endpoints: slices.Concat(s.EndpointsOf(r, key).Endpoints, s.retainedForwardable(r, key))}
-	return slices.DeleteFunc(servers.inOrder().Endpoints, func(e Endpoint) bool {
+	servers := inOrder(slices.Concat(s.EndpointsOf(r, key).Endpoints, s.retainedForwardable(r, key)))
+	return slices.DeleteFunc(servers, func(e Endpoint) bool {
 		serving, ok := s.ListenerStatuses.Find(r, e.Proxy.Mesh, e.Proxy.Name)
 		return !ok || !slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
 			return in.Address == e.Address && in.Port == e.Port && in.Serial != ""

@@ -114,10 +114,11 @@ func (s *State) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoint
 				endpoints.Endpoints = append(endpoints.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
 			}
 		}
-		return endpoints.inOrder()
+		endpoints.Endpoints = inOrder(endpoints.Endpoints)
+		return endpoints
 	}
 	if s.ByEgress.Get(r, key.Mesh) {
-		endpoints.Endpoints = s.EgressRoute.Get(r, key.Mesh).Egresses // egresses route by SNI and choose the zone
+		endpoints.Endpoints = throughHops(s.EgressRoute.Get(r, key.Mesh).Egresses) // they choose the zone by the SNI
 	} else {
 		endpoints.Endpoints = s.ingressesOfMembers(r, key)
 	}

@@ -351,8 +351,8 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 		return published
 	}
 	if s.IsRemote(service) {
-		published.Endpoints = s.crossZoneProxies(r, key.Mesh, key.Zone)
-		return published.inOrder()
+		published.Endpoints = throughHops(s.crossZoneProxies(r, key.Mesh, key.Zone))
+		return published
 	}
 	secured := s.MTLS.Get(r, key.Mesh).Enabled || len(s.IdentitiesByMesh.List(r, state.MeshKey(key.Mesh))) > 0
 	for _, m := range s.ServiceMembers.Get(r, row) {
@@ -367,6 +367,6 @@ func (s *State) endpoints(r *table.Reader, key DestinationKey) *Endpoints {
 				s.Identity.Get(r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}) != nil,
 		})
 	}
-	published.Endpoints = append(published.Endpoints, s.RetainedEndpointsOf(r, key)...)
-	return published.inOrder()
+	published.Endpoints = inOrder(append(published.Endpoints, s.RetainedEndpointsOf(r, key)...))
+	return published
 }

@@ -53,9 +53,9 @@ func (s *State) crossZoneWay(r *table.Reader, mesh string) Way {
 
 // crossZoneProxies returns the zone proxies to dial for a remote zone: its ingresses, or the egresses of this zone,
 // which forward to them.
-func (s *State) crossZoneProxies(r *table.Reader, mesh, zone string) []Endpoint {
+func (s *State) crossZoneProxies(r *table.Reader, mesh, zone string) []Hop {
 	if s.ByEgress.Get(r, mesh) {
-		return slices.Clone(s.EgressRoute.Get(r, mesh).Egresses)
+		return s.EgressRoute.Get(r, mesh).Egresses
 	}
 	return s.ingressesOf(r, mesh, zone)
 }
@@ -63,20 +63,20 @@ func (s *State) crossZoneProxies(r *table.Reader, mesh, zone string) []Endpoint 
 // ingressesOf returns the ingresses of a remote zone to dial, with every IP address of a host name. The zone decides
 // which. An ingress stays in the list while no service of its zone is Available: it rejects connections without a
 // server, and serves again before this zone learns of it.
-func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Endpoint {
+func (s *State) ingressesOf(r *table.Reader, mesh, zone string) []Hop {
 	row, ok := s.ZoneAddress(r, mesh, zone)
 	if !ok {
 		return nil
 	}
-	var endpoints []Endpoint
+	var ingresses []Hop
 	for _, ingress := range row.Spec.Usable() {
 		addresses := s.Resolve(r, ingress.Address)
 		if len(addresses) == 0 {
-			endpoints = append(endpoints, s.formerIngresses(r, ingress.Address, mesh, zone)...)
+			ingresses = append(ingresses, s.formerIngresses(r, ingress.Address, mesh, zone)...)
 		}
 		for _, address := range addresses {
-			endpoints = append(endpoints, Endpoint{Address: address, Port: ingress.Port, Zone: zone})
+			ingresses = append(ingresses, Hop{Address: address, Port: ingress.Port, Zone: zone})
 		}
 	}
-	return endpoints
+	return ingresses
 }
