@@ -3,7 +3,8 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Packages that many goroutines share: these also run under the race detector.
-RACED := ./internal/table/... ./internal/state/... ./internal/identity/... ./internal/graph/... ./internal/xds/... \
+RACED := ./internal/table/... ./internal/state/... ./internal/identity/... ./internal/zoneroute/... ./internal/service/... ./internal/zoneproxy/... \
+	./internal/proxy/... ./internal/graph/... ./internal/xds/... \
 	./internal/store/... ./internal/admission/... ./internal/mirror/... ./internal/push/... ./internal/barrier/... \
 	./internal/reconcile/... ./internal/dpserver/... ./internal/agent/... ./internal/replica/... ./internal/view/... \
 	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... \

@@ -17,16 +17,16 @@ func BenchmarkLook(b *testing.B) {
 		Known:                    check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000
-	w.State.DB.Commit(func(tx *table.Tx) {
-		w.State.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-		w.State.Put(tx, kind.MeshIdentities.Make("default", "all", kind.MeshIdentity{
+	w.State.Tables.DB.Commit(func(tx *table.Tx) {
+		w.State.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		w.State.Tables.Put(tx, kind.MeshIdentities.Make("default", "all", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}))
-		w.State.Put(tx, kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}))
+		w.State.Tables.Put(tx, kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}))
 		for i := range services {
 			name := fmt.Sprintf("s-%d", i)
-			w.State.Put(tx, kind.MeshServices.Make("default", name, kind.MeshService{
+			w.State.Tables.Put(tx, kind.MeshServices.Make("default", name, kind.MeshService{
 				Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
 				Ports:    []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080}}},
 			}))
@@ -35,18 +35,18 @@ func BenchmarkLook(b *testing.B) {
 			name := fmt.Sprintf("p-%d", i)
 			in := kind.Inbound{Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), Port: 8080,
 				Tags: map[string]string{kind.ServiceTag: fmt.Sprintf("s-%d", i%services)}}
-			w.State.Put(tx,
+			w.State.Tables.Put(tx,
 				kind.Dataplanes.Make("default", name,
 					kind.Dataplane{Networking: kind.Networking{Address: in.Address, Inbound: []kind.Inbound{in},
 						TransparentProxying: &kind.TransparentProxying{}}}))
-			w.State.Put(tx, kind.DataplaneListenerStatuses.Make("default", name,
+			w.State.Tables.Put(tx, kind.DataplaneListenerStatuses.Make("default", name,
 				kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
 			w.Insights[state.ProxyKey{Mesh: "default", Name: name}] =
 				&kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1",
 					ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
 		}
 	})
-	w.Snapshot = w.State.DB.Snapshot()
+	w.Snapshot = w.State.Tables.DB.Snapshot()
 	for b.Loop() {
 		if report := check.Look(w); report.Dataplanes != proxies || len(report.Findings) < services {
 			b.Fatalf("%d Dataplanes, %d findings", report.Dataplanes, len(report.Findings))

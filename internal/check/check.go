@@ -13,6 +13,8 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -81,7 +83,7 @@ func Look(w World) *Report {
 	l.controlPlane()
 	l.zones()
 	l.hostNames()
-	for mesh := range w.State.Meshes.All(w.Snapshot) {
+	for mesh := range w.State.Tables.Meshes.All(w.Snapshot) {
 		l.mesh(mesh.Name)
 	}
 	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int {
@@ -117,7 +119,7 @@ func (l *look) add(p *Problem, severity Severity, object Object, format string, 
 // member is one Dataplane of a mesh, with the input of its checks.
 type member struct {
 	object *resource.Object[kind.Dataplane]
-	proxy  *graph.Proxy
+	proxy  *proxy.Proxy
 }
 
 func (l *look) mesh(mesh string) {
@@ -129,20 +131,23 @@ func (l *look) mesh(mesh string) {
 		return
 	}
 	var members []member
-	for _, dp := range l.State.DataplanesBySelector.List(l.r, state.MeshKey(mesh)) {
-		m := member{dp, l.State.Proxy.Get(l.r, state.ProxyKey{Mesh: mesh, Name: dp.Name})}
+	for _, dp := range l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(mesh)) {
+		m := member{dp, l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: mesh, Name: dp.Name})}
 		members = append(members, m)
 		l.proxy(m)
 	}
 	calls := callsOf(members)
-	services := slices.DeleteFunc(slices.Clone(l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh))), l.State.IsRemote)
+	services := slices.DeleteFunc(
+		slices.Clone(l.State.Tables.ServicesByMesh.List(l.r, state.MeshKey(mesh))),
+		l.State.Tables.IsRemote,
+	)
 	for _, service := range services {
 		l.service(service, calls)
 	}
-	if n := l.State.Generated(l.r, mesh); n >= graph.MaxGenerated {
+	if n := l.State.Services.Generated(l.r, mesh); n >= service.MaxGenerated {
 		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)),
 			"%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n,
-			graph.MaxGenerated, kind.ServiceTag)
+			service.MaxGenerated, kind.ServiceTag)
 	}
 	l.egressRoute(mesh)
 	l.external(mesh)
@@ -155,8 +160,8 @@ func (l *look) mesh(mesh string) {
 }
 
 func (l *look) countAll(mesh string) {
-	l.report.Dataplanes += len(l.State.DataplanesBySelector.List(l.r, state.MeshKey(mesh)))
-	l.report.Services += len(l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh)))
+	l.report.Dataplanes += len(l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(mesh)))
+	l.report.Services += len(l.State.Tables.ServicesByMesh.List(l.r, state.MeshKey(mesh)))
 }
 
 // someOf lists the first names of a long list.

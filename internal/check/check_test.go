@@ -113,15 +113,15 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	for line := range strings.Lines(string(fileOf(archive, "notes"))) {
 		rows = append(rows, note(t, &w, rows, strings.Fields(line))...)
 	}
-	w.State.DB.Commit(func(tx *table.Tx) {
+	w.State.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
 			if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && !strings.Contains(dp.Name, "unvouched") {
 				kind.VouchOperator(nil, dp)
 			}
-			w.State.Put(tx, o)
+			w.State.Tables.Put(tx, o)
 		}
 	})
-	w.Snapshot = w.State.DB.Snapshot()
+	w.Snapshot = w.State.Tables.DB.Snapshot()
 	return w
 }
 

@@ -8,22 +8,22 @@ import (
 // egressRoute finds a mesh whose proxies cannot reach remote zones: it routes cross-zone traffic through zone egresses
 // and has none.
 func (l *look) egressRoute(mesh string) {
-	ready := len(l.State.EgressRoute.Get(l.r, mesh).Egresses)
-	if l.State.ByEgress.Get(l.r, mesh) && ready == 0 && l.reports.ManyZones(mesh) {
+	ready := len(l.State.Routes.EgressRoute.Get(l.r, mesh).Egresses)
+	if l.State.Routes.ByEgress.Get(l.r, mesh) && ready == 0 && l.reports.ManyZones(mesh) {
 		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)),
 			"routing.zoneEgress sends cross-zone traffic through a zone egress, and none of zone %s is ready",
-			l.State.Zone)
+			l.State.Tables.Zone)
 	}
 }
 
 // external checks the external services, as this zone reaches them.
 func (l *look) external(mesh string) {
-	for o := range l.State.ExternalServices.From(l.Snapshot, state.MeshKey(mesh), "") {
+	for o := range l.State.Tables.ExternalServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
 		if reason := l.reports.ExternalUnreachableReason(o); reason != "" {
 			l.found(externalUnreachable, object, "unreachable from this zone: %s", reason)
 		}
-		status, ok := l.State.ExternalServiceStatuses.Find(l.r, o.Mesh, o.Name)
+		status, ok := l.State.Tables.ExternalServiceStatuses.Find(l.r, o.Mesh, o.Name)
 		if !ok {
 			continue
 		}

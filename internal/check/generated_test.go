@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -13,28 +14,28 @@ import (
 func TestAMeshThatIsFullOfGeneratedServicesIsFound(t *testing.T) {
 	state := graph.NewState("east")
 	put := func(n int) {
-		state.DB.Commit(func(tx *table.Tx) {
-			state.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		state.Tables.DB.Commit(func(tx *table.Tx) {
+			state.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
 			for i := range n {
 				service := kind.MeshServices.Make("default", fmt.Sprint("s-", i), kind.MeshService{})
 				service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
-				state.Put(tx, service)
+				state.Tables.Put(tx, service)
 			}
 		})
 	}
 	full := func() bool {
-		for _, f := range check.Look(check.World{State: state, Snapshot: state.DB.Snapshot()}).Findings {
+		for _, f := range check.Look(check.World{State: state, Snapshot: state.Tables.DB.Snapshot()}).Findings {
 			if f.Problem == "generated-services-full" {
 				return f.Object.Name == "default"
 			}
 		}
 		return false
 	}
-	put(graph.MaxGenerated - 1)
+	put(service.MaxGenerated - 1)
 	if full() {
 		t.Error("a mesh with one less is full")
 	}
-	put(graph.MaxGenerated)
+	put(service.MaxGenerated)
 	if !full() {
 		t.Error("nothing is found")
 	}

@@ -10,7 +10,7 @@ import (
 
 // hostNames finds host names whose last resolution failed, or returned addresses that must not be dialed.
 func (l *look) hostNames() {
-	for row := range l.State.ResolvedNames.All(l.Snapshot) {
+	for row := range l.State.Tables.ResolvedNames.All(l.Snapshot) {
 		if row.Spec.Problem == "" {
 			continue
 		}
@@ -26,11 +26,11 @@ func (l *look) hostNames() {
 			problem = fmt.Sprintf("%s resolves to addresses that are not dialed: %s; %s", row.Name, row.Spec.Problem,
 				meanwhile)
 		}
-		for _, dp := range l.State.DataplanesByHostName.List(l.r, row.Name) {
+		for _, dp := range l.State.Tables.DataplanesByHostName.List(l.r, row.Name) {
 			l.add(hostNameNotResolved, severity, objectOf(dp.Key()), "networking.address: %s", problem)
 		}
-		for _, z := range l.State.ZoneAddressesByHostName.List(l.r, row.Name) {
-			zone := kind.Zones.Key("", l.State.ZoneOf(&z.Meta))
+		for _, z := range l.State.Tables.ZoneAddressesByHostName.List(l.r, row.Name) {
+			zone := kind.Zones.Key("", l.State.Tables.ZoneOf(&z.Meta))
 			l.add(hostNameNotResolved, severity, objectOf(zone),
 				"advertisedAddress of its zone ingresses for the mesh %s: %s", z.Mesh, problem)
 		}

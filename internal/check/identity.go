@@ -32,7 +32,7 @@ func (l *look) controlPlane() {
 
 // identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
 func (l *look) identities(mesh string, members []member) {
-	for _, mi := range l.State.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {
+	for _, mi := range l.State.Tables.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
 		_, spire := mi.Spec.SpireAgent()
 		if !spire {
@@ -57,7 +57,7 @@ func (l *look) identities(mesh string, members []member) {
 
 // mtls checks the CAs of the backends of a mesh's mtls.
 func (l *look) mtls(mesh string) {
-	o, ok := l.State.Meshes.Find(l.r, "", mesh)
+	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
 	if !ok || o.Spec.MTLS == nil {
 		return
 	}
@@ -79,14 +79,14 @@ func (l *look) mtls(mesh string) {
 
 // issuers finds conflicts of SPIRE's certificates with other configuration.
 func (l *look) issuers(mesh string) {
-	if names := l.State.MixedIssuers(l.r, mesh); len(names) > 0 {
+	if names := l.State.Identity.MixedIssuers(l.r, mesh); len(names) > 0 {
 		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s",
 			strings.Join(names, " and from "))
 	}
-	if !l.State.AllFromSPIRE(l.r, mesh) {
+	if !l.State.Identity.AllFromSPIRE(l.r, mesh) {
 		return
 	}
-	for _, trust := range l.State.TrustsByMesh.List(l.r, state.MeshKey(mesh)) {
+	for _, trust := range l.State.Tables.TrustsByMesh.List(l.r, state.MeshKey(mesh)) {
 		l.found(trustWithoutEffect, objectOf(trust.Key()),
 			"all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
 	}
@@ -94,7 +94,7 @@ func (l *look) issuers(mesh string) {
 
 // owners finds roots that are not trusted, because a zone states them for a trust domain of another owner.
 func (l *look) owners(mesh string) {
-	for _, d := range l.State.DistrustedIn(l.r, mesh) {
+	for _, d := range l.State.Identity.DistrustedIn(l.r, mesh) {
 		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason)
 	}
 }
@@ -140,7 +140,7 @@ func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, troub
 // secretOf returns the data of the Secrets of a mesh.
 func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
-		secret, ok := l.State.Secrets.Find(l.r, mesh, name)
+		secret, ok := l.State.Tables.Secrets.Find(l.r, mesh, name)
 		if !ok {
 			return nil, false
 		}
@@ -168,7 +168,7 @@ func (l *look) signs(of resource.Key) *kind.SigningCA {
 	if of.Kind == kind.Meshes.Name {
 		mesh, name = of.Name, kind.MTLSIdentity
 	}
-	row, ok := l.State.SigningCAs.Find(l.r, mesh, name)
+	row, ok := l.State.Tables.SigningCAs.Find(l.r, mesh, name)
 	if !ok {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (l *look) signingKey(mesh string, dataplanes int) {
 	if dataplanes == 0 {
 		return
 	}
-	for secret := range l.State.Secrets.All(l.Snapshot) {
+	for secret := range l.State.Tables.Secrets.All(l.Snapshot) {
 		if realm, _, ok := pki.SigningKeyOf(secret.Key()); ok && realm == pki.DataplaneRealm(mesh) {
 			return
 		}

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/policy"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -42,17 +43,17 @@ func (c calls) severity(service string) (Severity, bool) {
 }
 
 // callers finds a port whose servers deny all callers.
-func (l *look) callers(service *resource.Object[kind.MeshService], port kind.ServicePort, members []*graph.Member,
+func (l *look) callers(meshService *resource.Object[kind.MeshService], port kind.ServicePort, members []*service.Member,
 	calls calls) {
-	severity, tried := calls.severity(service.Name)
+	severity, tried := calls.severity(meshService.Name)
 	if !tried {
 		return
 	}
-	object := objectOf(service.Key())
+	object := objectOf(meshService.Key())
 	var silent, denied []string // servers without an allow, and servers whose allows are all denied
 	servers := 0
 	for _, m := range members {
-		if m.Inbound.State != kind.Ready || !graph.Targets(port, &m.Inbound) {
+		if m.Inbound.State != kind.Ready || !service.Targets(port, &m.Inbound) {
 			continue
 		}
 		servers++
@@ -77,8 +78,8 @@ func (l *look) callers(service *resource.Object[kind.MeshService], port kind.Ser
 }
 
 // permissionsAt returns the permissions of a member's listener, or nil where its proxy allows every client.
-func (l *look) permissionsAt(m *graph.Member) *match.Permissions {
-	proxy := l.State.Proxy.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+func (l *look) permissionsAt(m *service.Member) *match.Permissions {
+	proxy := l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
 		if at := &proxy.Listeners[i]; at.Address == m.Inbound.Address && at.Port == m.Inbound.Port {
 			return at.Permissions
@@ -107,7 +108,7 @@ func covers(wide, narrow match.Rule) bool {
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.
 func (l *look) permissions(mesh string, members []member) {
-	for _, permission := range l.State.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
+	for _, permission := range l.State.Tables.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(permission.Key())
 		l.namedDomains(mesh, permission)
 		switch hit, secured := l.targeted(permission.Key(), members); {
@@ -126,8 +127,8 @@ func (l *look) permissions(mesh string, members []member) {
 // targeted counts the Dataplanes with a listener that a policy selects, and those of them with an identity.
 func (l *look) targeted(of resource.Key, members []member) (hit, secured int) {
 	for _, m := range members {
-		selected, ok := l.State.SelectionOf(l.r, of, state.ProxyKey{Mesh: m.object.Mesh, Name: m.object.Name})
-		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener graph.InboundListener) bool {
+		selected, ok := l.State.Proxies.SelectionOf(l.r, of, state.ProxyKey{Mesh: m.object.Mesh, Name: m.object.Name})
+		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener proxy.InboundListener) bool {
 			return selected.AppliesTo(listener.Section)
 		}) {
 			continue
@@ -167,7 +168,7 @@ func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTraffi
 // trusted returns the trust domains of a mesh.
 func (l *look) trusted(mesh string) []string {
 	var domains []string
-	for _, d := range l.State.Trust.Get(l.r, mesh).Domains {
+	for _, d := range l.State.Identity.Trust.Get(l.r, mesh).Domains {
 		domains = append(domains, d.Name)
 	}
 	return domains

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -103,12 +103,12 @@ func (l *look) certificate(object Object, c *kind.Certificate) {
 
 // unserved finds inbounds that should be endpoints and that the proxy does not serve.
 func (l *look) unserved(m member) {
-	serving, _ := l.State.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
+	serving, _ := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if serving != nil && serving.Spec.Draining {
 		return
 	}
 	var missing []string
-	n := l.State.NetworkingOf(l.r, m.object)
+	n := l.State.Tables.NetworkingOf(l.r, m.object)
 	for _, in := range n.Inbound {
 		in = n.Effective(in)
 		if in.State == kind.Ready && !serves(serving, &in) {
@@ -128,8 +128,8 @@ func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inb
 }
 
 func (l *look) draining(m member) {
-	listeners := l.State.Draining.Get(l.r, m.proxy.Key)
-	serving, ok := l.State.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
+	listeners := l.State.Proxies.Draining.Get(l.r, m.proxy.Key)
+	serving, ok := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if len(listeners) == 0 || !ok {
 		return
 	}
@@ -148,7 +148,7 @@ func (l *look) outbounds(m member) {
 	var missing []string
 	for i := range m.object.Spec.Networking.Outbound {
 		out := &m.object.Spec.Networking.Outbound[i]
-		listens := slices.ContainsFunc(m.proxy.Outbounds, func(o graph.ExplicitOutbound) bool {
+		listens := slices.ContainsFunc(m.proxy.Outbounds, func(o proxy.ExplicitOutbound) bool {
 			return o.Address == out.EffectiveAddress() && o.Port == out.Port
 		})
 		if !listens {

@@ -6,37 +6,50 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/service"
 	"weft/kind"
 	"weft/resource"
 )
 
 // service checks the backends of a service, and whether a caller is allowed.
-func (l *look) service(service *resource.Object[kind.MeshService], calls calls) {
-	object := objectOf(service.Key())
-	l.serviceStatus(service, object)
-	members := slices.Collect(l.State.Members(l.r, service))
+func (l *look) service(meshService *resource.Object[kind.MeshService], calls calls) {
+	object := objectOf(meshService.Key())
+	l.serviceStatus(meshService, object)
+	members := slices.Collect(l.State.Services.Members(l.r, meshService))
 	if len(members) == 0 {
 		severity := Error
-		if service.Label(kind.ManagedBy) == kind.GeneratedBy {
+		if meshService.Label(kind.ManagedBy) == kind.GeneratedBy {
 			severity = Warning // generated for Dataplanes that are gone; it will be deleted too
 		}
-		l.add(serviceMatchesNothing, severity, object, "no Dataplane matches its selector (%s)%s",
-			selectorText(&service.Spec.Selector), butUnreachable(l.State.UnreachableOutbounds(l.r, service)))
+		l.add(
+			serviceMatchesNothing,
+			severity,
+			object,
+			"no Dataplane matches its selector (%s)%s",
+			selectorText(
+				&meshService.Spec.Selector,
+			),
+			butUnreachable(l.State.Services.UnreachableOutbounds(l.r, meshService)),
+		)
 		return
 	}
-	for _, port := range service.Spec.Ports {
-		key := graph.DestinationKey{Mesh: service.Mesh, Zone: l.State.Zone, Service: service.Name, Port: port.Port}
-		if len(l.State.Endpoints.Get(l.r, key).Endpoints) == 0 {
+	for _, port := range meshService.Spec.Ports {
+		key := service.DestinationKey{
+			Mesh:    meshService.Mesh,
+			Zone:    l.State.Tables.Zone,
+			Service: meshService.Name,
+			Port:    port.Port,
+		}
+		if len(l.State.Services.Endpoints.Get(l.r, key).Endpoints) == 0 {
 			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
 		}
-		l.callers(service, port, members, calls)
+		l.callers(meshService, port, members, calls)
 	}
 }
 
 // butUnreachable lists the Dataplanes that would match if the mesh admitted them.
-func butUnreachable(excluded []graph.Member) string {
+func butUnreachable(excluded []service.Member) string {
 	if len(excluded) == 0 {
 		return ""
 	}
@@ -49,7 +62,7 @@ func butUnreachable(excluded []graph.Member) string {
 
 // serviceStatus reports the conditions of a service's status.
 func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
-	status, ok := l.State.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
+	status, ok := l.State.Tables.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
 	if !ok {
 		return
 	}
@@ -78,7 +91,7 @@ func (l *look) conditions(conditions []kind.Condition, generators []kind.Hostnam
 }
 
 // whyNone returns the reason for which no member is an endpoint of a port.
-func whyNone(port kind.ServicePort, members []*graph.Member) string {
+func whyNone(port kind.ServicePort, members []*service.Member) string {
 	var others []string
 	by := map[inspect.EndpointStatus][]string{}
 	for _, m := range members {
@@ -136,11 +149,11 @@ func pairs(labels map[string]string) string {
 
 // retained finds ports with retained endpoints, because the new ones do not serve yet.
 func (l *look) retained(mesh string) {
-	for row := range l.State.RetainedEndpoints.All(l.Snapshot) {
-		if row.Mesh != mesh || l.State.RetainedCount(l.r, row) == 0 {
+	for row := range l.State.Tables.RetainedEndpoints.All(l.Snapshot) {
+		if row.Mesh != mesh || l.State.Services.RetainedCount(l.r, row) == 0 {
 			continue
 		}
-		ready, serving := l.State.Successors(l.r, row)
+		ready, serving := l.State.Services.Successors(l.r, row)
 		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
 		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been retained "+
 			"for %s: of %d new members, %d serve",

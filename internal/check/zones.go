@@ -16,7 +16,7 @@ const lagging = 30 * time.Second
 
 // isGlobal reports whether the state is that of a global control plane, which has the proxies and services of all
 // zones.
-func (l *look) isGlobal() bool { return l.State.Zone == "" }
+func (l *look) isGlobal() bool { return l.State.Tables.Zone == "" }
 
 // everywhere reports whether a resource of global applies to the proxies of all zones. This zone has only some of them,
 // and the proxies that it selects may be in another zone.
@@ -26,7 +26,7 @@ func (l *look) everywhere(meta *resource.Meta) bool {
 
 // zones checks the connections between zones and global, on either side.
 func (l *look) zones() {
-	for o := range l.State.From(l.Snapshot, kind.Zones.Name, "", "") {
+	for o := range l.State.Tables.From(l.Snapshot, kind.Zones.Name, "", "") {
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
 	if link := l.Global; link != nil {
@@ -103,8 +103,8 @@ func (l *look) crossZone(mesh string) {
 	}
 	l.ingresses(mesh)
 	waiting := map[string][]string{} // services that could be reached, by the zone without an ingress
-	for _, service := range l.State.ServicesByMesh.List(l.r, state.MeshKey(mesh)) {
-		if !l.isGlobal() && l.State.IsRemote(service) {
+	for _, service := range l.State.Tables.ServicesByMesh.List(l.r, state.MeshKey(mesh)) {
+		if !l.isGlobal() && l.State.Tables.IsRemote(service) {
 			continue
 		}
 		reasons := l.reports.UnreachableReasons(service)
@@ -113,7 +113,7 @@ func (l *look) crossZone(mesh string) {
 				"one of its ports has no SNI, so other zones do not reach it")
 		}
 		if slices.Contains(reasons, inspect.NoIngress) && !slices.Contains(reasons, inspect.NoIdentity) {
-			zone := l.State.ZoneOf(&service.Meta)
+			zone := l.State.Tables.ZoneOf(&service.Meta)
 			waiting[zone] = append(waiting[zone], kind.DisplayNameOf(&service.Meta))
 		}
 	}
@@ -125,9 +125,9 @@ func (l *look) crossZone(mesh string) {
 
 // ingresses finds zone ingresses that do not serve.
 func (l *look) ingresses(mesh string) {
-	for o := range l.State.ZoneAddresses.From(l.Snapshot, state.MeshKey(mesh), "") {
-		zone := l.State.ZoneOf(&o.Meta)
-		if !l.isGlobal() && zone != l.State.Zone {
+	for o := range l.State.Tables.ZoneAddresses.From(l.Snapshot, state.MeshKey(mesh), "") {
+		zone := l.State.Tables.ZoneOf(&o.Meta)
+		if !l.isGlobal() && zone != l.State.Tables.Zone {
 			continue
 		}
 		usable := slices.ContainsFunc(o.Spec.Ingresses, func(a kind.ZoneProxyAddress) bool { return a.Healthy })
@@ -147,7 +147,7 @@ func (l *look) ingresses(mesh string) {
 
 // excludedMembers finds services that a MeshMultiZoneService selects and excludes from one of its ports.
 func (l *look) excludedMembers(mesh string) {
-	for o := range l.State.MultiZoneServices.From(l.Snapshot, state.MeshKey(mesh), "") {
+	for o := range l.State.Tables.MultiZoneServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.reports.MembersOf(o) {
 			for _, reason := range m.Excluded {
@@ -163,7 +163,7 @@ func (l *look) excludedMembers(mesh string) {
 // unreachableOutbounds finds outbounds to services of other zones that the proxy cannot reach.
 func (l *look) unreachableOutbounds(m member) {
 	for _, out := range m.proxy.Outbounds {
-		d := l.State.DestinationOf(l.r, out.Destination)
+		d := l.State.Services.DestinationOf(l.r, out.Destination)
 		if d == nil {
 			continue
 		}

@@ -15,10 +15,10 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/replica"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -127,7 +127,7 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 		numbers.Sprintf("%d at once, then %d a second |", changeBurst, changeRate),
 		numbers.Sprintf("never opened a session | %d |", MaxSilent),
 		numbers.Sprintf("registered proxies of one token | %d |", MaxRegistered),
-		numbers.Sprintf("in a zone | %d |", graph.MaxGenerated),
+		numbers.Sprintf("in a zone | %d |", service.MaxGenerated),
 		numbers.Sprintf("generated MeshService | %d |", kind.MaxServicePorts),
 		numbers.Sprintf(
 			"%d listeners of a report, %d SPIFFE IDs of a listener, %d bytes of one, %d KiB of a certificate request",

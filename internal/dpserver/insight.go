@@ -111,12 +111,12 @@ const longGone = 5 * time.Minute
 // LostReplicas returns whether a proxy was last connected to an instance that is gone, and is connected to no other
 // one, according to this instance's table. It is false on the global control plane, where all proxies belong to zones.
 func LostReplicas(g *graph.State, gone func(instance string) bool) bool {
-	if g.Zone == "" {
+	if g.Tables.Zone == "" {
 		return false
 	}
-	for _, insights := range []state.Rows[kind.DataplaneInsight]{g.Insights, g.ZoneIngressInsights,
-		g.ZoneEgressInsights} {
-		for insight := range insights.All(g.DB.Snapshot()) {
+	for _, insights := range []state.Rows[kind.DataplaneInsight]{g.Tables.Insights, g.Tables.ZoneIngressInsights,
+		g.Tables.ZoneEgressInsights} {
+		for insight := range insights.All(g.Tables.DB.Snapshot()) {
 			if isLost(&insight.Spec, gone, now()) {
 				return true
 			}

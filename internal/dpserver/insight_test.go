@@ -77,7 +77,7 @@ func TestLostReplicasAreOfThisZone(t *testing.T) {
 		state := graph.NewState(zone)
 		insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{})
 		connected("1", "earlier", nil, time.Now())(&insight.Spec)
-		state.DB.Commit(func(tx *table.Tx) { state.Put(tx, insight) })
+		state.Tables.DB.Commit(func(tx *table.Tx) { state.Tables.Put(tx, insight) })
 		if got := LostReplicas(state, func(instance string) bool { return instance != "cp" }); got != want {
 			t.Errorf("in the zone %q replicas are lost: %t, want %t", zone, got, want)
 		}

@@ -95,7 +95,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admis
 		p.put(o)
 	}
 
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Kinds(), Decode: admission.Decode,
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: state.Tables.Kinds(), Decode: admission.Decode,
 		Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/audit"
-	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/proxy"
 	"weft/internal/push"
 	"weft/internal/replica"
 	"weft/internal/state"
@@ -33,7 +33,7 @@ import (
 // Rows are the rows and derived values that the server uses. Each is of one revision of the tables, a few milliseconds
 // later than the store.
 type Rows interface {
-	Proxy(key state.ProxyKey) (*graph.Proxy, bool)
+	Proxy(key state.ProxyKey) (*proxy.Proxy, bool)
 	Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool)
 	Networking(key state.ProxyKey) (*kind.Networking, bool)
 	// NotAdmittedReason returns why the mesh does not admit a proxy; empty if it does.
@@ -59,7 +59,7 @@ type Proxies interface {
 	Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err error)
 	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
 	// one after another; tell must neither block nor call the Proxies.
-	Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func())
+	Watch(key state.ProxyKey, tell func(*proxy.Proxy)) (stop func())
 	// WatchHostNames is Watch for the host names that the proxy resolves.
 	WatchHostNames(key state.ProxyKey, tell func(*push.HostNames)) (stop func())
 }

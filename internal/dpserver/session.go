@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
@@ -41,7 +41,7 @@ type session struct {
 	// inspections has requests to the agent. A request that is received from it is sent.
 	inspections chan *wire.InspectionRequest
 
-	proxy            *graph.Proxy              // the current one
+	proxy            *proxy.Proxy              // the current one
 	generations      generations               // of the last settings
 	sent             *wire.Settings            // the last settings
 	certificate      *identity.NextCertificate // the certificate of the last settings
@@ -81,7 +81,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 		server: s.Server, key: key,
 		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
 	}
-	proxies := make(chan *graph.Proxy, 1)
+	proxies := make(chan *proxy.Proxy, 1)
 	defer s.Proxies.Watch(a.key, keepNewest(proxies))()
 	if err := a.open(ctx, proxies); err != nil {
 		return err
@@ -105,7 +105,7 @@ func keepNewest[T any](to chan T) func(T) {
 }
 
 // open waits for the proxy, which may have been registered a moment ago, and authorizes the caller.
-func (a *session) open(ctx context.Context, proxies <-chan *graph.Proxy) error {
+func (a *session) open(ctx context.Context, proxies <-chan *proxy.Proxy) error {
 	timeout := time.NewTimer(dataplaneTimeout)
 	defer timeout.Stop()
 	for a.proxy == nil {
@@ -165,7 +165,7 @@ func (a *session) receive(report func(*wire.Report)) {
 }
 
 func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report,
-	proxies <-chan *graph.Proxy) error {
+	proxies <-chan *proxy.Proxy) error {
 	drained := make(chan struct{})
 	a.report = first
 	next, pause := reports, (<-chan time.Time)(nil) // one of the two is nil

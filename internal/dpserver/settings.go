@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -49,7 +49,7 @@ func (a *session) sendInspection(q *wire.InspectionRequest) error {
 }
 
 // settings returns the settings of a proxy's agent.
-func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
+func settings(p *proxy.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained}
 	if n.Admin != nil {
 		s.AdminPort = n.Admin.Port
@@ -80,7 +80,7 @@ func settings(p *graph.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	}
 	for _, l := range p.Egresses {
 		s.Listeners = append(s.Listeners, &wire.Listener{
-			Address: l.Address, Port: l.Port, Tls: true, ServerName: graph.ReadyName,
+			Address: l.Address, Port: l.Port, Tls: true, ServerName: proxy.ReadyName,
 			Generation: generation("egress", l.Address, l.Port),
 		})
 	}

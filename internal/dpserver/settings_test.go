@@ -3,20 +3,20 @@ package dpserver
 import (
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
 	"weft/internal/wire"
 	"weft/kind"
 )
 
 func TestSettingsOfListeners(t *testing.T) {
-	proxy := func(capture *graph.Capture) *graph.Proxy {
-		return &graph.Proxy{Capture: capture, Listeners: []graph.InboundListener{{
+	proxyWith := func(capture *proxy.Capture) *proxy.Proxy {
+		return &proxy.Proxy{Capture: capture, Listeners: []proxy.InboundListener{{
 			Address: "10.0.0.1", Port: 80, ServiceAddress: "10.0.0.1", ServicePort: 80, Bind: capture == nil,
 		}}}
 	}
-	listener := func(capture *graph.Capture) (port uint32, source, generation string) {
-		l := settings(proxy(capture), &kind.Networking{}, false).Listeners[0]
+	listener := func(capture *proxy.Capture) (port uint32, source, generation string) {
+		l := settings(proxyWith(capture), &kind.Networking{}, false).Listeners[0]
 		return l.CapturePort, l.ServiceSource, l.Generation
 	}
 	port, source, generation := listener(nil)
@@ -25,7 +25,7 @@ func TestSettingsOfListeners(t *testing.T) {
 	}
 	seen := map[string]bool{generation: true}
 	for _, want := range []uint32{15006, 25006} {
-		port, source, generation = listener(&graph.Capture{InboundPort: want})
+		port, source, generation = listener(&proxy.Capture{InboundPort: want})
 		if port != want || source == "" {
 			t.Errorf("a captured listener: capture port %d, source %q, want %d and a source", port, source, want)
 		}
@@ -59,7 +59,7 @@ func TestCertificatesThatChangeTogetherAreRequestedOneAfterAnother(t *testing.T)
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := func(l *identity.NextCertificate) *wire.Settings {
-				p := &graph.Proxy{Certificate: l}
+				p := &proxy.Proxy{Certificate: l}
 				if l != nil {
 					p.Identity = &identity.Identity{MeshIdentity: l.MeshIdentity, SpiffeIDs: l.SpiffeIDs}
 				}

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/pki"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
@@ -209,7 +209,7 @@ func (s *Server) nextCertificate(key state.ProxyKey, secret string) (*identity.N
 
 // identityAndNext returns the identity of a proxy's secret, and its next certificate. An empty secret is the proxy's
 // first one.
-func identityAndNext(p *graph.Proxy, secret string) (*identity.Identity, *identity.NextCertificate) {
+func identityAndNext(p *proxy.Proxy, secret string) (*identity.Identity, *identity.NextCertificate) {
 	if p == nil {
 		return nil, nil
 	}

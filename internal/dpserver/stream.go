@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -101,7 +101,7 @@ type peer struct {
 	leave           func() // of its openCall
 	id              string // of its subscription
 	since           time.Time
-	proxy           atomic.Pointer[graph.Proxy] // the current one; nil if it does not exist
+	proxy           atomic.Pointer[proxy.Proxy] // the current one; nil if it does not exist
 	egress          bool                        // it gets the keys of external services
 
 	mu    sync.Mutex  // guards nacks, which only the stream writes
@@ -169,7 +169,7 @@ func (p *peer) currentNACKs() []kind.NACK {
 // follow closes the stream in three cases: its mesh no longer admits the proxy; the proxy became a zone proxy, which
 // the token of the stream does not vouch for; it is a zone egress that was deleted. Its Envoy keeps its config, without
 // clients. (Mesh Membership.)
-func (p *peer) follow(proxy *graph.Proxy) {
+func (p *peer) follow(proxy *proxy.Proxy) {
 	p.proxy.Store(proxy)
 	err := error(nil)
 	switch {
@@ -186,7 +186,7 @@ func (p *peer) follow(proxy *graph.Proxy) {
 
 // checkStillPermitted returns PermissionDenied if a proxy has changed into one that the caller's token is not valid
 // for.
-func (c *caller) checkStillPermitted(proxy *graph.Proxy) error {
+func (c *caller) checkStillPermitted(proxy *proxy.Proxy) error {
 	if proxy.NotAdmitted != "" {
 		return status.Error(codes.PermissionDenied, proxy.NotAdmitted)
 	}
@@ -214,7 +214,7 @@ func (p *peer) Closed(err error) {
 
 // serveWithoutAgent stores the listener status of a proxy without an agent. An ACK does not show that an inbound with a
 // secret serves, so such inbounds are left out.
-func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *graph.Proxy) {
+func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *proxy.Proxy) {
 	if proxy == nil || proxy.Identity != nil || s.sessionOf(key) != nil {
 		return
 	}

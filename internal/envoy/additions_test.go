@@ -3,15 +3,15 @@ package envoy
 import (
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/xds"
 )
 
 func TestOnlyAddsEndpoints(t *testing.T) {
-	list := func(endpoints ...graph.Endpoint) *xds.Resource {
-		return Assignment(&graph.Endpoints{Endpoints: endpoints})
+	list := func(endpoints ...service.Endpoint) *xds.Resource {
+		return Assignment(&service.Endpoints{Endpoints: endpoints})
 	}
-	a, b := graph.Endpoint{Address: "10.0.0.1", Port: 80}, graph.Endpoint{Address: "10.0.0.2", Port: 80}
+	a, b := service.Endpoint{Address: "10.0.0.1", Port: 80}, service.Endpoint{Address: "10.0.0.2", Port: 80}
 	plain := a
 	plain.Plaintext = true
 	for name, c := range map[string]struct {
@@ -35,10 +35,11 @@ func TestOnlyAddsEndpoints(t *testing.T) {
 }
 
 func TestHasEndpoints(t *testing.T) {
-	list := func(endpoints ...graph.Endpoint) *xds.Resource {
-		return Assignment(&graph.Endpoints{Endpoints: endpoints})
+	list := func(endpoints ...service.Endpoint) *xds.Resource {
+		return Assignment(&service.Endpoints{Endpoints: endpoints})
 	}
-	if HasEndpoints(nil) || HasEndpoints(list()) || !HasEndpoints(list(graph.Endpoint{Address: "10.0.0.1", Port: 80})) {
+	if HasEndpoints(nil) || HasEndpoints(list()) ||
+		!HasEndpoints(list(service.Endpoint{Address: "10.0.0.1", Port: 80})) {
 		t.Error("want true with an endpoint alone")
 	}
 }

@@ -17,9 +17,10 @@ import (
 	"syscall"
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -82,9 +83,9 @@ func freePort(t *testing.T) uint32 {
 var givenPorts sync.Map
 
 // inboundTo returns a listener in front of an application that allows the clients of the given rules.
-func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *graph.InboundListener {
+func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *proxy.InboundListener {
 	t.Helper()
-	return &graph.InboundListener{
+	return &proxy.InboundListener{
 		Mesh: "default", Address: "127.0.0.1", Port: freePort(t), Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: uint32(application.(*net.TCPAddr).Port),
 		TrustDomains: []string{domainEast, domainWest},
@@ -93,30 +94,30 @@ func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow
 }
 
 // inboundResources returns a listener with its mesh's resources, and with the DNS SANs of evicted instances.
-func inboundResources(l *graph.InboundListener, evicted ...string) []*xds.Resource {
+func inboundResources(l *proxy.InboundListener, evicted ...string) []*xds.Resource {
 	return append(Inbound(l, true), Evicted(l.Mesh, evicted)...)
 }
 
-func address(l *graph.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
+func address(l *proxy.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }
 
 // twoServers starts a client and two servers, whose applications are the handlers. It returns the URL at which the
 // client's application reaches them. The destination may have further endpoints.
-func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endpoint) (url string,
+func twoServers(t *testing.T, first, second http.HandlerFunc, more ...service.Endpoint) (url string,
 	firstApp *httptest.Server) {
 	t.Helper()
 	east := newAuthority(t, domainEast)
-	destination := &graph.Destination{
-		Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
-		Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}},
+	destination := &service.Destination{
+		Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
+		Protocol: kind.HTTP, Servers: service.Servers{Identities: []string{serverID}},
 	}
-	endpoints := &graph.Endpoints{Destination: destination.Key, Endpoints: more}
-	outbound := &graph.ExplicitOutbound{
+	endpoints := &service.Endpoints{Destination: destination.Key, Endpoints: more}
+	outbound := &proxy.ExplicitOutbound{
 		Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key, Protocol: kind.HTTP,
 	}
 	resources := []*xds.Resource{
 		trust(east), certificateSecret(t, east.certificate(t, serverID)),
-		Clusters(destination, true, identity.Source{})[0], Route(graph.RouteTo(destination)),
-		Explicit(outbound, graph.RouteTo(destination)),
+		Clusters(destination, true, identity.Source{})[0], Route(service.RouteTo(destination)),
+		Explicit(outbound, service.RouteTo(destination)),
 	}
 	firstApp = httptest.NewServer(first)
 	t.Cleanup(firstApp.Close)
@@ -126,7 +127,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...graph.Endp
 		in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
 			match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
 		in.Name = fmt.Sprintf("app-%d", i)
-		endpoints.Endpoints = append(endpoints.Endpoints, graph.Endpoint{Address: in.Address, Port: in.Port})
+		endpoints.Endpoints = append(endpoints.Endpoints, service.Endpoint{Address: in.Address, Port: in.Port})
 		resources = append(resources, inboundResources(in)...)
 	}
 	startEnvoy(t, append(resources, Assignment(endpoints))...)
@@ -164,7 +165,7 @@ func TestNothingIsLostToAnApplicationThatIsGone(t *testing.T) {
 // A killed proxy's endpoint stays in the list for a while; no request is lost to it.
 func TestNothingIsLostToAnEndpointThatIsGone(t *testing.T) {
 	ok := func(http.ResponseWriter, *http.Request) {}
-	url, _ := twoServers(t, ok, ok, graph.Endpoint{Address: "127.0.0.1", Port: freePort(t)})
+	url, _ := twoServers(t, ok, ok, service.Endpoint{Address: "127.0.0.1", Port: freePort(t)})
 	for range 20 {
 		for _, method := range []string{"GET", "POST"} {
 			if got := do(t, method, url).StatusCode; got != 200 {
@@ -224,7 +225,7 @@ func TestAnApplicationsOwnResponseIsFinal(t *testing.T) {
 
 // The capture listeners close a connection that was not redirected. Forwarding would send it back to them without end.
 func TestCaptureClosesConnectionsToItself(t *testing.T) {
-	capture := &graph.Capture{InboundPort: freePort(t), OutboundPort: freePort(t), IPFamilies: "IPv4"}
+	capture := &proxy.Capture{InboundPort: freePort(t), OutboundPort: freePort(t), IPFamilies: "IPv4"}
 	startEnvoy(t, Capture(capture)...)
 	for _, port := range []uint32{capture.InboundPort, capture.OutboundPort} {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -348,19 +349,19 @@ func TestWhichServerIsTrusted(t *testing.T) {
 			server.EnableHTTP2 = true // as an inbound does
 			server.StartTLS()
 			t.Cleanup(server.Close)
-			destination := &graph.Destination{
-				Key:      graph.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
-				Protocol: kind.HTTP, Servers: graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
+			destination := &service.Destination{
+				Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
+				Protocol: kind.HTTP, Servers: service.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
 			}
-			outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
+			outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
 				Protocol: kind.HTTP}
 			at := server.Listener.Addr().(*net.TCPAddr)
-			endpoints := &graph.Endpoints{Destination: destination.Key,
-				Endpoints: []graph.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
+			endpoints := &service.Endpoints{Destination: destination.Key,
+				Endpoints: []service.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
 				certificateSecret(t, east.certificate(t, clientID)),
-				Clusters(destination, true, identity.Source{})[0], Route(graph.RouteTo(destination)),
-				Explicit(outbound, graph.RouteTo(destination)),
+				Clusters(destination, true, identity.Source{})[0], Route(service.RouteTo(destination)),
+				Explicit(outbound, service.RouteTo(destination)),
 				Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))

@@ -6,7 +6,7 @@ import (
 	directresponsev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 )
 
@@ -21,13 +21,13 @@ const (
 // incoming one is closed, since no permission covers it.
 //
 // With IPv6, each direction has a second listener, whose name ends with "_ipv6".
-func Capture(c *graph.Capture) []*xds.Resource {
+func Capture(c *proxy.Capture) []*xds.Resource {
 	resources := []*xds.Resource{passthroughCluster()}
 	for _, ip := range []struct {
 		six               bool
 		wildcard, postfix string
 	}{{false, "0.0.0.0", ""}, {true, "::", "_ipv6"}} {
-		if !graph.HasFamily(c.IPFamilies, ip.six) {
+		if !proxy.HasFamily(c.IPFamilies, ip.six) {
 			continue
 		}
 		resources = append(resources,

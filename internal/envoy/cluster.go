@@ -10,9 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/internal/zoneroute"
 	"weft/kind"
 )
 
@@ -22,17 +24,17 @@ import (
 //
 // The first cluster has the destination's name, which routes and listeners use. The endpoints of each cluster come as
 // the load assignment of its name. A destination with localities has a cluster for each locality.
-func Clusters(d *graph.Destination, secured bool, from identity.Source) []*xds.Resource {
+func Clusters(d *service.Destination, secured bool, from identity.Source) []*xds.Resource {
 	lists := d.Lists(secured)
 	switch {
 	case len(lists) == 0:
 		return []*xds.Resource{unreachable(d, secured)}
-	case d.Key.Kind != graph.MultiZoneService:
+	case d.Key.Kind != service.MultiZoneService:
 		return []*xds.Resource{serversCluster(d.Key, d.Protocol, &d.Servers, secured, from)}
 	}
 	resources := []*xds.Resource{aggregate(d.Key, lists)}
 	for _, list := range lists {
-		if list.Locality == graph.LocalLocality {
+		if list.Locality == service.LocalLocality {
 			resources = append(resources, serversCluster(list, d.Protocol, d.Local, secured, from))
 		} else {
 			resources = append(resources, zonesCluster(list, d.Protocol, d.Zones, from))
@@ -43,20 +45,20 @@ func Clusters(d *graph.Destination, secured bool, from identity.Source) []*xds.R
 
 // serversCluster returns the cluster of the servers of one zone, or of an external service. Its endpoints are these
 // servers, or zone proxies that forward by SNI.
-func serversCluster(key graph.DestinationKey, protocol kind.Protocol, servers *graph.Servers, secured bool,
+func serversCluster(key service.DestinationKey, protocol kind.Protocol, servers *service.Servers, secured bool,
 	from identity.Source) *xds.Resource {
 	cluster := discoveredCluster(key, hopTo(protocol, servers))
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)
 	}
-	if servers.Secured(secured) && servers.Way == graph.Direct {
+	if servers.Secured(secured) && servers.Way == zoneroute.Direct {
 		cluster.TransportSocketMatches = plaintextTransport()
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
 }
 
 // discoveredCluster returns a cluster whose endpoints come as the load assignment of its name.
-func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
+func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
 		CommonLbConfig:       updatedAtOnce(key.Locality),
@@ -77,7 +79,7 @@ func discoveredCluster(key graph.DestinationKey, h hop) *clusterv3.Cluster {
 // Assignment returns the endpoints of a destination, or of one of its localities. Without endpoints it is empty and not
 // absent, since a cluster that waits for its assignment holds up all others. The ingresses of a remote zone are a
 // locality with the zone's name.
-func Assignment(e *graph.Endpoints) *xds.Resource {
+func Assignment(e *service.Endpoints) *xds.Resource {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(),
 		Policy: policyOf(e.Destination.Locality)}
 	var locality *endpointv3.LocalityLbEndpoints
@@ -98,8 +100,8 @@ func Assignment(e *graph.Endpoints) *xds.Resource {
 
 // policyOf keeps all load in the client's own zone while one endpoint there is not ejected. By default, Envoy sends a
 // part to other priorities once fewer than 72 % are left.
-func policyOf(locality graph.Locality) *endpointv3.ClusterLoadAssignment_Policy {
-	if locality != graph.LocalLocality {
+func policyOf(locality service.Locality) *endpointv3.ClusterLoadAssignment_Policy {
+	if locality != service.LocalLocality {
 		return nil
 	}
 	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: uint32Value(localOverprovisioning)}
@@ -114,11 +116,11 @@ func localityOf(zone string) *endpointv3.LocalityLbEndpoints {
 
 // transportMatch returns the metadata that selects the transport socket of an endpoint; nil selects the cluster's
 // default.
-func transportMatch(locality graph.Locality, e *graph.Endpoint) *structpb.Struct {
+func transportMatch(locality service.Locality, e *service.Endpoint) *structpb.Struct {
 	switch {
 	case e.Plaintext:
 		return plaintextEndpoint()
-	case locality == graph.RemoteLocality && e.Zone != "":
+	case locality == service.RemoteLocality && e.Zone != "":
 		return endpointOf(e.Zone)
 	}
 	return nil
@@ -145,7 +147,7 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 }
 
 // localCluster returns the cluster of the application of an inbound.
-func localCluster(name string, l *graph.InboundListener) *xds.Resource {
+func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
@@ -234,7 +236,7 @@ func outlierDetection() *clusterv3.OutlierDetection {
 
 // updatedAtOnce has the aggregate cluster see each ejection in a locality at once. By default, Envoy merges updates for
 // a second, in which connections still go to ejected endpoints.
-func updatedAtOnce(locality graph.Locality) *clusterv3.Cluster_CommonLbConfig {
+func updatedAtOnce(locality service.Locality) *clusterv3.Cluster_CommonLbConfig {
 	if locality == "" {
 		return nil
 	}
@@ -242,9 +244,9 @@ func updatedAtOnce(locality graph.Locality) *clusterv3.Cluster_CommonLbConfig {
 }
 
 // localityOutlierDetection may eject every endpoint of the client's own zone, since other zones can serve instead.
-func localityOutlierDetection(locality graph.Locality) *clusterv3.OutlierDetection {
+func localityOutlierDetection(locality service.Locality) *clusterv3.OutlierDetection {
 	detection := outlierDetection()
-	if locality == graph.LocalLocality {
+	if locality == service.LocalLocality {
 		detection.MaxEjectionPercent = uint32Value(100)
 	}
 	return detection

@@ -9,8 +9,8 @@ import (
 	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 )
 
 // crossZoneSuffix ends the names of the clusters by which zone egresses forward to remote zones. A MeshMultiZoneService
@@ -20,7 +20,7 @@ const crossZoneSuffix = ".cross-zone"
 
 // SNIRouteCluster returns the name of the cluster of an SNI route: the SNI, with a suffix for a cross-zone route of an
 // egress.
-func SNIRouteCluster(p graph.SNIRoute) string {
+func SNIRouteCluster(p zoneproxy.SNIRoute) string {
 	if p.CrossZone {
 		return p.SNI + crossZoneSuffix
 	}

@@ -12,8 +12,9 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
-	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -32,10 +33,10 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	other := inboundTo(t, otherApp, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
 	startEnvoy(t, append(inboundResources(other), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 
-	proxy := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
+	proxy := &proxy.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
 	out := freePort(t)
-	here := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
-	there := []graph.Endpoint{{Address: other.Address, Port: other.Port}}
+	here := []service.Endpoint{{Address: server.Address, Port: server.Port}}
+	there := []service.Endpoint{{Address: other.Address, Port: other.Port}}
 	startEnvoy(t, append(slices.Concat(inboundResources(server), Ingress(proxy), crossZoneListener(out)),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)),
 		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, here),

@@ -10,8 +10,9 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -22,7 +23,7 @@ import (
 // zones without decrypting them. All others terminate mutual TLS with the proxy's certificate. A connection with an
 // unknown SNI is closed. A chain does not depend on the permissions or on the service's servers, and chains of other
 // services come and go without draining its connections.
-func Egress(l *graph.EgressListener, from identity.Source, chains []graph.EgressChain) []*xds.Resource {
+func Egress(l *proxy.EgressListener, from identity.Source, chains []proxy.EgressChain) []*xds.Resource {
 	place := fmt.Sprintf("egress_%s_%d", l.Address, l.Port)
 	name := "self_" + place
 	listener := &listenerv3.Listener{
@@ -42,7 +43,7 @@ func Egress(l *graph.EgressListener, from identity.Source, chains []graph.Egress
 
 // ChainResources returns the resources that a filter chain of a zone egress refers to: its permissions, the contents of
 // its slots and, for TCP, its internal listener.
-func ChainResources(c *graph.EgressChain) []*xds.Resource {
+func ChainResources(c *proxy.EgressChain) []*xds.Resource {
 	g := c.Guard()
 	resources := append(permissions(g), noConnectionLimit(g.Place))
 	if c.Protocol.IsHTTP() {
@@ -59,20 +60,20 @@ func ChainResources(c *graph.EgressChain) []*xds.Resource {
 // readyChain completes a TLS handshake and serves nothing after it. A filter that closes the connection would do so
 // before the handshake; the HTTP filter waits for the first request.
 func readyChain(from identity.Source) *listenerv3.FilterChain {
-	manager := connectionManager(graph.ReadyName)
+	manager := connectionManager(proxy.ReadyName)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(helloTimeout)}
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{
-		RouteConfig: &routev3.RouteConfiguration{Name: graph.ReadyName}}
+		RouteConfig: &routev3.RouteConfiguration{Name: proxy.ReadyName}}
 	chain := &listenerv3.FilterChain{
-		Name:             graph.ReadyName,
-		FilterChainMatch: sniMatch(graph.ReadyName),
+		Name:             proxy.ReadyName,
+		FilterChainMatch: sniMatch(proxy.ReadyName),
 		Filters:          []*listenerv3.Filter{networkFilter(manager)},
 	}
 	demandTLS(chain, kind.TCP, from)
 	return chain
 }
 
-func egressServiceChain(c *graph.EgressChain) *listenerv3.FilterChain {
+func egressServiceChain(c *proxy.EgressChain) *listenerv3.FilterChain {
 	chain := &listenerv3.FilterChain{
 		Name:             c.Key.String(),
 		FilterChainMatch: sniMatch(c.SNIs...),
@@ -88,7 +89,7 @@ func egressServiceChain(c *graph.EgressChain) *listenerv3.FilterChain {
 
 // egressManager reads the requests to an external service. It removes the caller's identity and the headers between the
 // mesh's proxies.
-func egressManager(c *graph.EgressChain) *hcmv3.HttpConnectionManager {
+func egressManager(c *proxy.EgressChain) *hcmv3.HttpConnectionManager {
 	manager := connectionManager(c.Key.String())
 	manager.CommonHttpProtocolOptions = servedConnection()
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
@@ -107,4 +108,6 @@ func markGoneService() *hcmv3.LocalReplyConfig {
 
 // externalName returns the name of the resources by which an egress reaches an external service, other than its filter
 // chain.
-func externalName(key graph.DestinationKey) string { return key.On(graph.ExternalLocality).String() }
+func externalName(key service.DestinationKey) string {
+	return key.On(service.ExternalLocality).String()
+}

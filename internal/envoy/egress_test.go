@@ -16,13 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 	"weft/kind"
-
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
 const (
@@ -31,11 +33,11 @@ const (
 )
 
 // chainFor returns a filter chain that allows the clients of the given rules.
-func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.EgressChain {
+func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) proxy.EgressChain {
 	name := strings.Split(sni, ".")[1]
-	return graph.EgressChain{
-		EgressService: graph.EgressService{
-			Key:  graph.DestinationKey{Kind: graph.ExternalService, Mesh: "default", Service: name, Port: 80},
+	return proxy.EgressChain{
+		EgressService: zoneproxy.EgressService{
+			Key:  service.DestinationKey{Kind: service.ExternalService, Mesh: "default", Service: name, Port: 80},
 			SNIs: []string{sni}, Protocol: protocol,
 		},
 		Permissions:  &match.Permissions{Allow: allow},
@@ -44,9 +46,17 @@ func chainFor(sni string, protocol kind.Protocol, allow ...match.Rule) graph.Egr
 }
 
 // upstreamOf returns the external upstream of a chain.
-func upstreamOf(c graph.EgressChain, tls *kind.ExternalTLS, servers ...kind.ExternalEndpoint) *graph.ExternalUpstream {
-	return &graph.ExternalUpstream{Key: c.Key.On(graph.ExternalLocality), Protocol: c.Protocol, Endpoints: servers,
-		TLS: tls}
+func upstreamOf(
+	c proxy.EgressChain,
+	tls *kind.ExternalTLS,
+	servers ...kind.ExternalEndpoint,
+) *zoneproxy.ExternalUpstream {
+	return &zoneproxy.ExternalUpstream{
+		Key:       c.Key.On(service.ExternalLocality),
+		Protocol:  c.Protocol,
+		Endpoints: servers,
+		TLS:       tls,
+	}
 }
 
 func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
@@ -55,13 +65,13 @@ func serverOf(t *testing.T, address string, at net.Addr) kind.ExternalEndpoint {
 }
 
 // startEgress runs an egress with the chains and returns its address.
-func startEgress(t *testing.T, east *authority, chains []graph.EgressChain, more ...*xds.Resource) string {
+func startEgress(t *testing.T, east *authority, chains []proxy.EgressChain, more ...*xds.Resource) string {
 	t.Helper()
 	if !slices.ContainsFunc(more, func(r *xds.Resource) bool { return r.Name == trustSecret }) {
 		more = append(more, trust(east))
 	}
 	more = append(more, Evicted("default", []string{evictedName})...)
-	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
+	l := &proxy.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	resources := append(append(more, certificateSecret(t, east.certificate(t, serverID))),
 		Egress(l, identity.Source{}, chains)...)
 	for i := range chains {
@@ -93,11 +103,11 @@ func TestWhoGetsOut(t *testing.T) {
 	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", Exact: second})
 	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.Everybody("the mesh").Allow...)
 	var more []*xds.Resource
-	for chain, at := range map[*graph.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
+	for chain, at := range map[*proxy.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
 		&open: app.Listener.Addr()} {
 		more = append(more, ExternalUpstream(upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
 	}
-	egress := startEgress(t, east, []graph.EgressChain{api, db, open}, append(more, trust(east, west))...)
+	egress := startEgress(t, east, []proxy.EgressChain{api, db, open}, append(more, trust(east, west))...)
 
 	for _, c := range []struct {
 		who         string
@@ -116,7 +126,7 @@ func TestWhoGetsOut(t *testing.T) {
 	} {
 		t.Run(c.who, func(t *testing.T) {
 			for sni, want := range map[string]bool{apiSNI: c.api, open.SNIs[0]: c.open,
-				"a0123456789abcdef.gone.80.default.mes": false, "": false, graph.ReadyName: false} {
+				"a0123456789abcdef.gone.80.default.mes": false, "": false, proxy.ReadyName: false} {
 				response, err := through(t, egress, sni, c.certificate).Get("https://example/")
 				if got := err == nil && response.StatusCode == 200; got != want {
 					t.Errorf("through %q: %v (%v, %v), want %v", sni, got, response, err, want)
@@ -127,7 +137,7 @@ func TestWhoGetsOut(t *testing.T) {
 	t.Run("the agent beside it sees the certificate", func(t *testing.T) {
 		seen := false
 		conn, err := tls.Dial("tcp", egress, &tls.Config{
-			ServerName: graph.ReadyName, InsecureSkipVerify: true,
+			ServerName: proxy.ReadyName, InsecureSkipVerify: true,
 			VerifyPeerCertificate: func(chain [][]byte, _ [][]*x509.Certificate) error {
 				seen = len(chain) > 0
 				return nil
@@ -137,7 +147,7 @@ func TestWhoGetsOut(t *testing.T) {
 			conn.Close()
 		}
 		if !seen {
-			t.Errorf("a handshake under %s presents no certificate: %v", graph.ReadyName, err)
+			t.Errorf("a handshake under %s presents no certificate: %v", proxy.ReadyName, err)
 		}
 	})
 	for spiffeID, want := range map[string]bool{second: true, clientID: false} {
@@ -252,7 +262,7 @@ func TestWhichExternalServerIsTrusted(t *testing.T) {
 			if c.ca != nil {
 				out.CACert = c.ca.text()
 			}
-			egress := startEgress(t, east, []graph.EgressChain{chain},
+			egress := startEgress(t, east, []proxy.EgressChain{chain},
 				append(ExternalUpstream(out), machineTrusts(world))...)
 			if got := reaches(t, through(t, egress, apiSNI, east.certificate(t, clientID))); got != c.trusted {
 				t.Errorf("trusted: %v, want %v", got, c.trusted)
@@ -307,7 +317,7 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	out := upstreamOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
 	out.ClientCert, out.ClientKey = pair(t, world.worldly(t, "weft.example"))
-	egress := startEgress(t, east, []graph.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
+	egress := startEgress(t, east, []proxy.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
 	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	if !reaches(t, client) {
 		t.Fatal("the server rejects the egress")
@@ -351,7 +361,7 @@ func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
-	egress := startEgress(t, east, []graph.EgressChain{chain},
+	egress := startEgress(t, east, []proxy.EgressChain{chain},
 		ExternalUpstream(upstreamOf(chain, nil, before, after))...)
 	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	request := func() string {
@@ -381,11 +391,11 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	all := match.Everybody("the mesh").Allow
 	stays, comes := chainFor(apiSNI, kind.TCP, all...), chainFor(otherSNI, kind.TCP, all...)
-	l := &graph.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
-	both := Egress(l, identity.Source{}, []graph.EgressChain{stays, comes})
-	one := Egress(l, identity.Source{}, []graph.EgressChain{stays})
+	l := &proxy.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
+	both := Egress(l, identity.Source{}, []proxy.EgressChain{stays, comes})
+	one := Egress(l, identity.Source{}, []proxy.EgressChain{stays})
 	resources := slices.Concat(ChainResources(&stays), ChainResources(&comes), one[1:])
-	for _, chain := range []graph.EgressChain{stays, comes} {
+	for _, chain := range []proxy.EgressChain{stays, comes} {
 		resources = append(resources, ExternalUpstream(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
 	resources = append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))

@@ -12,14 +12,14 @@ import (
 	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"weft/internal/graph"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 	"weft/kind"
 )
 
 // ExternalUpstream returns the resources by which zone egresses reach the servers of an external service. They are the
 // same for all egresses of a mesh.
-func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
+func ExternalUpstream(o *zoneproxy.ExternalUpstream) []*xds.Resource {
 	resources := []*xds.Resource{externalCluster(o)}
 	if o.Protocol.IsHTTP() {
 		resources = append(resources, externalRoute(o))
@@ -27,7 +27,7 @@ func ExternalUpstream(o *graph.ExternalUpstream) []*xds.Resource {
 	return append(resources, externalSecrets(o)...)
 }
 
-func externalCluster(o *graph.ExternalUpstream) *xds.Resource {
+func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	cluster := &clusterv3.Cluster{
 		Name:           name,
@@ -72,7 +72,7 @@ func lookUpNames(c *clusterv3.Cluster) {
 }
 
 // externalEndpoints returns a locality for each priority.
-func externalEndpoints(o *graph.ExternalUpstream) []*endpointv3.LocalityLbEndpoints {
+func externalEndpoints(o *zoneproxy.ExternalUpstream) []*endpointv3.LocalityLbEndpoints {
 	var localities []*endpointv3.LocalityLbEndpoints
 	for _, e := range o.Endpoints {
 		if n := len(localities); n == 0 || localities[n-1].Priority != e.Priority {
@@ -106,7 +106,7 @@ func serverAt(address string) *structpb.Struct {
 
 // externalRoute sends requests to the servers under their own host names. The client sets the timeout of a request. A
 // request is retried only without a response and, unless it is safe, only where no server can have seen it.
-func externalRoute(o *graph.ExternalUpstream) *xds.Resource {
+func externalRoute(o *zoneproxy.ExternalUpstream) *xds.Resource {
 	name := o.Key.String()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
@@ -116,7 +116,7 @@ func externalRoute(o *graph.ExternalUpstream) *xds.Resource {
 	})
 }
 
-func externalRouteAction(o *graph.ExternalUpstream, causes string) *routev3.Route_Route {
+func externalRouteAction(o *zoneproxy.ExternalUpstream, causes string) *routev3.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
 		retry.RetryPriority = &routev3.RetryPolicy_RetryPriority{
@@ -142,7 +142,7 @@ func isName(address string) bool {
 	return err != nil
 }
 
-func hasNames(o *graph.ExternalUpstream) bool {
+func hasNames(o *zoneproxy.ExternalUpstream) bool {
 	for _, e := range o.Endpoints {
 		if isName(e.Address) {
 			return true
@@ -152,7 +152,7 @@ func hasNames(o *graph.ExternalUpstream) bool {
 }
 
 // hasPriorities reports whether some endpoints are used only while others do not respond.
-func hasPriorities(o *graph.ExternalUpstream) bool {
+func hasPriorities(o *zoneproxy.ExternalUpstream) bool {
 	n := len(o.Endpoints)
 	return n > 0 && o.Endpoints[n-1].Priority > 0
 }

@@ -14,9 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
@@ -26,27 +28,27 @@ type nouns struct {
 	Secured     bool
 	Source      identity.Source
 	Families    string
-	Destination *graph.Destination
-	Route       *graph.Route // absent: the one of a destination that no policy routes
-	Endpoints   *graph.Endpoints
-	Inbound     *graph.InboundListener
-	Explicit    *graph.ExplicitOutbound
-	Capture     *graph.Capture
+	Destination *service.Destination
+	Route       *service.Route // absent: the one of a destination that no policy routes
+	Endpoints   *service.Endpoints
+	Inbound     *proxy.InboundListener
+	Explicit    *proxy.ExplicitOutbound
+	Capture     *proxy.Capture
 	Trust       *identity.Trust
-	Ingress     *graph.IngressListener
+	Ingress     *proxy.IngressListener
 	Evicted     []string
 	SNIRoute    string
-	Forwardable []graph.Endpoint
-	Egress      *graph.EgressListener
-	Chains      []graph.EgressChain
-	External    *graph.ExternalUpstream
+	Forwardable []service.Endpoint
+	Egress      *proxy.EgressListener
+	Chains      []proxy.EgressChain
+	External    *zoneproxy.ExternalUpstream
 }
 
-func (n *nouns) route() *graph.Route {
+func (n *nouns) route() *service.Route {
 	if n.Route != nil {
 		return n.Route
 	}
-	return graph.RouteTo(n.Destination)
+	return service.RouteTo(n.Destination)
 }
 
 func (n *nouns) resources() []*xds.Resource {

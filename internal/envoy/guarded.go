@@ -13,7 +13,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 )
 
@@ -23,11 +23,11 @@ import (
 // to it.
 
 // guardedName returns the name of the internal listener of a guard, and of the cluster that leads to it.
-func guardedName(g graph.Guard) string { return "self_guarded_" + g.Place }
+func guardedName(g proxy.Guard) string { return "self_guarded_" + g.Place }
 
 // guardedConnections returns the filters that decide on the TCP connections of a guard, and pass them on with the
 // decision after the handshake.
-func guardedConnections(g graph.Guard) []*listenerv3.Filter {
+func guardedConnections(g proxy.Guard) []*listenerv3.Filter {
 	return []*listenerv3.Filter{
 		connectionSlot(g.Place),
 		discoveredNetworkFilter(decisionName(g.Place), filterStateType),
@@ -37,7 +37,7 @@ func guardedConnections(g graph.Guard) []*listenerv3.Filter {
 }
 
 // toGuarded returns the TCP proxy that passes connections on with the decision.
-func toGuarded(g graph.Guard) *xds.Resource {
+func toGuarded(g proxy.Guard) *xds.Resource {
 	return tcpProxy(guardedName(g), &tcpproxyv3.TcpProxy{
 		StatPrefix:          guardedName(g),
 		ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
@@ -50,7 +50,7 @@ func toGuarded(g graph.Guard) *xds.Resource {
 
 // countDecisions counts the connections of a guard by decision when they end. The number of counters is the number of
 // rules, since a caller chooses none of the tags.
-func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
+func countDecisions(g proxy.Guard) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{
 		Name: "envoy.access_loggers.stats",
 		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&statsv3.Config{
@@ -69,7 +69,7 @@ func countDecisions(g graph.Guard) *accesslogv3.AccessLog {
 
 // allowedConnections returns the internal listener of a guard, with the slot of the TCP proxy for allowed connections,
 // and the cluster and the TCP proxy that lead to it.
-func allowedConnections(g graph.Guard) []*xds.Resource {
+func allowedConnections(g proxy.Guard) []*xds.Resource {
 	name := guardedName(g)
 	listener := &listenerv3.Listener{
 		Name: name,

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"weft/internal/graph"
+	"weft/internal/service"
+	"weft/internal/zoneroute"
 	"weft/kind"
 )
 
@@ -36,9 +37,9 @@ const (
 
 // hopTo returns the hop to servers. Only the zone of an inbound knows whether it reads requests, so the TLS handshake
 // of a cross-zone connection negotiates the version.
-func hopTo(protocol kind.Protocol, servers *graph.Servers) hop {
-	byEgress := servers.Way == graph.ByEgress || servers.Way == graph.NoEgress
-	h := hop{byZoneProxy: servers.Way != graph.Direct, byTwo: byEgress && !servers.External()}
+func hopTo(protocol kind.Protocol, servers *service.Servers) hop {
+	byEgress := servers.Way == zoneroute.ByEgress || servers.Way == zoneroute.NoEgress
+	h := hop{byZoneProxy: servers.Way != zoneroute.Direct, byTwo: byEgress && !servers.External()}
 	switch {
 	case !protocol.IsHTTP():
 	case protocol == kind.HTTP && servers.TCPInbound:

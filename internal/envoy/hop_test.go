@@ -10,8 +10,9 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/internal/zoneroute"
 	"weft/kind"
 )
 
@@ -90,20 +91,20 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 func TestHops(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocol kind.Protocol
-		servers  graph.Servers
+		servers  service.Servers
 		want     string
 	}{
-		"TCP":                       {kind.TCP, graph.Servers{}, "[] 1s 10m0s"},
-		"within a zone":             {kind.HTTP, graph.Servers{}, "[h2] 1s 10m0s"},
-		"HTTP/2":                    {kind.GRPC, graph.Servers{}, "[h2] 1s 10m0s"},
-		"no inbound reads requests": {kind.HTTP, graph.Servers{TCPInbound: true}, "[http/1.1] 1s 10m0s"},
-		"another zone": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByIngress},
+		"TCP":                       {kind.TCP, service.Servers{}, "[] 1s 10m0s"},
+		"within a zone":             {kind.HTTP, service.Servers{}, "[h2] 1s 10m0s"},
+		"HTTP/2":                    {kind.GRPC, service.Servers{}, "[h2] 1s 10m0s"},
+		"no inbound reads requests": {kind.HTTP, service.Servers{TCPInbound: true}, "[http/1.1] 1s 10m0s"},
+		"another zone": {kind.HTTP, service.Servers{Zone: "west", Way: zoneroute.ByIngress},
 			"[h2 http/1.1] 2s 10m0s"},
-		"another zone, by an egress": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.ByEgress},
+		"another zone, by an egress": {kind.HTTP, service.Servers{Zone: "west", Way: zoneroute.ByEgress},
 			"[h2 http/1.1] 2s 15s"},
-		"the same without an egress": {kind.HTTP, graph.Servers{Zone: "west", Way: graph.NoEgress},
+		"the same without an egress": {kind.HTTP, service.Servers{Zone: "west", Way: zoneroute.NoEgress},
 			"[h2 http/1.1] 2s 15s"},
-		"outside, through the egress": {kind.HTTP, graph.Servers{Way: graph.ByEgress}, "[h2] 2s 10m0s"},
+		"outside, through the egress": {kind.HTTP, service.Servers{Way: zoneroute.ByEgress}, "[h2] 2s 10m0s"},
 	} {
 		h := hopTo(c.protocol, &c.servers)
 		if got := fmt.Sprint(h.alpn(), " ", h.connectTimeout(), " ", h.connectionLife()); got != c.want {

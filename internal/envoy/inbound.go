@@ -12,14 +12,14 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 )
 
 // Inbound returns a listener of a proxy, its route or TCP proxy, the contents of its slots, the cluster of its
 // application and, where the proxy is secured, the permissions of its callers. A secured listener requires mutual TLS,
 // and accepts callers that a rule allows and no rule denies. Another listener accepts plaintext from every client.
-func Inbound(l *graph.InboundListener, secured bool) []*xds.Resource {
+func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 	name := InboundName(l.Address, l.Port)
 	chain := &listenerv3.FilterChain{Filters: inboundFilters(l, secured)}
 	if secured {
@@ -73,7 +73,7 @@ func detectTLS(l *listenerv3.Listener) {
 	l.ContinueOnListenerFiltersTimeout = true
 }
 
-func inboundFilters(l *graph.InboundListener, secured bool) []*listenerv3.Filter {
+func inboundFilters(l *proxy.InboundListener, secured bool) []*listenerv3.Filter {
 	switch {
 	case l.Protocol.IsHTTP():
 		return []*listenerv3.Filter{connectionSlot(l.Name), networkFilter(inboundManager(l, secured))}
@@ -84,7 +84,7 @@ func inboundFilters(l *graph.InboundListener, secured bool) []*listenerv3.Filter
 }
 
 // toApplication returns the TCP proxy that forwards connections to the application of an inbound.
-func toApplication(name string, l *graph.InboundListener) *xds.Resource {
+func toApplication(name string, l *proxy.InboundListener) *xds.Resource {
 	return tcpProxy(tcpProxySlotName(l.Name), &tcpproxyv3.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
@@ -94,7 +94,7 @@ func toApplication(name string, l *graph.InboundListener) *xds.Resource {
 
 // inboundManager reads an inbound's requests. It writes the caller's identity into x-forwarded-client-cert; a value
 // from the caller never reaches the application.
-func inboundManager(l *graph.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
+func inboundManager(l *proxy.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
 	name := InboundName(l.Address, l.Port)
 	manager := connectionManager(name)
 	manager.CommonHttpProtocolOptions = servedConnection()

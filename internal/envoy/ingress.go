@@ -10,7 +10,8 @@ import (
 	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 )
 
@@ -21,7 +22,7 @@ var forwardableSNIs = []string{"*.ms", "*.mzms"}
 // Ingress returns a listener at which remote zones reach the services of this zone, and the contents of its slots. It
 // forwards a connection to the cluster with the name of its SNI, so it does not depend on the set of services. It does
 // not decrypt TLS, and closes a connection with an unknown SNI.
-func Ingress(l *graph.IngressListener) []*xds.Resource {
+func Ingress(l *proxy.IngressListener) []*xds.Resource {
 	place := fmt.Sprintf("ingress_%s_%d", l.Address, l.Port)
 	name := "self_" + place
 	listener := &listenerv3.Listener{
@@ -75,7 +76,7 @@ func ClusterOfSNIRoute(name string) *xds.Resource {
 }
 
 // EndpointsOfSNIRoute returns the servers of an SNI route, or the ingresses of remote zones that lead to them.
-func EndpointsOfSNIRoute(name string, servers []graph.Endpoint) *xds.Resource {
+func EndpointsOfSNIRoute(name string, servers []service.Endpoint) *xds.Resource {
 	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: name}
 	if len(servers) > 0 {
 		locality := &endpointv3.LocalityLbEndpoints{}

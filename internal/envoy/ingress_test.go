@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/kind"
 )
 
@@ -22,13 +23,15 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	app, heard := listener(t)
 	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
-	local := &graph.Destination{Key: graph.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80},
-		Protocol: kind.TCP}
-	ingress := &graph.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
-	to := []graph.Endpoint{{Address: server.Address, Port: server.Port}}
+	local := &service.Destination{
+		Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80},
+		Protocol: kind.TCP,
+	}
+	ingress := &proxy.IngressListener{Address: "127.0.0.1", Port: freePort(t)}
+	to := []service.Endpoint{{Address: server.Address, Port: server.Port}}
 	startEnvoy(t, append(append(inboundResources(server), Ingress(ingress)...),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)), Clusters(local, false, identity.Source{})[0],
-		Assignment(&graph.Endpoints{Destination: local.Key, Endpoints: to}),
+		Assignment(&service.Endpoints{Destination: local.Key, Endpoints: to}),
 		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
 
 	at := fmt.Sprintf("127.0.0.1:%d", ingress.Port)

@@ -13,7 +13,8 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 )
 
@@ -23,10 +24,10 @@ import (
 // families is the family of the virtual IPs that the group's machines reach: DualStack, IPv4 or IPv6.
 //
 // The first listener has the destination's name. The names of the others end with their address.
-func VIPListeners(d *graph.Destination, route *graph.Route, families string) []*xds.Resource {
+func VIPListeners(d *service.Destination, route *service.Route, families string) []*xds.Resource {
 	var resources []*xds.Resource
 	for i, vip := range d.VIPs {
-		if !graph.Reachable(vip, families) {
+		if !proxy.Reachable(vip, families) {
 			continue
 		}
 		name := d.Key.String()
@@ -42,12 +43,12 @@ func VIPListeners(d *graph.Destination, route *graph.Route, families string) []*
 
 // Explicit returns the listener of an outbound: an address of the proxy's own machine that leads to the route of its
 // destination.
-func Explicit(o *graph.ExplicitOutbound, route *graph.Route) *xds.Resource {
+func Explicit(o *proxy.ExplicitOutbound, route *service.Route) *xds.Resource {
 	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
 	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route))
 }
 
-func outbound(name, address string, port uint32, to *graph.Route) *listenerv3.Listener {
+func outbound(name, address string, port uint32, to *service.Route) *listenerv3.Listener {
 	return &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(address, port),
@@ -59,7 +60,7 @@ func outbound(name, address string, port uint32, to *graph.Route) *listenerv3.Li
 }
 
 // outboundFilter follows a route by its name.
-func outboundFilter(to *graph.Route) *listenerv3.Filter {
+func outboundFilter(to *service.Route) *listenerv3.Filter {
 	name := to.Destination.String()
 	if !to.Protocol.IsHTTP() {
 		return tcpProxySlot(name)
@@ -78,7 +79,7 @@ func routeNamed(name string) *hcmv3.HttpConnectionManager_Rds {
 }
 
 // routedConnections sends connections to the backends of a rule.
-func routedConnections(name string, rule *graph.RouteRule) *tcpproxyv3.TcpProxy {
+func routedConnections(name string, rule *service.RouteRule) *tcpproxyv3.TcpProxy {
 	proxy := &tcpproxyv3.TcpProxy{
 		StatPrefix: name, IdleTimeout: duration(idleTimeout), MaxConnectAttempts: uint32Value(connectAttempts),
 	}

@@ -6,8 +6,8 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -35,7 +35,7 @@ func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 // inboundIn returns a listener of a mesh with mtls.
 func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv3.Listener {
 	t.Helper()
-	resources := Inbound(&graph.InboundListener{
+	resources := Inbound(&proxy.InboundListener{
 		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80,
 		Bind:          true,
 		ModeMayChange: true, AlsoPlaintext: permissive, Permissions: &match.Permissions{},

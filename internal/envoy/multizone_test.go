@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/zoneroute"
 	"weft/kind"
 )
 
@@ -24,7 +26,7 @@ const (
 // zoneServer is a server of a zone as clients reach it: with mutual TLS, at its own address or through an ingress. It
 // responds with its name, to a request or to a byte.
 type zoneServer struct {
-	at       graph.Endpoint
+	at       service.Endpoint
 	requests atomic.Int32 // number of requests
 	sni      atomic.Value // SNI of the last handshake
 	close    func()
@@ -67,37 +69,37 @@ func newZoneServer(t *testing.T, zone string, certificate tls.Certificate, proto
 	}
 	t.Cleanup(s.close)
 	at := addr.(*net.TCPAddr)
-	s.at = graph.Endpoint{Address: "127.0.0.1", Port: uint32(at.Port), Zone: zone}
+	s.at = service.Endpoint{Address: "127.0.0.1", Port: uint32(at.Port), Zone: zone}
 	return s
 }
 
 // dead returns an address without a listener.
-func dead(t *testing.T, zone string) graph.Endpoint {
-	return graph.Endpoint{Address: "127.0.0.1", Port: freePort(t), Zone: zone}
+func dead(t *testing.T, zone string) service.Endpoint {
+	return service.Endpoint{Address: "127.0.0.1", Port: freePort(t), Zone: zone}
 }
 
 // multiZoneClient returns the address at which a client's application reaches a service of the zones east (its own),
 // west and north.
 func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority, local,
-	zones []graph.Endpoint) string {
+	zones []service.Endpoint) string {
 	t.Helper()
-	d := &graph.Destination{
-		Key:      graph.DestinationKey{Kind: graph.MultiZoneService, Mesh: "default", Service: "server", Port: 80},
+	d := &service.Destination{
+		Key:      service.DestinationKey{Kind: service.MultiZoneService, Mesh: "default", Service: "server", Port: 80},
 		Protocol: protocol,
-		Local:    &graph.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
-		Zones: []graph.Servers{
-			{Zone: "north", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID},
+		Local:    &service.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
+		Zones: []service.Servers{
+			{Zone: "north", Way: zoneroute.ByIngress, SNI: multiZoneSNI, Identities: []string{serverID},
 				TrustDomain: domainEast},
-			{Zone: "west", Way: graph.ByIngress, SNI: multiZoneSNI, Identities: []string{westID},
+			{Zone: "west", Way: zoneroute.ByIngress, SNI: multiZoneSNI, Identities: []string{westID},
 				TrustDomain: domainWest},
 		},
 	}
-	outbound := &graph.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
+	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
 	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
-		certificateSecret(t, east.certificate(t, clientID)), Explicit(outbound, graph.RouteTo(d)),
-		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.LocalLocality), Endpoints: local}),
-		Assignment(&graph.Endpoints{Destination: d.Key.On(graph.RemoteLocality), Endpoints: zones}))
-	startEnvoy(t, append(append(resources, Route(graph.RouteTo(d))), Clusters(d, true, identity.Source{})...)...)
+		certificateSecret(t, east.certificate(t, clientID)), Explicit(outbound, service.RouteTo(d)),
+		Assignment(&service.Endpoints{Destination: d.Key.On(service.LocalLocality), Endpoints: local}),
+		Assignment(&service.Endpoints{Destination: d.Key.On(service.RemoteLocality), Endpoints: zones}))
+	startEnvoy(t, append(append(resources, Route(service.RouteTo(d))), Clusters(d, true, identity.Source{})...)...)
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }
 
@@ -134,8 +136,8 @@ func TestTheOwnZoneFirst(t *testing.T) {
 			here := newZoneServer(t, "", east.certificate(t, serverID), protocol)
 			there := newZoneServer(t, "west", west.certificate(t, westID), protocol)
 			at := multiZoneClient(t, protocol, east, west,
-				[]graph.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")},
-				[]graph.Endpoint{dead(t, "north"), there.at})
+				[]service.Endpoint{here.at, dead(t, ""), dead(t, ""), dead(t, "")},
+				[]service.Endpoint{dead(t, "north"), there.at})
 			for i := range 20 {
 				if err := call(t, protocol, "POST", at); err != nil {
 					t.Fatalf("request %d while one server of the zone answers: %v", i, err)
@@ -169,8 +171,18 @@ func TestTheFirstRequestFindsAnotherZone(t *testing.T) {
 			t.Parallel()
 			east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 			there := newZoneServer(t, "west", west.certificate(t, westID), protocol)
-			at := multiZoneClient(t, protocol, east, west,
-				[]graph.Endpoint{dead(t, ""), dead(t, ""), dead(t, "")}, []graph.Endpoint{dead(t, "north"), there.at})
+			at := multiZoneClient(
+				t,
+				protocol,
+				east,
+				west,
+				[]service.Endpoint{
+					dead(t, ""),
+					dead(t, ""),
+					dead(t, ""),
+				},
+				[]service.Endpoint{dead(t, "north"), there.at},
+			)
 			for i := range 20 {
 				if err := call(t, protocol, "POST", at); err != nil {
 					t.Errorf("request %d: %v", i, err)
@@ -187,7 +199,7 @@ func TestAZoneMustPresentItsOwnSPIFFEIDs(t *testing.T) {
 	there := newZoneServer(t, "west", west.certificate(t, westID), kind.HTTP)
 	astray := there.at
 	astray.Zone = "north"
-	at := multiZoneClient(t, kind.HTTP, east, west, nil, []graph.Endpoint{astray})
+	at := multiZoneClient(t, kind.HTTP, east, west, nil, []service.Endpoint{astray})
 	if err := call(t, kind.HTTP, "GET", at); err == nil {
 		t.Error("a server of west was accepted as one of north")
 	}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -134,7 +134,7 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
 	var resources []*xds.Resource
-	var inbounds []*graph.InboundListener
+	var inbounds []*proxy.InboundListener
 	for i, text := range texts {
 		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID},
 			match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
@@ -385,7 +385,7 @@ func TestAHandshakeThatDoesNotEndIsClosed(t *testing.T) {
 	ofRequests.Name = "requests"
 	resources := append(inboundResources(ofBytes), Inbound(ofRequests, true)...)
 	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
-	for _, in := range []*graph.InboundListener{ofBytes, ofRequests} {
+	for _, in := range []*proxy.InboundListener{ofBytes, ofRequests} {
 		for _, says := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
 			t.Run(string(in.Protocol)+fmt.Sprint(len(says)), func(t *testing.T) {
 				t.Parallel()

@@ -3,14 +3,15 @@ package envoy
 import (
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 )
 
 // Origin is what a resource was generated from, by its type and name. The zero value stands for the Dataplane alone.
 type Origin struct {
 	// Destination is set for a resource of a destination.
-	Destination *graph.DestinationKey
+	Destination *service.DestinationKey
 	// Trust is set for the roots of TrustDomain, or of all trust domains where that is empty.
 	Trust       bool
 	TrustDomain string
@@ -18,7 +19,7 @@ type Origin struct {
 
 // OriginOf returns the origin of a resource of this package. For the permissions of an inbound, use [HasPermissions].
 func OriginOf(t xds.Type, name string) Origin {
-	if destination, ok := graph.ParseDestination(name); ok {
+	if destination, ok := service.ParseDestination(name); ok {
 		return Origin{Destination: &destination}
 	}
 	if t != xds.Secret {
@@ -34,7 +35,7 @@ func OriginOf(t xds.Type, name string) Origin {
 }
 
 // HasPermissions reports whether an extension has the permissions of a guard.
-func HasPermissions(g graph.Guard, extension string) bool {
+func HasPermissions(g proxy.Guard, extension string) bool {
 	if !g.Protocol.IsHTTP() {
 		return extension == decisionName(g.Place)
 	}

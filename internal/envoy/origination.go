@@ -9,9 +9,9 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 	"weft/kind"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // originate sets the TLS of a cluster of external servers. Where servers have different SNIs, each has a transport
 // socket of its own, and the first is the default.
-func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
+func originate(c *clusterv3.Cluster, o *zoneproxy.ExternalUpstream) {
 	if o.TLS == nil || len(o.Endpoints) == 0 {
 		return
 	}
@@ -48,14 +48,14 @@ func originate(c *clusterv3.Cluster, o *graph.ExternalUpstream) {
 }
 
 // hasServerNames reports whether several servers have SNIs of their own.
-func hasServerNames(o *graph.ExternalUpstream) bool {
+func hasServerNames(o *zoneproxy.ExternalUpstream) bool {
 	return o.TLS != nil && verificationOf(o).ServerName == "" &&
 		slices.ContainsFunc(o.Endpoints, func(e kind.ExternalEndpoint) bool {
 			return e.Address != o.Endpoints[0].Address
 		})
 }
 
-func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
+func verificationOf(o *zoneproxy.ExternalUpstream) kind.ExternalVerification {
 	if o.TLS.Verification == nil {
 		return kind.ExternalVerification{}
 	}
@@ -63,7 +63,7 @@ func verificationOf(o *graph.ExternalUpstream) kind.ExternalVerification {
 }
 
 // externalTLS returns the transport socket for the servers of one address.
-func externalTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSocket {
+func externalTLS(o *zoneproxy.ExternalUpstream, address string) *corev3.TransportSocket {
 	verification := verificationOf(o)
 	server := verification.ServerName
 	if server == "" {
@@ -87,7 +87,7 @@ func externalTLS(o *graph.ExternalUpstream, address string) *corev3.TransportSoc
 
 // verifyServer sets the verification of a server. Without a CA, names prove nothing, since every server can write any
 // name into a certificate; Envoy then compares none.
-func verifyServer(common *tlsv3.CommonTlsContext, o *graph.ExternalUpstream, v *kind.ExternalVerification,
+func verifyServer(common *tlsv3.CommonTlsContext, o *zoneproxy.ExternalUpstream, v *kind.ExternalVerification,
 	server string) {
 	expected := &tlsv3.CertificateValidationContext{}
 	switch v.Mode {
@@ -174,7 +174,7 @@ func versionsOf(v *kind.TLSVersions) *tlsv3.TlsParameters {
 }
 
 // externalSecrets returns the secrets that an external service refers to.
-func externalSecrets(o *graph.ExternalUpstream) []*xds.Resource {
+func externalSecrets(o *zoneproxy.ExternalUpstream) []*xds.Resource {
 	var secrets []*xds.Resource
 	if len(o.CACert) > 0 {
 		name := externalCA + o.Key.String()

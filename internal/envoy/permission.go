@@ -9,8 +9,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 )
 
@@ -32,7 +32,7 @@ func allowName(place string) string { return "self_permission_allow_http_" + pla
 
 // permissions returns the filters of a guard. They exist for any set of rules, so a change of the rules never changes
 // the listener. Requests pass the deny filter, then the allow filter; TCP connections a [decision].
-func permissions(g graph.Guard) []*xds.Resource {
+func permissions(g proxy.Guard) []*xds.Resource {
 	rules := g.Permissions
 	if rules == nil {
 		rules = &match.Permissions{}
@@ -50,7 +50,7 @@ func permissions(g graph.Guard) []*xds.Resource {
 }
 
 // guardedRequests puts the filters of a guard first.
-func guardedRequests(g graph.Guard, manager *hcmv3.HttpConnectionManager) {
+func guardedRequests(g proxy.Guard, manager *hcmv3.HttpConnectionManager) {
 	manager.HttpFilters = append([]*hcmv3.HttpFilter{
 		discoveredHTTPFilter(evictedHTTPName(g.Mesh), httpRBACType),
 		discoveredHTTPFilter(denyName(g.Place), httpRBACType),

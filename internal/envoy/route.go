@@ -8,7 +8,7 @@ import (
 	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -19,7 +19,7 @@ var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 
 // Route returns the configuration of a route: a route configuration, or the TCP proxy to the clusters of the last rule.
 // Listeners refer to it by its name, so its changes drain no connection.
-func Route(to *graph.Route) *xds.Resource {
+func Route(to *service.Route) *xds.Resource {
 	name := to.Destination.String()
 	if !to.Protocol.IsHTTP() {
 		return tcpProxy(name, routedConnections(name, to.Last()))
@@ -49,8 +49,8 @@ func everyHost(name string, routes []*routev3.Route) []*routev3.VirtualHost {
 
 // trustedMarks returns the values of [unservedHeader] on which requests of a rule are retried. It returns none where an
 // inbound does not read requests, since an application can write any of them there.
-func trustedMarks(rule *graph.RouteRule, marks ...string) []string {
-	if slices.ContainsFunc(rule.Backends, func(b graph.RouteBackend) bool { return b.TCPInbound }) {
+func trustedMarks(rule *service.RouteRule, marks ...string) []string {
+	if slices.ContainsFunc(rule.Backends, func(b service.RouteBackend) bool { return b.TCPInbound }) {
 		return nil
 	}
 	return marks
@@ -73,7 +73,7 @@ func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Ro
 	}
 }
 
-func retriedRoute(to *graph.Route, rule *graph.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
+func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
 	action := &routev3.RouteAction{Timeout: duration(requestTimeout), RetryPolicy: retry}
 	if len(rule.Backends) == 1 {
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: rule.Backends[0].Destination.String()}
@@ -90,7 +90,7 @@ func retriedRoute(to *graph.Route, rule *graph.RouteRule, retry *routev3.RetryPo
 	return &routev3.Route_Route{Route: action}
 }
 
-func weighted(rule *graph.RouteRule) *routev3.WeightedCluster {
+func weighted(rule *service.RouteRule) *routev3.WeightedCluster {
 	clusters := &routev3.WeightedCluster{}
 	for _, b := range rule.Backends {
 		clusters.Clusters = append(clusters.Clusters,
@@ -100,9 +100,9 @@ func weighted(rule *graph.RouteRule) *routev3.WeightedCluster {
 }
 
 // toManyZones reports whether a backend of the rule is an aggregate of the clusters of several zones.
-func toManyZones(rule *graph.RouteRule) bool {
-	return slices.ContainsFunc(rule.Backends, func(b graph.RouteBackend) bool {
-		return b.Destination.Kind == graph.MultiZoneService
+func toManyZones(rule *service.RouteRule) bool {
+	return slices.ContainsFunc(rule.Backends, func(b service.RouteBackend) bool {
+		return b.Destination.Kind == service.MultiZoneService
 	})
 }
 

@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/zoneproxy"
 	"weft/kind"
 )
 
@@ -26,14 +28,14 @@ func TestNamesOfTrustBundles(t *testing.T) {
 			t.Errorf("the secret is %s, want %s", name, want)
 		}
 	}
-	chain := graph.EgressChain{
-		EgressService: graph.EgressService{Key: graph.DestinationKey{Kind: graph.ExternalService, Mesh: "shop",
+	chain := proxy.EgressChain{
+		EgressService: zoneproxy.EgressService{Key: service.DestinationKey{Kind: service.ExternalService, Mesh: "shop",
 			Service: "api", Port: 443}, SNIs: []string{"a.mes"}, Protocol: kind.TCP},
 		Source: identity.Source{RootsOf: "shop"},
 	}
-	egress := Egress(&graph.EgressListener{Address: "10.0.0.1", Port: 10002}, identity.Source{},
-		[]graph.EgressChain{chain})
-	inbound := Inbound(&graph.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
+	egress := Egress(&proxy.EgressListener{Address: "10.0.0.1", Port: 10002}, identity.Source{},
+		[]proxy.EgressChain{chain})
+	inbound := Inbound(&proxy.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
 		ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
 	for what, c := range map[string]struct {
 		wire string

@@ -25,8 +25,8 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"weft/internal/graph"
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/traffic"
 	"weft/internal/xds"
 	"weft/kind"
@@ -118,7 +118,7 @@ func always() *corev3.RuntimeFractionalPercent {
 }
 
 // routeOf returns an inbound's route with slots that are in use.
-func routeOf(t *testing.T, in *graph.InboundListener, slots ...string) *routev3.RouteConfiguration {
+func routeOf(t *testing.T, in *proxy.InboundListener, slots ...string) *routev3.RouteConfiguration {
 	t.Helper()
 	route := message(t, localRoute(InboundName(in.Address, in.Port))).(*routev3.RouteConfiguration)
 	for _, slot := range slots {

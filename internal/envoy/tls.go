@@ -9,9 +9,10 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/internal/zoneroute"
 	"weft/kind"
 )
 
@@ -101,7 +102,12 @@ func bundle(name string, domains []identity.TrustDomain) *xds.Resource {
 }
 
 // clientTLS presents the proxy's certificate and accepts only a server with one of the servers' SPIFFE IDs.
-func clientTLS(key graph.DestinationKey, h hop, servers *graph.Servers, from identity.Source) *corev3.TransportSocket {
+func clientTLS(
+	key service.DestinationKey,
+	h hop,
+	servers *service.Servers,
+	from identity.Source,
+) *corev3.TransportSocket {
 	roots := domainSecret(servers.TrustDomain)
 	if servers.External() {
 		roots = egressSecret
@@ -201,8 +207,8 @@ func clientProtocols(protocol kind.Protocol) []string {
 
 // serverName returns the SNI of the port for zone proxies. Without a zone proxy the SNI decides nothing, and it is the
 // destination's name, cut to the maximum length.
-func serverName(key graph.DestinationKey, servers *graph.Servers) string {
-	if servers.Way != graph.Direct {
+func serverName(key service.DestinationKey, servers *service.Servers) string {
+	if servers.Way != zoneroute.Direct {
 		return servers.SNI
 	}
 	name := key.String()

@@ -10,15 +10,15 @@ import (
 	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
 
 // aggregate prefers the first locality with an endpoint that is not ejected. Its limits are those of the localities:
 // Envoy counts running requests and retries here, not there.
-func aggregate(key graph.DestinationKey, localities []graph.DestinationKey) *xds.Resource {
+func aggregate(key service.DestinationKey, localities []service.DestinationKey) *xds.Resource {
 	config := &aggregatev3.ClusterConfig{}
 	for _, locality := range localities {
 		config.Clusters = append(config.Clusters, locality.String())
@@ -37,7 +37,7 @@ func aggregate(key graph.DestinationKey, localities []graph.DestinationKey) *xds
 // zonesCluster reaches the servers of remote zones through their ingresses, which forward by the same SNI. Each zone's
 // endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
 // lead to any of the zones.
-func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []graph.Servers,
+func zonesCluster(key service.DestinationKey, protocol kind.Protocol, zones []service.Servers,
 	from identity.Source) *xds.Resource {
 	h := hopTo(protocol, &zones[0])
 	cluster := discoveredCluster(key, h)
@@ -53,7 +53,7 @@ func zonesCluster(key graph.DestinationKey, protocol kind.Protocol, zones []grap
 }
 
 // allServers returns the servers of all zones together. The trust domain is empty where they have several.
-func allServers(zones []graph.Servers) *graph.Servers {
+func allServers(zones []service.Servers) *service.Servers {
 	all := zones[0]
 	all.Identities = slices.Clone(all.Identities)
 	for i := range zones[1:] {
@@ -78,7 +78,7 @@ const metadataName = "weft"
 
 // unreachable returns a cluster that never has an endpoint. Envoy fails its requests at once; the metadata contains the
 // reason.
-func unreachable(d *graph.Destination, secured bool) *xds.Resource {
+func unreachable(d *service.Destination, secured bool) *xds.Resource {
 	reason := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"unreachable": structpb.NewStringValue(d.UnreachableReason(secured)),
 	}}

@@ -10,8 +10,8 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"weft/internal/envoy"
-	"weft/internal/graph"
 	"weft/internal/state"
+	"weft/internal/zoneproxy"
 )
 
 // EgressVerdict is the result of a request at a zone egress of the client's zone.
@@ -78,7 +78,7 @@ func (c *Config) crossZone(at Address, sni string) (ingresses []Address, forward
 	if !slices.ContainsFunc(chain.GetFilters(), namesCluster) {
 		return nil, false
 	}
-	cluster := envoy.SNIRouteCluster(graph.SNIRoute{SNI: sni, CrossZone: true})
+	cluster := envoy.SNIRouteCluster(zoneproxy.SNIRoute{SNI: sni, CrossZone: true})
 	for _, locality := range c.assignments[cluster].GetEndpoints() {
 		for _, endpoint := range locality.LbEndpoints {
 			ingresses = append(ingresses, addressOf(endpoint))

@@ -14,8 +14,9 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -26,24 +27,24 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 // world is a mesh in the graph's nouns: the shared ones, and those of each proxy.
 type world struct {
 	Trust        identity.Trust
-	Destinations []graph.Destination
-	Endpoints    []graph.Endpoints
-	Proxies      []proxy
+	Destinations []service.Destination
+	Endpoints    []service.Endpoints
+	Proxies      []scenarioProxy
 	Questions    []question
 	Evicted      []string // DNS SANs of the mesh's evicted instances
 }
 
-type proxy struct {
+type scenarioProxy struct {
 	Key       state.ProxyKey
 	SpiffeID  string
 	Captured  bool
-	Listeners []graph.InboundListener
-	Outbounds []graph.ExplicitOutbound
+	Listeners []proxy.InboundListener
+	Outbounds []proxy.ExplicitOutbound
 }
 
 type question struct{ From, To, Method, Path string }
 
-func (w *world) proxy(key state.ProxyKey) *proxy {
+func (w *world) proxy(key state.ProxyKey) *scenarioProxy {
 	for i := range w.Proxies {
 		if w.Proxies[i].Key == key {
 			return &w.Proxies[i]
@@ -87,11 +88,11 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
 		resources = append(resources, envoy.Clusters(d, secured, identity.Source{})...)
-		if route := envoy.Route(graph.RouteTo(d)); route != nil {
+		if route := envoy.Route(service.RouteTo(d)); route != nil {
 			resources = append(resources, route)
 		}
 		if p.Captured {
-			resources = append(resources, envoy.VIPListeners(d, graph.RouteTo(d), "DualStack")...)
+			resources = append(resources, envoy.VIPListeners(d, service.RouteTo(d), "DualStack")...)
 		}
 	}
 	for i := range w.Endpoints {
@@ -105,13 +106,13 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range p.Outbounds {
 		for j := range w.Destinations {
 			if d := &w.Destinations[j]; d.Key == p.Outbounds[i].Destination {
-				resources = append(resources, envoy.Explicit(&p.Outbounds[i], graph.RouteTo(d)))
+				resources = append(resources, envoy.Explicit(&p.Outbounds[i], service.RouteTo(d)))
 			}
 		}
 	}
 	if p.Captured {
 		resources = append(resources,
-			envoy.Capture(&graph.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
+			envoy.Capture(&proxy.Capture{InboundPort: 15006, OutboundPort: 15001, IPFamilies: "DualStack"})...)
 	}
 	return resources, true
 }

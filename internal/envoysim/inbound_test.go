@@ -16,9 +16,9 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -35,7 +35,7 @@ func server(secured bool, protocol kind.Protocol, permissions match.Permissions)
 	for _, domain := range domains {
 		trust.Domains = append(trust.Domains, identity.TrustDomain{Name: domain})
 	}
-	inbound := &graph.InboundListener{
+	inbound := &proxy.InboundListener{
 		Mesh:    "default",
 		Address: "10.0.0.1", Port: 80, Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,

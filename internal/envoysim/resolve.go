@@ -13,7 +13,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 )
 
 // reach is one address at which a proxy reaches a destination.
@@ -111,7 +111,7 @@ func (c *Config) reaches() ([]reach, error) {
 		}
 		at := l.Address.GetSocketAddress()
 		way := reach{Address: Address{at.GetAddress(), at.GetPortValue()}, bound: bound(l), destination: destination}
-		if key, ok := graph.ParseDestination(destination); ok {
+		if key, ok := service.ParseDestination(destination); ok {
 			way.service, way.port = key.Service, key.Port
 		}
 		ways = append(ways, way)

@@ -14,25 +14,25 @@ import (
 func TestARuleMatchesTheOtherSPIFFEIDOfACallerInAnotherZone(t *testing.T) {
 	const old, next = "spiffe://default.west.mesh.local/old/client", "spiffe://default.west.mesh.local/new/client"
 	s := graph.NewState("east")
-	s.DB.Commit(func(tx *table.Tx) {
-		s.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-		s.Put(tx,
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		s.Tables.Put(tx,
 			kind.Dataplanes.Make("default", "web-1",
 				kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1",
 					Inbound: []kind.Inbound{{Port: 80, ServicePort: 8080}}}}))
-		s.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+		s.Tables.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}))
-		s.Put(tx, kind.MeshTrafficPermissions.Make("default", "clients",
+		s.Tables.Put(tx, kind.MeshTrafficPermissions.Make("default", "clients",
 			kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{
 				Default: kind.PermissionDefault{
 					Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: old}}}},
 			}}}))
-		s.Put(tx, kind.ChangingIdentitiesList.Make("default", "west",
+		s.Tables.Put(tx, kind.ChangingIdentitiesList.Make("default", "west",
 			kind.ChangingIdentities{Workloads: [][]string{{next, old}}}))
 	})
-	proxy := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "web-1"})
+	proxy := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "web-1"})
 	if also := proxy.Listeners[0].Permissions.Allow[0].Also; !slices.Equal(also, []string{next}) {
 		t.Errorf("the rule holds for %v too, want %s", also, next)
 	}
@@ -53,25 +53,25 @@ func TestNoRuleMatchesASPIFFEIDWithoutAVoucher(t *testing.T) {
 			kind.VouchOperator(nil, thief)
 		}
 		s := graph.NewState("east")
-		s.DB.Commit(func(tx *table.Tx) {
-			s.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-			s.Put(tx, thief)
-			s.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+		s.Tables.DB.Commit(func(tx *table.Tx) {
+			s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+			s.Tables.Put(tx, thief)
+			s.Tables.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
 				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 				Provider: kind.IdentityProvider{Type: "Bundled"},
 			}))
-			s.Put(tx, kind.DataplaneCertificatesList.Make("default", "thief",
+			s.Tables.Put(tx, kind.DataplaneCertificatesList.Make("default", "thief",
 				kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{SpiffeIDs: kind.SpiffeIDsOf(own),
 					MeshIdentity: "id"}}}))
 		})
-		r := table.Eval(s.DB.Snapshot())
-		if moves := s.Moving.Get(r, key).Has(theirs); moves != vouched {
+		r := table.Eval(s.Tables.DB.Snapshot())
+		if moves := s.Identity.Moving.Get(r, key).Has(theirs); moves != vouched {
 			t.Errorf("it is to get the SPIFFE ID of another: %v, want %v", moves, vouched)
 		}
-		if names := s.Presented.Get(r, key); !slices.Equal(names, []string{own}) {
+		if names := s.Identity.Presented.Get(r, key); !slices.Equal(names, []string{own}) {
 			t.Errorf("clients take it under %v, want %s alone", names, own)
 		}
-		if id := s.Identity.Get(r, key); (id.Problem == "") != vouched {
+		if id := s.Identity.Identity.Get(r, key); (id.Problem == "") != vouched {
 			t.Errorf("its identity has the problem %q", id.Problem)
 		}
 	}

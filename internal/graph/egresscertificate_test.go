@@ -43,9 +43,9 @@ func manyMeshes(t *testing.T, further ...resource.Any) *graph.State {
 			Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 		})))
 	}
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range append(rows, further...) {
-			s.Put(tx, o)
+			s.Tables.Put(tx, o)
 		}
 	})
 	return s
@@ -70,7 +70,7 @@ func holding(mesh string, ids ...string) resource.Any {
 // chainsOf returns the certificate that the filter chains of each mesh present, and the mesh whose roots validate their
 // callers.
 func chainsOf(s *graph.State) []string {
-	p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+	p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 	var all []string
 	for _, c := range p.Chains {
 		all = append(all, fmt.Sprintf("%s presents %q, trusts the roots of %s", c.Key.Mesh, c.Source.Certificate,
@@ -81,12 +81,12 @@ func chainsOf(s *graph.State) []string {
 
 // egressesAcceptedBy returns the SPIFFE IDs and the roots by which the proxies of a mesh accept the ZoneEgress.
 func egressesAcceptedBy(s *graph.State, mesh string) string {
-	r := table.Eval(s.DB.Snapshot())
+	r := table.Eval(s.Tables.DB.Snapshot())
 	var roots []string
-	for _, domain := range s.EgressTrust.Get(r, mesh).Domains {
+	for _, domain := range s.Identity.EgressTrust.Get(r, mesh).Domains {
 		roots = append(roots, domain.Name)
 	}
-	return strings.Join(s.EgressRoute.Get(r, mesh).Identities, " ") + " by " + strings.Join(roots, " ")
+	return strings.Join(s.Routes.EgressRoute.Get(r, mesh).Identities, " ") + " by " + strings.Join(roots, " ")
 }
 
 // Each chain presents what its mesh's proxies take, once there is a certificate of it. A mesh without identities is
@@ -145,7 +145,7 @@ func TestWhichPermissionsReachAZoneEgress(t *testing.T) {
 						Default: kind.PermissionDefault{
 							Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
 					}}}))
-			p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+			p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 			var denying []string
 			for _, chain := range p.Chains {
 				if len(chain.Permissions.Deny) > 0 {
@@ -179,10 +179,10 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 		kind.MeshIdentities.Make("spired", "spire",
 			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
 	s := manyMeshes(t, rows...)
-	r, reports := table.Eval(s.DB.Snapshot()), inspect.Of(s, s.DB.Snapshot())
+	r, reports := table.Eval(s.Tables.DB.Snapshot()), inspect.Of(s, s.Tables.DB.Snapshot())
 	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false,
 		"spired": false} {
-		service, ok := s.ExternalServices.Find(r, mesh, "api")
+		service, ok := s.Tables.ExternalServices.Find(r, mesh, "api")
 		if !ok {
 			t.Fatalf("%s has no external service", mesh)
 		}
@@ -198,7 +198,7 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 				t.Errorf("%s: the condition is %+v, and the egress serves the mesh: %v", mesh, c, serves)
 			}
 		}
-		if isDialed := len(s.EgressRoute.Get(r, mesh).Egresses) > 0; isDialed != serves {
+		if isDialed := len(s.Routes.EgressRoute.Get(r, mesh).Egresses) > 0; isDialed != serves {
 			t.Errorf("%s: its proxies dial the egress: %v, want %v", mesh, isDialed, serves)
 		}
 		for _, report := range reports.Services(inspect.ServiceQuery{Mesh: mesh, Name: "api"}) {
@@ -224,16 +224,16 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 		{Name: "own", Address: "10.0.0.8", Port: 10001, Healthy: true},
 		{Name: "ze", Address: "10.0.0.9", Port: 10002, Healthy: true, Legacy: true},
 	}})
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range []resource.Any{plain, evicted, both} {
-			s.Put(tx, o)
+			s.Tables.Put(tx, o)
 		}
 	})
-	r = table.Eval(s.DB.Snapshot())
-	service, _ := s.ExternalServices.Find(r, "plain", "api")
+	r = table.Eval(s.Tables.DB.Snapshot())
+	service, _ := s.Tables.ExternalServices.Find(r, "plain", "api")
 	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true},
 		{Address: "10.0.0.9", Port: 10002}}
-	if diff := cmp.Diff(want, inspect.Of(s, s.DB.Snapshot()).ServiceEgress(service).Endpoints); diff != "" {
+	if diff := cmp.Diff(want, inspect.Of(s, s.Tables.DB.Snapshot()).ServiceEgress(service).Endpoints); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -37,7 +38,7 @@ func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 				Routing: &kind.MeshRouting{DefaultForbidMeshExternalServiceAccess: c.forbids},
 			}))...)
 			chains := zoneEgressOf(s).Chains
-			i := slices.IndexFunc(chains, func(chain graph.EgressChain) bool { return chain.Key.Mesh == "pear" })
+			i := slices.IndexFunc(chains, func(chain proxy.EgressChain) bool { return chain.Key.Mesh == "pear" })
 			var allowed []string
 			for _, rule := range chains[i].Permissions.Allow {
 				allowed = append(allowed, rule.Exact+rule.Prefix)
@@ -49,8 +50,8 @@ func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 	}
 }
 
-func zoneEgressOf(s *graph.State) *graph.Proxy {
-	return s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+func zoneEgressOf(s *graph.State) *proxy.Proxy {
+	return s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 }
 
 // The mesh that KUMA_DEFAULTS_MESH names gives the identity of the zone's ZoneEgresses, in the state of the mesh as in
@@ -62,8 +63,8 @@ func TestTheNamedMeshGivesTheIdentity(t *testing.T) {
 	} {
 		t.Run("named "+named, func(t *testing.T) {
 			s := manyMeshes(t)
-			s.DefaultMesh = named
-			choice := s.EgressChoice.Get(table.Eval(s.DB.Snapshot()), "east")
+			s.Tables.DefaultMesh = named
+			choice := s.Identity.EgressChoice.Get(table.Eval(s.Tables.DB.Snapshot()), "east")
 			if choice.Chosen != want {
 				t.Errorf("the identity is %v, want %v", choice.Chosen, want)
 			}
@@ -103,9 +104,9 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 				Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 			})))
 	}
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
-			s.Put(tx, o)
+			s.Tables.Put(tx, o)
 		}
 	})
 	var chains []string
@@ -119,7 +120,8 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 	}
 	for _, mesh := range []string{"default", "shop"} {
 		want := []string{"spiffe://corp.example/workload/zone-egress"}
-		if diff := cmp.Diff(want, s.EgressRoute.Get(table.Eval(s.DB.Snapshot()), mesh).Identities); diff != "" {
+		route := s.Routes.EgressRoute.Get(table.Eval(s.Tables.DB.Snapshot()), mesh)
+		if diff := cmp.Diff(want, route.Identities); diff != "" {
 			t.Errorf("the SPIFFE IDs that the proxies of %s accept (-want +got):\n%s", mesh, diff)
 		}
 	}
@@ -129,31 +131,31 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 // that mesh alone. (Mesh Scoped Zone Ingress and Zone Egress.)
 func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 	s := graph.NewState("east")
-	proxy := func(name string, n kind.Networking) *resource.Object[kind.Dataplane] {
+	dataplane := func(name string, n kind.Networking) *resource.Object[kind.Dataplane] {
 		dp := kind.Dataplanes.Make("shop", name, kind.Dataplane{Networking: n})
 		kind.VouchOperator(nil, dp)
 		return dp
 	}
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range []resource.Any{
 			kind.Meshes.Make("", "shop", kind.Mesh{}), kind.Meshes.Make("", "other", kind.Mesh{}),
 			kind.MeshIdentities.Make("shop", "all", kind.MeshIdentity{
 				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 				Provider: kind.IdentityProvider{Type: "Bundled"},
 			}),
-			proxy("ingress",
+			dataplane("ingress",
 				kind.Networking{ZoneIngress: &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001,
 					AdvertisedAddress: "192.168.1.1", AdvertisedPort: 10001}}),
-			proxy("egress", kind.Networking{ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.2", Port: 10002}}),
+			dataplane("egress", kind.Networking{ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.2", Port: 10002}}),
 		} {
-			s.Put(tx, o)
+			s.Tables.Put(tx, o)
 		}
 	})
-	for name, serves := range map[string]func(*graph.Proxy) []string{
-		"ingress": func(p *graph.Proxy) []string { return p.Passes },
-		"egress":  func(p *graph.Proxy) []string { return p.IsEgress },
+	for name, serves := range map[string]func(*proxy.Proxy) []string{
+		"ingress": func(p *proxy.Proxy) []string { return p.Passes },
+		"egress":  func(p *proxy.Proxy) []string { return p.IsEgress },
 	} {
-		p := s.Proxy.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "shop", Name: name})
+		p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "shop", Name: name})
 		if p.Identity == nil ||
 			!slices.Equal(p.Identity.List(), []string{"spiffe://shop.east.mesh.local/workload/" + name}) {
 			t.Errorf("the identity of the %s is %+v", name, p.Identity)

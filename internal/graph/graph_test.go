@@ -14,8 +14,11 @@ import (
 	"weft/internal/graph/graphtest"
 	"weft/internal/inspect"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/zoneroute"
 )
 
 // Every file of testdata is a world: resources as users write them, what the proxies serve, and what
@@ -30,22 +33,23 @@ func TestWorlds(t *testing.T) {
 func meaning(t *testing.T, archive *txtar.Archive) string {
 	s := graphtest.Load(t, archive)
 	var b strings.Builder
-	r := table.Eval(s.DB.Snapshot())
-	for dp := range s.Dataplanes.All(s.DB.Snapshot()) {
-		describeProxy(&b, s, r, s.Proxy.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
+	r := table.Eval(s.Tables.DB.Snapshot())
+	for dp := range s.Tables.Dataplanes.All(s.Tables.DB.Snapshot()) {
+		describeProxy(&b, s, r, s.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}))
 	}
-	for _, route := range slices.Concat(s.SNIRoutes.Get(r, "default"), s.CrossZoneSNIRoutes.Get(r, "default")) {
+	zp := s.ZoneProxies
+	for _, route := range slices.Concat(zp.SNIRoutes.Get(r, "default"), zp.CrossZoneSNIRoutes.Get(r, "default")) {
 		fmt.Fprintf(&b, "SNI route %s to %s%s\n", route.SNI, route.Destination,
 			map[bool]string{true: " cross-zone"}[route.CrossZone])
-		for _, e := range s.SNIRouteBackends(r, route) {
+		for _, e := range s.ZoneProxies.SNIRouteBackends(r, route) {
 			fmt.Fprintf(&b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
 				e.Port)
 		}
 	}
-	services := s.Destinations.Get(r, "default")
-	slices.SortFunc(services, graph.CompareDestinations)
+	services := s.Services.Destinations.Get(r, "default")
+	slices.SortFunc(services, service.CompareDestinations)
 	for _, service := range services {
-		for _, port := range s.Ports.Get(r, service) {
+		for _, port := range s.Services.Ports.Get(r, service) {
 			describeDestination(&b, s, r, service.At(port))
 		}
 	}
@@ -59,7 +63,7 @@ func describeOtherIDs(rule match.Rule) string {
 	return fmt.Sprintf(" and %v", rule.Also)
 }
 
-func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph.Proxy) {
+func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *proxy.Proxy) {
 	fmt.Fprintf(b, "proxy %s\n", p.Key)
 	if id := p.Identity; id != nil {
 		fmt.Fprintf(b, "  is %s by %s %s\n", strings.Join(id.List(), " and "), id.MeshIdentity, id.Problem)
@@ -93,16 +97,16 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *graph
 	for _, o := range p.Outbounds {
 		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)
 	}
-	fmt.Fprintf(b, "  proxy group reaches %v\n", s.Reached.Get(r, p.Group))
-	if gone := s.Draining.Get(r, p.Key); len(gone) > 0 {
+	fmt.Fprintf(b, "  proxy group reaches %v\n", s.Proxies.Reached.Get(r, p.Group))
+	if gone := s.Proxies.Draining.Get(r, p.Key); len(gone) > 0 {
 		fmt.Fprintf(b, "  is draining %v\n", gone)
 	}
 }
 
-func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
-	d := s.DestinationOf(r, key)
+func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, key service.DestinationKey) {
+	d := s.Services.DestinationOf(r, key)
 	fmt.Fprintf(b, "destination %s (%s) at %v\n", key, d.Protocol, d.VIPs)
-	if key.Kind != graph.MultiZoneService {
+	if key.Kind != service.MultiZoneService {
 		describeServers(b, "servers", &d.Servers)
 	}
 	if d.Local != nil {
@@ -117,19 +121,19 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 		}
 	}
 	for _, list := range d.Lists(true) {
-		for _, e := range s.EndpointsOf(r, list).Endpoints {
+		for _, e := range s.Services.EndpointsOf(r, list).Endpoints {
 			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
 				e.Port)
 		}
 	}
 	switch key.Kind {
-	case graph.MultiZoneService:
+	case service.MultiZoneService:
 		describeSelected(b, s, r, key)
 		return
-	case graph.ExternalService:
+	case service.ExternalService:
 		return
 	}
-	backing := inspect.Of(s, s.DB.Snapshot()).Backing(s.Row(key))
+	backing := inspect.Of(s, s.Tables.DB.Snapshot()).Backing(s.Services.Row(key))
 	for _, server := range backing.Servers {
 		if server.Port == key.Port && server.Status != inspect.EndpointPublished {
 			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Status)
@@ -138,8 +142,8 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	fmt.Fprintf(b, "  called by %v and %d more\n", backing.Callers, backing.Transparent)
 }
 
-func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
-	if servers.Way != graph.Direct {
+func describeServers(b *strings.Builder, who string, servers *service.Servers) {
+	if servers.Way != zoneroute.Direct {
 		who += " " + fmt.Sprintf("in %s by %s", stdcmp.Or(servers.Zone, "no zone"), servers.Way)
 		fmt.Fprintf(b, "  %s have the SNI %q\n", who, servers.SNI)
 	}
@@ -151,10 +155,10 @@ func describeServers(b *strings.Builder, who string, servers *graph.Servers) {
 	}
 }
 
-func describeSelected(b *strings.Builder, s *graph.State, r *table.Reader, key graph.DestinationKey) {
-	service, _ := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
+func describeSelected(b *strings.Builder, s *graph.State, r *table.Reader, key service.DestinationKey) {
+	service, _ := s.Tables.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	for _, port := range service.Spec.Ports {
-		for _, selected := range s.SelectedServices(r, service, port) {
+		for _, selected := range s.Services.SelectedServices(r, service, port) {
 			if port.Port == key.Port {
 				fmt.Fprintf(b, "  selects %s %s\n", selected.Service, selected.Excluded)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -13,33 +14,39 @@ import (
 func TestAReadyProxyComputesTheInboundsOfItsDataplaneAlone(t *testing.T) {
 	const instances = 5
 	s := graph.NewState("east")
-	s.DB.Commit(func(tx *table.Tx) {
-		s.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
-		s.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
+		s.Tables.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{
 			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
 			Ports:    []kind.ServicePort{{Port: 80}},
 		}))
 		for i := range instances {
-			s.Put(tx, kind.Dataplanes.Make("m", fmt.Sprint("web-", i), kind.Dataplane{Networking: networking(i)}))
+			s.Tables.Put(
+				tx,
+				kind.Dataplanes.Make("m", fmt.Sprint("web-", i), kind.Dataplane{Networking: networking(i)}),
+			)
 		}
 	})
-	destination := graph.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
-	s.Endpoints.Pin(destination)
+	destination := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
+	s.Services.Endpoints.Pin(destination)
 	computed := map[string]int{}
-	s.DB.Observe(func(stage table.Stage) { computed[stage.Table] += stage.Recomputed })
+	s.Tables.DB.Observe(func(stage table.Stage) { computed[stage.Table] += stage.Recomputed })
 	for i := range instances {
 		clear(computed)
-		s.DB.Commit(func(tx *table.Tx) {
+		s.Tables.DB.Commit(func(tx *table.Tx) {
 			n := networking(i)
 			served := kind.ServedInbound{Inbound: n.Effective(n.Inbound[0])}
-			s.Put(tx, kind.DataplaneListenerStatuses.Make("m", fmt.Sprint("web-", i), kind.DataplaneListenerStatus{
-				Run: "1", Inbounds: []kind.ServedInbound{served},
-			}))
+			s.Tables.Put(
+				tx,
+				kind.DataplaneListenerStatuses.Make("m", fmt.Sprint("web-", i), kind.DataplaneListenerStatus{
+					Run: "1", Inbounds: []kind.ServedInbound{served},
+				}),
+			)
 		})
-		if got := computed[s.Inbounds.String()]; got != 1 {
+		if got := computed[s.Services.Inbounds.String()]; got != 1 {
 			t.Errorf("proxy %d is ready, and the inbounds of %d Dataplanes are computed, want 1", i, got)
 		}
-		if published, _ := s.Endpoints.Value(destination); len(published.Endpoints) != i+1 {
+		if published, _ := s.Services.Endpoints.Value(destination); len(published.Endpoints) != i+1 {
 			t.Errorf("%d proxies are ready, and %d endpoints are published", i+1, len(published.Endpoints))
 		}
 	}

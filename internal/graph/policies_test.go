@@ -64,9 +64,9 @@ func policyWorld(rows ...resource.Any) *graph.State {
 }
 
 func store(s *graph.State, rows ...resource.Any) {
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
-			s.Put(tx, o)
+			s.Tables.Put(tx, o)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func TestPermissionsOfASection(t *testing.T) {
 		permission("of-west", "a", nil, "kuma.io/origin=zone", "kuma.io/zone=west"),
 		permission("of-east", "a", nil, "kuma.io/origin=zone", "kuma.io/zone=east"),
 	)
-	r := table.Eval(s.DB.Snapshot())
+	r := table.Eval(s.Tables.DB.Snapshot())
 	for _, c := range []struct {
 		proxy         state.ProxyKey
 		section, want string
@@ -105,7 +105,7 @@ func TestPermissionsOfASection(t *testing.T) {
 		{state.ZoneEgressProxy("egress"), "", "of-east z-all"},
 	} {
 		var names []string
-		for _, o := range s.PermissionsOf(r, "m", c.proxy, c.section) {
+		for _, o := range s.Proxies.PermissionsOf(r, "m", c.proxy, c.section) {
 			names = append(names, o.Name)
 		}
 		if got := strings.Join(names, " "); got != c.want {
@@ -135,13 +135,14 @@ func TestChangesOfPolicies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := policyWorld(permission("all", "a", nil), permission("web", "a", dataplanes(web, "http")))
-			s.Proxy.Pin(dataplaneKey("web-1"))
-			s.Proxy.Pin(dataplaneKey("api-1"))
+			s.Proxies.Proxy.Pin(dataplaneKey("web-1"))
+			s.Proxies.Proxy.Pin(dataplaneKey("api-1"))
 			stages := map[string]table.Stage{}
-			s.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
+			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
 			store(s, c.change)
 			var got []string
-			for _, name := range []string{s.Policies.String(), s.Selections.String(), s.Proxy.String()} {
+			p := s.Proxies
+			for _, name := range []string{p.Policies.String(), p.Selections.String(), p.Proxy.String()} {
 				got = append(got, fmt.Sprintf("%d/%d", stages[name].Recomputed, stages[name].Changed))
 			}
 			if got := strings.Join(got, " "); got != c.want {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -37,9 +38,9 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 	s := NewState("east")
 	state.AddPolicies(s.Tables, testPolicies)
 	put := func(rows ...resource.Any) {
-		s.DB.Commit(func(tx *table.Tx) {
+		s.Tables.DB.Commit(func(tx *table.Tx) {
 			for _, o := range rows {
-				s.Put(tx, o)
+				s.Tables.Put(tx, o)
 			}
 		})
 	}
@@ -57,9 +58,9 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 		}})
 		o.Labels = map[string]string{"app": name[:3]}
 		put(o)
-		s.Proxy.Pin(state.ProxyKey{Mesh: "m", Name: name})
+		s.Proxies.Proxy.Pin(state.ProxyKey{Mesh: "m", Name: name})
 	}
-	plain, _ := s.Proxy.Value(state.ProxyKey{Mesh: "m", Name: "api-1"})
+	plain, _ := s.Proxies.Proxy.Value(state.ProxyKey{Mesh: "m", Name: "api-1"})
 
 	for _, c := range []struct {
 		name   string
@@ -88,16 +89,16 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 			"api-1 web-1 web-2: {}", 3},
 	} {
 		woken := 0
-		s.DB.Observe(func(stage table.Stage) {
-			if stage.Table == s.Proxy.String() {
+		s.Tables.DB.Observe(func(stage table.Stage) {
+			if stage.Table == s.Proxies.Proxy.String() {
 				woken += stage.Recomputed
 			}
 		})
 		put(c.change...)
-		var groups []ProxyGroup
-		members := map[ProxyGroup][]string{}
+		var groups []proxy.Group
+		members := map[proxy.Group][]string{}
 		for _, name := range []string{"api-1", "web-1", "web-2"} {
-			p, _ := s.Proxy.Value(state.ProxyKey{Mesh: "m", Name: name})
+			p, _ := s.Proxies.Proxy.Value(state.ProxyKey{Mesh: "m", Name: name})
 			if members[p.Group] == nil {
 				groups = append(groups, p.Group)
 			}
@@ -118,7 +119,7 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 			)
 		}
 	}
-	if p, _ := s.Proxy.Value(state.ProxyKey{Mesh: "m", Name: "api-1"}); p.Group != plain.Group {
+	if p, _ := s.Proxies.Proxy.Value(state.ProxyKey{Mesh: "m", Name: "api-1"}); p.Group != plain.Group {
 		t.Errorf("without policies, the group is %+v, and it was %+v", p.Group, plain.Group)
 	}
 }
@@ -126,17 +127,18 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 // TestPolicySets: the order and repetitions of policies have no effect, and names of groups show the policies.
 func TestPolicySets(t *testing.T) {
 	a, b := testPolicies.Key("m", "a"), testPolicies.Key("m", "b")
-	if PolicySetOf([]resource.Key{a, b}) != PolicySetOf([]resource.Key{b, a, b}) {
+	if proxy.PolicySetOf([]resource.Key{a, b}) != proxy.PolicySetOf([]resource.Key{b, a, b}) {
 		t.Error("equal sets differ")
 	}
-	if PolicySetOf([]resource.Key{a}) == PolicySetOf([]resource.Key{b}) || PolicySetOf(nil) != (PolicySet{}) {
+	if proxy.PolicySetOf([]resource.Key{a}) == proxy.PolicySetOf([]resource.Key{b}) ||
+		proxy.PolicySetOf(nil) != (proxy.PolicySet{}) {
 		t.Error("different sets are equal, or the empty set is not the zero value")
 	}
-	of := ProxyGroup{Mesh: "m", Policies: PolicySetOf([]resource.Key{a})}
+	of := proxy.Group{Mesh: "m", Policies: proxy.PolicySetOf([]resource.Key{a})}
 	if got := fmt.Sprintf("%+v", of); !strings.HasSuffix(got, "Policies:MeshTest m/a}") {
 		t.Errorf("a group reads %s, without its policies", got)
 	}
-	if of.ShortName() == (ProxyGroup{Mesh: "m"}).ShortName() {
+	if of.ShortName() == (proxy.Group{Mesh: "m"}).ShortName() {
 		t.Error("groups with different policies have the same short name")
 	}
 	if text, err := of.Policies.MarshalText(); string(text) != "MeshTest m/a" || err != nil {

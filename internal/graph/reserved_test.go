@@ -119,19 +119,19 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 			dp.Labels = c.labels
 			kind.VouchOperator(nil, dp)
 			s := graph.NewState("east")
-			s.DB.Commit(func(tx *table.Tx) {
-				s.Put(tx, kind.Meshes.Make("", "default", c.mesh))
-				s.Put(tx, dp)
+			s.Tables.DB.Commit(func(tx *table.Tx) {
+				s.Tables.Put(tx, kind.Meshes.Make("", "default", c.mesh))
+				s.Tables.Put(tx, dp)
 				for _, mi := range c.identities {
-					s.Put(tx, mi)
+					s.Tables.Put(tx, mi)
 				}
 			})
-			r, key := table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: c.name}
-			id := s.Identity.Get(r, key)
+			r, key := table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: c.name}
+			id := s.Identity.Identity.Get(r, key)
 			if got := strings.Join(id.List(), " "); got != c.has || (c.has == "") != (id.Problem != "") {
 				t.Fatalf("its SPIFFE IDs are %q with the problem %q; want %q", got, id.Problem, c.has)
 			}
-			if c.has == "" && (id.Source.FromSPIRE() || !s.Proxy.Get(r, key).Group.Secured) {
+			if c.has == "" && (id.Source.FromSPIRE() || !s.Proxies.Proxy.Get(r, key).Group.Secured) {
 				t.Errorf("its Envoy has a certificate from %+v, or it is plain", id.Source)
 			}
 			for _, fact := range c.rests {
@@ -149,8 +149,8 @@ func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
 	for path, has := range map[string]bool{"/shared": false, "/edge/zone-egress": true,
 		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false} {
 		s := manyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
-		r := table.Eval(s.DB.Snapshot())
-		id := s.EgressIdentity.Get(r, state.IdentityKey{Mesh: "default", Name: "all"})
+		r := table.Eval(s.Tables.DB.Snapshot())
+		id := s.Identity.EgressIdentity.Get(r, state.IdentityKey{Mesh: "default", Name: "all"})
 		if got := len(id.List()) > 0; got != has || has != (id.Problem == "") {
 			t.Errorf("with the path %s a ZoneEgress has %q with the problem %q; want any: %v", path, id.List(),
 				id.Problem, has)
@@ -166,12 +166,15 @@ func TestAnUnvouchedSectionGivesNoReservedID(t *testing.T) {
 			kind.Dataplane{Networking: kind.Networking{ZoneEgress: egressSection}})
 		kind.VouchToken(nil, dp, []string{kind.NameFact("zone-egress")})
 		s := graph.NewState("east")
-		s.DB.Commit(func(tx *table.Tx) {
-			s.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-			s.Put(tx, dp)
-			s.Put(tx, meshIdentity("id", provider, "", ""))
+		s.Tables.DB.Commit(func(tx *table.Tx) {
+			s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+			s.Tables.Put(tx, dp)
+			s.Tables.Put(tx, meshIdentity("id", provider, "", ""))
 		})
-		id := s.Identity.Get(table.Eval(s.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "zone-egress"})
+		id := s.Identity.Identity.Get(
+			table.Eval(s.Tables.DB.Snapshot()),
+			state.ProxyKey{Mesh: "default", Name: "zone-egress"},
+		)
 		if len(id.List()) > 0 || id.Source.FromSPIRE() || !strings.Contains(id.Problem, "networking.zoneEgress") {
 			t.Errorf("%s: its SPIFFE IDs are %q from %+v with the problem %q", provider, id.List(), id.Source,
 				id.Problem)

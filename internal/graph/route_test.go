@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -23,40 +24,40 @@ func TestARouteDependsOnItsBackends(t *testing.T) {
 	s := graph.NewState("east")
 	store(s, kind.Meshes.Make("", "m", kind.Mesh{}), web(kind.HTTP),
 		kind.Dataplanes.Make("m", "web-0", kind.Dataplane{Networking: networking(0)}))
-	key := graph.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
-	got := s.Routes.Pin(key)
-	want := &graph.Route{Destination: key, Protocol: kind.HTTP, Rules: []graph.RouteRule{{
-		Match:    graph.RequestMatch{PathPrefix: "/"},
-		Backends: []graph.RouteBackend{{Destination: key, Weight: 1, TCPInbound: true}},
+	key := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
+	got := s.Services.Routes.Pin(key)
+	want := &service.Route{Destination: key, Protocol: kind.HTTP, Rules: []service.RouteRule{{
+		Match:    service.RequestMatch{PathPrefix: "/"},
+		Backends: []service.RouteBackend{{Destination: key, Weight: 1, TCPInbound: true}},
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the route is (-want +got)\n%s", diff)
 	}
 	changed := map[string]int{}
-	s.DB.Observe(func(stage table.Stage) { changed[stage.Table] += stage.Changed })
+	s.Tables.DB.Observe(func(stage table.Stage) { changed[stage.Table] += stage.Changed })
 	store(s, kind.MeshServiceStatuses.Make("m", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}}}))
-	if changed[s.Destination.String()] != 1 || changed[s.Routes.String()] != 0 {
+	if changed[s.Services.Destination.String()] != 1 || changed[s.Services.Routes.String()] != 0 {
 		t.Errorf("with a virtual IP, these values differ: %v; want the destination and not the route", changed)
 	}
 	store(s, web(kind.TCP))
-	if changed[s.Routes.String()] != 1 {
+	if changed[s.Services.Routes.String()] != 1 {
 		t.Errorf("with another protocol, these values differ: %v; want the route", changed)
 	}
 	store(s, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 81}}}))
-	if route, _ := s.Routes.Value(key); route != nil {
+	if route, _ := s.Services.Routes.Value(key); route != nil {
 		t.Errorf("without the port, the route is %+v", route)
 	}
 }
 
 // TestBackends: each backend of several rules once, sorted.
 func TestBackends(t *testing.T) {
-	to := func(service string) graph.RouteBackend {
-		return graph.RouteBackend{Destination: graph.DestinationKey{Mesh: "m", Service: service, Port: 80}, Weight: 1}
+	to := func(name string) service.RouteBackend {
+		return service.RouteBackend{Destination: service.DestinationKey{Mesh: "m", Service: name, Port: 80}, Weight: 1}
 	}
-	route := graph.Route{Rules: []graph.RouteRule{
-		{Backends: []graph.RouteBackend{to("web-2"), to("web")}}, {Backends: []graph.RouteBackend{to("web")}},
+	route := service.Route{Rules: []service.RouteRule{
+		{Backends: []service.RouteBackend{to("web-2"), to("web")}}, {Backends: []service.RouteBackend{to("web")}},
 	}}
-	want := []graph.DestinationKey{to("web").Destination, to("web-2").Destination}
+	want := []service.DestinationKey{to("web").Destination, to("web-2").Destination}
 	if diff := cmp.Diff(want, route.Backends()); diff != "" {
 		t.Errorf("the backends are (-want +got)\n%s", diff)
 	}

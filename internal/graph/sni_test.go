@@ -20,13 +20,13 @@ func TestServerNames(t *testing.T) {
 	ports := []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "new.80.ms"}, {Value: "old.80.ms"}}}}
 	external := kind.MeshExternalServices.Make("m", "api",
 		kind.MeshExternalService{Match: kind.ExternalMatch{Port: 443}})
-	g.DB.Commit(func(tx *table.Tx) {
-		g.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
-		g.Put(tx,
+	g.Tables.DB.Commit(func(tx *table.Tx) {
+		g.Tables.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: ports}))
+		g.Tables.Put(tx,
 			kind.MeshMultiZoneServices.Make("m", "web",
 				kind.MeshMultiZoneService{Ports: []kind.ServicePort{{Port: 80,
 					SNIs: []kind.SNI{{Value: "a.80.mzms"}}}}}))
-		g.Put(tx, external)
+		g.Tables.Put(tx, external)
 	})
 	for name, want := range map[string][]resource.Key{
 		sni.V1.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
@@ -45,8 +45,8 @@ func TestServerNames(t *testing.T) {
 		want sni.Format
 	}{{"", sni.V1}, {"v2", sni.V2}, {"v9", sni.V1}} {
 		if test.said != "" {
-			g.DB.Commit(func(tx *table.Tx) {
-				g.Put(tx, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: test.said}))
+			g.Tables.DB.Commit(func(tx *table.Tx) {
+				g.Tables.Put(tx, kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: test.said}))
 			})
 		}
 		if got := names.Format(); got != test.want {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -99,22 +100,25 @@ type AppliedOutbound struct {
 
 // Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
 func (rs *Reports) Applied(key state.ProxyKey) *Applied {
-	dp, ok := rs.State.Dataplanes.Find(rs.r, key.Mesh, key.Name)
-	p := rs.State.Proxy.Get(rs.r, key)
+	dp, ok := rs.State.Tables.Dataplanes.Find(rs.r, key.Mesh, key.Name)
+	p := rs.State.Proxies.Proxy.Get(rs.r, key)
 	if !ok || p == nil {
 		return nil
 	}
 	a := &Applied{Identity: rs.appliedIdentity(dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
 		Outbounds: []AppliedOutbound{}}
-	for _, t := range rs.State.TrustsByMesh.List(rs.r, state.MeshKey(key.Mesh)) {
+	for _, t := range rs.State.Tables.TrustsByMesh.List(rs.r, state.MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		a.Inbounds = append(a.Inbounds, appliedInbound(l, rs.State.PermissionsOf(rs.r, key.Mesh, key, l.Section)))
+		a.Inbounds = append(
+			a.Inbounds,
+			appliedInbound(l, rs.State.Proxies.PermissionsOf(rs.r, key.Mesh, key, l.Section)),
+		)
 	}
-	for _, destination := range rs.State.Reached.Get(rs.r, p.Group) {
-		if d := rs.State.DestinationOf(rs.r, destination); d != nil {
+	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group) {
+		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
 		}
 	}
@@ -123,12 +127,12 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 
 func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedIdentity {
 	a := AppliedIdentity{Selecting: []string{}}
-	selecting := rs.State.SelectingIdentities(rs.r, dp)
+	selecting := rs.State.Identity.SelectingIdentities(rs.r, dp)
 	for _, o := range selecting {
 		a.Selecting = append(a.Selecting, o.Name)
 	}
 	switch {
-	case len(selecting) == 0 && rs.State.MTLS.Get(rs.r, dp.Mesh).Enabled:
+	case len(selecting) == 0 && rs.State.Identity.MTLS.Get(rs.r, dp.Mesh).Enabled:
 		a.Reason = "no MeshIdentity of the mesh selects it, so that it has that of the mesh's mtls"
 	case len(selecting) == 0:
 		a.Reason = "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"
@@ -142,7 +146,7 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
 				identity.SelectorLabels(selecting[0]))
 	}
-	if id := rs.State.Identity.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
+	if id := rs.State.Identity.Identity.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {
 		a.MeshIdentity, a.SpiffeIDs, a.TrustDomain, a.Problem = id.MeshIdentity, id.SpiffeIDs, id.TrustDomain,
 			id.Problem
 		a.SpireSocket = id.Source.Socket
@@ -150,7 +154,7 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 	return a
 }
 
-func appliedInbound(l *graph.InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
+func appliedInbound(l *proxy.InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
 	a := AppliedInbound{
 		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
 		Default: "all callers are allowed: the proxy has no identity, so permissions have no effect",
@@ -180,18 +184,18 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 	return applied
 }
 
-func appliedOutbound(p *graph.Proxy, d *graph.Destination) AppliedOutbound {
+func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {
 	secured := p.Identity != nil
 	a := AppliedOutbound{
 		Destination: d.Key.String(), Zone: d.Servers.Zone, Port: d.Key.Port,
 		Protocol: d.Protocol, Addresses: []string{}, Unreachable: d.UnreachableReason(secured),
 	}
 	switch d.Key.Kind {
-	case graph.MeshService:
+	case service.MeshService:
 		a.MeshService = d.Key.Service
-	case graph.MultiZoneService:
+	case service.MultiZoneService:
 		a.MultiZoneService = d.Key.Service
-	case graph.ExternalService:
+	case service.ExternalService:
 		a.ExternalService = d.Key.Service
 	}
 	for _, servers := range d.AllServers() {
@@ -215,7 +219,7 @@ func appliedOutbound(p *graph.Proxy, d *graph.Destination) AppliedOutbound {
 		}
 	}
 	for _, vip := range d.VIPs {
-		if p.Group.Transparent && graph.Reachable(vip, p.Group.IPFamilies) {
+		if p.Group.Transparent && proxy.Reachable(vip, p.Group.IPFamilies) {
 			a.Addresses = append(a.Addresses, kind.HostPort(vip, d.Key.Port))
 		}
 	}

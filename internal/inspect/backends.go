@@ -3,7 +3,8 @@ package inspect
 import (
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -24,9 +25,9 @@ const (
 )
 
 // StatusOf returns the status of a member for a port of its service.
-func StatusOf(m *graph.Member, port kind.ServicePort) EndpointStatus {
+func StatusOf(m *service.Member, port kind.ServicePort) EndpointStatus {
 	switch {
-	case !graph.Targets(port, &m.Inbound):
+	case !service.Targets(port, &m.Inbound):
 		return AnotherPort
 	case m.Inbound.State != kind.Ready:
 		return NotReady
@@ -58,23 +59,23 @@ type Server struct {
 // Backing returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
 // number of proxies in the mesh.
 func (rs *Reports) Backing(key state.ServiceKey) *Backing {
-	service, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
+	service, ok := rs.State.Tables.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
 	b := &Backing{Servers: rs.servers(service), Callers: []string{}}
-	rs.callers(rs.State.KeyOf(service), b)
+	rs.callers(rs.State.Services.KeyOf(service), b)
 	return b
 }
 
 // servers returns the members of a service by its ports, and the retained former ones.
-func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server {
+func (rs *Reports) servers(meshService *resource.Object[kind.MeshService]) []Server {
 	servers := []Server{}
-	members := slices.Collect(rs.State.Members(rs.r, service))
-	notAdmitted := rs.State.UnreachableOutbounds(rs.r, service)
-	for _, port := range service.Spec.Ports {
+	members := slices.Collect(rs.State.Services.Members(rs.r, meshService))
+	notAdmitted := rs.State.Services.UnreachableOutbounds(rs.r, meshService)
+	for _, port := range meshService.Spec.Ports {
 		for i := range notAdmitted {
-			if m := &notAdmitted[i]; graph.Targets(port, &m.Inbound) {
+			if m := &notAdmitted[i]; service.Targets(port, &m.Inbound) {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(),
 					EndpointNotAdmitted})
 			}
@@ -84,7 +85,8 @@ func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server 
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), StatusOf(m, port)})
 			}
 		}
-		for _, e := range rs.State.RetainedEndpointsOf(rs.r, rs.State.KeyOf(service).At(port.Port)) {
+		key := rs.State.Services.KeyOf(meshService).At(port.Port)
+		for _, e := range rs.State.Services.RetainedEndpointsOf(rs.r, key) {
 			servers = append(
 				servers,
 				Server{port.Port, e.Proxy.Name, kind.HostPort(e.Address, e.Port), EndpointRetained},
@@ -94,15 +96,15 @@ func (rs *Reports) servers(service *resource.Object[kind.MeshService]) []Server 
 	return servers
 }
 
-func (rs *Reports) callers(key graph.DestinationKey, b *Backing) {
-	for _, dp := range rs.State.DataplanesBySelector.List(rs.r, state.MeshKey(key.Mesh)) {
-		proxy := rs.State.Proxy.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
-		names := func(o graph.ExplicitOutbound) bool { return o.Destination.Of() == key }
-		reaches := func(d graph.DestinationKey) bool { return d.Of() == key }
+func (rs *Reports) callers(key service.DestinationKey, b *Backing) {
+	for _, dp := range rs.State.Tables.DataplanesBySelector.List(rs.r, state.MeshKey(key.Mesh)) {
+		caller := rs.State.Proxies.Proxy.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
+		names := func(o proxy.ExplicitOutbound) bool { return o.Destination.Of() == key }
+		reaches := func(d service.DestinationKey) bool { return d.Of() == key }
 		switch {
-		case slices.ContainsFunc(proxy.Outbounds, names):
+		case slices.ContainsFunc(caller.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)
-		case proxy.Group.Transparent && slices.ContainsFunc(rs.State.Reached.Get(rs.r, proxy.Group), reaches):
+		case caller.Group.Transparent && slices.ContainsFunc(rs.State.Proxies.Reached.Get(rs.r, caller.Group), reaches):
 			b.Transparent++
 		}
 	}

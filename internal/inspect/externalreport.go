@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
@@ -23,7 +24,7 @@ const endpointsExternal = "EndpointsExternal"
 func (rs *Reports) localEndpoints(service *resource.Object[kind.MeshExternalService]) []string {
 	var local []string
 	for _, e := range service.Spec.Endpoints {
-		if what := kind.LocalEndpoint(e.Address, rs.State.LocalNetworks); what != "" {
+		if what := kind.LocalEndpoint(e.Address, rs.State.Tables.LocalNetworks); what != "" {
 			local = append(local, fmt.Sprintf("%s (%s)", e.Address, what))
 		}
 	}
@@ -34,10 +35,10 @@ func (rs *Reports) localEndpoints(service *resource.Object[kind.MeshExternalServ
 // from this zone. On global the latter is omitted.
 func (rs *Reports) ExternalConditions(service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	var conditions []kind.Condition
-	if status, ok := rs.State.ExternalServiceStatuses.Find(rs.r, service.Mesh, service.Name); ok {
+	if status, ok := rs.State.Tables.ExternalServiceStatuses.Find(rs.r, service.Mesh, service.Name); ok {
 		conditions = append(conditions, status.Spec.Conditions...)
 	}
-	if rs.State.Zone == "" {
+	if rs.State.Tables.Zone == "" {
 		return conditions
 	}
 	if local := rs.localEndpoints(service); len(local) > 0 {
@@ -51,7 +52,7 @@ func (rs *Reports) ExternalConditions(service *resource.Object[kind.MeshExternal
 }
 
 func (rs *Reports) reachableFrom(service *resource.Object[kind.MeshExternalService]) kind.Condition {
-	egresses := len(rs.State.EgressRoute.Get(rs.r, service.Mesh).Egresses)
+	egresses := len(rs.State.Routes.EgressRoute.Get(rs.r, service.Mesh).Egresses)
 	if reason := rs.ExternalUnreachableReason(service); reason != "" {
 		return kind.Condition{Type: reachable, Status: "False", Reason: "NoEgressReady", Message: reason}
 	}
@@ -64,7 +65,7 @@ func (rs *Reports) reachableFrom(service *resource.Object[kind.MeshExternalServi
 // ExternalUnreachableReason returns why no proxy of this zone reaches an external service; empty: proxies with an
 // identity do.
 func (rs *Reports) ExternalUnreachableReason(service *resource.Object[kind.MeshExternalService]) string {
-	d := rs.State.External.Get(rs.r, rs.State.ExternalKeyOf(service).At(service.Spec.Match.Port))
+	d := rs.State.Services.External.Get(rs.r, rs.State.Services.ExternalKeyOf(service).At(service.Spec.Match.Port))
 	return d.UnreachableReason(true)
 }
 
@@ -72,24 +73,24 @@ func (rs *Reports) ExternalUnreachableReason(service *resource.Object[kind.MeshE
 func (rs *Reports) reportExternal(o *resource.Object[kind.MeshExternalService]) ServiceReport {
 	match := &o.Spec.Match
 	report := newServiceReport(o, []kind.ServicePort{{Port: match.Port, AppProtocol: match.Protocol}})
-	used := rs.State.SNIFormat(rs.r).Name(sni.Of(o, match.Port))
+	used := rs.State.Tables.SNIFormat(rs.r).Name(sni.Of(o, match.Port))
 	others := slices.DeleteFunc(sni.All(sni.Of(o, match.Port)), func(name string) bool { return name == used })
 	report.Ports[0].SNIs = append([]string{used}, others...)
 	report.Zone = kind.OwnerOf(&o.Meta).Zone
-	if status, ok := rs.State.ExternalServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.Tables.ExternalServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		at := status.Spec.Places()
 		report.reachedAt(at.VIPs, at.Addresses)
 	}
 	for _, e := range o.Spec.Endpoints {
 		report.External = append(report.External, kind.HostPort(e.Address, e.Port))
 	}
-	report.Identities = append(report.Identities, rs.State.EgressRoute.Get(rs.r, o.Mesh).Identities...)
+	report.Identities = append(report.Identities, rs.State.Routes.EgressRoute.Get(rs.r, o.Mesh).Identities...)
 	report.Egresses = rs.reportEgresses(o.Mesh)
 	report.Conditions = append(report.Conditions, rs.ExternalConditions(o)...)
-	if rs.State.Zone != "" {
+	if rs.State.Tables.Zone != "" {
 		report.Backends = &Backends{
 			Servers: []Server{},
-			Access:  rs.accessOutside(rs.State.ExternalKeyOf(o).At(match.Port)),
+			Access:  rs.accessOutside(rs.State.Services.ExternalKeyOf(o).At(match.Port)),
 		}
 	}
 	return report
@@ -97,10 +98,10 @@ func (rs *Reports) reportExternal(o *resource.Object[kind.MeshExternalService]) 
 
 // accessOutside returns the allowed callers of an external service at the dialed egresses. Egresses with the same rules
 // are one entry.
-func (rs *Reports) accessOutside(key graph.DestinationKey) []Access {
+func (rs *Reports) accessOutside(key service.DestinationKey) []Access {
 	all := []Access{}
-	for _, e := range rs.State.EgressRoute.Get(rs.r, key.Mesh).Egresses {
-		egress := rs.State.Proxy.Get(rs.r, e.Proxy)
+	for _, e := range rs.State.Routes.EgressRoute.Get(rs.r, key.Mesh).Egresses {
+		egress := rs.State.Proxies.Proxy.Get(rs.r, e.Proxy)
 		if egress == nil {
 			continue
 		}
@@ -113,7 +114,7 @@ func (rs *Reports) accessOutside(key graph.DestinationKey) []Access {
 	return all
 }
 
-func accessBy(chain *graph.EgressChain, egress string) Access {
+func accessBy(chain *proxy.EgressChain, egress string) Access {
 	rules := chain.Permissions
 	access := Access{Port: chain.Key.Port, Dataplanes: []string{egress}, Policies: []string{}, Default: deniesUnmatched}
 	access.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
@@ -128,7 +129,7 @@ func accessBy(chain *graph.EgressChain, egress string) Access {
 
 func (rs *Reports) reportEgresses(mesh string) []EgressReport {
 	var reports []EgressReport
-	for _, a := range rs.State.EgressesFor(rs.r, mesh).Egresses {
+	for _, a := range rs.State.Routes.EgressesFor(rs.r, mesh).Egresses {
 		reports = append(reports, EgressReport{Name: a.Name, Address: a.Listener(), Healthy: a.Healthy,
 			Legacy: a.Legacy})
 	}

@@ -72,7 +72,7 @@ func (w *World) Mesh(mesh string) Mesh {
 			certified.add(status)
 		}
 	}
-	if o, ok := w.State.Meshes.Find(table.Eval(w.Snapshot), "", mesh); ok && o.Spec.MTLS != nil {
+	if o, ok := w.State.Tables.Meshes.Find(table.Eval(w.Snapshot), "", mesh); ok && o.Spec.MTLS != nil {
 		for _, b := range o.Spec.MTLS.Backends {
 			m.MTLS.SupportedBackends[b.Name] = certified
 		}
@@ -91,7 +91,7 @@ func (w *World) Mesh(mesh string) Mesh {
 // count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
 func (w *World) count(d resource.Descriptor, mesh string) int {
 	n := 0
-	for range w.State.From(w.Snapshot, d.Describe().Name, mesh, "") {
+	for range w.State.Tables.From(w.Snapshot, d.Describe().Name, mesh, "") {
 		n++
 	}
 	return n
@@ -138,14 +138,14 @@ func (w *World) Global() Global {
 		g.Dataplanes.Standard.add(w.status(dp, k))
 	}
 	seen := func(dp *resource.Object[kind.Dataplane]) known { return all[dp] }
-	for service := range w.State.Services.From(w.Snapshot, "", "") {
+	for service := range w.State.Tables.Services.From(w.Snapshot, "", "") {
 		g.Services.Internal.add(w.providers(service, seen).status())
 	}
 	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
 	for _, d := range kind.Policies() {
 		g.Policies.Total += w.count(d, "")
 	}
-	for o := range w.State.From(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
 		g.Zones.ControlPlanes.Total++
 		if w.ZoneConnected(o.Envelope().Name) {
 			g.Zones.ControlPlanes.Online++

@@ -31,20 +31,20 @@ const (
 func (w *World) Of(key state.ProxyKey) *kind.DataplaneInsight {
 	r := table.Eval(w.Snapshot)
 	insight := &kind.DataplaneInsight{}
-	if stored, ok := w.State.Insight(r, key); ok {
+	if stored, ok := w.State.Tables.Insight(r, key); ok {
 		*insight = stored.Spec
 		insight.Subscriptions = w.closed(insight.Subscriptions)
 		insight.MTLS = mutualTLS(insight.Certificate)
 	}
-	if serving, ok := w.State.ListenerStatus(r, key); ok {
+	if serving, ok := w.State.Tables.ListenerStatus(r, key); ok {
 		insight.ReadyListeners = readyListeners(&serving.Spec)
 	}
-	insight.NotAdmitted = w.State.NotAdmittedReason(r, key)
-	if id := w.State.Identity.Get(r, key); id != nil && id.Problem != "" {
+	insight.NotAdmitted = w.State.Identity.NotAdmittedReason(r, key)
+	if id := w.State.Identity.Identity.Get(r, key); id != nil && id.Problem != "" {
 		insight.CertificateProblem = id.Problem
 	}
 	if key.Type == kind.DataplaneProxy {
-		insight.ServiceProblem = w.State.ServiceProblem(r, key)
+		insight.ServiceProblem = w.State.Services.ServiceProblem(r, key)
 	}
 	return insight
 }
@@ -120,7 +120,7 @@ func (w *World) connected(insight *kind.DataplaneInsight) bool {
 // expired reports whether the lease of a proxy's replica has expired. For a global control plane it is false: the zones
 // close subscriptions themselves.
 func (w *World) ended(instance string) (last time.Time, ended bool) {
-	if w.State.Zone == "" {
+	if w.State.Tables.Zone == "" {
 		return time.Time{}, false
 	}
 	return w.Expired(instance)
@@ -141,10 +141,10 @@ func (w *World) knowing(insight *kind.DataplaneInsight, serving *kind.DataplaneL
 func (w *World) known(r *table.Reader, mesh, name string) known {
 	var insight *kind.DataplaneInsight
 	var serving *kind.DataplaneListenerStatus
-	if o, ok := w.State.Insights.Find(r, mesh, name); ok {
+	if o, ok := w.State.Tables.Insights.Find(r, mesh, name); ok {
 		insight = &o.Spec
 	}
-	if o, ok := w.State.ListenerStatuses.Find(r, mesh, name); ok {
+	if o, ok := w.State.Tables.ListenerStatuses.Find(r, mesh, name); ok {
 		serving = &o.Spec
 	}
 	return w.knowing(insight, serving)
@@ -158,10 +158,14 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 		prefix = state.MeshKey(mesh)
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
-		insights := follower[kind.DataplaneInsight]{slices.Collect(w.State.Insights.From(w.Snapshot, prefix, ""))}
-		statuses := follower[kind.DataplaneListenerStatus]{slices.Collect(w.State.ListenerStatuses.From(w.Snapshot,
-			prefix, ""))}
-		for dp := range w.State.Dataplanes.From(w.Snapshot, prefix, "") {
+		insights := follower[kind.DataplaneInsight]{
+			slices.Collect(w.State.Tables.Insights.From(w.Snapshot, prefix, "")),
+		}
+		statuses := follower[kind.DataplaneListenerStatus]{
+			slices.Collect(w.State.Tables.ListenerStatuses.From(w.Snapshot,
+				prefix, "")),
+		}
+		for dp := range w.State.Tables.Dataplanes.From(w.Snapshot, prefix, "") {
 			if !yield(dp, w.knowing(insights.beside(dp), statuses.beside(dp))) {
 				return
 			}
@@ -206,7 +210,7 @@ func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
 	if !k.connected {
 		return Offline
 	}
-	n := w.State.NetworkingOf(table.Eval(w.Snapshot), dp)
+	n := w.State.Tables.NetworkingOf(table.Eval(w.Snapshot), dp)
 	for i := range n.Inbound {
 		in := n.Effective(n.Inbound[i])
 		if in.State == kind.NotReady || in.State == kind.Ready && k.dead(&in) {

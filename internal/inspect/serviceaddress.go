@@ -10,7 +10,7 @@ import (
 // of its zone, or at the first ingress where none is healthy. nil: its zone has no ingress. (Mesh Scoped Zone Ingress
 // and Zone Egress.)
 func (rs *Reports) ServiceIngress(service *resource.Object[kind.MeshService]) *kind.ServiceIngress {
-	row, ok := rs.State.ZoneAddress(rs.r, service.Mesh, rs.State.ZoneOf(&service.Meta))
+	row, ok := rs.State.Tables.ZoneAddress(rs.r, service.Mesh, rs.State.Tables.ZoneOf(&service.Meta))
 	if !ok || len(row.Spec.Ingresses) == 0 || len(service.Spec.Ports) == 0 {
 		return nil
 	}
@@ -27,12 +27,12 @@ func (rs *Reports) ServiceIngress(service *resource.Object[kind.MeshService]) *k
 // zone's egresses by name that serves the service's mesh. nil: there is none. (Mesh Scoped Zone Ingress and Zone
 // Egress.)
 func (rs *Reports) ServiceEgress(service *resource.Object[kind.MeshExternalService]) *kind.ServiceEgress {
-	egresses := rs.State.EgressesFor(rs.r, service.Mesh)
+	egresses := rs.State.Routes.EgressesFor(rs.r, service.Mesh)
 	usable := egresses.Usable()
 	if len(usable) == 0 {
 		return nil
 	}
-	name := rs.State.SNIFormat(rs.r).Name(sni.Of(service, service.Spec.Match.Port))
+	name := rs.State.Tables.SNIFormat(rs.r).Name(sni.Of(service, service.Spec.Match.Port))
 	egress := &kind.ServiceEgress{Address: usable[0].Address, Port: usable[0].Port, SNI: name}
 	for _, a := range egresses.Egresses {
 		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port,

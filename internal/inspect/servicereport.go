@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -114,7 +114,7 @@ type ServiceQuery struct {
 func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	reports := []ServiceReport{}
 	if q.wants(kind.MeshServices) {
-		for _, o := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(q.Mesh)) {
+		for _, o := range rs.State.Tables.ServicesByMesh.List(rs.r, state.MeshKey(q.Mesh)) {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportService(o))
 			}
@@ -122,14 +122,14 @@ func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	}
 	slices.SortStableFunc(reports, func(a, b ServiceReport) int { return cmp.Compare(a.Zone, b.Zone) })
 	if q.wants(kind.MeshMultiZoneServices) {
-		for o := range rs.State.MultiZoneServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
+		for o := range rs.State.Tables.MultiZoneServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportMultiZone(o))
 			}
 		}
 	}
 	if q.wants(kind.MeshExternalServices) {
-		for o := range rs.State.ExternalServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
+		for o := range rs.State.Tables.ExternalServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportExternal(o))
 			}
@@ -149,9 +149,9 @@ func (q *ServiceQuery) means(meta *resource.Meta) bool {
 
 func (rs *Reports) reportService(o *resource.Object[kind.MeshService]) ServiceReport {
 	report := newServiceReport(o, o.Spec.Ports)
-	report.Zone = rs.State.ZoneOf(&o.Meta)
+	report.Zone = rs.State.Tables.ZoneOf(&o.Meta)
 	report.State = o.Spec.State
-	if status, ok := rs.State.ServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.Tables.ServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
 		report.Conditions = append(report.Conditions, status.Spec.Conditions...)
 	}
@@ -160,7 +160,7 @@ func (rs *Reports) reportService(o *resource.Object[kind.MeshService]) ServiceRe
 	if rs.ManyZones(o.Mesh) {
 		report.Unreachable = append(report.Unreachable, rs.UnreachableReasons(o)...)
 	}
-	if report.Zone == rs.State.Zone {
+	if report.Zone == rs.State.Tables.Zone {
 		report.Backends = rs.backends(o)
 	}
 	return report
@@ -168,8 +168,8 @@ func (rs *Reports) reportService(o *resource.Object[kind.MeshService]) ServiceRe
 
 // Backends returns the backends of a service of this zone; nil where there is no such service.
 func (rs *Reports) Backends(key state.ServiceKey) *Backends {
-	o, ok := rs.State.Services.Find(rs.r, key.Mesh, key.Name)
-	if !ok || rs.State.ZoneOf(&o.Meta) != rs.State.Zone {
+	o, ok := rs.State.Tables.Services.Find(rs.r, key.Mesh, key.Name)
+	if !ok || rs.State.Tables.ZoneOf(&o.Meta) != rs.State.Tables.Zone {
 		return nil
 	}
 	return rs.backends(o)
@@ -207,15 +207,15 @@ func (report *ServiceReport) reachedAt(vips []kind.VIP, addresses []kind.Address
 }
 
 func (rs *Reports) reportIngresses(mesh, zone string) []IngressReport {
-	row, ok := rs.State.ZoneAddress(rs.r, mesh, zone)
+	row, ok := rs.State.Tables.ZoneAddress(rs.r, mesh, zone)
 	if !ok {
 		return nil
 	}
 	var reports []IngressReport
 	for _, a := range row.Spec.Ingresses {
 		report := IngressReport{Zone: zone, Name: a.Name, Address: a.Listener(), Healthy: a.Healthy, Legacy: a.Legacy}
-		if zone != rs.State.Zone && kind.NeedsLookup(a.Address) {
-			report.Resolved = rs.State.Resolve(rs.r, a.Address)
+		if zone != rs.State.Tables.Zone && kind.NeedsLookup(a.Address) {
+			report.Resolved = rs.State.Tables.Resolve(rs.r, a.Address)
 		}
 		reports = append(reports, report)
 	}
@@ -225,11 +225,11 @@ func (rs *Reports) reportIngresses(mesh, zone string) []IngressReport {
 // access returns the access of each port. Servers with the same rules are one entry.
 func (rs *Reports) access(o *resource.Object[kind.MeshService]) []Access {
 	all := []Access{}
-	members := slices.Collect(rs.State.Members(rs.r, o))
+	members := slices.Collect(rs.State.Services.Members(rs.r, o))
 	for _, port := range o.Spec.Ports {
 		var ofPort []Access
 		for _, m := range members {
-			if graph.Targets(port, &m.Inbound) {
+			if service.Targets(port, &m.Inbound) {
 				ofPort = joinAccess(ofPort, rs.accessAt(m))
 			}
 		}
@@ -251,13 +251,13 @@ func joinAccess(all []Access, one Access) []Access {
 	return append(all, one)
 }
 
-func (rs *Reports) accessAt(m *graph.Member) Access {
+func (rs *Reports) accessAt(m *service.Member) Access {
 	access := Access{Dataplanes: []string{m.Dataplane.Name}}
 	key := state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
-	proxy := rs.State.Proxy.Get(rs.r, key)
+	proxy := rs.State.Proxies.Proxy.Get(rs.r, key)
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
-			in := appliedInbound(l, rs.State.PermissionsOf(rs.r, key.Mesh, key, l.Section))
+			in := appliedInbound(l, rs.State.Proxies.PermissionsOf(rs.r, key.Mesh, key, l.Section))
 			access.Policies, access.Rules, access.Default = in.Policies, in.Rules, in.Default
 		}
 	}
@@ -266,7 +266,7 @@ func (rs *Reports) accessAt(m *graph.Member) Access {
 
 func (rs *Reports) reportMultiZone(o *resource.Object[kind.MeshMultiZoneService]) ServiceReport {
 	report := newServiceReport(o, o.Spec.Ports)
-	if status, ok := rs.State.MultiZoneServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
+	if status, ok := rs.State.Tables.MultiZoneServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {
 		report.reachedAt(status.Spec.VIPs, status.Spec.Addresses)
 		report.Conditions = append(report.Conditions, status.Spec.Conditions...)
 	}
@@ -288,7 +288,7 @@ func (rs *Reports) reportMultiZone(o *resource.Object[kind.MeshMultiZoneService]
 // MembersOf returns the MeshServices that a MeshMultiZoneService selects, sorted by zone and name.
 func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []MemberReport {
 	var members []MemberReport
-	for _, service := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(o.Mesh)) {
+	for _, service := range rs.State.Tables.ServicesByMesh.List(rs.r, state.MeshKey(o.Mesh)) {
 		if selector := o.Spec.Selector.MeshService; selector != nil && selector.Matches(service.Labels) {
 			members = append(members, rs.reportMember(o.Spec.Ports, service))
 		}
@@ -299,20 +299,20 @@ func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []Me
 	return members
 }
 
-func (rs *Reports) reportMember(ports []kind.ServicePort, service *resource.Object[kind.MeshService]) MemberReport {
+func (rs *Reports) reportMember(ports []kind.ServicePort, meshService *resource.Object[kind.MeshService]) MemberReport {
 	m := MemberReport{
-		Zone:       rs.State.ZoneOf(&service.Meta),
-		Name:       kind.DisplayNameOf(&service.Meta),
-		State:      service.Spec.State,
+		Zone:       rs.State.Tables.ZoneOf(&meshService.Meta),
+		Name:       kind.DisplayNameOf(&meshService.Meta),
+		State:      meshService.Spec.State,
 		Ports:      []uint32{},
-		identities: service.Spec.SpiffeIDs(),
+		identities: meshService.Spec.SpiffeIDs(),
 	}
 	for _, port := range ports {
 		var has kind.Protocol
-		if own, ok := kind.PortNumbered(service.Spec.Ports, port.Port); ok {
+		if own, ok := kind.PortNumbered(meshService.Spec.Ports, port.Port); ok {
 			has = cmp.Or(own.AppProtocol, kind.TCP)
 		}
-		if reason := graph.ExclusionReason(port, has); reason != "" {
+		if reason := service.ExclusionReason(port, has); reason != "" {
 			m.Excluded = append(m.Excluded, reason)
 		} else {
 			m.Ports = append(m.Ports, port.Port)

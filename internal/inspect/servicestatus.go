@@ -44,7 +44,7 @@ func (w *World) providers(o *resource.Object[kind.MeshService],
 		k      known
 		usable bool
 	)
-	for dp, in := range w.State.Selected(r, o) {
+	for dp, in := range w.State.Services.Selected(r, o) {
 		if dp != last {
 			counts.add(last, usable)
 			last, k = dp, knownOf(dp)
@@ -81,7 +81,7 @@ func (c ServiceCounts) status() Status {
 }
 
 func (w *World) address(o *resource.Object[kind.MeshService]) string {
-	status, ok := w.State.ServiceStatuses.Find(table.Eval(w.Snapshot), o.Mesh, o.Name)
+	status, ok := w.State.Tables.ServiceStatuses.Find(table.Eval(w.Snapshot), o.Mesh, o.Name)
 	if !ok || len(o.Spec.Ports) == 0 {
 		return ""
 	}

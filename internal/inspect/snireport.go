@@ -34,7 +34,7 @@ type SNIProgress struct {
 // SNIMigration returns the progress of the SNI migration in a snapshot.
 func (rs *Reports) SNIMigration() *SNIReport {
 	report := &SNIReport{Owners: []SNIProgress{}}
-	format := rs.State.SNIFormat(rs.r)
+	format := rs.State.Tables.SNIFormat(rs.r)
 	report.Format = format.String()
 	owners := map[string]*SNIProgress{}
 	count := func(service resource.Any) {
@@ -46,13 +46,13 @@ func (rs *Reports) SNIMigration() *SNIReport {
 			owners[owner].count(port.SNIs, format.Name(sni.Of(service, port.Port)))
 		}
 	}
-	for service := range rs.State.Services.All(rs.Snapshot) {
+	for service := range rs.State.Tables.Services.All(rs.Snapshot) {
 		count(service)
 	}
-	for service := range rs.State.MultiZoneServices.All(rs.Snapshot) {
+	for service := range rs.State.Tables.MultiZoneServices.All(rs.Snapshot) {
 		count(service)
 	}
-	for row := range rs.State.SNIWaits.All(rs.Snapshot) {
+	for row := range rs.State.Tables.SNIWaits.All(rs.Snapshot) {
 		if owner := owners[ownerName(&row.Meta)]; owner != nil {
 			owner.waitFor(row.Spec.For)
 		}

@@ -31,7 +31,7 @@ func (rs *Reports) UnreachableReasons(o *resource.Object[kind.MeshService]) []Un
 	if slices.ContainsFunc(o.Spec.Ports, func(p kind.ServicePort) bool { return p.SNI() == "" }) {
 		reasons = append(reasons, NoSNI)
 	}
-	proxies := rs.reportIngresses(o.Mesh, rs.State.ZoneOf(&o.Meta))
+	proxies := rs.reportIngresses(o.Mesh, rs.State.Tables.ZoneOf(&o.Meta))
 	switch {
 	case len(proxies) == 0:
 		reasons = append(reasons, NoIngress)
@@ -43,9 +43,9 @@ func (rs *Reports) UnreachableReasons(o *resource.Object[kind.MeshService]) []Un
 
 // ManyZones returns whether the services of a mesh are in several zones, this one included.
 func (rs *Reports) ManyZones(mesh string) bool {
-	one := rs.State.Zone
-	for _, o := range rs.State.ServicesByMesh.List(rs.r, state.MeshKey(mesh)) {
-		zone := rs.State.ZoneOf(&o.Meta)
+	one := rs.State.Tables.Zone
+	for _, o := range rs.State.Tables.ServicesByMesh.List(rs.r, state.MeshKey(mesh)) {
+		zone := rs.State.Tables.ZoneOf(&o.Meta)
 		if one != "" && zone != one {
 			return true
 		}

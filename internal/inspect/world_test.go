@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/inspect"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -19,12 +20,12 @@ import (
 // world has the resources, and a replica "gone" whose lease expired at noon.
 func world(objects ...resource.Any) *inspect.World {
 	state := graph.NewState("east")
-	state.DB.Commit(func(tx *table.Tx) {
+	state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
-			state.Put(tx, o)
+			state.Tables.Put(tx, o)
 		}
 	})
-	return &inspect.World{State: state, Snapshot: state.DB.Snapshot(),
+	return &inspect.World{State: state, Snapshot: state.Tables.DB.Snapshot(),
 		Expired: func(instance string) (time.Time, bool) {
 			return noon, instance == "gone"
 		}}
@@ -120,7 +121,7 @@ func TestZones(t *testing.T) {
 	}
 	enabled := true
 	state := graph.NewState("")
-	state.DB.Commit(func(tx *table.Tx) {
+	state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range []resource.Any{
 			kind.Zones.Make("", "east", kind.Zone{Enabled: &enabled}),
 			kind.Zones.Make("", "west", kind.Zone{Enabled: &enabled}),
@@ -144,11 +145,11 @@ func TestZones(t *testing.T) {
 				kind.MeshZoneAddress{Ingresses: []kind.ZoneProxyAddress{{Name: "zi", Address: "192.168.1.1",
 					Port: 30001, Healthy: true}}}), "east"),
 		} {
-			state.Put(tx, o)
+			state.Tables.Put(tx, o)
 		}
 	})
 	w := &inspect.World{
-		State: state, Snapshot: state.DB.Snapshot(),
+		State: state, Snapshot: state.Tables.DB.Snapshot(),
 		Expired: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
 		Links: func(zone string) map[string]inspect.KindLink {
 			if zone != "east" {
@@ -234,7 +235,7 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 			t.Errorf("the service %s is %s, want %s", name, got, want.status)
 		}
 		healthy := 0
-		for m := range w.State.Members(table.Eval(w.Snapshot), services[name]) {
+		for m := range w.State.Services.Members(table.Eval(w.Snapshot), services[name]) {
 			if m.Ready && m.Healthy {
 				healthy++
 			}
@@ -244,7 +245,7 @@ func TestAFailedProbeConcernsItsInboundAlone(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]inspect.Status{"one": inspect.Offline, "two": inspect.Online} {
-		dp, _ := w.State.Dataplanes.Find(table.Eval(w.Snapshot), "default", name)
+		dp, _ := w.State.Tables.Dataplanes.Find(table.Eval(w.Snapshot), "default", name)
 		if got := w.Status(dp); got != want {
 			t.Errorf("the proxy %s is %s, want %s", name, got, want)
 		}
@@ -274,11 +275,11 @@ func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 	}
 	for of, want := range map[string]string{"web": "",
 		"late": "kuma.io/service: late, since the mesh has as many as it may have (5000)"} {
-		if got := problem(graph.MaxGenerated, of); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := problem(service.MaxGenerated, of); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s says %q, want %q", of, got, want)
 		}
 	}
-	if got := problem(graph.MaxGenerated-1, "late"); got != "" {
+	if got := problem(service.MaxGenerated-1, "late"); got != "" {
 		t.Errorf("with room for a service it says %q", got)
 	}
 }

@@ -87,26 +87,26 @@ type ZoneIngress struct {
 // ingresses, and itself.
 func (w *World) Zones() []Zone {
 	zones := map[string]*Zone{}
-	if w.State.Zone != "" {
-		named(zones, w.State.Zone)
+	if w.State.Tables.Zone != "" {
+		named(zones, w.State.Tables.Zone)
 	}
-	for o := range w.State.From(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
 		z := named(zones, o.Envelope().Name)
 		z.Enabled = resource.SpecOf(o).(*kind.Zone).Enabled
 		w.connectionOf(z)
 	}
 	for dp, k := range w.proxies("") {
-		named(zones, w.State.ZoneOf(&dp.Meta)).Dataplanes.add(w.status(dp, k))
+		named(zones, w.State.Tables.ZoneOf(&dp.Meta)).Dataplanes.add(w.status(dp, k))
 	}
-	for o := range w.State.Services.From(w.Snapshot, "", "") {
-		services := &named(zones, w.State.ZoneOf(&o.Meta)).Services
+	for o := range w.State.Tables.Services.From(w.Snapshot, "", "") {
+		services := &named(zones, w.State.Tables.ZoneOf(&o.Meta)).Services
 		services.Total++
 		if o.Spec.State == "Available" {
 			services.Available++
 		}
 	}
-	for o := range w.State.ZoneAddresses.From(w.Snapshot, "", "") {
-		z := named(zones, w.State.ZoneOf(&o.Meta))
+	for o := range w.State.Tables.ZoneAddresses.From(w.Snapshot, "", "") {
+		z := named(zones, w.State.Tables.ZoneOf(&o.Meta))
 		for _, a := range o.Spec.Ingresses {
 			z.Ingresses = append(z.Ingresses, ZoneIngress{o.Mesh, a.Name, a.Listener(), a.Healthy})
 		}
@@ -149,7 +149,7 @@ func (w *World) connectionOf(z *Zone) {
 // Zone returns a copy of the insight of a zone, empty for a zone that never connected.
 func (w *World) Zone(name string) *kind.ZoneInsight {
 	insight := &kind.ZoneInsight{}
-	if o, ok := w.State.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name)); ok {
+	if o, ok := w.State.Tables.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name)); ok {
 		*insight = *resource.SpecOf(o).(*kind.ZoneInsight)
 	}
 	insight.Subscriptions = slices.Clone(insight.Subscriptions)

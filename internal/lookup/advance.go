@@ -18,7 +18,7 @@ type result struct {
 
 // find looks up a name and excludes the addresses that must not be dialed.
 func (r *Runner) find(name string) *result {
-	if what := kind.LocalEndpoint(name, r.State.LocalNetworks); what != "" {
+	if what := kind.LocalEndpoint(name, r.State.Tables.LocalNetworks); what != "" {
 		return &result{problem: "it is a name of every machine for itself"}
 	}
 	addresses, life, err := r.Find(name)
@@ -27,7 +27,7 @@ func (r *Runner) find(name string) *result {
 	}
 	found, excluded := &result{life: life}, []string{}
 	for _, address := range addresses {
-		if what := kind.LocalAddress(address, r.State.LocalNetworks); what != "" {
+		if what := kind.LocalAddress(address, r.State.Tables.LocalNetworks); what != "" {
 			excluded = append(excluded, fmt.Sprintf("%s is %s", address, what))
 		} else if len(found.addresses) < maxAddresses {
 			found.addresses = append(found.addresses, address.String())

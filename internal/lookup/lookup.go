@@ -139,9 +139,10 @@ func (r *Runner) Observe(put []resource.Any, removed []resource.Key, _ []*table.
 	for _, o := range put {
 		switch o := o.(type) {
 		case *resource.Object[kind.Dataplane]:
-			r.use(o.Key(), use{share{owner: o.Mesh}, r.State.HostNames(o)}, now)
+			r.use(o.Key(), use{share{owner: o.Mesh}, r.State.Tables.HostNames(o)}, now)
 		case *resource.Object[kind.MeshZoneAddress]:
-			r.use(o.Key(), use{share{ingress: true, owner: r.State.ZoneOf(&o.Meta)}, r.State.HostNames(o)}, now)
+			of := share{ingress: true, owner: r.State.Tables.ZoneOf(&o.Meta)}
+			r.use(o.Key(), use{of, r.State.Tables.HostNames(o)}, now)
 		case *resource.Object[kind.ResolvedName]:
 			r.observeRow(o, now)
 		}
@@ -219,7 +220,7 @@ func (r *Runner) entry(name string) *entry {
 }
 
 func (r *Runner) row(name string) (*kind.ResolvedName, bool) {
-	row, ok := r.State.ResolvedNames.Find(table.Eval(r.State.DB.Snapshot()), "", name)
+	row, ok := r.State.Tables.ResolvedNames.Find(table.Eval(r.State.Tables.DB.Snapshot()), "", name)
 	if !ok {
 		return &kind.ResolvedName{}, false
 	}

@@ -69,7 +69,7 @@ func (w *world) Modify(_ context.Context, name string, change func(*kind.Resolve
 		return failing
 	}
 	row := kind.ResolvedNames.Make("", name, kind.ResolvedName{})
-	if stored, ok := w.state.ResolvedNames.Find(table.Eval(w.state.DB.Snapshot()), "", name); ok {
+	if stored, ok := w.state.Tables.ResolvedNames.Find(table.Eval(w.state.Tables.DB.Snapshot()), "", name); ok {
 		*row = *stored
 	}
 	if change(&row.Spec) {
@@ -88,9 +88,9 @@ func (w *world) put(all ...resource.Any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writes++
-	w.state.DB.Commit(func(tx *table.Tx) {
+	w.state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range all {
-			w.state.Put(tx, o)
+			w.state.Tables.Put(tx, o)
 		}
 	})
 	w.runner.Observe(all, nil, nil, time.Now())
@@ -99,7 +99,7 @@ func (w *world) put(all ...resource.Any) {
 func (w *world) remove(key resource.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.state.DB.Commit(func(tx *table.Tx) { w.state.Remove(tx, key) })
+	w.state.Tables.DB.Commit(func(tx *table.Tx) { w.state.Tables.Remove(tx, key) })
 	w.runner.Observe(nil, []resource.Key{key}, nil, time.Now())
 }
 
@@ -129,7 +129,7 @@ func (w *world) times(name string) int {
 
 // row writes down the row of a name; "none": there is none.
 func (w *world) row(name string) string {
-	row, ok := w.state.ResolvedNames.Find(table.Eval(w.state.DB.Snapshot()), "", name)
+	row, ok := w.state.Tables.ResolvedNames.Find(table.Eval(w.state.Tables.DB.Snapshot()), "", name)
 	if !ok {
 		return "none"
 	}

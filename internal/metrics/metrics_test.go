@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/proxy"
 	"weft/internal/push"
 	"weft/internal/store"
 	"weft/internal/table"
@@ -31,7 +31,7 @@ func busy() *Metrics {
 			return []xds.Traffic{{Type: xds.Cluster, Responses: 5, Bytes: 700, Acked: 4, NACKed: 1}}
 		},
 		ProxyGroups: func() []push.GroupSize {
-			return []push.GroupSize{{Group: graph.ProxyGroup{Mesh: "default", Reach: "*"}, Proxies: 3}}
+			return []push.GroupSize{{Group: proxy.Group{Mesh: "default", Reach: "*"}, Proxies: 3}}
 		},
 		Draining: func() int { return 1 },
 		Backlog:  func() int { return 7 },

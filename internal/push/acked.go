@@ -52,14 +52,15 @@ func (a *Acks) pendingProxies(mesh string, revision uint64, now time.Time) []sta
 	var missing []state.ProxyKey
 	look := func(key state.ProxyKey, certificates *kind.DataplaneCertificates) {
 		if certificates.Valid(now) && !a.proxies.inSyncAt(key, revision) && !a.atOtherInstance(r, key) &&
-			a.state.NotAdmittedReason(r, key) == "" && !slices.Contains(missing, key) {
+			a.state.Identity.NotAdmittedReason(r, key) == "" && !slices.Contains(missing, key) {
 			missing = append(missing, key)
 		}
 	}
-	for _, row := range a.state.CertificatesByRoot.List(r, state.MeshKey(mesh)) {
+	for _, row := range a.state.Tables.CertificatesByRoot.List(r, state.MeshKey(mesh)) {
 		look(state.ProxyKey{Mesh: row.Mesh, Name: row.Name}, &row.Spec)
 	}
-	for row := range a.state.EgressCertificates.All(a.state.DB.Snapshot()) { // a ZoneEgress serves every mesh
+	// A ZoneEgress serves every mesh.
+	for row := range a.state.Tables.EgressCertificates.All(a.state.Tables.DB.Snapshot()) {
 		look(state.ZoneEgressProxy(row.Name), &row.Spec)
 	}
 	return missing
@@ -67,7 +68,7 @@ func (a *Acks) pendingProxies(mesh string, revision uint64, now time.Time) []sta
 
 // atOtherInstance reports whether another instance has the stream of a proxy, and waits for it.
 func (a *Acks) atOtherInstance(r *table.Reader, key state.ProxyKey) bool {
-	insight, ok := a.state.Insight(r, key)
+	insight, ok := a.state.Tables.Insight(r, key)
 	return ok && a.callbacks.Replicas.OtherInstance(insight.Spec.Subscriptions) != ""
 }
 

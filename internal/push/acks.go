@@ -67,7 +67,7 @@ func (a *Acks) publishedAt(rows []resource.Key, versions []string) (revision uin
 	r := a.reader()
 	for i, key := range rows {
 		version := ""
-		if o, ok := a.state.Find(r, key); ok {
+		if o, ok := a.state.Tables.Find(r, key); ok {
 			version = o.Envelope().Version
 		}
 		if version != versions[i] {

@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -56,7 +57,7 @@ func benchWorld(b *testing.B, remote, external int) *Hub {
 	}
 	hub.Apply(batch)
 	for i := range 100 {
-		b.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*graph.Proxy) {}))
+		b.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*proxy.Proxy) {}))
 	}
 	return hub
 }

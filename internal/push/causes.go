@@ -2,7 +2,7 @@ package push
 
 import (
 	"weft/internal/envoy"
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -14,12 +14,16 @@ import (
 func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := rows.reader(), envoy.OriginOf(t, name)
 	sni, crossZone := envoy.ServerName(name)
-	sniRoute, ingressAcked := rows.state.SNIRouteOf(r, sni, crossZone)
+	sniRoute, ingressAcked := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone)
 	switch {
 	case ingressAcked:
-		return []kind.Cause{{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Row(sniRoute.Destination).Name}}
+		return []kind.Cause{
+			{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Services.Row(sniRoute.Destination).Name},
+		}
 	case origin.Destination != nil:
-		return []kind.Cause{{Kind: origin.Destination.Kind.String(), Name: rows.state.Row(*origin.Destination).Name}}
+		return []kind.Cause{
+			{Kind: origin.Destination.Kind.String(), Name: rows.state.Services.Row(*origin.Destination).Name},
+		}
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	case t == xds.Extension:
@@ -31,7 +35,7 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 // trusted returns the MeshTrusts of a trust domain, or of all trust domains where domain is empty.
 func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	var causes []kind.Cause
-	for _, trust := range rows.state.TrustsByMesh.List(r, state.MeshKey(mesh)) {
+	for _, trust := range rows.state.Tables.TrustsByMesh.List(r, state.MeshKey(mesh)) {
 		if domain == "" || trust.Spec.TrustDomain == domain {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrusts.Name, Name: trust.Name})
 		}
@@ -41,13 +45,13 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 
 // permitting returns the policies whose rules an extension has.
 func (rows Rows) permitting(r *table.Reader, key state.ProxyKey, extension string) []kind.Cause {
-	p := rows.state.Proxy.Get(r, key)
+	p := rows.state.Proxies.Proxy.Get(r, key)
 	if p == nil {
 		return nil
 	}
 	var causes []kind.Cause
 	for _, section := range sectionsWith(p, extension) {
-		for _, policy := range rows.state.PermissionsOf(r, key.Mesh, key, section) {
+		for _, policy := range rows.state.Proxies.PermissionsOf(r, key.Mesh, key, section) {
 			causes = append(causes, kind.Cause{Kind: kind.MeshTrafficPermissions.Name, Name: policy.Name})
 		}
 	}
@@ -55,7 +59,7 @@ func (rows Rows) permitting(r *table.Reader, key state.ProxyKey, extension strin
 }
 
 // sectionsWith returns the sections of a proxy, by the names that policies use, whose permissions an extension has.
-func sectionsWith(p *graph.Proxy, extension string) []string {
+func sectionsWith(p *proxy.Proxy, extension string) []string {
 	var sections []string
 	for i := range p.Listeners {
 		if envoy.HasPermissions(p.Listeners[i].Guard(), extension) {

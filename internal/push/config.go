@@ -6,14 +6,17 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 )
 
 // Own has the resources that belong to one proxy alone: its inbounds, and listeners that bind a port.
 type Own struct {
-	Proxy     *graph.Proxy
+	Proxy     *proxy.Proxy
 	Resources []*xds.Resource // sorted by type and name
 }
 
@@ -21,7 +24,7 @@ type Own struct {
 // and the route of a destination with the clusters that the route leads to.
 type outbound struct {
 	resources []*xds.Resource
-	lists     []graph.DestinationKey
+	lists     []service.DestinationKey
 }
 
 // config has the last stages of the table: from weft's own types to encoded resources. A resource of a destination is
@@ -32,21 +35,21 @@ type config struct {
 	outbound        *table.Derived[outboundKey, *outbound]
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
-	names           *table.Derived[graph.ProxyGroup, *HostNames]
+	names           *table.Derived[proxy.Group, *HostNames]
 	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
-	upstream        *table.Derived[graph.DestinationKey, []*xds.Resource]
+	upstream        *table.Derived[service.DestinationKey, []*xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
 	// egresses: those that forward to other zones, and those that dial external services.
-	group   *sharing[graph.ProxyGroup, graph.DestinationKey]
-	ingress *sharing[string, graph.SNIRoute]
-	forward *sharing[string, graph.SNIRoute]
-	egress  *sharing[string, graph.SNIRoute]
+	group   *sharing[proxy.Group, service.DestinationKey]
+	ingress *sharing[string, zoneproxy.SNIRoute]
+	forward *sharing[string, zoneproxy.SNIRoute]
+	egress  *sharing[string, zoneproxy.SNIRoute]
 }
 
 // clustersKey is a destination and the properties of a proxy group on which the clusters of the destination depend.
 type clustersKey struct {
-	destination graph.DestinationKey
+	destination service.DestinationKey
 	secured     bool
 	source      identity.Source
 }
@@ -59,31 +62,36 @@ type outboundKey struct {
 
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
-	c.clusters = table.NewDerived(state.DB, "clusters of a destination", c.makeClusters, sameOutbound)
-	c.outbound = table.NewDerived(state.DB, "outbounds", c.makeOutbound, sameOutbound)
-	c.bundles = table.NewDerived(state.DB, "trust bundles", c.makeBundles, sameResources)
-	c.evicted = table.NewDerived(state.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
-	c.names = table.NewDerived(state.DB, "host names by proxy group", c.makeNames, sameNames)
-	c.sniRouteCluster = table.NewDerived(state.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
-	c.upstream = table.NewDerived(state.DB, "external upstreams", c.makeUpstream, sameResources)
-	c.own = table.NewDerived(state.DB, "own of proxy", c.makeOwn, sameOwn)
-	c.group = &sharing[graph.ProxyGroup, graph.DestinationKey]{
-		shared:     table.NewDerived(state.DB, "shared by proxy group", c.makeShared, sameShared),
-		assignment: table.NewDerived(state.DB, "assignments", c.makeAssignment, sameResource),
-		order:      graph.CompareDestinations, name: graph.DestinationKey.String,
+	c.clusters = table.NewDerived(state.Tables.DB, "clusters of a destination", c.makeClusters, sameOutbound)
+	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameOutbound)
+	c.bundles = table.NewDerived(state.Tables.DB, "trust bundles", c.makeBundles, sameResources)
+	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
+	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
+	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
+	c.upstream = table.NewDerived(state.Tables.DB, "external upstreams", c.makeUpstream, sameResources)
+	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
+	c.group = &sharing[proxy.Group, service.DestinationKey]{
+		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
+		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
+		order:      service.CompareDestinations, name: service.DestinationKey.String,
 	}
-	c.ingress = &sharing[string, graph.SNIRoute]{
-		shared:     table.NewDerived(state.DB, "shared by zone ingresses", c.makeIngress, sameShared),
-		assignment: table.NewDerived(state.DB, "endpoints of SNI routes", c.makeSNIRouteAssignment, sameResource),
-		order:      graph.CompareSNIRoutes, name: envoy.SNIRouteCluster,
+	c.ingress = &sharing[string, zoneproxy.SNIRoute]{
+		shared: table.NewDerived(state.Tables.DB, "shared by zone ingresses", c.makeIngress, sameShared),
+		assignment: table.NewDerived(
+			state.Tables.DB,
+			"endpoints of SNI routes",
+			c.makeSNIRouteAssignment,
+			sameResource,
+		),
+		order: zoneproxy.CompareSNIRoutes, name: envoy.SNIRouteCluster,
 	}
-	c.forward = &sharing[string, graph.SNIRoute]{
-		shared:     table.NewDerived(state.DB, "cross-zone SNI routes", c.makeForward, sameShared),
+	c.forward = &sharing[string, zoneproxy.SNIRoute]{
+		shared:     table.NewDerived(state.Tables.DB, "cross-zone SNI routes", c.makeForward, sameShared),
 		assignment: c.ingress.assignment,
 		order:      c.ingress.order, name: c.ingress.name,
 	}
-	c.egress = &sharing[string, graph.SNIRoute]{
-		shared:     table.NewDerived(state.DB, "shared by zone egresses", c.makeEgress, sameShared),
+	c.egress = &sharing[string, zoneproxy.SNIRoute]{
+		shared:     table.NewDerived(state.Tables.DB, "shared by zone egresses", c.makeEgress, sameShared),
 		assignment: c.ingress.assignment,
 		order:      c.ingress.order, name: c.ingress.name,
 	}
@@ -91,7 +99,7 @@ func newConfig(state *graph.State) *config {
 }
 
 func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
-	d := c.state.DestinationOf(r, key.destination)
+	d := c.state.Services.DestinationOf(r, key.destination)
 	if d == nil {
 		return &outbound{}
 	}
@@ -100,7 +108,7 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 
 // makeOutbound returns nothing while the clusters of a backend cannot be generated, since the route would lead nowhere.
 func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
-	d, route := c.state.DestinationOf(r, key.destination), c.state.Routes.Get(r, key.destination)
+	d, route := c.state.Services.DestinationOf(r, key.destination), c.state.Services.Routes.Get(r, key.destination)
 	o := &outbound{}
 	if d == nil || route == nil {
 		return o
@@ -120,23 +128,23 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	return o
 }
 
-func (c *config) makeAssignment(r *table.Reader, key graph.DestinationKey) *xds.Resource {
-	return envoy.Assignment(c.state.EndpointsOf(r, key))
+func (c *config) makeAssignment(r *table.Reader, key service.DestinationKey) *xds.Resource {
+	return envoy.Assignment(c.state.Services.EndpointsOf(r, key))
 }
 
 func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
-	trust := c.state.Trust.Get(r, mesh)
+	trust := c.state.Identity.Trust.Get(r, mesh)
 	bundles := append(envoy.DomainBundles(trust), envoy.TrustBundle(trust))
-	return append(bundles, envoy.EgressBundle(c.state.EgressTrust.Get(r, mesh)))
+	return append(bundles, envoy.EgressBundle(c.state.Identity.EgressTrust.Get(r, mesh)))
 }
 
 func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
-	return envoy.Evicted(mesh, c.state.EvictedSANs.Get(r, mesh))
+	return envoy.Evicted(mesh, c.state.Identity.EvictedSANs.Get(r, mesh))
 }
 
-func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[graph.DestinationKey] {
-	s := &Shared[graph.DestinationKey]{}
-	for _, d := range c.state.Reached.Get(r, group) {
+func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.DestinationKey] {
+	s := &Shared[service.DestinationKey]{}
+	for _, d := range c.state.Proxies.Reached.Get(r, group) {
 		if o := c.outbound.Get(r, outboundKey{clustersKey{d, group.Secured, group.Source},
 			group.IPFamilies}); o != nil {
 			// nil: generation failed
@@ -144,7 +152,7 @@ func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[gra
 			s.Lists = append(s.Lists, o.lists...)
 		}
 	}
-	slices.SortFunc(s.Lists, graph.CompareDestinations)
+	slices.SortFunc(s.Lists, service.CompareDestinations)
 	s.Lists = slices.Compact(s.Lists) // several routes may lead to a destination
 	switch {
 	case !group.Secured:
@@ -158,7 +166,7 @@ func (c *config) makeShared(r *table.Reader, group graph.ProxyGroup) *Shared[gra
 }
 
 // trustOf returns the resources by which a group with an identity verifies its callers and servers.
-func (c *config) trustOf(r *table.Reader, group graph.ProxyGroup) []*xds.Resource {
+func (c *config) trustOf(r *table.Reader, group proxy.Group) []*xds.Resource {
 	evicted := c.evicted.Get(r, group.Mesh)
 	if group.Source.FromSPIRE() {
 		return append([]*xds.Resource{envoy.SPIREAgent(group.Source)}, evicted...)
@@ -168,36 +176,36 @@ func (c *config) trustOf(r *table.Reader, group graph.ProxyGroup) []*xds.Resourc
 
 // trustOfAllMeshes returns the resources by which a ZoneEgress verifies callers of all meshes.
 func (c *config) trustOfAllMeshes(r *table.Reader, from identity.Source) []*xds.Resource {
-	known := []*xds.Resource{envoy.TrustBundle(c.state.Trust.Get(r, ""))}
+	known := []*xds.Resource{envoy.TrustBundle(c.state.Identity.Trust.Get(r, ""))}
 	if from.FromSPIRE() {
 		known = append(known, envoy.SPIREAgent(from))
 	}
-	for _, mesh := range c.state.MeshNames(r) {
-		known = append(known, envoy.MeshBundle(c.state.Trust.Get(r, mesh)))
+	for _, mesh := range c.state.Tables.MeshNames(r) {
+		known = append(known, envoy.MeshBundle(c.state.Identity.Trust.Get(r, mesh)))
 		known = append(known, c.evicted.Get(r, mesh)...)
 	}
 	return known
 }
 
-func (c *config) makeNames(r *table.Reader, group graph.ProxyGroup) *HostNames {
-	return newNames(c.state.Hosts.Get(r, group))
+func (c *config) makeNames(r *table.Reader, group proxy.Group) *HostNames {
+	return newNames(c.state.Proxies.Hosts.Get(r, group))
 }
 
 func (c *config) makeSNIRouteCluster(_ *table.Reader, name string) *xds.Resource {
 	return envoy.ClusterOfSNIRoute(name)
 }
 
-func (c *config) makeSNIRouteAssignment(r *table.Reader, p graph.SNIRoute) *xds.Resource {
-	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.SNIRouteBackends(r, p))
+func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *xds.Resource {
+	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.ZoneProxies.SNIRouteBackends(r, p))
 }
 
-func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
-	return c.routeClusters(r, c.state.SNIRoutes.Get(r, mesh))
+func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
+	return c.routeClusters(r, c.state.ZoneProxies.SNIRoutes.Get(r, mesh))
 }
 
 // routeClusters returns the clusters of SNI routes.
-func (c *config) routeClusters(r *table.Reader, sniRoutes []graph.SNIRoute) *Shared[graph.SNIRoute] {
-	s := &Shared[graph.SNIRoute]{Lists: sniRoutes}
+func (c *config) routeClusters(r *table.Reader, sniRoutes []zoneproxy.SNIRoute) *Shared[zoneproxy.SNIRoute] {
+	s := &Shared[zoneproxy.SNIRoute]{Lists: sniRoutes}
 	for _, p := range sniRoutes {
 		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, envoy.SNIRouteCluster(p)))
 	}
@@ -205,29 +213,29 @@ func (c *config) routeClusters(r *table.Reader, sniRoutes []graph.SNIRoute) *Sha
 	return s
 }
 
-func (c *config) makeUpstream(r *table.Reader, key graph.DestinationKey) []*xds.Resource {
-	o := c.state.ExternalUpstreams.Get(r, key)
+func (c *config) makeUpstream(r *table.Reader, key service.DestinationKey) []*xds.Resource {
+	o := c.state.ZoneProxies.ExternalUpstreams.Get(r, key)
 	if o == nil {
 		return nil
 	}
 	return envoy.ExternalUpstream(o)
 }
 
-func (c *config) makeForward(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
-	return c.routeClusters(r, c.state.CrossZoneSNIRoutes.Get(r, mesh))
+func (c *config) makeForward(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
+	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh))
 }
 
-func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[graph.SNIRoute] {
-	s := &Shared[graph.SNIRoute]{}
-	for _, exit := range c.state.EgressServices.Get(r, mesh) {
-		s.Resources = append(s.Resources, c.upstream.Get(r, exit.Key.On(graph.ExternalLocality))...)
+func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
+	s := &Shared[zoneproxy.SNIRoute]{}
+	for _, exit := range c.state.ZoneProxies.EgressServices.Get(r, mesh) {
+		s.Resources = append(s.Resources, c.upstream.Get(r, exit.Key.On(service.ExternalLocality))...)
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
 }
 
 func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
-	p := c.state.Proxy.Get(r, key)
+	p := c.state.Proxies.Proxy.Get(r, key)
 	if p == nil {
 		return nil
 	}
@@ -236,7 +244,7 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
 	}
 	for i := range p.Outbounds {
-		route := c.state.Routes.Get(r, p.Outbounds[i].Destination)
+		route := c.state.Services.Routes.Get(r, p.Outbounds[i].Destination)
 		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/golden"
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -84,14 +85,17 @@ func meaning(t *testing.T, hub *Hub, keys []state.ProxyKey) string {
 	r := hub.reader()
 	var out strings.Builder
 	for _, key := range keys {
-		fmt.Fprintf(&out, "--- # proxy %s\n%s", key, values(t, hub.state.Proxy.Get(r, key)))
+		fmt.Fprintf(&out, "--- # proxy %s\n%s", key, values(t, hub.state.Proxies.Proxy.Get(r, key)))
 	}
-	services := slices.SortedFunc(slices.Values(hub.state.Destinations.Get(r, mesh)), graph.CompareDestinations)
+	services := slices.SortedFunc(
+		slices.Values(hub.state.Services.Destinations.Get(r, mesh)),
+		service.CompareDestinations,
+	)
 	for _, service := range services {
-		for _, port := range hub.state.Ports.Get(r, service) {
+		for _, port := range hub.state.Services.Ports.Get(r, service) {
 			key := service.At(port)
-			fmt.Fprintf(&out, "--- # destination %s\n%s", key, values(t, hub.state.Destination.Get(r, key)))
-			fmt.Fprintf(&out, "--- # endpoints of %s\n%s", key, values(t, hub.state.EndpointsOf(r, key)))
+			fmt.Fprintf(&out, "--- # destination %s\n%s", key, values(t, hub.state.Services.Destination.Get(r, key)))
+			fmt.Fprintf(&out, "--- # endpoints of %s\n%s", key, values(t, hub.state.Services.EndpointsOf(r, key)))
 		}
 	}
 	return out.String()

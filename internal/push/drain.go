@@ -65,7 +65,7 @@ func (d *Drains) Run(ctx context.Context) {
 	d.mu.Lock()
 	d.ctx, d.open = ctx, map[state.ProxyKey]map[string]uint64{}
 	for key := range d.pinned {
-		if listeners, _ := d.state.Draining.Value(key); len(listeners) > 0 {
+		if listeners, _ := d.state.Proxies.Draining.Value(key); len(listeners) > 0 {
 			d.drain(key, listeners)
 		}
 	}
@@ -89,7 +89,7 @@ func (d *Drains) Open() int {
 
 // follow follows the drains of every Dataplane that has a listener status. It is a [Follower].
 func (d *Drains) follow(put []resource.Any, removed []resource.Key, commits []*table.Changes, _ time.Time) {
-	draining := d.state.Draining
+	draining := d.state.Proxies.Draining
 	for _, changes := range commits {
 		for key, listeners := range draining.Changed(changes) {
 			d.drain(key, listeners)
@@ -131,13 +131,13 @@ func (d *Drains) drain(key state.ProxyKey, listeners []string) {
 // the own zone alone.
 func (d *Drains) addressRowsOf(key state.ProxyKey, listeners []string) []resource.Key {
 	r := d.reader()
-	serving, ok := d.state.ListenerStatus(r, key)
+	serving, ok := d.state.Tables.ListenerStatus(r, key)
 	if !ok || !slices.ContainsFunc(serving.Spec.Ingresses, func(z kind.ZoneIngressSection) bool {
 		return slices.Contains(listeners, z.Listener())
 	}) {
 		return nil
 	}
-	return d.state.AddressRows(r, key)
+	return d.state.ZoneProxies.AddressRows(r, key)
 }
 
 func (d *Drains) drainOnceAcked(ctx context.Context, key state.ProxyKey, listeners []string, revision uint64) {

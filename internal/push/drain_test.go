@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -48,7 +48,7 @@ func TestASessionHearsThatADrainedInboundLeftTheListenerStatus(t *testing.T) {
 	put(hub, servesOnePort("web", "web-preview")) // web drains
 	told := 0
 	blue := state.ProxyKey{Mesh: mesh, Name: "blue"}
-	t.Cleanup(hub.Proxies.Watch(blue, func(*graph.Proxy) { told++ }))
+	t.Cleanup(hub.Proxies.Watch(blue, func(*proxy.Proxy) { told++ }))
 	put(hub, onePort(map[string]bool{"web": true})) // wanted again, while
 	told = 0
 	put(hub, servesOnePort("web-preview")) // its drain ends

@@ -14,8 +14,9 @@ import (
 // meanwhile are not waited for.
 func (a *Acks) Drained(ctx context.Context, key state.ProxyKey) error {
 	revision, err := a.await(ctx, func(r *table.Reader) bool {
-		serving, ok := a.state.ListenerStatus(r, key)
-		return (!ok || serving.Spec.Draining) && !a.state.Told(r, key) && !a.state.Offered(r, key)
+		serving, ok := a.state.Tables.ListenerStatus(r, key)
+		return (!ok || serving.Spec.Draining) && !a.state.ZoneProxies.Told(r, key) &&
+			!a.state.ZoneProxies.Offered(r, key)
 	})
 	if err != nil {
 		return err
@@ -31,8 +32,8 @@ func (a *Acks) Drained(ctx context.Context, key state.ProxyKey) error {
 func (a *Acks) rowsOf(key state.ProxyKey) []resource.Key {
 	r := a.reader()
 	rows := []resource.Key{key.ListenerStatusRow()}
-	if p := a.state.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
-		rows = append(rows, a.state.EgressRows(r, key)...)
+	if p := a.state.Proxies.Proxy.Get(r, key); p != nil && len(p.Egresses) > 0 {
+		rows = append(rows, a.state.ZoneProxies.EgressRows(r, key)...)
 	}
 	return rows
 }
@@ -40,8 +41,8 @@ func (a *Acks) rowsOf(key state.ProxyKey) []resource.Key {
 // drainedInOtherZones returns once no other zone dials an ingress, and at once where the proxy is none.
 func (a *Acks) drainedInOtherZones(ctx context.Context, key state.ProxyKey) error {
 	r := a.reader()
-	if p := a.state.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
+	if p := a.state.Proxies.Proxy.Get(r, key); p == nil || len(p.Ingresses) == 0 {
 		return nil
 	}
-	return a.confirmed(ctx, a.state.AddressRows(r, key))
+	return a.confirmed(ctx, a.state.ZoneProxies.AddressRows(r, key))
 }

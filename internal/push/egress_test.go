@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/sni"
 	"weft/internal/state"
 	"weft/internal/xds"
@@ -221,7 +221,7 @@ func TestAZoneEgressTrustsTheRootsOfAllMeshes(t *testing.T) {
 			}))
 	}
 	key := state.ZoneEgressProxy("ze")
-	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(key, func(*proxy.Proxy) {}))
 	config, _ := hub.Inspector.Config(key)
 	for secret, want := range map[string][]string{
 		"system_trust_bundle": {"default", "shop"}, "system_trust_bundle_default": {"default"},

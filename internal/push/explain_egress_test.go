@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"weft/internal/envoysim"
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -51,8 +51,8 @@ func egressOf(zone string, healthy bool) resource.Any {
 // A request to an external service is followed through the egress, which decides whether the caller is allowed.
 func TestExplainARequestToAnExternalService(t *testing.T) {
 	const to = "zone egress 10.0.0.7:10002 default.egress: "
-	sni := withEgress().state.External.Get(withEgress().reader(),
-		graph.DestinationKey{Kind: graph.ExternalService, Mesh: mesh, Zone: "east", Service: "api", Port: 443}).SNI
+	sni := withEgress().state.Services.External.Get(withEgress().reader(),
+		service.DestinationKey{Kind: service.ExternalService, Mesh: mesh, Zone: "east", Service: "api", Port: 443}).SNI
 	for name, test := range map[string]struct {
 		hub  *Hub
 		want string

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -39,13 +40,13 @@ func (f *faults) failed(failure table.Failure) {
 // causeOf returns the resource from which the derived value of a key is generated, where the status of the resource can
 // report a failure.
 func (f *faults) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
-	destination := func(key graph.DestinationKey) (string, kind.Cause, bool) {
-		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: f.state.Row(key).Name}, true
+	destination := func(key service.DestinationKey) (string, kind.Cause, bool) {
+		return key.Mesh, kind.Cause{Kind: key.Kind.String(), Name: f.state.Services.Row(key).Name}, true
 	}
 	switch key := key.(type) {
 	case state.ServiceKey:
 		return key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}, true
-	case graph.DestinationKey:
+	case service.DestinationKey:
 		return destination(key)
 	case clustersKey:
 		return destination(key.destination)
@@ -62,12 +63,12 @@ func (f *faults) note() []*table.Changes {
 	}
 	found := f.found
 	f.found = nil
-	return []*table.Changes{f.state.DB.Commit(func(tx *table.Tx) {
+	return []*table.Changes{f.state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, fault := range found {
 			if fault.Panic == "" {
-				f.state.Faults.Delete(tx, fault.Value)
+				f.state.Tables.Faults.Delete(tx, fault.Value)
 			} else {
-				f.state.Faults.Put(tx, fault)
+				f.state.Tables.Faults.Put(tx, fault)
 			}
 		}
 	})}

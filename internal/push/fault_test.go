@@ -15,7 +15,7 @@ import (
 // faultsOf returns the faults that the status of a service reports.
 func faultsOf(hub *Hub, service string) []state.Fault {
 	cause := kind.Cause{Kind: "MeshService", Name: service}
-	return hub.state.FaultsByCause.List(hub.reader(), state.CauseKey(mesh, cause))
+	return hub.state.Tables.FaultsByCause.List(hub.reader(), state.CauseKey(mesh, cause))
 }
 
 // sent returns the version of each resource of the client's resource sets, by type and name.
@@ -92,7 +92,7 @@ func TestAFirstConfigurationThatCannotBeMadeIsMadeOnceItCan(t *testing.T) {
 
 // wantNoFaults fails for a contained panic, which would stay unseen in the other tests.
 func wantNoFaults(t interface{ Fatalf(string, ...any) }, h *Hub) {
-	for fault := range h.state.Faults.All(h.state.DB.Snapshot()) {
+	for fault := range h.state.Tables.Faults.All(h.state.Tables.DB.Snapshot()) {
 		t.Fatalf("%s could not be made: %s", fault.Value, fault.Panic)
 	}
 }

@@ -4,35 +4,35 @@ import (
 	"cmp"
 	"maps"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/table"
 )
 
 // groupNames has the host names of the proxy groups that are in use, as agents were sent them. The lock of the
 // table's writer guards it.
 type groupNames struct {
-	derived *table.Derived[graph.ProxyGroup, *HostNames]
+	derived *table.Derived[proxy.Group, *HostNames]
 	sets    *resourceSets
-	sent    map[graph.ProxyGroup]*HostNames
-	late    map[graph.ProxyGroup]bool // groups whose further host names wait
+	sent    map[proxy.Group]*HostNames
+	late    map[proxy.Group]bool // groups whose further host names wait
 }
 
 func newGroupNames(c *config, sets *resourceSets) *groupNames {
 	return &groupNames{
 		derived: c.names, sets: sets,
-		sent: map[graph.ProxyGroup]*HostNames{}, late: map[graph.ProxyGroup]bool{},
+		sent: map[proxy.Group]*HostNames{}, late: map[proxy.Group]bool{},
 	}
 }
 
 // join makes the names of a group for its first proxy.
-func (n *groupNames) join(group graph.ProxyGroup) {
+func (n *groupNames) join(group proxy.Group) {
 	if n.sent[group] == nil {
 		n.sent[group] = cmp.Or(n.derived.Pin(group), newNames(nil)) // nil: generation failed
 	}
 }
 
 // leave drops the names of a group without a proxy.
-func (n *groupNames) leave(group graph.ProxyGroup) {
+func (n *groupNames) leave(group proxy.Group) {
 	delete(n.sent, group)
 	delete(n.late, group)
 	n.derived.Unpin(group)
@@ -51,8 +51,8 @@ func (n *groupNames) changes(changes *table.Changes) bool {
 
 // publish returns the names, by group, that a commit changes and that agents are to be sent. Names that are only added
 // wait while resources of their group wait, since an application that resolves a name may dial it.
-func (n *groupNames) publish(changes *table.Changes) map[graph.ProxyGroup]*HostNames {
-	changed := map[graph.ProxyGroup]*HostNames{}
+func (n *groupNames) publish(changes *table.Changes) map[proxy.Group]*HostNames {
+	changed := map[proxy.Group]*HostNames{}
 	for group, names := range n.derived.Changed(changes) {
 		if n.sets.waits(group) {
 			n.late[group] = true
@@ -66,8 +66,8 @@ func (n *groupNames) publish(changes *table.Changes) map[graph.ProxyGroup]*HostN
 }
 
 // publishLate returns the names, by group, that waited until the resources of their services were published.
-func (n *groupNames) publishLate() map[graph.ProxyGroup]*HostNames {
-	changed := map[graph.ProxyGroup]*HostNames{}
+func (n *groupNames) publishLate() map[proxy.Group]*HostNames {
+	changed := map[proxy.Group]*HostNames{}
 	for group := range n.late {
 		if n.sets.waits(group) {
 			continue

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/wait"
 )
 
@@ -50,7 +50,7 @@ const (
 
 // growsLater says whether additions to a group may wait. Those to the groups of ZoneEgresses, which belong to no mesh,
 // may not. Such a group has no assignments.
-func growsLater(group graph.ProxyGroup) bool { return group.Mesh != "" }
+func growsLater(group proxy.Group) bool { return group.Mesh != "" }
 
 // Await returns once no addition waits, or ctx ends. It returns false where none has waited.
 func (a *Additions) Await(ctx context.Context) (waited bool) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -347,7 +347,7 @@ func TestAZoneEgressDoesNotWaitForAdditions(t *testing.T) {
 				CABundles:   []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of default"}}},
 			}), web("web"))
 		key := state.ZoneEgressProxy("ze")
-		t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+		t.Cleanup(hub.Proxies.Watch(key, func(*proxy.Proxy) {}))
 		group, groups := hub.Proxies.used[key].own.Proxy.Group, hub.publisher.sets.groups
 		halfAcked(hub)
 		put(hub, instance("web", 1)...) // begins a round

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/kind"
 	"weft/resource"
 )
@@ -57,8 +57,8 @@ func TestIngressesStayUntilTheirHostNameIsResolved(t *testing.T) {
 	dialedIngresses := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, e := range hub.state.EndpointsOf(hub.reader(),
-			graph.DestinationKey{Mesh: mesh, Zone: "west", Service: "far", Port: 80}).Endpoints {
+		for _, e := range hub.state.Services.EndpointsOf(hub.reader(),
+			service.DestinationKey{Mesh: mesh, Zone: "west", Service: "far", Port: 80}).Endpoints {
 			got = append(got, e.Address)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -63,7 +63,7 @@ func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	}
 	// The waits of drains read the removals.
 	h.followers = []Follower{removals.follow, h.Drains.follow, proxies.tellUnserved, h.lists.follow}
-	g.DB.Contain(h.faults.failed)
+	g.Tables.DB.Contain(h.faults.failed)
 	return h
 }
 
@@ -85,7 +85,7 @@ func (h *Hub) Commit(change func(*table.Tx)) { h.apply(mirror.Batch{}, change) }
 // KeepTime commits at every time for which a derived value waits, until ctx ends.
 func (h *Hub) KeepTime(ctx context.Context) {
 	for {
-		next, changed := h.state.DB.NextDeadline()
+		next, changed := h.state.Tables.DB.NextDeadline()
 		var come <-chan time.Time
 		if !next.IsZero() {
 			come = time.After(time.Until(next))
@@ -121,21 +121,21 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 func (h *Hub) commit(b mirror.Batch, change func(*table.Tx)) (commits []*table.Changes, own []resource.Any,
 	now time.Time) {
 	state, before := h.state, h.reader()
-	changes := state.DB.Commit(func(tx *table.Tx) {
+	changes := state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range b.Put {
-			state.Put(tx, o)
+			state.Tables.Put(tx, o)
 		}
 		for _, key := range b.Removed {
-			state.Remove(tx, key)
+			state.Tables.Remove(tx, key)
 		}
 		change(tx)
 	})
 	now, commits = time.Now(), []*table.Changes{changes}
 	own = h.retention.rows(before, changes, b.Put, now)
 	if len(own) > 0 {
-		commits = append(commits, state.DB.Commit(func(tx *table.Tx) {
+		commits = append(commits, state.Tables.DB.Commit(func(tx *table.Tx) {
 			for _, row := range own {
-				state.Put(tx, row)
+				state.Tables.Put(tx, row)
 			}
 		}))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -69,7 +70,7 @@ func attachClient(t *testing.T, hub *Hub) {
 	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 		Address: "10.0.0.9", TransparentProxying: &kind.TransparentProxying{},
 	}}))
-	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "client"}, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "client"}, func(*proxy.Proxy) {}))
 }
 
 // newLonelyHub is newHubAmong without its client.
@@ -296,7 +297,7 @@ func TestAListenerThatGoesTwiceWaitsForTheSecondTime(t *testing.T) {
 	}
 }
 
-func portsOf(p *graph.Proxy) []uint32 {
+func portsOf(p *proxy.Proxy) []uint32 {
 	var ports []uint32
 	for _, l := range p.Listeners {
 		ports = append(ports, l.Port)
@@ -321,7 +322,7 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 		}}}
 	put(hub, statusWithHost("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
 		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
-	hub.state.Moving.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
+	hub.state.Identity.Moving.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, statusWithHost("/new"))
 	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -39,7 +39,7 @@ func servingTLS(name, address string, port uint32) resource.Any {
 // watched keeps a proxy in use.
 func watched(t *testing.T, hub *Hub, name string) state.ProxyKey {
 	key := state.ProxyKey{Mesh: mesh, Name: name}
-	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(key, func(*proxy.Proxy) {}))
 	return key
 }
 
@@ -268,7 +268,7 @@ func TestAZoneIngressServesEveryMesh(t *testing.T) {
 		kind.ZoneIngresses.Make("", "old",
 			kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
 	key := state.ZoneIngressProxy("old")
-	t.Cleanup(hub.Proxies.Watch(key, func(*graph.Proxy) {}))
+	t.Cleanup(hub.Proxies.Watch(key, func(*proxy.Proxy) {}))
 	if got := namesOf(hub, key, xds.Cluster); !slices.Equal(got, []string{"a.web.8080.default.ms"}) {
 		t.Errorf("forwards %v", got)
 	}
@@ -398,7 +398,7 @@ func backendsOf(t *testing.T, hub *Hub, key state.ProxyKey, sni string) string {
 	return ""
 }
 
-func proxyOf(hub *Hub, name string) *graph.Proxy {
+func proxyOf(hub *Hub, name string) *proxy.Proxy {
 	proxy, _ := hub.Rows.Proxy(state.ProxyKey{Mesh: mesh, Name: name})
 	return proxy
 }

@@ -19,7 +19,7 @@ type Inspector struct{ config *config }
 
 // Config returns all resources that a proxy is sent, generated anew and without private keys.
 func (i *Inspector) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
-	resources, ok := configOf(i.config, table.Eval(i.config.state.DB.Snapshot()), key)
+	resources, ok := configOf(i.config, table.Eval(i.config.state.Tables.DB.Snapshot()), key)
 	for n, r := range resources {
 		resources[n] = envoy.WithoutKey(r)
 	}
@@ -46,7 +46,7 @@ func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, 
 
 // reports returns the reports of the newest snapshot.
 func (i *Inspector) reports() *inspect.Reports {
-	return inspect.Of(i.config.state, i.config.state.DB.Snapshot())
+	return inspect.Of(i.config.state, i.config.state.Tables.DB.Snapshot())
 }
 
 // Backing returns the servers and clients of a service, or nil where there is no such service.
@@ -77,7 +77,7 @@ func (i *Inspector) CrossZone(request envoysim.CrossZoneRequest) (*envoysim.Ingr
 }
 
 func (i *Inspector) world(mesh string) *world {
-	snapshot := i.config.state.DB.Snapshot()
+	snapshot := i.config.state.Tables.DB.Snapshot()
 	return &world{i.config, snapshot, table.Eval(snapshot), mesh}
 }
 
@@ -94,26 +94,26 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 }
 
 func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
-	if p := w.config.state.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
+	if p := w.config.state.Proxies.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
 		return p.Certificate.SpiffeIDs
 	}
 	return kind.SpiffeIDs{}
 }
 
 func (w *world) Instance(key state.ProxyKey) string {
-	return pki.InstanceDNSName(key.Mesh, w.config.state.Zone, key.Name)
+	return pki.InstanceDNSName(key.Mesh, w.config.state.Tables.Zone, key.Name)
 }
 
 func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
-	return w.config.state.At(w.r, w.mesh, address, port)
+	return w.config.state.Tables.At(w.r, w.mesh, address, port)
 }
 
 func (w *world) Egress(address string, port uint32) (state.ProxyKey, bool) {
-	return w.config.state.EgressAt(w.r, w.mesh, address, port)
+	return w.config.state.Routes.EgressAt(w.r, w.mesh, address, port)
 }
 
 func (w *world) IngressAt(address string, port uint32) (envoysim.ZoneIngress, bool) {
-	zone, advertised, ok := w.config.state.ZoneProxy(w.snapshot, w.mesh, address, port)
+	zone, advertised, ok := w.config.state.Routes.IngressAt(w.snapshot, w.mesh, address, port)
 	ingress := state.ProxyKey{Mesh: w.mesh, Name: advertised.Name}
 	if advertised.Legacy {
 		ingress = state.ZoneIngressProxy(advertised.Name)

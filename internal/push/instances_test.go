@@ -47,7 +47,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 				})
 		},
 	})
-	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: g.Kinds(), Decode: admission.Decode,
+	wait, err := mirror.Start(ctx, mirror.Config{Store: rows, Kinds: g.Tables.Kinds(), Decode: admission.Decode,
 		Apply: hub.Apply, Log: log})
 	if err != nil {
 		t.Fatal(err)

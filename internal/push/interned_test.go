@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/resource"
@@ -16,14 +16,14 @@ func TestGroupsShareResources(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	put(hub, web("web"), server("web-1", "10.0.0.1", "web", 8080), serving("web-1", "10.0.0.1", 8080))
 	r := hub.reader()
-	group := hub.state.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
+	group := hub.state.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
 	group.Transparent, group.IPFamilies, group.Reach = true, "IPv4", "*"
-	resources := func(group graph.ProxyGroup) []*xds.Resource {
+	resources := func(group proxy.Group) []*xds.Resource {
 		return hub.Inspector.config.group.shared.Get(r, group).Resources
 	}
 	all := resources(group)
 	withPolicy, ofFamily := group, group
-	withPolicy.Policies = graph.PolicySetOf([]resource.Key{{Kind: "MeshTest", Mesh: mesh, Name: "a"}})
+	withPolicy.Policies = proxy.PolicySetOf([]resource.Key{{Kind: "MeshTest", Mesh: mesh, Name: "a"}})
 	ofFamily.IPFamilies = "IPv6"
 	if len(all) == 0 || !slices.Equal(all, resources(withPolicy)) {
 		t.Errorf("a group with a policy does not share the %d resources of the one without", len(all))

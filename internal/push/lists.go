@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -14,18 +15,18 @@ import (
 // retained for them. The lock of the table's writer guards it.
 type ownLists struct {
 	state    *graph.State
-	followed map[resource.Key][]graph.DestinationKey // by MeshService
+	followed map[resource.Key][]service.DestinationKey // by MeshService
 }
 
 func newOwnLists(g *graph.State) *ownLists {
-	return &ownLists{g, map[resource.Key][]graph.DestinationKey{}}
+	return &ownLists{g, map[resource.Key][]service.DestinationKey{}}
 }
 
 // follow follows the lists of the services that a commit changes. It is a [Follower].
 func (l *ownLists) follow(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	for _, o := range put {
 		if service, ok := o.(*resource.Object[kind.MeshService]); ok {
-			l.followListsOf(o.Key(), l.state.ListsOf(service))
+			l.followListsOf(o.Key(), l.state.Services.ListsOf(service))
 		}
 	}
 	for _, key := range removed {
@@ -35,12 +36,12 @@ func (l *ownLists) follow(put []resource.Any, removed []resource.Key, _ []*table
 	}
 }
 
-func (l *ownLists) followListsOf(service resource.Key, lists []graph.DestinationKey) {
+func (l *ownLists) followListsOf(service resource.Key, lists []service.DestinationKey) {
 	for _, key := range lists {
-		l.state.Endpoints.Pin(key)
+		l.state.Services.Endpoints.Pin(key)
 	}
 	for _, key := range l.followed[service] {
-		l.state.Endpoints.Unpin(key)
+		l.state.Services.Endpoints.Unpin(key)
 	}
 	l.followed[service] = lists
 	if len(lists) == 0 {

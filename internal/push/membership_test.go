@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -41,8 +41,8 @@ func TestAnEvictedProxyIsRemovedAtOnce(t *testing.T) {
 		server("more", "10.0.0.2", "blue", 8080), serving("more", "10.0.0.2", 8080),
 		zoneIngressOf("ingress", "10.0.0.7"))
 	lists("in a mesh without rules", "10.0.0.1 10.0.0.2")
-	var told *graph.Proxy
-	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "blue"}, func(p *graph.Proxy) { told = p }))
+	var told *proxy.Proxy
+	t.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "blue"}, func(p *proxy.Proxy) { told = p }))
 
 	put(hub, blocking(kind.ServiceTag, "blue"))
 	lists("evicted", "")
@@ -50,13 +50,17 @@ func TestAnEvictedProxyIsRemovedAtOnce(t *testing.T) {
 		t.Errorf("a watcher receives %+v", told)
 	}
 	put(hub, blocking(kind.ZoneLabel, "default"))
-	if ingresses := hub.state.IngressProxies.Get(hub.reader(), mesh); len(ingresses) > 0 {
+	if ingresses := hub.state.ZoneProxies.IngressProxies.Get(hub.reader(), mesh); len(ingresses) > 0 {
 		t.Errorf("the ingresses of the zone are %v, and the mesh does not admit them", ingresses)
 	}
 	put(hub, blocking("", ""))
 	lists("admitted again", "10.0.0.1 10.0.0.2")
-	if told.NotAdmitted != "" || len(hub.state.IngressProxies.Get(hub.reader(), mesh)) != 1 {
-		t.Errorf("admitted again: %+v, with ingresses %v", told, hub.state.IngressProxies.Get(hub.reader(), mesh))
+	if told.NotAdmitted != "" || len(hub.state.ZoneProxies.IngressProxies.Get(hub.reader(), mesh)) != 1 {
+		t.Errorf(
+			"admitted again: %+v, with ingresses %v",
+			told,
+			hub.state.ZoneProxies.IngressProxies.Get(hub.reader(), mesh),
+		)
 	}
 
 	put(hub, web("green")) // the former endpoint is retained
@@ -71,7 +75,7 @@ func TestOtherFieldsOfAMeshWakeNoProxy(t *testing.T) {
 	put(hub, blocking("team", "x"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
 		serving("blue", "10.0.0.1", 8080))
 	var woken []string
-	hub.state.DB.Observe(func(s table.Stage) {
+	hub.state.Tables.DB.Observe(func(s table.Stage) {
 		if s.Table != "membership" && s.Table != "mtls of a mesh" { // one value each
 			woken = append(woken, s.Table)
 		}

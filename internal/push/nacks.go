@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/envoy"
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -21,11 +22,11 @@ type removals struct {
 	state *graph.State
 
 	mu    sync.Mutex
-	lists map[state.ProxyKey]map[graph.DestinationKey]bool
+	lists map[state.ProxyKey]map[service.DestinationKey]bool
 }
 
 func newRemovals(g *graph.State) *removals {
-	return &removals{state: g, lists: map[state.ProxyKey]map[graph.DestinationKey]bool{}}
+	return &removals{state: g, lists: map[state.ProxyKey]map[service.DestinationKey]bool{}}
 }
 
 // follow records the removals of commits, and drops those of proxies whose listener status is among the removed rows.
@@ -34,7 +35,7 @@ func (r *removals) follow(_ []resource.Any, removed []resource.Key, commits []*t
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, changes := range commits {
-		for _, lists := range r.state.EndpointLists() {
+		for _, lists := range r.state.Services.EndpointLists() {
 			for t := range lists.Transitions(changes) {
 				if t.Old != nil {
 					r.note(t)
@@ -49,13 +50,13 @@ func (r *removals) follow(_ []resource.Any, removed []resource.Key, commits []*t
 	}
 }
 
-func (r *removals) note(t table.Transition[graph.DestinationKey, *graph.Endpoints]) {
+func (r *removals) note(t table.Transition[service.DestinationKey, *service.Endpoints]) {
 	for _, e := range t.Old.Endpoints {
 		if e.Proxy == (state.ProxyKey{}) || t.New.Has(e) {
 			continue
 		}
 		if r.lists[e.Proxy] == nil {
-			r.lists[e.Proxy] = map[graph.DestinationKey]bool{}
+			r.lists[e.Proxy] = map[service.DestinationKey]bool{}
 		}
 		r.lists[e.Proxy][t.Key] = true
 	}
@@ -84,14 +85,14 @@ func (r *removals) relevantNACKs(rows []resource.Key) func(xds.NACK) bool {
 type removedProxy struct {
 	state *graph.State
 	key   state.ProxyKey
-	lists map[graph.DestinationKey]bool // nil: not known, as after a start
+	lists map[service.DestinationKey]bool // nil: not known, as after a start
 }
 
 func (d *removedProxy) concernedBy(nack xds.NACK) bool {
 	if nack.Type == xds.Listener || nack.Type == xds.Secret {
 		return false
 	}
-	r := table.Eval(d.state.DB.Snapshot())
+	r := table.Eval(d.state.Tables.DB.Snapshot())
 	list := destinationOf(d.state, r, nack)
 	if list == nil || list.Mesh != d.key.Mesh {
 		return false
@@ -101,16 +102,16 @@ func (d *removedProxy) concernedBy(nack xds.NACK) bool {
 
 // mayBeIn reports whether a list has or had an endpoint of the proxy. A rejected cluster names the destination, and so
 // all of its localities.
-func (d *removedProxy) mayBeIn(r *table.Reader, list graph.DestinationKey) bool {
-	return d.lists[list] || list.Locality == "" && d.lists[list.On(graph.LocalLocality)] ||
-		d.state.IsMember(r, d.key, list)
+func (d *removedProxy) mayBeIn(r *table.Reader, list service.DestinationKey) bool {
+	return d.lists[list] || list.Locality == "" && d.lists[list.On(service.LocalLocality)] ||
+		d.state.Services.IsMember(r, d.key, list)
 }
 
 // destinationOf returns the destination from which a resource was generated: by its own name for a client, by SNI for a
 // zone ingress. It returns nil for any other resource.
-func destinationOf(state *graph.State, r *table.Reader, nack xds.NACK) *graph.DestinationKey {
+func destinationOf(state *graph.State, r *table.Reader, nack xds.NACK) *service.DestinationKey {
 	sni, crossZone := envoy.ServerName(nack.Name)
-	if sniRoute, ok := state.SNIRouteOf(r, sni, crossZone); ok {
+	if sniRoute, ok := state.ZoneProxies.SNIRouteOf(r, sni, crossZone); ok {
 		return &sniRoute.Destination
 	}
 	return envoy.OriginOf(nack.Type, nack.Name).Destination

@@ -10,14 +10,14 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/wire"
 )
 
 // HostNames are the host names that the proxies of a group resolve, at one revision. It is safe for concurrent use.
 type HostNames struct {
-	Version string       // equal for equal names
-	hosts   []graph.Host // sorted
+	Version string         // equal for equal names
+	hosts   []service.Host // sorted
 
 	mu      sync.Mutex
 	updates map[string]*HostNamesUpdate // by the version that they apply to; "": all names
@@ -29,12 +29,12 @@ type HostNamesUpdate struct{ encoded []byte }
 // Encoded implements xds.Encoded.
 func (u *HostNamesUpdate) Encoded() []byte { return u.encoded }
 
-func newNames(hosts []graph.Host) *HostNames {
+func newNames(hosts []service.Host) *HostNames {
 	return &HostNames{Version: versionOf(hosts), hosts: hosts, updates: map[string]*HostNamesUpdate{}}
 }
 
 // versionOf returns a hash of all names and addresses.
-func versionOf(hosts []graph.Host) string {
+func versionOf(hosts []service.Host) string {
 	h := sha256.New()
 	var text []byte
 	for _, host := range hosts {
@@ -67,7 +67,7 @@ func (n *HostNames) Since(before *HostNames) *HostNamesUpdate {
 // encode compares two sorted lists and returns the encoded update from one to the other.
 func (n *HostNames) encode(before *HostNames) []byte {
 	update := &wire.HostNamesUpdate{Version: n.Version, Complete: before == nil}
-	var had []graph.Host
+	var had []service.Host
 	if before != nil {
 		had = before.hosts
 	}
@@ -94,7 +94,7 @@ func (n *HostNames) encode(before *HostNames) []byte {
 	return encoded
 }
 
-func wireHost(host graph.Host) *wire.HostName {
+func wireHost(host service.Host) *wire.HostName {
 	w := &wire.HostName{Name: host.Name}
 	for _, address := range host.Addresses {
 		w.Addresses = append(w.Addresses, address.AsSlice())
@@ -111,7 +111,7 @@ func (n *HostNames) onlyAdds(before *HostNames) bool {
 	}
 	now := n.hosts
 	for _, host := range before.hosts {
-		i, found := slices.BinarySearchFunc(now, host.Name, func(h graph.Host, name string) int {
+		i, found := slices.BinarySearchFunc(now, host.Name, func(h service.Host, name string) int {
 			return strings.Compare(h.Name, name)
 		})
 		if !found || !slices.Equal(now[i].Addresses, host.Addresses) {

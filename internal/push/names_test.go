@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
@@ -17,10 +17,10 @@ import (
 
 // anyNames draws a few names of a small world, so that they often meet.
 var anyNames = rapid.Custom(func(t *rapid.T) *HostNames {
-	var hosts []graph.Host
+	var hosts []service.Host
 	for _, name := range []string{"a.mesh.local", "b.mesh.local", "c.mesh.local", "d.mesh.local"} {
 		if rapid.Bool().Draw(t, name) {
-			host := graph.Host{Name: name}
+			host := service.Host{Name: name}
 			for range rapid.IntRange(0, 2).Draw(t, "addresses") {
 				host.Addresses = append(host.Addresses,
 					netip.AddrFrom4([4]byte{241, 0, 0, rapid.Byte().Draw(t, "address") % 3}))
@@ -81,7 +81,7 @@ func TestAnAgentThatHearsSomeOfTheUpdatesKnowsTheLastNames(t *testing.T) {
 func TestEqualNamesHaveEqualVersionsAndNoOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := anyNames.Draw(t, "a"), anyNames.Draw(t, "b")
-		same := slices.EqualFunc(a.hosts, b.hosts, func(a, b graph.Host) bool {
+		same := slices.EqualFunc(a.hosts, b.hosts, func(a, b service.Host) bool {
 			return a.Name == b.Name && slices.Equal(a.Addresses, b.Addresses)
 		})
 		if (a.Version == b.Version) != same {

@@ -15,6 +15,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/pki"
+	"weft/internal/proxy"
 	"weft/internal/sni"
 	"weft/internal/state"
 	"weft/internal/xds"
@@ -397,7 +398,7 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 			Keep:            func(context.Context, []*resource.Object[kind.RetainedEndpoints]) error { return nil },
 		})
 		stops := map[state.ProxyKey]func(){}
-		told := map[state.ProxyKey]*graph.Proxy{}
+		told := map[state.ProxyKey]*proxy.Proxy{}
 		t.Repeat(map[string]func(*rapid.T){
 			"change": func(t *rapid.T) { hub.Apply(drawBatch(t)) },
 			"attach or leave": func(t *rapid.T) {
@@ -407,7 +408,7 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 					delete(stops, key)
 					return
 				}
-				stops[key] = hub.Proxies.Watch(key, func(p *graph.Proxy) { told[key] = p })
+				stops[key] = hub.Proxies.Watch(key, func(p *proxy.Proxy) { told[key] = p })
 			},
 			"begin or end a round of additions": func(_ *rapid.T) {
 				if hub.Additions.open = !hub.Additions.open; !hub.Additions.open {
@@ -461,7 +462,7 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 	}
 }
 
-func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *graph.Proxy) {
+func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *proxy.Proxy) {
 	wantNoFaults(t, hub)
 	want, exists := hub.Inspector.Config(key)
 	if exists != (told != nil) {

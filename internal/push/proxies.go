@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -19,22 +19,22 @@ type Proxies struct {
 	config     *config
 	sets       *resourceSets
 	hostNames  *groupNames
-	used       map[state.ProxyKey]*proxy
+	used       map[state.ProxyKey]*usedProxy
 }
 
-// proxy is a proxy that is in use.
-type proxy struct {
+// usedProxy is a proxy that is in use.
+type usedProxy struct {
 	set      *xds.ResourceSet
 	own      *Own   // the last one; kept when the Dataplane is deleted, since its Envoy still runs
 	revision uint64 // at which the last change of its own resources was published
 	streams  map[*xds.Stream]struct{}
-	watchers map[*func(*graph.Proxy)]struct{}
+	watchers map[*func(*proxy.Proxy)]struct{}
 	// resolvers receive the host names that the proxy resolves.
 	resolvers map[*func(*HostNames)]struct{}
 }
 
 func newProxies(p *published, c *config, sets *resourceSets, names *groupNames) *Proxies {
-	return &Proxies{published: p, config: c, sets: sets, hostNames: names, used: map[state.ProxyKey]*proxy{}}
+	return &Proxies{published: p, config: c, sets: sets, hostNames: names, used: map[state.ProxyKey]*usedProxy{}}
 }
 
 // Attach gives a stream the resource sets of a proxy, and changes them as the proxy changes, until detach.
@@ -54,7 +54,7 @@ func (ps *Proxies) Attach(key state.ProxyKey, s *xds.Stream) (detach func(), err
 
 // Watch calls tell with the present state of a proxy (nil: there is none) and whenever it changes, until stop. The
 // table's writer makes the calls one after another, so tell must not block and must not call the Hub.
-func (ps *Proxies) Watch(key state.ProxyKey, tell func(*graph.Proxy)) (stop func()) {
+func (ps *Proxies) Watch(key state.ProxyKey, tell func(*proxy.Proxy)) (stop func()) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.acquire(key)
@@ -85,7 +85,7 @@ func (ps *Proxies) Groups() []GroupSize {
 }
 
 // present returns the present state of a proxy in use; nil where it was deleted.
-func (ps *Proxies) present(key state.ProxyKey) *graph.Proxy {
+func (ps *Proxies) present(key state.ProxyKey) *proxy.Proxy {
 	if own, _ := ps.config.own.Value(key); own != nil {
 		return own.Proxy
 	}
@@ -93,15 +93,15 @@ func (ps *Proxies) present(key state.ProxyKey) *graph.Proxy {
 }
 
 // acquire returns the entry of a proxy, and makes it for the first user.
-func (ps *Proxies) acquire(key state.ProxyKey) *proxy {
+func (ps *Proxies) acquire(key state.ProxyKey) *usedProxy {
 	p := ps.used[key]
 	if p != nil {
 		return p
 	}
-	p = &proxy{
+	p = &usedProxy{
 		set:       ps.sets.catalog.NewResourceSet(),
 		streams:   map[*xds.Stream]struct{}{},
-		watchers:  map[*func(*graph.Proxy)]struct{}{},
+		watchers:  map[*func(*proxy.Proxy)]struct{}{},
 		resolvers: map[*func(*HostNames)]struct{}{},
 	}
 	ps.used[key] = p
@@ -119,7 +119,7 @@ func (ps *Proxies) acquire(key state.ProxyKey) *proxy {
 }
 
 // stop removes a user of a proxy.
-func (ps *Proxies) stop(key state.ProxyKey, p *proxy, remove func()) {
+func (ps *Proxies) stop(key state.ProxyKey, p *usedProxy, remove func()) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	remove()
@@ -127,7 +127,7 @@ func (ps *Proxies) stop(key state.ProxyKey, p *proxy, remove func()) {
 }
 
 // release drops the entry of a proxy that is no longer in use.
-func (ps *Proxies) release(key state.ProxyKey, p *proxy) {
+func (ps *Proxies) release(key state.ProxyKey, p *usedProxy) {
 	if len(p.streams)+len(p.watchers)+len(p.resolvers) > 0 {
 		return
 	}
@@ -139,19 +139,19 @@ func (ps *Proxies) release(key state.ProxyKey, p *proxy) {
 }
 
 // join adds a proxy to its shared resource sets and host names.
-func (ps *Proxies) join(e edits, p *graph.Proxy) {
+func (ps *Proxies) join(e edits, p *proxy.Proxy) {
 	ps.sets.join(e, p)
 	ps.hostNames.join(p.Group)
 }
 
-func (ps *Proxies) leave(p *graph.Proxy) {
+func (ps *Proxies) leave(p *proxy.Proxy) {
 	if last := ps.sets.leave(p); last {
 		ps.hostNames.leave(p.Group)
 	}
 }
 
 // setsOf returns the resource sets that the streams of a proxy follow: the shared ones and its own.
-func (ps *Proxies) setsOf(p *proxy) []*xds.ResourceSet {
+func (ps *Proxies) setsOf(p *usedProxy) []*xds.ResourceSet {
 	if p.own == nil {
 		return []*xds.ResourceSet{p.set}
 	}
@@ -160,9 +160,9 @@ func (ps *Proxies) setsOf(p *proxy) []*xds.ResourceSet {
 
 // changedProxies are the proxies in use that a commit changes.
 type changedProxies struct {
-	all      []*proxy
-	moved    []*proxy       // to other shared resource sets
-	left     []*graph.Proxy // the former states of those that have shared resource sets to leave
+	all      []*usedProxy
+	moved    []*usedProxy   // to other shared resource sets
+	left     []*proxy.Proxy // the former states of those that have shared resource sets to leave
 	explicit bool           // outbounds, which name resources of their group
 }
 
@@ -185,7 +185,7 @@ func (ps *Proxies) update(e edits, changes *table.Changes) (c changedProxies) {
 
 // updateProxy returns whether the proxy moves to other shared sets, and its former state where it has shared sets to
 // leave.
-func (ps *Proxies) updateProxy(e edits, p *proxy, own *Own) (before *graph.Proxy, moves bool) {
+func (ps *Proxies) updateProxy(e edits, p *usedProxy, own *Own) (before *proxy.Proxy, moves bool) {
 	if own == nil {
 		p.tell(nil)
 		p.tellNames(nil)
@@ -227,7 +227,7 @@ func (ps *Proxies) finish(c changedProxies) {
 }
 
 // tellNames sends the proxies of some groups their names.
-func (ps *Proxies) tellNames(changed map[graph.ProxyGroup]*HostNames) {
+func (ps *Proxies) tellNames(changed map[proxy.Group]*HostNames) {
 	if len(changed) == 0 {
 		return
 	}
@@ -250,7 +250,7 @@ func (ps *Proxies) tellUnserved(put []resource.Any, _ []resource.Key, _ []*table
 		key, ok := state.ProxyOf(o.Key())
 		p := ps.used[key]
 		if !ok || p == nil || len(p.watchers) == 0 || o.Key() != key.ListenerStatusRow() ||
-			!ps.state.Unserved(r, key) {
+			!ps.state.Proxies.Unserved(r, key) {
 			continue
 		}
 		if now := ps.present(key); now != nil {
@@ -259,13 +259,13 @@ func (ps *Proxies) tellUnserved(put []resource.Any, _ []resource.Key, _ []*table
 	}
 }
 
-func (p *proxy) tell(g *graph.Proxy) {
+func (p *usedProxy) tell(g *proxy.Proxy) {
 	for watcher := range p.watchers {
 		(*watcher)(g)
 	}
 }
 
-func (p *proxy) tellNames(names *HostNames) {
+func (p *usedProxy) tellNames(names *HostNames) {
 	for tell := range p.resolvers {
 		(*tell)(names)
 	}

@@ -22,7 +22,7 @@ type published struct {
 }
 
 // reader reads the newest snapshot, concurrently with the table's writer. That snapshot may not be published yet.
-func (p *published) reader() *table.Reader { return table.Eval(p.state.DB.Snapshot()) }
+func (p *published) reader() *table.Reader { return table.Eval(p.state.Tables.DB.Snapshot()) }
 
 // revision returns the revision at which the newest snapshot is published.
 func (p *published) revision() uint64 {

@@ -3,7 +3,7 @@ package push
 import (
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
 	"weft/internal/table"
 )
 
@@ -23,7 +23,7 @@ func (p *publisher) publish(changes *table.Changes) {
 	p.sets.publishZoneProxies(e, changes)
 	changed := p.used.update(e, changes)
 	together := len(changed.moved) > 0 || changed.explicit || p.hostNames.changes(changes)
-	var delays func(graph.ProxyGroup) bool
+	var delays func(proxy.Group) bool
 	if p.additions.open && !together {
 		delays = growsLater
 	}

@@ -25,7 +25,7 @@ type retention struct {
 // rows of the store in the commit.
 func (k *retention) rows(before *table.Reader, changes *table.Changes, put []resource.Any,
 	now time.Time) []resource.Any {
-	after := table.Eval(k.state.DB.Snapshot())
+	after := table.Eval(k.state.Tables.DB.Snapshot())
 	var own []resource.Any
 	own = joinRows(own, k.endpoints(after, changes, now))
 	own = joinRows(own, k.sniRoutes(before, after, changes, now))
@@ -54,11 +54,11 @@ func storeRows[S any](k *retention, rows []*resource.Object[S],
 func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedEndpoints] {
 	var rows []*resource.Object[kind.RetainedEndpoints]
-	for t := range k.state.Endpoints.Transitions(changes) {
+	for t := range k.state.Services.Endpoints.Transitions(changes) {
 		if t.Old == nil || len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
 			continue
 		}
-		if row := k.state.RetainEndpoints(after, t.Key, t.Old.Endpoints, now); row != nil {
+		if row := k.state.Services.RetainEndpoints(after, t.Key, t.Old.Endpoints, now); row != nil {
 			k.log.Info("former endpoints are retained until new ones are ready", "destination", t.Key, "endpoints",
 				len(row.Spec.Endpoints))
 			rows = append(rows, row)
@@ -75,8 +75,8 @@ func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
 func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
 	var rows []*resource.Object[kind.RetainedSNIRoute]
-	for t := range k.state.SNIRoutes.Transitions(changes) {
-		rows = append(rows, k.state.RetainSNIRoutes(before, after, t.Old, t.New, now)...)
+	for t := range k.state.ZoneProxies.SNIRoutes.Transitions(changes) {
+		rows = append(rows, k.state.ZoneProxies.RetainSNIRoutes(before, after, t.Old, t.New, now)...)
 	}
 	if len(rows) > 0 {
 		k.log.Info("SNI routes are retained until other zones have removed them", "ports", len(rows))
@@ -95,8 +95,8 @@ func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Change
 func (k *retention) spiffeIDs(after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.DataplaneCertificates] {
 	var rows []*resource.Object[kind.DataplaneCertificates]
-	for t := range k.state.Moving.Transitions(changes) {
-		if row := k.state.Announce(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
+	for t := range k.state.Identity.Moving.Transitions(changes) {
+		if row := k.state.Identity.Announce(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
 			rows = append(rows, row)
 		}
 	}
@@ -113,8 +113,8 @@ func (k *retention) ingresses(before, after *table.Reader,
 	put []resource.Any) []*resource.Object[kind.ResolvedName] {
 	var rows []*resource.Object[kind.ResolvedName]
 	for _, o := range put {
-		if o, ok := o.(*resource.Object[kind.MeshZoneAddress]); ok && len(k.state.HostNames(o)) > 0 {
-			rows = append(rows, k.state.KeepIngresses(before, after, o.Mesh, k.state.ZoneOf(&o.Meta))...)
+		if o, ok := o.(*resource.Object[kind.MeshZoneAddress]); ok && len(k.state.Tables.HostNames(o)) > 0 {
+			rows = append(rows, k.state.Routes.KeepIngresses(before, after, o.Mesh, k.state.Tables.ZoneOf(&o.Meta))...)
 		}
 	}
 	if len(rows) > 0 {

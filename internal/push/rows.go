@@ -3,8 +3,8 @@ package push
 import (
 	"context"
 
-	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -16,45 +16,45 @@ import (
 type Rows struct{ *published }
 
 // Proxy returns the present state of a proxy.
-func (rows Rows) Proxy(key state.ProxyKey) (*graph.Proxy, bool) {
-	p := rows.state.Proxy.Get(rows.reader(), key)
+func (rows Rows) Proxy(key state.ProxyKey) (*proxy.Proxy, bool) {
+	p := rows.state.Proxies.Proxy.Get(rows.reader(), key)
 	return p, p != nil
 }
 
 // Dataplane returns a Dataplane as users wrote it.
 func (rows Rows) Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool) {
-	return rows.state.Dataplanes.Find(rows.reader(), key.Mesh, key.Name)
+	return rows.state.Tables.Dataplanes.Find(rows.reader(), key.Mesh, key.Name)
 }
 
 // NotAdmittedReason returns why the mesh does not admit a proxy, or "" where it does.
 func (rows Rows) NotAdmittedReason(key state.ProxyKey) string {
-	return rows.state.NotAdmittedReason(rows.reader(), key)
+	return rows.state.Identity.NotAdmittedReason(rows.reader(), key)
 }
 
 // Networking returns the networking section of a proxy, and false where there is no such proxy.
 func (rows Rows) Networking(key state.ProxyKey) (*kind.Networking, bool) {
-	return rows.state.Networking(rows.reader(), key)
+	return rows.state.Tables.Networking(rows.reader(), key)
 }
 
 // ListenerStatus returns the listener status of a proxy.
 func (rows Rows) ListenerStatus(key state.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool) {
-	return rows.state.ListenerStatus(rows.reader(), key)
+	return rows.state.Tables.ListenerStatus(rows.reader(), key)
 }
 
 // Insight returns the connections of a proxy, as its DataplaneInsight has them.
 func (rows Rows) Insight(key state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
-	return rows.state.Insight(rows.reader(), key)
+	return rows.state.Tables.Insight(rows.reader(), key)
 }
 
 // EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh that gives it an
 // identity.
 func (rows Rows) EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates] {
-	return rows.state.EgressCertificatesByName.List(rows.reader(), name)
+	return rows.state.Tables.EgressCertificatesByName.List(rows.reader(), name)
 }
 
 // SigningCA returns the certificate authority of a MeshIdentity.
 func (rows Rows) SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool) {
-	return rows.state.SigningCAs.Find(rows.reader(), mesh, name)
+	return rows.state.Tables.SigningCAs.Find(rows.reader(), mesh, name)
 }
 
 // Secret returns the data of a Secret or GlobalSecret.
@@ -68,17 +68,17 @@ func (rows Rows) Secret(key resource.Key) ([]byte, bool) {
 
 func (rows Rows) secret(r *table.Reader, key resource.Key) (*resource.Object[kind.Secret], bool) {
 	if key.Kind == kind.GlobalSecrets.Name {
-		return rows.state.GlobalSecrets.Find(r, "", key.Name)
+		return rows.state.Tables.GlobalSecrets.Find(r, "", key.Name)
 	}
-	return rows.state.Secrets.Find(r, key.Mesh, key.Name)
+	return rows.state.Tables.Secrets.Find(r, key.Mesh, key.Name)
 }
 
 // SigningKeys returns the Secrets with the signing keys of a realm's tokens.
 func (rows Rows) SigningKeys(realm pki.Realm) []resource.Key {
 	var keys []resource.Key
 	r := rows.reader()
-	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{rows.state.SigningKeys,
-		rows.state.GlobalSigningKeys} {
+	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{rows.state.Tables.SigningKeys,
+		rows.state.Tables.GlobalSigningKeys} {
 		for _, secret := range index.List(r, realm.String()) {
 			keys = append(keys, secret.Key())
 		}
@@ -88,7 +88,7 @@ func (rows Rows) SigningKeys(realm pki.Realm) []resource.Key {
 
 // MeshExists reports whether there is such a mesh.
 func (rows Rows) MeshExists(mesh string) bool {
-	_, ok := rows.state.Meshes.Find(rows.reader(), "", mesh)
+	_, ok := rows.state.Tables.Meshes.Find(rows.reader(), "", mesh)
 	return ok
 }
 
@@ -105,7 +105,7 @@ func (rows Rows) AwaitSecret(ctx context.Context, key resource.Key) error {
 // ends. It returns the rows of the names.
 func (rows Rows) LookedUp(ctx context.Context, changed []resource.Key) (names []resource.Key) {
 	_, _ = rows.await(ctx, func(r *table.Reader) (all bool) { // the caller goes on without the names that take too long
-		names, all = rows.state.LookedUp(r, changed)
+		names, all = rows.state.Routes.LookedUp(r, changed)
 		return all
 	})
 	return names

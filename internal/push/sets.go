@@ -3,18 +3,20 @@ package push
 import (
 	"slices"
 
-	"weft/internal/graph"
+	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/internal/zoneproxy"
 )
 
 // resourceSets has the shared resource sets of the proxies that are in use. The lock of the table's writer guards it.
 type resourceSets struct {
 	catalog   *xds.Catalog
-	groups    *sharedSets[graph.ProxyGroup, graph.DestinationKey]
-	ingresses *sharedSets[string, graph.SNIRoute] // by mesh
-	forwards  *sharedSets[string, graph.SNIRoute] // by mesh
-	egresses  *sharedSets[string, graph.SNIRoute] // by mesh
+	groups    *sharedSets[proxy.Group, service.DestinationKey]
+	ingresses *sharedSets[string, zoneproxy.SNIRoute] // by mesh
+	forwards  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
+	egresses  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
 }
 
 func newResourceSets(c *config, catalog *xds.Catalog) *resourceSets {
@@ -47,13 +49,13 @@ func (s *resourceSets) publishZoneProxies(e edits, changes *table.Changes) {
 }
 
 // sharesAs reports whether two proxies share the same resource sets.
-func sharesAs(a, b *graph.Proxy) bool {
+func sharesAs(a, b *proxy.Proxy) bool {
 	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) &&
 		slices.Equal(a.Forwards, b.Forwards)
 }
 
 // join adds a proxy to its shared resource sets, which are made for the first proxy.
-func (s *resourceSets) join(e edits, p *graph.Proxy) {
+func (s *resourceSets) join(e edits, p *proxy.Proxy) {
 	s.groups.join(e, p.Group)
 	for _, mesh := range p.Passes {
 		s.ingresses.join(e, mesh)
@@ -67,7 +69,7 @@ func (s *resourceSets) join(e edits, p *graph.Proxy) {
 }
 
 // leave reports whether the proxy was the last one of its group.
-func (s *resourceSets) leave(p *graph.Proxy) (last bool) {
+func (s *resourceSets) leave(p *proxy.Proxy) (last bool) {
 	for _, mesh := range p.Passes {
 		s.ingresses.leave(mesh)
 	}
@@ -81,7 +83,7 @@ func (s *resourceSets) leave(p *graph.Proxy) (last bool) {
 }
 
 // of returns the shared resource sets of a proxy.
-func (s *resourceSets) of(p *graph.Proxy) []*xds.ResourceSet {
+func (s *resourceSets) of(p *proxy.Proxy) []*xds.ResourceSet {
 	sets := []*xds.ResourceSet{s.groups.open[p.Group].set}
 	for _, mesh := range p.Passes {
 		sets = append(sets, s.ingresses.open[mesh].set)
@@ -96,14 +98,14 @@ func (s *resourceSets) of(p *graph.Proxy) []*xds.ResourceSet {
 }
 
 // waits reports whether resources of a group wait to be published.
-func (s *resourceSets) waits(group graph.ProxyGroup) bool {
+func (s *resourceSets) waits(group proxy.Group) bool {
 	of := s.groups.open[group]
 	return of != nil && of.late
 }
 
 // GroupSize is the number of a group's proxies that are in use.
 type GroupSize struct {
-	Group   graph.ProxyGroup
+	Group   proxy.Group
 	Proxies int
 }
 

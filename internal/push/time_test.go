@@ -18,7 +18,7 @@ import (
 func TestATimeThatAValueWaitsForIsCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state, began := graph.NewState("east"), time.Now()
-		past := table.NewDerived(state.DB, "past", func(r *table.Reader, in time.Duration) bool {
+		past := table.NewDerived(state.Tables.DB, "past", func(r *table.Reader, in time.Duration) bool {
 			return r.Past(began.Add(in))
 		},
 			func(a, b bool) bool { return a == b })

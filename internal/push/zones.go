@@ -34,7 +34,7 @@ func (a *Acks) ingressAcked(ctx context.Context, key state.ProxyKey, revision ui
 	for {
 		next := a.next()
 		r := a.reader()
-		if !a.state.Told(r, key) {
+		if !a.state.ZoneProxies.Told(r, key) {
 			return nil
 		}
 		if stream := a.proxies.streamOf(key); stream != nil {
@@ -56,8 +56,9 @@ func (a *Acks) ingressAcked(ctx context.Context, key state.ProxyKey, revision ui
 func (a *Acks) dialedIngresses(mesh string) []state.ProxyKey {
 	r := a.reader()
 	var keys []state.ProxyKey
-	for _, ingress := range slices.Concat(a.state.IngressProxies.Get(r, mesh), a.state.IngressProxies.Get(r, "")) {
-		if a.state.Told(r, ingress.Proxy) {
+	ingresses := a.state.ZoneProxies.IngressProxies
+	for _, ingress := range slices.Concat(ingresses.Get(r, mesh), ingresses.Get(r, "")) {
+		if a.state.ZoneProxies.Told(r, ingress.Proxy) {
 			keys = append(keys, ingress.Proxy)
 		}
 	}

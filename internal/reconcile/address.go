@@ -8,6 +8,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/zoneproxy"
 	"weft/kind"
 	"weft/resource"
 )
@@ -39,7 +40,7 @@ func (a *absence) store(p *Plan) func(*table.Tx) {
 
 // removeLocalRows removes the absences of an earlier run of this instance.
 func (p *Plan) removeLocalRows(tx *table.Tx) {
-	for gone := range p.absences.All(p.State.DB.Snapshot()) {
+	for gone := range p.absences.All(p.State.Tables.DB.Snapshot()) {
 		p.absences.Delete(tx, gone.key())
 	}
 }
@@ -47,7 +48,7 @@ func (p *Plan) removeLocalRows(tx *table.Tx) {
 // zoneProxyRole is ingress, through which other zones connect, or egress, through which the proxies of this zone
 // connect to others. Each role has one row for each mesh, with the addresses of its zone proxies.
 type zoneProxyRole struct {
-	proxies *table.Derived[string, []graph.ZoneProxy]
+	proxies *table.Derived[string, []zoneproxy.Proxy]
 	stored  func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
 	newRow  func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
 	// keepRows makes the row of a mesh keep the value of its Request.
@@ -57,16 +58,25 @@ type zoneProxyRole struct {
 // zoneProxyRoles returns the roles by the kind of their rows.
 func zoneProxyRoles(s *graph.State) map[string]*zoneProxyRole {
 	return map[string]*zoneProxyRole{
-		kind.MeshZoneAddresses.Name: newZoneProxyRole(s.Zone, kind.MeshZoneAddresses, s.ZoneAddresses, s.IngressProxies,
-			func(row *kind.MeshZoneAddress) *[]kind.ZoneProxyAddress { return &row.Ingresses }),
-		kind.MeshEgressAddresses.Name: newZoneProxyRole(s.Zone, kind.MeshEgressAddresses, s.EgressAddresses,
-			s.EgressProxies,
-			func(row *kind.MeshEgressAddress) *[]kind.ZoneProxyAddress { return &row.Egresses }),
+		kind.MeshZoneAddresses.Name: newZoneProxyRole(
+			s.Tables.Zone,
+			kind.MeshZoneAddresses,
+			s.Tables.ZoneAddresses,
+			s.ZoneProxies.IngressProxies,
+			func(row *kind.MeshZoneAddress) *[]kind.ZoneProxyAddress { return &row.Ingresses },
+		),
+		kind.MeshEgressAddresses.Name: newZoneProxyRole(
+			s.Tables.Zone,
+			kind.MeshEgressAddresses,
+			s.Tables.EgressAddresses,
+			s.ZoneProxies.EgressProxies,
+			func(row *kind.MeshEgressAddress) *[]kind.ZoneProxyAddress { return &row.Egresses },
+		),
 	}
 }
 
 func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows state.Rows[S],
-	proxies *table.Derived[string, []graph.ZoneProxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
+	proxies *table.Derived[string, []zoneproxy.Proxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
 	return &zoneProxyRole{
 		proxies: proxies,
 		stored: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
@@ -100,7 +110,7 @@ func (p *Plan) address(r *table.Reader, g *zoneProxyRole, u Request) (w Writes) 
 	before, stored := g.stored(r, u.Mesh)
 	here := presence{p: p, r: r, request: u, writes: &w}
 	var own, legacy []kind.ZoneProxyAddress
-	if _, ok := p.State.Meshes.Find(r, "", u.Mesh); ok {
+	if _, ok := p.State.Tables.Meshes.Find(r, "", u.Mesh); ok {
 		own = here.entries(g.proxies.Get(r, u.Mesh), before)
 		legacy = here.entries(g.proxies.Get(r, ""), before)
 	}
@@ -114,7 +124,7 @@ func (p *Plan) address(r *table.Reader, g *zoneProxyRole, u Request) (w Writes) 
 		return w
 	}
 	row := g.newRow(u.Mesh, wanted)
-	row.Envelope().Labels = map[string]string{kind.ZoneLabel: p.State.Zone, kind.OriginLabel: kind.OriginZone}
+	row.Envelope().Labels = map[string]string{kind.ZoneLabel: p.State.Tables.Zone, kind.OriginLabel: kind.OriginZone}
 	if stored == nil {
 		w.addWrite(0, Write{Create: row})
 		return w
@@ -134,7 +144,7 @@ type presence struct {
 }
 
 // entries returns the addresses of the zone proxies that are or have been serving.
-func (h *presence) entries(proxies []graph.ZoneProxy,
+func (h *presence) entries(proxies []zoneproxy.Proxy,
 	before []kind.ZoneProxyAddress) (entries []kind.ZoneProxyAddress) {
 	for i := range proxies {
 		d := &proxies[i]
@@ -148,7 +158,7 @@ func (h *presence) entries(proxies []graph.ZoneProxy,
 }
 
 // present returns true while the proxy has a stream, and for streamGrace after its loss.
-func (h *presence) present(d *graph.ZoneProxy) bool {
+func (h *presence) present(d *zoneproxy.Proxy) bool {
 	if d.Instance != "" && h.p.lives(h.r, d.Instance) {
 		return true
 	}
@@ -172,7 +182,7 @@ func (h *presence) endAbsences() {
 
 // entryOf returns the current address of a serving zone proxy, or its former entry until it serves; false where it has
 // never served.
-func entryOf(d *graph.ZoneProxy, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
+func entryOf(d *zoneproxy.Proxy, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
 	legacy := d.Proxy.Mesh == ""
 	if d.Serves {
 		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true

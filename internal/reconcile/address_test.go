@@ -56,7 +56,7 @@ func (w *world) stream(name, instance string) resource.Any {
 // change.
 func (w *world) addresses() (string, time.Time) {
 	requeue := w.reconcile(kind.MeshZoneAddresses.Name, "")
-	row, ok := w.plan.State.ZoneAddresses.Find(w.reader(), "default", "east")
+	row, ok := w.plan.State.Tables.ZoneAddresses.Find(w.reader(), "default", "east")
 	if !ok {
 		return "", requeue
 	}
@@ -195,7 +195,7 @@ func (w *world) wantEgresses(when, want string) {
 	w.t.Helper()
 	w.reconcile(kind.MeshEgressAddresses.Name, "")
 	var entries []string
-	if row, ok := w.plan.State.EgressAddresses.Find(w.reader(), "default", "east"); ok {
+	if row, ok := w.plan.State.Tables.EgressAddresses.Find(w.reader(), "default", "east"); ok {
 		for _, a := range row.Spec.Egresses {
 			entry := fmt.Sprintf("%s=%d", a.Name, a.Port)
 			if !a.Healthy {

@@ -23,12 +23,13 @@ type problem struct{ reason, message string }
 
 // source returns the CA of a MeshIdentity, or the problem that prevents its use.
 func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (*source, *problem) {
-	domain, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone)
+	domain, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Tables.Zone)
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", err.Error()}
 	}
-	if holder := p.State.Domains.Get(r, "").Holder(domain); !p.State.Alone && !p.Global() && holder.Zone != "" &&
-		holder.Zone != p.State.Zone {
+	if holder := p.State.Identity.Domains.Get(r, "").Holder(domain); !p.State.Tables.Alone && !p.Global() &&
+		holder.Zone != "" &&
+		holder.Zone != p.State.Tables.Zone {
 		return nil,
 			&problem{"TrustDomainTaken", fmt.Sprintf("the trust domain %s is of the zone %q; choose another", domain,
 				holder.Zone)}
@@ -64,7 +65,7 @@ func parseSource(r *table.Reader, src source) (*source, *problem) {
 // deleted MeshIdentity has writes until no proxy holds one of its certificates.
 func (p *Plan) identity(r *table.Reader, u Request) Writes {
 	rot := p.rotation(r, u.Mesh, u.Name)
-	mi, ok := p.State.Identities.Find(r, u.Mesh, u.Name)
+	mi, ok := p.State.Tables.Identities.Find(r, u.Mesh, u.Name)
 	switch {
 	case u.Name == kind.MTLSIdentity:
 		p.mtls(rot)

@@ -22,13 +22,13 @@ func identityWaitName(mesh string) string { return "the SPIFFE IDs of proxies of
 // once the certificates that they had have expired. The former SPIFFE ID goes with its last certificate and the
 // connections made with that.
 func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
-	row, ok := p.State.Certificates.Find(r, u.Mesh, u.Name)
+	row, ok := p.State.Tables.Certificates.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
 	kept := unexpired(r, row.Spec.Certificates)
 	next := row.Spec.Next
-	if announced := p.State.Announce(r, proxyOf(row), r.Now()); announced != nil {
+	if announced := p.State.Identity.Announce(r, proxyOf(row), r.Now()); announced != nil {
 		next = announced.Spec.Next
 	}
 	switch {
@@ -68,7 +68,7 @@ type announced struct {
 func (a announced) equal(b announced) bool { return slices.Equal(a.rows, b.rows) }
 
 func (p *Plan) announcedIn(r *table.Reader, shard state.Shard) (a announced) {
-	for _, row := range p.State.CertificatesChanging.List(r, shard.String()) {
+	for _, row := range p.State.Tables.CertificatesChanging.List(r, shard.String()) {
 		if row.Spec.Next != nil && !row.Spec.Next.Accepted {
 			a.rows, a.states = append(a.rows, row), append(a.states, nextState(row))
 		}
@@ -78,7 +78,7 @@ func (p *Plan) announcedIn(r *table.Reader, shard state.Shard) (a announced) {
 
 // announcedOf returns the announced proxies of a mesh. A changed certificate computes the states of one shard.
 func (p *Plan) announcedOf(r *table.Reader, mesh string) (all announced) {
-	if !p.State.Changing.Get(r, mesh) {
+	if !p.State.Identity.Changing.Get(r, mesh) {
 		return all
 	}
 	for n := range state.Shards {
@@ -92,13 +92,13 @@ func (p *Plan) announcedOf(r *table.Reader, mesh string) (all announced) {
 // identities of services are stored, it states that every proxy must accept the announced SPIFFE IDs: the clients of
 // their services and, for permissions that match one of them, the proxies of other zones.
 func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
-	workloads := p.State.Aliases.Get(r, u.Mesh)
-	stored, ok := p.State.ChangingIdentities.Find(r, u.Mesh, p.State.Zone)
+	workloads := p.State.Identity.Aliases.Get(r, u.Mesh)
+	stored, ok := p.State.Tables.ChangingIdentities.Find(r, u.Mesh, p.State.Tables.Zone)
 	switch {
 	case len(workloads) == 0 && ok:
 		w.addWrite(servingDelay, Write{Delete: stored})
 	case len(workloads) > 0 && (!ok || !slices.EqualFunc(stored.Spec.Workloads, workloads, slices.Equal)):
-		putIfDifferent(&w, servingDelay, stored, kind.ChangingIdentitiesList.Make(u.Mesh, p.State.Zone,
+		putIfDifferent(&w, servingDelay, stored, kind.ChangingIdentitiesList.Make(u.Mesh, p.State.Tables.Zone,
 			kind.ChangingIdentities{Workloads: workloads}))
 	}
 	if announced := p.announcedOf(r, u.Mesh); len(announced.rows) > 0 {
@@ -111,7 +111,7 @@ func (p *Plan) changingIdentities(r *table.Reader, u Request) (w Writes) {
 func (p *Plan) identityWait(r *table.Reader, mesh string, announced announced) *barrier.Condition {
 	c := &barrier.Condition{Name: identityWaitName(mesh), Mesh: mesh, States: announced.states,
 		Rows: slices.Concat(newestRows(announced.rows), newestRows(p.zoneServices(r, mesh)),
-			[]resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Zone)})}
+			[]resource.Key{kind.ChangingIdentitiesList.Key(mesh, p.State.Tables.Zone)})}
 	c.ZoneRows = p.syncedRows(c.Rows)
 	return c
 }
@@ -126,9 +126,9 @@ func (p *Plan) servicesHaveIdentities(r *table.Reader, mesh string) bool {
 
 // zoneServices returns the MeshServices of this zone.
 func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kind.MeshService] {
-	return slices.DeleteFunc(p.State.ServicesByMesh.List(r, state.MeshKey(mesh)),
+	return slices.DeleteFunc(p.State.Tables.ServicesByMesh.List(r, state.MeshKey(mesh)),
 		func(service *resource.Object[kind.MeshService]) bool {
-			return p.State.ZoneOf(&service.Meta) != p.State.Zone
+			return p.State.Tables.ZoneOf(&service.Meta) != p.State.Tables.Zone
 		})
 }
 
@@ -153,7 +153,7 @@ func earliest(a, b time.Time) time.Time {
 // identityTimeout returns how long a change of SPIFFE IDs waits for acks: the longest certificate lifetime of the mesh.
 func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 	var longest kind.Duration
-	for _, ca := range p.State.SigningCAsByMesh.List(r, state.MeshKey(mesh)) {
+	for _, ca := range p.State.Tables.SigningCAsByMesh.List(r, state.MeshKey(mesh)) {
 		longest = max(longest, ca.Spec.Life)
 	}
 	return timeoutFor(longest)

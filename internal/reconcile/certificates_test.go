@@ -34,7 +34,7 @@ func TestARenewedCertificateDoesNotEndTheWaitForANextIdentity(t *testing.T) {
 				identity("/second/{{ .Workload }}"), workload)
 			m.drain()
 			row := func() *resource.Object[kind.DataplaneCertificates] {
-				o, _ := m.plan.State.Certificates.Find(m.reader(), "default", "web-1")
+				o, _ := m.plan.State.Tables.Certificates.Find(m.reader(), "default", "web-1")
 				return o
 			}
 			m.user(kind.DataplaneCertificatesList.Make("default", "web-1", kind.DataplaneCertificates{
@@ -136,7 +136,7 @@ func TestAJoiningProxyRestartsNoWait(t *testing.T) {
 	}
 	m.barrier.Finish(first)
 	m.pass(20 * time.Second)
-	row, _ := m.plan.State.Certificates.Find(m.reader(), "default", "web-0")
+	row, _ := m.plan.State.Tables.Certificates.Find(m.reader(), "default", "web-0")
 	if next := row.Spec.Next; next == nil || !next.Accepted {
 		t.Errorf("after the wait the next SPIFFE ID of web-0 is %+v, want an accepted one", next)
 	}

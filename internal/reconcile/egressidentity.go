@@ -23,10 +23,10 @@ const (
 
 // egressIdentities writes the statuses of the ZoneEgresses of this zone. (Zone Egress Identity.)
 func (p *Plan) egressIdentities(r *table.Reader, _ Request) (w Writes) {
-	wanted := p.egressStatus.Get(r, p.State.Zone)
+	wanted := p.egressStatus.Get(r, p.State.Tables.Zone)
 	egresses := p.ownEgresses(r)
 	for _, name := range egresses {
-		stored, _ := p.State.ZoneEgressStatuses.Find(r, "", name)
+		stored, _ := p.State.Tables.ZoneEgressStatuses.Find(r, "", name)
 		putIfDifferent(&w, servingDelay, stored,
 			kind.ZoneEgressStatuses.Make("", name, kind.ZoneEgressStatus{Conditions: wanted}))
 	}
@@ -46,8 +46,8 @@ func (p *Plan) egressIdentities(r *table.Reader, _ Request) (w Writes) {
 // ownEgresses returns the names of the ZoneEgresses of this zone, sorted.
 func (p *Plan) ownEgresses(r *table.Reader) []string {
 	var names []string
-	for _, egress := range p.State.ZoneEgressesByScope.List(r, state.MeshKey("")) {
-		if p.State.ZoneOf(&egress.Meta) == p.State.Zone {
+	for _, egress := range p.State.Tables.ZoneEgressesByScope.List(r, state.MeshKey("")) {
+		if p.State.Tables.ZoneOf(&egress.Meta) == p.State.Tables.Zone {
 			names = append(names, egress.Name)
 		}
 	}
@@ -58,7 +58,7 @@ func (p *Plan) ownEgresses(r *table.Reader) []string {
 // egressConditions returns the conditions that all ZoneEgresses of the zone share.
 func (p *Plan) egressConditions(r *table.Reader, _ string) []kind.Condition {
 	conditions := []kind.Condition{p.egressIdentity(r)}
-	if meshes := p.State.StrangersToEgresses(r); len(meshes) > 0 {
+	if meshes := p.State.Identity.StrangersToEgresses(r); len(meshes) > 0 {
 		conditions = append(conditions, kind.Condition{Type: compatible, Status: "False", Reason: mixedProviders,
 			Message: fmt.Sprintf(
 				"proxies of the meshes %s and it can't connect to each other: of these two, one has certificates "+
@@ -71,9 +71,9 @@ func (p *Plan) egressConditions(r *table.Reader, _ string) []kind.Condition {
 }
 
 func (p *Plan) egressIdentity(r *table.Reader) kind.Condition {
-	choice := p.State.EgressChoice.Get(r, p.State.Zone)
+	choice := p.State.Identity.EgressChoice.Get(r, p.State.Tables.Zone)
 	problem := choice.Problem
-	if id := p.State.EgressIdentity.Get(r, choice.Chosen); problem == "" && id != nil && id.Problem != "" {
+	if id := p.State.Identity.EgressIdentity.Get(r, choice.Chosen); problem == "" && id != nil && id.Problem != "" {
 		problem = kind.IdentitySource(choice.Chosen.Mesh, choice.Chosen.Name) + ", which zone egresses are to have: " +
 			id.Problem
 	}
@@ -103,14 +103,14 @@ var egressAdvice = map[string]struct {
 
 // egressCertificates removes expired certificates of a ZoneEgress, and the row with the last one.
 func (p *Plan) egressCertificates(r *table.Reader, u Request) (w Writes) {
-	row, ok := p.State.EgressCertificates.Find(r, u.Mesh, u.Name)
+	row, ok := p.State.Tables.EgressCertificates.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
 	changed := *row
 	changed.Spec.Certificates = unexpired(r, row.Spec.Certificates)
 	egress := kind.ZoneEgresses.Key("", u.Name)
-	if _, there := p.State.ZoneEgresses.Find(r, "", u.Name); !there {
+	if _, there := p.State.Tables.ZoneEgresses.Find(r, "", u.Name); !there {
 		w.addWrite(statusDelay, Write{Delete: row, UnlessStored: egress})
 	} else if len(changed.Spec.Certificates) == 0 {
 		w.addWrite(statusDelay, Write{Delete: row})

@@ -36,7 +36,7 @@ func TestAZoneEgressHasAConditionForItsIdentity(t *testing.T) {
 	look := func() kind.Condition {
 		t.Helper()
 		m.drain()
-		status, ok := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
+		status, ok := w.plan.State.Tables.ZoneEgressStatuses.Find(w.reader(), "", "ze")
 		if !ok {
 			t.Fatal("it has no status")
 		}
@@ -127,7 +127,7 @@ func TestAZoneEgressNamesTheMeshesThatItCanNotServe(t *testing.T) {
 	for _, write := range w.plan.egressIdentities(w.reader(), Request{}).Do {
 		w.put(write.Create)
 	}
-	status, _ := w.plan.State.ZoneEgressStatuses.Find(w.reader(), "", "ze")
+	status, _ := w.plan.State.Tables.ZoneEgressStatuses.Find(w.reader(), "", "ze")
 	said, ok := conditionOf(status.Spec.Conditions, "Compatible")
 	if !ok || said.Status != "False" ||
 		!strings.Contains(said.Message, "proxies of the meshes shop, spired-2 and it can't connect to each other") {
@@ -147,7 +147,7 @@ func TestTheCertificatesOfAZoneEgressKeepTheirRoot(t *testing.T) {
 				Until: kind.Time{Time: w.now.Add(time.Hour)}},
 		}})
 	w.put(ownEgress("ze"), row)
-	holders := func(root string) int { return len(w.plan.State.Holders(w.reader(), "default", root)) }
+	holders := func(root string) int { return len(w.plan.State.Identity.Holders(w.reader(), "default", root)) }
 	for _, at := range []struct {
 		after    time.Duration
 		old, new int

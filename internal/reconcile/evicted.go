@@ -15,7 +15,7 @@ import (
 // evicted writes the instance SANs of this zone's evicted proxies, so that servers of every zone deny them. A proxy
 // that never held a certificate needs no denial. (Mesh Membership.)
 func (p *Plan) evicted(r *table.Reader, u Request) (w Writes) {
-	stored, ok := p.State.EvictedProxies.Find(r, u.Mesh, p.State.Zone)
+	stored, ok := p.State.Tables.EvictedProxies.Find(r, u.Mesh, p.State.Tables.Zone)
 	var before []kind.EvictedProxy
 	if ok {
 		before = stored.Spec.Proxies
@@ -24,7 +24,7 @@ func (p *Plan) evicted(r *table.Reader, u Request) (w Writes) {
 	switch {
 	case len(wanted) > 0:
 		putIfDifferent(&w, 0, stored,
-			kind.EvictedProxiesList.Make(u.Mesh, p.State.Zone, kind.EvictedProxies{Proxies: wanted}))
+			kind.EvictedProxiesList.Make(u.Mesh, p.State.Tables.Zone, kind.EvictedProxies{Proxies: wanted}))
 	case ok:
 		w.addWrite(0, Write{Delete: stored})
 	}
@@ -39,7 +39,7 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 			until[proxy.Name] = proxy.Until
 		}
 	}
-	if p.State.Membership.Get(r, mesh) != nil {
+	if p.State.Identity.Membership.Get(r, mesh) != nil {
 		for n := range state.Shards {
 			for _, proxy := range p.notAdmitted.Get(r, state.Shard{Mesh: mesh, Number: n}) {
 				if proxy.Until.After(until[proxy.Name].Time) {
@@ -57,11 +57,11 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 
 // notAdmittedIn returns the proxies of a shard that have certificates and that the rules of their mesh do not admit.
 func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind.EvictedProxy) {
-	for _, row := range p.State.CertificatesByShard.List(r, shard.String()) {
-		if p.State.NotAdmittedReason(r, proxyOf(row)) == "" {
+	for _, row := range p.State.Tables.CertificatesByShard.List(r, shard.String()) {
+		if p.State.Identity.NotAdmittedReason(r, proxyOf(row)) == "" {
 			continue
 		}
-		proxy := kind.EvictedProxy{Name: pki.InstanceDNSName(row.Mesh, p.State.Zone, row.Name)}
+		proxy := kind.EvictedProxy{Name: pki.InstanceDNSName(row.Mesh, p.State.Tables.Zone, row.Name)}
 		for _, cert := range row.Spec.Certificates {
 			if cert.Until.After(proxy.Until.Time) {
 				proxy.Until = cert.Until
@@ -77,12 +77,12 @@ func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind
 // staysEvicted returns whether an evicted proxy stays denied. A proxy without a Dataplane can't be admitted again, so
 // its denial lasts until its certificates and connections have ended.
 func (p *Plan) staysEvicted(r *table.Reader, mesh string, proxy kind.EvictedProxy) bool {
-	name, own := pki.InstanceOf(mesh, p.State.Zone, proxy.Name)
+	name, own := pki.InstanceOf(mesh, p.State.Tables.Zone, proxy.Name)
 	if !own {
 		return false // the SAN has a former name of this zone
 	}
-	if dp, ok := p.State.Dataplanes.Find(r, mesh, name); ok {
-		return !p.State.Admits(r, dp)
+	if dp, ok := p.State.Tables.Dataplanes.Find(r, mesh, name); ok {
+		return !p.State.Identity.Admits(r, dp)
 	}
 	return !r.Past(proxy.Until.Add(identity.ConnectionLife))
 }

@@ -41,7 +41,7 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	wants := func(when, want string) {
 		t.Helper()
 		w.reconcile(kind.EvictedProxiesList.Name, "")
-		names := w.plan.State.EvictedSANs.Get(w.reader(), "default")
+		names := w.plan.State.Identity.EvictedSANs.Get(w.reader(), "default")
 		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
 		if short != want {
 			t.Errorf("%s: %q are denied, want %q", when, short, want)
@@ -79,7 +79,7 @@ func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 	}})
 	told.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone}
 	w.put(told)
-	if got := fmt.Sprint(w.plan.State.EvictedSANs.Get(w.reader(),
+	if got := fmt.Sprint(w.plan.State.Identity.EvictedSANs.Get(w.reader(),
 		"default")); got != "[web.default.west.dataplane.mesh.local]" {
 		t.Errorf("the zone west has %s denied", got)
 	}

@@ -12,9 +12,9 @@ import (
 // zone egresses is not stored, since each change of it would be one write for each service. (Mesh Scoped Zone Ingress
 // and Zone Egress.)
 func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
-	service, ok := p.State.ExternalServices.Find(r, u.Mesh, u.Name)
+	service, ok := p.State.Tables.ExternalServices.Find(r, u.Mesh, u.Name)
 	if !ok {
-		if material, had := p.State.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
+		if material, had := p.State.Tables.ExternalMaterials.Find(r, u.Mesh, u.Name); had {
 			w.addWrite(servingDelay, Write{Delete: material, UnlessStored: resource.Key(u)})
 		}
 		return w
@@ -23,7 +23,7 @@ func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	nacks := p.nacks.Get(r, causeOf(resource.Key(u)))
 	status := kind.MeshExternalServiceStatus{Conditions: append(nacks.conditions(), secrets...)}
 	var old kind.MeshExternalServiceStatus
-	stored, had := p.State.ExternalServiceStatuses.Find(r, u.Mesh, u.Name)
+	stored, had := p.State.Tables.ExternalServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {
 		old = stored.Spec
 	}

@@ -37,7 +37,7 @@ func TestExternalServicesAreFound(t *testing.T) {
 		meta := service.Envelope()
 		w.put(service)
 		w.reconcile(kind.MeshExternalServices.Name, meta.Name)
-		status, ok := w.plan.State.ExternalServiceStatuses.Find(w.reader(), "default", meta.Name)
+		status, ok := w.plan.State.Tables.ExternalServiceStatuses.Find(w.reader(), "default", meta.Name)
 		if !ok || status.Spec.VIP == nil {
 			t.Fatalf("%s has no virtual IP: %+v", meta.Name, status)
 		}
@@ -57,7 +57,7 @@ func TestAFullRangeOfExternalServicesIsACondition(t *testing.T) {
 		w.put(externalService(name, kind.OriginZone))
 		w.reconcile(kind.MeshExternalServices.Name, name)
 	}
-	status, _ := w.plan.State.ExternalServiceStatuses.Find(w.reader(), "default", "c")
+	status, _ := w.plan.State.Tables.ExternalServiceStatuses.Find(w.reader(), "default", "c")
 	if status.Spec.VIP != nil || len(status.Spec.Conditions) != 1 || status.Spec.Conditions[0].Reason != "RangeIsFull" {
 		t.Errorf("the third of two has %+v", status.Spec)
 	}

@@ -29,7 +29,7 @@ func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 		return nil
 	}
 	var names []hostname
-	for _, g := range p.State.GeneratorsByScope.List(r, state.MeshKey("")) {
+	for _, g := range p.State.Tables.GeneratorsByScope.List(r, state.MeshKey("")) {
 		if s := selectorOf(&g.Spec.Selector, u.Kind); s == nil || !s.Matches(p.generatorLabels(service)) {
 			continue
 		}
@@ -46,7 +46,7 @@ func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 
 // serviceMeta returns the metadata of a service, and false where it is not stored.
 func (p *Plan) serviceMeta(r *table.Reader, u Request) (*resource.Meta, bool) {
-	service, ok := p.State.Find(r, resource.Key(u))
+	service, ok := p.State.Tables.Find(r, resource.Key(u))
 	if !ok {
 		return nil, false
 	}
@@ -67,7 +67,7 @@ func selectorOf(s *kind.HostnameSelector, of string) *kind.LabelSelector {
 // generatorLabels returns the labels that the selector of a HostnameGenerator sees. A service of another zone has the
 // origin global, since it came from there; the origin zone means this zone.
 func (p *Plan) generatorLabels(service *resource.Meta) map[string]string {
-	if !p.State.InOtherZone(service) {
+	if !p.State.Tables.InOtherZone(service) {
 		return service.Labels
 	}
 	labels := maps.Clone(service.Labels)
@@ -86,7 +86,7 @@ func (p *Plan) renderHostname(template string, service *resource.Meta) (string, 
 			".Name":        service.Name,
 			".Namespace":   service.Label(kind.NamespaceLabel),
 			".Mesh":        service.Mesh,
-			".Zone":        cmp.Or(service.Label(kind.ZoneLabel), p.State.Zone),
+			".Zone":        cmp.Or(service.Label(kind.ZoneLabel), p.State.Tables.Zone),
 		},
 		Labels:  service.Labels,
 		Allowed: hostnameCharacter, Names: "lower case letters, digits, - and .",
@@ -106,7 +106,7 @@ func hostnameCharacter(r rune) bool {
 func (p *Plan) hostnameOwner(r *table.Reader, u Request, name string) Request {
 	owner := u
 	meta, _ := p.serviceMeta(r, u)
-	for _, key := range p.State.HostnameOwners(r, state.HostnameKey(u.Mesh, name)) {
+	for _, key := range p.State.Services.HostnameOwners(r, state.HostnameKey(u.Mesh, name)) {
 		claimant := Request(key)
 		other, ok := p.serviceMeta(r, claimant)
 		if ok && cmp.Or(p.zoneRank(other)-p.zoneRank(meta), other.Created.Compare(meta.Created),
@@ -119,7 +119,7 @@ func (p *Plan) hostnameOwner(r *table.Reader, u Request, name string) Request {
 
 // zoneRank returns 1 for a service of another zone and 0 otherwise.
 func (p *Plan) zoneRank(service *resource.Meta) int {
-	if p.State.InOtherZone(service) {
+	if p.State.Tables.InOtherZone(service) {
 		return 1
 	}
 	return 0

@@ -110,7 +110,9 @@ func TestAHostNameReconcilesTheServiceThatLosesIt(t *testing.T) {
 	}
 	w.reconcile("MeshService", "younger")
 	writes := w.writes(w.reader(), "MeshService", "older").Do
-	changes := w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Put(tx, writes[len(writes)-1].Create) })
+	changes := w.plan.State.Tables.DB.Commit(
+		func(tx *table.Tx) { w.plan.State.Tables.Put(tx, writes[len(writes)-1].Create) },
+	)
 	var woken []string
 	for key := range w.plan.hostnamesByService.Changed(changes) {
 		woken = append(woken, key.Name)

@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
 	"weft/internal/match"
 	"weft/internal/pki"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -132,7 +132,7 @@ func (m *motion) permit() {
 	m.permitted = m.now
 	m.permits = append(m.permits, m.clock)
 	var names []string
-	for _, row := range m.plan.State.CertificatesByRoot.List(m.reader(), state.MeshKey("default")) {
+	for _, row := range m.plan.State.Tables.CertificatesByRoot.List(m.reader(), state.MeshKey("default")) {
 		names = append(names, row.Spec.SpiffeIDs()...)
 	}
 	for _, p := range m.proxies {
@@ -152,21 +152,21 @@ func (m *motion) tell(p *proxy) {
 	r, g := m.reader(), m.plan.State
 	p.told, p.toldAt = m.clock, m.now
 	p.roots = nil
-	for _, d := range g.Trust.Get(r, "default").Domains {
+	for _, d := range g.Identity.Trust.Get(r, "default").Domains {
 		for _, root := range d.Roots {
 			p.roots = append(p.roots, pki.Fingerprints(root)...)
 		}
 	}
 	p.names = map[string][]string{}
 	for _, workload := range []string{"a", "b", beside} {
-		p.names[workload] = g.ServiceIdentities.Get(r, state.ServiceKey{Mesh: "default", Name: workload})
+		p.names[workload] = g.Services.ServiceIdentities.Get(r, state.ServiceKey{Mesh: "default", Name: workload})
 	}
 	p.endpoints = nil
-	for _, e := range g.Endpoints.Get(r, graph.DestinationKey{Mesh: "default", Zone: "east", Service: beside,
+	for _, e := range g.Services.Endpoints.Get(r, service.DestinationKey{Mesh: "default", Zone: "east", Service: beside,
 		Port: 8081}).Endpoints {
 		p.endpoints = append(p.endpoints, e.Proxy.Name)
 	}
-	rules := g.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
+	rules := g.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
 		return slices.ContainsFunc(rules, func(rule match.Rule) bool {
 			return rule.Matches(name) || slices.Contains(rule.Also, name)
@@ -177,17 +177,17 @@ func (m *motion) tell(p *proxy) {
 // sign gives a proxy its next certificate, where a CA signs it.
 func (m *motion) sign(p *proxy) {
 	r := m.reader()
-	cert := m.plan.State.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Certificate
+	cert := m.plan.State.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Certificate
 	if p.disconnected || cert == nil || cert.Authority == "" {
 		return
 	}
-	authority, _ := m.plan.State.SigningCAs.Find(r, "default", cert.MeshIdentity)
+	authority, _ := m.plan.State.Tables.SigningCAs.Find(r, "default", cert.MeshIdentity)
 	ca, err := pki.ParseCA(authority.Spec.Authority)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	row := kind.DataplaneCertificatesList.Make("default", p.name, kind.DataplaneCertificates{})
-	if stored, ok := m.plan.State.Certificates.Find(r, "default", p.name); ok {
+	if stored, ok := m.plan.State.Tables.Certificates.Find(r, "default", p.name); ok {
 		*row = *stored
 	}
 	if !row.Spec.MaySign(cert.SpiffeIDs) {
@@ -396,7 +396,7 @@ func TestOtherZonesGetNextSpiffeIDsFirst(t *testing.T) {
 	m.path = "/second/{{ .Workload }}"
 	m.put(m.meshIdentity())
 	m.reconcileAll()
-	told, ok := m.plan.State.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Zone)
+	told, ok := m.plan.State.Tables.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Tables.Zone)
 	if !ok {
 		t.Fatal("other zones are not told")
 	}
@@ -423,7 +423,7 @@ func TestOtherZonesGetNextSpiffeIDsFirst(t *testing.T) {
 		m.sign(p)
 	}
 	m.everybody()
-	if _, ok := m.plan.State.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Zone); ok {
+	if _, ok := m.plan.State.Tables.ChangingIdentities.Find(m.reader(), "default", m.plan.State.Tables.Zone); ok {
 		t.Error("ChangingIdentities is stored, and no proxy has several SPIFFE IDs")
 	}
 }
@@ -442,7 +442,7 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		}
 		m.everybody()
 		for _, p := range m.proxies {
-			wanted := m.plan.State.Identity.Get(m.reader(), state.ProxyKey{Mesh: "default", Name: p.name})
+			wanted := m.plan.State.Identity.Identity.Get(m.reader(), state.ProxyKey{Mesh: "default", Name: p.name})
 			if p.cert.SpiffeID != wanted.SpiffeID {
 				t.Errorf("%s presents %s still, want %s", p.name, p.cert.SpiffeID, wanted.SpiffeID)
 			}
@@ -461,7 +461,7 @@ func TestAChangeOfEverythingEnds(t *testing.T) {
 		if m.roots() != 1 {
 			t.Errorf("%d roots are left, want one", m.roots())
 		}
-		for _, row := range m.plan.State.CertificatesChanging.List(m.reader(), state.MeshKey("default")) {
+		for _, row := range m.plan.State.Tables.CertificatesChanging.List(m.reader(), state.MeshKey("default")) {
 			t.Errorf("%s has the names %v still", row.Name, row.Spec.SpiffeIDs())
 		}
 	}

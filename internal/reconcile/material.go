@@ -24,7 +24,7 @@ const shortestRSA = 2048
 // reason.
 func (p *Plan) externalMaterial(r *table.Reader, w *Writes,
 	service *resource.Object[kind.MeshExternalService]) []kind.Condition {
-	stored, had := p.State.ExternalMaterials.Find(r, service.Mesh, service.Name)
+	stored, had := p.State.Tables.ExternalMaterials.Find(r, service.Mesh, service.Name)
 	if !service.Spec.NamesCertificates() {
 		if had {
 			w.addWrite(servingDelay, Write{Delete: stored})
@@ -79,7 +79,7 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 // secrets returns a function that returns the data of a Secret of a mesh.
 func (p *Plan) secrets(r *table.Reader, mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
-		secret, ok := p.State.Secrets.Find(r, mesh, name)
+		secret, ok := p.State.Tables.Secrets.Find(r, mesh, name)
 		if !ok {
 			return nil, false
 		}

@@ -62,7 +62,7 @@ func namingSecrets(port uint32) resource.Any {
 func (w *world) unresolved() (reason, message string) {
 	w.t.Helper()
 	w.reconcile(kind.MeshExternalServices.Name, "api")
-	status, ok := w.plan.State.ExternalServiceStatuses.Find(w.reader(), "default", "api")
+	status, ok := w.plan.State.Tables.ExternalServiceStatuses.Find(w.reader(), "default", "api")
 	if !ok {
 		w.t.Fatal("the service has no status")
 	}
@@ -75,7 +75,7 @@ func (w *world) unresolved() (reason, message string) {
 }
 
 func (w *world) dialed() *kind.ExternalMaterial {
-	if row, ok := w.plan.State.ExternalMaterials.Find(w.reader(), "default", "api"); ok {
+	if row, ok := w.plan.State.Tables.ExternalMaterials.Find(w.reader(), "default", "api"); ok {
 		return &row.Spec
 	}
 	return nil

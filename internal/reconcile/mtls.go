@@ -16,7 +16,7 @@ import (
 // builtin CAs, and writes the status. A disabled or removed backend is reconciled until no proxy holds one of its
 // certificates. The global control plane generates and reads CAs and writes the shared MeshTrust; zones sign.
 func (p *Plan) mtls(rot *rotation) {
-	mesh, ok := p.State.Meshes.Find(rot.r, "", rot.mesh)
+	mesh, ok := p.State.Tables.Meshes.Find(rot.r, "", rot.mesh)
 	if !ok || mesh.Spec.MTLS == nil || len(mesh.Spec.MTLS.Backends) == 0 {
 		rot.retire()
 		p.putMeshStatus(rot.mesh, nil, rot)
@@ -55,12 +55,12 @@ func (p *Plan) vouch(rot *rotation) {
 // vouchFor calls vouch for a global MeshIdentity with a provided CA and one trust domain for all zones. Where each zone
 // generates its own CA, an operator must write the MeshTrust.
 func (p *Plan) vouchFor(rot *rotation) {
-	mi, ok := p.State.Identities.Find(rot.r, rot.mesh, rot.name)
+	mi, ok := p.State.Tables.Identities.Find(rot.r, rot.mesh, rot.name)
 	shared := ok && kind.OwnerOf(&mi.Meta).Global() && mi.Spec.Provider.Bundled != nil &&
 		mi.Spec.Provider.Bundled.MeshTrustCreation != "Disabled"
 	if shared {
 		domain, err := pki.TrustDomain(&mi.Spec, rot.mesh, "")
-		shared = err == nil && p.State.Domains.Get(rot.r, "").Holder(domain).Shared
+		shared = err == nil && p.State.Identity.Domains.Get(rot.r, "").Holder(domain).Shared
 	}
 	if !shared {
 		rot.retire()
@@ -107,7 +107,7 @@ func (p *Plan) signWithEnabled(rot *rotation, m *kind.MeshMTLS, troubles map[str
 // key first, then its certificate, so that several replicas never store a key and a certificate that do not match.
 func (p *Plan) readBackend(rot *rotation, mesh *resource.Object[kind.Mesh], b *kind.MTLSBackend) (*source, *problem) {
 	secret := func(name string) ([]byte, bool) {
-		o, ok := p.State.Secrets.Find(rot.r, rot.mesh, name)
+		o, ok := p.State.Tables.Secrets.Find(rot.r, rot.mesh, name)
 		if !ok {
 			return nil, false
 		}
@@ -115,7 +115,7 @@ func (p *Plan) readBackend(rot *rotation, mesh *resource.Object[kind.Mesh], b *k
 	}
 	text, err := pki.BackendText(rot.mesh, b, secret)
 	switch {
-	case errors.Is(err, pki.ErrNotMade) && kind.OwnerOf(&mesh.Meta) == kind.Owner{Zone: p.State.Zone}:
+	case errors.Is(err, pki.ErrNotMade) && kind.OwnerOf(&mesh.Meta) == kind.Owner{Zone: p.State.Tables.Zone}:
 		rot.addWrite(Write{Make: p.nextBuiltinSecret(rot.mesh, b, secret)})
 		return nil, &problem{"CAMissing", "the certificate authority is being made"}
 	case errors.Is(err, pki.ErrNotMade):
@@ -175,11 +175,11 @@ func readHere(m *kind.MeshMTLS, troubles map[string]*problem) []kind.Condition {
 
 // putMeshStatus writes the conditions of a mesh. A mesh that never had mtls has no status.
 func (p *Plan) putMeshStatus(mesh string, conditions []kind.Condition, rot *rotation) {
-	stored, ok := p.State.MeshStatuses.Find(rot.r, "", mesh)
+	stored, ok := p.State.Tables.MeshStatuses.Find(rot.r, "", mesh)
 	if ok {
 		putIfDifferent(&rot.writes, conditionDelay(stored.Spec.Conditions, conditions), stored,
 			kind.MeshStatuses.Make("", mesh, kind.MeshStatus{Conditions: conditions}))
-	} else if _, exists := p.State.Meshes.Find(rot.r, "", mesh); exists && len(conditions) > 0 {
+	} else if _, exists := p.State.Tables.Meshes.Find(rot.r, "", mesh); exists && len(conditions) > 0 {
 		rot.writes.addWrite(servingDelay,
 			Write{Create: kind.MeshStatuses.Make("", mesh, kind.MeshStatus{Conditions: conditions})})
 	}

@@ -39,7 +39,7 @@ func (w *world) reconcileMTLS() (requeue time.Time) {
 }
 
 func (w *world) signingOfMTLS() *kind.SigningCA {
-	row, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", kind.MTLSIdentity)
+	row, ok := w.plan.State.Tables.SigningCAs.Find(w.reader(), "default", kind.MTLSIdentity)
 	if !ok {
 		return &kind.SigningCA{}
 	}
@@ -48,7 +48,7 @@ func (w *world) signingOfMTLS() *kind.SigningCA {
 
 // trustedRootsOfMTLS returns the number of trusted roots of the mesh's trust domain.
 func (w *world) trustedRootsOfMTLS() int {
-	for _, domain := range w.plan.State.Trust.Get(w.reader(), "default").Domains {
+	for _, domain := range w.plan.State.Identity.Trust.Get(w.reader(), "default").Domains {
 		if domain.Name == "default" {
 			return len(domain.Roots)
 		}
@@ -58,7 +58,7 @@ func (w *world) trustedRootsOfMTLS() int {
 
 // meshConditions returns the stored conditions of the mesh, as "TYPE=STATUS REASON".
 func (w *world) meshConditions() string {
-	status, ok := w.plan.State.MeshStatuses.Find(w.reader(), "", "default")
+	status, ok := w.plan.State.Tables.MeshStatuses.Find(w.reader(), "", "default")
 	if !ok {
 		return "none"
 	}
@@ -114,7 +114,7 @@ func TestOnlyTheOwnerOfAMeshMakesItsAuthority(t *testing.T) {
 	global.reconcileMTLS()
 	global.wantMTLS("global", "", 1, "Ready=True Ready")
 	for _, name := range []string{"default.ca-builtin-cert-ca-1", "default.ca-builtin-key-ca-1"} {
-		secret, ok := global.plan.State.Secrets.Find(global.reader(), "default", name)
+		secret, ok := global.plan.State.Tables.Secrets.Find(global.reader(), "default", name)
 		if !ok {
 			t.Fatalf("global has not made %s", name)
 		}
@@ -177,7 +177,7 @@ func TestAnUnreadableBackendIsAConditionAndTheLastValidCAStays(t *testing.T) {
 		{"it is another mesh's", "provided-1", freshCA(w, "other"), "Ready=False CAInvalid"},
 		{"the other one is broken", "provided-2", "broken", "Ready=True Ready, BackendsRead=False CAMissing"},
 	} {
-		stored, _ := w.plan.State.Secrets.Find(w.reader(), "default", c.secret)
+		stored, _ := w.plan.State.Tables.Secrets.Find(w.reader(), "default", c.secret)
 		w.put(w.secret(c.secret, c.data))
 		w.now = w.now.Add(2 * lateSignings)
 		w.reconcileMTLS()
@@ -192,7 +192,7 @@ func TestAnUnreadableBackendIsAConditionAndTheLastValidCAStays(t *testing.T) {
 	w.put(meshWith(""))
 	w.reconcileMTLS()
 	w.wantMTLS("without backends", "", 0, "")
-	if _, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", kind.MTLSIdentity); ok {
+	if _, ok := w.plan.State.Tables.SigningCAs.Find(w.reader(), "default", kind.MTLSIdentity); ok {
 		t.Error("the row of who signs is still there")
 	}
 }

@@ -23,13 +23,13 @@ func equalMembers(a, b members) bool {
 }
 
 func (p *Plan) membersOf(r *table.Reader, key state.ServiceKey) members {
-	service, ok := p.State.MultiZoneServices.Find(r, key.Mesh, key.Name)
+	service, ok := p.State.Tables.MultiZoneServices.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return members{}
 	}
 	m := members{nacks: p.nacks.Get(r, causeOf(kind.MeshMultiZoneServices.Key(key.Mesh, key.Name)))}
 	for _, port := range service.Spec.Ports {
-		for _, t := range p.State.SelectedServices(r, service, port) {
+		for _, t := range p.State.Services.SelectedServices(r, service, port) {
 			if t.Excluded != "" {
 				m.excluded = append(m.excluded, fmt.Sprintf("%s of zone %s: %s", t.Service.Service, t.Service.Zone,
 					t.Excluded))
@@ -48,7 +48,7 @@ func (p *Plan) membersOf(r *table.Reader, key state.ServiceKey) members {
 
 // multiZone writes the SNIs and the status of a MeshMultiZoneService and, in a zone, its virtual IP.
 func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
-	service, ok := p.State.MultiZoneServices.Find(r, u.Mesh, u.Name)
+	service, ok := p.State.Tables.MultiZoneServices.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
@@ -59,7 +59,7 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	status := kind.MeshMultiZoneServiceStatus{MeshServices: m.services,
 		Conditions: append(m.nacks.conditions(), m.conditions()...)}
 	var old kind.MeshMultiZoneServiceStatus
-	stored, had := p.State.MultiZoneServiceStatuses.Find(r, u.Mesh, u.Name)
+	stored, had := p.State.Tables.MultiZoneServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {
 		old = stored.Spec
 	}

@@ -19,7 +19,7 @@ func multiZoneService(name string) *resource.Object[kind.MeshMultiZoneService] {
 
 func (w *world) multiZone(name string) *kind.MeshMultiZoneServiceStatus {
 	w.reconcile(kind.MeshMultiZoneServices.Name, name)
-	status, ok := w.plan.State.MultiZoneServiceStatuses.Find(w.reader(), "default", name)
+	status, ok := w.plan.State.Tables.MultiZoneServiceStatuses.Find(w.reader(), "default", name)
 	if !ok {
 		w.t.Fatalf("MeshMultiZoneService %s has no status", name)
 	}

@@ -42,10 +42,10 @@ type nackSummary struct {
 func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
 	var f nackSummary
 	var names []string
-	for _, fault := range p.State.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
+	for _, fault := range p.State.Tables.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.fault = fault.Panic
 	}
-	for _, insight := range p.State.InsightsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
+	for _, insight := range p.State.Tables.InsightsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.proxies++
 		if len(names) < maxNamedRejecting {
 			names = append(names, insight.Name)
@@ -95,11 +95,11 @@ func (f nackSummary) conditions() []kind.Condition {
 
 // permission writes the status of a MeshTrafficPermission.
 func (p *Plan) permission(r *table.Reader, u Request) (w Writes) {
-	if _, ok := p.State.Permissions.Find(r, u.Mesh, u.Name); !ok {
+	if _, ok := p.State.Tables.Permissions.Find(r, u.Mesh, u.Name); !ok {
 		return w
 	}
 	conditions := p.nacks.Get(r, causeOf(resource.Key(u))).conditions()
-	stored, told := p.State.PermissionStatuses.Find(r, u.Mesh, u.Name)
+	stored, told := p.State.Tables.PermissionStatuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
 		status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
 		putIfDifferent(&w, statusDelay, stored, kind.MeshTrafficPermissionStatuses.Make(u.Mesh, u.Name, status))
@@ -109,15 +109,15 @@ func (p *Plan) permission(r *table.Reader, u Request) (w Writes) {
 
 // trust writes the status of a MeshTrust: its origin, and whether proxies accept it.
 func (p *Plan) trust(r *table.Reader, u Request) (w Writes) {
-	if _, ok := p.State.Trusts.Find(r, u.Mesh, u.Name); !ok {
+	if _, ok := p.State.Tables.Trusts.Find(r, u.Mesh, u.Name); !ok {
 		return w
 	}
 	status := kind.MeshTrustStatus{Conditions: p.nacks.Get(r, causeOf(resource.Key(u))).conditions()}
-	stored, told := p.State.TrustStatuses.Find(r, u.Mesh, u.Name)
+	stored, told := p.State.Tables.TrustStatuses.Find(r, u.Mesh, u.Name)
 	if told {
 		status.Origin = stored.Spec.Origin
 	}
-	ca, ok := p.State.SigningCAs.Find(r, u.Mesh, u.Name)
+	ca, ok := p.State.Tables.SigningCAs.Find(r, u.Mesh, u.Name)
 	if made := ok && len(ca.Spec.Roots) > 0; made {
 		status.Origin = &kind.TrustOrigin{KRI: p.origin(u.Mesh, u.Name)}
 	} else if p.Global() {
@@ -137,5 +137,5 @@ func (p *Plan) origin(mesh, name string) string {
 	if name == kind.MTLSIdentity {
 		return fmt.Sprintf("kri_m____%s_", mesh)
 	}
-	return fmt.Sprintf("kri_mid_%s_%s__%s_", mesh, p.State.Zone, name)
+	return fmt.Sprintf("kri_mid_%s_%s__%s_", mesh, p.State.Tables.Zone, name)
 }

@@ -50,14 +50,14 @@ func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 			return status.Conditions
 		},
 		"all": func() []kind.Condition {
-			status, ok := w.plan.State.PermissionStatuses.Find(w.reader(), "default", "all")
+			status, ok := w.plan.State.Tables.PermissionStatuses.Find(w.reader(), "default", "all")
 			if !ok {
 				return nil
 			}
 			return status.Spec.Conditions
 		},
 		"roots": func() []kind.Condition {
-			status, ok := w.plan.State.TrustStatuses.Find(w.reader(), "default", "roots")
+			status, ok := w.plan.State.Tables.TrustStatuses.Find(w.reader(), "default", "roots")
 			if !ok {
 				return nil
 			}
@@ -160,14 +160,14 @@ func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
 		w.nackingProxy("a-1", "no such field", cause),
 	)
 	fault := state.Fault{Value: "clusters of web", Mesh: "default", Cause: cause, Panic: "index out of range"}
-	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Put(tx, fault) })
+	w.plan.State.Tables.DB.Commit(func(tx *table.Tx) { w.plan.State.Tables.Faults.Put(tx, fault) })
 	w.reconcile("MeshService", "web")
 	_, status := w.service("web")
 	if len(status.Conditions) != 1 || status.Conditions[0].Reason != "TranslationFailed" ||
 		!strings.HasSuffix(status.Conditions[0].Message, "index out of range") {
 		t.Errorf("the conditions are %+v, want one", status.Conditions)
 	}
-	w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Faults.Delete(tx, fault.Value) })
+	w.plan.State.Tables.DB.Commit(func(tx *table.Tx) { w.plan.State.Tables.Faults.Delete(tx, fault.Value) })
 	w.reconcile("MeshService", "web")
 	if _, status := w.service("web"); len(status.Conditions) != 1 ||
 		status.Conditions[0].Reason != "RejectedByProxies" {

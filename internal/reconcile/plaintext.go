@@ -22,7 +22,7 @@ func plaintextWaitName(mesh string) string { return "mutual TLS of proxies of th
 
 // waitForTLS states that every client must ack that the changing proxies of a mesh serve mutual TLS.
 func (p *Plan) waitForTLS(r *table.Reader, u Request) (w Writes) {
-	rows := p.State.ListenerStatusesChanging.List(r, state.MeshKey(u.Mesh))
+	rows := p.State.Tables.ListenerStatusesChanging.List(r, state.MeshKey(u.Mesh))
 	if len(rows) == 0 {
 		return w
 	}
@@ -36,7 +36,7 @@ func (p *Plan) waitForTLS(r *table.Reader, u Request) (w Writes) {
 // endPlaintext stops plaintext at a changing proxy once every client has acked that it serves mutual TLS, and after
 // plaintextTimeout at the latest.
 func (p *Plan) endPlaintext(r *table.Reader, u Request) (w Writes) {
-	row, ok := p.State.ListenerStatuses.Find(r, u.Mesh, u.Name)
+	row, ok := p.State.Tables.ListenerStatuses.Find(r, u.Mesh, u.Name)
 	if !ok || !row.Spec.Changing() {
 		return w
 	}

@@ -22,6 +22,7 @@ import (
 
 	"weft/internal/barrier"
 	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -91,7 +92,7 @@ type Plan struct {
 }
 
 // Global returns true for the global control plane, which serves no proxies.
-func (p *Plan) Global() bool { return p.State.Zone == "" }
+func (p *Plan) Global() bool { return p.State.Tables.Zone == "" }
 
 // rowKey identifies a resource whose kind is given by the context.
 type rowKey struct{ Mesh, Name string }
@@ -110,29 +111,34 @@ type facts struct {
 func NewPlan(g *graph.State, ranges Ranges) *Plan {
 	p := &Plan{
 		State: g, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(g),
-		Lives: func(string) bool { return true }, Acks: barrier.NewRows(g.DB), families: map[string]*family{},
+		Lives: func(string) bool { return true }, Acks: barrier.NewRows(g.Tables.DB), families: map[string]*family{},
 	}
-	p.absences = table.NewInput(g.DB, absence.key)
+	p.absences = table.NewInput(g.Tables.DB, absence.key)
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
-	p.servicesMoving = table.NewIndex(g.Services.Input, movingSNIs[kind.MeshService])
-	p.multiZoneMoving = table.NewIndex(g.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
-	p.instances = table.NewInput(g.DB, func([]string) string { return "" })
-	p.nacks = table.NewDerived(g.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
-	p.facts = table.NewDerived(g.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
-	p.generated = table.NewDerived(g.DB, "generated services", p.generatedService, equalServices)
-	p.hostnamesByService = table.NewDerived(g.DB, "host names", p.hostnames, slices.Equal)
-	p.egressStatus = table.NewDerived(g.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
-	p.members = table.NewDerived(g.DB, "members of many zones", p.membersOf, equalMembers)
-	p.notAdmitted = table.NewDerived(g.DB, "evicted proxies of a shard", p.notAdmittedIn, slices.Equal)
-	p.announced = table.NewDerived(g.DB, "announced SPIFFE IDs of a shard", p.announcedIn, announced.equal)
-	p.progress = table.NewDerived(g.DB, "progress of retained endpoints", p.retainProgress,
+	p.servicesMoving = table.NewIndex(g.Tables.Services.Input, movingSNIs[kind.MeshService])
+	p.multiZoneMoving = table.NewIndex(g.Tables.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
+	p.instances = table.NewInput(g.Tables.DB, func([]string) string { return "" })
+	p.nacks = table.NewDerived(g.Tables.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
+	p.facts = table.NewDerived(g.Tables.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
+	p.generated = table.NewDerived(g.Tables.DB, "generated services", p.generatedService, equalServices)
+	p.hostnamesByService = table.NewDerived(g.Tables.DB, "host names", p.hostnames, slices.Equal)
+	p.egressStatus = table.NewDerived(g.Tables.DB, "conditions of zone egresses", p.egressConditions, slices.Equal)
+	p.members = table.NewDerived(g.Tables.DB, "members of many zones", p.membersOf, equalMembers)
+	p.notAdmitted = table.NewDerived(g.Tables.DB, "evicted proxies of a shard", p.notAdmittedIn, slices.Equal)
+	p.announced = table.NewDerived(g.Tables.DB, "announced SPIFFE IDs of a shard", p.announcedIn, announced.equal)
+	p.progress = table.NewDerived(g.Tables.DB, "progress of retained endpoints", p.retainProgress,
 		func(a, b progress) bool {
 			return a == b
 		})
-	p.full = table.NewDerived(g.DB, "meshes with all generated services", func(r *table.Reader, mesh string) bool {
-		return g.Generated(r, mesh) >= graph.MaxGenerated
-	}, func(a, b bool) bool { return a == b })
-	p.noVIP = table.NewDerived(g.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
+	p.full = table.NewDerived(
+		g.Tables.DB,
+		"meshes with all generated services",
+		func(r *table.Reader, mesh string) bool {
+			return g.Services.Generated(r, mesh) >= service.MaxGenerated
+		},
+		func(a, b bool) bool { return a == b },
+	)
+	p.noVIP = table.NewDerived(g.Tables.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
 		return a == b
 	})
 	p.addFamilies()
@@ -157,15 +163,15 @@ func equalPorts(a, b kind.ServicePort) bool {
 }
 
 func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
-	if _, ok := p.State.Services.Find(r, key.Mesh, key.Name); !ok {
+	if _, ok := p.State.Tables.Services.Find(r, key.Mesh, key.Name); !ok {
 		return facts{}
 	}
-	ids := p.State.ServiceIdentities.Get(r, key)
+	ids := p.State.Services.ServiceIdentities.Get(r, key)
 	f := facts{
 		identities: strings.Join(ids, " "), secured: len(ids) > 0,
 		nacks: p.nacks.Get(r, causeOf(kind.MeshServices.Key(key.Mesh, key.Name))),
 	}
-	for _, m := range p.State.ServiceMembers.Get(r, key) {
+	for _, m := range p.State.Services.ServiceMembers.Get(r, key) {
 		f.count.Total++
 		if m.Ready {
 			f.count.Connected++
@@ -180,12 +186,12 @@ func (p *Plan) serviceFacts(r *table.Reader, key state.ServiceKey) facts {
 // service writes the virtual IP, the identities, the SNIs and the status of a MeshService, and deletes a generated one
 // that has had no Dataplane for [Grace]. A service of another zone gets only a virtual IP and host names.
 func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
-	service, ok := p.State.Services.Find(r, u.Mesh, u.Name)
+	service, ok := p.State.Tables.Services.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
 	f := p.facts.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
-	own := !p.State.IsRemote(service)
+	own := !p.State.Tables.IsRemote(service)
 	if own {
 		spec, delay := p.grown(r, service)
 		updated, differs := withIdentities(spec, f)
@@ -196,7 +202,7 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 		}
 	}
 	var old kind.MeshServiceStatus
-	stored, had := p.State.ServiceStatuses.Find(r, u.Mesh, u.Name)
+	stored, had := p.State.Tables.ServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {
 		old = stored.Spec
 	}
@@ -281,8 +287,8 @@ func withIdentities(service *resource.Object[kind.MeshService], f facts) (*resou
 // written a MeshService for the tag, and where no proxy serves an inbound with the tag: a Dataplane that is only
 // registered creates nothing that other proxies or zones read. (ADR 32)
 func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
-	for _, service := range p.State.ServicesByTag.List(r, state.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
-		if !p.State.IsRemote(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
+	for _, service := range p.State.Tables.ServicesByTag.List(r, state.TagKey(key.Mesh, kind.ServiceTag, key.Value)) {
+		if !p.State.Tables.IsRemote(service) && service.Label(kind.ManagedBy) != kind.GeneratedBy {
 			return nil
 		}
 	}
@@ -307,13 +313,13 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 
 // membersFor returns the members of a generated service. Those of a stored one with the same selector are computed once
 // for all their readers.
-func (p *Plan) membersFor(r *table.Reader, generated *resource.Object[kind.MeshService]) iter.Seq[*graph.Member] {
-	stored, ok := p.State.Services.Find(r, generated.Mesh, generated.Name)
-	if ok && !p.State.IsRemote(stored) && reflect.DeepEqual(stored.Spec.Selector, generated.Spec.Selector) {
+func (p *Plan) membersFor(r *table.Reader, generated *resource.Object[kind.MeshService]) iter.Seq[*service.Member] {
+	stored, ok := p.State.Tables.Services.Find(r, generated.Mesh, generated.Name)
+	if ok && !p.State.Tables.IsRemote(stored) && reflect.DeepEqual(stored.Spec.Selector, generated.Spec.Selector) {
 		key := state.ServiceKey{Mesh: generated.Mesh, Name: generated.Name}
-		return slices.Values(p.State.ServiceMembers.Get(r, key))
+		return slices.Values(p.State.Services.ServiceMembers.Get(r, key))
 	}
-	return p.State.Members(r, generated)
+	return p.State.Services.Members(r, generated)
 }
 
 // generatedPort returns the port of an inbound. It has the inbound's name, except the default name, which is the
@@ -329,7 +335,7 @@ func generatedPort(in *kind.Inbound) kind.ServicePort {
 // tag creates the generated service of a tag, unless a service with that name exists.
 func (p *Plan) tag(r *table.Reader, u Request) (w Writes) {
 	name := serviceName(u.Name)
-	if _, stored := p.State.Services.Find(r, u.Mesh, name); stored {
+	if _, stored := p.State.Tables.Services.Find(r, u.Mesh, name); stored {
 		return w
 	}
 	wanted := p.generated.Get(r, tagKey{u.Mesh, u.Name})
@@ -339,7 +345,7 @@ func (p *Plan) tag(r *table.Reader, u Request) (w Writes) {
 		w.Notices = []Notice{{slog.LevelWarn,
 			"no service is generated for a tag: the mesh has as many as it may have; write a MeshService for it, or " +
 				"remove services",
-			[]any{"mesh", u.Mesh, "tag", kind.ServiceTag, "value", u.Name, "bound", graph.MaxGenerated}}}
+			[]any{"mesh", u.Mesh, "tag", kind.ServiceTag, "value", u.Name, "bound", service.MaxGenerated}}}
 	default:
 		service := kind.MeshServices.Make(u.Mesh, name, *wanted)
 		service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}

@@ -15,6 +15,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/graph"
 	"weft/internal/pki"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -44,33 +45,35 @@ func newWorldIn(t rapid.TB, zone, cidr string) *world {
 	}
 	w.barrier = barrier.New(w.plan.Acks, nil, w.commit, slog.New(slog.DiscardHandler))
 	w.barrier.Now = func() time.Time { return w.now }
-	state.DB.Clock = func() time.Time { return w.now }
+	state.Tables.DB.Clock = func() time.Time { return w.now }
 	return w
 }
 
 // commit changes the table.
-func (w *world) commit(change func(*table.Tx)) { w.plan.State.DB.Commit(change) }
+func (w *world) commit(change func(*table.Tx)) { w.plan.State.Tables.DB.Commit(change) }
 
 func (w *world) put(objects ...resource.Any) *table.Changes {
-	return w.plan.State.DB.Commit(func(tx *table.Tx) {
+	return w.plan.State.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
-			if w.plan.State.HasRows(o.Key().Kind) {
+			if w.plan.State.Tables.HasRows(o.Key().Kind) {
 				w.version++
 				o.Envelope().Version = fmt.Sprint(w.version)
 				if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
 					kind.VouchOperator(nil, dp)
 				}
-				w.plan.State.Put(tx, o)
+				w.plan.State.Tables.Put(tx, o)
 			}
 		}
 	})
 }
 
 func (w *world) remove(key resource.Key) *table.Changes {
-	return w.plan.State.DB.Commit(func(tx *table.Tx) { w.plan.State.Remove(tx, key) })
+	return w.plan.State.Tables.DB.Commit(func(tx *table.Tx) { w.plan.State.Tables.Remove(tx, key) })
 }
 
-func (w *world) reader() *table.Reader { return table.Eval(w.plan.State.DB.Snapshot().At(w.now)) }
+func (w *world) reader() *table.Reader {
+	return table.Eval(w.plan.State.Tables.DB.Snapshot().At(w.now))
+}
 
 // writes returns the writes of a request of the mesh.
 func (w *world) writes(r *table.Reader, kind, name string) Writes {
@@ -178,10 +181,10 @@ func (w *world) servesInbound(name, address string, in kind.Inbound) resource.An
 func (w *world) service(name string) (*kind.MeshService, *kind.MeshServiceStatus) {
 	var spec *kind.MeshService
 	var status *kind.MeshServiceStatus
-	if o, ok := w.plan.State.Services.Find(w.reader(), "default", name); ok {
+	if o, ok := w.plan.State.Tables.Services.Find(w.reader(), "default", name); ok {
 		spec = &o.Spec
 	}
-	if o, ok := w.plan.State.ServiceStatuses.Find(w.reader(), "default", name); ok {
+	if o, ok := w.plan.State.Tables.ServiceStatuses.Find(w.reader(), "default", name); ok {
 		status = &o.Spec
 	}
 	return spec, status
@@ -252,7 +255,7 @@ func TestAMeshHasABoundOfGeneratedServices(t *testing.T) {
 	var log bytes.Buffer
 	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.NewTextHandler(&log, nil)))
 	m.user(kind.MeshServices.Make("default", "written", kind.MeshService{}))
-	for i := range graph.MaxGenerated - 2 {
+	for i := range service.MaxGenerated - 2 {
 		name := fmt.Sprint("s-", i)
 		o := kind.MeshServices.Make("default", name,
 			kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
@@ -348,12 +351,12 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 		for _, address := range successors {
 			w.put(w.dataplane("green-"+address[len(address)-1:], address, "green"))
 		}
-		destination := graph.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
-		former := []graph.Endpoint{{Address: "10.0.0.1", Port: 8080,
+		destination := service.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
+		former := []service.Endpoint{{Address: "10.0.0.1", Port: 8080,
 			Proxy: state.ProxyKey{Mesh: "default", Name: "blue-1"}}}
-		w.put(w.plan.State.RetainEndpoints(w.reader(), destination, former, w.now))
+		w.put(w.plan.State.Services.RetainEndpoints(w.reader(), destination, former, w.now))
 		return w, func() bool {
-			endpoints := w.plan.State.Endpoints.Get(w.reader(), destination).Endpoints
+			endpoints := w.plan.State.Services.Endpoints.Get(w.reader(), destination).Endpoints
 			for _, e := range endpoints {
 				if e.Address == "10.0.0.1" {
 					return true

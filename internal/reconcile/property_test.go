@@ -19,13 +19,13 @@ import (
 func (m *mirrored) stale() []string {
 	fresh := newWorld(m.t, m.plan.Ranges.MeshService.String())
 	fresh.now, fresh.plan.Lives = m.now, m.plan.Lives
-	changes := fresh.plan.State.DB.Commit(func(tx *table.Tx) {
+	changes := fresh.plan.State.Tables.DB.Commit(func(tx *table.Tx) {
 		for key, o := range m.rows {
-			if fresh.plan.State.HasRows(key.Kind) {
-				fresh.plan.State.Put(tx, o)
+			if fresh.plan.State.Tables.HasRows(key.Kind) {
+				fresh.plan.State.Tables.Put(tx, o)
 			}
 		}
-		for gone := range m.plan.absences.All(m.plan.State.DB.Snapshot()) {
+		for gone := range m.plan.absences.All(m.plan.State.Tables.DB.Snapshot()) {
 			fresh.plan.absences.Put(tx, gone)
 		}
 	})

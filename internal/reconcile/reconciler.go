@@ -64,7 +64,7 @@ func (rc *Reconciler) Observe(put []resource.Any, removed []resource.Key, commit
 // SetInstances recomputes what depends on the live instances of the control plane, where their set differs from the
 // last one. It must be called when one starts or stops, which changes no row of the table.
 func (rc *Reconciler) SetInstances(live []string) {
-	before, ok := rc.plan.instances.Get(table.Eval(rc.plan.State.DB.Snapshot()), "")
+	before, ok := rc.plan.instances.Get(table.Eval(rc.plan.State.Tables.DB.Snapshot()), "")
 	if !ok || !slices.Equal(before, live) {
 		rc.runner.commit(func(tx *table.Tx) { rc.plan.instances.Put(tx, live) })
 	}

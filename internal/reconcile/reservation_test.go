@@ -88,7 +88,10 @@ func TestAnAddressIsReservedUntilItsCommitIsHeard(t *testing.T) {
 	m.rn.writer = &ahead{m, func(o resource.Any) {
 		// the hub's commit, before it has told its followers
 		stored := m.rows[o.Key()]
-		pending = append(pending, m.plan.State.DB.Commit(func(tx *table.Tx) { m.plan.State.Put(tx, stored) }))
+		pending = append(
+			pending,
+			m.plan.State.Tables.DB.Commit(func(tx *table.Tx) { m.plan.State.Tables.Put(tx, stored) }),
+		)
 		puts = append(puts, stored)
 		m.late = nil
 	}}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -22,17 +22,17 @@ const (
 type progress struct{ ready, serving, retained int }
 
 func (p *Plan) retainProgress(r *table.Reader, key rowKey) progress {
-	row, ok := p.State.RetainedEndpoints.Find(r, key.Mesh, key.Name)
+	row, ok := p.State.Tables.RetainedEndpoints.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return progress{}
 	}
-	ready, serving := p.State.Successors(r, row)
-	return progress{ready, serving, p.State.RetainedCount(r, row)}
+	ready, serving := p.State.Services.Successors(r, row)
+	return progress{ready, serving, p.State.Services.RetainedCount(r, row)}
 }
 
 // retainEndpoints deletes a row of retained endpoints when its new members serve or its time is over.
 func (p *Plan) retainEndpoints(r *table.Reader, u Request) (w Writes) {
-	row, ok := p.State.RetainedEndpoints.Find(r, u.Mesh, u.Name)
+	row, ok := p.State.Tables.RetainedEndpoints.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}
@@ -51,10 +51,14 @@ func (p *Plan) retainEndpoints(r *table.Reader, u Request) (w Writes) {
 }
 
 // retainedCondition returns a condition for each port of a service that still uses former endpoints.
-func (p *Plan) retainedCondition(r *table.Reader, service *resource.Object[kind.MeshService]) []kind.Condition {
+func (p *Plan) retainedCondition(r *table.Reader, meshService *resource.Object[kind.MeshService]) []kind.Condition {
 	var conditions []kind.Condition
-	for _, port := range service.Spec.Ports {
-		row, ok := p.State.RetainedEndpoints.Find(r, service.Mesh, graph.RetainedEndpointsName(service.Name, port.Port))
+	for _, port := range meshService.Spec.Ports {
+		row, ok := p.State.Tables.RetainedEndpoints.Find(
+			r,
+			meshService.Mesh,
+			service.RetainedEndpointsName(meshService.Name, port.Port),
+		)
 		if !ok {
 			continue
 		}

@@ -47,11 +47,11 @@ type retired struct {
 
 func (p *Plan) rotation(r *table.Reader, mesh, name string) *rotation {
 	rot := &rotation{plan: p, r: r, mesh: mesh, name: name}
-	if stored, ok := p.State.SigningCAs.Find(r, mesh, name); ok {
+	if stored, ok := p.State.Tables.SigningCAs.Find(r, mesh, name); ok {
 		rot.stored, rot.signing = stored, stored.Spec
 		rot.signing.Roots = slices.Clone(stored.Spec.Roots)
 	}
-	if trust, ok := p.State.Trusts.Find(r, mesh, name); ok {
+	if trust, ok := p.State.Tables.Trusts.Find(r, mesh, name); ok {
 		rot.trust, rot.bundles = trust, slices.Clone(trust.Spec.CABundles)
 	}
 	return rot
@@ -114,7 +114,7 @@ func (rot *rotation) trustsWithRoot(src *source) (trusts []*resource.Object[kind
 		}
 		return trusts
 	}
-	for _, trust := range rot.plan.State.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)) {
+	for _, trust := range rot.plan.State.Tables.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)) {
 		var roots []string
 		for _, bundle := range trust.Spec.CABundles {
 			if bundle.PEM != nil {
@@ -171,7 +171,7 @@ func (rot *rotation) waitName() string {
 
 // trusts returns true where the mesh, as it is in the table, trusts the source.
 func (rot *rotation) trusts(src *source) bool {
-	for _, domain := range rot.plan.State.Trust.Get(rot.r, rot.mesh).Domains {
+	for _, domain := range rot.plan.State.Identity.Trust.Get(rot.r, rot.mesh).Domains {
 		if domain.Name == src.domain {
 			return src.ca.LeadsTo(domain.Roots, rot.r.Now())
 		}
@@ -295,7 +295,7 @@ func (rot *rotation) keepForHolders(root string) bool {
 	if rot.plan.Global() {
 		return rot.inZones(old.fingerprint)
 	}
-	for _, row := range rot.plan.State.Holders(rot.r, rot.mesh, old.fingerprint) {
+	for _, row := range rot.plan.State.Identity.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, cert := range row.Spec.Certificates {
 			if cert.Root != old.fingerprint || rot.r.Past(cert.Until.Add(identity.ConnectionLife)) {
 				continue
@@ -316,9 +316,9 @@ func (rot *rotation) keepForHolders(root string) bool {
 // inZones returns true where a zone has a root in its own MeshTrust of this name, for certificates that its proxies
 // hold.
 func (rot *rotation) inZones(fingerprint string) bool {
-	return slices.ContainsFunc(rot.plan.State.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)),
+	return slices.ContainsFunc(rot.plan.State.Tables.TrustsByMesh.List(rot.r, state.MeshKey(rot.mesh)),
 		func(t *resource.Object[kind.MeshTrust]) bool {
-			return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.InOtherZone(&t.Meta) &&
+			return t.Spec.TrustDomain == rot.signing.TrustDomain && rot.plan.State.Tables.InOtherZone(&t.Meta) &&
 				slices.Contains(pki.Roots(&t.Spec), fingerprint)
 		})
 }
@@ -353,7 +353,7 @@ func (rot *rotation) endSigning() {
 func (rot *rotation) putStatus(conditions []kind.Condition) {
 	var stored *resource.Object[kind.MeshIdentityStatus]
 	var before []kind.Condition
-	if row, ok := rot.plan.State.Find(rot.r, kind.MeshIdentityStatuses.Key(rot.mesh, rot.name)); ok {
+	if row, ok := rot.plan.State.Tables.Find(rot.r, kind.MeshIdentityStatuses.Key(rot.mesh, rot.name)); ok {
 		stored = row.(*resource.Object[kind.MeshIdentityStatus])
 		before = stored.Spec.Conditions
 	}

@@ -37,7 +37,7 @@ func (w *world) reconcileIdentity() (requeue time.Time) {
 
 // signing returns the fingerprint of the signing CA.
 func (w *world) signing() string {
-	return w.plan.State.Authority.Get(w.reader(), state.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
+	return w.plan.State.Identity.Authority.Get(w.reader(), state.IdentityKey{Mesh: "default", Name: "id"}).Fingerprint
 }
 
 func fingerprint(w *world, ca string) string {
@@ -50,7 +50,7 @@ func fingerprint(w *world, ca string) string {
 
 // roots returns the number of roots of the MeshTrust.
 func (w *world) roots() int {
-	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	trust, ok := w.plan.State.Tables.Trusts.Find(w.reader(), "default", "id")
 	if !ok {
 		return 0
 	}
@@ -84,7 +84,7 @@ func trusting(w *world, cas ...string) resource.Any {
 func (w *world) conditions() map[string]kind.Condition {
 	key := kind.MeshIdentityStatuses.Key("default", "id")
 	var status resource.Any
-	if stored, ok := w.plan.State.Find(w.reader(), key); ok {
+	if stored, ok := w.plan.State.Tables.Find(w.reader(), key); ok {
 		status = stored
 	}
 	for _, write := range w.writes(w.reader(), "MeshIdentity", "id").Do {
@@ -105,7 +105,7 @@ func (w *world) conditions() map[string]kind.Condition {
 
 // holds stores a certificate of the signing CA for a proxy.
 func (w *world) holds(proxy string, until time.Time) {
-	ca, _ := w.plan.State.SigningCAs.Find(w.reader(), "default", "id")
+	ca, _ := w.plan.State.Tables.SigningCAs.Find(w.reader(), "default", "id")
 	parsed, err := pki.ParseCA(ca.Spec.Authority)
 	if err != nil {
 		w.t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAGeneratedCASignsOnceItsRootIsTrusted(t *testing.T) {
 	w.put(kind.MeshIdentities.Make("default", "id",
 		kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled"}}))
 	w.reconcileIdentity()
-	trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	trust, ok := w.plan.State.Tables.Trusts.Find(w.reader(), "default", "id")
 	if !ok || trust.Spec.TrustDomain != domain || w.roots() != 1 {
 		t.Fatalf("MeshTrust is %+v, want one root of %s", trust, domain)
 	}
@@ -250,7 +250,7 @@ func TestARootThatAnOperatorTakesOutStaysOut(t *testing.T) {
 	w.reconcileIdentity()
 	w.ackAll()
 	w.reconcileIdentity()
-	trust, _ := w.plan.State.Trusts.Find(w.reader(), "default", "id")
+	trust, _ := w.plan.State.Tables.Trusts.Find(w.reader(), "default", "id")
 	w.put(kind.MeshTrusts.Make("default", "id",
 		kind.MeshTrust{TrustDomain: domain, CABundles: trust.Spec.CABundles[:1]}))
 	if w.reconcileIdentity(); w.roots() != 1 {
@@ -271,7 +271,7 @@ func TestTheRootOfADeletedMeshIdentityStaysUntilItsCertificatesExpire(t *testing
 	}
 	w.now = w.now.Add(time.Second)
 	w.reconcileIdentity()
-	if _, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {
+	if _, ok := w.plan.State.Tables.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {
 		t.Errorf("of a MeshIdentity that is gone, %d roots and the CA (%v) stay", w.roots(), ok)
 	}
 }

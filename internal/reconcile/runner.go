@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/graph"
+	"weft/internal/service"
 	"weft/internal/table"
 	"weft/internal/wait"
 	"weft/kind"
@@ -87,7 +87,7 @@ func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*
 	return &runner{
 		plan: plan, writer: writer, barrier: b, commit: commit, log: log, now: time.Now, jobs: map[Request]*job{},
 		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]*job{},
-		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.DB.Snapshot(),
+		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.Tables.DB.Snapshot(),
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -96,7 +96,7 @@ func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*
 func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
-	rn.heard = rn.plan.State.DB.Snapshot()
+	rn.heard = rn.plan.State.Tables.DB.Snapshot()
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
 			for u, writes := range f.Changed(changes) {
@@ -208,7 +208,7 @@ func (rn *runner) release(j *job) {
 
 // tableVersion returns the version of a row in the table, empty where the table does not have it.
 func (rn *runner) tableVersion(key resource.Key) string {
-	if o, ok := rn.plan.State.Find(table.Eval(rn.heard), key); ok {
+	if o, ok := rn.plan.State.Tables.Find(table.Eval(rn.heard), key); ok {
 		return o.Envelope().Version
 	}
 	return ""
@@ -405,22 +405,23 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 			j.addresses = append(j.addresses, vip.IP)
 		}
 	}
-	service, ok := w.Create.(*resource.Object[kind.MeshService])
+	meshService, ok := w.Create.(*resource.Object[kind.MeshService])
 	if !ok {
 		return true
 	}
 	r := table.Eval(rn.heard)
-	count := rn.plan.State.Generated(r, service.Mesh)
+	count := rn.plan.State.Services.Generated(r, meshService.Mesh)
 	for key := range rn.making {
-		if _, there := rn.plan.State.Find(r, key); !there && key.Mesh == service.Mesh && key != service.Key() {
+		if _, there := rn.plan.State.Tables.Find(r, key); !there && key.Mesh == meshService.Mesh &&
+			key != meshService.Key() {
 			count++
 		}
 	}
-	if count >= graph.MaxGenerated {
+	if count >= service.MaxGenerated {
 		rn.declined[j] = true
 		return false
 	}
-	rn.making[service.Key()] = j
+	rn.making[meshService.Key()] = j
 	return true
 }
 
@@ -466,9 +467,9 @@ func (rn *runner) deleteRow(ctx context.Context, w *Write) (key resource.Key, er
 	if err == nil && w.Delete.Envelope().Version == "" {
 		// A row that was put into the table and never stored occurs in no watch.
 		rn.commit(func(tx *table.Tx) {
-			if o, ok := rn.plan.State.Find(table.Eval(rn.plan.State.DB.Snapshot()), key); ok &&
+			if o, ok := rn.plan.State.Tables.Find(table.Eval(rn.plan.State.Tables.DB.Snapshot()), key); ok &&
 				o.Envelope().Version == "" {
-				rn.plan.State.Remove(tx, key)
+				rn.plan.State.Tables.Remove(tx, key)
 			}
 		})
 	}

@@ -147,7 +147,7 @@ func TestDeletedResourcesAreNotKept(t *testing.T) {
 	if left := len(m.rn.jobs) + len(m.rn.unseen) + len(m.rn.reserved) + len(m.rn.making); left+kept > 0 {
 		t.Errorf("%d writes wait and %d are kept, of nothing", left, kept)
 	}
-	for gone := range m.plan.absences.All(m.plan.State.DB.Snapshot()) {
+	for gone := range m.plan.absences.All(m.plan.State.Tables.DB.Snapshot()) {
 		t.Errorf("%v is absent still", gone)
 	}
 }
@@ -162,9 +162,9 @@ func TestOnlyAnotherSetOfInstancesIsCommitted(t *testing.T) {
 		{[]string{"a"}, true}, {[]string{"a"}, false}, {[]string{"a", "b"}, true}, {[]string{"a", "b"}, false},
 		{[]string{"b"}, true},
 	} {
-		before := m.plan.State.DB.Snapshot()
+		before := m.plan.State.Tables.DB.Snapshot()
 		m.rc.SetInstances(step.live)
-		if commits := m.plan.State.DB.Snapshot() != before; commits != step.commits {
+		if commits := m.plan.State.Tables.DB.Snapshot() != before; commits != step.commits {
 			t.Errorf("%v: committed %v, want %v", step.live, commits, step.commits)
 		}
 	}

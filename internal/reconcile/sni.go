@@ -46,8 +46,8 @@ func (p *Plan) waitForSNIs(r *table.Reader, u Request) (w Writes) {
 			w.Wait, waits = c, p.pendingNames(r, c.Name)
 		}
 	}
-	name := cmp.Or(p.State.Zone, "global")
-	switch row, ok := p.State.SNIWaits.Find(r, u.Mesh, name); {
+	name := cmp.Or(p.State.Tables.Zone, "global")
+	switch row, ok := p.State.Tables.SNIWaits.Find(r, u.Mesh, name); {
 	case len(waits) > 0:
 		putIfDifferent(&w, 0, row, kind.SNIWaits.Make(u.Mesh, name, kind.SNIWait{For: waits}))
 	case ok:
@@ -70,7 +70,9 @@ func (p *Plan) movingServices(r *table.Reader, mesh string) (moving []resource.A
 }
 
 // owns returns true where this control plane owns a resource.
-func (p *Plan) owns(o resource.Any) bool { return kind.OwnerOf(o.Envelope()).Zone == p.State.Zone }
+func (p *Plan) owns(o resource.Any) bool {
+	return kind.OwnerOf(o.Envelope()).Zone == p.State.Tables.Zone
+}
 
 // withSNIs returns a service with the next SNIs of its ports; nil where it has the wanted ones, and where its proxies
 // have not acked the current ones.
@@ -89,7 +91,7 @@ func (p *Plan) nextSNIsOf(r *table.Reader, service resource.Any) (changed resour
 	if !p.owns(service) {
 		return nil, false, false
 	}
-	format := p.State.SNIFormat(r)
+	format := p.State.Tables.SNIFormat(r)
 	atOnce, later := slices.Clone(kind.PortsOf(service)), slices.Clone(kind.PortsOf(service))
 	named := false
 	for i, port := range kind.PortsOf(service) {
@@ -129,7 +131,7 @@ func nextSNIs(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
 // sniCollides returns true where another service has one of the SNIs. A write of the service reports the collision.
 func (p *Plan) sniCollides(r *table.Reader, key resource.Key, names []kind.SNI) bool {
 	return slices.ContainsFunc(names, func(name kind.SNI) bool {
-		return slices.ContainsFunc(p.State.SNIOwners(r, name.Value), func(holder resource.Key) bool {
+		return slices.ContainsFunc(p.State.Tables.SNIOwners(r, name.Value), func(holder resource.Key) bool {
 			return holder != key
 		})
 	})
@@ -140,7 +142,7 @@ func (p *Plan) sniCollides(r *table.Reader, key resource.Key, names []kind.SNI) 
 func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 	var absent []string
 	if p.Global() {
-		for _, row := range p.State.ZoneAddressesByMesh.List(r, state.MeshKey(mesh)) {
+		for _, row := range p.State.Tables.ZoneAddressesByMesh.List(r, state.MeshKey(mesh)) {
 			for _, ingress := range row.Spec.Ingresses {
 				if !ingress.Healthy {
 					absent = append(absent, fmt.Sprintf("the zone ingress %s of zone %s, which is disconnected",
@@ -150,7 +152,8 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 			}
 		}
 	}
-	for _, d := range slices.Concat(p.State.IngressProxies.Get(r, mesh), p.State.IngressProxies.Get(r, "")) {
+	ingresses := p.State.ZoneProxies.IngressProxies
+	for _, d := range slices.Concat(ingresses.Get(r, mesh), ingresses.Get(r, "")) {
 		listens := d.Serves || d.ServesFormer
 		if listens && !(d.Instance != "" && p.lives(r, d.Instance)) {
 			absent = append(absent, fmt.Sprintf("the zone ingress %s, which is disconnected", d.Proxy.Name))

@@ -193,7 +193,8 @@ func TestAMigrationWaitsForDisconnectedIngresses(t *testing.T) {
 func (w *world) wantWait(want ...string) {
 	w.t.Helper()
 	var got []string
-	if row, ok := w.plan.State.SNIWaits.Find(w.reader(), "default", cmp.Or(w.plan.State.Zone, "global")); ok {
+	tables := w.plan.State.Tables
+	if row, ok := tables.SNIWaits.Find(w.reader(), "default", cmp.Or(tables.Zone, "global")); ok {
 		got = row.Spec.For
 	}
 	if !slices.Equal(got, want) {

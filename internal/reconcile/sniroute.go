@@ -17,7 +17,7 @@ const sniRouteTimeout = 30 * time.Second
 // retainSNIRoute deletes a retained SNI route once no other zone sends to it. Global owns a MeshMultiZoneService, so
 // other zones confirm nothing to this zone: its routes stay for a fixed time.
 func (p *Plan) retainSNIRoute(r *table.Reader, u Request) (w Writes) {
-	row, ok := p.State.RetainedSNIRoutes.Find(r, u.Mesh, u.Name)
+	row, ok := p.State.Tables.RetainedSNIRoutes.Find(r, u.Mesh, u.Name)
 	if !ok {
 		return w
 	}

@@ -76,7 +76,7 @@ func TestSNIRoutesOfAGlobalServiceStayForATimeout(t *testing.T) {
 	}
 	w.now = requeue
 	w.reconcile("RetainedSNIRoute", row.Name)
-	if _, ok := w.plan.State.RetainedSNIRoutes.Find(w.reader(), "default", row.Name); ok {
+	if _, ok := w.plan.State.Tables.RetainedSNIRoutes.Find(w.reader(), "default", row.Name); ok {
 		t.Error("it stays")
 	}
 }

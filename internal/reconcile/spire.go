@@ -23,7 +23,7 @@ func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 	rot.retire()
 	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready",
 		Message: "certificates come from the SPIRE agent of each proxy's machine"}
-	if _, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Zone); err != nil {
+	if _, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Tables.Zone); err != nil {
 		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
 	}
 	conditions := append([]kind.Condition{ready}, rot.rotationConverged()...)
@@ -34,7 +34,7 @@ func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 // do not, or from another trust domain there: these proxies can't connect. It returns none where all match. (Zone
 // Egress Identity.)
 func (p *Plan) mixedProvidersCondition(r *table.Reader, mesh string) []kind.Condition {
-	issuers := p.State.MixedIssuers(r, mesh)
+	issuers := p.State.Identity.MixedIssuers(r, mesh)
 	if len(issuers) == 0 {
 		return nil
 	}

@@ -74,7 +74,7 @@ func TestTheControlPlanesCAGoesAfterSPIREHasTakenOver(t *testing.T) {
 	w.remove(kind.DataplaneCertificatesList.Key("default", "web"))
 	w.now = end.Add(time.Hour)
 	w.reconcileIdentity()
-	if _, ok := w.plan.State.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {
+	if _, ok := w.plan.State.Tables.SigningCAs.Find(w.reader(), "default", "id"); ok || w.roots() != 0 {
 		t.Error("the former CA, or its root, stays")
 	}
 }

@@ -43,7 +43,7 @@ func follow(w *world, live bool, log *slog.Logger) *mirrored {
 	m.rn = m.rc.runner
 	m.rn.now = func() time.Time { return w.now }
 	if live {
-		w.plan.State.DB.Clock, m.rn.now, m.barrier.Now = time.Now, time.Now, time.Now
+		w.plan.State.Tables.DB.Clock, m.rn.now, m.barrier.Now = time.Now, time.Now, time.Now
 	}
 	return m
 }
@@ -56,12 +56,12 @@ func (m *mirrored) commit(change func(*table.Tx)) {
 }
 
 func (m *mirrored) apply(put []resource.Any, removed []resource.Key, change func(*table.Tx)) {
-	changes := m.plan.State.DB.Commit(func(tx *table.Tx) {
+	changes := m.plan.State.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range put {
-			m.plan.State.Put(tx, o)
+			m.plan.State.Tables.Put(tx, o)
 		}
 		for _, key := range removed {
-			m.plan.State.Remove(tx, key)
+			m.plan.State.Tables.Remove(tx, key)
 		}
 		change(tx)
 	})
@@ -101,14 +101,14 @@ func (m *mirrored) list() {
 	defer m.mu.Unlock()
 	m.late = slices.DeleteFunc(m.late, func(key resource.Key) bool {
 		_, stored := m.rows[key]
-		_, there := m.plan.State.Find(m.reader(), key)
+		_, there := m.plan.State.Tables.Find(m.reader(), key)
 		return !stored && !there
 	})
 	m.deliverNow(len(m.late))
 }
 
 func (m *mirrored) changed(key resource.Key) {
-	if m.plan.State.HasRows(key.Kind) {
+	if m.plan.State.Tables.HasRows(key.Kind) {
 		m.late = append(m.late, key)
 	}
 	if !m.lags {
@@ -331,7 +331,7 @@ func later(a, b time.Time) time.Time {
 // keepTime commits at each deadline until ctx ends.
 func (m *mirrored) keepTime(ctx context.Context) {
 	for ctx.Err() == nil {
-		next, changed := m.plan.State.DB.NextDeadline()
+		next, changed := m.plan.State.Tables.DB.NextDeadline()
 		var come <-chan time.Time
 		if !next.IsZero() {
 			come = time.After(time.Until(next))

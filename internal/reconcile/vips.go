@@ -65,7 +65,7 @@ func (p *Plan) freeVIP(r *table.Reader, name string, cidr netip.Prefix) (netip.A
 	for i := range usable {
 		var raw [4]byte
 		binary.BigEndian.PutUint32(raw[:], base+1+(start+i)%usable)
-		if addr := netip.AddrFrom4(raw); len(p.State.VIPOwners(r, addr.String())) == 0 {
+		if addr := netip.AddrFrom4(raw); len(p.State.Services.VIPOwners(r, addr.String())) == 0 {
 			return addr, true
 		}
 	}

@@ -50,7 +50,7 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 			former := freshCA(w, "corp.example")
 			w.put(mesh, mi, w.secret("ca", former))
 			reconcile()
-			trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "corp")
+			trust, ok := w.plan.State.Tables.Trusts.Find(w.reader(), "default", "corp")
 			if ok != c.want {
 				t.Fatalf("global vouches: %v, want %v", ok, c.want)
 			}
@@ -78,7 +78,7 @@ func TestGlobalVouchesForSharedTrustDomains(t *testing.T) {
 func wantRoots(w *world, when string, want int) {
 	w.t.Helper()
 	got := 0
-	if trust, ok := w.plan.State.Trusts.Find(w.reader(), "default", "corp"); ok {
+	if trust, ok := w.plan.State.Tables.Trusts.Find(w.reader(), "default", "corp"); ok {
 		got = len(pki.Roots(&trust.Spec))
 	}
 	if got != want {

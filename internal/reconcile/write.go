@@ -98,7 +98,7 @@ func (p *Plan) addFamily(of string, fn func(*table.Reader, Request) Writes, rows
 		}
 	}
 	f := &family{rows: rows}
-	f.Derived = table.NewDerived(p.State.DB, "writes of "+of, func(r *table.Reader, u Request) Writes {
+	f.Derived = table.NewDerived(p.State.Tables.DB, "writes of "+of, func(r *table.Reader, u Request) Writes {
 		w := fn(r, u)
 		for i := range w.Do {
 			f.checkRows(&w.Do[i])
@@ -132,42 +132,42 @@ func (p *Plan) addFamilies() {
 	s := p.State
 	multiZone := p.addFamily(kind.MeshMultiZoneServices.Name, p.multiZone, kind.MeshMultiZoneServices.Name,
 		kind.MeshMultiZoneServiceStatuses.Name)
-	table.KeepFor(s.MultiZoneServices.Input, multiZone.Derived, ownRequest)
+	table.KeepFor(s.Tables.MultiZoneServices.Input, multiZone.Derived, ownRequest)
 	trusts := p.addFamily(kind.MeshTrusts.Name, p.trust, kind.MeshTrustStatuses.Name)
-	table.KeepFor(s.Trusts.Input, trusts.Derived, ownRequest)
+	table.KeepFor(s.Tables.Trusts.Input, trusts.Derived, ownRequest)
 	p.addIdentities()
 	snis := p.addFamily(SNIKind, p.waitForSNIs, kind.SNIWaits.Name)
-	table.KeepFor(s.Meshes.Input, snis.Derived, perMesh[kind.Mesh](SNIKind))
-	table.KeepFor(s.SNIWaits.Input, snis.Derived, perMesh[kind.SNIWait](SNIKind))
+	table.KeepFor(s.Tables.Meshes.Input, snis.Derived, perMesh[kind.Mesh](SNIKind))
+	table.KeepFor(s.Tables.SNIWaits.Input, snis.Derived, perMesh[kind.SNIWait](SNIKind))
 	if p.Global() {
 		return
 	}
 	p.addProxies()
 	services := p.addFamily(kind.MeshServices.Name, p.service, kind.MeshServices.Name, kind.MeshServiceStatuses.Name)
-	table.KeepFor(s.Services.Input, services.Derived, ownRequest)
+	table.KeepFor(s.Tables.Services.Input, services.Derived, ownRequest)
 	tags := p.addFamily(TagKind, p.tag)
-	table.KeepFor(s.Dataplanes.Input, tags.Derived, tagsOf)
+	table.KeepFor(s.Tables.Dataplanes.Input, tags.Derived, tagsOf)
 	external := p.addFamily(kind.MeshExternalServices.Name, p.external, kind.MeshExternalServiceStatuses.Name,
 		kind.ExternalMaterials.Name)
-	table.KeepFor(s.ExternalServices.Input, external.Derived, ownRequest)
-	table.KeepFor(s.ExternalMaterials.Input, external.Derived,
+	table.KeepFor(s.Tables.ExternalServices.Input, external.Derived, ownRequest)
+	table.KeepFor(s.Tables.ExternalMaterials.Input, external.Derived,
 		func(o *resource.Object[kind.ExternalMaterial]) []Request {
 			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
 		})
 	permissions := p.addFamily(kind.MeshTrafficPermissions.Name, p.permission, kind.MeshTrafficPermissionStatuses.Name)
-	table.KeepFor(s.Permissions.Input, permissions.Derived, ownRequest)
+	table.KeepFor(s.Tables.Permissions.Input, permissions.Derived, ownRequest)
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
-	table.KeepFor(s.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
+	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
 		return []Request{{Kind: kind.ZoneEgresses.Name}}
 	})
 	egressCertificates := p.addFamily(kind.ZoneEgressCertificatesList.Name, p.egressCertificates,
 		kind.ZoneEgressCertificatesList.Name)
-	table.KeepFor(s.EgressCertificates.Input, egressCertificates.Derived, ownRequest)
+	table.KeepFor(s.Tables.EgressCertificates.Input, egressCertificates.Derived, ownRequest)
 	retained := p.addFamily(kind.RetainedEndpointsList.Name, p.retainEndpoints, kind.RetainedEndpointsList.Name)
-	table.KeepFor(s.RetainedEndpoints.Input, retained.Derived, ownRequest)
+	table.KeepFor(s.Tables.RetainedEndpoints.Input, retained.Derived, ownRequest)
 	for of, g := range p.zoneProxyRoles {
 		addresses := p.addFamily(of, func(r *table.Reader, u Request) Writes { return p.address(r, g, u) }, of)
-		table.KeepFor(s.Meshes.Input, addresses.Derived, perMesh[kind.Mesh](of))
+		table.KeepFor(s.Tables.Meshes.Input, addresses.Derived, perMesh[kind.Mesh](of))
 		g.keepRows(addresses)
 		table.KeepFor(p.absences, addresses.Derived, func(a absence) []Request {
 			if a.Request.Kind != of {
@@ -184,15 +184,15 @@ func (p *Plan) addIdentities() {
 	s, of := p.State, kind.MeshIdentities.Name
 	identities := p.addFamily(of, p.identity, kind.SigningCAs.Name, kind.MeshTrusts.Name,
 		kind.MeshIdentityStatuses.Name, kind.MeshStatuses.Name)
-	table.KeepFor(s.Identities.Input, identities.Derived, ownRequest)
-	table.KeepFor(s.SigningCAs.Input, identities.Derived, func(o *resource.Object[kind.SigningCA]) []Request {
+	table.KeepFor(s.Tables.Identities.Input, identities.Derived, ownRequest)
+	table.KeepFor(s.Tables.SigningCAs.Input, identities.Derived, func(o *resource.Object[kind.SigningCA]) []Request {
 		return []Request{{of, o.Mesh, o.Name}}
 	})
-	table.KeepFor(s.Meshes.Input, identities.Derived, func(o *resource.Object[kind.Mesh]) []Request {
+	table.KeepFor(s.Tables.Meshes.Input, identities.Derived, func(o *resource.Object[kind.Mesh]) []Request {
 		return []Request{{of, o.Name, kind.MTLSIdentity}}
 	})
 	providers := p.addFamily(ProvidersKind, p.providers)
-	table.KeepFor(s.Identities.Input, providers.Derived, perMesh[kind.MeshIdentity](ProvidersKind))
+	table.KeepFor(s.Tables.Identities.Input, providers.Derived, perMesh[kind.MeshIdentity](ProvidersKind))
 }
 
 // addProxies adds the writes for certificates and listener statuses of this zone's proxies.
@@ -200,22 +200,22 @@ func (p *Plan) addProxies() {
 	s := p.State
 	certificates := p.addFamily(kind.DataplaneCertificatesList.Name, p.certificates,
 		kind.DataplaneCertificatesList.Name)
-	table.KeepFor(s.Certificates.Input, certificates.Derived, ownRequest)
+	table.KeepFor(s.Tables.Certificates.Input, certificates.Derived, ownRequest)
 	ids := p.addFamily(kind.ChangingIdentitiesList.Name, p.changingIdentities, kind.ChangingIdentitiesList.Name)
-	table.KeepFor(s.Meshes.Input, ids.Derived, perMesh[kind.Mesh](kind.ChangingIdentitiesList.Name))
-	table.KeepFor(s.ChangingIdentities.Input, ids.Derived,
+	table.KeepFor(s.Tables.Meshes.Input, ids.Derived, perMesh[kind.Mesh](kind.ChangingIdentitiesList.Name))
+	table.KeepFor(s.Tables.ChangingIdentities.Input, ids.Derived,
 		perMesh[kind.ChangingIdentities](kind.ChangingIdentitiesList.Name))
 	evicted := p.addFamily(kind.EvictedProxiesList.Name, p.evicted, kind.EvictedProxiesList.Name)
-	table.KeepFor(s.Meshes.Input, evicted.Derived, perMesh[kind.Mesh](kind.EvictedProxiesList.Name))
-	table.KeepFor(s.EvictedProxies.Input, evicted.Derived,
+	table.KeepFor(s.Tables.Meshes.Input, evicted.Derived, perMesh[kind.Mesh](kind.EvictedProxiesList.Name))
+	table.KeepFor(s.Tables.EvictedProxies.Input, evicted.Derived,
 		perMesh[kind.EvictedProxies](kind.EvictedProxiesList.Name))
 	plaintext := p.addFamily(kind.DataplaneListenerStatuses.Name, p.endPlaintext, kind.DataplaneListenerStatuses.Name)
 	tls := p.addFamily(PlaintextKind, p.waitForTLS)
-	table.KeepFor(s.ListenerStatuses.Input, plaintext.Derived, whileChanging(ownRequest))
-	table.KeepFor(s.ListenerStatuses.Input, tls.Derived,
+	table.KeepFor(s.Tables.ListenerStatuses.Input, plaintext.Derived, whileChanging(ownRequest))
+	table.KeepFor(s.Tables.ListenerStatuses.Input, tls.Derived,
 		whileChanging(perMesh[kind.DataplaneListenerStatus](PlaintextKind)))
 	routes := p.addFamily(kind.RetainedSNIRoutes.Name, p.retainSNIRoute, kind.RetainedSNIRoutes.Name)
-	table.KeepFor(s.RetainedSNIRoutes.Input, routes.Derived, ownRequest)
+	table.KeepFor(s.Tables.RetainedSNIRoutes.Input, routes.Derived, ownRequest)
 }
 
 // whileChanging returns the Requests of a listener status while it accepts plaintext beside mutual TLS.

@@ -89,19 +89,19 @@ func TestThisZonesServiceHasTheName(t *testing.T) {
 func TestGlobalMatchesEachZonesOwn(t *testing.T) {
 	s := graph.NewState("")
 	west, east := remoteService("west", "web"), remoteService("east", "web")
-	s.DB.Commit(func(tx *table.Tx) {
-		s.Put(tx, west)
-		s.Put(tx, east)
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, west)
+		s.Tables.Put(tx, east)
 		for i, zone := range []string{"west", "east", "east"} {
 			w := world{}
 			dp := w.dataplane(fmt.Sprint("web-", i), "10.0.0.1", "web")
 			dp.Envelope().Labels = map[string]string{kind.ZoneLabel: zone}
-			s.Put(tx, dp)
+			s.Tables.Put(tx, dp)
 		}
 	})
-	r := table.Eval(s.DB.Snapshot())
+	r := table.Eval(s.Tables.DB.Snapshot())
 	count := func(service *resource.Object[kind.MeshService]) int {
-		return len(slices.Collect(s.Members(r, service)))
+		return len(slices.Collect(s.Services.Members(r, service)))
 	}
 	if got, want := [2]int{count(west), count(east)}, [2]int{1, 2}; got != want {
 		t.Errorf("the services have %v members of %v", got, want)

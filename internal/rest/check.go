@@ -16,11 +16,11 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	}
 	known := check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{},
 		ZoneInsights: map[string]*kind.ZoneInsight{}}
-	for o := range m.State.Insights.All(m.Snapshot) {
+	for o := range m.State.Tables.Insights.All(m.Snapshot) {
 		key := state.ProxyKey{Mesh: o.Mesh, Name: o.Name}
 		known.Insights[key] = m.Of(key)
 	}
-	for o := range m.State.From(m.Snapshot, kind.Zones.Name, "", "") {
+	for o := range m.State.Tables.From(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
 	}
 	return writeJSON(w, http.StatusOK, a.Check(known))

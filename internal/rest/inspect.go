@@ -107,15 +107,15 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 // dataplane returns a Dataplane by its name here, or by its name in its zone where only one zone has the name.
 func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
 	o, err := m.need(key)
-	if err == nil || m.State.Zone != "" {
+	if err == nil || m.State.Tables.Zone != "" {
 		return o, err
 	}
 	var found []resource.Any
 	var zones []string
-	for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(key.Mesh), "") {
+	for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(key.Mesh), "") {
 		if kind.DisplayNameOf(&dp.Meta) == key.Name {
 			found, zones = append(found, dp),
-				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.ZoneOf(&dp.Meta)))
+				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.Tables.ZoneOf(&dp.Meta)))
 		}
 	}
 	switch len(found) {

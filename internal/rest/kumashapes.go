@@ -331,9 +331,9 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		}
 		reader := table.Eval(m.Snapshot)
 		var items []any
-		for dp := range m.State.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
+		for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
 			proxy := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
-			if _, selects := m.State.SelectionOf(reader, o.Key(), proxy); selects {
+			if _, selects := m.State.Proxies.SelectionOf(reader, o.Key(), proxy); selects {
 				items = append(items, show(dp))
 			}
 		}
@@ -353,7 +353,7 @@ func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
 	}
 	var items []any
 	last := ""
-	for dp := range m.State.Selected(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
+	for dp := range m.State.Services.Selected(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
 		if dp.Name != last {
 			items = append(items, bare(dp))
 		}

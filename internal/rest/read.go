@@ -64,7 +64,7 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 }
 
 func (m *moment) find(key resource.Key) (resource.Any, bool) {
-	return m.State.Find(table.Eval(m.Snapshot), key)
+	return m.State.Tables.Find(table.Eval(m.Snapshot), key)
 }
 
 // need returns a resource, or an error with its key.
@@ -161,7 +161,7 @@ func (m *moment) status(o resource.Any) resource.Any {
 func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
 	reports := m.Reports()
 	shown := kind.MeshExternalServiceStatuses.Make(service.Mesh, service.Name, kind.MeshExternalServiceStatus{})
-	stored, ok := m.State.ExternalServiceStatuses.Find(table.Eval(m.Snapshot), service.Mesh, service.Name)
+	stored, ok := m.State.Tables.ExternalServiceStatuses.Find(table.Eval(m.Snapshot), service.Mesh, service.Name)
 	if ok {
 		shown.Spec = stored.Spec
 	}

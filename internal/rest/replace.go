@@ -30,7 +30,7 @@ func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	name := r.PathValue("name")
-	if m.State.Zone != "" {
+	if m.State.Tables.Zone != "" {
 		return resource.Errorf(resource.Forbidden,
 			"zones connect to the global control plane; confirm there what replaces the zone %q", name)
 	}

@@ -230,7 +230,7 @@ func TestTheTableHoldsEveryKindOfTheAPI(t *testing.T) {
 	state := graph.NewState("east")
 	for _, d := range kind.All() {
 		info := d.Describe()
-		if shown := !info.Hidden || info.StatusOf != ""; shown && !state.HasRows(info.Name) {
+		if shown := !info.Hidden || info.StatusOf != ""; shown && !state.Tables.HasRows(info.Name) {
 			t.Errorf("%s has no rows in graph.State", info.Name)
 		}
 	}

@@ -178,10 +178,10 @@ func (s *Server) goLead(ctx context.Context, run func(context.Context)) {
 func (s *Server) buildTable(context.Context) error {
 	s.metrics = metrics.New(s.version, s.settings.ZoneName, s.instance)
 	s.state = graph.NewState(s.settings.ZoneName)
-	s.state.DefaultMesh = s.settings.DefaultMesh
-	s.state.LocalNetworks = s.settings.LocalNetworks
-	s.state.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
-	s.state.DB.Observe(s.metrics.Stage)
+	s.state.Tables.DefaultMesh = s.settings.DefaultMesh
+	s.state.Tables.LocalNetworks = s.settings.LocalNetworks
+	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
+	s.state.Tables.DB.Observe(s.metrics.Stage)
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
@@ -264,7 +264,7 @@ func (s *Server) followStore(ctx context.Context) error {
 	s.hub.Use(ctx, s.callbacks())
 	s.barrier.Zones = s.sync
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: s.store, Kinds: s.state.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
+		Store: s.store, Kinds: s.state.Tables.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
 	})
 	if err != nil {
 		return err
@@ -284,10 +284,10 @@ func (s *Server) apply(b mirror.Batch) {
 
 // adoptStored makes the owners of the stored resources agree with the zone and the mode that the control plane has now.
 func (s *Server) adoptStored(ctx context.Context) error {
-	snapshot := s.state.DB.Snapshot()
+	snapshot := s.state.Tables.DB.Snapshot()
 	done, err := s.writer.Adopt(ctx, func(yield func(resource.Any) bool) {
 		for _, d := range join.Traveling() {
-			for o := range s.state.From(snapshot, d.Describe().Name, "", "") {
+			for o := range s.state.Tables.From(snapshot, d.Describe().Name, "", "") {
 				if !yield(o) {
 					return
 				}

@@ -140,7 +140,10 @@ func zoneToken(to *settings.Join) (string, error) {
 
 // waitAcked returns when every proxy of the zone, on every replica, has acked the rows as they are stored.
 func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
-	rows = slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return !s.state.HasRows(key.Kind) })
+	rows = slices.DeleteFunc(
+		slices.Clone(rows),
+		func(key resource.Key) bool { return !s.state.Tables.HasRows(key.Kind) },
+	)
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
 	rows = append(rows, s.hub.Rows.LookedUp(resolved, rows)...)
 	done()

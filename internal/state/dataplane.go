@@ -86,3 +86,16 @@ func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	}
 	return []string{MeshKey(dp.Mesh)}
 }
+
+// At returns the proxy that listens on an address and port of a mesh.
+func (t *Tables) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
+	for _, dp := range t.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
+		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+	}
+	for _, name := range t.ResolvedNamesByAddress.List(r, address) {
+		for _, dp := range t.DataplanesByListener.List(r, ListenerKey(mesh, name.Name, port)) {
+			return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
+		}
+	}
+	return ProxyKey{}, false
+}

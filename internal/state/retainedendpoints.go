@@ -34,3 +34,15 @@ func proxiesOf(mesh string, endpoints []kind.RetainedEndpoint) []string {
 	}
 	return keys
 }
+
+// RetainedOf returns the former endpoints of a proxy that clients still use, of this zone or of remote ones.
+func (t *Tables) RetainedOf(r *table.Reader, key ProxyKey) []kind.RetainedEndpoint {
+	var retained []kind.RetainedEndpoint
+	for _, row := range t.RetainedEndpointsByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		retained = append(retained, row.Spec.Endpoints...)
+	}
+	for _, row := range t.RetainedSNIRoutesByProxy.List(r, RowKey(key.Mesh, key.Name)) {
+		retained = append(retained, row.Spec.Endpoints...)
+	}
+	return slices.DeleteFunc(retained, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
+}

@@ -34,3 +34,28 @@ func (t *Tables) addZoneProxy() {
 	t.ZoneAddressesByMesh = byMesh(t.ZoneAddresses)
 	t.ZoneAddressesByHostName = table.NewIndex(t.ZoneAddresses.Input, hostNameKeys[kind.MeshZoneAddress](t))
 }
+
+// ZoneAddress returns the row with the zone ingresses of a zone, as other zones dial them for a mesh.
+func (t *Tables) ZoneAddress(r *table.Reader, mesh, zone string) (*resource.Object[kind.MeshZoneAddress], bool) {
+	return t.ZoneAddresses.Find(r, mesh, t.StoredName(&kind.MeshZoneAddresses.Info, zone, zone))
+}
+
+// Networking returns the networking of a Dataplane, with an IP address in the place of a host name, or of a ZoneIngress
+// or ZoneEgress of this zone.
+func (t *Tables) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
+	switch key.Type {
+	case kind.IngressProxy:
+		if z, ok := t.ZoneIngresses.Find(r, "", key.Name); ok && t.IsOwn(&z.Meta) {
+			return z.Spec.Dataplane(), true
+		}
+	case kind.EgressProxy:
+		if z, ok := t.ZoneEgresses.Find(r, "", key.Name); ok && t.IsOwn(&z.Meta) {
+			return z.Spec.Dataplane(), true
+		}
+	default:
+		if dp, ok := t.Dataplanes.Find(r, key.Mesh, key.Name); ok {
+			return t.NetworkingOf(r, dp), true
+		}
+	}
+	return nil, false
+}

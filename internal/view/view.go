@@ -75,7 +75,7 @@ func (n noting) Delete(ctx context.Context, key resource.Key, version string) er
 }
 
 func (n noting) note(key resource.Key, version string, err error) error {
-	if err == nil && n.view.state.HasRows(key.Kind) {
+	if err == nil && n.view.state.Tables.HasRows(key.Kind) {
 		n.view.note(key, version)
 	}
 	return err
@@ -99,7 +99,7 @@ func (v *View) note(key resource.Key, version string) {
 
 // shown returns the version of a row in the state, or an empty string.
 func (v *View) shown(key resource.Key) string {
-	o, ok := v.state.Find(table.Eval(v.state.DB.Snapshot()), key)
+	o, ok := v.state.Tables.Find(table.Eval(v.state.Tables.DB.Snapshot()), key)
 	if !ok {
 		return ""
 	}
@@ -129,7 +129,7 @@ func (v *View) seen(key resource.Key, version string) {
 // Without kinds, it returns all. It returns an error where ctx ends, or where the mirror lags and the store fails.
 func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	if len(kinds) == 0 {
-		kinds = v.state.Kinds()
+		kinds = v.state.Tables.Kinds()
 	}
 	v.mu.Lock()
 	last := v.writes
@@ -137,7 +137,7 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	for {
 		oldest, applied := v.oldest(kinds, last)
 		if oldest.IsZero() {
-			return &Rows{v.state, v.state.DB.Snapshot()}, nil
+			return &Rows{v.state, v.state.Tables.DB.Snapshot()}, nil
 		}
 		timeout := time.NewTimer(time.Until(oldest.Add(Timeout)))
 		select {
@@ -179,8 +179,9 @@ func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 }
 
 func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
-	state := graph.NewState(v.state.Zone)
-	state.DefaultMesh, state.LocalNetworks, state.Alone = v.state.DefaultMesh, v.state.LocalNetworks, v.state.Alone
+	state := graph.NewState(v.state.Tables.Zone)
+	to, from := state.Tables, v.state.Tables
+	to.DefaultMesh, to.LocalNetworks, to.Alone = from.DefaultMesh, from.LocalNetworks, from.Alone
 	var objects []resource.Any
 	for _, kind := range kinds {
 		v.mu.Lock()
@@ -199,12 +200,12 @@ func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 		}
 		v.correct(kind, rows, last)
 	}
-	state.DB.Commit(func(tx *table.Tx) {
+	state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range objects {
-			state.Put(tx, o)
+			state.Tables.Put(tx, o)
 		}
 	})
-	return &Rows{state, state.DB.Snapshot()}, nil
+	return &Rows{state, state.Tables.DB.Snapshot()}, nil
 }
 
 // correct updates the expected versions to those in the store: another replica may have overwritten a row before the

@@ -71,7 +71,7 @@ func (w *world) bring(row store.Row) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.state.DB.Commit(func(tx *table.Tx) { w.state.Put(tx, o) })
+	w.state.Tables.DB.Commit(func(tx *table.Tx) { w.state.Tables.Put(tx, o) })
 	w.view.Applied(mirror.Batch{Put: []resource.Any{o}})
 }
 
@@ -87,7 +87,7 @@ func (w *world) version(name string) (version string, took time.Duration) {
 }
 
 func versionIn(rows *view.Rows, name string) string {
-	o, ok := rows.State.Find(table.Eval(rows.Snapshot), kind.Meshes.Key("", name))
+	o, ok := rows.State.Tables.Find(table.Eval(rows.Snapshot), kind.Meshes.Key("", name))
 	if !ok {
 		return ""
 	}
@@ -227,15 +227,16 @@ func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) er
 func TestTheStoreIsReadWithTheSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.state.DefaultMesh, w.state.Alone = "shop", true
+		w.state.Tables.DefaultMesh, w.state.Tables.Alone = "shop", true
 		w.create(w.store, "a") // that the state never gets
 		rows, err := w.view.Read(t.Context(), kind.Meshes.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows.State == w.state || rows.State.DefaultMesh != "shop" || !rows.State.Alone || rows.State.Zone != "east" {
-			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.DefaultMesh,
-				rows.State.Zone)
+		if rows.State == w.state || rows.State.Tables.DefaultMesh != "shop" || !rows.State.Tables.Alone ||
+			rows.State.Tables.Zone != "east" {
+			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.Tables.DefaultMesh,
+				rows.State.Tables.Zone)
 		}
 	})
 }

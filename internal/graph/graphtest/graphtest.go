@@ -40,13 +40,13 @@ var sections = []struct {
 func Load(t *testing.T, scenario *txtar.Archive) *graph.State {
 	t.Helper()
 	s := graph.NewState("east")
-	s.DB.Commit(func(tx *table.Tx) {
+	s.Tables.DB.Commit(func(tx *table.Tx) {
 		for doc := range strings.SplitSeq(golden.Section(scenario, "resources.yaml"), "\n---\n") {
-			s.Put(tx, received(parse(t, []byte(doc))))
+			s.Tables.Put(tx, received(parse(t, []byte(doc))))
 		}
 		for _, section := range sections {
 			for line := range strings.Lines(golden.Section(scenario, section.name)) {
-				s.Put(tx, section.read(t, strings.TrimSpace(line)))
+				s.Tables.Put(tx, section.read(t, strings.TrimSpace(line)))
 			}
 		}
 	})

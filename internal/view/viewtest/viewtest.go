@@ -20,7 +20,7 @@ func New(rows store.Store, zone string) (v *view.View, stop func(), err error) {
 	v = view.New(state, rows)
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: rows, Kinds: state.Kinds(), Decode: admission.Decode, Log: slog.New(slog.DiscardHandler),
+		Store: rows, Kinds: state.Tables.Kinds(), Decode: admission.Decode, Log: slog.New(slog.DiscardHandler),
 		Apply: func(b mirror.Batch) {
 			commit(state, b.Put, b.Removed)
 			v.Applied(b)
@@ -31,12 +31,12 @@ func New(rows store.Store, zone string) (v *view.View, stop func(), err error) {
 
 // commit changes a state.
 func commit(state *graph.State, put []resource.Any, removed []resource.Key) {
-	state.DB.Commit(func(tx *table.Tx) {
+	state.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range put {
-			state.Put(tx, o)
+			state.Tables.Put(tx, o)
 		}
 		for _, key := range removed {
-			state.Remove(tx, key)
+			state.Tables.Remove(tx, key)
 		}
 	})
 }

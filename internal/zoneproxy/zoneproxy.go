@@ -1,4 +1,4 @@
-package graph
+package zoneproxy
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"weft/kind"
 )
 
-// ZoneProxy is a zone ingress or a zone egress of this zone, with its status.
-type ZoneProxy struct {
+// Proxy is a zone ingress or a zone egress of this zone, with its status.
+type Proxy struct {
 	Proxy state.ProxyKey // without a mesh: a ZoneIngress or ZoneEgress
 	// Address and Port are where other zones, or this one's proxies, dial it.
 	Address string
@@ -27,19 +27,19 @@ type ZoneProxy struct {
 
 // ingressProxies returns the zone ingresses of a mesh that remote zones can dial, or without a mesh those of all
 // meshes, sorted by name.
-func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
-	var proxies []ZoneProxy
+func (s *Stage) ingressProxies(r *table.Reader, mesh string) []Proxy {
+	var proxies []Proxy
 	add := func(key state.ProxyKey, section *kind.ZoneIngressSection) {
-		d := ZoneProxy{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
-		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedIngresses))
+		d := Proxy{Proxy: key, Address: section.AdvertisedAddress, Port: section.AdvertisedPort}
+		proxies = append(proxies, s.withStatus(r, d, section.Listener(), ServedIngresses))
 	}
-	for _, dp := range s.IngressesByMesh.List(r, state.MeshKey(mesh)) {
-		if s.IsOwn(&dp.Meta) && s.Admits(r, dp) {
+	for _, dp := range s.state.IngressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.state.IsOwn(&dp.Meta) && s.identity.Admits(r, dp) {
 			add(state.ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneIngress)
 		}
 	}
-	for _, z := range s.ZoneIngressesByScope.List(r, state.MeshKey(mesh)) {
-		if s.IsOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
+	for _, z := range s.state.ZoneIngressesByScope.List(r, state.MeshKey(mesh)) {
+		if s.state.IsOwn(&z.Meta) && z.Spec.Networking.AdvertisedAddress != "" {
 			add(state.ZoneIngressProxy(z.Name), z.Spec.Dataplane().ZoneIngress)
 		}
 	}
@@ -47,48 +47,49 @@ func (s *State) ingressProxies(r *table.Reader, mesh string) []ZoneProxy {
 }
 
 // egressProxies returns the zone egresses of a mesh, or without a mesh those of all meshes, sorted by name.
-func (s *State) egressProxies(r *table.Reader, mesh string) []ZoneProxy {
-	var proxies []ZoneProxy
+func (s *Stage) egressProxies(r *table.Reader, mesh string) []Proxy {
+	var proxies []Proxy
 	add := func(key state.ProxyKey, section *kind.ZoneEgressSection) {
-		d := ZoneProxy{Proxy: key, Address: section.Address, Port: section.Port,
-			Plaintext: s.Identity.Get(r, key) == nil}
-		proxies = append(proxies, s.withStatus(r, d, section.Listener(), servedEgresses))
+		d := Proxy{Proxy: key, Address: section.Address, Port: section.Port,
+			Plaintext: s.identity.Identity.Get(r, key) == nil}
+		proxies = append(proxies, s.withStatus(r, d, section.Listener(), ServedEgresses))
 	}
-	for _, dp := range s.EgressesByMesh.List(r, state.MeshKey(mesh)) {
-		if s.IsOwn(&dp.Meta) && s.Admits(r, dp) {
+	for _, dp := range s.state.EgressesByMesh.List(r, state.MeshKey(mesh)) {
+		if s.state.IsOwn(&dp.Meta) && s.identity.Admits(r, dp) {
 			add(state.ProxyKey{Mesh: mesh, Name: dp.Name}, dp.Spec.Networking.ZoneEgress)
 		}
 	}
-	for _, z := range s.ZoneEgressesByScope.List(r, state.MeshKey(mesh)) {
-		if s.IsOwn(&z.Meta) {
+	for _, z := range s.state.ZoneEgressesByScope.List(r, state.MeshKey(mesh)) {
+		if s.state.IsOwn(&z.Meta) {
 			add(state.ZoneEgressProxy(z.Name), z.Spec.Dataplane().ZoneEgress)
 		}
 	}
 	return sortByName(proxies)
 }
 
-func sortByName(proxies []ZoneProxy) []ZoneProxy {
-	slices.SortFunc(proxies, func(a, b ZoneProxy) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
+func sortByName(proxies []Proxy) []Proxy {
+	slices.SortFunc(proxies, func(a, b Proxy) int { return strings.Compare(a.Proxy.Name, b.Proxy.Name) })
 	return proxies
 }
 
 // withStatus returns a zone proxy with its status. listener is its configured "address:port".
-func (s *State) withStatus(r *table.Reader, d ZoneProxy, listener string,
-	served func(*kind.DataplaneListenerStatus) []string) ZoneProxy {
-	if serving, ok := s.ListenerStatus(r, d.Proxy); ok {
+func (s *Stage) withStatus(r *table.Reader, d Proxy, listener string,
+	served func(*kind.DataplaneListenerStatus) []string) Proxy {
+	if serving, ok := s.state.ListenerStatus(r, d.Proxy); ok {
 		d.Draining = serving.Spec.Draining
 		for _, at := range served(&serving.Spec) {
 			d.Serves = d.Serves || at == listener
 			d.ServesFormer = d.ServesFormer || at != listener
 		}
 	}
-	if insight, ok := s.Insight(r, d.Proxy); ok {
+	if insight, ok := s.state.Insight(r, d.Proxy); ok {
 		d.Instance = attachedTo(insight.Spec.Subscriptions)
 	}
 	return d
 }
 
-func servedIngresses(serving *kind.DataplaneListenerStatus) []string {
+// ServedIngresses returns the "address:port" of the ingress listeners that a proxy serves.
+func ServedIngresses(serving *kind.DataplaneListenerStatus) []string {
 	var listeners []string
 	for i := range serving.Ingresses {
 		listeners = append(listeners, serving.Ingresses[i].Listener())
@@ -96,7 +97,8 @@ func servedIngresses(serving *kind.DataplaneListenerStatus) []string {
 	return listeners
 }
 
-func servedEgresses(serving *kind.DataplaneListenerStatus) []string {
+// ServedEgresses returns the "address:port" of the egress listeners that a proxy serves.
+func ServedEgresses(serving *kind.DataplaneListenerStatus) []string {
 	var listeners []string
 	for i := range serving.Egresses {
 		listeners = append(listeners, serving.Egresses[i].Listener())

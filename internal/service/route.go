@@ -1,4 +1,4 @@
-package graph
+package service
 
 import (
 	"slices"
@@ -46,6 +46,15 @@ func RouteTo(d *Destination) *Route {
 	return &Route{d.Key, d.Protocol, []RouteRule{{everyRequest, []RouteBackend{backend}}}}
 }
 
+// route returns the route of a destination; nil where there is no such destination.
+func (s *Stage) route(r *table.Reader, key DestinationKey) *Route {
+	d := s.DestinationOf(r, key)
+	if d == nil {
+		return nil
+	}
+	return RouteTo(d)
+}
+
 // Backends returns the destinations of all rules, sorted.
 func (r *Route) Backends() []DestinationKey {
 	var keys []DestinationKey
@@ -60,12 +69,3 @@ func (r *Route) Backends() []DestinationKey {
 
 // Last returns the rule of the traffic that no other rule matches.
 func (r *Route) Last() *RouteRule { return &r.Rules[len(r.Rules)-1] }
-
-// route returns the route of a destination; nil where there is no such destination.
-func (s *State) route(r *table.Reader, key DestinationKey) *Route {
-	d := s.DestinationOf(r, key)
-	if d == nil {
-		return nil
-	}
-	return RouteTo(d)
-}

@@ -1,4 +1,4 @@
-package graph
+package service
 
 import (
 	"cmp"
@@ -8,19 +8,13 @@ import (
 	"strings"
 
 	"weft/internal/state"
+	"weft/internal/zoneroute"
 	"weft/kind"
 	"weft/resource"
 )
 
 // DestinationKind is the kind of service that a destination is a port of.
 type DestinationKind int
-
-// Kinds of destinations.
-const (
-	MeshService DestinationKind = iota
-	MultiZoneService
-	ExternalService
-)
 
 var destinationKinds = [...]struct {
 	info  *resource.Info
@@ -34,22 +28,15 @@ var destinationKinds = [...]struct {
 // String returns the name of the resource's kind, "MeshService".
 func (k DestinationKind) String() string { return destinationKinds[k].info.Name }
 
-// MarshalText implements encoding.TextMarshaler.
-func (k DestinationKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (k *DestinationKind) UnmarshalText(text []byte) error {
-	for i := range destinationKinds {
-		if of := DestinationKind(i); of.String() == string(text) {
-			*k = of
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is no kind of destination", text)
-}
-
 // Locality is a part of a destination that has endpoints of its own. The zero value is the whole.
 type Locality string
+
+// Kinds of destinations.
+const (
+	MeshService DestinationKind = iota
+	MultiZoneService
+	ExternalService
+)
 
 // Localities of a [MultiZoneService].
 const (
@@ -75,32 +62,6 @@ type DestinationKey struct {
 	Port     uint32
 	Locality Locality
 }
-
-// String returns the destination's name in every place that shows one: clusters, endpoint assignments, routes.
-// "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port; a locality follows
-// with another "_".
-func (k DestinationKey) String() string {
-	name := fmt.Sprintf("kri_%s_%s_%s__%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, k.Service, k.Port)
-	if k.Locality != "" {
-		name += "_" + string(k.Locality)
-	}
-	return name
-}
-
-// At returns one port of the service.
-func (k DestinationKey) At(port uint32) DestinationKey {
-	k.Port = port
-	return k
-}
-
-// On returns one locality of the destination.
-func (k DestinationKey) On(locality Locality) DestinationKey {
-	k.Locality = locality
-	return k
-}
-
-// Of returns the service that the destination is a port of.
-func (k DestinationKey) Of() DestinationKey { return k.At(0).On("") }
 
 // ParseDestination parses the output of [DestinationKey.String], also with a suffix after another "_". No part of a
 // destination's name contains an underscore.
@@ -145,23 +106,12 @@ type Destination struct {
 	Zones []Servers
 }
 
-// Way is the route from clients to servers.
-type Way string
-
-// The ways to servers.
-const (
-	Direct    Way = ""          // clients dial them
-	ByIngress Way = "ingress"   // through the ingresses of their zone
-	ByEgress  Way = "egress"    // through the egresses of the clients' zone
-	NoEgress  Way = "no egress" // through egresses, and none of them is ready
-)
-
 // Servers are the servers of a destination in one zone.
 type Servers struct {
 	// Zone is a remote zone; empty: they are in the clients' zone, or outside the mesh.
 	Zone string
 	// Way is Direct where they are in the same zone. On every other, the SNI selects the destination.
-	Way Way
+	Way zoneroute.Way
 	SNI string
 	// Identities are the SPIFFE IDs that they may present, sorted; empty: they are plaintext.
 	Identities []string
@@ -174,22 +124,92 @@ type Servers struct {
 	TrustDomain string
 }
 
+// Row returns the row of a destination's service among the rows of its kind. It depends on the key only.
+func (s *Stage) Row(key DestinationKey) state.ServiceKey {
+	return state.ServiceKey{
+		Mesh: key.Mesh,
+		Name: s.state.StoredName(destinationKinds[key.Kind].info, key.Zone, key.Service),
+	}
+}
+
+// KeyOf returns the key of a MeshService as a destination, without a port.
+func (s *Stage) KeyOf(service *resource.Object[kind.MeshService]) DestinationKey {
+	key := DestinationKey{Mesh: service.Mesh, Zone: s.state.ZoneOf(&service.Meta), Service: service.Name}
+	if key.Zone != s.state.Zone {
+		key.Service = kind.DisplayNameOf(&service.Meta)
+	}
+	return key
+}
+
+// ListsOf returns the endpoint lists of a service that its own zone computes, one for each port; none in any other
+// zone.
+func (s *Stage) ListsOf(service *resource.Object[kind.MeshService]) []DestinationKey {
+	if s.state.Zone == "" || s.state.IsRemote(service) {
+		return nil
+	}
+	var lists []DestinationKey
+	for _, port := range service.Spec.Ports {
+		lists = append(lists, s.KeyOf(service).At(port.Port))
+	}
+	return lists
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (k DestinationKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *DestinationKind) UnmarshalText(text []byte) error {
+	for i := range destinationKinds {
+		if of := DestinationKind(i); of.String() == string(text) {
+			*k = of
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no kind of destination", text)
+}
+
+// String returns the destination's name in every place that shows one: clusters, endpoint assignments, routes.
+// "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port; a locality follows
+// with another "_".
+func (k DestinationKey) String() string {
+	name := fmt.Sprintf("kri_%s_%s_%s__%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, k.Service, k.Port)
+	if k.Locality != "" {
+		name += "_" + string(k.Locality)
+	}
+	return name
+}
+
+// At returns one port of the service.
+func (k DestinationKey) At(port uint32) DestinationKey {
+	k.Port = port
+	return k
+}
+
+// On returns one locality of the destination.
+func (k DestinationKey) On(locality Locality) DestinationKey {
+	k.Locality = locality
+	return k
+}
+
+// Of returns the service that the destination is a port of.
+func (k DestinationKey) Of() DestinationKey { return k.At(0).On("") }
+
 // Secured returns whether clients use mutual TLS with them: both sides have an identity.
 func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
 
 // External returns whether they are outside the mesh, so that an egress dials them.
-func (s *Servers) External() bool { return s.Way != Direct && s.Zone == "" }
+func (s *Servers) External() bool { return s.Way != zoneroute.Direct && s.Zone == "" }
 
 // UnreachableReason returns why a client, with an identity or without, can't reach them; empty: it can. Zone proxies
 // route by the SNI of mutual TLS, so a server without mutual TLS is reached in its own zone only.
 func (s *Servers) UnreachableReason(secured bool) string {
 	switch {
-	case s.Way == Direct:
+	case s.Way == zoneroute.Direct:
 		return ""
 	case s.External() && !secured:
 		return "it is outside the mesh, which is reached through a zone egress, and that takes mutual TLS only: a " +
 			"proxy without an identity reaches none"
-	case secured && s.Way == NoEgress:
+	case secured && s.Way == zoneroute.NoEgress:
 		return "no zone egress of this zone is ready, and what leaves the zone goes through one"
 	case s.External() && len(s.Identities) == 0:
 		return "no zone egress of this zone has an identity"
@@ -264,44 +284,4 @@ func (d *Destination) Lists(secured bool) []DestinationKey {
 		lists = append(lists, d.Key.On(RemoteLocality))
 	}
 	return lists
-}
-
-// Endpoint is one server of a destination, or a zone proxy that forwards to its servers.
-type Endpoint struct {
-	Address string
-	Port    uint32
-	// Zone is set on an ingress of another zone.
-	Zone string
-	// Proxy is set for a proxy of this zone: a server, or an egress.
-	Proxy state.ProxyKey
-	// Plaintext is true while the proxy has an identity and does not serve mutual TLS yet.
-	Plaintext bool
-}
-
-// Endpoints are the published endpoints of a destination, sorted by zone, address and port.
-type Endpoints struct {
-	Destination DestinationKey
-	Endpoints   []Endpoint
-}
-
-// Has returns whether an endpoint is one of them.
-func (e *Endpoints) Has(endpoint Endpoint) bool { return slices.Contains(e.Endpoints, endpoint) }
-
-// inOrder sorts endpoints in place, and removes duplicate addresses of a zone: several inbounds may share one.
-func inOrder(endpoints []Endpoint) []Endpoint {
-	slices.SortFunc(endpoints, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
-	})
-	return slices.CompactFunc(endpoints, func(a, b Endpoint) bool {
-		return a.Zone == b.Zone && a.Address == b.Address && a.Port == b.Port
-	})
-}
-
-// throughHops returns zone proxies as the endpoints of the destinations to which they forward, in order.
-func throughHops(hops []Hop) []Endpoint {
-	var endpoints []Endpoint
-	for _, hop := range hops {
-		endpoints = append(endpoints, Endpoint{Address: hop.Address, Port: hop.Port, Zone: hop.Zone, Proxy: hop.Proxy})
-	}
-	return inOrder(endpoints)
 }

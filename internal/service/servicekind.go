@@ -1,4 +1,4 @@
-package graph
+package service
 
 import (
 	"slices"
@@ -35,38 +35,38 @@ type places struct {
 	vipOwners, claimants func(r *table.Reader, key string) []state.ServiceKey
 }
 
-func (s *State) serviceKinds() []serviceKind {
+func (s *Stage) serviceKinds() []serviceKind {
 	return []serviceKind{
 		MeshService: {
-			all:         listed(s.ServicesByMesh, s.KeyOf),
+			all:         listed(s.state.ServicesByMesh, s.KeyOf),
 			labeled:     s.servicesLabelled,
 			named:       s.serviceNamed,
-			ports:       portsIn(s.Services),
-			places:      placesIn(s.ServiceStatuses, (*kind.MeshServiceStatus).Places),
+			ports:       portsIn(s.state.Services),
+			places:      placesIn(s.state.ServiceStatuses, (*kind.MeshServiceStatus).Places),
 			isMember:    s.isServer,
 			destination: s.Destination,
 			endpoints:   s.Endpoints,
 		},
 		MultiZoneService: {
-			all:     listed(s.MultiZoneServicesByMesh, multiZoneKeyOf),
-			labeled: labeledIn(s.MultiZoneServicesByMesh, multiZoneKeyOf),
+			all:     listed(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
+			labeled: labeledIn(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
 			named: func(_ *table.Reader, name state.ServiceKey) DestinationKey {
-				return multiZoneKey(name.Mesh, name.Name)
+				return MultiZoneKey(name.Mesh, name.Name)
 			},
-			ports:       portsIn(s.MultiZoneServices),
-			places:      placesIn(s.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
+			ports:       portsIn(s.state.MultiZoneServices),
+			places:      placesIn(s.state.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
 			isMember:    s.isMultiZoneServer,
 			destination: s.MultiZone,
 			endpoints:   s.LocalityEndpoints,
 		},
 		ExternalService: {
-			all:     listed(s.ExternalServicesByMesh, s.ExternalKeyOf),
-			labeled: labeledIn(s.ExternalServicesByMesh, s.ExternalKeyOf),
+			all:     listed(s.state.ExternalServicesByMesh, s.ExternalKeyOf),
+			labeled: labeledIn(s.state.ExternalServicesByMesh, s.ExternalKeyOf),
 			named:   s.externalNamed,
 			ports:   s.externalPorts,
-			places:  placesIn(s.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
+			places:  placesIn(s.state.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
 			isMember: func(r *table.Reader, proxy state.ProxyKey, _ DestinationKey) bool {
-				return s.isEgress(r, proxy)
+				return s.routes.IsEgress(r, proxy)
 			},
 			destination: s.External,
 			endpoints:   s.ExternalEndpoints,
@@ -143,19 +143,19 @@ func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, 
 }
 
 // VIPOwners returns the services of every kind that have a virtual IP.
-func (s *State) VIPOwners(r *table.Reader, vip string) []resource.Key {
+func (s *Stage) VIPOwners(r *table.Reader, vip string) []resource.Key {
 	var owners []resource.Key
-	for of := range s.services {
-		owners = append(owners, keysOfRows(DestinationKind(of), s.services[of].vipOwners(r, vip))...)
+	for of := range s.kinds {
+		owners = append(owners, keysOfRows(DestinationKind(of), s.kinds[of].vipOwners(r, vip))...)
 	}
 	return owners
 }
 
 // HostnameOwners returns the services of every kind that request a host name, by its [HostnameKey].
-func (s *State) HostnameOwners(r *table.Reader, key string) []resource.Key {
+func (s *Stage) HostnameOwners(r *table.Reader, key string) []resource.Key {
 	var claimants []resource.Key
-	for of := range s.services {
-		claimants = append(claimants, keysOfRows(DestinationKind(of), s.services[of].claimants(r, key))...)
+	for of := range s.kinds {
+		claimants = append(claimants, keysOfRows(DestinationKind(of), s.kinds[of].claimants(r, key))...)
 	}
 	return claimants
 }
@@ -169,40 +169,59 @@ func keysOfRows(of DestinationKind, rows []state.ServiceKey) []resource.Key {
 }
 
 // DestinationOf returns one port of a service of any kind; nil where there is none.
-func (s *State) DestinationOf(r *table.Reader, key DestinationKey) *Destination {
-	return s.services[key.Kind].destination.Get(r, key)
+func (s *Stage) DestinationOf(r *table.Reader, key DestinationKey) *Destination {
+	return s.kinds[key.Kind].destination.Get(r, key)
 }
 
 // EndpointsOf returns the endpoints of one of the [Destination.Lists] of a service of any kind.
-func (s *State) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
-	return s.services[key.Kind].endpoints.Get(r, key)
+func (s *Stage) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
+	return s.kinds[key.Kind].endpoints.Get(r, key)
 }
 
 // EndpointLists returns the tables of all published endpoints, of services of every kind.
-func (s *State) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
+func (s *Stage) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
 	var lists []*table.Derived[DestinationKey, *Endpoints]
-	for i := range s.services {
-		lists = append(lists, s.services[i].endpoints)
+	for i := range s.kinds {
+		lists = append(lists, s.kinds[i].endpoints)
 	}
 	return lists
 }
 
 // IsMember returns whether a proxy is a backend of a destination.
-func (s *State) IsMember(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
-	return s.services[key.Kind].isMember(r, proxy, key)
+func (s *Stage) IsMember(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
+	return s.kinds[key.Kind].isMember(r, proxy, key)
 }
 
-// portsOf returns the ports of a service of any kind.
-func (s *State) portsOf(r *table.Reader, key DestinationKey) []kind.ServicePort {
-	return s.services[key.Kind].ports(r, s.Row(key))
+// PortsOf returns the ports of a service of any kind.
+func (s *Stage) PortsOf(r *table.Reader, key DestinationKey) []kind.ServicePort {
+	return s.kinds[key.Kind].ports(r, s.Row(key))
 }
 
 // places returns the addresses and host names of a service of any kind.
-func (s *State) places(r *table.Reader, key DestinationKey) kind.Places {
-	return s.services[key.Kind].places.of(r, s.Row(key))
+func (s *Stage) places(r *table.Reader, key DestinationKey) kind.Places {
+	return s.kinds[key.Kind].places.of(r, s.Row(key))
 }
 
 // vipsOf returns the virtual IPs of a service of any kind.
-func (s *State) vipsOf(r *table.Reader, key DestinationKey) []string {
+func (s *Stage) vipsOf(r *table.Reader, key DestinationKey) []string {
 	return addressesOf(s.places(r, key).VIPs)
+}
+
+func hostnameKeys(mesh string, generators []kind.HostnameGeneratorStatus) []string {
+	var keys []string
+	for _, g := range generators {
+		if g.Hostname != "" {
+			keys = append(keys, state.HostnameKey(mesh, g.Hostname))
+		}
+	}
+	return keys
+}
+
+// members are the values of ServiceMembers.
+func (s *Stage) members(r *table.Reader, key state.ServiceKey) []*Member {
+	service, ok := s.state.Services.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	return slices.Collect(s.Members(r, service))
 }

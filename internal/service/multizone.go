@@ -1,4 +1,4 @@
-package graph
+package service
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/zoneroute"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,14 +23,14 @@ type SelectedService struct {
 
 // SelectedServices returns the MeshServices that a MeshMultiZoneService selects, for one of its ports. (SNI in the
 // resource definition: the written ports decide.)
-func (s *State) SelectedServices(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService],
+func (s *Stage) SelectedServices(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService],
 	port kind.ServicePort) []SelectedService {
 	if service.Spec.Selector.MeshService == nil {
 		return nil
 	}
 	var all []SelectedService
 	for _, selected := range s.Labeled.Get(r,
-		labelsOf(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
+		QueryLabels(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
 		t := SelectedService{Service: selected.At(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol
@@ -57,8 +58,8 @@ func ExclusionReason(port kind.ServicePort, has kind.Protocol) string {
 
 // selectedServices returns a port and its selected services without the excluded ones; none where there is no such
 // port.
-func (s *State) selectedServices(r *table.Reader, key DestinationKey) (kind.ServicePort, []SelectedService) {
-	service, ok := s.MultiZoneServices.Find(r, key.Mesh, key.Service)
+func (s *Stage) selectedServices(r *table.Reader, key DestinationKey) (kind.ServicePort, []SelectedService) {
+	service, ok := s.state.MultiZoneServices.Find(r, key.Mesh, key.Service)
 	if !ok {
 		return kind.ServicePort{}, nil
 	}
@@ -73,7 +74,7 @@ func (s *State) selectedServices(r *table.Reader, key DestinationKey) (kind.Serv
 
 // multiZone returns one port of a MeshMultiZoneService: the servers of this zone's members, and those of each remote
 // zone, whose ingresses route by the SNI of the MeshMultiZoneService.
-func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
+func (s *Stage) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	port, selected := s.selectedServices(r, key)
 	if port.Port == 0 {
 		return nil
@@ -89,14 +90,14 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	for zone, names := range ids {
 		slices.Sort(names)
 		servers := Servers{TCPInbound: tcpInbound}
-		if zone != s.Zone {
-			servers = Servers{Zone: zone, Way: s.crossZoneWay(r, key.Mesh), SNI: port.SNI()}
+		if zone != s.state.Zone {
+			servers = Servers{Zone: zone, Way: s.routes.Way(r, key.Mesh), SNI: port.SNI()}
 		}
 		s.identify(r, key.Mesh, &servers, slices.Compact(names))
 		switch {
-		case zone == s.Zone:
+		case zone == s.state.Zone:
 			d.Local = &servers
-		case servers.Way == NoEgress || servers.UnreachableReason(true) == "":
+		case servers.Way == zoneroute.NoEgress || servers.UnreachableReason(true) == "":
 			d.Zones = append(d.Zones, servers)
 		}
 	}
@@ -105,41 +106,86 @@ func (s *State) multiZone(r *table.Reader, key DestinationKey) *Destination {
 }
 
 // localityEndpoints returns the endpoints of one locality.
-func (s *State) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
+func (s *Stage) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	endpoints := &Endpoints{Destination: key}
 	if key.Locality == LocalLocality {
 		_, selected := s.selectedServices(r, key.On(""))
 		for _, t := range selected {
-			if t.Service.Zone == s.Zone {
+			if t.Service.Zone == s.state.Zone {
 				endpoints.Endpoints = append(endpoints.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
 			}
 		}
-		endpoints.Endpoints = inOrder(endpoints.Endpoints)
+		endpoints.Endpoints = InOrder(endpoints.Endpoints)
 		return endpoints
 	}
-	if s.ByEgress.Get(r, key.Mesh) {
-		endpoints.Endpoints = throughHops(s.EgressRoute.Get(r, key.Mesh).Egresses) // they choose the zone by the SNI
+	if s.routes.ByEgress.Get(r, key.Mesh) {
+		endpoints.Endpoints = ThroughHops(
+			s.routes.EgressRoute.Get(r, key.Mesh).Egresses,
+		) // they choose the zone by the SNI
 	} else {
-		endpoints.Endpoints = s.ingressesOfMembers(r, key)
+		endpoints.Endpoints = s.IngressesOfMembers(r, key)
 	}
 	return endpoints
 }
 
 // isMultiZoneServer returns whether a Dataplane is a backend of a MeshMultiZoneService.
-func (s *State) isMultiZoneServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
+func (s *Stage) isMultiZoneServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
 	_, selected := s.selectedServices(r, key.On(""))
 	return slices.ContainsFunc(selected, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }
 
 // availableIn returns the remote zones that have a server for one of the services.
-func (s *State) availableIn(r *table.Reader, selected []SelectedService) map[string]bool {
+func (s *Stage) availableIn(r *table.Reader, selected []SelectedService) map[string]bool {
 	available := map[string]bool{}
 	for _, t := range selected {
 		row := s.Row(t.Service)
-		service, ok := s.Services.Find(r, row.Mesh, row.Name)
-		if ok && t.Service.Zone != s.Zone && service.Spec.State == "Available" {
+		service, ok := s.state.Services.Find(r, row.Mesh, row.Name)
+		if ok && t.Service.Zone != s.state.Zone && service.Spec.State == "Available" {
 			available[t.Service.Zone] = true
 		}
 	}
 	return available
+}
+
+// IngressesOfMembers returns the ingresses of the remote zones with a selected service of a MeshMultiZoneService's
+// port.
+func (s *Stage) IngressesOfMembers(r *table.Reader, key DestinationKey) []Endpoint {
+	d := s.MultiZone.Get(r, key.On(""))
+	if d == nil {
+		return nil
+	}
+	_, selected := s.selectedServices(r, key.On(""))
+	available := s.availableIn(r, selected)
+	var ingresses []zoneroute.Hop
+	seen := map[string]bool{}
+	for i := range d.Zones {
+		zone := d.Zones[i].Zone
+		if len(available) > 0 && !available[zone] {
+			continue
+		}
+		for _, ingress := range s.routes.Ingresses(r, key.Mesh, zone) {
+			// An address of two zones would be one host in Envoy.
+			if at := kind.HostPort(ingress.Address, ingress.Port); !seen[at] {
+				seen[at] = true
+				ingresses = append(ingresses, ingress)
+			}
+		}
+	}
+	return ThroughHops(ingresses)
+}
+
+// IsSelected returns whether a MeshService's port belongs to a MeshMultiZoneService's port.
+func (s *Stage) IsSelected(r *table.Reader, member, in DestinationKey) bool {
+	_, selected := s.selectedServices(r, in)
+	return slices.ContainsFunc(selected, func(t SelectedService) bool { return t.Service == member })
+}
+
+// MultiZoneKey returns the key of a MeshMultiZoneService as a destination, without a port.
+func MultiZoneKey(mesh, name string) DestinationKey {
+	return DestinationKey{Kind: MultiZoneService, Mesh: mesh, Service: name}
+}
+
+// MultiZoneKeyOf is [MultiZoneKey] of a row.
+func MultiZoneKeyOf(service *resource.Object[kind.MeshMultiZoneService]) DestinationKey {
+	return MultiZoneKey(service.Mesh, service.Name)
 }

@@ -1,4 +1,4 @@
-package graph
+package service
 
 import (
 	"fmt"
@@ -17,34 +17,22 @@ func RetainedEndpointsName(service string, port uint32) string {
 }
 
 // RetainedEndpointsOf returns the retained endpoints of a destination that still serve.
-func (s *State) RetainedEndpointsOf(r *table.Reader, key DestinationKey) []Endpoint {
-	if key.Zone != s.Zone {
+func (s *Stage) RetainedEndpointsOf(r *table.Reader, key DestinationKey) []Endpoint {
+	if key.Zone != s.state.Zone {
 		return nil
 	}
-	row, ok := s.RetainedEndpoints.Find(r, key.Mesh, RetainedEndpointsName(key.Service, key.Port))
+	row, ok := s.state.RetainedEndpoints.Find(r, key.Mesh, RetainedEndpointsName(key.Service, key.Port))
 	if !ok {
 		return nil
 	}
-	return s.stillServing(r, key.Mesh, row.Spec.Endpoints)
+	return s.StillServing(r, key.Mesh, row.Spec.Endpoints)
 }
 
-// retainedOf returns the former endpoints of a proxy that clients still use, of this zone or of remote ones.
-func (s *State) retainedOf(r *table.Reader, key state.ProxyKey) []kind.RetainedEndpoint {
-	var retained []kind.RetainedEndpoint
-	for _, row := range s.RetainedEndpointsByProxy.List(r, state.RowKey(key.Mesh, key.Name)) {
-		retained = append(retained, row.Spec.Endpoints...)
-	}
-	for _, row := range s.RetainedSNIRoutesByProxy.List(r, state.RowKey(key.Mesh, key.Name)) {
-		retained = append(retained, row.Spec.Endpoints...)
-	}
-	return slices.DeleteFunc(retained, func(e kind.RetainedEndpoint) bool { return e.Dataplane != key.Name })
-}
-
-// stillServing returns the former endpoints that may be used.
-func (s *State) stillServing(r *table.Reader, mesh string, former []kind.RetainedEndpoint) []Endpoint {
+// StillServing returns the former endpoints that may be used.
+func (s *Stage) StillServing(r *table.Reader, mesh string, former []kind.RetainedEndpoint) []Endpoint {
 	var endpoints []Endpoint
 	for i := range former {
-		if e := &former[i]; s.stillServes(r, mesh, e) {
+		if e := &former[i]; s.StillServes(r, mesh, e) {
 			endpoints = append(endpoints,
 				Endpoint{Address: e.Address, Port: e.Port, Proxy: state.ProxyKey{Mesh: mesh, Name: e.Dataplane}})
 		}
@@ -52,19 +40,19 @@ func (s *State) stillServing(r *table.Reader, mesh string, former []kind.Retaine
 	return endpoints
 }
 
-// stillServes returns whether a former endpoint may be used: its proxy serves it, and neither its owner nor its probe
+// StillServes returns whether a former endpoint may be used: its proxy serves it, and neither its owner nor its probe
 // nor its agent nor its mesh excludes it. An exclusion takes effect at once, also for the last endpoint.
-func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoint) bool {
-	dp, ok := s.Dataplanes.Find(r, mesh, e.Dataplane)
-	if !ok || !s.Admits(r, dp) {
+func (s *Stage) StillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoint) bool {
+	dp, ok := s.state.Dataplanes.Find(r, mesh, e.Dataplane)
+	if !ok || !s.identity.Admits(r, dp) {
 		return false
 	}
-	for _, in := range state.CurrentInbounds(s.NetworkingOf(r, dp)) {
+	for _, in := range state.CurrentInbounds(s.state.NetworkingOf(r, dp)) {
 		if in.Listener() == e.Listener() && in.State != kind.Ready {
 			return false
 		}
 	}
-	serving, ok := s.ListenerStatuses.Find(r, mesh, e.Dataplane)
+	serving, ok := s.state.ListenerStatuses.Find(r, mesh, e.Dataplane)
 	return ok && !serving.Spec.Draining && slices.ContainsFunc(serving.Spec.Inbounds, func(in kind.ServedInbound) bool {
 		return in.Listener() == e.Listener() && !in.Unhealthy
 	})
@@ -73,11 +61,11 @@ func (s *State) stillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoi
 // RetainEndpoints returns the row with the endpoints to retain after a list became empty: the former endpoints that
 // still serve and have only lost their membership. It is nil where there are none, and for the service of a remote
 // zone: the zone states itself whether its ingresses may be used.
-func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []Endpoint,
+func (s *Stage) RetainEndpoints(r *table.Reader, key DestinationKey, former []Endpoint,
 	now time.Time) *resource.Object[kind.RetainedEndpoints] {
 	row := s.Row(key)
-	service, ok := s.Services.Find(r, row.Mesh, row.Name)
-	if !ok || s.IsRemote(service) {
+	service, ok := s.state.Services.Find(r, row.Mesh, row.Name)
+	if !ok || s.state.IsRemote(service) {
 		return nil
 	}
 	if _, ok := kind.PortNumbered(service.Spec.Ports, key.Port); !ok {
@@ -86,7 +74,7 @@ func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 	spec := kind.RetainedEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
 	for _, e := range former {
 		retained := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
-		if s.stillServes(r, key.Mesh, &retained) {
+		if s.StillServes(r, key.Mesh, &retained) {
 			spec.Endpoints = append(spec.Endpoints, retained)
 		}
 	}
@@ -97,8 +85,8 @@ func (s *State) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 }
 
 // Successors returns the number of new members that the retained ones wait for, and of those that serve.
-func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) (ready, serving int) {
-	service, ok := s.Services.Find(r, row.Mesh, row.Spec.Service)
+func (s *Stage) Successors(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) (ready, serving int) {
+	service, ok := s.state.Services.Find(r, row.Mesh, row.Spec.Service)
 	if !ok {
 		return 0, 0
 	}
@@ -119,7 +107,7 @@ func (s *State) Successors(r *table.Reader, row *resource.Object[kind.RetainedEn
 }
 
 // RetainedCount returns the number of former endpoints of a row that still serve.
-func (s *State) RetainedCount(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) int {
-	return len(s.RetainedEndpointsOf(r, DestinationKey{Mesh: row.Mesh, Zone: s.Zone, Service: row.Spec.Service,
+func (s *Stage) RetainedCount(r *table.Reader, row *resource.Object[kind.RetainedEndpoints]) int {
+	return len(s.RetainedEndpointsOf(r, DestinationKey{Mesh: row.Mesh, Zone: s.state.Zone, Service: row.Spec.Service,
 		Port: row.Spec.Port}))
 }

@@ -1,0 +1,184 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/identity"
+	"weft/internal/match"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/internal/zoneproxy"
+	"weft/kind"
+	"weft/resource"
+)
+
+// InboundListener is one (address, port) with the union of the inbounds that share it, including draining ones.
+type InboundListener struct {
+	Mesh    string
+	Address string
+	Port    uint32
+	// Name is "8080", or "10.0.0.1_8080" where the proxy has that port at several addresses. It does not depend on the
+	// inbounds that share the listener.
+	Name string
+	// Section is the inbounds' names, sorted and joined with "+".
+	Section        string
+	Protocol       kind.Protocol // of the first current inbound
+	ServiceAddress string
+	ServicePort    uint32
+	// Bind is false where connections arrive through the capture listener.
+	Bind bool
+	// AlsoPlaintext is true where the listener accepts plaintext connections beside mutual TLS: some clients do not
+	// know yet that the proxy has an identity, or the mtls of its mesh is permissive.
+	AlsoPlaintext bool
+	// ModeMayChange is true where the mtls of its mesh decides whether the listener accepts plaintext connections. Its
+	// configuration then has a form in which a change of the mode affects no TLS connection.
+	ModeMayChange bool
+	// Permissions are nil where the proxy is plaintext.
+	Permissions *match.Permissions
+	// Source is the source of the proxy's certificate.
+	Source identity.Source
+	// Probe configures the agent's probe of the application; nil: the agent's default.
+	Probe *kind.ServiceProbe
+	// TrustDomains are the domains that the proxy trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
+	TrustDomains []string
+}
+
+// Guard is the set of allowed callers at one place of a proxy.
+type Guard struct {
+	Mesh         string // the mesh of the callers
+	Place        string // its name, unique in the proxy
+	Protocol     kind.Protocol
+	Permissions  *match.Permissions
+	TrustDomains []string
+}
+
+// Guard returns the allowed callers of the listener.
+func (l *InboundListener) Guard() Guard {
+	return Guard{l.Mesh, l.Name, l.Protocol, l.Permissions, l.TrustDomains}
+}
+
+// deliverySource is an address of every Linux machine's loopback interface that no other program uses.
+const deliverySource = "127.0.0.6"
+
+// ServiceSource returns the address from which the proxy dials the application; empty: any. With redirection, a
+// connection of the proxy to its own machine is either a call of one of its services, to be captured as any other call,
+// or the delivery of a captured one. The redirect rules recognize the latter by its source. IPv6 has a single loopback
+// address, so it has no such source.
+func (l *InboundListener) ServiceSource() string {
+	if l.Bind || l.ServiceAddress != l.Address || strings.Contains(l.Address, ":") {
+		return ""
+	}
+	return deliverySource
+}
+
+// listeners returns the listeners of a proxy: its current inbounds, and those that it serves while they drain. Inbounds
+// that share an address and port are one listener. It allows a caller that the rules of any of them allow and of none
+// deny. (Adding inbounds in runtime.)
+func (s *Stage) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy) []InboundListener {
+	shared, sections := map[string][]kind.Inbound{}, map[string]bool{}
+	for _, in := range state.CurrentInbounds(s.state.NetworkingOf(r, dp)) {
+		shared[in.Listener()] = append(shared[in.Listener()], in)
+		sections[in.Section()] = true
+	}
+	alsoPlaintext := map[string]bool{}
+	if serving, ok := s.state.ListenerStatuses.Find(r, dp.Mesh, dp.Name); ok {
+		for _, served := range serving.Spec.Inbounds {
+			at := served.Listener()
+			if !sections[served.Section()] {
+				shared[at] = append(shared[at], served.Inbound)
+			}
+			alsoPlaintext[at] = p.Identity != nil && (served.Serial == "" || !served.AlsoPlaintext.IsZero())
+		}
+	}
+	mtls := s.identity.MTLS.Get(r, dp.Mesh)
+	var listeners []InboundListener
+	for at, inbounds := range shared {
+		l := s.listener(r, dp, p, inbounds)
+		l.AlsoPlaintext = alsoPlaintext[at] || p.Identity != nil && mtls.Permissive
+		l.ModeMayChange = p.Identity != nil && mtls.Enabled
+		listeners = append(listeners, l)
+	}
+	slices.SortFunc(listeners, func(a, b InboundListener) int {
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+	})
+	nameListeners(listeners)
+	return listeners
+}
+
+func nameListeners(listeners []InboundListener) {
+	onPort := map[uint32]int{}
+	for _, l := range listeners {
+		onPort[l.Port]++
+	}
+	for i := range listeners {
+		l := &listeners[i]
+		l.Name = fmt.Sprint(l.Port)
+		if onPort[l.Port] > 1 {
+			l.Name = fmt.Sprintf("%s_%d", l.Address, l.Port)
+		}
+	}
+}
+
+func (s *Stage) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p *Proxy,
+	inbounds []kind.Inbound) InboundListener {
+	var names []string
+	for _, in := range inbounds {
+		names = append(names, in.Name)
+	}
+	slices.Sort(names)
+	first := inbounds[0]
+	l := InboundListener{
+		Mesh:           dp.Mesh,
+		Address:        first.Address,
+		Port:           first.Port,
+		Section:        strings.Join(slices.Compact(names), "+"),
+		Protocol:       first.Protocol,
+		ServiceAddress: first.ServiceAddress,
+		ServicePort:    first.ServicePort,
+		Bind:           p.Capture == nil,
+		Probe:          first.ServiceProbe,
+	}
+	if p.Identity != nil {
+		l.Permissions = s.permissions(r, p.Key, l.Section)
+		l.Source, l.TrustDomains = p.Identity.Source, s.identity.TrustedDomains(r, dp.Mesh, p.Identity.Source)
+	}
+	return l
+}
+
+// permissions returns the joined rules of a section of a proxy.
+func (s *Stage) permissions(r *table.Reader, key state.ProxyKey, section string) *match.Permissions {
+	joined := match.Permit(s.PermissionsOf(r, key.Mesh, key, section))
+	s.identity.ExtendRules(r, key.Mesh, joined)
+	return joined
+}
+
+// IngressListener is the address at which a zone ingress accepts the connections of remote zones. (Mesh Scoped Zone
+// Ingress and Zone Egress.)
+type IngressListener struct {
+	Address string
+	Port    uint32
+}
+
+// ingressListeners returns the current listener of a proxy, and the former ones that it serves while they drain.
+func (s *Stage) ingressListeners(
+	r *table.Reader,
+	key state.ProxyKey,
+	section *kind.ZoneIngressSection,
+) []IngressListener {
+	var listeners []IngressListener
+	if section != nil {
+		listeners = append(listeners, IngressListener{section.Address, section.Port})
+	}
+	if serving, ok := s.state.ListenerStatus(r, key); ok {
+		for _, served := range serving.Spec.Ingresses {
+			listeners = append(listeners, IngressListener{served.Address, served.Port})
+		}
+	}
+	slices.SortFunc(listeners, func(a, b IngressListener) int {
+		return zoneproxy.CompareAddresses(a.Address, a.Port, b.Address, b.Port)
+	})
+	return slices.Compact(listeners)
+}

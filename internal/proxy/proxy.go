@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"cmp"
+
+	"weft/internal/identity"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Proxy is the configuration of one proxy.
+type Proxy struct {
+	Key   state.ProxyKey
+	Zone  string
+	Group Group
+	// NotAdmitted is why its mesh does not admit it; empty: it does. A proxy that is not admitted gets no further
+	// configuration.
+	NotAdmitted string
+	Identity    *identity.Identity        // nil: plaintext
+	Certificate *identity.NextCertificate // nil: the control plane signs none
+	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token
+	// must claim a section without a voucher itself, so such a section is in Sections.Token.
+	Sections resource.Vouched
+	// Further are the other identities that a ZoneEgress presents.
+	Further   []identity.Presentation
+	Listeners []InboundListener
+	Outbounds []ExplicitOutbound
+	Capture   *Capture // nil: no transparent proxying
+	// Ingresses are the listeners for connections of remote zones. Passes are the meshes, sorted, to whose services
+	// they forward.
+	Ingresses []IngressListener
+	Passes    []string
+	// Egresses are the listeners for connections to external services, Chains their filter chains in the order of their
+	// keys, and IsEgress the meshes, sorted, of these services. A proxy without an identity has none: its clients could
+	// not authenticate it.
+	Egresses []EgressListener
+	Chains   []EgressChain
+	IsEgress []string
+	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
+	// section was removed does so while it drains.
+	Forwards []string
+}
+
+// Capture is the address at which redirected connections arrive.
+type Capture struct {
+	InboundPort  uint32
+	OutboundPort uint32
+	IPFamilies   string // DualStack, IPv4 or IPv6
+}
+
+func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
+	if key.Type != kind.DataplaneProxy {
+		return s.zoneProxy(r, key)
+	}
+	dp, ok := s.state.Dataplanes.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return nil
+	}
+	p := &Proxy{
+		Key:         key,
+		Zone:        s.state.Zone,
+		NotAdmitted: s.identity.NotAdmittedReason(r, key),
+		Identity:    s.identity.Identity.Get(r, key),
+	}
+	p.Certificate = s.identity.NextCertificate(r, key, p.Identity)
+	n := &dp.Spec.Networking
+	var unvouched []string
+	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
+	p.Sections.Token = append(p.Sections.Token, unvouched...)
+	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
+	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil}
+	if p.Identity != nil {
+		p.Group.Source = p.Identity.Source
+	}
+	if t := n.TransparentProxying; t != nil {
+		p.Capture = &Capture{
+			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
+			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
+			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
+		}
+		p.Group.Transparent = true
+		p.Group.IPFamilies = p.Capture.IPFamilies
+	}
+	p.Group.Policies = s.outboundPolicies(r, key)
+	p.Group.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
+	p.Listeners = s.listeners(r, dp, p)
+	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
+		p.Passes = s.state.MeshesOf(r, key)
+	}
+	s.egressChains(r, dp, p)
+	return p
+}
+
+// zoneProxy returns the proxy of a ZoneIngress or a ZoneEgress, which serves every mesh and belongs to none; nil where
+// this zone has no such resource.
+func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
+	n, ok := s.state.Networking(r, key)
+	if !ok {
+		return nil
+	}
+	p := &Proxy{Key: key, Zone: s.state.Zone, Group: Group{Reach: nothing}}
+	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
+		p.Passes = s.state.MeshesOf(r, key)
+	}
+	if key.Type == kind.EgressProxy {
+		s.zoneEgressChains(r, n.ZoneEgress, p)
+	}
+	return p
+}

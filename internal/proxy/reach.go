@@ -1,0 +1,185 @@
+package proxy
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+)
+
+// selection is one entry of the reach of a proxy group.
+type selection struct {
+	Kind   service.DestinationKind `json:"k,omitempty"`
+	Name   string                  `json:"n,omitempty"` // of the row
+	Labels map[string]string       `json:"l,omitempty"`
+	Port   uint32                  `json:"p,omitempty"`
+}
+
+// everything is the reach of a proxy that reaches all services of its mesh.
+const everything = "*"
+
+// nothing is the reach of a proxy that reaches none.
+var nothing = canonical(nil)
+
+// canonical returns a text of selections. Equal sets have equal texts.
+func canonical(selections []selection) string {
+	written := make([]string, 0, len(selections))
+	for _, sel := range selections {
+		raw, _ := json.Marshal(sel) // maps are written in the order of their keys
+		written = append(written, string(raw))
+	}
+	slices.Sort(written)
+	return "[" + strings.Join(slices.Compact(written), ",") + "]"
+}
+
+func selectionOf(ref *kind.BackendRef) selection {
+	sel := selection{Name: ref.Name, Labels: ref.Labels, Port: ref.Port}
+	_ = sel.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
+	return sel
+}
+
+func (s *Stage) reach(r *table.Reader, mesh string, t *kind.TransparentProxying, explicit []ExplicitOutbound) string {
+	if t != nil && t.ReachableBackends == nil && t.ReachableServices == nil {
+		return everything
+	}
+	var selections []selection
+	for _, out := range explicit {
+		to := out.Destination
+		selections = append(selections, selection{Kind: to.Kind, Name: s.services.Row(to).Name, Port: to.Port})
+	}
+	if t != nil && t.ReachableBackends != nil {
+		for i := range t.ReachableBackends.Refs {
+			selections = append(selections, selectionOf(&t.ReachableBackends.Refs[i]))
+		}
+	}
+	if t != nil {
+		for _, tag := range t.ReachableServices {
+			for _, service := range s.services.Tagged.Get(r, state.TagKey(mesh, kind.ServiceTag, tag)) {
+				selections = append(selections, selection{Name: s.services.Row(service).Name})
+			}
+		}
+	}
+	return canonical(selections)
+}
+
+func (s *Stage) reached(r *table.Reader, group Group) []service.DestinationKey {
+	var keys []service.DestinationKey
+	add := func(services []service.DestinationKey, wanted uint32) {
+		for _, service := range services {
+			for _, port := range s.services.Ports.Get(r, service) {
+				if wanted == 0 || wanted == port {
+					keys = append(keys, service.At(port))
+				}
+			}
+		}
+	}
+	if group.Reach == everything {
+		add(s.services.Destinations.Get(r, group.Mesh), 0)
+	} else {
+		var selections []selection
+		if err := json.Unmarshal([]byte(group.Reach), &selections); err != nil {
+			panic("graph: the reach of a proxy group is written by canonical: " + err.Error())
+		}
+		for _, sel := range selections {
+			add(s.selected(r, group.Mesh, sel), sel.Port)
+		}
+	}
+	slices.SortFunc(keys, service.CompareDestinations)
+	return slices.Compact(keys)
+}
+
+// selected returns the services of a selection: the named one, or all that have the labels.
+func (s *Stage) selected(r *table.Reader, mesh string, sel selection) []service.DestinationKey {
+	if sel.Name == "" {
+		return s.services.Labeled.Get(r, service.QueryLabels(sel.Kind, mesh, sel.Labels))
+	}
+	key := s.services.Named.Get(
+		r,
+		service.NameQuery{Kind: sel.Kind, ServiceKey: state.ServiceKey{Mesh: mesh, Name: sel.Name}},
+	)
+	if key == (service.DestinationKey{}) {
+		return nil
+	}
+	return []service.DestinationKey{key}
+}
+
+// ExplicitOutbound is one address of the proxy's machine at which a destination is reached.
+type ExplicitOutbound struct {
+	Address     string
+	Port        uint32
+	Destination service.DestinationKey
+	Protocol    kind.Protocol
+}
+
+// explicit returns the outbounds whose destination exists. Other outbounds have no listener until it does.
+func (s *Stage) explicit(r *table.Reader, mesh string, outbounds []kind.Outbound) []ExplicitOutbound {
+	var explicit []ExplicitOutbound
+	for i := range outbounds {
+		key, ok := s.backendOf(r, mesh, &outbounds[i])
+		if !ok {
+			continue
+		}
+		route := s.services.Routes.Get(r, key)
+		if route == nil {
+			continue
+		}
+		explicit = append(explicit, ExplicitOutbound{
+			Address:     cmp.Or(outbounds[i].Address, "127.0.0.1"),
+			Port:        outbounds[i].Port,
+			Destination: key,
+			Protocol:    route.Protocol,
+		})
+	}
+	return explicit
+}
+
+// backendOf returns the destination of an outbound: of the services that it refers to, the first one with the port;
+// services of this zone come first. For a tag, the port is the service's first one.
+func (s *Stage) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (service.DestinationKey, bool) {
+	var services []service.DestinationKey
+	var wanted uint32
+	if ref := out.BackendRef; ref != nil {
+		services, wanted = slices.Clone(s.selected(r, mesh, selectionOf(ref))), ref.Port
+		slices.SortFunc(services, s.ownFirst)
+	} else {
+		services = s.services.Tagged.Get(r, state.TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
+	}
+	for _, service := range services {
+		for _, port := range s.services.Ports.Get(r, service) {
+			if wanted == 0 || wanted == port {
+				return service.At(port), true
+			}
+		}
+	}
+	return service.DestinationKey{}, false
+}
+
+func (s *Stage) ownFirst(a, b service.DestinationKey) int {
+	switch own, other := a.Zone == s.state.Zone, b.Zone == s.state.Zone; {
+	case own && !other:
+		return -1
+	case other && !own:
+		return 1
+	}
+	return service.CompareDestinations(a, b)
+}
+
+// HasFamily returns whether DualStack, IPv4 or IPv6 includes IPv6, or IPv4.
+func HasFamily(families string, six bool) bool {
+	if six {
+		return families != "IPv4"
+	}
+	return families != "IPv6"
+}
+
+// Reachable returns whether proxies of these IP families reach a virtual IP.
+func Reachable(vip, families string) bool {
+	address, err := netip.ParseAddr(vip)
+	return err == nil && HasFamily(families, address.Is6())
+}

@@ -1,0 +1,57 @@
+// Package proxy derives the configuration of each proxy, independent of Envoy: the policies that apply to it, its proxy
+// group and what the group reaches, its listeners and those that drain.
+package proxy
+
+import (
+	"slices"
+
+	"weft/internal/identity"
+	"weft/internal/policy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/internal/zoneproxy"
+)
+
+// Stage is the last stage: proxies. The order of the fields is the order in which they are created: each reads rows,
+// earlier stages and earlier fields.
+type Stage struct {
+	state       *state.Tables
+	identity    *identity.Stage
+	services    *service.Stage
+	zoneProxies *zoneproxy.Stage
+
+	// Reached are the destinations of a proxy group, sorted by name.
+	Reached *table.Derived[Group, []service.DestinationKey]
+	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
+	Hosts *table.Derived[Group, []service.Host]
+	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
+	Policies *table.Derived[PoliciesKey, *policy.List]
+	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
+	// of these kinds only, so the first policy of a kind wakes the proxies of the mesh, and a permission none.
+	OutboundKinds *table.Derived[string, []string]
+	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
+	// labels and sections. Endpoint statuses leave it equal.
+	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
+	// Selections are the policies of a kind that apply to a proxy, in ascending order.
+	Selections *table.Derived[SelectionKey, []policy.Selected]
+	// Proxy is one proxy; nil where there is no such Dataplane.
+	Proxy *table.Derived[state.ProxyKey, *Proxy]
+	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
+	// inbounds of its listeners.
+	Draining *table.Derived[state.ProxyKey, []string]
+}
+
+// New adds the stage to the tables, before their first commit.
+func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxies *zoneproxy.Stage) *Stage {
+	s := &Stage{state: t, identity: i, services: services, zoneProxies: zoneProxies}
+	s.Reached = table.NewDerived(t.DB, "reached", s.reached, slices.Equal)
+	s.Hosts = table.NewDerived(t.DB, "host names of a proxy group", s.hosts, service.EqualHosts)
+	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
+	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
+	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
+	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
+	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
+	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
+	return s
+}
