@@ -75,7 +75,8 @@ type Explanation struct {
 	Listener    string            `json:"listener,omitempty"`
 	Captured    bool              `json:"captured,omitempty"` // only redirected connections reach the listener
 	Route       string            `json:"route,omitempty"`
-	Destination string            `json:"destination,omitempty"`
+	Destination string            `json:"destination,omitempty"` // empty where Backends are set
+	Backends    []BackendVerdict  `json:"backends,omitempty"`    // the destinations that share the requests
 	MutualTLS   bool              `json:"mutualTLS"`
 	ServerNames []string          `json:"serverNames,omitempty"`
 	Retries     uint32            `json:"retries,omitempty"`
@@ -85,8 +86,18 @@ type Explanation struct {
 	Reason      string            `json:"reason,omitempty"`
 }
 
+// BackendVerdict is one of several destinations that a request may lead to.
+type BackendVerdict struct {
+	Destination string `json:"destination"`
+	Weight      uint32 `json:"weight"` // its share of the requests, relative to the sum of the weights
+	// Reason is set where a request that it gets reaches no endpoint.
+	Reason string `json:"reason,omitempty"`
+}
+
 // EndpointVerdict is the result of the request at one endpoint.
 type EndpointVerdict struct {
+	// Destination is the backend of the endpoint, where a request may lead to several.
+	Destination string `json:"destination,omitempty"`
 	// Locality is the locality of the endpoint: local or remote, or empty for a destination without localities.
 	// Fallback states that the endpoint is dialed only while no endpoint of an earlier locality is healthy.
 	Locality string `json:"locality,omitempty"`
@@ -144,7 +155,7 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
 		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
-			call}).endpoints(e, way.Endpoints)
+			call}).backends(e, way.Backends)
 	}
 	return e, nil
 }
@@ -152,8 +163,14 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 func explanation(names kind.SpiffeIDs, request Request, address Address, way OutboundResult) *Explanation {
 	e := &Explanation{
 		From: request.From.String(), SpiffeIDs: names, To: request.To, Address: address.String(),
-		Listener: way.Listener, Captured: way.Captured, Route: way.Route, Destination: way.Cluster,
+		Listener: way.Listener, Captured: way.Captured, Route: way.Route,
 		MutualTLS: way.TLS, ServerNames: way.ServerNames, Retries: way.Retries, RetryOn: way.RetryOn,
+	}
+	for _, b := range way.Backends {
+		e.Backends = append(e.Backends, BackendVerdict{b.Cluster, b.Weight, b.Error})
+	}
+	if len(e.Backends) == 1 {
+		e.Destination, e.Backends = e.Backends[0].Destination, nil
 	}
 	if way.Route != "" {
 		e.Method, e.Path = orElse(request.Method, "GET"), orElse(request.Path, "/")
@@ -172,17 +189,26 @@ type simulation struct {
 	call     Call
 }
 
-// endpoints evaluates the request at every endpoint and summarizes. Fallback endpoints have a result, but do not count
-// for the summary.
-func (a *simulation) endpoints(e *Explanation, all []Endpoint) {
+// backends evaluates the request at every endpoint of every backend and summarizes. Fallback endpoints have a result,
+// but do not count for the summary.
+func (a *simulation) backends(e *Explanation, all []Backend) {
 	var sum tally
-	for _, endpoint := range all {
-		v := a.endpoint(endpoint)
-		v.Locality, v.Fallback = endpoint.Locality, endpoint.Fallback
-		if !endpoint.Fallback {
-			sum.add(&v)
+	for _, backend := range all {
+		if backend.Error != "" {
+			sum.unserved++
+			sum.setReason(backend.Error)
 		}
-		e.Endpoints = append(e.Endpoints, v)
+		for _, endpoint := range backend.Endpoints {
+			v := a.endpoint(endpoint)
+			v.Locality, v.Fallback = endpoint.Locality, endpoint.Fallback
+			if len(all) > 1 {
+				v.Destination = backend.Cluster
+			}
+			if !endpoint.Fallback {
+				sum.add(&v)
+			}
+			e.Endpoints = append(e.Endpoints, v)
+		}
 	}
 	e.Verdict, e.Reason = sum.verdict(), sum.reason
 }

@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 type world struct {
 	Trust        identity.Trust
 	Destinations []service.Destination
+	Routes       []service.Route // of destinations whose traffic a policy routes
 	Endpoints    []service.Endpoints
 	Proxies      []scenarioProxy
 	Questions    []question
@@ -51,6 +52,15 @@ func (w *world) proxy(key state.ProxyKey) *scenarioProxy {
 		}
 	}
 	return nil
+}
+
+func (w *world) route(d *service.Destination) *service.Route {
+	for i := range w.Routes {
+		if w.Routes[i].Destination == d.Key {
+			return &w.Routes[i]
+		}
+	}
+	return service.RouteTo(d)
 }
 
 func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
@@ -88,11 +98,11 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range w.Destinations {
 		d := &w.Destinations[i]
 		resources = append(resources, envoy.Clusters(d, secured, identity.Source{})...)
-		if route := envoy.Route(service.RouteTo(d)); route != nil {
+		if route := envoy.Route(w.route(d)); route != nil {
 			resources = append(resources, route)
 		}
 		if p.Captured {
-			resources = append(resources, envoy.VIPListeners(d, service.RouteTo(d), "DualStack")...)
+			resources = append(resources, envoy.VIPListeners(d, w.route(d), "DualStack")...)
 		}
 	}
 	for i := range w.Endpoints {
@@ -106,7 +116,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range p.Outbounds {
 		for j := range w.Destinations {
 			if d := &w.Destinations[j]; d.Key == p.Outbounds[i].Destination {
-				resources = append(resources, envoy.Explicit(&p.Outbounds[i], service.RouteTo(d)))
+				resources = append(resources, envoy.Explicit(&p.Outbounds[i], w.route(d)))
 			}
 		}
 	}

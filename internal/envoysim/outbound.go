@@ -1,7 +1,10 @@
 package envoysim
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -9,6 +12,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
 	"weft/kind"
 )
 
@@ -18,9 +22,9 @@ type OutboundResult struct {
 	// Captured states that the listener binds no port: only redirected connections reach it.
 	Captured bool
 	// Route is empty where the proxy reads no requests.
-	Route     string
-	Cluster   string
-	Endpoints []Endpoint
+	Route string
+	// Backends are the clusters that the call may lead to, one of them by chance.
+	Backends []Backend
 	// TLS states that the proxy presents its certificate to some endpoint. ServerNames are the SPIFFE IDs that it
 	// accepts.
 	TLS         bool
@@ -31,6 +35,15 @@ type OutboundResult struct {
 	Retries uint32
 	RetryOn string
 	// Error is the reason for which the call reaches no destination. Fields of earlier hops are set.
+	Error string
+}
+
+// Backend is a cluster that gets a share of the calls.
+type Backend struct {
+	Cluster   string
+	Weight    uint32 // its share, relative to the sum of the weights
+	Endpoints []Endpoint
+	// Error is the reason for which a call that the cluster gets reaches no endpoint.
 	Error string
 }
 
@@ -70,7 +83,7 @@ func (c *Config) Outbound(call Call) OutboundResult {
 
 func bound(l *listenerv3.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
 
-// follow evaluates a filter chain, by its route if it has one, to a cluster and its endpoints.
+// follow evaluates a filter chain, by its route if it has one, to clusters and their endpoints.
 func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, call Call) error {
 	filter, err := c.lastFilter(chain)
 	if err != nil {
@@ -78,7 +91,7 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 	}
 	switch f := filter.(type) {
 	case *tcpproxyv3.TcpProxy:
-		result.Cluster = f.GetCluster()
+		result.Backends = tcpBackends(f)
 	case *hcmv3.HttpConnectionManager:
 		if err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call); err != nil {
 			return err
@@ -86,7 +99,7 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 	default:
 		return fmt.Errorf("listener %s closes the connection", result.Listener)
 	}
-	return c.followCluster(result, call)
+	return c.followBackends(result, call)
 }
 
 func (c *Config) followRoute(result *OutboundResult, name string, call Call) error {
@@ -111,28 +124,65 @@ func (c *Config) followRoute(result *OutboundResult, name string, call Call) err
 }
 
 func (r *OutboundResult) useAction(action *routev3.RouteAction) {
-	r.Cluster = action.GetCluster()
+	r.Backends = onlyBackend(action.GetCluster())
+	for _, cluster := range action.GetWeightedClusters().GetClusters() {
+		r.Backends = append(r.Backends, Backend{Cluster: cluster.Name, Weight: cluster.Weight.GetValue()})
+	}
 	r.Retries = action.GetRetryPolicy().GetNumRetries().GetValue()
 	r.RetryOn = action.GetRetryPolicy().GetRetryOn()
 }
 
-func (c *Config) followCluster(result *OutboundResult, call Call) error {
-	cluster := c.clusters[result.Cluster]
-	if cluster == nil {
-		return fmt.Errorf("the proxy has no cluster %s", result.Cluster)
+// tcpBackends returns the clusters to which connections are sent.
+func tcpBackends(f *tcpproxyv3.TcpProxy) []Backend {
+	backends := onlyBackend(f.GetCluster())
+	for _, cluster := range f.GetWeightedClusters().GetClusters() {
+		backends = append(backends, Backend{Cluster: cluster.Name, Weight: cluster.Weight})
 	}
-	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-		result.Passed, result.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
+	return backends
+}
+
+// onlyBackend returns the cluster that gets all calls; none for an empty name.
+func onlyBackend(cluster string) []Backend {
+	if cluster == "" {
 		return nil
 	}
-	found, err := c.endpointsOf(cluster)
-	if err != nil {
-		return err
+	return []Backend{{Cluster: cluster, Weight: 1}}
+}
+
+// followBackends finds the endpoints of all backends that get any call. It returns an error where no backend has any,
+// since the call then reaches no destination.
+func (c *Config) followBackends(result *OutboundResult, call Call) error {
+	result.Backends = slices.DeleteFunc(result.Backends, func(b Backend) bool { return b.Weight == 0 })
+	var all []Endpoint
+	var failed error
+	for i := range result.Backends {
+		b := &result.Backends[i]
+		if err := c.followCluster(result, b, call); err != nil {
+			b.Error, failed = err.Error(), cmp.Or(failed, err)
+		}
+		all = append(all, b.Endpoints...)
 	}
-	result.Endpoints = found
-	result.TLS, result.ServerNames = secured(found)
-	if len(found) == 0 {
-		return whyNone(cluster)
+	result.TLS, result.ServerNames = secured(all)
+	switch {
+	case len(result.Backends) == 0:
+		return errors.New("no backend gets any call: all weights are 0")
+	case len(all) == 0:
+		return failed
 	}
 	return nil
+}
+
+func (c *Config) followCluster(result *OutboundResult, backend *Backend, call Call) (err error) {
+	cluster := c.clusters[backend.Cluster]
+	if cluster == nil {
+		return fmt.Errorf("the proxy has no cluster %s", backend.Cluster)
+	}
+	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+		result.Passed, backend.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
+		return nil
+	}
+	if backend.Endpoints, err = c.endpointsOf(cluster); err == nil && len(backend.Endpoints) == 0 {
+		return whyNone(cluster)
+	}
+	return err
 }

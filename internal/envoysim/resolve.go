@@ -138,7 +138,7 @@ func (c *Config) destinationOf(l *listenerv3.Listener) (string, error) {
 	case *hcmv3.HttpConnectionManager:
 		return f.GetRds().GetRouteConfigName(), nil
 	case *tcpproxyv3.TcpProxy:
-		return f.GetCluster(), nil
+		return f.StatPrefix, nil // a route may lead to other clusters
 	}
 	return "", nil
 }

@@ -22,18 +22,42 @@ func (e *Explanation) Text() string {
 	line("retries", e.retrying())
 	line("destination", e.Destination)
 	line("mutual TLS", e.security())
+	e.endpointLines(line, "")
+	calls := "requests"
+	if e.Method == "" {
+		calls = "connections"
+	}
+	for _, b := range e.Backends {
+		line("backend", fmt.Sprintf("%s, %d of %d %s", b.Destination, b.Weight, e.weights(), calls))
+		line("  unserved", b.Reason)
+		e.endpointLines(line, b.Destination)
+	}
+	line("verdict", e.verdict())
+	_ = columns.Flush() // a strings.Builder never fails
+	return out.String()
+}
+
+// endpointLines writes the endpoints of a destination; "": of the only one.
+func (e *Explanation) endpointLines(line func(label, value string), destination string) {
 	locality := ""
 	for i := range e.Endpoints {
 		v := &e.Endpoints[i]
+		if v.Destination != destination {
+			continue
+		}
 		if v.Locality != locality {
 			locality = v.Locality
 			line(v.localityLabel(), locality)
 		}
 		v.lines(line)
 	}
-	line("verdict", e.verdict())
-	_ = columns.Flush() // a strings.Builder never fails
-	return out.String()
+}
+
+func (e *Explanation) weights() (sum uint64) {
+	for _, b := range e.Backends {
+		sum += uint64(b.Weight)
+	}
+	return sum
 }
 
 func (e *Explanation) requested() string {
@@ -60,7 +84,7 @@ func (e *Explanation) retrying() string {
 
 func (e *Explanation) security() string {
 	switch {
-	case e.Destination == "" || e.Verdict == Forwarded:
+	case e.Destination == "" && e.Backends == nil || e.Verdict == Forwarded:
 		return ""
 	case !e.MutualTLS:
 		return "no"
