@@ -114,7 +114,9 @@ func (p *peer) Acked(t xds.Type) {
 		p.noteNACKs()
 	}
 	if t == xds.Listener {
-		p.server.serveWithoutAgent(p.key, p.proxy.Load())
+		_ = xds.Apart(p.server.Log, p.key.String(), func() { // a panic is logged
+			p.server.serveWithoutAgent(p.key, p.proxy.Load())
+		})
 	}
 }
 
@@ -232,11 +234,9 @@ func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *proxy.Proxy) {
 	if known, ok := s.Rows.ListenerStatus(key); ok && equalServing(accepted(known.Spec), known.Spec) {
 		return
 	}
-	_ = xds.Apart(s.Log, key.String(), func() { // a panic is logged
-		if err := s.storeServing(context.Background(), key, accepted); err != nil {
-			s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
-		}
-	})
+	if err := s.storeServing(context.Background(), key, accepted); err != nil {
+		s.Log.Warn("storing what a proxy serves failed", "proxy", key, "error", err)
+	}
 }
 
 // storeServing changes the stored listener status of a proxy. If the memory has the new value already, the store is

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,31 +101,50 @@ func (s *Server) StreamAggregatedResources(
 		"state-of-the-world streams are not served; set api_type: DELTA_GRPC in the bootstrap's ads_config")
 }
 
-// DeltaAggregatedResources serves one stream.
+// DeltaAggregatedResources serves one stream. Its goroutine lives as long as the stream, so it does little itself.
 func (s *Server) DeltaAggregatedResources(
 	transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	var stream *Stream
+	var first *request
+	var err error
+	failed := Apart(s.config.Log, "", func() { stream, first, err = s.open(transport) })
+	if err = cmp.Or(failed, err); err != nil {
+		return err
+	}
+	err = stream.serve(first)
+	_ = Apart(s.config.Log, stream.node, func() { err = s.close(stream, err) })
+	return err
+}
+
+// open reads the first request of a stream and accepts the stream.
+func (s *Server) open(transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) (*Stream,
+	*request, error) {
 	if s.config.Authenticate != nil {
 		if err := s.config.Authenticate(transport.Context()); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	first := &request{}
 	if err := transport.RecvMsg(first); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if first.node.GetId() == "" {
-		return status.Error(codes.InvalidArgument,
+		return nil, nil, status.Error(codes.InvalidArgument,
 			"the first request has no node.id; set node.id to MESH.NAME in the bootstrap")
 	}
-	stream := newStream(s.config.Catalog, transport, first.node.Id)
+	stream := newStream(s.config.Catalog, transport, first.node.Id, s.config.Log)
 	stream.traffic, stream.ackedAfter = &s.traffic, s.config.Acked
 	var err error
 	if stream.peer, err = s.accept(transport.Context(), first.node, stream); err != nil {
-		return err
+		return nil, nil, err
 	}
 	s.add(stream)
 	first.node = nil // up to 50 KB, which Envoy sends once
-	err = stream.serve(first, s.config.Log)
+	return stream, first, nil
+}
+
+// close ends a stream, and returns the error that the client receives.
+func (s *Server) close(stream *Stream, err error) error {
 	s.remove(stream)
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		err = nil
@@ -134,11 +154,7 @@ func (s *Server) DeltaAggregatedResources(
 }
 
 func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *Stream) (peer Peer, err error) {
-	failed := Apart(s.config.Log, node.Id, func() { peer, err = s.config.Accept(ctx, node, stream) })
-	if err == nil {
-		err = failed
-	}
-	if err == nil {
+	if peer, err = s.acceptContained(ctx, node, stream); err == nil {
 		return peer, nil
 	}
 	stream.end()
@@ -146,6 +162,11 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *Stream) 
 		return nil, err
 	}
 	return nil, status.Error(codes.PermissionDenied, err.Error())
+}
+
+func (s *Server) acceptContained(ctx context.Context, node *corev3.Node, stream *Stream) (peer Peer, err error) {
+	defer contain(s.config.Log, node.Id, &err)
+	return s.config.Accept(ctx, node, stream)
 }
 
 func (s *Server) add(stream *Stream) {

@@ -20,14 +20,17 @@ type Stream struct {
 	peer       Peer
 	traffic    *[numTypes]counters // the server's
 	ackedAfter func(time.Duration) // of the server's configuration
-	wake       chan struct{}       // of capacity 1: something may be ready
-	closing    chan error          // of capacity 1: why the stream is to end
+	log        *slog.Logger
+	sender     sender
+	closing    chan error // of capacity 1: why the stream is to end
 
 	mu      sync.Mutex // guards all fields below
 	session *session
 	waits   []ackWait
 	ended   bool
 	closed  bool // nothing more is sent
+	// retrying rouses the stream when rejected resources are to be sent again; nil: none is rejected.
+	retrying *time.Timer
 	// pendingSince is the time since which the client is not in sync; lastAck is the time of its last ACK.
 	pendingSince, lastAck time.Time
 	// acked and rejected count responses.
@@ -36,9 +39,10 @@ type Stream struct {
 }
 
 func newStream(c *Catalog, transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer,
-	node string) *Stream {
-	s := &Stream{node: node, transport: transport, wake: make(chan struct{}, 1), closing: make(chan error, 1)}
+	node string, log *slog.Logger) *Stream {
+	s := &Stream{node: node, transport: transport, log: log, closing: make(chan error, 1)}
 	s.session = newSession(c, s.rouse)
+	s.sender.idle = make(chan struct{})
 	return s
 }
 
@@ -92,22 +96,23 @@ func (s *Stream) InSync(revision uint64) bool {
 	return s.session.inSyncAt(revision)
 }
 
-// rouse wakes the sender. It never blocks and allocates nothing.
+// rouse makes the stream send what is ready. It never blocks.
 func (s *Stream) rouse() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // the sender is already woken
+	if s.sender.start() {
+		go s.send()
 	}
 }
 
-// serve receives in a goroutine and sends in this one, until either ends.
-func (s *Stream) serve(first *request, log *slog.Logger) error {
-	go func() { s.Close(s.receive(first, log)) }()
-	return s.send(log)
+// serve receives in a goroutine until the stream is closed.
+func (s *Stream) serve(first *request) error {
+	go func() { s.Close(s.receive(first)) }()
+	err := <-s.closing
+	s.sender.end()
+	return err
 }
 
-func (s *Stream) receive(r *request, log *slog.Logger) (err error) {
-	defer contain(log, s.node, &err)
+func (s *Stream) receive(r *request) (err error) {
+	defer contain(s.log, s.node, &err)
 	for {
 		err := s.step(r)
 		r.release()
@@ -160,45 +165,49 @@ func (s *Stream) step(r *request) error {
 	return nil
 }
 
-func (s *Stream) send(log *slog.Logger) (err error) {
-	defer contain(log, s.node, &err)
-	var retry <-chan time.Time // nil: nothing is rejected
-	for {
-		select {
-		case err := <-s.closing:
-			return err
-		case <-s.wake:
-		case <-retry:
-		}
-		out, next := s.ready()
-		if retry = nil; !next.IsZero() {
-			retry = time.After(time.Until(next))
-		}
-		for _, r := range out {
-			if err := s.transport.SendMsg(r); err != nil {
-				return err
-			}
-			s.sent.Add(1)
-			count := &s.traffic[r.typ]
-			count.responses.Add(1)
-			count.bytes.Add(uint64(len(r.wire)))
+// send sends what is ready, until nothing is. It runs on a stack of its own: a goroutine that waited for the next
+// response would keep the stack that sending needs.
+func (s *Stream) send() {
+	for again := true; again; again = s.sender.again() {
+		if err := s.sendReady(); err != nil {
+			s.Close(err)
 		}
 	}
 }
 
-// ready returns the responses to send now, and the time of the next call where nothing changes before (zero: none).
-func (s *Stream) ready() (out []*response, again time.Time) {
+func (s *Stream) sendReady() (err error) {
+	defer contain(s.log, s.node, &err)
+	for _, r := range s.ready() {
+		if err := s.transport.SendMsg(r); err != nil {
+			return err
+		}
+		s.sent.Add(1)
+		count := &s.traffic[r.typ]
+		count.responses.Add(1)
+		count.bytes.Add(uint64(len(r.wire)))
+	}
+	return nil
+}
+
+// ready returns the responses to send now. It rouses the stream again when rejected resources are to be sent again.
+func (s *Stream) ready() (out []*response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, time.Time{}
+		return nil
 	}
 	now := time.Now()
-	again = s.session.retry(now)
+	if s.retrying != nil {
+		s.retrying.Stop()
+		s.retrying = nil
+	}
+	if at := s.session.retry(now); !at.IsZero() {
+		s.retrying = time.AfterFunc(at.Sub(now), s.rouse)
+	}
 	out = s.session.ready()
 	s.reportAcked()
 	s.track(now)
-	return out, again
+	return out
 }
 
 // end is the last event of a stream.
@@ -206,6 +215,9 @@ func (s *Stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
+	if s.retrying != nil {
+		s.retrying.Stop()
+	}
 	s.session.leave()
 	for _, w := range s.waits {
 		w.done <- lost
