@@ -11,8 +11,8 @@ import (
 // Additions merges what a proxy group is only given more of: endpoints, services and their host names. The first
 // addition is published at once and begins a round: half of the streams have to ack it, and a pause follows until
 // nothing has been added for as long as the acks took, at most [pauseFactor] times as long. What is added meanwhile is
-// published together at the end, which begins the next round. The table has it at once; only the resource sets and the
-// names lag.
+// published together at the end, which begins the next round. While the number of proxies grows, the pause is not ended
+// by its longest time. The table has it at once; only the resource sets and the names lag.
 //
 // Nothing else waits. A commit that removes or changes anything that groups share is published at once with all that
 // waits, so that no removal overtakes an earlier addition. A commit that moves a proxy to another group is too. (ADR
@@ -43,9 +43,12 @@ const (
 	// longestSilence ends a round in which no stream acks a response.
 	longestSilence = 2 * time.Second
 	// longestRound bounds a round, and so how long an addition waits while many proxies connect. Of very many, each
-	// adds roundEach to it, about what it costs to connect one: a second push before all are there delays all of them.
+	// adds roundEach to it, what it costs to connect one on a busy machine: a second push before all are there delays
+	// all of them, and repeats the assignments to those that are.
 	longestRound = 20 * time.Second
-	roundEach    = 5 * time.Millisecond
+	roundEach    = 20 * time.Millisecond
+	// growthFactor is how many times as many proxies there are after a pause while many connect.
+	growthFactor = 1.25
 )
 
 // growsLater says whether additions to a group may wait. Those to the groups of ZoneEgresses, which belong to no mesh,
@@ -105,7 +108,7 @@ func (a *Additions) end() {
 func (a *Additions) lasts(revision uint64) {
 	ctx, cancel := context.WithCancel(a.callbacks.ctx)
 	defer cancel()
-	began := time.Now()
+	began, before := time.Now(), a.proxies()
 	go func() {
 		defer cancel()
 		for left := longestRound; left > 0; left = a.bound() - time.Since(began) {
@@ -130,7 +133,12 @@ func (a *Additions) lasts(revision uint64) {
 		select {
 		case <-time.After(rests):
 		case <-pause.C:
-			return
+			connected := a.proxies()
+			if float64(connected) < growthFactor*float64(before) {
+				return
+			}
+			before = connected
+			pause.Reset(pauseFactor * took)
 		case <-ctx.Done():
 			return
 		}
@@ -139,9 +147,14 @@ func (a *Additions) lasts(revision uint64) {
 
 // bound is how long a round may last with the proxies that are connected now.
 func (a *Additions) bound() time.Duration {
+	return max(longestRound, time.Duration(a.proxies())*roundEach)
+}
+
+// proxies returns the number of proxies in use.
+func (a *Additions) proxies() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(longestRound, time.Duration(a.late.proxies())*roundEach)
+	return a.late.proxies()
 }
 
 // last is when the last addition began to wait, or a later time.

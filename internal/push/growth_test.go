@@ -175,6 +175,39 @@ func TestAPauseEndsWhenNothingIsAddedForAsLongAsTheAcksTook(t *testing.T) {
 	})
 }
 
+// While proxies connect, each push repeats the assignments to those that are connected already.
+func TestAPauseLastsWhileTheNumberOfProxiesGrows(t *testing.T) {
+	growing(t, func(hub *Hub, acks acks) {
+		connect := func(name string) {
+			hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: name}, func(*proxy.Proxy) {})
+		}
+		time.Sleep(10 * time.Millisecond)
+		acks <- struct{}{}
+		n := 2
+		addFor := func(pauses int) { // a further instance every 9 ms: it never rests for as long as the acks took
+			for until := time.Now().Add(time.Duration(pauses) * pauseFactor * 10 * time.Millisecond); time.Now().Before(
+				until); n++ {
+				put(hub, instance("web", n)...)
+				time.Sleep(9 * time.Millisecond)
+				synctest.Wait()
+			}
+		}
+		for pause := range 3 {
+			for i := range 1 << pause {
+				connect(fmt.Sprintf("proxy-%d-%d", pause, i))
+			}
+			addFor(1)
+			if got := count(t, hub); got != 1 {
+				t.Fatalf("%d endpoints are published while proxies connect", got)
+			}
+		}
+		addFor(1)
+		if got := count(t, hub); got == 1 {
+			t.Error("no addition is published although no further proxy connects")
+		}
+	})
+}
+
 func TestStreamsThatDoNotAckDelayAdditionsForABoundedTime(t *testing.T) {
 	growing(t, func(hub *Hub, _ acks) {
 		put(hub, instance("web", 2)...)
