@@ -2,6 +2,8 @@ package sql
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +23,7 @@ type batch struct {
 	now      time.Time
 	revision int64
 	known    map[resource.Key]*store.Row // the rows after the queued statements; nil: absent
+	found    map[resource.Key]bool       // rows that exist, unless they are known
 	queued   []statement
 	touched  map[string]bool // kinds
 }
@@ -34,7 +37,7 @@ type statement struct {
 func newBatch(ctx context.Context, d dialect, tx *transaction) *batch {
 	return &batch{
 		dialect: d, ctx: ctx, tx: tx, now: time.Now().UTC().Round(0),
-		known: map[resource.Key]*store.Row{}, touched: map[string]bool{},
+		known: map[resource.Key]*store.Row{}, found: map[resource.Key]bool{}, touched: map[string]bool{},
 	}
 }
 
@@ -98,20 +101,36 @@ func (b *batch) get(key resource.Key) (store.Row, error) {
 	return get(b.ctx, b.tx, key)
 }
 
+// exists returns whether a row exists, without its content.
+func (b *batch) exists(key resource.Key) (bool, error) {
+	if row, known := b.known[key]; known {
+		return row != nil, nil
+	}
+	if b.found[key] {
+		return true, nil
+	}
+	var found int
+	err := b.tx.QueryRowContext(b.ctx, selectExists, key.Kind, key.Mesh, key.Name).Scan(&found)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	b.found[key] = err == nil
+	return err == nil, err
+}
+
 func (b *batch) create(row store.Row) (store.Row, error) {
-	if _, err := b.get(row.Key); err != store.ErrNotFound {
-		if err == nil {
-			err = store.ErrExists
-		}
+	if exists, err := b.exists(row.Key); err != nil {
 		return store.Row{}, err
+	} else if exists {
+		return store.Row{}, store.ErrExists
 	}
 	if row.Owner != nil {
 		owner := *row.Owner
 		row.Owner = &owner
-		if _, err := b.get(owner); err == store.ErrNotFound {
-			return store.Row{}, store.ErrNoOwner
-		} else if err != nil {
+		if exists, err := b.exists(owner); err != nil {
 			return store.Row{}, err
+		} else if !exists {
+			return store.Row{}, store.ErrNoOwner
 		}
 	}
 	row.Created, row.Modified = b.now, b.now

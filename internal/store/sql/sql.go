@@ -100,7 +100,8 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	write, err := prepare(ctx, db.write, db.takeCounter, selectRow, insertRow, updateRow, insertEvent, updateCounter)
+	write, err := prepare(ctx, db.write, db.takeCounter, selectRow, selectExists, insertRow, updateRow,
+		insertEvent, updateCounter)
 	if err != nil {
 		return nil, err
 	}

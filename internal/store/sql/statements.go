@@ -13,9 +13,10 @@ import (
 
 // The statements of every write and every watched change.
 const (
-	selectRow = `SELECT ` + columns + ` FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`
-	insertRow = `INSERT INTO resources (` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-	updateRow = `UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 ` +
+	selectRow    = `SELECT ` + columns + ` FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`
+	selectExists = `SELECT 1 FROM resources WHERE kind = $1 AND mesh = $2 AND name = $3`
+	insertRow    = `INSERT INTO resources (` + columns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+	updateRow    = `UPDATE resources SET version = $1, modified = $2, body = $3 WHERE kind = $4 AND mesh = $5 ` +
 		`AND name = $6`
 	insertEvent = `INSERT INTO history (revision, deleted, ` + columns +
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
