@@ -41,9 +41,9 @@ type NextIdentity struct {
 type WorkloadCertificate struct {
 	SpiffeIDs
 	MeshIdentity string `json:"meshIdentity"`
-	// Rests are the facts of the Dataplane (see [Facts]) that the SPIFFE IDs rest on, by who vouched for them at the
+	// RestsOn are the facts of the Dataplane (see [Facts]) that the SPIFFE IDs rest on, by who vouched for them at the
 	// last signature.
-	Rests resource.Vouched `json:"rests,omitzero"`
+	RestsOn resource.Vouched `json:"restsOn,omitzero"`
 	// Root is the fingerprint of the root certificate that clients must trust.
 	Root string `json:"root"`
 	// Until is the expiry of the last certificate.
@@ -110,13 +110,13 @@ func crossed(left, right []string) [][]string {
 // with all SPIFFE IDs of the one in use, or one with next SPIFFE IDs that clients accept.
 func (l *DataplaneCertificates) MaySign(names SpiffeIDs) bool {
 	used := l.InUse()
-	return used == nil || names.Cover(used.SpiffeIDs) || l.Next != nil && l.Next.Accepted && l.Next.Same(names)
+	return used == nil || names.Covers(used.SpiffeIDs) || l.Next != nil && l.Next.Accepted && l.Next.Equal(names)
 }
 
-// Announce records the next SPIFFE IDs of the proxy, and reports whether they are new.
-func (l *DataplaneCertificates) Announce(next NextIdentity) bool {
+// SetNext records the next SPIFFE IDs of the proxy, and reports whether they are new.
+func (l *DataplaneCertificates) SetNext(next NextIdentity) bool {
 	used := l.InUse()
-	if used == nil || next.Cover(used.SpiffeIDs) || l.Next != nil && l.Next.Same(next.SpiffeIDs) {
+	if used == nil || next.Covers(used.SpiffeIDs) || l.Next != nil && l.Next.Equal(next.SpiffeIDs) {
 		return false
 	}
 	l.Next = &next
@@ -125,13 +125,13 @@ func (l *DataplaneCertificates) Announce(next NextIdentity) bool {
 
 // Add records a certificate before it is sent to the proxy.
 func (l *DataplaneCertificates) Add(certificate WorkloadCertificate) {
-	if l.Next != nil && l.Next.Same(certificate.SpiffeIDs) {
+	if l.Next != nil && l.Next.Equal(certificate.SpiffeIDs) {
 		l.Next = nil
 	}
 	kept := make([]WorkloadCertificate, 0, len(l.Certificates)+1)
 	for _, held := range l.Certificates {
 		switch {
-		case !held.Same(certificate.SpiffeIDs) || held.Root != certificate.Root:
+		case !held.Equal(certificate.SpiffeIDs) || held.Root != certificate.Root:
 			kept = append(kept, held)
 		case held.Until.After(certificate.Until.Time):
 			certificate.Until = held.Until

@@ -38,8 +38,8 @@ func (n SpiffeIDs) List() []string {
 // String returns the SPIFFE IDs, separated by commas.
 func (n SpiffeIDs) String() string { return strings.Join(n.List(), ", ") }
 
-// Same reports whether both have the same SPIFFE IDs.
-func (n SpiffeIDs) Same(m SpiffeIDs) bool {
+// Equal reports whether both have the same SPIFFE IDs.
+func (n SpiffeIDs) Equal(m SpiffeIDs) bool {
 	return n.SpiffeID == m.SpiffeID && slices.Equal(n.Further, m.Further)
 }
 
@@ -48,13 +48,13 @@ func (n SpiffeIDs) Has(id string) bool {
 	return id != "" && (id == n.SpiffeID || slices.Contains(n.Further, id))
 }
 
-// Cover reports whether n has all SPIFFE IDs of m. A client that accepts m then accepts n too.
-func (n SpiffeIDs) Cover(m SpiffeIDs) bool {
+// Covers reports whether n has all SPIFFE IDs of m. A client that accepts m then accepts n too.
+func (n SpiffeIDs) Covers(m SpiffeIDs) bool {
 	return !slices.ContainsFunc(m.List(), func(id string) bool { return !n.Has(id) })
 }
 
-// And returns the SPIFFE IDs of both.
-func (n SpiffeIDs) And(m SpiffeIDs) SpiffeIDs { return SpiffeIDsOf(append(n.List(), m.List()...)...) }
+// Union returns the SPIFFE IDs of both.
+func (n SpiffeIDs) Union(m SpiffeIDs) SpiffeIDs { return SpiffeIDsOf(append(n.List(), m.List()...)...) }
 
 // apart reports whether they have no SPIFFE ID in common.
 func (n SpiffeIDs) apart(m SpiffeIDs) bool { return !slices.ContainsFunc(m.List(), n.Has) }

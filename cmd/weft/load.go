@@ -138,7 +138,8 @@ func newFloorCommand() *cobra.Command {
 }
 
 // startFloor runs this program again, as the floor.
-func startFloor(ctx context.Context, config load.FloorConfig) (where load.Where, stop func() error, err error) {
+func startFloor(ctx context.Context, config load.FloorConfig) (where load.ServerAddresses, stop func() error,
+	err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return where, nil, err

@@ -112,10 +112,10 @@ func readAll(reads *view.View) *view.Rows {
 	return rows
 }
 
-// look runs the check of a control plane.
+// runCheck runs the check of a control plane.
 func runCheck(reads *view.View, known check.Known) *check.Report {
 	rows := readAll(reads)
-	return check.Look(check.World{
+	return check.Run(check.World{
 		State: rows.State, Snapshot: rows.Snapshot, Known: known,
 		ServerCertificateExpires: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
@@ -132,7 +132,7 @@ func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
 
 func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
 	rows := readAll(i.reads)
-	return inspect.Of(rows.State, rows.Snapshot).Backing(key)
+	return inspect.NewReports(rows.State, rows.Snapshot).Backing(key)
 }
 
 func (inspector) Applied(state.ProxyKey) *inspect.Applied {

@@ -15,9 +15,9 @@ const quietTime = time.Second
 type Denials struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
-	quiet  bool
-	untold int
+	mu       sync.Mutex
+	quiet    bool
+	unlogged int
 }
 
 // NewDenials returns the denials of one server.
@@ -28,7 +28,7 @@ func (r *Denials) Note(message string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.quiet {
-		r.untold++
+		r.unlogged++
 		return
 	}
 	r.log.Warn(message, args...)
@@ -40,12 +40,12 @@ func (r *Denials) Note(message string, args ...any) {
 func (r *Denials) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.untold == 0 {
+	if r.unlogged == 0 {
 		r.quiet = false
 		return
 	}
-	r.log.Warn("more callers were denied", "count", r.untold)
-	r.untold = 0
+	r.log.Warn("more callers were denied", "count", r.unlogged)
+	r.unlogged = 0
 	time.AfterFunc(quietTime, r.wake)
 }
 

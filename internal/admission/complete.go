@@ -48,7 +48,7 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	if written || d.Describe().Sync != 0 {
 		problems = append(problems, w.setLabels(o, stored, controlPlane)...)
 	}
-	if realm, kid, signs := pki.SigningKeyOf(o.Key()); signs && pki.Reserved(w.zone, kid) {
+	if realm, kid, signs := pki.SigningKeyOf(o.Key()); signs && pki.IsReservedKeyID(w.zone, kid) {
 		problems.Add("name", "is how the global control plane names a key that it makes; name an own key %s",
 			realm.SigningKey("1").Name)
 	}

@@ -89,7 +89,7 @@ func (w *Writer) selectedBy(ctx context.Context, mesh string, target *kind.Targe
 	for _, dp := range w.dataplanesNamed(ctx, mesh, target.Name) {
 		n := &dp.Spec.Networking
 		selects := func(name string, port uint32) bool {
-			return match.Hits(target, &dp.Meta, cmp.Or(name, strconv.Itoa(int(port))))
+			return match.Selects(target, &dp.Meta, cmp.Or(name, strconv.Itoa(int(port))))
 		}
 		all.inbound = all.inbound || slices.ContainsFunc(n.Inbound, func(in kind.Inbound) bool {
 			return selects(in.Name, in.Port)

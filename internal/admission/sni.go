@@ -28,11 +28,11 @@ func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) re
 	ports := kind.PortsOf(o)
 	for i := range ports {
 		port := &ports[i]
-		switch kept := sni.Own(had[port.Port], sni.Of(o, port.Port)); {
+		switch kept := sni.Own(had[port.Port], sni.PortOf(o, port.Port)); {
 		case len(kept) > 0 && (len(port.SNIs) == 0 || !controlPlane):
 			port.SNIs = kept
 		case len(port.SNIs) == 0:
-			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.Of(o, port.Port))}}
+			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.PortOf(o, port.Port))}}
 			problems = append(problems, w.sniCollisions(snisField(i), o.Key(), port.SNIs[0].Value)...)
 		}
 	}
@@ -42,7 +42,7 @@ func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) re
 // externalSNIProblems returns the problems of an external service's SNIs, which follow from its name.
 func (w *Writer) externalSNIProblems(service *resource.Object[kind.MeshExternalService]) resource.Problems {
 	var problems resource.Problems
-	for _, name := range sni.All(sni.Of(service, service.Spec.Match.Port)) {
+	for _, name := range sni.InAllFormats(sni.PortOf(service, service.Spec.Match.Port)) {
 		problems = append(problems, w.sniCollisions("name", service.Key(), name)...)
 	}
 	return problems
@@ -57,7 +57,7 @@ func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 		for j, name := range port.SNIs {
 			at := fmt.Sprintf("%s[%d].value", snisField(i), j)
 			switch {
-			case sni.MadeBy(name.Value, sni.Of(o, port.Port)) == nil:
+			case sni.FormatOf(name.Value, sni.PortOf(o, port.Port)) == nil:
 				problems.Add(at,
 					"%.300q is not an SNI of this port; leave snis out, since the control plane generates them",
 					name.Value)

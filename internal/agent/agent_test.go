@@ -167,7 +167,7 @@ func TestEnvoyVersions(t *testing.T) {
 
 func TestEnvoysLogArrivesLineByLine(t *testing.T) {
 	var writes []string
-	l := &lines{to: writer(func(p []byte) { writes = append(writes, string(p)) })}
+	l := &lineWriter{to: writer(func(p []byte) { writes = append(writes, string(p)) })}
 	for _, part := range []string{"a", "b\nc", "d\ne\n", "f"} {
 		l.Write([]byte(part))
 	}

@@ -28,11 +28,11 @@ type ExitError struct{ Code int }
 // Error implements error.
 func (e *ExitError) Error() string { return "exit code " + strconv.Itoa(e.Code) }
 
-// An Envoy that exits more than mostCrashes times within crashSpan is not restarted. Its cause needs an operator, and a
+// An Envoy that exits more than maxCrashes times within crashSpan is not restarted. Its cause needs an operator, and a
 // supervisor's back-off is longer.
 const (
-	mostCrashes = 5
-	crashSpan   = time.Minute
+	maxCrashes = 5
+	crashSpan  = time.Minute
 )
 
 // crashes are the times of the last crashes.
@@ -41,7 +41,7 @@ type crashes []time.Time
 // recordCrash records a crash, and reports whether Envoy is to be restarted.
 func (c *crashes) recordCrash(now time.Time) bool {
 	*c = slices.DeleteFunc(append(*c, now), func(at time.Time) bool { return now.Sub(at) > crashSpan })
-	return len(*c) <= mostCrashes
+	return len(*c) <= maxCrashes
 }
 
 // findEnvoy returns the path and version of a supported Envoy: the given path, or WEFT_ENVOY, or `envoy` on the PATH,
@@ -99,7 +99,7 @@ type envoy struct {
 
 // startEnvoy starts Envoy such that it exits with the agent, also if the agent is killed.
 func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy, error) {
-	output := &lines{to: c.EnvoyOutput}
+	output := &lineWriter{to: c.EnvoyOutput}
 	command := exec.Command(binary,
 		"--config-path", bootstrap,
 		"--disable-hot-restart",
@@ -108,7 +108,7 @@ func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy
 		"--log-level", c.EnvoyLogLevel,
 	)
 	command.Stdout, command.Stderr = output, output
-	command.SysProcAttr = endWithUs()
+	command.SysProcAttr = killWithParent()
 	e := &envoy{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -187,15 +187,15 @@ func (e *envoy) terminate() {
 	}
 }
 
-// lines forwards whole lines only, so that the logs of Envoy and the agent do not mix within a line.
-type lines struct {
+// lineWriter forwards whole lines only, so that the logs of Envoy and the agent do not mix within a line.
+type lineWriter struct {
 	mu   sync.Mutex
 	to   io.Writer
 	rest []byte
 }
 
 // Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
+func (l *lineWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = append(l.rest, p...)
@@ -207,7 +207,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // flush forwards a last line without a newline.
-func (l *lines) flush() {
+func (l *lineWriter) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rest) > 0 {

@@ -50,13 +50,13 @@ func relay(upstream *grpc.ClientConn, down grpc.ServerStream) error {
 		return err
 	}
 	go func() {
-		if errors.Is(pump(up, down), io.EOF) {
+		if errors.Is(forwardMessages(up, down), io.EOF) {
 			up.CloseSend()
 			return
 		}
 		cancel()
 	}()
-	return pump(down, up)
+	return forwardMessages(down, up)
 }
 
 type messages interface {
@@ -64,8 +64,8 @@ type messages interface {
 	RecvMsg(any) error
 }
 
-// pump copies frames until one side fails or ends.
-func pump(to, from messages) error {
+// forwardMessages copies frames until one side fails or ends.
+func forwardMessages(to, from messages) error {
 	for {
 		var f frame
 		if err := from.RecvMsg(&f); err != nil {

@@ -76,7 +76,7 @@ func newTestRelay(t *testing.T, up *grpc.Server) *grpc.ClientConn {
 
 func TestTheRelayChangesNoByte(t *testing.T) {
 	down := newTestRelay(t, controlPlaneOf(func(s grpc.ServerStream) error {
-		return pump(s, s) // an echo
+		return forwardMessages(s, s) // an echo
 	}))
 	stream := rawStream(t, down)
 	for _, sent := range []frame{{}, {0xff, 0xff, 0xff}, bytes.Repeat([]byte("no protocol buffer "), 500_000)} {

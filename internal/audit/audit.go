@@ -173,13 +173,13 @@ func (r *Record) End(status int, err error) {
 
 type recordKey struct{}
 
-// With returns a context that carries a record to the code that completes it.
-func With(ctx context.Context, r *Record) context.Context {
+// WithRecord returns a context that carries a record to the code that completes it.
+func WithRecord(ctx context.Context, r *Record) context.Context {
 	return context.WithValue(ctx, recordKey{}, r)
 }
 
-// Of returns the context's record; nil if there is none.
-func Of(ctx context.Context) *Record {
+// FromContext returns the context's record; nil if there is none.
+func FromContext(ctx context.Context) *Record {
 	r, _ := ctx.Value(recordKey{}).(*Record)
 	return r
 }

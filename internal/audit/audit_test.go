@@ -78,10 +78,10 @@ func TestALogThatKeepsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := With(context.Background(), r)
-	Of(ctx).Changed(nil, kind.Meshes.Make("", "a", kind.Mesh{}))
-	Of(ctx).Issued("user-token", nil)
-	Of(context.Background()).End(200, nil)
+	ctx := WithRecord(context.Background(), r)
+	FromContext(ctx).Changed(nil, kind.Meshes.Make("", "a", kind.Mesh{}))
+	FromContext(ctx).Issued("user-token", nil)
+	FromContext(context.Background()).End(200, nil)
 }
 
 func TestSecretsAreMasked(t *testing.T) {

@@ -48,7 +48,7 @@ func BenchmarkLook(b *testing.B) {
 	})
 	w.Snapshot = w.State.Tables.DB.Snapshot()
 	for b.Loop() {
-		if report := check.Look(w); report.Dataplanes != proxies || len(report.Findings) < services {
+		if report := check.Run(w); report.Dataplanes != proxies || len(report.Findings) < services {
 			b.Fatalf("%d Dataplanes, %d findings", report.Dataplanes, len(report.Findings))
 		}
 	}

@@ -1,6 +1,6 @@
 // Package check finds problems of a running system. A finding has an object, a severity, a reason and advice.
 //
-// [Look] is a function of one snapshot of the table and of the proxies' insights. It changes nothing and sends no
+// [Run] is a function of one snapshot of the table and of the proxies' insights. It changes nothing and sends no
 // request. [Problems] lists all problems; docs/troubleshooting.md has a section for each.
 package check
 
@@ -76,10 +76,10 @@ var controlPlane = Object{Type: "ControlPlane"}
 
 func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.Name} }
 
-// Look returns all findings.
-func Look(w World) *Report {
-	reports := inspect.Of(w.State, w.Snapshot)
-	l := &look{World: w, r: reports.Reader(), reports: reports, report: &Report{Findings: []Finding{}}}
+// Run returns all findings.
+func Run(w World) *Report {
+	reports := inspect.NewReports(w.State, w.Snapshot)
+	l := &checker{World: w, r: reports.Reader(), reports: reports, report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
 	l.zones()
 	l.hostNames()
@@ -96,8 +96,8 @@ func Look(w World) *Report {
 	return l.report
 }
 
-// look is a Look in progress.
-type look struct {
+// checker is a run in progress.
+type checker struct {
 	World
 	r       *table.Reader
 	reports *inspect.Reports
@@ -105,11 +105,11 @@ type look struct {
 }
 
 // found adds a finding with the default severity of its problem.
-func (l *look) found(p *Problem, object Object, format string, args ...any) {
+func (l *checker) found(p *Problem, object Object, format string, args ...any) {
 	l.add(p, p.Severity, object, format, args...)
 }
 
-func (l *look) add(p *Problem, severity Severity, object Object, format string, args ...any) {
+func (l *checker) add(p *Problem, severity Severity, object Object, format string, args ...any) {
 	l.report.Findings = append(l.report.Findings, Finding{
 		Problem: p.ID, Severity: severity, Object: object, Detail: fmt.Sprintf(format, args...), Advice: p.Advice,
 		Docs: p.docs(),
@@ -122,7 +122,7 @@ type member struct {
 	proxy  *proxy.Proxy
 }
 
-func (l *look) mesh(mesh string) {
+func (l *checker) mesh(mesh string) {
 	l.crossZone(mesh)
 	l.excludedMembers(mesh)
 	l.owners(mesh)
@@ -159,7 +159,7 @@ func (l *look) mesh(mesh string) {
 	l.report.Services += len(services)
 }
 
-func (l *look) countAll(mesh string) {
+func (l *checker) countAll(mesh string) {
 	l.report.Dataplanes += len(l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(mesh)))
 	l.report.Services += len(l.State.Tables.ServicesByMesh.List(l.r, state.MeshKey(mesh)))
 }

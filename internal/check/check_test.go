@@ -45,7 +45,7 @@ func TestWorlds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := check.Look(world(t, archive))
+			report := check.Run(world(t, archive))
 			for _, f := range report.Findings {
 				seen[f.Problem] = true
 			}

@@ -7,7 +7,7 @@ import (
 
 // egressRoute finds a mesh whose proxies cannot reach remote zones: it routes cross-zone traffic through zone egresses
 // and has none.
-func (l *look) egressRoute(mesh string) {
+func (l *checker) egressRoute(mesh string) {
 	ready := len(l.State.Routes.EgressRoute.Get(l.r, mesh).Egresses)
 	if l.State.Routes.ByEgress.Get(l.r, mesh) && ready == 0 && l.reports.ManyZones(mesh) {
 		l.found(zoneWithoutEgress, objectOf(kind.Meshes.Key("", mesh)),
@@ -17,7 +17,7 @@ func (l *look) egressRoute(mesh string) {
 }
 
 // external checks the external services, as this zone reaches them.
-func (l *look) external(mesh string) {
+func (l *checker) external(mesh string) {
 	for o := range l.State.Tables.ExternalServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
 		if reason := l.reports.ExternalUnreachableReason(o); reason != "" {

@@ -24,7 +24,7 @@ func TestAMeshThatIsFullOfGeneratedServicesIsFound(t *testing.T) {
 		})
 	}
 	full := func() bool {
-		for _, f := range check.Look(check.World{State: state, Snapshot: state.Tables.DB.Snapshot()}).Findings {
+		for _, f := range check.Run(check.World{State: state, Snapshot: state.Tables.DB.Snapshot()}).Findings {
 			if f.Problem == "generated-services-full" {
 				return f.Object.Name == "default"
 			}

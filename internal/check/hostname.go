@@ -9,7 +9,7 @@ import (
 )
 
 // hostNames finds host names whose last resolution failed, or returned addresses that must not be dialed.
-func (l *look) hostNames() {
+func (l *checker) hostNames() {
 	for row := range l.State.Tables.ResolvedNames.All(l.Snapshot) {
 		if row.Spec.Problem == "" {
 			continue

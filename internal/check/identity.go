@@ -20,7 +20,7 @@ const (
 	changeTime = 10 * time.Minute
 )
 
-func (l *look) controlPlane() {
+func (l *checker) controlPlane() {
 	switch ends := l.ServerCertificateExpires; {
 	case l.Now.After(ends):
 		l.add(serverCertificateExpiring, Error, controlPlane,
@@ -31,7 +31,7 @@ func (l *look) controlPlane() {
 }
 
 // identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
-func (l *look) identities(mesh string, members []member) {
+func (l *checker) identities(mesh string, members []member) {
 	for _, mi := range l.State.Tables.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(mi.Key())
 		_, spire := mi.Spec.SpireAgent()
@@ -56,7 +56,7 @@ func (l *look) identities(mesh string, members []member) {
 }
 
 // mtls checks the CAs of the backends of a mesh's mtls.
-func (l *look) mtls(mesh string) {
+func (l *checker) mtls(mesh string) {
 	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
 	if !ok || o.Spec.MTLS == nil {
 		return
@@ -78,7 +78,7 @@ func (l *look) mtls(mesh string) {
 }
 
 // issuers finds conflicts of SPIRE's certificates with other configuration.
-func (l *look) issuers(mesh string) {
+func (l *checker) issuers(mesh string) {
 	if names := l.State.Identity.MixedIssuers(l.r, mesh); len(names) > 0 {
 		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s",
 			strings.Join(names, " and from "))
@@ -93,7 +93,7 @@ func (l *look) issuers(mesh string) {
 }
 
 // owners finds roots that are not trusted, because a zone states them for a trust domain of another owner.
-func (l *look) owners(mesh string) {
+func (l *checker) owners(mesh string) {
 	for _, d := range l.State.Identity.DistrustedIn(l.r, mesh) {
 		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason)
 	}
@@ -108,7 +108,7 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 
 // authority checks the CA of a MeshIdentity, or of the enabled backend of a Mesh, and the CA that signs. Findings
 // contain only expiry dates of it.
-func (l *look) authority(of resource.Key, ca *pki.CA, trouble string) {
+func (l *checker) authority(of resource.Key, ca *pki.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
 	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
 		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root",
@@ -127,7 +127,7 @@ func (l *look) authority(of resource.Key, ca *pki.CA, trouble string) {
 
 // source returns the CA of a MeshIdentity, or the reason for which it is unusable. Both are empty while the CA is being
 // generated.
-func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, trouble string) {
+func (l *checker) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, trouble string) {
 	text, err := pki.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
 	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > ackTime {
 		return nil, fmt.Sprintf("its CA has not been generated for %s", ago(waited))
@@ -138,7 +138,7 @@ func (l *look) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, troub
 }
 
 // secretOf returns the data of the Secrets of a mesh.
-func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
+func (l *checker) secretOf(mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
 		secret, ok := l.State.Tables.Secrets.Find(l.r, mesh, name)
 		if !ok {
@@ -149,7 +149,7 @@ func (l *look) secretOf(mesh string) func(name string) ([]byte, bool) {
 }
 
 // usable returns the CA, or the reason for which it is unusable.
-func (l *look) usable(text []byte, err error) (ca *pki.CA, trouble string) {
+func (l *checker) usable(text []byte, err error) (ca *pki.CA, trouble string) {
 	if err == nil {
 		ca, err = pki.ParseCA(text)
 	}
@@ -163,7 +163,7 @@ func (l *look) usable(text []byte, err error) (ca *pki.CA, trouble string) {
 }
 
 // signs returns the status of the CA that signs for a MeshIdentity or the mtls of a Mesh, or nil before the first one.
-func (l *look) signs(of resource.Key) *kind.SigningCA {
+func (l *checker) signs(of resource.Key) *kind.SigningCA {
 	mesh, name := of.Mesh, of.Name
 	if of.Kind == kind.Meshes.Name {
 		mesh, name = of.Name, kind.MTLSIdentity
@@ -187,7 +187,7 @@ func authorityOf(signing *kind.SigningCA) *pki.CA {
 }
 
 // identityTrusted finds a MeshIdentity whose certificates the mesh does not trust.
-func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
+func (l *checker) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
 	if l.Now.Sub(mi.Created) < ackTime {
 		return // its MeshTrust is being generated
 	}
@@ -205,7 +205,7 @@ func (l *look) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Ob
 }
 
 // signingKey finds a mesh whose proxies cannot authenticate.
-func (l *look) signingKey(mesh string, dataplanes int) {
+func (l *checker) signingKey(mesh string, dataplanes int) {
 	if dataplanes == 0 {
 		return
 	}

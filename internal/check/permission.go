@@ -43,7 +43,8 @@ func (c calls) severity(service string) (Severity, bool) {
 }
 
 // callers finds a port whose servers deny all callers.
-func (l *look) callers(meshService *resource.Object[kind.MeshService], port kind.ServicePort, members []*service.Member,
+func (l *checker) callers(meshService *resource.Object[kind.MeshService], port kind.ServicePort,
+	members []*service.Member,
 	calls calls) {
 	severity, tried := calls.severity(meshService.Name)
 	if !tried {
@@ -78,7 +79,7 @@ func (l *look) callers(meshService *resource.Object[kind.MeshService], port kind
 }
 
 // permissionsAt returns the permissions of a member's listener, or nil where its proxy allows every client.
-func (l *look) permissionsAt(m *service.Member) *match.Permissions {
+func (l *checker) permissionsAt(m *service.Member) *match.Permissions {
 	proxy := l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
 	for i := range proxy.Listeners {
 		if at := &proxy.Listeners[i]; at.Address == m.Inbound.Address && at.Port == m.Inbound.Port {
@@ -107,7 +108,7 @@ func covers(wide, narrow match.Rule) bool {
 }
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.
-func (l *look) permissions(mesh string, members []member) {
+func (l *checker) permissions(mesh string, members []member) {
 	for _, permission := range l.State.Tables.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
 		object := objectOf(permission.Key())
 		l.namedDomains(mesh, permission)
@@ -125,7 +126,7 @@ func (l *look) permissions(mesh string, members []member) {
 }
 
 // targeted counts the Dataplanes with a listener that a policy selects, and those of them with an identity.
-func (l *look) targeted(of resource.Key, members []member) (hit, secured int) {
+func (l *checker) targeted(of resource.Key, members []member) (hit, secured int) {
 	for _, m := range members {
 		selected, ok := l.State.Proxies.SelectionOf(l.r, of, state.ProxyKey{Mesh: m.object.Mesh, Name: m.object.Name})
 		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener proxy.InboundListener) bool {
@@ -142,7 +143,7 @@ func (l *look) targeted(of resource.Key, members []member) (hit, secured int) {
 }
 
 // namedDomains finds callers of a trust domain whose certificates no proxy of the mesh trusts.
-func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
+func (l *checker) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
 	trusted := l.trusted(mesh)
 	if len(trusted) == 0 {
 		return // a mesh without a trust domain uses plaintext
@@ -166,7 +167,7 @@ func (l *look) namedDomains(mesh string, policy *resource.Object[kind.MeshTraffi
 }
 
 // trusted returns the trust domains of a mesh.
-func (l *look) trusted(mesh string) []string {
+func (l *checker) trusted(mesh string) []string {
 	var domains []string
 	for _, d := range l.State.Identity.Trust.Get(l.r, mesh).Domains {
 		domains = append(domains, d.Name)

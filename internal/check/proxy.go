@@ -21,7 +21,7 @@ const (
 )
 
 // proxy checks one Dataplane and its insight.
-func (l *look) proxy(m member) {
+func (l *checker) proxy(m member) {
 	insight := l.Insights[m.proxy.Key]
 	object := objectOf(m.object.Key())
 	if m.proxy.NotAdmitted != "" {
@@ -61,7 +61,7 @@ func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online 
 	return last, online
 }
 
-func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
+func (l *checker) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
 	object := objectOf(m.object.Key())
 	if wire.EnvoyTooOld(last.Version.Text()) {
 		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
@@ -86,7 +86,7 @@ func (l *look) connected(m member, insight *kind.DataplaneInsight, last kind.Sub
 }
 
 // certificate finds a certificate without a renewal after four fifths of its lifetime.
-func (l *look) certificate(object Object, c *kind.Certificate) {
+func (l *checker) certificate(object Object, c *kind.Certificate) {
 	if c == nil {
 		return
 	}
@@ -102,7 +102,7 @@ func (l *look) certificate(object Object, c *kind.Certificate) {
 }
 
 // unserved finds inbounds that should be endpoints and that the proxy does not serve.
-func (l *look) unserved(m member) {
+func (l *checker) unserved(m member) {
 	serving, _ := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if serving != nil && serving.Spec.Draining {
 		return
@@ -127,7 +127,7 @@ func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inb
 	})
 }
 
-func (l *look) draining(m member) {
+func (l *checker) draining(m member) {
 	listeners := l.State.Proxies.Draining.Get(l.r, m.proxy.Key)
 	serving, ok := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
 	if len(listeners) == 0 || !ok {
@@ -144,7 +144,7 @@ func (l *look) draining(m member) {
 	}
 }
 
-func (l *look) outbounds(m member) {
+func (l *checker) outbounds(m member) {
 	var missing []string
 	for i := range m.object.Spec.Networking.Outbound {
 		out := &m.object.Spec.Networking.Outbound[i]

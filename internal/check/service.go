@@ -13,7 +13,7 @@ import (
 )
 
 // service checks the backends of a service, and whether a caller is allowed.
-func (l *look) service(meshService *resource.Object[kind.MeshService], calls calls) {
+func (l *checker) service(meshService *resource.Object[kind.MeshService], calls calls) {
 	object := objectOf(meshService.Key())
 	l.serviceStatus(meshService, object)
 	members := slices.Collect(l.State.Services.Members(l.r, meshService))
@@ -61,7 +61,7 @@ func butUnreachable(excluded []service.Member) string {
 }
 
 // serviceStatus reports the conditions of a service's status.
-func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
+func (l *checker) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
 	status, ok := l.State.Tables.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
 	if !ok {
 		return
@@ -70,7 +70,7 @@ func (l *look) serviceStatus(service *resource.Object[kind.MeshService], object 
 }
 
 // conditions reports the conditions that services of every kind have.
-func (l *look) conditions(conditions []kind.Condition, generators []kind.HostnameGeneratorStatus, object Object) {
+func (l *checker) conditions(conditions []kind.Condition, generators []kind.HostnameGeneratorStatus, object Object) {
 	for _, c := range conditions {
 		switch {
 		case c.Status != "False":
@@ -148,7 +148,7 @@ func pairs(labels map[string]string) string {
 }
 
 // retained finds ports with retained endpoints, because the new ones do not serve yet.
-func (l *look) retained(mesh string) {
+func (l *checker) retained(mesh string) {
 	for row := range l.State.Tables.RetainedEndpoints.All(l.Snapshot) {
 		if row.Mesh != mesh || l.State.Services.RetainedCount(l.r, row) == 0 {
 			continue

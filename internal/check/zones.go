@@ -16,16 +16,16 @@ const lagging = 30 * time.Second
 
 // isGlobal reports whether the state is that of a global control plane, which has the proxies and services of all
 // zones.
-func (l *look) isGlobal() bool { return l.State.Tables.Zone == "" }
+func (l *checker) isGlobal() bool { return l.State.Tables.Zone == "" }
 
 // everywhere reports whether a resource of global applies to the proxies of all zones. This zone has only some of them,
 // and the proxies that it selects may be in another zone.
-func (l *look) everywhere(meta *resource.Meta) bool {
+func (l *checker) everywhere(meta *resource.Meta) bool {
 	return !l.isGlobal() && meta.Label(kind.OriginLabel) == kind.OriginGlobal
 }
 
 // zones checks the connections between zones and global, on either side.
-func (l *look) zones() {
+func (l *checker) zones() {
 	for o := range l.State.Tables.From(l.Snapshot, kind.Zones.Name, "", "") {
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
@@ -35,7 +35,7 @@ func (l *look) zones() {
 	}
 }
 
-func (l *look) zone(o *resource.Object[kind.Zone]) {
+func (l *checker) zone(o *resource.Object[kind.Zone]) {
 	if o.Spec.Enabled != nil && !*o.Spec.Enabled {
 		return
 	}
@@ -61,7 +61,7 @@ func (l *look) zone(o *resource.Object[kind.Zone]) {
 }
 
 // unconfirmed finds changes of a zone that wait for an operator.
-func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
+func (l *checker) unconfirmed(object Object, known *kind.ZoneInsight) {
 	if known == nil {
 		return
 	}
@@ -78,7 +78,7 @@ func (l *look) unconfirmed(object Object, known *kind.ZoneInsight) {
 }
 
 // link checks one connection. other describes the other side, meanwhile the effect of a disconnection.
-func (l *look) link(object Object, link *inspect.GlobalLink, other, meanwhile string) {
+func (l *checker) link(object Object, link *inspect.GlobalLink, other, meanwhile string) {
 	if down := l.Now.Sub(link.Since.Time); !link.Connected && down > ackTime {
 		because := ""
 		if link.Problem != "" {
@@ -97,7 +97,7 @@ func (l *look) link(object Object, link *inspect.GlobalLink, other, meanwhile st
 
 // crossZone finds obstructions between the services of a mesh and clients in other zones. On global it checks all
 // zones, else the zone itself.
-func (l *look) crossZone(mesh string) {
+func (l *checker) crossZone(mesh string) {
 	if !l.reports.ManyZones(mesh) {
 		return
 	}
@@ -124,7 +124,7 @@ func (l *look) crossZone(mesh string) {
 }
 
 // ingresses finds zone ingresses that do not serve.
-func (l *look) ingresses(mesh string) {
+func (l *checker) ingresses(mesh string) {
 	for o := range l.State.Tables.ZoneAddresses.From(l.Snapshot, state.MeshKey(mesh), "") {
 		zone := l.State.Tables.ZoneOf(&o.Meta)
 		if !l.isGlobal() && zone != l.State.Tables.Zone {
@@ -146,7 +146,7 @@ func (l *look) ingresses(mesh string) {
 }
 
 // excludedMembers finds services that a MeshMultiZoneService selects and excludes from one of its ports.
-func (l *look) excludedMembers(mesh string) {
+func (l *checker) excludedMembers(mesh string) {
 	for o := range l.State.Tables.MultiZoneServices.From(l.Snapshot, state.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.reports.MembersOf(o) {
@@ -161,7 +161,7 @@ func (l *look) excludedMembers(mesh string) {
 }
 
 // unreachableOutbounds finds outbounds to services of other zones that the proxy cannot reach.
-func (l *look) unreachableOutbounds(m member) {
+func (l *checker) unreachableOutbounds(m member) {
 	for _, out := range m.proxy.Outbounds {
 		d := l.State.Services.DestinationOf(l.r, out.Destination)
 		if d == nil {

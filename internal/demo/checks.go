@@ -24,14 +24,14 @@ type check struct {
 var checks = []check{
 	{"a request is balanced and identified", (*world).balancedAndIdentified},
 	{"a request that no permission allows is denied, with the reason", (*world).deniedWithReason},
-	{"a request crosses to the other zone", (*world).crosses},
-	{"an external service is reached through the egress, by allowed clients only", (*world).goesOut},
+	{"a request crosses to the other zone", (*world).reachesOtherZone},
+	{"an external service is reached through the egress, by allowed clients only", (*world).reachesExternalService},
 	{"an instance is killed under traffic", (*world).instanceKilled},
 	{"a service fails over to the other zone, and back", (*world).failover},
 	{"one of two ingresses is killed under traffic across zones", (*world).ingressKilled},
 	{"the control plane of a zone is killed and restarted under traffic", (*world).zoneRestarted},
 	{"the global control plane is killed and restarted under traffic across zones", (*world).globalRestarted},
-	{"weft check finds no problem afterwards", (*world).nothingWrong},
+	{"weft check finds no problem afterwards", (*world).noFindings},
 }
 
 // result is the result of a check.
@@ -156,8 +156,8 @@ func (w *world) denied(ctx context.Context, url, from, to, permission string) (s
 	return "403, and weft explain names MeshTrafficPermission " + permission, nil
 }
 
-// goesOut sends requests to a service outside of the mesh, from an allowed client and from a denied one.
-func (w *world) goesOut(ctx context.Context) (string, error) {
+// reachesExternalService sends requests to a service outside of the mesh, from an allowed client and from a denied one.
+func (w *world) reachesExternalService(ctx context.Context) (string, error) {
 	w.console.command("curl", outURL)
 	var reached Response
 	err := eventually(ctx, "the partner responds", func(ctx context.Context) (err error) {
@@ -180,8 +180,8 @@ func (w *world) goesOut(ctx context.Context) (string, error) {
 	return "web: 200; reports: " + denial, err
 }
 
-// crosses sends a request to the backend of the other zone, which identifies the client.
-func (w *world) crosses(ctx context.Context) (string, error) {
+// reachesOtherZone sends a request to the backend of the other zone, which identifies the client.
+func (w *world) reachesOtherZone(ctx context.Context) (string, error) {
 	w.console.command("curl", acrossURL)
 	var reached Response
 	err := eventually(ctx, "the backend of the other zone responds", func(ctx context.Context) (err error) {
@@ -305,8 +305,8 @@ func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, 
 	return verdict, errors.Join(failed, err)
 }
 
-// nothingWrong runs weft check at every control plane, and shows the zones.
-func (w *world) nothingWrong(ctx context.Context) (string, error) {
+// noFindings runs weft check at every control plane, and shows the zones.
+func (w *world) noFindings(ctx context.Context) (string, error) {
 	for _, p := range []*plane{w.global, w.east, w.west} {
 		report, err := p.weft(ctx, "check")
 		w.console.output(report)

@@ -48,7 +48,7 @@ func (s *Server) isPresented(key state.ProxyKey, next *identity.NextCertificate,
 	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
 		return row.Mesh == next.Mesh &&
 			slices.ContainsFunc(row.Spec.Certificates, func(l kind.WorkloadCertificate) bool {
-				return l.Same(certificate.SpiffeIDs) && l.Root == certificate.Root
+				return l.Equal(certificate.SpiffeIDs) && l.Root == certificate.Root
 			})
 	})
 }

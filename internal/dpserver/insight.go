@@ -104,9 +104,9 @@ func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []i
 		})
 }
 
-// longGone is the time after which a closed connection to a lost instance no longer matters. It allows for the clock of
-// that machine.
-const longGone = 5 * time.Minute
+// lostConnectionLife is the time after which a closed connection to a lost instance no longer matters. It allows for
+// the clock of that machine.
+const lostConnectionLife = 5 * time.Minute
 
 // LostReplicas returns whether a proxy was last connected to an instance that is gone, and is connected to no other
 // one, according to this instance's table. It is false on the global control plane, where all proxies belong to zones.
@@ -131,7 +131,7 @@ func isLost(i *kind.DataplaneInsight, gone func(instance string) bool, now time.
 	}
 	last := i.Subscriptions[len(i.Subscriptions)-1]
 	return gone(last.ControlPlaneInstanceID) &&
-		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-longGone)))
+		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-lostConnectionLife)))
 }
 
 // connected adds a subscription. A proxy has one stream, so it ends the open subscriptions, whose streams ended

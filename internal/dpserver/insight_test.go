@@ -53,7 +53,7 @@ func TestLostReplica(t *testing.T) {
 		{"was there when it was killed", []insightChange{connected("1", "gone", nil, at)}, true},
 		{"was there when it stopped", []insightChange{connected("1", "gone", nil, at), disconnected("1", at)}, true},
 		{"left it long before", []insightChange{connected("1", "gone", nil, at.Add(-time.Hour)),
-			disconnected("1", at.Add(-longGone))}, false},
+			disconnected("1", at.Add(-lostConnectionLife))}, false},
 		{"is connected to another one", []insightChange{connected("1", "gone", nil, at), connected("2", "cp", nil, at)},
 			false},
 		{"was always connected to another one", []insightChange{connected("1", "cp", nil, at)}, false},

@@ -22,7 +22,7 @@ const (
 // instance is this control plane among those that share a store.
 type instance interface {
 	Leads() bool
-	Gone() int
+	Departures() int
 	Changed() <-chan struct{}
 }
 
@@ -146,11 +146,11 @@ func (l *leases) beginLease(key state.ProxyKey) {
 	}
 }
 
-// beginAnew begins leases again after this instance became the leader, or observed as the leader that another one is
+// restart begins leases again after this instance became the leader, or observed as the leader that another one is
 // lost.
-func (l *leases) beginAnew() {
+func (l *leases) restart() {
 	leads := l.instance.Leads()
-	gone := l.instance.Gone()
+	gone := l.instance.Departures()
 	if leads && !l.led || gone != l.gone {
 		l.update(func() {
 			clear(l.connectedOther)
@@ -304,7 +304,7 @@ func (l *leases) run(ctx context.Context, connectedOther, notAdmitted func(state
 	expire func(context.Context, state.ProxyKey) error) {
 	for {
 		changed := l.instance.Changed()
-		l.beginAnew()
+		l.restart()
 		over, next := l.dueLeases()
 		if len(over) > 0 && next.IsZero() {
 			next = l.now().Add(leaseTime) // for leases that were renewed

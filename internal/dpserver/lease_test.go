@@ -34,14 +34,14 @@ type fakeInstances struct {
 }
 
 func (o *fakeInstances) Leads() bool              { return o.leads }
-func (o *fakeInstances) Gone() int                { return o.gone }
+func (o *fakeInstances) Departures() int          { return o.gone }
 func (o *fakeInstances) Changed() <-chan struct{} { return nil }
 
 func newLeasesAlone(c *fakeClock) *leases { return newLeases(c.now, &fakeInstances{leads: true}) }
 
 // endedLeases returns the proxies whose lease ends, while the given ones are connected to another instance.
 func endedLeases(l *leases, connectedOther ...string) string {
-	l.beginAnew()
+	l.restart()
 	over, _ := l.dueLeases()
 	keys, _ := l.endingLeases(over,
 		func(key state.ProxyKey) bool { return slices.Contains(connectedOther, key.Name) },

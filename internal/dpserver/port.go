@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxOthers is the maximum of open connections without HTTP/2 on the port for proxies.
-	maxOthers = 32
-	// otherLife is the longest life of such a connection, which carries one request. The deadlines of the HTTP server
-	// do not end it: the gRPC server clears the deadlines of the socket after it has passed the connection on.
-	otherLife = 10 * time.Second
+	// maxOtherConns is the maximum of open connections without HTTP/2 on the port for proxies.
+	maxOtherConns = 32
+	// otherConnTimeout is the longest life of such a connection, which carries one request. The deadlines of the HTTP
+	// server do not end it: the gRPC server clears the deadlines of the socket after it has passed the connection on.
+	otherConnTimeout = 10 * time.Second
 )
 
 // NewPort returns the TLS of the port for proxies: credentials for the gRPC server, and a listener for connections
@@ -25,7 +25,8 @@ const (
 func NewPort(config *tls.Config) (credentials.TransportCredentials, net.Listener) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
-	passed := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, maxOthers), closed: make(chan struct{})}
+	passed := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, maxOtherConns),
+		closed: make(chan struct{})}
 	return &portCredentials{credentials.NewTLS(config), config, passed}, passed
 }
 
@@ -74,7 +75,7 @@ func (o *otherConns) offer(conn net.Conn) bool {
 	default:
 		return false
 	}
-	end := time.AfterFunc(otherLife, func() { conn.Close() })
+	end := time.AfterFunc(otherConnTimeout, func() { conn.Close() })
 	passed := &otherConn{Conn: conn, release: sync.OnceFunc(func() { end.Stop(); <-o.free })}
 	select {
 	case o.conns <- passed:

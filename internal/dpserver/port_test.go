@@ -57,7 +57,7 @@ func TestPortSeparatesProtocols(t *testing.T) {
 		return conn
 	}
 	var first net.Conn
-	for range maxOthers {
+	for range maxOtherConns {
 		conn := dial()
 		passed, err := rest.Accept()
 		if err != nil {
@@ -113,8 +113,9 @@ func TestAnIdleConnectionWithoutHTTP2IsClosed(t *testing.T) {
 			t.Fatal("the connection is open")
 		}
 		synctest.Wait()
-		if lasted := time.Since(begin); lasted != otherLife || len(others.free) != 0 {
-			t.Errorf("the connection lasted %s and holds %d slots, want %s and 0", lasted, len(others.free), otherLife)
+		if lasted := time.Since(begin); lasted != otherConnTimeout || len(others.free) != 0 {
+			t.Errorf("the connection lasted %s and holds %d slots, want %s and 0", lasted, len(others.free),
+				otherConnTimeout)
 		}
 	})
 }

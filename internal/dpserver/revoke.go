@@ -37,13 +37,13 @@ func (s *Server) trackCall(c *caller, end func(error)) (leave func()) {
 // noteTokens starts a new verification of open calls when a Secret for the verification of tokens has changed.
 func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
 	for _, o := range put {
-		if pki.DecidesTokens(o.Key()) {
+		if pki.AffectsTokens(o.Key()) {
 			s.verifyEntries()
 			return
 		}
 	}
 	for _, key := range removed {
-		if pki.DecidesTokens(key) {
+		if pki.AffectsTokens(key) {
 			s.verifyEntries()
 			return
 		}

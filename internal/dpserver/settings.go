@@ -123,7 +123,7 @@ func setSpread(next, before *wire.Settings, ofServices bool, sessions int) {
 // servicesChange returns whether the next certificate differs only because of the proxy's services.
 func servicesChange(next, before *identity.NextCertificate) bool {
 	return next != nil && before != nil && next.MeshIdentity == kind.MTLSIdentity &&
-		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Same(next.SpiffeIDs)
+		before.MeshIdentity == next.MeshIdentity && before.Authority == next.Authority && !before.Equal(next.SpiffeIDs)
 }
 
 // generation returns a value that changes when one of values does.

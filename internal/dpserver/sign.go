@@ -154,7 +154,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 	if err := c.dataplane.Entitled(dataplane, name); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
-	rests := next.Rests
+	rests := next.RestsOn
 	proxy, _ := s.Rows.Proxy(key)
 	stuck := proxy != nil && proxy.Identity != nil && proxy.Identity.Problem != ""
 	if stuck {
@@ -169,8 +169,8 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 	case stuck:
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%v; %s gets no other SPIFFE ID: %s", err,
 			key.Resource(), proxy.Identity.Problem))
-	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Same(next.SpiffeIDs) &&
-		c.dataplane.Entitled(dataplane, proxy.Identity.Rests) == nil:
+	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Equal(next.SpiffeIDs) &&
+		c.dataplane.Entitled(dataplane, proxy.Identity.RestsOn) == nil:
 		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key,
 			next.SpiffeIDs))
 	}
@@ -251,7 +251,7 @@ func (s *Server) signerOf(mesh string, next *identity.NextCertificate) (*signer,
 func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *identity.NextCertificate, ca *pki.CA,
 	signed *pki.Certificate) error {
 	certificate := kind.WorkloadCertificate{
-		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, Rests: next.Rests,
+		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, RestsOn: next.RestsOn,
 		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
 	}
 	if key.Type == kind.EgressProxy {

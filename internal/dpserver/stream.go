@@ -114,7 +114,7 @@ func (p *peer) Acked(t xds.Type) {
 		p.noteNACKs()
 	}
 	if t == xds.Listener {
-		_ = xds.Apart(p.server.Log, p.key.String(), func() { // a panic is logged
+		_ = xds.OnOwnStack(p.server.Log, p.key.String(), func() { // a panic is logged
 			p.server.serveWithoutAgent(p.key, p.proxy.Load())
 		})
 	}

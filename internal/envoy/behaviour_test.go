@@ -117,7 +117,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...service.En
 	resources := []*xds.Resource{
 		trust(east), certificateSecret(t, east.certificate(t, serverID)),
 		Clusters(destination, true, identity.Source{})[0], Route(service.RouteTo(destination)),
-		Explicit(outbound, service.RouteTo(destination)),
+		ExplicitListener(outbound, service.RouteTo(destination)),
 	}
 	firstApp = httptest.NewServer(first)
 	t.Cleanup(firstApp.Close)
@@ -361,7 +361,7 @@ func TestWhichServerIsTrusted(t *testing.T) {
 			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
 				certificateSecret(t, east.certificate(t, clientID)),
 				Clusters(destination, true, identity.Source{})[0], Route(service.RouteTo(destination)),
-				Explicit(outbound, service.RouteTo(destination)),
+				ExplicitListener(outbound, service.RouteTo(destination)),
 				Assignment(endpoints))
 			startEnvoy(t, resources...)
 			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))

@@ -72,7 +72,7 @@ func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
-	h.noticeSilence(cluster)
+	h.closeUnresponsive(cluster)
 	return cluster
 }
 
@@ -141,7 +141,7 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 		Name: "plain", Match: plaintextEndpoint(),
 		TransportSocket: &corev3.TransportSocket{
 			Name:       "envoy.transport_sockets.raw_buffer",
-			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: toAny(&rawbufferv3.RawBuffer{})},
 		},
 	}}
 }
@@ -281,5 +281,5 @@ func httpVersion(one bool, two *corev3.Http2ProtocolOptions) *httpv3.HttpProtoco
 }
 
 func packedOptions(options *httpv3.HttpProtocolOptions) map[string]*anypb.Any {
-	return map[string]*anypb.Any{protocolOptionsName: pack(options)}
+	return map[string]*anypb.Any{protocolOptionsName: toAny(options)}
 }

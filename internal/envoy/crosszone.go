@@ -27,8 +27,8 @@ func SNIRouteCluster(p zoneproxy.SNIRoute) string {
 	return p.SNI
 }
 
-// ServerName returns the SNI of the name of an SNI route's cluster, and whether the route is cross-zone.
-func ServerName(cluster string) (sni string, isCrossZone bool) {
+// SNIOfCluster returns the SNI of the name of an SNI route's cluster, and whether the route is cross-zone.
+func SNIOfCluster(cluster string) (sni string, isCrossZone bool) {
 	return strings.CutSuffix(cluster, crossZoneSuffix)
 }
 

@@ -201,7 +201,7 @@ func toServer(v *filterstatevaluev3.FilterStateValue) *filterstatevaluev3.Filter
 func setIf(key, condition, text string) *filterstatevaluev3.FilterStateValue {
 	v := setText(key, "%CEL("+condition+" ? "+quote(text)+" : '')%", &corev3.TypedExtensionConfig{
 		Name:        "envoy.formatter.cel",
-		TypedConfig: pack(&celformatterv3.Cel{CelConfig: &corev3.CelExpressionConfig{EnableStringConversion: true}}),
+		TypedConfig: toAny(&celformatterv3.Cel{CelConfig: &corev3.CelExpressionConfig{EnableStringConversion: true}}),
 	})
 	v.SkipIfEmpty = true
 	return v
@@ -226,12 +226,12 @@ func onlyAllowed(chain string) *xdsmatcherv3.Matcher {
 	tree := &xdsmatcherv3.Matcher_MatcherTree{
 		Input: &xdscorev3.TypedExtensionConfig{
 			Name:        "envoy.matching.inputs.filter_state",
-			TypedConfig: pack(&networkinputv3.FilterStateInput{Key: decisionKey}),
+			TypedConfig: toAny(&networkinputv3.FilterStateInput{Key: decisionKey}),
 		},
 		TreeType: &xdsmatcherv3.Matcher_MatcherTree_PrefixMatchMap{
 			PrefixMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{
 				Map: map[string]*xdsmatcherv3.Matcher_OnMatch{Allow: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
-					Action: &xdscorev3.TypedExtensionConfig{Name: chain, TypedConfig: pack(wrapperspb.String(chain))},
+					Action: &xdscorev3.TypedExtensionConfig{Name: chain, TypedConfig: toAny(wrapperspb.String(chain))},
 				}}},
 			},
 		},

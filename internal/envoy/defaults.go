@@ -68,13 +68,13 @@ const (
 	// one of them fails.
 	connectAttempts = 10
 
-	// Between two proxies that both read requests: silentAfter is the time for which data may stay unacknowledged; a
+	// Between two proxies that both read requests: unackedTimeout is the time for which data may stay unacknowledged; a
 	// PING is sent every pingInterval; without data for pingTimeout after a PING, the connection is closed.
-	silentAfter               = 3 * time.Second
+	unackedTimeout            = 3 * time.Second
 	pingInterval, pingTimeout = 2 * time.Second, 3 * time.Second
-	// tcpSilentAfter is silentAfter where the receiver may stop reading. The kernel also counts the time in which a
-	// receiver does not read.
-	tcpSilentAfter = 30 * time.Second
+	// tcpUnackedTimeout is unackedTimeout where the receiver may stop reading. The kernel also counts the time in which
+	// a receiver does not read.
+	tcpUnackedTimeout = 30 * time.Second
 	// surplusIdleTimeout is how long a TCP connection to an endpoint may be without a client; see tcpOptions.
 	surplusIdleTimeout = time.Second
 	// tcpKeepaliveTime is the idle time of a TCP connection before its peer is probed, every tcpKeepaliveInterval.

@@ -69,7 +69,7 @@ func readyChain(from identity.Source) *listenerv3.FilterChain {
 		FilterChainMatch: sniMatch(proxy.ReadyName),
 		Filters:          []*listenerv3.Filter{networkFilter(manager)},
 	}
-	demandTLS(chain, kind.TCP, from)
+	requireTLS(chain, kind.TCP, from)
 	return chain
 }
 
@@ -78,7 +78,7 @@ func egressServiceChain(c *proxy.EgressChain) *listenerv3.FilterChain {
 		Name:             c.Key.String(),
 		FilterChainMatch: sniMatch(c.SNIs...),
 	}
-	demandTLS(chain, c.Protocol, c.Source)
+	requireTLS(chain, c.Protocol, c.Source)
 	if c.Protocol.IsHTTP() {
 		chain.Filters = []*listenerv3.Filter{connectionSlot(c.Guard().Place), networkFilter(egressManager(c))}
 	} else {
@@ -95,14 +95,14 @@ func egressManager(c *proxy.EgressChain) *hcmv3.HttpConnectionManager {
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = routeNamed(externalName(c.Key))
 	manager.HttpFilters = requestSlots(c.Guard().Place)
-	manager.LocalReplyConfig = markGoneService()
+	manager.LocalReplyConfig = markRemovedService()
 	guardedRequests(c.Guard(), manager)
 	return manager
 }
 
-// markGoneService marks the responses of an egress that has removed the service, which another egress may still have.
-// An unreachable external server is not marked: every egress would dial the same servers.
-func markGoneService() *hcmv3.LocalReplyConfig {
+// markRemovedService marks the responses of an egress that has removed the service, which another egress may still
+// have. An unreachable external server is not marked: every egress would dial the same servers.
+func markRemovedService() *hcmv3.LocalReplyConfig {
 	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{markFlag("NC", unservedNotReached), markOverload()}}
 }
 

@@ -101,7 +101,7 @@ func TestWhoGetsOut(t *testing.T) {
 	second := clientID + "-2"
 	api := chainFor(apiSNI, kind.HTTP, match.Rule{Origin: "first", Exact: clientID})
 	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", Exact: second})
-	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.Everybody("the mesh").Allow...)
+	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.AllowAll("the mesh").Allow...)
 	var more []*xds.Resource
 	for chain, at := range map[*proxy.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
 		&open: app.Listener.Addr()} {
@@ -257,7 +257,7 @@ func TestWhichExternalServerIsTrusted(t *testing.T) {
 			app := worldServer(t, &tls.Config{Certificates: []tls.Certificate{c.server}},
 				func(http.ResponseWriter, *http.Request) {})
 			east := newAuthority(t, domainEast)
-			chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
+			chain := chainFor(apiSNI, kind.HTTP, match.AllowAll("the mesh").Allow...)
 			out := upstreamOf(chain, c.tls, serverOf(t, c.address, app.Listener.Addr()))
 			if c.ca != nil {
 				out.CACert = c.ca.text()
@@ -314,7 +314,7 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 		seen, host, sni, presented = r.Header, r.Host, r.TLS.ServerName, r.TLS.PeerCertificates[0].DNSNames[0]
 		w.Header().Set(unservedHeader, unservedNotReached)
 	})
-	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
+	chain := chainFor(apiSNI, kind.HTTP, match.AllowAll("the mesh").Allow...)
 	out := upstreamOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
 	out.ClientCert, out.ClientKey = pair(t, world.worldly(t, "weft.example"))
 	egress := startEgress(t, east, []proxy.EgressChain{chain}, append(ExternalUpstream(out), machineTrusts(world))...)
@@ -358,7 +358,7 @@ func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 		return app
 	}
 	first, reserve := responds("first"), responds("reserve")
-	chain := chainFor(apiSNI, kind.HTTP, match.Everybody("the mesh").Allow...)
+	chain := chainFor(apiSNI, kind.HTTP, match.AllowAll("the mesh").Allow...)
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
 	egress := startEgress(t, east, []proxy.EgressChain{chain},
@@ -389,7 +389,7 @@ func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 func TestChainsOfOthersComeAndGo(t *testing.T) {
 	app, _ := listener(t)
 	east := newAuthority(t, domainEast)
-	all := match.Everybody("the mesh").Allow
+	all := match.AllowAll("the mesh").Allow
 	stays, comes := chainFor(apiSNI, kind.TCP, all...), chainFor(otherSNI, kind.TCP, all...)
 	l := &proxy.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	both := Egress(l, identity.Source{}, []proxy.EgressChain{stays, comes})

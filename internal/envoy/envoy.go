@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pack encodes an extension's configuration deterministically, since it is part of a version.
-func pack(message proto.Message) *anypb.Any {
+// toAny encodes an extension's configuration deterministically, since it is part of a version.
+func toAny(message proto.Message) *anypb.Any {
 	packed := &anypb.Any{}
 	if err := anypb.MarshalFrom(packed, message, proto.MarshalOptions{Deterministic: true}); err != nil {
 		panic(fmt.Sprintf("envoy: encoding %T: %v", message, err)) // only messages of this package get here

@@ -59,7 +59,7 @@ func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
 func lookUpNames(c *clusterv3.Cluster) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns",
-		TypedConfig: pack(&dnsclusterv3.DnsCluster{
+		TypedConfig: toAny(&dnsclusterv3.DnsCluster{
 			DnsRefreshRate: duration(lookupInterval),
 			DnsFailureRefreshRate: &dnsclusterv3.DnsCluster_RefreshRate{
 				BaseInterval: duration(lookupRetry), MaxInterval: duration(lookupLongestRetry),
@@ -122,7 +122,7 @@ func externalRouteAction(o *zoneproxy.ExternalUpstream, causes string) *routev3.
 		retry.RetryPriority = &routev3.RetryPolicy_RetryPriority{
 			Name: "envoy.retry_priorities.previous_priorities",
 			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-				TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
+				TypedConfig: toAny(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
 			},
 		}
 	}

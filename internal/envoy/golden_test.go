@@ -68,7 +68,7 @@ func (n *nouns) resources() []*xds.Resource {
 		}
 	}
 	if n.Explicit != nil {
-		all = append(all, Explicit(n.Explicit, n.route()))
+		all = append(all, ExplicitListener(n.Explicit, n.route()))
 	}
 	if n.Capture != nil {
 		all = append(all, Capture(n.Capture)...)

@@ -53,7 +53,7 @@ func toGuarded(g proxy.Guard) *xds.Resource {
 func countDecisions(g proxy.Guard) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{
 		Name: "envoy.access_loggers.stats",
-		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&statsv3.Config{
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: toAny(&statsv3.Config{
 			StatsScope: &typev3.Scope{Prefix: "weft"},
 			Counters: []*statsv3.Config_Counter{{
 				Stat: &statsv3.Config_Stat{Name: "tcp_connections", Tags: []*statsv3.Config_Tag{
@@ -101,10 +101,10 @@ func allowedConnections(g proxy.Guard) []*xds.Resource {
 		TransportSocket: &corev3.TransportSocket{
 			Name: "envoy.transport_sockets.internal_upstream",
 			ConfigType: &corev3.TransportSocket_TypedConfig{
-				TypedConfig: pack(&internalupstreamv3.InternalUpstreamTransport{
+				TypedConfig: toAny(&internalupstreamv3.InternalUpstreamTransport{
 					TransportSocket: &corev3.TransportSocket{
 						Name:       "envoy.transport_sockets.raw_buffer",
-						ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(&rawbufferv3.RawBuffer{})},
+						ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: toAny(&rawbufferv3.RawBuffer{})},
 					},
 				})},
 		},

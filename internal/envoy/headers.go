@@ -24,7 +24,7 @@ const (
 func callersHeaders() []*corev3.TypedExtensionConfig {
 	return []*corev3.TypedExtensionConfig{{
 		Name: "envoy.http.early_header_mutation.header_mutation",
-		TypedConfig: pack(&earlyheadermutationv3.HeaderMutation{Mutations: []*mutationrulesv3.HeaderMutation{
+		TypedConfig: toAny(&earlyheadermutationv3.HeaderMutation{Mutations: []*mutationrulesv3.HeaderMutation{
 			removed(callerHeaders),
 		}}),
 	}}
@@ -41,11 +41,11 @@ func withoutProxyHeaders() []*hcmv3.HttpFilter {
 		{
 			Name: "envoy.filters.http.header_mutation",
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{
-				TypedConfig: pack(&headermutationv3.HeaderMutation{Mutations: mutations})},
+				TypedConfig: toAny(&headermutationv3.HeaderMutation{Mutations: mutations})},
 		},
 		{
 			Name:       "envoy.filters.http.upstream_codec",
-			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&upstreamcodecv3.UpstreamCodec{})},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: toAny(&upstreamcodecv3.UpstreamCodec{})},
 		},
 	}
 }

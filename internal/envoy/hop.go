@@ -99,7 +99,7 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 // wait for the next client for 10 minutes, and its data would be lost if the endpoint fell silent meanwhile.
 func tcpOptions() map[string]*anypb.Any {
 	return map[string]*anypb.Any{
-		"envoy.extensions.upstreams.tcp.v3.TcpProtocolOptions": pack(&tcpv3.TcpProtocolOptions{
+		"envoy.extensions.upstreams.tcp.v3.TcpProtocolOptions": toAny(&tcpv3.TcpProtocolOptions{
 			IdleTimeout: duration(surplusIdleTimeout),
 		}),
 	}
@@ -136,12 +136,12 @@ func pinged() *corev3.Http2ProtocolOptions {
 // connection.
 const ipprotoTCP, tcpUserTimeout = 6, 18
 
-// noticeSilence closes a cluster's connections whose peer is silent: after data stays unacknowledged for some time and,
-// on TCP, after failed probes of an idle connection.
-func (h hop) noticeSilence(c *clusterv3.Cluster) {
-	after := tcpSilentAfter
+// closeUnresponsive closes a cluster's connections whose peer is silent: after data stays unacknowledged for some time
+// and, on TCP, after failed probes of an idle connection.
+func (h hop) closeUnresponsive(c *clusterv3.Cluster) {
+	after := tcpUnackedTimeout
 	if h.version == negotiated || h.version == http2Only {
-		after = silentAfter
+		after = unackedTimeout
 	}
 	c.UpstreamBindConfig = &corev3.BindConfig{SocketOptions: []*corev3.SocketOption{{
 		Description: "TCP_USER_TIMEOUT",
@@ -149,7 +149,7 @@ func (h hop) noticeSilence(c *clusterv3.Cluster) {
 		Name:        tcpUserTimeout,
 		Value:       &corev3.SocketOption_IntValue{IntValue: after.Milliseconds()},
 	}}}
-	if after == tcpSilentAfter {
+	if after == tcpUnackedTimeout {
 		c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
 			KeepaliveTime:     uint32Value(uint32(tcpKeepaliveTime.Seconds())),
 			KeepaliveInterval: uint32Value(uint32(tcpKeepaliveInterval.Seconds())),

@@ -23,7 +23,7 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 	name := InboundName(l.Address, l.Port)
 	chain := &listenerv3.FilterChain{Filters: inboundFilters(l, secured)}
 	if secured {
-		demandTLS(chain, l.Protocol, l.Source)
+		requireTLS(chain, l.Protocol, l.Source)
 	}
 	listener := &listenerv3.Listener{
 		Name:                          name,
@@ -143,7 +143,7 @@ func markOverload() *hcmv3.ResponseMapper {
 		ExtensionFilter: &accesslogv3.ExtensionFilter{
 			Name: "envoy.access_loggers.extension_filters.cel",
 			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{
-				TypedConfig: pack(&celfilterv3.ExpressionFilter{Expression: "response.code_details == 'overload'"}),
+				TypedConfig: toAny(&celfilterv3.ExpressionFilter{Expression: "response.code_details == 'overload'"}),
 			},
 		},
 	}}, unservedNotReached)

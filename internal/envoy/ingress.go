@@ -71,7 +71,7 @@ func ClusterOfSNIRoute(name string) *xds.Resource {
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: hop{}.protocolOptions(),
 	}
-	hop{}.noticeSilence(cluster)
+	hop{}.closeUnresponsive(cluster)
 	return xds.NewResource(xds.Cluster, name, cluster)
 }
 

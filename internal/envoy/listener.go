@@ -41,9 +41,9 @@ func VIPListeners(d *service.Destination, route *service.Route, families string)
 	return resources
 }
 
-// Explicit returns the listener of an outbound: an address of the proxy's own machine that leads to the route of its
-// destination.
-func Explicit(o *proxy.ExplicitOutbound, route *service.Route) *xds.Resource {
+// ExplicitListener returns the listener of an outbound: an address of the proxy's own machine that leads to the route
+// of its destination.
+func ExplicitListener(o *proxy.ExplicitOutbound, route *service.Route) *xds.Resource {
 	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
 	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route))
 }
@@ -111,7 +111,7 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 		XffNumTrustedHops:             trustedHops,
 		HttpFilters: []*hcmv3.HttpFilter{{
 			Name:       "envoy.filters.http.router",
-			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: toAny(&routerv3.Router{})},
 		}},
 	}
 }
@@ -120,7 +120,7 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 func inspectTLS() []*listenerv3.ListenerFilter {
 	return []*listenerv3.ListenerFilter{{
 		Name:       "envoy.filters.listener.tls_inspector",
-		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: pack(&tlsinspectorv3.TlsInspector{})},
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: toAny(&tlsinspectorv3.TlsInspector{})},
 	}}
 }
 
@@ -142,6 +142,6 @@ func filterName(filter proto.Message) string {
 func networkFilter(filter proto.Message) *listenerv3.Filter {
 	return &listenerv3.Filter{
 		Name:       filterName(filter),
-		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(filter)},
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: toAny(filter)},
 	}
 }

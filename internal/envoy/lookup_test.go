@@ -41,7 +41,7 @@ func withAgentResolver(t *testing.T, b *bootstrapv3.Bootstrap) *bootstrapv3.Boot
 	}
 	b.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{
 		Name: "envoy.network.dns_resolver.cares",
-		TypedConfig: pack(
+		TypedConfig: toAny(
 			&caresv3.CaresDnsResolverConfig{Resolvers: []*corev3.Address{socketAddress(at.IP.String(),
 				uint32(at.Port))}}),
 	}

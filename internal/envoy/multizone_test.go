@@ -96,7 +96,7 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	}
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
 	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
-		certificateSecret(t, east.certificate(t, clientID)), Explicit(outbound, service.RouteTo(d)),
+		certificateSecret(t, east.certificate(t, clientID)), ExplicitListener(outbound, service.RouteTo(d)),
 		Assignment(&service.Endpoints{Destination: d.Key.On(service.LocalLocality), Endpoints: local}),
 		Assignment(&service.Endpoints{Destination: d.Key.On(service.RemoteLocality), Endpoints: zones}))
 	startEnvoy(t, append(append(resources, Route(service.RouteTo(d))), Clusters(d, true, identity.Source{})...)...)

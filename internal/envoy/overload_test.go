@@ -30,7 +30,7 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 		ResourceMonitors: []*overloadv3.ResourceMonitor{{
 			Name: monitor,
 			ConfigType: &overloadv3.ResourceMonitor_TypedConfig{
-				TypedConfig: pack(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
+				TypedConfig: toAny(&injectedresourcev3.InjectedResourceConfig{Filename: pressure})},
 		}},
 		Actions: []*overloadv3.OverloadAction{{
 			Name: "envoy.overload_actions.stop_accepting_requests",

@@ -131,7 +131,7 @@ func retryPolicy(causes string, unserved ...string) *routev3.RetryPolicy {
 	return policy
 }
 
-var previousHosts = pack(&previoushostsv3.PreviousHostsPredicate{})
+var previousHosts = toAny(&previoushostsv3.PreviousHostsPredicate{})
 
 func anyPath() *routev3.RouteMatch_Prefix { return belowPath("/") }
 

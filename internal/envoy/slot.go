@@ -66,7 +66,7 @@ func requestSlots(place string) []*hcmv3.HttpFilter {
 func disabledSlot(name string, otherwise proto.Message, typeURL string) *hcmv3.HttpFilter {
 	slot := discoveredHTTPFilter(name, typeURL, matchedType)
 	source := slot.GetConfigDiscovery()
-	source.DefaultConfig, source.ApplyDefaultConfigWithoutWarming = pack(otherwise), true
+	source.DefaultConfig, source.ApplyDefaultConfigWithoutWarming = toAny(otherwise), true
 	slot.Disabled = true
 	return slot
 }
@@ -92,7 +92,7 @@ func tcpProxySlot(name string) *listenerv3.Filter { return discoveredNetworkFilt
 func tcpProxy(name string, config *tcpproxyv3.TcpProxy) *xds.Resource { return extension(name, config) }
 
 func extension(name string, filter proto.Message) *xds.Resource {
-	return xds.NewResource(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: pack(filter)})
+	return xds.NewResource(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: toAny(filter)})
 }
 
 // discoveredNetworkFilter and discoveredHTTPFilter come as an extension config of their name. Without it, no connection

@@ -97,19 +97,19 @@ func limitOf(id string) *matchingv3.ExtensionWithMatcher {
 		FilterEnforced: always(),
 	}
 	action := &compositev3.ExecuteFilterAction{
-		TypedConfig: &corev3.TypedExtensionConfig{Name: "limit", TypedConfig: pack(limit)}}
+		TypedConfig: &corev3.TypedExtensionConfig{Name: "limit", TypedConfig: toAny(limit)}}
 	byID := map[string]*xdsmatcherv3.Matcher_OnMatch{id: {OnMatch: &xdsmatcherv3.Matcher_OnMatch_Action{
-		Action: &xdscorev3.TypedExtensionConfig{Name: "composite-action", TypedConfig: pack(action)},
+		Action: &xdscorev3.TypedExtensionConfig{Name: "composite-action", TypedConfig: toAny(action)},
 	}}}
 	tree := &xdsmatcherv3.Matcher_MatcherTree{
-		Input: &xdscorev3.TypedExtensionConfig{Name: "uri", TypedConfig: pack(&sslinputv3.UriSanInput{})},
+		Input: &xdscorev3.TypedExtensionConfig{Name: "uri", TypedConfig: toAny(&sslinputv3.UriSanInput{})},
 		TreeType: &xdsmatcherv3.Matcher_MatcherTree_ExactMatchMap{
 			ExactMatchMap: &xdsmatcherv3.Matcher_MatcherTree_MatchMap{Map: byID},
 		},
 	}
 	return &matchingv3.ExtensionWithMatcher{
 		XdsMatcher:      &xdsmatcherv3.Matcher{MatcherType: &xdsmatcherv3.Matcher_MatcherTree_{MatcherTree: tree}},
-		ExtensionConfig: &corev3.TypedExtensionConfig{Name: "composite", TypedConfig: pack(&compositev3.Composite{})},
+		ExtensionConfig: &corev3.TypedExtensionConfig{Name: "composite", TypedConfig: toAny(&compositev3.Composite{})},
 	}
 }
 
@@ -125,7 +125,7 @@ func routeOf(t *testing.T, in *proxy.InboundListener, slots ...string) *routev3.
 		if route.TypedPerFilterConfig == nil {
 			route.TypedPerFilterConfig = map[string]*anypb.Any{}
 		}
-		route.TypedPerFilterConfig[slot] = pack(&routev3.FilterConfig{Config: &anypb.Any{}})
+		route.TypedPerFilterConfig[slot] = toAny(&routev3.FilterConfig{Config: &anypb.Any{}})
 	}
 	return route
 }

@@ -32,7 +32,7 @@ func visit(t *testing.T, m proto.Message, f func(proto.Message)) {
 			t.Fatal(err)
 		}
 		visit(t, inner, f)
-		packed.Value = pack(inner).Value
+		packed.Value = toAny(inner).Value
 		return
 	}
 	m.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -91,7 +91,7 @@ func static(t *testing.T, resources []*xds.Resource) *bootstrapv3.Bootstrap {
 		Node:            &corev3.Node{Id: "default.test", Cluster: "test"},
 		StaticResources: out,
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
-			Name: "envoy.bootstrap.internal_listener", TypedConfig: pack(&internallistenerv3.InternalListener{}),
+			Name: "envoy.bootstrap.internal_listener", TypedConfig: toAny(&internallistenerv3.InternalListener{}),
 		}},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: &corev3.ApiConfigSource{
 			ApiType:             corev3.ApiConfigSource_DELTA_GRPC,

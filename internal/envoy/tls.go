@@ -95,7 +95,7 @@ func bundle(name string, domains []identity.TrustDomain) *xds.Resource {
 		Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
 			CustomValidatorConfig: &corev3.TypedExtensionConfig{
 				Name:        "envoy.tls.cert_validator.spiffe",
-				TypedConfig: pack(config),
+				TypedConfig: toAny(config),
 			},
 		}},
 	})
@@ -117,9 +117,9 @@ func clientTLS(
 	return transportSocket(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
 }
 
-// demandTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is closed:
-// it is unauthenticated, and the idle timeouts apply to authenticated clients.
-func demandTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from identity.Source) {
+// requireTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is
+// closed: it is unauthenticated, and the idle timeouts apply to authenticated clients.
+func requireTLS(chain *listenerv3.FilterChain, protocol kind.Protocol, from identity.Source) {
 	chain.TransportSocket = serverTLS(protocol, from)
 	chain.TransportSocketConnectTimeout = duration(handshakeTimeout)
 }
@@ -218,6 +218,6 @@ func serverName(key service.DestinationKey, servers *service.Servers) string {
 func transportSocket(context proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{
 		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(context)},
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: toAny(context)},
 	}
 }

@@ -26,7 +26,7 @@ func aggregate(key service.DestinationKey, localities []service.DestinationKey) 
 	return xds.NewResource(xds.Cluster, key.String(), &clusterv3.Cluster{
 		Name: key.String(),
 		ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-			Name: "envoy.clusters.aggregate", TypedConfig: pack(config),
+			Name: "envoy.clusters.aggregate", TypedConfig: toAny(config),
 		}},
 		LbPolicy:        clusterv3.Cluster_CLUSTER_PROVIDED,
 		ConnectTimeout:  duration(connectTimeout),
@@ -100,7 +100,7 @@ func Unreachable(cluster *clusterv3.Cluster) string {
 var otherZoneRetryPriority = &routev3.RetryPolicy_RetryPriority{
 	Name: "envoy.retry_priorities.previous_priorities",
 	ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-		TypedConfig: pack(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
+		TypedConfig: toAny(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
 	},
 }
 

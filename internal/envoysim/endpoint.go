@@ -28,9 +28,9 @@ type Endpoint struct {
 // Security is how a proxy authenticates to a server, and which server it accepts.
 type Security struct {
 	// TLS states that the proxy presents its certificate and accepts only a server with one of the SPIFFE IDs in
-	// ServerNames.
-	TLS         bool
-	ServerNames []string
+	// ServerSpiffeIDs.
+	TLS             bool
+	ServerSpiffeIDs []string
 	// SNI is the server name in the TLS handshake.
 	SNI string
 
@@ -129,7 +129,7 @@ func securityOf(socket *corev3.TransportSocket) (Security, error) {
 	validation := context.GetCommonTlsContext().GetCombinedValidationContext()
 	s := Security{TLS: true, SNI: context.GetSni(), bundle: validation.GetValidationContextSdsSecretConfig().GetName()}
 	for _, san := range validation.GetDefaultValidationContext().GetMatchTypedSubjectAltNames() {
-		s.ServerNames = append(s.ServerNames, san.GetMatcher().GetExact())
+		s.ServerSpiffeIDs = append(s.ServerSpiffeIDs, san.GetMatcher().GetExact())
 	}
 	return s, nil
 }
@@ -146,7 +146,7 @@ func whyNone(cluster *clusterv3.Cluster) error {
 func secured(all []Endpoint) (tls bool, serverNames []string) {
 	for _, e := range all {
 		tls = tls || e.TLS
-		for _, name := range e.ServerNames {
+		for _, name := range e.ServerSpiffeIDs {
 			if !slices.Contains(serverNames, name) {
 				serverNames = append(serverNames, name)
 			}

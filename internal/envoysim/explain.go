@@ -68,22 +68,22 @@ const (
 type Explanation struct {
 	From string `json:"from"`
 	kind.SpiffeIDs
-	To          string            `json:"to"`
-	Method      string            `json:"method,omitempty"` // empty where no proxy reads requests
-	Path        string            `json:"path,omitempty"`
-	Address     string            `json:"address,omitempty"` // what the application dials
-	Listener    string            `json:"listener,omitempty"`
-	Captured    bool              `json:"captured,omitempty"` // only redirected connections reach the listener
-	Route       string            `json:"route,omitempty"`
-	Destination string            `json:"destination,omitempty"` // empty where Backends are set
-	Backends    []BackendVerdict  `json:"backends,omitempty"`    // the destinations that share the requests
-	MutualTLS   bool              `json:"mutualTLS"`
-	ServerNames []string          `json:"serverNames,omitempty"`
-	Retries     uint32            `json:"retries,omitempty"`
-	RetryOn     string            `json:"retryOn,omitempty"`
-	Endpoints   []EndpointVerdict `json:"endpoints,omitempty"`
-	Verdict     Verdict           `json:"verdict"`
-	Reason      string            `json:"reason,omitempty"`
+	To              string            `json:"to"`
+	Method          string            `json:"method,omitempty"` // empty where no proxy reads requests
+	Path            string            `json:"path,omitempty"`
+	Address         string            `json:"address,omitempty"` // what the application dials
+	Listener        string            `json:"listener,omitempty"`
+	Captured        bool              `json:"captured,omitempty"` // only redirected connections reach the listener
+	Route           string            `json:"route,omitempty"`
+	Destination     string            `json:"destination,omitempty"` // empty where Backends are set
+	Backends        []BackendVerdict  `json:"backends,omitempty"`    // the destinations that share the requests
+	MutualTLS       bool              `json:"mutualTLS"`
+	ServerSpiffeIDs []string          `json:"serverSpiffeIDs,omitempty"`
+	Retries         uint32            `json:"retries,omitempty"`
+	RetryOn         string            `json:"retryOn,omitempty"`
+	Endpoints       []EndpointVerdict `json:"endpoints,omitempty"`
+	Verdict         Verdict           `json:"verdict"`
+	Reason          string            `json:"reason,omitempty"`
 }
 
 // BackendVerdict is one of several destinations that a request may lead to.
@@ -151,7 +151,7 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 	switch {
 	case way.Error != "":
 		e.Verdict, e.Reason = Unserved, way.Error
-	case way.Passed:
+	case way.Passthrough:
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
 		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
@@ -164,7 +164,7 @@ func explanation(names kind.SpiffeIDs, request Request, address Address, way Out
 	e := &Explanation{
 		From: request.From.String(), SpiffeIDs: names, To: request.To, Address: address.String(),
 		Listener: way.Listener, Captured: way.Captured, Route: way.Route,
-		MutualTLS: way.TLS, ServerNames: way.ServerNames, Retries: way.Retries, RetryOn: way.RetryOn,
+		MutualTLS: way.TLS, ServerSpiffeIDs: way.ServerSpiffeIDs, Retries: way.Retries, RetryOn: way.RetryOn,
 	}
 	for _, b := range way.Backends {
 		e.Backends = append(e.Backends, BackendVerdict{b.Cluster, b.Weight, b.Error})
@@ -361,9 +361,9 @@ func (c *Config) accepts(way Security, server kind.SpiffeIDs) error {
 	if !way.TLS {
 		return nil
 	}
-	if slices.ContainsFunc(way.ServerNames, server.Has) {
+	if slices.ContainsFunc(way.ServerSpiffeIDs, server.Has) {
 		return c.verify(way.bundle, server.SpiffeID)
 	}
 	return fmt.Errorf("the server presents %s, and the client accepts only %s",
-		orElse(server.String(), "no certificate"), strings.Join(way.ServerNames, ", "))
+		orElse(server.String(), "no certificate"), strings.Join(way.ServerSpiffeIDs, ", "))
 }

@@ -31,7 +31,7 @@ type world struct {
 	Routes       []service.Route // of destinations whose traffic a policy routes
 	Endpoints    []service.Endpoints
 	Proxies      []scenarioProxy
-	Questions    []question
+	Requests     []request
 	Evicted      []string // DNS SANs of the mesh's evicted instances
 }
 
@@ -43,7 +43,7 @@ type scenarioProxy struct {
 	Outbounds []proxy.ExplicitOutbound
 }
 
-type question struct{ From, To, Method, Path string }
+type request struct{ From, To, Method, Path string }
 
 func (w *world) proxy(key state.ProxyKey) *scenarioProxy {
 	for i := range w.Proxies {
@@ -116,7 +116,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	for i := range p.Outbounds {
 		for j := range w.Destinations {
 			if d := &w.Destinations[j]; d.Key == p.Outbounds[i].Destination {
-				resources = append(resources, envoy.Explicit(&p.Outbounds[i], w.route(d)))
+				resources = append(resources, envoy.ExplicitListener(&p.Outbounds[i], w.route(d)))
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 
 func (w *world) explanations() string {
 	var out strings.Builder
-	for i, q := range w.Questions {
+	for i, q := range w.Requests {
 		if i > 0 {
 			fmt.Fprintln(&out)
 		}

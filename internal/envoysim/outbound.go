@@ -25,12 +25,12 @@ type OutboundResult struct {
 	Route string
 	// Backends are the clusters that the call may lead to, one of them by chance.
 	Backends []Backend
-	// TLS states that the proxy presents its certificate to some endpoint. ServerNames are the SPIFFE IDs that it
+	// TLS states that the proxy presents its certificate to some endpoint. ServerSpiffeIDs are the SPIFFE IDs that it
 	// accepts.
-	TLS         bool
-	ServerNames []string
-	// Passed states that the call leaves for its original address, which is not a destination of the mesh.
-	Passed bool
+	TLS             bool
+	ServerSpiffeIDs []string
+	// Passthrough states that the call leaves for its original address, which is not a destination of the mesh.
+	Passthrough bool
 	// Retries is the number of retries after the first attempt; RetryOn has their causes.
 	Retries uint32
 	RetryOn string
@@ -162,7 +162,7 @@ func (c *Config) followBackends(result *OutboundResult, call Call) error {
 		}
 		all = append(all, b.Endpoints...)
 	}
-	result.TLS, result.ServerNames = secured(all)
+	result.TLS, result.ServerSpiffeIDs = secured(all)
 	switch {
 	case len(result.Backends) == 0:
 		return errors.New("no backend gets any call: all weights are 0")
@@ -178,7 +178,7 @@ func (c *Config) followCluster(result *OutboundResult, backend *Backend, call Ca
 		return fmt.Errorf("the proxy has no cluster %s", backend.Cluster)
 	}
 	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-		result.Passed, backend.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
+		result.Passthrough, backend.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
 		return nil
 	}
 	if backend.Endpoints, err = c.endpointsOf(cluster); err == nil && len(backend.Endpoints) == 0 {

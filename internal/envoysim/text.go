@@ -89,7 +89,7 @@ func (e *Explanation) security() string {
 	case !e.MutualTLS:
 		return "no"
 	}
-	return fmt.Sprintf("yes, client %s, server %s", e.SpiffeIDs, strings.Join(e.ServerNames, " or "))
+	return fmt.Sprintf("yes, client %s, server %s", e.SpiffeIDs, strings.Join(e.ServerSpiffeIDs, " or "))
 }
 
 func (e *Explanation) verdict() string {

@@ -65,7 +65,7 @@ func TestNoRuleMatchesASPIFFEIDWithoutAVoucher(t *testing.T) {
 					MeshIdentity: "id"}}}))
 		})
 		r := table.Eval(s.Tables.DB.Snapshot())
-		if moves := s.Identity.Moving.Get(r, key).Has(theirs); moves != vouched {
+		if moves := s.Identity.NextIDs.Get(r, key).Has(theirs); moves != vouched {
 			t.Errorf("it is to get the SPIFFE ID of another: %v, want %v", moves, vouched)
 		}
 		if names := s.Identity.Presented.Get(r, key); !slices.Equal(names, []string{own}) {

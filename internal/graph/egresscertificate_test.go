@@ -179,7 +179,7 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 		kind.MeshIdentities.Make("spired", "spire",
 			kind.MeshIdentity{Provider: kind.IdentityProvider{Type: kind.Spire}}))
 	s := manyMeshes(t, rows...)
-	r, reports := table.Eval(s.Tables.DB.Snapshot()), inspect.Of(s, s.Tables.DB.Snapshot())
+	r, reports := table.Eval(s.Tables.DB.Snapshot()), inspect.NewReports(s, s.Tables.DB.Snapshot())
 	for mesh, serves := range map[string]bool{"default": true, "pear": true, "plain": false, "shop": false,
 		"spired": false} {
 		service, ok := s.Tables.ExternalServices.Find(r, mesh, "api")
@@ -233,7 +233,8 @@ func TestAnExternalServiceShowsTheEgressesOfItsMesh(t *testing.T) {
 	service, _ := s.Tables.ExternalServices.Find(r, "plain", "api")
 	want := []kind.EgressEndpoint{{Address: "10.0.0.7", Port: 10001}, {Address: "10.0.0.8", Port: 10001, Healthy: true},
 		{Address: "10.0.0.9", Port: 10002}}
-	if diff := cmp.Diff(want, inspect.Of(s, s.Tables.DB.Snapshot()).ServiceEgress(service).Endpoints); diff != "" {
+	if diff := cmp.Diff(want,
+		inspect.NewReports(s, s.Tables.DB.Snapshot()).ServiceEgress(service).Endpoints); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 }

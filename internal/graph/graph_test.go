@@ -70,7 +70,7 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *proxy
 	} else {
 		fmt.Fprintf(b, "  is plain\n")
 	}
-	if cert := p.Certificate; cert != nil && (!cert.Same(p.Identity.SpiffeIDs) || cert.Authority != "") {
+	if cert := p.Certificate; cert != nil && (!cert.Equal(p.Identity.SpiffeIDs) || cert.Authority != "") {
 		fmt.Fprintf(b, "  its next certificate is %s by %s %s\n", strings.Join(cert.List(), " and "), cert.MeshIdentity,
 			cert.Authority)
 	}
@@ -133,7 +133,7 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	case service.ExternalService:
 		return
 	}
-	backing := inspect.Of(s, s.Tables.DB.Snapshot()).Backing(s.Services.Row(key))
+	backing := inspect.NewReports(s, s.Tables.DB.Snapshot()).Backing(s.Services.Row(key))
 	for _, server := range backing.Servers {
 		if server.Port == key.Port && server.Status != inspect.EndpointPublished {
 			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Status)

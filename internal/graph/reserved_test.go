@@ -135,8 +135,8 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 				t.Errorf("its Envoy has a certificate from %+v, or it is plain", id.Source)
 			}
 			for _, fact := range c.rests {
-				if !slices.Contains(id.Rests.Operator, fact) {
-					t.Errorf("the SPIFFE ID rests on %q, want %q among them", id.Rests.Operator, fact)
+				if !slices.Contains(id.RestsOn.Operator, fact) {
+					t.Errorf("the SPIFFE ID rests on %q, want %q among them", id.RestsOn.Operator, fact)
 				}
 			}
 		})

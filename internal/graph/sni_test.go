@@ -29,12 +29,12 @@ func TestServerNames(t *testing.T) {
 		g.Tables.Put(tx, external)
 	})
 	for name, want := range map[string][]resource.Key{
-		sni.V1.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
-		sni.V2.Name(sni.Of(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
-		sni.V1.Name(sni.Of(external, 444)): nil,
-		"old.80.ms":                        {kind.MeshServices.Key("m", "web")},
-		"a.80.mzms":                        {kind.MeshMultiZoneServices.Key("m", "web")},
-		"other.ms":                         nil,
+		sni.V1.Name(sni.PortOf(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
+		sni.V2.Name(sni.PortOf(external, 443)): {kind.MeshExternalServices.Key("m", "api")},
+		sni.V1.Name(sni.PortOf(external, 444)): nil,
+		"old.80.ms":                            {kind.MeshServices.Key("m", "web")},
+		"a.80.mzms":                            {kind.MeshMultiZoneServices.Key("m", "web")},
+		"other.ms":                             nil,
 	} {
 		if d := cmp.Diff(want, names.Owners(name)); d != "" {
 			t.Errorf("%s: %s", name, d)

@@ -36,7 +36,7 @@ func (s *Stage) NextCertificate(r *table.Reader, key state.ProxyKey, wanted *Ide
 	if wanted == nil || wanted.Source.FromSPIRE() {
 		return nil
 	}
-	next := &NextCertificate{MeshIdentity: wanted.MeshIdentity, SpiffeIDs: wanted.SpiffeIDs, Rests: wanted.Rests}
+	next := &NextCertificate{MeshIdentity: wanted.MeshIdentity, SpiffeIDs: wanted.SpiffeIDs, RestsOn: wanted.RestsOn}
 	source := state.IdentityKey{Mesh: key.Mesh, Name: wanted.MeshIdentity}
 	if a := s.Authority.Get(r, source); a.TrustDomain == wanted.TrustDomain {
 		next.Authority = a.Fingerprint
@@ -55,7 +55,7 @@ func (s *Stage) NextCertificate(r *table.Reader, key state.ProxyKey, wanted *Ide
 	used := row.Spec.InUse()
 	names, rests := interimIDs(used, wanted)
 	return &NextCertificate{
-		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, Rests: rests,
+		MeshIdentity: used.MeshIdentity, SpiffeIDs: names, RestsOn: rests,
 		Authority: s.Authority.Get(r, state.IdentityKey{Mesh: key.Mesh, Name: used.MeshIdentity}).Fingerprint,
 	}
 }
@@ -65,9 +65,9 @@ func (s *Stage) NextCertificate(r *table.Reader, key state.ProxyKey, wanted *Ide
 // client needs them.
 func interimIDs(used *kind.WorkloadCertificate, wanted *Identity) (kind.SpiffeIDs, resource.Vouched) {
 	if wanted.joins(used) {
-		return used.And(wanted.SpiffeIDs), used.Rests.And(wanted.Rests)
+		return used.Union(wanted.SpiffeIDs), used.RestsOn.And(wanted.RestsOn)
 	}
-	return used.SpiffeIDs, used.Rests
+	return used.SpiffeIDs, used.RestsOn
 }
 
 // joins returns whether the SPIFFE IDs are added to those of the proxy's current certificate.
@@ -94,8 +94,8 @@ func (s *Stage) presented(r *table.Reader, key state.ProxyKey) []string {
 	return slices.Compact(names)
 }
 
-// serviceNames returns the accepted SPIFFE IDs of a proxy that identify its services.
-func (s *Stage) serviceNames(r *table.Reader, key state.ProxyKey) []string {
+// serviceIDs returns the accepted SPIFFE IDs of a proxy that identify its services.
+func (s *Stage) serviceIDs(r *table.Reader, key state.ProxyKey) []string {
 	var names []string
 	if wanted := s.Identity.Get(r, key); wanted != nil && wanted.MeshIdentity == kind.MTLSIdentity {
 		names = wanted.List()
@@ -111,22 +111,22 @@ func (s *Stage) serviceNames(r *table.Reader, key state.ProxyKey) []string {
 	return slices.Compact(names)
 }
 
-func (s *Stage) moving(r *table.Reader, key state.ProxyKey) kind.SpiffeIDs {
+func (s *Stage) nextIDs(r *table.Reader, key state.ProxyKey) kind.SpiffeIDs {
 	row, ok := s.state.Certificates.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return kind.SpiffeIDs{}
 	}
 	wanted, used := s.Identity.Get(r, key), row.Spec.InUse()
 	if wanted == nil || wanted.Problem != "" || wanted.Source.FromSPIRE() || used == nil ||
-		wanted.Cover(used.SpiffeIDs) {
+		wanted.Covers(used.SpiffeIDs) {
 		return kind.SpiffeIDs{}
 	}
 	return wanted.SpiffeIDs
 }
 
-// Announce returns the certificates row of a proxy with the SPIFFE IDs of its next certificate, or without; nil where
-// the row has them already.
-func (s *Stage) Announce(
+// WithNextIDs returns the certificates row of a proxy with the SPIFFE IDs of its next certificate, or without; nil
+// where the row has them already.
+func (s *Stage) WithNextIDs(
 	r *table.Reader,
 	key state.ProxyKey,
 	now time.Time,
@@ -135,11 +135,11 @@ func (s *Stage) Announce(
 	if !ok {
 		return nil
 	}
-	names, said := s.Moving.Get(r, key), kind.SpiffeIDs{}
+	names, said := s.NextIDs.Get(r, key), kind.SpiffeIDs{}
 	if row.Spec.Next != nil {
 		said = row.Spec.Next.SpiffeIDs
 	}
-	if names.Same(said) {
+	if names.Equal(said) {
 		return nil
 	}
 	announced := *row

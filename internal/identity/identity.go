@@ -19,9 +19,9 @@ type Identity struct {
 	kind.SpiffeIDs
 	TrustDomain string
 	Source      Source
-	// Rests are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by voucher. Unvouched are
+	// RestsOn are the facts of the Dataplane (see [kind.Facts]) that the SPIFFE IDs rest on, by voucher. Unvouched are
 	// the facts without a voucher: then there is a Problem.
-	Rests     resource.Vouched
+	RestsOn   resource.Vouched
 	Unvouched []string
 	// Problem is why the proxy has no SPIFFE ID although it should have one. Such a proxy gets no certificate, and it
 	// does not become plaintext.
@@ -42,8 +42,8 @@ type NextCertificate struct {
 	kind.SpiffeIDs
 	// Authority is the fingerprint of the CA that signs it; empty: there is none yet.
 	Authority string
-	// Rests are the facts of the Dataplane that its SPIFFE IDs rest on, by voucher.
-	Rests resource.Vouched
+	// RestsOn are the facts of the Dataplane that its SPIFFE IDs rest on, by voucher.
+	RestsOn resource.Vouched
 }
 
 // Trust is the set of trust domains that the proxies of a mesh trust, sorted.
@@ -91,7 +91,7 @@ func (s *Stage) identity(r *table.Reader, key state.ProxyKey) *Identity {
 // restingOn returns an identity that rests on facts of its Dataplane. If a fact has no voucher, the identity has no
 // SPIFFE ID. So neither clients nor rules accept the proxy by an ID that its owner chose.
 func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
-	id.Rests, id.Unvouched = dp.Vouched.By(facts)
+	id.RestsOn, id.Unvouched = dp.Vouched.By(facts)
 	if len(id.Unvouched) > 0 {
 		return id.without(pki.Unvouched(dp, id.Unvouched).Error())
 	}

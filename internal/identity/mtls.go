@@ -53,7 +53,7 @@ func (s *Stage) ServerNames(r *table.Reader, proxy state.ProxyKey, in *kind.Inbo
 	if service == "" {
 		return names
 	}
-	ofServices, its := s.ServiceNames.Get(r, proxy), pki.ServiceID(proxy.Mesh, service)
+	ofServices, its := s.ServiceIDs.Get(r, proxy), pki.ServiceID(proxy.Mesh, service)
 	if !slices.Contains(ofServices, its) {
 		return names
 	}

@@ -48,7 +48,7 @@ func (s *Stage) reservedIDs(r *table.Reader, _ string) []string {
 func (s *Stage) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
 	id, trustDomain, err = pki.SpiffeID(&mi.Spec, mi.Mesh, s.state.Zone, EgressWorkload,
 		map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
-	if err == nil && !pki.TellsWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
+	if err == nil && !pki.DistinguishesWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
 		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ "+
 			".Workload }}, or add a MeshIdentity whose path ends with /%s", id, EgressWorkload)
 	}

@@ -86,9 +86,9 @@ func (s *Stage) issuers(r *table.Reader, mesh string) (names []string, spire boo
 
 func spireOf(domain string) string { return fmt.Sprintf("SPIRE of the trust domain %q", domain) }
 
-// StrangersToEgresses returns the meshes, sorted, of which some proxies and the zone's ZoneEgresses reject each other:
-// the certificates of one side come from SPIRE, and those of the other do not. (Zone Egress Identity.)
-func (s *Stage) StrangersToEgresses(r *table.Reader) []string {
+// MeshesWithoutEgressTrust returns the meshes, sorted, of which some proxies and the zone's ZoneEgresses reject each
+// other: the certificates of one side come from SPIRE, and those of the other do not. (Zone Egress Identity.)
+func (s *Stage) MeshesWithoutEgressTrust(r *table.Reader) []string {
 	choice := s.EgressChoice.Get(r, s.state.Zone)
 	return slices.DeleteFunc(s.state.MeshNames(r), func(mesh string) bool {
 		id := s.EgressIdentity.Get(r, choice.On(mesh))

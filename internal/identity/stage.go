@@ -36,10 +36,10 @@ type Stage struct {
 	Authority *table.Derived[state.IdentityKey, Authority]
 	// Presented are the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one.
 	Presented *table.Derived[state.ProxyKey, []string]
-	// ServiceNames are the Presented IDs that the mtls of the mesh gives, one for each service of the proxy.
-	ServiceNames *table.Derived[state.ProxyKey, []string]
-	// Moving are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
-	Moving *table.Derived[state.ProxyKey, kind.SpiffeIDs]
+	// ServiceIDs are the Presented IDs that the mtls of the mesh gives, one for each service of the proxy.
+	ServiceIDs *table.Derived[state.ProxyKey, []string]
+	// NextIDs are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
+	NextIDs *table.Derived[state.ProxyKey, kind.SpiffeIDs]
 	// Changing tells whether any proxy of a mesh changes its SPIFFE IDs.
 	Changing *table.Derived[string, bool]
 	// Aliases are the SPIFFE IDs of this zone's workloads that belong to one proxy, a set for each pair, sorted.
@@ -70,8 +70,8 @@ func New(t *state.Tables) *Stage {
 	s.Identity = table.NewDerived(t.DB, "identity", s.identity, state.DeepEqual[*Identity])
 	s.Authority = table.NewDerived(t.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
 	s.Presented = table.NewDerived(t.DB, "SPIFFE IDs of a proxy", s.presented, slices.Equal)
-	s.ServiceNames = table.NewDerived(t.DB, "SPIFFE IDs of a proxy's services", s.serviceNames, slices.Equal)
-	s.Moving = table.NewDerived(t.DB, "identity changes", s.moving, kind.SpiffeIDs.Same)
+	s.ServiceIDs = table.NewDerived(t.DB, "SPIFFE IDs of a proxy's services", s.serviceIDs, slices.Equal)
+	s.NextIDs = table.NewDerived(t.DB, "identity changes", s.nextIDs, kind.SpiffeIDs.Equal)
 	s.Domains = table.NewDerived(t.DB, "trust domains", s.domains, state.DeepEqual[*pki.Domains])
 	s.Trust = table.NewDerived(t.DB, "trust", s.trust, state.DeepEqual[*Trust])
 	s.Changing = table.NewDerived(t.DB, "changing identities", s.isChanging, func(a, b bool) bool { return a == b })

@@ -73,8 +73,10 @@ func (rs *Reports) ExternalUnreachableReason(service *resource.Object[kind.MeshE
 func (rs *Reports) reportExternal(o *resource.Object[kind.MeshExternalService]) ServiceReport {
 	match := &o.Spec.Match
 	report := newServiceReport(o, []kind.ServicePort{{Port: match.Port, AppProtocol: match.Protocol}})
-	used := rs.State.Tables.SNIFormat(rs.r).Name(sni.Of(o, match.Port))
-	others := slices.DeleteFunc(sni.All(sni.Of(o, match.Port)), func(name string) bool { return name == used })
+	used := rs.State.Tables.SNIFormat(rs.r).Name(sni.PortOf(o, match.Port))
+	others := slices.DeleteFunc(sni.InAllFormats(sni.PortOf(o, match.Port)), func(name string) bool {
+		return name == used
+	})
 	report.Ports[0].SNIs = append([]string{used}, others...)
 	report.Zone = kind.OwnerOf(&o.Meta).Zone
 	if status, ok := rs.State.Tables.ExternalServiceStatuses.Find(rs.r, o.Mesh, o.Name); ok {

@@ -22,8 +22,8 @@ type Reports struct {
 	r *table.Reader
 }
 
-// Of returns the reports of a snapshot of a state.
-func Of(state *graph.State, snapshot *table.Snapshot) *Reports {
+// NewReports returns the reports of a snapshot of a state.
+func NewReports(state *graph.State, snapshot *table.Snapshot) *Reports {
 	return &Reports{state, snapshot, table.Eval(snapshot)}
 }
 
@@ -43,4 +43,4 @@ type World struct {
 }
 
 // Reports returns the reports of the snapshot.
-func (w *World) Reports() *Reports { return Of(w.State, w.Snapshot) }
+func (w *World) Reports() *Reports { return NewReports(w.State, w.Snapshot) }

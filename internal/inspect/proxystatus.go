@@ -27,8 +27,8 @@ const (
 	NotAvailable Status = "not_available"
 )
 
-// Of returns a copy of the insight of a proxy, empty for a proxy that never connected.
-func (w *World) Of(key state.ProxyKey) *kind.DataplaneInsight {
+// Insight returns a copy of the insight of a proxy, empty for a proxy that never connected.
+func (w *World) Insight(key state.ProxyKey) *kind.DataplaneInsight {
 	r := table.Eval(w.Snapshot)
 	insight := &kind.DataplaneInsight{}
 	if stored, ok := w.State.Tables.Insight(r, key); ok {
@@ -117,7 +117,7 @@ func (w *World) connected(insight *kind.DataplaneInsight) bool {
 	return false
 }
 
-// expired reports whether the lease of a proxy's replica has expired. For a global control plane it is false: the zones
+// ended reports whether the lease of a proxy's replica has expired. For a global control plane it is false: the zones
 // close subscriptions themselves.
 func (w *World) ended(instance string) (last time.Time, ended bool) {
 	if w.State.Tables.Zone == "" {

@@ -39,7 +39,7 @@ func compareReports(t *testing.T, folder string, reportOf func(reports *inspect.
 			if !ok {
 				continue
 			}
-			report, err := json.MarshalIndent(reportOf(inspect.Of(s, s.Tables.DB.Snapshot()), name), "", "  ")
+			report, err := json.MarshalIndent(reportOf(inspect.NewReports(s, s.Tables.DB.Snapshot()), name), "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}

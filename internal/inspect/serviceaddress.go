@@ -32,7 +32,7 @@ func (rs *Reports) ServiceEgress(service *resource.Object[kind.MeshExternalServi
 	if len(usable) == 0 {
 		return nil
 	}
-	name := rs.State.Tables.SNIFormat(rs.r).Name(sni.Of(service, service.Spec.Match.Port))
+	name := rs.State.Tables.SNIFormat(rs.r).Name(sni.PortOf(service, service.Spec.Match.Port))
 	egress := &kind.ServiceEgress{Address: usable[0].Address, Port: usable[0].Port, SNI: name}
 	for _, a := range egresses.Egresses {
 		egress.Endpoints = append(egress.Endpoints, kind.EgressEndpoint{Address: a.Address, Port: a.Port,

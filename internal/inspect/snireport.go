@@ -43,7 +43,7 @@ func (rs *Reports) SNIMigration() *SNIReport {
 			owners[owner] = &SNIProgress{Owner: owner, WaitsFor: []string{}}
 		}
 		for _, port := range kind.PortsOf(service) {
-			owners[owner].count(port.SNIs, format.Name(sni.Of(service, port.Port)))
+			owners[owner].count(port.SNIs, format.Name(sni.PortOf(service, port.Port)))
 		}
 	}
 	for service := range rs.State.Tables.Services.All(rs.Snapshot) {

@@ -104,7 +104,7 @@ func TestStatusOfAProxy(t *testing.T) {
 // The result is a copy: the row in the table stays unchanged.
 func TestAConnectionToAFormerInstanceIsShownAsOver(t *testing.T) {
 	stored := kind.DataplaneInsights.Make("default", "web", connection("gone", noon.Add(time.Hour)))
-	shown := world(stored).Of(state.ProxyKey{Mesh: "default", Name: "web"})
+	shown := world(stored).Insight(state.ProxyKey{Mesh: "default", Name: "web"})
 	if end := shown.Subscriptions[0].DisconnectTime; end == nil || !end.Equal(noon.Add(time.Hour)) {
 		t.Errorf("it ended at %v, want when it began: its instance was heard of before that only", end)
 	}
@@ -271,7 +271,7 @@ func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 		for i := range services - 1 {
 			objects = append(objects, generated("s-"+strconv.Itoa(i)))
 		}
-		return world(objects...).Of(state.ProxyKey{Mesh: "default", Name: of}).ServiceProblem
+		return world(objects...).Insight(state.ProxyKey{Mesh: "default", Name: of}).ServiceProblem
 	}
 	for of, want := range map[string]string{"web": "",
 		"late": "kuma.io/service: late, since the mesh has as many as it may have (5000)"} {

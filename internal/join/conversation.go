@@ -96,7 +96,7 @@ func newConversation(p peerKind, s stream) *conversation {
 		s = countingStream{s, p.own.Kind, p.count}
 	}
 	c := &conversation{peerKind: p, stream: s, calls: make(chan func()), ended: make(chan struct{})}
-	if w := syncWay(p.kind, p.own.Owner, p.peer); w.Open() {
+	if w := syncDirection(p.kind, p.own.Owner, p.peer); w.Open() {
 		c.sender = zonesync.NewSender(p.logs.kinds[p.own.Kind].log, w)
 	}
 	c.session = zonesync.NewSession(p.own, p.peer, c.sender, p.receiver)

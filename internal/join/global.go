@@ -79,7 +79,7 @@ type zonePeer struct {
 // newest.
 type peerStream struct {
 	kind          resource.Descriptor
-	way           zonesync.Way       // from the zone
+	way           zonesync.Direction // from the zone
 	receiver      *zonesync.Receiver // used by the active stream
 	turn          chan struct{}      // holds one token
 	nudge         *wait.Broadcast
@@ -147,7 +147,7 @@ func (g *Global) peer(zone string) *zonePeer {
 		rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
 	owner := kind.Owner{Zone: zone}
 	for name, k := range g.logs.kinds {
-		s := &peerStream{kind: k.kind, way: syncWay(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1),
+		s := &peerStream{kind: k.kind, way: syncDirection(k.kind, owner, kind.Owner{}), turn: make(chan struct{}, 1),
 			nudge: &wait.Broadcast{}}
 		if s.way.Open() {
 			s.receiver = newReceiver(s.way, p.rejects)
@@ -164,7 +164,7 @@ func (g *Global) peer(zone string) *zonePeer {
 
 // newReceiver returns a receiver that doubts deletions of kinds that are sent on to other zones, since a wrong deletion
 // there breaks clients.
-func newReceiver(way zonesync.Way, rejects *zonesync.Budget) *zonesync.Receiver {
+func newReceiver(way zonesync.Direction, rejects *zonesync.Budget) *zonesync.Receiver {
 	r := zonesync.NewReceiver(way)
 	r.Share(rejects)
 	if way.Sync.Has(resource.ZoneToZones) {

@@ -23,7 +23,7 @@ func Traveling() []resource.Descriptor {
 	return kinds
 }
 
-// syncWay returns which items of a kind one control plane sends to another.
-func syncWay(d resource.Descriptor, from, to kind.Owner) zonesync.Way {
-	return zonesync.Way{Sync: d.Describe().Sync, From: from, To: to}
+// syncDirection returns which items of a kind one control plane sends to another.
+func syncDirection(d resource.Descriptor, from, to kind.Owner) zonesync.Direction {
+	return zonesync.Direction{Sync: d.Describe().Sync, From: from, To: to}
 }

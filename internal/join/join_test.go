@@ -91,7 +91,7 @@ func TestAWrongTokenDoesNotEndStreams(t *testing.T) {
 	east.awaitTrouble(`the token is for the zone "west"`)
 	for name, link := range west.joined.Links() {
 		if !link.Connected {
-			t.Errorf("west lost its stream of %s: %s", name, link.Trouble)
+			t.Errorf("west lost its stream of %s: %s", name, link.Problem)
 		}
 	}
 }

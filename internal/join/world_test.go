@@ -283,7 +283,7 @@ func (z *zone) awaitTrouble(says string) {
 	z.t.Helper()
 	z.eventually("the trouble "+says, func() bool {
 		link := z.joined.Links()[kind.Meshes.Name]
-		return !link.Connected && strings.Contains(link.Trouble, says)
+		return !link.Connected && strings.Contains(link.Problem, says)
 	})
 }
 

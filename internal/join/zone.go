@@ -62,7 +62,7 @@ type zoneKind struct {
 type Link struct {
 	Connected bool
 	Since     time.Time // of the connection, or of its loss
-	Trouble   string    // why it is not connected
+	Problem   string    // why it is not connected
 	Global    string    // the instance of the global control plane
 	Release   string    // of the global control plane
 	StreamState
@@ -75,7 +75,7 @@ func NewZone(c ZoneConfig) *Zone {
 	z.logs.serving = c.WaitServed
 	for name, k := range z.logs.kinds {
 		z.kinds[name] = &zoneKind{kind: k.kind, moved: &wait.Broadcast{},
-			status: Link{Since: time.Now(), Trouble: "not dialed yet"}}
+			status: Link{Since: time.Now(), Problem: "not dialed yet"}}
 	}
 	return z
 }
@@ -96,7 +96,7 @@ func (z *Zone) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, k := range z.kinds {
 		k.localAcks = newLocalAcks(z.WaitAcked)
-		if w := syncWay(k.kind, kind.Owner{}, z.self()); w.Open() {
+		if w := syncDirection(k.kind, kind.Owner{}, z.self()); w.Open() {
 			k.receiver = zonesync.NewReceiver(w)
 		}
 		running.Go(func() { z.keepStream(ctx, client, k) })
@@ -199,7 +199,7 @@ func (k *zoneKind) recordDisconnected(err error, log *slog.Logger) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	why := status.Convert(err).Message()
-	if k.status.Connected || k.status.Trouble != why {
+	if k.status.Connected || k.status.Problem != why {
 		if log != nil && k.kind.Describe().Name == kind.Meshes.Name {
 			log.Warn("the zone is not connected to the global control plane, and continues with its stored resources",
 				"error", why)
@@ -208,7 +208,7 @@ func (k *zoneKind) recordDisconnected(err error, log *slog.Logger) {
 		if k.status.Connected {
 			since = time.Now()
 		}
-		k.status = Link{Since: since, Trouble: why}
+		k.status = Link{Since: since, Problem: why}
 	}
 	k.moved.Send()
 }
@@ -279,7 +279,7 @@ func (k *zoneKind) confirmed(ctx context.Context, rows []resource.Key, seq uint6
 			if !now.Connected {
 				return fmt.Errorf(
 					"the global control plane is not connected (%s), so the other zones could not confirm it: %w",
-					now.Trouble, ctx.Err())
+					now.Problem, ctx.Err())
 			}
 			return fmt.Errorf("not every other zone has acked it; `weft inspect zones` on the global control plane "+
 				"lists the pending zones: %w", ctx.Err())

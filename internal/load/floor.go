@@ -55,19 +55,19 @@ const (
 	changeBytes     = 680 // the size of a real change of one endpoint in an assignment of two
 )
 
-// Where has the addresses of the floor.
-type Where struct {
+// ServerAddresses has the addresses of the floor.
+type ServerAddresses struct {
 	Address     string `json:"address"`     // HOST:PORT of the data plane server
 	Diagnostics string `json:"diagnostics"` // URL
 	Roots       string `json:"roots"`       // PEM
 }
 
 // StartFloor starts the bare server in a process of its own, which stop ends.
-type StartFloor func(context.Context, FloorConfig) (where Where, stop func() error, err error)
+type StartFloor func(context.Context, FloorConfig) (where ServerAddresses, stop func() error, err error)
 
 // openedFloor is a running bare server with the fleet that connects to it.
 type openedFloor struct {
-	where       Where
+	where       ServerAddresses
 	stop        func() error
 	diagnostics *client.Client
 	fleet       *fleet
@@ -96,8 +96,8 @@ func openFloor(ctx context.Context, start StartFloor, config FloorConfig) (o *op
 	return &openedFloor{where, stop, diagnostics, fleet}, nil
 }
 
-// ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [Where], as one line of
-// JSON, once it listens.
+// ServeFloor runs a bare server on free ports of 127.0.0.1 until the context ends. It writes [ServerAddresses], as one
+// line of JSON, once it listens.
 func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	certificate, roots, err := selfSigned()
 	if err != nil {
@@ -129,7 +129,7 @@ func ServeFloor(ctx context.Context, config FloorConfig, out io.Writer) error {
 	go func() { failed <- server.Serve(control) }()
 	defer gs.Stop()
 	defer server.Close()
-	where := Where{plane.Addr().String(), "http://" + control.Addr().String(), roots}
+	where := ServerAddresses{plane.Addr().String(), "http://" + control.Addr().String(), roots}
 	if err := json.NewEncoder(out).Encode(where); err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func (ignoringPeer) NACKed(xds.NACK) {}
 func (ignoringPeer) Closed(error)    {}
 
 // floorHere runs the floor in the test's own process.
-func floorHere(ctx context.Context, config FloorConfig) (where Where, stop func() error, err error) {
+func floorHere(ctx context.Context, config FloorConfig) (where ServerAddresses, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out, in := io.Pipe()
 	done := make(chan error, 1)

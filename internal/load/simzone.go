@@ -126,7 +126,7 @@ func (z *simulatedZone) put(o resource.Any) error {
 func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) {
 	own, global := kind.Owner{Zone: s.zone.name}, kind.Owner{}
 	var sender *zonesync.Sender
-	if way := (zonesync.Way{Sync: info.Sync, From: own, To: global}); way.Open() {
+	if way := (zonesync.Direction{Sync: info.Sync, From: own, To: global}); way.Open() {
 		sender = zonesync.NewSender(s.zone.logs[info.Name], way)
 	}
 	side := zonesync.Side{Kind: info.Name, Owner: own, Instance: "load-" + s.zone.name, Release: "load"}
@@ -137,7 +137,7 @@ func (s *syncStream) open(ctx context.Context, info *resource.Info) (err error) 
 	if err := s.flush(); err != nil {
 		return err
 	}
-	if (zonesync.Way{Sync: info.Sync, From: global, To: own}).Open() {
+	if (zonesync.Direction{Sync: info.Sync, From: global, To: own}).Open() {
 		return s.send(&wire.Frame{Message: &wire.Frame_Position{Position: &wire.Position{}}})
 	}
 	return nil

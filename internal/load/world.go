@@ -167,7 +167,7 @@ func (w *world) flip(ctx context.Context, n int) error {
 // changing is the address of the endpoint in change n.
 func (w *world) changing(n int) string { return address(n / 2 % w.Proxies) }
 
-func (where Where) target() (target, error) {
+func (where ServerAddresses) target() (target, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(where.Roots)) {
 		return target{}, errors.New("the floor's roots hold no certificate")
@@ -175,7 +175,7 @@ func (where Where) target() (target, error) {
 	return target{address: where.Address, roots: roots}, nil
 }
 
-func (where Where) change(ctx context.Context, _ int) error {
+func (where ServerAddresses) change(ctx context.Context, _ int) error {
 	return sendRequest(ctx, http.MethodPost, where.Diagnostics+"/change")
 }
 

@@ -354,7 +354,7 @@ func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
 	o.Labels = map[string]string{
 		kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.EnvLabel: "universal", kind.DisplayName: name,
 	}
-	o.Spec.Ports[0].SNIs = []kind.SNI{{Value: sni.V1.Name(sni.Of(o, 80))}}
+	o.Spec.Ports[0].SNIs = []kind.SNI{{Value: sni.V1.Name(sni.PortOf(o, 80))}}
 	return o
 }
 

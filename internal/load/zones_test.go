@@ -52,8 +52,8 @@ func (g *fakeGlobal) Sync(server wire.ZoneSync_SyncServer) error {
 	}
 	info := kind.ByName(first.GetHello().GetKind()).Describe()
 	s := &fakeStream{ZoneSync_SyncServer: server}
-	down := zonesync.Way{Sync: info.Sync, To: zone}
-	if up := (zonesync.Way{Sync: info.Sync, From: zone}); up.Open() {
+	down := zonesync.Direction{Sync: info.Sync, To: zone}
+	if up := (zonesync.Direction{Sync: info.Sync, From: zone}); up.Open() {
 		s.receiver = zonesync.NewReceiver(up)
 	}
 	g.mu.Lock()

@@ -32,10 +32,10 @@ const (
 	Bound = 30 * time.Second
 	// A name is looked up again after its time to live, within least and most. After a failure the runner waits for
 	// least, then twice that, and so on up to most.
-	least, most = 5 * time.Second, 5 * time.Minute
-	// mostPace is the least time between two lookups of a name whose row changed repeatedly: least doubles for each
-	// change up to mostPace, until the row has not changed for calm.
-	mostPace, calm = 30 * time.Second, 5 * time.Minute
+	minInterval, maxInterval = 5 * time.Second, 5 * time.Minute
+	// maxPace is the least time between two lookups of a name whose row changed repeatedly: least doubles for each
+	// change up to maxPace, until the row has not changed for calm.
+	maxPace, stableAfter = 30 * time.Second, 5 * time.Minute
 	// A name without addresses, in whose place former ingresses are dialed, is looked up again after 1 to 2 s, for
 	// keptTries times.
 	keptTries = 30
@@ -289,7 +289,7 @@ func (r *Runner) Run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		go func() { r.done(ctx, name, from, r.look(ctx, name)) }()
+		go func() { r.done(ctx, name, from, r.lookUp(ctx, name)) }()
 	}
 }
 
@@ -333,7 +333,7 @@ func (r *Runner) end() {
 func (r *Runner) take(now time.Time) (name string, from share, next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	next = most
+	next = maxInterval
 	for len(r.due) > 0 {
 		first := r.due[0]
 		if first.at.After(now) {
@@ -421,8 +421,8 @@ func (r *Runner) done(ctx context.Context, name string, from share, next time.Ti
 	r.enqueue(name, next)
 }
 
-// look looks at one name, and returns when to do so next; zero: never.
-func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
+// lookUp looks at one name, and returns when to do so next; zero: never.
+func (r *Runner) lookUp(ctx context.Context, name string) (next time.Time) {
 	r.mu.Lock()
 	e := r.names[name]
 	if e == nil { // this instance no longer leads
@@ -442,7 +442,7 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 		if err := r.Writer.Delete(ctx, name); err != nil && ctx.Err() == nil {
 			r.Log.Warn("the addresses of a host name that no resource has can't be removed yet", "name", name, "error",
 				err)
-			return time.Now().Add(least)
+			return time.Now().Add(minInterval)
 		}
 		return time.Time{}
 	}
@@ -463,10 +463,11 @@ func (r *Runner) look(ctx context.Context, name string) (next time.Time) {
 	changed, err := r.store(ctx, name, found, now)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.Log.Warn("the addresses of a host name can't be stored", "name", name, "requeueAfter", least, "error",
+			r.Log.Warn("the addresses of a host name can't be stored", "name", name, "requeueAfter", minInterval,
+				"error",
 				err)
 		}
-		return now.Add(least)
+		return now.Add(minInterval)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -492,18 +493,18 @@ func (e *entry) rank() int {
 // after returns the time until the next lookup of a name. A random part spreads names that were looked up together.
 func (e *entry) after(found *result, changed bool, now time.Time) time.Duration {
 	switch {
-	case now.Sub(e.changed) > calm:
-		e.pace = least
+	case now.Sub(e.changed) > stableAfter:
+		e.pace = minInterval
 	case changed:
-		e.pace = min(2*e.pace, mostPace)
+		e.pace = min(2*e.pace, maxPace)
 	}
 	if changed {
 		e.changed = now
 	}
-	spread := rand.N(least / 10)
+	spread := rand.N(minInterval / 10)
 	if len(found.addresses) > 0 {
 		e.resolved, e.failures, e.former = true, 0, 0
-		return min(max(found.life, e.pace), most) + spread
+		return min(max(found.life, e.pace), maxInterval) + spread
 	}
 	e.failures++
 	doubled := e.failures - 1
@@ -513,7 +514,7 @@ func (e *entry) after(found *result, changed bool, now time.Time) time.Duration 
 		}
 		doubled -= keptTries
 	}
-	return max(e.pace, min(least<<min(doubled, 6), most)) + spread
+	return max(e.pace, min(minInterval<<min(doubled, 6), maxInterval)) + spread
 }
 
 // next returns when the row of a name changes next: at a lookup, or where a former address has been drained.

@@ -78,7 +78,7 @@ func joined(rules []placed, snis []string) *Permissions {
 	return p
 }
 
-// Everybody returns permissions that allow every trusted caller. Origin is the setting that states it.
-func Everybody(origin string) *Permissions {
+// AllowAll returns permissions that allow every trusted caller. Origin is the setting that states it.
+func AllowAll(origin string) *Permissions {
 	return &Permissions{Allow: []Rule{{Origin: origin, Prefix: anyID}}}
 }

@@ -77,9 +77,9 @@ func appendRules(rules []Rule, at string, entries []kind.CallerMatch, snis []str
 // anyID is the prefix of every SPIFFE ID.
 const anyID = "spiffe://"
 
-// Hits reports whether a target selects a section of a proxy. Section is the inbound's name, or several joined with "+"
-// where inbounds share a listener.
-func Hits(ref *kind.TargetRef, proxy *resource.Meta, section string) bool {
+// Selects reports whether a target selects a section of a proxy. Section is the inbound's name, or several joined with
+// "+" where inbounds share a listener.
+func Selects(ref *kind.TargetRef, proxy *resource.Meta, section string) bool {
 	target, p := policy.TargetOf(ref), policy.Proxy{Name: proxy.Name, Labels: proxy.Labels}
 	if target.Section != "" {
 		for name := range strings.SplitSeq(section, "+") {

@@ -119,7 +119,7 @@ func allowedByWeft(permissions []*resource.Object[kind.MeshTrafficPermission], d
 	section, id string) bool {
 	allowed := false
 	for _, p := range permissions {
-		if p.Spec.TargetRef != nil && !match.Hits(p.Spec.TargetRef, &dp.Meta, section) {
+		if p.Spec.TargetRef != nil && !match.Selects(p.Spec.TargetRef, &dp.Meta, section) {
 			continue
 		}
 		for _, r := range p.Spec.Rules {

@@ -199,7 +199,7 @@ func (t *translation) decide(mesh string, permissions []*permission, ruled []tar
 	}
 	for _, e := range entries {
 		if e.verdict == deny {
-			e.buries(entries)
+			e.override(entries)
 		}
 	}
 	for _, e := range entries {
@@ -259,8 +259,8 @@ func (e *entry) expressible() {
 	}
 }
 
-// buries marks what a deny leaves without effect: every caller that is allowed before it.
-func (e *entry) buries(entries []*entry) {
+// override marks what a deny leaves without effect: every caller that is allowed before it.
+func (e *entry) override(entries []*entry) {
 	if e.of.target.problem != "" {
 		return
 	}

@@ -32,7 +32,7 @@ func (t *translation) externalSNIs() map[[2]string]externalService {
 		}
 		port := sni.Port{Kind: o.kind, Mesh: o.mesh, Zone: zone, Namespace: o.label(kind.NamespaceLabel),
 			Name: cmp.Or(o.label(kind.DisplayName), o.name), Number: uint32(number)}
-		for _, value := range sni.All(port) {
+		for _, value := range sni.InAllFormats(port) {
 			snis[[2]string{o.mesh, value}] = externalService{o, zone}
 		}
 	}

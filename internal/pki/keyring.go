@@ -78,13 +78,13 @@ func CompareKeyIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(keyNumber(a), keyNumber(b)), cmp.Compare(plain(a), plain(b)), strings.Compare(a, b))
 }
 
-// Reserved reports whether only another control plane may use a key ID: a zone cannot store a key under an ID of
+// IsReservedKeyID reports whether only another control plane may use a key ID: a zone cannot store a key under an ID of
 // global, whose public key it may receive.
-func Reserved(zone, kid string) bool { return zone != "" && strings.HasPrefix(kid, "global-") }
+func IsReservedKeyID(zone, kid string) bool { return zone != "" && strings.HasPrefix(kid, "global-") }
 
-// MadeBy reports whether the control plane of a zone, or global without a zone, may store a signing key with this ID:
-// its own, or an operator's.
-func MadeBy(zone, kid string) bool {
+// MayStoreKey reports whether the control plane of a zone, or global without a zone, may store a signing key with this
+// ID: its own, or an operator's.
+func MayStoreKey(zone, kid string) bool {
 	return !strings.Contains(kid, "-") || kid == KeyID(zone, keyNumber(kid))
 }
 
@@ -136,9 +136,9 @@ func SigningKeyOf(secret resource.Key) (realm Realm, kid string, ok bool) {
 	return Realm{}, "", false
 }
 
-// DecidesTokens reports whether a resource affects the validity of tokens: it has a signing key, or a list of revoked
+// AffectsTokens reports whether a resource affects the validity of tokens: it has a signing key, or a list of revoked
 // IDs.
-func DecidesTokens(key resource.Key) bool {
+func AffectsTokens(key resource.Key) bool {
 	_, _, signs := SigningKeyOf(key)
 	return signs || slices.ContainsFunc(realmsOf(key.Mesh), func(realm Realm) bool {
 		return realm.Revocations() == key
@@ -328,7 +328,7 @@ func ForZones(secret resource.Key, data []byte) ([]byte, bool) {
 		return data, true
 	}
 	key, err := parseHalves(data)
-	if err != nil || realm == UserRealm || !MadeBy("", kid) {
+	if err != nil || realm == UserRealm || !MayStoreKey("", kid) {
 		return nil, false
 	}
 	der, err := x509.MarshalPKIXPublicKey(key.public)

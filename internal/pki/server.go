@@ -61,7 +61,7 @@ func ServerCertificateOf(text []byte, dir string, names []string, now time.Time)
 	}
 	names = serverNames(names)
 	certFile, keyFile := filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key")
-	if cert, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && stillGood(cert.Leaf, ca, names, now) {
+	if cert, err := tls.LoadX509KeyPair(certFile, keyFile); err == nil && stillValid(cert.Leaf, ca, names, now) {
 		return cert, nil
 	}
 	certPEM, keyPEM, err := NewTLSCertificate(ca, TLSCertificate{Hosts: names, Lifetime: serverLifetime, Now: now})
@@ -130,7 +130,7 @@ func serverNames(given []string) []string {
 	return slices.Compact(names)
 }
 
-func stillGood(cert *x509.Certificate, ca *CA, names []string, now time.Time) bool {
+func stillValid(cert *x509.Certificate, ca *CA, names []string, now time.Time) bool {
 	if cert.CheckSignatureFrom(ca.chain[0]) != nil || now.Add(serverRenewal).After(cert.NotAfter) {
 		return false
 	}

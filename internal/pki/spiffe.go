@@ -58,9 +58,9 @@ func TrustDomain(spec *kind.MeshIdentity, mesh, zone string) (string, error) {
 	return domain, err
 }
 
-// TellsWorkloads reports whether the path of a MeshIdentity uses the workload, so that two workloads have two SPIFFE
-// IDs.
-func TellsWorkloads(spec *kind.MeshIdentity) bool {
+// DistinguishesWorkloads reports whether the path of a MeshIdentity uses the workload, so that two workloads have two
+// SPIFFE IDs.
+func DistinguishesWorkloads(spec *kind.MeshIdentity) bool {
 	path := kind.DefaultPath
 	if spec.SpiffeID != nil {
 		path = orDefault(spec.SpiffeID.Path, path)

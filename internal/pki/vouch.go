@@ -45,7 +45,8 @@ func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests res
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the token does not vouch for %s of %s; make one that does with `%s`", inWords(missing), o.Key(),
+	return fmt.Errorf("the token does not vouch for %s of %s; make one that does with `%s`", factsText(missing),
+		o.Key(),
 		tokenCommand(o, missing))
 }
 
@@ -108,10 +109,10 @@ func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
 func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
 	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does "+
 		"with `%s`, or write the Dataplane through the API",
-		inWords(missing), tokenCommand(o, missing))
+		factsText(missing), tokenCommand(o, missing))
 }
 
-func inWords(facts []string) string {
+func factsText(facts []string) string {
 	var words []string
 	for _, fact := range facts {
 		words = append(words, kind.ReadFact(fact).String())

@@ -114,7 +114,7 @@ func (s *Stage) unreached(r *table.Reader, mesh string) *match.Permissions {
 	if !ok || m.Spec.Routing != nil && m.Spec.Routing.DefaultForbidMeshExternalServiceAccess {
 		return &match.Permissions{}
 	}
-	return match.Everybody(m.Key().String() + " routing.defaultForbidMeshExternalServiceAccess: false")
+	return match.AllowAll(m.Key().String() + " routing.defaultForbidMeshExternalServiceAccess: false")
 }
 
 // egressSections returns the current section of a proxy, and the former ones that it serves while they drain, each

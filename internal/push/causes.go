@@ -13,7 +13,7 @@ import (
 // empty where the Dataplane is the only source.
 func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := rows.reader(), envoy.OriginOf(t, name)
-	sni, crossZone := envoy.ServerName(name)
+	sni, crossZone := envoy.SNIOfCluster(name)
 	sniRoute, ingressAcked := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone)
 	switch {
 	case ingressAcked:

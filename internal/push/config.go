@@ -245,7 +245,7 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	}
 	for i := range p.Outbounds {
 		route := c.state.Services.Routes.Get(r, p.Outbounds[i].Destination)
-		own.Resources = append(own.Resources, envoy.Explicit(&p.Outbounds[i], route))
+		own.Resources = append(own.Resources, envoy.ExplicitListener(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {
 		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i])...)

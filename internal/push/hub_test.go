@@ -322,7 +322,7 @@ func TestANewNameIsTakenFromTheCommitThatGivesIt(t *testing.T) {
 		}}}
 	put(hub, statusWithHost("/old"), web("blue"), server("blue", "10.0.0.1", "blue", 8080),
 		kind.DataplaneCertificatesList.Make(mesh, "blue", certificates))
-	hub.state.Identity.Moving.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
+	hub.state.Identity.NextIDs.Pin(state.ProxyKey{Mesh: mesh, Name: "blue"})
 	put(hub, statusWithHost("/new"))
 	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: "client"}]) {
 		for _, r := range f.Resources() {

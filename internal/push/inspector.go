@@ -46,7 +46,7 @@ func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, 
 
 // reports returns the reports of the newest snapshot.
 func (i *Inspector) reports() *inspect.Reports {
-	return inspect.Of(i.config.state, i.config.state.Tables.DB.Snapshot())
+	return inspect.NewReports(i.config.state, i.config.state.Tables.DB.Snapshot())
 }
 
 // Backing returns the servers and clients of a service, or nil where there is no such service.

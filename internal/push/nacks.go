@@ -110,7 +110,7 @@ func (d *removedProxy) mayBeIn(r *table.Reader, list service.DestinationKey) boo
 // destinationOf returns the destination from which a resource was generated: by its own name for a client, by SNI for a
 // zone ingress. It returns nil for any other resource.
 func destinationOf(state *graph.State, r *table.Reader, nack xds.NACK) *service.DestinationKey {
-	sni, crossZone := envoy.ServerName(nack.Name)
+	sni, crossZone := envoy.SNIOfCluster(nack.Name)
 	if sniRoute, ok := state.ZoneProxies.SNIRouteOf(r, sni, crossZone); ok {
 		return &sniRoute.Destination
 	}

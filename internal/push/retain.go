@@ -95,8 +95,8 @@ func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Change
 func (k *retention) spiffeIDs(after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.DataplaneCertificates] {
 	var rows []*resource.Object[kind.DataplaneCertificates]
-	for t := range k.state.Identity.Moving.Transitions(changes) {
-		if row := k.state.Identity.Announce(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
+	for t := range k.state.Identity.NextIDs.Transitions(changes) {
+		if row := k.state.Identity.WithNextIDs(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
 			rows = append(rows, row)
 		}
 	}

@@ -28,7 +28,7 @@ func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
 	}
 	kept := unexpired(r, row.Spec.Certificates)
 	next := row.Spec.Next
-	if announced := p.State.Identity.Announce(r, proxyOf(row), r.Now()); announced != nil {
+	if announced := p.State.Identity.WithNextIDs(r, proxyOf(row), r.Now()); announced != nil {
 		next = announced.Spec.Next
 	}
 	switch {

@@ -58,7 +58,7 @@ func (p *Plan) ownEgresses(r *table.Reader) []string {
 // egressConditions returns the conditions that all ZoneEgresses of the zone share.
 func (p *Plan) egressConditions(r *table.Reader, _ string) []kind.Condition {
 	conditions := []kind.Condition{p.egressIdentity(r)}
-	if meshes := p.State.Identity.StrangersToEgresses(r); len(meshes) > 0 {
+	if meshes := p.State.Identity.MeshesWithoutEgressTrust(r); len(meshes) > 0 {
 		conditions = append(conditions, kind.Condition{Type: compatible, Status: "False", Reason: mixedProviders,
 			Message: fmt.Sprintf(
 				"proxies of the meshes %s and it can't connect to each other: of these two, one has certificates "+

@@ -36,7 +36,7 @@ type nackSummary struct {
 	fault   string // panic of a translation function, empty where translation succeeds
 	proxies int
 	names   string // of the first maxNamedRejecting proxies
-	said    string // message of the first proxy
+	message string // message of the first proxy
 }
 
 func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
@@ -50,8 +50,8 @@ func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
 		if len(names) < maxNamedRejecting {
 			names = append(names, insight.Name)
 		}
-		if f.said == "" {
-			f.said = nackMessage(&insight.Spec, key.Cause)
+		if f.message == "" {
+			f.message = nackMessage(&insight.Spec, key.Cause)
 		}
 	}
 	f.names = strings.Join(names, ", ")
@@ -89,7 +89,7 @@ func (f nackSummary) conditions() []kind.Condition {
 	}
 	return []kind.Condition{{
 		Type: accepted, Status: "False", Reason: "RejectedByProxies",
-		Message: fmt.Sprintf("%s (%s): %s", what, names, f.said),
+		Message: fmt.Sprintf("%s (%s): %s", what, names, f.message),
 	}}
 }
 

@@ -95,7 +95,7 @@ func (p *Plan) nextSNIsOf(r *table.Reader, service resource.Any) (changed resour
 	atOnce, later := slices.Clone(kind.PortsOf(service)), slices.Clone(kind.PortsOf(service))
 	named := false
 	for i, port := range kind.PortsOf(service) {
-		of := sni.Of(service, port.Port)
+		of := sni.PortOf(service, port.Port)
 		next, wait := nextSNIs(sni.Own(port.SNIs, of), format.Name(of))
 		if slices.Equal(next, port.SNIs) || p.sniCollides(r, service.Key(), next) {
 			continue

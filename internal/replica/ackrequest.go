@@ -28,9 +28,9 @@ func (m *Member) WaitAcked(ctx context.Context, rows []resource.Key) error {
 	m.mu.Lock()
 	m.requesting[id] = true
 	m.mu.Unlock()
-	m.nudge()
-	defer m.close(ctx, id)
-	if err := m.inquire(ctx, id, rows); err != nil {
+	m.wakeRun()
+	defer m.endAckRequest(ctx, id)
+	if err := m.createAckRequest(ctx, id, rows); err != nil {
 		return err
 	}
 	for {
@@ -56,7 +56,7 @@ func (m *Member) WaitAcked(ctx context.Context, rows []resource.Key) error {
 func (m *Member) awaitLostClients(ctx context.Context) error {
 	for time.Since(m.began) < m.Lost && m.HasLostClients("") {
 		select {
-		case <-time.After(retry):
+		case <-time.After(retryPeriod):
 		case <-ctx.Done():
 			return fmt.Errorf("clients of the control plane that ran before have not come to this one: %w", ctx.Err())
 		}
@@ -64,8 +64,8 @@ func (m *Member) awaitLostClients(ctx context.Context) error {
 	return nil
 }
 
-// inquire stores an ack request, and retries while a caller waits for it.
-func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) error {
+// createAckRequest stores an ack request, and retries while a caller waits for it.
+func (m *Member) createAckRequest(ctx context.Context, id string, rows []resource.Key) error {
 	for {
 		_, err := m.Writer.Create(ctx, kind.AckRequests.Make("", id, kind.AckRequest{Requester: m.ID(), Rows: rows}),
 			nil)
@@ -73,7 +73,7 @@ func (m *Member) inquire(ctx context.Context, id string, rows []resource.Key) er
 			return nil
 		}
 		select {
-		case <-time.After(retry):
+		case <-time.After(retryPeriod):
 		case <-ctx.Done():
 			return fmt.Errorf("storing the ack request: %w", err)
 		}
@@ -88,26 +88,26 @@ func (m *Member) pendingReplicas(id string) (missing []string, next time.Time) {
 	return m.view.missing(m.view.ackRequests[id].AckedBy, time.Now(), m.Lost)
 }
 
-// close deletes an ack request of this replica. If that fails, tidy deletes it later.
-func (m *Member) close(ctx context.Context, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+// endAckRequest deletes an ack request of this replica. If that fails, tidy deletes it later.
+func (m *Member) endAckRequest(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	m.discard(ctx, id)
+	m.deleteAckRequest(ctx, id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.requesting, id)
 }
 
-func (m *Member) discard(ctx context.Context, id string) {
+func (m *Member) deleteAckRequest(ctx context.Context, id string) {
 	err := m.Writer.Delete(ctx, kind.AckRequests.Key("", id), admission.Change{ControlPlane: true})
 	if err != nil && resource.CodeOf(err) != resource.NotFound && ctx.Err() == nil {
 		m.Log.Warn("an ack request that is over can't be deleted yet", "request", id, "error", err)
 	}
 }
 
-// seek checks for the clients of replicas that left, while a caller waits for them, and returns the time of the next
-// check.
-func (m *Member) seek() (next time.Time) {
+// checkLostClients checks for the clients of replicas that left, while a caller waits for them, and returns the time of
+// the next check.
+func (m *Member) checkLostClients() (next time.Time) {
 	m.mu.Lock()
 	var departed []string
 	if len(m.requesting) > 0 {
@@ -116,12 +116,12 @@ func (m *Member) seek() (next time.Time) {
 	m.mu.Unlock()
 	for _, id := range departed {
 		if m.HasLostClients(id) {
-			next = time.Now().Add(retry)
+			next = time.Now().Add(retryPeriod)
 			continue
 		}
 		m.mu.Lock()
-		m.view.emptied(id)
-		m.turn(time.Now())
+		m.view.recordNoClients(id)
+		m.updateTerm(time.Now())
 		m.mu.Unlock()
 	}
 	return next
@@ -167,9 +167,9 @@ func (m *Member) respond(ctx context.Context, id string, rows []resource.Key) {
 	delete(m.replies, id)
 }
 
-// tidy deletes ack requests without a waiting caller: this replica's own and, on the leader, those of replicas that
-// left.
-func (m *Member) tidy(ctx context.Context) {
+// deleteAbandonedRequests deletes ack requests without a waiting caller: this replica's own and, on the leader, those
+// of replicas that left.
+func (m *Member) deleteAbandonedRequests(ctx context.Context) {
 	m.mu.Lock()
 	var over []string
 	if m.term != nil {
@@ -182,6 +182,6 @@ func (m *Member) tidy(ctx context.Context) {
 	}
 	m.mu.Unlock()
 	for _, id := range over {
-		m.discard(ctx, id)
+		m.deleteAckRequest(ctx, id)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// farewell bounds the time for which a stopping replica tries to delete its row.
-const farewell = 2 * time.Second
+// leaveTimeout bounds the time for which a stopping replica tries to delete its row.
+const leaveTimeout = 2 * time.Second
 
 // Run renews this replica's row, deletes expired rows of others, takes a free leadership, and responds to ack requests,
 // until ctx ends. Then it stops leading, and deletes its row.
@@ -21,27 +21,28 @@ func (m *Member) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	standDown := time.AfterFunc(0, m.standDown)
+	standDown := time.AfterFunc(0, m.stepDown)
 	defer standDown.Stop()
 	due, failed := time.Now(), false
 	for ctx.Err() == nil {
 		if now := time.Now(); !now.Before(due) {
 			err := m.renew(ctx, now, failed)
 			if err != nil && !failed && ctx.Err() == nil {
-				m.Log.Warn("this instance can't say that it is live, and tries again until it can", "instance", m.ID(),
+				m.Log.Warn("renewing the lease of this instance failed; it is retried until it succeeds", "instance",
+					m.ID(),
 					"error", err)
 			}
 			failed = err != nil
-			if due = now.Add(renewal); failed {
-				due = time.Now().Add(retry)
+			if due = now.Add(renewPeriod); failed {
+				due = time.Now().Add(retryPeriod)
 			}
-			standDown.Reset(time.Until(m.assured()))
+			standDown.Reset(time.Until(m.leadUntil()))
 		}
-		dead := m.bury(ctx)
+		dead := m.deleteExpired(ctx)
 		m.takeLead(ctx)
 		m.respondAll(ctx)
-		m.tidy(ctx)
-		m.sleep(ctx, earliest(due, dead, m.seek()))
+		m.deleteAbandonedRequests(ctx)
+		m.sleep(ctx, earliest(due, dead, m.checkLostClients()))
 	}
 	m.leave(ctx)
 	m.followed()
@@ -67,14 +68,14 @@ func (m *Member) sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// decided reports whether a write failed because another writer was first.
-func decided(err error) bool {
+// lostRace reports whether a write failed because another writer was first.
+func lostRace(err error) bool {
 	code := resource.CodeOf(err)
 	return err != nil && (code == resource.NotFound || code == resource.Stale)
 }
 
-// appear creates this replica's row.
-func (m *Member) appear(ctx context.Context) error {
+// createRow creates this replica's row.
+func (m *Member) createRow(ctx context.Context) error {
 	began := time.Now()
 	result, err := m.Writer.Create(ctx, kind.Instances.Make("", m.ID(), kind.Instance{}), nil)
 	if err != nil {
@@ -89,7 +90,7 @@ func (m *Member) appear(ctx context.Context) error {
 
 // renew renews this replica's row. If another replica has deleted it, this one stops leading and creates a new row.
 func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) error {
-	ctx, cancel := context.WithTimeout(ctx, renewal)
+	ctx, cancel := context.WithTimeout(ctx, renewPeriod)
 	defer cancel()
 	m.mu.Lock()
 	version := m.version
@@ -97,13 +98,14 @@ func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) 
 	m.renewals++
 	row := kind.Instances.Make("", m.ID(), kind.Instance{Renewals: m.renewals})
 	result, err := m.Writer.Put(ctx, row, admission.Change{ControlPlane: true, IfMatch: version})
-	if decided(err) {
-		m.Log.Warn("the others took this instance for dead; it begins anew", "instance", m.ID())
+	if lostRace(err) {
+		m.Log.Warn("the lease of this instance expired, and another instance deleted its row; it creates a new one",
+			"instance", m.ID())
 		m.mu.Lock()
-		m.view.lost()
-		m.turn(began)
+		m.view.leaseExpired()
+		m.updateTerm(began)
 		m.mu.Unlock()
-		return m.appear(ctx)
+		return m.createRow(ctx)
 	}
 	if err != nil {
 		return err
@@ -115,34 +117,34 @@ func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) 
 	return nil
 }
 
-func (m *Member) assured() time.Time {
+func (m *Member) leadUntil() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.view.assured
+	return m.view.leadUntil
 }
 
-// standDown stops leading if no renewal succeeded in time.
-func (m *Member) standDown() {
+// stepDown stops leading if no renewal succeeded in time.
+func (m *Member) stepDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.turn(time.Now())
+	m.updateTerm(time.Now())
 }
 
-// bury deletes expired rows of others, and returns the time of the next check.
-func (m *Member) bury(ctx context.Context) (next time.Time) {
+// deleteExpired deletes the rows of other replicas whose lease expired, and returns the time of the next check.
+func (m *Member) deleteExpired(ctx context.Context) (next time.Time) {
 	m.mu.Lock()
-	dead, next := m.view.silent(time.Now())
+	dead, next := m.view.expired(time.Now())
 	m.mu.Unlock()
 	for id, version := range dead {
 		err := m.Writer.Delete(ctx, kind.Instances.Key("", id), admission.Change{ControlPlane: true, IfMatch: version})
 		switch {
 		case err == nil:
-			m.Log.Warn("an instance is gone without a word", "instance", id, "after", silence)
-		case decided(err): // the row was renewed, or another replica deleted it
+			m.Log.Warn("the lease of an instance expired", "instance", id, "after", leaseDuration)
+		case lostRace(err): // the row was renewed, or another replica deleted it
 		case ctx.Err() == nil:
-			m.Log.Warn("an instance that is silent can't be taken for dead", "instance", id, "error", err)
+			m.Log.Warn("deleting the row of an instance whose lease expired failed", "instance", id, "error", err)
 		}
-		next = time.Now().Add(retry)
+		next = time.Now().Add(retryPeriod)
 	}
 	return next
 }
@@ -153,25 +155,25 @@ func (m *Member) takeLead(ctx context.Context) {
 	m.mu.Lock()
 	may, before, version := m.view.mayLead(time.Now()), m.view.leadership, m.view.version
 	m.mu.Unlock()
-	if !may || before.Holder != m.ID() && m.stands(ctx, before.Holder) {
+	if !may || before.Holder != m.ID() && m.rowExists(ctx, before.Holder) {
 		return
 	}
 	next := kind.Leadership{Holder: m.ID(), Term: before.Term + 1}
 	stored, err := m.writeLeadership(ctx, next, version)
 	if err != nil {
-		if !decided(err) && ctx.Err() == nil {
-			m.Log.Warn("no instance leads, and this instance can't", "instance", m.ID(), "error", err)
+		if !lostRace(err) && ctx.Err() == nil {
+			m.Log.Warn("no instance leads, and taking the leadership failed", "instance", m.ID(), "error", err)
 		}
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.lead(stored.Spec, stored.Version, stored.Spec == next)
-	m.turn(time.Now())
+	m.updateTerm(time.Now())
 }
 
-// stands reports whether the row of a replica may exist.
-func (m *Member) stands(ctx context.Context, id string) bool {
+// rowExists reports whether the row of a replica may exist.
+func (m *Member) rowExists(ctx context.Context, id string) bool {
 	_, err := m.Store.Get(ctx, kind.Instances.Key("", id))
 	return !errors.Is(err, store.ErrNotFound)
 }
@@ -195,18 +197,19 @@ func (m *Member) writeLeadership(ctx context.Context, l kind.Leadership,
 
 // leave stops leading, and then deletes this replica's row, so that another one can lead at once.
 func (m *Member) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	m.mu.Lock()
 	led, version := m.term, m.version
-	m.view.lost()
-	m.turn(time.Now())
+	m.view.leaseExpired()
+	m.updateTerm(time.Now())
 	m.mu.Unlock()
 	if led != nil {
 		led.parts.Wait()
 	}
 	err := m.Writer.Delete(ctx, kind.Instances.Key("", m.ID()), admission.Change{ControlPlane: true, IfMatch: version})
-	if err != nil && !decided(err) {
-		m.Log.Warn("the others wait for this instance until they take it for dead", "instance", m.ID(), "error", err)
+	if err != nil && !lostRace(err) {
+		m.Log.Warn("the row of this instance was not deleted; the others wait until its lease expires", "instance",
+			m.ID(), "error", err)
 	}
 }

@@ -89,7 +89,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		view:       newView(c.ID, time.Now()),
 		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
-	if err := m.appear(ctx); err != nil {
+	if err := m.createRow(ctx); err != nil {
 		return nil, err
 	}
 	var err error
@@ -134,11 +134,11 @@ func (m *Member) Replicas() int {
 	return len(m.view.peers)
 }
 
-// Gone returns the number of departures of other replicas since the start of this one.
-func (m *Member) Gone() int {
+// Departures returns the number of departures of other replicas since the start of this one.
+func (m *Member) Departures() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.view.went
+	return m.view.departures
 }
 
 // OtherInstance returns the other live replica at which one of a proxy's subscriptions is open, or "".
@@ -172,7 +172,7 @@ func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 		}
 		m.mu.Unlock()
 		if now != nil {
-			m.during(ctx, now, run)
+			m.runDuringTerm(ctx, now, run)
 			continue
 		}
 		select {
@@ -182,12 +182,12 @@ func (m *Member) Lead(ctx context.Context, run func(context.Context)) {
 	}
 }
 
-func (m *Member) during(ctx context.Context, t *term, run func(context.Context)) {
+func (m *Member) runDuringTerm(ctx context.Context, t *term, run func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
 	if !m.alone {
-		_ = wait.Sleep(ctx, handover) // ctx is read below
+		_ = wait.Sleep(ctx, takeoverDelay) // ctx is read below
 	}
 	if ctx.Err() == nil {
 		run(ctx)
@@ -196,8 +196,8 @@ func (m *Member) during(ctx context.Context, t *term, run func(context.Context))
 	<-ctx.Done()
 }
 
-// handover is the pause before a new leader starts, so that it has read the last writes of its predecessor.
-const handover = time.Second
+// takeoverDelay is the pause before a new leader starts, so that it has read the last writes of its predecessor.
+const takeoverDelay = time.Second
 
 // apply applies the changed rows of all replicas.
 func (m *Member) apply(b mirror.Batch) {
@@ -222,11 +222,11 @@ func (m *Member) apply(b mirror.Batch) {
 			delete(m.view.ackRequests, key.Name)
 		}
 	}
-	m.turn(now)
+	m.updateTerm(now)
 }
 
-// turn updates the term and the waiting callers after a change of the view. The caller holds the lock.
-func (m *Member) turn(now time.Time) {
+// updateTerm updates the term and the waiting callers after a change of the view. The caller holds the lock.
+func (m *Member) updateTerm(now time.Time) {
 	switch leads := m.view.leads(now); {
 	case leads && m.term == nil:
 		m.term = newTerm()
@@ -234,14 +234,14 @@ func (m *Member) turn(now time.Time) {
 	case !leads && m.term != nil:
 		m.term.end()
 		m.term = nil
-		m.Log.Info("this instance leads no more", "instance", m.ID(), "leader", m.view.leadership.Holder)
+		m.Log.Info("this instance does not lead any more", "instance", m.ID(), "leader", m.view.leadership.Holder)
 	}
 	m.changed.Send()
-	m.nudge()
+	m.wakeRun()
 }
 
-// nudge wakes up Run.
-func (m *Member) nudge() {
+// wakeRun wakes up Run.
+func (m *Member) wakeRun() {
 	select {
 	case m.wake <- struct{}{}:
 	default: // a signal is pending already

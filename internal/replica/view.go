@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// renewal is the period of renewals.
-	renewal = 5 * time.Second
-	// silence is the time without a renewal after which another replica deletes the row.
-	silence = 15 * time.Second
-	// assurance is the time after the start of a renewal for which a replica may lead. It is shorter than silence, so
-	// that no two replicas lead at once, whenever the others read the renewal.
-	assurance = 12 * time.Second
-	// retry is the pause after a failed renewal.
-	retry = time.Second
+	// renewPeriod is the period of renewals.
+	renewPeriod = 5 * time.Second
+	// leaseDuration is the time without a renewal after which another replica deletes the row.
+	leaseDuration = 15 * time.Second
+	// renewDeadline is the time after the start of a renewal for which a replica may lead. It is shorter than
+	// leaseDuration, so that no two replicas lead at once, whenever the others read the renewal.
+	renewDeadline = 12 * time.Second
+	// retryPeriod is the pause after a failed renewal.
+	retryPeriod = time.Second
 )
 
 // view is a replica's knowledge of those that share its store. It does no I/O. Times are arguments, of this machine's
@@ -25,27 +25,27 @@ type view struct {
 	self  string
 	began time.Time
 
-	peers map[string]peer      // the others with a row
-	gone  map[string]departure // the others whose row was deleted
-	went  int                  // number of departures
+	peers      map[string]peer      // the others with a row
+	gone       map[string]departure // the others whose row was deleted
+	departures int                  // number of departures
 
-	leadership kind.Leadership
-	version    string    // of the row of the leadership; empty: there is none
-	took       bool      // this replica wrote the present leadership, and has not given it up
-	assured    time.Time // no other replica may have deleted this one's row until then
+	leadership      kind.Leadership
+	version         string    // of the row of the leadership; empty: there is none
+	holdsLeadership bool      // this replica wrote the present leadership, and has not given it up
+	leadUntil       time.Time // no other replica may have deleted this one's row until then
 
 	ackRequests map[string]kind.AckRequest
 }
 
 type peer struct {
-	version string    // of its row
-	heard   time.Time // the time at which that version was first read
+	version   string    // of its row
+	renewedAt time.Time // the time at which that version was first read
 }
 
 type departure struct {
-	seen  time.Time // the time at which the deletion was read
-	heard time.Time // the time of its last renewal
-	empty bool      // all its clients have connected to other replicas
+	deletedAt time.Time // the time at which the deletion was read
+	renewedAt time.Time // the time of its last renewal
+	noClients bool      // all its clients have connected to other replicas
 }
 
 func newView(self string, now time.Time) *view {
@@ -64,8 +64,8 @@ func (v *view) observe(id, version string, now time.Time) {
 // observeDeletion records the deletion of a replica's row.
 func (v *view) observeDeletion(id string, now time.Time) {
 	if p, was := v.peers[id]; was {
-		v.gone[id] = departure{seen: now, heard: p.heard}
-		v.went++
+		v.gone[id] = departure{deletedAt: now, renewedAt: p.renewedAt}
+		v.departures++
 		delete(v.peers, id)
 	}
 }
@@ -73,7 +73,7 @@ func (v *view) observeDeletion(id string, now time.Time) {
 // renewed records a renewal of this replica's row, by the time of its start. After a failed renewal, the others' rows
 // could not be read either, so their time starts anew.
 func (v *view) renewed(began time.Time, failedBefore bool) {
-	v.assured = began.Add(assurance)
+	v.leadUntil = began.Add(renewDeadline)
 	if failedBefore {
 		for id, p := range v.peers {
 			v.peers[id] = peer{p.version, began}
@@ -81,14 +81,14 @@ func (v *view) renewed(began time.Time, failedBefore bool) {
 	}
 }
 
-// lost records that another replica deleted this one's row.
-func (v *view) lost() { v.assured, v.took = time.Time{}, false }
+// leaseExpired records that another replica deleted this one's row.
+func (v *view) leaseExpired() { v.leadUntil, v.holdsLeadership = time.Time{}, false }
 
-// silent returns the expired others with the versions of their rows, and the next time at which one may expire.
-func (v *view) silent(now time.Time) (dead map[string]string, next time.Time) {
+// expired returns the expired others with the versions of their rows, and the next time at which one may expire.
+func (v *view) expired(now time.Time) (dead map[string]string, next time.Time) {
 	dead = map[string]string{}
 	for id, p := range v.peers {
-		if end := p.heard.Add(silence); !end.After(now) {
+		if end := p.renewedAt.Add(leaseDuration); !end.After(now) {
 			dead[id] = p.version
 		} else if next.IsZero() || end.Before(next) {
 			next = end
@@ -102,17 +102,17 @@ func (v *view) lead(l kind.Leadership, version string, took bool) {
 	if l.Term < v.leadership.Term {
 		return
 	}
-	v.took = took || v.took && l == v.leadership
+	v.holdsLeadership = took || v.holdsLeadership && l == v.leadership
 	v.leadership, v.version = l, version
 }
 
 // leads reports whether this replica leads.
-func (v *view) leads(now time.Time) bool { return v.took && now.Before(v.assured) }
+func (v *view) leads(now time.Time) bool { return v.holdsLeadership && now.Before(v.leadUntil) }
 
 // mayLead reports whether the leadership is free. This replica may take it again after giving it up: the conditional
 // write decides between several replicas.
 func (v *view) mayLead(now time.Time) bool {
-	if v.leads(now) || !now.Before(v.assured) {
+	if v.leads(now) || !now.Before(v.leadUntil) {
 		return false
 	}
 	_, lives := v.peers[v.leadership.Holder]
@@ -126,7 +126,7 @@ func (v *view) ended(id string) (last time.Time, ended bool) {
 		return time.Time{}, false
 	}
 	if d, known := v.gone[id]; known {
-		return d.heard, true
+		return d.renewedAt, true
 	}
 	return v.began, true
 }
@@ -141,8 +141,8 @@ func (v *view) missing(responses []string, now time.Time, lost time.Duration) (i
 		}
 	}
 	for id, d := range v.gone {
-		end := d.seen.Add(lost)
-		if d.empty || slices.Contains(responses, id) || !end.After(now) {
+		end := d.deletedAt.Add(lost)
+		if d.noClients || slices.Contains(responses, id) || !end.After(now) {
 			continue
 		}
 		ids = append(ids, id)
@@ -157,17 +157,17 @@ func (v *view) missing(responses []string, now time.Time, lost time.Duration) (i
 // departed returns the replicas that left so recently that their clients count.
 func (v *view) departed(now time.Time, lost time.Duration) (ids []string) {
 	for id, d := range v.gone {
-		if !d.empty && d.seen.Add(lost).After(now) {
+		if !d.noClients && d.deletedAt.Add(lost).After(now) {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// emptied records that all clients of a departed replica have connected to others.
-func (v *view) emptied(id string) {
+// recordNoClients records that all clients of a departed replica have connected to others.
+func (v *view) recordNoClients(id string) {
 	if d, ok := v.gone[id]; ok {
-		d.empty = true
+		d.noClients = true
 		v.gone[id] = d
 	}
 }

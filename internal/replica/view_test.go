@@ -11,37 +11,37 @@ import (
 
 var start = time.Unix(1000, 0)
 
-func TestAnInstanceIsSilentAfterFifteenSecondsWithoutARenewal(t *testing.T) {
+func TestALeaseExpiresFifteenSecondsAfterARenewal(t *testing.T) {
 	v := newView("a", start)
 	v.observe("b", "1", start)
 	v.observe("c", "1", start)
 	v.observe("b", "2", start.Add(5*time.Second))
 	v.observe("c", "1", start.Add(5*time.Second)) // read again, without a renewal
-	if dead, next := v.silent(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(silence)) {
+	if dead, next := v.expired(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(leaseDuration)) {
 		t.Errorf("%v are dead after 14 s, looked at again at %s", dead, next)
 	}
-	if dead, _ := v.silent(start.Add(15 * time.Second)); len(dead) != 1 || dead["c"] != "1" {
+	if dead, _ := v.expired(start.Add(15 * time.Second)); len(dead) != 1 || dead["c"] != "1" {
 		t.Errorf("after 15 s %v are dead, want c at the version that stood", dead)
 	}
 }
 
-func TestWhoCouldNotReachTheStoreHoldsNothingAgainstTheOthers(t *testing.T) {
+func TestAReplicaThatCouldNotReachTheStoreExpiresNoLease(t *testing.T) {
 	v := newView("a", start)
 	v.observe("b", "1", start)
 	v.renewed(start.Add(time.Minute), true)
-	if dead, _ := v.silent(start.Add(time.Minute)); len(dead) > 0 {
+	if dead, _ := v.expired(start.Add(time.Minute)); len(dead) > 0 {
 		t.Errorf("%v are expired for a replica that read no row itself", dead)
 	}
 }
 
-func TestALeaderStandsDownBeforeItsRowCouldBeDeleted(t *testing.T) {
+func TestALeaderStepsDownBeforeItsLeaseExpires(t *testing.T) {
 	v := newView("a", start)
 	v.renewed(start, false)
 	v.lead(kind.Leadership{Holder: "a", Term: 1}, "1", true)
-	if !v.leads(start.Add(assurance - 1)) {
+	if !v.leads(start.Add(renewDeadline - 1)) {
 		t.Error("does not lead though its row was renewed")
 	}
-	if v.leads(start.Add(assurance)) || assurance >= silence {
+	if v.leads(start.Add(renewDeadline)) || renewDeadline >= leaseDuration {
 		t.Error("leads at a time when another one may take over")
 	}
 	v.renewed(start.Add(time.Minute), true)
@@ -66,10 +66,10 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 		},
 			true},
 		{"this one leads", func(v *view) { v.lead(kind.Leadership{Holder: "a", Term: 5}, "9", true) }, false},
-		{"this one was taken for dead", func(v *view) { v.lost() }, false},
-		{"this one led and was taken for dead meanwhile", func(v *view) {
+		{"its own lease expired", func(v *view) { v.leaseExpired() }, false},
+		{"this one led, and its lease expired meanwhile", func(v *view) {
 			v.lead(kind.Leadership{Holder: "a", Term: 5}, "9", true)
-			v.lost()
+			v.leaseExpired()
 			v.renewed(start, false)
 		}, true},
 		{"an earlier leader is heard of late", func(v *view) {

@@ -18,7 +18,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 		ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Tables.Insights.All(m.Snapshot) {
 		key := state.ProxyKey{Mesh: o.Mesh, Name: o.Name}
-		known.Insights[key] = m.Of(key)
+		known.Insights[key] = m.Insight(key)
 	}
 	for o := range m.State.Tables.From(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)

@@ -40,11 +40,11 @@ func (a *api) insightRoutes() []route {
 	}
 }
 
-func meshInsight(m *moment, o resource.Any) (any, error) {
+func meshInsight(m *snapshot, o resource.Any) (any, error) {
 	return MeshInsight{insightMeta("MeshInsight", o), m.Mesh(o.Envelope().Name)}, nil
 }
 
-func serviceInsight(m *moment, o resource.Any) (any, error) {
+func serviceInsight(m *snapshot, o resource.Any) (any, error) {
 	return ServiceInsight{insightMeta("ServiceInsight", o), m.Service(o.(*resource.Object[kind.MeshService]))}, nil
 }
 

@@ -105,7 +105,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 }
 
 // dataplane returns a Dataplane by its name here, or by its name in its zone where only one zone has the name.
-func (m *moment) dataplane(key resource.Key) (resource.Any, error) {
+func (m *snapshot) dataplane(key resource.Key) (resource.Any, error) {
 	o, err := m.need(key)
 	if err == nil || m.State.Tables.Zone != "" {
 		return o, err

@@ -50,7 +50,7 @@ func kindOf(code string) resource.Descriptor {
 
 // withKRI returns the resource of a kind with an identifier, ignoring its section, or nil. A resource of this control
 // plane has the name in the identifier; one of another control plane is stored under another name.
-func (m *moment) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any {
+func (m *snapshot) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any {
 	kri.Section = ""
 	is := func(o resource.Any) bool {
 		own, _ := resource.KRIOf(o.Envelope(), d.Describe())

@@ -62,7 +62,7 @@ func kriMeta(o resource.Any) shownMeta { return metaOf(o.Key().Kind, o) }
 
 // inspected is a Dataplane with the resources that determine its proxy's configuration.
 type inspected struct {
-	*moment
+	*snapshot
 	dataplane *resource.Object[kind.Dataplane]
 	applied   *inspect.Applied
 }

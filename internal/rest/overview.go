@@ -92,7 +92,7 @@ func (a *api) overviewRoutes() []route {
 	var routes []route
 	for _, shown := range []struct {
 		of   resource.Descriptor
-		show func(*moment, resource.Any) (any, error)
+		show func(*snapshot, resource.Any) (any, error)
 	}{
 		{kind.Dataplanes, dataplaneOverview},
 		{kind.Zones, zoneOverview},
@@ -114,7 +114,7 @@ func (a *api) overviewRoutes() []route {
 }
 
 // joined returns the handlers of the list and of one resource of a kind, in the form that show returns.
-func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (any, error)) (list,
+func (a *api) joined(d resource.Descriptor, show func(*snapshot, resource.Any) (any, error)) (list,
 	one func(http.ResponseWriter, *http.Request) error) {
 	list = func(w http.ResponseWriter, r *http.Request) error {
 		return a.page(w, r, d, overviewReads, show)
@@ -137,24 +137,24 @@ func (a *api) joined(d resource.Descriptor, show func(*moment, resource.Any) (an
 	return list, one
 }
 
-func dataplaneOverview(m *moment, o resource.Any) (any, error) {
+func dataplaneOverview(m *snapshot, o resource.Any) (any, error) {
 	dp := dataplane(o)
 	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec,
 		m.insightOf(state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
 }
 
-func zoneIngressOverview(m *moment, o resource.Any) (any, error) {
+func zoneIngressOverview(m *snapshot, o resource.Any) (any, error) {
 	key := state.ZoneIngressProxy(o.Envelope().Name)
 	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress),
 		m.insightOf(key)}, nil
 }
 
-func zoneEgressOverview(m *moment, o resource.Any) (any, error) {
+func zoneEgressOverview(m *snapshot, o resource.Any) (any, error) {
 	key := state.ZoneEgressProxy(o.Envelope().Name)
 	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)},
 		nil
 }
 
-func zoneOverview(m *moment, o resource.Any) (any, error) {
+func zoneOverview(m *snapshot, o resource.Any) (any, error) {
 	return ZoneOverview{metaOf("ZoneOverview", o), resource.SpecOf(o).(*kind.Zone), m.Zone(o.Envelope().Name)}, nil
 }

@@ -35,11 +35,11 @@ type query struct {
 }
 
 // filter reports whether a resource belongs to the list.
-type filter func(*moment, resource.Any) bool
+type filter func(*snapshot, resource.Any) bool
 
 // page responds with the part of a list that the query selects, each item in the form that show returns.
 func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor,
-	show func(*moment, resource.Any) (any, error)) error {
+	show func(*snapshot, resource.Any) (any, error)) error {
 	q, err := parseQuery(r.URL.Query(), d)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 }
 
 // run returns the resources of the page, the size of the whole list, and whether more follow.
-func (q *query) run(m *moment, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
+func (q *query) run(m *snapshot, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
 	before := q.offset
 	for o := range m.State.Tables.From(m.Snapshot, d.Describe().Name, mesh, "") {
 		if !q.wants(m, o) {
@@ -109,7 +109,7 @@ func (q *query) run(m *moment, d resource.Descriptor, mesh string) (page []resou
 	return page, total, more
 }
 
-func (q *query) wants(m *moment, o resource.Any) bool {
+func (q *query) wants(m *snapshot, o resource.Any) bool {
 	for _, keep := range q.keep {
 		if !keep(m, o) {
 			return false
@@ -158,7 +158,7 @@ func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
 		q.offset = number("offset", "0", 0, 1<<30)
 	}
 	if part := values.Get("name"); part != "" {
-		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool { return strings.Contains(o.Key().Name, part) })
+		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool { return strings.Contains(o.Key().Name, part) })
 	}
 	q.parseFilters(values, d, &problems)
 	if d == resource.Descriptor(kind.Dataplanes) {
@@ -197,7 +197,7 @@ func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems 
 		}
 	}
 	if len(labels) > 0 {
-		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool {
+		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool {
 			return kind.Subset(labels, o.Envelope().Labels)
 		})
 	}
@@ -208,7 +208,7 @@ func (q *query) parseStatus(field, value string, problems *resource.Problems) {
 	switch wanted {
 	case inspect.Online, inspect.Offline, inspect.PartiallyDegraded:
 		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneListenerStatuses)
-		q.keep = append(q.keep, func(m *moment, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
+		q.keep = append(q.keep, func(m *snapshot, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
 	default:
 		problems.Add(field, "%q is neither online nor offline nor partially_degraded", value)
 	}
@@ -223,7 +223,7 @@ func (q *query) parseTags(tags []string, problems *resource.Problems) {
 			problems.Add("tag", "%q is not NAME:VALUE", tag)
 			continue
 		}
-		q.keep = append(q.keep, func(_ *moment, o resource.Any) bool {
+		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool {
 			for _, in := range dataplane(o).Spec.Networking.Inbound {
 				if has, ok := in.Tags[name]; ok && (value == "*" || value == has) {
 					return true
@@ -239,7 +239,7 @@ func (q *query) parseGateway(values url.Values, problems *resource.Problems) {
 	switch value := values.Get("gateway"); value {
 	case "", "false":
 	case "true", "builtin", "delegated":
-		q.keep = append(q.keep, func(*moment, resource.Any) bool { return false })
+		q.keep = append(q.keep, func(*snapshot, resource.Any) bool { return false })
 	default:
 		problems.Add("gateway", "%q is neither true nor false nor builtin nor delegated", value)
 	}

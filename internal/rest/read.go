@@ -13,15 +13,15 @@ import (
 	"weft/resource"
 )
 
-// moment is a consistent read of some kinds for one request.
-type moment struct {
+// snapshot is a consistent read of some kinds for one request.
+type snapshot struct {
 	inspect.World
 	connections Connections
 }
 
 // insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
-func (m *moment) insightOf(key state.ProxyKey) *kind.DataplaneInsight {
-	known := m.Of(key)
+func (m *snapshot) insightOf(key state.ProxyKey) *kind.DataplaneInsight {
+	known := m.Insight(key)
 	last := len(known.Subscriptions) - 1
 	if last < 0 || known.Subscriptions[last].DisconnectTime != nil {
 		return known
@@ -33,7 +33,7 @@ func (m *moment) insightOf(key state.ProxyKey) *kind.DataplaneInsight {
 }
 
 // read returns a moment of the given kinds, or of all kinds without any.
-func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, error) {
+func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot, error) {
 	var names []string
 	for _, d := range kinds {
 		names = append(names, d.Describe().Name)
@@ -42,7 +42,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*moment, 
 	if err != nil {
 		return nil, err
 	}
-	return &moment{inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
+	return &snapshot{inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
 		a.Connections}, nil
 }
 
@@ -63,12 +63,12 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 	return kinds
 }
 
-func (m *moment) find(key resource.Key) (resource.Any, bool) {
+func (m *snapshot) find(key resource.Key) (resource.Any, bool) {
 	return m.State.Tables.Find(table.Eval(m.Snapshot), key)
 }
 
 // need returns a resource, or an error with its key.
-func (m *moment) need(key resource.Key) (resource.Any, error) {
+func (m *snapshot) need(key resource.Key) (resource.Any, error) {
 	o, ok := m.find(key)
 	if !ok {
 		return nil, resource.Errorf(resource.NotFound, "%s does not exist", key)
@@ -77,7 +77,7 @@ func (m *moment) need(key resource.Key) (resource.Any, error) {
 }
 
 // needMesh returns an error where the mesh in the path does not exist.
-func (m *moment) needMesh(r *http.Request) error {
+func (m *snapshot) needMesh(r *http.Request) error {
 	if mesh := r.PathValue("mesh"); mesh != "" {
 		_, err := m.need(kind.Meshes.Key("", mesh))
 		return err
@@ -117,14 +117,14 @@ func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Reques
 		if err != nil {
 			return err
 		}
-		return a.page(w, r, d, readsOf(d), func(m *moment, o resource.Any) (any, error) {
+		return a.page(w, r, d, readsOf(d), func(m *snapshot, o resource.Any) (any, error) {
 			return m.encode(d, o, form)
 		})
 	}
 }
 
 // encode writes a resource with its status and with the fields that are stored in other rows.
-func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.Form) (json.RawMessage, error) {
+func (m *snapshot) encode(d resource.Descriptor, o resource.Any, form resource.Form) (json.RawMessage, error) {
 	switch stored := o.(type) {
 	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
@@ -140,7 +140,7 @@ func (m *moment) encode(d resource.Descriptor, o resource.Any, form resource.For
 }
 
 // status returns the status of a resource, or nil.
-func (m *moment) status(o resource.Any) resource.Any {
+func (m *snapshot) status(o resource.Any) resource.Any {
 	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
 		return m.externalStatus(service)
 	}
@@ -158,7 +158,7 @@ func (m *moment) status(o resource.Any) resource.Any {
 }
 
 // externalStatus returns the status of an external service with the zone egress that its clients dial here.
-func (m *moment) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
+func (m *snapshot) externalStatus(service *resource.Object[kind.MeshExternalService]) resource.Any {
 	reports := m.Reports()
 	shown := kind.MeshExternalServiceStatuses.Make(service.Mesh, service.Name, kind.MeshExternalServiceStatus{})
 	stored, ok := m.State.Tables.ExternalServiceStatuses.Find(table.Eval(m.Snapshot), service.Mesh, service.Name)

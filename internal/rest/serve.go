@@ -33,7 +33,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 	err := a.Guard.permit(r, row.action)
 	if err != nil {
 		a.Guard.deny(seen, r, err)
-	} else if err = row.handle(seen, r.WithContext(audit.With(r.Context(), record))); err != nil {
+	} else if err = row.handle(seen, r.WithContext(audit.WithRecord(r.Context(), record))); err != nil {
 		a.fail(seen, r, err)
 	}
 	record.End(seen.status, err)

@@ -68,7 +68,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 			return err
 		}
 		claims, validFor, problems := P(&request).claims()
-		if validFor <= 0 || time.Duration(validFor) > token.Longest {
+		if validFor <= 0 || time.Duration(validFor) > token.MaxValidity {
 			problems.Add("validFor", "is required, a duration such as \"24h\" or \"30d\" of at most ten years")
 		}
 		if len(problems) > 0 {
@@ -87,7 +87,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 		if err != nil {
 			return err
 		}
-		audit.Of(r.Context()).Issued(claims.Realm().String(), claims)
+		audit.FromContext(r.Context()).Issued(claims.Realm().String(), claims)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, text) // the client may be gone
 		return nil

@@ -498,7 +498,7 @@ var comments = map[string]string{
 	"Values":                                             "Values are the values of a template's actions.",
 	"Values.Allowed":                                     "Allowed reports whether a value may contain a character, and Names describes these characters for an error. A value thus cannot change the structure of the name.",
 	"WorkloadCertificate":                                "WorkloadCertificate stands for all certificates with the same SPIFFE IDs and root.",
-	"WorkloadCertificate.Rests":                          "Rests are the facts of the Dataplane (see [Facts]) that the SPIFFE IDs rest on, by who vouched for them at the last signature.",
+	"WorkloadCertificate.RestsOn":                        "RestsOn are the facts of the Dataplane (see [Facts]) that the SPIFFE IDs rest on, by who vouched for them at the last signature.",
 	"WorkloadCertificate.Root":                           "Root is the fingerprint of the root certificate that clients must trust.",
 	"WorkloadCertificate.Until":                          "Until is the expiry of the last certificate.",
 	"Zone":                                               "Zone is one part of a deployment with a control plane of its own, which the global control plane knows by this name. A control plane without global has none.",

@@ -21,7 +21,7 @@ func (s *Server) checker() func(check.Known) *check.Report {
 		if s.remote.global != nil {
 			link = s.remote.global()
 		}
-		return check.Look(check.World{
+		return check.Run(check.World{
 			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Known: known, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
 		})

@@ -34,7 +34,7 @@ func linkOf(zone *join.Zone, leads func() bool) func() *inspect.GlobalLink {
 		links := zone.Links()
 		main := links[kind.Meshes.Name]
 		g := &inspect.GlobalLink{
-			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Trouble, Instance: main.Global,
+			Connected: main.Connected, Since: kind.Time{Time: main.Since}, Problem: main.Problem, Instance: main.Global,
 			Version:  main.Release,
 			Rejected: []kind.RejectedItem{}, Kinds: map[string]inspect.KindLink{},
 		}

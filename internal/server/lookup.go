@@ -25,12 +25,13 @@ func (s *Server) hostNames() *lookup.Runner {
 type resolvedNames struct{ writer *admission.Writer }
 
 func (w resolvedNames) Modify(ctx context.Context, name string, change func(*kind.ResolvedName) bool) error {
-	return unlessGone(admission.Modify(ctx, w.writer, kind.ResolvedNames, "", name,
+	return ignoreSuperseded(admission.Modify(ctx, w.writer, kind.ResolvedNames, "", name,
 		func(o *resource.Object[kind.ResolvedName]) bool {
 			return change(&o.Spec)
 		}))
 }
 
 func (w resolvedNames) Delete(ctx context.Context, name string) error {
-	return unlessGone(w.writer.Delete(ctx, kind.ResolvedNames.Key("", name), admission.Change{ControlPlane: true}))
+	return ignoreSuperseded(w.writer.Delete(ctx, kind.ResolvedNames.Key("", name),
+		admission.Change{ControlPlane: true}))
 }

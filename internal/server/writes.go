@@ -60,15 +60,15 @@ func storedAs(result admission.Result, err error) (version string, _ error) {
 	case resource.CodeOf(err) == resource.Stale:
 		return "", reconcile.ErrConflict
 	case err != nil:
-		return "", unlessGone(err)
+		return "", ignoreSuperseded(err)
 	case result.Object == nil:
 		return "", nil
 	}
 	return result.Object.Envelope().Version, nil
 }
 
-// unlessGone returns nil for the error of a write to a resource that was deleted or changed meanwhile.
-func unlessGone(err error) error {
+// ignoreSuperseded returns nil for the error of a write to a resource that was deleted or changed meanwhile.
+func ignoreSuperseded(err error) error {
 	if code := resource.CodeOf(err); code == resource.NotFound || code == resource.Stale {
 		return nil
 	}
@@ -105,9 +105,10 @@ func announce(writer *admission.Writer) push.Announce {
 		group.SetLimit(announcers)
 		for _, row := range rows {
 			group.Go(func() error {
-				return unlessGone(admission.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh, row.Name,
+				return ignoreSuperseded(admission.Modify(ctx, writer, kind.DataplaneCertificatesList, row.Mesh,
+					row.Name,
 					func(o *resource.Object[kind.DataplaneCertificates]) bool {
-						return o.Spec.Announce(*row.Spec.Next)
+						return o.Spec.SetNext(*row.Spec.Next)
 					}))
 			})
 		}
@@ -160,7 +161,7 @@ func modifyEach[S any](ctx context.Context, writer *admission.Writer, k *resourc
 		err := admission.Modify(ctx, writer, k, row.Mesh, row.Name, func(o *resource.Object[S]) bool {
 			return change(&o.Spec, &row.Spec)
 		})
-		failed = errors.Join(failed, unlessGone(err))
+		failed = errors.Join(failed, ignoreSuperseded(err))
 	}
 	return failed
 }

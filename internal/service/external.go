@@ -52,7 +52,7 @@ func (s *Stage) external(r *table.Reader, key DestinationKey) *Destination {
 	}
 	out := s.routes.EgressRoute.Get(r, key.Mesh)
 	d := &Destination{Key: key, Protocol: cmp.Or(service.Spec.Match.Protocol, kind.TCP), VIPs: s.vipsOf(r, key)}
-	d.Servers.Way, d.SNI = out.Way(), s.state.SNIFormat(r).Name(sni.Of(service, key.Port))
+	d.Servers.Way, d.SNI = out.Way(), s.state.SNIFormat(r).Name(sni.PortOf(service, key.Port))
 	s.identify(r, key.Mesh, &d.Servers, out.Identities)
 	return d
 }

@@ -23,9 +23,9 @@ func ofAgent(name string) bool {
 	return false
 }
 
-// meaningless are settings of Kuma without effect here, with the reason. A trailing "_" stands for all variables with
-// the prefix. The first match counts.
-var meaningless = []struct{ name, reason string }{
+// ignoredSettings are settings of Kuma without effect here, with the reason. A trailing "_" stands for all variables
+// with the prefix. The first match counts.
+var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_API_SERVER_HTTPS_TLS_MIN_VERSION", "TLS 1.2 is the oldest version"},
 	{"KUMA_API_SERVER_HTTPS_TLS_MAX_VERSION", "TLS 1.3 is always enabled"},
 	{"KUMA_API_SERVER_HTTPS_TLS_CIPHER_SUITES", "Go selects the ciphers"},
@@ -120,7 +120,7 @@ var meaningless = []struct{ name, reason string }{
 }
 
 func withoutMeaning(name string) (reason string, ok bool) {
-	for _, known := range meaningless {
+	for _, known := range ignoredSettings {
 		if covers(known.name, name) {
 			return known.reason, true
 		}

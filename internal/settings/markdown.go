@@ -29,7 +29,7 @@ have no meaning here produce a warning in the log.
 	}
 	b.WriteString("\n## Settings of Kuma without effect\n\nA name that ends in `_` stands for all variables with " +
 		"this prefix.\n\n| variable | reason |\n|---|---|\n")
-	for _, m := range meaningless {
+	for _, m := range ignoredSettings {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", m.name, m.reason)
 	}
 	return b.String()

@@ -274,7 +274,7 @@ func TestIgnoredNamesHideNoSetting(t *testing.T) {
 
 // No name of the list is hidden by another.
 func TestEverySettingWithoutMeaningHasAWarning(t *testing.T) {
-	for _, m := range meaningless {
+	for _, m := range ignoredSettings {
 		name := m.name
 		if strings.HasSuffix(name, "_") {
 			name += "ANYTHING"

@@ -14,15 +14,15 @@ import (
 	"weft/resource"
 )
 
-// deed is an event of a world. An event that is impossible at the moment has no effect.
-type deed struct {
+// action is an event of a world. An event that is impossible at the moment has no effect.
+type action struct {
 	weight int
 	do     func(*world)
 }
 
 // work has the events of normal operation. Streams move often, so faults find unfinished work. Bursts finish syncs, so
 // faults also find finished work.
-var work = []deed{
+var work = []action{
 	{400, (*world).move},
 	{12, (*world).burst},
 	{60, func(w *world) { w.change(one(w, w.sites())) }},
@@ -35,7 +35,7 @@ var work = []deed{
 
 // trouble has the faults. Their weights differ from world to world, since many faults of one kind find errors that few
 // faults of every kind do not find.
-var trouble = []deed{
+var trouble = []action{
 	{8, func(w *world) { w.up(w.crash) }},
 	{8, (*world).cut},
 	{6, func(w *world) { w.toggleStrict(one(w, w.sites())) }},
@@ -52,12 +52,12 @@ var trouble = []deed{
 
 // choose sets the weight of each event in this world.
 func (w *world) choose() {
-	w.deeds = slices.Clone(work)
+	w.actions = slices.Clone(work)
 	for _, d := range trouble {
 		d.weight *= one(w, []int{0, 1, 2, 4})
-		w.deeds = append(w.deeds, d)
+		w.actions = append(w.actions, d)
 	}
-	for _, d := range w.deeds {
+	for _, d := range w.actions {
 		w.weight += d.weight
 	}
 }
@@ -65,7 +65,7 @@ func (w *world) choose() {
 // act performs one event.
 func (w *world) act() {
 	n := w.rand.IntN(w.weight)
-	for _, d := range w.deeds {
+	for _, d := range w.actions {
 		if n -= d.weight; n < 0 {
 			d.do(w)
 			return

@@ -31,7 +31,7 @@ func (w *world) acknowledged(e *end) {
 		if put.seq > progress.Applied || there.receiver.Missed() || rejecting[key.Owner] || rejected[key] {
 			continue
 		}
-		if (zonesync.Way{Sync: w.sync, From: e.at.owner, To: e.peer}).May(key.Owner) != nil {
+		if (zonesync.Direction{Sync: w.sync, From: e.at.owner, To: e.peer}).May(key.Owner) != nil {
 			continue
 		}
 		if _, ok := w.since(key, there.at.store[key], put.index); !ok {
@@ -169,7 +169,7 @@ func (w *world) agree() error {
 // agreeAt compares the resources that one end received with those of the other end.
 func (w *world) agreeAt(e *end) error {
 	there := w.other(e)
-	way := zonesync.Way{Sync: w.sync, From: e.peer, To: e.at.owner}
+	way := zonesync.Direction{Sync: w.sync, From: e.peer, To: e.at.owner}
 	want, rejected := map[zonesync.Key]string{}, map[zonesync.Key]bool{}
 	for key, state := range there.at.store {
 		if way.May(key.Owner) == nil {
@@ -202,7 +202,7 @@ func (w *world) awaited(s *site, owner kind.Owner) bool {
 }
 
 // agreeRejected compares the expected rejections with those that both ends list.
-func agreeRejected(e, there *end, way zonesync.Way, want map[zonesync.Key]bool) error {
+func agreeRejected(e, there *end, way zonesync.Direction, want map[zonesync.Key]bool) error {
 	if diff := cmp.Diff(e.receiver.Rejected(), there.sender.Rejected()); diff != "" {
 		return fmt.Errorf("rejections of %s (-listed by %s, +listed by %s):\n%s", e.at.owner, e.at.owner,
 			there.at.owner, diff)

@@ -142,7 +142,8 @@ func (w *world) dial(z *site) {
 // attach creates one end of a stream, and closes an older one.
 func (s *site) attach(w *world, st *stream, peer kind.Owner) {
 	p := s.process
-	out, in := zonesync.Way{Sync: w.sync, From: s.owner, To: peer}, zonesync.Way{Sync: w.sync, From: peer, To: s.owner}
+	out, in := zonesync.Direction{Sync: w.sync, From: s.owner, To: peer},
+		zonesync.Direction{Sync: w.sync, From: peer, To: s.owner}
 	e := &end{stream: st, at: s, peer: peer}
 	if out.Open() {
 		e.sender = zonesync.NewSender(p.log, out)

@@ -50,8 +50,8 @@ type world struct {
 	now   time.Time
 	step  int
 
-	deeds  []deed
-	weight int // the sum of the weights of deeds
+	actions []action
+	weight  int // the sum of the weights of deeds
 
 	global *site
 	zones  []*site

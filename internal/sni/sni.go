@@ -33,8 +33,8 @@ type Port struct {
 	Number    uint32
 }
 
-// Of returns the port of a service, stored in its own zone or in another one.
-func Of(o resource.Any, number uint32) Port {
+// PortOf returns the port of a service, stored in its own zone or in another one.
+func PortOf(o resource.Any, number uint32) Port {
 	meta := o.Envelope()
 	port := Port{
 		Kind: o.Key().Kind, Mesh: meta.Mesh, Zone: kind.OwnerOf(meta).Zone,
@@ -90,8 +90,8 @@ func FormatNamed(name string) Format {
 	return nil
 }
 
-// MadeBy returns the format in which a value is the SNI of a port; nil if there is none.
-func MadeBy(value string, port Port) Format {
+// FormatOf returns the format in which a value is the SNI of a port; nil if there is none.
+func FormatOf(value string, port Port) Format {
 	for _, f := range Formats() {
 		if f.Name(port) == value {
 			return f
@@ -102,12 +102,12 @@ func MadeBy(value string, port Port) Format {
 
 // Own returns the SNIs that the port can have. It drops those with a former name of the zone.
 func Own(names []kind.SNI, port Port) []kind.SNI {
-	return slices.DeleteFunc(slices.Clone(names), func(name kind.SNI) bool { return MadeBy(name.Value, port) == nil })
+	return slices.DeleteFunc(slices.Clone(names), func(name kind.SNI) bool { return FormatOf(name.Value, port) == nil })
 }
 
-// All returns the SNIs of a port in every format, oldest first. Zone egresses accept all SNIs of an external service: a
-// MeshExternalService lists none, so that clients need not wait until an egress supports another format.
-func All(port Port) []string {
+// InAllFormats returns the SNIs of a port in every format, oldest first. Zone egresses accept all SNIs of an external
+// service: a MeshExternalService lists none, so that clients need not wait until an egress supports another format.
+func InAllFormats(port Port) []string {
 	var names []string
 	for _, f := range Formats() {
 		names = append(names, f.Name(port))
@@ -150,15 +150,15 @@ var (
 	formV2 = regexp.MustCompile(`^b[0-9a-f]{32}\.([1-9][0-9]{0,4})\.([a-z]+)$`)
 )
 
-// Told has the fields that can be parsed from an SNI.
-type Told struct {
+// Parsed has the fields that can be parsed from an SNI.
+type Parsed struct {
 	Format Format
 	Kind   string
 	Number uint32 // of the port
 }
 
 // Parse parses an SNI. The result does not include the owner. It returns false for an SNI of no format.
-func Parse(value string) (told Told, ok bool) {
+func Parse(value string) (told Parsed, ok bool) {
 	for _, form := range []struct {
 		format Format
 		parts  []string
@@ -168,9 +168,9 @@ func Parse(value string) (told Told, ok bool) {
 		}
 		number, err := strconv.ParseUint(form.parts[1], 10, 16)
 		of := kindOf(form.parts[2])
-		return Told{form.format, of, uint32(number)}, err == nil && of != ""
+		return Parsed{form.format, of, uint32(number)}, err == nil && of != ""
 	}
-	return Told{}, false
+	return Parsed{}, false
 }
 
 func kindOf(suffix string) string {

@@ -51,21 +51,21 @@ func TestNamesOfAnExternalService(t *testing.T) {
 	service := func(name string, labels map[string]string) sni.Port {
 		o := kind.MeshExternalServices.Make("default", name, kind.MeshExternalService{})
 		o.Labels = labels
-		return sni.Of(o, 443)
+		return sni.PortOf(o, 443)
 	}
 	global := service("api", map[string]string{kind.OriginLabel: "global"})
 	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "api", kind.Owner{}),
 		map[string]string{kind.OriginLabel: "global", kind.DisplayName: "api"})
 	own := service("api", map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: "east"})
 	if want := []string{"aed22d4b0ed1c902b.api.443.default.mes",
-		"be5070c0e798e76fb99be715e3b8e1736.443.mes"}; !slices.Equal(sni.All(global), want) {
-		t.Errorf("the names are %q, want %q", sni.All(global), want)
+		"be5070c0e798e76fb99be715e3b8e1736.443.mes"}; !slices.Equal(sni.InAllFormats(global), want) {
+		t.Errorf("the names are %q, want %q", sni.InAllFormats(global), want)
 	}
-	if !slices.Equal(sni.All(global), sni.All(synced)) {
-		t.Errorf("global calls it %q, a zone %q", sni.All(global), sni.All(synced))
+	if !slices.Equal(sni.InAllFormats(global), sni.InAllFormats(synced)) {
+		t.Errorf("global calls it %q, a zone %q", sni.InAllFormats(global), sni.InAllFormats(synced))
 	}
-	for _, name := range sni.All(own) {
-		if slices.Contains(sni.All(global), name) {
+	for _, name := range sni.InAllFormats(own) {
+		if slices.Contains(sni.InAllFormats(global), name) {
 			t.Errorf("a zone's own service and global's are both called %q", name)
 		}
 	}
@@ -107,10 +107,10 @@ func TestAnyNameIsAHostName(t *testing.T) {
 				t.Fatalf("%s: %q (%d characters) is no host name", format, name, len(name))
 			}
 			if told, ok := sni.Parse(name); !ok ||
-				told != (sni.Told{Format: format, Kind: port.Kind, Number: port.Number}) {
+				told != (sni.Parsed{Format: format, Kind: port.Kind, Number: port.Number}) {
 				t.Fatalf("%s: %q reads as %+v, %t", format, name, told, ok)
 			}
-			if made := sni.MadeBy(name, port); made != format {
+			if made := sni.FormatOf(name, port); made != format {
 				t.Fatalf("%s: %q is taken for one of %v", format, name, made)
 			}
 		}
@@ -138,7 +138,7 @@ func TestNamesDiffer(t *testing.T) {
 				}
 			}
 		}
-		if made := sni.MadeBy(sni.V1.Name(b), a); (made != nil) != (a == b) {
+		if made := sni.FormatOf(sni.V1.Name(b), a); (made != nil) != (a == b) {
 			t.Fatalf("the name of %+v is taken for one of %+v", b, a)
 		}
 	})

@@ -47,5 +47,5 @@ func namedSecrets(service *resource.Object[kind.MeshExternalService]) []string {
 
 // externalSNIKeys returns the SNIs of an external service in every format: the resource has no SNI itself.
 func externalSNIKeys(service *resource.Object[kind.MeshExternalService]) []string {
-	return sni.All(sni.Of(service, service.Spec.Match.Port))
+	return sni.InAllFormats(sni.PortOf(service, service.Spec.Match.Port))
 }

@@ -20,8 +20,8 @@ import (
 	"weft/resource"
 )
 
-// Longest bounds how long a token is valid.
-const Longest = 10 * 365 * 24 * time.Hour
+// MaxValidity bounds how long a token is valid.
+const MaxValidity = 10 * 365 * 24 * time.Hour
 
 // Secrets is the control plane's memory of Secrets and GlobalSecrets.
 type Secrets interface {
@@ -62,7 +62,7 @@ func (i *Issuer) Issue(ctx context.Context, claims pki.Claims, validFor time.Dur
 // for callers of other machines than the control plane's.
 func (i *Issuer) Bootstrap(ctx context.Context) error {
 	claims := &pki.UserClaims{Name: access.AdminName, Groups: []string{access.AdminGroup}}
-	token, err := i.Issue(ctx, claims, Longest)
+	token, err := i.Issue(ctx, claims, MaxValidity)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (i *Issuer) signingKey(ctx context.Context, realm pki.Realm) (kid string, k
 func (i *Issuer) ids(realm pki.Realm) []string {
 	var ids []string
 	for _, secret := range i.Secrets.SigningKeys(realm) {
-		if _, kid, _ := pki.SigningKeyOf(secret); pki.MadeBy(i.Writer.Zone(), kid) {
+		if _, kid, _ := pki.SigningKeyOf(secret); pki.MayStoreKey(i.Writer.Zone(), kid) {
 			ids = append(ids, kid)
 		}
 	}

@@ -107,12 +107,12 @@ func (s *Server) DeltaAggregatedResources(
 	var stream *Stream
 	var first *request
 	var err error
-	failed := Apart(s.config.Log, "", func() { stream, first, err = s.open(transport) })
+	failed := OnOwnStack(s.config.Log, "", func() { stream, first, err = s.open(transport) })
 	if err = cmp.Or(failed, err); err != nil {
 		return err
 	}
 	err = stream.serve(first)
-	_ = Apart(s.config.Log, stream.node, func() { err = s.close(stream, err) })
+	_ = OnOwnStack(s.config.Log, stream.node, func() { err = s.close(stream, err) })
 	return err
 }
 
@@ -211,9 +211,9 @@ func (s *Server) Streams() []*Stream {
 	return all
 }
 
-// Apart runs f on a stack of its own and waits for it. A goroutine that lives as long as its stream would keep the
+// OnOwnStack runs f on a stack of its own and waits for it. A goroutine that lives as long as its stream would keep the
 // stack that f needs, which is larger than everything else that a stream has. The error is of a panic, which is logged.
-func Apart(log *slog.Logger, node string, f func()) error {
+func OnOwnStack(log *slog.Logger, node string, f func()) error {
 	done := make(chan error, 1)
 	go func() {
 		var err error

@@ -41,7 +41,7 @@ type Stream struct {
 func newStream(c *Catalog, transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer,
 	node string, log *slog.Logger) *Stream {
 	s := &Stream{node: node, transport: transport, log: log, closing: make(chan error, 1)}
-	s.session = newSession(c, s.rouse)
+	s.session = newSession(c, s.signal)
 	s.sender.idle = make(chan struct{})
 	return s
 }
@@ -58,7 +58,7 @@ func (s *Stream) SetResourceSets(sets ...*ResourceSet) {
 		return
 	}
 	s.session.follow(sets)
-	s.rouse()
+	s.signal()
 }
 
 // Close ends the stream with this error, which should be a gRPC status; the client may reconnect. The client is sent
@@ -96,8 +96,8 @@ func (s *Stream) InSync(revision uint64) bool {
 	return s.session.inSyncAt(revision)
 }
 
-// rouse makes the stream send what is ready. It never blocks.
-func (s *Stream) rouse() {
+// signal makes the stream send what is ready. It never blocks.
+func (s *Stream) signal() {
 	if s.sender.start() {
 		go s.send()
 	}
@@ -134,7 +134,7 @@ func (s *Stream) step(r *request) error {
 	s.mu.Lock()
 	outcome, err := s.session.step(r)
 	if s.session.needsReady() || len(outcome.nacks) > 0 {
-		s.rouse()
+		s.signal()
 	}
 	if outcome.acked || len(outcome.nacks) > 0 {
 		s.reportProgress()
@@ -202,7 +202,7 @@ func (s *Stream) ready() (out []*response) {
 		s.retrying = nil
 	}
 	if at := s.session.retry(now); !at.IsZero() {
-		s.retrying = time.AfterFunc(at.Sub(now), s.rouse)
+		s.retrying = time.AfterFunc(at.Sub(now), s.signal)
 	}
 	out = s.session.ready()
 	s.reportAcked()

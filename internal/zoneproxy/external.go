@@ -31,7 +31,7 @@ func (s *Stage) egressServices(r *table.Reader, mesh string) []EgressService {
 		services = append(services, EgressService{
 			Key: s.services.ExternalKeyOf(service).
 				At(port),
-			SNIs: sni.All(sni.Of(service, port)), Protocol: protocolOf(service),
+			SNIs: sni.InAllFormats(sni.PortOf(service, port)), Protocol: protocolOf(service),
 		})
 	}
 	slices.SortFunc(services, func(a, b EgressService) int { return service.CompareDestinations(a.Key, b.Key) })

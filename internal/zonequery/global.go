@@ -25,17 +25,17 @@ type Global struct {
 	wire.UnimplementedZoneQueriesServer
 	authenticate func(context.Context) (zone string, err error)
 
-	mu    sync.Mutex
-	lines map[string]*line // by zone, the newest of each
+	mu      sync.Mutex
+	streams map[string]*zoneStream // by zone, the newest of each
 }
 
 // NewGlobal returns a server that accepts the zones that authenticate accepts. A caller gets its errors unchanged.
 func NewGlobal(authenticate func(context.Context) (zone string, err error)) *Global {
-	return &Global{authenticate: authenticate, lines: map[string]*line{}}
+	return &Global{authenticate: authenticate, streams: map[string]*zoneStream{}}
 }
 
-// line is the stream of one zone.
-type line struct {
+// zoneStream is the stream of one zone.
+type zoneStream struct {
 	requests chan *wire.ZoneRequest
 	ended    chan struct{}
 
@@ -63,7 +63,7 @@ func (g *Global) Backends(ctx context.Context, zone string, service state.Servic
 
 func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	g.mu.Lock()
-	l := g.lines[q.Zone]
+	l := g.streams[q.Zone]
 	g.mu.Unlock()
 	if l == nil {
 		return nil,
@@ -95,7 +95,7 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 	}
 }
 
-func (l *line) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
+func (l *zoneStream) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) == maxOpen {
@@ -107,14 +107,14 @@ func (l *line) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
 	return response, nil
 }
 
-func (l *line) remove(id string) {
+func (l *zoneStream) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, id)
 }
 
 // deliver passes a response to its caller, and drops it where the caller is gone.
-func (l *line) deliver(a *wire.ZoneResponse) {
+func (l *zoneStream) deliver(a *wire.ZoneResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if response := l.open[a.Id]; response != nil {
@@ -129,11 +129,11 @@ func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 	if err != nil {
 		return err
 	}
-	l := &line{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}),
+	l := &zoneStream{requests: make(chan *wire.ZoneRequest), ended: make(chan struct{}),
 		open: map[string]chan *wire.ZoneResponse{}}
 	defer g.hangUp(zone, l)
 	g.mu.Lock()
-	g.lines[zone] = l
+	g.streams[zone] = l
 	g.mu.Unlock()
 	received := make(chan error, 1)
 	go func() { received <- l.receive(stream) }()
@@ -150,7 +150,7 @@ func (g *Global) Requests(stream wire.ZoneQueries_RequestsServer) error {
 }
 
 // receive delivers responses until the stream ends.
-func (l *line) receive(stream wire.ZoneQueries_RequestsServer) error {
+func (l *zoneStream) receive(stream wire.ZoneQueries_RequestsServer) error {
 	for {
 		response, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -163,11 +163,11 @@ func (l *line) receive(stream wire.ZoneQueries_RequestsServer) error {
 	}
 }
 
-func (g *Global) hangUp(zone string, l *line) {
+func (g *Global) hangUp(zone string, l *zoneStream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.lines[zone] == l {
-		delete(g.lines, zone)
+	if g.streams[zone] == l {
+		delete(g.streams, zone)
 	}
 	close(l.ended)
 }

@@ -53,7 +53,7 @@ type peer struct {
 }
 
 func newPeer(b *testing.B, log *zonesync.Log, zone kind.Owner, seq uint64) *peer {
-	sender := zonesync.NewSender(log, zonesync.Way{Sync: resource.ZoneToGlobal | resource.ZoneToZones, To: zone})
+	sender := zonesync.NewSender(log, zonesync.Direction{Sync: resource.ZoneToGlobal | resource.ZoneToZones, To: zone})
 	p := &peer{sender: sender, session: zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, zone, sender, nil)}
 	p.say(b,
 		&wire.Frame{Message: &wire.Frame_Hello{Hello: &wire.Hello{Protocol: zonesync.Protocol, Kind: "MeshService",

@@ -32,11 +32,11 @@ func TestHostileRejectedItems(t *testing.T) {
 	shared := zonesync.NewBudget(items, bytes)
 	var receivers []*zonesync.Receiver
 	for range 3 {
-		r := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
+		r := zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: east, To: global})
 		r.Share(shared)
 		receivers = append(receivers, r)
 		s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
-			zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), r)
+			zonesync.NewSender(zonesync.NewLog(7), zonesync.Direction{Sync: everyWay, From: global, To: east}), r)
 		if err := play(s, r, hello); err != nil {
 			t.Fatal(err)
 		}
@@ -60,10 +60,10 @@ func TestHostileRejectedItems(t *testing.T) {
 	for _, r := range receivers {
 		r.DropRejected()
 	}
-	next := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
+	next := zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: east, To: global})
 	next.Share(shared)
 	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
-		zonesync.NewSender(zonesync.NewLog(7), zonesync.Way{Sync: everyWay, From: global, To: east}), next)
+		zonesync.NewSender(zonesync.NewLog(7), zonesync.Direction{Sync: everyWay, From: global, To: east}), next)
 	if err := play(s, next, hello, otherOwnersBatch(t, 0, 50, 0)); err != nil || next.Missed() ||
 		len(next.Rejected()) != 50 {
 		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejected()), err)

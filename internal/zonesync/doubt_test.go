@@ -23,7 +23,7 @@ func compare(t *testing.T, receiver *zonesync.Receiver, items, has int) (applied
 		}
 	}
 	log.Open()
-	w := zonesync.Way{Sync: everyWay, From: east, To: global}
+	w := zonesync.Direction{Sync: everyWay, From: east, To: global}
 	sender = zonesync.NewSender(log, w)
 	at := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, nil, receiver)
 	from := zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east}, global, sender, nil)
@@ -62,7 +62,7 @@ func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Sess
 }
 
 func newDoubter() *zonesync.Receiver {
-	r := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
+	r := zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: east, To: global})
 	r.FreeDeletions = 10
 	return r
 }

@@ -14,8 +14,8 @@ import (
 func both() (*zonesync.Session, *zonesync.Receiver, *zonesync.Log) {
 	log := zonesync.NewLog(7)
 	log.Open()
-	receiver := zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: east, To: global})
-	sender := zonesync.NewSender(log, zonesync.Way{Sync: everyWay, From: global, To: east})
+	receiver := zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: east, To: global})
+	sender := zonesync.NewSender(log, zonesync.Direction{Sync: everyWay, From: global, To: east})
 	return zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east, sender, receiver), receiver, log
 }
 

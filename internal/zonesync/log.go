@@ -77,7 +77,7 @@ func (l *Log) Complete(owner kind.Owner) {
 
 // continues reports whether a receiver at a position needs only the later changes. It is false if a tombstone after the
 // position was dropped, or if items of an awaited owner that may travel this way were withheld.
-func (l *Log) continues(from Position, way Way) bool {
+func (l *Log) continues(from Position, way Direction) bool {
 	if from.Epoch != l.epoch || from.Seq < l.floor || from.Seq <= l.completedAt || from.Seq > l.head {
 		return false
 	}

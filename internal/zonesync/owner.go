@@ -7,15 +7,15 @@ import (
 	"weft/resource"
 )
 
-// Way is a direction of travel of one kind: the owners whose resources the sender may send. Both sides compute it from
-// their own identity and the peer's authenticated one, never from a frame.
-type Way struct {
+// Direction is a direction of travel of one kind: the owners whose resources the sender may send. Both sides compute it
+// from their own identity and the peer's authenticated one, never from a frame.
+type Direction struct {
 	Sync     resource.Sync
 	From, To kind.Owner
 }
 
 // Open reports whether any resource of the kind travels this way.
-func (w Way) Open() bool {
+func (w Direction) Open() bool {
 	if w.From.Global() {
 		return w.Sync.Has(resource.GlobalToZones | resource.ZoneToZones)
 	}
@@ -24,7 +24,7 @@ func (w Way) Open() bool {
 
 // permits reports whether resources of an owner may travel this way: the sender's own, and from global also those of
 // other zones if the kind is forwarded.
-func (w Way) permits(owner kind.Owner) bool {
+func (w Direction) permits(owner kind.Owner) bool {
 	switch {
 	case owner == w.To:
 		return false
@@ -37,7 +37,7 @@ func (w Way) permits(owner kind.Owner) bool {
 }
 
 // May returns nil if resources of an owner may travel this way, and otherwise the reason.
-func (w Way) May(owner kind.Owner) error {
+func (w Direction) May(owner kind.Owner) error {
 	switch {
 	case w.permits(owner):
 		return nil

@@ -29,14 +29,14 @@ func TestMay(t *testing.T) {
 				for _, s := range may {
 					want = want || s == sending{way[0], way[1], owner}
 				}
-				err := zonesync.Way{Sync: sync, From: way[0], To: way[1]}.May(owner)
+				err := zonesync.Direction{Sync: sync, From: way[0], To: way[1]}.May(owner)
 				if (err == nil) != want {
 					t.Errorf("sync %b: %s sends to %s what belongs to %s: %v, allowed is %v", sync, way[0], way[1],
 						owner, err, want)
 				}
 				open = open || want
 			}
-			if got := (zonesync.Way{Sync: sync, From: way[0], To: way[1]}).Open(); got != open {
+			if got := (zonesync.Direction{Sync: sync, From: way[0], To: way[1]}).Open(); got != open {
 				t.Errorf("sync %b: from %s to %s is open: %v", sync, way[0], way[1], got)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 // be lost without harm. It is not safe for concurrent use.
 type Receiver struct {
 	Limits // not to be changed after the first use
-	way    Way
+	way    Direction
 
 	applied  Position // the stored position of the sender's log; zero: unknown
 	acked    uint64   // in the same epoch
@@ -51,7 +51,7 @@ type Apply struct {
 }
 
 // NewReceiver returns a receiver without a position, so that it starts with a comparison.
-func NewReceiver(way Way) *Receiver {
+func NewReceiver(way Direction) *Receiver {
 	return &Receiver{Limits: defaultLimits(), way: way, rejected: newRejectedSet()}
 }
 

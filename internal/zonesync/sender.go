@@ -14,7 +14,7 @@ import (
 // comparison. It is not safe for concurrent use.
 type Sender struct {
 	log *Log
-	way Way
+	way Direction
 
 	receiverPosition *wire.Position // handled once the log is open
 	comparing        *comparison    // nil while no comparison is in progress
@@ -45,7 +45,7 @@ type sent struct {
 }
 
 // NewSender returns a sender for one stream.
-func NewSender(log *Log, way Way) *Sender {
+func NewSender(log *Log, way Direction) *Sender {
 	return &Sender{log: log, way: way, withheld: map[kind.Owner]bool{}, rejected: map[Key]string{}}
 }
 

@@ -23,9 +23,9 @@ type Session struct {
 	sender   *Sender
 	receiver *Receiver
 
-	said     bool
-	heard    *Side
-	protocol uint32
+	helloSent     bool
+	helloReceived *Side
+	protocol      uint32
 }
 
 // Ready is the work for the caller, in any order.
@@ -50,7 +50,7 @@ func NewSession(own Side, peer kind.Owner, sender *Sender, receiver *Receiver) *
 }
 
 // Peer returns the other side's Hello, or nil before it.
-func (s *Session) Peer() *Side { return s.heard }
+func (s *Session) Peer() *Side { return s.helloReceived }
 
 // Protocol returns the negotiated version, or 0 before the other side's Hello.
 func (s *Session) Protocol() uint32 { return s.protocol }
@@ -63,7 +63,7 @@ func (s *Session) Step(f *wire.Frame) error {
 	case *wire.Frame_Hello:
 		return s.hello(f.GetHello())
 	}
-	if s.heard == nil {
+	if s.helloReceived == nil {
 		return errors.New("the first frame is not a Hello")
 	}
 	switch f.Message.(type) {
@@ -80,7 +80,7 @@ func (s *Session) Step(f *wire.Frame) error {
 }
 
 func (s *Session) hello(h *wire.Hello) error {
-	if s.heard != nil {
+	if s.helloReceived != nil {
 		return errors.New("there is a second Hello")
 	}
 	side := Side{Kind: h.Kind, Owner: kind.Owner{Zone: h.Zone}, Instance: h.Instance, Release: h.Release}
@@ -94,7 +94,7 @@ func (s *Session) hello(h *wire.Hello) error {
 	if s.protocol, err = agree(h.Protocol); err != nil {
 		return err
 	}
-	s.heard = &side
+	s.helloReceived = &side
 	return nil
 }
 
@@ -108,8 +108,8 @@ func (s *Session) Ready() (Ready, error) {
 			return Ready{}, err
 		}
 	}
-	if !s.said {
-		s.said = true
+	if !s.helloSent {
+		s.helloSent = true
 		hello := &wire.Hello{Protocol: Protocol, Kind: s.own.Kind, Zone: s.own.Owner.Zone, Instance: s.own.Instance,
 			Release: s.own.Release}
 		ready.Frames = append([]*wire.Frame{{Message: &wire.Frame_Hello{Hello: hello}}}, ready.Frames...)

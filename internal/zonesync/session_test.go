@@ -40,8 +40,9 @@ type link struct {
 }
 
 func newLink(t *testing.T, log *zonesync.Log) *link {
-	return &link{t: t, log: log, receiver: zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east}),
-		store: map[zonesync.Key]string{}, reject: map[zonesync.Key]string{}}
+	return &link{t: t, log: log,
+		receiver: zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: global, To: east}),
+		store:    map[zonesync.Key]string{}, reject: map[zonesync.Key]string{}}
 }
 
 func openLog(epoch uint64) *zonesync.Log {
@@ -60,7 +61,7 @@ func (l *link) connect() {
 // connectOnly opens a new stream without carrying a frame.
 func (l *link) connectOnly() {
 	l.trace = nil
-	l.sender = zonesync.NewSender(l.log, zonesync.Way{Sync: everyWay, From: global, To: east})
+	l.sender = zonesync.NewSender(l.log, zonesync.Direction{Sync: everyWay, From: global, To: east})
 	l.up = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: global, Instance: "g-1", Release: "1.0"}, east,
 		l.sender, nil)
 	l.down = zonesync.NewSession(zonesync.Side{Kind: "MeshService", Owner: east, Instance: "e-1", Release: "1.1"},
@@ -208,7 +209,7 @@ func TestRestart(t *testing.T) {
 	l := newLink(t, log)
 	l.connect()
 
-	l.receiver = zonesync.NewReceiver(zonesync.Way{Sync: everyWay, From: global, To: east})
+	l.receiver = zonesync.NewReceiver(zonesync.Direction{Sync: everyWay, From: global, To: east})
 	l.connect()
 	l.said("hello", "hello", "position", "comparerequest", "digest", "batch of 0", "ack")
 

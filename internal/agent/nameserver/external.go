@@ -37,8 +37,8 @@ type External struct {
 	server *Server
 	config ExternalConfig
 
-	mu   sync.Mutex
-	told map[string]bool // names whose excluded addresses were logged
+	mu     sync.Mutex
+	logged map[string]bool // names whose excluded addresses were logged
 }
 
 // NewExternal returns a server that does not listen yet.
@@ -46,7 +46,7 @@ func NewExternal(c ExternalConfig) *External {
 	return &External{
 		server: New(Config{Resolvers: c.Resolvers, ResolvConf: c.ResolvConf, Log: c.Log}),
 		config: c,
-		told:   map[string]bool{},
+		logged: map[string]bool{},
 	}
 }
 
@@ -87,7 +87,7 @@ func (e *External) reply(request *dns.Msg, w dns.ResponseWriter) *dns.Msg {
 	reply.RecursionAvailable = true
 	for _, record := range found {
 		if what := e.config.Local(record.address); what != "" {
-			e.tell(name, record.address, what)
+			e.logExcluded(name, record.address, what)
 			continue
 		}
 		reply.Answer = append(reply.Answer, record.under(queried.Name))
@@ -198,17 +198,17 @@ func (e *External) inHosts(name string) []netip.Addr {
 	return found
 }
 
-// maxTold bounds the number of names whose log entry is remembered.
-const maxTold = 1000
+// maxLogged bounds the number of names whose log entry is remembered.
+const maxLogged = 1000
 
-// tell logs the first excluded address of each name.
-func (e *External) tell(name string, address netip.Addr, what string) {
+// logExcluded logs the first excluded address of each name.
+func (e *External) logExcluded(name string, address netip.Addr, what string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.told[name] || len(e.told) >= maxTold {
+	if e.logged[name] || len(e.logged) >= maxLogged {
 		return
 	}
-	e.told[name] = true
+	e.logged[name] = true
 	e.config.Log.Warn("an address of an external service is left out: it is of no server outside the mesh", "name",
 		name, "address", address, "is", what)
 }

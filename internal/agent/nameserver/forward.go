@@ -48,7 +48,7 @@ func newForwarder(c Config) *forwarder {
 
 // forward returns a resolver's response, or SERVFAIL.
 func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
-	if f.cameBack(from) {
+	if f.loops(from) {
 		return failure(request)
 	}
 	select {
@@ -168,8 +168,8 @@ func (f *forwarder) waits(socket net.Addr) (done func() bool) {
 	}
 }
 
-// cameBack reports whether a query comes from a waiting socket of ours. Forwarding it again would loop.
-func (f *forwarder) cameBack(from net.Addr) bool {
+// loops reports whether a query comes from a waiting socket of ours. Forwarding it again would loop.
+func (f *forwarder) loops(from net.Addr) bool {
 	at := addressOf(from)
 	f.mu.Lock()
 	defer f.mu.Unlock()
