@@ -67,7 +67,7 @@ var walls = []wall{
 	},
 	{"internal/zoneroute", []string{"kind", "resource", "internal/table", "internal/state", "internal/identity"},
 		"routes out of a zone follow from rows and identities, so services and zone proxies need no circle"},
-	{"internal/service", []string{"kind", "resource", "internal/table", "internal/state", "internal/identity",
+	{"internal/service", []string{"kind", "resource", "internal/table", "internal/policy", "internal/state", "internal/identity",
 		"internal/policy", "internal/sni", "internal/zoneroute"},
 		"a service is the same for each client, and does not depend on the zone proxies that forward to it"},
 	{"internal/zoneproxy", []string{"kind", "resource", "internal/table", "internal/state", "internal/identity",

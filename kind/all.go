@@ -27,6 +27,7 @@ func All() []resource.Descriptor {
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,
 		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
+		MeshTimeouts, MeshTimeoutStatuses,
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
 		ResolvedNames,

@@ -32,7 +32,6 @@ var laterKinds = map[string]string{
 	"meshratelimits":              "MeshRateLimit",
 	"meshretries":                 "MeshRetry",
 	"meshtcproutes":               "MeshTCPRoute",
-	"meshtimeouts":                "MeshTimeout",
 	"meshtlses":                   "MeshTLS",
 	"meshtraces":                  "MeshTrace",
 	"proxytemplates":              "ProxyTemplate",

@@ -20,18 +20,6 @@ type MeshTrafficPermission struct {
 	Rules     []PermissionRule `json:"rules,omitempty" schema:"maxItems=256"` // the rules; all of them apply
 }
 
-// TargetRef selects proxies, and with SectionName one inbound of each.
-type TargetRef struct {
-	// Mesh for all proxies of the mesh, Dataplane for some
-	Kind      string `json:"kind" schema:"required enum=Mesh|Dataplane"`
-	Name      string `json:"name,omitempty" schema:"pattern=name"`      // the name of one Dataplane
-	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
-	// the labels of the Dataplanes
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
-	// the name or port of one inbound
-	SectionName string `json:"sectionName,omitempty" schema:"pattern=section"`
-}
-
 // PermissionRule is one rule with its matches.
 type PermissionRule struct {
 	// Matches narrow the rule to filter chains of zone egresses, by SNI; without any it applies to everything.
@@ -94,7 +82,8 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		Default:  defaultMeshTrafficPermission,
 		Validate: validateMeshTrafficPermission,
 	},
-	Split: permissionParts,
+	Split:    permissionParts,
+	Statuses: MeshTrafficPermissionStatuses,
 }
 
 func permissionParts(p *MeshTrafficPermission) Parts {
@@ -109,17 +98,8 @@ func permissionParts(p *MeshTrafficPermission) Parts {
 	return parts
 }
 
-// MeshTrafficPermissionStatus says whether proxies accept a MeshTrafficPermission.
-type MeshTrafficPermissionStatus struct {
-	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration).
-	Conditions []Condition `json:"conditions,omitempty"`
-}
-
-// MeshTrafficPermissionStatuses is the kind of [MeshTrafficPermissionStatus].
-var MeshTrafficPermissionStatuses = &resource.Kind[MeshTrafficPermissionStatus]{
-	Info: resource.Info{Name: "MeshTrafficPermissionStatus", Plural: "meshtrafficpermissionstatuses",
-		Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: "MeshTrafficPermission"},
-}
+// MeshTrafficPermissionStatuses is the kind of the statuses of MeshTrafficPermissions.
+var MeshTrafficPermissionStatuses = policyStatuses("MeshTrafficPermission")
 
 // lists returns the callers of a rule by their field.
 func (d *PermissionDefault) lists() []callerList {
@@ -198,40 +178,6 @@ func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) re
 		}
 	}
 	return c.problems
-}
-
-func (c *checks) targetRef(at string, ref *TargetRef) {
-	if replacement := formerTargets[ref.Kind]; replacement != "" {
-		c.add(at+".kind", "is %q, which is not served by this release; %s", ref.Kind, replacement)
-		return
-	}
-	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane") {
-		return
-	}
-	if ref.Namespace != "" {
-		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
-	}
-	if ref.Kind == "Mesh" {
-		if ref.Name != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
-			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is the whole mesh; use the kind "+
-				"Dataplane to narrow it")
-		}
-		return
-	}
-	if ref.Name != "" || len(ref.Labels) > 0 {
-		c.nameOrLabels(at, ref.Name, ref.Labels)
-	}
-	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
-		c.section(at+".sectionName", s)
-	}
-}
-
-// formerTargets are kinds of targets in Kuma, with their replacement.
-var formerTargets = map[string]string{
-	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
-	"MeshService":       "use the kind Dataplane, with the labels of its servers",
-	"MeshServiceSubset": "use the kind Dataplane, with the labels of its servers",
-	"MeshGateway":       "there are no gateways; use the kind Dataplane",
 }
 
 func (c *checks) permissionMatch(at string, match PermissionMatch) {

@@ -2,6 +2,7 @@ package kind_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"weft/kind"
@@ -43,5 +44,22 @@ func TestPolicies(t *testing.T) {
 		if got := fmt.Sprintf("%T", kind.ByName(p.Describe().Name)); got != fmt.Sprintf("%T", p) {
 			t.Errorf("%s is a %s by its name", p.Describe().Name, got)
 		}
+	}
+}
+
+// TestPartsOfATimeout: its to items are parts, with the confs of the resource.
+func TestPartsOfATimeout(t *testing.T) {
+	target := &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}
+	to := kind.DestinationRef{Kind: "MeshService", Name: "api", SectionName: "http"}
+	o := kind.MeshTimeouts.Make("default", "web", kind.MeshTimeout{
+		TargetRef: target, To: []kind.ToItem[kind.TimeoutConf]{{TargetRef: to}},
+	})
+	parts := kind.MeshTimeouts.Parts(o)
+	if parts.TargetRef != target || len(parts.Rules) > 0 || parts.Default != nil || len(parts.To) != 1 {
+		t.Fatalf("the parts are %+v, want the target and one to item", parts)
+	}
+	if got := parts.To[0]; got.Conf != any(&o.Spec.To[0].Default) ||
+		!reflect.DeepEqual(got.TargetRef, kind.TargetRef(to)) {
+		t.Errorf("the to item is %+v", got)
 	}
 }

@@ -1,14 +1,37 @@
 package kind
 
-import "weft/resource"
+import (
+	"reflect"
+	"strings"
+
+	"weft/resource"
+)
 
 // Policy is a kind of policies: resources that say how the traffic of the selected proxies is treated.
 type Policy interface {
 	resource.Descriptor
 	// Parts returns the parts of a resource of the kind.
 	Parts(resource.Any) Parts
+	// HasTo and HasRules report whether policies of the kind have items about sent traffic, and rules about received
+	// traffic.
+	HasTo() bool
+	HasRules() bool
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
+}
+
+// PolicyStatus says whether proxies accept the configuration that a policy leads to.
+type PolicyStatus struct {
+	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration).
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// policyStatuses returns the kind of the statuses of a kind of policies.
+func policyStatuses(of string) *resource.Kind[PolicyStatus] {
+	return &resource.Kind[PolicyStatus]{
+		Info: resource.Info{Name: of + "Status", Plural: strings.ToLower(of) + "statuses",
+			Scope: resource.Mesh, ReadOnly: true, Hidden: true, StatusOf: of},
+	}
 }
 
 // Parts are what a policy says to the proxies that it selects. Confs are pointers into the policy, which is shared.
@@ -40,11 +63,23 @@ type RuleMatch struct {
 // PolicyKind is the kind of policies whose spec is an S and whose confs are a C.
 type PolicyKind[S, C any] struct {
 	resource.Kind[S]
-	Split func(*S) Parts // with confs of the type *C
+	Split    func(*S) Parts // with confs of the type *C
+	Statuses *resource.Kind[PolicyStatus]
 }
 
 // Parts implements [Policy].
 func (k *PolicyKind[S, C]) Parts(o resource.Any) Parts { return k.Split(&o.(*resource.Object[S]).Spec) }
+
+// HasTo implements [Policy].
+func (k *PolicyKind[S, C]) HasTo() bool { return hasField[S]("To") }
+
+// HasRules implements [Policy].
+func (k *PolicyKind[S, C]) HasRules() bool { return hasField[S]("Rules") }
+
+func hasField[S any](name string) bool {
+	_, ok := reflect.TypeFor[S]().FieldByName(name)
+	return ok
+}
 
 // Conf implements [Policy].
 func (k *PolicyKind[S, C]) Conf() any { return new(C) }

@@ -130,6 +130,35 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			type: EnvVar                                     | spec.provider.bundled.ca.privateKey.type: "EnvVar" is not served by this release; use Secret
 			type: File, file: {path: /k}                     | spec.provider.bundled.ca.privateKey.file: is not served by this release; use a Secret
 			type: EnvVar, envVar: {name: K}                  | spec.provider.bundled.ca.privateKey.envVar: is not served by this release; use a Secret`},
+		{"MeshTimeout", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {kind: Mesh}, default: ` +
+			`{idleTimeout: 1s}}], %s}}`, `
+			targetRef: {kind: Mesh}
+			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
+			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
+			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
+			rules: [{default: {idleTimeout: 1s}}]            | spec.rules: is not served by this release, which bounds the traffic that proxies send only
+			from: [{targetRef: {kind: Mesh}}]                | spec.from: is not served by this release, which bounds the traffic that proxies send only`},
+		{"MeshTimeout's target", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {%s}, default: ` +
+			`{idleTimeout: 1s}}]}}`, `
+			kind: Mesh
+			kind: MeshService, name: web
+			kind: MeshService, name: web, sectionName: http
+			kind: MeshService, labels: {kuma.io/display-name: web}, sectionName: "80"
+			kind: MeshMultiZoneService, labels: {app: web}, sectionName: http
+			kind: MeshExternalService, name: web
+			kind: MeshService, name: web, namespace: apps    | spec.to[0].targetRef.namespace: has no meaning outside Kubernetes
+			kind: MeshHTTPRoute, name: web                   | spec.to[0].targetRef.kind: is "MeshHTTPRoute", which is a kind of Kuma that this release lacks
+			kind: MeshSubset, tags: {a: b}                   | spec.to[0].targetRef.tags: is not served by this release; use labels
+			kind: MeshServiceSubset                          | spec.to[0].targetRef.kind: is "MeshServiceSubset", which is no kind of destinations; use MeshService`},
+		{"MeshTimeout's conf", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {kind: Mesh}, default: ` +
+			`{%s}}]}}`, `
+			connectionTimeout: 500ms
+			idleTimeout: 0s
+			http: {requestTimeout: 0s}
+			http: {streamIdleTimeout: 1h}
+			http: {maxStreamDuration: 1m30s}
+			http: {maxConnectionDuration: 1h}
+			http: {requestHeadersTimeout: 1s}`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}

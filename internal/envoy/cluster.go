@@ -30,26 +30,27 @@ func Clusters(d *service.Destination, secured bool, from identity.Source) []*xds
 	case len(lists) == 0:
 		return []*xds.Resource{unreachable(d, secured)}
 	case d.Key.Kind != service.MultiZoneService:
-		return []*xds.Resource{serversCluster(d.Key, d.Protocol, &d.Servers, secured, from)}
+		return []*xds.Resource{serversCluster(d.Key, d, &d.Servers, secured, from)}
 	}
-	resources := []*xds.Resource{aggregate(d.Key, lists)}
+	resources := []*xds.Resource{aggregate(d, lists)}
 	for _, list := range lists {
 		if list.Locality == service.LocalLocality {
-			resources = append(resources, serversCluster(list, d.Protocol, d.Local, secured, from))
+			resources = append(resources, serversCluster(list, d, d.Local, secured, from))
 		} else {
-			resources = append(resources, zonesCluster(list, d.Protocol, d.Zones, from))
+			resources = append(resources, zonesCluster(list, d, from))
 		}
 	}
 	return resources
 }
 
-// serversCluster returns the cluster of the servers of one zone, or of an external service. Its endpoints are these
-// servers, or zone proxies that forward by SNI.
-func serversCluster(key service.DestinationKey, protocol kind.Protocol, servers *service.Servers, secured bool,
+// serversCluster returns the cluster of the servers of a destination in one zone, or of an external service. Its
+// endpoints are these servers, or zone proxies that forward by SNI.
+func serversCluster(key service.DestinationKey, d *service.Destination, servers *service.Servers, secured bool,
 	from identity.Source) *xds.Resource {
-	cluster := discoveredCluster(key, hopTo(protocol, servers))
+	h := hopTo(d.Protocol, servers, &d.Effective)
+	cluster := discoveredCluster(key, h)
 	if servers.Secured(secured) {
-		cluster.TransportSocket = clientTLS(key, hopTo(protocol, servers), servers, from)
+		cluster.TransportSocket = clientTLS(key, h, servers, from)
 	}
 	if servers.Secured(secured) && servers.Way == zoneroute.Direct {
 		cluster.TransportSocketMatches = plaintextTransport()
@@ -66,7 +67,7 @@ func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
 		// stream.
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:                duration(h.connectTimeout()),
+		ConnectTimeout:                timeout(h.timeouts.ConnectionTimeout, h.connectTimeout()),
 		CircuitBreakers:               breakers(),
 		OutlierDetection:              localityOutlierDetection(key.Locality),
 		IgnoreHealthOnHostRemoval:     true,

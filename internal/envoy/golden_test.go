@@ -48,7 +48,7 @@ func (n *nouns) route() *service.Route {
 	if n.Route != nil {
 		return n.Route
 	}
-	return service.RouteTo(n.Destination)
+	return service.RouteTo(n.Destination).With(n.Destination.Effective)
 }
 
 func (n *nouns) resources() []*xds.Resource {

@@ -24,6 +24,8 @@ type hop struct {
 	byZoneProxy bool
 	// byTwo states that an egress and an ingress forward it.
 	byTwo bool
+	// timeouts are those that policies set.
+	timeouts kind.TimeoutConf
 }
 
 type version int
@@ -37,9 +39,10 @@ const (
 
 // hopTo returns the hop to servers. Only the zone of an inbound knows whether it reads requests, so the TLS handshake
 // of a cross-zone connection negotiates the version.
-func hopTo(protocol kind.Protocol, servers *service.Servers) hop {
+func hopTo(protocol kind.Protocol, servers *service.Servers, effective *service.Effective) hop {
 	byEgress := servers.Way == zoneroute.ByEgress || servers.Way == zoneroute.NoEgress
-	h := hop{byZoneProxy: servers.Way != zoneroute.Direct, byTwo: byEgress && !servers.External()}
+	h := hop{byZoneProxy: servers.Way != zoneroute.Direct, byTwo: byEgress && !servers.External(),
+		timeouts: effective.Timeout}
 	switch {
 	case !protocol.IsHTTP():
 	case protocol == kind.HTTP && servers.TCPInbound:
@@ -74,9 +77,8 @@ func (h hop) alpn() []string {
 }
 
 func (h hop) protocolOptions() map[string]*anypb.Any {
-	options := &httpv3.HttpProtocolOptions{
-		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{MaxConnectionDuration: duration(h.connectionLife())},
-	}
+	options := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{}}
+	boundConnection(options.CommonHttpProtocolOptions, &h.timeouts, h.connectionLife())
 	if h.byZoneProxy {
 		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = uint32Value(zonesConnectionRequests)
 	}

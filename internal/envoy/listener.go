@@ -69,6 +69,7 @@ func outboundFilter(to *service.Route) *listenerv3.Filter {
 	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
+	manager.RequestHeadersTimeout = limit(to.Effective.Timeout.Requests().RequestHeadersTimeout, 0)
 	manager.RouteSpecifier = routeNamed(name)
 	return networkFilter(manager)
 }
@@ -78,10 +79,12 @@ func routeNamed(name string) *hcmv3.HttpConnectionManager_Rds {
 	return &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: adsOrWait(), RouteConfigName: name}}
 }
 
-// routedConnections sends connections to the backends of a rule.
-func routedConnections(name string, rule *service.RouteRule) *tcpproxyv3.TcpProxy {
+// routedConnections sends connections to the backends of the last rule of a route.
+func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
+	rule := to.Last()
 	proxy := &tcpproxyv3.TcpProxy{
-		StatPrefix: name, IdleTimeout: duration(idleTimeout), MaxConnectAttempts: uint32Value(connectAttempts),
+		StatPrefix: name, IdleTimeout: timeout(to.Effective.Timeout.IdleTimeout, idleTimeout),
+		MaxConnectAttempts: uint32Value(connectAttempts),
 	}
 	if len(rule.Backends) == 1 {
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: rule.Backends[0].Destination.String()}

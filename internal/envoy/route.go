@@ -22,7 +22,7 @@ var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 func Route(to *service.Route) *xds.Resource {
 	name := to.Destination.String()
 	if !to.Protocol.IsHTTP() {
-		return tcpProxy(name, routedConnections(name, to.Last()))
+		return tcpProxy(name, routedConnections(name, to))
 	}
 	var routes []*routev3.Route
 	for i := range to.Rules {
@@ -74,7 +74,11 @@ func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Ro
 }
 
 func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
-	action := &routev3.RouteAction{Timeout: duration(requestTimeout), RetryPolicy: retry}
+	requests := to.Effective.Timeout.Requests()
+	action := &routev3.RouteAction{Timeout: timeout(requests.RequestTimeout, requestTimeout), RetryPolicy: retry}
+	if requests.StreamIdleTimeout != nil {
+		action.IdleTimeout = timeout(requests.StreamIdleTimeout, streamIdleTimeout)
+	}
 	if len(rule.Backends) == 1 {
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: rule.Backends[0].Destination.String()}
 	} else {
@@ -84,7 +88,7 @@ func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.Ret
 		retry.RetryPriority = otherZoneRetryPriority
 	}
 	if to.Protocol == kind.GRPC {
-		action.Timeout = duration(0)
+		action.Timeout = timeout(requests.RequestTimeout, 0)
 		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: duration(0)}
 	}
 	return &routev3.Route_Route{Route: action}

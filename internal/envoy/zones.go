@@ -13,23 +13,22 @@ import (
 	"weft/internal/identity"
 	"weft/internal/service"
 	"weft/internal/xds"
-	"weft/kind"
 )
 
 // aggregate prefers the first locality with an endpoint that is not ejected. Its limits are those of the localities:
 // Envoy counts running requests and retries here, not there.
-func aggregate(key service.DestinationKey, localities []service.DestinationKey) *xds.Resource {
+func aggregate(d *service.Destination, localities []service.DestinationKey) *xds.Resource {
 	config := &aggregatev3.ClusterConfig{}
 	for _, locality := range localities {
 		config.Clusters = append(config.Clusters, locality.String())
 	}
-	return xds.NewResource(xds.Cluster, key.String(), &clusterv3.Cluster{
-		Name: key.String(),
+	return xds.NewResource(xds.Cluster, d.Key.String(), &clusterv3.Cluster{
+		Name: d.Key.String(),
 		ClusterDiscoveryType: &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 			Name: "envoy.clusters.aggregate", TypedConfig: toAny(config),
 		}},
 		LbPolicy:        clusterv3.Cluster_CLUSTER_PROVIDED,
-		ConnectTimeout:  duration(connectTimeout),
+		ConnectTimeout:  timeout(d.Effective.Timeout.ConnectionTimeout, connectTimeout),
 		CircuitBreakers: breakers(),
 	})
 }
@@ -37,9 +36,9 @@ func aggregate(key service.DestinationKey, localities []service.DestinationKey) 
 // zonesCluster reaches the servers of remote zones through their ingresses, which forward by the same SNI. Each zone's
 // endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
 // lead to any of the zones.
-func zonesCluster(key service.DestinationKey, protocol kind.Protocol, zones []service.Servers,
-	from identity.Source) *xds.Resource {
-	h := hopTo(protocol, &zones[0])
+func zonesCluster(key service.DestinationKey, d *service.Destination, from identity.Source) *xds.Resource {
+	zones := d.Zones
+	h := hopTo(d.Protocol, &zones[0], &d.Effective)
 	cluster := discoveredCluster(key, h)
 	// An endpoint of a zone that is not in the list is about to be removed. It must present a SPIFFE ID of the other
 	// zones, which it does not have. Without a transport socket it would get plaintext.

@@ -16,10 +16,12 @@ import (
 type testPolicy struct {
 	TargetRef *kind.TargetRef
 	Inbound   bool
-	Timeout   int
+	Timeout   testConf
 }
 
-var testPolicies = &kind.PolicyKind[testPolicy, int]{
+type testConf struct{ Seconds *int }
+
+var testPolicies = &kind.PolicyKind[testPolicy, testConf]{
 	Kind: resource.Kind[testPolicy]{Info: resource.Info{Name: "MeshTest", Scope: resource.Mesh}},
 	Split: func(p *testPolicy) kind.Parts {
 		parts := kind.Parts{TargetRef: p.TargetRef}
@@ -30,6 +32,7 @@ var testPolicies = &kind.PolicyKind[testPolicy, int]{
 		}
 		return parts
 	},
+	Statuses: &resource.Kind[kind.PolicyStatus]{Info: resource.Info{Name: "MeshTestStatus", Scope: resource.Mesh}},
 }
 
 // TestProxyGroupsByPolicies: proxies with the same outbound policies are one proxy group, and those with other ones
@@ -48,7 +51,7 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 	named := &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}
 	section := &kind.TargetRef{Kind: "Dataplane", SectionName: "8080"}
 	policy := func(name string, target *kind.TargetRef, timeout int) resource.Any {
-		return testPolicies.Make("m", name, testPolicy{TargetRef: target, Timeout: timeout})
+		return testPolicies.Make("m", name, testPolicy{TargetRef: target, Timeout: testConf{&timeout}})
 	}
 	put(kind.Meshes.Make("", "m", kind.Mesh{}))
 	for _, name := range []string{"api-1", "web-1", "web-2"} {

@@ -126,6 +126,9 @@ func (t *translation) classify(o *object) {
 	switch {
 	case computedKinds[o.kind] || d != nil && d.Describe().ReadOnly && !d.Describe().Hidden:
 		o.note(Skipped, "", "weft computes it", "")
+	case o.ofEachMesh():
+		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists",
+			"")
 	case kind.Lacks(o.kind):
 		o.lacking()
 	case d == nil || d.Describe().Hidden:
@@ -149,14 +152,18 @@ func (o *object) lacking() {
 		o.omit("", kind.LackingText(o.kind)+", and without a permission weft denies",
 			"write a MeshTrafficPermission with `rules` for the destinations; a caller of the service X has the "+
 				"SPIFFE ID spiffe://"+cmp.Or(o.mesh, "MESH")+"/X under mtls")
-	case strings.HasSuffix(strings.TrimSuffix(o.name, ".kuma-system"), "-all-"+o.mesh) && o.mesh != "":
-		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists",
-			"")
 	case o.kind == "Workload":
 		o.note(Skipped, "", "Kuma makes it of the label "+kind.WorkloadLabel+", which weft reads itself", "")
 	default:
 		o.omit("", kind.LackingText(o.kind), adviceFor[o.kind])
 	}
+}
+
+// ofEachMesh reports whether Kuma creates the policy with each mesh.
+func (o *object) ofEachMesh() bool {
+	policy := kind.Lacks(o.kind) || o.kind == kind.MeshTimeouts.Name
+	return policy && o.kind != "TrafficPermission" && o.mesh != "" &&
+		strings.HasSuffix(strings.TrimSuffix(o.name, ".kuma-system"), "-all-"+o.mesh)
 }
 
 // adviceFor names what replaces a kind that this release lacks.

@@ -90,6 +90,9 @@ func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
 	to := &To{Kind: toKinds[ref.Kind], Labels: ref.Labels, Section: ref.SectionName}
 	if ref.Name != "" {
 		to.Labels = named(policy, ref.Name, ref.Namespace)
+		if to.Kind != ToMeshService {
+			delete(to.Labels, resource.ZoneLabel) // a service of global has no zone
+		}
 	}
 	return to
 }

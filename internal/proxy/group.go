@@ -80,5 +80,17 @@ func (s PolicySet) String() string {
 	return s.text.Value()
 }
 
+// Keys returns the policies of the set, sorted.
+func (s PolicySet) Keys() []resource.Key {
+	var keys []resource.Key
+	for text := range strings.SplitSeq(s.String(), ", ") {
+		of, name, _ := strings.Cut(text, " ")
+		if mesh, name, ok := strings.Cut(name, "/"); ok {
+			keys = append(keys, resource.Key{Kind: of, Mesh: mesh, Name: name})
+		}
+	}
+	return keys
+}
+
 // MarshalText implements encoding.TextMarshaler.
 func (s PolicySet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

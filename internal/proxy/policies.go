@@ -24,7 +24,7 @@ type SelectionKey struct {
 }
 
 func (s *Stage) policies(r *table.Reader, key PoliciesKey) *policy.List {
-	return policy.NewList(s.state.PolicyRows[key.Kind](r, key.Mesh))
+	return policy.NewList(s.state.PolicyRows[key.Kind].List(r, key.Mesh))
 }
 
 // selectable returns a proxy as policies select it. Its sections are those that it has and those that it serves while

@@ -35,6 +35,9 @@ type Stage struct {
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
 	// Selections are the policies of a kind that apply to a proxy, in ascending order.
 	Selections *table.Derived[SelectionKey, []policy.Selected]
+	// Effective are the effective confs of the traffic of proxies with a set of policies to a destination. Groups with
+	// different policies and equal confs share the resources of the destination.
+	Effective *table.Derived[EffectiveKey, policy.Confs]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -51,6 +54,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
+	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

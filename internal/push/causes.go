@@ -1,8 +1,12 @@
 package push
 
 import (
+	"cmp"
+	"slices"
+
 	"weft/internal/envoy"
 	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -21,9 +25,14 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 			{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Services.Row(sniRoute.Destination).Name},
 		}
 	case origin.Destination != nil:
-		return []kind.Cause{
-			{Kind: origin.Destination.Kind.String(), Name: rows.state.Services.Row(*origin.Destination).Name},
+		service := kind.Cause{
+			Kind: origin.Destination.Kind.String(),
+			Name: rows.state.Services.Row(*origin.Destination).Name,
 		}
+		if t == xds.Endpoint {
+			return []kind.Cause{service}
+		}
+		return append([]kind.Cause{service}, rows.configuring(r, key, *origin.Destination)...)
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	case t == xds.Extension:
@@ -41,6 +50,25 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 		}
 	}
 	return causes
+}
+
+// configuring returns the policies that configure the traffic of a proxy to a destination, by kind and name.
+func (rows Rows) configuring(r *table.Reader, key state.ProxyKey, to service.DestinationKey) []kind.Cause {
+	p := rows.state.Proxies.Proxy.Get(r, key)
+	if p == nil {
+		return nil
+	}
+	of := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to.On("")}
+	var causes []kind.Cause
+	for _, merged := range rows.state.Proxies.Merged(r, of) {
+		for _, part := range merged.Parts {
+			causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
+		}
+	}
+	slices.SortFunc(causes, func(a, b kind.Cause) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(causes)
 }
 
 // permitting returns the policies whose rules an extension has.

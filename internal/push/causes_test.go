@@ -3,11 +3,22 @@ package push
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
+	"weft/resource"
 )
+
+// timeoutOf is a MeshTimeout for connection attempts to a service.
+func timeoutOf(name, service string, d time.Duration) resource.Any {
+	timeout := kind.Duration(d)
+	return kind.MeshTimeouts.Make(mesh, name, kind.MeshTimeout{To: []kind.ToItem[kind.TimeoutConf]{{
+		TargetRef: kind.DestinationRef{Kind: "MeshService", Name: service},
+		Default:   kind.TimeoutConf{ConnectionTimeout: &timeout},
+	}}})
+}
 
 func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
@@ -30,17 +41,19 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 			kind.MeshTrafficPermission{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "other"}}),
 		kind.MeshServiceStatuses.Make(mesh, "web",
 			kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}, {IP: "241.0.0.2"}}}),
+		timeoutOf("slow", "web", time.Minute), timeoutOf("other", "other", time.Minute),
 	)
 	service := []kind.Cause{{Kind: "MeshService", Name: "web"}}
+	bounded := append(slices.Clone(service), kind.Cause{Kind: "MeshTimeout", Name: "slow"})
 	one, two := kind.Cause{Kind: "MeshTrust", Name: "one"}, kind.Cause{Kind: "MeshTrust", Name: "two"}
 	permissions := []kind.Cause{{Kind: "MeshTrafficPermission", Name: "all"},
 		{Kind: "MeshTrafficPermission", Name: "web-1s"}}
 	want := map[xds.Key][]kind.Cause{
-		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:            service,
+		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:            bounded,
 		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:           service,
-		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080"}:           service,
-		{Type: xds.Extension, Name: "kri_msvc_default_default__web_8080"}:          service,
-		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080_241.0.0.2"}: service,
+		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080"}:           bounded,
+		{Type: xds.Extension, Name: "kri_msvc_default_default__web_8080"}:          bounded,
+		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080_241.0.0.2"}: bounded,
 		{Type: xds.Cluster, Name: "a.web.8080.default.ms"}:                         service,
 		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:                        service,
 		{Type: xds.Extension, Name: "self_permission_tcp_8080"}:                    permissions,

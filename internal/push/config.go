@@ -6,6 +6,7 @@ import (
 	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/identity"
+	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
@@ -52,6 +53,7 @@ type clustersKey struct {
 	destination service.DestinationKey
 	secured     bool
 	source      identity.Source
+	confs       policy.Confs // the effective confs of the traffic to the destination
 }
 
 // outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
@@ -103,6 +105,7 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 	if d == nil {
 		return &outbound{}
 	}
+	d = d.With(service.EffectiveOf(key.confs))
 	return &outbound{envoy.Clusters(d, key.secured, key.source), d.Lists(key.secured)}
 }
 
@@ -113,8 +116,9 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	if d == nil || route == nil {
 		return o
 	}
+	route = route.With(service.EffectiveOf(key.confs))
 	for _, backend := range route.Backends() {
-		clusters := c.clusters.Get(r, clustersKey{backend, key.secured, key.source})
+		clusters := c.clusters.Get(r, clustersKey{backend, key.secured, key.source, key.confs})
 		if clusters == nil {
 			return &outbound{}
 		}
@@ -145,7 +149,8 @@ func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
 func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.DestinationKey] {
 	s := &Shared[service.DestinationKey]{}
 	for _, d := range c.state.Proxies.Reached.Get(r, group) {
-		if o := c.outbound.Get(r, outboundKey{clustersKey{d, group.Secured, group.Source},
+		confs := c.state.Proxies.ConfsOf(r, group.Policies, d)
+		if o := c.outbound.Get(r, outboundKey{clustersKey{d, group.Secured, group.Source, confs},
 			group.IPFamilies}); o != nil {
 			// nil: generation failed
 			s.Resources = append(s.Resources, o.resources...)
@@ -244,7 +249,9 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
 	}
 	for i := range p.Outbounds {
-		route := c.state.Services.Routes.Get(r, p.Outbounds[i].Destination)
+		to := p.Outbounds[i].Destination
+		confs := c.state.Proxies.ConfsOf(r, p.Group.Policies, to)
+		route := c.state.Services.Routes.Get(r, to).With(service.EffectiveOf(confs))
 		own.Resources = append(own.Resources, envoy.ExplicitListener(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {

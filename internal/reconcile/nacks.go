@@ -93,16 +93,16 @@ func (f nackSummary) conditions() []kind.Condition {
 	}}
 }
 
-// permission writes the status of a MeshTrafficPermission.
-func (p *Plan) permission(r *table.Reader, u Request) (w Writes) {
-	if _, ok := p.State.Tables.Permissions.Find(r, u.Mesh, u.Name); !ok {
+// policy writes the status of a policy of any kind.
+func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
+	if _, ok := p.State.Tables.Find(r, resource.Key(u)); !ok {
 		return w
 	}
 	conditions := p.nacks.Get(r, causeOf(resource.Key(u))).conditions()
-	stored, told := p.State.Tables.PermissionStatuses.Find(r, u.Mesh, u.Name)
+	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
-		status := kind.MeshTrafficPermissionStatus{Conditions: conditions}
-		putIfDifferent(&w, statusDelay, stored, kind.MeshTrafficPermissionStatuses.Make(u.Mesh, u.Name, status))
+		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])
+		putIfDifferent(&w, statusDelay, stored, status.Make(u.Mesh, u.Name, kind.PolicyStatus{Conditions: conditions}))
 	}
 	return w
 }

@@ -50,7 +50,11 @@ func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 			return status.Conditions
 		},
 		"all": func() []kind.Condition {
-			status, ok := w.plan.State.Tables.PermissionStatuses.Find(w.reader(), "default", "all")
+			status, ok := w.plan.State.Tables.PolicyRows["MeshTrafficPermission"].Statuses.Find(
+				w.reader(),
+				"default",
+				"all",
+			)
 			if !ok {
 				return nil
 			}

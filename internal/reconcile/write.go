@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -154,8 +155,8 @@ func (p *Plan) addFamilies() {
 		func(o *resource.Object[kind.ExternalMaterial]) []Request {
 			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
 		})
-	permissions := p.addFamily(kind.MeshTrafficPermissions.Name, p.permission, kind.MeshTrafficPermissionStatuses.Name)
-	table.KeepFor(s.Tables.Permissions.Input, permissions.Derived, ownRequest)
+	addPolicyFamily(p, kind.MeshTrafficPermissions.Name, s.Tables.Permissions)
+	addPolicyFamily(p, kind.MeshTimeouts.Name, s.Tables.Timeouts)
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
 	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
 		return []Request{{Kind: kind.ZoneEgresses.Name}}
@@ -176,6 +177,11 @@ func (p *Plan) addFamilies() {
 			return []Request{a.Request}
 		})
 	}
+}
+
+// addPolicyFamily adds the statuses of a kind of policies.
+func addPolicyFamily[S any](p *Plan, of string, rows state.Rows[S]) {
+	table.KeepFor(rows.Input, p.addFamily(of, p.policy, kind.StatusKind(of).Describe().Name).Derived, ownRequest)
 }
 
 // addIdentities adds the writes for MeshIdentities and for the mtls of meshes. Their rows keep the writes too: the row

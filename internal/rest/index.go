@@ -77,8 +77,8 @@ func resourceType(d resource.Descriptor) ResourceType {
 	if info.Scope == resource.Mesh {
 		entry.Scope = "Mesh"
 	}
-	if _, ok := d.(kind.Policy); ok {
-		entry.Policy = &PolicyType{IsTargetRef: true, HasRulesTargetRef: true}
+	if p, ok := d.(kind.Policy); ok {
+		entry.Policy = &PolicyType{IsTargetRef: true, HasToTargetRef: p.HasTo(), HasRulesTargetRef: p.HasRules()}
 	}
 	return entry
 }

@@ -110,7 +110,10 @@ func portNumber() *Schema {
 
 // reference returns a reference to the schema of a struct, and adds the definition if it is missing.
 func (b *builder) reference(t reflect.Type) *Schema {
-	name := t.Name()
+	name := typeName(t)
+	if argument := argumentName(t); argument != "" {
+		name += "." + argument
+	}
 	if b.defs[name] == nil {
 		b.defs[name] = &Schema{} // before the fields, which may refer to the same struct
 		*b.defs[name] = *b.object(t)
@@ -119,7 +122,12 @@ func (b *builder) reference(t reflect.Type) *Schema {
 }
 
 func (b *builder) object(t reflect.Type) *Schema {
-	o := &Schema{Type: "object", Description: describe(t.Name()), Properties: map[string]*Schema{}, Additional: false}
+	o := &Schema{
+		Type:        "object",
+		Description: describe(typeName(t)),
+		Properties:  map[string]*Schema{},
+		Additional:  false,
+	}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name := jsonName(f)
@@ -144,12 +152,24 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
+// typeName returns the name of a type, without the arguments of a generic one.
+func typeName(t reflect.Type) string {
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return name
+}
+
+// argumentName returns the name of the argument of a generic type, or "".
+func argumentName(t reflect.Type) string {
+	_, argument, _ := strings.Cut(strings.TrimSuffix(t.Name(), "]"), "[")
+	return argument[strings.LastIndex(argument, ".")+1:]
+}
+
 // comment returns the doc comment of a field of the struct t, or that of the field's type if the field has none.
 func comment(t reflect.Type, f reflect.StructField) string {
-	if text := describe(t.Name() + "." + f.Name); text != "" {
+	if text := describe(typeName(t) + "." + f.Name); text != "" {
 		return about(text, f.Name, jsonName(f)+" ")
 	}
-	inner := elem(f.Type).Name()
+	inner := typeName(elem(f.Type))
 	return about(describe(inner), inner, "")
 }
 

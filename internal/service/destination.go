@@ -104,6 +104,15 @@ type Destination struct {
 	// omitted.
 	Local *Servers
 	Zones []Servers
+	// Effective are the confs of the traffic of some proxies. The stages of destinations leave it empty; see [With].
+	Effective Effective
+}
+
+// With returns the destination as proxies with effective confs reach it.
+func (d *Destination) With(e Effective) *Destination {
+	with := *d
+	with.Effective = e
+	return &with
 }
 
 // Servers are the servers of a destination in one zone.

@@ -16,6 +16,15 @@ type Route struct {
 	// Rules are in the order of their precedence: the first rule that matches a request decides. The last one matches
 	// every request. Connections of a protocol without requests follow the last rule.
 	Rules []RouteRule
+	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see [With].
+	Effective Effective
+}
+
+// With returns the route as proxies with effective confs take it.
+func (r *Route) With(e Effective) *Route {
+	with := *r
+	with.Effective = e
+	return &with
 }
 
 // RouteRule is one rule of a route.
@@ -43,7 +52,7 @@ type RouteBackend struct {
 // RouteTo returns the route of a destination that no policy routes: one rule, with the destination as its only backend.
 func RouteTo(d *Destination) *Route {
 	backend := RouteBackend{Destination: d.Key, Weight: 1, TCPInbound: d.HasTCPInbound()}
-	return &Route{d.Key, d.Protocol, []RouteRule{{everyRequest, []RouteBackend{backend}}}}
+	return &Route{Destination: d.Key, Protocol: d.Protocol, Rules: []RouteRule{{everyRequest, []RouteBackend{backend}}}}
 }
 
 // route returns the route of a destination; nil where there is no such destination.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"weft/internal/identity"
+	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/zoneroute"
@@ -43,6 +44,8 @@ type Stage struct {
 	// MeshMultiZoneService's port, and ExternalEndpoints those of a MeshExternalService's. [Stage.EndpointsOf] returns
 	// any of them.
 	Endpoints, LocalityEndpoints, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
+	// Targeted is a destination as policies target it; nil where there is no such service.
+	Targeted *table.Derived[DestinationKey, *policy.Destination]
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf *table.Derived[DestinationKey, []Host]
 	kinds   []serviceKind // by DestinationKind
@@ -67,6 +70,8 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s.ExternalEndpoints = table.NewDerived(t.DB, "endpoints of an external destination", s.externalEndpoints,
 		equalEndpoints)
 	s.Routes = table.NewDerived(t.DB, "routes", s.route, state.DeepEqual[*Route])
+	s.Targeted = table.NewDerived(t.DB, "destination as policies target it", s.targeted,
+		state.DeepEqual[*policy.Destination])
 	s.HostsOf = table.NewDerived(t.DB, "host names of a destination", s.hostsOf, EqualHosts)
 	s.kinds = s.serviceKinds()
 	return s

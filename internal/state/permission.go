@@ -6,15 +6,13 @@ import (
 	"weft/resource"
 )
 
-// PermissionTables are the MeshTrafficPermissions and their statuses.
+// PermissionTables are the MeshTrafficPermissions.
 type PermissionTables struct {
-	Permissions        Rows[kind.MeshTrafficPermission]
-	PermissionStatuses Rows[kind.MeshTrafficPermissionStatus]
+	Permissions Rows[kind.MeshTrafficPermission]
 	// PermissionByMesh finds the MeshTrafficPermissions of a [MeshKey].
 	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
 }
 
 func (t *Tables) addPermission() {
 	t.Permissions, t.PermissionByMesh = AddPolicies(t, kind.MeshTrafficPermissions)
-	t.PermissionStatuses = addRows(t, kind.MeshTrafficPermissionStatuses)
 }

@@ -7,21 +7,54 @@ import (
 	"weft/resource"
 )
 
-// AddPolicies adds the rows of a kind of policies, and an index by their [MeshKey].
+// PolicyRows are the policies of one kind, without the type of their spec.
+type PolicyRows struct {
+	// List returns the policies of a mesh without their confs.
+	List func(r *table.Reader, mesh string) []*policy.Policy
+	// Parts returns the confs of a policy; none where it has no effect or does not exist.
+	Parts func(r *table.Reader, mesh, name string) []policy.Part
+	// Plan merges its confs.
+	Plan *policy.Plan
+	// Statuses are their statuses.
+	Statuses Rows[kind.PolicyStatus]
+}
+
+// AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
+// kind whose confs do not merge.
 func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
+	plan, err := policy.NewPlan(k.Conf())
+	if err != nil {
+		panic(err)
+	}
 	rows := addRows(t, &k.Kind)
 	index := byMesh(rows)
-	t.PolicyRows[k.Name] = func(r *table.Reader, mesh string) []*policy.Policy {
-		var policies []*policy.Policy
-		for _, o := range index.List(r, MeshKey(mesh)) {
-			if !policy.Shadow(&o.Meta) {
-				parts := k.Split(&o.Spec)
-				p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
-				p.Outbound = len(parts.To) > 0
-				policies = append(policies, p)
+	withoutConfs := func(o *resource.Object[S]) (*policy.Policy, kind.Parts) {
+		parts := k.Split(&o.Spec)
+		p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
+		p.Outbound = len(parts.To) > 0
+		return p, parts
+	}
+	t.PolicyRows[k.Name] = PolicyRows{
+		List: func(r *table.Reader, mesh string) []*policy.Policy {
+			var policies []*policy.Policy
+			for _, o := range index.List(r, MeshKey(mesh)) {
+				if !policy.Shadow(&o.Meta) {
+					p, _ := withoutConfs(o)
+					policies = append(policies, p)
+				}
 			}
-		}
-		return policies
+			return policies
+		},
+		Parts: func(r *table.Reader, mesh, name string) []policy.Part {
+			o, ok := rows.Find(r, mesh, name)
+			if !ok || policy.Shadow(&o.Meta) {
+				return nil
+			}
+			p, parts := withoutConfs(o)
+			return policy.PartsOf(p, &o.Meta, parts)
+		},
+		Plan:     plan,
+		Statuses: addRows(t, k.Statuses),
 	}
 	return rows, index
 }

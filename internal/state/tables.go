@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"weft/internal/policy"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -40,6 +39,7 @@ type Tables struct {
 	MeshIdentityTables
 	MeshTrustTables
 	PermissionTables
+	TimeoutTables
 	SecretTables
 	MeshServiceTables
 	MultiZoneServiceTables
@@ -51,16 +51,15 @@ type Tables struct {
 	ZoneProxyTables
 	ResolvedNameTables
 
-	// PolicyRows return the policies of a mesh without their confs, by kind.
-	PolicyRows map[string]func(r *table.Reader, mesh string) []*policy.Policy
+	// PolicyRows are the policies by kind.
+	PolicyRows map[string]PolicyRows
 
 	kinds map[string]kindRows
 }
 
 // New returns the empty tables of a zone.
 func New(zone string) *Tables {
-	t := &Tables{DB: table.New(), Zone: zone, kinds: map[string]kindRows{},
-		PolicyRows: map[string]func(*table.Reader, string) []*policy.Policy{}}
+	t := &Tables{DB: table.New(), Zone: zone, kinds: map[string]kindRows{}, PolicyRows: map[string]PolicyRows{}}
 	t.addMesh()
 	t.addEvictedProxies()
 	t.addDataplane()
@@ -71,6 +70,7 @@ func New(zone string) *Tables {
 	t.addMeshIdentity()
 	t.addMeshTrust()
 	t.addPermission()
+	t.addTimeout()
 	t.addSecret()
 	t.addMeshService()
 	t.addMultiZoneService()

@@ -1,0 +1,40 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"unique"
+)
+
+// Confs are the effective confs of some traffic, by kind of policies. Equal confs are equal values, of the size of a
+// pointer, whichever policies they are from. The zero value has none.
+type Confs struct {
+	text unique.Handle[string]
+}
+
+// ConfsOf returns the confs, which are pointers to structs, by kind.
+func ConfsOf(byKind map[string]any) Confs {
+	if len(byKind) == 0 {
+		return Confs{}
+	}
+	text, err := json.Marshal(byKind)
+	if err != nil {
+		panic(fmt.Sprintf("policy: a conf has no written form: %v", err)) // it was read from one
+	}
+	return Confs{unique.Make(string(text))}
+}
+
+// String returns the confs as JSON, such as {"MeshTimeout":{"idleTimeout":"5s"}}.
+func (c Confs) String() string {
+	if c == (Confs{}) {
+		return "{}"
+	}
+	return c.text.Value()
+}
+
+// Read sets into, a pointer to a struct whose fields have the names of kinds, to the confs.
+func (c Confs) Read(into any) {
+	if err := json.Unmarshal([]byte(c.String()), into); err != nil {
+		panic(fmt.Sprintf("policy: a conf cannot be read: %v", err)) // it was written from the same types
+	}
+}

@@ -1,0 +1,56 @@
+package service
+
+import (
+	"maps"
+	"strconv"
+
+	"weft/internal/policy"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Effective are the effective confs of the traffic to a destination. The zero value has none: the defaults hold.
+type Effective struct {
+	Timeout kind.TimeoutConf `json:"MeshTimeout"`
+}
+
+// EffectiveOf returns the confs with their types.
+func EffectiveOf(confs policy.Confs) Effective {
+	var e Effective
+	confs.Read(&e)
+	return e
+}
+
+var toKinds = [...]policy.ToKind{
+	MeshService: policy.ToMeshService, MultiZoneService: policy.ToMeshMultiZoneService,
+	ExternalService: policy.ToMeshExternalService,
+}
+
+// targeted returns a destination as to items match it; nil where there is no such service. Its status and its endpoints
+// leave it equal.
+func (s *Stage) targeted(r *table.Reader, key DestinationKey) *policy.Destination {
+	row := s.Row(key)
+	o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name})
+	if !ok {
+		return nil
+	}
+	d := &policy.Destination{Kind: toKinds[key.Kind], Labels: map[string]string{}}
+	maps.Copy(d.Labels, o.Envelope().Labels)
+	d.Labels[resource.DisplayName] = key.Service
+	if key.Zone != "" {
+		d.Labels[resource.ZoneLabel] = key.Zone
+	}
+	number := strconv.Itoa(int(key.Port))
+	isName := false
+	for _, port := range s.PortsOf(r, key) {
+		isName = isName || port.Name == number
+		if port.Port == key.Port && port.Name != "" {
+			d.Sections = append(d.Sections, port.Name)
+		}
+	}
+	if !isName {
+		d.Sections = append(d.Sections, number)
+	}
+	return d
+}

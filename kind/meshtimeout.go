@@ -1,0 +1,128 @@
+package kind
+
+import (
+	"time"
+
+	"weft/resource"
+)
+
+// MeshTimeout bounds the time that connections and requests of the proxies that it targets take.
+//
+// For each field and destination, the policy with the most specific target that has the field decides. A field that no
+// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+type MeshTimeout struct {
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef `json:"targetRef,omitempty"`
+	// the timeouts of the connections and requests that the proxies send; of several items that select a destination,
+	// the more specific or later one decides
+	To []ToItem[TimeoutConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+}
+
+// TimeoutConf has the timeouts of some traffic. A field that is left out keeps the value of a less specific policy.
+type TimeoutConf struct {
+	// ConnectionTimeout is the timeout of one attempt to connect, including the TLS handshake.
+	ConnectionTimeout *Duration `json:"connectionTimeout,omitempty"`
+	// IdleTimeout is the time after which a TCP connection without data, or an HTTP connection without requests, is
+	// closed; 0 for never.
+	IdleTimeout *Duration     `json:"idleTimeout,omitempty"`
+	HTTP        *HTTPTimeouts `json:"http,omitempty" schema:"minProperties=1"` // timeouts of requests
+}
+
+// Requests returns the timeouts of requests, also where there are none.
+func (c *TimeoutConf) Requests() HTTPTimeouts {
+	if c.HTTP == nil {
+		return HTTPTimeouts{}
+	}
+	return *c.HTTP
+}
+
+// HTTPTimeouts are the timeouts of HTTP, HTTP/2 and gRPC.
+type HTTPTimeouts struct {
+	// RequestTimeout is the time from the last byte of a request to the last byte of its response, with all retries; 0
+	// for no limit. A gRPC call has no limit by default.
+	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
+	// StreamIdleTimeout is the time after which a request without data in either direction ends; 0 for never.
+	StreamIdleTimeout *Duration `json:"streamIdleTimeout,omitempty"`
+	// MaxStreamDuration is the time after which a request ends, with or without data; 0 for never.
+	MaxStreamDuration *Duration `json:"maxStreamDuration,omitempty"`
+	// MaxConnectionDuration is the age at which a connection accepts no further request; 0 for no limit.
+	MaxConnectionDuration *Duration `json:"maxConnectionDuration,omitempty"`
+	// RequestHeadersTimeout is the time in which the headers of a request must be complete; 0 for no limit.
+	RequestHeadersTimeout *Duration `json:"requestHeadersTimeout,omitempty"`
+}
+
+// MeshTimeouts is the kind of [MeshTimeout].
+var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
+	Kind: resource.Kind[MeshTimeout]{
+		Info: resource.Info{
+			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
+			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: map[string]string{
+				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
+				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+				"rules": "is not served by this release, which bounds the traffic that proxies send only; " +
+					"use `to`",
+				"from": "is not served by this release, which bounds the traffic that proxies send only; " +
+					"use `to`",
+			},
+		},
+		Validate: validateMeshTimeout,
+	},
+	Split: func(p *MeshTimeout) Parts {
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+	},
+	Statuses: MeshTimeoutStatuses,
+}
+
+// MeshTimeoutStatuses is the kind of the statuses of MeshTimeouts.
+var MeshTimeoutStatuses = policyStatuses("MeshTimeout")
+
+func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	if len(o.Spec.To) == 0 {
+		c.add("spec.to", "is required: at least one item")
+	}
+	checkTo(c, o.Spec.To, (*checks).timeouts)
+	return c.problems
+}
+
+// maxTimeout is far below the longest time that Envoy takes.
+const maxTimeout = 10 * year
+
+func (c *checks) timeouts(at string, conf *TimeoutConf) {
+	if *conf == (TimeoutConf{}) {
+		c.add(at, "has no field; want connectionTimeout, idleTimeout or http")
+	}
+	if d := conf.ConnectionTimeout; d != nil &&
+		(time.Duration(*d) < time.Millisecond || time.Duration(*d) > maxTimeout) {
+		c.add(at+".connectionTimeout", "is %s, want 1ms to %s", time.Duration(*d), written(maxTimeout))
+	}
+	c.timeout(at+".idleTimeout", conf.IdleTimeout)
+	h := conf.HTTP
+	if h == nil {
+		return
+	}
+	if *h == (HTTPTimeouts{}) {
+		c.add(at+".http", "has no field; want one of requestTimeout, streamIdleTimeout, maxStreamDuration, "+
+			"maxConnectionDuration, requestHeadersTimeout")
+	}
+	c.timeout(at+".http.requestTimeout", h.RequestTimeout)
+	c.timeout(at+".http.streamIdleTimeout", h.StreamIdleTimeout)
+	c.timeout(at+".http.maxStreamDuration", h.MaxStreamDuration)
+	c.timeout(at+".http.maxConnectionDuration", h.MaxConnectionDuration)
+	c.timeout(at+".http.requestHeadersTimeout", h.RequestHeadersTimeout)
+}
+
+// timeout accepts an absent value, and 0 for no limit. Envoy rounds what is less than a millisecond to 0.
+func (c *checks) timeout(field string, d *Duration) {
+	if d == nil || *d == 0 {
+		return
+	}
+	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
+		c.add(field, "is %s, want 1ms to %s, or 0s for no limit", value, written(maxTimeout))
+	}
+}
