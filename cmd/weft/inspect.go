@@ -24,7 +24,7 @@ func newInspectCommand(r *remote) *cobra.Command {
 	command.AddCommand(
 		newInspectDataplanesCommand(r), newInspectDataplaneCommand(r), newInspectMeshesCommand(r),
 		newInspectServicesCommand(r),
-		newInspectServiceCommand(r), newInspectZonesCommand(r),
+		newInspectServiceCommand(r), newInspectZonesCommand(r), newInspectPoliciesCommand(r),
 	)
 	return command
 }

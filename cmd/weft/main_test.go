@@ -121,7 +121,7 @@ func runCheck(reads *view.View, known check.Known) *check.Report {
 	})
 }
 
-// inspector returns fixed responses, except for the backends of a service.
+// inspector returns fixed responses, except for the backends of a service and for what configures a proxy.
 type inspector struct{ reads *view.View }
 
 func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
@@ -135,10 +135,9 @@ func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
 	return inspect.NewReports(rows.State, rows.Snapshot).Backing(key)
 }
 
-func (inspector) Applied(state.ProxyKey) *inspect.Applied {
-	return &inspect.Applied{
-		Identity: inspect.AppliedIdentity{
-			Reason: "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"}}
+func (i inspector) Applied(key state.ProxyKey) *inspect.Applied {
+	rows := readAll(i.reads)
+	return inspect.NewReports(rows.State, rows.Snapshot).Applied(key)
 }
 
 func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/identity"
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
@@ -42,6 +43,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return expiredRoots(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
+	case *resource.Object[kind.MeshTimeout]:
+		return longConnections(o.Spec.To)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
@@ -61,6 +64,21 @@ func noCallers(rules []kind.PermissionRule) []string {
 	}
 	return []string{"spec.rules: names no caller: the policy allows and denies no caller, so the inbounds that it " +
 		"selects deny every caller that no other policy allows"}
+}
+
+// longConnections warns of connections between proxies that outlive the default.
+func longConnections(items []kind.ToItem[kind.TimeoutConf]) []string {
+	var warnings []string
+	for i := range items {
+		d := items[i].Default.Requests().MaxConnectionDuration
+		if d == nil || *d > 0 && time.Duration(*d) <= identity.ConnectionLife {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.maxConnectionDuration: is longer than the "+
+			"default of %s: a peer that is evicted, or that a permission denies, may keep an open connection for as "+
+			"long", i, identity.ConnectionLife))
+	}
+	return warnings
 }
 
 // hasIdentity returns whether a mesh has a MeshIdentity, or mtls in the Mesh. Without either, callers have no identity

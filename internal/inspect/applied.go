@@ -3,10 +3,12 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
@@ -96,7 +98,29 @@ type AppliedOutbound struct {
 	TrustDomain string `json:"trustDomain,omitempty"`
 	// Unreachable is why the proxy can't reach it; absent where it can.
 	Unreachable string `json:"unreachable,omitempty"`
+	// Confs are the effective confs of the policies about it, by kind. A field that they lack has its default.
+	Confs []AppliedConf `json:"confs,omitempty"`
 }
+
+// AppliedConf is the effective conf of one kind of policies.
+type AppliedConf struct {
+	Kind string `json:"kind"`
+	Conf any    `json:"conf"`
+	// Origins are the items that the fields are from, by the path of the field: "http.requestTimeout".
+	Origins map[string]AppliedItem `json:"origins"`
+	// Items are the merged items in ascending order: a later one overrides.
+	Items []AppliedItem `json:"items"`
+}
+
+// AppliedItem is an item of a policy.
+type AppliedItem struct {
+	Policy string `json:"policy"` // "MeshTimeout default/web"
+	Item   string `json:"item"`   // "to[0]"
+	Index  int    `json:"-"`      // of the item
+}
+
+// String reads as "MeshTimeout default/web to[0]".
+func (i AppliedItem) String() string { return i.Policy + " " + i.Item }
 
 // Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
 func (rs *Reports) Applied(key state.ProxyKey) *Applied {
@@ -119,7 +143,10 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	}
 	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
-			a.Outbounds = append(a.Outbounds, appliedOutbound(p, d))
+			out := appliedOutbound(p, d)
+			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: p.Group.Policies,
+				Destination: destination}))
+			a.Outbounds = append(a.Outbounds, out)
 		}
 	}
 	return a
@@ -159,8 +186,8 @@ func appliedInbound(l *proxy.InboundListener, policies []*resource.Object[kind.M
 		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
 		Default: "all callers are allowed: the proxy has no identity, so permissions have no effect",
 	}
-	for _, policy := range policies {
-		a.Policies = append(a.Policies, policy.Key().String())
+	for _, o := range policies {
+		a.Policies = append(a.Policies, o.Key().String())
 	}
 	if rules := l.Permissions; rules != nil {
 		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
@@ -182,6 +209,26 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 		applied = append(applied, AppliedRule{rule.Origin, id, rule.Also})
 	}
 	return applied
+}
+
+func appliedConfs(merged map[string]policy.Merged) []AppliedConf {
+	var confs []AppliedConf
+	for _, of := range slices.Sorted(maps.Keys(merged)) {
+		m := merged[of]
+		a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}
+		for path, origin := range m.Origins.All() {
+			a.Origins[path] = appliedItem(origin)
+		}
+		for _, origin := range m.Parts {
+			a.Items = append(a.Items, appliedItem(origin))
+		}
+		confs = append(confs, a)
+	}
+	return confs
+}
+
+func appliedItem(origin policy.Origin) AppliedItem {
+	return AppliedItem{origin.Policy.String(), fmt.Sprintf("to[%d]", origin.Part), origin.Part}
 }
 
 func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {

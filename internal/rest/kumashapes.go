@@ -12,6 +12,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/envoy"
 	"weft/internal/inspect"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -25,7 +26,8 @@ func (a *api) inspectRoutes() []route {
 	routes := []route{
 		{dataplane + "policies", access.Read, a.matchedPolicies},
 		{dataplane + "_policies", access.Read, a.effectivePolicies},
-		{dataplane + "_rules", access.Read, a.inboundRules},
+		{dataplane + "_rules", access.Read, a.effectiveRules},
+		{dataplane + "_outbounds/{kri}/_policies", access.Read, a.outboundPolicies},
 		{dataplane + "_layout", access.Read, a.layout},
 		{dataplane + "_config", access.ViewConfigDump, a.kumaConfig},
 		{"GET /config", access.ControlPlaneMetadata, a.config},
@@ -84,25 +86,46 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	return inspected{m, dataplane(o), applied}, nil
 }
 
-// policies returns the policies that apply to any of the inbounds, by kind and in the order of their merge.
-func (p inspected) policies(inbounds []inspect.AppliedInbound) []resource.Any {
+// policies returns the policies that are named, by kind and in the order of their names in the list.
+func (p inspected) policies(named []string) []resource.Any {
 	var found []resource.Any
 	for _, k := range kind.Policies() {
 		info, seen := k.Describe(), map[string]bool{}
-		for _, in := range inbounds {
-			for _, policy := range in.Policies {
-				name, of := strings.CutPrefix(policy, info.Name+" "+p.dataplane.Mesh+"/")
-				if !of || seen[name] {
-					continue
-				}
-				if o, ok := p.find(resource.Key{Kind: info.Name, Mesh: p.dataplane.Mesh, Name: name}); ok {
-					seen[name] = true
-					found = append(found, o)
-				}
+		for _, policy := range named {
+			name, of := strings.CutPrefix(policy, info.Name+" "+p.dataplane.Mesh+"/")
+			if !of || seen[name] {
+				continue
+			}
+			if o, ok := p.find(resource.Key{Kind: info.Name, Mesh: p.dataplane.Mesh, Name: name}); ok {
+				seen[name] = true
+				found = append(found, o)
 			}
 		}
 	}
 	return found
+}
+
+// named returns the policies that apply to an inbound or to a destination of the proxy, in the order of their merge.
+func (p inspected) named() []string {
+	var named []string
+	for _, in := range p.applied.Inbounds {
+		named = append(named, in.Policies...)
+	}
+	for _, out := range p.applied.Outbounds {
+		for _, conf := range out.Confs {
+			named = append(named, policiesOf(conf)...)
+		}
+	}
+	return named
+}
+
+// policiesOf returns the policies that an effective conf was merged from.
+func policiesOf(conf inspect.AppliedConf) []string {
+	var named []string
+	for _, item := range conf.Items {
+		named = append(named, item.Policy)
+	}
+	return named
 }
 
 // matchedPolicies lists the policies that apply to a proxy, as kumactl 2 reads them.
@@ -117,7 +140,7 @@ func (a *api) matchedPolicies(w http.ResponseWriter, r *http.Request) error {
 	}
 	items := []item{}
 	matched := map[string][]shownMeta{}
-	for _, o := range p.policies(p.applied.Inbounds) {
+	for _, o := range p.policies(p.named()) {
 		matched[o.Key().Kind] = append(matched[o.Key().Kind], kriMeta(o))
 	}
 	if len(matched) > 0 {
@@ -147,7 +170,7 @@ func (a *api) effectivePolicies(w http.ResponseWriter, r *http.Request) error {
 		Origins []origin `json:"origins"`
 	}
 	policies := []policy{}
-	for _, o := range p.policies(p.applied.Inbounds) {
+	for _, o := range p.policies(p.named()) {
 		if last := len(policies) - 1; last < 0 || policies[last].Kind != o.Key().Kind {
 			policies = append(policies, policy{Kind: o.Key().Kind})
 		}
@@ -176,17 +199,38 @@ type inboundRuleEntry struct {
 	Rules   []inboundRule `json:"rules"`
 }
 
+// toRule is the effective conf of the traffic to one port of a service.
+type toRule struct {
+	ResourceMeta        shownMeta                      `json:"resourceMeta"`
+	ResourceSectionName string                         `json:"resourceSectionName"`
+	Conf                []any                          `json:"conf"`
+	Origin              []toOrigin                     `json:"origin"`
+	Origins             map[string]inspect.AppliedItem `json:"origins"` // by the path of the field
+}
+
+// toOrigin is an item of a policy that an effective conf was merged from, the least specific one first.
+type toOrigin struct {
+	ResourceMeta shownMeta `json:"resourceMeta"`
+	RuleIndex    int       `json:"ruleIndex"`
+}
+
 type policyRules struct {
 	Type            string             `json:"type"`
 	InboundRules    []inboundRuleEntry `json:"inboundRules"`
 	FromRules       []any              `json:"fromRules"`
 	ToRules         []any              `json:"toRules"`
-	ToResourceRules []any              `json:"toResourceRules"`
+	ToResourceRules []toRule           `json:"toResourceRules"`
 	Warnings        []string           `json:"warnings"`
 }
 
-// inboundRules returns the merged permissions of each inbound of a proxy.
-func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
+func rulesOf(policies string) policyRules {
+	return policyRules{Type: policies, InboundRules: []inboundRuleEntry{}, FromRules: []any{}, ToRules: []any{},
+		ToResourceRules: []toRule{}, Warnings: []string{}}
+}
+
+// effectiveRules returns the merged permissions of each inbound of a proxy, and the effective confs of each
+// destination.
+func (a *api) effectiveRules(w http.ResponseWriter, r *http.Request) error {
 	p, err := a.inspectedProxy(r)
 	if err != nil {
 		return err
@@ -194,28 +238,90 @@ func (a *api) inboundRules(w http.ResponseWriter, r *http.Request) error {
 	rules := []policyRules{}
 	for _, in := range p.applied.Inbounds {
 		origins := []ruleOrigin{}
-		for _, o := range p.policies([]inspect.AppliedInbound{in}) {
+		for _, o := range p.policies(in.Policies) {
 			origins = append(origins, ruleOrigin{kriMeta(o)})
 		}
 		if in.Rules == nil || len(origins) == 0 {
 			continue
 		}
 		if len(rules) == 0 {
-			rules = append(rules, policyRules{
-				Type:      kind.MeshTrafficPermissions.Name,
-				FromRules: []any{}, ToRules: []any{}, ToResourceRules: []any{}, Warnings: []string{},
-			})
+			rules = append(rules, rulesOf(kind.MeshTrafficPermissions.Name))
 		}
 		rules[0].InboundRules = append(rules[0].InboundRules, inboundRuleEntry{
 			ruleInbound{in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
 			[]inboundRule{{[]*inspect.AppliedRules{in.Rules}, origins}},
 		})
 	}
+	rules = append(rules, p.toRules()...)
 	return writeJSON(w, http.StatusOK, struct {
 		Resource    shownMeta     `json:"resource"`
 		Rules       []policyRules `json:"rules"`
 		HTTPMatches []any         `json:"httpMatches"`
 	}{kriMeta(p.dataplane), rules, []any{}})
+}
+
+// toRules returns the effective confs of each destination, by kind of policies.
+func (p inspected) toRules() []policyRules {
+	var rules []policyRules
+	for _, k := range kind.Policies() {
+		of := rulesOf(k.Describe().Name)
+		for i := range p.applied.Outbounds {
+			out := &p.applied.Outbounds[i]
+			for _, conf := range out.Confs {
+				if service, ok := p.find(p.serviceOf(out)); ok && conf.Kind == of.Type {
+					of.ToResourceRules = append(of.ToResourceRules, p.toRule(service, out, conf))
+				}
+			}
+		}
+		if len(of.ToResourceRules) > 0 {
+			rules = append(rules, of)
+		}
+	}
+	return rules
+}
+
+// serviceOf returns the service that a destination is a port of.
+func (p inspected) serviceOf(out *inspect.AppliedOutbound) resource.Key {
+	key, _ := service.ParseDestination(out.Destination)
+	row := p.State.Services.Row(key)
+	return resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name}
+}
+
+func (p inspected) toRule(service resource.Any, out *inspect.AppliedOutbound, conf inspect.AppliedConf) toRule {
+	rule := toRule{ResourceMeta: kriMeta(service), ResourceSectionName: strconv.Itoa(int(out.Port)),
+		Conf: []any{conf.Conf}, Origins: conf.Origins}
+	for _, item := range conf.Items {
+		for _, o := range p.policies([]string{item.Policy}) {
+			rule.Origin = append(rule.Origin, toOrigin{kriMeta(o), item.Index})
+		}
+	}
+	return rule
+}
+
+// outboundPolicies returns the effective confs of the traffic to one destination, which is given by its KRI.
+func (a *api) outboundPolicies(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	type policy struct {
+		Kind    string   `json:"kind"`
+		Conf    []any    `json:"conf"`
+		Origins []origin `json:"origins"`
+	}
+	policies, kri := []policy{}, r.PathValue("kri")
+	i := slices.IndexFunc(p.applied.Outbounds, func(out inspect.AppliedOutbound) bool { return out.Destination == kri })
+	if i < 0 {
+		return resource.Errorf(resource.NotFound, "%s reaches no destination %s", p.dataplane.Key(), kri)
+	}
+	for _, conf := range p.applied.Outbounds[i].Confs {
+		of := policy{Kind: conf.Kind, Conf: []any{conf.Conf}, Origins: []origin{}}
+		for _, o := range p.policies(policiesOf(conf)) {
+			of.Origins = append(of.Origins, origin{kriMeta(o).KRI})
+		}
+		policies = append(policies, of)
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"policies": policies})
 }
 
 // tagsAt returns the tags of the first inbound at a listener. A host name matches any address.

@@ -90,6 +90,9 @@ func (s *socket) read(t *testing.T, path string, into any) {
 // knowing is an inspector that knows one proxy.
 type knowing struct{ stranger }
 
+// tills is an item of a MeshTimeout.
+var tills = inspect.AppliedItem{Policy: "MeshTimeout shop/tills", Item: "to[0]"}
+
 func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 	if key.Name != "cart-1" {
 		return nil
@@ -102,7 +105,12 @@ func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 				Allow: []inspect.AppliedRule{{SpiffeID: kind.IDMatch{Type: "Exact", Value: "spiffe://a/b"}}}},
 		}},
 		Outbounds: []inspect.AppliedOutbound{
-			{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP},
+			{Destination: "kri_msvc_shop_east__till_80", Port: 80, Protocol: kind.TCP, Confs: []inspect.AppliedConf{{
+				Kind:    "MeshTimeout",
+				Conf:    kind.TimeoutConf{IdleTimeout: new(kind.Duration(time.Minute))},
+				Origins: map[string]inspect.AppliedItem{"idleTimeout": tills},
+				Items:   []inspect.AppliedItem{tills},
+			}}},
 		},
 	}
 }
@@ -135,6 +143,11 @@ func shop(t *testing.T) *socket {
 	w.put(t, "/meshes/shop/meshservices/cart",
 		`{"type": "MeshService", "spec": {"selector": {"dataplaneTags": {"kuma.io/service": "cart"}}, "ports": `+
 			`[{"port": 80}]}}`)
+	w.put(t, "/meshes/shop/meshservices/till",
+		`{"type": "MeshService", "spec": {"selector": {"dataplaneTags": {"kuma.io/service": "till"}}, "ports": `+
+			`[{"port": 80}]}}`)
+	w.put(t, "/meshes/shop/meshtimeouts/tills", `{"type": "MeshTimeout", "spec": {"to": [{"targetRef": `+
+		`{"kind": "MeshService", "name": "till"}, "default": {"idleTimeout": "1m"}}]}}`)
 	w.put(t, "/meshes/shop/meshtrafficpermissions/carts",
 		`{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "labels": {"app": "cart"}, `+
 			`"sectionName": "http"}, "rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": `+
@@ -244,14 +257,21 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 	for path, want := range map[string]string{
 		"dataplanes/cart-1/policies": `{"kind":"SidecarDataplane","total":1,` +
 			`"items":[{"type":"dataplane",` +
-			`"matchedPolicies":{"MeshTrafficPermission":[{"type":"MeshTrafficPermission","mesh":"shop","name":"carts",`,
+			`"matchedPolicies":{"MeshTimeout":[{"type":"MeshTimeout","mesh":"shop","name":"tills",`,
 		"dataplanes/cart-1/_policies": `{"policies":[{"kind":"MeshTrafficPermission",` +
-			`"conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]}]}`,
+			`"conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]},{"kind":"MeshTimeout",` +
+			`"conf":{},"origins":[{"kri":"kri_mt_shop_east__tills_"}]}]}`,
 		"dataplanes/cart-1/_rules": `"rules":[{"type":"MeshTrafficPermission",` +
 			`"inboundRules":[{"inbound":{"port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},` +
 			`"rules":[{"conf":[{"deny":null,"allowWithShadowDeny":null,"allow":[{"origin":"",` +
 			`"spiffeID":{"type":"Exact","value":"spiffe://a/b"}}]}],` +
 			`"origin":[{"resourceMeta":{"type":"MeshTrafficPermission"`,
+		"dataplanes/cart-1/_rules?": `{"type":"MeshTimeout","inboundRules":[],"fromRules":[],"toRules":[],` +
+			`"toResourceRules":[{"resourceMeta":{"type":"MeshService","mesh":"shop","name":"till",`,
+		"dataplanes/cart-1/_rules?format=": `"resourceSectionName":"80","conf":[{"idleTimeout":"1m0s"}],` +
+			`"origin":[{"resourceMeta":{"type":"MeshTimeout","mesh":"shop","name":"tills",`,
+		"dataplanes/cart-1/_outbounds/kri_msvc_shop_east__till_80/_policies": `{"policies":[{"kind":"MeshTimeout",` +
+			`"conf":[{"idleTimeout":"1m0s"}],"origins":[{"kri":"kri_mt_shop_east__tills_"}]}]}`,
 		"dataplanes/cart-1/_layout": `"inbounds":[{"kri":"kri_dp_shop_east__cart-1_http",` +
 			`"port":8080,"protocol":"http","proxyResourceName":"self_inbound_10.0.0.1_8080"}],` +
 			`"outbounds":[{"kri":"kri_msvc_shop_east__till_80","port":80,"protocol":"tcp",` +
@@ -278,6 +298,7 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 	}
 	for path, want := range map[string]int{
 		"dataplanes/cart-1/_config?shadow=true": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404,
+		"dataplanes/cart-1/_outbounds/kri_msvc_shop_east__no_80/_policies": 404,
 		"dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
 		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404,
 		"meshservices/no/_hostnames": 404, "meshservices/no/_dataplanes": 404,

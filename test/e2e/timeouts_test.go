@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/traffic"
+)
+
+// twoProtocols are Dataplanes of the services "web" and "bytes", and of the client that reaches them at its ports 10001
+// and 10002.
+const twoProtocols = `
+type: Dataplane
+mesh: default
+name: web-1
+labels: {kuma.io/workload: web}
+networking:
+  address: NET.2
+  inbound:
+  - {port: 20080, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: web}}
+  - {port: 20081, servicePort: 18081, serviceAddress: NET.2, protocol: tcp, tags: {kuma.io/service: bytes}}
+`
+
+const callerOfBoth = `
+type: Dataplane
+mesh: default
+name: client
+labels: {kuma.io/workload: client}
+networking:
+  address: NET.3
+  outbound:
+  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}
+  - {address: NET.3, port: 10002, tags: {kuma.io/service: bytes}}
+`
+
+// timeoutPolicy is a MeshTimeout of the client with a conf about every destination.
+func timeoutPolicy(conf string) string {
+	return fmt.Sprintf("type: MeshTimeout\nmesh: default\nname: t\nspec: {targetRef: {kind: Dataplane, labels: "+
+		"{kuma.io/workload: client}}, to: [{targetRef: {kind: Mesh}, default: {%s}}]}\n", conf)
+}
+
+// TestTimeoutsHaveTheirEffect: each field of a MeshTimeout does to traffic what it says, in one pair of Envoys.
+func TestTimeoutsHaveTheirEffect(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	stall := make(chan struct{})
+	t.Cleanup(func() { close(stall) })
+	app := w.service(2, 18080, "web-1")
+	handler := app.Handler
+	app.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stall" {
+			select {
+			case <-stall:
+			case <-r.Context().Done():
+			}
+		}
+		handler.ServeHTTP(rw, r)
+	})
+	w.echo(2, 18081)
+	w.proxy("default", "web-1", twoProtocols)
+	w.proxy("default", "client", callerOfBoth)
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+
+	stalled := func(status int, body string) func() error {
+		return func() error {
+			response, err := client.Get(url + "stall")
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			got, err := io.ReadAll(response.Body)
+			if response.StatusCode != status || !strings.Contains(string(got), body) {
+				return fmt.Errorf("%s: %s (%v), want %d and %q", response.Status, got, err, status, body)
+			}
+			return nil
+		}
+	}
+	const cluster = `cluster\.kri_msvc_default_[^.]*__web_\d+\.`
+	// counted sends a request and requires that a counter of the client's cluster of "web" has grown.
+	counted := func(name string) func() error {
+		before := w.counter("client", name)
+		return func() error {
+			if err := get(url); err != nil {
+				return err
+			}
+			if now := w.counter("client", name); now <= before {
+				return fmt.Errorf("%s is %d", name, now)
+			}
+			return nil
+		}
+	}
+	// idle sends a request, and requires that its connection is closed while no further one is sent.
+	idle := func() error {
+		const closed = cluster + "upstream_cx_idle_timeout"
+		before := w.counter("client", closed)
+		if err := get(url); err != nil {
+			return err
+		}
+		for until := time.Now().Add(2 * time.Second); time.Now().Before(until); {
+			if w.counter("client", closed) > before {
+				return nil
+			}
+		}
+		return errors.New("no connection was closed within 2s")
+	}
+	for _, c := range []struct {
+		field, conf string
+		effect      func() error
+	}{
+		{"requestTimeout", "http: {requestTimeout: 300ms}", stalled(504, "upstream request timeout")},
+		{"streamIdleTimeout", "http: {requestTimeout: 0s, streamIdleTimeout: 300ms}", stalled(504, "stream timeout")},
+		{"maxStreamDuration", "http: {requestTimeout: 0s, maxStreamDuration: 300ms}",
+			stalled(504, "upstream max stream duration reached")},
+		{"requestHeadersTimeout", "http: {requestHeadersTimeout: 300ms}", func() error {
+			return w.unfinished(w.address(3) + ":10001")
+		}},
+		{"maxConnectionDuration", "http: {maxConnectionDuration: 300ms}",
+			counted(cluster + "upstream_cx_max_duration_reached")},
+		{"idleTimeout of HTTP", "idleTimeout: 300ms", idle},
+		{"idleTimeout of TCP", "idleTimeout: 300ms", func() error { return w.closedWhenIdle(w.address(3) + ":10002") }},
+	} {
+		w.apply(timeoutPolicy(c.conf))
+		w.eventually("the effect of "+c.field, c.effect)
+	}
+	if out, err := w.weft("inspect", "policies", "--for", "client", "--to", "bytes"); err != nil ||
+		!regexp.MustCompile(`idleTimeout +300ms +MeshTimeout default/t to\[0\]`).MatchString(out) {
+		t.Errorf("the effective value is not shown: %v\n%s", err, out)
+	}
+	if out, err := w.weft("delete", "meshtimeout", "t"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	w.eventually("the default after the policy is gone", func() error {
+		out, err := w.weft("inspect", "dataplane", "client", "--config")
+		if err == nil && !strings.Contains(out, "timeout: 15s") {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// unfinished sends half of a request's headers, and requires the response 408.
+func (w *world) unfinished(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: web\r\n"); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	response := make([]byte, 64)
+	n, err := conn.Read(response)
+	if !strings.HasPrefix(string(response[:n]), "HTTP/1.1 408 ") {
+		return fmt.Errorf("%q: %v", response[:n], err)
+	}
+	return nil
+}
+
+// closedWhenIdle exchanges bytes on a connection, and requires that it is closed while it is idle.
+func (w *world) closedWhenIdle(address string) error {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	buffer := make([]byte, 4)
+	if _, err := io.WriteString(conn, "weft"); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(conn, buffer); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	if n, err := conn.Read(buffer); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+// counter returns the sum of the statistics of a proxy whose names match a pattern.
+func (w *world) counter(proxy, name string) int {
+	w.t.Helper()
+	body, err := w.api("/meshes/default/dataplanes/" + proxy + "/stats")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sum := 0
+	for _, found := range regexp.MustCompile(`(?m)^`+name+`: (\d+)$`).FindAllStringSubmatch(body, -1) {
+		n, _ := strconv.Atoi(found[1])
+		sum += n
+	}
+	return sum
+}
+
+// TestDrillATimeoutIsEdited: edits of the timeouts of an HTTP service change clusters and routes. They fail no request
+// and change no listener.
+func TestDrillATimeoutIsEdited(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
+	before := w.counter("client", listeners)
+	d := w.drill("a MeshTimeout is edited, ten times", traffic.Get(url))
+	for i := range 10 {
+		clusters := w.counter("client", `cluster_manager\.cluster_modified`)
+		w.apply(timeoutPolicy(fmt.Sprintf("connectionTimeout: %ds, idleTimeout: %dm, http: {requestTimeout: %ds, "+
+			"streamIdleTimeout: %dm, maxStreamDuration: %dm, maxConnectionDuration: %dm}", 3+i, 3+i, 20+i, 3+i, 3+i,
+			3+i%5)))
+		w.eventually("the edit has arrived", func() error {
+			if now := w.counter("client", `cluster_manager\.cluster_modified`); now <= clusters {
+				return fmt.Errorf("%d modified clusters", now)
+			}
+			return nil
+		})
+		d.more(50)
+	}
+	d.end()
+	if after := w.counter("client", listeners); after != before {
+		t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
+	}
+	if draining := w.counter("client", `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
+		t.Errorf("%d listeners and filter chains drain", draining)
+	}
+}
