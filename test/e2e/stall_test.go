@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -77,10 +78,11 @@ func (w *world) running() []int {
 	return pids
 }
 
-// timeline records when each request began and how long it took.
+// timeline records when each request began and how long it took. Reads cost what they look at, since the machine that
+// they would keep busy is the one that is measured.
 type timeline struct {
 	mu       sync.Mutex
-	requests []timedRequest
+	requests []timedRequest // in the order of their beginnings
 }
 
 type timedRequest struct {
@@ -90,9 +92,8 @@ type timedRequest struct {
 
 func (l *timeline) record(send traffic.Send) traffic.Send {
 	return func(ctx context.Context) (string, error) {
-		began := time.Now()
 		l.mu.Lock()
-		n := len(l.requests)
+		began, n := time.Now(), len(l.requests)
 		l.requests = append(l.requests, timedRequest{began: began})
 		l.mu.Unlock()
 		by, err := send(ctx)
@@ -103,20 +104,25 @@ func (l *timeline) record(send traffic.Send) traffic.Send {
 	}
 }
 
+// between returns the requests that began in a span.
+func (l *timeline) between(from, to time.Time) []timedRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(t time.Time) int {
+		i, _ := slices.BinarySearchFunc(l.requests, t, func(r timedRequest, t time.Time) int {
+			return r.began.Compare(t)
+		})
+		return i
+	}
+	return slices.Clone(l.requests[at(from):at(to)])
+}
+
 // percentile returns the 99th percentile of the latency of requests that began in a span, or 0 if none did. The latency
 // of a request without a response is the time since it began.
 func (l *timeline) percentile(from, to time.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var took []time.Duration
-	for _, r := range l.requests {
-		if !r.began.Before(from) && r.began.Before(to) {
-			latency := r.took
-			if latency == 0 {
-				latency = time.Since(r.began)
-			}
-			took = append(took, latency)
-		}
+	for _, r := range l.between(from, to) {
+		took = append(took, cmp.Or(r.took, time.Since(r.began)))
 	}
 	if len(took) == 0 {
 		return 0
@@ -150,9 +156,11 @@ func (l *timeline) normal(from, to time.Time) time.Duration {
 // negative if the latency is not normal yet.
 func (l *timeline) recovered(over, now time.Time, normal time.Duration) time.Duration {
 	at := over
-	for from := over; from.Before(now); from = from.Add(latencySpan) {
+	for n := now.Sub(over) / latencySpan; n >= 0; n-- { // the last span above normal ends the search
+		from := over.Add(n * latencySpan)
 		if l.percentile(from, from.Add(latencySpan)) > normal {
 			at = from.Add(latencySpan)
+			break
 		}
 	}
 	// Requests of the last span may have no response yet.
