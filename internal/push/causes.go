@@ -25,14 +25,14 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 			{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Services.Row(sniRoute.Destination).Name},
 		}
 	case origin.Destination != nil:
-		service := kind.Cause{
+		destination := kind.Cause{
 			Kind: origin.Destination.Kind.String(),
 			Name: rows.state.Services.Row(*origin.Destination).Name,
 		}
 		if t == xds.Endpoint {
-			return []kind.Cause{service}
+			return []kind.Cause{destination}
 		}
-		return append([]kind.Cause{service}, rows.configuring(r, key, *origin.Destination)...)
+		return append([]kind.Cause{destination}, rows.configuring(r, key, *origin.Destination)...)
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	case t == xds.Extension:

@@ -8,8 +8,8 @@ import (
 	"weft/kind"
 )
 
-// Hop is a zone proxy that the proxies of this zone dial: an egress of this zone, or an ingress of a remote one. Its
-// connections lead out of the zone by their SNI.
+// Hop is a zone proxy that the proxies of this zone dial: an egress of this zone, or an ingress of a remote one. It
+// forwards connections by their SNI.
 type Hop struct {
 	Address string
 	Port    uint32

@@ -15,32 +15,6 @@ import (
 	"weft/internal/traffic"
 )
 
-// twoProtocols are Dataplanes of the services "web" and "bytes", and of the client that reaches them at its ports 10001
-// and 10002.
-const twoProtocols = `
-type: Dataplane
-mesh: default
-name: web-1
-labels: {kuma.io/workload: web}
-networking:
-  address: NET.2
-  inbound:
-  - {port: 20080, servicePort: 18080, serviceAddress: NET.2, protocol: http, tags: {kuma.io/service: web}}
-  - {port: 20081, servicePort: 18081, serviceAddress: NET.2, protocol: tcp, tags: {kuma.io/service: bytes}}
-`
-
-const callerOfBoth = `
-type: Dataplane
-mesh: default
-name: client
-labels: {kuma.io/workload: client}
-networking:
-  address: NET.3
-  outbound:
-  - {address: NET.3, port: 10001, tags: {kuma.io/service: web}}
-  - {address: NET.3, port: 10002, tags: {kuma.io/service: bytes}}
-`
-
 // timeoutPolicy is a MeshTimeout of the client with a conf about every destination.
 func timeoutPolicy(conf string) string {
 	return fmt.Sprintf("type: MeshTimeout\nmesh: default\nname: t\nspec: {targetRef: {kind: Dataplane, labels: "+
@@ -65,8 +39,8 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 		handler.ServeHTTP(rw, r)
 	})
 	w.echo(2, 18081)
-	w.proxy("default", "web-1", twoProtocols)
-	w.proxy("default", "client", callerOfBoth)
+	w.proxy("default", "web-1", threeProtocols("web-1", "NET.2"))
+	w.proxy("default", "client", everyCaller)
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
@@ -84,8 +58,8 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 			return nil
 		}
 	}
-	const cluster = `cluster\.kri_msvc_default_[^.]*__web_\d+\.`
-	// counted sends a request and requires that a counter of the client's cluster of "web" has grown.
+	const cluster = `cluster\.kri_msvc_default_[^.]*__http_\d+\.`
+	// counted sends a request and requires that a counter of the client's cluster of "http" has grown.
 	counted := func(name string) func() error {
 		before := w.counter("client", name)
 		return func() error {
@@ -126,12 +100,12 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 		{"maxConnectionDuration", "http: {maxConnectionDuration: 300ms}",
 			counted(cluster + "upstream_cx_max_duration_reached")},
 		{"idleTimeout of HTTP", "idleTimeout: 300ms", idle},
-		{"idleTimeout of TCP", "idleTimeout: 300ms", func() error { return w.closedWhenIdle(w.address(3) + ":10002") }},
+		{"idleTimeout of TCP", "idleTimeout: 300ms", func() error { return w.closedWhenIdle(w.address(3) + ":10003") }},
 	} {
 		w.apply(timeoutPolicy(c.conf))
 		w.eventually("the effect of "+c.field, c.effect)
 	}
-	if out, err := w.weft("inspect", "policies", "--for", "client", "--to", "bytes"); err != nil ||
+	if out, err := w.weft("inspect", "policies", "--for", "client", "--to", "tcp"); err != nil ||
 		!regexp.MustCompile(`idleTimeout +300ms +MeshTimeout default/t to\[0\]`).MatchString(out) {
 		t.Errorf("the effective value is not shown: %v\n%s", err, out)
 	}
