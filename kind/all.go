@@ -1,7 +1,7 @@
 // Package kind defines the kinds of resources, one file each: spec, status, defaults and validation.
 //
 // Shapes are those of the Kuma API of the 2.13 line with the additions of the requirement documents. A new kind is one
-// file here and one line in [All]; nothing registers itself.
+// file here and one line in [All], or in [Policies] for a policy; nothing registers itself.
 package kind
 
 import (
@@ -12,7 +12,7 @@ import (
 
 // All returns the list of kinds. Code that handles resources of any kind (API, store loader, command line) reads it.
 func All() []resource.Descriptor {
-	return []resource.Descriptor{
+	return slices.Concat([]resource.Descriptor{
 		Meshes, MeshStatuses,
 		Zones, ZoneInsights,
 		ZoneIngresses, ZoneIngressInsights, ZoneIngressListenerStatuses, MeshZoneAddresses,
@@ -26,13 +26,21 @@ func All() []resource.Descriptor {
 		SNIFormats, SNIWaits,
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,
-		MeshTrafficPermissions, MeshTrafficPermissionStatuses,
-		MeshTimeouts, MeshTimeoutStatuses,
+	}, withStatuses(Policies()), []resource.Descriptor{
 		HostnameGenerators,
 		Secrets, GlobalSecrets,
 		ResolvedNames,
 		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts,
+	})
+}
+
+// withStatuses returns policy kinds, each with the kind of its statuses.
+func withStatuses(policies []Policy) []resource.Descriptor {
+	var all []resource.Descriptor
+	for _, p := range policies {
+		all = append(all, p, p.StatusKind())
 	}
+	return all
 }
 
 var (
@@ -52,13 +60,10 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 
 // Policies returns the policy kinds.
 func Policies() []Policy {
-	var policies []Policy
-	for _, d := range All() {
-		if p, ok := d.(Policy); ok {
-			policies = append(policies, p)
-		}
+	return []Policy{
+		MeshTrafficPermissions,
+		MeshTimeouts,
 	}
-	return policies
 }
 
 // Written returns the kinds that users write.

@@ -72,11 +72,8 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 	Split: func(p *MeshTimeout) Parts {
 		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
 	},
-	Statuses: MeshTimeoutStatuses,
+	Statuses: policyStatuses("MeshTimeout"),
 }
-
-// MeshTimeoutStatuses is the kind of the statuses of MeshTimeouts.
-var MeshTimeoutStatuses = policyStatuses("MeshTimeout")
 
 func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
 	c := envelope(&o.Meta)

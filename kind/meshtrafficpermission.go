@@ -83,7 +83,7 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		Validate: validateMeshTrafficPermission,
 	},
 	Split:    permissionParts,
-	Statuses: MeshTrafficPermissionStatuses,
+	Statuses: policyStatuses("MeshTrafficPermission"),
 }
 
 func permissionParts(p *MeshTrafficPermission) Parts {
@@ -97,9 +97,6 @@ func permissionParts(p *MeshTrafficPermission) Parts {
 	}
 	return parts
 }
-
-// MeshTrafficPermissionStatuses is the kind of the statuses of MeshTrafficPermissions.
-var MeshTrafficPermissionStatuses = policyStatuses("MeshTrafficPermission")
 
 // lists returns the callers of a rule by their field.
 func (d *PermissionDefault) lists() []callerList {

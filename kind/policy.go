@@ -16,6 +16,8 @@ type Policy interface {
 	// traffic.
 	HasTo() bool
 	HasRules() bool
+	// StatusKind returns the kind of their statuses.
+	StatusKind() resource.Descriptor
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
 }
@@ -80,6 +82,9 @@ func hasField[S any](name string) bool {
 	_, ok := reflect.TypeFor[S]().FieldByName(name)
 	return ok
 }
+
+// StatusKind implements [Policy].
+func (k *PolicyKind[S, C]) StatusKind() resource.Descriptor { return k.Statuses }
 
 // Conf implements [Policy].
 func (k *PolicyKind[S, C]) Conf() any { return new(C) }

@@ -161,8 +161,8 @@ func (o *object) lacking() {
 
 // ofEachMesh reports whether Kuma creates the policy with each mesh.
 func (o *object) ofEachMesh() bool {
-	policy := kind.Lacks(o.kind) || o.kind == kind.MeshTimeouts.Name
-	return policy && o.kind != "TrafficPermission" && o.mesh != "" &&
+	_, policy := kind.ByName(o.kind).(kind.Policy)
+	return (policy || kind.Lacks(o.kind)) && o.kind != "TrafficPermission" && o.mesh != "" &&
 		strings.HasSuffix(strings.TrimSuffix(o.name, ".kuma-system"), "-all-"+o.mesh)
 }
 

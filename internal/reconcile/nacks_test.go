@@ -118,7 +118,8 @@ func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 // Connections and certificates change an insight often. Only its NACKs change a status.
 func TestOnlyANACKChangesAStatus(t *testing.T) {
 	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.DiscardHandler))
-	all, web := kind.MeshTrafficPermissionStatuses.Key("default", "all"), kind.MeshServiceStatuses.Key("default", "web")
+	all := kind.MeshTrafficPermissions.Statuses.Key("default", "all")
+	web := kind.MeshServiceStatuses.Key("default", "web")
 	observe := func(objects ...resource.Any) []resource.Key {
 		clear(m.made)
 		m.user(objects...)

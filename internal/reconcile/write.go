@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -155,8 +155,7 @@ func (p *Plan) addFamilies() {
 		func(o *resource.Object[kind.ExternalMaterial]) []Request {
 			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
 		})
-	addPolicyFamily(p, kind.MeshTrafficPermissions.Name, s.Tables.Permissions)
-	addPolicyFamily(p, kind.MeshTimeouts.Name, s.Tables.Timeouts)
+	p.addPolicies()
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
 	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
 		return []Request{{Kind: kind.ZoneEgresses.Name}}
@@ -179,9 +178,13 @@ func (p *Plan) addFamilies() {
 	}
 }
 
-// addPolicyFamily adds the statuses of a kind of policies.
-func addPolicyFamily[S any](p *Plan, of string, rows state.Rows[S]) {
-	table.KeepFor(rows.Input, p.addFamily(of, p.policy, kind.StatusKind(of).Describe().Name).Derived, ownRequest)
+// addPolicies adds the statuses of every kind of policies.
+func (p *Plan) addPolicies() {
+	for _, of := range slices.Sorted(maps.Keys(p.State.Tables.PolicyRows)) {
+		rows := p.State.Tables.PolicyRows[of]
+		statuses := p.addFamily(of, p.policy, kind.StatusKind(of).Describe().Name)
+		rows.Keep(statuses.Derived, func(key resource.Key) any { return Request(key) })
+	}
 }
 
 // addIdentities adds the writes for MeshIdentities and for the mtls of meshes. Their rows keep the writes too: the row

@@ -17,6 +17,13 @@ type PolicyRows struct {
 	Plan *policy.Plan
 	// Statuses are their statuses.
 	Statuses Rows[kind.PolicyStatus]
+	// Keep keeps the value of a derived table under the key that key returns, for each policy. It is [table.KeepFor].
+	Keep func(d table.Kept, key func(resource.Key) any)
+}
+
+// addPolicies adds the rows of every kind of policies that no other function adds.
+func (t *Tables) addPolicies() {
+	AddPolicies(t, kind.MeshTimeouts)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
@@ -55,6 +62,9 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table
 		},
 		Plan:     plan,
 		Statuses: addRows(t, k.Statuses),
+		Keep: func(d table.Kept, key func(resource.Key) any) {
+			rows.KeepFor(d, func(o *resource.Object[S]) []any { return []any{key(o.Key())} })
+		},
 	}
 	return rows, index
 }

@@ -39,7 +39,6 @@ type Tables struct {
 	MeshIdentityTables
 	MeshTrustTables
 	PermissionTables
-	TimeoutTables
 	SecretTables
 	MeshServiceTables
 	MultiZoneServiceTables
@@ -70,7 +69,7 @@ func New(zone string) *Tables {
 	t.addMeshIdentity()
 	t.addMeshTrust()
 	t.addPermission()
-	t.addTimeout()
+	t.addPolicies()
 	t.addSecret()
 	t.addMeshService()
 	t.addMultiZoneService()

@@ -18,13 +18,23 @@ type keepChange struct{ added, dropped []any }
 // keys returns, without duplicates. Several rows, also of several Inputs, may keep the same value. It is called before
 // the first commit.
 func KeepFor[V any, K comparable, W any](t *Input[V], d *Derived[K, W], keys func(V) []K) {
-	t.keeps = append(t.keeps, keepRule[V]{d.id, func(row V) []any {
+	t.KeepFor(d, func(row V) []any {
 		var all []any
 		for _, key := range keys(row) {
 			all = append(all, key)
 		}
 		return all
-	}})
+	})
+}
+
+// Kept is a derived table whatever its types are.
+type Kept interface{ keptID() int }
+
+func (d *Derived[K, V]) keptID() int { return d.id }
+
+// KeepFor is the function [KeepFor] for a derived table of unknown types. keys returns keys of its type.
+func (t *Input[V]) KeepFor(d Kept, keys func(V) []any) {
+	t.keeps = append(t.keeps, keepRule[V]{d.keptID(), keys})
 }
 
 // recordKeep records the values that a replaced row and its replacement keep. stored is nil where the row is new.
