@@ -15,7 +15,6 @@ var laterKinds = map[string]string{
 	"fault-injections":            "FaultInjection",
 	"health-checks":               "HealthCheck",
 	"meshaccesslogs":              "MeshAccessLog",
-	"meshcircuitbreakers":         "MeshCircuitBreaker",
 	"meshfaultinjections":         "MeshFaultInjection",
 	"meshgatewayconfigs":          "MeshGatewayConfig",
 	"meshgatewayinstances":        "MeshGatewayInstance",

@@ -159,6 +159,22 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			http: {maxStreamDuration: 1m30s}
 			http: {maxConnectionDuration: 1h}
 			http: {requestHeadersTimeout: 1s}`},
+		{"MeshCircuitBreaker", `{type: MeshCircuitBreaker, mesh: m, name: b, spec: {to: [{targetRef: {kind: ` +
+			`MeshExternalService, name: web}, default: {connectionLimits: {maxRequests: 1}}}], %s}}`, `
+			targetRef: {kind: Dataplane, labels: {app: web}}
+			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
+			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
+			rules: [{default: {}}]                           | spec.rules: is not served by this release, which limits the traffic that proxies send only
+			from: [{targetRef: {kind: Mesh}}]                | spec.from: is not served by this release, which limits the traffic that proxies send only`},
+		{"MeshCircuitBreaker's conf", `{type: MeshCircuitBreaker, mesh: m, name: b, spec: {to: [{targetRef: {kind: Mesh}, ` +
+			`default: {%s}}]}}`, `
+			connectionLimits: {maxConnections: 1, maxConnectionPools: 2, maxPendingRequests: 3, maxRetries: 4, maxRequests: 5}
+			outlierDetection: {disabled: true}
+			outlierDetection: {disabled: true, healthyPanicThreshold: 0}
+			outlierDetection: {interval: 5s, baseEjectionTime: 30s, maxEjectionPercent: 20, splitExternalAndLocalErrors: true, healthyPanicThreshold: "62.9", detectors: {totalFailures: {}}}
+			outlierDetection: {detectors: {totalFailures: {consecutive: 10}, gatewayFailures: {consecutive: 10}, localOriginFailures: {consecutive: 10}}}
+			outlierDetection: {detectors: {successRate: {minimumHosts: 5, requestVolume: 10, standardDeviationFactor: "1.9"}}}
+			outlierDetection: {detectors: {failurePercentage: {minimumHosts: 5, requestVolume: 10, threshold: 85}}}`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,41 @@ func written(d time.Duration) string {
 		return fmt.Sprintf("%dd", d/day)
 	}
 	return d.String()
+}
+
+// Decimal is a number with a fraction, written as a number or as its text: 50, "1.9".
+type Decimal float64
+
+// DecimalText is the pattern of the text of a [Decimal]: no exponent.
+const DecimalText = `^-?[0-9]+(\.[0-9]+)?$`
+
+var decimalText = regexp.MustCompile(DecimalText)
+
+// String returns the number without an exponent.
+func (d Decimal) String() string { return strconv.FormatFloat(float64(d), 'f', -1, 64) }
+
+// MarshalJSON implements json.Marshaler. A fraction is text, since clients of Kuma's API read whole numbers only.
+func (d Decimal) MarshalJSON() ([]byte, error) {
+	if d == Decimal(math.Trunc(float64(d))) {
+		return []byte(d.String()), nil
+	}
+	return json.Marshal(d.String())
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Decimal) UnmarshalJSON(raw []byte) error {
+	text := string(raw)
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return err
+		}
+	}
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil || !decimalText.MatchString(text) {
+		return fmt.Errorf(`%s is not a number such as 50 or "1.9"`, quote(text))
+	}
+	*d = Decimal(value)
+	return nil
 }
 
 // Time is an instant, written in RFC 3339 in UTC.

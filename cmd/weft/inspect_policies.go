@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -57,7 +58,13 @@ default; docs/defaults.md lists the defaults.`,
 			return nil
 		}
 		header := []string{"TO", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}
-		return printTable(command.OutOrStdout(), header, rows)
+		if err := printTable(command.OutOrStdout(), header, rows); err != nil {
+			return err
+		}
+		for i := range outbounds {
+			outbounds[i].printNotes(command.OutOrStdout())
+		}
+		return nil
 	}
 	return command
 }
@@ -77,6 +84,7 @@ type appliedConf struct {
 	Conf    json.RawMessage                `json:"conf"`
 	Origins map[string]inspect.AppliedItem `json:"origins"`
 	Items   []inspect.AppliedItem          `json:"items"`
+	Notes   []string                       `json:"notes,omitempty"`
 }
 
 func (p *policiesTo) service() string {
@@ -97,6 +105,15 @@ func (p *policiesTo) rows() [][]string {
 		}
 	}
 	return rows
+}
+
+// printNotes writes a line for each note about the destination.
+func (p *policiesTo) printNotes(to io.Writer) {
+	for _, conf := range p.Confs {
+		for _, note := range conf.Notes {
+			fmt.Fprintf(to, "note: %s:%d %s: %s\n", p.service(), p.Port, conf.Kind, note)
+		}
+	}
 }
 
 // valueAt returns a field of an object as text. A path that leads into a list shows the whole list.

@@ -45,6 +45,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshTimeout]:
 		return longConnections(o.Spec.To)
+	case *resource.Object[kind.MeshCircuitBreaker]:
+		return unsplitErrors(o.Spec.To)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
@@ -77,6 +79,21 @@ func longConnections(items []kind.ToItem[kind.TimeoutConf]) []string {
 		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.maxConnectionDuration: is longer than the "+
 			"default of %s: a peer that is evicted, or that a permission denies, may keep an open connection for as "+
 			"long", i, identity.ConnectionLife))
+	}
+	return warnings
+}
+
+// unsplitErrors warns of detectors of failures to reach an endpoint that count them apart although the policy does not
+// split them.
+func unsplitErrors(items []kind.ToItem[kind.CircuitBreakerConf]) []string {
+	var warnings []string
+	for i := range items {
+		o := items[i].Default.Outliers()
+		if split := o.SplitExternalAndLocalErrors; split != nil && !*split && o.Detection().LocalOriginFailures != nil {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.outlierDetection."+
+				"splitExternalAndLocalErrors: false has no effect beside detectors.localOriginFailures, which counts "+
+				"these errors apart", i))
+		}
 	}
 	return warnings
 }

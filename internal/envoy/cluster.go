@@ -6,7 +6,6 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -62,14 +61,14 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
-		CommonLbConfig:       updatedAtOnce(key.Locality),
+		CommonLbConfig:       commonBalancing(key.Locality, h.effective.CircuitBreaker.Outliers()),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
 		// stream.
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:                timeout(h.timeouts.ConnectionTimeout, h.connectTimeout()),
-		CircuitBreakers:               breakers(),
-		OutlierDetection:              localityOutlierDetection(key.Locality),
+		ConnectTimeout:                timeout(h.effective.Timeout.ConnectionTimeout, h.connectTimeout()),
+		CircuitBreakers:               limited(breakers(), h.effective.CircuitBreaker.Limits()),
+		OutlierDetection:              h.outlierDetection(key.Locality),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
@@ -193,64 +192,6 @@ func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {
 	return &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
 		Endpoint: &endpointv3.Endpoint{Address: socketAddress(address, port)},
 	}}
-}
-
-// breakers returns the limits of a destination. The minimum of retries is high, because a client with few requests
-// retries nearly all of them at once when one of two endpoints falls silent.
-func breakers() *clusterv3.CircuitBreakers {
-	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     uint32Value(maxConnections),
-		MaxPendingRequests: uint32Value(maxRequests),
-		MaxRequests:        uint32Value(maxRequests),
-		RetryBudget: &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
-			BudgetPercent:       &typev3.Percent{Value: retryShare},
-			MinRetryConcurrency: uint32Value(minRetries),
-		},
-	}}}
-}
-
-// noBreakers sets no limit: the application or the clients' proxies limit the load.
-func noBreakers() *clusterv3.CircuitBreakers {
-	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-		MaxConnections:     uint32Value(localBreakerLimit),
-		MaxPendingRequests: uint32Value(localBreakerLimit),
-		MaxRequests:        uint32Value(localBreakerLimit),
-		MaxRetries:         uint32Value(localBreakerLimit),
-	}}}
-}
-
-// outlierDetection ejects an endpoint after [ejectedAfter] consecutive local-origin failures, for a time that grows a
-// little. Responses of the application never count: an endpoint that is a zone ingress serves many services.
-func outlierDetection() *clusterv3.OutlierDetection {
-	return &clusterv3.OutlierDetection{
-		SplitExternalLocalOriginErrors:  true,
-		ConsecutiveLocalOriginFailure:   uint32Value(ejectedAfter),
-		Interval:                        duration(ejectionSweep),
-		BaseEjectionTime:                duration(ejectionTime),
-		MaxEjectionTime:                 duration(longestEjection),
-		EnforcingConsecutive_5Xx:        uint32Value(0),
-		EnforcingSuccessRate:            uint32Value(0),
-		EnforcingLocalOriginSuccessRate: uint32Value(0),
-		MaxEjectionPercent:              uint32Value(ejectableHosts),
-	}
-}
-
-// updatedAtOnce has the aggregate cluster see each ejection in a locality at once. By default, Envoy merges updates for
-// a second, in which connections still go to ejected endpoints.
-func updatedAtOnce(locality service.Locality) *clusterv3.Cluster_CommonLbConfig {
-	if locality == "" {
-		return nil
-	}
-	return &clusterv3.Cluster_CommonLbConfig{UpdateMergeWindow: duration(0)}
-}
-
-// localityOutlierDetection may eject every endpoint of the client's own zone, since other zones can serve instead.
-func localityOutlierDetection(locality service.Locality) *clusterv3.OutlierDetection {
-	detection := outlierDetection()
-	if locality == service.LocalLocality {
-		detection.MaxEjectionPercent = uint32Value(100)
-	}
-	return detection
 }
 
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"

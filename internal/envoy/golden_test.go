@@ -135,10 +135,15 @@ func readGolden(t *testing.T, path string) (*txtar.Archive, []*xds.Resource) {
 		t.Fatalf("%s has no input.yaml", path)
 	}
 	var n nouns
-	if err := yaml.UnmarshalStrict(input.Data, &n); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
+	unmarshal(t, string(input.Data), &n)
 	return archive, n.resources()
+}
+
+func unmarshal(t *testing.T, text string, into *nouns) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
 }
 
 func TestGolden(t *testing.T) {

@@ -24,8 +24,8 @@ type hop struct {
 	byZoneProxy bool
 	// byTwo states that an egress and an ingress forward it.
 	byTwo bool
-	// timeouts are those that policies set.
-	timeouts kind.TimeoutConf
+	// effective are the confs of policies.
+	effective service.Effective
 }
 
 type version int
@@ -42,7 +42,7 @@ const (
 func hopTo(protocol kind.Protocol, servers *service.Servers, effective *service.Effective) hop {
 	byEgress := servers.Way == zoneroute.ByEgress || servers.Way == zoneroute.NoEgress
 	h := hop{byZoneProxy: servers.Way != zoneroute.Direct, byTwo: byEgress && !servers.External(),
-		timeouts: effective.Timeout}
+		effective: *effective}
 	switch {
 	case !protocol.IsHTTP():
 	case protocol == kind.HTTP && servers.TCPInbound:
@@ -78,7 +78,7 @@ func (h hop) alpn() []string {
 
 func (h hop) protocolOptions() map[string]*anypb.Any {
 	options := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{}}
-	boundConnection(options.CommonHttpProtocolOptions, &h.timeouts, h.connectionLife())
+	boundConnection(options.CommonHttpProtocolOptions, &h.effective.Timeout, h.connectionLife())
 	if h.byZoneProxy {
 		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = uint32Value(zonesConnectionRequests)
 	}

@@ -28,8 +28,9 @@ func aggregate(d *service.Destination, localities []service.DestinationKey) *xds
 			Name: "envoy.clusters.aggregate", TypedConfig: toAny(config),
 		}},
 		LbPolicy:        clusterv3.Cluster_CLUSTER_PROVIDED,
+		CommonLbConfig:  commonBalancing("", d.Effective.CircuitBreaker.Outliers()),
 		ConnectTimeout:  timeout(d.Effective.Timeout.ConnectionTimeout, connectTimeout),
-		CircuitBreakers: breakers(),
+		CircuitBreakers: limited(breakers(), d.Effective.CircuitBreaker.Limits()),
 	})
 }
 

@@ -110,6 +110,8 @@ type AppliedConf struct {
 	Origins map[string]AppliedItem `json:"origins"`
 	// Items are the merged items in ascending order: a later one overrides.
 	Items []AppliedItem `json:"items"`
+	// Notes say where the destination does not have what the conf says.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // AppliedItem is an item of a policy.
@@ -146,6 +148,9 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 			out := appliedOutbound(p, d)
 			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: p.Group.Policies,
 				Destination: destination}))
+			for i := range out.Confs {
+				out.Confs[i].Notes = rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)
+			}
 			a.Outbounds = append(a.Outbounds, out)
 		}
 	}

@@ -79,6 +79,8 @@ func plainType(t reflect.Type, r *resource.Rules) string {
 		return "duration"
 	case t == reflect.TypeFor[kind.Time]():
 		return "time"
+	case t == reflect.TypeFor[kind.Decimal]():
+		return "number"
 	case t == reflect.TypeFor[kind.PortRef]():
 		return "port or name"
 	case t == reflect.TypeFor[[]byte]():

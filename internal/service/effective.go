@@ -12,7 +12,8 @@ import (
 
 // Effective are the effective confs of the traffic to a destination. The zero value has none: the defaults hold.
 type Effective struct {
-	Timeout kind.TimeoutConf `json:"MeshTimeout"`
+	Timeout        kind.TimeoutConf        `json:"MeshTimeout"`
+	CircuitBreaker kind.CircuitBreakerConf `json:"MeshCircuitBreaker"`
 }
 
 // EffectiveOf returns the confs with their types.

@@ -24,6 +24,7 @@ type PolicyRows struct {
 // addPolicies adds the rows of every kind of policies that no other function adds.
 func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTimeouts)
+	AddPolicies(t, kind.MeshCircuitBreakers)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a

@@ -183,21 +183,31 @@ func (w *world) counter(proxy, name string) int {
 // TestDrillATimeoutIsEdited: edits of the timeouts of an HTTP service change clusters and routes. They fail no request
 // and change no listener.
 func TestDrillATimeoutIsEdited(t *testing.T) {
-	w := newWorld(t)
+	newWorld(t).drillEdits("a MeshTimeout", func(i int) string {
+		return timeoutPolicy(fmt.Sprintf("connectionTimeout: %ds, idleTimeout: %dm, http: {requestTimeout: %ds, "+
+			"streamIdleTimeout: %dm, maxStreamDuration: %dm, maxConnectionDuration: %dm}", 3+i, 3+i, 20+i, 3+i, 3+i,
+			3+i%5))
+	})
+}
+
+// drillEdits starts a service of two instances and its client, and edits a policy of the client ten times under load.
+// Each edit changes a cluster; none fails a request or changes a listener.
+func (w *world) drillEdits(policy string, edited func(i int) string) {
 	w.apply(secured)
-	w.service(2, 18080, "web-1")
-	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	for i, name := range []string{"web-1", "web-2"} {
+		host := 2 + 2*i
+		w.service(host, 18080, name)
+		w.proxy("default", name, server(name, "web", "http", host, 20080))
+	}
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
 	before := w.counter("client", listeners)
-	d := w.drill("a MeshTimeout is edited, ten times", traffic.Get(url))
+	d := w.drill(policy+" is edited, ten times", traffic.Get(url))
 	for i := range 10 {
 		clusters := w.counter("client", `cluster_manager\.cluster_modified`)
-		w.apply(timeoutPolicy(fmt.Sprintf("connectionTimeout: %ds, idleTimeout: %dm, http: {requestTimeout: %ds, "+
-			"streamIdleTimeout: %dm, maxStreamDuration: %dm, maxConnectionDuration: %dm}", 3+i, 3+i, 20+i, 3+i, 3+i,
-			3+i%5)))
+		w.apply(edited(i))
 		w.eventually("the edit has arrived", func() error {
 			if now := w.counter("client", `cluster_manager\.cluster_modified`); now <= clusters {
 				return fmt.Errorf("%d modified clusters", now)
@@ -208,9 +218,9 @@ func TestDrillATimeoutIsEdited(t *testing.T) {
 	}
 	d.end()
 	if after := w.counter("client", listeners); after != before {
-		t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
+		w.t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
 	}
 	if draining := w.counter("client", `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
-		t.Errorf("%d listeners and filter chains drain", draining)
+		w.t.Errorf("%d listeners and filter chains drain", draining)
 	}
 }

@@ -1,0 +1,216 @@
+package envoy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/internal/service"
+	"weft/kind"
+)
+
+// overflowed reports whether a response says that a limit is reached.
+func overflowed(r *http.Response) bool {
+	return r != nil && r.StatusCode == 503 && r.Header.Get("x-envoy-overloaded") == "true"
+}
+
+// TestLimitsHaveTheirEffect: each limit of a MeshCircuitBreaker does to traffic what it says, in one Envoy.
+func TestLimitsHaveTheirEffect(t *testing.T) {
+	l := newLab(t)
+	stall, begun := l.stalling()
+	of := func(limits string) service.Effective {
+		return effectiveOf(t, "MeshCircuitBreaker: {connectionLimits: {"+limits+"}}")
+	}
+	requests := l.destination(kind.HTTP, of("maxRequests: 1"), l.server(stall))
+	pools := l.destination(kind.HTTP, of("maxConnectionPools: 1"), l.server(stall), l.server(stall))
+	many := service.DestinationKey{Kind: service.MultiZoneService, Mesh: "default", Service: "many", Port: 80}
+	zones := l.add(&service.Destination{Key: many, Protocol: kind.HTTP, Local: &service.Servers{},
+		Effective: of("maxRequests: 1")}, Assignment(&service.Endpoints{Destination: many.On(service.LocalLocality),
+		Endpoints: []service.Endpoint{l.server(stall)}}))
+	one := service.DestinationKey{Mesh: "default", Zone: "east", Service: "one", Port: 80}
+	pending := l.add(&service.Destination{Key: one, Protocol: kind.HTTP, Servers: service.Servers{TCPInbound: true},
+		Effective: of("maxConnections: 1, maxPendingRequests: 1")},
+		Assignment(&service.Endpoints{Destination: one, Endpoints: []service.Endpoint{l.server(stall)}}))
+	echo, _ := listener(t)
+	connections := l.destination(kind.TCP, of("maxConnections: 1"), endpointAt(echo))
+	retrying, retried := l.destination(kind.HTTP, of("maxRetries: 1"), l.server(breakingFirst(stall)),
+		l.server(breakingFirst(stall))), begun
+	l.start()
+
+	for name, d := range map[string]*labDestination{"maxRequests": requests, "maxRequests of several zones": zones} {
+		go d.send()
+		<-begun
+		if got := d.send(); !overflowed(got) {
+			t.Errorf("%s: the second request gets %v", name, got)
+		}
+	}
+	go pools.send()
+	<-begun // at one of the endpoints
+	if got := pools.send(); got == nil || got.StatusCode != 503 || pools.stat("upstream_cx_pool_overflow") == 0 {
+		t.Errorf("maxConnectionPools: the request to the second endpoint gets %v", got)
+	}
+	if left := requests.stat("circuit_breakers.default.remaining_rq"); left != 0 ||
+		requests.stat("circuit_breakers.default.remaining_cx") == 0 {
+		t.Errorf("%d requests and %d connections are shown as left", left,
+			requests.stat("circuit_breakers.default.remaining_cx"))
+	}
+
+	results := make(chan *http.Response, 3)
+	go pending.send()
+	<-begun
+	for range 2 {
+		go func() { results <- pending.send() }()
+	}
+	if got := <-results; !overflowed(got) {
+		t.Errorf("maxPendingRequests: the third request gets %v", got)
+	}
+	if n := pending.stat("upstream_cx_total"); n != 1 {
+		t.Errorf("maxConnections: %d HTTP/1.1 connections", n)
+	}
+
+	first, err := net.Dial("tcp", connections.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	exchange(t, first)
+	second, err := net.Dial("tcp", connections.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if rest, err := io.ReadAll(second); len(rest) > 0 || connections.stat("upstream_cx_overflow") != 1 {
+		t.Errorf("maxConnections of TCP: the second connection gets %q, %v", rest, err)
+	}
+
+	go retrying.send("x-request", "1")
+	<-retried // its retry runs
+	if got := retrying.send("x-request", "2"); got == nil || got.StatusCode != 503 ||
+		retrying.stat("upstream_rq_retry_overflow") == 0 {
+		t.Errorf("maxRetries: the second request gets %v", got)
+	}
+}
+
+// firsts are the requests of which the first attempt was seen, by destination and name.
+var firsts sync.Map
+
+// breakingFirst closes the connection of the first attempt of each request, and hands over the next ones.
+func breakingFirst(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, seen := firsts.LoadOrStore(r.Header.Get("x-request"), true); !seen {
+			panic(http.ErrAbortHandler)
+		}
+		next(w, r)
+	}
+}
+
+func exchange(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEjectionsHaveTheirEffect: each field of a MeshCircuitBreaker's outlierDetection does to traffic what it says, in
+// one Envoy. Of the servers of a destination, the first one fails as told, and the other two do not.
+func TestEjectionsHaveTheirEffect(t *testing.T) {
+	l := newLab(t)
+	well := []service.Endpoint{l.server(responding(200)), l.server(responding(200))}
+	of := func(outliers string) service.Effective {
+		return effectiveOf(t, "MeshCircuitBreaker: {outlierDetection: {"+outliers+"}}")
+	}
+	enforced := func(detector string, least int) func(*testing.T, *labDestination) {
+		return func(_ *testing.T, d *labDestination) {
+			n := 0
+			d.until("an ejection by "+detector, func(*http.Response) bool {
+				n++ // each look takes as long as several requests
+				return n%10 == 0 && d.stat("outlier_detection.ejections_enforced_"+detector) >= least
+			})
+		}
+	}
+	none := func(t *testing.T, d *labDestination) {
+		for range 30 {
+			d.send()
+		}
+		if n := d.stat("outlier_detection.ejections_enforced_total"); n > 0 {
+			t.Errorf("%d ejections", n)
+		}
+	}
+	steadily := func(status, times int) func(*testing.T, *labDestination) {
+		return func(_ *testing.T, d *labDestination) {
+			inRow := 0
+			d.until(fmt.Sprintf("%d responses with %d in a row", times, status), func(r *http.Response) bool {
+				if inRow++; r.StatusCode != status {
+					inRow = 0
+				}
+				return inRow >= times
+			})
+		}
+	}
+	const long = "interval: 100ms, baseEjectionTime: 1m, "
+	const rated = "interval: 500ms, baseEjectionTime: 1m, "
+	rows := []struct {
+		name, outliers string
+		status         int // of the first server; 0: it is not reached
+		alone          bool
+		effect         func(*testing.T, *labDestination)
+	}{
+		{"totalFailures", long + "detectors: {totalFailures: {consecutive: 3}}", 500, false, steadily(200, 12)},
+		{"totalFailures of a server that is well", long + "detectors: {totalFailures: {consecutive: 3}}", 404, false,
+			none},
+		{"gatewayFailures", long + "detectors: {gatewayFailures: {consecutive: 3}}", 503, false, steadily(200, 12)},
+		{"gatewayFailures of another failure", long + "detectors: {gatewayFailures: {consecutive: 1}}", 500, false,
+			none},
+		{"localOriginFailures", long + "detectors: {localOriginFailures: {consecutive: 5}}", 0, false,
+			enforced("consecutive_local_origin_failure", 1)},
+		{"localOriginFailures by default", long + "detectors: {totalFailures: {}}", 0, false,
+			enforced("consecutive_local_origin_failure", 1)},
+		{"localOriginFailures above", "detectors: {localOriginFailures: {consecutive: 1000}}", 0, false, none},
+		{"splitExternalAndLocalErrors", long + "splitExternalAndLocalErrors: false, detectors: {totalFailures: " +
+			"{consecutive: 3}}", 0, false, enforced("consecutive_5xx", 1)},
+		{"successRate", rated + `detectors: {successRate: {minimumHosts: 3, requestVolume: 3, ` +
+			`standardDeviationFactor: "0.5"}}`,
+			500, false, enforced("success_rate", 1)},
+		{"successRate of too few hosts", rated + `detectors: {successRate: {minimumHosts: 4, requestVolume: 3, ` +
+			`standardDeviationFactor: "0.5"}}`, 500, false, none},
+		{"failurePercentage", rated + "detectors: {failurePercentage: {minimumHosts: 3, requestVolume: 3, " +
+			"threshold: 50}}",
+			500, false, enforced("failure_percentage", 1)},
+		{"disabled", "disabled: true", 0, false, none},
+		{"maxEjectionPercent", long + "maxEjectionPercent: 33, detectors: {totalFailures: {consecutive: 3}}", 500,
+			false, none}, // one of three is more
+		{"baseEjectionTime and interval", "interval: 100ms, baseEjectionTime: 200ms, detectors: {totalFailures: " +
+			"{consecutive: 3}}", 500, false, enforced("consecutive_5xx", 3)},
+		{"healthyPanicThreshold 0", long + "maxEjectionPercent: 100, healthyPanicThreshold: 0, detectors: " +
+			"{totalFailures: {consecutive: 3}}", 500, true, steadily(503, 12)},
+		{"healthyPanicThreshold 50", long + "maxEjectionPercent: 100, healthyPanicThreshold: 50, detectors: " +
+			"{totalFailures: {consecutive: 3}}", 500, true, func(t *testing.T, d *labDestination) {
+			enforced("consecutive_5xx", 1)(t, d)
+			steadily(500, 12)(t, d)
+		}},
+	}
+	var destinations []*labDestination
+	for _, row := range rows {
+		servers := []service.Endpoint{dead(t, "")}
+		if row.status != 0 {
+			servers[0] = l.server(responding(row.status))
+		}
+		if !row.alone {
+			servers = append(servers, well...)
+		}
+		destinations = append(destinations, l.destination(kind.HTTP, of(row.outliers), servers...))
+	}
+	l.start()
+	began := time.Now()
+	for i, row := range rows {
+		t.Run(row.name, func(t *testing.T) { row.effect(t, destinations[i]) })
+	}
+	t.Logf("%d effects in %s", len(rows), time.Since(began))
+}

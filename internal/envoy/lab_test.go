@@ -1,0 +1,162 @@
+package envoy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+
+	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// lab is one Envoy, as the proxy of a client, with destinations whose confs differ. Their servers are plaintext.
+type lab struct {
+	t         *testing.T
+	resources []*xds.Resource
+	admin     uint32
+}
+
+func newLab(t *testing.T) *lab { return &lab{t: t, admin: freePort(t)} }
+
+// start runs the Envoy with all destinations.
+func (l *lab) start() {
+	l.t.Helper()
+	bootstrap := static(l.t, l.resources)
+	bootstrap.Admin = &bootstrapv3.Admin{Address: socketAddress("127.0.0.1", l.admin)}
+	runEnvoy(l.t, writeBootstrap(l.t, bootstrap))
+}
+
+// labDestination is a destination of a [lab].
+type labDestination struct {
+	lab     *lab
+	key     service.DestinationKey
+	address string // at which the client's application reaches it
+}
+
+// destination adds a destination before the start. Its name is a number, so that a name in a test may be a sentence.
+func (l *lab) destination(protocol kind.Protocol, e service.Effective, servers ...service.Endpoint) *labDestination {
+	l.t.Helper()
+	d := &service.Destination{
+		Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: fmt.Sprint("s", len(l.resources)),
+			Port: 80},
+		Protocol: protocol, Effective: e,
+	}
+	return l.add(d, Assignment(&service.Endpoints{Destination: d.Key, Endpoints: servers}))
+}
+
+// add adds a destination with its assignments.
+func (l *lab) add(d *service.Destination, assignments ...*xds.Resource) *labDestination {
+	l.t.Helper()
+	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
+		Protocol: d.Protocol}
+	route := service.RouteTo(d).With(d.Effective)
+	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),
+		ExplicitListener(outbound, route))
+	l.resources = append(l.resources, assignments...)
+	return &labDestination{l, d.Key, fmt.Sprintf("127.0.0.1:%d", outbound.Port)}
+}
+
+// server starts an application of HTTP/1.1 and HTTP/2 without TLS.
+func (l *lab) server(handler http.HandlerFunc) service.Endpoint {
+	l.t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	l.t.Cleanup(server.CloseClientConnections)
+	return endpointAt(server.Listener.Addr())
+}
+
+func endpointAt(address net.Addr) service.Endpoint {
+	return service.Endpoint{Address: "127.0.0.1", Port: uint32(address.(*net.TCPAddr).Port)}
+}
+
+// responding responds with a status.
+func responding(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+// stalling responds when the test ends, and reports each request.
+func (l *lab) stalling() (http.HandlerFunc, chan struct{}) {
+	end, begun := make(chan struct{}), make(chan struct{}, 100)
+	l.t.Cleanup(func() { close(end) })
+	return func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	}, begun
+}
+
+// send sends a GET request on a connection of its own, and returns the response; nil where there is none.
+func (d *labDestination) send(header ...string) *http.Response {
+	request, err := http.NewRequestWithContext(d.lab.t.Context(), http.MethodGet, "http://"+d.address+"/", nil)
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Add(header[i], header[i+1])
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil
+	}
+	body, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	response.Header.Set("test-body", string(body))
+	return response
+}
+
+// stat returns the sum of the statistics of the destination's clusters whose names end with a pattern.
+func (d *labDestination) stat(name string) int {
+	d.lab.t.Helper()
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/stats", d.lab.admin))
+	if err != nil {
+		d.lab.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		d.lab.t.Fatal(err)
+	}
+	sum := 0
+	of := regexp.MustCompile(`(?m)^cluster\.` + d.key.String() + `(?:_[a-z]+)?\.` + name + `: (\d+)$`)
+	for _, found := range of.FindAllStringSubmatch(string(body), -1) {
+		n, _ := strconv.Atoi(found[1])
+		sum += n
+	}
+	return sum
+}
+
+// until sends requests until a condition holds, for 8 seconds at most.
+func (d *labDestination) until(what string, holds func(*http.Response) bool) {
+	d.lab.t.Helper()
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+		if response := d.send(); response != nil && holds(response) {
+			return
+		}
+	}
+	d.lab.t.Errorf("within 8s there was never: %s", what)
+}
+
+// effectiveOf returns confs by their written form.
+func effectiveOf(t *testing.T, text string) service.Effective {
+	t.Helper()
+	var n nouns
+	unmarshal(t, "destination: {effective: {"+text+"}}", &n)
+	return n.Destination.Effective
+}

@@ -1,0 +1,247 @@
+package kind
+
+import (
+	"time"
+
+	"weft/resource"
+)
+
+// MeshCircuitBreaker limits the connections and requests of the proxies that it targets, and ejects endpoints that
+// fail.
+//
+// For each field and destination, the policy with the most specific target that has the field decides. A field that no
+// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+type MeshCircuitBreaker struct {
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef `json:"targetRef,omitempty"`
+	// the limits of the traffic that the proxies send; of several items that select a destination, the more specific or
+	// later one decides
+	To []ToItem[CircuitBreakerConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+}
+
+// CircuitBreakerConf has the limits of some traffic. A field that is left out keeps the value of a less specific
+// policy.
+type CircuitBreakerConf struct {
+	// the limits of one proxy towards one destination
+	ConnectionLimits *ConnectionLimits `json:"connectionLimits,omitempty" schema:"minProperties=1"`
+	// the ejection of endpoints that fail
+	OutlierDetection *OutlierDetection `json:"outlierDetection,omitempty" schema:"minProperties=1"`
+}
+
+// Limits returns the limits of connections and requests, also where there are none.
+func (c *CircuitBreakerConf) Limits() ConnectionLimits {
+	if c.ConnectionLimits == nil {
+		return ConnectionLimits{}
+	}
+	return *c.ConnectionLimits
+}
+
+// Outliers returns the ejection of endpoints, also where there is none.
+func (c *CircuitBreakerConf) Outliers() OutlierDetection {
+	if c.OutlierDetection == nil {
+		return OutlierDetection{}
+	}
+	return *c.OutlierDetection
+}
+
+// ConnectionLimits are limits of one proxy towards one destination. Envoy's threads count apart and may exceed a limit
+// for a moment.
+type ConnectionLimits struct {
+	// MaxConnections is the number of connections. Further HTTP/1.1 requests wait, a further TCP connection is closed.
+	MaxConnections *uint32 `json:"maxConnections,omitempty" schema:"min=1"`
+	// MaxConnectionPools is the number of connection pools, of which there is one for each endpoint.
+	MaxConnectionPools *uint32 `json:"maxConnectionPools,omitempty" schema:"min=1"`
+	// MaxPendingRequests is the number of requests that wait for a connection. Further ones get 503.
+	MaxPendingRequests *uint32 `json:"maxPendingRequests,omitempty" schema:"min=1"`
+	// MaxRetries is the number of concurrent retries. A response that would be retried beyond it is final.
+	MaxRetries *uint32 `json:"maxRetries,omitempty" schema:"min=1"`
+	// MaxRequests is the number of running requests of HTTP/2 and gRPC. Further ones get 503.
+	MaxRequests *uint32 `json:"maxRequests,omitempty" schema:"min=1"`
+}
+
+// OutlierDetection ejects endpoints that fail: they get no requests for some time.
+type OutlierDetection struct {
+	// Disabled ejects no endpoint, also none that cannot be reached.
+	Disabled *bool `json:"disabled,omitempty"`
+	// Interval is the interval at which ejections end, and at which the rates of failures are computed.
+	Interval *Duration `json:"interval,omitempty"`
+	// BaseEjectionTime is the time of the first ejection; the n-th one takes n times as long.
+	BaseEjectionTime *Duration `json:"baseEjectionTime,omitempty"`
+	// MaxEjectionPercent is the percentage of the endpoints that may be ejected, rounded down to endpoints.
+	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty" schema:"max=100"`
+	// SplitExternalAndLocalErrors counts failures to reach an endpoint apart from its responses. Without it, they count
+	// as responses with 5xx. The detector localOriginFailures implies it.
+	SplitExternalAndLocalErrors *bool `json:"splitExternalAndLocalErrors,omitempty"`
+	// HealthyPanicThreshold is the percentage of usable endpoints below which all endpoints are used, also ejected
+	// ones; 0 for never.
+	HealthyPanicThreshold *Decimal   `json:"healthyPanicThreshold,omitempty"`
+	Detectors             *Detectors `json:"detectors,omitempty" schema:"minProperties=1"` // what counts as failing
+}
+
+// Detection returns the detectors, also where there are none.
+func (o *OutlierDetection) Detection() Detectors {
+	if o.Detectors == nil {
+		return Detectors{}
+	}
+	return *o.Detectors
+}
+
+// Detectors are the causes of an ejection. One that is left out ejects no endpoint, other than localOriginFailures,
+// which keeps its default. Endpoints that are zone proxies are ejected by localOriginFailures only.
+type Detectors struct {
+	// TotalFailures ejects after responses with 5xx in a row.
+	TotalFailures *FailureDetector `json:"totalFailures,omitempty"`
+	// GatewayFailures ejects after responses with 502, 503 or 504 in a row.
+	GatewayFailures *FailureDetector `json:"gatewayFailures,omitempty"`
+	// LocalOriginFailures ejects after failures to reach the endpoint in a row.
+	LocalOriginFailures *FailureDetector `json:"localOriginFailures,omitempty"`
+	// SuccessRate ejects endpoints whose share of successful requests is far below the mean.
+	SuccessRate *SuccessRateDetector `json:"successRate,omitempty"`
+	// FailurePercentage ejects endpoints with a share of failures.
+	FailurePercentage *FailurePercentageDetector `json:"failurePercentage,omitempty"`
+}
+
+// FailureDetector counts failures in a row.
+type FailureDetector struct {
+	Consecutive *uint32 `json:"consecutive,omitempty" schema:"min=1"` // the number of failures; by default 5
+}
+
+// SuccessRateDetector compares the endpoints of a destination.
+type SuccessRateDetector struct {
+	MinimumHosts  *uint32 `json:"minimumHosts,omitempty" schema:"min=1"`  // endpoints with such a volume; by default 5
+	RequestVolume *uint32 `json:"requestVolume,omitempty" schema:"min=1"` // requests in an interval; by default 100
+	// the number of standard deviations below the mean; by default 1.9
+	StandardDeviationFactor *Decimal `json:"standardDeviationFactor,omitempty"`
+}
+
+// FailurePercentageDetector computes the share of failures of each endpoint.
+type FailurePercentageDetector struct {
+	MinimumHosts  *uint32 `json:"minimumHosts,omitempty" schema:"min=1"`  // endpoints with such a volume; by default 5
+	RequestVolume *uint32 `json:"requestVolume,omitempty" schema:"min=1"` // requests in an interval; by default 50
+	Threshold     *uint32 `json:"threshold,omitempty" schema:"max=100"`   // the percentage of failures; by default 85
+}
+
+// MeshCircuitBreakers is the kind of [MeshCircuitBreaker].
+var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
+	Kind: resource.Kind[MeshCircuitBreaker]{
+		Info: resource.Info{
+			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
+			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: map[string]string{
+				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
+				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+				"rules": "is not served by this release, which limits the traffic that proxies send only; " +
+					"use `to`",
+				"from": "is not served by this release, which limits the traffic that proxies send only; " +
+					"use `to`",
+			},
+		},
+		Validate: validateMeshCircuitBreaker,
+	},
+	Split: func(p *MeshCircuitBreaker) Parts {
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+	},
+	Statuses: policyStatuses("MeshCircuitBreaker"),
+}
+
+func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	if len(o.Spec.To) == 0 {
+		c.add("spec.to", "is required: at least one item")
+	}
+	checkTo(c, o.Spec.To, (*checks).circuitBreaker)
+	return c.problems
+}
+
+func (c *checks) circuitBreaker(at string, conf *CircuitBreakerConf) {
+	if *conf == (CircuitBreakerConf{}) {
+		c.add(at, "has no field; want connectionLimits or outlierDetection")
+	}
+	if l := conf.ConnectionLimits; l != nil {
+		at := at + ".connectionLimits"
+		if *l == (ConnectionLimits{}) {
+			c.add(at, "has no field; want one of maxConnections, maxConnectionPools, maxPendingRequests, maxRetries, "+
+				"maxRequests")
+		}
+		c.atLeastOne(at+".maxConnections", l.MaxConnections)
+		c.atLeastOne(at+".maxConnectionPools", l.MaxConnectionPools)
+		c.atLeastOne(at+".maxPendingRequests", l.MaxPendingRequests)
+		c.atLeastOne(at+".maxRetries", l.MaxRetries)
+		c.atLeastOne(at+".maxRequests", l.MaxRequests)
+	}
+	if conf.OutlierDetection != nil {
+		c.outlierDetection(at+".outlierDetection", conf.OutlierDetection)
+	}
+}
+
+func (c *checks) outlierDetection(at string, o *OutlierDetection) {
+	c.positiveDuration(at+".interval", o.Interval)
+	c.positiveDuration(at+".baseEjectionTime", o.BaseEjectionTime)
+	c.percentage(at+".maxEjectionPercent", o.MaxEjectionPercent)
+	if p := o.HealthyPanicThreshold; p != nil && (*p < 0 || *p > 100) {
+		c.add(at+".healthyPanicThreshold", "is %s, want a percentage from 0 to 100", *p)
+	}
+	detectors := at + ".detectors"
+	if d := o.Detectors; d == nil || *d == (Detectors{}) {
+		if o.Disabled == nil || !*o.Disabled {
+			c.add(detectors, "is required: one of totalFailures, gatewayFailures, localOriginFailures, successRate, "+
+				"failurePercentage; or disabled: true")
+		}
+		return
+	}
+	for _, f := range []struct {
+		name     string
+		detector *FailureDetector
+	}{{"totalFailures", o.Detectors.TotalFailures}, {"gatewayFailures", o.Detectors.GatewayFailures},
+		{"localOriginFailures", o.Detectors.LocalOriginFailures}} {
+		if f.detector != nil {
+			c.atLeastOne(detectors+"."+f.name+".consecutive", f.detector.Consecutive)
+		}
+	}
+	if s := o.Detectors.SuccessRate; s != nil {
+		at := detectors + ".successRate"
+		c.atLeastOne(at+".minimumHosts", s.MinimumHosts)
+		c.atLeastOne(at+".requestVolume", s.RequestVolume)
+		if f := s.StandardDeviationFactor; f != nil && (*f < minDeviations || *f > maxDeviations) {
+			c.add(at+".standardDeviationFactor", "is %s, want %s to %s", *f, Decimal(minDeviations),
+				Decimal(maxDeviations))
+		}
+	}
+	if f := o.Detectors.FailurePercentage; f != nil {
+		at := detectors + ".failurePercentage"
+		c.atLeastOne(at+".minimumHosts", f.MinimumHosts)
+		c.atLeastOne(at+".requestVolume", f.RequestVolume)
+		c.percentage(at+".threshold", f.Threshold)
+	}
+}
+
+// Envoy has standard deviations in thousandths. Beyond 1,000 of them there is no endpoint.
+const minDeviations, maxDeviations = 0.001, 1000
+
+// positiveDuration accepts an absent value. Envoy rounds what is less than a millisecond to 0.
+func (c *checks) positiveDuration(field string, d *Duration) {
+	if d == nil {
+		return
+	}
+	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
+		c.add(field, "is %s, want 1ms to %s", value, written(maxTimeout))
+	}
+}
+
+// atLeastOne accepts an absent value.
+func (c *checks) atLeastOne(field string, n *uint32) {
+	if n != nil && *n == 0 {
+		c.add(field, "is 0, want at least 1; leave it out for the default")
+	}
+}
+
+// percentage accepts an absent value.
+func (c *checks) percentage(field string, n *uint32) {
+	if n != nil && *n > 100 {
+		c.add(field, "is %d, want a percentage from 0 to 100", *n)
+	}
+}

@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+)
+
+// breakerPolicy is a MeshCircuitBreaker of the client with a conf about every destination.
+func breakerPolicy(conf string) string {
+	return fmt.Sprintf("type: MeshCircuitBreaker\nmesh: default\nname: b\nspec: {targetRef: {kind: Dataplane, labels: "+
+		"{kuma.io/workload: client}}, to: [{targetRef: {kind: Mesh}, default: {%s}}]}\n", conf)
+}
+
+// TestDrillACircuitBreakerIsEdited: edits of the limits and of the outlier detection of an HTTP service change its
+// cluster. They fail no request and change no listener.
+func TestDrillACircuitBreakerIsEdited(t *testing.T) {
+	newWorld(t).drillEdits("a MeshCircuitBreaker", func(i int) string {
+		return breakerPolicy(fmt.Sprintf("connectionLimits: {maxConnections: %d, maxPendingRequests: %d, maxRequests: "+
+			"%d, maxRetries: %d}, outlierDetection: {maxEjectionPercent: %d, healthyPanicThreshold: %d, detectors: "+
+			"{totalFailures: {consecutive: %d}}}", 1000+i, 5000+i, 6000+i, 700+i, 20+i, i, 5+i))
+	})
+}
