@@ -22,7 +22,7 @@ func All() []resource.Descriptor {
 		EvictedProxiesList,
 		MeshServices, MeshServiceStatuses, RetainedEndpointsList, RetainedSNIRoutes,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
-		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials,
+		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials, RetainedExternalServices,
 		SNIFormats, SNIWaits,
 		MeshIdentities, MeshIdentityStatuses, SigningCAs,
 		MeshTrusts, MeshTrustStatuses,

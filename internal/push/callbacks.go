@@ -29,6 +29,8 @@ type Callbacks struct {
 	Keep            Keep
 	// RetainSNIRoutes stores SNI routes as Keep stores endpoints.
 	RetainSNIRoutes RetainSNIRoutes
+	// RetainExternalServices stores removed external services likewise.
+	RetainExternalServices RetainExternalServices
 	// KeepIngresses stores, as Keep does, the former ingresses of other zones that now advertise a host name.
 	KeepIngresses KeepIngresses
 	Announce      Announce
@@ -80,6 +82,9 @@ type Announce func(ctx context.Context, moving []*resource.Object[kind.Dataplane
 
 // RetainSNIRoutes stores retained SNI routes that the table already has.
 type RetainSNIRoutes func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error
+
+// RetainExternalServices stores retained external services that the table already has.
+type RetainExternalServices func(ctx context.Context, rows []*resource.Object[kind.RetainedExternalService]) error
 
 // KeepIngresses stores the former ingresses of host names, which the table already has.
 type KeepIngresses func(ctx context.Context, rows []*resource.Object[kind.ResolvedName]) error

@@ -3,6 +3,7 @@ package push
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -201,6 +202,78 @@ func TestARemovedEgressSectionForwardsToOtherZonesWhileItDrains(t *testing.T) {
 	hub.callbacks.Waiter.(onDemand) <- struct{}{}
 	if got := <-gone; got.proxy != one || !slices.Equal(got.listeners, []string{"10.0.0.1:10002"}) {
 		t.Errorf("%+v left the listener status", got)
+	}
+}
+
+// A removed external service leaves its clients at once. The egresses serve it, with the permissions of now and a key
+// that is deleted with it, until its row is removed.
+func TestEgressesServeARemovedExternalServiceWhileItDrains(t *testing.T) {
+	const chain, cluster = "kri_extsvc_default_default__api_443", "kri_extsvc_default_default__api_443_external"
+	hub, _, _ := newHub(t, never{})
+	service := externalService("api", "192.0.2.1").(*resource.Object[kind.MeshExternalService])
+	source := &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "s"}}
+	service.Spec.TLS = &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{CACert: source}}
+	material := kind.ExternalMaterials.Make(mesh, "api", kind.ExternalMaterial{
+		Endpoints: service.Spec.Endpoints, TLS: &kind.ExternalTLS{Enabled: true}, CACert: []byte("the root"),
+	})
+	put(hub, everybody(), zoneEgress("one", "10.0.0.1"), service, material,
+		kind.MeshEgressAddresses.Make(mesh, "default", kind.MeshEgressAddress{Egresses: []kind.ZoneProxyAddress{
+			{Name: "one", Address: "10.0.0.1", Port: 10002, Healthy: true}}}))
+	egress, client := watched(t, hub, "one"), state.ProxyKey{Mesh: mesh, Name: "client"}
+	sent := func(key state.ProxyKey) map[string]*xds.Resource {
+		all := map[string]*xds.Resource{}
+		for _, set := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
+			for _, r := range set.Resources() {
+				all[r.Type.String()+" "+r.Name] = r
+			}
+		}
+		return all
+	}
+	ofService := func(key state.ProxyKey) map[string]string {
+		all := map[string]string{}
+		for name, r := range sent(key) {
+			if bytes.Contains(r.Wire, []byte("extsvc")) {
+				all[name] = r.Version
+			}
+		}
+		return all
+	}
+	served := ofService(egress)
+	if !slices.Contains(namesOf(hub, egress, xds.Cluster), cluster) || len(ofService(client)) == 0 {
+		t.Fatalf("the egress has %v and the client %v", served, ofService(client))
+	}
+
+	hub.Apply(removal(service.Key(), material.Key()))
+	if got := ofService(client); len(got) > 0 {
+		t.Errorf("the client still has %v", got)
+	}
+	if got := ofService(egress); !maps.Equal(got, served) {
+		t.Errorf("while it drains the egress has %v, want what it had: %v", got, served)
+	}
+
+	put(hub, kind.MeshTrafficPermissions.Make(mesh, "p", kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{
+		Default: kind.PermissionDefault{Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact",
+			Value: "spiffe://m/denied"}}}}}}}))
+	denied := slices.ContainsFunc(slices.Collect(maps.Values(sent(egress))), func(r *xds.Resource) bool {
+		return strings.Contains(r.Name, chain) && bytes.Contains(r.Wire, []byte("spiffe://m/denied"))
+	})
+	if !denied {
+		t.Error("a new permission does not apply to the service while it drains")
+	}
+
+	row := kind.RetainedExternalServices.Key(mesh, "api-443")
+	put(hub, externalService("api", "192.0.2.7"))
+	if got := ofService(egress); len(got) == 0 || strings.Contains(fmt.Sprint(got), "cert") {
+		t.Errorf("a service that returned is served as %v", got)
+	}
+	hub.Apply(removal(row))
+	if !slices.Contains(namesOf(hub, egress, xds.Cluster), cluster) {
+		t.Error("the end of a drain ends a service that returned")
+	}
+	hub.Apply(removal(service.Key()))
+	hub.Apply(removal(row))
+	if got := ofService(egress); len(got) > 0 {
+		t.Errorf("after the drain the egress has %v", got)
 	}
 }
 

@@ -85,8 +85,11 @@ func newLonelyHub(t *testing.T, s AckWaiter, zones Zones) (hub *Hub,
 			return nil
 		},
 		RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
-		KeepIngresses:   func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
-		Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
+		RetainExternalServices: func(context.Context, []*resource.Object[kind.RetainedExternalService]) error {
+			return nil
+		},
+		KeepIngresses: func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
+		Announce:      func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
 		Keep: func(_ context.Context, rows []*resource.Object[kind.RetainedEndpoints]) error {
 			kept <- rows
 			return nil

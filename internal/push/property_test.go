@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,10 +26,11 @@ import (
 
 // The worlds are small, so that every change meets every other one: a few names, all of them used by all kinds.
 var (
-	proxyNames   = []string{"d1", "d2", "d3", "d4"}
-	serviceNames = []string{"s1", "s2", "s3"}
-	policyNames  = []string{"p1", "p2"}
-	workloads    = []string{"red", "blue"}
+	proxyNames    = []string{"d1", "d2", "d3", "d4"}
+	serviceNames  = []string{"s1", "s2", "s3"}
+	retainedNames = []string{"s1-443", "s2-443"}
+	policyNames   = []string{"p1", "p2"}
+	workloads     = []string{"red", "blue"}
 )
 
 const mesh = "default"
@@ -285,6 +287,15 @@ func drawMaterial(t *rapid.T, name string) resource.Any {
 	})
 }
 
+func drawRetainedExternal(t *rapid.T, name string) resource.Any {
+	service := strings.TrimSuffix(name, "-443")
+	return kind.RetainedExternalServices.Make(mesh, name, kind.RetainedExternalService{
+		Zone: "default", Service: service, Port: 443, Protocol: pick(t, "protocol", kind.HTTP, kind.TCP),
+		SNIs:     []string{"a1." + service + ".443.default.mes"},
+		Material: kind.ExternalMaterial{Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.3", Port: 443}}},
+	})
+}
+
 func drawTrust(t *rapid.T, name string) resource.Any {
 	return kind.MeshTrusts.Make(mesh, name, kind.MeshTrust{
 		TrustDomain: pick(t, "domain", "one.local", "two.local"),
@@ -336,6 +347,7 @@ var drawn = []struct {
 	{"MeshTrust", policyNames, drawTrust},
 	{"MeshExternalService", serviceNames, drawExternal},
 	{"ExternalMaterial", serviceNames, drawMaterial},
+	{"RetainedExternalService", retainedNames, drawRetainedExternal},
 	{"MeshExternalServiceStatus", serviceNames, drawExternalStatus},
 	{"MeshEgressAddress", []string{"default"}, drawEgresses},
 	{"Mesh", []string{mesh}, drawMesh},
@@ -393,9 +405,12 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 		hub.Use(t.Context(), Callbacks{
 			Waiter: never{}, Replicas: alone{},
 			RetainSNIRoutes: func(context.Context, []*resource.Object[kind.RetainedSNIRoute]) error { return nil },
-			KeepIngresses:   func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
-			Announce:        func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
-			Keep:            func(context.Context, []*resource.Object[kind.RetainedEndpoints]) error { return nil },
+			RetainExternalServices: func(context.Context, []*resource.Object[kind.RetainedExternalService]) error {
+				return nil
+			},
+			KeepIngresses: func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil },
+			Announce:      func(context.Context, []*resource.Object[kind.DataplaneCertificates]) error { return nil },
+			Keep:          func(context.Context, []*resource.Object[kind.RetainedEndpoints]) error { return nil },
 		})
 		stops := map[state.ProxyKey]func(){}
 		told := map[state.ProxyKey]*proxy.Proxy{}

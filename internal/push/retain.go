@@ -11,10 +11,11 @@ import (
 	"weft/resource"
 )
 
-// retention makes the rows by which clients keep what a commit would take from them before its replacement is ready:
-// former endpoints, SNI routes and ingresses, and the next SPIFFE IDs of proxies. The hub puts the rows into the table
-// in the commit that makes them necessary, and goroutines store them: the table does not wait for the store. The lock
-// of the table's writer guards it.
+// retention makes the rows by which clients and zone proxies keep what a commit would take from them before its
+// replacement is ready, or before clients have acked the removal: former endpoints, SNI routes, external services and
+// ingresses, and the next SPIFFE IDs of proxies. The hub puts the rows into the table in the commit that makes them
+// necessary, and goroutines store them: the table does not wait for the store. The lock of the table's writer guards
+// it.
 type retention struct {
 	state     *graph.State
 	log       *slog.Logger
@@ -29,6 +30,7 @@ func (k *retention) rows(before *table.Reader, changes *table.Changes, put []res
 	var own []resource.Any
 	own = joinRows(own, k.endpoints(after, changes, now))
 	own = joinRows(own, k.sniRoutes(before, after, changes, now))
+	own = joinRows(own, k.externalServices(before, after, changes, now))
 	own = joinRows(own, k.spiffeIDs(after, changes, now))
 	return joinRows(own, k.ingresses(before, after, put))
 }
@@ -86,6 +88,23 @@ func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Change
 			k.callbacks.RetainSNIRoutes,
 			"retained SNI routes are not stored and would be lost by a restart",
 		)
+	}
+	return rows
+}
+
+// externalServices returns rows that retain the external services that were removed, until their clients have acked the
+// removal.
+func (k *retention) externalServices(before, after *table.Reader, changes *table.Changes,
+	now time.Time) []*resource.Object[kind.RetainedExternalService] {
+	var rows []*resource.Object[kind.RetainedExternalService]
+	for t := range k.state.ZoneProxies.EgressServices.Transitions(changes) {
+		rows = append(rows, k.state.ZoneProxies.RetainExternalServices(before, after, t.Old, now)...)
+	}
+	if len(rows) > 0 {
+		k.log.Info("removed external services are retained until their clients have acked the removal", "ports",
+			len(rows))
+		storeRows(k, rows, k.callbacks.RetainExternalServices,
+			"retained external services are not stored and would be lost by a restart")
 	}
 	return rows
 }

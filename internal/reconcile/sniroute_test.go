@@ -71,7 +71,7 @@ func TestSNIRoutesOfAGlobalServiceStayForATimeout(t *testing.T) {
 		Service: "all", Port: 80, Since: kind.Time{Time: w.now}})
 	w.put(row)
 	requeue := w.reconcile("RetainedSNIRoute", row.Name)
-	if want := w.now.Add(sniRouteTimeout); !requeue.Equal(want) {
+	if want := w.now.Add(retainTimeout); !requeue.Equal(want) {
 		t.Fatalf("it is looked at again at %s, want %s", requeue, want)
 	}
 	w.now = requeue
@@ -104,8 +104,8 @@ func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 			for range z.requested { // again and again
 			}
 		}()
-		if waited := m.untilDeleted(); waited != sniRouteTimeout+5*time.Second {
-			t.Errorf("waited %v, want %v and the drain time", waited, sniRouteTimeout)
+		if waited := m.untilDeleted(); waited != retainTimeout+5*time.Second {
+			t.Errorf("waited %v, want %v and the drain time", waited, retainTimeout)
 		}
 		close(z.requested)
 	})

@@ -155,6 +155,9 @@ func (p *Plan) addFamilies() {
 		func(o *resource.Object[kind.ExternalMaterial]) []Request {
 			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
 		})
+	retainedExternal := p.addFamily(kind.RetainedExternalServices.Name, p.retainExternalService,
+		kind.RetainedExternalServices.Name)
+	table.KeepFor(s.Tables.RetainedExternalServices.Input, retainedExternal.Derived, ownRequest)
 	p.addPolicies()
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
 	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {

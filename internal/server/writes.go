@@ -80,9 +80,11 @@ func (s *Server) callbacks() push.Callbacks {
 	return push.Callbacks{
 		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
 		Version: storedVersion(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
-		RetainSNIRoutes: retainSNIRoutes(s.writer), KeepIngresses: keepIngresses(s.writer),
-		Announce: announce(s.writer),
-		Drained:  s.metrics.Drained, DrainTime: s.settings.DrainTime,
+		RetainSNIRoutes:        retain(s.writer, kind.RetainedSNIRoutes),
+		RetainExternalServices: retain(s.writer, kind.RetainedExternalServices),
+		KeepIngresses:          keepIngresses(s.writer),
+		Announce:               announce(s.writer),
+		Drained:                s.metrics.Drained, DrainTime: s.settings.DrainTime,
 	}
 }
 
@@ -130,10 +132,10 @@ func retainEndpoints(writer *admission.Writer) push.Keep {
 	}
 }
 
-// retainSNIRoutes stores retained SNI routes, once where several replicas retain the same.
-func retainSNIRoutes(writer *admission.Writer) push.RetainSNIRoutes {
-	return func(ctx context.Context, rows []*resource.Object[kind.RetainedSNIRoute]) error {
-		return modifyEach(ctx, writer, kind.RetainedSNIRoutes, rows, func(stored, wanted *kind.RetainedSNIRoute) bool {
+// retain returns a function that stores retained rows of a kind, in place of the stored ones.
+func retain[S any](writer *admission.Writer, k *resource.Kind[S]) func(context.Context, []*resource.Object[S]) error {
+	return func(ctx context.Context, rows []*resource.Object[S]) error {
+		return modifyEach(ctx, writer, k, rows, func(stored, wanted *S) bool {
 			*stored = *wanted
 			return true
 		})

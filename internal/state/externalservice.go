@@ -9,11 +9,15 @@ import (
 	"weft/resource"
 )
 
-// ExternalServiceTables are the MeshExternalServices, their statuses, and the certificates that they refer to.
+// ExternalServiceTables are the MeshExternalServices, their statuses, the certificates that they refer to, and removed
+// ones that egresses still serve.
 type ExternalServiceTables struct {
 	ExternalServices        Rows[kind.MeshExternalService]
 	ExternalServiceStatuses Rows[kind.MeshExternalServiceStatus]
 	ExternalMaterials       Rows[kind.ExternalMaterial]
+	// RetainedExternalServicesByMesh finds the RetainedExternalServices of a [MeshKey].
+	RetainedExternalServices       Rows[kind.RetainedExternalService]
+	RetainedExternalServicesByMesh *table.Index[*resource.Object[kind.RetainedExternalService]]
 	// ExternalServicesByMesh finds the external services of a [MeshKey], ExternalServicesBySNI those that have an SNI.
 	ExternalServicesByMesh, ExternalServicesBySNI *table.Index[*resource.Object[kind.MeshExternalService]]
 	// ExternalServicesBySecret finds the external services that refer to a Secret, by its [RowKey].
@@ -24,6 +28,8 @@ func (t *Tables) addExternalService() {
 	t.ExternalServices = addRows(t, kind.MeshExternalServices)
 	t.ExternalServiceStatuses = addRows(t, kind.MeshExternalServiceStatuses)
 	t.ExternalMaterials = addRows(t, kind.ExternalMaterials)
+	t.RetainedExternalServices = addRows(t, kind.RetainedExternalServices)
+	t.RetainedExternalServicesByMesh = byMesh(t.RetainedExternalServices)
 	t.ExternalServicesByMesh = byMesh(t.ExternalServices)
 	t.ExternalServicesBySNI = table.NewIndex(t.ExternalServices.Input, externalSNIKeys)
 	t.ExternalServicesBySecret = table.NewIndex(t.ExternalServices.Input, namedSecrets)

@@ -19,8 +19,10 @@ type EgressService struct {
 	Protocol kind.Protocol
 }
 
-// egressServices returns the external services of a mesh that can be dialed. An SNI belongs to one of them: the first
-// one by key.
+func compareEgressServices(a, b EgressService) int { return service.CompareDestinations(a.Key, b.Key) }
+
+// egressServices returns the external services of a mesh that can be dialed, and removed ones while they drain. An SNI
+// belongs to one of them: to the first one by key of those that are not removed, or else of the removed ones.
 func (s *Stage) egressServices(r *table.Reader, mesh string) []EgressService {
 	var services []EgressService
 	for _, service := range s.state.ExternalServicesByMesh.List(r, state.MeshKey(mesh)) {
@@ -34,7 +36,14 @@ func (s *Stage) egressServices(r *table.Reader, mesh string) []EgressService {
 			SNIs: sni.InAllFormats(sni.PortOf(service, port)), Protocol: protocolOf(service),
 		})
 	}
-	slices.SortFunc(services, func(a, b EgressService) int { return service.CompareDestinations(a.Key, b.Key) })
+	slices.SortFunc(services, compareEgressServices)
+	services = withoutTakenSNIs(append(services, s.retainedEgressServices(r, mesh)...))
+	slices.SortFunc(services, compareEgressServices)
+	return services
+}
+
+// withoutTakenSNIs removes from each service the SNIs of earlier ones, and services without an SNI.
+func withoutTakenSNIs(services []EgressService) []EgressService {
 	taken := map[string]bool{}
 	for i := range services {
 		services[i].SNIs = slices.DeleteFunc(services[i].SNIs, func(name string) bool { return taken[name] })
@@ -74,23 +83,41 @@ type ExternalUpstream struct {
 }
 
 func (s *Stage) externalUpstream(r *table.Reader, key service.DestinationKey) *ExternalUpstream {
-	row := s.services.Row(key)
-	service, ok := s.state.ExternalServices.Find(r, row.Mesh, row.Name)
-	if !ok || service.Spec.Match.Port != key.Port {
-		return nil
-	}
-	as, ok := s.dialSettings(r, service)
+	protocol, as, ok := s.upstreamSettings(r, key)
 	if !ok {
 		return nil
 	}
 	out := &ExternalUpstream{
-		Key: key, Protocol: protocolOf(service), Endpoints: byPriority(s.externalOnly(as.Endpoints)),
+		Key: key, Protocol: protocol, Endpoints: byPriority(s.externalOnly(as.Endpoints)),
 		CACert: as.CACert, ClientCert: as.ClientCert, ClientKey: as.ClientKey,
 	}
 	if as.TLS != nil && as.TLS.Enabled {
 		out.TLS = as.TLS
 	}
 	return out
+}
+
+// upstreamSettings returns the protocol, endpoints and certificates with which a service is dialed, and false where it
+// is not dialed. A removed service is dialed as before while it drains.
+func (s *Stage) upstreamSettings(r *table.Reader, key service.DestinationKey) (kind.Protocol, *kind.ExternalMaterial,
+	bool) {
+	if service, ok := s.externalService(r, key); ok {
+		as, ok := s.dialSettings(r, service)
+		return protocolOf(service), as, ok
+	}
+	row, ok := s.state.RetainedExternalServices.Find(r, key.Mesh, s.retainedExternalName(key))
+	if !ok {
+		return "", nil, false
+	}
+	return row.Spec.Protocol, &row.Spec.Material, true
+}
+
+// externalService returns the MeshExternalService that has a destination's port; false: there is none.
+func (s *Stage) externalService(r *table.Reader,
+	key service.DestinationKey) (*resource.Object[kind.MeshExternalService], bool) {
+	row := s.services.Row(key)
+	service, ok := s.state.ExternalServices.Find(r, row.Mesh, row.Name)
+	return service, ok && service.Spec.Match.Port == key.Port
 }
 
 // externalOnly returns the endpoints whose address may be outside the mesh, whatever is stored.
