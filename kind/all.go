@@ -64,6 +64,7 @@ func Policies() []Policy {
 		MeshTrafficPermissions,
 		MeshTimeouts,
 		MeshCircuitBreakers,
+		MeshLoadBalancingStrategies,
 	}
 }
 

@@ -175,6 +175,22 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			outlierDetection: {detectors: {totalFailures: {consecutive: 10}, gatewayFailures: {consecutive: 10}, localOriginFailures: {consecutive: 10}}}
 			outlierDetection: {detectors: {successRate: {minimumHosts: 5, requestVolume: 10, standardDeviationFactor: "1.9"}}}
 			outlierDetection: {detectors: {failurePercentage: {minimumHosts: 5, requestVolume: 10, threshold: 85}}}`},
+		{"MeshLoadBalancingStrategy's conf", `{type: MeshLoadBalancingStrategy, mesh: m, name: b, spec: {to: ` +
+			`[{targetRef: {kind: Mesh}, default: {%s}}]}}`, `
+			loadBalancer: {type: RoundRobin}
+			loadBalancer: {type: Random}
+			loadBalancer: {type: LeastRequest, leastRequest: {choiceCount: 8, activeRequestBias: "1.3"}}
+			loadBalancer: {type: RingHash, ringHash: {hashFunction: XXHash, minRingSize: 1, maxRingSize: 8000000}}
+			loadBalancer: {type: Maglev, maglev: {tableSize: 5000011}}
+			loadBalancer: {type: RingHash, ringHash: {hashPolicies: []}} | spec.to[0].default.loadBalancer.ringHash.hashPolicies: is the older place; write hashPolicies beside loadBalancer
+			loadBalancer: {type: Maglev, maglev: {hashPolicies: []}}     | spec.to[0].default.loadBalancer.maglev.hashPolicies: is the older place; write hashPolicies beside loadBalancer
+			hashPolicies: []
+			hashPolicies: [{type: Header, terminal: true, header: {name: x-user}}]
+			hashPolicies: [{type: Cookie, cookie: {name: sess, ttl: 1h, path: /a}}]
+			hashPolicies: [{type: Connection, connection: {sourceIP: true}}]
+			hashPolicies: [{type: QueryParameter, queryParameter: {name: user}}]
+			hashPolicies: [{type: FilterState, filterState: {key: io.user}}]
+			localityAwareness: {disabled: true}              | spec.to[0].default.localityAwareness: is not served by this release; leave it out: proxies use`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}

@@ -72,6 +72,7 @@ func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: h.protocolOptions(),
 	}
+	balance(cluster, h.effective.LoadBalancing.Balancer())
 	h.closeUnresponsive(cluster)
 	return cluster
 }

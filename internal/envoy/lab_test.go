@@ -102,8 +102,11 @@ func (l *lab) stalling() (http.HandlerFunc, chan struct{}) {
 }
 
 // send sends a GET request on a connection of its own, and returns the response; nil where there is none.
-func (d *labDestination) send(header ...string) *http.Response {
-	request, err := http.NewRequestWithContext(d.lab.t.Context(), http.MethodGet, "http://"+d.address+"/", nil)
+func (d *labDestination) send(header ...string) *http.Response { return d.sendTo("/", header...) }
+
+// sendTo sends a request of a path.
+func (d *labDestination) sendTo(path string, header ...string) *http.Response {
+	request, err := http.NewRequestWithContext(d.lab.t.Context(), http.MethodGet, "http://"+d.address+path, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -84,7 +84,7 @@ func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
 	rule := to.Last()
 	proxy := &tcpproxyv3.TcpProxy{
 		StatPrefix: name, IdleTimeout: timeout(to.Effective.Timeout.IdleTimeout, idleTimeout),
-		MaxConnectAttempts: uint32Value(connectAttempts),
+		MaxConnectAttempts: uint32Value(connectAttempts), HashPolicy: hashedConnection(&to.Effective.LoadBalancing),
 	}
 	if len(rule.Backends) == 1 {
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: rule.Backends[0].Destination.String()}

@@ -75,7 +75,8 @@ func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Ro
 
 func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
 	requests := to.Effective.Timeout.Requests()
-	action := &routev3.RouteAction{Timeout: timeout(requests.RequestTimeout, requestTimeout), RetryPolicy: retry}
+	action := &routev3.RouteAction{Timeout: timeout(requests.RequestTimeout, requestTimeout), RetryPolicy: retry,
+		HashPolicy: hashed(&to.Effective.LoadBalancing)}
 	if requests.StreamIdleTimeout != nil {
 		action.IdleTimeout = timeout(requests.StreamIdleTimeout, streamIdleTimeout)
 	}

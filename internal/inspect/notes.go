@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"weft/internal/service"
 	"weft/kind"
@@ -9,8 +11,31 @@ import (
 
 // notesAbout returns where an effective conf does less or more than its fields say, for one destination.
 func (rs *Reports) notesAbout(conf any, d *service.Destination, secured bool) []string {
-	if c, ok := conf.(*kind.CircuitBreakerConf); ok && c.OutlierDetection != nil {
-		return rs.ejectionNotes(c.OutlierDetection, d, secured)
+	switch c := conf.(type) {
+	case *kind.CircuitBreakerConf:
+		if c.OutlierDetection != nil {
+			return rs.ejectionNotes(c.OutlierDetection, d, secured)
+		}
+	case *kind.LoadBalancingConf:
+		return hashNotes(c, d.Protocol)
+	}
+	return nil
+}
+
+// hashNotes says where nothing is hashed, or what is to be hashed has no effect.
+func hashNotes(c *kind.LoadBalancingConf, protocol kind.Protocol) []string {
+	hashable := slices.ContainsFunc(c.HashPolicies, func(p kind.HashPolicy) bool {
+		return protocol.IsHTTP() || p.Connection != nil || p.FilterState != nil
+	})
+	switch of := c.Balancer().Type; {
+	case !c.Hashes() && len(c.HashPolicies) > 0:
+		return []string{"hashPolicies have no effect: the type of the load balancer is " +
+			cmp.Or(of, kind.RoundRobin) + ", not RingHash or Maglev"}
+	case c.Hashes() && !hashable && len(c.HashPolicies) > 0:
+		return []string{"hashPolicies have no effect on TCP, which has Connection and FilterState only: each " +
+			"connection gets a random endpoint"}
+	case c.Hashes() && !hashable:
+		return []string{of + " without hashPolicies: each request gets a random endpoint"}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 type Effective struct {
 	Timeout        kind.TimeoutConf        `json:"MeshTimeout"`
 	CircuitBreaker kind.CircuitBreakerConf `json:"MeshCircuitBreaker"`
+	LoadBalancing  kind.LoadBalancingConf  `json:"MeshLoadBalancingStrategy"`
 }
 
 // EffectiveOf returns the confs with their types.

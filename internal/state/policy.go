@@ -25,6 +25,7 @@ type PolicyRows struct {
 func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTimeouts)
 	AddPolicies(t, kind.MeshCircuitBreakers)
+	AddPolicies(t, kind.MeshLoadBalancingStrategies)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a

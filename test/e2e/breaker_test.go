@@ -20,3 +20,15 @@ func TestDrillACircuitBreakerIsEdited(t *testing.T) {
 			"{totalFailures: {consecutive: %d}}}", 1000+i, 5000+i, 6000+i, 700+i, 20+i, i, 5+i))
 	})
 }
+
+// TestDrillALoadBalancingStrategyIsEdited: edits of the load balancer of an HTTP service change its cluster and its
+// route. They fail no request and change no listener.
+func TestDrillALoadBalancingStrategyIsEdited(t *testing.T) {
+	types := []string{"LeastRequest, leastRequest: {choiceCount: 3}", "RingHash, ringHash: {minRingSize: 64}",
+		"Maglev, maglev: {tableSize: 101}", "Random", "RoundRobin"}
+	newWorld(t).drillEdits("a MeshLoadBalancingStrategy", func(i int) string {
+		return fmt.Sprintf("type: MeshLoadBalancingStrategy\nmesh: default\nname: b\nspec: {to: [{targetRef: {kind: "+
+			"Mesh}, default: {loadBalancer: {type: %s}, hashPolicies: [{type: Header, header: {name: x-%d}}]}}]}\n",
+			types[i%len(types)], i)
+	})
+}

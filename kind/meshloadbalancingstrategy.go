@@ -1,0 +1,300 @@
+package kind
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/resource"
+)
+
+// MeshLoadBalancingStrategy chooses the endpoints that get the traffic of the proxies that it targets.
+//
+// For each field and destination, the policy with the most specific target that has the field decides. A field that no
+// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+type MeshLoadBalancingStrategy struct {
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef `json:"targetRef,omitempty"`
+	// the balancing of the traffic that the proxies send; of several items that select a destination, the more specific
+	// or later one decides
+	To []ToItem[LoadBalancingConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+}
+
+// LoadBalancingConf chooses the endpoints of some traffic. A field that is left out keeps the value of a less specific
+// policy.
+type LoadBalancingConf struct {
+	// how the endpoints of a zone share the traffic
+	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty" schema:"minProperties=1"`
+	// HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A
+	// connection of TCP hashes Connection and FilterState only.
+	HashPolicies []HashPolicy `json:"hashPolicies,omitempty" schema:"maxItems=16"`
+}
+
+// Balancer returns the load balancer, also where there is none.
+func (c *LoadBalancingConf) Balancer() LoadBalancer {
+	if c.LoadBalancer == nil {
+		return LoadBalancer{}
+	}
+	return *c.LoadBalancer
+}
+
+// Hashes reports whether requests are balanced by their hash.
+func (c *LoadBalancingConf) Hashes() bool {
+	t := c.Balancer().Type
+	return t == RingHash || t == Maglev
+}
+
+// Types of load balancers.
+const (
+	RoundRobin   = "RoundRobin"
+	LeastRequest = "LeastRequest"
+	RingHash     = "RingHash"
+	Random       = "Random"
+	Maglev       = "Maglev"
+)
+
+// LoadBalancer distributes traffic to endpoints. Of the last three fields, that of the type counts.
+type LoadBalancer struct {
+	// RoundRobin for one after the other, LeastRequest for the one with the fewest requests of some, RingHash and
+	// Maglev for the same endpoint for equal hashPolicies, Random
+	Type string `json:"type,omitempty" schema:"required enum=RoundRobin|LeastRequest|RingHash|Random|Maglev"`
+
+	LeastRequest *LeastRequestConfig `json:"leastRequest,omitempty"` // settings of LeastRequest
+	RingHash     *RingHashConfig     `json:"ringHash,omitempty"`     // settings of RingHash
+	Maglev       *MaglevConfig       `json:"maglev,omitempty"`       // settings of Maglev
+}
+
+// LeastRequestConfig has the settings of LeastRequest.
+type LeastRequestConfig struct {
+	ChoiceCount *uint32 `json:"choiceCount,omitempty" schema:"min=2"` // the number of compared endpoints; by default 2
+	// the influence of requests where endpoints have weights; by default 1
+	ActiveRequestBias *Decimal `json:"activeRequestBias,omitempty"`
+}
+
+// RingHashConfig has the settings of RingHash.
+type RingHashConfig struct {
+	// XXHash, or MurmurHash2; by default XXHash
+	HashFunction string  `json:"hashFunction,omitempty" schema:"enum=XXHash|MurmurHash2"`
+	MinRingSize  *uint32 `json:"minRingSize,omitempty" schema:"min=1 max=8000000"` // by default 1024
+	MaxRingSize  *uint32 `json:"maxRingSize,omitempty" schema:"min=1 max=8000000"` // by default 8000000
+}
+
+// MaglevConfig has the settings of Maglev.
+type MaglevConfig struct {
+	TableSize *uint32 `json:"tableSize,omitempty" schema:"min=1 max=5000011"` // a prime number; by default 65537
+}
+
+// HashPolicy is one value that is hashed. The field of the type is required, and no other one is allowed.
+type HashPolicy struct {
+	// the source of the value
+	Type string `json:"type" schema:"required enum=Header|Cookie|Connection|QueryParameter|FilterState"`
+	// Terminal ends the list where the request has the value.
+	Terminal       *bool               `json:"terminal,omitempty"`
+	Header         *HashHeader         `json:"header,omitempty"`         // a header of the request
+	Cookie         *HashCookie         `json:"cookie,omitempty"`         // a cookie of the request
+	Connection     *HashConnection     `json:"connection,omitempty"`     // the connection of the application
+	QueryParameter *HashQueryParameter `json:"queryParameter,omitempty"` // a parameter of the URL
+	FilterState    *HashFilterState    `json:"filterState,omitempty"`    // an object of Envoy's filter state
+}
+
+// HashHeader is a header by its name.
+type HashHeader struct {
+	Name string `json:"name" schema:"required maxLength=256"` // the name of the header
+}
+
+// HashCookie is a cookie by its name.
+type HashCookie struct {
+	Name string `json:"name" schema:"required maxLength=256"` // the name of the cookie
+	// the life of a cookie that Envoy sets where the request has none, 0 for the browser's session; by default Envoy
+	// sets none
+	TTL  *Duration `json:"ttl,omitempty"`
+	Path string    `json:"path,omitempty" schema:"maxLength=1024"` // the path of a cookie that Envoy sets
+}
+
+// HashConnection is the connection of the application.
+type HashConnection struct {
+	SourceIP *bool `json:"sourceIP,omitempty"` // whether the address of the application is hashed
+}
+
+// HashQueryParameter is a parameter of the URL by its name.
+type HashQueryParameter struct {
+	Name string `json:"name" schema:"required maxLength=256"` // the name of the parameter
+}
+
+// HashFilterState is an object of Envoy's filter state.
+type HashFilterState struct {
+	Key string `json:"key" schema:"required maxLength=256"` // the key of the object
+}
+
+const (
+	laterLocality     = "is not served by this release; leave it out: proxies use their own zone first"
+	olderHashPolicies = "is the older place; write hashPolicies beside loadBalancer"
+)
+
+// MeshLoadBalancingStrategies is the kind of [MeshLoadBalancingStrategy].
+var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBalancingConf]{
+	Kind: resource.Kind[MeshLoadBalancingStrategy]{
+		Info: resource.Info{
+			Name: "MeshLoadBalancingStrategy", Plural: "meshloadbalancingstrategies", ShortName: "mlbs",
+			Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: map[string]string{
+				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
+				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+
+				"to.default.localityAwareness":                  laterLocality,
+				"to.default.loadBalancer.ringHash.hashPolicies": olderHashPolicies,
+				"to.default.loadBalancer.maglev.hashPolicies":   olderHashPolicies,
+			},
+		},
+		Validate: validateMeshLoadBalancingStrategy,
+	},
+	Split: func(p *MeshLoadBalancingStrategy) Parts {
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+	},
+	Statuses: policyStatuses("MeshLoadBalancingStrategy"),
+}
+
+func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	if len(o.Spec.To) == 0 {
+		c.add("spec.to", "is required: at least one item")
+	}
+	checkTo(c, o.Spec.To, (*checks).loadBalancing)
+	return c.problems
+}
+
+func (c *checks) loadBalancing(at string, conf *LoadBalancingConf) {
+	if conf.LoadBalancer == nil && conf.HashPolicies == nil {
+		c.add(at, "has no field; want loadBalancer or hashPolicies")
+	}
+	if b := conf.LoadBalancer; b != nil {
+		c.loadBalancer(at+".loadBalancer", b)
+	}
+	for i := range conf.HashPolicies {
+		c.hashPolicy(fmt.Sprintf("%s.hashPolicies[%d]", at, i), &conf.HashPolicies[i])
+	}
+}
+
+const (
+	maxRingSize  = 8_000_000
+	maxTableSize = 5_000_011
+	maxBias      = 1000
+)
+
+func (c *checks) loadBalancer(at string, b *LoadBalancer) {
+	c.oneOf(at+".type", b.Type, RoundRobin, LeastRequest, RingHash, Random, Maglev)
+	if l := b.LeastRequest; l != nil {
+		if l.ChoiceCount != nil && *l.ChoiceCount < 2 {
+			c.add(at+".leastRequest.choiceCount", "is %d, want at least 2; leave it out for the default",
+				*l.ChoiceCount)
+		}
+		if bias := l.ActiveRequestBias; bias != nil && (*bias < 0 || *bias > maxBias) {
+			c.add(at+".leastRequest.activeRequestBias", "is %s, want 0 to %d", *bias, maxBias)
+		}
+	}
+	if r := b.RingHash; r != nil {
+		c.optionalOneOf(at+".ringHash.hashFunction", r.HashFunction, "XXHash", "MurmurHash2")
+		c.between(at+".ringHash.minRingSize", r.MinRingSize, 1, maxRingSize)
+		c.between(at+".ringHash.maxRingSize", r.MaxRingSize, 1, maxRingSize)
+		if r.MinRingSize != nil && r.MaxRingSize != nil && *r.MinRingSize > *r.MaxRingSize {
+			c.add(at+".ringHash.minRingSize", "is %d, which is more than maxRingSize, %d", *r.MinRingSize,
+				*r.MaxRingSize)
+		}
+	}
+	if m := b.Maglev; m != nil && m.TableSize != nil {
+		size := at + ".maglev.tableSize"
+		if c.between(size, m.TableSize, 1, maxTableSize) && !big.NewInt(int64(*m.TableSize)).ProbablyPrime(0) {
+			c.add(size, "is %d, want a prime number, such as 65537", *m.TableSize)
+		}
+	}
+}
+
+// between accepts an absent value.
+func (c *checks) between(field string, n *uint32, low, high uint32) bool {
+	if n != nil && (*n < low || *n > high) {
+		return c.add(field, "is %d, want %d to %d", *n, low, high)
+	}
+	return true
+}
+
+// token matches the name of a header or of a cookie (RFC 9110, 5.6.2).
+var token = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]{1,256}$")
+
+func (c *checks) hashPolicy(at string, p *HashPolicy) {
+	if p.Type == "SourceIP" {
+		c.add(at+".type", `is "SourceIP", which is not served; use Connection, with connection.sourceIP: true`)
+		return
+	}
+	if !c.oneOf(at+".type", p.Type, "Header", "Cookie", "Connection", "QueryParameter", "FilterState") {
+		return
+	}
+	given := map[string]bool{"Header": p.Header != nil, "Cookie": p.Cookie != nil, "Connection": p.Connection != nil,
+		"QueryParameter": p.QueryParameter != nil, "FilterState": p.FilterState != nil}
+	for _, of := range slices.Sorted(maps.Keys(given)) {
+		field := at + "." + strings.ToLower(of[:1]) + of[1:]
+		switch {
+		case of == p.Type && !given[of]:
+			c.add(field, "is required with the type %s", of)
+		case of != p.Type && given[of]:
+			c.add(field, "is given with the type %s; leave it out", p.Type)
+		}
+	}
+	switch {
+	case !given[p.Type]:
+	case p.Type == "Header":
+		c.token(at+".header.name", p.Header.Name)
+	case p.Type == "QueryParameter":
+		c.text(at+".queryParameter.name", p.QueryParameter.Name)
+	case p.Type == "FilterState":
+		c.text(at+".filterState.key", p.FilterState.Key)
+	case p.Type == "Connection" && (p.Connection.SourceIP == nil || !*p.Connection.SourceIP):
+		c.add(at+".connection.sourceIP", "is not true; nothing of the connection would be hashed: leave the policy out")
+	case p.Type == "Cookie":
+		c.hashCookie(at+".cookie", p.Cookie)
+	}
+}
+
+func (c *checks) hashCookie(at string, cookie *HashCookie) {
+	c.token(at+".name", cookie.Name)
+	if d := cookie.TTL; d != nil && (*d < 0 || time.Duration(*d) > maxTimeout || time.Duration(*d)%time.Second != 0) {
+		c.add(at+".ttl", "is %s, want whole seconds up to %s, or 0s for the session", time.Duration(*d),
+			written(maxTimeout))
+	}
+	if p := cookie.Path; p != "" && (len(p) > 1024 || !cookiePath.MatchString(p)) {
+		c.add(at+".path", "%s is not an absolute path of a cookie, such as /", quote(p))
+	}
+}
+
+// cookiePath matches what a cookie's attribute can be (RFC 6265, 4.1.1).
+var cookiePath = regexp.MustCompile(`^/[\x21-\x3a\x3c-\x7e]*$`)
+
+func (c *checks) token(field, text string) bool {
+	switch {
+	case text == "":
+		return c.add(field, "is required")
+	case !token.MatchString(text):
+		return c.add(field, "%s is not a name: letters, digits and some punctuation, at most 256", quote(text))
+	}
+	return true
+}
+
+// text accepts printable characters.
+func (c *checks) text(field, text string) bool {
+	switch {
+	case text == "":
+		return c.add(field, "is required")
+	case len(text) > 256 || !visible.MatchString(text):
+		return c.add(field, "%s is not a name: printable characters without spaces, at most 256", quote(text))
+	}
+	return true
+}
+
+var visible = regexp.MustCompile(`^[\x21-\x7e]+$`)
