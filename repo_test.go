@@ -101,6 +101,12 @@ var walls = []wall{
 		[]string{"kind", "resource", "internal/table", "internal/match", "internal/policy", "internal/state", "internal/service", "internal/proxy", "internal/graph", "internal/inspect", "internal/pki", "internal/wire"},
 		"problems are a function of one state of the mesh, and a check sends no request",
 	},
+	{
+		"internal/preview",
+		[]string{"kind", "resource", "internal/table", "internal/match", "internal/policy", "internal/state",
+			"internal/service", "internal/proxy", "internal/graph", "internal/xds"},
+		"a comparison reads derived values of both sides; the generation of configuration is an argument",
+	},
 	{"internal/inspect", []string{"kind", "resource", "internal/table", "internal/match", "internal/policy", "internal/sni",
 		"internal/state", "internal/identity", "internal/service", "internal/proxy", "internal/graph"},
 		"a read model is a function of one snapshot of the table and is not stored; nothing is derived from it"},

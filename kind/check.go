@@ -203,6 +203,10 @@ func (c *checks) labels(field string, labels map[string]string) {
 		switch {
 		case name == proxyType:
 			c.add(at, proxyTypeProblem)
+		case name == CanarySelector:
+			if _, err := ParseCanarySelector(value); err != nil {
+				c.add(at, "%v", err)
+			}
 		case !isLabelName(name):
 			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d",
 				maxLabel)

@@ -15,6 +15,7 @@ import (
 func newApplyCommand(r *remote) *cobra.Command {
 	var from sources
 	var dryRun, ifUnchanged bool
+	var canary *string
 	command := &cobra.Command{
 		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
@@ -29,17 +30,25 @@ With --if-unchanged a resource is written only if it is stored as its document w
 created since then. Each document needs the creationTime and the modificationTime that
 ` + "`weft get -o yaml`" + ` prints.
 
-With --dry-run the control plane checks everything as if it were written, and returns the changes.`,
+With --dry-run the control plane checks everything as if it were written, and returns the changes. ` +
+			"`weft diff`" + ` shows what the changes do to the proxies.
+
+With --canary the resources are policies, and apply to the proxies with the labels alone until
+` + "`weft promote`" + `.`,
 		Example: `  weft apply -f mesh.yaml
   weft apply -f examples/demo/mesh --dry-run
   weft apply -f web.yaml --var version=v2 --var replicas=3
   weft apply -f https://example.com/mesh.yaml
   cat web.yaml | weft apply -f -
-  weft apply -f edited.yaml --if-unchanged`,
+  weft apply -f edited.yaml --if-unchanged
+  weft apply -f timeout.yaml --canary version=v2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			manifests, err := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
 			if err != nil {
+				return err
+			}
+			if err := asCanaries(manifests, *canary); err != nil {
 				return err
 			}
 			inWriteOrder(manifests)
@@ -48,7 +57,7 @@ With --dry-run the control plane checks everything as if it were written, and re
 				return err
 			}
 			if dryRun {
-				return preview(command, c, manifests)
+				return printPreviews(command, c, manifests)
 			}
 			etags := map[resource.Key]string{}
 			if ifUnchanged {
@@ -65,6 +74,7 @@ With --dry-run the control plane checks everything as if it were written, and re
 		},
 	}
 	from.flags(command)
+	canary = canaryFlag(command)
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
 	command.Flags().BoolVar(&ifUnchanged, "if-unchanged", false,
 		"write a resource only if it is stored as its document was read")

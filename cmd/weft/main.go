@@ -42,6 +42,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		return 0
 	case errors.Is(err, errFound):
 		return 1
+	case errors.Is(err, errChanges):
+		return 2
 	}
 	fmt.Fprintln(errs, "Error:", withRemedy(command, err))
 	if errors.As(err, &checkFailed{}) {
@@ -70,6 +72,8 @@ func newRootCommand() *cobra.Command {
 		newDemoCommand(),
 		newLoadCommand(r),
 		newApplyCommand(r),
+		newDiffCommand(r),
+		newPromoteCommand(r),
 		newGetCommand(r),
 		newDescribeCommand(r),
 		newExportCommand(r),

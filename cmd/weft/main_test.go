@@ -21,8 +21,10 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
+	"weft/internal/graph"
 	"weft/internal/identity"
 	"weft/internal/inspect"
+	"weft/internal/push"
 	"weft/internal/replica"
 	"weft/internal/rest"
 	"weft/internal/state"
@@ -50,12 +52,14 @@ func TestStories(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			reads, stop, err := viewtest.New(memory.New(memory.Options{}), "east")
+			var differ *push.Inspector
+			reads, stop, err := viewtest.New(memory.New(memory.Options{}), "east",
+				func(g *graph.State) { differ = push.NewInspector(g) })
 			if err != nil {
 				return err
 			}
 			rows := reads.Store()
-			server := httptest.NewServer(rest.AsAdministrator(newAPI(reads)))
+			server := httptest.NewServer(rest.AsAdministrator(newAPI(reads, differ)))
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
@@ -87,7 +91,7 @@ func fileServer(dir string) http.Handler {
 	return mux
 }
 
-func newAPI(reads *view.View) http.Handler {
+func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 	rows := reads.Store()
 	writer := admission.New(rows, admission.Options{Zone: "east"})
 	tokens, keys := tokentest.New(rows, writer)
@@ -95,9 +99,10 @@ func newAPI(reads *view.View) http.Handler {
 		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys,
 			Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
-		Inspector: inspector{reads}, RemoteZones: zonequery.NewZone("east", nil), Connections: connections{rows},
-		Check: func(known check.Known) *check.Report { return runCheck(reads, known) },
-		Zone:  "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
+		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil),
+		Connections: connections{rows},
+		Check:       func(known check.Known) *check.Report { return runCheck(reads, known) },
+		Zone:        "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
 		Version: "test",
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -121,8 +126,11 @@ func runCheck(reads *view.View, known check.Known) *check.Report {
 	})
 }
 
-// inspector returns fixed responses, except for the backends of a service and for what configures a proxy.
-type inspector struct{ reads *view.View }
+// inspector returns fixed responses, except for the backends of a service, for what configures a proxy, and for diffs.
+type inspector struct {
+	reads *view.View
+	*push.Inspector
+}
 
 func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
 	trust := &identity.Trust{Mesh: "default",

@@ -15,8 +15,8 @@ import (
 	"weft/resource"
 )
 
-// preview prints the changes that applying manifests would make. It checks all of them, also after an error.
-func preview(command *cobra.Command, c *client.Client, manifests []manifest) error {
+// printPreviews prints the changes that applying manifests would make. It checks all of them, also after an error.
+func printPreviews(command *cobra.Command, c *client.Client, manifests []manifest) error {
 	var faults []error
 	made := map[string]bool{} // meshes that would be created
 	for _, m := range manifests {

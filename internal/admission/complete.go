@@ -101,6 +101,10 @@ func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) r
 		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out",
 			kind.GeneratedBy)
 	}
+	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); meta.Labels[kind.CanarySelector] != "" && !policy {
+		problems.Add("labels["+kind.CanarySelector+"]",
+			"narrows the targetRef of a policy, and a %s is none; leave it out", o.Key().Kind)
+	}
 	for name, value := range meta.Labels {
 		if _, sets := labels[name]; !sets && name != resource.MeshLabel {
 			labels[name] = value

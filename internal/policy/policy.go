@@ -31,8 +31,10 @@ type Policy struct {
 	Outbound bool
 }
 
-// New returns the policy with a key, metadata, a top-level targetRef and no to items.
+// New returns the policy with a key, metadata, a top-level targetRef and no to items. The canary selector of the
+// metadata narrows the target.
 func New(key resource.Key, meta *resource.Meta, target Target) *Policy {
+	target.Canary = kind.CanaryOf(meta.Labels)
 	return &Policy{Key: key, Target: target, Rank: rankOf(meta, &target)}
 }
 

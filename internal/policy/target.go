@@ -29,6 +29,7 @@ type Target struct {
 	Labels    map[string]string // of a Dataplane
 	Section   string            // of a Dataplane; empty: the whole proxy
 	Tags      map[string]string // of an inbound, for the older forms
+	Canary    map[string]string // further labels of a Dataplane, for every kind; see [kind.CanarySelector]
 }
 
 // TargetOf returns the target of a written targetRef. Without one, it is the whole mesh.
@@ -58,7 +59,7 @@ func (t *Target) rank() uint8 {
 func (t *Target) equal(other *Target) bool {
 	return t.Kind == other.Kind && t.Name == other.Name && t.Namespace == other.Namespace &&
 		t.Section == other.Section &&
-		maps.Equal(t.Labels, other.Labels) && maps.Equal(t.Tags, other.Tags)
+		maps.Equal(t.Labels, other.Labels) && maps.Equal(t.Tags, other.Tags) && maps.Equal(t.Canary, other.Canary)
 }
 
 // Proxy is a proxy as policies select it.
@@ -79,6 +80,8 @@ type Section struct {
 // selects the whole proxy. A section that the proxy does not have selects nothing.
 func (t *Target) Selects(p *Proxy) (sections []string, all bool) {
 	switch {
+	case !kind.Subset(t.Canary, p.Labels):
+		return nil, false
 	case t.Kind == WholeMesh:
 		return nil, true
 	case t.Kind > Dataplane:

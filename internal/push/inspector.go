@@ -1,12 +1,16 @@
 package push
 
 import (
+	"context"
 	"slices"
 
 	"weft/internal/envoy"
 	"weft/internal/envoysim"
+	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/pki"
+	"weft/internal/preview"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
@@ -20,10 +24,15 @@ type Inspector struct{ config *config }
 // Config returns all resources that a proxy is sent, generated anew and without private keys.
 func (i *Inspector) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	resources, ok := configOf(i.config, table.Eval(i.config.state.Tables.DB.Snapshot()), key)
-	for n, r := range resources {
-		resources[n] = envoy.WithoutKey(r)
-	}
-	return resources, ok
+	return withoutKeys(resources), ok
+}
+
+// ShadowConfig returns the resources that a proxy would be sent if shadow policies had their effect.
+func (i *Inspector) ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool) {
+	g := i.config.state
+	shadow := preview.Shadow(g, g.Tables.DB.Snapshot())
+	resources, ok := configOf(i.config, table.Eval(shadow.Snapshot), key)
+	return withoutKeys(resources), ok
 }
 
 func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, bool) {
@@ -31,17 +40,64 @@ func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	all := slices.Concat(own.Resources, c.group.withAssignments(r, own.Proxy.Group))
-	for _, mesh := range own.Proxy.Passes {
+	return inOrder(slices.Concat(own.Resources, sharedOf(c, r, own.Proxy))), true
+}
+
+// sharedOf returns the resources that a proxy shares with others, in no order.
+func sharedOf(c *config, r *table.Reader, p *proxy.Proxy) []*xds.Resource {
+	all := c.group.withAssignments(r, p.Group)
+	for _, mesh := range p.Passes {
 		all = append(all, c.ingress.withAssignments(r, mesh)...)
 	}
-	for _, mesh := range own.Proxy.Forwards {
+	for _, mesh := range p.Forwards {
 		all = append(all, c.forward.withAssignments(r, mesh)...)
 	}
-	for _, mesh := range own.Proxy.IsEgress {
+	for _, mesh := range p.IsEgress {
 		all = append(all, c.egress.withAssignments(r, mesh)...)
 	}
-	return inOrder(all), true
+	return all
+}
+
+// NewInspector returns an inspector of a state, before its first commit. The inspector of a control plane is that of
+// its [Hub].
+func NewInspector(g *graph.State) *Inspector { return &Inspector{newConfig(g)} }
+
+// Diff returns the difference that a change makes to the configuration of the zone's proxies. It fails where ctx ends.
+func (i *Inspector) Diff(ctx context.Context, change preview.Change, options preview.Options) (*preview.Diff, error) {
+	return preview.Compare(ctx, i.config.state, configs{i.config}, change, options)
+}
+
+// configs generates configuration for a comparison.
+type configs struct{ *config }
+
+func (c configs) Own(r *table.Reader, key state.ProxyKey) []*xds.Resource {
+	own := c.own.Get(r, key)
+	if own == nil {
+		return nil
+	}
+	return withoutKeys(own.Resources)
+}
+
+func (c configs) Shared(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
+	return withoutKeys(inOrder(sharedOf(c.config, r, p)))
+}
+
+// withoutKeys returns resources without private keys: the same list where none has one.
+func withoutKeys(resources []*xds.Resource) []*xds.Resource {
+	var shown []*xds.Resource
+	for n, r := range resources {
+		if r.Type != xds.Secret {
+			continue
+		}
+		if shown == nil {
+			shown = slices.Clone(resources)
+		}
+		shown[n] = envoy.WithoutKey(r)
+	}
+	if shown == nil {
+		return resources
+	}
+	return shown
 }
 
 // reports returns the reports of the newest snapshot.

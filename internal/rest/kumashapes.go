@@ -12,9 +12,11 @@ import (
 	"weft/internal/access"
 	"weft/internal/envoy"
 	"weft/internal/inspect"
+	"weft/internal/preview"
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
 )
@@ -367,41 +369,81 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	}{own.String(), p.dataplane.Labels, inbounds, outbounds})
 }
 
-// kumaConfig returns the configuration of a proxy by type and name.
+// kumaConfig returns the configuration of a proxy by type and name: with `shadow=true` the one in which shadow policies
+// have their effect, and with `include=diff` the JSON patch from the present one to it.
 func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
-	values := r.URL.Query()
-	if shadow := values.Get("shadow"); shadow != "" && shadow != "false" {
-		return invalidQuery(resource.Problem{Field: "shadow",
-			Reason: "has no meaning here; a PUT with `dryRun=true` shows what a change comes to"})
+	values, shadow := r.URL.Query(), false
+	if text := values.Get("shadow"); text != "" {
+		var err error
+		if shadow, err = strconv.ParseBool(text); err != nil {
+			return invalidQuery(resource.Problem{Field: "shadow", Reason: strconv.Quote(text) +
+				" is neither true nor false"})
+		}
 	}
-	resources, err := a.sentTo(r)
+	present, err := a.sentTo(r)
 	if err != nil {
 		return err
 	}
-	response := struct {
-		XDS  map[string]map[string]json.RawMessage `json:"xds"`
-		Diff *[]any                                `json:"diff,omitempty"`
-	}{XDS: map[string]map[string]json.RawMessage{}}
-	if slices.Contains(strings.Split(values.Get("include"), ","), "diff") {
-		response.Diff = &[]any{} // the configuration compared with itself: there is only one
+	shown := present
+	if shadow {
+		shown, _ = a.Inspector.ShadowConfig(state.ProxyKey{Mesh: r.PathValue("mesh"), Name: r.PathValue("name")})
 	}
+	type operation struct {
+		Op    string          `json:"op"`
+		Path  string          `json:"path"`
+		Value json.RawMessage `json:"value,omitempty"`
+	}
+	response := struct {
+		XDS  configDocument `json:"xds"`
+		Diff *[]operation   `json:"diff,omitempty"`
+	}{}
+	if response.XDS, err = documentOf(shown); err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(values.Get("include"), ","), "diff") {
+		before, err := documentOf(present)
+		if err != nil {
+			return err
+		}
+		patch := []operation{}
+		for _, field := range preview.Fields(before.plain(), response.XDS.plain()) {
+			patch = append(patch, operation{field.Op, "/xds" + field.Path, field.Value})
+		}
+		response.Diff = &patch
+	}
+	return writeJSON(w, http.StatusOK, response)
+}
+
+// configDocument is the configuration of a proxy by type URL and name.
+type configDocument map[string]map[string]json.RawMessage
+
+func documentOf(resources []*xds.Resource) (configDocument, error) {
+	document := configDocument{}
 	for _, res := range resources {
 		message, err := res.Message()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		body, err := protojson.Marshal(message)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		byName := response.XDS[res.Type.URL()]
-		if byName == nil {
-			byName = map[string]json.RawMessage{}
-			response.XDS[res.Type.URL()] = byName
+		if document[res.Type.URL()] == nil {
+			document[res.Type.URL()] = map[string]json.RawMessage{}
 		}
-		byName[res.Name] = body
+		document[res.Type.URL()][res.Name] = body
 	}
-	return writeJSON(w, http.StatusOK, response)
+	return document, nil
+}
+
+// plain returns the document as a JSON value.
+func (d configDocument) plain() any {
+	text, err := json.Marshal(d)
+	var value any
+	if err != nil || json.Unmarshal(text, &value) != nil {
+		panic("rest: a resource's JSON form is invalid") // protojson wrote it
+	}
+	return value
 }
 
 // attached returns a Dataplane as kumactl lists it for a policy.

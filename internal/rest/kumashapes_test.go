@@ -119,6 +119,11 @@ func (knowing) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
 }
 
+func (k knowing) ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool) {
+	shadow := &clusterv3.Cluster{Name: "till", AltStatName: "shadow"}
+	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", shadow)}, key.Name == "cart-1"
+}
+
 // shop returns a mesh with the resources that kumactl inspects.
 func shop(t *testing.T) *socket {
 	t.Helper()
@@ -278,8 +283,10 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 			`"proxyResourceName":"kri_msvc_shop_east__till_80"}]}`,
 		"dataplanes/cart-1/_config?shadow=false":              `{"xds":{"type.googleapis.com/envoy.config.cluster.v3.Cluster":{"till":{"name":"till"}}}}`,
 		"dataplanes/cart-1/_config?shadow=false&include=diff": `{"till":{"name":"till"}}},"diff":[]}`,
-		"dataplanes/cart-1/_snapshot":                         `{"xds":[{"type":"cluster","name":"till",`,
-		"dataplanes/cart-1/_inspect":                          `{"identity":`,
+		"dataplanes/cart-1/_config?shadow=true&include=diff": `"altStatName":"shadow"}}},"diff":[{"op":"add",` +
+			`"path":"/xds/type.googleapis.com~1envoy.config.cluster.v3.Cluster/till/altStatName","value":"shadow"}]}`,
+		"dataplanes/cart-1/_snapshot": `{"xds":[{"type":"cluster","name":"till",`,
+		"dataplanes/cart-1/_inspect":  `{"identity":`,
 		"meshtrafficpermissions/carts/dataplanes": `{"total":1,"items":[{"kind":"SidecarDataplane",` +
 			`"dataplane":{"mesh":"shop","name":"cart-1"},"attachments":[{"type":"dataplane"}]}],"next":null}`,
 		"meshtrafficpermissions/carts/_resources/dataplanes": `{"total":1,"items":[{"type":"Dataplane","mesh":"shop",` +
@@ -297,7 +304,7 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		"dataplanes/cart-1/_config?shadow=true": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404,
+		"dataplanes/cart-1/_config?shadow=maybe": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404,
 		"dataplanes/cart-1/_outbounds/kri_msvc_shop_east__no_80/_policies": 404,
 		"dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
 		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404,

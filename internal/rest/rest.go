@@ -20,6 +20,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/inspect"
+	"weft/internal/preview"
 	"weft/internal/state"
 	"weft/internal/token"
 	"weft/internal/view"
@@ -32,6 +33,9 @@ import (
 type Inspector interface {
 	// Config returns the whole configuration of a proxy, or false for an unknown proxy.
 	Config(key state.ProxyKey) ([]*xds.Resource, bool)
+	// ShadowConfig returns the configuration that a proxy would have if shadow policies had their effect, or false for
+	// an unknown proxy.
+	ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool)
 	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
 	Applied(key state.ProxyKey) *inspect.Applied
 	// Backing returns the backends and clients of a service, or nil for an unknown service.
@@ -39,6 +43,9 @@ type Inspector interface {
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
 	// error is for the caller.
 	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)
+	// Diff returns the difference that a change makes to the configuration of the zone's proxies. It fails where ctx
+	// ends.
+	Diff(ctx context.Context, change preview.Change, options preview.Options) (*preview.Diff, error)
 }
 
 // RemoteZones returns state that only one zone knows, on any control plane. The text of its errors is for the caller.
@@ -87,6 +94,7 @@ type api struct {
 	Config
 	mux   *http.ServeMux
 	whole chan struct{} // has an element for each whole list that is being generated
+	diffs chan struct{} // has an element for each diff that is being computed
 }
 
 // route is one row of the API's table: method and path, the action that the caller must be allowed, and the handler. A
@@ -104,7 +112,8 @@ func New(config Config) http.Handler {
 }
 
 func newAPI(config Config) *api {
-	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole)}
+	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole),
+		diffs: make(chan struct{}, maxDiffs)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}
@@ -118,6 +127,7 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{"GET /_check", access.Read, a.check},
+		{"POST /_diff", access.Write, a.diff},
 		{"GET /_sni", access.Read, a.sni},
 		{"POST /_sni", access.Write, a.migrateSNI},
 		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {

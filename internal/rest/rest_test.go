@@ -28,6 +28,7 @@ import (
 	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/pki"
+	"weft/internal/preview"
 	"weft/internal/replica"
 	"weft/internal/settings"
 	"weft/internal/sni"
@@ -99,9 +100,13 @@ func newStore(t testing.TB) store.Store {
 // stranger is an inspector that knows no proxy.
 type stranger struct{}
 
-func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
-func (stranger) Applied(state.ProxyKey) *inspect.Applied       { return nil }
-func (stranger) Backing(state.ServiceKey) *inspect.Backing     { return nil }
+func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)       { return nil, false }
+func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
+func (stranger) Applied(state.ProxyKey) *inspect.Applied             { return nil }
+func (stranger) Backing(state.ServiceKey) *inspect.Backing           { return nil }
+func (stranger) Diff(context.Context, preview.Change, preview.Options) (*preview.Diff, error) {
+	return &preview.Diff{Groups: []preview.Group{}}, nil
+}
 func (stranger) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
 }

@@ -206,23 +206,6 @@ func entryPrefix(key string) []byte { return append([]byte(key), 0) }
 
 func entryKey(index, row string) []byte { return append(entryPrefix(index), row...) }
 
-// Tx is the change set of one commit.
-type Tx struct {
-	db      *DB
-	txns    map[int]*iradix.Txn[any]
-	touched map[readKey]struct{}
-	kept    map[int]*keepChange // by derived table
-}
-
-func (tx *Tx) txn(source int) *iradix.Txn[any] {
-	t := tx.txns[source]
-	if t == nil {
-		t = tx.db.Snapshot().trees[source].Txn()
-		tx.txns[source] = t
-	}
-	return t
-}
-
 // Put stores a row, and replaces a row with the same key.
 func (t *Input[V]) Put(tx *Tx, row V) { t.replace(tx, t.key(row), row, true) }
 
@@ -256,14 +239,10 @@ func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
 
 // Commit applies a change, recomputes the values that have read anything of it, and returns the values that differ.
 func (db *DB) Commit(change func(*Tx)) *Changes {
-	tx := &Tx{db: db, txns: map[int]*iradix.Txn[any]{}, touched: map[readKey]struct{}{}, kept: map[int]*keepChange{}}
-	change(tx)
 	old := db.Snapshot()
-	next := &Snapshot{Revision: old.Revision + 1, Time: laterOf(old.Time, db.Clock()),
-		trees: append([]*iradix.Tree[any](nil), old.trees...)}
-	for source, txn := range tx.txns {
-		next.trees[source] = txn.Commit()
-	}
+	tx := newTx(old)
+	change(tx)
+	next := &Snapshot{Revision: old.Revision + 1, Time: laterOf(old.Time, db.Clock()), trees: tx.apply()}
 	db.snapshot.Store(next)
 	return db.propagate(tx, next)
 }
@@ -540,9 +519,15 @@ type Reader struct {
 	node     *node
 	memo     map[memoKey]any // results of an Eval
 	deadline time.Time       // of an Eval: the earliest time that is not past
+	// Of the Readers of a Fork: comparison of the one before the change, and before of the one after it.
+	comparison *comparison
+	before     *Reader
 }
 
 func (r *Reader) recordRead(l readKey) {
+	if r.comparison != nil {
+		r.comparison.note(l)
+	}
 	if r.node == nil {
 		return
 	}
@@ -575,11 +560,24 @@ func Eval(s *Snapshot) *Reader {
 func (d *Derived[K, V]) evaluate(r *Reader, key K) V {
 	m := memoKey{d.id, key}
 	if v, ok := r.memo[m]; ok {
+		if r.comparison != nil {
+			r.comparison.know(m)
+		}
+		return v.(V)
+	}
+	if v, ok := r.unchanged(m); ok {
 		return v.(V)
 	}
 	var v V
-	if made, ok := d.db.tryCompute(d, key, false, r); ok {
-		v = made.(V)
+	compute := func() {
+		if made, ok := d.db.tryCompute(d, key, false, r); ok {
+			v = made.(V)
+		}
+	}
+	if r.comparison != nil {
+		r.comparison.within(m, compute)
+	} else {
+		compute()
 	}
 	r.memo[m] = v
 	return v

@@ -48,6 +48,9 @@ func New(state *graph.State, rows store.Store) *View {
 	return &View{state: state, rows: rows, unseen: map[string]map[resource.Key]write{}}
 }
 
+// HasRows reports whether the state has the resources of a kind.
+func (v *View) HasRows(kind string) bool { return v.state.Tables.HasRows(kind) }
+
 // Store returns the store through which this replica must write, so that the view knows its writes.
 func (v *View) Store() store.Store { return noting{v.rows, v} }
 

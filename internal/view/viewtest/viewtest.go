@@ -14,9 +14,13 @@ import (
 	"weft/resource"
 )
 
-// New follows a store until stop. What a test writes must go through the view's own store.
-func New(rows store.Store, zone string) (v *view.View, stop func(), err error) {
+// New follows a store until stop. What a test writes must go through the view's own store. Each of prepare is called
+// with the state before its first commit.
+func New(rows store.Store, zone string, prepare ...func(*graph.State)) (v *view.View, stop func(), err error) {
 	state := graph.NewState(zone)
+	for _, f := range prepare {
+		f(state)
+	}
 	v = view.New(state, rows)
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{

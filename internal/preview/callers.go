@@ -1,0 +1,171 @@
+package preview
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/match"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/internal/table"
+)
+
+// callersOf returns the present callers of the mesh for which a place of a proxy has another result.
+func (c *comparer) callersOf(before, after *proxy.Proxy) []Caller {
+	old, next := guards(before), guards(after)
+	var callers []Caller
+	for _, section := range slices.Sorted(maps.Keys(old)) {
+		b := next[section]
+		if a := old[section]; b.Mesh == "" || verdictKey(a) == verdictKey(b) {
+			continue
+		}
+		was, is := c.verdicts(old[section]), c.verdicts(b)
+		for _, id := range c.callersIn(b.Mesh) {
+			if allows(was[id]) != allows(is[id]) {
+				callers = append(callers, Caller{section, id, was[id], is[id]})
+			}
+		}
+	}
+	return callers
+}
+
+// guards returns the places of a proxy with permissions, by the section and, at an egress, the external service.
+func guards(p *proxy.Proxy) map[string]proxy.Guard {
+	places := map[string]proxy.Guard{}
+	if p == nil {
+		return places
+	}
+	for i := range p.Listeners {
+		places[p.Listeners[i].Section] = p.Listeners[i].Guard()
+	}
+	for i := range p.Chains {
+		places[destinationText(p.Chains[i].Key)] = p.Chains[i].Guard()
+	}
+	return places
+}
+
+// verdictKey is equal for places with equal results.
+func verdictKey(g proxy.Guard) string {
+	if g.Permissions == nil {
+		return g.Mesh
+	}
+	text, err := json.Marshal(g.Permissions)
+	if err != nil {
+		panic(fmt.Sprintf("preview: %v", err)) // strings only
+	}
+	return g.Mesh + string(text)
+}
+
+// verdicts returns the result for each caller of the place's mesh. Places with equal permissions share it.
+func (c *comparer) verdicts(g proxy.Guard) map[string]string {
+	key := verdictKey(g)
+	known := c.allowed[key]
+	if known == nil {
+		known = map[string]string{}
+		for _, id := range c.callersIn(g.Mesh) {
+			known[id] = verdict(g.Permissions, id)
+		}
+		c.allowed[key] = known
+	}
+	return known
+}
+
+// The results for a caller, before the deciding rule.
+const (
+	allowed = "allowed"
+	denied  = "denied"
+)
+
+func allows(verdict string) bool { return strings.HasPrefix(verdict, allowed) }
+
+func verdict(p *match.Permissions, id string) string {
+	if p == nil {
+		return allowed + ": the proxy has no identity, so permissions have no effect"
+	}
+	for _, list := range []struct {
+		rules  []match.Rule
+		result string
+	}{{p.Deny, denied}, {p.ShadowDeny, allowed}, {p.Allow, allowed}} {
+		for _, rule := range list.rules {
+			if rule.Matches(id) || slices.Contains(rule.Also, id) {
+				return list.result + " by " + rule.Origin
+			}
+		}
+	}
+	return denied + ": no rule matches"
+}
+
+// callersIn returns the SPIFFE IDs of the present callers of a mesh, sorted: those of the zone's proxies, and those of
+// the services of remote zones.
+func (c *comparer) callersIn(mesh string) []string {
+	if known, ok := c.callers[mesh]; ok {
+		return known
+	}
+	ids := map[string]bool{}
+	for _, r := range []*table.Reader{c.before, c.after} {
+		for _, dp := range c.state.Tables.DataplanesBySelector.List(r, state.MeshKey(mesh)) {
+			id := c.state.Identity.Identity.Get(r, state.ProxyKey{Mesh: mesh, Name: dp.Name})
+			if id != nil {
+				for _, spiffeID := range id.List() {
+					ids[spiffeID] = true
+				}
+			}
+		}
+		for _, o := range c.state.Tables.ServicesByMesh.List(r, state.MeshKey(mesh)) {
+			for _, spiffeID := range o.Spec.SpiffeIDs() {
+				ids[spiffeID] = true
+			}
+		}
+	}
+
+	c.callers[mesh] = slices.Sorted(maps.Keys(ids))
+	return c.callers[mesh]
+}
+
+// requestsOf compares the backends of the requests to each destination.
+func (c *comparer) requestsOf(before, after *proxy.Proxy) []Request {
+	destinations := append(slices.Clone(c.reached(c.before, before)), c.reached(c.after, after)...)
+	slices.SortFunc(destinations, service.CompareDestinations)
+	var requests []Request
+	for _, d := range slices.Compact(destinations) {
+		old, next := c.backends(c.before, before, d), c.backends(c.after, after, d)
+		matches := append(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(next))...)
+		slices.Sort(matches)
+		for _, match := range slices.Compact(matches) {
+			if !slices.Equal(old[match], next[match]) {
+				requests = append(requests, Request{destinationText(d), match, append([]string{}, old[match]...),
+					append([]string{}, next[match]...)})
+			}
+		}
+	}
+	return requests
+}
+
+// backends returns the backends of a destination's route with their weights, by match.
+func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.DestinationKey) map[string][]string {
+	if p == nil || !slices.Contains(c.reached(r, p), d) {
+		return nil
+	}
+	route := c.state.Services.Routes.Get(r, d)
+	if route == nil {
+		return nil
+	}
+	byMatch := map[string][]string{}
+	for i := range route.Rules {
+		rule := &route.Rules[i]
+		text := fmt.Sprintf("path prefix %s", cmp.Or(rule.Match.PathPrefix, "/"))
+		for _, backend := range rule.Backends {
+			weight := ""
+			if len(rule.Backends) > 1 {
+				weight = fmt.Sprintf(" (weight %d)", backend.Weight)
+			}
+			byMatch[text] = append(byMatch[text], destinationText(backend.Destination)+weight)
+		}
+	}
+	return byMatch
+}

@@ -1,0 +1,236 @@
+package preview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/internal/graph"
+	"weft/internal/policy"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// effective returns the shadow policies, of the snapshot and of the change, without the label that takes their effect.
+func effective(g *graph.State, s *table.Snapshot, change *Change) []resource.Any {
+	var policies []resource.Any
+	changed := change.keys()
+	add := func(o resource.Any) {
+		if policy.Shadow(o.Envelope()) {
+			o = resource.Clone(o)
+			meta := o.Envelope()
+			meta.Labels = maps.Clone(meta.Labels)
+			delete(meta.Labels, policy.EffectLabel)
+			policies = append(policies, o)
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(g.Tables.PolicyRows)) {
+		for o := range g.Tables.From(s, of, "", "") {
+			if !slices.Contains(changed, o.Key()) {
+				add(o)
+			}
+		}
+	}
+	for _, o := range change.Put {
+		if _, ok := g.Tables.PolicyRows[o.Key().Kind]; ok {
+			add(o)
+		}
+	}
+	return policies
+}
+
+// Shadow returns the fork of a snapshot in which shadow policies have their effect.
+func Shadow(g *graph.State, s *table.Snapshot) *table.Fork {
+	return s.Fork(func(tx *table.Tx) {
+		for _, o := range effective(g, s, &Change{}) {
+			g.Tables.Put(tx, o)
+		}
+	})
+}
+
+// outboundValues compares the effective confs of the traffic that proxies send, by destination.
+func (c *comparer) outboundValues(before, after *proxy.Proxy) []Value {
+	destinations := append(slices.Clone(c.reached(c.before, before)), c.reached(c.after, after)...)
+	slices.SortFunc(destinations, service.CompareDestinations)
+	var values []Value
+	for _, d := range slices.Compact(destinations) {
+		old, next := c.merged(c.before, before, d), c.merged(c.after, after, d)
+		values = append(values, differences(Value{To: destinationText(d)}, old, next, "to")...)
+	}
+	return values
+}
+
+func (c *comparer) merged(r *table.Reader, p *proxy.Proxy, d service.DestinationKey) map[string]policy.Merged {
+	if p == nil {
+		return nil
+	}
+	return c.state.Proxies.Merged(r, proxy.EffectiveKey{Policies: p.Group.Policies, Destination: d})
+}
+
+// ownValues compares the effective confs of rules, by section and match, and of confs about the whole proxy. The
+// effect of permissions is that on callers.
+func (c *comparer) ownValues(key state.ProxyKey, before, after *proxy.Proxy) []Value {
+	if key.Mesh == "" {
+		return nil
+	}
+	old, next := c.inbound(c.before, key, before), c.inbound(c.after, key, after)
+	places := slices.Collect(maps.Keys(old))
+	places = append(places, slices.Collect(maps.Keys(next))...)
+	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.String(), b.String()) })
+	var values []Value
+	for _, at := range slices.Compact(places) {
+		values = append(values, differences(Value{Section: at.section, Match: at.match}, old[at], next[at],
+			at.part())...)
+	}
+	return values
+}
+
+// place is where a rule or a conf about the whole proxy acts.
+type place struct {
+	section string // empty: the whole proxy
+	match   string
+}
+
+func (p place) String() string { return p.section + " " + p.match }
+
+// part is the name of the list whose items act at the place.
+func (p place) part() string {
+	if p.section == "" {
+		return "default"
+	}
+	return "rules"
+}
+
+// inbound returns the effective confs of the policies that act at the sections of a proxy, by kind.
+func (c *comparer) inbound(r *table.Reader, key state.ProxyKey, p *proxy.Proxy) map[place]map[string]policy.Merged {
+	all := map[place]map[string]policy.Merged{}
+	if p == nil {
+		return all
+	}
+	for _, of := range kind.Policies() {
+		name := of.Describe().Name
+		rows, ok := c.state.Tables.PolicyRows[name]
+		if !ok || name == kind.MeshTrafficPermissions.Name {
+			continue
+		}
+		selections := c.state.Proxies.Selections.Get(r,
+			proxy.SelectionKey{PoliciesKey: proxy.PoliciesKey{Kind: name, Mesh: key.Mesh}, Proxy: key})
+		for _, section := range sectionsOf(p, of) {
+			var parts []policy.Part
+			for _, selected := range selections {
+				if section == "" || selected.AppliesTo(section) {
+					parts = append(parts, rows.Parts(r, key.Mesh, selected.Key.Name)...)
+				}
+			}
+			policy.Sort(parts)
+			for _, matched := range policy.Inbound(parts) {
+				at := place{section, matchText(matched.Match)}
+				if all[at] == nil {
+					all[at] = map[string]policy.Merged{}
+				}
+				all[at][name] = rows.Plan.Merge(matched.Parts)
+			}
+		}
+	}
+	return all
+}
+
+// sectionsOf returns the sections at which the rules of a kind act, or an empty one for a kind about the whole proxy.
+func sectionsOf(p *proxy.Proxy, of kind.Policy) []string {
+	if !of.HasRules() {
+		return []string{""}
+	}
+	var sections []string
+	for i := range p.Listeners {
+		sections = append(sections, p.Listeners[i].Section)
+	}
+	for i := range p.Chains {
+		sections = append(sections, p.Chains[i].Section)
+	}
+	slices.Sort(sections)
+	return slices.Compact(sections)
+}
+
+func matchText(m policy.Match) string {
+	var parts []string
+	switch {
+	case m.SpiffeID == "":
+	case m.Prefix:
+		parts = append(parts, "prefix "+m.SpiffeID)
+	default:
+		parts = append(parts, m.SpiffeID)
+	}
+	if m.SNI != "" {
+		parts = append(parts, "SNI "+m.SNI)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// differences returns the fields that differ, by kind and path. part is the name of the list that the items are in.
+func differences(at Value, before, after map[string]policy.Merged, part string) []Value {
+	kinds := append(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(after))...)
+	slices.Sort(kinds)
+	var values []Value
+	for _, of := range slices.Compact(kinds) {
+		old, next := settings(before, of, part), settings(after, of, part)
+		paths := append(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(next))...)
+		slices.Sort(paths)
+		for _, path := range slices.Compact(paths) {
+			if a, b := old[path], next[path]; a == nil || b == nil || !bytes.Equal(a.Value, b.Value) {
+				value := at
+				value.Kind, value.Field, value.Before, value.After = of, path, a, b
+				values = append(values, value)
+			}
+		}
+	}
+	return values
+}
+
+// settings returns the fields of the effective conf of a kind, by path.
+func settings(merged map[string]policy.Merged, of, part string) map[string]*Setting {
+	m, ok := merged[of]
+	if !ok {
+		return nil
+	}
+	document, err := json.Marshal(m.Conf)
+	if err != nil {
+		panic(fmt.Sprintf("preview: a conf has no written form: %v", err)) // it was read from one
+	}
+	fields := map[string]*Setting{}
+	for path, origin := range m.Origins.All() {
+		fields[path] = &Setting{at(document, path), itemText(origin, part)}
+	}
+	return fields
+}
+
+func itemText(origin policy.Origin, part string) string {
+	if part == "default" {
+		return origin.Policy.String() + " default"
+	}
+	return fmt.Sprintf("%s %s[%d]", origin.Policy, part, origin.Part)
+}
+
+// at returns the value at a path of a document, such as "http.requestTimeout" or "rules[0].default".
+func at(document json.RawMessage, path string) json.RawMessage {
+	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
+		var fields map[string]json.RawMessage
+		var items []json.RawMessage
+		switch i, err := strconv.Atoi(name); {
+		case json.Unmarshal(document, &fields) == nil && fields[name] != nil:
+			document = fields[name]
+		case err == nil && json.Unmarshal(document, &items) == nil && i < len(items):
+			document = items[i]
+		default:
+			return document
+		}
+	}
+	return document
+}

@@ -1,0 +1,238 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"weft/internal/access"
+	"weft/internal/admission"
+	"weft/internal/preview"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Bounds of a request for a diff.
+const (
+	maxDiffBytes = 8 << 20
+	maxDiffItems = 1000
+	// maxDiffs is the number of diffs that are computed concurrently. Further requests wait.
+	maxDiffs = 2
+)
+
+// DiffRequest is a change to compare with the present configuration. First all resources of Apply are written, then
+// those of Delete are deleted.
+type DiffRequest struct {
+	Apply  []json.RawMessage `json:"apply,omitempty"`
+	Delete []ResourceName    `json:"delete,omitempty"`
+}
+
+// ResourceName identifies a resource.
+type ResourceName struct {
+	Type string `json:"type"`
+	Mesh string `json:"mesh,omitempty"`
+	Name string `json:"name"`
+}
+
+// DiffResponse is the effect of a change.
+type DiffResponse struct {
+	Resources []DiffResource `json:"resources"`
+	// Zones are the effects on the proxies of each zone.
+	Zones []preview.Diff `json:"zones"`
+}
+
+// DiffResource is the effect of a change on one resource.
+type DiffResource struct {
+	ResourceName
+	Outcome  string   `json:"outcome"` // created, updated, unchanged or deleted
+	Warnings []string `json:"warnings"`
+}
+
+// diff returns the effect that a change would have on the proxies, and changes nothing. The change is admitted as a
+// write, so its caller must be allowed to write and to read. Its caller must also be allowed to view the configuration
+// of proxies where the query has fields=true.
+func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
+	options, err := diffOptions(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(w, r, maxDiffBytes)
+	if err != nil {
+		return err
+	}
+	var request DiffRequest
+	if err := decodeRequest(body, &request, "the request",
+		`{"apply": [RESOURCE], "delete": [{"type": "MeshTimeout", "mesh": "default", "name": "web"}]}`); err != nil {
+		return err
+	}
+	if n := len(request.Apply) + len(request.Delete); n > maxDiffItems || n == 0 && !options.Shadow {
+		return resource.Errorf(resource.Invalid, "the request has %d resources, want 1 to %d", n, maxDiffItems)
+	}
+	if err := a.permitDiff(r, options); err != nil {
+		return err
+	}
+	select {
+	case a.diffs <- struct{}{}:
+		defer sync.OnceFunc(func() { <-a.diffs })()
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
+	if _, err := a.read(r.Context()); err != nil { // so that the change is compared with all earlier writes
+		return err
+	}
+	trial := a.Writer.Trial()
+	response := DiffResponse{Resources: []DiffResource{}, Zones: []preview.Diff{}}
+	if err := a.try(r, trial, &request, &response); err != nil {
+		return err
+	}
+	var change preview.Change
+	if change.Put, change.Removed, err = trial.Changes(); err != nil {
+		return err
+	}
+	if response.Zones, err = a.diffZones(r.Context(), a.inTables(change), options); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, response)
+}
+
+func diffOptions(r *http.Request) (options preview.Options, err error) {
+	values := r.URL.Query()
+	for name, into := range map[string]*bool{"fields": &options.Fields, "shadow": &options.Shadow} {
+		if *into, err = strconv.ParseBool(values.Get(name)); err != nil && values.Get(name) != "" {
+			return options, invalidQuery(resource.Problem{Field: name,
+				Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
+		}
+	}
+	return options, nil
+}
+
+// permitDiff returns an error where the caller may not read what a diff shows. The action of the route is to write.
+func (a *api) permitDiff(r *http.Request, options preview.Options) error {
+	if err := a.Guard.permit(r, access.Read); err != nil {
+		return err
+	}
+	if options.Fields {
+		return a.Guard.permit(r, access.ViewConfigDump)
+	}
+	return nil
+}
+
+// try makes the writes and deletions of a request in a trial. The error names every one that is rejected.
+func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest, response *DiffResponse) error {
+	var problems resource.Problems
+	for i, document := range request.Apply {
+		tried, err := a.tryPut(r, trial, document)
+		if err := collect(&problems, fmt.Sprintf("apply[%d]", i), err); err != nil {
+			return err
+		}
+		response.Resources = append(response.Resources, tried)
+	}
+	for i, name := range request.Delete {
+		err := a.tryDelete(r, trial, name)
+		if err := collect(&problems, fmt.Sprintf("delete[%d]", i), err); err != nil {
+			return err
+		}
+		response.Resources = append(response.Resources, DiffResource{name, "deleted", []string{}})
+	}
+	if len(problems) > 0 {
+		return &resource.Error{Code: resource.Invalid, Detail: "the change would be rejected", Problems: problems}
+	}
+	return nil
+}
+
+// collect adds the problems of an error that the user can correct, and returns any other one.
+func collect(problems *resource.Problems, at string, err error) error {
+	rejected, ok := err.(*resource.Error)
+	switch {
+	case err == nil:
+		return nil
+	case !ok, rejected.Code == resource.Forbidden, rejected.Code == resource.Unavailable,
+		rejected.Code == resource.Unauthorized:
+		return err
+	case len(rejected.Problems) == 0:
+		problems.Add(at, "%s", rejected.Detail)
+	}
+	for _, problem := range rejected.Problems {
+		problems.Add(at+"."+problem.Field, "%s", problem.Reason)
+	}
+	return nil
+}
+
+func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawMessage) (DiffResource, error) {
+	written, err := kind.Parse(document)
+	if err != nil {
+		return DiffResource{}, err
+	}
+	key := written.Object.Key()
+	if key.Name == "" {
+		return DiffResource{}, resource.Errorf(resource.Invalid, "a %s has no name", key.Kind)
+	}
+	d := kind.ByName(key.Kind)
+	if err := a.permitKind(r, d); err != nil {
+		return DiffResource{}, err
+	}
+	if n, most := len(document), d.Describe().Bytes(); n > most {
+		return DiffResource{}, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
+	}
+	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name)})
+	outcome := "unchanged"
+	switch {
+	case result.Created:
+		outcome = "created"
+	case result.Changed:
+		outcome = "updated"
+	}
+	name := ResourceName{key.Kind, key.Mesh, key.Name}
+	return DiffResource{name, outcome, append([]string{}, result.Warnings...)}, err
+}
+
+func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceName) error {
+	d := kind.ByName(name.Type)
+	if d == nil {
+		return resource.Errorf(resource.Invalid, "%q is not a type of this control plane", name.Type)
+	}
+	if err := a.permitKind(r, d); err != nil {
+		return err
+	}
+	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
+	return trial.Delete(r.Context(), key, admission.Change{})
+}
+
+// permitKind returns an error for a kind that the caller may not write.
+func (a *api) permitKind(r *http.Request, d resource.Descriptor) error {
+	if d.Describe().AdminOnly {
+		return a.Guard.permit(r, access.AdminResources)
+	}
+	return nil
+}
+
+// inTables returns the part of a change that the tables have rows for: no other has an effect on proxies.
+func (a *api) inTables(change preview.Change) preview.Change {
+	var known preview.Change
+	for _, o := range change.Put {
+		if a.View.HasRows(o.Key().Kind) {
+			known.Put = append(known.Put, o)
+		}
+	}
+	for _, key := range change.Removed {
+		if a.View.HasRows(key.Kind) {
+			known.Removed = append(known.Removed, key)
+		}
+	}
+	return known
+}
+
+func (a *api) diffZones(ctx context.Context, change preview.Change, options preview.Options) ([]preview.Diff, error) {
+	if a.Zone == "" {
+		return nil, resource.Errorf(resource.Invalid, "the global control plane has no proxies; send the "+
+			"request to the control plane of a zone")
+	}
+	diff, err := a.Inspector.Diff(ctx, change, options)
+	if err != nil {
+		return nil, err
+	}
+	return []preview.Diff{*diff}, nil
+}
