@@ -1,4 +1,4 @@
-// Package barrier tells derived values when proxies and zones have acked a state of the mesh.
+// Package barrier shows derived values whether proxies and zones have acked a state of the mesh.
 //
 // A derived write reads [Rows] and states the [Condition] that it waits for. While it states the condition, the
 // [Barrier] of the leader waits for the acks, and stores the progress in rows of its own instance. A changed row wakes

@@ -38,8 +38,8 @@ func (c *console) output(text string) {
 // note prints a remark of the demo.
 func (c *console) note(format string, args ...any) { c.line("   " + fmt.Sprintf(format, args...)) }
 
-// say prints a sentence that belongs to no step.
-func (c *console) say(format string, args ...any) { c.line("\n" + fmt.Sprintf(format, args...)) }
+// print prints a sentence after an empty line.
+func (c *console) print(format string, args ...any) { c.line("\n" + fmt.Sprintf(format, args...)) }
 
 // results prints the table of the checks.
 func (c *console) results(rows []result) {
@@ -58,7 +58,7 @@ func (c *console) results(rows []result) {
 // logs shows the last lines of programs, by name.
 func (c *console) logs(tails []logTail) {
 	for _, t := range tails {
-		c.say("The last lines of %s:", t.name)
+		c.print("The last lines of %s:", t.name)
 		c.output(t.text)
 	}
 }

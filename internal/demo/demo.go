@@ -95,14 +95,14 @@ func (w *world) play(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.console.say("The demo took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
+	w.console.print("The demo took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
 	if !w.options.Once {
-		w.invite()
+		w.printCommands()
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		w.console.say("Stopping.")
+		w.console.print("Stopping.")
 	}
 	if !passed {
 		return ErrChecks
@@ -187,8 +187,8 @@ func names(instances []*instance) []string {
 	return all
 }
 
-// invite prints commands for another terminal.
-func (w *world) invite() {
+// printCommands prints commands for another terminal.
+func (w *world) printCommands() {
 	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
 	w.console.step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{

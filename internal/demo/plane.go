@@ -69,7 +69,7 @@ func (p ports) environment() []string {
 	}
 }
 
-// free returns whether a TCP address is free. An address without a host stands for all addresses of the machine.
+// free returns whether a TCP address is free. An address without a host means all addresses of the machine.
 func free(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *Stage) TrustedDomains(r *table.Reader, mesh string, from Source) []stri
 	return domains
 }
 
-// signedHere stands for every provider whose roots a MeshTrust joins.
+// signedHere represents every provider whose roots a MeshTrust joins.
 const signedHere = "the control plane"
 
 // issuers returns the issuers of a mesh's certificates, as texts. Proxies with certificates of one issuer reject those

@@ -40,7 +40,7 @@ type Stage struct {
 	ServiceIDs *table.Derived[state.ProxyKey, []string]
 	// NextIDs are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
 	NextIDs *table.Derived[state.ProxyKey, kind.SpiffeIDs]
-	// Changing tells whether any proxy of a mesh changes its SPIFFE IDs.
+	// Changing is true where any proxy of a mesh changes its SPIFFE IDs.
 	Changing *table.Derived[string, bool]
 	// Aliases are the SPIFFE IDs of this zone's workloads that belong to one proxy, a set for each pair, sorted.
 	Aliases *table.Derived[string, [][]string]

@@ -110,7 +110,7 @@ type AppliedConf struct {
 	Origins map[string]AppliedItem `json:"origins"`
 	// Items are the merged items in ascending order: a later one overrides.
 	Items []AppliedItem `json:"items"`
-	// Notes say where the destination does not have what the conf says.
+	// Notes are the parts of the conf without effect on the destination.
 	Notes []string `json:"notes,omitempty"`
 }
 

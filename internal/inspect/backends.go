@@ -10,7 +10,7 @@ import (
 	"weft/resource"
 )
 
-// EndpointStatus tells whether a member of a service is an endpoint of one of its ports, and if not, why.
+// EndpointStatus is whether a member of a service is an endpoint of one of its ports, and if not, why.
 type EndpointStatus string
 
 // The statuses of a member for a port.

@@ -40,7 +40,7 @@ func hashNotes(c *kind.LoadBalancingConf, protocol kind.Protocol) []string {
 	return nil
 }
 
-// ejectionNotes says which detectors a destination does not have, and how many of its endpoints may be ejected.
+// ejectionNotes returns the detectors that a destination lacks, and how many of its endpoints may be ejected, as texts.
 func (rs *Reports) ejectionNotes(o *kind.OutlierDetection, d *service.Destination, secured bool) []string {
 	if o.Disabled != nil && *o.Disabled {
 		return nil

@@ -17,8 +17,9 @@ type Acks struct {
 }
 
 // Everywhere returns once every client of every instance is in sync with the state of rows that this instance has
-// published, or ctx ends. The error then says that a client may still apply the former state. A client that disconnects
-// meanwhile or rejects a resource may too, so Everywhere then returns only when ctx ends; callers bound ctx by [Bound].
+// published, or ctx ends. The error then states that a client may still apply the former state. A client that
+// disconnects meanwhile or rejects a resource may too, so Everywhere then returns only when ctx ends; callers bound ctx
+// by [Bound].
 func (a *Acks) Everywhere(ctx context.Context, rows ...resource.Key) error {
 	return a.everywhere(ctx, a.revision(), rows)
 }

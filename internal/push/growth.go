@@ -51,8 +51,8 @@ const (
 	growthFactor = 1.25
 )
 
-// growsLater says whether additions to a group may wait. Those to the groups of ZoneEgresses, which belong to no mesh,
-// may not. Such a group has no assignments.
+// growsLater returns whether additions to a group may wait. Additions to the group of a ZoneEgress, which belongs to no
+// mesh and has no assignments, may not.
 func growsLater(group proxy.Group) bool { return group.Mesh != "" }
 
 // Await returns once no addition waits, or ctx ends. It returns false where none has waited.

@@ -23,8 +23,8 @@ import (
 // Follower receives every commit. It is called by the table's writer and must not block.
 type Follower func(put []resource.Any, removed []resource.Key, commits []*table.Changes, now time.Time)
 
-// Hub is the table's writer. It commits, publishes what a commit changes, and tells its followers. The other parts wait
-// for published states, or have clients attached to them.
+// Hub is the table's writer. It commits, publishes the changes of a commit, and notifies its followers. The other parts
+// wait for published states, or have clients attached to them.
 type Hub struct {
 	Rows      Rows
 	Inspector *Inspector

@@ -166,7 +166,7 @@ type changedProxies struct {
 	explicit bool           // outbounds, which name resources of their group
 }
 
-// update moves the differences of a commit into the own resource sets of proxies, and tells their sessions.
+// update moves the differences of a commit into the own resource sets of proxies, and notifies their sessions.
 func (ps *Proxies) update(e edits, changes *table.Changes) (c changedProxies) {
 	for key, own := range ps.config.own.Changed(changes) {
 		p := ps.used[key]

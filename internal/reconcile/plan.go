@@ -77,7 +77,7 @@ type Plan struct {
 	// notAdmitted are the evicted proxies of a shard, with the ends of their certificates.
 	notAdmitted *table.Derived[state.Shard, []kind.EvictedProxy]
 	announced   *table.Derived[state.Shard, announced]
-	// full tells whether a mesh has the largest number of generated services, and noVIP whether a range has no free
+	// full is true where a mesh has the largest number of generated services, and noVIP where a range has no free
 	// address.
 	full              *table.Derived[string, bool]
 	noVIP             *table.Derived[netip.Prefix, bool]

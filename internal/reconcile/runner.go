@@ -539,7 +539,7 @@ func (rn *runner) compare(ctx context.Context, j *job) {
 			continue
 		}
 		if wrote := j.unseen[key]; wrote != version && wrote != unknownVersion && !j.writes.empty() && j.due.IsZero() {
-			// The table has never had the written row, so no change of it tells that the write is pending again.
+			// The table has never had the written row, so no change of it shows that the write is pending again.
 			j.due = rn.now()
 		}
 		rn.endWait(j, key)

@@ -129,7 +129,7 @@ func (s *Stream) dropWait(done chan<- fate) {
 	s.waits = slices.DeleteFunc(s.waits, func(w ackWait) bool { return w.done == done })
 }
 
-// reportProgress tells the waits that the client has acked or rejected a response.
+// reportProgress notifies the waits that the client has acked or rejected a response.
 func (s *Stream) reportProgress() {
 	for _, w := range s.waits {
 		if w.progress != nil {

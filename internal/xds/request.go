@@ -61,7 +61,7 @@ func (r *request) release() {
 // names returns the capacity of the longest list.
 func (of *scratch) names() int { return max(cap(of.subscribe), cap(of.unsubscribe), cap(of.stated)) }
 
-// keep returns the request as one that stays valid after release. r is empty afterwards.
+// keep returns a copy of the request that stays valid after release. r is empty afterwards.
 func (r *request) keep() *request {
 	kept := *r
 	kept.scratch = nil
@@ -74,7 +74,7 @@ func (r *request) keep() *request {
 // many.
 const maxNames = 1 << 17
 
-// statement is a resource that a client says it has. A name that is stated twice counts as each of its versions.
+// statement is a resource that a client states to have. A name that is stated twice counts as each of its versions.
 type statement struct{ name, version string }
 
 // Fields of DeltaDiscoveryRequest, and of an entry of its map.

@@ -178,7 +178,7 @@ func (s *session) open(t Type, r *request) {
 	slices.Sort(sub.gone)
 }
 
-// state handles a resource that the client says that it has.
+// state handles a resource that the client states.
 func (s *session) state(t Type, name, version string) {
 	sub := &s.subs[t]
 	i, e := s.find(t, name)
