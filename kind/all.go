@@ -65,6 +65,7 @@ func Policies() []Policy {
 		MeshTimeouts,
 		MeshCircuitBreakers,
 		MeshLoadBalancingStrategies,
+		MeshRetries,
 	}
 }
 

@@ -28,7 +28,6 @@ var laterKinds = map[string]string{
 	"meshpassthroughs":     "MeshPassthrough",
 	"meshproxypatches":     "MeshProxyPatch",
 	"meshratelimits":       "MeshRateLimit",
-	"meshretries":          "MeshRetry",
 	"meshtcproutes":        "MeshTCPRoute",
 	"meshtlses":            "MeshTLS",
 	"meshtraces":           "MeshTrace",

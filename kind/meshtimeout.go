@@ -57,15 +57,12 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 		Info: resource.Info{
 			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
 			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: map[string]string{
-				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
-				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+			Replaced: replacedInTargets(map[string]string{
 				"rules": "is not served by this release, which bounds the traffic that proxies send only; " +
 					"use `to`",
 				"from": "is not served by this release, which bounds the traffic that proxies send only; " +
 					"use `to`",
-			},
+			}),
 		},
 		Validate: validateMeshTimeout,
 	},
@@ -94,10 +91,7 @@ func (c *checks) timeouts(at string, conf *TimeoutConf) {
 	if *conf == (TimeoutConf{}) {
 		c.add(at, "has no field; want connectionTimeout, idleTimeout or http")
 	}
-	if d := conf.ConnectionTimeout; d != nil &&
-		(time.Duration(*d) < time.Millisecond || time.Duration(*d) > maxTimeout) {
-		c.add(at+".connectionTimeout", "is %s, want 1ms to %s", time.Duration(*d), written(maxTimeout))
-	}
+	c.interval(at+".connectionTimeout", conf.ConnectionTimeout)
 	c.timeout(at+".idleTimeout", conf.IdleTimeout)
 	h := conf.HTTP
 	if h == nil {

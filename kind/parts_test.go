@@ -63,3 +63,14 @@ func TestPartsOfATimeout(t *testing.T) {
 		t.Errorf("the to item is %+v", got)
 	}
 }
+
+// TestPartsOfARetry: its to items are parts, with the confs of the resource.
+func TestPartsOfARetry(t *testing.T) {
+	to := kind.DestinationRef{Kind: "Mesh"}
+	o := kind.MeshRetries.Make("default", "web", kind.MeshRetry{To: []kind.ToItem[kind.RetryConf]{{TargetRef: to}}})
+	parts := kind.MeshRetries.Parts(o)
+	if parts.TargetRef != nil || len(parts.Rules) > 0 || parts.Default != nil || len(parts.To) != 1 ||
+		parts.To[0].Conf != any(&o.Spec.To[0].Default) || parts.To[0].TargetRef.Kind != "Mesh" {
+		t.Fatalf("the parts are %+v, want one to item", parts)
+	}
+}

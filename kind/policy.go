@@ -24,7 +24,8 @@ type Policy interface {
 
 // PolicyStatus says whether proxies accept the configuration that a policy leads to.
 type PolicyStatus struct {
-	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration).
+	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, or where an item has no
+	// effect because it contradicts the policies that it is merged with).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
@@ -65,8 +66,19 @@ type RuleMatch struct {
 // PolicyKind is the kind of policies whose spec is an S and whose confs are a C.
 type PolicyKind[S, C any] struct {
 	resource.Kind[S]
-	Split    func(*S) Parts // with confs of the type *C
-	Statuses *resource.Kind[PolicyStatus]
+	Split func(*S) Parts // with confs of the type *C
+	// Combination is the rule about fields that different policies may set; nil: there is none.
+	Combination *Combination[C]
+	Statuses    *resource.Kind[PolicyStatus]
+}
+
+// Combination is a rule about fields of a conf that different policies may set, such as a minimum and a maximum. Each
+// policy alone is valid.
+type Combination[C any] struct {
+	// Partial reports whether a conf sets some of the fields and leaves others to less specific policies.
+	Partial func(*C) bool
+	// Conflict returns why a merged conf is invalid; empty: it is valid.
+	Conflict func(*C) string
 }
 
 // Parts implements [Policy].

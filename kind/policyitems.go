@@ -1,6 +1,10 @@
 package kind
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"time"
+)
 
 // ToItem is a conf about the traffic that the selected proxies send to destinations.
 type ToItem[C any] struct {
@@ -24,5 +28,39 @@ func checkTo[C any](c *checks, items []ToItem[C], conf func(c *checks, at string
 		at := fmt.Sprintf("spec.to[%d]", i)
 		c.destinationRef(at+".targetRef", &items[i].TargetRef)
 		conf(c, at+".default", &items[i].Default)
+	}
+}
+
+// replacedInTargets returns the messages about fields of Kuma's targets that this release lacks, with those about
+// further fields of a kind.
+func replacedInTargets(more map[string]string) map[string]string {
+	replaced := map[string]string{
+		"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
+		"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
+		"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+	}
+	maps.Copy(replaced, more)
+	return replaced
+}
+
+// required adds a problem for a field that is absent.
+func (c *checks) required(field string, present bool) bool {
+	return present || c.add(field, "is required")
+}
+
+// checkCount accepts an absent value.
+func checkCount[N int32 | int64 | uint32](c *checks, field string, n *N, low, high N) {
+	if n != nil && (*n < low || *n > high) {
+		c.add(field, "is %d, want %d to %d", *n, low, high)
+	}
+}
+
+// interval accepts an absent value. Envoy rounds what is less than a millisecond to 0, which it rejects.
+func (c *checks) interval(field string, d *Duration) {
+	if d == nil {
+		return
+	}
+	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
+		c.add(field, "is %s, want 1ms to %s", value, written(maxTimeout))
 	}
 }

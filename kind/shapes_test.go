@@ -191,6 +191,21 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			hashPolicies: [{type: QueryParameter, queryParameter: {name: user}}]
 			hashPolicies: [{type: FilterState, filterState: {key: io.user}}]
 			localityAwareness: {disabled: true}              | spec.to[0].default.localityAwareness: is not served by this release; leave it out: proxies use`},
+		{"MeshRetry", `{type: MeshRetry, mesh: m, name: r, spec: {to: [{targetRef: {kind: Mesh}, default: {%s}}]}}`, `
+			tcp: {maxConnectAttempt: 3}
+			http: {numRetries: 0}
+			http: {perTryTimeout: 0s}
+			http: {backOff: {baseInterval: 10ms}}
+			http: {backOff: {maxInterval: 1s}}
+			http: {rateLimitedBackOff: {resetHeaders: [{name: retry-after, format: Seconds}, {name: x-reset, format: UnixTimestamp}], maxInterval: 1m}}
+			http: {retryOn: [5xx, GatewayError, Reset, Retriable4xx, ConnectFailure, EnvoyRatelimited, RefusedStream, Http3PostConnectFailure, "503"]}
+			http: {retryOn: [HttpMethodConnect, HttpMethodDelete, HttpMethodGet, HttpMethodHead, HttpMethodOptions, HttpMethodPatch, HttpMethodPost, HttpMethodPut, HttpMethodTrace]}
+			http: {retryOn: []}
+			http: {retriableResponseHeaders: [{name: a, value: b}, {name: a, type: Prefix, value: b}]}
+			http: {retriableRequestHeaders: [{name: a, type: Present}, {name: a, type: Absent}, {name: a, type: RegularExpression, value: "[a-z]{100}"}]}
+			http: {hostSelection: [{predicate: OmitPreviousHosts}, {predicate: OmitPreviousPriorities, updateFrequency: 2}], hostSelectionMaxAttempts: 3}
+			http: {hostSelection: [{predicate: OmitHostsWithTags, tags: {a: b}}]} | spec.to[0].default.http.hostSelection[0].tags: is not served by this release, in which proxies do not have the tags of endpoints; use OmitPreviousHosts
+			grpc: {numRetries: 1, perTryTimeout: 1s, retryOn: [Canceled, DeadlineExceeded, Internal, ResourceExhausted, Unavailable]}`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}

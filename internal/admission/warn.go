@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/identity"
@@ -47,6 +48,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return longConnections(o.Spec.To)
 	case *resource.Object[kind.MeshCircuitBreaker]:
 		return unsplitErrors(o.Spec.To)
+	case *resource.Object[kind.MeshRetry]:
+		return methodsAlone(o.Spec.To)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
@@ -97,6 +100,24 @@ func unsplitErrors(items []kind.ToItem[kind.CircuitBreakerConf]) []string {
 	}
 	return warnings
 }
+
+// methodsAlone warns of methods that have no causes of their own.
+func methodsAlone(items []kind.ToItem[kind.RetryConf]) []string {
+	var warnings []string
+	for i := range items {
+		h := items[i].Default.HTTP
+		if h == nil || len(h.RetryOn) == 0 || len(h.RetriableResponseHeaders) > 0 ||
+			slices.ContainsFunc(h.RetryOn, isCause) {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.retryOn: has methods and no cause, so it "+
+			"changes nothing; add a cause, such as 5xx", i))
+	}
+	return warnings
+}
+
+// isCause reports whether an entry of HTTPRetries.RetryOn is no method.
+func isCause(entry string) bool { return !strings.HasPrefix(entry, kind.HTTPMethodPrefix) }
 
 // hasIdentity returns whether a mesh has a MeshIdentity, or mtls in the Mesh. Without either, callers have no identity
 // and permissions are not enforced. Where the store fails it returns true, so that there is no warning.

@@ -108,7 +108,7 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 			},
 		},
 		OverloadManager: limits,
-		LayeredRuntime:  cancelledRequests(),
+		LayeredRuntime:  runtimeFlags(),
 		// TCP inbounds, and egress filter chains of TCP external services, continue in an internal listener.
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
@@ -120,14 +120,21 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 	}, nil
 }
 
-// cancelledRequests returns the runtime flags for requests that clients cancel. When deadlines pass during a stall, a
-// client's proxy cancels most requests of its connections. By default Envoy detects an HTTP/2 rapid reset attack and
-// closes the connection, which fails all other requests on it. With these flags, Envoy forwards one request of a
-// connection at a time, and drops the canceled ones before they reach the application.
-func cancelledRequests() *bootstrapv3.LayeredRuntime {
+// maxRegexSize is the size of the largest regular expression that Envoy accepts, as a program of RE2. Its default of
+// 100 rejects expressions of 50 characters. The control plane accepts half as much.
+const maxRegexSize = 10_000
+
+// runtimeFlags returns the flags for requests that clients cancel, and for regular expressions.
+//
+// When deadlines pass during a stall, a client's proxy cancels most requests of its connections. By default Envoy
+// detects an HTTP/2 rapid reset attack and closes the connection, which fails all other requests on it. With these
+// flags, Envoy forwards one request of a connection at a time, and drops the canceled ones before they reach the
+// application.
+func runtimeFlags() *bootstrapv3.LayeredRuntime {
 	flags := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
 		"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
+		"re2.max_program_size.error_level":            structpb.NewNumberValue(maxRegexSize),
 	}}
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name:           "weft",

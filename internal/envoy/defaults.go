@@ -61,6 +61,8 @@ const (
 
 	// retries is the number of retries of a request after its first attempt.
 	retries = 3
+	// retryBaseInterval is the longest wait before the first retry, where a policy sets the longest of all waits only.
+	retryBaseInterval = 25 * time.Millisecond
 	// otherHostAttempts is the number of times that a retry asks the load balancer for a host that was not tried yet.
 	otherHostAttempts = 5
 	// connectAttempts is the number of attempts of a TCP connection, including the first. It suffices to eject four

@@ -9,7 +9,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
-	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/xds"
@@ -119,12 +118,7 @@ func externalRoute(o *zoneproxy.ExternalUpstream) *xds.Resource {
 func externalRouteAction(o *zoneproxy.ExternalUpstream, causes string) *routev3.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
-		retry.RetryPriority = &routev3.RetryPolicy_RetryPriority{
-			Name: "envoy.retry_priorities.previous_priorities",
-			ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-				TypedConfig: toAny(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: 1}),
-			},
-		}
+		retry.RetryPriority = otherPriority(1)
 	}
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: o.Key.String()},

@@ -96,6 +96,9 @@ func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
 		}
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: clusters}
 	}
+	if retry := to.Effective.Retry.TCP; retry != nil && retry.MaxConnectAttempt != nil {
+		proxy.MaxConnectAttempts = uint32Value(*retry.MaxConnectAttempt)
+	}
 	if toManyZones(rule) {
 		proxy.BackoffOptions = zonesRetryBackoff()
 	}

@@ -5,17 +5,12 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	previoushostsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/kind"
 )
-
-// safeMethods are the methods that request no change (RFC 9110, 9.2.1). PUT and DELETE are idempotent but excluded,
-// since many applications count them.
-var safeMethods = []string{"GET", "HEAD", "OPTIONS", "TRACE"}
 
 // Route returns the configuration of a route: a route configuration, or the TCP proxy to the clusters of the last rule.
 // Listeners refer to it by its name, so its changes drain no connection.
@@ -26,10 +21,7 @@ func Route(to *service.Route) *xds.Resource {
 	}
 	var routes []*routev3.Route
 	for i := range to.Rules {
-		rule := &to.Rules[i]
-		routes = append(routes, bySafety(rule.Match.PathPrefix,
-			retriedRoute(to, rule, retryPolicy(safeRetryOn, trustedMarks(rule, unservedNotReached, unservedReset)...)),
-			retriedRoute(to, rule, retryPolicy(unprocessedRetryOn, trustedMarks(rule, unservedNotReached)...)))...)
+		routes = append(routes, retriedRoutes(to, &to.Rules[i])...)
 	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name, VirtualHosts: everyHost(name, routes), ValidateClusters: boolFalse(),
@@ -59,21 +51,21 @@ func trustedMarks(rule *service.RouteRule, marks ...string) []string {
 // bySafety routes requests of safe methods by one route, which may retry more often, and all others by another.
 func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Route {
 	return []*routev3.Route{
-		{
-			Name: "safe",
-			Match: &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix),
-				Headers: []*routev3.HeaderMatcher{headerIn(":method", safeMethods)}},
-			Action: safe,
-		},
-		{
-			Name:   "other",
-			Match:  &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix)},
-			Action: other,
-		},
+		methodRoute("safe", pathPrefix, safeMethods, safe), methodRoute("other", pathPrefix, nil, other),
 	}
 }
 
-func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
+// methodRoute returns the route of requests of some methods; without methods, of all.
+func methodRoute(name, pathPrefix string, methods []string, action *routev3.Route_Route) *routev3.Route {
+	match := &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix)}
+	if len(methods) > 0 {
+		match.Headers = []*routev3.HeaderMatcher{headerIn(":method", methods)}
+	}
+	return &routev3.Route{Name: name, Match: match, Action: action}
+}
+
+// routeAction sends the requests of a rule to its backends. retry is nil where they are not retried.
+func routeAction(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
 	requests := to.Effective.Timeout.Requests()
 	action := &routev3.RouteAction{Timeout: timeout(requests.RequestTimeout, requestTimeout), RetryPolicy: retry,
 		HashPolicy: hashed(&to.Effective.LoadBalancing)}
@@ -84,9 +76,6 @@ func retriedRoute(to *service.Route, rule *service.RouteRule, retry *routev3.Ret
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: rule.Backends[0].Destination.String()}
 	} else {
 		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted(rule)}
-	}
-	if toManyZones(rule) {
-		retry.RetryPriority = otherZoneRetryPriority
 	}
 	if to.Protocol == kind.GRPC {
 		action.Timeout = timeout(requests.RequestTimeout, 0)
@@ -111,33 +100,6 @@ func toManyZones(rule *service.RouteRule) bool {
 	})
 }
 
-const (
-	// safeRetryOn retries a request at another endpoint after any failure of its server.
-	safeRetryOn = "connect-failure,refused-stream,reset"
-	// unprocessedRetryOn retries a request only where no application can have seen it.
-	unprocessedRetryOn = "connect-failure,refused-stream,reset-before-request"
-)
-
-// retryPolicy retries requests on causes, and on a response of the server's proxy with one of the unserved marks.
-func retryPolicy(causes string, unserved ...string) *routev3.RetryPolicy {
-	policy := &routev3.RetryPolicy{
-		RetryOn:    causes,
-		NumRetries: uint32Value(retries),
-		RetryHostPredicate: []*routev3.RetryPolicy_RetryHostPredicate{{
-			Name:       "envoy.retry_host_predicates.previous_hosts",
-			ConfigType: &routev3.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: previousHosts},
-		}},
-		HostSelectionRetryMaxAttempts: otherHostAttempts,
-	}
-	if len(unserved) > 0 {
-		policy.RetryOn += ",retriable-headers"
-		policy.RetriableHeaders = []*routev3.HeaderMatcher{headerIn(unservedHeader, unserved)}
-	}
-	return policy
-}
-
-var previousHosts = toAny(&previoushostsv3.PreviousHostsPredicate{})
-
 func anyPath() *routev3.RouteMatch_Prefix { return belowPath("/") }
 
 func belowPath(prefix string) *routev3.RouteMatch_Prefix {
@@ -154,6 +116,33 @@ func headerIn(name string, values []string) *routev3.HeaderMatcher {
 			}},
 		}},
 	}
+}
+
+// headerMatchers returns the matches of policies.
+func headerMatchers(matches []kind.HeaderMatch) []*routev3.HeaderMatcher {
+	var matchers []*routev3.HeaderMatcher
+	for _, m := range matches {
+		matcher := &routev3.HeaderMatcher{Name: m.Name}
+		if m.Type == kind.HeaderPresent || m.Type == kind.HeaderAbsent {
+			matcher.HeaderMatchSpecifier =
+				&routev3.HeaderMatcher_PresentMatch{PresentMatch: m.Type == kind.HeaderPresent}
+		} else {
+			matcher.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: stringMatcher(m)}
+		}
+		matchers = append(matchers, matcher)
+	}
+	return matchers
+}
+
+func stringMatcher(m kind.HeaderMatch) *matcherv3.StringMatcher {
+	switch m.Type {
+	case kind.HeaderPrefix:
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: m.Value}}
+	case kind.HeaderRegex:
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
+			SafeRegex: &matcherv3.RegexMatcher{Regex: m.Value}}}
+	}
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.Value}}
 }
 
 // localRoute is the route of an inbound to its application. The client sets the timeout, and the client's proxy

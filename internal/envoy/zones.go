@@ -5,9 +5,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
-	previousprioritiesv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/identity"
@@ -94,14 +92,6 @@ func unreachable(d *service.Destination, secured bool) *xds.Resource {
 // clusters.
 func Unreachable(cluster *clusterv3.Cluster) string {
 	return cluster.GetMetadata().GetFilterMetadata()[metadataName].GetFields()["unreachable"].GetStringValue()
-}
-
-// otherZoneRetryPriority sends the retries of a request to remote zones after the attempts in its own zone.
-var otherZoneRetryPriority = &routev3.RetryPolicy_RetryPriority{
-	Name: "envoy.retry_priorities.previous_priorities",
-	ConfigType: &routev3.RetryPolicy_RetryPriority_TypedConfig{
-		TypedConfig: toAny(&previousprioritiesv3.PreviousPrioritiesConfig{UpdateFrequency: localAttempts}),
-	},
 }
 
 // zonesRetryBackoff gives outlier detection the time to eject a dead endpoint. Attempts without a pause all go to the

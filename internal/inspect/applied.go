@@ -149,7 +149,8 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: p.Group.Policies,
 				Destination: destination}))
 			for i := range out.Confs {
-				out.Confs[i].Notes = rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)
+				out.Confs[i].Notes = append(out.Confs[i].Notes,
+					rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
 			}
 			a.Outbounds = append(a.Outbounds, out)
 		}
@@ -226,6 +227,10 @@ func appliedConfs(merged map[string]policy.Merged) []AppliedConf {
 		}
 		for _, origin := range m.Parts {
 			a.Items = append(a.Items, appliedItem(origin))
+		}
+		for _, rejected := range m.Rejected {
+			a.Notes = append(a.Notes,
+				fmt.Sprintf("%s has no effect: %s", appliedItem(rejected.Origin), rejected.Reason))
 		}
 		confs = append(confs, a)
 	}

@@ -18,6 +18,9 @@ import (
 //
 // Merging reads no tags and no names of fields: the plan has them.
 type Plan struct {
+	// Combination is the rule about fields of several confs; nil: every merged conf of valid ones is valid.
+	Combination *Combination
+
 	conf   reflect.Type
 	object *object
 }
@@ -33,7 +36,7 @@ func NewPlan(conf any) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	return &Plan{t.Elem(), o}, nil
+	return &Plan{conf: t.Elem(), object: o}, nil
 }
 
 // Merged is an effective conf.
@@ -41,10 +44,11 @@ type Merged struct {
 	Conf    any      // of the type of the parts' confs, with which it shares memory
 	Origins *Origins // of its fields
 	Parts   []Origin // the merged parts, in ascending order
+	// Rejected are the parts that are not merged, because the conf would be invalid with them.
+	Rejected []Rejected
 }
 
-// Merge merges the confs of parts in ascending order, as [Sort] leaves them. Without parts, the conf is empty.
-func (p *Plan) Merge(parts []Part) Merged {
+func (p *Plan) merge(parts []Part) Merged {
 	m := Merged{Parts: make([]Origin, len(parts))}
 	sources := make([]source, len(parts))
 	for i := range parts {

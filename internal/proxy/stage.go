@@ -38,6 +38,9 @@ type Stage struct {
 	// Effective are the effective confs of the traffic of proxies with a set of policies to a destination. Groups with
 	// different policies and equal confs share the resources of the destination.
 	Effective *table.Derived[EffectiveKey, policy.Confs]
+	// Conflicts are the to items of a kind's policies in a mesh that have no effect somewhere. The statuses of the
+	// policies read them.
+	Conflicts *table.Derived[PoliciesKey, []Conflict]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -55,6 +58,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
 	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
+	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

@@ -99,12 +99,35 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 		return w
 	}
 	conditions := p.nacks.Get(r, causeOf(resource.Key(u))).conditions()
+	if len(conditions) == 0 {
+		conditions = p.conflictConditions(r, resource.Key(u))
+	}
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
 		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])
 		putIfDifferent(&w, statusDelay, stored, status.Make(u.Mesh, u.Name, kind.PolicyStatus{Conditions: conditions}))
 	}
 	return w
+}
+
+// conflictConditions returns the condition Accepted=False of a policy with an item that has no effect somewhere, since
+// the conf that it is merged with would be invalid.
+func (p *Plan) conflictConditions(r *table.Reader, of resource.Key) []kind.Condition {
+	conflicts := p.State.Proxies.ConflictsOf(r, of)
+	if len(conflicts) == 0 {
+		return nil
+	}
+	first := &conflicts[0]
+	more := ""
+	if n := len(conflicts) - 1; n > 0 {
+		more = fmt.Sprintf(", and for %d more", n)
+	}
+	return []kind.Condition{{
+		Type: accepted, Status: "False", Reason: "InvalidCombination",
+		Message: fmt.Sprintf("spec.to[%d] has no effect on traffic to %s %s:%d: with the policies that it is merged "+
+			"with, %s%s", first.Origin.Part, first.Destination.Kind, first.Destination.Service, first.Destination.Port,
+			first.Reason, more),
+	}}
 }
 
 // trust writes the status of a MeshTrust: its origin, and whether proxies accept it.

@@ -91,7 +91,7 @@ func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
 	for _, d := range kind.Policies() {
 		info := d.Describe()
 		name := displayName(info.Name)
-		entries = append(entries, entry{info.Name, info.ReadOnly, info.Plural, name, name + "s", true})
+		entries = append(entries, entry{info.Name, info.ReadOnly, info.Plural, name, pluralName(name), true})
 	}
 	return writeJSON(w, http.StatusOK, map[string][]entry{"policies": entries})
 }

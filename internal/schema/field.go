@@ -40,13 +40,12 @@ func Fields(d resource.Descriptor) []Field {
 // fieldsOf returns the fields of a struct, each one followed by the fields of its value.
 func fieldsOf(t reflect.Type, prefix string) []Field {
 	var fields []Field
-	for i := range t.NumField() {
-		f := t.Field(i)
-		rules := resource.RulesOf(f)
-		path := prefix + jsonName(f)
+	for _, f := range writtenFields(t) {
+		rules := resource.RulesOf(f.StructField)
+		path := prefix + jsonName(f.StructField)
 		fields = append(fields, Field{
 			Path: path, Type: plainType(f.Type, &rules), Bound: boundText(f.Type, &rules), Default: rules.Default,
-			Meaning:  comment(t, f),
+			Meaning:  comment(f.of, f.StructField),
 			Required: rules.Required, ReadOnly: rules.ReadOnly, Deprecated: rules.Deprecated,
 		})
 		if inner := elem(f.Type); inner.Kind() == reflect.Struct && !isScalar(inner) {

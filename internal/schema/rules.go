@@ -9,7 +9,12 @@ import (
 
 // narrow applies the rules of a field to the schema of its type.
 func narrow(s *Schema, r *resource.Rules) {
-	s.ReadOnly, s.Deprecated, s.Enum = r.ReadOnly, r.Deprecated, r.Enum
+	s.ReadOnly, s.Deprecated = r.ReadOnly, r.Deprecated
+	if s.Type == "array" {
+		s.Items.Enum = r.Enum
+	} else {
+		s.Enum = r.Enum
+	}
 	s.MinItems, s.MinProperties = r.MinItems, r.MinProperties
 	ip := []*Schema{{Format: "ipv4"}, {Format: "ipv6"}}
 	switch {

@@ -130,11 +130,10 @@ func (b *builder) object(t reflect.Type) *Schema {
 		Properties:  map[string]*Schema{},
 		Additional:  false,
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name := jsonName(f)
-		rules := resource.RulesOf(f)
-		o.Properties[name] = b.field(t, f, &rules)
+	for _, f := range writtenFields(t) {
+		name := jsonName(f.StructField)
+		rules := resource.RulesOf(f.StructField)
+		o.Properties[name] = b.field(f.of, f.StructField, &rules)
 		if rules.Required {
 			o.Required = append(o.Required, name)
 		}
@@ -147,6 +146,25 @@ func (b *builder) field(t reflect.Type, f reflect.StructField, rules *resource.R
 	narrow(s, rules)
 	s.Description = comment(t, f)
 	return s
+}
+
+// structField is a field of a struct, which may be embedded in another one.
+type structField struct {
+	of reflect.Type
+	reflect.StructField
+}
+
+// writtenFields returns the fields of a struct, with those of embedded structs in their place.
+func writtenFields(t reflect.Type) []structField {
+	var fields []structField
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Anonymous && jsonName(f) == "" {
+			fields = append(fields, writtenFields(f.Type)...)
+		} else {
+			fields = append(fields, structField{t, f})
+		}
+	}
+	return fields
 }
 
 func jsonName(f reflect.StructField) string {

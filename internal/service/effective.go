@@ -15,6 +15,7 @@ type Effective struct {
 	Timeout        kind.TimeoutConf        `json:"MeshTimeout"`
 	CircuitBreaker kind.CircuitBreakerConf `json:"MeshCircuitBreaker"`
 	LoadBalancing  kind.LoadBalancingConf  `json:"MeshLoadBalancingStrategy"`
+	Retry          kind.RetryConf          `json:"MeshRetry"`
 }
 
 // EffectiveOf returns the confs with their types.

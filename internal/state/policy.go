@@ -26,6 +26,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTimeouts)
 	AddPolicies(t, kind.MeshCircuitBreakers)
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)
+	AddPolicies(t, kind.MeshRetries)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
@@ -34,6 +35,12 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table
 	plan, err := policy.NewPlan(k.Conf())
 	if err != nil {
 		panic(err)
+	}
+	if c := k.Combination; c != nil {
+		plan.Combination = &policy.Combination{
+			Partial:  func(conf any) bool { return c.Partial(conf.(*C)) },
+			Conflict: func(conf any) string { return c.Conflict(conf.(*C)) },
+		}
 	}
 	rows := addRows(t, &k.Kind)
 	index := byMesh(rows)

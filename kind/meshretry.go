@@ -1,0 +1,284 @@
+package kind
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weft/resource"
+)
+
+// MeshRetry sets the retries of connections and requests that the proxies that it targets send.
+//
+// For each field and destination, the policy with the most specific target that has the field decides. A field that no
+// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+type MeshRetry struct {
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef `json:"targetRef,omitempty"`
+	// the retries of the connections and requests that the proxies send; of several items that select a destination,
+	// the more specific or later one decides
+	To []ToItem[RetryConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+}
+
+// RetryConf has the retries of some traffic. A field that is left out keeps the value of a less specific policy.
+type RetryConf struct {
+	TCP  *TCPRetries  `json:"tcp,omitempty"`                           // retries of connections: tcp, tls, kafka
+	HTTP *HTTPRetries `json:"http,omitempty" schema:"minProperties=1"` // retries of requests: http and http2
+	GRPC *GRPCRetries `json:"grpc,omitempty" schema:"minProperties=1"` // retries of requests: grpc
+}
+
+// TCPRetries are the retries of connections while they are established.
+type TCPRetries struct {
+	// MaxConnectAttempt is the number of attempts to connect to an endpoint, including the first.
+	MaxConnectAttempt *uint32 `json:"maxConnectAttempt,omitempty" schema:"required min=1 max=1000"`
+}
+
+// RequestRetries are the retries of requests of any protocol.
+type RequestRetries struct {
+	// NumRetries is the number of attempts after the first one; 0 turns retries off.
+	NumRetries *uint32 `json:"numRetries,omitempty" schema:"max=1000"`
+	// PerTryTimeout is the time in which an attempt must have its whole response; 0 for no limit.
+	PerTryTimeout *Duration `json:"perTryTimeout,omitempty"`
+	// BackOff is the wait before a retry.
+	BackOff *BackOff `json:"backOff,omitempty" schema:"minProperties=1"`
+	// RateLimitedBackOff is the wait before the retry of a response that tells the time.
+	RateLimitedBackOff *RateLimitedBackOff `json:"rateLimitedBackOff,omitempty"`
+}
+
+// BackOff is the wait before a retry: random, and up to twice as long for each further retry.
+type BackOff struct {
+	// BaseInterval is the longest wait before the first retry; by default 25ms.
+	BaseInterval *Duration `json:"baseInterval,omitempty"`
+	// MaxInterval is the longest wait; by default 10 times the baseInterval.
+	MaxInterval *Duration `json:"maxInterval,omitempty"`
+}
+
+// RateLimitedBackOff is the wait that a header of a response tells. A response without such a header has the wait of
+// backOff.
+type RateLimitedBackOff struct {
+	// ResetHeaders are the headers; the first one that a response has decides.
+	ResetHeaders []ResetHeader `json:"resetHeaders,omitempty" schema:"required minItems=1 maxItems=16"`
+	// MaxInterval is the longest wait that a header may tell; a header with a longer one does not count. By default 5m.
+	MaxInterval *Duration `json:"maxInterval,omitempty"`
+}
+
+// ResetHeader is a header of a response with a time.
+type ResetHeader struct {
+	Name string `json:"name" schema:"required maxLength=256"` // the name, in lower case
+	// the unit: seconds to wait, or the time since 1970 in seconds
+	Format string `json:"format" schema:"required enum=Seconds|UnixTimestamp"`
+}
+
+// HTTPRetries are the retries of requests of HTTP and HTTP/2.
+type HTTPRetries struct {
+	RequestRetries
+	// RetryOn are the causes of a retry: 5xx, GatewayError, Reset, Retriable4xx, ConnectFailure, EnvoyRatelimited,
+	// RefusedStream, Http3PostConnectFailure, or a status code such as "503". They replace the default causes, for
+	// requests of every method, or of the methods that the list has as HttpMethodGet and so on.
+	RetryOn []string `json:"retryOn,omitzero" schema:"maxItems=64 maxLength=64"`
+	// RetriableResponseHeaders are further causes: a response with one of these headers is retried.
+	RetriableResponseHeaders []HeaderMatch `json:"retriableResponseHeaders,omitzero" schema:"maxItems=32"`
+	// RetriableRequestHeaders are headers of which a request must have one to be retried.
+	RetriableRequestHeaders []HeaderMatch `json:"retriableRequestHeaders,omitzero" schema:"maxItems=32"`
+	// HostSelection is the choice of the endpoint of a retry; by default one that was not tried before. An empty list
+	// is any endpoint.
+	HostSelection []HostSelection `json:"hostSelection,omitzero" schema:"maxItems=2"`
+	// HostSelectionMaxAttempts is the number of times that an endpoint is chosen until hostSelection holds. Then the
+	// last one is used.
+	HostSelectionMaxAttempts *int64 `json:"hostSelectionMaxAttempts,omitempty" schema:"min=1 max=1000"`
+}
+
+// GRPCRetries are the retries of gRPC calls.
+type GRPCRetries struct {
+	RequestRetries
+	// RetryOn are statuses that are retried: Canceled, DeadlineExceeded, Internal, ResourceExhausted, Unavailable. The
+	// default causes stay.
+	RetryOn []string `json:"retryOn,omitzero" schema:"maxItems=16 maxLength=64"`
+}
+
+// HostSelection is one rule for the choice of the endpoint of a retry.
+type HostSelection struct {
+	// OmitPreviousHosts for an endpoint that was not tried before. OmitPreviousPriorities for another zone after some
+	// attempts, which is so for every MeshMultiZoneService, and has no meaning for other destinations
+	Predicate string `json:"predicate" schema:"required enum=OmitPreviousHosts|OmitPreviousPriorities"`
+	// UpdateFrequency is the number of attempts before another zone gets one; by default 2.
+	UpdateFrequency *int32 `json:"updateFrequency,omitempty" schema:"min=1 max=1000"`
+}
+
+// Predicates of a [HostSelection].
+const (
+	OmitPreviousHosts      = "OmitPreviousHosts"
+	OmitPreviousPriorities = "OmitPreviousPriorities"
+)
+
+// MeshRetries is the kind of [MeshRetry].
+var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
+	Kind: resource.Kind[MeshRetry]{
+		Info: resource.Info{
+			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
+			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: replacedInTargets(map[string]string{
+				"to.default.http.hostSelection.tags": "is not served by this release, in which proxies do not have " +
+					"the tags of endpoints; use OmitPreviousHosts",
+			}),
+		},
+		Validate: validateMeshRetry,
+	},
+	Split: func(p *MeshRetry) Parts {
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+	},
+	Combination: &Combination[RetryConf]{Partial: partialBackOff, Conflict: retryConflict},
+	Statuses:    policyStatuses("MeshRetry"),
+}
+
+// HTTPMethodPrefix is the beginning of the entries of HTTPRetries.RetryOn that are methods.
+const HTTPMethodPrefix = "HttpMethod"
+
+var (
+	httpRetryCauses = []string{"5xx", "GatewayError", "Reset", "Retriable4xx", "ConnectFailure", "EnvoyRatelimited",
+		"RefusedStream", "Http3PostConnectFailure"}
+	httpRetryMethods = []string{"HttpMethodConnect", "HttpMethodDelete", "HttpMethodGet", "HttpMethodHead",
+		"HttpMethodOptions", "HttpMethodPatch", "HttpMethodPost", "HttpMethodPut", "HttpMethodTrace"}
+	grpcRetryCauses = []string{"Canceled", "DeadlineExceeded", "Internal", "ResourceExhausted", "Unavailable"}
+)
+
+func validateMeshRetry(o *resource.Object[MeshRetry]) resource.Problems {
+	c := envelope(&o.Meta)
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	if len(o.Spec.To) == 0 {
+		c.add("spec.to", "is required: at least one item")
+	}
+	checkTo(c, o.Spec.To, (*checks).retries)
+	return c.problems
+}
+
+func (c *checks) retries(at string, conf *RetryConf) {
+	if *conf == (RetryConf{}) {
+		c.add(at, "has no field; want tcp, http or grpc")
+	}
+	if conf.TCP != nil {
+		c.required(at+".tcp.maxConnectAttempt", conf.TCP.MaxConnectAttempt != nil)
+		checkCount(c, at+".tcp.maxConnectAttempt", conf.TCP.MaxConnectAttempt, 1, maxAttempts)
+	}
+	if h := conf.HTTP; h != nil {
+		c.requestRetries(at+".http", &h.RequestRetries, reflect.ValueOf(*h).IsZero())
+		for i, cause := range h.RetryOn {
+			c.httpRetryCause(fmt.Sprintf("%s.http.retryOn[%d]", at, i), cause)
+		}
+		c.headerMatches(at+".http.retriableResponseHeaders", h.RetriableResponseHeaders)
+		c.headerMatches(at+".http.retriableRequestHeaders", h.RetriableRequestHeaders)
+		c.hostSelection(at+".http.hostSelection", h.HostSelection)
+		checkCount(c, at+".http.hostSelectionMaxAttempts", h.HostSelectionMaxAttempts, 1, maxAttempts)
+	}
+	if g := conf.GRPC; g != nil {
+		c.requestRetries(at+".grpc", &g.RequestRetries, reflect.ValueOf(*g).IsZero())
+		for i, cause := range g.RetryOn {
+			c.oneOf(fmt.Sprintf("%s.grpc.retryOn[%d]", at, i), cause, grpcRetryCauses...)
+		}
+	}
+	if reason := retryConflict(conf); reason != "" {
+		c.add(at, "%s", reason)
+	}
+}
+
+// maxAttempts bounds counts of attempts. Envoy takes more, which no request survives.
+const maxAttempts = 1000
+
+func (c *checks) requestRetries(at string, r *RequestRetries, empty bool) {
+	if empty {
+		c.add(at, "has no field; want numRetries, perTryTimeout, backOff, rateLimitedBackOff, retryOn or another one")
+	}
+	checkCount(c, at+".numRetries", r.NumRetries, 0, maxAttempts)
+	c.timeout(at+".perTryTimeout", r.PerTryTimeout)
+	if b := r.BackOff; b != nil {
+		if *b == (BackOff{}) {
+			c.add(at+".backOff", "has no field; want baseInterval or maxInterval")
+		}
+		c.interval(at+".backOff.baseInterval", b.BaseInterval)
+		c.interval(at+".backOff.maxInterval", b.MaxInterval)
+	}
+	if b := r.RateLimitedBackOff; b != nil {
+		c.required(at+".rateLimitedBackOff.resetHeaders", len(b.ResetHeaders) > 0)
+		for i, header := range b.ResetHeaders {
+			each := fmt.Sprintf("%s.rateLimitedBackOff.resetHeaders[%d]", at, i)
+			c.headerName(each+".name", header.Name)
+			c.oneOf(each+".format", header.Format, "Seconds", "UnixTimestamp")
+		}
+		c.interval(at+".rateLimitedBackOff.maxInterval", b.MaxInterval)
+	}
+}
+
+func (c *checks) httpRetryCause(at, cause string) {
+	code, err := strconv.Atoi(cause)
+	switch {
+	case slices.Contains(httpRetryCauses, cause) || slices.Contains(httpRetryMethods, cause):
+	case err == nil && strconv.Itoa(code) == cause:
+		if code < 100 || code > 599 {
+			c.add(at, "is the status code %s, want 100 to 599", cause)
+		}
+	default:
+		c.add(at, "is %s, want one of %s, a status code such as 503, or %s with a method, such as HttpMethodGet",
+			quote(cause), strings.Join(httpRetryCauses, ", "), HTTPMethodPrefix)
+	}
+}
+
+func (c *checks) hostSelection(at string, rules []HostSelection) {
+	seen := map[string]bool{}
+	for i, rule := range rules {
+		each := fmt.Sprintf("%s[%d]", at, i)
+		if rule.Predicate == "OmitHostsWithTags" {
+			c.add(each+".predicate", "is OmitHostsWithTags, which is not served by this release, in which proxies do "+
+				"not have the tags of endpoints; use OmitPreviousHosts")
+			continue
+		}
+		if c.oneOf(each+".predicate", rule.Predicate, OmitPreviousHosts, OmitPreviousPriorities) &&
+			seen[rule.Predicate] {
+			c.add(each+".predicate", "is %s again; remove one of them", rule.Predicate)
+		}
+		seen[rule.Predicate] = true
+		if rule.UpdateFrequency != nil && rule.Predicate != OmitPreviousPriorities {
+			c.add(each+".updateFrequency", "has no meaning here; it belongs to OmitPreviousPriorities")
+		}
+		checkCount(c, each+".updateFrequency", rule.UpdateFrequency, 1, maxAttempts)
+	}
+}
+
+// backOffs returns the waits of a conf by protocol, in a constant order.
+func (conf *RetryConf) backOffs() []protocolBackOff {
+	var all []protocolBackOff
+	if conf.HTTP != nil && conf.HTTP.BackOff != nil {
+		all = append(all, protocolBackOff{"http", conf.HTTP.BackOff})
+	}
+	if conf.GRPC != nil && conf.GRPC.BackOff != nil {
+		all = append(all, protocolBackOff{"grpc", conf.GRPC.BackOff})
+	}
+	return all
+}
+
+type protocolBackOff struct {
+	protocol string
+	*BackOff
+}
+
+// partialBackOff reports whether a conf has one interval of a wait and leaves the other to other policies.
+func partialBackOff(conf *RetryConf) bool {
+	return slices.ContainsFunc(conf.backOffs(), func(b protocolBackOff) bool {
+		return (b.BaseInterval == nil) != (b.MaxInterval == nil)
+	})
+}
+
+// retryConflict returns why the intervals of a wait contradict each other.
+func retryConflict(conf *RetryConf) string {
+	for _, b := range conf.backOffs() {
+		if b.BaseInterval != nil && b.MaxInterval != nil && *b.BaseInterval > *b.MaxInterval {
+			return fmt.Sprintf("%s.backOff.maxInterval is %s, which is below the baseInterval of %s", b.protocol,
+				time.Duration(*b.MaxInterval), time.Duration(*b.BaseInterval))
+		}
+	}
+	return ""
+}
