@@ -8,14 +8,20 @@ import (
 
 // MeshTimeout bounds the time that connections and requests of the proxies that it targets take.
 //
-// For each field and destination, the policy with the most specific target that has the field decides. A field that no
-// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+// For each field and destination, and for each inbound and caller, the policy with the most specific target that has
+// the field decides. A field that no policy has keeps the default of docs/defaults.md. A policy with the label
+// kuma.io/effect: shadow has no effect.
 type MeshTimeout struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the timeouts of the connections and requests that the proxies send; of several items that select a destination,
 	// the more specific or later one decides
-	To []ToItem[TimeoutConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []ToItem[TimeoutConf] `json:"to,omitempty" schema:"maxItems=256"`
+	// the timeouts of the connections and requests that the proxies receive; of several rules that match a caller, the
+	// one with the most specific match decides
+	Rules []RuleItem[TimeoutConf] `json:"rules,omitempty" schema:"maxItems=256"`
+	// the older form of rules without matches; it is read and never written
+	From []FromItem[TimeoutConf] `json:"from,omitempty" schema:"maxItems=256 deprecated"`
 }
 
 // TimeoutConf has the timeouts of some traffic. A field that is left out keeps the value of a less specific policy.
@@ -57,19 +63,16 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 		Info: resource.Info{
 			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
 			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: replacedInTargets(map[string]string{
-				"rules": "is not served by this release, which bounds the traffic that proxies send only; " +
-					"use `to`",
-				"from": "is not served by this release, which bounds the traffic that proxies send only; " +
-					"use `to`",
-			}),
+			Replaced: inboundReplaced(replacedInTargets(map[string]string{})),
 		},
+		Default:  func(o *resource.Object[MeshTimeout]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshTimeout,
 	},
 	Split: func(p *MeshTimeout) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To), Rules: ruleParts(p.Rules)}
 	},
 	Statuses: policyStatuses("MeshTimeout"),
+	Older:    func(p *MeshTimeout) []string { return fromAsWarned(p.From) },
 }
 
 func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
@@ -77,11 +80,24 @@ func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
-	if len(o.Spec.To) == 0 {
-		c.add("spec.to", "is required: at least one item")
+	if len(o.Spec.To)+len(o.Spec.Rules)+len(o.Spec.From) == 0 {
+		c.add("spec", "has neither to nor rules: at least one item is required")
 	}
 	checkTo(c, o.Spec.To, (*checks).timeouts)
+	checkFrom(c, o.Spec.From)
+	checkRules(c, o.Spec.Rules, (*checks).timeouts, timeoutsOfConnections)
 	return c.problems
+}
+
+func timeoutsOfConnections(conf *TimeoutConf) []connectionField {
+	h := conf.Requests()
+	return []connectionField{
+		{"connectionTimeout", conf.ConnectionTimeout != nil},
+		{"idleTimeout", conf.IdleTimeout != nil},
+		{"http.maxStreamDuration", h.MaxStreamDuration != nil},
+		{"http.maxConnectionDuration", h.MaxConnectionDuration != nil},
+		{"http.requestHeadersTimeout", h.RequestHeadersTimeout != nil},
+	}
 }
 
 // maxTimeout is far below the longest time that Envoy takes.

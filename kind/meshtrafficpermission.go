@@ -82,8 +82,9 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		Default:  defaultMeshTrafficPermission,
 		Validate: validateMeshTrafficPermission,
 	},
-	Split:    permissionParts,
-	Statuses: policyStatuses("MeshTrafficPermission"),
+	Split:      permissionParts,
+	Statuses:   policyStatuses("MeshTrafficPermission"),
+	JoinsRules: true,
 }
 
 func permissionParts(p *MeshTrafficPermission) Parts {

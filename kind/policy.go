@@ -18,6 +18,8 @@ type Policy interface {
 	HasRules() bool
 	// StatusKind returns the kind of their statuses.
 	StatusKind() resource.Descriptor
+	// Deprecations returns the deprecation warnings about a resource of the kind as its user wrote it.
+	Deprecations(resource.Any) []string
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
 }
@@ -57,12 +59,6 @@ type RulePart struct {
 	Conf    any
 }
 
-// RuleMatch matches callers by their SPIFFE ID, by the SNI that they use, or by both.
-type RuleMatch struct {
-	SpiffeID *IDMatch
-	SNI      *SNIMatch
-}
-
 // PolicyKind is the kind of policies whose spec is an S and whose confs are a C.
 type PolicyKind[S, C any] struct {
 	resource.Kind[S]
@@ -70,6 +66,11 @@ type PolicyKind[S, C any] struct {
 	// Combination is the rule about fields that different policies may set; nil: there is none.
 	Combination *Combination[C]
 	Statuses    *resource.Kind[PolicyStatus]
+	// JoinsRules is true where all rules that match a caller are joined by a function of the kind. Otherwise, the confs
+	// of the rules that match a caller are merged.
+	JoinsRules bool
+	// Older returns a deprecation warning for each older form of a field that Default rewrites. Optional.
+	Older func(*S) []string
 }
 
 // Combination is a rule about fields of a conf that different policies may set, such as a minimum and a maximum. Each
@@ -79,6 +80,14 @@ type Combination[C any] struct {
 	Partial func(*C) bool
 	// Conflict returns why a merged conf is invalid; empty: it is valid.
 	Conflict func(*C) string
+}
+
+// Deprecations implements [Policy].
+func (k *PolicyKind[S, C]) Deprecations(o resource.Any) []string {
+	if k.Older == nil {
+		return nil
+	}
+	return k.Older(&o.(*resource.Object[S]).Spec)
 }
 
 // Parts implements [Policy].

@@ -135,9 +135,7 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
 			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
-			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
-			rules: [{default: {idleTimeout: 1s}}]            | spec.rules: is not served by this release, which bounds the traffic that proxies send only
-			from: [{targetRef: {kind: Mesh}}]                | spec.from: is not served by this release, which bounds the traffic that proxies send only`},
+			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels`},
 		{"MeshTimeout's target", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {%s}, default: ` +
 			`{idleTimeout: 1s}}]}}`, `
 			kind: Mesh

@@ -18,17 +18,19 @@ import (
 func newInspectPoliciesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "policies --for NAME",
-		Short: "Show the effective policies of a proxy's outbound traffic, field by field",
-		Long: `Show the effective policies of the traffic that a proxy sends: for each destination, each field that a policy sets,
-its value, the item of the policy that sets it, and the items that it overrides. A field that is absent has its
-default; docs/defaults.md lists the defaults.`,
+		Short: "Show the effective policies of a proxy's traffic, field by field",
+		Long: `Show the effective policies of the traffic that a proxy sends, by destination, and of the traffic that it receives, by
+inbound or external service and caller: each field that a policy sets, its value, the item of the policy that sets it,
+and the items that it overrides. The first caller that matches decides. A field that is absent has its default;
+docs/defaults.md lists the defaults.`,
 		Example: `  weft inspect policies --for web-1
   weft inspect policies --for web-1 --to backend -o json`,
 		Args: cobra.NoArgs,
 	}
 	var proxy, to string
 	command.Flags().StringVar(&proxy, "for", "", "the Dataplane")
-	command.Flags().StringVar(&to, "to", "", "the name of a service; by default every destination")
+	command.Flags().StringVar(&to, "to", "",
+		"the name of a service; by default every destination, and the received traffic")
 	if err := command.MarkFlagRequired("for"); err != nil {
 		panic(err)
 	}
@@ -38,35 +40,108 @@ default; docs/defaults.md lists the defaults.`,
 		if err != nil {
 			return err
 		}
-		var applied struct{ Outbounds []policiesTo }
+		applied := effectivePolicies{ZoneProxy: []policiesAt{}}
 		path := client.Path(kind.Dataplanes, r.mesh, proxy) + "/_inspect"
 		if err := c.Get(command.Context(), path, nil, &applied); err != nil {
 			return err
 		}
-		outbounds := slices.DeleteFunc(applied.Outbounds, func(out policiesTo) bool {
-			return len(out.Confs) == 0 || to != "" && out.service() != to
-		})
+		applied.narrow(to)
 		if o.form != asTable {
-			return printValue(command.OutOrStdout(), outbounds, o.form)
+			return printValue(command.OutOrStdout(), applied, o.form)
 		}
-		var rows [][]string
-		for i := range outbounds {
-			rows = append(rows, outbounds[i].rows()...)
-		}
-		if len(rows) == 0 {
-			fmt.Fprintln(command.ErrOrStderr(), "no policy sets a field: the defaults apply (docs/defaults.md)")
-			return nil
-		}
-		header := []string{"TO", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}
-		if err := printTable(command.OutOrStdout(), header, rows); err != nil {
-			return err
-		}
-		for i := range outbounds {
-			outbounds[i].printNotes(command.OutOrStdout())
-		}
-		return nil
+		return applied.print(command.OutOrStdout(), command.ErrOrStderr())
 	}
 	return command
+}
+
+// effectivePolicies are the effective policies of a proxy.
+type effectivePolicies struct {
+	Inbounds  []policiesAt `json:"inbounds"`
+	ZoneProxy []policiesAt `json:"zoneProxy"`
+	Outbounds []policiesTo `json:"outbounds"`
+}
+
+// narrow drops what no policy is about and, with the name of a service, all traffic but that to the service.
+func (p *effectivePolicies) narrow(to string) {
+	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
+		return len(out.Confs) == 0 || to != "" && out.service() != to
+	})
+	withoutConf := func(in policiesAt) bool { return len(in.Confs) == 0 || to != "" }
+	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
+}
+
+func (p *effectivePolicies) print(out, notes io.Writer) error {
+	var sent, received [][]string
+	for i := range p.Outbounds {
+		sent = append(sent, p.Outbounds[i].rows()...)
+	}
+	for _, at := range [][]policiesAt{p.Inbounds, p.ZoneProxy} {
+		for i := range at {
+			received = append(received, at[i].rows()...)
+			for _, warning := range at[i].Warnings {
+				fmt.Fprintf(notes, "%s: %s\n", at[i].name(), warning)
+			}
+		}
+	}
+	if len(sent)+len(received) == 0 {
+		fmt.Fprintln(notes, "no policy sets a field: the defaults apply (docs/defaults.md)")
+		return nil
+	}
+	if len(received) > 0 {
+		header := []string{"AT", "CALLERS", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}
+		if err := printTable(out, header, received); err != nil || len(sent) == 0 {
+			return err
+		}
+	}
+	if err := printTable(out, []string{"TO", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}, sent); err != nil {
+		return err
+	}
+	for i := range p.Outbounds {
+		p.Outbounds[i].printNotes(out)
+	}
+	return nil
+}
+
+// policiesAt are the effective policies of an inbound, or of a section of a zone proxy.
+type policiesAt struct {
+	Section         string           `json:"section"`
+	ExternalService string           `json:"meshExternalService,omitempty"`
+	Confs           []appliedCallers `json:"confs,omitempty"`
+	Warnings        []string         `json:"warnings,omitempty"`
+}
+
+// appliedCallers is an [inspect.AppliedCallers] with the conf as JSON.
+type appliedCallers struct {
+	Match *kind.RuleMatch `json:"match,omitempty"`
+	appliedConf
+}
+
+func (c *appliedCallers) callers() string {
+	switch {
+	case c.Match == nil:
+		return "every caller"
+	case c.Match.SpiffeID.Type == "Prefix":
+		return c.Match.SpiffeID.Value + "*"
+	}
+	return c.Match.SpiffeID.Value
+}
+
+func (p *policiesAt) name() string {
+	if p.ExternalService != "" {
+		return p.Section + " " + p.ExternalService
+	}
+	return p.Section
+}
+
+// rows returns a row for each field that a policy sets.
+func (p *policiesAt) rows() [][]string {
+	var rows [][]string
+	for i := range p.Confs {
+		for _, row := range p.Confs[i].rows() {
+			rows = append(rows, append([]string{p.name(), p.Confs[i].callers()}, row...))
+		}
+	}
+	return rows
 }
 
 // policiesTo are the effective policies of one destination.
@@ -94,14 +169,9 @@ func (p *policiesTo) service() string {
 // rows returns a row for each field that a policy sets.
 func (p *policiesTo) rows() [][]string {
 	var rows [][]string
-	for _, conf := range p.Confs {
-		var merged []string
-		for _, item := range conf.Items {
-			merged = append(merged, item.String())
-		}
-		for _, path := range slices.Sorted(maps.Keys(conf.Origins)) {
-			rows = append(rows, []string{fmt.Sprintf("%s:%d", p.service(), p.Port), conf.Kind, path,
-				valueAt(conf.Conf, path), conf.Origins[path].String(), strings.Join(merged, ", ")})
+	for i := range p.Confs {
+		for _, row := range p.Confs[i].rows() {
+			rows = append(rows, append([]string{fmt.Sprintf("%s:%d", p.service(), p.Port)}, row...))
 		}
 	}
 	return rows
@@ -114,6 +184,20 @@ func (p *policiesTo) printNotes(to io.Writer) {
 			fmt.Fprintf(to, "note: %s:%d %s: %s\n", p.service(), p.Port, conf.Kind, note)
 		}
 	}
+}
+
+// rows returns the kind, path, value and origins of each field.
+func (c *appliedConf) rows() [][]string {
+	var merged []string
+	for _, item := range c.Items {
+		merged = append(merged, item.String())
+	}
+	var rows [][]string
+	for _, path := range slices.Sorted(maps.Keys(c.Origins)) {
+		rows = append(rows, []string{c.Kind, path, valueAt(c.Conf, path), c.Origins[path].String(),
+			strings.Join(merged, ", ")})
+	}
+	return rows
 }
 
 // valueAt returns a field of an object as text. A path that leads into a list shows the whole list.

@@ -109,7 +109,8 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	o := copied(written, store.Row{})
 	var ignored []string
 	if !change.ControlPlane {
-		if ignored = w.ignoreComputed(o, stored); stored != nil && change.Token == nil {
+		ignored = append(w.ignoreComputed(o, stored), deprecations(written)...)
+		if stored != nil && change.Token == nil {
 			kept, same, err := w.compare(written, o, stored, change.Sender)
 			ignored = append(ignored, kept...)
 			if err != nil || same {

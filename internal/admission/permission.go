@@ -52,6 +52,33 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 	return warnings
 }
 
+// ruleWarnings warns of rules about callers that never match.
+func (w *Writer) ruleWarnings(ctx context.Context, mesh string, parts kind.Parts) []string {
+	hit := selectedParts{inbound: true, ingress: true, egress: true}
+	if target := parts.TargetRef; target != nil && target.Kind == "Dataplane" {
+		hit = w.selectedBy(ctx, mesh, target)
+	}
+	identified := w.hasIdentity(ctx, mesh)
+	var warnings []string
+	for i, rule := range parts.Rules {
+		for j, m := range rule.Matches {
+			at := fmt.Sprintf("spec.rules[%d].matches[%d]", i, j)
+			switch {
+			case m.SpiffeID != nil && !identified:
+				warnings = append(warnings, fmt.Sprintf("%s.spiffeID: never matches: mesh %q has no MeshIdentity and "+
+					"no mtls, so its traffic is plaintext and callers have no SPIFFE ID", at, mesh))
+			case m.SpiffeID != nil && hit.onlyIngresses():
+				warnings = append(warnings, at+".spiffeID: never matches on a zone ingress, which is all that the "+
+					"target selects: it doesn't decrypt connections, so it knows no caller")
+			case m.SNI != nil && !hit.egress && (hit.inbound || hit.ingress):
+				warnings = append(warnings, at+".sni: is about an external service, which a zone egress serves, and "+
+					"the target selects no zone egress; it never matches")
+			}
+		}
+	}
+	return warnings
+}
+
 func hasSNI(e kind.PermissionEntry) bool { return e.SNI != nil }
 
 // unknownSNIs warns of SNIs that no zone egress routes.

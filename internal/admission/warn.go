@@ -15,6 +15,14 @@ import (
 	"weft/resource"
 )
 
+// deprecations returns the warnings about older forms in a resource as its user wrote it.
+func deprecations(written resource.Any) []string {
+	if k, ok := kind.ByName(written.Key().Kind).(kind.Policy); ok {
+		return k.Deprecations(written)
+	}
+	return nil
+}
+
 // warnings returns the warnings about a valid resource that may not do what the user intends. before is nil for a new
 // resource.
 func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string {
@@ -45,7 +53,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshTimeout]:
-		return longConnections(o.Spec.To)
+		return append(longConnections(o.Spec.To), w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o))...)
 	case *resource.Object[kind.MeshCircuitBreaker]:
 		return unsplitErrors(o.Spec.To)
 	case *resource.Object[kind.MeshRetry]:

@@ -149,11 +149,12 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 
 // localCluster returns the cluster of the application of an inbound.
 func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
+	t := proxy.ReceivedOf(l.Confs).Timeout.All()
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
-		ConnectTimeout:                duration(localConnectTimeout),
+		ConnectTimeout:                timeout(t.ConnectionTimeout, localConnectTimeout),
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               noBreakers(),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
@@ -162,7 +163,7 @@ func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 				LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
 			}},
 		},
-		TypedExtensionProtocolOptions: applicationOptions(l.Protocol),
+		TypedExtensionProtocolOptions: applicationOptions(l.Protocol, &t),
 	})
 }
 
@@ -199,12 +200,12 @@ const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOpti
 
 // applicationOptions returns the HTTP version of a server that is not a proxy of the mesh: the application of an
 // inbound, or an external server. Headers that only proxies may send are removed from its responses.
-func applicationOptions(protocol kind.Protocol) map[string]*anypb.Any {
+func applicationOptions(protocol kind.Protocol, t *kind.TimeoutConf) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
 		return tcpOptions()
 	}
 	return packedOptions(&httpv3.HttpProtocolOptions{
-		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: duration(localIdleTimeout)},
+		CommonHttpProtocolOptions: applicationConnection(t),
 		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, &corev3.Http2ProtocolOptions{}),
 		HttpFilters:               withoutProxyHeaders(),
 	})

@@ -49,10 +49,11 @@ func ChainResources(c *proxy.EgressChain) []*xds.Resource {
 	if c.Protocol.IsHTTP() {
 		return append(resources, router(g.Place, &routerv3.Router{SuppressEnvoyHeaders: true}))
 	}
-	return append(append(resources, allowedConnections(g)...), tcpProxy(tcpProxySlotName(g.Place), &tcpproxyv3.TcpProxy{
+	resources = append(resources, allowedConnections(g, c.Confs)...)
+	return append(resources, tcpProxy(tcpProxySlotName(g.Place), &tcpproxyv3.TcpProxy{
 		StatPrefix:         c.Key.String(),
 		ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: externalName(c.Key)},
-		IdleTimeout:        duration(inboundIdleTimeout),
+		IdleTimeout:        servedIdleTimeout(c.Confs),
 		MaxConnectAttempts: uint32Value(connectAttempts),
 	}))
 }
@@ -91,7 +92,7 @@ func egressServiceChain(c *proxy.EgressChain) *listenerv3.FilterChain {
 // mesh's proxies.
 func egressManager(c *proxy.EgressChain) *hcmv3.HttpConnectionManager {
 	manager := connectionManager(c.Key.String())
-	manager.CommonHttpProtocolOptions = servedConnection()
+	boundServed(manager, c.Confs)
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = routeNamed(externalName(c.Key))
 	manager.HttpFilters = requestSlots(c.Guard().Place)

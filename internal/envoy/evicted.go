@@ -15,7 +15,7 @@ import (
 func Evicted(mesh string, names []string) []*xds.Resource {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	if len(names) > 0 {
-		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = policy(matchesAnyName(names,
+		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = anyPermission(matchesAnyName(names,
 			maxPrefixDepth)...)
 	}
 	return []*xds.Resource{

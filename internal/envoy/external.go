@@ -11,19 +11,16 @@ import (
 	dnsclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"weft/internal/proxy"
 	"weft/internal/xds"
 	"weft/internal/zoneproxy"
 	"weft/kind"
 )
 
-// ExternalUpstream returns the resources by which zone egresses reach the servers of an external service. They are the
-// same for all egresses of a mesh.
+// ExternalUpstream returns the cluster and the secrets by which zone egresses reach the servers of an external service.
+// They are the same for all egresses of a mesh.
 func ExternalUpstream(o *zoneproxy.ExternalUpstream) []*xds.Resource {
-	resources := []*xds.Resource{externalCluster(o)}
-	if o.Protocol.IsHTTP() {
-		resources = append(resources, externalRoute(o))
-	}
-	return append(resources, externalSecrets(o)...)
+	return append([]*xds.Resource{externalCluster(o)}, externalSecrets(o)...)
 }
 
 func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
@@ -39,7 +36,7 @@ func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
 		CircuitBreakers:               noBreakers(),
 		OutlierDetection:              outlierDetection(),
 		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: applicationOptions(o.Protocol),
+		TypedExtensionProtocolOptions: applicationOptions(o.Protocol, &kind.TimeoutConf{}),
 	}
 	if hasPriorities(o) {
 		cluster.OutlierDetection = priorityOutlierDetection()
@@ -103,26 +100,32 @@ func serverAt(address string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"server": structpb.NewStringValue(address)}}
 }
 
-// externalRoute sends requests to the servers under their own host names. The client sets the timeout of a request. A
+// ExternalRoute returns the route of the requests to an external service, with the confs about its callers at an
+// egress.
+// Egresses with equal confs share it.
+//
+// It sends requests to the servers under their own host names. The client sets the timeout of a request. A
 // request is retried only without a response and, unless it is safe, only where no server can have seen it.
-func externalRoute(o *zoneproxy.ExternalUpstream) *xds.Resource {
-	name := o.Key.String()
+func ExternalRoute(o *zoneproxy.ExternalUpstream, confs proxy.Confs) *xds.Resource {
+	name, received := o.Key.String(), proxy.ReceivedOf(confs)
+	all := received.Timeout.All()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
-		VirtualHosts: everyHost(name, bySafety("/", externalRouteAction(o, safeRetryOn),
-			externalRouteAction(o, unprocessedRetryOn))),
+		VirtualHosts: everyHost(name, bySafety("/", externalRouteAction(o, &all, safeRetryOn),
+			externalRouteAction(o, &all, unprocessedRetryOn))),
 		ValidateClusters: boolFalse(),
 	})
 }
 
-func externalRouteAction(o *zoneproxy.ExternalUpstream, causes string) *routev3.Route_Route {
+func externalRouteAction(o *zoneproxy.ExternalUpstream, t *kind.TimeoutConf, causes string) *routev3.Route_Route {
 	retry := retryPolicy(causes)
 	if hasPriorities(o) {
 		retry.RetryPriority = otherPriority(1)
 	}
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: o.Key.String()},
-		Timeout:          duration(0),
+		Timeout:          timeout(t.Requests().RequestTimeout, 0),
+		IdleTimeout:      optional(t.Requests().StreamIdleTimeout),
 		RetryPolicy:      retry,
 	}
 	if hasNames(o) {

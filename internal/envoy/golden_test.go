@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,7 +93,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Evicted(n.Chains[0].Key.Mesh, n.Evicted)...)
 	}
 	if n.External != nil {
-		all = append(all, ExternalUpstream(n.External)...)
+		all = append(all, externalResources(n.External)...)
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)
@@ -219,4 +220,13 @@ func TestVersionsAreStable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// externalResources returns all resources by which an egress without policies reaches an external service.
+func externalResources(o *zoneproxy.ExternalUpstream) []*xds.Resource {
+	resources := ExternalUpstream(o)
+	if o.Protocol.IsHTTP() {
+		resources = slices.Insert(resources, 1, ExternalRoute(o, proxy.Confs{}))
+	}
+	return resources
 }

@@ -37,11 +37,11 @@ func guardedConnections(g proxy.Guard) []*listenerv3.Filter {
 }
 
 // toGuarded returns the TCP proxy that passes connections on with the decision.
-func toGuarded(g proxy.Guard) *xds.Resource {
+func toGuarded(g proxy.Guard, confs proxy.Confs) *xds.Resource {
 	return tcpProxy(guardedName(g), &tcpproxyv3.TcpProxy{
 		StatPrefix:          guardedName(g),
 		ClusterSpecifier:    &tcpproxyv3.TcpProxy_Cluster{Cluster: guardedName(g)},
-		IdleTimeout:         duration(inboundIdleTimeout),
+		IdleTimeout:         servedIdleTimeout(confs),
 		UpstreamConnectMode: tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE,
 		MaxEarlyDataBytes:   uint32Value(0),
 		AccessLog:           []*accesslogv3.AccessLog{countDecisions(g)},
@@ -69,7 +69,7 @@ func countDecisions(g proxy.Guard) *accesslogv3.AccessLog {
 
 // allowedConnections returns the internal listener of a guard, with the slot of the TCP proxy for allowed connections,
 // and the cluster and the TCP proxy that lead to it.
-func allowedConnections(g proxy.Guard) []*xds.Resource {
+func allowedConnections(g proxy.Guard, confs proxy.Confs) []*xds.Resource {
 	name := guardedName(g)
 	listener := &listenerv3.Listener{
 		Name: name,
@@ -112,6 +112,6 @@ func allowedConnections(g proxy.Guard) []*xds.Resource {
 	return []*xds.Resource{
 		xds.NewResource(xds.Cluster, name, cluster),
 		xds.NewResource(xds.Listener, name, listener),
-		toGuarded(g),
+		toGuarded(g, confs),
 	}
 }

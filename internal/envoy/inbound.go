@@ -11,6 +11,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"weft/internal/proxy"
 	"weft/internal/xds"
@@ -50,7 +51,7 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 		noConnectionLimit(l.Name),
 	}
 	if l.Protocol.IsHTTP() {
-		resources = append(resources, localRoute(name), router(l.Name, &routerv3.Router{}))
+		resources = append(resources, localRoute(l, secured), router(l.Name, &routerv3.Router{}))
 	} else {
 		resources = append(resources, toApplication(name, l))
 	}
@@ -58,7 +59,7 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 		resources = append(resources, permissions(l.Guard())...)
 	}
 	if secured && !l.Protocol.IsHTTP() {
-		resources = append(resources, allowedConnections(l.Guard())...)
+		resources = append(resources, allowedConnections(l.Guard(), l.Confs)...)
 	}
 	return resources
 }
@@ -88,7 +89,7 @@ func toApplication(name string, l *proxy.InboundListener) *xds.Resource {
 	return tcpProxy(tcpProxySlotName(l.Name), &tcpproxyv3.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
-		IdleTimeout:      duration(inboundIdleTimeout),
+		IdleTimeout:      servedIdleTimeout(l.Confs),
 	})
 }
 
@@ -97,7 +98,7 @@ func toApplication(name string, l *proxy.InboundListener) *xds.Resource {
 func inboundManager(l *proxy.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
 	name := InboundName(l.Address, l.Port)
 	manager := connectionManager(name)
-	manager.CommonHttpProtocolOptions = servedConnection()
+	boundServed(manager, l.Confs)
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = routeNamed(name)
 	manager.HttpFilters = requestSlots(l.Name)
@@ -110,13 +111,21 @@ func inboundManager(l *proxy.InboundListener, secured bool) *hcmv3.HttpConnectio
 	return manager
 }
 
-// servedConnection bounds an HTTP connection at the server: its idle time, and its age, since the caller proved its
-// SPIFFE ID when the connection began. The caller's own proxy ends the connection earlier.
-func servedConnection() *corev3.HttpProtocolOptions {
-	return &corev3.HttpProtocolOptions{
-		IdleTimeout:           duration(inboundIdleTimeout),
+// boundServed bounds an HTTP connection at the server: its idle time, the time for the headers of a request, and its
+// age, since the caller proved its SPIFFE ID when the connection began. The caller's own proxy ends the connection
+// earlier.
+func boundServed(manager *hcmv3.HttpConnectionManager, confs proxy.Confs) {
+	t := proxy.ReceivedOf(confs).Timeout.All()
+	manager.RequestHeadersTimeout = limit(t.Requests().RequestHeadersTimeout, 0)
+	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
+		IdleTimeout:           timeout(t.IdleTimeout, inboundIdleTimeout),
 		MaxConnectionDuration: duration(connectionLife + time.Minute),
 	}
+}
+
+// servedIdleTimeout returns the time after which a TCP connection without data is closed.
+func servedIdleTimeout(confs proxy.Confs) *durationpb.Duration {
+	return timeout(proxy.ReceivedOf(confs).Timeout.All().IdleTimeout, inboundIdleTimeout)
 }
 
 // markUnserved marks the responses that this proxy sends in place of an application that does not respond.

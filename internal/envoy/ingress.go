@@ -47,7 +47,7 @@ func Ingress(l *proxy.IngressListener) []*xds.Resource {
 			StatPrefix: name,
 			// sni_cluster names the cluster; no cluster has this name.
 			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: name},
-			IdleTimeout:        duration(inboundIdleTimeout),
+			IdleTimeout:        servedIdleTimeout(l.Confs),
 			MaxConnectAttempts: uint32Value(connectAttempts),
 		}),
 	}

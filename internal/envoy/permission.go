@@ -41,7 +41,7 @@ func permissions(g proxy.Guard) []*xds.Resource {
 		return []*xds.Resource{extension(decisionName(g.Place), decision(rules, g.TrustDomains))}
 	}
 	deny := denied(rules, g.TrustDomains)
-	deny.Policies[forgedDetails] = policy(uriPattern(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`),
+	deny.Policies[forgedDetails] = anyPermission(uriPattern(`(?s)spiffe://.*[^A-Za-z0-9._/-].*`),
 		uriPattern(`(?s).+spiffe://.*`))
 	return []*xds.Resource{
 		extension(denyName(g.Place), &httprbacv3.RBAC{Rules: deny, ShadowRules: shadowDenied(rules)}),
@@ -61,10 +61,10 @@ func guardedRequests(g proxy.Guard, manager *hcmv3.HttpConnectionManager) {
 func denied(p *match.Permissions, domains []string) *rbacv3.RBAC {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.Deny {
-		rules.Policies[rule.Origin] = policy(principalsOf(rule)...)
+		rules.Policies[rule.Origin] = anyPermission(principalsOf(rule)...)
 	}
 	if several := inTwoDomains(domains); len(several) > 0 {
-		rules.Policies[severalDomains] = policy(several...)
+		rules.Policies[severalDomains] = anyPermission(several...)
 	}
 	return rules
 }
@@ -76,7 +76,7 @@ func shadowDenied(p *match.Permissions) *rbacv3.RBAC {
 	}
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	for _, rule := range p.ShadowDeny {
-		rules.Policies[rule.Origin] = policy(principalsOf(rule)...)
+		rules.Policies[rule.Origin] = anyPermission(principalsOf(rule)...)
 	}
 	return rules
 }
@@ -88,7 +88,7 @@ func allowed(p *match.Permissions, domains []string) *rbacv3.RBAC {
 	for _, list := range [][]match.Rule{p.ShadowDeny, p.Allow} {
 		for _, rule := range list {
 			if principals := trustedPrincipals(rule, domains); len(principals) > 0 {
-				rules.Policies[rule.Origin] = policy(principals...)
+				rules.Policies[rule.Origin] = anyPermission(principals...)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func authenticated(name *matcherv3.StringMatcher) *rbacv3.Principal {
 	}}
 }
 
-func policy(principals ...*rbacv3.Principal) *rbacv3.Policy {
+func anyPermission(principals ...*rbacv3.Principal) *rbacv3.Policy {
 	return &rbacv3.Policy{
 		Permissions: []*rbacv3.Permission{{Rule: &rbacv3.Permission_Any{Any: true}}},
 		Principals:  principals,

@@ -144,23 +144,3 @@ func stringMatcher(m kind.HeaderMatch) *matcherv3.StringMatcher {
 	}
 	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.Value}}
 }
-
-// localRoute is the route of an inbound to its application. The client sets the timeout, and the client's proxy
-// retries.
-func localRoute(cluster string) *xds.Resource {
-	return xds.NewResource(xds.Route, cluster, &routev3.RouteConfiguration{
-		Name: cluster,
-		VirtualHosts: []*routev3.VirtualHost{{
-			Name:    cluster,
-			Domains: []string{"*"},
-			Routes: []*routev3.Route{{
-				Match: &routev3.RouteMatch{PathSpecifier: anyPath()},
-				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
-					Timeout:          duration(0),
-				}},
-			}},
-		}},
-		ValidateClusters: boolFalse(),
-	})
-}

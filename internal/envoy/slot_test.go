@@ -120,7 +120,7 @@ func always() *corev3.RuntimeFractionalPercent {
 // routeOf returns an inbound's route with slots that are in use.
 func routeOf(t *testing.T, in *proxy.InboundListener, slots ...string) *routev3.RouteConfiguration {
 	t.Helper()
-	route := message(t, localRoute(InboundName(in.Address, in.Port))).(*routev3.RouteConfiguration)
+	route := message(t, localRoute(in, true)).(*routev3.RouteConfiguration)
 	for _, slot := range slots {
 		if route.TypedPerFilterConfig == nil {
 			route.TypedPerFilterConfig = map[string]*anypb.Any{}

@@ -25,6 +25,29 @@ func limit(set *kind.Duration, otherwise time.Duration) *durationpb.Duration {
 	return nil
 }
 
+// optional returns the value of a policy; nil where there is none.
+func optional(set *kind.Duration) *durationpb.Duration {
+	if set == nil {
+		return nil
+	}
+	return duration(time.Duration(*set))
+}
+
+// applicationConnection bounds an HTTP connection to an application. A policy about the callers of the application
+// makes it idle for less time, and never for more: the application closes idle connections itself, and a request that
+// it has not read would be lost.
+func applicationConnection(t *kind.TimeoutConf) *corev3.HttpProtocolOptions {
+	idle := localIdleTimeout
+	if set := t.IdleTimeout; set != nil && *set > 0 {
+		idle = min(idle, time.Duration(*set))
+	}
+	return &corev3.HttpProtocolOptions{
+		IdleTimeout:           duration(idle),
+		MaxConnectionDuration: limit(t.Requests().MaxConnectionDuration, 0),
+		MaxStreamDuration:     limit(t.Requests().MaxStreamDuration, 0),
+	}
+}
+
 // boundConnection sets the timeouts of the connections to a destination. Without a policy, Envoy closes an idle one
 // after an hour.
 func boundConnection(o *corev3.HttpProtocolOptions, t *kind.TimeoutConf, life time.Duration) {

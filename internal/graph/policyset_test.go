@@ -76,7 +76,7 @@ func TestProxyGroupsByPolicies(t *testing.T) {
 			[]resource.Any{kind.MeshTrafficPermissions.Make("m", "p", kind.MeshTrafficPermission{})},
 			"api-1 web-1 web-2: {}", 0},
 		{"a policy with rules", []resource.Any{testPolicies.Make("m", "rules", testPolicy{TargetRef: web,
-			Inbound: true})}, "api-1 web-1 web-2: {}", 0},
+			Inbound: true})}, "api-1 web-1 web-2: {}", 3},
 		{"a policy of some proxies", []resource.Any{policy("web", web, 1)},
 			"api-1: {} / web-1 web-2: {MeshTest m/web}", 3},
 		{"another conf", []resource.Any{policy("web", web, 2)}, "api-1: {} / web-1 web-2: {MeshTest m/web}", 0},

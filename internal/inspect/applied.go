@@ -19,9 +19,11 @@ import (
 // Applied lists the resources that configure a proxy, and their effect, as the API shows it. It is computed by the same
 // functions as the configuration.
 type Applied struct {
-	Identity  AppliedIdentity   `json:"identity"`
-	Trusts    []AppliedTrust    `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
-	Inbounds  []AppliedInbound  `json:"inbounds"`
+	Identity AppliedIdentity  `json:"identity"`
+	Trusts   []AppliedTrust   `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
+	Inbounds []AppliedInbound `json:"inbounds"`
+	// ZoneProxy are the sections of a zone proxy with the policies about the connections that they receive.
+	ZoneProxy []AppliedSection  `json:"zoneProxy,omitempty"`
 	Outbounds []AppliedOutbound `json:"outbounds"`
 }
 
@@ -61,6 +63,11 @@ type AppliedInbound struct {
 	Rules *AppliedRules `json:"rules,omitempty"`
 	// Default is the effect on a caller that no rule matches.
 	Default string `json:"default"`
+	// Confs are the effective confs of the policies about the callers, by kind and match, the most specific match
+	// first.
+	Confs []AppliedCallers `json:"confs,omitempty"`
+	// Warnings are the confs, or fields of them, that have no effect here.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // AppliedRules are joined rules: the first list that matches a caller decides.
@@ -138,11 +145,9 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	}
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		a.Inbounds = append(
-			a.Inbounds,
-			appliedInbound(l, rs.State.Proxies.PermissionsOf(rs.r, key.Mesh, key, l.Section)),
-		)
+		a.Inbounds = append(a.Inbounds, rs.appliedInbound(key, l))
 	}
+	a.ZoneProxy = rs.appliedSections(p)
 	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			out := appliedOutbound(p, d)
@@ -187,7 +192,8 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 	return a
 }
 
-func appliedInbound(l *proxy.InboundListener, policies []*resource.Object[kind.MeshTrafficPermission]) AppliedInbound {
+func (rs *Reports) appliedInbound(key state.ProxyKey, l *proxy.InboundListener) AppliedInbound {
+	policies := rs.State.Proxies.PermissionsOf(rs.r, key.Mesh, key, l.Section)
 	a := AppliedInbound{
 		Address: l.Address, Port: l.Port, Section: l.Section, Protocol: l.Protocol, Policies: []string{},
 		Default: "all callers are allowed: the proxy has no identity, so permissions have no effect",
@@ -199,6 +205,8 @@ func appliedInbound(l *proxy.InboundListener, policies []*resource.Object[kind.M
 		a.Rules = &AppliedRules{appliedRules(rules.Deny), appliedRules(rules.ShadowDeny), appliedRules(rules.Allow)}
 		a.Default = deniesUnmatched
 	}
+	a.Confs = rs.appliedCallers(proxy.PlaceOf(key, key.Mesh, l.Section, nil))
+	a.Warnings = inboundWarnings(l, a.Confs)
 	return a
 }
 
@@ -220,25 +228,27 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 func appliedConfs(merged map[string]policy.Merged) []AppliedConf {
 	var confs []AppliedConf
 	for _, of := range slices.Sorted(maps.Keys(merged)) {
-		m := merged[of]
-		a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}
-		for path, origin := range m.Origins.All() {
-			a.Origins[path] = appliedItem(origin)
-		}
-		for _, origin := range m.Parts {
-			a.Items = append(a.Items, appliedItem(origin))
-		}
-		for _, rejected := range m.Rejected {
-			a.Notes = append(a.Notes,
-				fmt.Sprintf("%s has no effect: %s", appliedItem(rejected.Origin), rejected.Reason))
-		}
-		confs = append(confs, a)
+		confs = append(confs, appliedConf(of, merged[of], "to"))
 	}
 	return confs
 }
 
-func appliedItem(origin policy.Origin) AppliedItem {
-	return AppliedItem{origin.Policy.String(), fmt.Sprintf("to[%d]", origin.Part), origin.Part}
+// appliedConf returns the effective conf of a kind, which is merged from parts of a list: to or rules.
+func appliedConf(of string, m policy.Merged, list string) AppliedConf {
+	item := func(origin policy.Origin) AppliedItem {
+		return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
+	}
+	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}
+	for path, origin := range m.Origins.All() {
+		a.Origins[path] = item(origin)
+	}
+	for _, origin := range m.Parts {
+		a.Items = append(a.Items, item(origin))
+	}
+	for _, rejected := range m.Rejected {
+		a.Notes = append(a.Notes, fmt.Sprintf("%s has no effect: %s", item(rejected.Origin), rejected.Reason))
+	}
+	return a
 }
 
 func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {

@@ -257,7 +257,7 @@ func (rs *Reports) accessAt(m *service.Member) Access {
 	proxy := rs.State.Proxies.Proxy.Get(rs.r, key)
 	for i := range proxy.Listeners {
 		if l := &proxy.Listeners[i]; l.Address == m.Inbound.Address && l.Port == m.Inbound.Port {
-			in := appliedInbound(l, rs.State.Proxies.PermissionsOf(rs.r, key.Mesh, key, l.Section))
+			in := rs.appliedInbound(key, l)
 			access.Policies, access.Rules, access.Default = in.Policies, in.Rules, in.Default
 		}
 	}

@@ -12,7 +12,7 @@ type Confs struct {
 	text unique.Handle[string]
 }
 
-// ConfsOf returns the confs, which are pointers to structs, by kind.
+// ConfsOf returns the confs, which are pointers to structs or lists, by kind.
 func ConfsOf(byKind map[string]any) Confs {
 	if len(byKind) == 0 {
 		return Confs{}
@@ -30,6 +30,19 @@ func (c Confs) String() string {
 		return "{}"
 	}
 	return c.text.Value()
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c Confs) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Confs) UnmarshalJSON(text []byte) error {
+	var byKind map[string]any
+	if err := json.Unmarshal(text, &byKind); err != nil {
+		return err
+	}
+	*c = ConfsOf(byKind)
+	return nil
 }
 
 // Read sets into, a pointer to a struct whose fields have the names of kinds, to the confs.

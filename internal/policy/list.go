@@ -72,6 +72,11 @@ func (l *List) HasOutbound() bool {
 	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.Outbound })
 }
 
+// HasInbound reports whether a policy of the list configures the traffic that proxies receive.
+func (l *List) HasInbound() bool {
+	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.Inbound })
+}
+
 // Selected is a policy that applies to a proxy.
 type Selected struct {
 	*Policy

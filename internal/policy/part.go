@@ -157,9 +157,30 @@ func Outbound(parts []Part, d *Destination) []Part {
 
 // Match is one match of a rule; all its fields must hold. The zero value matches every caller.
 type Match struct {
-	SpiffeID string
-	Prefix   bool   // SpiffeID is the prefix of SPIFFE IDs, which ends in a slash or anywhere in the path
-	SNI      string // empty: any
+	SpiffeID string `json:"spiffeID,omitempty"`
+	// Prefix is true where SpiffeID is the prefix of SPIFFE IDs, which ends in a slash or anywhere in the path.
+	Prefix bool   `json:"prefix,omitempty"`
+	SNI    string `json:"sni,omitempty"` // empty: any
+}
+
+// AllCallers reports whether the match is without a condition.
+func (m Match) AllCallers() bool { return m == Match{} }
+
+// String reads as "spiffe://prod/web", "spiffe://prod/*" or "every caller".
+func (m Match) String() string {
+	text := m.SpiffeID
+	if m.Prefix {
+		text += "*"
+	}
+	switch {
+	case m.AllCallers():
+		return "every caller"
+	case m.SNI == "":
+		return text
+	case text == "":
+		return "SNI " + m.SNI
+	}
+	return text + " SNI " + m.SNI
 }
 
 func matchOf(m kind.RuleMatch) Match {
@@ -210,8 +231,27 @@ type Matched struct {
 	Parts []Part // ascending: a later one overrides
 }
 
+// At returns the parts of rules about the callers of one place, with matches by SPIFFE ID alone: of an inbound, without
+// SNIs, or of a chain of a zone egress with its SNIs. They keep the order of the sorted parts, and parts with an SNI
+// follow the others with the same SPIFFE ID.
+func At(parts []Part, snis []string) []Part {
+	var at []Part
+	for _, part := range parts {
+		if part.To == nil && (part.Match.SNI == "" || slices.Contains(snis, part.Match.SNI)) {
+			at = append(at, part)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b Part) int {
+		return cmp.Compare(a.Match.specificity(), b.Match.specificity())
+	})
+	for i := range at {
+		at[i].Match.SNI = ""
+	}
+	return at
+}
+
 // Inbound returns the matches of the rules among sorted parts, the most specific first, each with all rules that cover
-// it. The first match of a caller decides. A rule with several matches is one part for each of them.
+// it, once. The first match of a caller decides. A rule with several matches is one part for each of them.
 func Inbound(parts []Part) []Matched {
 	rules := slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return p.To != nil })
 	slices.SortStableFunc(rules, func(a, b Part) int {
@@ -224,8 +264,21 @@ func Inbound(parts []Part) []Matched {
 			continue
 		}
 		seen[rule.Match] = true
-		covering := slices.DeleteFunc(slices.Clone(rules), func(p Part) bool { return !p.Match.covers(rule.Match) })
-		matched = append(matched, Matched{rule.Match, covering})
+		matched = append(matched, Matched{rule.Match, covering(rules, rule.Match)})
 	}
 	return matched
+}
+
+// covering returns the rules that cover a match. A rule with several such matches is the part of the most specific one.
+func covering(rules []Part, match Match) []Part {
+	var parts []Part
+	seen := map[Origin]bool{}
+	for _, p := range slices.Backward(rules) {
+		if p.Match.covers(match) && !seen[p.Origin()] {
+			seen[p.Origin()] = true
+			parts = append(parts, p)
+		}
+	}
+	slices.Reverse(parts)
+	return parts
 }

@@ -29,6 +29,9 @@ type Policy struct {
 	Rank   Rank
 	// Outbound is true where the policy has to items: it configures the traffic that the selected proxies send.
 	Outbound bool
+	// Inbound is true where the policy has rules that merge: it configures the traffic that the selected proxies
+	// receive.
+	Inbound bool
 }
 
 // New returns the policy with a key, metadata, a top-level targetRef and no to items. The canary selector of the
@@ -51,7 +54,7 @@ func (p *Policy) reaches(proxy *Proxy) bool {
 // Equal reports whether both policies select the same proxies for the same direction and have the same precedence.
 func (p *Policy) Equal(other *Policy) bool {
 	return p == other || p.Key == other.Key && p.Rank == other.Rank && p.Outbound == other.Outbound &&
-		p.Target.equal(&other.Target)
+		p.Inbound == other.Inbound && p.Target.equal(&other.Target)
 }
 
 // Shadow reports whether a policy has no effect, and shows only in a shadow configuration.

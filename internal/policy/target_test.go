@@ -285,14 +285,14 @@ func TestPartsOf(t *testing.T) {
 		got = append(got, fmt.Sprint(part.Conf, " ", part.Index, " ", to, " ", part.Match))
 	}
 	want := []string{
-		"to 0 0 {1 map[] } { false }",
-		"to 1 1 {2 map[k8s.kuma.io/namespace:a kuma.io/display-name:b] http} { false }",
-		"to 2 2 {3 map[env:dev] } { false }",
-		"to 3 3 {0 map[] } { false }",
-		"rule 0 0 - { false }",
-		"rule 1 1 - {spiffe://m/a false }",
-		"rule 1 1 - {spiffe://m/ true sni}",
-		"default 0 - { false }",
+		"to 0 0 {1 map[] } every caller",
+		"to 1 1 {2 map[k8s.kuma.io/namespace:a kuma.io/display-name:b] http} every caller",
+		"to 2 2 {3 map[env:dev] } every caller",
+		"to 3 3 {0 map[] } every caller",
+		"rule 0 0 - every caller",
+		"rule 1 1 - spiffe://m/a",
+		"rule 1 1 - spiffe://m/* SNI sni",
+		"default 0 - every caller",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the parts are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

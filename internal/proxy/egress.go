@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/zoneproxy"
@@ -35,6 +36,8 @@ type EgressChain struct {
 	Source identity.Source
 	// TrustDomains are the domains that it trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
 	TrustDomains []string
+	// Confs are the effective confs of the policies about its callers; see [ReceivedOf].
+	Confs policy.Confs `json:",omitzero"`
 }
 
 // egressChains adds the filter chains of external services to a proxy with an egress section. Without the section the
@@ -103,7 +106,8 @@ func (s *Stage) chains(
 			extended[permissions] = true
 			s.identity.ExtendRules(r, mesh, permissions)
 		}
-		chains = append(chains, EgressChain{service, section, permissions, from, trusted})
+		confs := s.receivedAt(r, PlaceOf(egress, mesh, section, service.SNIs))
+		chains = append(chains, EgressChain{service, section, permissions, from, trusted, confs})
 	}
 	return chains
 }

@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/zoneproxy"
@@ -44,6 +45,8 @@ type InboundListener struct {
 	Probe *kind.ServiceProbe
 	// TrustDomains are the domains that the proxy trusts, sorted. It denies a caller with SPIFFE IDs of two of them.
 	TrustDomains []string
+	// Confs are the effective confs of the policies about its callers; see [ReceivedOf].
+	Confs policy.Confs `json:",omitzero"`
 }
 
 // Guard is the set of allowed callers at one place of a proxy.
@@ -141,6 +144,7 @@ func (s *Stage) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 		Bind:           p.Capture == nil,
 		Probe:          first.ServiceProbe,
 	}
+	l.Confs = s.receivedAt(r, PlaceOf(p.Key, dp.Mesh, l.Section, nil))
 	if p.Identity != nil {
 		l.Permissions = s.permissions(r, p.Key, l.Section)
 		l.Source, l.TrustDomains = p.Identity.Source, s.identity.TrustedDomains(r, dp.Mesh, p.Identity.Source)
@@ -160,6 +164,9 @@ func (s *Stage) permissions(r *table.Reader, key state.ProxyKey, section string)
 type IngressListener struct {
 	Address string
 	Port    uint32
+	Section string `json:",omitempty"` // name of the section in policies; empty for a ZoneIngress
+	// Confs are the effective confs of the policies about its section. A ZoneIngress has none: it belongs to no mesh.
+	Confs policy.Confs `json:",omitzero"`
 }
 
 // ingressListeners returns the current listener of a proxy, and the former ones that it serves while they drain.
@@ -169,12 +176,22 @@ func (s *Stage) ingressListeners(
 	section *kind.ZoneIngressSection,
 ) []IngressListener {
 	var listeners []IngressListener
+	of := IngressListener{}
+	if section != nil && key.Type == kind.DataplaneProxy {
+		of.Section = cmp.Or(section.Name, fmt.Sprint(section.Port))
+		of.Confs = s.receivedAt(r, PlaceOf(key, key.Mesh, of.Section, nil))
+	}
+	add := func(address string, port uint32) {
+		l := of
+		l.Address, l.Port = address, port
+		listeners = append(listeners, l)
+	}
 	if section != nil {
-		listeners = append(listeners, IngressListener{section.Address, section.Port})
+		add(section.Address, section.Port)
 	}
 	if serving, ok := s.state.ListenerStatus(r, key); ok {
 		for _, served := range serving.Spec.Ingresses {
-			listeners = append(listeners, IngressListener{served.Address, served.Port})
+			add(served.Address, served.Port)
 		}
 	}
 	slices.SortFunc(listeners, func(a, b IngressListener) int {

@@ -75,9 +75,18 @@ func (s *Stage) selections(r *table.Reader, key SelectionKey) []policy.Selected 
 
 // outboundKinds returns the kinds of which a mesh has a policy with to items, sorted.
 func (s *Stage) outboundKinds(r *table.Reader, mesh string) []string {
+	return s.kindsWith(r, mesh, (*policy.List).HasOutbound)
+}
+
+// inboundKinds returns the kinds of which a mesh has a policy with rules that merge, sorted.
+func (s *Stage) inboundKinds(r *table.Reader, mesh string) []string {
+	return s.kindsWith(r, mesh, (*policy.List).HasInbound)
+}
+
+func (s *Stage) kindsWith(r *table.Reader, mesh string, with func(*policy.List) bool) []string {
 	var kinds []string
 	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
-		if s.Policies.Get(r, PoliciesKey{name, mesh}).HasOutbound() {
+		if with(s.Policies.Get(r, PoliciesKey{name, mesh})) {
 			kinds = append(kinds, name)
 		}
 	}

@@ -30,6 +30,9 @@ type Stage struct {
 	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
 	// of these kinds only, so the first policy of a kind wakes the proxies of the mesh, and a permission none.
 	OutboundKinds *table.Derived[string, []string]
+	// InboundKinds are the kinds of which a mesh has a policy with rules that merge, sorted. A place where connections
+	// arrive reads the selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
+	InboundKinds *table.Derived[string, []string]
 	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
 	// labels and sections. Endpoint statuses leave it equal.
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
@@ -41,6 +44,9 @@ type Stage struct {
 	// Conflicts are the to items of a kind's policies in a mesh that have no effect somewhere. The statuses of the
 	// policies read them.
 	Conflicts *table.Derived[PoliciesKey, []Conflict]
+	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
+	// selections and the policies with rules that apply.
+	Received *table.Derived[PlaceKey, policy.Confs]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -55,10 +61,13 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Hosts = table.NewDerived(t.DB, "host names of a proxy group", s.hosts, service.EqualHosts)
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
+	s.InboundKinds = table.NewDerived(t.DB, "kinds of inbound policies", s.inboundKinds, slices.Equal)
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
 	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
+	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
+		func(a, b policy.Confs) bool { return a == b })
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

@@ -35,10 +35,27 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 		return append([]kind.Cause{destination}, rows.configuring(r, key, *origin.Destination)...)
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
-	case t == xds.Extension:
-		return rows.permitting(r, key, name)
 	}
-	return nil
+	return append(rows.permitting(r, key, name), rows.receiving(r, key)...)
+}
+
+// receiving returns the policies about the callers of a proxy. One resource may have the confs of each of them.
+func (rows Rows) receiving(r *table.Reader, key state.ProxyKey) []kind.Cause {
+	var causes []kind.Cause
+	p := rows.state.Proxies.Proxy.Get(r, key)
+	if p == nil {
+		return nil
+	}
+	for _, at := range p.Places() {
+		for _, callers := range rows.state.Proxies.MergedAt(r, at) {
+			for i := range callers {
+				for _, part := range callers[i].Parts {
+					causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
+				}
+			}
+		}
+	}
+	return sortedCauses(causes)
 }
 
 // trusted returns the MeshTrusts of a trust domain, or of all trust domains where domain is empty.
@@ -65,6 +82,11 @@ func (rows Rows) configuring(r *table.Reader, key state.ProxyKey, to service.Des
 			causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
 		}
 	}
+	return sortedCauses(causes)
+}
+
+// sortedCauses sorts causes, and drops duplicates.
+func sortedCauses(causes []kind.Cause) []kind.Cause {
 	slices.SortFunc(causes, func(a, b kind.Cause) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})

@@ -39,6 +39,7 @@ type config struct {
 	names           *table.Derived[proxy.Group, *HostNames]
 	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
 	upstream        *table.Derived[service.DestinationKey, []*xds.Resource]
+	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
 	// egresses: those that forward to other zones, and those that dial external services.
@@ -56,6 +57,12 @@ type clustersKey struct {
 	confs       policy.Confs // the effective confs of the traffic to the destination
 }
 
+// externalRouteKey is an external service and the effective confs of its callers at an egress.
+type externalRouteKey struct {
+	destination service.DestinationKey
+	confs       policy.Confs
+}
+
 // outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
 type outboundKey struct {
 	clustersKey
@@ -71,6 +78,8 @@ func newConfig(state *graph.State) *config {
 	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
 	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
 	c.upstream = table.NewDerived(state.Tables.DB, "external upstreams", c.makeUpstream, sameResources)
+	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
+		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
 	c.group = &sharing[proxy.Group, service.DestinationKey]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
@@ -226,6 +235,15 @@ func (c *config) makeUpstream(r *table.Reader, key service.DestinationKey) []*xd
 	return envoy.ExternalUpstream(o)
 }
 
+// makeExternalRoute returns nil where the external service is not HTTP, or can't be dialed.
+func (c *config) makeExternalRoute(r *table.Reader, key externalRouteKey) *xds.Resource {
+	o := c.state.ZoneProxies.ExternalUpstreams.Get(r, key.destination)
+	if o == nil || !o.Protocol.IsHTTP() {
+		return nil
+	}
+	return envoy.ExternalRoute(o, key.confs)
+}
+
 func (c *config) makeForward(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
 	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh))
 }
@@ -262,6 +280,8 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	}
 	for i := range p.Chains {
 		own.Resources = append(own.Resources, envoy.ChainResources(&p.Chains[i])...)
+		own.Resources = append(own.Resources, c.externalRoute.Get(r,
+			externalRouteKey{p.Chains[i].Key.On(service.ExternalLocality), p.Chains[i].Confs}))
 	}
 	if p.Capture != nil {
 		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)

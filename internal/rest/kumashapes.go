@@ -29,6 +29,7 @@ func (a *api) inspectRoutes() []route {
 		{dataplane + "policies", access.Read, a.matchedPolicies},
 		{dataplane + "_policies", access.Read, a.effectivePolicies},
 		{dataplane + "_rules", access.Read, a.effectiveRules},
+		{dataplane + "_inbounds/{kri}/_policies", access.Read, a.inboundPolicies},
 		{dataplane + "_outbounds/{kri}/_policies", access.Read, a.outboundPolicies},
 		{dataplane + "_layout", access.Read, a.layout},
 		{dataplane + "_config", access.ViewConfigDump, a.kumaConfig},
@@ -112,6 +113,9 @@ func (p inspected) named() []string {
 	var named []string
 	for _, in := range p.applied.Inbounds {
 		named = append(named, in.Policies...)
+		for _, conf := range in.Confs {
+			named = append(named, policiesOf(conf.AppliedConf)...)
+		}
 	}
 	for _, out := range p.applied.Outbounds {
 		for _, conf := range out.Confs {
@@ -191,9 +195,12 @@ type ruleOrigin struct {
 	ResourceMeta shownMeta `json:"resourceMeta"`
 }
 
+// inboundRule is the effective conf of some callers. The origins are a list of [ruleOrigin] or [toOrigin].
 type inboundRule struct {
-	Conf   []*inspect.AppliedRules `json:"conf"`
-	Origin []ruleOrigin            `json:"origin"`
+	Conf    []any                          `json:"conf"`
+	Match   any                            `json:"match,omitempty"` // absent: every caller
+	Origin  any                            `json:"origin"`
+	Origins map[string]inspect.AppliedItem `json:"origins,omitempty"` // by the path of the field
 }
 
 type inboundRuleEntry struct {
@@ -251,10 +258,10 @@ func (a *api) effectiveRules(w http.ResponseWriter, r *http.Request) error {
 		}
 		rules[0].InboundRules = append(rules[0].InboundRules, inboundRuleEntry{
 			ruleInbound{in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
-			[]inboundRule{{[]*inspect.AppliedRules{in.Rules}, origins}},
+			[]inboundRule{{Conf: []any{in.Rules}, Origin: origins}},
 		})
 	}
-	rules = append(rules, p.toRules()...)
+	rules = append(rules, p.mergedRules()...)
 	return writeJSON(w, http.StatusOK, struct {
 		Resource    shownMeta     `json:"resource"`
 		Rules       []policyRules `json:"rules"`
@@ -262,8 +269,8 @@ func (a *api) effectiveRules(w http.ResponseWriter, r *http.Request) error {
 	}{kriMeta(p.dataplane), rules, []any{}})
 }
 
-// toRules returns the effective confs of each destination, by kind of policies.
-func (p inspected) toRules() []policyRules {
+// mergedRules returns the effective confs of each inbound and destination, by kind of policies.
+func (p inspected) mergedRules() []policyRules {
 	var rules []policyRules
 	for _, k := range kind.Policies() {
 		of := rulesOf(k.Describe().Name)
@@ -275,11 +282,88 @@ func (p inspected) toRules() []policyRules {
 				}
 			}
 		}
-		if len(of.ToResourceRules) > 0 {
+		of.InboundRules = append(of.InboundRules, p.inboundRules(of.Type)...)
+		if len(of.ToResourceRules)+len(of.InboundRules) > 0 {
 			rules = append(rules, of)
 		}
 	}
 	return rules
+}
+
+// inboundRules returns the effective confs of a kind by inbound and caller.
+func (p inspected) inboundRules(of string) []inboundRuleEntry {
+	var entries []inboundRuleEntry
+	for _, in := range p.applied.Inbounds {
+		entry := inboundRuleEntry{Inbound: ruleInbound{in.Port,
+			tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)}}
+		for _, conf := range in.Confs {
+			if conf.Kind != of {
+				continue
+			}
+			rule := inboundRule{Conf: []any{conf.Conf}, Origin: p.itemOrigins(conf.Items), Origins: conf.Origins}
+			if conf.Match != nil {
+				rule.Match = conf.Match
+			}
+			entry.Rules = append(entry.Rules, rule)
+		}
+		if len(entry.Rules) > 0 {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// itemOrigins returns the policies of items.
+func (p inspected) itemOrigins(items []inspect.AppliedItem) []toOrigin {
+	var origins []toOrigin
+	for _, item := range items {
+		for _, o := range p.policies([]string{item.Policy}) {
+			origins = append(origins, toOrigin{kriMeta(o), item.Index})
+		}
+	}
+	return origins
+}
+
+// inboundPolicies returns the effective confs of the callers of an inbound, which is given by the KRI of the Dataplane
+// with its section.
+func (a *api) inboundPolicies(w http.ResponseWriter, r *http.Request) error {
+	p, err := a.inspectedProxy(r)
+	if err != nil {
+		return err
+	}
+	own, _ := resource.KRIOf(&p.dataplane.Meta, &kind.Dataplanes.Info)
+	i := slices.IndexFunc(p.applied.Inbounds, func(in inspect.AppliedInbound) bool {
+		own.Section = in.Section
+		return own.String() == r.PathValue("kri")
+	})
+	if i < 0 {
+		return resource.Errorf(resource.NotFound, "%s has no inbound %s", p.dataplane.Key(), r.PathValue("kri"))
+	}
+	type rule struct {
+		KRI   string          `json:"kri"` // of the policy that decides over the others
+		Match *kind.RuleMatch `json:"match,omitempty"`
+		Conf  any             `json:"conf"`
+	}
+	type policy struct {
+		Kind    string   `json:"kind"`
+		Rules   []rule   `json:"rules"`
+		Origins []origin `json:"origins"`
+	}
+	policies := []policy{}
+	for _, conf := range p.applied.Inbounds[i].Confs {
+		if last := len(policies) - 1; last < 0 || policies[last].Kind != conf.Kind {
+			policies = append(policies, policy{Kind: conf.Kind, Rules: []rule{}, Origins: []origin{}})
+		}
+		of, entry := &policies[len(policies)-1], rule{Match: conf.Match, Conf: conf.Conf}
+		for _, o := range p.policies(policiesOf(conf.AppliedConf)) {
+			entry.KRI = kriMeta(o).KRI
+			if !slices.Contains(of.Origins, origin{entry.KRI}) {
+				of.Origins = append(of.Origins, origin{entry.KRI})
+			}
+		}
+		of.Rules = append(of.Rules, entry)
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"policies": policies})
 }
 
 // serviceOf returns the service that a destination is a port of.
@@ -292,11 +376,7 @@ func (p inspected) serviceOf(out *inspect.AppliedOutbound) resource.Key {
 func (p inspected) toRule(service resource.Any, out *inspect.AppliedOutbound, conf inspect.AppliedConf) toRule {
 	rule := toRule{ResourceMeta: kriMeta(service), ResourceSectionName: strconv.Itoa(int(out.Port)),
 		Conf: []any{conf.Conf}, Origins: conf.Origins}
-	for _, item := range conf.Items {
-		for _, o := range p.policies([]string{item.Policy}) {
-			rule.Origin = append(rule.Origin, toOrigin{kriMeta(o), item.Index})
-		}
-	}
+	rule.Origin = p.itemOrigins(conf.Items)
 	return rule
 }
 

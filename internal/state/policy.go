@@ -47,7 +47,7 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table
 	withoutConfs := func(o *resource.Object[S]) (*policy.Policy, kind.Parts) {
 		parts := k.Split(&o.Spec)
 		p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
-		p.Outbound = len(parts.To) > 0
+		p.Outbound, p.Inbound = len(parts.To) > 0, len(parts.Rules) > 0 && !k.JoinsRules
 		return p, parts
 	}
 	t.PolicyRows[k.Name] = PolicyRows{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,19 +24,7 @@ func timeoutPolicy(conf string) string {
 func TestTimeoutsHaveTheirEffect(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured)
-	stall := make(chan struct{})
-	t.Cleanup(func() { close(stall) })
-	app := w.service(2, 18080, "web-1")
-	handler := app.Handler
-	app.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/stall" {
-			select {
-			case <-stall:
-			case <-r.Context().Done():
-			}
-		}
-		handler.ServeHTTP(rw, r)
-	})
+	stalling(t, w.service(2, 18080, "web-1"))
 	w.echo(2, 18081)
 	w.proxy("default", "web-1", threeProtocols("web-1", "NET.2"))
 	w.proxy("default", "client", everyCaller)
@@ -45,18 +32,7 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 	w.eventually("a request passes", func() error { return get(url) })
 
 	stalled := func(status int, body string) func() error {
-		return func() error {
-			response, err := client.Get(url + "stall")
-			if err != nil {
-				return err
-			}
-			defer response.Body.Close()
-			got, err := io.ReadAll(response.Body)
-			if response.StatusCode != status || !strings.Contains(string(got), body) {
-				return fmt.Errorf("%s: %s (%v), want %d and %q", response.Status, got, err, status, body)
-			}
-			return nil
-		}
+		return func() error { return gets(url+"stall", status, body) }
 	}
 	const cluster = `cluster\.kri_msvc_default_[^.]*__http_\d+\.`
 	// counted sends a request and requires that a counter of the client's cluster of "http" has grown.
@@ -190,9 +166,14 @@ func TestDrillATimeoutIsEdited(t *testing.T) {
 	})
 }
 
-// drillEdits starts a service of two instances and its client, and edits a policy of the client ten times under load.
-// Each edit changes a cluster; none fails a request or changes a listener.
+// drillEdits is [world.drillEditsAt] of a policy of the client.
 func (w *world) drillEdits(policy string, edited func(i int) string) {
+	w.drillEditsAt("client", policy, `cluster_manager\.cluster_modified`, edited)
+}
+
+// drillEditsAt starts a service of two instances and its client, and edits a policy of one of the proxies ten times
+// under load. Each edit changes a statistic of the proxy; none fails a request or changes a listener.
+func (w *world) drillEditsAt(proxy, policy, statistic string, edited func(i int) string) {
 	w.apply(secured)
 	for i, name := range []string{"web-1", "web-2"} {
 		host := 2 + 2*i
@@ -203,24 +184,24 @@ func (w *world) drillEdits(policy string, edited func(i int) string) {
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
-	before := w.counter("client", listeners)
+	before := w.counter(proxy, listeners)
 	d := w.drill(policy+" is edited, ten times", traffic.Get(url))
 	for i := range 10 {
-		clusters := w.counter("client", `cluster_manager\.cluster_modified`)
+		edits := w.counter(proxy, statistic)
 		w.apply(edited(i))
 		w.eventually("the edit has arrived", func() error {
-			if now := w.counter("client", `cluster_manager\.cluster_modified`); now <= clusters {
-				return fmt.Errorf("%d modified clusters", now)
+			if now := w.counter(proxy, statistic); now <= edits {
+				return fmt.Errorf("%s is %d", statistic, now)
 			}
 			return nil
 		})
 		d.more(50)
 	}
 	d.end()
-	if after := w.counter("client", listeners); after != before {
+	if after := w.counter(proxy, listeners); after != before {
 		w.t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
 	}
-	if draining := w.counter("client", `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
+	if draining := w.counter(proxy, `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
 		w.t.Errorf("%d listeners and filter chains drain", draining)
 	}
 }

@@ -1,0 +1,71 @@
+package envoy
+
+import (
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"weft/internal/proxy"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// localRoute is the route of an inbound to its application. Without a policy, the client sets the timeout; the client's
+// proxy retries. Callers with confs of their own have routes of their own, the most specific match first.
+func localRoute(l *proxy.InboundListener, secured bool) *xds.Resource {
+	name, received := InboundName(l.Address, l.Port), proxy.ReceivedOf(l.Confs)
+	var routes []*routev3.Route
+	if secured {
+		for _, c := range received.Timeout.Some() {
+			for _, caller := range matchesOfCaller(c.Match) {
+				routes = append(routes, toApplicationWithin(name, &c.Conf, caller))
+			}
+		}
+	}
+	all := received.Timeout.All()
+	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
+		Name: name,
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:    name,
+			Domains: []string{"*"},
+			Routes:  append(routes, toApplicationWithin(name, &all)),
+		}},
+		ValidateClusters: boolFalse(),
+	})
+}
+
+// toApplicationWithin forwards the requests with all of the headers within the timeouts.
+func toApplicationWithin(cluster string, t *kind.TimeoutConf, headers ...*routev3.HeaderMatcher) *routev3.Route {
+	return &routev3.Route{
+		Match: &routev3.RouteMatch{PathSpecifier: anyPath(), Headers: headers},
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
+			Timeout:          timeout(t.Requests().RequestTimeout, 0),
+			IdleTimeout:      optional(t.Requests().StreamIdleTimeout),
+		}},
+	}
+}
+
+// clientCertHeader is the header in which the proxy itself writes the SPIFFE IDs of a caller, after the handshake and
+// before it chooses a route: "By=ID;Hash=HASH;URI=ID", with a further ";URI=ID" for each further ID. A value of the
+// caller is removed before. The characters of a SPIFFE ID need no escape.
+const clientCertHeader = "x-forwarded-client-cert"
+
+// matchesOfCaller returns matches of a caller of which any one suffices: its ID is the last one, or another follows.
+func matchesOfCaller(m proxy.Match) []*routev3.HeaderMatcher {
+	id := ";URI=" + m.SpiffeID
+	if m.Prefix {
+		return []*routev3.HeaderMatcher{
+			clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: id}})}
+	}
+	return []*routev3.HeaderMatcher{
+		clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: id}}),
+		clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: id + ";"}}),
+	}
+}
+
+func clientCert(value *matcherv3.StringMatcher) *routev3.HeaderMatcher {
+	return &routev3.HeaderMatcher{
+		Name:                 clientCertHeader,
+		HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: value},
+	}
+}
