@@ -63,6 +63,7 @@ func Policies() []Policy {
 	return []Policy{
 		MeshTrafficPermissions,
 		MeshTimeouts,
+		MeshTLSes,
 		MeshCircuitBreakers,
 		MeshLoadBalancingStrategies,
 		MeshRetries,

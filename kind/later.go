@@ -29,7 +29,6 @@ var laterKinds = map[string]string{
 	"meshproxypatches":     "MeshProxyPatch",
 	"meshratelimits":       "MeshRateLimit",
 	"meshtcproutes":        "MeshTCPRoute",
-	"meshtlses":            "MeshTLS",
 	"meshtraces":           "MeshTrace",
 	"proxytemplates":       "ProxyTemplate",
 	"rate-limits":          "RateLimit",

@@ -12,6 +12,11 @@ type RuleItem[C any] struct {
 	Default C           `json:"default" schema:"required minProperties=1"` // the conf
 }
 
+// ReceivedItem is a conf about all traffic that the selected proxies receive.
+type ReceivedItem[C any] struct {
+	Default C `json:"default" schema:"required minProperties=1"` // the conf
+}
+
 // RuleMatch matches callers by their SPIFFE ID, by the SNI of the external service that they call, or by both.
 type RuleMatch struct {
 	SpiffeID *IDMatch `json:"spiffeID,omitempty"` // the SPIFFE ID of the caller; by default any
@@ -63,17 +68,43 @@ func fromAsWarned[C any](from []FromItem[C]) []string {
 // rewriteFrom makes rules of items of `from` of the kind Mesh, and completes the matches of rules. What it leaves in
 // `from` is invalid.
 func rewriteFrom[C any](rules *[]RuleItem[C], from *[]FromItem[C]) {
-	ofMesh := !slices.ContainsFunc(*from, func(item FromItem[C]) bool { return item.TargetRef.Kind != "Mesh" })
-	if ofMesh && len(*rules) == 0 {
-		for _, item := range *from {
-			*rules = append(*rules, RuleItem[C]{Default: item.Default})
-		}
-		*from = nil
-	}
+	rewriteFromAs(rules, from, func(conf C) RuleItem[C] { return RuleItem[C]{Default: conf} })
 	for i := range *rules {
 		for j := range (*rules)[i].Matches {
 			(*rules)[i].Matches[j].complete()
 		}
+	}
+}
+
+// rewriteFromAs makes rules of a type of items of `from` of the kind Mesh.
+func rewriteFromAs[C, R any](rules *[]R, from *[]FromItem[C], rule func(conf C) R) {
+	if len(*rules) > 0 || slices.ContainsFunc(*from, func(item FromItem[C]) bool { return item.TargetRef.Kind != "Mesh" }) {
+		return
+	}
+	for _, item := range *from {
+		*rules = append(*rules, rule(item.Default))
+	}
+	*from = nil
+}
+
+// rewriteFromReceived makes rules without matches of items of `from` of the kind Mesh.
+func rewriteFromReceived[C any](rules *[]ReceivedItem[C], from *[]FromItem[C]) {
+	rewriteFromAs(rules, from, func(conf C) ReceivedItem[C] { return ReceivedItem[C]{conf} })
+}
+
+// receivedParts returns the items as parts, with the confs of the items.
+func receivedParts[C any](items []ReceivedItem[C]) []RulePart {
+	parts := make([]RulePart, len(items))
+	for i := range items {
+		parts[i] = RulePart{Conf: &items[i].Default}
+	}
+	return parts
+}
+
+// checkReceived checks `rules` without matches, each conf with a function.
+func checkReceived[C any](c *checks, items []ReceivedItem[C], conf func(c *checks, at string, conf *C)) {
+	for i := range items {
+		conf(c, fmt.Sprintf("spec.rules[%d].default", i), &items[i].Default)
 	}
 }
 

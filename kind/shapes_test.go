@@ -136,6 +136,13 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
 			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
 			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels`},
+		{"MeshTLS", `{type: MeshTLS, mesh: m, name: t, spec: {rules: [{default: {%s}}]}}`, `
+			mode: Strict
+			mode: Permissive
+			tlsVersion: {min: TLSAuto, max: TLS12}
+			tlsCiphers: [ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-RSA-CHACHA20-POLY1305]`},
+		{"MeshTLS's rules", `{type: MeshTLS, mesh: m, name: t, spec: {rules: [{default: {mode: Strict}, %s}]}}`, `
+			matches: [{sni: {type: Exact, value: a.b}}]      | spec.rules[0].matches: has no meaning here: TLS is set up before the caller is known`},
 		{"MeshTimeout's target", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {%s}, default: ` +
 			`{idleTimeout: 1s}}]}}`, `
 			kind: Mesh

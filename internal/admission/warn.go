@@ -58,6 +58,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return unsplitErrors(o.Spec.To)
 	case *resource.Object[kind.MeshRetry]:
 		return methodsAlone(o.Spec.To)
+	case *resource.Object[kind.MeshTLS]:
+		return tlsWarnings(o.Spec.Rules)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
@@ -120,6 +122,23 @@ func methodsAlone(items []kind.ToItem[kind.RetryConf]) []string {
 		}
 		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.retryOn: has methods and no cause, so it "+
 			"changes nothing; add a cause, such as 5xx", i))
+	}
+	return warnings
+}
+
+// tlsWarnings warns of confs that expose inbounds, or with which no handshake succeeds.
+func tlsWarnings(rules []kind.ReceivedItem[kind.TLSConf]) []string {
+	var warnings []string
+	for i := range rules {
+		conf := &rules[i].Default
+		if conf.Mode == kind.TLSPermissive {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.mode: is Permissive: a plaintext connection "+
+				"has no identity, so no MeshTrafficPermission applies to it", i))
+		}
+		if !conf.FitsECDSA() {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.tlsCiphers: has none for ECDSA keys, which "+
+				"the certificates of this control plane have: their connections fail with TLS 1.2", i))
+		}
 	}
 	return warnings
 }

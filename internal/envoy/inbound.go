@@ -33,7 +33,7 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 		PerConnectionBufferLimitBytes: uint32Value(callerBuffer),
 		FilterChains:                  []*listenerv3.FilterChain{chain},
 	}
-	if secured && (l.AlsoPlaintext || l.ModeMayChange) {
+	if secured {
 		detectTLS(listener)
 	}
 	if secured && l.AlsoPlaintext {

@@ -38,7 +38,7 @@ func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv
 	resources := Inbound(&proxy.InboundListener{
 		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80,
 		Bind:          true,
-		ModeMayChange: true, AlsoPlaintext: permissive, Permissions: &match.Permissions{},
+		AlsoPlaintext: permissive, Permissions: &match.Permissions{},
 	}, true)
 	for _, r := range resources {
 		if r.Type == xds.Listener {

@@ -149,10 +149,7 @@ func serverTLS(protocol kind.Protocol, from identity.Source) *corev3.TransportSo
 // its SPIFFE IDs.
 func mutualTLS(from identity.Source, roots string, names []string) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
-		TlsParams: &tlsv3.TlsParameters{
-			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
-			TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
-		},
+		TlsParams:                      tlsParameters(from.TLS),
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{certificateFrom(from)},
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
@@ -163,6 +160,15 @@ func mutualTLS(from identity.Source, roots string, names []string) *tlsv3.Common
 			},
 		},
 	}
+}
+
+// tlsParameters returns the versions and cipher suites of the connections between the proxies of a mesh.
+func tlsParameters(t identity.TLS) *tlsv3.TlsParameters {
+	params := versionsOf(&t.Versions)
+	if t.Ciphers != "" {
+		params.CipherSuites = strings.Split(t.Ciphers, ",")
+	}
+	return params
 }
 
 func exactURISANs(names []string) []*tlsv3.SubjectAltNameMatcher {

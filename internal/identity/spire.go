@@ -12,35 +12,6 @@ import (
 	"weft/kind"
 )
 
-// Source is the source of an Envoy's certificate and of the roots that it trusts. The zero value is the agent of the
-// proxy for the certificate, and the control plane for the roots.
-type Source struct {
-	// Socket is the path of a SPIRE agent's socket on the proxy's machine, which serves both.
-	Socket string
-	// Timeout is the connect timeout of the socket.
-	Timeout time.Duration
-	// TrustDomain is the only trusted domain, with a Socket.
-	TrustDomain string
-	// Certificate is the SDS secret of the certificate; empty: [IdentitySecret]. RootsOf is the mesh whose roots alone
-	// the proxy of a ZoneEgress trusts; empty: all roots of the proxy.
-	Certificate, RootsOf string
-}
-
-// FromSPIRE returns whether the source is a SPIRE agent.
-func (s Source) FromSPIRE() bool { return s.Socket != "" }
-
-// UntrustedReason returns why a proxy trusts none of these servers; empty: it does, or its roots are from the control
-// plane.
-func (s Source) UntrustedReason(servers []string) string {
-	own := func(id string) bool { return DomainOf(id) == s.TrustDomain }
-	if !s.FromSPIRE() || len(servers) == 0 || slices.ContainsFunc(servers, own) {
-		return ""
-	}
-	return fmt.Sprintf(
-		"its servers are of the trust domain %s, and the proxy trusts only the roots from SPIRE, which are of %s",
-		DomainOf(servers[0]), s.TrustDomain)
-}
-
 // sourceOf returns the source of the certificates and roots for proxies of a MeshIdentity.
 func sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	agent, ok := mi.SpireAgent()

@@ -54,7 +54,7 @@ func (s *Stage) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	}
 	p.IsEgress = p.Forwards
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
-	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Identity.Source)
+	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Group.Source)
 }
 
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
@@ -71,7 +71,7 @@ func (s *Stage) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 		if from, ok := s.identity.PresentedTo(r, p.Key.Name, presents, mesh); ok {
 			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
-			p.Chains = append(p.Chains, s.chains(r, mesh, p.Key, "", from)...)
+			p.Chains = append(p.Chains, s.chains(r, mesh, p.Key, "", s.inMesh(r, mesh, from))...)
 		}
 	}
 }

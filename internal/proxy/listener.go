@@ -32,11 +32,8 @@ type InboundListener struct {
 	// Bind is false where connections arrive through the capture listener.
 	Bind bool
 	// AlsoPlaintext is true where the listener accepts plaintext connections beside mutual TLS: some clients do not
-	// know yet that the proxy has an identity, or the mtls of its mesh is permissive.
+	// know yet that the proxy has an identity, or a MeshTLS or the mtls of its mesh is permissive.
 	AlsoPlaintext bool
-	// ModeMayChange is true where the mtls of its mesh decides whether the listener accepts plaintext connections. Its
-	// configuration then has a form in which a change of the mode affects no TLS connection.
-	ModeMayChange bool
 	// Permissions are nil where the proxy is plaintext.
 	Permissions *match.Permissions
 	// Source is the source of the proxy's certificate.
@@ -100,8 +97,7 @@ func (s *Stage) listeners(r *table.Reader, dp *resource.Object[kind.Dataplane], 
 	var listeners []InboundListener
 	for at, inbounds := range shared {
 		l := s.listener(r, dp, p, inbounds)
-		l.AlsoPlaintext = alsoPlaintext[at] || p.Identity != nil && mtls.Permissive
-		l.ModeMayChange = p.Identity != nil && mtls.Enabled
+		l.AlsoPlaintext = alsoPlaintext[at] || p.Identity != nil && permissive(l.Confs, mtls)
 		listeners = append(listeners, l)
 	}
 	slices.SortFunc(listeners, func(a, b InboundListener) int {
@@ -147,7 +143,7 @@ func (s *Stage) listener(r *table.Reader, dp *resource.Object[kind.Dataplane], p
 	l.Confs = s.receivedAt(r, PlaceOf(p.Key, dp.Mesh, l.Section, nil))
 	if p.Identity != nil {
 		l.Permissions = s.permissions(r, p.Key, l.Section)
-		l.Source, l.TrustDomains = p.Identity.Source, s.identity.TrustedDomains(r, dp.Mesh, p.Identity.Source)
+		l.Source, l.TrustDomains = p.Group.Source, s.identity.TrustedDomains(r, dp.Mesh, p.Identity.Source)
 	}
 	return l
 }

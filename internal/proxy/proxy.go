@@ -72,7 +72,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {
-		p.Group.Source = p.Identity.Source
+		p.Group.Source = s.inMesh(r, key.Mesh, p.Identity.Source)
 	}
 	if t := n.TransparentProxying; t != nil {
 		p.Capture = &Capture{

@@ -53,6 +53,7 @@ func (p *Proxy) Places() []PlaceKey {
 // more specific matches have the values of those that cover them.
 type Received struct {
 	Timeout Callers[kind.TimeoutConf] `json:"MeshTimeout"`
+	TLS     Callers[kind.TLSConf]     `json:"MeshTLS"`
 }
 
 // Confs are effective confs by value, and Match is a match of callers.

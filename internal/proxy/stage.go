@@ -47,6 +47,8 @@ type Stage struct {
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
 	Received *table.Derived[PlaceKey, policy.Confs]
+	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
+	TLS *table.Derived[string, identity.TLS]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -68,6 +70,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
 		func(a, b policy.Confs) bool { return a == b })
+	s.TLS = table.NewDerived(t.DB, "TLS of a mesh", s.tls, func(a, b identity.TLS) bool { return a == b })
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

@@ -24,6 +24,7 @@ type PolicyRows struct {
 // addPolicies adds the rows of every kind of policies that no other function adds.
 func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTimeouts)
+	AddPolicies(t, kind.MeshTLSes)
 	AddPolicies(t, kind.MeshCircuitBreakers)
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)
 	AddPolicies(t, kind.MeshRetries)

@@ -1,0 +1,121 @@
+package kind
+
+import (
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
+// MeshTLS sets what connections the inbounds of the proxies that it targets accept, and the TLS of a mesh.
+//
+// For each field, the policy with the most specific target that has the field decides. A field that no policy has keeps
+// the value of the Mesh, or the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no
+// effect.
+type MeshTLS struct {
+	// the target proxies; by default the whole mesh
+	TargetRef *TargetRef `json:"targetRef,omitempty"`
+	// the settings of received connections; a later rule decides
+	Rules []ReceivedItem[TLSConf] `json:"rules,omitempty" schema:"maxItems=16"`
+	// the older form of rules; it is read and never written
+	From []FromItem[TLSConf] `json:"from,omitempty" schema:"maxItems=16 deprecated"`
+}
+
+// TLSConf has settings of TLS. A field that is left out keeps the value of a less specific policy.
+type TLSConf struct {
+	// Mode is Strict for mutual TLS only, and Permissive for plaintext connections too. A plaintext connection has no
+	// identity, so permissions do not apply to it.
+	Mode string `json:"mode,omitempty" schema:"enum=Strict|Permissive"`
+	// TLSVersion are the versions of connections between proxies, at both ends. It needs a targetRef of the whole mesh.
+	TLSVersion *TLSVersions `json:"tlsVersion,omitempty" schema:"minProperties=1"`
+	// TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference. TLS 1.3 has its own, which
+	// always hold. It needs a targetRef of the whole mesh.
+	TLSCiphers []string `json:"tlsCiphers,omitempty" schema:"minItems=1 maxItems=6"`
+}
+
+// Modes of a MeshTLS.
+const (
+	TLSStrict     = "Strict"
+	TLSPermissive = "Permissive"
+)
+
+// ecdsaCiphers are the cipher suites for certificates with ECDSA keys, such as those that the control plane signs, and
+// rsaCiphers those for certificates with RSA keys.
+var (
+	ecdsaCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384",
+		"ECDHE-ECDSA-CHACHA20-POLY1305"}
+	rsaCiphers = []string{"ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384",
+		"ECDHE-RSA-CHACHA20-POLY1305"}
+)
+
+// MeshTLSes is the kind of [MeshTLS].
+var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
+	Kind: resource.Kind[MeshTLS]{
+		Info: resource.Info{
+			Name: "MeshTLS", Plural: "meshtlses", ShortName: "mtls", Scope: resource.Mesh,
+			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced: inboundReplaced(replacedInTargets(map[string]string{
+				"rules.matches": "has no meaning here: TLS is set up before the caller is known; leave it out",
+				"to":            "has no meaning here: clients use the TLS of their servers; use `rules`",
+			})),
+		},
+		Default:  func(o *resource.Object[MeshTLS]) { rewriteFromReceived(&o.Spec.Rules, &o.Spec.From) },
+		Validate: validateMeshTLS,
+	},
+	Split:    func(p *MeshTLS) Parts { return Parts{TargetRef: p.TargetRef, Rules: receivedParts(p.Rules)} },
+	Statuses: policyStatuses("MeshTLS"),
+	Older:    func(p *MeshTLS) []string { return fromAsWarned(p.From) },
+}
+
+func validateMeshTLS(o *resource.Object[MeshTLS]) resource.Problems {
+	c := envelope(&o.Meta)
+	ofMesh := o.Spec.TargetRef == nil || o.Spec.TargetRef.Kind == "Mesh"
+	if o.Spec.TargetRef != nil {
+		c.targetRef("spec.targetRef", o.Spec.TargetRef)
+	}
+	if len(o.Spec.Rules)+len(o.Spec.From) == 0 {
+		c.add("spec.rules", "is required: at least one item")
+	}
+	checkFrom(c, o.Spec.From)
+	checkReceived(c, o.Spec.Rules, func(c *checks, at string, conf *TLSConf) { c.tlsConf(at, conf, ofMesh) })
+	return c.problems
+}
+
+func (c *checks) tlsConf(at string, conf *TLSConf, ofMesh bool) {
+	if conf.Mode == "" && conf.TLSVersion == nil && len(conf.TLSCiphers) == 0 {
+		c.add(at, "has no field; want mode, tlsVersion or tlsCiphers")
+	}
+	c.optionalOneOf(at+".mode", conf.Mode, TLSStrict, TLSPermissive)
+	if v := conf.TLSVersion; v != nil {
+		c.ofWholeMesh(at+".tlsVersion", ofMesh)
+		c.tlsVersions(at+".tlsVersion", v)
+	}
+	if len(conf.TLSCiphers) == 0 {
+		return
+	}
+	c.ofWholeMesh(at+".tlsCiphers", ofMesh)
+	for i, suite := range conf.TLSCiphers {
+		if !slices.Contains(ecdsaCiphers, suite) && !slices.Contains(rsaCiphers, suite) {
+			c.add(at+".tlsCiphers", "has %s at %d, want some of %s; suites of TLS 1.3 can't be chosen", quote(suite), i,
+				strings.Join(slices.Concat(ecdsaCiphers, rsaCiphers), ", "))
+			return
+		}
+		if slices.Contains(conf.TLSCiphers[:i], suite) {
+			c.add(at+".tlsCiphers", "has %s twice", suite)
+			return
+		}
+	}
+}
+
+func (c *checks) ofWholeMesh(at string, ofMesh bool) {
+	if !ofMesh {
+		c.add(at, "needs a targetRef of the kind Mesh: both ends of a connection have to agree")
+	}
+}
+
+// FitsECDSA returns whether a list of cipher suites has one for certificates with ECDSA keys, or is empty.
+func (c *TLSConf) FitsECDSA() bool {
+	return len(c.TLSCiphers) == 0 || slices.ContainsFunc(c.TLSCiphers, func(suite string) bool {
+		return slices.Contains(ecdsaCiphers, suite)
+	})
+}
