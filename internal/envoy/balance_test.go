@@ -138,12 +138,18 @@ func TestLoadBalancersHaveTheirEffect(t *testing.T) {
 		t.Error("RoundRobin: a server gets two requests in a row")
 	}
 
-	go func() {
-		for len(begun) == 0 { // until the slow server has one
-			go least.send()
+	for slow := false; !slow; { // one after the other, until the slow server has one
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			least.send()
+		}()
+		select {
+		case <-begun:
+			slow = true
+		case <-done:
 		}
-	}()
-	<-begun
+	}
 	if of := least.by(30, "/"); of["a"]+of["b"] != 30 || len(of) != 2 {
 		t.Errorf("LeastRequest: beside a server that does not respond, the requests are served by %v", of)
 	}

@@ -83,12 +83,12 @@ func resourceType(d resource.Descriptor) ResourceType {
 	return entry
 }
 
-// pluralName returns the plural of an English name: Meshes, Mesh Identities, Zone Egresses, Mesh Services.
+// pluralName returns the plural of an English name: Meshes, Mesh Identities, Zone Egresses, Mesh TLSes.
 func pluralName(name string) string {
 	if stem, found := strings.CutSuffix(name, "y"); found {
 		return stem + "ies"
 	}
-	if strings.HasSuffix(name, "s") || strings.HasSuffix(name, "sh") {
+	if strings.HasSuffix(strings.ToLower(name), "s") || strings.HasSuffix(name, "sh") {
 		return name + "es"
 	}
 	return name + "s"

@@ -96,11 +96,12 @@ func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]entry{"policies": entries})
 }
 
-// displayName puts a space before each word: "Mesh Traffic Permission".
+// displayName puts a space before each word: "Mesh Traffic Permission", "Mesh TLS", "Mesh HTTP Route".
 func displayName(kind string) string {
 	var b strings.Builder
 	for i, r := range kind {
-		if i > 0 && unicode.IsUpper(r) {
+		begins := i+1 < len(kind) && unicode.IsLower(rune(kind[i+1]))
+		if i > 0 && unicode.IsUpper(r) && (begins || unicode.IsLower(rune(kind[i-1]))) {
 			b.WriteByte(' ')
 		}
 		b.WriteRune(r)

@@ -629,7 +629,7 @@ var comments = map[string]string{
 	"TCPRetries.MaxConnectAttempt":                "MaxConnectAttempt is the number of attempts to connect to an endpoint, including the first.",
 	"TLSConf":                                     "TLSConf has settings of TLS. A field that is left out keeps the value of a less specific policy.",
 	"TLSConf.Mode":                                "Mode is Strict for mutual TLS only, and Permissive for plaintext connections too. A plaintext connection has no identity, so permissions do not apply to it.",
-	"TLSConf.TLSCiphers":                          "TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference. TLS 1.3 has its own, which always hold. It needs a targetRef of the whole mesh.",
+	"TLSConf.TLSCiphers":                          "TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference: ECDHE-ECDSA- or ECDHE-RSA- with AES128-GCM-SHA256, AES256-GCM-SHA384 or CHACHA20-POLY1305. TLS 1.3 has its own, which always hold. It needs a targetRef of the whole mesh.",
 	"TLSConf.TLSVersion":                          "TLSVersion are the versions of connections between proxies, at both ends. It needs a targetRef of the whole mesh.",
 	"TLSStatus":                                   "TLSStatus is Ready where a service's servers accept mutual TLS, else NotReady.",
 	"TLSStatus.Status":                            "Ready where they accept mutual TLS",

@@ -59,6 +59,8 @@ type Store struct {
 	write *prepared // one connection, used by the writer alone
 	close func() error
 	hub   follow.Hub
+	// watching has a place for each concurrent read of a watch.
+	watching chan struct{}
 
 	history  int64
 	requests chan *request
@@ -119,6 +121,7 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 		requests: make(chan *request),
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
+		watching: make(chan struct{}, watchReads),
 	}
 	w := &writer{Store: s}
 	if err := w.load(ctx); err != nil {
@@ -259,10 +262,26 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	if err != nil {
 		return nil, store.ErrTooOld
 	}
-	if err := s.reaches(ctx, kind, after); err != nil {
+	err = s.watched(ctx, func() error { return s.reaches(ctx, kind, after) })
+	if err != nil {
 		return nil, s.unavailable(ctx, err)
 	}
 	return s.hub.Watch(ctx, kind, after, s.events)
+}
+
+// watchReads is the number of concurrent reads of watches. All kinds are watched, and a start or a lost connection makes
+// each of them read; few connections serve them as fast.
+const watchReads = 8
+
+// watched runs a read of a watch while fewer than [watchReads] others run.
+func (s *Store) watched(ctx context.Context, read func() error) error {
+	select {
+	case s.watching <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-s.watching }()
+	return read()
 }
 
 // reaches returns nil if the history of a kind includes a position.
@@ -280,13 +299,17 @@ func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 // events implements [follow.Read]. It reads the horizon after the events: a horizon that passed them before the read is
 // seen too.
 func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	// a watch lasts as long as its caller, but one read of it is bounded
-	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
-	defer cancel()
-	events, last, err := s.eventsAfter(ctx, kind, after)
-	if err == nil {
-		err = s.reaches(ctx, kind, after)
-	}
+	var events []store.Event
+	var last int64
+	err := s.watched(ctx, func() (err error) {
+		// a watch lasts as long as its caller, but one read of it is bounded
+		ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+		defer cancel()
+		if events, last, err = s.eventsAfter(ctx, kind, after); err == nil {
+			err = s.reaches(ctx, kind, after)
+		}
+		return err
+	})
 	return events, last, err
 }
 
