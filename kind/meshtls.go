@@ -28,9 +28,9 @@ type TLSConf struct {
 	Mode string `json:"mode,omitempty" schema:"enum=Strict|Permissive"`
 	// TLSVersion are the versions of connections between proxies, at both ends. It needs a targetRef of the whole mesh.
 	TLSVersion *TLSVersions `json:"tlsVersion,omitempty" schema:"minProperties=1"`
-	// TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference: ECDHE-ECDSA- or ECDHE-RSA- with
-	// AES128-GCM-SHA256, AES256-GCM-SHA384 or CHACHA20-POLY1305. TLS 1.3 has its own, which always hold. It needs a
-	// targetRef of the whole mesh.
+	// TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference: ECDHE-ECDSA- or ECDHE-RSA-
+	// with AES128-GCM-SHA256, AES256-GCM-SHA384 or CHACHA20-POLY1305. TLS 1.3 has its own, which always hold. It needs
+	// a targetRef of the whole mesh.
 	TLSCiphers []string `json:"tlsCiphers,omitempty" schema:"minItems=1 maxItems=6 maxLength=64"`
 }
 

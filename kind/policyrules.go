@@ -78,7 +78,8 @@ func rewriteFrom[C any](rules *[]RuleItem[C], from *[]FromItem[C]) {
 
 // rewriteFromAs makes rules of a type of items of `from` of the kind Mesh.
 func rewriteFromAs[C, R any](rules *[]R, from *[]FromItem[C], rule func(conf C) R) {
-	if len(*rules) > 0 || slices.ContainsFunc(*from, func(item FromItem[C]) bool { return item.TargetRef.Kind != "Mesh" }) {
+	ofCallers := func(item FromItem[C]) bool { return item.TargetRef.Kind != "Mesh" }
+	if len(*rules) > 0 || slices.ContainsFunc(*from, ofCallers) {
 		return
 	}
 	for _, item := range *from {

@@ -132,12 +132,12 @@ func tlsWarnings(rules []kind.ReceivedItem[kind.TLSConf]) []string {
 	for i := range rules {
 		conf := &rules[i].Default
 		if conf.Mode == kind.TLSPermissive {
-			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.mode: is Permissive: a plaintext connection "+
-				"has no identity, so no MeshTrafficPermission applies to it", i))
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.mode: is Permissive: a plaintext "+
+				"connection has no identity, so no MeshTrafficPermission applies to it", i))
 		}
 		if !conf.FitsECDSA() {
-			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.tlsCiphers: has none for ECDSA keys, which "+
-				"the certificates of this control plane have: their connections fail with TLS 1.2", i))
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.tlsCiphers: has none for ECDSA keys, "+
+				"which the certificates of this control plane have: their connections fail with TLS 1.2", i))
 		}
 	}
 	return warnings

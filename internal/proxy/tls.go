@@ -13,8 +13,8 @@ import (
 // wholeMesh is a proxy that only policies of the whole mesh select.
 var wholeMesh = state.ProxyKey{Type: kind.EgressProxy}
 
-// tls returns the versions and ciphers of the connections between the proxies of a mesh. Only policies of the whole mesh
-// have them, since both ends of a connection have to agree.
+// tls returns the versions and ciphers of the connections between the proxies of a mesh. Only policies of the whole
+// mesh have them, since both ends of a connection have to agree.
 func (s *Stage) tls(r *table.Reader, mesh string) identity.TLS {
 	confs := s.receivedAt(r, PlaceOf(wholeMesh, mesh, "", nil))
 	if confs == (policy.Confs{}) {

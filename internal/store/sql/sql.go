@@ -269,8 +269,8 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	return s.hub.Watch(ctx, kind, after, s.events)
 }
 
-// watchReads is the number of concurrent reads of watches. All kinds are watched, and a start or a lost connection makes
-// each of them read; few connections serve them as fast.
+// watchReads is the number of concurrent reads of watches. All kinds are watched, and a start or a lost connection
+// makes each of them read; few connections serve them as fast.
 const watchReads = 8
 
 // watched runs a read of a watch while fewer than [watchReads] others run.
