@@ -56,11 +56,11 @@ type Received struct {
 	TLS     Callers[kind.TLSConf]     `json:"MeshTLS"`
 }
 
-// Confs are effective confs by value, and Match is a match of callers.
-type (
-	Confs = policy.Confs
-	Match = policy.Match
-)
+// Confs are effective confs by value.
+type Confs = policy.Confs
+
+// Match is a match of callers.
+type Match = policy.Match
 
 // ReceivedOf returns the confs with their types.
 func ReceivedOf(confs policy.Confs) Received {

@@ -132,10 +132,10 @@ func TestReceivedTimeoutsHaveTheirEffect(t *testing.T) {
 
 // closedAfterResponse gets a response on a connection, and requires that it is closed while it is idle.
 func (w *world) closedAfterResponse(address string) error {
-	dialled := &http.Transport{}
-	defer dialled.CloseIdleConnections()
+	dialed := &http.Transport{}
+	defer dialed.CloseIdleConnections()
 	before := w.counter("web-1", `http\.self_inbound_.*_20080\.downstream_cx_idle_timeout`)
-	response, err := (&http.Client{Transport: dialled}).Get("http://" + address + "/")
+	response, err := (&http.Client{Transport: dialed}).Get("http://" + address + "/")
 	if err != nil {
 		return err
 	}
