@@ -308,9 +308,9 @@ func TestHostileCaller(t *testing.T) {
 // TestAKindThatGlobalLacksIsNamed: a zone of a later release sends a kind that global does not have.
 func TestAKindThatGlobalLacksIsNamed(t *testing.T) {
 	g, _, _, _ := connectedZones(t, 1)
-	err := callFor(t, g, "north", token(t, "north", "cp"), "of-north", "MeshRetry")
+	err := callFor(t, g, "north", token(t, "north", "cp"), "of-north", "MeshAccessLog")
 	if status.Code(err) != codes.Unimplemented ||
-		!strings.Contains(err.Error(), `of the global control plane does not know "MeshRetry"`) {
+		!strings.Contains(err.Error(), `of the global control plane does not know "MeshAccessLog"`) {
 		t.Errorf("the stream ends with %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"strings"
 
 	"weft/internal/identity"
@@ -16,11 +17,10 @@ var wholeMesh = state.ProxyKey{Type: kind.EgressProxy}
 // tls returns the versions and ciphers of the connections between the proxies of a mesh. Only policies of the whole
 // mesh have them, since both ends of a connection have to agree.
 func (s *Stage) tls(r *table.Reader, mesh string) identity.TLS {
-	confs := s.receivedAt(r, PlaceOf(wholeMesh, mesh, "", nil))
-	if confs == (policy.Confs{}) {
+	if !slices.Contains(s.InboundKinds.Get(r, mesh), kind.MeshTLSes.Name) {
 		return identity.TLS{}
 	}
-	conf := ReceivedOf(confs).TLS.All()
+	conf := ReceivedOf(s.receivedAt(r, PlaceOf(wholeMesh, mesh, "", nil))).TLS.All()
 	t := identity.TLS{Ciphers: strings.Join(conf.TLSCiphers, ",")}
 	if conf.TLSVersion != nil {
 		t.Versions = *conf.TLSVersion
