@@ -38,7 +38,7 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 		t.Errorf("%v, the page's commands say:\n%s", err, said)
 	}
 	for _, want := range []string{
-		"MeshRetry is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
+		"MeshAccessLog is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
 		"client spiffe://shop/cart, server spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
 	} {
 		if !strings.Contains(said, want) {
