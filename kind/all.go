@@ -64,6 +64,8 @@ func Policies() []Policy {
 		MeshTrafficPermissions,
 		MeshTimeouts,
 		MeshTLSes,
+		MeshHTTPRoutes,
+		MeshTCPRoutes,
 		MeshCircuitBreakers,
 		MeshLoadBalancingStrategies,
 		MeshRetries,

@@ -153,7 +153,7 @@ func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker]) resource
 	if len(o.Spec.To) == 0 {
 		c.add("spec.to", "is required: at least one item")
 	}
-	checkTo(c, o.Spec.To, (*checks).circuitBreaker)
+	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).circuitBreaker)
 	return c.problems
 }
 

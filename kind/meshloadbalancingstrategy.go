@@ -167,7 +167,7 @@ func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrat
 	if len(o.Spec.To) == 0 {
 		c.add("spec.to", "is required: at least one item")
 	}
-	checkTo(c, o.Spec.To, (*checks).loadBalancing)
+	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).loadBalancing)
 	return c.problems
 }
 

@@ -153,7 +153,7 @@ func validateMeshRetry(o *resource.Object[MeshRetry]) resource.Problems {
 	if len(o.Spec.To) == 0 {
 		c.add("spec.to", "is required: at least one item")
 	}
-	checkTo(c, o.Spec.To, (*checks).retries)
+	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).retries)
 	return c.problems
 }
 

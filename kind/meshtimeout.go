@@ -83,7 +83,7 @@ func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
 	if len(o.Spec.To)+len(o.Spec.Rules)+len(o.Spec.From) == 0 {
 		c.add("spec", "has neither to nor rules: at least one item is required")
 	}
-	checkTo(c, o.Spec.To, (*checks).timeouts)
+	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).timeouts)
 	checkFrom(c, o.Spec.From)
 	checkRules(c, o.Spec.Rules, (*checks).timeouts, timeoutsOfConnections)
 	return c.problems

@@ -27,7 +27,8 @@ type Policy interface {
 // PolicyStatus says whether proxies accept the configuration that a policy leads to.
 type PolicyStatus struct {
 	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, or where an item has no
-	// effect because it contradicts the policies that it is merged with).
+	// effect because it contradicts the policies that it is merged with) and ResolvedRefs (False where a route refers
+	// to a backend that does not exist, or to a port on which it has no effect).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

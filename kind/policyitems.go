@@ -22,11 +22,12 @@ func toParts[C any](items []ToItem[C]) []ToPart {
 	return parts
 }
 
-// checkTo checks the items of `to` of a policy, each conf with the function of its kind.
-func checkTo[C any](c *checks, items []ToItem[C], conf func(c *checks, at string, conf *C)) {
+// checkTo checks the items of `to` of a policy, each target and conf with the function of its kind.
+func checkTo[C any](c *checks, items []ToItem[C], target func(c *checks, at string, ref *DestinationRef),
+	conf func(c *checks, at string, conf *C)) {
 	for i := range items {
 		at := fmt.Sprintf("spec.to[%d]", i)
-		c.destinationRef(at+".targetRef", &items[i].TargetRef)
+		target(c, at+".targetRef", &items[i].TargetRef)
 		conf(c, at+".default", &items[i].Default)
 	}
 }

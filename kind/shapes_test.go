@@ -152,7 +152,9 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			kind: MeshMultiZoneService, labels: {app: web}, sectionName: http
 			kind: MeshExternalService, name: web
 			kind: MeshService, name: web, namespace: apps    | spec.to[0].targetRef.namespace: has no meaning outside Kubernetes
-			kind: MeshHTTPRoute, name: web                   | spec.to[0].targetRef.kind: is "MeshHTTPRoute", which is a kind of Kuma that this release lacks
+			kind: MeshHTTPRoute, name: web
+			kind: MeshHTTPRoute, labels: {app: web}
+			kind: MeshHTTPRoute, name: web, sectionName: http | spec.to[0].targetRef.sectionName: has no meaning here
 			kind: MeshSubset, tags: {a: b}                   | spec.to[0].targetRef.tags: is not served by this release; use labels
 			kind: MeshServiceSubset                          | spec.to[0].targetRef.kind: is "MeshServiceSubset", which is no kind of destinations; use MeshService`},
 		{"MeshTimeout's conf", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {kind: Mesh}, default: ` +
@@ -211,6 +213,40 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			http: {hostSelection: [{predicate: OmitPreviousHosts}, {predicate: OmitPreviousPriorities, updateFrequency: 2}], hostSelectionMaxAttempts: 3}
 			http: {hostSelection: [{predicate: OmitHostsWithTags, tags: {a: b}}]} | spec.to[0].default.http.hostSelection[0].tags: is not served by this release, in which proxies do not have the tags of endpoints; use OmitPreviousHosts
 			grpc: {numRetries: 1, perTryTimeout: 1s, retryOn: [Canceled, DeadlineExceeded, Internal, ResourceExhausted, Unavailable]}`},
+		{"MeshHTTPRoute's match", httpRoute(`matches: [%s], default: {backendRefs: []}`), `
+			{path: {type: Exact, value: /a/}}
+			{path: {type: PathPrefix, value: /}}
+			{path: {type: PathPrefix, value: /a}}
+			{path: {type: RegularExpression, value: "/a/[0-9]+"}}
+			{method: GET}
+			{headers: [{name: a, value: b}, {type: Prefix, name: a, value: b}, {type: Present, name: b}, {type: Absent, name: c}]}
+			{headers: [{type: RegularExpression, name: a, value: "[a-z]+"}]}
+			{queryParams: [{type: Exact, name: a, value: b}, {type: RegularExpression, name: B, value: "."}]}`},
+		{"MeshHTTPRoute's filter", httpRoute(
+			`matches: [{path: {type: PathPrefix, value: /a}}], default: {filters: [%s]}`), `
+			{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: A, value: "%REQ(x)%"}]}}
+			{type: RequestHeaderModifier, requestHeaderModifier: {add: [{name: a, value: "100%"}], remove: [b]}}
+			{type: ResponseHeaderModifier, responseHeaderModifier: {remove: [a]}}
+			{type: RequestRedirect, requestRedirect: {scheme: https, hostname: a.b, port: 8443, statusCode: 308}}
+			{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}
+			{type: URLRewrite, urlRewrite: {hostname: a, path: {type: ReplaceFullPath, replaceFullPath: /b}}}
+			{type: URLRewrite, urlRewrite: {hostToBackendHostname: true}} | spec.to[0].rules[0].default.filters[0].urlRewrite.hostToBackendHostname: has no meaning here
+			{type: RequestMirror, requestMirror: {backendRef: {kind: MeshExternalService, name: a}, percentage: "0.5"}}
+			{type: RequestMirror, requestMirror: {backendRef: {kind: MeshService, labels: {a: b}, port: 80}, percentage: 0.5}}`},
+		{"MeshHTTPRoute's backend", httpRoute(
+			`matches: [{method: GET}], default: {backendRefs: [%s]}`), `
+			{kind: MeshService, name: a, port: 80, weight: 0}
+			{kind: MeshService, labels: {a: b}, sectionName: http, weight: 4294967295}
+			{kind: MeshMultiZoneService, name: a, sectionName: "80"}
+			{kind: MeshExternalService, name: a}
+			{kind: MeshService, name: a, namespace: b, port: 80} | spec.to[0].rules[0].default.backendRefs[0].namespace: has no meaning outside Kubernetes
+			{kind: MeshServiceSubset, name: a, tags: {v: "1"}, port: 80} | spec.to[0].rules[0].default.backendRefs[0].tags: is not served by this release; use a MeshService of each version`},
+		{"MeshHTTPRoute", `{type: MeshHTTPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, name: a}, ` +
+			`rules: [{matches: [{method: GET}], default: {backendRefs: []}}], %s}]}}`, `
+			hostnames: [a.b]                                 | spec.to[0].hostnames: has no meaning here; leave it out`},
+		{"MeshTCPRoute", `{type: MeshTCPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, name: a}, ` +
+			`rules: [{default: {backendRefs: [%s]}}]}]}}`, `
+			{kind: MeshService, name: a, port: 80, weight: 90}`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}
@@ -256,4 +292,10 @@ func TestRejectionsStateTheReplacement(t *testing.T) {
 			}
 		}
 	}
+}
+
+// httpRoute returns the frame of a MeshHTTPRoute with one rule.
+func httpRoute(rule string) string {
+	return `{type: MeshHTTPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, name: a}, rules: [{` +
+		rule + `}]}]}}`
 }

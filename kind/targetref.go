@@ -14,12 +14,12 @@ type TargetRef struct {
 
 // DestinationRef selects the destinations that an item of `to` is about.
 type DestinationRef struct {
-	// Mesh for all destinations of the mesh, or the kind of the services
-	Kind string `json:"kind" schema:"required enum=Mesh|MeshService|MeshMultiZoneService|MeshExternalService"`
-	// the name that the service's owner gave it; in the policy of a zone, the service is of this zone
+	// Mesh for all destinations of the mesh, the kind of the services, or MeshHTTPRoute for the requests of routes
+	Kind string `json:"kind" schema:"required enum=Mesh|MeshService|MeshMultiZoneService|MeshExternalService|MeshHTTPRoute"`
+	// the name that the owner of the service or route gave it; in the policy of a zone, it is of this zone
 	Name      string `json:"name,omitempty" schema:"pattern=name"`
 	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
-	// the labels of the services
+	// the labels of the services or routes
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or number of one port
 	SectionName string `json:"sectionName,omitempty" schema:"pattern=section"`
@@ -61,18 +61,28 @@ var formerTargets = map[string]string{
 
 // laterDestinations are kinds of targets of Kuma that select no destination, with their replacement.
 var laterDestinations = map[string]string{
-	"MeshHTTPRoute":     "is a kind of Kuma that this release lacks; target the service of the route",
 	"MeshSubset":        "is no kind of destinations; use MeshService, with labels",
 	"MeshServiceSubset": "is no kind of destinations; use MeshService, with labels",
 	"MeshGateway":       "is no kind of destinations: there are no gateways",
 }
 
+// destinationRef checks a target that is the mesh, or services.
 func (c *checks) destinationRef(at string, ref *DestinationRef) {
+	c.toRef(at, ref, "Mesh", "MeshService", "MeshMultiZoneService", "MeshExternalService")
+}
+
+// destinationOrRouteRef checks a target that may also be routes.
+func (c *checks) destinationOrRouteRef(at string, ref *DestinationRef) {
+	c.toRef(at, ref, "Mesh", "MeshService", "MeshMultiZoneService", "MeshExternalService", "MeshHTTPRoute")
+}
+
+// toRef checks a target of one of the kinds.
+func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 	if reason := laterDestinations[ref.Kind]; reason != "" {
 		c.add(at+".kind", "is %q, which %s", ref.Kind, reason)
 		return
 	}
-	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "MeshService", "MeshMultiZoneService", "MeshExternalService") {
+	if !c.oneOf(at+".kind", ref.Kind, kinds...) {
 		return
 	}
 	if ref.Namespace != "" {
@@ -88,6 +98,8 @@ func (c *checks) destinationRef(at string, ref *DestinationRef) {
 	switch s := ref.SectionName; {
 	case s != "" && ref.Kind == "MeshExternalService":
 		c.add(at+".sectionName", "has no meaning here: a MeshExternalService has one port")
+	case s != "" && ref.Kind == "MeshHTTPRoute":
+		c.add(at+".sectionName", "has no meaning here; leave it out, a MeshHTTPRoute is targeted as a whole")
 	case s != "" && !onlyDigits.MatchString(s):
 		c.section(at+".sectionName", s)
 	}

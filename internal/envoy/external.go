@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/internal/zoneproxy"
 	"weft/kind"
@@ -111,7 +112,7 @@ func ExternalRoute(o *zoneproxy.ExternalUpstream, confs proxy.Confs) *xds.Resour
 	all := received.Timeout.All()
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
-		VirtualHosts: everyHost(name, bySafety("/", externalRouteAction(o, &all, safeRetryOn),
+		VirtualHosts: everyHost(name, bySafety(&service.RouteRule{}, externalRouteAction(o, &all, safeRetryOn),
 			externalRouteAction(o, &all, unprocessedRetryOn))),
 		ValidateClusters: boolFalse(),
 	})

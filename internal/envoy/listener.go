@@ -79,16 +79,19 @@ func routeNamed(name string) *hcmv3.HttpConnectionManager_Rds {
 	return &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: adsOrWait(), RouteConfigName: name}}
 }
 
-// routedConnections sends connections to the backends of the last rule of a route.
+// routedConnections sends connections to the backends of the last rule of a route. Without a backend, it closes them.
 func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
 	rule := to.Last()
 	proxy := &tcpproxyv3.TcpProxy{
 		StatPrefix: name, IdleTimeout: timeout(to.Effective.Timeout.IdleTimeout, idleTimeout),
 		MaxConnectAttempts: uint32Value(connectAttempts), HashPolicy: hashedConnection(&to.Effective.LoadBalancing),
 	}
-	if len(rule.Backends) == 1 {
+	switch len(rule.Backends) {
+	case 0:
+		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: unresolvedCluster}
+	case 1:
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: rule.Backends[0].Destination.String()}
-	} else {
+	default:
 		clusters := &tcpproxyv3.TcpProxy_WeightedCluster{}
 		for _, b := range rule.Backends {
 			clusters.Clusters = append(clusters.Clusters,

@@ -89,23 +89,28 @@ type ruleRetries struct {
 // retriedRoutes returns the routes of a rule. Requests of safe methods are retried on more causes than others. Where
 // policies set causes for some methods, these have routes of their own before the others.
 func retriedRoutes(to *service.Route, rule *service.RouteRule) []*routev3.Route {
-	r := ruleRetries{to, rule, retriesOf(to.Protocol, &to.Effective.Retry)}
+	r := ruleRetries{to, rule, retriesOf(to.Protocol, &to.EffectiveOf(rule).Retry)}
 	causes, methods := retryCausesOf(&r.conf)
+	if method := rule.Match.Method; method != "" {
+		if len(methods) > 0 && !slices.Contains(methods, method) {
+			causes = retryCauses{}
+		}
+		return []*routev3.Route{route(rule, "", r.action(slices.Contains(safeMethods, method), causes))}
+	}
 	var routes []*routev3.Route
 	if len(methods) > 0 {
 		isSafe := func(method string) bool { return slices.Contains(safeMethods, method) }
 		unsafe := slices.DeleteFunc(slices.Clone(methods), isSafe)
 		safe := slices.DeleteFunc(methods, func(method string) bool { return !isSafe(method) })
 		if len(safe) > 0 {
-			routes = append(routes, methodRoute("retried-safe", rule.Match.PathPrefix, safe, r.action(true, causes)))
+			routes = append(routes, methodRoute(rule, "retried-safe", safe, r.action(true, causes)))
 		}
 		if len(unsafe) > 0 {
-			routes = append(routes,
-				methodRoute("retried-other", rule.Match.PathPrefix, unsafe, r.action(false, causes)))
+			routes = append(routes, methodRoute(rule, "retried-other", unsafe, r.action(false, causes)))
 		}
 		causes = retryCauses{}
 	}
-	return append(routes, bySafety(rule.Match.PathPrefix, r.action(true, causes), r.action(false, causes))...)
+	return append(routes, bySafety(rule, r.action(true, causes), r.action(false, causes))...)
 }
 
 func (r *ruleRetries) action(safe bool, causes retryCauses) *routev3.Route_Route {

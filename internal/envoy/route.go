@@ -21,7 +21,7 @@ func Route(to *service.Route) *xds.Resource {
 	}
 	var routes []*routev3.Route
 	for i := range to.Rules {
-		routes = append(routes, retriedRoutes(to, &to.Rules[i])...)
+		routes = append(routes, ruleRoutes(to, &to.Rules[i])...)
 	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name, VirtualHosts: everyHost(name, routes), ValidateClusters: boolFalse(),
@@ -49,26 +49,25 @@ func trustedMarks(rule *service.RouteRule, marks ...string) []string {
 }
 
 // bySafety routes requests of safe methods by one route, which may retry more often, and all others by another.
-func bySafety(pathPrefix string, safe, other *routev3.Route_Route) []*routev3.Route {
-	return []*routev3.Route{
-		methodRoute("safe", pathPrefix, safeMethods, safe), methodRoute("other", pathPrefix, nil, other),
-	}
+func bySafety(rule *service.RouteRule, safe, other *routev3.Route_Route) []*routev3.Route {
+	return []*routev3.Route{methodRoute(rule, "safe", safeMethods, safe), methodRoute(rule, "other", nil, other)}
 }
 
-// methodRoute returns the route of requests of some methods; without methods, of all.
-func methodRoute(name, pathPrefix string, methods []string, action *routev3.Route_Route) *routev3.Route {
-	match := &routev3.RouteMatch{PathSpecifier: belowPath(pathPrefix)}
+// methodRoute returns the route of the requests of a rule with some methods; without methods, of all.
+func methodRoute(rule *service.RouteRule, part string, methods []string, action *routev3.Route_Route) *routev3.Route {
+	r := route(rule, part, action)
 	if len(methods) > 0 {
-		match.Headers = []*routev3.HeaderMatcher{headerIn(":method", methods)}
+		r.Match.Headers = append(r.Match.Headers, headerIn(":method", methods))
 	}
-	return &routev3.Route{Name: name, Match: match, Action: action}
+	return r
 }
 
 // routeAction sends the requests of a rule to its backends. retry is nil where they are not retried.
 func routeAction(to *service.Route, rule *service.RouteRule, retry *routev3.RetryPolicy) *routev3.Route_Route {
-	requests := to.Effective.Timeout.Requests()
+	effective := to.EffectiveOf(rule)
+	requests := effective.Timeout.Requests()
 	action := &routev3.RouteAction{Timeout: timeout(requests.RequestTimeout, requestTimeout), RetryPolicy: retry,
-		HashPolicy: hashed(&to.Effective.LoadBalancing)}
+		HashPolicy: hashed(&effective.LoadBalancing)}
 	if requests.StreamIdleTimeout != nil {
 		action.IdleTimeout = timeout(requests.StreamIdleTimeout, streamIdleTimeout)
 	}
@@ -76,6 +75,10 @@ func routeAction(to *service.Route, rule *service.RouteRule, retry *routev3.Retr
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: rule.Backends[0].Destination.String()}
 	} else {
 		action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted(rule)}
+	}
+	rewrite(action, rule)
+	if slices.ContainsFunc(rule.Backends, func(b service.RouteBackend) bool { return !b.Exists() }) {
+		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR
 	}
 	if to.Protocol == kind.GRPC {
 		action.Timeout = timeout(requests.RequestTimeout, 0)
@@ -88,9 +91,17 @@ func weighted(rule *service.RouteRule) *routev3.WeightedCluster {
 	clusters := &routev3.WeightedCluster{}
 	for _, b := range rule.Backends {
 		clusters.Clusters = append(clusters.Clusters,
-			&routev3.WeightedCluster_ClusterWeight{Name: b.Destination.String(), Weight: uint32Value(b.Weight)})
+			&routev3.WeightedCluster_ClusterWeight{Name: clusterOf(&b), Weight: uint32Value(b.Weight)})
 	}
 	return clusters
+}
+
+// clusterOf returns the name of the cluster of a backend.
+func clusterOf(b *service.RouteBackend) string {
+	if !b.Exists() {
+		return unresolvedCluster
+	}
+	return b.Destination.String()
 }
 
 // toManyZones reports whether a backend of the rule is an aggregate of the clusters of several zones.

@@ -2,6 +2,7 @@ package envoysim
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -10,23 +11,58 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
+// matchRoute reports whether a route matches a request. A path is matched without its query.
 func matchRoute(match *routev3.RouteMatch, call Call) (bool, error) {
-	prefix, ok := match.PathSpecifier.(*routev3.RouteMatch_Prefix)
-	if !ok {
-		return false, fmt.Errorf("a path match of type %T is not understood", match.PathSpecifier)
-	}
-	path, _ := call.header(":path")
-	if !strings.HasPrefix(path, prefix.Prefix) {
-		return false, nil
+	target, _ := call.header(":path")
+	path, query, _ := strings.Cut(target, "?")
+	if matched, err := matchPath(match, path); !matched || err != nil {
+		return false, err
 	}
 	for _, header := range match.Headers {
-		value, present := call.header(header.Name)
-		matched, err := matchString(header.GetStringMatch(), value)
-		if err != nil || !present || !matched {
+		if matched, err := matchHeader(header, call); !matched || err != nil {
+			return false, err
+		}
+	}
+	values, _ := url.ParseQuery(query) // what does not parse is no parameter
+	for _, parameter := range match.QueryParameters {
+		matched, err := matchString(parameter.GetStringMatch(), values.Get(parameter.Name))
+		if !matched || err != nil || !values.Has(parameter.Name) {
 			return false, err
 		}
 	}
 	return true, nil
+}
+
+func matchPath(match *routev3.RouteMatch, path string) (bool, error) {
+	switch m := match.PathSpecifier.(type) {
+	case *routev3.RouteMatch_Prefix:
+		return strings.HasPrefix(path, m.Prefix), nil
+	case *routev3.RouteMatch_Path:
+		return path == m.Path, nil
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		return path == m.PathSeparatedPrefix || strings.HasPrefix(path, m.PathSeparatedPrefix+"/"), nil
+	case *routev3.RouteMatch_SafeRegex:
+		return matchRegex(m.SafeRegex.Regex, path)
+	}
+	return false, fmt.Errorf("a path match of type %T is not understood", match.PathSpecifier)
+}
+
+func matchHeader(header *routev3.HeaderMatcher, call Call) (bool, error) {
+	value, present := call.header(header.Name)
+	if p, ok := header.HeaderMatchSpecifier.(*routev3.HeaderMatcher_PresentMatch); ok {
+		return present == p.PresentMatch, nil
+	}
+	matched, err := matchString(header.GetStringMatch(), value)
+	return matched && present, err
+}
+
+// matchRegex matches a whole value.
+func matchRegex(expression, value string) (bool, error) {
+	compiled, err := regexp.Compile(`\A(?:` + expression + `)\z`)
+	if err != nil {
+		return false, err
+	}
+	return compiled.MatchString(value), nil
 }
 
 // matchString matches a whole string, as Envoy does.
@@ -37,11 +73,7 @@ func matchString(matcher *matcherv3.StringMatcher, value string) (bool, error) {
 	case *matcherv3.StringMatcher_Prefix:
 		return strings.HasPrefix(value, pattern.Prefix), nil
 	case *matcherv3.StringMatcher_SafeRegex:
-		expression, err := regexp.Compile(`\A(?:` + pattern.SafeRegex.Regex + `)\z`)
-		if err != nil {
-			return false, err
-		}
-		return expression.MatchString(value), nil
+		return matchRegex(pattern.SafeRegex.Regex, value)
 	}
 	return false, fmt.Errorf("a string match of type %T is not understood", matcher.GetMatchPattern())
 }

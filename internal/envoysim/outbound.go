@@ -29,6 +29,13 @@ type OutboundResult struct {
 	// accepts.
 	TLS             bool
 	ServerSpiffeIDs []string
+	// Changes are the changes of the request and of the response, in words. Redirect is the response of the proxy,
+	// where the request is not sent. Mirrors are the clusters that get copies.
+	Changes  []string
+	Redirect string
+	Mirrors  []Mirror
+	// NotFoundStatus is the status of the response to a call that a missing cluster gets.
+	NotFoundStatus routev3.RouteAction_ClusterNotFoundResponseCode
 	// Passthrough states that the call leaves for its original address, which is not a destination of the mesh.
 	Passthrough bool
 	// Retries is the number of retries after the first attempt; RetryOn has their causes.
@@ -45,6 +52,12 @@ type Backend struct {
 	Endpoints []Endpoint
 	// Error is the reason for which a call that the cluster gets reaches no endpoint.
 	Error string
+}
+
+// Mirror is a cluster that gets copies of a percentage of the requests.
+type Mirror struct {
+	Cluster    string
+	Percentage float64
 }
 
 // Address is an IP address or host name with a port.
@@ -93,7 +106,8 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 	case *tcpproxyv3.TcpProxy:
 		result.Backends = tcpBackends(f)
 	case *hcmv3.HttpConnectionManager:
-		if err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call); err != nil {
+		err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call)
+		if err != nil || result.Redirect != "" {
 			return err
 		}
 	default:
@@ -115,18 +129,36 @@ func (c *Config) followRoute(result *OutboundResult, name string, call Call) err
 			}
 			if matched {
 				result.Route = orElse(route.Name, name)
-				result.useAction(route.GetRoute())
-				return nil
+				return result.useRoute(route, call)
 			}
 		}
 	}
 	return fmt.Errorf("no route of %s matches %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
 }
 
+// useRoute evaluates a route that matches a call. It returns an error where the proxy itself responds.
+func (r *OutboundResult) useRoute(route *routev3.Route, call Call) error {
+	r.Changes = changes(route)
+	if response := route.GetDirectResponse(); response != nil {
+		return fmt.Errorf("the proxy responds with %d: %s", response.Status, response.Body.GetInlineString())
+	}
+	if redirect := route.GetRedirect(); redirect != nil {
+		r.Redirect = redirection(redirect, call)
+		return nil
+	}
+	r.useAction(route.GetRoute())
+	return nil
+}
+
 func (r *OutboundResult) useAction(action *routev3.RouteAction) {
 	r.Backends = onlyBackend(action.GetCluster())
 	for _, cluster := range action.GetWeightedClusters().GetClusters() {
 		r.Backends = append(r.Backends, Backend{Cluster: cluster.Name, Weight: cluster.Weight.GetValue()})
+	}
+	r.NotFoundStatus = action.GetClusterNotFoundResponseCode()
+	for _, mirror := range action.GetRequestMirrorPolicies() {
+		r.Mirrors = append(r.Mirrors, Mirror{mirror.Cluster,
+			float64(mirror.RuntimeFraction.GetDefaultValue().GetNumerator()) / 10_000})
 	}
 	r.Retries = action.GetRetryPolicy().GetNumRetries().GetValue()
 	r.RetryOn = action.GetRetryPolicy().GetRetryOn()
@@ -174,7 +206,10 @@ func (c *Config) followBackends(result *OutboundResult, call Call) error {
 
 func (c *Config) followCluster(result *OutboundResult, backend *Backend, call Call) (err error) {
 	cluster := c.clusters[backend.Cluster]
-	if cluster == nil {
+	switch {
+	case cluster == nil && result.NotFoundStatus == routev3.RouteAction_INTERNAL_SERVER_ERROR:
+		return fmt.Errorf("the proxy responds with 500: the backend does not exist")
+	case cluster == nil:
 		return fmt.Errorf("the proxy has no cluster %s", backend.Cluster)
 	}
 	if cluster.GetType() == clusterv3.Cluster_ORIGINAL_DST {

@@ -27,7 +27,6 @@ func TestARouteDependsOnItsBackends(t *testing.T) {
 	key := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
 	got := s.Services.Routes.Pin(key)
 	want := &service.Route{Destination: key, Protocol: kind.HTTP, Rules: []service.RouteRule{{
-		Match:    service.RequestMatch{PathPrefix: "/"},
 		Backends: []service.RouteBackend{{Destination: key, Weight: 1, TCPInbound: true}},
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -97,6 +97,12 @@ func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
 	return to
 }
 
+// TargetLabels returns the labels by which a target in a policy selects services. Those of a name include the zone of
+// the policy.
+func TargetLabels(policy *resource.Meta, ref *kind.TargetRef) map[string]string {
+	return toOf(policy, ref).Labels
+}
+
 // named returns the labels by which the name of a target in a policy selects: the display name, the namespace, which is
 // by default that of the policy, and the zone where the policy belongs to one.
 func named(policy *resource.Meta, name, namespace string) map[string]string {

@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -151,20 +150,27 @@ func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.Destinati
 	if p == nil || !slices.Contains(c.reached(r, p), d) {
 		return nil
 	}
-	route := c.state.Services.Routes.Get(r, d)
+	route := c.state.Proxies.RouteOf(r, p.Group.Policies, d).Route()
+	if route == nil {
+		route = c.state.Services.Routes.Get(r, d)
+	}
 	if route == nil {
 		return nil
 	}
 	byMatch := map[string][]string{}
 	for i := range route.Rules {
 		rule := &route.Rules[i]
-		text := fmt.Sprintf("path prefix %s", cmp.Or(rule.Match.PathPrefix, "/"))
+		text := rule.Match.String()
 		for _, backend := range rule.Backends {
 			weight := ""
 			if len(rule.Backends) > 1 {
 				weight = fmt.Sprintf(" (weight %d)", backend.Weight)
 			}
-			byMatch[text] = append(byMatch[text], destinationText(backend.Destination)+weight)
+			to := "a backend that does not exist"
+			if backend.Exists() {
+				to = destinationText(backend.Destination)
+			}
+			byMatch[text] = append(byMatch[text], to+weight)
 		}
 	}
 	return byMatch

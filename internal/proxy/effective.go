@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/table"
@@ -13,15 +15,25 @@ type EffectiveKey struct {
 }
 
 // Merged returns the effective confs of the traffic to a destination with their origins, by kind. Kinds without a conf
-// about it are absent.
+// about it, and those of routes, are absent.
 func (s *Stage) Merged(r *table.Reader, key EffectiveKey) map[string]policy.Merged {
-	d := s.services.Targeted.Get(r, key.Destination)
-	if d == nil {
+	return s.merged(r, key, nil)
+}
+
+// merged returns the effective confs of the traffic to a destination, by the routes whose labels are given.
+func (s *Stage) merged(r *table.Reader, key EffectiveKey, routes []map[string]string) map[string]policy.Merged {
+	targeted := s.services.Targeted.Get(r, key.Destination)
+	if targeted == nil {
 		return nil
 	}
+	d := *targeted
+	d.Routes = routes
 	parts := map[string][]policy.Part{}
 	for _, of := range key.Policies.Keys() {
-		about := policy.Outbound(s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name), d)
+		if slices.Contains(routeKinds, of.Kind) {
+			continue
+		}
+		about := policy.Outbound(s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name), &d)
 		if len(about) > 0 {
 			parts[of.Kind] = append(parts[of.Kind], about...)
 		}
@@ -36,9 +48,13 @@ func (s *Stage) Merged(r *table.Reader, key EffectiveKey) map[string]policy.Merg
 
 // effective returns the effective confs of the traffic to a destination, by value: a changed origin leaves them equal.
 func (s *Stage) effective(r *table.Reader, key EffectiveKey) policy.Confs {
+	return confsOf(s.Merged(r, key))
+}
+
+func confsOf(merged map[string]policy.Merged) policy.Confs {
 	confs := map[string]any{}
-	for of, merged := range s.Merged(r, key) {
-		confs[of] = merged.Conf
+	for of, m := range merged {
+		confs[of] = m.Conf
 	}
 	return policy.ConfsOf(confs)
 }

@@ -49,6 +49,9 @@ type Stage struct {
 	Received *table.Derived[PlaceKey, policy.Confs]
 	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
 	TLS *table.Derived[string, identity.TLS]
+	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
+	// endpoint, and no value of it differs while only an origin does.
+	Routed *table.Derived[EffectiveKey, service.RouteValue]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -71,6 +74,8 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
 		func(a, b policy.Confs) bool { return a == b })
 	s.TLS = table.NewDerived(t.DB, "TLS of a mesh", s.tls, func(a, b identity.TLS) bool { return a == b })
+	s.Routed = table.NewDerived(t.DB, "routes of policies", s.routed,
+		func(a, b service.RouteValue) bool { return a == b })
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

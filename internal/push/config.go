@@ -66,7 +66,8 @@ type externalRouteKey struct {
 // outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
 type outboundKey struct {
 	clustersKey
-	families string // of the listeners at virtual IPs; empty: none
+	families string             // of the listeners at virtual IPs; empty: none
+	route    service.RouteValue // of the policies; the zero value: no policy routes the traffic
 }
 
 func newConfig(state *graph.State) *config {
@@ -118,27 +119,33 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 	return &outbound{envoy.Clusters(d, key.secured, key.source), d.Lists(key.secured)}
 }
 
-// makeOutbound returns nothing while the clusters of a backend cannot be generated, since the route would lead nowhere.
+// makeOutbound returns the listeners and the route of a destination, and its own clusters, also where the route leads
+// to other backends only: a route that returns to them finds them. It returns nothing while they cannot be generated.
 func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
-	d, route := c.state.Services.DestinationOf(r, key.destination), c.state.Services.Routes.Get(r, key.destination)
-	o := &outbound{}
-	if d == nil || route == nil {
-		return o
+	d, clusters := c.state.Services.DestinationOf(r, key.destination), c.clusters.Get(r, key.clustersKey)
+	route := c.routeOf(r, key.destination, key.route, key.confs)
+	if d == nil || route == nil || clusters == nil {
+		return &outbound{}
 	}
-	route = route.With(service.EffectiveOf(key.confs))
-	for _, backend := range route.Backends() {
-		clusters := c.clusters.Get(r, clustersKey{backend, key.secured, key.source, key.confs})
-		if clusters == nil {
-			return &outbound{}
-		}
-		o.resources = append(o.resources, clusters.resources...)
-		o.lists = append(o.lists, clusters.lists...)
-	}
-	o.resources = append(o.resources, envoy.Route(route))
+	o := &outbound{append(slices.Clone(clusters.resources), envoy.Route(route)), clusters.lists}
 	if key.families != "" {
 		o.resources = append(o.resources, envoy.VIPListeners(d, route, key.families)...)
 	}
 	return o
+}
+
+// routeOf returns the route of the traffic to a destination with effective confs, as policies route it; nil where there
+// is no such destination.
+func (c *config) routeOf(r *table.Reader, to service.DestinationKey, value service.RouteValue,
+	confs policy.Confs) *service.Route {
+	route := value.Route()
+	if route == nil {
+		route = c.state.Services.Routes.Get(r, to)
+	}
+	if route == nil {
+		return nil
+	}
+	return route.With(service.EffectiveOf(confs))
 }
 
 func (c *config) makeAssignment(r *table.Reader, key service.DestinationKey) *xds.Resource {
@@ -155,19 +162,25 @@ func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
 	return envoy.Evicted(mesh, c.state.Identity.EvictedSANs.Get(r, mesh))
 }
 
+// clustersKey returns the key of the clusters by which a group reaches a destination, with the confs of the group's
+// policies about it, whichever route leads to it.
+func (c *config) clustersKey(r *table.Reader, group proxy.Group, d service.DestinationKey) clustersKey {
+	return clustersKey{d, group.Secured, group.Source, c.state.Proxies.ConfsOf(r, group.Policies, d)}
+}
+
 func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.DestinationKey] {
-	s := &Shared[service.DestinationKey]{}
+	s := &sharedOutbounds{&Shared[service.DestinationKey]{}}
 	for _, d := range c.state.Proxies.Reached.Get(r, group) {
-		confs := c.state.Proxies.ConfsOf(r, group.Policies, d)
-		if o := c.outbound.Get(r, outboundKey{clustersKey{d, group.Secured, group.Source, confs},
-			group.IPFamilies}); o != nil {
-			// nil: generation failed
-			s.Resources = append(s.Resources, o.resources...)
-			s.Lists = append(s.Lists, o.lists...)
+		route := c.state.Proxies.RouteOf(r, group.Policies, d)
+		s.add(c.outbound.Get(r, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
+		if routed := route.Route(); routed != nil {
+			for _, backend := range routed.Backends() {
+				s.add(c.clusters.Get(r, c.clustersKey(r, group, backend)))
+			}
 		}
 	}
 	slices.SortFunc(s.Lists, service.CompareDestinations)
-	s.Lists = slices.Compact(s.Lists) // several routes may lead to a destination
+	s.Lists = slices.Compact(s.Lists)
 	switch {
 	case !group.Secured:
 	case group.Mesh == "":
@@ -176,7 +189,20 @@ func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.
 		s.Resources = append(s.Resources, c.trustOf(r, group)...)
 	}
 	s.Resources = inOrder(s.Resources)
-	return s
+	return s.Shared
+}
+
+// sharedOutbounds collects outbounds. Several routes may lead to a destination.
+type sharedOutbounds struct {
+	*Shared[service.DestinationKey]
+}
+
+// add adds an outbound; nil: its generation failed.
+func (s sharedOutbounds) add(o *outbound) {
+	if o != nil {
+		s.Resources = append(s.Resources, o.resources...)
+		s.Lists = append(s.Lists, o.lists...)
+	}
 }
 
 // trustOf returns the resources by which a group with an identity verifies its callers and servers.
@@ -268,8 +294,7 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	}
 	for i := range p.Outbounds {
 		to := p.Outbounds[i].Destination
-		confs := c.state.Proxies.ConfsOf(r, p.Group.Policies, to)
-		route := c.state.Services.Routes.Get(r, to).With(service.EffectiveOf(confs))
+		route := c.routeOf(r, to, service.RouteValue{}, c.state.Proxies.ConfsOf(r, p.Group.Policies, to))
 		own.Resources = append(own.Resources, envoy.ExplicitListener(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {

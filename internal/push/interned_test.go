@@ -83,3 +83,72 @@ func TestGroupsShareResourcesOfEqualConfs(t *testing.T) {
 		t.Error("a policy about another destination has another cluster")
 	}
 }
+
+// routeOf is a MeshHTTPRoute that leads the requests to "web" below /a to backends.
+func routeOf(name, to string, backends ...string) resource.Any {
+	route := kind.HTTPRouteRule{Matches: []kind.HTTPMatch{{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: "/a"}}}}
+	for _, backend := range backends {
+		route.Default.BackendRefs = append(route.Default.BackendRefs,
+			kind.RouteBackendRef{Kind: "MeshService", Name: backend, Port: 8080})
+	}
+	return kind.MeshHTTPRoutes.Make(mesh, name, kind.MeshHTTPRoute{To: []kind.HTTPRouteTo{{
+		TargetRef: kind.RoutedRef{Kind: "MeshService", Name: to}, Rules: []kind.HTTPRouteRule{route},
+	}}})
+}
+
+// TestGroupsShareResourcesOfEqualRoutes: groups with different policies share the route of a destination where the
+// policies route it alike, and others do not. The clusters and endpoint lists of backends are there, also outside the
+// reach of the group.
+func TestGroupsShareResourcesOfEqualRoutes(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	webOf := func(name string) resource.Any {
+		return kind.MeshServices.Make(mesh, name, kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports:    []kind.ServicePort{{Port: 8080, AppProtocol: kind.HTTP}},
+		})
+	}
+	put(hub, webOf("web"), webOf("other"), routeOf("a", "web", "other"), routeOf("b", "web", "other"),
+		routeOf("c", "web", "web"), routeOf("d", "other", "web"))
+	r := hub.reader()
+	group := hub.state.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
+	group.Reach = `[{"n":"web"}]`
+	shared := func(policies ...string) (route *xds.Resource, clusters, lists []string) {
+		var keys []resource.Key
+		for _, name := range policies {
+			keys = append(keys, kind.MeshHTTPRoutes.Key(mesh, name))
+		}
+		group.Policies = proxy.PolicySetOf(keys)
+		of := hub.Inspector.config.group.shared.Get(r, group)
+		for _, o := range of.Resources {
+			switch o.Type {
+			case xds.Route:
+				route = o
+			case xds.Cluster:
+				clusters = append(clusters, o.Name)
+			}
+		}
+		for _, list := range of.Lists {
+			lists = append(lists, list.String())
+		}
+		return route, clusters, lists
+	}
+	const web, other = "kri_msvc_default_default__web_8080", "kri_msvc_default_default__other_8080"
+	route, clusters, lists := shared("a")
+	if want := []string{other, web}; !slices.Equal(clusters, want) || !slices.Equal(lists, want) {
+		t.Errorf("a group that reaches web has the clusters %v and the endpoints %v, want %v", clusters, lists, want)
+	}
+	for _, equal := range [][]string{{"b"}, {"a", "b"}, {"a", "c"}, {"b", "d"}} {
+		if got, _, _ := shared(equal...); got != route {
+			t.Errorf("a group with the policies %v does not share the route of the one with a", equal)
+		}
+	}
+	for _, another := range [][]string{nil, {"c"}, {"d"}} {
+		if got, _, _ := shared(another...); got == route {
+			t.Errorf("a group with the policies %v shares the route of the one with a", another)
+		}
+	}
+	without, clusters, _ := shared()
+	if got, _, _ := shared("d"); got != without || !slices.Equal(clusters, []string{web}) {
+		t.Errorf("a policy about another destination has another route, or its clusters: %v", clusters)
+	}
+}

@@ -93,6 +93,21 @@ func (f nackSummary) conditions() []kind.Condition {
 	}}
 }
 
+// maxNamedRefs is the number of references that a condition names.
+const maxNamedRefs = 10
+
+// unresolved returns the condition ResolvedRefs=False of a route; none without a problem.
+func unresolved(problems []string) []kind.Condition {
+	if len(problems) == 0 {
+		return nil
+	}
+	message := strings.Join(problems[:min(len(problems), maxNamedRefs)], "; ")
+	if more := len(problems) - maxNamedRefs; more > 0 {
+		message += fmt.Sprintf("; and %d more", more)
+	}
+	return []kind.Condition{{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", Message: message}}
+}
+
 // policy writes the status of a policy of any kind.
 func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if _, ok := p.State.Tables.Find(r, resource.Key(u)); !ok {
@@ -102,6 +117,7 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if len(conditions) == 0 {
 		conditions = p.conflictConditions(r, resource.Key(u))
 	}
+	conditions = append(conditions, unresolved(p.State.Proxies.RouteProblems(r, resource.Key(u)))...)
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
 		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])

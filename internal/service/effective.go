@@ -2,6 +2,7 @@ package service
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	"weft/internal/policy"
@@ -56,4 +57,23 @@ func (s *Stage) targeted(r *table.Reader, key DestinationKey) *policy.Destinatio
 		d.Sections = append(d.Sections, number)
 	}
 	return d
+}
+
+// TargetedBy returns the ports of the services that a to item is about, sorted. An item about the whole mesh has none.
+func (s *Stage) TargetedBy(r *table.Reader, mesh string, to *policy.To) []DestinationKey {
+	var targeted []DestinationKey
+	for of, toKind := range toKinds {
+		if toKind != to.Kind {
+			continue
+		}
+		for _, key := range s.labeledAs(r, BackendQuery{Kind: DestinationKind(of), Mesh: mesh, Labels: to.Labels}) {
+			for _, port := range s.Ports.Get(r, key) {
+				if d := s.Targeted.Get(r, key.At(port)); d != nil && to.Matches(d) {
+					targeted = append(targeted, key.At(port))
+				}
+			}
+		}
+	}
+	slices.SortFunc(targeted, CompareDestinations)
+	return targeted
 }

@@ -1,7 +1,10 @@
 package service
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"unique"
 
 	"weft/internal/table"
 	"weft/kind"
@@ -29,30 +32,40 @@ func (r *Route) With(e Effective) *Route {
 
 // RouteRule is one rule of a route.
 type RouteRule struct {
-	Match    RequestMatch
-	Backends []RouteBackend // at least one
+	// Name distinguishes the rules of policies, such as "rule_0"; empty: the rule is of no policy.
+	Name  string         `json:",omitempty"`
+	Match kind.HTTPMatch // the zero value matches every request
+	// Backends share the traffic. Without any, requests get Status and connections are closed.
+	Backends []RouteBackend
+	// Status is the status of the response of the proxy itself, where the rule has no backend.
+	Status uint32 `json:",omitempty"`
+	// Filters are the changes of requests and responses. Their mirrors are in Mirrors, with resolved backends. A rule
+	// with a redirect has no backend.
+	Filters []kind.HTTPFilter `json:",omitempty"`
+	Mirrors []RouteMirror     `json:",omitempty"`
+	// Effective are the confs of the requests of this rule; nil: those of the route.
+	Effective *Effective `json:",omitempty"`
 }
-
-// RequestMatch matches requests.
-type RequestMatch struct {
-	PathPrefix string // "/" matches every path
-}
-
-// everyRequest matches every request.
-var everyRequest = RequestMatch{PathPrefix: "/"}
 
 // RouteBackend is a destination that gets a share of the traffic of a rule.
 type RouteBackend struct {
+	// Destination is the zero key where the backend does not exist. Its share of the requests gets 500.
 	Destination DestinationKey
 	Weight      uint32 // its share, relative to the sum of the rule's weights
 	// TCPInbound is [Destination.HasTCPInbound].
-	TCPInbound bool
+	TCPInbound bool `json:",omitempty"`
+}
+
+// RouteMirror is a destination that gets copies of the requests of a rule.
+type RouteMirror struct {
+	Destination DestinationKey
+	Percentage  kind.Decimal
 }
 
 // RouteTo returns the route of a destination that no policy routes: one rule, with the destination as its only backend.
 func RouteTo(d *Destination) *Route {
 	backend := RouteBackend{Destination: d.Key, Weight: 1, TCPInbound: d.HasTCPInbound()}
-	return &Route{Destination: d.Key, Protocol: d.Protocol, Rules: []RouteRule{{everyRequest, []RouteBackend{backend}}}}
+	return &Route{Destination: d.Key, Protocol: d.Protocol, Rules: []RouteRule{{Backends: []RouteBackend{backend}}}}
 }
 
 // route returns the route of a destination; nil where there is no such destination.
@@ -64,17 +77,71 @@ func (s *Stage) route(r *table.Reader, key DestinationKey) *Route {
 	return RouteTo(d)
 }
 
-// Backends returns the destinations of all rules, sorted.
+// Backends returns the destinations of all rules, with those of mirrors, sorted.
 func (r *Route) Backends() []DestinationKey {
 	var keys []DestinationKey
 	for i := range r.Rules {
 		for _, backend := range r.Rules[i].Backends {
-			keys = append(keys, backend.Destination)
+			if backend.Exists() {
+				keys = append(keys, backend.Destination)
+			}
+		}
+		for _, mirror := range r.Rules[i].Mirrors {
+			keys = append(keys, mirror.Destination)
 		}
 	}
 	slices.SortFunc(keys, CompareDestinations)
 	return slices.Compact(keys)
 }
 
-// Last returns the rule of the traffic that no other rule matches.
+// Exists reports whether there is such a destination.
+func (b *RouteBackend) Exists() bool { return b.Destination != DestinationKey{} }
+
+// EffectiveOf returns the confs of the requests of a rule.
+func (r *Route) EffectiveOf(rule *RouteRule) *Effective {
+	if rule.Effective != nil {
+		return rule.Effective
+	}
+	return &r.Effective
+}
+
+// Redirect returns the redirect that is the response to the requests of a rule; nil: the rule has none.
+func (r *RouteRule) Redirect() *kind.RequestRedirect {
+	for i := range r.Filters {
+		if f := &r.Filters[i]; f.Type == kind.RedirectFilter {
+			return f.RequestRedirect
+		}
+	}
+	return nil
+}
+
+// Last returns the rule of the connections, and of the requests that no other rule matches.
 func (r *Route) Last() *RouteRule { return &r.Rules[len(r.Rules)-1] }
+
+// RouteValue is the routing of the traffic of some proxies to a destination, by value: equal routes are equal values,
+// of the size of a pointer, whichever policies they are from. The zero value is the route of a destination that no
+// policy routes.
+type RouteValue struct {
+	text unique.Handle[string]
+}
+
+// ValueOf returns the value of a route.
+func ValueOf(r *Route) RouteValue {
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(fmt.Sprintf("service: a route has no written form: %v", err)) // it has no value that JSON lacks
+	}
+	return RouteValue{unique.Make(string(text))}
+}
+
+// Route returns the route; nil for the zero value.
+func (v RouteValue) Route() *Route {
+	if v == (RouteValue{}) {
+		return nil
+	}
+	r := &Route{}
+	if err := json.Unmarshal([]byte(v.text.Value()), r); err != nil {
+		panic(fmt.Sprintf("service: a route cannot be read: %v", err)) // it was written from the same type
+	}
+	return r
+}

@@ -1,0 +1,80 @@
+package envoysim
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+)
+
+// changes returns the changes of a request and of its response by a route, in words.
+func changes(route *routev3.Route) []string {
+	var all []string
+	action := route.GetRoute()
+	if host := action.GetHostRewriteLiteral(); host != "" {
+		all = append(all, "the host becomes "+host)
+	}
+	if r := action.GetRegexRewrite(); r != nil {
+		all = append(all, fmt.Sprintf("the path %s becomes %s", r.Pattern.GetRegex(), r.Substitution))
+	}
+	all = append(all, headerChanges("request", route.RequestHeadersToAdd, route.RequestHeadersToRemove)...)
+	return append(all, headerChanges("response", route.ResponseHeadersToAdd, route.ResponseHeadersToRemove)...)
+}
+
+func headerChanges(of string, added []*corev3.HeaderValueOption, removed []string) []string {
+	var all []string
+	for _, h := range added {
+		verb := "is set to"
+		if h.AppendAction == corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD {
+			verb = "gets"
+		}
+		all = append(all, fmt.Sprintf("the header %s of the %s %s %s", h.Header.Key, of, verb, h.Header.Value))
+	}
+	for _, name := range removed {
+		all = append(all, fmt.Sprintf("the header %s of the %s is removed", name, of))
+	}
+	return all
+}
+
+// redirection returns the response of a redirect, such as "302 to https://HOST:443/api".
+func redirection(r *routev3.RedirectAction, call Call) string {
+	status := map[routev3.RedirectAction_RedirectResponseCode]int{
+		routev3.RedirectAction_MOVED_PERMANENTLY: 301, routev3.RedirectAction_FOUND: 302,
+		routev3.RedirectAction_SEE_OTHER: 303, routev3.RedirectAction_TEMPORARY_REDIRECT: 307,
+		routev3.RedirectAction_PERMANENT_REDIRECT: 308,
+	}[r.ResponseCode]
+	host := orElse(r.HostRedirect, "HOST")
+	if r.PortRedirect != 0 {
+		host = fmt.Sprintf("%s:%d", host, r.PortRedirect)
+	}
+	target := orElse(call.Path, "/")
+	path, query, has := strings.Cut(target, "?")
+	if full := r.GetPathRedirect(); full != "" {
+		path = full
+	}
+	if rewrite := r.GetRegexRewrite(); rewrite != nil {
+		path = substitute(rewrite.Pattern.GetRegex(), rewrite.Substitution, path)
+	}
+	if has {
+		path += "?" + query
+	}
+	return fmt.Sprintf("%d to %s://%s%s", status, orElse(r.GetSchemeRedirect(), "http"), host, path)
+}
+
+// substitute replaces the match of an RE2 expression as Envoy does: \1 stands for the first group.
+func substitute(expression, replacement, value string) string {
+	compiled, err := regexp.Compile(expression)
+	if err != nil {
+		return value
+	}
+	template := strings.ReplaceAll(replacement, "$", "$$")
+	template = regexp.MustCompile(`\\([0-9\\])`).ReplaceAllStringFunc(template, func(escape string) string {
+		if escape == `\\` {
+			return `\`
+		}
+		return "${" + escape[1:] + "}"
+	})
+	return compiled.ReplaceAllString(value, template)
+}

@@ -1,0 +1,339 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"weft/internal/policy"
+	"weft/internal/service"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Routing is the route of the traffic of proxies with a set of policies to a destination, with the policies that it is
+// from.
+type Routing struct {
+	Kind   string // of the policies
+	Merged policy.Merged
+	Route  *service.Route
+	// Rules are the rules of the policies, in the order of their merge. A rule of the route has the name of its rule
+	// here, and each match is a rule of the route.
+	Rules []RoutingRule
+}
+
+// RoutingRule is one merged rule.
+type RoutingRule struct {
+	Name    string
+	Matches []kind.HTTPMatch // none for the rule of a MeshTCPRoute
+	Conf    any              // a *kind.HTTPRouteAction or a *kind.TCPRouteAction
+	// Fields are the fields of policies that the rule is from: "matches", "filters" and "backendRefs".
+	Fields map[string]RouteField
+	// Unresolved are the references of the rule without a destination.
+	Unresolved []UnresolvedRef
+}
+
+// RouteField is a field of a policy: "to[0].rules[1].default.backendRefs" of "MeshHTTPRoute default/web".
+type RouteField struct {
+	Policy resource.Key
+	Path   string
+}
+
+// String reads as "MeshHTTPRoute default/web to[0].rules[1].default.backendRefs".
+func (f RouteField) String() string { return f.Policy.String() + " " + f.Path }
+
+// UnresolvedRef is a reference to a backend that does not exist, and the reason.
+type UnresolvedRef struct {
+	Field  RouteField
+	Reason string
+}
+
+// Contributors are the policies that the rule is from, sorted.
+func (r *RoutingRule) Contributors() []resource.Key {
+	var keys []resource.Key
+	for _, f := range r.Fields {
+		keys = append(keys, f.Policy)
+	}
+	slices.SortFunc(keys, func(a, b resource.Key) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(keys)
+}
+
+// routeKinds are the kinds that route, in their order of precedence. Their confs are routes and no confs of a
+// destination.
+var routeKinds = []string{kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name}
+
+// routed returns the route of the traffic to a destination by value: the zero value where no policy routes it.
+func (s *Stage) routed(r *table.Reader, key EffectiveKey) service.RouteValue {
+	routing := s.RoutingOf(r, key)
+	if routing == nil {
+		return service.RouteValue{}
+	}
+	return service.ValueOf(routing.Route)
+}
+
+// RouteOf returns the route of the traffic from proxies with a set of policies to a destination, by value.
+func (s *Stage) RouteOf(r *table.Reader, set PolicySet, destination service.DestinationKey) service.RouteValue {
+	if !set.Routes() {
+		return service.RouteValue{}
+	}
+	return s.Routed.Get(r, EffectiveKey{set, destination})
+}
+
+// Routes reports whether a policy of the set routes traffic.
+func (s PolicySet) Routes() bool {
+	return slices.ContainsFunc(s.Keys(), func(key resource.Key) bool { return slices.Contains(routeKinds, key.Kind) })
+}
+
+// RoutingOf returns the route of the traffic to a destination; nil where no policy routes it. A MeshHTTPRoute routes
+// the requests of an HTTP port. Where there is none, a MeshTCPRoute does, and it routes the connections of every other
+// port.
+func (s *Stage) RoutingOf(r *table.Reader, key EffectiveKey) *Routing {
+	d := s.services.Targeted.Get(r, key.Destination)
+	own := s.services.Routes.Get(r, key.Destination)
+	if d == nil || own == nil {
+		return nil
+	}
+	for _, of := range routeKinds {
+		if of == kind.MeshHTTPRoutes.Name && !own.Protocol.IsHTTP() {
+			continue
+		}
+		parts := s.outbound(r, key.Policies, of, d)
+		if len(parts) == 0 {
+			continue
+		}
+		b := &routeBuilder{s, r, key, own, parts, &Routing{Kind: of, Merged: s.state.PolicyRows[of].Plan.Merge(parts)}}
+		b.build()
+		return b.routing
+	}
+	return nil
+}
+
+// outbound returns the to items of a kind about a destination, in ascending order.
+func (s *Stage) outbound(r *table.Reader, set PolicySet, of string, d *policy.Destination) []policy.Part {
+	var parts []policy.Part
+	for _, key := range set.Keys() {
+		if key.Kind == of {
+			parts = append(parts, policy.Outbound(s.state.PolicyRows[of].Parts(r, key.Mesh, key.Name), d)...)
+		}
+	}
+	policy.Sort(parts)
+	return parts
+}
+
+// routeBuilder makes the route of merged rules.
+type routeBuilder struct {
+	*Stage
+	r       *table.Reader
+	key     EffectiveKey
+	own     *service.Route // of the destination itself
+	parts   []policy.Part
+	routing *Routing
+}
+
+func (b *routeBuilder) build() {
+	to := &service.Route{Destination: b.own.Destination, Protocol: b.own.Protocol}
+	b.routing.Route = to
+	switch conf := b.routing.Merged.Conf.(type) {
+	case *kind.HTTPRouteConf:
+		for i := range conf.Rules {
+			to.Rules = append(to.Rules, b.httpRule(i, &conf.Rules[i])...)
+		}
+		slices.SortStableFunc(to.Rules, func(x, y service.RouteRule) int { return compareMatches(&x.Match, &y.Match) })
+		if !slices.ContainsFunc(to.Rules, func(rule service.RouteRule) bool { return rule.Match.Every() }) {
+			to.Rules = append(to.Rules, b.own.Rules...)
+		}
+	case *kind.TCPRouteConf:
+		to.Rules = []service.RouteRule{b.tcpRule(conf)}
+	}
+}
+
+// compareMatches sorts matches in the order of their precedence.
+func compareMatches(a, b *kind.HTTPMatch) int {
+	first := func(has bool) int {
+		if has {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(pathRank(a.Path), pathRank(b.Path)), cmp.Compare(pathLength(b.Path), pathLength(a.Path)),
+		cmp.Compare(first(a.Method != ""), first(b.Method != "")), cmp.Compare(len(b.Headers), len(a.Headers)),
+		cmp.Compare(len(b.QueryParams), len(a.QueryParams)))
+}
+
+func pathRank(path *kind.PathMatch) int {
+	if path == nil {
+		return 3
+	}
+	return slices.Index([]string{kind.PathExact, kind.PathPrefix, kind.PathRegex}, path.Type)
+}
+
+func pathLength(path *kind.PathMatch) int {
+	if path == nil {
+		return 0
+	}
+	return len(path.Value)
+}
+
+// httpRule returns a merged rule as a rule of the route for each match.
+func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.RouteRule {
+	source := b.source(i, merged.Matches)
+	source.Conf = &merged.Default
+	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
+	for n := range merged.Default.Filters {
+		f := merged.Default.Filters[n]
+		if f.Type != kind.MirrorFilter {
+			rule.Filters = append(rule.Filters, f)
+		} else if mirror, ok := b.mirror(&source, n, f.RequestMirror); ok {
+			rule.Mirrors = append(rule.Mirrors, mirror)
+		}
+	}
+	switch {
+	case rule.Redirect() != nil:
+		rule.Mirrors = nil
+	case len(merged.Default.BackendRefs) == 0:
+		rule.Backends = b.own.Rules[0].Backends
+	default:
+		rule.Backends, rule.Status = b.backends(&source, merged.Default.BackendRefs)
+	}
+	b.routing.Rules = append(b.routing.Rules, source)
+	rules := make([]service.RouteRule, len(merged.Matches))
+	for n := range merged.Matches {
+		rules[n] = rule
+		rules[n].Match = merged.Matches[n]
+	}
+	return rules
+}
+
+// tcpRule returns the rule of a MeshTCPRoute. Its unresolved backends, and those without a share, are left out.
+func (b *routeBuilder) tcpRule(conf *kind.TCPRouteConf) service.RouteRule {
+	source := b.source(0, nil)
+	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
+	if len(conf.Rules) > 0 {
+		source.Conf = &conf.Rules[0].Default
+		rule.Backends, rule.Status = b.backends(&source, conf.Rules[0].Default.BackendRefs)
+		rule.Backends = slices.DeleteFunc(rule.Backends, func(backend service.RouteBackend) bool {
+			return !backend.Exists() || backend.Weight == 0
+		})
+	}
+	if len(rule.Backends) == 0 {
+		rule.Status = cmp.Or(rule.Status, http.StatusServiceUnavailable)
+	}
+	b.routing.Rules = append(b.routing.Rules, source)
+	return rule
+}
+
+// backends resolves references. Without any that exists, or any that has a share, it returns the status of the
+// response.
+func (b *routeBuilder) backends(source *RoutingRule, refs []kind.RouteBackendRef) ([]service.RouteBackend, uint32) {
+	var backends []service.RouteBackend
+	resolved, share := false, false
+	for i := range refs {
+		backend := b.resolve(source, "backendRefs", fmt.Sprintf("[%d]", i), &refs[i])
+		backend.Weight = refs[i].Share()
+		resolved, share = resolved || backend.Exists(), share || backend.Weight > 0
+		backends = append(backends, backend)
+	}
+	switch {
+	case !resolved:
+		return nil, http.StatusInternalServerError
+	case !share:
+		return nil, http.StatusServiceUnavailable
+	}
+	return backends, 0
+}
+
+func (b *routeBuilder) mirror(source *RoutingRule, n int, m *kind.RequestMirror) (service.RouteMirror, bool) {
+	backend := b.resolve(source, "filters", fmt.Sprintf("[%d].requestMirror.backendRef", n), &m.BackendRef)
+	mirror := service.RouteMirror{Destination: backend.Destination, Percentage: 100}
+	if m.Percentage != nil {
+		mirror.Percentage = *m.Percentage
+	}
+	return mirror, backend.Exists()
+}
+
+// resolve returns the backend of a reference below a field of a rule. It records why there is none.
+func (b *routeBuilder) resolve(source *RoutingRule, of, below string, ref *kind.RouteBackendRef) service.RouteBackend {
+	field := source.Fields[of]
+	o, _ := b.state.Find(b.r, field.Policy)
+	backend, reason := b.services.ResolveBackend(b.r, backendQuery(o, ref, b.own.Protocol.IsHTTP()))
+	if reason != "" {
+		field.Path += below
+		source.Unresolved = append(source.Unresolved, UnresolvedRef{field, reason})
+	}
+	return backend
+}
+
+// backendQuery returns a reference in a policy as a query.
+func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service.BackendQuery {
+	q := service.BackendQuery{Mesh: of.Envelope().Mesh, Port: ref.Port, Section: ref.SectionName, HTTP: http}
+	_ = q.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
+	q.Labels = policy.TargetLabels(of.Envelope(), &kind.TargetRef{Kind: ref.Kind, Name: ref.Name,
+		Namespace: ref.Namespace, Labels: ref.Labels})
+	return q
+}
+
+// source returns the rule with an index among the merged rules, with the fields that it is from.
+func (b *routeBuilder) source(i int, matches []kind.HTTPMatch) RoutingRule {
+	rule := RoutingRule{Name: fmt.Sprintf("rule_%d", i), Matches: matches, Fields: map[string]RouteField{}}
+	path, merged := fmt.Sprintf("rules[%d]", i), map[string]policy.Origin{}
+	for field, origin := range b.routing.Merged.Origins.All() {
+		merged[field] = origin
+	}
+	if origin, ok := merged["rules"]; ok { // of a MeshTCPRoute
+		rule.Fields["backendRefs"] = RouteField{origin.Policy,
+			fmt.Sprintf("to[%d].rules[0].default.backendRefs", origin.Part)}
+		return rule
+	}
+	for field, name := range map[string]string{"matches": ".matches", "filters": ".default.filters",
+		"backendRefs": ".default.backendRefs"} {
+		if origin, ok := merged[path+name]; ok {
+			rule.Fields[field] = RouteField{origin.Policy, fmt.Sprintf("to[%d].rules[%d]%s", origin.Part,
+				b.indexIn(origin, matches), name)}
+		}
+	}
+	return rule
+}
+
+// indexIn returns the index of the rule with the matches in the item of a policy.
+func (b *routeBuilder) indexIn(origin policy.Origin, matches []kind.HTTPMatch) int {
+	key := kind.MatchesKey(matches)
+	for i := range b.parts {
+		if conf, ok := b.parts[i].Conf.(*kind.HTTPRouteConf); ok && b.parts[i].Origin() == origin {
+			return slices.IndexFunc(conf.Rules, func(rule kind.HTTPRouteRule) bool {
+				return kind.MatchesKey(rule.Matches) == key
+			})
+		}
+	}
+	return 0
+}
+
+// effectiveOf returns the confs of the requests of a rule; nil where they are those of the destination.
+func (b *routeBuilder) effectiveOf(rule *RoutingRule) *service.Effective {
+	confs := confsOf(b.MergedOf(b.r, b.key, rule))
+	if confs == b.ConfsOf(b.r, b.key.Policies, b.key.Destination) {
+		return nil
+	}
+	effective := service.EffectiveOf(confs)
+	return &effective
+}
+
+// MergedOf returns the effective confs of the requests that a rule routes, with their origins, by kind: those of the
+// destination, and the items about the rule's MeshHTTPRoutes.
+func (s *Stage) MergedOf(r *table.Reader, key EffectiveKey, rule *RoutingRule) map[string]policy.Merged {
+	var routes []map[string]string
+	for _, of := range rule.Contributors() {
+		if o, ok := s.state.Find(r, of); ok && of.Kind == kind.MeshHTTPRoutes.Name {
+			labels := maps.Clone(o.Envelope().Labels)
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[resource.DisplayName] = kind.DisplayNameOf(o.Envelope())
+			routes = append(routes, labels)
+		}
+	}
+	return s.merged(r, key, routes)
+}

@@ -1,0 +1,130 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// BackendQuery is a reference of a route to one port of a service.
+type BackendQuery struct {
+	Kind   DestinationKind
+	Mesh   string
+	Labels map[string]string // with the display name and the zone, as to items match them
+	Port   uint32            // its number, in place of Section
+	// Section is the name or the number of the port. A MeshExternalService has one port, which needs neither.
+	Section string
+	// HTTP is true where proxies read the requests of the route, so that they have to read those of the backend too.
+	HTTP bool
+}
+
+// ResolveBackend returns the port of the service that a route refers to, or the reason for which there is none. Of
+// several services with the labels, one of this zone is taken first, and then the oldest one.
+func (s *Stage) ResolveBackend(r *table.Reader, q BackendQuery) (backend RouteBackend, unresolved string) {
+	services := s.labeledAs(r, q)
+	if len(services) == 0 {
+		return backend, fmt.Sprintf("there is no %s %s", q.Kind, shownLabels(q.Labels))
+	}
+	for _, service := range services {
+		port, ok := s.portOf(r, service, q)
+		if !ok {
+			unresolved = cmp.Or(unresolved, fmt.Sprintf("%s %s has no port %s", q.Kind, service.Service,
+				cmp.Or(q.Section, strconv.Itoa(int(q.Port)))))
+			continue
+		}
+		to := s.Routes.Get(r, service.At(port))
+		switch {
+		case to == nil:
+			unresolved = cmp.Or(unresolved, fmt.Sprintf("%s %s has no port %d", q.Kind, service.Service, port))
+		case to.Protocol.IsHTTP() != q.HTTP:
+			unresolved = cmp.Or(unresolved, fmt.Sprintf("port %d of %s %s is %s, and the route is one of %s", port,
+				q.Kind, service.Service, to.Protocol, routed(q.HTTP)))
+		default:
+			return to.Rules[0].Backends[0], ""
+		}
+	}
+	return backend, unresolved
+}
+
+func routed(http bool) string {
+	if http {
+		return "HTTP requests"
+	}
+	return "TCP connections"
+}
+
+func shownLabels(labels map[string]string) string {
+	name, zone := labels[resource.DisplayName], labels[resource.ZoneLabel]
+	switch {
+	case name != "" && len(labels) == 1:
+		return name
+	case name != "" && zone != "" && len(labels) == 2:
+		return name + " in the zone " + zone
+	}
+	text := "with the labels"
+	for i, name := range slices.Sorted(maps.Keys(labels)) {
+		separator := " "
+		if i > 0 {
+			separator = ", "
+		}
+		text += separator + name + "=" + labels[name]
+	}
+	return text
+}
+
+// labeledAs returns the services of a kind with labels, in the order in which references take them. The display name
+// and the zone of a service are labels, whether or not its row has them.
+func (s *Stage) labeledAs(r *table.Reader, q BackendQuery) []DestinationKey {
+	written := maps.Clone(q.Labels)
+	delete(written, resource.DisplayName)
+	delete(written, resource.ZoneLabel)
+	keys := s.Labeled.Get(r, QueryLabels(q.Kind, q.Mesh, written))
+	name, zone := q.Labels[resource.DisplayName], q.Labels[resource.ZoneLabel]
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool {
+		return name != "" && key.Service != name || zone != "" && key.Zone != zone
+	})
+	if len(keys) < 2 {
+		return keys
+	}
+	created := map[DestinationKey]int64{}
+	for _, key := range keys {
+		row := s.Row(key)
+		if o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name}); ok {
+			created[key] = o.Envelope().Created.UnixNano()
+		}
+	}
+	remote := func(key DestinationKey) int {
+		if key.Zone == s.state.Zone {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(keys, func(a, b DestinationKey) int {
+		return cmp.Or(cmp.Compare(remote(a), remote(b)), cmp.Compare(created[a], created[b]), CompareDestinations(a, b))
+	})
+	return keys
+}
+
+// portOf returns the port of a service with a name or a number. A name comes before an equal number.
+func (s *Stage) portOf(r *table.Reader, key DestinationKey, q BackendQuery) (uint32, bool) {
+	ports := s.PortsOf(r, key)
+	if q.Kind == ExternalService && q.Port == 0 && len(ports) > 0 {
+		return ports[0].Port, true
+	}
+	byName := slices.IndexFunc(ports, func(p kind.ServicePort) bool { return q.Section != "" && p.Name == q.Section })
+	if byName >= 0 {
+		return ports[byName].Port, true
+	}
+	number := q.Port
+	if n, err := strconv.ParseUint(q.Section, 10, 16); err == nil {
+		number = uint32(n)
+	}
+	_, ok := kind.PortNumbered(ports, number)
+	return number, ok
+}

@@ -1,0 +1,221 @@
+package kind
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/resource"
+)
+
+// replacedInRoutes returns the messages about fields of Kuma's routes that this release lacks, with those about further
+// fields of a kind.
+func replacedInRoutes(more map[string]string) map[string]string {
+	replaced := replacedInTargets(map[string]string{
+		"to.rules.default.backendRefs.tags": "is not served by this release; use a MeshService of each version, " +
+			"selected by the labels of its servers",
+	})
+	maps.Copy(replaced, more)
+	return replaced
+}
+
+func validateMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) resource.Problems {
+	c := routeEnvelope(&o.Meta, o.Spec.TargetRef, len(o.Spec.To))
+	for i := range o.Spec.To {
+		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
+		c.routedRef(at+".targetRef", &to.TargetRef)
+		if len(to.Rules) == 0 {
+			c.add(at+".rules", "is required: at least one rule")
+		}
+		seen := map[string]int{}
+		for j := range to.Rules {
+			c.httpRule(fmt.Sprintf("%s.rules[%d]", at, j), &to.Rules[j])
+			key := MatchesKey(to.Rules[j].Matches)
+			if first, again := seen[key]; again {
+				c.add(fmt.Sprintf("%s.rules[%d].matches", at, j), "are those of %s.rules[%d] too; make them one rule",
+					at,
+					first)
+			}
+			seen[key] = j
+		}
+	}
+	return c.problems
+}
+
+// MatchesKey returns a text of matches. Equal sets of matches have equal texts.
+func MatchesKey(matches []HTTPMatch) string {
+	keys := make([]string, len(matches))
+	for i := range matches {
+		keys[i] = matches[i].MergeKey()
+	}
+	slices.Sort(keys)
+	return strings.Join(slices.Compact(keys), ",")
+}
+
+func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute]) resource.Problems {
+	c := routeEnvelope(&o.Meta, o.Spec.TargetRef, len(o.Spec.To))
+	for i := range o.Spec.To {
+		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
+		c.routedRef(at+".targetRef", &to.TargetRef)
+		if len(to.Rules) != 1 {
+			c.add(at+".rules", "has %d rules, want one", len(to.Rules))
+		}
+		for j := range to.Rules {
+			refs := fmt.Sprintf("%s.rules[%d].default.backendRefs", at, j)
+			if len(to.Rules[j].Default.BackendRefs) == 0 {
+				c.add(refs, "is required: at least one backend")
+			}
+			c.backendRefs(refs, to.Rules[j].Default.BackendRefs)
+		}
+	}
+	return c.problems
+}
+
+// routeEnvelope returns the checks of a route, with the problems of what all kinds of routes have.
+func routeEnvelope(meta *resource.Meta, ref *TargetRef, items int) *checks {
+	c := envelope(meta)
+	if ref != nil {
+		c.targetRef("spec.targetRef", ref)
+		if ref.SectionName != "" {
+			c.add("spec.targetRef.sectionName", "has no meaning here; leave it out, a route is about the traffic that "+
+				"the whole proxy sends")
+		}
+	}
+	if items == 0 {
+		c.add("spec.to", "is required: at least one item")
+	}
+	return c
+}
+
+func (c *checks) routedRef(at string, ref *RoutedRef) {
+	if ref.Kind == "Mesh" {
+		c.add(at+".kind", `is "Mesh", and a route is about services; use MeshService, with labels`)
+		return
+	}
+	to := DestinationRef(*ref)
+	c.destinationRef(at, &to)
+}
+
+func (c *checks) httpRule(at string, rule *HTTPRouteRule) {
+	if len(rule.Matches) == 0 {
+		c.add(at+".matches", `is required: at least one match, such as {path: {type: PathPrefix, value: /}}`)
+	}
+	for i := range rule.Matches {
+		c.httpMatch(fmt.Sprintf("%s.matches[%d]", at, i), &rule.Matches[i])
+	}
+	if rule.Default.Filters == nil && rule.Default.BackendRefs == nil {
+		c.add(at+".default", "has no field; want filters or backendRefs")
+	}
+	c.backendRefs(at+".default.backendRefs", rule.Default.BackendRefs)
+	c.httpFilters(at+".default", rule)
+}
+
+func (c *checks) httpMatch(at string, m *HTTPMatch) {
+	if m.Path == nil && m.Method == "" && len(m.Headers)+len(m.QueryParams) == 0 {
+		c.add(at, "has no field; want path, method, headers or queryParams. The path {type: PathPrefix, value: /} "+
+			"matches every request")
+	}
+	if m.Path != nil {
+		c.pathMatch(at+".path", m.Path)
+	}
+	if m.Method == "CONNECT" {
+		c.add(at+".method", "is CONNECT, which the proxies do not forward; leave the match out")
+	} else {
+		c.optionalOneOf(at+".method", m.Method, "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
+	}
+	c.headerMatches(at+".headers", m.Headers)
+	seen := map[string]bool{}
+	for i, q := range m.QueryParams {
+		field := fmt.Sprintf("%s.queryParams[%d]", at, i)
+		switch {
+		case q.Name == "":
+			c.add(field+".name", "is required")
+		case seen[q.Name]:
+			c.add(field+".name", "is the name of another query parameter of the match; one of both cannot match")
+		}
+		seen[q.Name] = true
+		if !c.oneOf(field+".type", q.Type, PathExact, PathRegex) {
+			continue
+		}
+		if q.Value == "" {
+			c.add(field+".value", "is required")
+		} else if q.Type == PathRegex {
+			c.regex(field+".value", q.Value)
+		}
+	}
+}
+
+func (c *checks) pathMatch(at string, m *PathMatch) {
+	if !c.oneOf(at+".type", m.Type, PathExact, PathPrefix, PathRegex) {
+		return
+	}
+	switch {
+	case m.Value == "":
+		c.add(at+".value", "is required")
+	case m.Type == PathRegex:
+		c.regex(at+".value", m.Value)
+	case m.Type == PathPrefix:
+		c.prefixPath(at+".value", m.Value)
+	default:
+		c.path(at+".value", m.Value)
+	}
+}
+
+// path checks an absolute path of a URL without a query.
+func (c *checks) path(at, path string) bool {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return c.add(at, "%s is not an absolute path, which begins with /", quote(path))
+	case strings.ContainsAny(path, "?#"):
+		return c.add(at, "%s has a query or a fragment; write the path alone, queryParams match the query", quote(path))
+	case strings.ContainsFunc(path, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return c.add(at, "%s has a character that a path has in its encoded form only, such as %%20", quote(path))
+	}
+	return true
+}
+
+// prefixPath checks a path that is the beginning of others.
+func (c *checks) prefixPath(at, path string) {
+	if c.path(at, path) && path != "/" && strings.HasSuffix(path, "/") {
+		c.add(at, "%s ends in /; write it without, it matches the path and everything below it", quote(path))
+	}
+}
+
+func (c *checks) backendRefs(at string, refs []RouteBackendRef) {
+	sum := uint64(0)
+	for i := range refs {
+		c.routeBackend(fmt.Sprintf("%s[%d]", at, i), &refs[i])
+		sum += uint64(refs[i].Share())
+	}
+	if sum > math.MaxUint32 {
+		c.add(at, "have weights with the sum %d, want at most %d", sum, uint32(math.MaxUint32))
+	}
+}
+
+func (c *checks) routeBackend(at string, ref *RouteBackendRef) {
+	if ref.Kind == "MeshServiceSubset" {
+		c.add(at+".kind", `is "MeshServiceSubset", which is not served by this release; use a MeshService of each `+
+			"version, selected by the labels of its servers")
+		return
+	}
+	if !c.oneOf(at+".kind", ref.Kind, "MeshService", "MeshMultiZoneService", "MeshExternalService") {
+		return
+	}
+	if ref.Namespace != "" {
+		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
+	}
+	c.nameOrLabels(at, ref.Name, ref.Labels)
+	c.optionalPort(at+".port", ref.Port)
+	switch s := ref.SectionName; {
+	case s != "" && ref.Port != 0:
+		c.add(at+".port", "is given beside sectionName; leave one out")
+	case s != "" && ref.Kind == "MeshExternalService":
+		c.add(at+".sectionName", "has no meaning here: a MeshExternalService has one port")
+	case s != "" && !onlyDigits.MatchString(s):
+		c.section(at+".sectionName", s)
+	case s == "" && ref.Port == 0 && ref.Kind != "MeshExternalService":
+		c.add(at+".port", "is required, or sectionName")
+	}
+}
