@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -64,23 +63,24 @@ func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 	t.Fatalf("Envoy ended:\n%s", seen.String())
 }
 
-// freePort returns an unused port of 127.0.0.1.
+// freePort returns an unused port of 127.0.0.1. It is below the ports that the kernel gives to connections, so no
+// connection takes it before Envoy does. No port is given twice.
 func freePort(t *testing.T) uint32 {
 	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		if _, given := givenPorts.LoadOrStore(l.Addr().(*net.TCPAddr).Port, true); !given {
-			return uint32(l.Addr().(*net.TCPAddr).Port)
+	for range portsEnd - portsBegin {
+		port := portsBegin + givenPorts.Add(1)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			_ = l.Close()
+			return port
 		}
 	}
+	t.Fatal("no port is free")
+	return 0
 }
 
-// givenPorts has the ports that tests have got, so that no port is given twice.
-var givenPorts sync.Map
+const portsBegin, portsEnd = 22_000, 32_000
+
+var givenPorts atomic.Uint32
 
 // inboundTo returns a listener in front of an application that allows the clients of the given rules.
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *proxy.InboundListener {
