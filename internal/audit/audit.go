@@ -85,8 +85,8 @@ func (l *Log) Begin(user access.User, from, request string, action access.Action
 	if err := l.flush(); err != nil {
 		return nil, &resource.Error{
 			Code: resource.Unavailable, Cause: err,
-			Detail: "the audit log can't be written, so that nothing is done that belongs into it; the control " +
-				"plane's log says why, and KUMA_AUDIT_OUTPUT where it is written",
+			Detail: "the audit log cannot be written, so actions that it must record are rejected; the control " +
+				"plane's log has the reason, and KUMA_AUDIT_OUTPUT the place of the audit log",
 		}
 	}
 	return l.Record(user, from, request, action), nil

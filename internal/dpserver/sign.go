@@ -237,8 +237,8 @@ func (s *Server) signerOf(mesh string, next *identity.NextCertificate) (*signer,
 	if !ok || len(row.Spec.Authority) == 0 {
 		return nil,
 			status.Error(codes.Unavailable,
-				fmt.Sprintf("%s signs nothing yet: its CA is being made, or made known, or its status says why not",
-					source))
+				fmt.Sprintf("%s has no CA that can sign: wait until it is created and its MeshTrust has it, or see "+
+					"its status", source))
 	}
 	ca, err := pki.ParseCA(row.Spec.Authority)
 	if err != nil {

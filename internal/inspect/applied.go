@@ -171,17 +171,17 @@ func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedI
 	}
 	switch {
 	case len(selecting) == 0 && rs.State.Identity.MTLS.Get(rs.r, dp.Mesh).Enabled:
-		a.Reason = "no MeshIdentity of the mesh selects it, so that it has that of the mesh's mtls"
+		a.Reason = "no MeshIdentity selects the Dataplane, so the mtls of the mesh gives the identity"
 	case len(selecting) == 0:
-		a.Reason = "no MeshIdentity of the mesh selects it and the mesh has no mtls, so that it is plain"
+		a.Reason = "no MeshIdentity selects the Dataplane and the mesh has no mtls, so the proxy is plaintext"
 	case len(selecting) == 1:
-		a.Reason = "it alone selects the Dataplane"
+		a.Reason = "it is the only one that selects the Dataplane"
 	case identity.SelectorLabels(selecting[0]) > identity.SelectorLabels(selecting[1]):
-		a.Reason = fmt.Sprintf("of the %d that select the Dataplane it names the most labels (%d)", len(selecting),
-			identity.SelectorLabels(selecting[0]))
+		a.Reason = fmt.Sprintf("of the %d that select the Dataplane, it has the most labels in its selector (%d)",
+			len(selecting), identity.SelectorLabels(selecting[0]))
 	default:
 		a.Reason =
-			fmt.Sprintf("of those that select the Dataplane and name the most labels (%d) it is the first by name",
+			fmt.Sprintf("of those that select the Dataplane with the most labels (%d), it is the first by name",
 				identity.SelectorLabels(selecting[0]))
 	}
 	if id := rs.State.Identity.Identity.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}); id != nil {

@@ -73,7 +73,7 @@ func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	}
 	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
-		return resource.Errorf(resource.NotFound, "%s does not exist, so that nothing applies to it", key)
+		return resource.Errorf(resource.NotFound, "%s does not exist", key)
 	}
 	return writeJSON(w, http.StatusOK, applied)
 }
