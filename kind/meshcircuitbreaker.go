@@ -128,9 +128,7 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
 			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
-				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
-				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 				"rules": "is not served by this release, which limits the traffic that proxies send only; " +
 					"use `to`",
 				"from": "is not served by this release, which limits the traffic that proxies send only; " +

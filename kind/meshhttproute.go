@@ -189,7 +189,7 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 	Split: func(p *MeshHTTPRoute) Parts {
 		parts := Parts{TargetRef: p.TargetRef}
 		for i := range p.To {
-			parts.To = append(parts.To, ToPart{TargetRef(p.To[i].TargetRef), &HTTPRouteConf{p.To[i].Rules}})
+			parts.To = append(parts.To, ToPart{DestinationRef(p.To[i].TargetRef), &HTTPRouteConf{p.To[i].Rules}})
 		}
 		return parts
 	},

@@ -142,9 +142,7 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 			Name: "MeshLoadBalancingStrategy", Plural: "meshloadbalancingstrategies", ShortName: "mlbs",
 			Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
-				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-				"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
-				"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 
 				"to.default.localityAwareness":                  laterLocality,
 				"to.default.loadBalancer.ringHash.hashPolicies": olderHashPolicies,

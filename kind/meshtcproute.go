@@ -48,7 +48,7 @@ var MeshTCPRoutes = &PolicyKind[MeshTCPRoute, TCPRouteConf]{
 	Split: func(p *MeshTCPRoute) Parts {
 		parts := Parts{TargetRef: p.TargetRef}
 		for i := range p.To {
-			parts.To = append(parts.To, ToPart{TargetRef(p.To[i].TargetRef), &TCPRouteConf{p.To[i].Rules}})
+			parts.To = append(parts.To, ToPart{DestinationRef(p.To[i].TargetRef), &TCPRouteConf{p.To[i].Rules}})
 		}
 		return parts
 	},

@@ -94,6 +94,40 @@ func TestFromIsRewritten(t *testing.T) {
 	}
 }
 
+// TestOlderTargets: a target by tags is kept, with a warning about the form that replaces it; proxy types are removed.
+func TestOlderTargets(t *testing.T) {
+	second := kind.Duration(time.Second)
+	to := []kind.ToItem[kind.TimeoutConf]{{TargetRef: kind.DestinationRef{Kind: "Mesh"},
+		Default: kind.TimeoutConf{IdleTimeout: &second}}}
+	for _, c := range []struct {
+		target kind.TargetRef
+		want   string // of the warnings, joined with "; "
+	}{
+		{kind.TargetRef{Kind: "MeshSubset", Tags: map[string]string{"version": "v1"}},
+			"spec.targetRef.kind: MeshSubset is deprecated"},
+		{kind.TargetRef{Kind: "MeshServiceSubset", Name: "web", Tags: map[string]string{"version": "v1"},
+			ProxyTypes: []string{"Sidecar"}}, "spec.targetRef.kind: MeshServiceSubset is deprecated; " +
+			"spec.targetRef.proxyTypes: is deprecated"},
+		{kind.TargetRef{Kind: "Mesh", ProxyTypes: []string{"Gateway", "Sidecar"}},
+			"spec.targetRef.proxyTypes: is deprecated"},
+		{kind.TargetRef{Kind: "Dataplane"}, ""},
+	} {
+		o := kind.MeshTimeouts.Make("m", "t", kind.MeshTimeout{TargetRef: &c.target, To: to})
+		var got []string
+		for _, warning := range kind.MeshTimeouts.Deprecations(o) {
+			first, _, _ := strings.Cut(warning, ";")
+			first, _, _ = strings.Cut(first, ", and is not")
+			got = append(got, first)
+		}
+		if got := strings.Join(got, "; "); got != c.want {
+			t.Errorf("%v: the warnings are %s, want %s", c.target, got, c.want)
+		}
+		if problems := kind.MeshTimeouts.Prepare(o); len(problems) > 0 || len(o.Spec.TargetRef.ProxyTypes) > 0 {
+			t.Errorf("%v is stored as %v with the problems %v", c.target, o.Spec.TargetRef, problems)
+		}
+	}
+}
+
 // TestMatchesOfRules: the older spelling of spiffeID and a prefix with a final slash are rewritten; the matches of a
 // policy are bounded.
 func TestMatchesOfRules(t *testing.T) {

@@ -73,8 +73,6 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
 			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
-				"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-				"targetRef.proxyTypes": "is not served by this release; use labels, which are those of the Dataplanes",
 				"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
 				"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",
 			},

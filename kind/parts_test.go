@@ -59,7 +59,7 @@ func TestPartsOfATimeout(t *testing.T) {
 		t.Fatalf("the parts are %+v, want the target and one to item", parts)
 	}
 	if got := parts.To[0]; got.Conf != any(&o.Spec.To[0].Default) ||
-		!reflect.DeepEqual(got.TargetRef, kind.TargetRef(to)) {
+		!reflect.DeepEqual(got.TargetRef, to) {
 		t.Errorf("the to item is %+v", got)
 	}
 }

@@ -50,7 +50,7 @@ type Parts struct {
 
 // ToPart is a conf about traffic to the destinations that its target selects.
 type ToPart struct {
-	TargetRef TargetRef
+	TargetRef DestinationRef
 	Conf      any
 }
 
@@ -85,10 +85,22 @@ type Combination[C any] struct {
 
 // Deprecations implements [Policy].
 func (k *PolicyKind[S, C]) Deprecations(o resource.Any) []string {
-	if k.Older == nil {
-		return nil
+	var warnings []string
+	if target := k.Parts(o).TargetRef; target != nil {
+		warnings = target.older()
 	}
-	return k.Older(&o.(*resource.Object[S]).Spec)
+	if k.Older != nil {
+		warnings = append(warnings, k.Older(&o.(*resource.Object[S]).Spec)...)
+	}
+	return warnings
+}
+
+// Prepare implements [resource.Descriptor].
+func (k *PolicyKind[S, C]) Prepare(o resource.Any) resource.Problems {
+	if target := k.Parts(o).TargetRef; target != nil {
+		target.complete()
+	}
+	return k.Kind.Prepare(o)
 }
 
 // Parts implements [Policy].

@@ -272,9 +272,9 @@ spec:
 func TestMeshTrafficPermissionRejects(t *testing.T) {
 	rejects(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: %s}`, []rejected{
 		{"no kind", `{targetRef: {name: a}}`, []string{"spec.targetRef.kind: is required: Mesh, Dataplane"}},
-		{"an unknown kind", `{targetRef: {kind: MeshSubset}}`,
-			[]string{`spec.targetRef.kind: is "MeshSubset", which is not served by this release; use the kind ` +
-				`Dataplane, with labels for the tags`}},
+		{"an unknown kind", `{targetRef: {kind: MeshGateway}}`,
+			[]string{`spec.targetRef.kind: is "MeshGateway", which is not served by this release; there are no ` +
+				`gateways; use the kind Dataplane`}},
 		{"a part of the whole mesh", `{targetRef: {kind: Mesh, labels: {a: b}}}`,
 			[]string{"spec.targetRef: of the kind Mesh has no name"}},
 		{"name and labels", `{targetRef: {kind: Dataplane, name: a, labels: {a: b}}}`,

@@ -17,7 +17,7 @@ type ToItem[C any] struct {
 func toParts[C any](items []ToItem[C]) []ToPart {
 	parts := make([]ToPart, len(items))
 	for i := range items {
-		parts[i] = ToPart{TargetRef(items[i].TargetRef), &items[i].Default}
+		parts[i] = ToPart{items[i].TargetRef, &items[i].Default}
 	}
 	return parts
 }
@@ -36,9 +36,7 @@ func checkTo[C any](c *checks, items []ToItem[C], target func(c *checks, at stri
 // further fields of a kind.
 func replacedInTargets(more map[string]string) map[string]string {
 	replaced := map[string]string{
-		"targetRef.tags":       "is not served by this release; use labels, which are those of the Dataplanes",
-		"targetRef.proxyTypes": "is not served by this release; leave it out, there are no gateways",
-		"to.targetRef.tags":    "is not served by this release; use labels, which are those of the services",
+		"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 	}
 	maps.Copy(replaced, more)
 	return replaced

@@ -134,8 +134,22 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			`{idleTimeout: 1s}}], %s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
-			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
-			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels`},
+			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}
+			targetRef: {kind: Mesh, proxyTypes: [Gateway, Sidecar]}
+			targetRef: {kind: Mesh, proxyTypes: [Gateway]}   | spec.targetRef.proxyTypes: has no Sidecar, and this release has no built-in gateway
+			targetRef: {kind: MeshHTTPRoute, name: web}      | spec.targetRef.kind: is "MeshHTTPRoute", which is not served by this release; use an item of
+			targetRef: {kind: MeshSubset}
+			targetRef: {kind: MeshSubset, tags: {a: b}}
+			targetRef: {kind: MeshService, name: web_shop_svc_80}
+			targetRef: {kind: MeshServiceSubset, name: web, tags: {version: v1}}
+			targetRef: {kind: MeshSubset, name: web}         | spec.targetRef.name: has no meaning with the kind MeshSubset
+			targetRef: {kind: MeshSubset, labels: {a: b}}    | spec.targetRef.labels: go with the kind Dataplane
+			targetRef: {kind: MeshSubset, tags: {a: b c}}    | spec.targetRef.tags[a]: "b c" is not a tag's value
+			targetRef: {kind: MeshSubset, sectionName: http} | spec.targetRef.sectionName: goes with the kind Dataplane
+			targetRef: {kind: MeshService, tags: {a: b}}     | spec.targetRef.name: is required with the kind MeshService
+			targetRef: {kind: MeshServiceSubset, name: web, tags: {kuma.io/service: a}} | spec.targetRef.tags[kuma.io/service]: is "a", and the name is "web"
+			targetRef: {kind: Dataplane, tags: {a: b}}       | spec.targetRef.tags: goes with the kinds MeshSubset and MeshServiceSubset
+			targetRef: {kind: Dataplane, name: WEB}          | spec.targetRef.name: "WEB" is not a name`},
 		{"MeshTLS", `{type: MeshTLS, mesh: m, name: t, spec: {rules: [{default: {%s}}]}}`, `
 			mode: Strict
 			mode: Permissive
@@ -169,8 +183,7 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 		{"MeshCircuitBreaker", `{type: MeshCircuitBreaker, mesh: m, name: b, spec: {to: [{targetRef: {kind: ` +
 			`MeshExternalService, name: web}, default: {connectionLimits: {maxRequests: 1}}}], %s}}`, `
 			targetRef: {kind: Dataplane, labels: {app: web}}
-			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; leave it out
-			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
+			targetRef: {kind: MeshSubset, tags: {a: b}}
 			rules: [{default: {}}]                           | spec.rules: is not served by this release, which limits the traffic that proxies send only
 			from: [{targetRef: {kind: Mesh}}]                | spec.from: is not served by this release, which limits the traffic that proxies send only`},
 		{"MeshCircuitBreaker's conf", `{type: MeshCircuitBreaker, mesh: m, name: b, spec: {to: [{targetRef: {kind: Mesh}, ` +
@@ -252,11 +265,9 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			targetRef: {kind: Dataplane, name: web-1}
 			targetRef: {kind: Dataplane, labels: {app: web}, sectionName: http}
 			targetRef: {kind: Dataplane, namespace: a}       | spec.targetRef.namespace: has no meaning outside Kubernetes
-			targetRef: {kind: MeshSubset, tags: {a: b}}      | spec.targetRef.tags: is not served by this release; use labels
-			targetRef: {kind: MeshSubset}                    | spec.targetRef.kind: is "MeshSubset", which is not served by this release; use the kind Dataplane, with labels
-			targetRef: {kind: MeshService, name: web}        | spec.targetRef.kind: is "MeshService", which is not served by this release; use the kind Dataplane
+			targetRef: {kind: MeshSubset, tags: {a: b}}
+			targetRef: {kind: MeshService, name: web}
 			targetRef: {kind: MeshGateway}                   | spec.targetRef.kind: is "MeshGateway", which is not served by this release; there are no gateways; use
-			targetRef: {kind: Mesh, proxyTypes: [Sidecar]}   | spec.targetRef.proxyTypes: is not served by this release; use labels
 			from: []                                         | spec.from: has no meaning here; use ` +
 			"`rules`, which `weft migrate` makes of it" + `
 			rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://other/"}}]}}]

@@ -1,15 +1,71 @@
 package kind
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
 // TargetRef selects proxies, and with SectionName one inbound of each.
+//
+// The kinds MeshSubset, MeshService and MeshServiceSubset are the older form. They select inbounds by their tags: a
+// rule holds for these inbounds, and an item of `to` or a `default` for their proxies.
 type TargetRef struct {
-	// Mesh for all proxies of the mesh, Dataplane for some
-	Kind      string `json:"kind" schema:"required enum=Mesh|Dataplane"`
-	Name      string `json:"name,omitempty" schema:"pattern=name"`      // the name of one Dataplane
+	// Mesh for all proxies of the mesh, Dataplane for some; MeshSubset, MeshService and MeshServiceSubset are
+	// deprecated
+	Kind string `json:"kind" schema:"required enum=Mesh|Dataplane|MeshSubset|MeshService|MeshServiceSubset"`
+	// the name of one Dataplane; of a MeshService or MeshServiceSubset, the tag kuma.io/service of inbounds
+	Name      string `json:"name,omitempty" schema:"maxLength=253"`
 	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
 	// the labels of the Dataplanes
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or port of one inbound
 	SectionName string `json:"sectionName,omitempty" schema:"pattern=section"`
+	// the tags of the inbounds that a MeshSubset or MeshServiceSubset selects
+	Tags map[string]string `json:"tags,omitempty" schema:"deprecated tags"`
+	// Sidecar; it is read and never written, since every proxy is one
+	ProxyTypes []string `json:"proxyTypes,omitempty" schema:"deprecated maxItems=2 enum=Sidecar|Gateway"`
+}
+
+// Kinds of a [TargetRef] that select inbounds by their tags.
+const (
+	targetSubset        = "MeshSubset"
+	targetService       = "MeshService"
+	targetServiceSubset = "MeshServiceSubset"
+)
+
+// InboundTags returns the tags of the inbounds that a target of an older kind selects; false for any other target.
+func (r *TargetRef) InboundTags() (map[string]string, bool) {
+	switch r.Kind {
+	case targetSubset:
+		return r.Tags, true
+	case targetService, targetServiceSubset:
+		tags := map[string]string{ServiceTag: r.Name}
+		maps.Copy(tags, r.Tags)
+		return tags, true
+	}
+	return nil, false
+}
+
+// complete removes the proxy types that every proxy has.
+func (r *TargetRef) complete() {
+	if slices.Contains(r.ProxyTypes, "Sidecar") {
+		r.ProxyTypes = nil
+	}
+}
+
+// older returns the deprecation warnings about the target of a policy.
+func (r *TargetRef) older() []string {
+	var warnings []string
+	if _, ok := r.InboundTags(); ok {
+		warnings = append(warnings, fmt.Sprintf("spec.targetRef.kind: %s is deprecated; give the Dataplanes labels, "+
+			"and write {kind: Dataplane, labels: ...}, with sectionName for one inbound", r.Kind))
+	}
+	if slices.Contains(r.ProxyTypes, "Sidecar") {
+		warnings = append(warnings, "spec.targetRef.proxyTypes: is deprecated, and is not stored: every proxy is a "+
+			"Sidecar")
+	}
+	return warnings
 }
 
 // DestinationRef selects the destinations that an item of `to` is about.
@@ -30,8 +86,20 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 		c.add(at+".kind", "is %q, which is not served by this release; %s", ref.Kind, replacement)
 		return
 	}
-	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane") {
+	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane", targetSubset, targetService, targetServiceSubset) {
 		return
+	}
+	if len(ref.ProxyTypes) > 0 {
+		c.add(at+".proxyTypes", "has no Sidecar, and this release has no built-in gateway; leave it out, or remove "+
+			"the policy")
+	}
+	if _, older := ref.InboundTags(); older {
+		c.olderTarget(at, ref)
+		return
+	}
+	if len(ref.Tags) > 0 {
+		c.add(at+".tags", "goes with the kinds MeshSubset and MeshServiceSubset; use labels, which are those of the "+
+			"Dataplanes")
 	}
 	if ref.Namespace != "" {
 		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
@@ -51,12 +119,42 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	}
 }
 
+// olderTarget checks a target that selects inbounds by their tags.
+func (c *checks) olderTarget(at string, ref *TargetRef) {
+	if ref.Namespace != "" {
+		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
+	}
+	if len(ref.Labels) > 0 {
+		c.add(at+".labels", "go with the kind Dataplane; use tags, or the kind Dataplane")
+	}
+	if ref.SectionName != "" {
+		c.add(at+".sectionName", "goes with the kind Dataplane; the tags select the inbounds")
+	}
+	c.tags(at+".tags", ref.Tags)
+	if ref.Kind == targetSubset {
+		if ref.Name != "" {
+			c.add(at+".name", "has no meaning with the kind MeshSubset; use tags, or the kind Dataplane")
+		}
+		return
+	}
+	switch {
+	case ref.Name == "":
+		c.add(at+".name", "is required with the kind %s: the tag kuma.io/service of inbounds", ref.Kind)
+	case len(ref.Name) > maxName || !tagValue.MatchString(ref.Name):
+		c.add(at+".name", "%s is not a tag's value: letters, digits, '.', '-' and '_'", quote(ref.Name))
+	}
+	if ref.Kind == targetService && len(ref.Tags) > 0 {
+		c.add(at+".tags", "go with the kind MeshServiceSubset; the kind MeshService has a name alone")
+	}
+	if service, ok := ref.Tags[ServiceTag]; ok && service != ref.Name {
+		c.add(at+".tags["+ServiceTag+"]", "is %q, and the name is %q; leave the tag out", service, ref.Name)
+	}
+}
+
 // formerTargets are kinds of targets in Kuma, with their replacement.
 var formerTargets = map[string]string{
-	"MeshSubset":        "use the kind Dataplane, with labels for the tags",
-	"MeshService":       "use the kind Dataplane, with the labels of its servers",
-	"MeshServiceSubset": "use the kind Dataplane, with the labels of its servers",
-	"MeshGateway":       "there are no gateways; use the kind Dataplane",
+	"MeshGateway":   "there are no gateways; use the kind Dataplane",
+	"MeshHTTPRoute": "use an item of `to` with this target",
 }
 
 // laterDestinations are kinds of targets of Kuma that select no destination, with their replacement.

@@ -191,6 +191,9 @@ func targetRefText(ref *kind.TargetRef) string {
 	if len(ref.Labels) > 0 {
 		parts = append(parts, "labels: "+pairs(ref.Labels))
 	}
+	if len(ref.Tags) > 0 {
+		parts = append(parts, "tags: "+pairs(ref.Tags))
+	}
 	if ref.SectionName != "" {
 		parts = append(parts, "sectionName: "+ref.SectionName)
 	}

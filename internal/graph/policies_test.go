@@ -34,8 +34,9 @@ func dataplanes(labels map[string]string, section string) *kind.TargetRef {
 // ofApp is a Dataplane with the inbounds http and 9090 and the label app.
 func ofApp(app string, labels map[string]string) resource.Any {
 	o := kind.Dataplanes.Make("m", app+"-1", kind.Dataplane{Networking: kind.Networking{
-		Address:    "10.0.0.1",
-		Inbound:    []kind.Inbound{{Port: 80, Name: "http"}, {Port: 9090}, {Port: 7070, State: kind.Ignored}},
+		Address: "10.0.0.1",
+		Inbound: []kind.Inbound{{Port: 80, Name: "http", Tags: map[string]string{
+			kind.ServiceTag: app, "version": "v1"}}, {Port: 9090}, {Port: 7070, State: kind.Ignored}},
 		ZoneEgress: &kind.ZoneEgressSection{Name: "ze", Address: "10.0.0.1", Port: 10002},
 	}})
 	o.Labels = map[string]string{"app": app}

@@ -28,7 +28,7 @@ var testPolicies = &kind.PolicyKind[testPolicy, testConf]{
 		if p.Inbound {
 			parts.Rules = []kind.RulePart{{Conf: &p.Timeout}}
 		} else {
-			parts.To = []kind.ToPart{{TargetRef: kind.TargetRef{Kind: "Mesh"}, Conf: &p.Timeout}}
+			parts.To = []kind.ToPart{{TargetRef: kind.DestinationRef{Kind: "Mesh"}, Conf: &p.Timeout}}
 		}
 		return parts
 	},

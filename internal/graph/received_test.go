@@ -84,6 +84,19 @@ func TestReceivedTimeouts(t *testing.T) {
 		{"from", []resource.Any{prepared(kind.MeshTimeouts.Make("m", "p", kind.MeshTimeout{
 			From: []kind.FromItem[kind.TimeoutConf]{{TargetRef: kind.FromRef{Kind: "Mesh"}, Default: idle(1)}}}))},
 			"http", nil, "every caller: idle 1 p[0]"},
+		{"inbounds by their tags", []resource.Any{received("bb", tagged("MeshSubset", "", "version", "v1"),
+			from(idle(1))), received("aa", nil, from(idle(2)))}, "http", nil, "every caller: idle 1 bb[0]"},
+		{"another inbound by its tags", []resource.Any{received("bb", tagged("MeshSubset", "", "version", "v1"),
+			from(idle(1))), received("aa", nil, from(idle(2)))}, "9090", nil, "every caller: idle 2 aa[0]"},
+		{"inbounds of a service before those with a tag", []resource.Any{
+			received("aa", tagged("MeshSubset", "", "version", "v1"), from(idle(1))),
+			received("bb", tagged("MeshService", "web"), from(idle(2)))}, "http", nil, "every caller: idle 2 bb[0]"},
+		{"inbounds of a service with a tag", []resource.Any{
+			received("bb", tagged("MeshServiceSubset", "web", "version", "v1"), from(idle(1))),
+			received("aa", tagged("MeshServiceSubset", "web", "version", "v2"), from(idle(2)))}, "http", nil,
+			"every caller: idle 1 bb[0]"},
+		{"inbounds of another service", []resource.Any{received("p", tagged("MeshService", "api"), from(idle(1)))},
+			"http", nil, ""},
 		{"shadow", []resource.Any{shadow(received("p", nil, from(idle(1))))}, "http", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -98,6 +111,15 @@ func TestReceivedTimeouts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tagged is a target of an older kind, with tags as pairs.
+func tagged(of, name string, tags ...string) *kind.TargetRef {
+	ref := &kind.TargetRef{Kind: of, Name: name, Tags: map[string]string{}}
+	for i := 0; i+1 < len(tags); i += 2 {
+		ref.Tags[tags[i]] = tags[i+1]
+	}
+	return ref
 }
 
 func prepared(o resource.Any) resource.Any {

@@ -86,7 +86,7 @@ var toKinds = map[string]ToKind{
 	"MeshMultiZoneService": ToMeshMultiZoneService, "MeshHTTPRoute": ToMeshHTTPRoute,
 }
 
-func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
+func toOf(policy *resource.Meta, ref *kind.DestinationRef) *To {
 	to := &To{Kind: toKinds[ref.Kind], Labels: ref.Labels, Section: ref.SectionName}
 	if ref.Name != "" {
 		to.Labels = named(policy, ref.Name, ref.Namespace)
@@ -99,7 +99,7 @@ func toOf(policy *resource.Meta, ref *kind.TargetRef) *To {
 
 // TargetLabels returns the labels by which a target in a policy selects services. Those of a name include the zone of
 // the policy.
-func TargetLabels(policy *resource.Meta, ref *kind.TargetRef) map[string]string {
+func TargetLabels(policy *resource.Meta, ref *kind.DestinationRef) map[string]string {
 	return toOf(policy, ref).Labels
 }
 

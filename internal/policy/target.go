@@ -32,10 +32,18 @@ type Target struct {
 	Canary    map[string]string // further labels of a Dataplane, for every kind; see [kind.CanarySelector]
 }
 
+// olderKinds are the kinds of targets that select inbounds by their tags, by their written form.
+var olderKinds = map[string]TargetKind{
+	"MeshSubset": MeshSubset, "MeshService": MeshService, "MeshServiceSubset": MeshServiceSubset,
+}
+
 // TargetOf returns the target of a written targetRef. Without one, it is the whole mesh.
 func TargetOf(ref *kind.TargetRef) Target {
 	if ref == nil || ref.Kind == "Mesh" {
 		return Target{}
+	}
+	if tags, ok := ref.InboundTags(); ok {
+		return Target{Kind: olderKinds[ref.Kind], Tags: tags}
 	}
 	return Target{Kind: Dataplane, Name: ref.Name, Namespace: ref.Namespace, Labels: ref.Labels,
 		Section: ref.SectionName}

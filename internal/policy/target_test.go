@@ -263,11 +263,11 @@ func TestPartsOf(t *testing.T) {
 		&kind.IDMatch{Type: "Prefix", Value: "spiffe://m"}
 	parts := PartsOf(p, meta, kind.Parts{
 		To: []kind.ToPart{
-			{TargetRef: kind.TargetRef{Kind: "Mesh"}, Conf: "to 0"},
-			{TargetRef: kind.TargetRef{Kind: "MeshService", Name: "b", SectionName: "http"}, Conf: "to 1"},
-			{TargetRef: kind.TargetRef{Kind: "MeshExternalService", Labels: labelsOf([]string{"env=dev"})},
+			{TargetRef: kind.DestinationRef{Kind: "Mesh"}, Conf: "to 0"},
+			{TargetRef: kind.DestinationRef{Kind: "MeshService", Name: "b", SectionName: "http"}, Conf: "to 1"},
+			{TargetRef: kind.DestinationRef{Kind: "MeshExternalService", Labels: labelsOf([]string{"env=dev"})},
 				Conf: "to 2"},
-			{TargetRef: kind.TargetRef{Kind: "MeshOfTheFuture"}, Conf: "to 3"},
+			{TargetRef: kind.DestinationRef{Kind: "MeshOfTheFuture"}, Conf: "to 3"},
 		},
 		Rules: []kind.RulePart{
 			{Conf: "rule 0"},

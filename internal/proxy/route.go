@@ -271,7 +271,7 @@ func (b *routeBuilder) resolve(source *RoutingRule, of, below string, ref *kind.
 func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service.BackendQuery {
 	q := service.BackendQuery{Mesh: of.Envelope().Mesh, Port: ref.Port, Section: ref.SectionName, HTTP: http}
 	_ = q.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
-	q.Labels = policy.TargetLabels(of.Envelope(), &kind.TargetRef{Kind: ref.Kind, Name: ref.Name,
+	q.Labels = policy.TargetLabels(of.Envelope(), &kind.DestinationRef{Kind: ref.Kind, Name: ref.Name,
 		Namespace: ref.Namespace, Labels: ref.Labels})
 	return q
 }
