@@ -24,13 +24,33 @@ type Policy interface {
 	Conf() any
 }
 
-// PolicyStatus says whether proxies accept the configuration that a policy leads to.
+// PolicyStatus says what a policy does. All but the condition Accepted is computed when it is read.
 type PolicyStatus struct {
 	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, or where an item has no
-	// effect because it contradicts the policies that it is merged with) and ResolvedRefs (False where a route refers
-	// to a backend that does not exist, or to a port on which it has no effect).
+	// effect because it contradicts the policies that it is merged with), ResolvedRefs (False where a target, a section
+	// or a backend does not exist) and Applied (False where the policy has no effect, with the reason).
 	Conditions []Condition `json:"conditions,omitempty"`
+	// Applied counts what the policy configures.
+	Applied *PolicyCounts `json:"applied,omitempty"`
+	// Warnings are fields without effect, and values that may have another effect than is intended.
+	Warnings []string `json:"warnings,omitempty"`
 }
+
+// PolicyCounts counts what a policy configures, on a global control plane in all zones.
+type PolicyCounts struct {
+	Proxies  int `json:"proxies"`  // the selected Dataplanes
+	Sections int `json:"sections"` // the selected inbounds and zone proxy sections, for a policy with rules
+	Routes   int `json:"routes"`   // the ports of services that the items of `to` select
+	// Zones are the zones of the counted Dataplanes, on a global control plane.
+	Zones []string `json:"zones,omitempty"`
+}
+
+// Types of the conditions of a [PolicyStatus].
+const (
+	AcceptedCondition     = "Accepted"
+	ResolvedRefsCondition = "ResolvedRefs"
+	AppliedCondition      = "Applied"
+)
 
 // policyStatuses returns the kind of the statuses of a kind of policies.
 func policyStatuses(of string) *resource.Kind[PolicyStatus] {

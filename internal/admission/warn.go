@@ -51,21 +51,32 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshTrust]:
 		return expiredRoots(o, time.Now())
 	case *resource.Object[kind.MeshTrafficPermission]:
-		return append(noCallers(o.Spec.Rules), w.permissionWarnings(ctx, o)...)
+		return append(PolicyWarnings(o), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshTimeout]:
-		return append(longConnections(o.Spec.To), w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o))...)
-	case *resource.Object[kind.MeshCircuitBreaker]:
-		return unsplitErrors(o.Spec.To)
-	case *resource.Object[kind.MeshRetry]:
-		return methodsAlone(o.Spec.To)
-	case *resource.Object[kind.MeshTLS]:
-		return tlsWarnings(o.Spec.Rules)
+		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o))...)
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
 				"through zone egresses, which require mutual TLS, so no client can reach it until there is one",
 				o.Mesh)}
 		}
+	}
+	return PolicyWarnings(o)
+}
+
+// PolicyWarnings returns the warnings that depend on a policy alone. They are in its status too.
+func PolicyWarnings(o resource.Any) []string {
+	switch o := o.(type) {
+	case *resource.Object[kind.MeshTrafficPermission]:
+		return noCallers(o.Spec.Rules)
+	case *resource.Object[kind.MeshTimeout]:
+		return longConnections(o.Spec.To)
+	case *resource.Object[kind.MeshCircuitBreaker]:
+		return unsplitErrors(o.Spec.To)
+	case *resource.Object[kind.MeshRetry]:
+		return methodsAlone(o.Spec.To)
+	case *resource.Object[kind.MeshTLS]:
+		return tlsWarnings(o.Spec.Rules)
 	}
 	return nil
 }

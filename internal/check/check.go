@@ -79,7 +79,8 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 // Run returns all findings.
 func Run(w World) *Report {
 	reports := inspect.NewReports(w.State, w.Snapshot)
-	l := &checker{World: w, r: reports.Reader(), reports: reports, report: &Report{Findings: []Finding{}}}
+	l := &checker{World: w, r: reports.Reader(), reports: reports,
+		effects: reports.PolicyEffects(), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
 	l.zones()
 	l.hostNames()
@@ -101,6 +102,7 @@ type checker struct {
 	World
 	r       *table.Reader
 	reports *inspect.Reports
+	effects *inspect.PolicyEffects
 	report  *Report
 }
 
@@ -126,6 +128,7 @@ func (l *checker) mesh(mesh string) {
 	l.crossZone(mesh)
 	l.excludedMembers(mesh)
 	l.owners(mesh)
+	l.policies(mesh)
 	if l.isGlobal() {
 		l.countAll(mesh) // each zone checks its own
 		return

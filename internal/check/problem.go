@@ -125,6 +125,14 @@ var (
 		"Create a MeshIdentity that selects the proxies of both sides: requests to other zones need mutual TLS."}
 	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,
 		"Create a MeshIdentity that selects the proxies. Without one, they allow every client."}
+	policyNotAccepted = &Problem{"policy-not-accepted", Error,
+		"Correct the policy as the message says. Proxies keep their former configuration, or leave the item out."}
+	policyRefNotFound = &Problem{"policy-ref-not-found", Warning,
+		"Correct the name, the labels or the port, or create the resource. An item without a target has no effect, " +
+			"and requests of a backend that does not exist get 500."}
+	policyWithoutEffect = &Problem{"policy-without-effect", Warning,
+		"Change the policy as the message says, or delete it. `weft inspect policies --for NAME` shows which policy " +
+			"sets each field."}
 	selectorMatchesNothing = &Problem{"selector-matches-nothing", Warning,
 		"Correct the selector, or delete the resource."}
 )
@@ -154,5 +162,6 @@ var problems = []*Problem{
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
+	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

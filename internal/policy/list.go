@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 )
@@ -125,6 +126,42 @@ func (l *List) Select(p *Proxy) []Selected {
 		}
 	}
 	return slices.Clip(selected)
+}
+
+// Selection is the policies that apply to some proxies alike.
+type Selection struct {
+	Policies []Selected // in ascending order
+	Proxies  []int      // the places of the proxies in the list that was tallied
+}
+
+// Tally returns the selections of proxies, each once, in the order of their first proxies.
+func (l *List) Tally(proxies []*Proxy) []Selection {
+	at := make(map[*Policy]uint64, len(l.policies))
+	for i, p := range l.policies {
+		at[p] = uint64(i)
+	}
+	var selections []Selection
+	known := map[string]int{}
+	var key []byte
+	for n, p := range proxies {
+		selected := l.Select(p)
+		key = key[:0]
+		for i := range selected {
+			key = binary.AppendUvarint(key, at[selected[i].Policy])
+			key = binary.AppendUvarint(key, uint64(len(selected[i].Sections)))
+			for _, section := range selected[i].Sections {
+				key = append(append(key, section...), '/')
+			}
+		}
+		i, ok := known[string(key)]
+		if !ok {
+			i = len(selections)
+			known[string(key)] = i
+			selections = append(selections, Selection{Policies: selected})
+		}
+		selections[i].Proxies = append(selections[i].Proxies, n)
+	}
+	return selections
 }
 
 // EqualSelections reports whether two proxies have the same policies for the same sections.

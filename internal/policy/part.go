@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -101,6 +102,14 @@ func toOf(policy *resource.Meta, ref *kind.DestinationRef) *To {
 // the policy.
 func TargetLabels(policy *resource.Meta, ref *kind.DestinationRef) map[string]string {
 	return toOf(policy, ref).Labels
+}
+
+// RouteLabels returns the labels by which to items select a MeshHTTPRoute: its own, with the display name.
+func RouteLabels(route *resource.Meta) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, route.Labels)
+	labels[resource.DisplayName] = kind.DisplayNameOf(route)
+	return labels
 }
 
 // named returns the labels by which the name of a target in a policy selects: the display name, the namespace, which is

@@ -38,6 +38,9 @@ func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 		return nil
 	}
 	p := &policy.Proxy{Name: dp.Name, Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
+	if p.Zone != s.state.Zone {
+		p.Name = kind.DisplayNameOf(&dp.Meta)
+	}
 	add := func(name string, port uint32, tags map[string]string) {
 		p.Sections = append(p.Sections, policy.Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
 	}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -327,12 +326,7 @@ func (s *Stage) MergedOf(r *table.Reader, key EffectiveKey, rule *RoutingRule) m
 	var routes []map[string]string
 	for _, of := range rule.Contributors() {
 		if o, ok := s.state.Find(r, of); ok && of.Kind == kind.MeshHTTPRoutes.Name {
-			labels := maps.Clone(o.Envelope().Labels)
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			labels[resource.DisplayName] = kind.DisplayNameOf(o.Envelope())
-			routes = append(routes, labels)
+			routes = append(routes, policy.RouteLabels(o.Envelope()))
 		}
 	}
 	return s.merged(r, key, routes)

@@ -61,7 +61,7 @@ func (p *routeProblems) backends(at string, refs []kind.RouteBackendRef, http ..
 func (p *routeProblems) backend(at string, ref *kind.RouteBackendRef, http ...bool) {
 	reason := ""
 	for _, protocol := range http {
-		if _, reason = p.services.ResolveBackend(p.r, backendQuery(p.of, ref, protocol)); reason == "" {
+		if reason = p.services.UnresolvedReason(p.r, backendQuery(p.of, ref, protocol)); reason == "" {
 			return
 		}
 	}
@@ -71,10 +71,9 @@ func (p *routeProblems) backend(at string, ref *kind.RouteBackendRef, http ...bo
 // ports adds a problem for each port of an addressed service that is not HTTP.
 func (p *routeProblems) ports(at string, to *policy.To) {
 	for _, d := range p.services.TargetedBy(p.r, p.of.Envelope().Mesh, to) {
-		if own := p.services.Routes.Get(p.r, d); own != nil && !own.Protocol.IsHTTP() {
+		if of := p.services.ProtocolOf(p.r, d); !of.IsHTTP() {
 			p.problems = append(p.problems, fmt.Sprintf("%s.targetRef: port %d of %s %s is %s, on which the route "+
-				"has no "+
-				"effect", at, d.Port, d.Kind, d.Service, own.Protocol))
+				"has no effect", at, d.Port, d.Kind, d.Service, of))
 		}
 	}
 }

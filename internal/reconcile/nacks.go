@@ -18,9 +18,6 @@ const (
 	maxQuotedBytes = 1 << 10
 )
 
-// accepted is the type of the condition for the acceptance of a resource's configuration by proxies.
-const accepted = "Accepted"
-
 // causeKey identifies a resource from which configuration is made.
 type causeKey struct {
 	Mesh  string
@@ -45,17 +42,25 @@ func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
 	for _, fault := range p.State.Tables.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.fault = fault.Panic
 	}
-	for _, insight := range p.State.Tables.InsightsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
+	for _, nacked := range p.State.Tables.NACKsOf(r, key.Mesh, key.Cause) {
 		f.proxies++
 		if len(names) < maxNamedRejecting {
-			names = append(names, insight.Name)
+			names = append(names, p.proxyName(nacked.Insight))
 		}
 		if f.message == "" {
-			f.message = nackMessage(&insight.Spec, key.Cause)
+			f.message = nackMessage(&nacked.Insight.Spec, nacked.Cause)
 		}
 	}
 	f.names = strings.Join(names, ", ")
 	return f
+}
+
+// proxyName returns the name of a proxy in its zone, and on global the zone too.
+func (p *Plan) proxyName(insight *resource.Object[kind.DataplaneInsight]) string {
+	if !p.Global() {
+		return insight.Name
+	}
+	return kind.DisplayNameOf(&insight.Meta) + " of the zone " + p.State.Tables.ZoneOf(&insight.Meta)
 }
 
 // nackMessage returns a proxy's message about its first NACK with this cause.
@@ -71,7 +76,7 @@ func (f nackSummary) conditions() []kind.Condition {
 	switch {
 	case f.fault != "":
 		return []kind.Condition{{
-			Type: accepted, Status: "False", Reason: "TranslationFailed",
+			Type: kind.AcceptedCondition, Status: "False", Reason: "TranslationFailed",
 			Message: fmt.Sprintf(
 				"its configuration can't be made, and proxies keep the previous one; this is a bug in "+
 					"weft, of which the control plane's log has the details: %s", f.fault),
@@ -88,27 +93,13 @@ func (f nackSummary) conditions() []kind.Condition {
 		what = fmt.Sprintf("%d proxies reject its configuration, and keep the previous one", f.proxies)
 	}
 	return []kind.Condition{{
-		Type: accepted, Status: "False", Reason: "RejectedByProxies",
+		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
 		Message: fmt.Sprintf("%s (%s): %s", what, names, f.message),
 	}}
 }
 
-// maxNamedRefs is the number of references that a condition names.
-const maxNamedRefs = 10
-
-// unresolved returns the condition ResolvedRefs=False of a route; none without a problem.
-func unresolved(problems []string) []kind.Condition {
-	if len(problems) == 0 {
-		return nil
-	}
-	message := strings.Join(problems[:min(len(problems), maxNamedRefs)], "; ")
-	if more := len(problems) - maxNamedRefs; more > 0 {
-		message += fmt.Sprintf("; and %d more", more)
-	}
-	return []kind.Condition{{Type: "ResolvedRefs", Status: "False", Reason: "BackendNotFound", Message: message}}
-}
-
-// policy writes the status of a policy of any kind.
+// policy writes the status of a policy of any kind: the condition Accepted where it is False. The others are computed
+// when they are read.
 func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if _, ok := p.State.Tables.Find(r, resource.Key(u)); !ok {
 		return w
@@ -117,7 +108,6 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if len(conditions) == 0 {
 		conditions = p.conflictConditions(r, resource.Key(u))
 	}
-	conditions = append(conditions, unresolved(p.State.Proxies.RouteProblems(r, resource.Key(u)))...)
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
 		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])
@@ -139,7 +129,7 @@ func (p *Plan) conflictConditions(r *table.Reader, of resource.Key) []kind.Condi
 		more = fmt.Sprintf(", and for %d more", n)
 	}
 	return []kind.Condition{{
-		Type: accepted, Status: "False", Reason: "InvalidCombination",
+		Type: kind.AcceptedCondition, Status: "False", Reason: "InvalidCombination",
 		Message: fmt.Sprintf("spec.to[%d] has no effect on traffic to %s %s:%d: with the policies that it is merged "+
 			"with, %s%s", first.Origin.Part, first.Destination.Kind, first.Destination.Service, first.Destination.Port,
 			first.Reason, more),

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"weft/internal/admission"
 	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -17,6 +18,7 @@ import (
 type snapshot struct {
 	inspect.World
 	connections Connections
+	effects     *inspect.PolicyEffects // of the policies of the response; nil: of none yet
 }
 
 // insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
@@ -43,7 +45,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot
 		return nil, err
 	}
 	return &snapshot{inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
-		a.Connections}, nil
+		a.Connections, nil}, nil
 }
 
 // readsOf returns the kinds that a response about resources of a kind is computed from.
@@ -59,6 +61,10 @@ func readsOf(d resource.Descriptor) []resource.Descriptor {
 		kinds = append(kinds, kind.MeshZoneAddresses)
 	case resource.Descriptor(kind.MeshExternalServices):
 		kinds = append(kinds, kind.MeshEgressAddresses, kind.SNIFormats)
+	}
+	if _, ok := d.(kind.Policy); ok {
+		kinds = append(kinds, kind.Dataplanes, kind.MeshServices, kind.MeshMultiZoneServices,
+			kind.MeshExternalServices, kind.MeshHTTPRoutes)
 	}
 	return kinds
 }
@@ -149,12 +155,25 @@ func (m *snapshot) status(o resource.Any) resource.Any {
 	if d == nil {
 		return nil
 	}
+	if status, ok := d.(*resource.Kind[kind.PolicyStatus]); ok {
+		return status.Make(key.Mesh, key.Name, m.policyStatus(o))
+	}
 	key.Kind = d.Describe().Name
 	status, ok := m.find(key)
 	if !ok {
 		return nil
 	}
 	return status
+}
+
+// policyStatus returns the status of a policy. Only its condition Accepted is stored.
+func (m *snapshot) policyStatus(o resource.Any) kind.PolicyStatus {
+	if m.effects == nil {
+		m.effects = m.Reports().PolicyEffects()
+	}
+	status := m.effects.Status(o)
+	status.Warnings = append(admission.PolicyWarnings(o), status.Warnings...)
+	return *status
 }
 
 // externalStatus returns the status of an external service with the zone egress that its clients dial here.

@@ -27,9 +27,23 @@ type BackendQuery struct {
 // ResolveBackend returns the port of the service that a route refers to, or the reason for which there is none. Of
 // several services with the labels, one of this zone is taken first, and then the oldest one.
 func (s *Stage) ResolveBackend(r *table.Reader, q BackendQuery) (backend RouteBackend, unresolved string) {
+	key, unresolved := s.backendOf(r, q)
+	if unresolved != "" {
+		return backend, unresolved
+	}
+	return s.Routes.Get(r, key).Rules[0].Backends[0], ""
+}
+
+// UnresolvedReason returns why a reference of a route has no destination; empty: it has one.
+func (s *Stage) UnresolvedReason(r *table.Reader, q BackendQuery) string {
+	_, unresolved := s.backendOf(r, q)
+	return unresolved
+}
+
+func (s *Stage) backendOf(r *table.Reader, q BackendQuery) (to DestinationKey, unresolved string) {
 	services := s.labeledAs(r, q)
 	if len(services) == 0 {
-		return backend, fmt.Sprintf("there is no %s %s", q.Kind, shownLabels(q.Labels))
+		return to, missing(q)
 	}
 	for _, service := range services {
 		port, ok := s.portOf(r, service, q)
@@ -38,18 +52,27 @@ func (s *Stage) ResolveBackend(r *table.Reader, q BackendQuery) (backend RouteBa
 				cmp.Or(q.Section, strconv.Itoa(int(q.Port)))))
 			continue
 		}
-		to := s.Routes.Get(r, service.At(port))
-		switch {
-		case to == nil:
-			unresolved = cmp.Or(unresolved, fmt.Sprintf("%s %s has no port %d", q.Kind, service.Service, port))
-		case to.Protocol.IsHTTP() != q.HTTP:
-			unresolved = cmp.Or(unresolved, fmt.Sprintf("port %d of %s %s is %s, and the route is one of %s", port,
-				q.Kind, service.Service, to.Protocol, routed(q.HTTP)))
-		default:
-			return to.Rules[0].Backends[0], ""
+		if of := cmp.Or(port.AppProtocol, kind.TCP); of.IsHTTP() != q.HTTP {
+			unresolved = cmp.Or(unresolved, fmt.Sprintf("port %d of %s %s is %s, and the route is one of %s", port.Port,
+				q.Kind, service.Service, of, routed(q.HTTP)))
+			continue
 		}
+		return service.At(port.Port), ""
 	}
-	return backend, unresolved
+	return to, unresolved
+}
+
+func missing(q BackendQuery) string {
+	return fmt.Sprintf("there is no %s %s", q.Kind, ShownLabels(q.Labels))
+}
+
+// ProtocolOf returns the protocol of a port of a service; empty where there is no such port.
+func (s *Stage) ProtocolOf(r *table.Reader, key DestinationKey) kind.Protocol {
+	port, ok := kind.PortNumbered(s.PortsOf(r, key), key.Port)
+	if !ok {
+		return ""
+	}
+	return cmp.Or(port.AppProtocol, kind.TCP)
 }
 
 func routed(http bool) string {
@@ -59,7 +82,8 @@ func routed(http bool) string {
 	return "TCP connections"
 }
 
-func shownLabels(labels map[string]string) string {
+// ShownLabels returns the labels by which a target selects resources, as text.
+func ShownLabels(labels map[string]string) string {
 	name, zone := labels[resource.DisplayName], labels[resource.ZoneLabel]
 	switch {
 	case name != "" && len(labels) == 1:
@@ -112,19 +136,18 @@ func (s *Stage) labeledAs(r *table.Reader, q BackendQuery) []DestinationKey {
 }
 
 // portOf returns the port of a service with a name or a number. A name comes before an equal number.
-func (s *Stage) portOf(r *table.Reader, key DestinationKey, q BackendQuery) (uint32, bool) {
+func (s *Stage) portOf(r *table.Reader, key DestinationKey, q BackendQuery) (port kind.ServicePort, ok bool) {
 	ports := s.PortsOf(r, key)
 	if q.Kind == ExternalService && q.Port == 0 && len(ports) > 0 {
-		return ports[0].Port, true
+		return ports[0], true
 	}
 	byName := slices.IndexFunc(ports, func(p kind.ServicePort) bool { return q.Section != "" && p.Name == q.Section })
 	if byName >= 0 {
-		return ports[byName].Port, true
+		return ports[byName], true
 	}
 	number := q.Port
 	if n, err := strconv.ParseUint(q.Section, 10, 16); err == nil {
 		number = uint32(n)
 	}
-	_, ok := kind.PortNumbered(ports, number)
-	return number, ok
+	return kind.PortNumbered(ports, number)
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -76,4 +77,20 @@ func (s *Stage) TargetedBy(r *table.Reader, mesh string, to *policy.To) []Destin
 	}
 	slices.SortFunc(targeted, CompareDestinations)
 	return targeted
+}
+
+// UntargetedReason returns why a to item is about no port of a service; empty: it is about one, or about the whole mesh
+// or a route.
+func (s *Stage) UntargetedReason(r *table.Reader, mesh string, to *policy.To) string {
+	for of, toKind := range toKinds {
+		if toKind != to.Kind || len(s.TargetedBy(r, mesh, to)) > 0 {
+			continue
+		}
+		q := BackendQuery{Kind: DestinationKind(of), Mesh: mesh, Labels: to.Labels}
+		if len(s.labeledAs(r, q)) == 0 {
+			return missing(q)
+		}
+		return fmt.Sprintf("no %s %s has a port %s", q.Kind, ShownLabels(q.Labels), to.Section)
+	}
+	return ""
 }

@@ -37,6 +37,33 @@ func (t *Tables) addProxyStatus() {
 // CauseKey returns the index key of a resource whose configuration gets a NACK.
 func CauseKey(mesh string, c kind.Cause) string { return mesh + "/" + c.Kind + "/" + c.Name }
 
+// NACKed is the insight of a proxy that NACKs the configuration of a resource, with the cause as the insight has it.
+type NACKed struct {
+	Insight *resource.Object[kind.DataplaneInsight]
+	Cause   kind.Cause
+}
+
+// NACKsOf returns the connected proxies that NACK the configuration of a resource, on global those of every zone. A
+// zone knows a resource of global by another name.
+func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
+	var zone string // of the resource; empty: every zone has it
+	if o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name}); ok && t.Zone == "" {
+		meta, info := o.Envelope(), kind.ByName(c.Kind).Describe()
+		if zone = t.OwnerOf(meta).Zone; zone != "" {
+			c.Name = kind.DisplayNameOf(meta)
+		} else {
+			c.Name = kind.SyncedName(info, meta.Name, kind.Owner{})
+		}
+	}
+	var nacked []NACKed
+	for _, insight := range t.InsightsByCause.List(r, CauseKey(mesh, c)) {
+		if zone == "" || t.ZoneOf(&insight.Meta) == zone {
+			nacked = append(nacked, NACKed{insight, c})
+		}
+	}
+	return nacked
+}
+
 func changingKeys(row *resource.Object[kind.DataplaneListenerStatus]) []string {
 	if row.Spec.Changing() {
 		return []string{MeshKey(row.Mesh)}

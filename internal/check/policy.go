@@ -1,0 +1,46 @@
+package check
+
+import (
+	"strings"
+
+	"weft/internal/inspect"
+	"weft/internal/state"
+	"weft/kind"
+	"weft/resource"
+)
+
+// policies checks the policies of every kind: whether proxies accept them, and whether they have an effect. A zone
+// checks those of global as far as it has proxies that they select: global knows the proxies of all zones.
+func (l *checker) policies(mesh string) {
+	if len(l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(mesh))) == 0 {
+		return // a mesh without proxies needs nothing
+	}
+	for _, of := range kind.Policies() {
+		for o := range l.State.Tables.From(l.Snapshot, of.Describe().Name, mesh, "") {
+			l.policy(o)
+		}
+	}
+}
+
+func (l *checker) policy(o resource.Any) {
+	object, effect := objectOf(o.Key()), l.effects.Of(o)
+	for _, c := range l.effects.Accepted(o.Key()) {
+		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
+	}
+	if effect.Counts.Proxies == 0 && l.everywhere(o.Envelope()) {
+		return
+	}
+	if len(effect.Unresolved) > 0 {
+		l.found(policyRefNotFound, object, "%s", strings.Join(effect.Unresolved[:min(len(effect.Unresolved), 3)], "; "))
+	}
+	if o.Key().Kind == kind.MeshTrafficPermissions.Name && !l.isGlobal() {
+		return // see [checker.permissions]
+	}
+	switch effect.Reason {
+	case inspect.Applies, inspect.ShadowPolicy:
+	case inspect.NoProxySelected, inspect.NoSectionSelected:
+		l.found(selectorMatchesNothing, object, "%s", effect.Message)
+	default:
+		l.found(policyWithoutEffect, object, "%s: %s", effect.Reason, effect.Message)
+	}
+}

@@ -1,0 +1,408 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/policy"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Reasons of the condition Applied. All but the first one mean that the policy has no effect.
+const (
+	Applies           = "Applied"
+	ShadowPolicy      = "Shadow"
+	NoProxySelected   = "NoProxySelected"
+	NoSectionSelected = "NoSectionSelected"
+	NoDestination     = "NoDestination"
+	Overridden        = "Overridden"
+	NotApplicable     = "NotApplicable"
+)
+
+// PolicyEffect is what a policy does in the zone, or on global in all zones.
+type PolicyEffect struct {
+	Counts kind.PolicyCounts
+	// Reason is why the policy has an effect or none, and Message is the same as text.
+	Reason, Message string
+	// Unresolved are the targets, sections and backends that do not exist.
+	Unresolved []string
+	// Warnings are the fields that have no effect anywhere, where others have.
+	Warnings []string
+}
+
+// PolicyEffects computes the effects of policies. Policies of a kind share one pass over the Dataplanes of their mesh.
+// It is for the goroutine and the request of its [Reports].
+type PolicyEffects struct {
+	*Reports
+	meshes map[string]*effectMesh
+	passes map[proxy.PoliciesKey]*effectPass
+}
+
+// PolicyEffects returns the effects of the policies in the snapshot.
+func (rs *Reports) PolicyEffects() *PolicyEffects {
+	return &PolicyEffects{rs, map[string]*effectMesh{}, map[proxy.PoliciesKey]*effectPass{}}
+}
+
+// effectMesh is a mesh as its policies target it.
+type effectMesh struct {
+	dataplanes []*resource.Object[kind.Dataplane]
+	proxies    []*policy.Proxy
+	ports      []service.DestinationKey
+	protocols  []kind.Protocol // of the ports
+	routes     []targetedRoute
+}
+
+// targetedRoute is a MeshHTTPRoute as to items match it, with the ports that it addresses.
+type targetedRoute struct {
+	labels map[string]string
+	ports  []service.DestinationKey
+}
+
+func (e *PolicyEffects) mesh(name string) *effectMesh {
+	if known := e.meshes[name]; known != nil {
+		return known
+	}
+	m := &effectMesh{}
+	e.meshes[name] = m
+	for dp := range e.State.Tables.Dataplanes.From(e.Snapshot, state.MeshKey(name), "") {
+		p := e.State.Proxies.Selectable.Get(e.r, state.ProxyKey{Mesh: name, Name: dp.Name})
+		m.dataplanes, m.proxies = append(m.dataplanes, dp), append(m.proxies, p)
+	}
+	for _, of := range e.State.Services.Destinations.Get(e.r, name) {
+		for _, port := range e.State.Services.Ports.Get(e.r, of) {
+			m.ports = append(m.ports, of.At(port))
+			m.protocols = append(m.protocols, e.State.Services.ProtocolOf(e.r, of.At(port)))
+		}
+	}
+	for o := range e.State.Tables.From(e.Snapshot, kind.MeshHTTPRoutes.Name, name, "") {
+		route := targetedRoute{labels: policy.RouteLabels(o.Envelope())}
+		for _, part := range e.parts(o.Key()) {
+			route.ports = append(route.ports, e.State.Services.TargetedBy(e.r, name, part.To)...)
+		}
+		m.routes = append(m.routes, route)
+	}
+	return m
+}
+
+func (e *PolicyEffects) parts(of resource.Key) []policy.Part {
+	return e.State.Tables.PolicyRows[of.Kind].Parts(e.r, of.Mesh, of.Name)
+}
+
+// effectPass is the selections of the policies of a kind in a mesh.
+type effectPass struct {
+	mesh       *effectMesh
+	selections []policy.Selection
+	of         map[resource.Key][]int // the places of a policy's selections
+	results    []*effectResult        // by selection; nil: not computed yet
+	merged     map[string]policy.Merged
+	numbers    map[policy.Origin]uint64
+	targeted   map[policy.Origin]*partTargets
+}
+
+// number returns a number that no other part has.
+func (p *effectPass) number(of policy.Origin) uint64 {
+	n, ok := p.numbers[of]
+	if !ok {
+		n = uint64(len(p.numbers))
+		p.numbers[of] = n
+	}
+	return n
+}
+
+// partTargets are the ports of a mesh that a to item is about, by their places. An item about a route has none.
+type partTargets struct {
+	ports []bool
+}
+
+// targets returns the ports that a to item is about.
+func (e *PolicyEffects) targets(pass *effectPass, part *policy.Part) *partTargets {
+	if known := pass.targeted[part.Origin()]; known != nil {
+		return known
+	}
+	t := &partTargets{make([]bool, len(pass.mesh.ports))}
+	pass.targeted[part.Origin()] = t
+	for i, port := range pass.mesh.ports {
+		d := e.State.Services.Targeted.Get(e.r, port)
+		t.ports[i] = d != nil && part.To.Matches(d)
+	}
+	return t
+}
+
+func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
+	if known := e.passes[key]; known != nil {
+		return known
+	}
+	m := e.mesh(key.Mesh)
+	p := &effectPass{mesh: m, of: map[resource.Key][]int{}, merged: map[string]policy.Merged{},
+		numbers: map[policy.Origin]uint64{}, targeted: map[policy.Origin]*partTargets{}}
+	e.passes[key] = p
+	p.selections = e.State.Proxies.Policies.Get(e.r, key).Tally(m.proxies)
+	p.results = make([]*effectResult, len(p.selections))
+	for i := range p.selections {
+		for _, selected := range p.selections[i].Policies {
+			p.of[selected.Key] = append(p.of[selected.Key], i)
+		}
+	}
+	return p
+}
+
+// Of returns the effect of a policy.
+func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
+	key, meta := o.Key(), o.Envelope()
+	parts := kind.ByName(key.Kind).(kind.Policy).Parts(o)
+	p := &policyEffect{PolicyEffects: e, key: key, target: policy.TargetOf(parts.TargetRef),
+		pass:  e.pass(proxy.PoliciesKey{Kind: key.Kind, Mesh: key.Mesh}),
+		rules: len(parts.Rules) > 0, whole: parts.Default != nil}
+	p.effect.Unresolved = e.State.Proxies.RouteProblems(e.r, key)
+	own := policy.PartsOf(policy.New(key, meta, p.target), meta, parts)
+	p.items(own)
+	if policy.Shadow(meta) {
+		p.without(ShadowPolicy, "the label %s is shadow: `weft diff --shadow` shows the effect that it would have",
+			policy.EffectLabel)
+		return &p.effect
+	}
+	p.count()
+	p.judge(own)
+	return &p.effect
+}
+
+// Status returns the status of a policy: the stored condition Accepted, and the effect of the policy.
+func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
+	effect := e.Of(o)
+	accepted := kind.Condition{Type: kind.AcceptedCondition, Status: "True", Reason: "Accepted",
+		Message: "no connected proxy rejects its configuration"}
+	for _, rejected := range e.Accepted(o.Key()) {
+		accepted = rejected
+	}
+	refs := kind.Condition{Type: kind.ResolvedRefsCondition, Status: "True", Reason: "ResolvedRefs",
+		Message: "each target, section and backend exists"}
+	if len(effect.Unresolved) > 0 {
+		refs.Status, refs.Reason, refs.Message = "False", "RefNotFound", someProblems(effect.Unresolved)
+	}
+	applied := kind.Condition{Type: kind.AppliedCondition, Status: "True", Reason: effect.Reason,
+		Message: effect.Message}
+	if effect.Reason != Applies {
+		applied.Status = "False"
+	}
+	return &kind.PolicyStatus{Conditions: []kind.Condition{accepted, refs, applied}, Applied: &effect.Counts,
+		Warnings: effect.Warnings}
+}
+
+// Accepted returns the condition Accepted of a policy where it is False; none where it is True.
+func (e *PolicyEffects) Accepted(of resource.Key) []kind.Condition {
+	stored, ok := e.State.Tables.PolicyRows[of.Kind].Statuses.Find(e.r, of.Mesh, of.Name)
+	if !ok {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(stored.Spec.Conditions), func(c kind.Condition) bool {
+		return c.Type != kind.AcceptedCondition
+	})
+}
+
+// someProblems lists the first problems.
+func someProblems(problems []string) string {
+	const shown = 10
+	text := strings.Join(problems[:min(len(problems), shown)], "; ")
+	if more := len(problems) - shown; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// policyEffect is the computation of one effect.
+type policyEffect struct {
+	*PolicyEffects
+	key    resource.Key
+	target policy.Target
+	pass   *effectPass
+	ports  map[service.DestinationKey]bool // that to items are about
+	rules  bool                            // whether it has rules
+	whole  bool                            // whether it has a conf about the whole proxy
+	effect PolicyEffect
+}
+
+func (p *policyEffect) without(reason, message string, args ...any) {
+	p.effect.Reason, p.effect.Message = reason, fmt.Sprintf(message, args...)
+}
+
+// items finds the destinations of the to items.
+func (p *policyEffect) items(parts []policy.Part) {
+	p.ports = map[service.DestinationKey]bool{}
+	add := func(ports []service.DestinationKey) {
+		for _, port := range ports {
+			p.ports[port] = true
+		}
+	}
+	for _, part := range parts {
+		unresolved := ""
+		switch to := part.To; {
+		case to == nil:
+		case to.Kind == policy.ToMesh:
+			add(p.pass.mesh.ports)
+		case to.Kind == policy.ToMeshHTTPRoute:
+			unresolved = "there is no MeshHTTPRoute " + service.ShownLabels(to.Labels)
+			for _, route := range p.pass.mesh.routes {
+				if kind.Subset(to.Labels, route.labels) {
+					unresolved = ""
+					add(route.ports)
+				}
+			}
+		default:
+			add(p.State.Services.TargetedBy(p.r, p.key.Mesh, to))
+			unresolved = p.State.Services.UntargetedReason(p.r, p.key.Mesh, to)
+		}
+		if unresolved != "" {
+			p.effect.Unresolved = append(p.effect.Unresolved,
+				fmt.Sprintf("to[%d].targetRef: %s", part.Index, unresolved))
+		}
+	}
+	p.effect.Counts.Routes = len(p.ports)
+}
+
+// count counts the selected proxies and sections.
+func (p *policyEffect) count() {
+	zones := map[string]bool{}
+	counts := &p.effect.Counts
+	for _, i := range p.pass.of[p.key] {
+		s := &p.pass.selections[i]
+		counts.Proxies += len(s.Proxies)
+		selected := s.Policies[slices.IndexFunc(s.Policies, func(of policy.Selected) bool { return of.Key == p.key })]
+		for _, n := range s.Proxies {
+			has := p.pass.mesh.proxies[n]
+			if p.rules && selected.Sections == nil {
+				counts.Sections += len(has.Sections)
+			} else if p.rules {
+				counts.Sections += len(selected.Sections)
+			}
+			zones[has.Zone] = true
+		}
+	}
+	if p.State.Tables.Zone == "" {
+		counts.Zones = slices.Sorted(maps.Keys(zones))
+	}
+}
+
+// judge finds whether the policy has an effect, and why.
+func (p *policyEffect) judge(own []policy.Part) {
+	counts := &p.effect.Counts
+	switch {
+	case counts.Proxies == 0:
+		p.selectsNone()
+	case !p.rules && !p.whole && counts.Routes == 0:
+		p.without(NoDestination, "no item of `to` selects a port of a service")
+	default:
+		p.fields(own)
+	}
+}
+
+// selectsNone states why no proxy is selected.
+func (p *policyEffect) selectsNone() {
+	whole := p.target
+	whole.Section = ""
+	had := 0
+	for _, proxy := range p.pass.mesh.proxies {
+		if _, all := whole.Selects(proxy); all {
+			had++
+		}
+	}
+	t := &p.target
+	switch {
+	case t.Section != "" && had > 0:
+		p.without(NoSectionSelected, "%s, and none of them has a section %s", countOf(had, "Dataplane is selected",
+			"Dataplanes are selected"), t.Section)
+		p.effect.Unresolved = append(p.effect.Unresolved,
+			"targetRef: no selected Dataplane has a section "+t.Section)
+	case t.Name != "" && had == 0:
+		p.without(NoProxySelected, "there is no Dataplane %s", t.Name)
+		p.effect.Unresolved = append(p.effect.Unresolved, "targetRef: there is no Dataplane "+t.Name)
+	default:
+		p.without(NoProxySelected, "it selects none of the Dataplanes of the mesh (%d)", len(p.pass.mesh.proxies))
+	}
+}
+
+// fields states which fields have an effect.
+func (p *policyEffect) fields(own []policy.Part) {
+	fields, results := map[string]fieldEffect{}, []*effectResult{}
+	paths := p.paths(own)
+	for _, i := range p.pass.of[p.key] {
+		result := p.result(p.pass, i)
+		results = append(results, result)
+		for path, of := range result.fields[p.key] {
+			fields[path] = fields[path].with(of)
+		}
+		if !slices.ContainsFunc(paths, func(path string) bool { return !fields[path].applied }) {
+			break // the other selections have no effect on the result
+		}
+	}
+	counts, applied := &p.effect.Counts, 0
+	for _, path := range slices.Sorted(maps.Keys(fields)) {
+		if of := fields[path]; of.applied {
+			applied++
+		} else {
+			p.effect.Warnings = append(p.effect.Warnings, path+": no effect: "+of.reason)
+		}
+	}
+	switch {
+	case len(fields) == 0:
+		p.without(Overridden, "other policies override each of its fields: %s", p.overriders(paths, results))
+	case applied == 0:
+		p.without(NotApplicable, "%s", strings.Join(p.effect.Warnings, "; "))
+		p.effect.Warnings = nil
+	default:
+		text := []string{countOf(counts.Proxies, "proxy", "proxies")}
+		if p.rules {
+			text = append(text, countOf(counts.Sections, "section", "sections"))
+		}
+		if len(p.ports) > 0 {
+			text = append(text, countOf(counts.Routes, "route", "routes"))
+		}
+		p.without(Applies, "it configures %s", strings.Join(text, ", "))
+	}
+	if zones := counts.Zones; len(zones) > 0 {
+		p.effect.Message += " (zones: " + strings.Join(zones, ", ") + ")"
+	}
+}
+
+func countOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// paths returns the paths of the fields of parts.
+func (p *policyEffect) paths(own []policy.Part) []string {
+	var paths []string
+	for path := range p.State.Tables.PolicyRows[p.key.Kind].Plan.Merge(own).Origins.All() {
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// overriders lists the first policies that override the fields of some paths.
+func (p *policyEffect) overriders(paths []string, results []*effectResult) string {
+	const shown = 5
+	set := map[string]bool{}
+	for _, path := range paths {
+		for _, result := range results {
+			for by, fields := range result.fields {
+				if _, sets := fields[path]; sets {
+					set[by.String()] = true
+				}
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(set))
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return cmp.Or(text, "none")
+}

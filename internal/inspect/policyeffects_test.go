@@ -1,0 +1,121 @@
+package inspect_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"weft/internal/golden"
+	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
+	"weft/internal/inspect"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// TestPolicyEffects: every file of testdata/policies is a world, and its section "statuses" has the status of each
+// policy.
+func TestPolicyEffects(t *testing.T) {
+	golden.Run(t, "testdata/policies/*.txtar", func(t *testing.T, archive *txtar.Archive) {
+		s := graphtest.Load(t, archive)
+		snapshot := s.Tables.DB.Snapshot()
+		effects := inspect.NewReports(s, snapshot).PolicyEffects()
+		var text strings.Builder
+		for _, of := range kind.Policies() {
+			for o := range s.Tables.From(snapshot, of.Describe().Name, "default", "") {
+				status := effects.Status(o)
+				counts, err := json.Marshal(status.Applied)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&text, "%s %s\n", o.Key(), counts)
+				for _, c := range status.Conditions {
+					fmt.Fprintf(&text, "  %s=%s %s: %s\n", c.Type, c.Status, c.Reason, c.Message)
+				}
+				for _, warning := range status.Warnings {
+					fmt.Fprintf(&text, "  warning: %s\n", warning)
+				}
+			}
+		}
+		for i := range archive.Files {
+			if archive.Files[i].Name == "statuses" {
+				archive.Files[i].Data = []byte(text.String())
+			}
+		}
+	})
+}
+
+const (
+	manyProxies  = 10_000
+	manyPolicies = 500
+	manyServices = 300
+)
+
+// manyOf is a mesh of 10,000 proxies of 400 applications, 300 services, and 500 policies: 20 of the whole mesh, 470 of
+// single applications, and 10 of single proxies. Each has an item about all services and one about a service.
+func manyOf() (*graph.State, []resource.Any) {
+	s := graph.NewState("east")
+	var policies []resource.Any
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		for i := range manyServices {
+			name := fmt.Sprintf("s-%d", i)
+			s.Tables.Put(tx, kind.MeshServices.Make("default", name, kind.MeshService{
+				Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+				Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}},
+			}))
+		}
+		for i := range manyProxies {
+			dp := kind.Dataplanes.Make("default", fmt.Sprintf("p-%d", i), kind.Dataplane{Networking: kind.Networking{
+				Address: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255),
+				Inbound: []kind.Inbound{{Port: 8080, Protocol: kind.HTTP,
+					Tags: map[string]string{kind.ServiceTag: fmt.Sprintf("s-%d", i%manyServices)}}},
+				TransparentProxying: &kind.TransparentProxying{}}})
+			dp.Labels = map[string]string{"app": fmt.Sprintf("app-%d", i%400), "env": "prod"}
+			s.Tables.Put(tx, dp)
+		}
+		for i := range manyPolicies {
+			policies = append(policies, manyth(i))
+			s.Tables.Put(tx, policies[i])
+		}
+	})
+	return s, policies
+}
+
+func manyth(i int) resource.Any {
+	target := &kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%400)}}
+	switch {
+	case i < 20:
+		target = nil
+	case i < 30:
+		target = &kind.TargetRef{Kind: "Dataplane", Name: fmt.Sprintf("p-%d", i)}
+	}
+	d := kind.Duration(i + 1)
+	return kind.MeshTimeouts.Make("default", fmt.Sprintf("t-%d", i), kind.MeshTimeout{TargetRef: target,
+		To: []kind.ToItem[kind.TimeoutConf]{
+			{TargetRef: kind.DestinationRef{Kind: "Mesh"}, Default: kind.TimeoutConf{IdleTimeout: &d}},
+			{TargetRef: kind.DestinationRef{Kind: "MeshService", Name: fmt.Sprintf("s-%d", i%manyServices)},
+				Default: kind.TimeoutConf{HTTP: &kind.HTTPTimeouts{RequestTimeout: &d}}},
+		}})
+}
+
+// BenchmarkPolicyStatus is the cost of the status of a policy in a mesh of 10,000 proxies and 500 policies: of one of
+// the whole mesh, of one of an application, and of all of them.
+func BenchmarkPolicyStatus(b *testing.B) {
+	s, policies := manyOf()
+	for name, of := range map[string][]resource.Any{"mesh": policies[:1], "application": policies[100:101],
+		"all": policies} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				effects := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects()
+				for _, o := range of {
+					effects.Status(o)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,295 @@
+package inspect
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/policy"
+	"weft/internal/state"
+	"weft/kind"
+	"weft/resource"
+)
+
+// fieldEffect is whether a field that no other policy overrides has an effect somewhere, and the reason where it has
+// none.
+type fieldEffect struct {
+	applied bool
+	reason  string
+}
+
+func (f fieldEffect) with(other fieldEffect) fieldEffect {
+	return fieldEffect{f.applied || other.applied, cmp.Or(f.reason, other.reason)}
+}
+
+// effectResult is the effect of the fields of policies on the proxies of a selection. Fields that are overridden for
+// all of their traffic are absent.
+type effectResult struct {
+	fields map[resource.Key]map[string]fieldEffect
+}
+
+func (r *effectResult) add(by policy.Origin, path, reason string) {
+	if r.fields[by.Policy] == nil {
+		r.fields[by.Policy] = map[string]fieldEffect{}
+	}
+	r.fields[by.Policy][path] = r.fields[by.Policy][path].with(fieldEffect{reason == "", reason})
+}
+
+// result returns the effect of the fields of the policies of a selection.
+func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
+	if pass.results[i] != nil {
+		return pass.results[i]
+	}
+	s := &selectionFields{e, pass, &pass.selections[i], &effectResult{map[resource.Key]map[string]fieldEffect{}},
+		nil}
+	pass.results[i] = s.result
+	s.sent()
+	s.received()
+	return s.result
+}
+
+// selectionFields is the computation of an [effectResult].
+type selectionFields struct {
+	*PolicyEffects
+	pass    *effectPass
+	of      *policy.Selection
+	result  *effectResult
+	secured *bool // whether one of the proxies has an identity; nil: not known yet
+}
+
+// merge merges parts, each list of parts once.
+func (s *selectionFields) merge(parts []policy.Part) policy.Merged {
+	var key []byte
+	for i := range parts {
+		key = binary.AppendUvarint(key, s.pass.number(parts[i].Origin()))
+	}
+	m, known := s.pass.merged[string(key)]
+	if !known {
+		m = s.State.Tables.PolicyRows[parts[0].Policy.Key.Kind].Plan.Merge(parts)
+		s.pass.merged[string(key)] = m
+	}
+	return m
+}
+
+// sent adds the fields about the traffic to each port, and to each port by a route that items are about. Ports of a
+// protocol with the same items have the same fields.
+func (s *selectionFields) sent() {
+	var parts []policy.Part
+	for _, selected := range s.of.Policies {
+		for _, part := range s.parts(selected.Key) {
+			if part.To != nil {
+				parts = append(parts, part)
+			}
+		}
+	}
+	policy.Sort(parts)
+	targets := make([]*partTargets, len(parts))
+	byRoute := false
+	for i := range parts {
+		targets[i] = s.targets(s.pass, &parts[i])
+		byRoute = byRoute || parts[i].To.Kind == policy.ToMeshHTTPRoute
+	}
+	seen := map[string]bool{}
+	add := func(port int, route *targetedRoute) {
+		protocol := s.pass.mesh.protocols[port]
+		key, about := []byte(protocol), []policy.Part(nil)
+		for i := range parts {
+			to := parts[i].To
+			if targets[i].ports[port] ||
+				route != nil && to.Kind == policy.ToMeshHTTPRoute && kind.Subset(to.Labels, route.labels) {
+				key = binary.AppendUvarint(key, uint64(i))
+				about = append(about, parts[i])
+			}
+		}
+		if len(about) > 0 && !seen[string(key)] {
+			seen[string(key)] = true
+			s.sentAs(about, protocol)
+		}
+	}
+	if len(parts) == 0 {
+		return
+	}
+	for port := range s.pass.mesh.ports {
+		add(port, nil)
+	}
+	for i := range s.pass.mesh.routes {
+		for _, port := range s.pass.mesh.routes[i].ports {
+			if byRoute {
+				add(slices.Index(s.pass.mesh.ports, port), &s.pass.mesh.routes[i])
+			}
+		}
+	}
+}
+
+// sentAs adds the fields of the items about some traffic of a protocol.
+func (s *selectionFields) sentAs(about []policy.Part, protocol kind.Protocol) {
+	m := s.merge(about)
+	toRoute := map[policy.Origin]bool{}
+	for i := range about {
+		toRoute[about[i].Origin()] = about[i].To.Kind == policy.ToMeshHTTPRoute
+	}
+	for path, origin := range m.Origins.All() {
+		s.result.add(origin, path, withoutEffect(origin.Policy.Kind, path, protocol, m.Conf, toRoute[origin]))
+	}
+}
+
+// connectionFields are the beginnings of the paths of fields about connections, of which a route has none of its own.
+var connectionFields = map[string][]string{
+	kind.MeshTimeouts.Name: {"connectionTimeout", "idleTimeout", "http.maxStreamDuration", "http.maxConnectionDuration",
+		"http.requestHeadersTimeout"},
+	kind.MeshRetries.Name: {"tcp."},
+}
+
+// requestFields are the beginnings of the paths of fields about traffic of some protocols, by kind.
+var requestFields = map[string]map[string][]kind.Protocol{
+	kind.MeshTimeouts.Name: {"http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
+	kind.MeshRetries.Name: {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC},
+		"tcp.": {kind.TCP, kind.TLS, kind.Kafka}},
+	kind.MeshHTTPRoutes.Name: {"rules": {kind.HTTP, kind.HTTP2, kind.GRPC}},
+}
+
+// withoutEffect returns why a field of an effective conf has no effect on the traffic to a port; empty: it has one.
+// toRoute is true where an item about a MeshHTTPRoute sets the field.
+func withoutEffect(of, path string, protocol kind.Protocol, conf any, toRoute bool) string {
+	if reason := otherProtocol(of, path, protocol); reason != "" {
+		return reason
+	}
+	beginning := func(prefix string) bool { return strings.HasPrefix(path, prefix) }
+	if toRoute && slices.ContainsFunc(connectionFields[of], beginning) {
+		return "it is about connections, which requests of all routes share; target the service"
+	}
+	if c, ok := conf.(*kind.LoadBalancingConf); ok && beginning("hashPolicies") && !c.Hashes() {
+		return "the type of the load balancer is " + cmp.Or(c.Balancer().Type, kind.RoundRobin) +
+			", not RingHash or Maglev"
+	}
+	return ""
+}
+
+func otherProtocol(of, path string, protocol kind.Protocol) string {
+	for prefix, protocols := range requestFields[of] {
+		if strings.HasPrefix(path, prefix) && !slices.Contains(protocols, protocol) {
+			return fmt.Sprintf("the protocol is %s", protocol)
+		}
+	}
+	return ""
+}
+
+// received adds the fields about the callers of each section.
+func (s *selectionFields) received() {
+	places := s.places()
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		var parts []policy.Part
+		for _, selected := range s.of.Policies {
+			if !selected.AppliesTo(name) {
+				continue
+			}
+			for _, part := range s.parts(selected.Key) {
+				if part.To == nil && selected.Inbound {
+					parts = append(parts, part)
+				} else if part.To == nil {
+					s.result.add(part.Origin(), "rules", s.unenforced(part.Policy.Key.Kind))
+				}
+			}
+		}
+		policy.Sort(parts)
+		for _, matched := range policy.Inbound(parts) {
+			for path, origin := range s.merge(matched.Parts).Origins.All() {
+				s.result.add(origin, path, s.unreceived(origin.Policy.Kind, path, matched.Match, places[name]))
+			}
+		}
+	}
+}
+
+// sectionFacts are what sections with one name are.
+type sectionFacts struct {
+	protocols       []kind.Protocol // of inbounds
+	ingress, egress bool
+}
+
+// places returns the sections of the proxies by name.
+func (s *selectionFields) places() map[string]*sectionFacts {
+	places := map[string]*sectionFacts{}
+	at := func(name string) *sectionFacts {
+		if places[name] == nil {
+			places[name] = &sectionFacts{}
+		}
+		return places[name]
+	}
+	if !slices.ContainsFunc(s.of.Policies, func(of policy.Selected) bool { return s.hasRules(of.Key) }) {
+		return nil
+	}
+	for _, n := range s.of.Proxies {
+		networking := &s.pass.mesh.dataplanes[n].Spec.Networking
+		for _, in := range networking.Inbound {
+			if in = networking.Effective(in); in.State == kind.Ignored {
+				continue
+			}
+			facts := at(cmp.Or(in.Name, fmt.Sprint(in.Port)))
+			if !slices.Contains(facts.protocols, in.Protocol) {
+				facts.protocols = append(facts.protocols, in.Protocol)
+			}
+		}
+		if z := networking.ZoneIngress; z != nil {
+			at(cmp.Or(z.Name, fmt.Sprint(z.Port))).ingress = true
+		}
+		if z := networking.ZoneEgress; z != nil {
+			at(cmp.Or(z.Name, fmt.Sprint(z.Port))).egress = true
+		}
+	}
+	if len(places) == 0 {
+		at("") // proxies without sections
+	}
+	return places
+}
+
+func (s *selectionFields) hasRules(of resource.Key) bool {
+	return slices.ContainsFunc(s.parts(of), func(p policy.Part) bool { return p.To == nil })
+}
+
+// unreceived returns why a field about callers has no effect at a section; empty: it has one.
+func (s *selectionFields) unreceived(of, path string, match policy.Match, at *sectionFacts) string {
+	reason := ""
+	for _, protocol := range at.protocols {
+		if reason = otherProtocol(of, path, protocol); reason == "" {
+			break
+		}
+	}
+	switch {
+	case match.SNI != "" && !at.egress:
+		return "the rule has an SNI, and only zone egresses have filter chains by SNI"
+	case match.SpiffeID != "" && len(at.protocols) == 0 && !at.egress:
+		return unknownToIngress
+	case match.SpiffeID != "" && !s.isSecured():
+		return "no selected Dataplane has an identity, so none knows its callers"
+	case at.egress:
+		return ""
+	case len(at.protocols) == 0 && at.ingress:
+		return otherProtocol(of, path, kind.TCP)
+	case len(at.protocols) == 0:
+		return "the selected Dataplanes have no inbound and no section of a zone proxy"
+	}
+	return reason
+}
+
+// unenforced returns why a policy whose rules are joined has no effect; empty: it has one.
+func (s *selectionFields) unenforced(of string) string {
+	if of == kind.MeshTrafficPermissions.Name && !s.isSecured() {
+		return "no selected Dataplane has an identity, so each allows every caller"
+	}
+	return ""
+}
+
+// isSecured reports whether one of the proxies has an identity.
+func (s *selectionFields) isSecured() bool {
+	if s.secured == nil {
+		secured := slices.ContainsFunc(s.of.Proxies, func(n int) bool {
+			dp := s.pass.mesh.dataplanes[n]
+			return s.State.Identity.Identity.Get(s.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) != nil
+		})
+		s.secured = &secured
+	}
+	return *s.secured
+}
