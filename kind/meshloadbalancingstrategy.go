@@ -30,7 +30,8 @@ type LoadBalancingConf struct {
 	// how the endpoints of a zone share the traffic
 	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty" schema:"minProperties=1"`
 	// HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A
-	// connection of TCP hashes Connection and FilterState only.
+	// connection of TCP hashes Connection and FilterState only. For the requests of a MeshHTTPRoute, the load balancer
+	// is that of the backend.
 	HashPolicies []HashPolicy `json:"hashPolicies,omitempty" schema:"maxItems=16"`
 }
 
@@ -165,7 +166,13 @@ func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrat
 	if len(o.Spec.To) == 0 {
 		c.add("spec.to", "is required: at least one item")
 	}
-	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).loadBalancing)
+	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).loadBalancing)
+	for i := range o.Spec.To {
+		if to := &o.Spec.To[i]; to.TargetRef.Kind == "MeshHTTPRoute" && to.Default.LoadBalancer != nil {
+			c.add(fmt.Sprintf("spec.to[%d].default.loadBalancer", i), "is about the endpoints of a service, of which "+
+				"a MeshHTTPRoute has none; leave it out, or target the service. A MeshHTTPRoute has hashPolicies only")
+		}
+	}
 	return c.problems
 }
 

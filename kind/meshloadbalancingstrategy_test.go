@@ -14,6 +14,8 @@ func TestMeshLoadBalancingStrategyRejects(t *testing.T) {
 			at("hashPolicies[1].type", `is "SourceIP", which is not served; use Connection`),
 			at("hashPolicies[2].type", "is required: Header")}},
 		{"no type", in("loadBalancer: {ringHash: {}}"), []string{at("loadBalancer.type", "is required: RoundRobin")}},
+		{"the load balancer of a route", `{to: [{targetRef: {kind: MeshHTTPRoute, name: r}, default: {loadBalancer: ` +
+			`{type: Random}}}]}`, []string{at("loadBalancer", "is about the endpoints of a service")}},
 		{"values", in(`loadBalancer: {type: RingHash, leastRequest: {choiceCount: 1, activeRequestBias: -1}, ` +
 			`ringHash: {hashFunction: MD5, minRingSize: 0, maxRingSize: 8000001}, maglev: {tableSize: 5000012}}`),
 			[]string{

@@ -153,7 +153,13 @@ func validateMeshRetry(o *resource.Object[MeshRetry]) resource.Problems {
 	if len(o.Spec.To) == 0 {
 		c.add("spec.to", "is required: at least one item")
 	}
-	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).retries)
+	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).retries)
+	for i := range o.Spec.To {
+		if to := &o.Spec.To[i]; to.TargetRef.Kind == "MeshHTTPRoute" && to.Default.TCP != nil {
+			c.add(fmt.Sprintf("spec.to[%d].default.tcp", i), "is about connections, and a MeshHTTPRoute has requests; "+
+				"leave it out, or target the service")
+		}
+	}
 	return c.problems
 }
 

@@ -18,6 +18,11 @@ func TestMeshRetryRejects(t *testing.T) {
 			"spec.to[2].default.http: has no field", "spec.to[3].default.grpc: has no field",
 			"spec.to[4].default.http.backOff: has no field",
 			"spec.to[4].default.http.rateLimitedBackOff.resetHeaders: is required"}},
+		{"connections of a route", `{to: [
+			{targetRef: {kind: MeshHTTPRoute, name: r}, default: {tcp: {maxConnectAttempt: 1}}},
+			{targetRef: {kind: MeshTCPRoute, name: r}, default: {http: {numRetries: 1}}}]}`, []string{
+			"spec.to[0].default.tcp: is about connections, and a MeshHTTPRoute has requests; leave it out",
+			`spec.to[1].targetRef.kind: is "MeshTCPRoute", want one of Mesh`}},
 		{"numbers", `{to: [{targetRef: {kind: Mesh}, default: {tcp: {maxConnectAttempt: 0}, http: {numRetries: 1001,
 			hostSelectionMaxAttempts: 0, hostSelection: [{predicate: OmitPreviousPriorities, updateFrequency: 0}]},
 			grpc: {numRetries: 4000000000}}}]}`, []string{

@@ -100,6 +100,17 @@ func timeoutsOfConnections(conf *TimeoutConf) []connectionField {
 	}
 }
 
+// OfConnections returns the fields of the conf that are not about single requests.
+func (c *TimeoutConf) OfConnections() []string {
+	var fields []string
+	for _, f := range timeoutsOfConnections(c) {
+		if f.set {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
+
 // maxTimeout is far below the longest time that Envoy takes.
 const maxTimeout = 10 * year
 

@@ -171,6 +171,15 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			kind: MeshHTTPRoute, name: web, sectionName: http | spec.to[0].targetRef.sectionName: has no meaning here
 			kind: MeshSubset, tags: {a: b}                   | spec.to[0].targetRef.tags: is not served by this release; use labels
 			kind: MeshServiceSubset                          | spec.to[0].targetRef.kind: is "MeshServiceSubset", which is no kind of destinations; use MeshService`},
+		{"MeshRetry's target", `{type: MeshRetry, mesh: m, name: t, spec: {to: [{targetRef: {%s}, default: ` +
+			`{http: {numRetries: 1}}}]}}`, `
+			kind: MeshService, name: web
+			kind: MeshHTTPRoute, name: web
+			kind: MeshHTTPRoute, labels: {app: web}`},
+		{"MeshLoadBalancingStrategy's target", `{type: MeshLoadBalancingStrategy, mesh: m, name: t, spec: {to: [{` +
+			`targetRef: {%s}, default: {hashPolicies: [{type: Header, header: {name: a}}]}}]}}`, `
+			kind: MeshService, name: web
+			kind: MeshHTTPRoute, name: web`},
 		{"MeshTimeout's conf", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {kind: Mesh}, default: ` +
 			`{%s}}]}}`, `
 			connectionTimeout: 500ms

@@ -70,7 +70,7 @@ func PolicyWarnings(o resource.Any) []string {
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return noCallers(o.Spec.Rules)
 	case *resource.Object[kind.MeshTimeout]:
-		return longConnections(o.Spec.To)
+		return append(longConnections(o.Spec.To), connectionsOfRoutes(o.Spec.To)...)
 	case *resource.Object[kind.MeshCircuitBreaker]:
 		return unsplitErrors(o.Spec.To)
 	case *resource.Object[kind.MeshRetry]:
@@ -103,6 +103,21 @@ func longConnections(items []kind.ToItem[kind.TimeoutConf]) []string {
 		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.maxConnectionDuration: is longer than the "+
 			"default of %s: a peer that is evicted, or that a permission denies, may keep an open connection for as "+
 			"long", i, identity.ConnectionLife))
+	}
+	return warnings
+}
+
+// connectionsOfRoutes warns of timeouts of connections of a route, whose requests share them with all others.
+func connectionsOfRoutes(items []kind.ToItem[kind.TimeoutConf]) []string {
+	var warnings []string
+	for i := range items {
+		if items[i].TargetRef.Kind != kind.MeshHTTPRoutes.Name {
+			continue
+		}
+		for _, field := range items[i].Default.OfConnections() {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.%s: has no effect: it is about connections, "+
+				"which the requests of all routes share; target the service", i, field))
+		}
 	}
 	return warnings
 }

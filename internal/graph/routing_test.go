@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -30,6 +31,22 @@ func tcpRoute(name, spec string) resource.Any {
 		panic(err)
 	}
 	return kind.MeshTCPRoutes.Make("m", name, route)
+}
+
+func retry(name, spec string) resource.Any {
+	var policy kind.MeshRetry
+	if err := yaml.UnmarshalStrict([]byte(spec), &policy); err != nil {
+		panic(err)
+	}
+	return kind.MeshRetries.Make("m", name, policy)
+}
+
+func balancing(name, spec string) resource.Any {
+	var policy kind.MeshLoadBalancingStrategy
+	if err := yaml.UnmarshalStrict([]byte(spec), &policy); err != nil {
+		panic(err)
+	}
+	return kind.MeshLoadBalancingStrategies.Make("m", name, policy)
 }
 
 // toAPI is the spec of a MeshHTTPRoute to port 80 of api with the rules.
@@ -119,6 +136,19 @@ func TestRouting(t *testing.T) {
 			httpRoute("s", toAPI(rule("/c", "db"))),
 			timeouts("t", nil, about("MeshHTTPRoute r", request(3)), about("Mesh", idle(4)))}, api,
 			`rule_0 /a: db_80 1, 3s and idle 4s | rule_1 /b: db_80 1, 3s and idle 4s | rule_2 /c: db_80 1 | : api_80 1`},
+		{"retries of a route", []resource.Any{httpRoute("r", toAPI(rule("/a", "db"))),
+			httpRoute("s", toAPI(rule("/c", "db"))), retry("t", `{to: [{targetRef: {kind: MeshHTTPRoute, name: r}, `+
+				`default: {http: {numRetries: 7}}}]}`)}, api,
+			`rule_0 /a: db_80 1, 7 retries | rule_1 /c: db_80 1 | : api_80 1`},
+		{"hash policies of a route, whose backend hashes", []resource.Any{httpRoute("r", toAPI(rule("/a", "db"))),
+			httpRoute("s", toAPI(rule("/c", "db"))), balancing("t", `{to: [{targetRef: {kind: MeshService, name: db}, `+
+				`default: {loadBalancer: {type: RingHash}}}, {targetRef: {kind: MeshHTTPRoute, name: r}, `+
+				`default: {hashPolicies: [{type: Header, header: {name: a}}]}}]}`)}, api,
+			`rule_0 /a: db_80 1, hashes by RingHash | rule_1 /c: db_80 1 | : api_80 1`},
+		{"hash policies of a service, by a route whose backend does not hash", []resource.Any{httpRoute("r",
+			toAPI(rule("/a", "db"))), balancing("t", `{to: [{targetRef: {kind: MeshService, name: api}, `+
+			`default: {loadBalancer: {type: RingHash}, hashPolicies: [{type: Header, header: {name: a}}]}}]}`)}, api,
+			`rule_0 /a: db_80 1, hashes by none | : api_80 1`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := timeoutWorld(c.rows...)
@@ -170,7 +200,13 @@ func shownRule(rule *service.RouteRule) string {
 	for _, m := range rule.Mirrors {
 		parts = append(parts, fmt.Sprintf("mirror %s_%d %s", m.Destination.Service, m.Destination.Port, m.Percentage))
 	}
-	if e := rule.Effective; e != nil {
+	switch e := rule.Effective; {
+	case e == nil:
+	case e.Retry.HTTP != nil:
+		parts = append(parts, fmt.Sprintf("%d retries", *e.Retry.HTTP.NumRetries))
+	case e.LoadBalancing.HashPolicies != nil:
+		parts = append(parts, "hashes by "+cmp.Or(e.LoadBalancing.Balancer().Type, "none"))
+	default:
 		parts = append(parts, fmt.Sprintf("%ds and idle %ds", *e.Timeout.Requests().RequestTimeout/1e9,
 			*e.Timeout.IdleTimeout/1e9))
 	}

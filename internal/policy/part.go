@@ -212,6 +212,16 @@ func matchOf(m kind.RuleMatch) Match {
 	return match
 }
 
+// Has reports whether a caller with SPIFFE IDs is one of the match; without any ID, whether every caller is.
+func (m Match) Has(spiffeIDs []string) bool {
+	if m.SNI != "" {
+		return false
+	}
+	return m.SpiffeID == "" || slices.ContainsFunc(spiffeIDs, func(id string) bool {
+		return m.covers(Match{SpiffeID: id})
+	})
+}
+
 // covers reports whether each caller that the other match matches is a caller of this one.
 func (m Match) covers(other Match) bool {
 	if m.SNI != "" && m.SNI != other.SNI {

@@ -32,6 +32,8 @@ type RoutingRule struct {
 	Conf    any              // a *kind.HTTPRouteAction or a *kind.TCPRouteAction
 	// Fields are the fields of policies that the rule is from: "matches", "filters" and "backendRefs".
 	Fields map[string]RouteField
+	// Overridden are the fields of other policies that those of Fields override, the least specific first.
+	Overridden map[string][]RouteField
 	// Unresolved are the references of the rule without a destination.
 	Unresolved []UnresolvedRef
 }
@@ -197,6 +199,7 @@ func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.Rou
 		rule.Backends = b.own.Rules[0].Backends
 	default:
 		rule.Backends, rule.Status = b.backends(&source, merged.Default.BackendRefs)
+		b.balance(&rule)
 	}
 	b.routing.Rules = append(b.routing.Rules, source)
 	rules := make([]service.RouteRule, len(merged.Matches))
@@ -277,37 +280,42 @@ func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service
 
 // source returns the rule with an index among the merged rules, with the fields that it is from.
 func (b *routeBuilder) source(i int, matches []kind.HTTPMatch) RoutingRule {
-	rule := RoutingRule{Name: fmt.Sprintf("rule_%d", i), Matches: matches, Fields: map[string]RouteField{}}
-	path, merged := fmt.Sprintf("rules[%d]", i), map[string]policy.Origin{}
-	for field, origin := range b.routing.Merged.Origins.All() {
-		merged[field] = origin
-	}
-	if origin, ok := merged["rules"]; ok { // of a MeshTCPRoute
-		rule.Fields["backendRefs"] = RouteField{origin.Policy,
-			fmt.Sprintf("to[%d].rules[0].default.backendRefs", origin.Part)}
-		return rule
-	}
-	for field, name := range map[string]string{"matches": ".matches", "filters": ".default.filters",
-		"backendRefs": ".default.backendRefs"} {
-		if origin, ok := merged[path+name]; ok {
-			rule.Fields[field] = RouteField{origin.Policy, fmt.Sprintf("to[%d].rules[%d]%s", origin.Part,
-				b.indexIn(origin, matches), name)}
+	rule := RoutingRule{Name: fmt.Sprintf("rule_%d", i), Matches: matches, Fields: map[string]RouteField{},
+		Overridden: map[string][]RouteField{}}
+	key := kind.MatchesKey(matches)
+	for n := range b.parts {
+		part := &b.parts[n]
+		at := func(field string, j int, path string) {
+			rule.set(field, RouteField{part.Policy.Key, fmt.Sprintf("to[%d].rules[%d]%s", part.Index, j, path)})
+		}
+		switch conf := part.Conf.(type) {
+		case *kind.TCPRouteConf:
+			at("backendRefs", 0, ".default.backendRefs")
+		case *kind.HTTPRouteConf:
+			j := slices.IndexFunc(conf.Rules, func(rule kind.HTTPRouteRule) bool {
+				return kind.MatchesKey(rule.Matches) == key
+			})
+			if j < 0 {
+				continue
+			}
+			at("matches", j, ".matches")
+			if conf.Rules[j].Default.Filters != nil {
+				at("filters", j, ".default.filters")
+			}
+			if conf.Rules[j].Default.BackendRefs != nil {
+				at("backendRefs", j, ".default.backendRefs")
+			}
 		}
 	}
 	return rule
 }
 
-// indexIn returns the index of the rule with the matches in the item of a policy.
-func (b *routeBuilder) indexIn(origin policy.Origin, matches []kind.HTTPMatch) int {
-	key := kind.MatchesKey(matches)
-	for i := range b.parts {
-		if conf, ok := b.parts[i].Conf.(*kind.HTTPRouteConf); ok && b.parts[i].Origin() == origin {
-			return slices.IndexFunc(conf.Rules, func(rule kind.HTTPRouteRule) bool {
-				return kind.MatchesKey(rule.Matches) == key
-			})
-		}
+// set sets the source of a field, which overrides the former one.
+func (r *RoutingRule) set(field string, from RouteField) {
+	if former, ok := r.Fields[field]; ok {
+		r.Overridden[field] = append(r.Overridden[field], former)
 	}
-	return 0
+	r.Fields[field] = from
 }
 
 // effectiveOf returns the confs of the requests of a rule; nil where they are those of the destination.
@@ -318,6 +326,32 @@ func (b *routeBuilder) effectiveOf(rule *RoutingRule) *service.Effective {
 	}
 	effective := service.EffectiveOf(confs)
 	return &effective
+}
+
+// balance gives a rule the load balancer of its backends: of the first one that hashes requests, else none. Its own
+// requests are hashed where a backend uses the hash.
+func (b *routeBuilder) balance(rule *service.RouteRule) {
+	effective := rule.Effective
+	if effective == nil {
+		own := service.EffectiveOf(b.ConfsOf(b.r, b.key.Policies, b.key.Destination))
+		effective = &own
+	}
+	if len(effective.LoadBalancing.HashPolicies) == 0 {
+		return // nothing is hashed
+	}
+	var balancer *kind.LoadBalancer
+	for _, backend := range rule.Backends {
+		if !backend.Exists() {
+			continue
+		}
+		of := service.EffectiveOf(b.ConfsOf(b.r, b.key.Policies, backend.Destination)).LoadBalancing
+		if balancer == nil && of.Hashes() {
+			balancer = of.LoadBalancer
+		}
+	}
+	balanced := *effective
+	balanced.LoadBalancing.LoadBalancer = balancer
+	rule.Effective = &balanced
 }
 
 // MergedOf returns the effective confs of the requests that a rule routes, with their origins, by kind: those of the

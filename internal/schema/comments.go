@@ -309,7 +309,7 @@ var comments = map[string]string{
 	"LoadBalancer.RingHash":                         "settings of RingHash",
 	"LoadBalancer.Type":                             "RoundRobin for one after the other, LeastRequest for the one with the fewest requests of some, RingHash and Maglev for the same endpoint for equal hashPolicies, Random",
 	"LoadBalancingConf":                             "LoadBalancingConf chooses the endpoints of some traffic. A field that is left out keeps the value of a less specific policy.",
-	"LoadBalancingConf.HashPolicies":                "HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A connection of TCP hashes Connection and FilterState only.",
+	"LoadBalancingConf.HashPolicies":                "HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A connection of TCP hashes Connection and FilterState only. For the requests of a MeshHTTPRoute, the load balancer is that of the backend.",
 	"LoadBalancingConf.LoadBalancer":                "how the endpoints of a zone share the traffic",
 	"MTLSBackend":                                   "MTLSBackend is one CA of a mesh.",
 	"MTLSBackend.Conf":                              "Conf is the CA.",

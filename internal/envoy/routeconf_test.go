@@ -1,0 +1,61 @@
+package envoy
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"weft/internal/identity"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/kind"
+)
+
+// TestRulesHaveRetriesAndHashesOfTheirOwn: the retries and hash policies of a rule hold for its requests, and other
+// requests have those of the destination.
+func TestRulesHaveRetriesAndHashesOfTheirOwn(t *testing.T) {
+	l := newLab(t)
+	attempts := map[string]*atomic.Int32{"/retried": {}, "/other": {}}
+	failing := l.server(func(w http.ResponseWriter, r *http.Request) {
+		attempts[r.URL.Path].Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	retried := l.routed("/retried", effectiveOf(t, "MeshRetry: {}"), effectiveOf(t,
+		`MeshRetry: {http: {numRetries: 3, retryOn: ["503"]}}`), failing)
+	const ring = "MeshLoadBalancingStrategy: {loadBalancer: {type: RingHash}"
+	hashed := l.routed("/hashed", effectiveOf(t, ring+"}"), effectiveOf(t, ring+
+		", hashPolicies: [{type: Header, header: {name: x-user}}]}"), l.named("a", "b", "c")...)
+	l.start()
+
+	retried.sendTo("/retried")
+	retried.sendTo("/other")
+	if got := attempts["/retried"].Load(); got != 4 {
+		t.Errorf("a request of the rule is sent %d times, want 4", got)
+	}
+	if got := attempts["/other"].Load(); got != 1 {
+		t.Errorf("another request is sent %d times, want 1", got)
+	}
+	if of := hashed.by(20, "/hashed", "x-user", "a"); len(of) != 1 {
+		t.Errorf("the requests of the rule with one header are served by %v", of)
+	}
+	if of := hashed.by(60, "/other", "x-user", "a"); len(of) < 2 {
+		t.Errorf("other requests with one header are served by %v", of)
+	}
+}
+
+// routed adds a destination whose requests below a path have confs of their own.
+func (l *lab) routed(path string, e, ofRule service.Effective, servers ...service.Endpoint) *labDestination {
+	l.t.Helper()
+	d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: "routed" + path[1:],
+		Port: 80}, Protocol: kind.HTTP, Effective: e}
+	route := service.RouteTo(d).With(e)
+	rule := route.Rules[0]
+	rule.Name, rule.Effective = "rule_0", &ofRule
+	rule.Match = kind.HTTPMatch{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: path}}
+	route.Rules = append([]service.RouteRule{rule}, route.Rules...)
+	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
+		Protocol: d.Protocol}
+	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),
+		ExplicitListener(outbound, route), Assignment(&service.Endpoints{Destination: d.Key, Endpoints: servers}))
+	return &labDestination{l, d.Key, kind.HostPort(outbound.Address, outbound.Port)}
+}
