@@ -69,6 +69,7 @@ func Policies() []Policy {
 		MeshCircuitBreakers,
 		MeshLoadBalancingStrategies,
 		MeshRetries,
+		MeshHealthChecks,
 	}
 }
 

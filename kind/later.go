@@ -21,7 +21,6 @@ var laterKinds = map[string]string{
 	"meshgatewayroutes":    "MeshGatewayRoute",
 	"meshgateways":         "MeshGateway",
 	"meshglobalratelimits": "MeshGlobalRateLimit",
-	"meshhealthchecks":     "MeshHealthCheck",
 	"meshmetrics":          "MeshMetric",
 	"meshopas":             "MeshOPA",
 	"meshpassthroughs":     "MeshPassthrough",

@@ -9,20 +9,25 @@ import (
 // MeshCircuitBreaker limits the connections and requests of the proxies that it targets, and ejects endpoints that
 // fail.
 //
-// For each field and destination, the policy with the most specific target that has the field decides. A field that no
-// policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect: shadow has no effect.
+// For each field and destination, and for each inbound, the policy with the most specific target that has the field
+// decides. A field that no policy has keeps the default of docs/defaults.md. A policy with the label kuma.io/effect:
+// shadow has no effect.
 type MeshCircuitBreaker struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the limits of the traffic that the proxies send; of several items that select a destination, the more specific or
 	// later one decides
-	To []ToItem[CircuitBreakerConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []ToItem[CircuitBreakerConf] `json:"to,omitempty" schema:"maxItems=256"`
+	// the limits of the traffic of the proxies to their own applications; a later rule decides
+	Rules []ReceivedItem[CircuitBreakerConf] `json:"rules,omitempty" schema:"maxItems=16"`
+	// the older form of rules; it is read and never written
+	From []FromItem[CircuitBreakerConf] `json:"from,omitempty" schema:"maxItems=16 deprecated"`
 }
 
 // CircuitBreakerConf has the limits of some traffic. A field that is left out keeps the value of a less specific
 // policy.
 type CircuitBreakerConf struct {
-	// the limits of one proxy towards one destination
+	// the limits of one proxy towards one destination or application
 	ConnectionLimits *ConnectionLimits `json:"connectionLimits,omitempty" schema:"minProperties=1"`
 	// the ejection of endpoints that fail
 	OutlierDetection *OutlierDetection `json:"outlierDetection,omitempty" schema:"minProperties=1"`
@@ -44,8 +49,8 @@ func (c *CircuitBreakerConf) Outliers() OutlierDetection {
 	return *c.OutlierDetection
 }
 
-// ConnectionLimits are limits of one proxy towards one destination. Envoy's threads count apart and may exceed a limit
-// for a moment.
+// ConnectionLimits are limits of one proxy towards one destination or application. Envoy's threads count apart and may
+// exceed a limit for a moment.
 type ConnectionLimits struct {
 	// MaxConnections is the number of connections. Further HTTP/1.1 requests wait, a further TCP connection is closed.
 	MaxConnections *uint32 `json:"maxConnections,omitempty" schema:"min=1"`
@@ -59,7 +64,8 @@ type ConnectionLimits struct {
 	MaxRequests *uint32 `json:"maxRequests,omitempty" schema:"min=1"`
 }
 
-// OutlierDetection ejects endpoints that fail: they get no requests for some time.
+// OutlierDetection ejects endpoints that fail: they get no requests for some time. The application of an inbound is its
+// only endpoint: all requests get 503 while it is ejected, which needs a HealthyPanicThreshold of 0.
 type OutlierDetection struct {
 	// Disabled ejects no endpoint, also none that cannot be reached.
 	Disabled *bool `json:"disabled,omitempty"`
@@ -127,20 +133,19 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 		Info: resource.Info{
 			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
 			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: map[string]string{
-				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
-				"rules": "is not served by this release, which limits the traffic that proxies send only; " +
-					"use `to`",
-				"from": "is not served by this release, which limits the traffic that proxies send only; " +
-					"use `to`",
-			},
+			Replaced: inboundReplaced(replacedInTargets(map[string]string{
+				"rules.matches": "has no meaning here: all callers share the connections to the application; " +
+					"leave it out",
+			})),
 		},
+		Default:  func(o *resource.Object[MeshCircuitBreaker]) { rewriteFromReceived(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshCircuitBreaker,
 	},
 	Split: func(p *MeshCircuitBreaker) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
+		return Parts{TargetRef: p.TargetRef, To: toParts(p.To), Rules: receivedParts(p.Rules)}
 	},
 	Statuses: policyStatuses("MeshCircuitBreaker"),
+	Older:    func(p *MeshCircuitBreaker) []string { return fromAsWarned(p.From) },
 }
 
 func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker]) resource.Problems {
@@ -148,10 +153,12 @@ func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker]) resource
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
-	if len(o.Spec.To) == 0 {
-		c.add("spec.to", "is required: at least one item")
+	if len(o.Spec.To)+len(o.Spec.Rules)+len(o.Spec.From) == 0 {
+		c.add("spec", "has neither to nor rules: at least one item is required")
 	}
 	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).circuitBreaker)
+	checkFrom(c, o.Spec.From)
+	checkReceived(c, o.Spec.Rules, (*checks).circuitBreaker)
 	return c.problems
 }
 
@@ -180,9 +187,7 @@ func (c *checks) outlierDetection(at string, o *OutlierDetection) {
 	c.positiveDuration(at+".interval", o.Interval)
 	c.positiveDuration(at+".baseEjectionTime", o.BaseEjectionTime)
 	c.percentage(at+".maxEjectionPercent", o.MaxEjectionPercent)
-	if p := o.HealthyPanicThreshold; p != nil && (*p < 0 || *p > 100) {
-		c.add(at+".healthyPanicThreshold", "is %s, want a percentage from 0 to 100", *p)
-	}
+	c.panicThreshold(at+".healthyPanicThreshold", o.HealthyPanicThreshold)
 	detectors := at + ".detectors"
 	if d := o.Detectors; d == nil || *d == (Detectors{}) {
 		if o.Disabled == nil || !*o.Disabled {

@@ -9,7 +9,16 @@ import (
 
 func TestMeshCircuitBreakerRejects(t *testing.T) {
 	rejects(t, `{type: MeshCircuitBreaker, mesh: m, name: b, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.to: is required"}},
+		{"nothing", `{}`, []string{"spec: has neither to nor rules: at least one item is required"}},
+		{"rules", `{rules: [{default: {}}, {default: {connectionLimits: {maxRequests: 0}, outlierDetection: {}}}]}`,
+			[]string{"spec.rules[0].default: has no field; want connectionLimits or outlierDetection",
+				"spec.rules[1].default.connectionLimits.maxRequests: is 0, want at least 1",
+				"spec.rules[1].default.outlierDetection.detectors: is required: one of totalFailures"}},
+		{"from of some callers", `{from: [{targetRef: {kind: MeshSubset}, default: {connectionLimits: ` +
+			`{maxRequests: 1}}}]}`, []string{`spec.from[0].targetRef.kind: is "MeshSubset", and only Mesh is served`}},
+		{"from beside rules", `{from: [{targetRef: {kind: Mesh}, default: {connectionLimits: {maxRequests: 1}}}], ` +
+			`rules: [{default: {connectionLimits: {maxRequests: 1}}}]}`,
+			[]string{"spec.from: is the older form of rules, which are there too"}},
 		{"empty confs", `{to: [{targetRef: {kind: Mesh}, default: {}}, {targetRef: {kind: Mesh}, default: ` +
 			`{connectionLimits: {}}}, {targetRef: {kind: Mesh}, default: {outlierDetection: {}}}]}`, []string{
 			"spec.to[0].default: has no field; want connectionLimits or outlierDetection",

@@ -193,8 +193,9 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			`MeshExternalService, name: web}, default: {connectionLimits: {maxRequests: 1}}}], %s}}`, `
 			targetRef: {kind: Dataplane, labels: {app: web}}
 			targetRef: {kind: MeshSubset, tags: {a: b}}
-			rules: [{default: {}}]                           | spec.rules: is not served by this release, which limits the traffic that proxies send only
-			from: [{targetRef: {kind: Mesh}}]                | spec.from: is not served by this release, which limits the traffic that proxies send only`},
+			rules: [{default: {connectionLimits: {maxConnections: 5}}}, {default: {outlierDetection: {disabled: true}}}]
+			rules: [{matches: [{}], default: {outlierDetection: {disabled: true}}}] | spec.rules[0].matches: has no meaning here
+			from: [{targetRef: {kind: Mesh}, default: {connectionLimits: {maxConnections: 5}}}]`},
 		{"MeshCircuitBreaker's conf", `{type: MeshCircuitBreaker, mesh: m, name: b, spec: {to: [{targetRef: {kind: Mesh}, ` +
 			`default: {%s}}]}}`, `
 			connectionLimits: {maxConnections: 1, maxConnectionPools: 2, maxPendingRequests: 3, maxRetries: 4, maxRequests: 5}
@@ -235,6 +236,20 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			http: {hostSelection: [{predicate: OmitPreviousHosts}, {predicate: OmitPreviousPriorities, updateFrequency: 2}], hostSelectionMaxAttempts: 3}
 			http: {hostSelection: [{predicate: OmitHostsWithTags, tags: {a: b}}]} | spec.to[0].default.http.hostSelection[0].tags: is not served by this release, in which proxies do not have the tags of endpoints; use OmitPreviousHosts
 			grpc: {numRetries: 1, perTryTimeout: 1s, retryOn: [Canceled, DeadlineExceeded, Internal, ResourceExhausted, Unavailable]}`},
+		{"MeshHealthCheck", `{type: MeshHealthCheck, mesh: m, name: h, spec: {to: [{targetRef: {kind: Mesh}, default: ` +
+			`{%s}}]}}`, `
+			tcp: {}, interval: 10s, timeout: 2s, noTrafficInterval: 1m
+			tcp: {}, unhealthyThreshold: 5, healthyThreshold: 1
+			tcp: {}, initialJitter: 1s, intervalJitter: 1s, intervalJitterPercent: 0
+			tcp: {}, healthyPanicThreshold: 0
+			tcp: {}, healthyPanicThreshold: "0.5", failTrafficOnPanic: true
+			tcp: {}, eventLogPath: /tmp/log.json, alwaysLogHealthCheckFailures: true
+			tcp: {}, reuseConnection: false
+			tcp: {disabled: true}
+			tcp: {send: "any, text", receive: [a, "b c"]}
+			http: {disabled: false, path: "/health?deep=1", expectedStatuses: [100, 599]}
+			http: {requestHeadersToAdd: {set: [{name: X-A, value: "a, %b"}], add: [{name: x-a, value: c}]}}
+			grpc: {disabled: true, serviceName: a.b.C, authority: "a.b:80"}`},
 		{"MeshHTTPRoute's match", httpRoute(`matches: [%s], default: {backendRefs: []}`), `
 			{path: {type: Exact, value: /a/}}
 			{path: {type: PathPrefix, value: /}}

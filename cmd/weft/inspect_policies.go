@@ -66,7 +66,7 @@ func (p *effectivePolicies) narrow(to string) {
 	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
 		return len(out.Confs) == 0 || to != "" && out.service() != to
 	})
-	withoutConf := func(in policiesAt) bool { return len(in.Confs) == 0 || to != "" }
+	withoutConf := func(in policiesAt) bool { return len(in.Confs)+len(in.Warnings) == 0 || to != "" }
 	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
 }
 
@@ -106,6 +106,7 @@ func (p *effectivePolicies) print(out, notes io.Writer) error {
 type policiesAt struct {
 	Section         string           `json:"section"`
 	ExternalService string           `json:"meshExternalService,omitempty"`
+	Service         string           `json:"service,omitempty"`
 	Confs           []appliedCallers `json:"confs,omitempty"`
 	Warnings        []string         `json:"warnings,omitempty"`
 }
@@ -127,8 +128,8 @@ func (c *appliedCallers) callers() string {
 }
 
 func (p *policiesAt) name() string {
-	if p.ExternalService != "" {
-		return p.Section + " " + p.ExternalService
+	if of := p.ExternalService + p.Service; of != "" { // one of them
+		return p.Section + " " + of
 	}
 	return p.Section
 }

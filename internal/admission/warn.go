@@ -72,7 +72,9 @@ func PolicyWarnings(o resource.Any) []string {
 	case *resource.Object[kind.MeshTimeout]:
 		return append(longConnections(o.Spec.To), connectionsOfRoutes(o.Spec.To)...)
 	case *resource.Object[kind.MeshCircuitBreaker]:
-		return unsplitErrors(o.Spec.To)
+		return slices.Concat(unsplitErrors(o.Spec.To), neverEjected(o.Spec.Rules), limitsOfAll(&o.Spec))
+	case *resource.Object[kind.MeshHealthCheck]:
+		return checksOfAll(&o.Spec)
 	case *resource.Object[kind.MeshRetry]:
 		return methodsAlone(o.Spec.To)
 	case *resource.Object[kind.MeshTLS]:
@@ -137,6 +139,37 @@ func unsplitErrors(items []kind.ToItem[kind.CircuitBreakerConf]) []string {
 	return warnings
 }
 
+// limitsOfAll warns of limits that hold for zone proxies too, which carry the traffic of many clients.
+func limitsOfAll(p *kind.MeshCircuitBreaker) []string {
+	if p.TargetRef != nil && p.TargetRef.Kind != "Mesh" {
+		return nil
+	}
+	var warnings []string
+	for i := range p.To {
+		if p.To[i].Default.ConnectionLimits != nil {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.connectionLimits: also holds for the zone "+
+				"proxies of the mesh, for the traffic of all their clients together; target Dataplanes by labels to "+
+				"leave them out", i))
+		}
+	}
+	return warnings
+}
+
+// neverEjected warns of detectors of failures of an application that have no effect, unless another policy sets the
+// panic threshold.
+func neverEjected(rules []kind.ReceivedItem[kind.CircuitBreakerConf]) []string {
+	var warnings []string
+	for i := range rules {
+		o := rules[i].Default.Outliers()
+		if o.Detection() == (kind.Detectors{}) || o.HealthyPanicThreshold != nil && *o.HealthyPanicThreshold == 0 {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.outlierDetection: an application is the only "+
+			"endpoint of its inbound, so it is ejected only with healthyPanicThreshold: 0", i))
+	}
+	return warnings
+}
+
 // methodsAlone warns of methods that have no causes of their own.
 func methodsAlone(items []kind.ToItem[kind.RetryConf]) []string {
 	var warnings []string
@@ -148,6 +181,21 @@ func methodsAlone(items []kind.ToItem[kind.RetryConf]) []string {
 		}
 		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.retryOn: has methods and no cause, so it "+
 			"changes nothing; add a cause, such as 5xx", i))
+	}
+	return warnings
+}
+
+// checksOfAll warns of checks that every proxy of a mesh sends to every endpoint.
+func checksOfAll(p *kind.MeshHealthCheck) []string {
+	if p.TargetRef != nil && p.TargetRef.Kind != "Mesh" {
+		return nil
+	}
+	var warnings []string
+	for i := range p.To {
+		if p.To[i].TargetRef.Kind == "Mesh" {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d]: every proxy of the mesh checks every endpoint that "+
+				"it reaches, in each interval; target some Dataplanes, or the services that need checks", i))
+		}
 	}
 	return warnings
 }

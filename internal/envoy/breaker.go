@@ -122,6 +122,25 @@ func detecting(detection *clusterv3.OutlierDetection, by kind.OutlierDetection) 
 	return detection
 }
 
+// applicationEjection returns the ejection of the application of an inbound, which is the only endpoint of its cluster;
+// nil without a detector of a policy. A detector that the policy does not list ejects nothing.
+func applicationEjection(by kind.OutlierDetection) *clusterv3.OutlierDetection {
+	if by.Detection() == (kind.Detectors{}) {
+		return nil
+	}
+	return detecting(&clusterv3.OutlierDetection{
+		SplitExternalLocalOriginErrors:         by.Detection().LocalOriginFailures != nil,
+		Interval:                               duration(ejectionSweep),
+		BaseEjectionTime:                       duration(ejectionTime),
+		MaxEjectionTime:                        duration(longestEjection),
+		MaxEjectionPercent:                     uint32Value(100),
+		EnforcingConsecutive_5Xx:               uint32Value(0),
+		EnforcingConsecutiveLocalOriginFailure: uint32Value(0),
+		EnforcingSuccessRate:                   uint32Value(0),
+		EnforcingLocalOriginSuccessRate:        uint32Value(0),
+	}, by)
+}
+
 // detectFailures sets the detectors of failures in a row.
 func detectFailures(detection *clusterv3.OutlierDetection, by *kind.Detectors) {
 	if d := by.TotalFailures; d != nil {
@@ -160,16 +179,14 @@ func detectRates(detection *clusterv3.OutlierDetection, by *kind.Detectors) {
 // commonBalancing returns the settings of every load balancer; nil for Envoy's defaults. The aggregate cluster sees
 // each ejection in a locality at once. By default, Envoy merges updates for a second, in which connections still go to
 // ejected endpoints.
-func commonBalancing(locality service.Locality, by kind.OutlierDetection) *clusterv3.Cluster_CommonLbConfig {
-	if locality == "" && by.HealthyPanicThreshold == nil {
-		return nil
+func commonBalancing(locality service.Locality, by *service.Effective) *clusterv3.Cluster_CommonLbConfig {
+	config := panicSettings(by.CircuitBreaker.Outliers(), &by.HealthCheck)
+	if locality == "" {
+		return config
 	}
-	config := &clusterv3.Cluster_CommonLbConfig{}
-	if locality != "" {
-		config.UpdateMergeWindow = duration(0)
+	if config == nil {
+		config = &clusterv3.Cluster_CommonLbConfig{}
 	}
-	if t := by.HealthyPanicThreshold; t != nil {
-		config.HealthyPanicThreshold = &typev3.Percent{Value: float64(*t)}
-	}
+	config.UpdateMergeWindow = duration(0)
 	return config
 }

@@ -214,3 +214,98 @@ func TestEjectionsHaveTheirEffect(t *testing.T) {
 	}
 	t.Logf("%d effects in %s", len(rows), time.Since(began))
 }
+
+// TestLimitsOfApplicationsHaveTheirEffect: the rules of a MeshCircuitBreaker do to the traffic of an inbound to its
+// application what they say, in one Envoy.
+func TestLimitsOfApplicationsHaveTheirEffect(t *testing.T) {
+	l := newLab(t)
+	stall, begun := l.stalling()
+	of := func(conf string) string { return "MeshCircuitBreaker: [{match: {}, conf: {" + conf + "}}]" }
+	limits := func(conf string) string { return of("connectionLimits: {" + conf + "}") }
+	ejecting := func(conf string) string {
+		return of("outlierDetection: {interval: 100ms, baseEjectionTime: 1m, " + conf + "}")
+	}
+	requests := l.inbound(kind.HTTP2, limits("maxRequests: 1"), l.server(stall))
+	pending := l.inbound(kind.HTTP, limits("maxConnections: 1, maxPendingRequests: 1"), l.server(stall))
+	echo, _ := listener(t)
+	connections := l.inbound(kind.TCP, limits("maxConnections: 1"), endpointAt(echo))
+	const well, failures = 404, "detectors: {totalFailures: {consecutive: 3}}"
+	rows := []struct {
+		name, conf    string
+		status, after int // of the application, 0 where it is not reached, and of the response after 10 requests
+	}{
+		{"no policy", "", 500, 500},
+		{"totalFailures", ejecting("healthyPanicThreshold: 0, " + failures), 500, 503},
+		{"totalFailures of an application that is well", ejecting("healthyPanicThreshold: 0, " + failures), well, well},
+		{"healthyPanicThreshold by default", ejecting(failures), 500, 500},
+		{"disabled", ejecting("disabled: true, healthyPanicThreshold: 0, " + failures), 500, 500},
+		{"maxEjectionPercent", ejecting("maxEjectionPercent: 99, healthyPanicThreshold: 0, " + failures), 500, 500},
+		{"gatewayFailures", ejecting("healthyPanicThreshold: 0, detectors: {gatewayFailures: {consecutive: 3}}"), 502,
+			503},
+		{"gatewayFailures of another failure", ejecting("healthyPanicThreshold: 0, detectors: {gatewayFailures: " +
+			"{consecutive: 3}}"), 500, 500},
+	}
+	var inbounds []*labDestination
+	for _, row := range rows {
+		inbounds = append(inbounds, l.inbound(kind.HTTP, row.conf, l.server(responding(row.status))))
+	}
+	const unreached = "healthyPanicThreshold: 0, detectors: {localOriginFailures: {consecutive: 3}}"
+	dark := l.inbound(kind.HTTP, ejecting(unreached), dead(t, ""))
+	counted := l.inbound(kind.HTTP, ejecting("healthyPanicThreshold: 0, "+failures), dead(t, ""))
+	l.start()
+
+	go requests.send()
+	<-begun
+	if got := requests.send(); !overflowed(got) || requests.stat("circuit_breakers.default.remaining_rq") != 0 {
+		t.Errorf("maxRequests: the second request gets %v", got)
+	}
+	results := make(chan *http.Response, 3)
+	go pending.send()
+	<-begun
+	for range 2 {
+		go func() { results <- pending.send() }()
+	}
+	if got := <-results; !overflowed(got) || pending.stat("upstream_cx_total") != 1 {
+		t.Errorf("maxConnections and maxPendingRequests: the third request gets %v", got)
+	}
+	first, err := net.Dial("tcp", connections.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	exchange(t, first)
+	second, err := net.Dial("tcp", connections.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if rest, err := io.ReadAll(second); len(rest) > 0 || connections.stat("upstream_cx_overflow") != 1 {
+		t.Errorf("maxConnections of TCP: the second connection gets %q, %v", rest, err)
+	}
+	for i, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			var last *http.Response
+			for range 10 {
+				last = inbounds[i].send()
+			}
+			if last == nil || last.StatusCode != row.after {
+				t.Errorf("the last response is %v, want %d", last, row.after)
+			}
+			// The client's proxy tries another server.
+			if got := last.Header.Get(unservedHeader) == unservedNotReached; got != (row.after == 503) {
+				t.Errorf("the response is marked: %t", got)
+			}
+		})
+	}
+	for name, ejected := range map[string]struct {
+		*labDestination
+		by string
+	}{"localOriginFailures": {dark, "local_origin_failure"}, "failures to connect without it": {counted, "5xx"}} {
+		ejected.until("an ejection by "+name, func(r *http.Response) bool {
+			return r.Header.Get("test-body") == "no healthy upstream"
+		})
+		if ejected.stat("outlier_detection.ejections_enforced_consecutive_"+ejected.by) == 0 {
+			t.Errorf("%s ejects nothing", name)
+		}
+	}
+}

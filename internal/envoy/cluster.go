@@ -48,6 +48,7 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 	from identity.Source) *xds.Resource {
 	h := hopTo(d.Protocol, servers, &d.Effective)
 	cluster := discoveredCluster(key, h)
+	cluster.HealthChecks = h.healthChecks(d.Protocol)
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, h, servers, from)
 	}
@@ -61,7 +62,7 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
-		CommonLbConfig:       commonBalancing(key.Locality, h.effective.CircuitBreaker.Outliers()),
+		CommonLbConfig:       commonBalancing(key.Locality, &h.effective),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
 		// stream.
@@ -149,14 +150,17 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 
 // localCluster returns the cluster of the application of an inbound.
 func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
-	t := proxy.ReceivedOf(l.Confs).Timeout.All()
+	received := proxy.ReceivedOf(l.Confs)
+	t, breaker := received.Timeout.All(), received.CircuitBreaker.All()
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
 		ConnectTimeout:                timeout(t.ConnectionTimeout, localConnectTimeout),
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
-		CircuitBreakers:               noBreakers(),
+		CircuitBreakers:               limited(noBreakers(), breaker.Limits()),
+		OutlierDetection:              applicationEjection(breaker.Outliers()),
+		CommonLbConfig:                panicSettings(breaker.Outliers(), &kind.HealthCheckConf{}),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{

@@ -39,9 +39,10 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	there := []service.Endpoint{{Address: other.Address, Port: other.Port}}
 	startEnvoy(t, append(slices.Concat(inboundResources(server), Ingress(proxy), crossZoneListener(out)),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)),
-		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, here),
-		ClusterOfSNIRoute(sni+crossZoneSuffix), EndpointsOfSNIRoute(sni+crossZoneSuffix, there),
-		ClusterOfSNIRoute(remote+crossZoneSuffix), EndpointsOfSNIRoute(remote+crossZoneSuffix, there))...)
+		ClusterOfSNIRoute(sni, service.Effective{}), EndpointsOfSNIRoute(sni, here),
+		ClusterOfSNIRoute(sni+crossZoneSuffix, service.Effective{}), EndpointsOfSNIRoute(sni+crossZoneSuffix, there),
+		ClusterOfSNIRoute(remote+crossZoneSuffix, service.Effective{}),
+		EndpointsOfSNIRoute(remote+crossZoneSuffix, there))...)
 
 	for _, c := range []struct {
 		name        string

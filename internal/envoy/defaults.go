@@ -140,6 +140,10 @@ const (
 	// recovered endpoints every ejectionSweep. An ejected endpoint gets no retry, so it has to return before another
 	// one fails.
 	ejectionTime, longestEjection, ejectionSweep = 5 * time.Second, 10 * time.Second, time.Second
+	// checkInterval and checkTimeout are those of active health checks, which only a policy turns on. After
+	// failedChecks in a row an endpoint gets no traffic, after succeededChecks it does.
+	checkInterval, checkTimeout   = time.Minute, 15 * time.Second
+	failedChecks, succeededChecks = 5, 1
 	// localOverprovisioning is the percentage by which the remaining endpoints of the client's own zone may exceed
 	// their share: one in a thousand carries all load.
 	localOverprovisioning = 100 * 1000

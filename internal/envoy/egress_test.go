@@ -105,7 +105,7 @@ func TestWhoGetsOut(t *testing.T) {
 	var more []*xds.Resource
 	for chain, at := range map[*proxy.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,
 		&open: app.Listener.Addr()} {
-		more = append(more, externalResources(upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
+		more = append(more, withoutPolicies(upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at)))...)
 	}
 	egress := startEgress(t, east, []proxy.EgressChain{api, db, open}, append(more, trust(east, west))...)
 
@@ -263,7 +263,7 @@ func TestWhichExternalServerIsTrusted(t *testing.T) {
 				out.CACert = c.ca.text()
 			}
 			egress := startEgress(t, east, []proxy.EgressChain{chain},
-				append(externalResources(out), machineTrusts(world))...)
+				append(withoutPolicies(out), machineTrusts(world))...)
 			if got := reaches(t, through(t, egress, apiSNI, east.certificate(t, clientID))); got != c.trusted {
 				t.Errorf("trusted: %v, want %v", got, c.trusted)
 			}
@@ -317,7 +317,7 @@ func TestWhatAnExternalServerSees(t *testing.T) {
 	chain := chainFor(apiSNI, kind.HTTP, match.AllowAll("the mesh").Allow...)
 	out := upstreamOf(chain, &kind.ExternalTLS{Enabled: true}, serverOf(t, "localhost", app.Listener.Addr()))
 	out.ClientCert, out.ClientKey = pair(t, world.worldly(t, "weft.example"))
-	egress := startEgress(t, east, []proxy.EgressChain{chain}, append(externalResources(out), machineTrusts(world))...)
+	egress := startEgress(t, east, []proxy.EgressChain{chain}, append(withoutPolicies(out), machineTrusts(world))...)
 	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	if !reaches(t, client) {
 		t.Fatal("the server rejects the egress")
@@ -362,7 +362,7 @@ func TestTheNextPriorityServesWhileNoEndpointOfTheFirstResponds(t *testing.T) {
 	before, after := serverOf(t, "127.0.0.1", first.Listener.Addr()), serverOf(t, "127.0.0.1", reserve.Listener.Addr())
 	after.Priority = 1
 	egress := startEgress(t, east, []proxy.EgressChain{chain},
-		externalResources(upstreamOf(chain, nil, before, after))...)
+		withoutPolicies(upstreamOf(chain, nil, before, after))...)
 	client := through(t, egress, apiSNI, east.certificate(t, clientID))
 	request := func() string {
 		response, err := client.Post("https://example/", "", nil)
@@ -396,7 +396,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	one := Egress(l, identity.Source{}, []proxy.EgressChain{stays})
 	resources := slices.Concat(ChainResources(&stays), ChainResources(&comes), one[1:])
 	for _, chain := range []proxy.EgressChain{stays, comes} {
-		resources = append(resources, externalResources(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
+		resources = append(resources, withoutPolicies(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
 	resources = append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))
 	resources = append(resources, Evicted("default", nil)...)

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/proxy"
@@ -18,29 +19,36 @@ import (
 	"weft/kind"
 )
 
-// ExternalUpstream returns the cluster and the secrets by which zone egresses reach the servers of an external service.
-// They are the same for all egresses of a mesh.
-func ExternalUpstream(o *zoneproxy.ExternalUpstream) []*xds.Resource {
-	return append([]*xds.Resource{externalCluster(o)}, externalSecrets(o)...)
+// ExternalUpstream returns the cluster and the secrets by which a zone egress reaches the servers of an external
+// service, with the confs about its callers at the egress, and those about the traffic to it. Egresses with equal confs
+// share them.
+func ExternalUpstream(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by service.Effective) []*xds.Resource {
+	return append([]*xds.Resource{externalCluster(o, confs, &by)}, externalSecrets(o)...)
 }
 
-func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
-	name := o.Key.String()
+func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *service.Effective) *xds.Resource {
+	name, t := o.Key.String(), proxy.ReceivedOf(confs).Timeout.All()
+	detection := outlierDetection()
+	if hasPriorities(o) {
+		detection = priorityOutlierDetection()
+	}
 	cluster := &clusterv3.Cluster{
 		Name:           name,
-		ConnectTimeout: duration(externalConnectTimeout),
+		ConnectTimeout: timeout(t.ConnectionTimeout, externalConnectTimeout),
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints:   externalEndpoints(o),
 		},
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
-		CircuitBreakers:               noBreakers(),
-		OutlierDetection:              outlierDetection(),
+		CircuitBreakers:               limited(noBreakers(), by.CircuitBreaker.Limits()),
+		OutlierDetection:              detecting(detection, by.CircuitBreaker.Outliers()),
+		CommonLbConfig:                commonBalancing("", by),
+		HealthChecks:                  healthChecks(&by.HealthCheck, o.Protocol, checkedOutside(o.Protocol)),
 		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: applicationOptions(o.Protocol, &kind.TimeoutConf{}),
+		TypedExtensionProtocolOptions: applicationOptions(o.Protocol, &t),
 	}
-	if hasPriorities(o) {
-		cluster.OutlierDetection = priorityOutlierDetection()
+	if len(cluster.HealthChecks) > 0 {
+		checkByName(o, cluster.LoadAssignment)
 	}
 	if hasNames(o) {
 		lookUpNames(cluster)
@@ -49,6 +57,27 @@ func externalCluster(o *zoneproxy.ExternalUpstream) *xds.Resource {
 	}
 	originate(cluster, o)
 	return xds.NewResource(xds.Cluster, name, cluster)
+}
+
+// checkedOutside returns what the checks of external servers see.
+func checkedOutside(protocol kind.Protocol) checked {
+	if protocol.IsHTTP() && protocol != kind.HTTP {
+		return checked{codec: typev3.CodecClientType_HTTP2}
+	}
+	return checked{bytes: true, codec: typev3.CodecClientType_HTTP1}
+}
+
+// checkByName has the checks of each external server name its own host: an external server may serve several.
+func checkByName(o *zoneproxy.ExternalUpstream, servers *endpointv3.ClusterLoadAssignment) {
+	next := 0
+	for _, locality := range servers.Endpoints {
+		for _, server := range locality.LbEndpoints {
+			server.GetEndpoint().HealthCheckConfig = &endpointv3.Endpoint_HealthCheckConfig{
+				Hostname: o.Endpoints[next].Address,
+			}
+			next++
+		}
+	}
 }
 
 // lookUpNames has the egress resolve the host names of its endpoints, for the TTL of each DNS response. A cluster whose

@@ -39,6 +39,8 @@ type nouns struct {
 	Ingress     *proxy.IngressListener
 	Evicted     []string
 	SNIRoute    string
+	Sent        service.Effective // by a zone proxy, of SNIRoute or External
+	Received    proxy.Confs       // of External
 	Forwardable []service.Endpoint
 	Egress      *proxy.EgressListener
 	Chains      []proxy.EgressChain
@@ -78,7 +80,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Ingress(n.Ingress)...)
 	}
 	if n.SNIRoute != "" {
-		all = append(all, ClusterOfSNIRoute(n.SNIRoute), EndpointsOfSNIRoute(n.SNIRoute, n.Forwardable))
+		all = append(all, ClusterOfSNIRoute(n.SNIRoute, n.Sent), EndpointsOfSNIRoute(n.SNIRoute, n.Forwardable))
 	}
 	if n.Source.FromSPIRE() {
 		all = append(all, SPIREAgent(n.Source))
@@ -93,7 +95,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Evicted(n.Chains[0].Key.Mesh, n.Evicted)...)
 	}
 	if n.External != nil {
-		all = append(all, externalResources(n.External)...)
+		all = append(all, externalResources(n.External, n.Received, n.Sent)...)
 	}
 	if n.Trust != nil {
 		all = append(append(all, TrustBundle(n.Trust)), DomainBundles(n.Trust)...)
@@ -222,11 +224,16 @@ func TestVersionsAreStable(t *testing.T) {
 	}
 }
 
-// externalResources returns all resources by which an egress without policies reaches an external service.
-func externalResources(o *zoneproxy.ExternalUpstream) []*xds.Resource {
-	resources := ExternalUpstream(o)
+// externalResources returns all resources by which an egress reaches an external service.
+func externalResources(o *zoneproxy.ExternalUpstream, confs proxy.Confs, sent service.Effective) []*xds.Resource {
+	resources := ExternalUpstream(o, confs, sent)
 	if o.Protocol.IsHTTP() {
-		resources = slices.Insert(resources, 1, ExternalRoute(o, proxy.Confs{}))
+		resources = slices.Insert(resources, 1, ExternalRoute(o, confs))
 	}
 	return resources
+}
+
+// withoutPolicies returns the resources by which an egress without policies reaches an external service.
+func withoutPolicies(o *zoneproxy.ExternalUpstream) []*xds.Resource {
+	return externalResources(o, proxy.Confs{}, service.Effective{})
 }

@@ -135,6 +135,8 @@ func markUnserved() *hcmv3.LocalReplyConfig {
 		// No such cluster: the inbound was removed, and its listener still gets requests on its connections.
 		markFlag("NC", unservedNotReached),
 		markFlag("UC", unservedReset), // upstream connection termination
+		// No healthy upstream: a policy has ejected the application.
+		markFlag("UH", unservedNotReached),
 		markOverload(),
 	}}
 }

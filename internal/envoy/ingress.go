@@ -13,6 +13,7 @@ import (
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // forwardableSNIs are the SNIs that a zone ingress forwards: those of MeshServices and MeshMultiZoneServices. Only
@@ -58,16 +59,18 @@ func sniMatch(names ...string) *listenerv3.FilterChainMatch {
 	return &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: names}
 }
 
-// ClusterOfSNIRoute returns the cluster of the SNI route of that name, which forwards connections unchanged. It has no
-// limits: the clients' proxies have their own.
-func ClusterOfSNIRoute(name string) *xds.Resource {
+// ClusterOfSNIRoute returns the cluster of the SNI route of that name, which forwards connections unchanged, with the
+// confs of policies. Without one it has no limits: the clients' proxies have their own.
+func ClusterOfSNIRoute(name string, by service.Effective) *xds.Resource {
 	cluster := &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
 		ConnectTimeout:                duration(connectTimeout),
-		CircuitBreakers:               noBreakers(),
-		OutlierDetection:              outlierDetection(),
+		CircuitBreakers:               limited(noBreakers(), by.CircuitBreaker.Limits()),
+		OutlierDetection:              detecting(outlierDetection(), by.CircuitBreaker.Outliers()),
+		CommonLbConfig:                commonBalancing("", &by),
+		HealthChecks:                  healthChecks(&by.HealthCheck, kind.TCP, checked{forwarded: true}),
 		IgnoreHealthOnHostRemoval:     true,
 		TypedExtensionProtocolOptions: hop{}.protocolOptions(),
 	}

@@ -32,7 +32,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	startEnvoy(t, append(append(inboundResources(server), Ingress(ingress)...),
 		trust(east), certificateSecret(t, east.certificate(t, serverID)), Clusters(local, false, identity.Source{})[0],
 		Assignment(&service.Endpoints{Destination: local.Key, Endpoints: to}),
-		ClusterOfSNIRoute(sni), EndpointsOfSNIRoute(sni, to))...)
+		ClusterOfSNIRoute(sni, service.Effective{}), EndpointsOfSNIRoute(sni, to))...)
 
 	at := fmt.Sprintf("127.0.0.1:%d", ingress.Port)
 	for _, c := range []struct {

@@ -40,7 +40,7 @@ func (l *lab) start() {
 // labDestination is a destination of a [lab].
 type labDestination struct {
 	lab     *lab
-	key     service.DestinationKey
+	cluster string // its name
 	address string // at which the client's application reaches it
 }
 
@@ -58,13 +58,29 @@ func (l *lab) destination(protocol kind.Protocol, e service.Effective, servers .
 // add adds a destination with its assignments.
 func (l *lab) add(d *service.Destination, assignments ...*xds.Resource) *labDestination {
 	l.t.Helper()
+	return l.listening(d, append(Clusters(d, false, identity.Source{}), assignments...)...)
+}
+
+// listening adds a listener with a route to the cluster of a destination, which is one of the resources.
+func (l *lab) listening(d *service.Destination, resources ...*xds.Resource) *labDestination {
+	l.t.Helper()
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
 		Protocol: d.Protocol}
 	route := service.RouteTo(d).With(d.Effective)
-	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),
-		ExplicitListener(outbound, route))
-	l.resources = append(l.resources, assignments...)
-	return &labDestination{l, d.Key, fmt.Sprintf("127.0.0.1:%d", outbound.Port)}
+	l.resources = append(append(l.resources, resources...), Route(route), ExplicitListener(outbound, route))
+	return &labDestination{l, d.Key.String(), fmt.Sprintf("127.0.0.1:%d", outbound.Port)}
+}
+
+// inbound adds an inbound with effective confs in front of an application.
+func (l *lab) inbound(protocol kind.Protocol, confs string, application service.Endpoint) *labDestination {
+	l.t.Helper()
+	var n nouns
+	unmarshal(l.t, "inbound: {confs: {"+confs+"}}", &n)
+	in := n.Inbound
+	in.Address, in.Port, in.Protocol, in.Bind = "127.0.0.1", freePort(l.t), protocol, true
+	in.Name, in.ServiceAddress, in.ServicePort = fmt.Sprint(in.Port), application.Address, application.Port
+	l.resources = append(l.resources, Inbound(in, false)...)
+	return &labDestination{l, InboundName(in.Address, in.Port), fmt.Sprintf("127.0.0.1:%d", in.Port)}
 }
 
 // server starts an application of HTTP/1.1 and HTTP/2 without TLS.
@@ -137,7 +153,7 @@ func (d *labDestination) stat(name string) int {
 		d.lab.t.Fatal(err)
 	}
 	sum := 0
-	of := regexp.MustCompile(`(?m)^cluster\.` + d.key.String() + `(?:_[a-z]+)?\.` + name + `: (\d+)$`)
+	of := regexp.MustCompile(`(?m)^cluster\.` + regexp.QuoteMeta(d.cluster) + `(?:_[a-z]+)?\.` + name + `: (\d+)$`)
 	for _, found := range of.FindAllStringSubmatch(string(body), -1) {
 		n, _ := strconv.Atoi(found[1])
 		sum += n

@@ -26,7 +26,7 @@ func aggregate(d *service.Destination, localities []service.DestinationKey) *xds
 			Name: "envoy.clusters.aggregate", TypedConfig: toAny(config),
 		}},
 		LbPolicy:        clusterv3.Cluster_CLUSTER_PROVIDED,
-		CommonLbConfig:  commonBalancing("", d.Effective.CircuitBreaker.Outliers()),
+		CommonLbConfig:  commonBalancing("", &d.Effective),
 		ConnectTimeout:  timeout(d.Effective.Timeout.ConnectionTimeout, connectTimeout),
 		CircuitBreakers: limited(breakers(), d.Effective.CircuitBreaker.Limits()),
 	})

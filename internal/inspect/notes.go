@@ -18,6 +18,64 @@ func (rs *Reports) notesAbout(conf any, d *service.Destination, secured bool) []
 		}
 	case *kind.LoadBalancingConf:
 		return hashNotes(c, d.Protocol)
+	case *kind.HealthCheckConf:
+		return checkNotes(c, d, secured)
+	}
+	return nil
+}
+
+// checkNotes says which endpoints of a destination are not checked, and where a check is another than the protocol's.
+func checkNotes(c *kind.HealthCheckConf, d *service.Destination, secured bool) []string {
+	var notes []string
+	for _, list := range d.Lists(secured) {
+		if throughZoneProxies(d, list) {
+			notes = append(notes, fmt.Sprintf("%s: its endpoints are zone proxies, which are not checked: any server "+
+				"behind them would respond", list))
+			continue
+		}
+		text := !d.Protocol.IsHTTP() || d.Protocol == kind.HTTP && d.HasTCPInbound()
+		notes = append(notes, checkerNotes(list.String(), c, d.Protocol, checkedBy{text: text})...)
+	}
+	return notes
+}
+
+// checkedBy is what a check of an endpoint can do.
+type checkedBy struct {
+	text    bool // it can send the application a text
+	forward bool // it is sent by a zone ingress, which has no request to send
+}
+
+// noCheckerReason returns why no checker is left for ports with a protocol.
+func noCheckerReason(protocol kind.Protocol, by checkedBy) string {
+	switch {
+	case by.forward:
+		return "a zone ingress checks connections only, and tcp is absent or disabled"
+	case protocol.IsHTTP():
+		return fmt.Sprintf("the checker for %s is absent or disabled, and so is tcp", protocol)
+	}
+	return "tcp is absent or disabled"
+}
+
+// checkerNotes says where a list of endpoints is not checked, or not as its protocol suggests.
+func checkerNotes(list string, c *kind.HealthCheckConf, protocol kind.Protocol, by checkedBy) []string {
+	switch c.CheckerOf(protocol, by.forward) {
+	case kind.NoChecker:
+		return []string{list + ": its endpoints are not checked: " + noCheckerReason(protocol, by)}
+	case kind.TCPChecker:
+		var notes []string
+		if protocol.IsHTTP() {
+			notes = append(notes, fmt.Sprintf("%s: its endpoints are checked by connections: the checker for %s is "+
+				"absent, disabled, or can't be used here", list, protocol))
+		}
+		if by.text {
+			return notes
+		}
+		if c.TCP.Send != "" || len(c.TCP.Receive) > 0 {
+			notes = append(notes, list+": tcp.send and tcp.receive have no effect: the bytes of such a check do not "+
+				"reach the application as they are")
+		}
+		return notes
+	case kind.HTTPChecker, kind.GRPCChecker:
 	}
 	return nil
 }

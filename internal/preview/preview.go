@@ -139,8 +139,7 @@ func keyOf(p *proxy.Proxy) sharedKey {
 	if p == nil {
 		return sharedKey{}
 	}
-	join := func(meshes []string) string { return strings.Join(meshes, ",") }
-	return sharedKey{p.Group, join(p.Passes), join(p.Forwards), join(p.IsEgress)}
+	return sharedKey{p.Group, fmt.Sprint(p.Passes), strings.Join(p.Forwards, ","), fmt.Sprint(p.IsEgress)}
 }
 
 // Options select the content of a Diff.

@@ -38,6 +38,9 @@ type EgressChain struct {
 	TrustDomains []string
 	// Confs are the effective confs of the policies about its callers; see [ReceivedOf].
 	Confs policy.Confs `json:",omitzero"`
+	// Policies are those about the traffic to the external service. Their effective confs are
+	// [Stage.ConfsOf] of the service.
+	Policies PolicySet `json:",omitzero"`
 }
 
 // egressChains adds the filter chains of external services to a proxy with an egress section. Without the section the
@@ -52,9 +55,9 @@ func (s *Stage) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	if dp.Spec.Networking.ZoneEgress == nil {
 		return
 	}
-	p.IsEgress = p.Forwards
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
 	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Group.Source)
+	p.IsEgress = []EgressGroup{egressGroup(p.Key, p.Key.Mesh, p.Chains)}
 }
 
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
@@ -69,9 +72,10 @@ func (s *Stage) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 	p.Egresses = egressListeners(sections)
 	for _, mesh := range s.state.MeshesOf(r, p.Key) {
 		if from, ok := s.identity.PresentedTo(r, p.Key.Name, presents, mesh); ok {
-			p.IsEgress, p.Forwards = append(p.IsEgress, mesh), append(p.Forwards, mesh)
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
-			p.Chains = append(p.Chains, s.chains(r, mesh, p.Key, "", s.inMesh(r, mesh, from))...)
+			chains := s.chains(r, mesh, p.Key, "", s.inMesh(r, mesh, from))
+			p.Chains, p.Forwards = append(p.Chains, chains...), append(p.Forwards, mesh)
+			p.IsEgress = append(p.IsEgress, egressGroup(p.Key, mesh, chains))
 		}
 	}
 }
@@ -98,6 +102,7 @@ func (s *Stage) chains(
 	rules := match.PermitChains(s.PermissionsOf(r, mesh, egress, section))
 	unreached := s.unreached(r, mesh)
 	trusted := s.identity.TrustedDomains(r, mesh, from)
+	policies := s.zonePolicies(r, mesh, egress, section)
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
 	for _, service := range s.zoneProxies.EgressServices.Get(r, mesh) {
@@ -107,7 +112,7 @@ func (s *Stage) chains(
 			s.identity.ExtendRules(r, mesh, permissions)
 		}
 		confs := s.receivedAt(r, PlaceOf(egress, mesh, section, service.SNIs))
-		chains = append(chains, EgressChain{service, section, permissions, from, trusted, confs})
+		chains = append(chains, EgressChain{service, section, permissions, from, trusted, confs, policies})
 	}
 	return chains
 }

@@ -165,6 +165,15 @@ type IngressListener struct {
 	Confs policy.Confs `json:",omitzero"`
 }
 
+// ingressSection returns the name of the ingress section of a proxy in policies; empty for a ZoneIngress, and where the
+// section was removed.
+func ingressSection(key state.ProxyKey, section *kind.ZoneIngressSection) string {
+	if section == nil || key.Type != kind.DataplaneProxy {
+		return ""
+	}
+	return cmp.Or(section.Name, fmt.Sprint(section.Port))
+}
+
 // ingressListeners returns the current listener of a proxy, and the former ones that it serves while they drain.
 func (s *Stage) ingressListeners(
 	r *table.Reader,
@@ -172,9 +181,8 @@ func (s *Stage) ingressListeners(
 	section *kind.ZoneIngressSection,
 ) []IngressListener {
 	var listeners []IngressListener
-	of := IngressListener{}
-	if section != nil && key.Type == kind.DataplaneProxy {
-		of.Section = cmp.Or(section.Name, fmt.Sprint(section.Port))
+	of := IngressListener{Section: ingressSection(key, section)}
+	if of.Section != "" {
 		of.Confs = s.receivedAt(r, PlaceOf(key, key.Mesh, of.Section, nil))
 	}
 	add := func(address string, port uint32) {

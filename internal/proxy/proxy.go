@@ -29,15 +29,15 @@ type Proxy struct {
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
 	// Ingresses are the listeners for connections of remote zones. Passes are the meshes, sorted, to whose services
-	// they forward.
+	// they forward, with the policies about that traffic.
 	Ingresses []IngressListener
-	Passes    []string
+	Passes    []ZoneGroup
 	// Egresses are the listeners for connections to external services, Chains their filter chains in the order of their
-	// keys, and IsEgress the meshes, sorted, of these services. A proxy without an identity has none: its clients could
-	// not authenticate it.
+	// keys, and IsEgress the meshes of these services, sorted, with the policies about them. A proxy without an
+	// identity has none: its clients could not authenticate it.
 	Egresses []EgressListener
 	Chains   []EgressChain
-	IsEgress []string
+	IsEgress []EgressGroup
 	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
 	// section was removed does so while it drains.
 	Forwards []string
@@ -87,7 +87,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	p.Group.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
-		p.Passes = s.state.MeshesOf(r, key)
+		p.Passes = s.passes(r, key, n.ZoneIngress)
 	}
 	s.egressChains(r, dp, p)
 	return p
@@ -102,7 +102,7 @@ func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	}
 	p := &Proxy{Key: key, Zone: s.state.Zone, Group: Group{Reach: nothing}}
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
-		p.Passes = s.state.MeshesOf(r, key)
+		p.Passes = s.passes(r, key, n.ZoneIngress)
 	}
 	if key.Type == kind.EgressProxy {
 		s.zoneEgressChains(r, n.ZoneEgress, p)

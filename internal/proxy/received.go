@@ -54,6 +54,8 @@ func (p *Proxy) Places() []PlaceKey {
 type Received struct {
 	Timeout Callers[kind.TimeoutConf] `json:"MeshTimeout"`
 	TLS     Callers[kind.TLSConf]     `json:"MeshTLS"`
+	// CircuitBreaker has one conf, of all callers.
+	CircuitBreaker Callers[kind.CircuitBreakerConf] `json:"MeshCircuitBreaker"`
 }
 
 // Confs are effective confs by value.

@@ -21,9 +21,12 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 	sniRoute, ingressAcked := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone)
 	switch {
 	case ingressAcked:
-		return []kind.Cause{
-			{Kind: sniRoute.Destination.Kind.String(), Name: rows.state.Services.Row(sniRoute.Destination).Name},
+		destination := kind.Cause{Kind: sniRoute.Destination.Kind.String(),
+			Name: rows.state.Services.Row(sniRoute.Destination).Name}
+		if t == xds.Endpoint || crossZone {
+			return []kind.Cause{destination}
 		}
+		return append([]kind.Cause{destination}, rows.configuring(r, key, sniRoute.Destination)...)
 	case origin.Destination != nil:
 		destination := kind.Cause{
 			Kind: origin.Destination.Kind.String(),
@@ -75,7 +78,7 @@ func (rows Rows) configuring(r *table.Reader, key state.ProxyKey, to service.Des
 	if p == nil {
 		return nil
 	}
-	of := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to.On("")}
+	of := proxy.EffectiveKey{Policies: p.PoliciesTo(to), Destination: to.On("")}
 	var causes []kind.Cause
 	for _, merged := range rows.state.Proxies.Merged(r, of) {
 		for _, part := range merged.Parts {

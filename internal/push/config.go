@@ -37,16 +37,16 @@ type config struct {
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
 	names           *table.Derived[proxy.Group, *HostNames]
-	sniRouteCluster *table.Derived[string, *xds.Resource] // the cluster of an SNI route, by its name
-	upstream        *table.Derived[service.DestinationKey, []*xds.Resource]
+	sniRouteCluster *table.Derived[sniRouteKey, *xds.Resource]
+	upstream        *table.Derived[upstreamKey, []*xds.Resource]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
-	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh, and by its zone
-	// egresses: those that forward to other zones, and those that dial external services.
+	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
+	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.DestinationKey]
-	ingress *sharing[string, zoneproxy.SNIRoute]
+	ingress *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	forward *sharing[string, zoneproxy.SNIRoute]
-	egress  *sharing[string, zoneproxy.SNIRoute]
+	egress  *sharing[proxy.EgressGroup, zoneproxy.SNIRoute]
 }
 
 // clustersKey is a destination and the properties of a proxy group on which the clusters of the destination depend.
@@ -55,6 +55,19 @@ type clustersKey struct {
 	secured     bool
 	source      identity.Source
 	confs       policy.Confs // the effective confs of the traffic to the destination
+}
+
+// sniRouteKey is the cluster of an SNI route, by its name, and the effective confs of the traffic to its destination.
+type sniRouteKey struct {
+	name  string
+	confs policy.Confs
+}
+
+// upstreamKey is an external service as an egress dials it: the effective confs of its callers at the egress, and those
+// of the traffic to it.
+type upstreamKey struct {
+	externalRouteKey
+	sent policy.Confs
 }
 
 // externalRouteKey is an external service and the effective confs of its callers at an egress.
@@ -87,7 +100,7 @@ func newConfig(state *graph.State) *config {
 		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
 		order:      service.CompareDestinations, name: service.DestinationKey.String,
 	}
-	c.ingress = &sharing[string, zoneproxy.SNIRoute]{
+	c.ingress = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
 		shared: table.NewDerived(state.Tables.DB, "shared by zone ingresses", c.makeIngress, sameShared),
 		assignment: table.NewDerived(
 			state.Tables.DB,
@@ -102,7 +115,7 @@ func newConfig(state *graph.State) *config {
 		assignment: c.ingress.assignment,
 		order:      c.ingress.order, name: c.ingress.name,
 	}
-	c.egress = &sharing[string, zoneproxy.SNIRoute]{
+	c.egress = &sharing[proxy.EgressGroup, zoneproxy.SNIRoute]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by zone egresses", c.makeEgress, sameShared),
 		assignment: c.ingress.assignment,
 		order:      c.ingress.order, name: c.ingress.name,
@@ -231,34 +244,36 @@ func (c *config) makeNames(r *table.Reader, group proxy.Group) *HostNames {
 	return newNames(c.state.Proxies.Hosts.Get(r, group))
 }
 
-func (c *config) makeSNIRouteCluster(_ *table.Reader, name string) *xds.Resource {
-	return envoy.ClusterOfSNIRoute(name)
+func (c *config) makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {
+	return envoy.ClusterOfSNIRoute(key.name, service.EffectiveOf(key.confs))
 }
 
 func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *xds.Resource {
 	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.ZoneProxies.SNIRouteBackends(r, p))
 }
 
-func (c *config) makeIngress(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
-	return c.routeClusters(r, c.state.ZoneProxies.SNIRoutes.Get(r, mesh))
+func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) *Shared[zoneproxy.SNIRoute] {
+	return c.routeClusters(r, c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh), group.Policies)
 }
 
-// routeClusters returns the clusters of SNI routes.
-func (c *config) routeClusters(r *table.Reader, sniRoutes []zoneproxy.SNIRoute) *Shared[zoneproxy.SNIRoute] {
+// routeClusters returns the clusters of SNI routes, with the confs that policies have about their destinations.
+func (c *config) routeClusters(r *table.Reader, sniRoutes []zoneproxy.SNIRoute,
+	policies proxy.PolicySet) *Shared[zoneproxy.SNIRoute] {
 	s := &Shared[zoneproxy.SNIRoute]{Lists: sniRoutes}
 	for _, p := range sniRoutes {
-		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, envoy.SNIRouteCluster(p)))
+		confs := c.state.Proxies.ConfsOf(r, policies, p.Destination.On(""))
+		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, sniRouteKey{envoy.SNIRouteCluster(p), confs}))
 	}
 	s.Resources = inOrder(s.Resources)
 	return s
 }
 
-func (c *config) makeUpstream(r *table.Reader, key service.DestinationKey) []*xds.Resource {
-	o := c.state.ZoneProxies.ExternalUpstreams.Get(r, key)
+func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource {
+	o := c.state.ZoneProxies.ExternalUpstreams.Get(r, key.destination)
 	if o == nil {
 		return nil
 	}
-	return envoy.ExternalUpstream(o)
+	return envoy.ExternalUpstream(o, key.confs, service.EffectiveOf(key.sent))
 }
 
 // makeExternalRoute returns nil where the external service is not HTTP, or can't be dialed.
@@ -271,13 +286,28 @@ func (c *config) makeExternalRoute(r *table.Reader, key externalRouteKey) *xds.R
 }
 
 func (c *config) makeForward(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
-	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh))
+	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh), proxy.PolicySet{})
 }
 
-func (c *config) makeEgress(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
+// makeEgress returns the clusters of external services. Of an egress with confs about its callers they are its own, and
+// such egresses share each cluster with equal confs.
+func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) *Shared[zoneproxy.SNIRoute] {
 	s := &Shared[zoneproxy.SNIRoute]{}
-	for _, exit := range c.state.ZoneProxies.EgressServices.Get(r, mesh) {
-		s.Resources = append(s.Resources, c.upstream.Get(r, exit.Key.On(service.ExternalLocality))...)
+	add := func(to service.DestinationKey, confs policy.Confs) {
+		sent := c.state.Proxies.ConfsOf(r, group.Policies, to)
+		key := upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent}
+		s.Resources = append(s.Resources, c.upstream.Get(r, key)...)
+	}
+	if group.Of == (state.ProxyKey{}) {
+		for _, external := range c.state.ZoneProxies.EgressServices.Get(r, group.Mesh) {
+			add(external.Key, policy.Confs{})
+		}
+	} else if p := c.state.Proxies.Proxy.Get(r, group.Of); p != nil {
+		for i := range p.Chains {
+			if chain := &p.Chains[i]; chain.Key.Mesh == group.Mesh {
+				add(chain.Key, chain.Confs)
+			}
+		}
 	}
 	s.Resources = inOrder(s.Resources)
 	return s

@@ -46,14 +46,14 @@ func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, 
 // sharedOf returns the resources that a proxy shares with others, in no order.
 func sharedOf(c *config, r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	all := c.group.withAssignments(r, p.Group)
-	for _, mesh := range p.Passes {
-		all = append(all, c.ingress.withAssignments(r, mesh)...)
+	for _, group := range p.Passes {
+		all = append(all, c.ingress.withAssignments(r, group)...)
 	}
 	for _, mesh := range p.Forwards {
 		all = append(all, c.forward.withAssignments(r, mesh)...)
 	}
-	for _, mesh := range p.IsEgress {
-		all = append(all, c.egress.withAssignments(r, mesh)...)
+	for _, group := range p.IsEgress {
+		all = append(all, c.egress.withAssignments(r, group)...)
 	}
 	return all
 }

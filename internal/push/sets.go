@@ -14,9 +14,9 @@ import (
 type resourceSets struct {
 	catalog   *xds.Catalog
 	groups    *sharedSets[proxy.Group, service.DestinationKey]
-	ingresses *sharedSets[string, zoneproxy.SNIRoute] // by mesh
+	ingresses *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	forwards  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
-	egresses  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
+	egresses  *sharedSets[proxy.EgressGroup, zoneproxy.SNIRoute]
 }
 
 func newResourceSets(c *config, catalog *xds.Catalog) *resourceSets {
@@ -57,27 +57,27 @@ func sharesAs(a, b *proxy.Proxy) bool {
 // join adds a proxy to its shared resource sets, which are made for the first proxy.
 func (s *resourceSets) join(e edits, p *proxy.Proxy) {
 	s.groups.join(e, p.Group)
-	for _, mesh := range p.Passes {
-		s.ingresses.join(e, mesh)
+	for _, group := range p.Passes {
+		s.ingresses.join(e, group)
 	}
 	for _, mesh := range p.Forwards {
 		s.forwards.join(e, mesh)
 	}
-	for _, mesh := range p.IsEgress {
-		s.egresses.join(e, mesh)
+	for _, group := range p.IsEgress {
+		s.egresses.join(e, group)
 	}
 }
 
 // leave reports whether the proxy was the last one of its group.
 func (s *resourceSets) leave(p *proxy.Proxy) (last bool) {
-	for _, mesh := range p.Passes {
-		s.ingresses.leave(mesh)
+	for _, group := range p.Passes {
+		s.ingresses.leave(group)
 	}
 	for _, mesh := range p.Forwards {
 		s.forwards.leave(mesh)
 	}
-	for _, mesh := range p.IsEgress {
-		s.egresses.leave(mesh)
+	for _, group := range p.IsEgress {
+		s.egresses.leave(group)
 	}
 	return s.groups.leave(p.Group)
 }
@@ -85,14 +85,14 @@ func (s *resourceSets) leave(p *proxy.Proxy) (last bool) {
 // of returns the shared resource sets of a proxy.
 func (s *resourceSets) of(p *proxy.Proxy) []*xds.ResourceSet {
 	sets := []*xds.ResourceSet{s.groups.open[p.Group].set}
-	for _, mesh := range p.Passes {
-		sets = append(sets, s.ingresses.open[mesh].set)
+	for _, group := range p.Passes {
+		sets = append(sets, s.ingresses.open[group].set)
 	}
 	for _, mesh := range p.Forwards {
 		sets = append(sets, s.forwards.open[mesh].set)
 	}
-	for _, mesh := range p.IsEgress {
-		sets = append(sets, s.egresses.open[mesh].set)
+	for _, group := range p.IsEgress {
+		sets = append(sets, s.egresses.open[group].set)
 	}
 	return sets
 }

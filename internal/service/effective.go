@@ -18,6 +18,7 @@ type Effective struct {
 	CircuitBreaker kind.CircuitBreakerConf `json:"MeshCircuitBreaker"`
 	LoadBalancing  kind.LoadBalancingConf  `json:"MeshLoadBalancingStrategy"`
 	Retry          kind.RetryConf          `json:"MeshRetry"`
+	HealthCheck    kind.HealthCheckConf    `json:"MeshHealthCheck"`
 }
 
 // EffectiveOf returns the confs with their types.

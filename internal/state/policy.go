@@ -30,6 +30,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshCircuitBreakers)
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)
 	AddPolicies(t, kind.MeshRetries)
+	AddPolicies(t, kind.MeshHealthChecks)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a

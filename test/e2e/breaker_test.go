@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -19,6 +20,22 @@ func TestDrillACircuitBreakerIsEdited(t *testing.T) {
 			"%d, maxRetries: %d}, outlierDetection: {maxEjectionPercent: %d, healthyPanicThreshold: %d, detectors: "+
 			"{totalFailures: {consecutive: %d}}}", 1000+i, 5000+i, 6000+i, 700+i, 20+i, i, 5+i))
 	})
+}
+
+// TestDrillAReceivedCircuitBreakerIsEdited: edits of the limits and of the outlier detection of an application, also in
+// the older form, change the cluster of its inbound. They fail no request and change no listener.
+func TestDrillAReceivedCircuitBreakerIsEdited(t *testing.T) {
+	newWorld(t).drillEditsAt("web-1", "a MeshCircuitBreaker of the server", `cluster_manager\.cluster_modified`,
+		func(i int) string {
+			conf := fmt.Sprintf("connectionLimits: {maxConnections: %d, maxPendingRequests: %d, maxRequests: %d}, "+
+				"outlierDetection: {healthyPanicThreshold: 0, detectors: {totalFailures: {consecutive: %d}}}", 1000+i,
+				5000+i, 6000+i, 50+i)
+			policy := received("MeshCircuitBreaker", everyCallerGets(conf))
+			if i%2 == 1 {
+				return strings.Replace(policy, "rules: [{default", "from: [{targetRef: {kind: Mesh}, default", 1)
+			}
+			return policy
+		})
 }
 
 // TestDrillALoadBalancingStrategyIsEdited: edits of the load balancer of an HTTP service change its cluster and its

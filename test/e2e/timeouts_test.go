@@ -183,9 +183,15 @@ func (w *world) drillEditsAt(proxy, policy, statistic string, edited func(i int)
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
+	w.editUnder(traffic.Get(url), proxy, policy, statistic, edited)
+}
+
+// editUnder edits a policy of a proxy ten times under requests. Each edit changes a statistic of the proxy; none fails
+// a request or changes a listener.
+func (w *world) editUnder(load traffic.Send, proxy, policy, statistic string, edited func(i int) string) {
 	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
 	before := w.counter(proxy, listeners)
-	d := w.drill(policy+" is edited, ten times", traffic.Get(url))
+	d := w.drill(policy+" is edited, ten times", load)
 	for i := range 10 {
 		edits := w.counter(proxy, statistic)
 		w.apply(edited(i))

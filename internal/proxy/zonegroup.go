@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"slices"
+
+	"weft/internal/policy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// zoneKinds are the kinds of which zone proxies apply to items: those about the servers that they forward to. Retries,
+// timeouts, balancing and routes are those of the clients' proxies, which would otherwise multiply.
+var zoneKinds = []string{kind.MeshCircuitBreakers.Name, kind.MeshHealthChecks.Name}
+
+// AppliedByZoneProxies reports whether zone proxies apply the to items of a kind.
+func AppliedByZoneProxies(of string) bool { return slices.Contains(zoneKinds, of) }
+
+// ZoneGroup identifies the zone ingresses with equal clusters for the services of a mesh.
+type ZoneGroup struct {
+	Mesh     string
+	Policies PolicySet // the policies of the mesh about the traffic that they forward
+}
+
+// String returns the mesh and the policies, such as "default (MeshCircuitBreaker default/zones)".
+func (g ZoneGroup) String() string {
+	if g.Policies == (PolicySet{}) {
+		return g.Mesh
+	}
+	return g.Mesh + " (" + g.Policies.String() + ")"
+}
+
+// zonePolicies returns the policies of a mesh about the traffic that a section of a zone proxy forwards. A ZoneIngress
+// and a ZoneEgress are not Dataplanes, so only policies that target the whole mesh apply.
+func (s *Stage) zonePolicies(r *table.Reader, mesh string, key state.ProxyKey, section string) PolicySet {
+	var keys []resource.Key
+	for _, name := range s.OutboundKinds.Get(r, mesh) {
+		if !AppliedByZoneProxies(name) {
+			continue
+		}
+		for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{name, mesh}, key}) {
+			if selected.Outbound && selected.AppliesTo(section) {
+				keys = append(keys, selected.Key)
+			}
+		}
+	}
+	return PolicySetOf(keys)
+}
+
+// passes returns the groups of a zone ingress, one for each mesh, sorted.
+func (s *Stage) passes(r *table.Reader, key state.ProxyKey, section *kind.ZoneIngressSection) []ZoneGroup {
+	var groups []ZoneGroup
+	for _, mesh := range s.state.MeshesOf(r, key) {
+		groups = append(groups, ZoneGroup{mesh, s.zonePolicies(r, mesh, key, ingressSection(key, section))})
+	}
+	return groups
+}
+
+// EgressGroup identifies the zone egresses with equal clusters for the external services of a mesh.
+type EgressGroup struct {
+	ZoneGroup
+	// Of is the only egress of the group, where policies have confs about the callers of its filter chains; else zero.
+	Of state.ProxyKey
+}
+
+// String returns the mesh and the policies, and the only egress of the group.
+func (g EgressGroup) String() string {
+	if g.Of == (state.ProxyKey{}) {
+		return g.ZoneGroup.String()
+	}
+	return g.ZoneGroup.String() + " of " + g.Of.String()
+}
+
+// egressGroup returns the group of a zone egress with filter chains of a mesh.
+func egressGroup(key state.ProxyKey, mesh string, chains []EgressChain) EgressGroup {
+	group := EgressGroup{ZoneGroup: ZoneGroup{Mesh: mesh}}
+	for i := range chains {
+		group.Policies = chains[i].Policies
+		if chains[i].Confs != (policy.Confs{}) {
+			group.Of = key
+		}
+	}
+	return group
+}
+
+// PoliciesTo returns the policies of a proxy about its traffic to a destination: as the egress of an external service
+// on its [service.ExternalLocality], as an ingress of one of its own zone, or else as a client.
+func (p *Proxy) PoliciesTo(to service.DestinationKey) PolicySet {
+	for i := range p.Chains {
+		if to.Locality == service.ExternalLocality && p.Chains[i].Key == to.On("") {
+			return p.Chains[i].Policies
+		}
+	}
+	for _, group := range p.Passes {
+		if group.Mesh == to.Mesh {
+			return group.Policies
+		}
+	}
+	return p.Group.Policies
+}
