@@ -50,7 +50,11 @@ test-real: prerequisites-real build tools spire ## the long tests: SPIRE, the ra
 	go test -race $(RACED)
 	@$(MAKE) --no-print-directory hostile
 
-check: ## every fuzz target for a minute
+# The policies that `make check` draws.
+POLICIES ?= 10000
+
+check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
+	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
 	@tools/fuzz 60s
 
 # The number of worlds that `make sim` runs.

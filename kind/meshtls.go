@@ -89,6 +89,9 @@ func (c *checks) tlsConf(at string, conf *TLSConf, ofMesh bool) {
 	c.optionalOneOf(at+".mode", conf.Mode, TLSStrict, TLSPermissive)
 	if v := conf.TLSVersion; v != nil {
 		c.ofWholeMesh(at+".tlsVersion", ofMesh)
+		if *v == (TLSVersions{}) {
+			c.add(at+".tlsVersion", "has no field; want min or max")
+		}
 		c.tlsVersions(at+".tlsVersion", v)
 	}
 	if len(conf.TLSCiphers) == 0 {

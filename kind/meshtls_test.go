@@ -24,6 +24,8 @@ func TestMeshTLSRejects(t *testing.T) {
 			`tlsVersion: {min: TLS13}, tlsCiphers: [ECDHE-RSA-AES128-GCM-SHA256]}}]}`, []string{
 			"spec.rules[0].default.tlsVersion: needs a targetRef of the kind Mesh",
 			"spec.rules[0].default.tlsCiphers: needs a targetRef of the kind Mesh"}},
+		{"no version", `{rules: [{default: {mode: Strict, tlsVersion: {}}}]}`, []string{
+			"spec.rules[0].default.tlsVersion: has no field; want min or max"}},
 		{"from some callers", `{from: [{targetRef: {kind: MeshSubset}, default: {mode: Strict}}]}`, []string{
 			`spec.from[0].targetRef.kind: is "MeshSubset", and only Mesh is served`}},
 	})

@@ -108,7 +108,7 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 			},
 		},
 		OverloadManager: limits,
-		LayeredRuntime:  runtimeFlags(),
+		LayeredRuntime:  RuntimeFlags(),
 		// TCP inbounds, and egress filter chains of TCP external services, continue in an internal listener.
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
@@ -124,13 +124,13 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 // 100 rejects expressions of 50 characters. The control plane accepts half as much.
 const maxRegexSize = 10_000
 
-// runtimeFlags returns the flags for requests that clients cancel, and for regular expressions.
+// RuntimeFlags returns the flags for requests that clients cancel, and for regular expressions.
 //
 // When deadlines pass during a stall, a client's proxy cancels most requests of its connections. By default Envoy
 // detects an HTTP/2 rapid reset attack and closes the connection, which fails all other requests on it. With these
 // flags, Envoy forwards one request of a connection at a time, and drops the canceled ones before they reach the
 // application.
-func runtimeFlags() *bootstrapv3.LayeredRuntime {
+func RuntimeFlags() *bootstrapv3.LayeredRuntime {
 	flags := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
 		"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),

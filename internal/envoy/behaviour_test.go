@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"weft/internal/envoy/envoytest"
 	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/proxy"
@@ -41,7 +42,7 @@ func startEnvoy(t *testing.T, resources ...*xds.Resource) {
 func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 	t.Helper()
 	flags = append([]string{"-c", bootstrap, "--disable-hot-restart", "--concurrency", "1", "-l", "info"}, flags...)
-	cmd := exec.CommandContext(t.Context(), envoyBinary(t), flags...)
+	cmd := exec.CommandContext(t.Context(), envoytest.Binary(t), flags...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	logs, err := cmd.StderrPipe()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/envoy/envoytest"
 	"weft/internal/xds"
 )
 
@@ -35,7 +36,7 @@ func TestConstraints(t *testing.T) {
 
 // A real Envoy accepts every golden.
 func TestEnvoyTakesIt(t *testing.T) {
-	envoy := envoyBinary(t)
+	envoy := envoytest.Binary(t)
 	for name, path := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,23 +78,4 @@ func writeJSON(t *testing.T, path string, m proto.Message) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// envoyBinary returns WEFT_ENVOY, else the envoy on the PATH, else the one that `make tools` installs.
-func envoyBinary(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv("WEFT_ENVOY"); path != "" {
-		return path
-	}
-	if path, err := exec.LookPath("envoy"); err == nil {
-		return path
-	}
-	path, err := filepath.Abs("../../.tools/envoy/envoy")
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatal("no Envoy to test with: run `make tools`, or set WEFT_ENVOY")
-	}
-	return path
 }
