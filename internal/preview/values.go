@@ -2,6 +2,7 @@ package preview
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -56,23 +57,54 @@ func Shadow(g *graph.State, s *table.Snapshot) *table.Fork {
 	})
 }
 
+// traffic is the traffic of a proxy to a destination: what it sends itself, or what it forwards as a zone proxy.
+type traffic struct {
+	to        service.DestinationKey
+	forwarded bool
+}
+
+// sent returns the policies about the traffic of a proxy, by traffic.
+func (c *comparer) sent(r *table.Reader, p *proxy.Proxy) map[traffic]proxy.PolicySet {
+	sent := map[traffic]proxy.PolicySet{}
+	for _, d := range c.reached(r, p) {
+		sent[traffic{to: d}] = p.Group.Policies
+	}
+	if p == nil {
+		return sent
+	}
+	for _, group := range p.Passes {
+		for _, route := range c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh) {
+			sent[traffic{route.Destination.On(""), true}] = group.Policies
+		}
+	}
+	for i := range p.Chains {
+		sent[traffic{p.Chains[i].Key, true}] = p.Chains[i].Policies
+	}
+	return sent
+}
+
 // outboundValues compares the effective confs of the traffic that proxies send, by destination.
 func (c *comparer) outboundValues(before, after *proxy.Proxy) []Value {
-	destinations := append(slices.Clone(c.reached(c.before, before)), c.reached(c.after, after)...)
-	slices.SortFunc(destinations, service.CompareDestinations)
+	old, next := c.sent(c.before, before), c.sent(c.after, after)
+	of := append(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(next))...)
+	slices.SortFunc(of, func(a, b traffic) int {
+		return cmp.Or(service.CompareDestinations(a.to, b.to),
+			strings.Compare(fmt.Sprint(a.forwarded), fmt.Sprint(b.forwarded)))
+	})
 	var values []Value
-	for _, d := range slices.Compact(destinations) {
-		old, next := c.merged(c.before, before, d), c.merged(c.after, after, d)
-		values = append(values, differences(Value{To: destinationText(d)}, old, next, "to")...)
+	for _, t := range slices.Compact(of) {
+		values = append(values, differences(Value{To: destinationText(t.to)}, c.merged(c.before, old[t], t.to),
+			c.merged(c.after, next[t], t.to), "to")...)
 	}
 	return values
 }
 
-func (c *comparer) merged(r *table.Reader, p *proxy.Proxy, d service.DestinationKey) map[string]policy.Merged {
-	if p == nil {
+func (c *comparer) merged(r *table.Reader, policies proxy.PolicySet,
+	d service.DestinationKey) map[string]policy.Merged {
+	if policies == (proxy.PolicySet{}) {
 		return nil
 	}
-	return c.state.Proxies.Merged(r, proxy.EffectiveKey{Policies: p.Group.Policies, Destination: d})
+	return c.state.Proxies.Merged(r, proxy.EffectiveKey{Policies: policies, Destination: d})
 }
 
 // ownValues compares the effective confs of rules, by section and match, and of confs about the whole proxy. The

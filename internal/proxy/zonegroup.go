@@ -85,18 +85,30 @@ func egressGroup(key state.ProxyKey, mesh string, chains []EgressChain) EgressGr
 	return group
 }
 
-// PoliciesTo returns the policies of a proxy about its traffic to a destination: as the egress of an external service
-// on its [service.ExternalLocality], as an ingress of one of its own zone, or else as a client.
+// PoliciesTo returns the policies of a proxy about the traffic of a cluster: those of the filter chain of an external
+// service on its [service.ExternalLocality], else those of a client. A nil proxy has none.
 func (p *Proxy) PoliciesTo(to service.DestinationKey) PolicySet {
+	if p == nil {
+		return PolicySet{}
+	}
 	for i := range p.Chains {
 		if to.Locality == service.ExternalLocality && p.Chains[i].Key == to.On("") {
 			return p.Chains[i].Policies
 		}
 	}
+	return p.Group.Policies
+}
+
+// PoliciesPassed returns the policies about what a zone ingress forwards to the services of a mesh. A nil proxy has
+// none.
+func (p *Proxy) PoliciesPassed(mesh string) PolicySet {
+	if p == nil {
+		return PolicySet{}
+	}
 	for _, group := range p.Passes {
-		if group.Mesh == to.Mesh {
+		if group.Mesh == mesh {
 			return group.Policies
 		}
 	}
-	return p.Group.Policies
+	return PolicySet{}
 }

@@ -17,6 +17,7 @@ import (
 // empty where the Dataplane is the only source.
 func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := rows.reader(), envoy.OriginOf(t, name)
+	p := rows.state.Proxies.Proxy.Get(r, key)
 	sni, crossZone := envoy.SNIOfCluster(name)
 	sniRoute, ingressAcked := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone)
 	switch {
@@ -26,7 +27,8 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 		if t == xds.Endpoint || crossZone {
 			return []kind.Cause{destination}
 		}
-		return append([]kind.Cause{destination}, rows.configuring(r, key, sniRoute.Destination)...)
+		policies := p.PoliciesPassed(sniRoute.Destination.Mesh)
+		return append([]kind.Cause{destination}, rows.configuring(r, policies, sniRoute.Destination)...)
 	case origin.Destination != nil:
 		destination := kind.Cause{
 			Kind: origin.Destination.Kind.String(),
@@ -35,7 +37,8 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 		if t == xds.Endpoint {
 			return []kind.Cause{destination}
 		}
-		return append([]kind.Cause{destination}, rows.configuring(r, key, *origin.Destination)...)
+		policies := p.PoliciesTo(*origin.Destination)
+		return append([]kind.Cause{destination}, rows.configuring(r, policies, *origin.Destination)...)
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	}
@@ -72,13 +75,9 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	return causes
 }
 
-// configuring returns the policies that configure the traffic of a proxy to a destination, by kind and name.
-func (rows Rows) configuring(r *table.Reader, key state.ProxyKey, to service.DestinationKey) []kind.Cause {
-	p := rows.state.Proxies.Proxy.Get(r, key)
-	if p == nil {
-		return nil
-	}
-	of := proxy.EffectiveKey{Policies: p.PoliciesTo(to), Destination: to.On("")}
+// configuring returns those of a set of policies that configure the traffic to a destination, by kind and name.
+func (rows Rows) configuring(r *table.Reader, policies proxy.PolicySet, to service.DestinationKey) []kind.Cause {
+	of := proxy.EffectiveKey{Policies: policies, Destination: to.On("")}
 	var causes []kind.Cause
 	for _, merged := range rows.state.Proxies.Merged(r, of) {
 		for _, part := range merged.Parts {
