@@ -70,6 +70,7 @@ func Policies() []Policy {
 		MeshLoadBalancingStrategies,
 		MeshRetries,
 		MeshHealthChecks,
+		MeshPassthroughs,
 	}
 }
 

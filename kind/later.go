@@ -23,7 +23,6 @@ var laterKinds = map[string]string{
 	"meshglobalratelimits": "MeshGlobalRateLimit",
 	"meshmetrics":          "MeshMetric",
 	"meshopas":             "MeshOPA",
-	"meshpassthroughs":     "MeshPassthrough",
 	"meshproxypatches":     "MeshProxyPatch",
 	"meshratelimits":       "MeshRateLimit",
 	"meshtraces":           "MeshTrace",

@@ -201,7 +201,8 @@ var Meshes = &resource.Kind[Mesh]{
 		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones,
 		Flat: true,
 		Replaced: map[string]string{
-			"networking":  "has no meaning here; MeshPassthrough decides what may leave the mesh",
+			"networking": "has no meaning here; use a MeshPassthrough of the mesh with the mode None for " +
+				"passthrough: false",
 			"tracing":     "has no meaning here; use a MeshTrace",
 			"logging":     "has no meaning here; use a MeshAccessLog",
 			"metrics":     "has no meaning here; use a MeshMetric",

@@ -24,7 +24,7 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			mtls: {backends: [{name: a, type: provided, conf: {cert: {file: /c}}}]} | mtls.backends[0].conf.cert.file: is not served by this release; use a Secret
 			routing: {zoneEgress: true, localityAwareLoadBalancing: true, defaultForbidMeshExternalServiceAccess: false}
 			dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}], blocked: [{kubernetes: {zone: east}}]}
-			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; MeshPassthrough
+			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; use a MeshPassthrough
 			tracing: {}                                      | tracing: has no meaning here; use a MeshTrace
 			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
 			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,9 +21,9 @@ func newInspectPoliciesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "policies --for NAME",
 		Short: "Show the effective policies of a proxy's traffic, field by field",
-		Long: `Show the effective policies of the traffic that a proxy sends, by destination, and of the traffic that it receives, by
-inbound or external service and caller: each field that a policy sets, its value, the item of the policy that sets it,
-and the items that it overrides. The first caller that matches decides. A field that is absent has its default;
+		Long: `Show the effective policies of a proxy as a whole, of the traffic that it sends, by destination, and of the traffic that
+it receives, by inbound or external service and caller: each field that a policy sets, its value, the item of the policy
+that sets it, and the items that it overrides. The first caller that matches decides. A field that is absent has its default;
 docs/defaults.md lists the defaults.`,
 		Example: `  weft inspect policies --for web-1
   weft inspect policies --for web-1 --to backend -o json`,
@@ -56,9 +58,10 @@ docs/defaults.md lists the defaults.`,
 
 // effectivePolicies are the effective policies of a proxy.
 type effectivePolicies struct {
-	Inbounds  []policiesAt `json:"inbounds"`
-	ZoneProxy []policiesAt `json:"zoneProxy"`
-	Outbounds []policiesTo `json:"outbounds"`
+	Inbounds   []policiesAt  `json:"inbounds"`
+	ZoneProxy  []policiesAt  `json:"zoneProxy"`
+	Outbounds  []policiesTo  `json:"outbounds"`
+	WholeProxy []appliedConf `json:"wholeProxy,omitempty"`
 }
 
 // narrow drops what no policy is about and, with the name of a service, all traffic but that to the service.
@@ -68,10 +71,19 @@ func (p *effectivePolicies) narrow(to string) {
 	})
 	withoutConf := func(in policiesAt) bool { return len(in.Confs)+len(in.Warnings) == 0 || to != "" }
 	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
+	if to != "" {
+		p.WholeProxy = nil
+	}
 }
 
 func (p *effectivePolicies) print(out, notes io.Writer) error {
-	var sent, received [][]string
+	var whole, sent, received [][]string
+	for i := range p.WholeProxy {
+		whole = append(whole, p.WholeProxy[i].rows()...)
+		for _, note := range p.WholeProxy[i].Notes {
+			fmt.Fprintf(notes, "%s: %s\n", p.WholeProxy[i].Kind, note)
+		}
+	}
 	for i := range p.Outbounds {
 		sent = append(sent, p.Outbounds[i].rows()...)
 	}
@@ -83,18 +95,21 @@ func (p *effectivePolicies) print(out, notes io.Writer) error {
 			}
 		}
 	}
-	if len(sent)+len(received) == 0 {
+	if len(whole)+len(sent)+len(received) == 0 {
 		fmt.Fprintln(notes, "no policy sets a field: the defaults apply (docs/defaults.md)")
 		return nil
 	}
-	if len(received) > 0 {
-		header := []string{"AT", "CALLERS", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}
-		if err := printTable(out, header, received); err != nil || len(sent) == 0 {
+	fields := []string{"KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}
+	for _, table := range []struct {
+		before []string
+		rows   [][]string
+	}{{nil, whole}, {[]string{"AT", "CALLERS"}, received}, {[]string{"TO"}, sent}} {
+		if len(table.rows) == 0 {
+			continue
+		}
+		if err := printTable(out, slices.Concat(table.before, fields), table.rows); err != nil {
 			return err
 		}
-	}
-	if err := printTable(out, []string{"TO", "KIND", "FIELD", "VALUE", "SET BY", "MERGED FROM"}, sent); err != nil {
-		return err
 	}
 	for i := range p.Outbounds {
 		p.Outbounds[i].printNotes(out)
@@ -201,21 +216,28 @@ func (c *appliedConf) rows() [][]string {
 	return rows
 }
 
-// valueAt returns a field of an object as text. A path that leads into a list shows the whole list.
+// valueAt returns a field, or an item of a list, of an object as text. What cannot be found shows what it is in.
 func valueAt(object json.RawMessage, path string) string {
-	for name := range strings.SplitSeq(path, ".") {
+	for name := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		var fields map[string]json.RawMessage
-		name, _, inList := strings.Cut(name, "[")
-		if json.Unmarshal(object, &fields) != nil || fields[name] == nil {
+		var items []json.RawMessage
+		i, err := strconv.Atoi(name)
+		switch {
+		case err == nil && json.Unmarshal(object, &items) == nil && i < len(items):
+			object = items[i]
+		case json.Unmarshal(object, &fields) == nil && fields[name] != nil:
+			object = fields[name]
+		default:
 			return string(object)
-		}
-		if object = fields[name]; inList {
-			break
 		}
 	}
 	var text string
 	if json.Unmarshal(object, &text) == nil {
 		return text
 	}
-	return string(object)
+	var compact bytes.Buffer
+	if json.Compact(&compact, object) != nil {
+		return string(object)
+	}
+	return compact.String()
 }

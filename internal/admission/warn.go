@@ -79,6 +79,11 @@ func PolicyWarnings(o resource.Any) []string {
 		return methodsAlone(o.Spec.To)
 	case *resource.Object[kind.MeshTLS]:
 		return tlsWarnings(o.Spec.Rules)
+	case *resource.Object[kind.MeshPassthrough]:
+		if conf := &o.Spec.Default; len(conf.AppendMatch) > 0 && conf.Mode() != kind.PassthroughMatched {
+			return []string{fmt.Sprintf("spec.default.appendMatch: has no effect while passthroughMode is %s; it "+
+				"needs Matched", conf.Mode())}
+		}
 	}
 	return nil
 }

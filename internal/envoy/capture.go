@@ -10,19 +10,22 @@ import (
 	"weft/internal/xds"
 )
 
+// CapturePrefix is the prefix of the names of the resources for redirected connections.
+const CapturePrefix = "self_capture_"
+
 const (
-	captureOutboundName = "self_capture_outbound"
-	captureInboundName  = "self_capture_inbound"
-	passthroughName     = "self_capture_passthrough"
+	captureOutboundName = CapturePrefix + "outbound"
+	captureInboundName  = CapturePrefix + "inbound"
+	passthroughName     = CapturePrefix + "passthrough"
 )
 
 // Capture returns the listeners that receive a machine's redirected connections. Each connection is handed to the
-// listener of its original destination. Without such a listener, an outgoing connection is forwarded unchanged and an
-// incoming one is closed, since no permission covers it.
+// listener of its original destination. Without such a listener, an outgoing connection is forwarded as the policies
+// about passthrough say, and an incoming one is closed, since no permission covers it.
 //
 // With IPv6, each direction has a second listener, whose name ends with "_ipv6".
 func Capture(c *proxy.Capture) []*xds.Resource {
-	resources := []*xds.Resource{passthroughCluster()}
+	resources := append(inspectedConnections(c.Passthrough), passthroughCluster())
 	for _, ip := range []struct {
 		six               bool
 		wildcard, postfix string
@@ -31,34 +34,53 @@ func Capture(c *proxy.Capture) []*xds.Resource {
 			continue
 		}
 		resources = append(resources,
-			capture(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND,
-				passthrough()),
-			capture(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort, corev3.TrafficDirection_INBOUND,
-				closeConnection()),
+			captureOutbound(captureOutboundName+ip.postfix, ip.wildcard, c),
+			captureInbound(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort),
 		)
 	}
 	return resources
 }
 
-// capture closes connections to its own port: they were not redirected, so forwarding them to their original
-// destination would be an endless loop.
+// captureOutbound selects the filter chain of a connection by a matcher, so a change of the policies changes the
+// matcher and no chain.
+func captureOutbound(name, wildcard string, c *proxy.Capture) *xds.Resource {
+	listener := capture(name, wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND, passthrough())
+	listener.FilterChainMatcher = outgoing(c.OutboundPort, c.Passthrough)
+	listener.FilterChains = []*listenerv3.FilterChain{
+		{Name: unredirectedChain, Filters: []*listenerv3.Filter{closeConnection()}},
+		{Name: inspectedChain, Filters: toInspection()},
+		{Name: requestsChain, Filters: passedRequests()},
+	}
+	return xds.NewResource(xds.Listener, name, listener)
+}
+
+func captureInbound(name, wildcard string, port uint32) *xds.Resource {
+	listener := capture(name, wildcard, port, corev3.TrafficDirection_INBOUND, closeConnection())
+	listener.FilterChains = []*listenerv3.FilterChain{{
+		Name:             unredirectedChain,
+		FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: uint32Value(port)},
+		Filters:          []*listenerv3.Filter{closeConnection()},
+	}}
+	return xds.NewResource(xds.Listener, name, listener)
+}
+
+// unredirectedChain closes connections to the listener's own port: they were not redirected, so forwarding them to
+// their original destination would be an endless loop.
+const unredirectedChain = "unredirected"
+
+// capture returns a listener of redirected connections. Those that no filter chain matches pass a filter.
 func capture(name, wildcard string, port uint32, direction corev3.TrafficDirection,
-	otherwise *listenerv3.Filter) *xds.Resource {
-	return xds.NewResource(xds.Listener, name, &listenerv3.Listener{
+	otherwise *listenerv3.Filter) *listenerv3.Listener {
+	return &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(wildcard, port),
 		UseOriginalDst:   boolTrue(),
 		TrafficDirection: direction,
-		FilterChains: []*listenerv3.FilterChain{{
-			Name:             "unredirected",
-			FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: uint32Value(port)},
-			Filters:          []*listenerv3.Filter{closeConnection()},
-		}},
 		DefaultFilterChain: &listenerv3.FilterChain{
 			Name:    "unknown",
 			Filters: []*listenerv3.Filter{otherwise},
 		},
-	})
+	}
 }
 
 func passthrough() *listenerv3.Filter {

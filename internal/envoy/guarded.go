@@ -82,7 +82,16 @@ func allowedConnections(g proxy.Guard, confs proxy.Confs) []*xds.Resource {
 		FilterChains: []*listenerv3.FilterChain{{Name: name,
 			Filters: []*listenerv3.Filter{tcpProxySlot(tcpProxySlotName(g.Place))}}},
 	}
-	cluster := &clusterv3.Cluster{
+	return []*xds.Resource{
+		internalCluster(name),
+		xds.NewResource(xds.Listener, name, listener),
+		toGuarded(g, confs),
+	}
+}
+
+// internalCluster returns the cluster that leads to the internal listener of its name.
+func internalCluster(name string) *xds.Resource {
+	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:                duration(localConnectTimeout),
@@ -108,10 +117,5 @@ func allowedConnections(g proxy.Guard, confs proxy.Confs) []*xds.Resource {
 					},
 				})},
 		},
-	}
-	return []*xds.Resource{
-		xds.NewResource(xds.Cluster, name, cluster),
-		xds.NewResource(xds.Listener, name, listener),
-		toGuarded(g, confs),
-	}
+	})
 }

@@ -57,5 +57,5 @@ func (l *lab) routed(path string, e, ofRule service.Effective, servers ...servic
 		Protocol: d.Protocol}
 	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),
 		ExplicitListener(outbound, route), Assignment(&service.Endpoints{Destination: d.Key, Endpoints: servers}))
-	return &labDestination{l, d.Key, kind.HostPort(outbound.Address, outbound.Port)}
+	return &labDestination{l, d.Key.String(), kind.HostPort(outbound.Address, outbound.Port)}
 }

@@ -25,6 +25,8 @@ type Applied struct {
 	// ZoneProxy are the sections of a zone proxy with the policies about the connections that they receive.
 	ZoneProxy []AppliedSection  `json:"zoneProxy,omitempty"`
 	Outbounds []AppliedOutbound `json:"outbounds"`
+	// WholeProxy are the effective confs of the policies about the proxy as a whole, by kind.
+	WholeProxy []AppliedConf `json:"wholeProxy,omitempty"`
 }
 
 // AppliedIdentity is the MeshIdentity of a proxy, and the reason for its choice.
@@ -124,7 +126,7 @@ type AppliedConf struct {
 // AppliedItem is an item of a policy.
 type AppliedItem struct {
 	Policy string `json:"policy"` // "MeshTimeout default/web"
-	Item   string `json:"item"`   // "to[0]"
+	Item   string `json:"item"`   // "to[0]", "rules[0]" or "default"
 	Index  int    `json:"-"`      // of the item
 }
 
@@ -148,11 +150,12 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 		a.Inbounds = append(a.Inbounds, rs.appliedInbound(key, l))
 	}
 	a.ZoneProxy = rs.appliedSections(p)
+	a.WholeProxy = rs.appliedWhole(p)
 	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			out := appliedOutbound(p, d)
 			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: p.Group.Policies,
-				Destination: destination}))
+				Destination: destination}), "to")
 			for i := range out.Confs {
 				out.Confs[i].Notes = append(out.Confs[i].Notes,
 					rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
@@ -225,17 +228,35 @@ func appliedRules(rules []match.Rule) []AppliedRule {
 	return applied
 }
 
-func appliedConfs(merged map[string]policy.Merged) []AppliedConf {
+func appliedConfs(merged map[string]policy.Merged, list string) []AppliedConf {
 	var confs []AppliedConf
 	for _, of := range slices.Sorted(maps.Keys(merged)) {
-		confs = append(confs, appliedConf(of, merged[of], "to"))
+		confs = append(confs, appliedConf(of, merged[of], list))
 	}
 	return confs
 }
 
-// appliedConf returns the effective conf of a kind, which is merged from parts of a list: to or rules.
+// ofWholeProxy is the place of the confs about a proxy as a whole.
+const ofWholeProxy = "default"
+
+// appliedWhole returns the effective confs about a proxy as a whole.
+func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
+	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, p.Key), ofWholeProxy)
+	for i := range confs {
+		if confs[i].Kind == kind.MeshPassthroughs.Name && p.Capture == nil {
+			confs[i].Notes = append(confs[i].Notes,
+				"has no effect: the Dataplane has no transparentProxying, so no connection passes the proxy by itself")
+		}
+	}
+	return confs
+}
+
+// appliedConf returns the effective conf of a kind, which is merged from parts: to, rules or default.
 func appliedConf(of string, m policy.Merged, list string) AppliedConf {
 	item := func(origin policy.Origin) AppliedItem {
+		if list == ofWholeProxy {
+			return AppliedItem{Policy: origin.Policy.String(), Item: list}
+		}
 		return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
 	}
 	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}

@@ -112,7 +112,7 @@ func (rs *Reports) appliedForwarding(section string, to service.DestinationKey,
 func (rs *Reports) appliedSent(to service.DestinationKey, policies proxy.PolicySet) []AppliedCallers {
 	merged := rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: policies, Destination: to})
 	var sent []AppliedCallers
-	for _, conf := range appliedConfs(merged) {
+	for _, conf := range appliedConfs(merged, "to") {
 		sent = append(sent, AppliedCallers{nil, conf})
 	}
 	return sent

@@ -48,6 +48,7 @@ func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
 	pass.results[i] = s.result
 	s.sent()
 	s.received()
+	s.wholeProxies()
 	return s.result
 }
 
@@ -178,6 +179,36 @@ func otherProtocol(of, path string, protocol kind.Protocol) string {
 	return ""
 }
 
+// wholeProxies adds the fields about the proxies as a whole.
+func (s *selectionFields) wholeProxies() {
+	var parts []policy.Part
+	for _, selected := range s.of.Policies {
+		for _, part := range s.parts(selected.Key) {
+			if part.WholeProxy {
+				parts = append(parts, part)
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return
+	}
+	policy.Sort(parts)
+	for path, origin := range s.merge(parts).Origins.All() {
+		s.result.add(origin, path, s.unforwarded(origin.Policy.Kind))
+	}
+}
+
+// unforwarded returns why a policy about redirected connections has no effect; empty: it has one.
+func (s *selectionFields) unforwarded(of string) string {
+	redirects := func(n int) bool {
+		return s.pass.mesh.dataplanes[n].Spec.Networking.TransparentProxying != nil
+	}
+	if of == kind.MeshPassthroughs.Name && !slices.ContainsFunc(s.of.Proxies, redirects) {
+		return "no selected Dataplane has transparentProxying"
+	}
+	return ""
+}
+
 // received adds the fields about the callers of each section.
 func (s *selectionFields) received() {
 	places := s.places()
@@ -190,7 +221,7 @@ func (s *selectionFields) received() {
 			for _, part := range s.parts(selected.Key) {
 				if part.To == nil && selected.Inbound {
 					parts = append(parts, part)
-				} else if part.To == nil {
+				} else if part.To == nil && !part.WholeProxy {
 					s.result.add(part.Origin(), "rules", s.unenforced(part.Policy.Key.Kind))
 				}
 			}
@@ -247,7 +278,7 @@ func (s *selectionFields) places() map[string]*sectionFacts {
 }
 
 func (s *selectionFields) hasRules(of resource.Key) bool {
-	return slices.ContainsFunc(s.parts(of), func(p policy.Part) bool { return p.To == nil })
+	return slices.ContainsFunc(s.parts(of), func(p policy.Part) bool { return p.To == nil && !p.WholeProxy })
 }
 
 // unreceived returns why a field about callers has no effect at a section; empty: it has one.

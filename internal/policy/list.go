@@ -78,6 +78,11 @@ func (l *List) HasInbound() bool {
 	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.Inbound })
 }
 
+// HasWholeProxy reports whether a policy of the list has a conf about whole proxies.
+func (l *List) HasWholeProxy() bool {
+	return slices.ContainsFunc(l.policies, func(p *Policy) bool { return p.WholeProxy })
+}
+
 // Selected is a policy that applies to a proxy.
 type Selected struct {
 	*Policy

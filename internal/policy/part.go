@@ -27,6 +27,8 @@ type Part struct {
 	To     *To   // of a to item, else nil
 	Match  Match // of a rule, else the zero value
 	Conf   any   // a pointer to the conf's struct
+	// WholeProxy is true for the default of a policy: a conf about the proxy as a whole.
+	WholeProxy bool
 }
 
 // Origin returns the place of the part.
@@ -49,7 +51,7 @@ func PartsOf(p *Policy, meta *resource.Meta, of kind.Parts) []Part {
 		}
 	}
 	if of.Default != nil {
-		parts = append(parts, Part{Policy: p, Conf: of.Default})
+		parts = append(parts, Part{Policy: p, Conf: of.Default, WholeProxy: true})
 	}
 	return parts
 }

@@ -32,6 +32,8 @@ type Policy struct {
 	// Inbound is true where the policy has rules that merge: it configures the traffic that the selected proxies
 	// receive.
 	Inbound bool
+	// WholeProxy is true where the policy has a conf about the selected proxies as a whole.
+	WholeProxy bool
 }
 
 // New returns the policy with a key, metadata, a top-level targetRef and no to items. The canary selector of the
@@ -54,7 +56,7 @@ func (p *Policy) reaches(proxy *Proxy) bool {
 // Equal reports whether both policies select the same proxies for the same direction and have the same precedence.
 func (p *Policy) Equal(other *Policy) bool {
 	return p == other || p.Key == other.Key && p.Rank == other.Rank && p.Outbound == other.Outbound &&
-		p.Inbound == other.Inbound && p.Target.equal(&other.Target)
+		p.Inbound == other.Inbound && p.WholeProxy == other.WholeProxy && p.Target.equal(&other.Target)
 }
 
 // Shadow reports whether a policy has no effect, and shows only in a shadow configuration.

@@ -86,6 +86,11 @@ func (s *Stage) inboundKinds(r *table.Reader, mesh string) []string {
 	return s.kindsWith(r, mesh, (*policy.List).HasInbound)
 }
 
+// wholeProxyKinds returns the kinds of which a mesh has a policy about whole proxies, sorted.
+func (s *Stage) wholeProxyKinds(r *table.Reader, mesh string) []string {
+	return s.kindsWith(r, mesh, (*policy.List).HasWholeProxy)
+}
+
 func (s *Stage) kindsWith(r *table.Reader, mesh string, with func(*policy.List) bool) []string {
 	var kinds []string
 	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {

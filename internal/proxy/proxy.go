@@ -48,6 +48,8 @@ type Capture struct {
 	InboundPort  uint32
 	OutboundPort uint32
 	IPFamilies   string // DualStack, IPv4 or IPv6
+	// Passthrough decides which connections to addresses outside the mesh are forwarded; nil: every one.
+	Passthrough *kind.PassthroughConf
 }
 
 func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
@@ -79,6 +81,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
 			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
 			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
+			Passthrough:  s.wholeProxyConfs(r, key).Passthrough,
 		}
 		p.Group.Transparent = true
 		p.Group.IPFamilies = p.Capture.IPFamilies

@@ -33,6 +33,9 @@ type Stage struct {
 	// InboundKinds are the kinds of which a mesh has a policy with rules that merge, sorted. A place where connections
 	// arrive reads the selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
 	InboundKinds *table.Derived[string, []string]
+	// WholeProxyKinds are the kinds of which a mesh has a policy about whole proxies, sorted. A Dataplane reads its
+	// selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
+	WholeProxyKinds *table.Derived[string, []string]
 	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
 	// labels and sections. Endpoint statuses leave it equal.
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
@@ -47,6 +50,9 @@ type Stage struct {
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
 	Received *table.Derived[PlaceKey, policy.Confs]
+	// WholeProxy are the effective confs about a Dataplane as a whole. It reads selections and the policies with such a
+	// conf that apply. They concern the proxy's own resources, so they are not in its group.
+	WholeProxy *table.Derived[state.ProxyKey, policy.Confs]
 	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
 	TLS *table.Derived[string, identity.TLS]
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
@@ -67,11 +73,14 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
 	s.InboundKinds = table.NewDerived(t.DB, "kinds of inbound policies", s.inboundKinds, slices.Equal)
+	s.WholeProxyKinds = table.NewDerived(t.DB, "kinds of policies of whole proxies", s.wholeProxyKinds, slices.Equal)
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
 	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
+		func(a, b policy.Confs) bool { return a == b })
+	s.WholeProxy = table.NewDerived(t.DB, "effective confs of a whole proxy", s.wholeProxy,
 		func(a, b policy.Confs) bool { return a == b })
 	s.TLS = table.NewDerived(t.DB, "TLS of a mesh", s.tls, func(a, b identity.TLS) bool { return a == b })
 	s.Routed = table.NewDerived(t.DB, "routes of policies", s.routed,

@@ -3,6 +3,7 @@ package push
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"weft/internal/envoy"
 	"weft/internal/proxy"
@@ -42,7 +43,19 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 	case origin.Trust:
 		return rows.trusted(r, key.Mesh, origin.TrustDomain)
 	}
+	if strings.HasPrefix(name, envoy.CapturePrefix) {
+		return rows.forwarding(r, key)
+	}
 	return append(rows.permitting(r, key, name), rows.receiving(r, key)...)
+}
+
+// forwarding returns the policies about connections of a proxy to addresses outside the mesh.
+func (rows Rows) forwarding(r *table.Reader, key state.ProxyKey) []kind.Cause {
+	var causes []kind.Cause
+	for _, part := range rows.state.Proxies.MergedWhole(r, key)[kind.MeshPassthroughs.Name].Parts {
+		causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
+	}
+	return sortedCauses(causes)
 }
 
 // receiving returns the policies about the callers of a proxy. One resource may have the confs of each of them.

@@ -555,7 +555,7 @@ func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	for segment, name := range map[string]string{
-		"meshproxypatches": "MeshProxyPatch", "meshpassthroughs": "MeshPassthrough", "meshaccesslogs": "MeshAccessLog",
+		"meshproxypatches": "MeshProxyPatch", "meshaccesslogs": "MeshAccessLog",
 		"meshgateways": "MeshGateway", "meshopas": "MeshOPA",
 		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission",
 		"external-services": "ExternalService", "workloads": "Workload",

@@ -122,6 +122,9 @@ func (p inspected) named() []string {
 			named = append(named, policiesOf(conf)...)
 		}
 	}
+	for _, conf := range p.applied.WholeProxy {
+		named = append(named, policiesOf(conf)...)
+	}
 	return named
 }
 
@@ -171,14 +174,20 @@ func (a *api) effectivePolicies(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	type policy struct {
-		Kind    string   `json:"kind"`
-		Conf    struct{} `json:"conf"` // differs from inbound to inbound: `_rules` has it
+		Kind string `json:"kind"`
+		// Conf is the effective conf about the whole proxy. That of other kinds differs from inbound to inbound and
+		// from destination to destination: `_rules` has it.
+		Conf    any      `json:"conf"`
 		Origins []origin `json:"origins"`
 	}
 	policies := []policy{}
 	for _, o := range p.policies(p.named()) {
 		if last := len(policies) - 1; last < 0 || policies[last].Kind != o.Key().Kind {
-			policies = append(policies, policy{Kind: o.Key().Kind})
+			of := policy{Kind: o.Key().Kind, Conf: struct{}{}}
+			if whole := p.wholeProxy(of.Kind); whole != nil {
+				of.Conf = whole.Conf
+			}
+			policies = append(policies, of)
 		}
 		last := &policies[len(policies)-1]
 		last.Origins = append(last.Origins, origin{kriMeta(o).KRI})
@@ -223,8 +232,16 @@ type toOrigin struct {
 	RuleIndex    int       `json:"ruleIndex"`
 }
 
+// proxyRule is the effective conf of the whole proxy.
+type proxyRule struct {
+	Conf    any                            `json:"conf"`
+	Origin  []shownMeta                    `json:"origin"`  // the least specific one first
+	Origins map[string]inspect.AppliedItem `json:"origins"` // by the path of the field
+}
+
 type policyRules struct {
 	Type            string             `json:"type"`
+	ProxyRule       *proxyRule         `json:"proxyRule,omitempty"`
 	InboundRules    []inboundRuleEntry `json:"inboundRules"`
 	FromRules       []any              `json:"fromRules"`
 	ToRules         []any              `json:"toRules"`
@@ -283,11 +300,27 @@ func (p inspected) mergedRules() []policyRules {
 			}
 		}
 		of.InboundRules = append(of.InboundRules, p.inboundRules(of.Type)...)
-		if len(of.ToResourceRules)+len(of.InboundRules) > 0 {
+		if whole := p.wholeProxy(of.Type); whole != nil {
+			of.ProxyRule = &proxyRule{Conf: whole.Conf, Origins: whole.Origins}
+			for _, origin := range p.itemOrigins(whole.Items) {
+				of.ProxyRule.Origin = append(of.ProxyRule.Origin, origin.ResourceMeta)
+			}
+			of.Warnings = append(of.Warnings, whole.Notes...)
+		}
+		if len(of.ToResourceRules)+len(of.InboundRules) > 0 || of.ProxyRule != nil {
 			rules = append(rules, of)
 		}
 	}
 	return rules
+}
+
+// wholeProxy returns the effective conf of a kind about the whole proxy, or nil.
+func (p inspected) wholeProxy(of string) *inspect.AppliedConf {
+	i := slices.IndexFunc(p.applied.WholeProxy, func(c inspect.AppliedConf) bool { return c.Kind == of })
+	if i < 0 {
+		return nil
+	}
+	return &p.applied.WholeProxy[i]
 }
 
 // inboundRules returns the effective confs of a kind by inbound and caller.

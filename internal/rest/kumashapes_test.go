@@ -112,8 +112,18 @@ func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 				Items:   []inspect.AppliedItem{tills},
 			}}},
 		},
+		WholeProxy: []inspect.AppliedConf{{
+			Kind:    "MeshPassthrough",
+			Conf:    kind.PassthroughConf{PassthroughMode: kind.PassthroughNone},
+			Origins: map[string]inspect.AppliedItem{"passthroughMode": outside},
+			Items:   []inspect.AppliedItem{outside},
+			Notes:   []string{"has no effect"},
+		}},
 	}
 }
+
+// outside is the policy about a whole proxy.
+var outside = inspect.AppliedItem{Policy: "MeshPassthrough shop/outside", Item: "default"}
 
 func (knowing) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
@@ -153,6 +163,8 @@ func shop(t *testing.T) *socket {
 			`[{"port": 80}]}}`)
 	w.put(t, "/meshes/shop/meshtimeouts/tills", `{"type": "MeshTimeout", "spec": {"to": [{"targetRef": `+
 		`{"kind": "MeshService", "name": "till"}, "default": {"idleTimeout": "1m"}}]}}`)
+	w.put(t, "/meshes/shop/meshpassthroughs/outside", `{"type": "MeshPassthrough", "spec": {"default": `+
+		`{"passthroughMode": "None"}}}`)
 	w.put(t, "/meshes/shop/meshtrafficpermissions/carts",
 		`{"type": "MeshTrafficPermission", "spec": {"targetRef": {"kind": "Dataplane", "labels": {"app": "cart"}, `+
 			`"sectionName": "http"}, "rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": `+
@@ -265,7 +277,13 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 			`"matchedPolicies":{"MeshTimeout":[{"type":"MeshTimeout","mesh":"shop","name":"tills",`,
 		"dataplanes/cart-1/_policies": `{"policies":[{"kind":"MeshTrafficPermission",` +
 			`"conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]},{"kind":"MeshTimeout",` +
-			`"conf":{},"origins":[{"kri":"kri_mt_shop_east__tills_"}]}]}`,
+			`"conf":{},"origins":[{"kri":"kri_mt_shop_east__tills_"}]},{"kind":"MeshPassthrough",` +
+			`"conf":{"passthroughMode":"None"},"origins":[{"kri":"kri_mp_shop_east__outside_"}]}]}`,
+		"dataplanes/cart-1/_rules?size=1": `{"type":"MeshPassthrough","proxyRule":{"conf":{"passthroughMode":"None"},` +
+			`"origin":[{"type":"MeshPassthrough","mesh":"shop","name":"outside",`,
+		"dataplanes/cart-1/_rules?size=2": `"origins":{"passthroughMode":{"policy":"MeshPassthrough shop/outside",` +
+			`"item":"default"}}},"inboundRules":[],"fromRules":[],"toRules":[],"toResourceRules":[],` +
+			`"warnings":["has no effect"]}`,
 		"dataplanes/cart-1/_rules": `"rules":[{"type":"MeshTrafficPermission",` +
 			`"inboundRules":[{"inbound":{"port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},` +
 			`"rules":[{"conf":[{"deny":null,"allowWithShadowDeny":null,"allow":[{"origin":"",` +

@@ -31,6 +31,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)
 	AddPolicies(t, kind.MeshRetries)
 	AddPolicies(t, kind.MeshHealthChecks)
+	AddPolicies(t, kind.MeshPassthroughs)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
@@ -52,6 +53,7 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table
 		parts := k.Split(&o.Spec)
 		p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
 		p.Outbound, p.Inbound = len(parts.To) > 0, len(parts.Rules) > 0 && !k.JoinsRules
+		p.WholeProxy = parts.Default != nil
 		return p, parts
 	}
 	t.PolicyRows[k.Name] = PolicyRows{
