@@ -123,7 +123,8 @@ var walls = []wall{
 		"the protocol between zones does not depend on the store"},
 	{
 		"internal/zonequery",
-		[]string{"resource", "internal/wire", "internal/state", "internal/inspect", "internal/envoysim"},
+		[]string{"resource", "internal/wire", "internal/state", "internal/inspect", "internal/envoysim",
+			"internal/preview"},
 		"an inspection request does not depend on the API that sends it, and has its results from the read models",
 	},
 	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"},

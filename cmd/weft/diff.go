@@ -36,7 +36,10 @@ virtual IP of a new service, is not included.
 
 With --shadow, policies with the label kuma.io/effect: shadow take effect in the comparison.
 
-With --exit-code the command exits with 0 if no proxy changes, with 2 if one does, and with 1 after an error.`,
+With --exit-code the command exits with 0 if no proxy changes, with 2 if one does, and with 1 after an error.
+
+The global control plane has each of its zones compare the proxies of the zone. The command fails with 1 where the effect
+on a zone is unknown, after it has printed that of the others.`,
 		Example: `  weft diff -f timeout.yaml
   weft diff -f policies/ --exit-code -o json
   weft diff -f timeout.yaml --verbose
@@ -81,6 +84,10 @@ With --exit-code the command exits with 0 if no proxy changes, with 2 if one doe
 		} else {
 			err = printDocument(command.OutOrStdout(), document, o.form)
 		}
+		if unknown := unknownZones(&diff); err == nil && len(unknown) > 0 {
+			return fmt.Errorf("the effect on %d of %d zones is unknown: %s", len(unknown), len(diff.Zones),
+				strings.Join(unknown[:min(len(unknown), 10)], ", "))
+		}
 		if err == nil && exitCode && changesProxies(&diff) {
 			return errChanges
 		}
@@ -90,7 +97,18 @@ With --exit-code the command exits with 0 if no proxy changes, with 2 if one doe
 }
 
 func changesProxies(diff *rest.DiffResponse) bool {
-	return slices.ContainsFunc(diff.Zones, func(zone preview.Diff) bool { return len(zone.Groups) > 0 })
+	return slices.ContainsFunc(diff.Zones, func(zone preview.Diff) bool { return len(zone.Groups)+zone.More > 0 })
+}
+
+// unknownZones returns the zones without a result.
+func unknownZones(diff *rest.DiffResponse) []string {
+	var names []string
+	for i := range diff.Zones {
+		if diff.Zones[i].Problem != "" {
+			names = append(names, diff.Zones[i].Zone)
+		}
+	}
+	return names
 }
 
 // diffRequest returns the change that the files, or the arguments KIND and NAME, name.
@@ -148,7 +166,10 @@ func printDiff(command *cobra.Command, diff *rest.DiffResponse, verbose bool) er
 	}
 	for i := range diff.Zones {
 		zone := &diff.Zones[i]
-		if len(zone.Groups) == 0 {
+		switch {
+		case zone.Problem != "":
+			fmt.Fprintf(out, "zone %s: unknown: %s\n", zone.Zone, zone.Problem)
+		case len(zone.Groups)+zone.More == 0:
 			fmt.Fprintf(out, "zone %s: no proxy changes\n", zone.Zone)
 		}
 		for j := range zone.Groups {

@@ -99,7 +99,7 @@ func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys,
 			Denied: access.NewDenials(slog.New(slog.DiscardHandler)), Now: time.Now},
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
-		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil),
+		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
 		Check:       func(known check.Known) *check.Report { return runCheck(reads, known) },
 		Zone:        "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +61,62 @@ func TestGlobalInspectsZones(t *testing.T) {
 	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got,
 		"the zone east cannot be queried") {
 		t.Errorf("the output does not name the disconnected zone:\n%s", got)
+	}
+}
+
+const slower = `
+type: MeshTimeout
+name: slower
+spec: {to: [{targetRef: {kind: MeshService, labels: {kuma.io/display-name: web}}, default: {http: {requestTimeout: 9s}}}]}
+`
+
+// TestGlobalComparesEveryZone: a diff on global has the proxies of each zone, and a zone that cannot be queried by its
+// name.
+func TestGlobalComparesEveryZone(t *testing.T) {
+	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
+	at, dir := t.TempDir(), t.TempDir()
+	global := startPlane(t, "--data-dir", at, "--mode", "global")
+	resources, change := filepath.Join(dir, "shop.yaml"), filepath.Join(dir, "slower.yaml")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(resources, shop)
+	write(change, slower)
+	zones := map[string]*servertest.Plane{}
+	for _, zone := range []string{"east", "west"} {
+		token := filepath.Join(dir, zone+".token")
+		write(token, weft(t, global.API, "generate", "zone-token", "--zone", zone, "--scope", "cp"))
+		zones[zone] = startPlane(t, "--data-dir", filepath.Join(dir, zone), "--zone", zone, "--global-address",
+			"grpcs://"+global.Zones, "--global-ca-file", filepath.Join(at, "ca.crt"), "--zone-token-file", token)
+		awaitOutput(t, "origin: global", zones[zone].API, "get", "mesh", "default", "-o", "yaml")
+		weft(t, zones[zone].API, "apply", "-f", resources)
+	}
+	const changes = "zone %s, mesh default: 1 proxy changes: client\n" +
+		"AT       CALLERS   KIND          FIELD                 BEFORE      AFTER\n" +
+		"web:80             MeshTimeout   http.requestTimeout   (default)   9s (MeshTimeout default/"
+	awaitOutput(t, fmt.Sprintf(changes, "west"), global.API, "diff", "-f", change)
+	got := weft(t, global.API, "diff", "-f", change)
+	for _, want := range []string{"MeshTimeout default/slower created\n", fmt.Sprintf(changes, "east"),
+		fmt.Sprintf(changes, "west")} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the diff lacks %q:\n%s", want, got)
+		}
+	}
+	if got := weft(t, global.API, "get", "meshtimeouts"); strings.Contains(got, "slower") {
+		t.Errorf("the diff wrote the policy:\n%s", got)
+	}
+
+	zones["west"].Stop()
+	awaitOutput(t, "away", global.API, "inspect", "zones")
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"--api", "http://" + global.API, "diff", "-f", change, "--exit-code"}, nil, &out,
+		&errs)
+	if code != 1 || !strings.Contains(out.String(), fmt.Sprintf(changes, "east")) ||
+		!strings.Contains(out.String(), "zone west: unknown: the zone west cannot be queried") ||
+		!strings.Contains(errs.String(), "the effect on 1 of 2 zones is unknown: west") {
+		t.Errorf("a zone is disconnected: %d\n%s%s", code, &out, &errs)
 	}
 }
 

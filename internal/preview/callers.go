@@ -12,6 +12,7 @@ import (
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/kind"
 )
 
 // callersOf returns the present callers of the mesh for which a place of a proxy has another result.
@@ -53,11 +54,11 @@ func verdictKey(g proxy.Guard) string {
 	if g.Permissions == nil {
 		return g.Mesh
 	}
-	text, err := json.Marshal(g.Permissions)
+	text, err := json.Marshal([]any{g.Mesh, g.TrustDomains, g.Permissions})
 	if err != nil {
 		panic(fmt.Sprintf("preview: %v", err)) // strings only
 	}
-	return g.Mesh + string(text)
+	return string(text)
 }
 
 // verdicts returns the result for each caller of the place's mesh. Places with equal permissions share it.
@@ -67,7 +68,7 @@ func (c *comparer) verdicts(g proxy.Guard) map[string]string {
 	if known == nil {
 		known = map[string]string{}
 		for _, id := range c.callersIn(g.Mesh) {
-			known[id] = verdict(g.Permissions, id)
+			known[id] = verdict(g, id)
 		}
 		c.allowed[key] = known
 	}
@@ -82,9 +83,15 @@ const (
 
 func allows(verdict string) bool { return strings.HasPrefix(verdict, allowed) }
 
-func verdict(p *match.Permissions, id string) string {
+// verdict returns the result for a caller. Without roots of its trust domain, no connection of the caller is accepted,
+// whatever permissions say.
+func verdict(g proxy.Guard, id string) string {
+	p := g.Permissions
 	if p == nil {
 		return allowed + ": the proxy has no identity, so permissions have no effect"
+	}
+	if domain, trusted := g.Trusts(id); !trusted {
+		return denied + ": the mesh does not trust the trust domain " + domain
 	}
 	for _, list := range []struct {
 		rules  []match.Rule
@@ -126,7 +133,33 @@ func (c *comparer) callersIn(mesh string) []string {
 	return c.callers[mesh]
 }
 
-// requestsOf compares the backends of the requests to each destination.
+// maxFilterText bounds the text of a filter, in bytes.
+const maxFilterText = 200
+
+// filterText reads as `filter RequestHeaderModifier {"set":[{"name":"x-a","value":"b"}]}`.
+func filterText(f *kind.HTTPFilter) string {
+	conf := *f
+	conf.Type = ""
+	document, err := json.Marshal(&conf)
+	var fields map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(document, &fields)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("preview: %v", err)) // it was read from JSON
+	}
+	delete(fields, "type")
+	text := "filter " + f.Type
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		text += " " + string(fields[name])
+	}
+	if len(text) > maxFilterText {
+		text = strings.ToValidUTF8(text[:maxFilterText], "") + "..."
+	}
+	return text
+}
+
+// requestsOf compares the backends and filters of the requests to each destination.
 func (c *comparer) requestsOf(before, after *proxy.Proxy) []Request {
 	destinations := append(slices.Clone(c.reached(c.before, before)), c.reached(c.after, after)...)
 	slices.SortFunc(destinations, service.CompareDestinations)
@@ -145,7 +178,7 @@ func (c *comparer) requestsOf(before, after *proxy.Proxy) []Request {
 	return requests
 }
 
-// backends returns the backends of a destination's route with their weights, by match.
+// backends returns the backends of a destination's route with their weights, and the filters, by match.
 func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.DestinationKey) map[string][]string {
 	if p == nil || !slices.Contains(c.reached(r, p), d) {
 		return nil
@@ -171,6 +204,9 @@ func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.Destinati
 				to = destinationText(backend.Destination)
 			}
 			byMatch[text] = append(byMatch[text], to+weight)
+		}
+		for j := range rule.Filters {
+			byMatch[text] = append(byMatch[text], filterText(&rule.Filters[j]))
 		}
 	}
 	return byMatch

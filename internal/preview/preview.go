@@ -52,6 +52,8 @@ type Diff struct {
 	Groups []Group `json:"groups"`
 	// More is the number of further groups, which are not listed.
 	More int `json:"more,omitempty"`
+	// Problem is the reason why nothing is known about the zone; Groups is empty then.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Group is the proxies with the same change, and the change.
@@ -108,7 +110,7 @@ type Caller struct {
 type Request struct {
 	To     string   `json:"to"` // the addressed destination, "backend:8080"
 	Match  string   `json:"match"`
-	Before []string `json:"before"` // backends with their weights; none: no proxy has such a route
+	Before []string `json:"before"` // backends with their weights, and filters; none: no proxy has such a route
 	After  []string `json:"after"`
 }
 
@@ -173,6 +175,7 @@ type sharedChange struct {
 
 // Compare returns the difference that a change of the newest snapshot makes. It fails where ctx ends.
 func Compare(ctx context.Context, g *graph.State, configs Configs, change Change, options Options) (*Diff, error) {
+	change = inTables(g, change)
 	snapshot := g.Tables.DB.Snapshot()
 	put := slices.Clone(change.Put)
 	if options.Shadow {
@@ -198,6 +201,22 @@ func Compare(ctx context.Context, g *graph.State, configs Configs, change Change
 		c.add(groups, key)
 	}
 	return c.diff(groups), nil
+}
+
+// inTables returns the part of a change that the tables have rows for: no other has an effect on proxies.
+func inTables(g *graph.State, change Change) Change {
+	var known Change
+	for _, o := range change.Put {
+		if g.Tables.HasRows(o.Key().Kind) {
+			known.Put = append(known.Put, o)
+		}
+	}
+	for _, key := range change.Removed {
+		if g.Tables.HasRows(key.Kind) {
+			known.Removed = append(known.Removed, key)
+		}
+	}
+	return known
 }
 
 func (c *comparer) diff(groups map[string]*Group) *Diff {

@@ -55,6 +55,13 @@ type Guard struct {
 	TrustDomains []string
 }
 
+// Trusts returns the trust domain of a SPIFFE ID, and whether the place trusts it. A place without trust domains trusts
+// any: the control plane has not written them yet.
+func (g *Guard) Trusts(spiffeID string) (domain string, trusted bool) {
+	domain = identity.DomainOf(spiffeID)
+	return domain, len(g.TrustDomains) == 0 || slices.Contains(g.TrustDomains, domain)
+}
+
 // Guard returns the allowed callers of the listener.
 func (l *InboundListener) Guard() Guard {
 	return Guard{l.Mesh, l.Name, l.Protocol, l.Permissions, l.TrustDomains}

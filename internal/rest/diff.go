@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"weft/internal/access"
 	"weft/internal/admission"
@@ -21,6 +24,13 @@ const (
 	maxDiffItems = 1000
 	// maxDiffs is the number of diffs that are computed concurrently. Further requests wait.
 	maxDiffs = 2
+	// A diff of the global control plane sends the change to a number of zones at once, and reads their responses of up
+	// to a number of bytes each and together, within a time.
+	zonesAtOnce      = 32
+	maxReceivedBytes = 4 << 20
+	maxZoneBytes     = 1 << 20
+	maxZonesBytes    = 32 << 20
+	maxDiffTime      = time.Minute
 )
 
 // DiffRequest is a change to compare with the present configuration. First all resources of Apply are written, then
@@ -92,7 +102,7 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	if change.Put, change.Removed, err = trial.Changes(); err != nil {
 		return err
 	}
-	if response.Zones, err = a.diffZones(r.Context(), a.inTables(change), options); err != nil {
+	if response.Zones, err = a.diffZones(r.Context(), change, options); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, response)
@@ -209,30 +219,61 @@ func (a *api) permitKind(r *http.Request, d resource.Descriptor) error {
 	return nil
 }
 
-// inTables returns the part of a change that the tables have rows for: no other has an effect on proxies.
-func (a *api) inTables(change preview.Change) preview.Change {
-	var known preview.Change
-	for _, o := range change.Put {
-		if a.View.HasRows(o.Key().Kind) {
-			known.Put = append(known.Put, o)
-		}
-	}
-	for _, key := range change.Removed {
-		if a.View.HasRows(key.Kind) {
-			known.Removed = append(known.Removed, key)
-		}
-	}
-	return known
-}
-
+// diffZones compares the proxies of this zone. On the global control plane, it compares those of every zone.
 func (a *api) diffZones(ctx context.Context, change preview.Change, options preview.Options) ([]preview.Diff, error) {
 	if a.Zone == "" {
-		return nil, resource.Errorf(resource.Invalid, "the global control plane has no proxies; send the "+
-			"request to the control plane of a zone")
+		return a.diffEveryZone(ctx, change, options)
 	}
 	diff, err := a.Inspector.Diff(ctx, change, options)
 	if err != nil {
 		return nil, err
 	}
 	return []preview.Diff{*diff}, nil
+}
+
+// diffEveryZone has each zone compare its proxies, sorted by zone. A zone without a response has the reason in Problem.
+func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options preview.Options) ([]preview.Diff,
+	error) {
+	received, err := preview.ReceivedOf(&change)
+	if err != nil {
+		return nil, err
+	}
+	if size := received.Size(); size > maxReceivedBytes {
+		return nil, resource.Errorf(resource.Invalid, "the change has %d bytes, and zones are sent %d at most; "+
+			"compare it in parts, or send it to the control plane of each zone", size, maxReceivedBytes)
+	}
+	rows, err := a.read(ctx, kind.Zones)
+	if err != nil {
+		return nil, err
+	}
+	diffs := []preview.Diff{}
+	for o := range rows.State.Tables.From(rows.Snapshot, kind.Zones.Name, "", "") {
+		diffs = append(diffs, preview.Diff{Zone: o.Key().Name, Groups: []preview.Group{}})
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxDiffTime)
+	defer cancel()
+	most := min(maxZoneBytes, maxZonesBytes/max(len(diffs), 1))
+	var zones errgroup.Group
+	zones.SetLimit(zonesAtOnce)
+	for i := range diffs {
+		zones.Go(func() error {
+			diff, err := a.RemoteZones.Diff(ctx, diffs[i].Zone, received, options, most)
+			if err != nil {
+				diffs[i].Problem = a.problemOf(err)
+				return nil
+			}
+			diffs[i] = *diff
+			return nil
+		})
+	}
+	return diffs, zones.Wait()
+}
+
+// problemOf returns the text of an error for the caller. That of an internal error is in the log.
+func (a *api) problemOf(err error) string {
+	if resource.CodeOf(err) != resource.Internal {
+		return err.Error()
+	}
+	a.Log.Error("a zone's diff failed", "error", err)
+	return "an internal error, which the log of the control plane has"
 }

@@ -1,9 +1,14 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"weft/internal/access"
 )
 
 // TestDiffRejects: what a diff cannot compare has an error that names it, and nothing is written.
@@ -42,5 +47,68 @@ func TestDiffRejects(t *testing.T) {
 	}
 	if status, _, _ := s.send(t, "GET", "/meshes/new", "", nil); status != http.StatusNotFound {
 		t.Errorf("the diff wrote a Mesh: %d", status)
+	}
+}
+
+// TestCallersOfADiff: a diff shows resources, so its caller needs the permissions of the write and of the read, and
+// further ones for Secrets and for the fields of Envoy resources. No other caller learns anything.
+func TestCallersOfADiff(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
+	config := w.config()
+	config.Guard.Rules = access.Defaults()
+	for _, action := range []access.Action{access.Read, access.Write, access.AdminResources, access.ViewConfigDump} {
+		config.Guard.Rules[action] = access.Rule{Groups: []string{string(action)}}
+	}
+	config.Guard.Keys = w.keys
+	handler := New(config)
+	token := func(groups ...string) string {
+		return text(w.do("POST", "/tokens/user", fmt.Sprintf(`{"name":"ann","groups":["%s"],"validFor":"1h"}`,
+			strings.Join(groups, `","`)), nil))
+	}
+	dataplane := text(w.do("POST", "/tokens/dataplane", `{"mesh":"default","name":"web-1","validFor":"1h"}`, nil))
+	zone := text(w.do("POST", "/tokens/zone", `{"zone":"east","scope":["cp","ingress"],"validFor":"1h"}`, nil))
+	const timeout = `{"apply":[{"type":"MeshTimeout","mesh":"default","name":"a","spec":{"to":[{"targetRef":` +
+		`{"kind":"Mesh"},"default":{"idleTimeout":"1s"}}]}}]}`
+	const secret = `{"apply":[{"type":"Secret","mesh":"default","name":"a","data":"c3dvcmRmaXNo"}]}`
+	const removedSecret = `{"delete":[{"type":"Secret","mesh":"default","name":"a"}]}`
+	for name, test := range map[string]struct {
+		token, query, body string
+		want               int
+	}{
+		"no token":                          {"", "", timeout, 401},
+		"a dataplane token":                 {dataplane, "", timeout, 401},
+		"a zone token":                      {zone, "", timeout, 401},
+		"another text":                      {"swordfish", "", timeout, 401},
+		"without permissions":               {token("ops"), "", timeout, 403},
+		"may read":                          {token("read"), "", timeout, 403},
+		"may write":                         {token("write"), "", timeout, 403},
+		"may read and write":                {token("read", "write"), "", timeout, 200},
+		"fields":                            {token("read", "write"), "?fields=true", timeout, 403},
+		"fields, may view them":             {token("read", "write", "viewConfigDump"), "?fields=true", timeout, 200},
+		"a Secret":                          {token("read", "write"), "", secret, 403},
+		"the deletion of a Secret":          {token("read", "write"), "", removedSecret, 403},
+		"a Secret, may write it":            {token("read", "write", "adminResources"), "", secret, 200},
+		"nothing to compare":                {token("ops"), "?shadow=true", `{}`, 403},
+		"shadow policies, may read them":    {token("read", "write"), "?shadow=true", `{}`, 200},
+		"a large body without permissions":  {token("ops"), "", strings.Repeat(" ", maxDiffBytes+1), 403},
+		"a large body of a dataplane token": {dataplane, "", strings.Repeat(" ", maxDiffBytes+1), 401},
+	} {
+		r := httptest.NewRequest("POST", "/_diff"+test.query, strings.NewReader(test.body))
+		r.RemoteAddr = "192.0.2.7:4000"
+		if test.token != "" {
+			r.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, r)
+		if recorder.Code != test.want {
+			t.Errorf("%s: %d, want %d: %s", name, recorder.Code, test.want, recorder.Body)
+		}
+		learned := recorder.Body.String()
+		contains := func(part string) bool { return strings.Contains(learned, part) }
+		if test.want != http.StatusOK && slices.ContainsFunc([]string{"zones", `resources"`, "swordfish",
+			"c3dvcmRmaXNo"}, contains) {
+			t.Errorf("%s: an unauthorized caller gets %s", name, learned)
+		}
 	}
 }

@@ -56,6 +56,10 @@ type RemoteZones interface {
 	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
 	// Backends returns the backends of a service of another zone, by its name there.
 	Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error)
+	// Diff returns the difference that a change of global makes to the proxies of a zone. Its written form has a number
+	// of bytes at most.
+	Diff(ctx context.Context, zone string, change preview.Received, options preview.Options, most int) (*preview.Diff,
+		error)
 }
 
 // Config has the parts of the API. Every field is required unless it states otherwise.

@@ -81,7 +81,7 @@ func (w *world) config() Config {
 		Guard: &Guard{Rules: access.Defaults(), Keys: keys, Denied: access.NewDenials(slog.New(slog.DiscardHandler)),
 			Now: time.Now},
 		Tokens: tokens, Audit: audit.New(&w.audit, "instance-1", time.Now, slog.New(slog.NewTextHandler(w.log, nil))),
-		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil),
+		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{},
 		Zone:        "east", InstanceID: "instance-1",
 		Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "1.2.3",

@@ -36,7 +36,8 @@ func (s *Server) buildZone(ctx context.Context) error {
 	s.hub.Follow(s.proxies.Observe)
 	s.names = s.hostNames()
 	s.hub.Follow(s.names.Observe)
-	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector)
+	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector,
+		rest.NewZoneDiffs(s.writer, s.hub.Inspector))
 	s.remote.zones = s.queries
 	if !s.settings.Joined() {
 		return nil

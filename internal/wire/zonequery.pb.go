@@ -32,6 +32,7 @@ type ZoneRequest struct {
 	//	*ZoneRequest_Explain_
 	//	*ZoneRequest_CrossZone_
 	//	*ZoneRequest_Backends_
+	//	*ZoneRequest_Diff_
 	Query         isZoneRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -115,6 +116,15 @@ func (x *ZoneRequest) GetBackends() *ZoneRequest_Backends {
 	return nil
 }
 
+func (x *ZoneRequest) GetDiff() *ZoneRequest_Diff {
+	if x != nil {
+		if x, ok := x.Query.(*ZoneRequest_Diff_); ok {
+			return x.Diff
+		}
+	}
+	return nil
+}
+
 type isZoneRequest_Query interface {
 	isZoneRequest_Query()
 }
@@ -131,11 +141,17 @@ type ZoneRequest_Backends_ struct {
 	Backends *ZoneRequest_Backends `protobuf:"bytes,5,opt,name=backends,proto3,oneof"`
 }
 
+type ZoneRequest_Diff_ struct {
+	Diff *ZoneRequest_Diff `protobuf:"bytes,6,opt,name=diff,proto3,oneof"`
+}
+
 func (*ZoneRequest_Explain_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_CrossZone_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_Backends_) isZoneRequest_Query() {}
+
+func (*ZoneRequest_Diff_) isZoneRequest_Query() {}
 
 type ZoneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -425,18 +441,170 @@ func (x *ZoneRequest_Backends) GetService() string {
 	return ""
 }
 
+// Diff: the difference that a change of resources of global makes to the proxies of the zone.
+type ZoneRequest_Diff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The resources that the zone would receive.
+	Put []*ZoneRequest_Resource `protobuf:"bytes,1,rep,name=put,proto3" json:"put,omitempty"`
+	// Those that would be deleted; they have no body.
+	Removed []*ZoneRequest_Resource `protobuf:"bytes,2,rep,name=removed,proto3" json:"removed,omitempty"`
+	// The response has the fields of Envoy resources.
+	Fields bool `protobuf:"varint,3,opt,name=fields,proto3" json:"fields,omitempty"`
+	// Shadow policies have their effect.
+	Shadow bool `protobuf:"varint,4,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	// The size of the largest response.
+	MaxBytes      uint32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ZoneRequest_Diff) Reset() {
+	*x = ZoneRequest_Diff{}
+	mi := &file_zonequery_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ZoneRequest_Diff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ZoneRequest_Diff) ProtoMessage() {}
+
+func (x *ZoneRequest_Diff) ProtoReflect() protoreflect.Message {
+	mi := &file_zonequery_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ZoneRequest_Diff.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Diff) Descriptor() ([]byte, []int) {
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 3}
+}
+
+func (x *ZoneRequest_Diff) GetPut() []*ZoneRequest_Resource {
+	if x != nil {
+		return x.Put
+	}
+	return nil
+}
+
+func (x *ZoneRequest_Diff) GetRemoved() []*ZoneRequest_Resource {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+func (x *ZoneRequest_Diff) GetFields() bool {
+	if x != nil {
+		return x.Fields
+	}
+	return false
+}
+
+func (x *ZoneRequest_Diff) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
+func (x *ZoneRequest_Diff) GetMaxBytes() uint32 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+// A resource of global, as it is stored there.
+type ZoneRequest_Resource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ZoneRequest_Resource) Reset() {
+	*x = ZoneRequest_Resource{}
+	mi := &file_zonequery_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ZoneRequest_Resource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ZoneRequest_Resource) ProtoMessage() {}
+
+func (x *ZoneRequest_Resource) ProtoReflect() protoreflect.Message {
+	mi := &file_zonequery_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ZoneRequest_Resource.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Resource) Descriptor() ([]byte, []int) {
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 4}
+}
+
+func (x *ZoneRequest_Resource) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Resource) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Resource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Resource) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xf4\x04\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xdf\a\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
 	"\aexplain\x18\x03 \x01(\v2&.weft.zonequery.v1.ZoneRequest.ExplainH\x00R\aexplain\x12I\n" +
 	"\n" +
 	"cross_zone\x18\x04 \x01(\v2(.weft.zonequery.v1.ZoneRequest.CrossZoneH\x00R\tcrossZone\x12E\n" +
-	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x1aw\n" +
+	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x129\n" +
+	"\x04diff\x18\x06 \x01(\v2#.weft.zonequery.v1.ZoneRequest.DiffH\x00R\x04diff\x1aw\n" +
 	"\aExplain\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
@@ -454,7 +622,18 @@ const file_zonequery_proto_rawDesc = "" +
 	"\x04path\x18\a \x01(\tR\x04path\x1a8\n" +
 	"\bBackends\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aserviceB\a\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x1a\xd1\x01\n" +
+	"\x04Diff\x129\n" +
+	"\x03put\x18\x01 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\x03put\x12A\n" +
+	"\aremoved\x18\x02 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\aremoved\x12\x16\n" +
+	"\x06fields\x18\x03 \x01(\bR\x06fields\x12\x16\n" +
+	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12\x1b\n" +
+	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x1aZ\n" +
+	"\bResource\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04bodyB\a\n" +
 	"\x05query\"T\n" +
 	"\fZoneResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -476,27 +655,32 @@ func file_zonequery_proto_rawDescGZIP() []byte {
 	return file_zonequery_proto_rawDescData
 }
 
-var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest)(nil),           // 0: weft.zonequery.v1.ZoneRequest
 	(*ZoneResponse)(nil),          // 1: weft.zonequery.v1.ZoneResponse
 	(*ZoneRequest_Explain)(nil),   // 2: weft.zonequery.v1.ZoneRequest.Explain
 	(*ZoneRequest_CrossZone)(nil), // 3: weft.zonequery.v1.ZoneRequest.CrossZone
 	(*ZoneRequest_Backends)(nil),  // 4: weft.zonequery.v1.ZoneRequest.Backends
+	(*ZoneRequest_Diff)(nil),      // 5: weft.zonequery.v1.ZoneRequest.Diff
+	(*ZoneRequest_Resource)(nil),  // 6: weft.zonequery.v1.ZoneRequest.Resource
 }
 var file_zonequery_proto_depIdxs = []int32{
 	2, // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
 	3, // 1: weft.zonequery.v1.ZoneRequest.cross_zone:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone
 	4, // 2: weft.zonequery.v1.ZoneRequest.backends:type_name -> weft.zonequery.v1.ZoneRequest.Backends
-	1, // 3: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
-	0, // 4: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
-	0, // 5: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
-	1, // 6: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 3: weft.zonequery.v1.ZoneRequest.diff:type_name -> weft.zonequery.v1.ZoneRequest.Diff
+	6, // 4: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	6, // 5: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	1, // 6: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
+	0, // 7: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
+	0, // 8: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
+	1, // 9: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_zonequery_proto_init() }
@@ -508,6 +692,7 @@ func file_zonequery_proto_init() {
 		(*ZoneRequest_Explain_)(nil),
 		(*ZoneRequest_CrossZone_)(nil),
 		(*ZoneRequest_Backends_)(nil),
+		(*ZoneRequest_Diff_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -515,7 +700,7 @@ func file_zonequery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zonequery_proto_rawDesc), len(file_zonequery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,7 +46,7 @@ type zoneStream struct {
 
 // Explain returns the result of a request, as the zone of its proxy computes it.
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
-	response, err := g.request(ctx, explainRequest(zone, r))
+	response, err := g.request(ctx, explainRequest(zone, r), Timeout)
 	return read[envoysim.Explanation](zone, response, err)
 }
 
@@ -57,11 +58,12 @@ func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZon
 
 // Backends returns the backends of a service, by its name in its zone.
 func (g *Global) Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error) {
-	response, err := g.request(ctx, backendsRequest(zone, service))
+	response, err := g.request(ctx, backendsRequest(zone, service), Timeout)
 	return read[inspect.Backends](zone, response, err)
 }
 
-func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+// request sends a request to its zone, and returns the response within a time.
+func (g *Global) request(ctx context.Context, q *wire.ZoneRequest, within time.Duration) (*wire.ZoneResponse, error) {
 	g.mu.Lock()
 	l := g.streams[q.Zone]
 	g.mu.Unlock()
@@ -71,7 +73,7 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 				"the zone %s cannot be queried: it is not connected to this replica of the global control plane",
 				q.Zone)
 	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	q.Id = rand.Text()
 	response, err := l.expect(q)
@@ -183,7 +185,7 @@ func (g *Global) Forward(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 			status.Error(codes.PermissionDenied,
 				"a zone may query another one only for a cross-zone request at its ingress")
 	}
-	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
+	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query}, Timeout)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

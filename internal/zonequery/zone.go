@@ -29,11 +29,14 @@ const (
 type Zone struct {
 	name      string
 	inspector Inspector
+	differ    Differ
 	global    atomic.Pointer[wire.ZoneQueriesClient] // nil: the zone is not joined
 }
 
 // NewZone returns the side of a zone without a connection to global until [Zone.Follow].
-func NewZone(name string, inspector Inspector) *Zone { return &Zone{name: name, inspector: inspector} }
+func NewZone(name string, inspector Inspector, differ Differ) *Zone {
+	return &Zone{name: name, inspector: inspector, differ: differ}
+}
 
 // Follow responds to global's requests over a connection until ctx ends. The connection authenticates the zone with
 // each call.
@@ -90,7 +93,11 @@ func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
 }
 
 func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneResponse {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	timeout := Timeout
+	if q.GetDiff() != nil {
+		timeout = diffTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	found, err := z.find(ctx, q)
 	if err != nil {
@@ -118,6 +125,8 @@ func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
 			return backends, nil
 		}
 		return nil, resource.Errorf(resource.NotFound, "there is no MeshService %s/%s", service.Mesh, service.Name)
+	case *wire.ZoneRequest_Diff_:
+		return z.diff(ctx, query.Diff)
 	}
 	return nil, resource.Errorf(resource.Invalid, "its release does not support the request; upgrade its control plane")
 }
@@ -128,7 +137,8 @@ func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneR
 	return client(z.request).crossZone(ctx, zone, c)
 }
 
-func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+// request sends a request to another zone through global, which bounds the time.
+func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest, _ time.Duration) (*wire.ZoneResponse, error) {
 	global := z.global.Load()
 	if global == nil {
 		return nil,

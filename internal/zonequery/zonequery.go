@@ -84,10 +84,10 @@ func read[T any](zone string, response *wire.ZoneResponse, err error) (*T, error
 }
 
 // client sends a request to its zone.
-type client func(context.Context, *wire.ZoneRequest) (*wire.ZoneResponse, error)
+type client func(context.Context, *wire.ZoneRequest, time.Duration) (*wire.ZoneResponse, error)
 
 func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
 	error) {
-	response, err := query(ctx, crossZoneRequest(zone, c))
+	response, err := query(ctx, crossZoneRequest(zone, c), Timeout)
 	return read[envoysim.IngressResult](zone, response, err)
 }

@@ -6,16 +6,22 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"weft/internal/admission"
 	"weft/internal/envoysim"
 	"weft/internal/inspect"
+	"weft/internal/preview"
+	"weft/internal/rest"
 	"weft/internal/state"
+	"weft/internal/store/memory"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -39,6 +45,26 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI,
 		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
+}
+
+// compared is the inspector of a zone that has a changed proxy for each resource of a change.
+type compared struct {
+	rest.Inspector
+	zone string
+}
+
+func (i compared) Diff(_ context.Context, c preview.Change, o preview.Options) (*preview.Diff, error) {
+	diff := &preview.Diff{Zone: i.zone}
+	for _, put := range c.Put {
+		diff.Groups = append(diff.Groups, preview.Group{Proxies: 1, Names: []string{put.Key().String()}})
+	}
+	for _, key := range c.Removed {
+		diff.Groups = append(diff.Groups, preview.Group{Proxies: 1, Names: []string{"no " + key.String()}})
+	}
+	if o.Fields {
+		diff.Groups[0].Resources = []preview.Resource{{Name: strings.Repeat("a", 1000)}}
+	}
+	return diff, nil
 }
 
 func (i inspector) Backends(key state.ServiceKey) *inspect.Backends {
@@ -88,7 +114,15 @@ func newZones(t *testing.T) *zones {
 
 // join connects a zone until the test ends, and returns once it responds.
 func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
-	zone := zonequery.NewZone(name, inspector{name})
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { rows.Close() })
+	writer := admission.New(rows, admission.Options{Zone: name, Joined: true})
+	mesh := admission.Received{Kind: kind.Meshes, Name: "default", Body: body(t, kind.Meshes.Make("", "default",
+		kind.Mesh{}))}
+	if err := writer.Receive(t.Context(), mesh); err != nil {
+		t.Fatal(err)
+	}
+	zone := zonequery.NewZone(name, inspector{name}, rest.NewZoneDiffs(writer, compared{zone: name}))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); zone.Follow(ctx, z.conn(name)) }()
@@ -99,6 +133,77 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 		} else if resource.CodeOf(err) != resource.Unavailable {
 			t.Fatal(err)
 		}
+	}
+}
+
+// body returns a resource of global as it is stored.
+func body(t *testing.T, o resource.Any) []byte {
+	t.Helper()
+	meta := o.Envelope()
+	meta.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal, kind.DisplayName: meta.Name}
+	text, err := resource.Body(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// timeout is a MeshTimeout of global.
+func timeout(t *testing.T, name string) preview.ReceivedResource {
+	t.Helper()
+	second := kind.Duration(time.Second)
+	return preview.ReceivedResource{Kind: "MeshTimeout", Mesh: "default", Name: name,
+		Body: body(t, kind.MeshTimeouts.Make("default", name, kind.MeshTimeout{To: []kind.ToItem[kind.TimeoutConf]{{
+			TargetRef: kind.DestinationRef{Kind: "Mesh"}, Default: kind.TimeoutConf{IdleTimeout: &second}}}}))}
+}
+
+// A zone compares its proxies before and after it receives a change, under the names that it would give the resources.
+func TestGlobalComparesTheProxiesOfAZone(t *testing.T) {
+	z := newZones(t)
+	z.join(t, "east")
+	put := preview.Received{Put: []preview.ReceivedResource{timeout(t, "slow"), timeout(t, "fast")}}
+	names := func(diff *preview.Diff, err error) string {
+		if err != nil {
+			return err.Error()
+		}
+		var all []string
+		for _, g := range diff.Groups {
+			all = append(all, g.Names...)
+		}
+		return strings.Join(all, ", ")
+	}
+	copied := func(name string) string {
+		return "MeshTimeout default/" + kind.SyncedName(&kind.MeshTimeouts.Info, name, kind.Owner{})
+	}
+	want := copied("fast") + ", " + copied("slow")
+	for range 2 { // nothing is stored
+		if got := names(z.global.Diff(t.Context(), "east", put, preview.Options{}, 1<<20)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	diff, err := z.global.Diff(t.Context(), "east", put, preview.Options{Fields: true}, 500)
+	if err != nil || len(diff.Groups) > 1 || diff.More == 0 || diff.Zone != "east" {
+		t.Errorf("within 500 bytes: %+v, %v", diff, err)
+	}
+	removed := preview.Received{Removed: []preview.ReceivedResource{{Kind: "MeshTimeout", Mesh: "default",
+		Name: "absent"}}}
+	if got := names(z.global.Diff(t.Context(), "east", removed, preview.Options{}, 1<<20)); got != "" {
+		t.Errorf("a resource that the zone does not have: %s", got)
+	}
+	invalid := preview.Received{Put: []preview.ReceivedResource{{Kind: "MeshTimeout", Mesh: "other", Name: "a",
+		Body: timeout(t, "a").Body}}}
+	if got := names(z.global.Diff(t.Context(), "east", invalid, preview.Options{}, 1<<20)); !strings.Contains(got,
+		`the zone east: the Mesh "other" does not exist in the zone "east" yet`) {
+		t.Errorf("a mesh that the zone does not have: %s", got)
+	}
+	unknown := preview.Received{Put: []preview.ReceivedResource{{Kind: "MeshOfTheFuture", Mesh: "default", Name: "a"}}}
+	if got := names(z.global.Diff(t.Context(), "east", unknown, preview.Options{}, 1<<20)); !strings.Contains(got,
+		`the zone east: its release does not receive resources of the kind "MeshOfTheFuture"`) {
+		t.Errorf("a kind that the zone does not know: %s", got)
+	}
+	if got := names(z.global.Diff(t.Context(), "west", put, preview.Options{}, 1<<20)); !strings.Contains(got,
+		"the zone west cannot be queried") {
+		t.Errorf("a zone that is disconnected: %s", got)
 	}
 }
 
@@ -146,7 +251,7 @@ func TestNoResponse(t *testing.T) {
 		}, "through global: the zone north cannot be queried: it is not connected to this replica of the global " +
 			"control plane"},
 		"a zone that is alone": {func() error {
-			_, err := zonequery.NewZone("alone", nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
+			_, err := zonequery.NewZone("alone", nil, nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
 			return err
 		}, "the zone east cannot be queried: this control plane has not joined a global one"},
 	} {
@@ -177,6 +282,7 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 			Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
 		{Zone: "west",
 			Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west", Query: &wire.ZoneRequest_Diff_{Diff: &wire.ZoneRequest_Diff{Shadow: true, Fields: true}}},
 		{Zone: "west"},
 	} {
 		if a, err := hostile.Forward(t.Context(), q); err == nil || !strings.Contains(err.Error(), "PermissionDenied") {

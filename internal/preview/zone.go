@@ -1,0 +1,107 @@
+package preview
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Received is a change of resources of the global control plane as its zones receive it.
+type Received struct {
+	Put, Removed []ReceivedResource
+}
+
+// ReceivedResource is a resource of global.
+type ReceivedResource struct {
+	Kind, Mesh, Name string
+	Body             []byte // resource.Body; nil for a removed one
+}
+
+// ReceivedOf returns the part of a change of the global control plane that zones receive: the resources of global that
+// are synced to zones. Secrets are left out: a zone receives none before it is written.
+func ReceivedOf(change *Change) (Received, error) {
+	var received Received
+	for _, o := range change.Put {
+		d, meta := kind.ByName(o.Key().Kind), o.Envelope()
+		if !synced(d) || !kind.OwnerOf(meta).Global() {
+			continue
+		}
+		body, err := resource.Body(o)
+		if err != nil {
+			return Received{}, err
+		}
+		received.Put = append(received.Put, ReceivedResource{o.Key().Kind, meta.Mesh, meta.Name, body})
+	}
+	// A Mesh owns the other resources, so that it is there before them.
+	slices.SortStableFunc(received.Put, func(a, b ReceivedResource) int { return cmp.Compare(order(a), order(b)) })
+	for _, key := range change.Removed {
+		if d := kind.ByName(key.Kind); synced(d) {
+			received.Removed = append(received.Removed, ReceivedResource{key.Kind, key.Mesh, key.Name, nil})
+		}
+	}
+	return received, nil
+}
+
+// synced reports whether zones receive resources of a kind from global that a preview may contain.
+func synced(d resource.Descriptor) bool {
+	return d != nil && d.Describe().Sync.Has(resource.GlobalToZones) && !d.Describe().Encrypted
+}
+
+func order(r ReceivedResource) int {
+	if r.Kind == kind.Meshes.Name {
+		return 0
+	}
+	return 1
+}
+
+// Size returns the bytes of the resources.
+func (r *Received) Size() int {
+	size := 0
+	for _, o := range slices.Concat(r.Put, r.Removed) {
+		size += len(o.Mesh) + len(o.Name) + len(o.Body)
+	}
+	return size
+}
+
+// Bound leaves out entries, and then groups, until the written form has a number of bytes at most. They are counted.
+func (d *Diff) Bound(most int) {
+	for entries := maxEntries / 2; entries > 0 && d.size() > most; entries /= 2 {
+		for i := range d.Groups {
+			d.Groups[i].cut(entries)
+		}
+	}
+	for len(d.Groups) > 0 && d.size() > most {
+		kept := len(d.Groups) / 2
+		d.More += len(d.Groups) - kept
+		d.Groups = d.Groups[:kept]
+	}
+}
+
+func (d *Diff) size() int {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return 0 // it has no value that JSON lacks
+	}
+	return len(text)
+}
+
+// cut leaves the first entries of each list.
+func (g *Group) cut(most int) {
+	g.Values, g.More = cut(g.Values, most, g.More)
+	g.Callers, g.More = cut(g.Callers, most, g.More)
+	g.Requests, g.More = cut(g.Requests, most, g.More)
+	g.Resources, g.More = cut(g.Resources, most, g.More)
+	for i := range g.Resources {
+		g.Resources[i].Fields, g.Resources[i].More = cut(g.Resources[i].Fields, most, g.Resources[i].More)
+	}
+}
+
+func cut[T any](list []T, most, more int) ([]T, int) {
+	if over := len(list) - most; over > 0 {
+		return list[:most], more + over
+	}
+	return list, more
+}
