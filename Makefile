@@ -83,4 +83,7 @@ bench: build ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and ac
 zones: build ## the cost of a global control plane with 500 simulated zones
 	@bin/weft load zones
 
-.PHONY: help demo build tools spire generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones
+policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
+	@bin/weft load policies
+
+.PHONY: help demo build tools spire generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones policies

@@ -27,6 +27,8 @@ type MeshLoadBalancingStrategy struct {
 // LoadBalancingConf chooses the endpoints of some traffic. A field that is left out keeps the value of a less specific
 // policy.
 type LoadBalancingConf struct {
+	// which endpoints of the own zone, and which other zones, get the traffic
+	LocalityAwareness *LocalityAwareness `json:"localityAwareness,omitempty" schema:"minProperties=1"`
 	// how the endpoints of a zone share the traffic
 	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty" schema:"minProperties=1"`
 	// HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A
@@ -131,10 +133,7 @@ type HashFilterState struct {
 	Key string `json:"key" schema:"required maxLength=256"` // the key of the object
 }
 
-const (
-	laterLocality     = "is not served by this release; leave it out: proxies use their own zone first"
-	olderHashPolicies = "is the older place; write hashPolicies beside loadBalancer"
-)
+const olderHashPolicies = "is the older place; write hashPolicies beside loadBalancer"
 
 // MeshLoadBalancingStrategies is the kind of [MeshLoadBalancingStrategy].
 var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBalancingConf]{
@@ -145,7 +144,6 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 			Replaced: map[string]string{
 				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 
-				"to.default.localityAwareness":                  laterLocality,
 				"to.default.loadBalancer.ringHash.hashPolicies": olderHashPolicies,
 				"to.default.loadBalancer.maglev.hashPolicies":   olderHashPolicies,
 			},
@@ -155,7 +153,8 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 	Split: func(p *MeshLoadBalancingStrategy) Parts {
 		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
 	},
-	Statuses: policyStatuses("MeshLoadBalancingStrategy"),
+	Combination: &Combination[LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
+	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 }
 
 func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy]) resource.Problems {
@@ -168,17 +167,38 @@ func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrat
 	}
 	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).loadBalancing)
 	for i := range o.Spec.To {
-		if to := &o.Spec.To[i]; to.TargetRef.Kind == "MeshHTTPRoute" && to.Default.LoadBalancer != nil {
-			c.add(fmt.Sprintf("spec.to[%d].default.loadBalancer", i), "is about the endpoints of a service, of which "+
-				"a MeshHTTPRoute has none; leave it out, or target the service. A MeshHTTPRoute has hashPolicies only")
-		}
+		c.balancedTarget(fmt.Sprintf("spec.to[%d].default", i), &o.Spec.To[i])
 	}
 	return c.problems
 }
 
+// balancedTarget rejects fields that have no meaning for a target.
+func (c *checks) balancedTarget(at string, item *ToItem[LoadBalancingConf]) {
+	l := item.Default.LocalityAwareness
+	switch item.TargetRef.Kind {
+	case "MeshHTTPRoute":
+		const reason = "is about the endpoints of a service, of which a MeshHTTPRoute has none; leave it out, or " +
+			"target the service. A MeshHTTPRoute has hashPolicies only"
+		if item.Default.LoadBalancer != nil {
+			c.add(at+".loadBalancer", reason)
+		}
+		if l != nil {
+			c.add(at+".localityAwareness", reason)
+		}
+	case "MeshService":
+		if l != nil && l.CrossZone != nil {
+			c.add(at+".localityAwareness.crossZone", "has no meaning for a MeshService, which is in one zone; target "+
+				"a MeshMultiZoneService")
+		}
+	}
+}
+
 func (c *checks) loadBalancing(at string, conf *LoadBalancingConf) {
-	if conf.LoadBalancer == nil && conf.HashPolicies == nil {
-		c.add(at, "has no field; want loadBalancer or hashPolicies")
+	if conf.LocalityAwareness == nil && conf.LoadBalancer == nil && conf.HashPolicies == nil {
+		c.add(at, "has no field; want localityAwareness, loadBalancer or hashPolicies")
+	}
+	if l := conf.LocalityAwareness; l != nil {
+		c.localityAwareness(at+".localityAwareness", l)
 	}
 	if b := conf.LoadBalancer; b != nil {
 		c.loadBalancer(at+".loadBalancer", b)
@@ -209,9 +229,8 @@ func (c *checks) loadBalancer(at string, b *LoadBalancer) {
 		c.optionalOneOf(at+".ringHash.hashFunction", r.HashFunction, "XXHash", "MurmurHash2")
 		c.between(at+".ringHash.minRingSize", r.MinRingSize, 1, maxRingSize)
 		c.between(at+".ringHash.maxRingSize", r.MaxRingSize, 1, maxRingSize)
-		if r.MinRingSize != nil && r.MaxRingSize != nil && *r.MinRingSize > *r.MaxRingSize {
-			c.add(at+".ringHash.minRingSize", "is %d, which is more than maxRingSize, %d", *r.MinRingSize,
-				*r.MaxRingSize)
+		if reason := r.conflict(); reason != "" {
+			c.add(at+".ringHash.minRingSize", "%s", reason)
 		}
 	}
 	if m := b.Maglev; m != nil && m.TableSize != nil {
@@ -220,6 +239,32 @@ func (c *checks) loadBalancer(at string, b *LoadBalancer) {
 			c.add(size, "is %d, want a prime number, such as 65537", *m.TableSize)
 		}
 	}
+}
+
+// conflict returns why the sizes contradict each other; empty: they do not.
+func (r *RingHashConfig) conflict() string {
+	if r.MinRingSize == nil || r.MaxRingSize == nil || *r.MinRingSize <= *r.MaxRingSize {
+		return ""
+	}
+	return fmt.Sprintf("is %d, which is more than maxRingSize, %d", *r.MinRingSize, *r.MaxRingSize)
+}
+
+// partialRing reports whether a conf leaves one of the sizes of a ring to less specific policies.
+func partialRing(conf *LoadBalancingConf) bool {
+	r := conf.Balancer().RingHash
+	return r != nil && (r.MinRingSize == nil) != (r.MaxRingSize == nil)
+}
+
+// ringConflict returns why the sizes of a ring contradict each other.
+func ringConflict(conf *LoadBalancingConf) string {
+	r := conf.Balancer().RingHash
+	if r == nil {
+		return ""
+	}
+	if reason := r.conflict(); reason != "" {
+		return "loadBalancer.ringHash.minRingSize " + reason
+	}
+	return ""
 }
 
 // between accepts an absent value.

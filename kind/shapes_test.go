@@ -220,7 +220,12 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			hashPolicies: [{type: Connection, connection: {sourceIP: true}}]
 			hashPolicies: [{type: QueryParameter, queryParameter: {name: user}}]
 			hashPolicies: [{type: FilterState, filterState: {key: io.user}}]
-			localityAwareness: {disabled: true}              | spec.to[0].default.localityAwareness: is not served by this release; leave it out: proxies use`},
+			localityAwareness: {disabled: true}
+			localityAwareness: {localZone: {affinityTags: [{key: kubernetes.io/hostname}]}}
+			localityAwareness: {localZone: {affinityTags: [{key: a, weight: 9000}, {key: b, weight: 9}]}}
+			localityAwareness: {crossZone: {failover: [{from: {zones: [us-1, us-2]}, to: {type: Only, zones: [us-1, us-2]}}, {to: {type: AnyExcept, zones: [eu-1]}}, {to: {type: Any}}, {to: {type: None}}]}}
+			localityAwareness: {crossZone: {failoverThreshold: {percentage: 70}}}
+			localityAwareness: {crossZone: {failoverThreshold: {percentage: "33.3"}}}`},
 		{"MeshRetry", `{type: MeshRetry, mesh: m, name: r, spec: {to: [{targetRef: {kind: Mesh}, default: {%s}}]}}`, `
 			tcp: {maxConnectAttempt: 3}
 			http: {numRetries: 0}

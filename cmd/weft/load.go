@@ -56,7 +56,7 @@ The command writes and deletes its own mesh, "load". Run it on an otherwise idle
 	flags.StringVarP(&f.output, "output", "o", "table", "table or json")
 	_ = cmd.MarkFlagRequired("ca-cert-file") // of a flag that is there
 	cmd.AddCommand(newFloorCommand(), newLoadZonesCommand(), newLoadAcrossCommand(), newLoadMembershipCommand(),
-		newLoadJoinCommand())
+		newLoadJoinCommand(), newLoadPoliciesCommand())
 	return cmd
 }
 

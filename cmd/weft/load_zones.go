@@ -81,6 +81,32 @@ that does nothing else.`,
 	return cmd
 }
 
+func newLoadPoliciesCommand() *cobra.Command {
+	var o load.PoliciesOptions
+	cmd := &cobra.Command{
+		Use:   "policies",
+		Short: "Measure the cost of policies: endpoint changes, edits, shared resources and memory",
+		Long: `Runs a control plane of its own on an empty store and connects simulated Envoys to it. Measures changes of an
+endpoint, writes policies, of which four are about the whole mesh and each other one about a team of proxies, and
+measures the same changes again, edits of a policy, the number of resources that are encoded for all proxy groups, and
+the memory for each proxy. Run it on a machine that does nothing else.`,
+		Example: `  weft load policies
+  weft load policies --proxies 500 --policies 50 --services 30 --changes 10 -o json`,
+		Args: cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Proxies, "proxies", 10_000, "simulated Envoys, each of a Dataplane with one inbound")
+	flags.IntVar(&o.Policies, "policies", 500, "policies, of which all but four are of one team of proxies each")
+	flags.IntVar(&o.Services, "services", 300, "services, which the Dataplanes share evenly and all reach")
+	flags.IntVar(&o.Changes, "changes", 20, "changes of an endpoint, and edits of a policy")
+	flags.DurationVar(&o.Limit, "timeout", 20*time.Minute, "how long the measurement may take")
+	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {
+		o.Weft, o.Progress = self, progress
+		return load.RunPolicies(ctx, o)
+	})
+	return cmd
+}
+
 func newLoadJoinCommand() *cobra.Command {
 	var o load.JoinOptions
 	cmd := &cobra.Command{

@@ -188,5 +188,8 @@ func commonBalancing(locality service.Locality, by *service.Effective) *clusterv
 		config = &clusterv3.Cluster_CommonLbConfig{}
 	}
 	config.UpdateMergeWindow = duration(0)
+	if config.HealthyPanicThreshold == nil && by.LoadBalancing.Locality().Overprovisioning() > 0 {
+		config.HealthyPanicThreshold = &typev3.Percent{Value: leastPanic}
+	}
 	return config
 }

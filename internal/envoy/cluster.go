@@ -32,11 +32,16 @@ func Clusters(d *service.Destination, secured bool, from identity.Source) []*xds
 		return []*xds.Resource{serversCluster(d.Key, d, &d.Servers, secured, from)}
 	}
 	resources := []*xds.Resource{aggregate(d, lists)}
+	remotes := d.Remotes(secured)
 	for _, list := range lists {
-		if list.Locality == service.LocalLocality {
-			resources = append(resources, serversCluster(list, d, d.Local, secured, from))
-		} else {
-			resources = append(resources, zonesCluster(list, d, from))
+		switch {
+		case list.Locality != service.LocalLocality:
+			resources = append(resources, zonesCluster(list.DestinationKey, d, remotes[0].Zones, from))
+			remotes = remotes[1:]
+		case d.MixesZones(secured):
+			resources = append(resources, mixedCluster(list.DestinationKey, d, from))
+		default:
+			resources = append(resources, serversCluster(list.DestinationKey, d, d.Local, secured, from))
 		}
 	}
 	return resources
@@ -49,6 +54,9 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 	h := hopTo(d.Protocol, servers, &d.Effective)
 	cluster := discoveredCluster(key, h)
 	cluster.HealthChecks = h.healthChecks(d.Protocol)
+	if servers.Way == zoneroute.Direct {
+		weighGroups(cluster, h.effective.LoadBalancing.Locality())
+	}
 	if servers.Secured(secured) {
 		cluster.TransportSocket = clientTLS(key, h, servers, from)
 	}
@@ -82,13 +90,12 @@ func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 // absent, since a cluster that waits for its assignment holds up all others. The ingresses of a remote zone are a
 // locality with the zone's name.
 func Assignment(e *service.Endpoints) *xds.Resource {
-	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(),
-		Policy: policyOf(e.Destination.Locality)}
+	assignment := &endpointv3.ClusterLoadAssignment{ClusterName: e.Destination.String(), Policy: policyOf(e)}
 	var locality *endpointv3.LocalityLbEndpoints
 	for i := range e.Endpoints {
 		endpoint := &e.Endpoints[i]
-		if locality == nil || locality.Locality.GetZone() != endpoint.Zone {
-			locality = localityOf(endpoint.Zone)
+		if i == 0 || endpoint.Zone != e.Endpoints[i-1].Zone || endpoint.Group != e.Endpoints[i-1].Group {
+			locality = localityOf(e, endpoint)
 			assignment.Endpoints = append(assignment.Endpoints, locality)
 		}
 		server := lbEndpoint(endpoint.Address, endpoint.Port)
@@ -100,20 +107,31 @@ func Assignment(e *service.Endpoints) *xds.Resource {
 	return xds.NewResource(xds.Endpoint, assignment.ClusterName, assignment)
 }
 
-// policyOf keeps all load in the client's own zone while one endpoint there is not ejected. By default, Envoy sends a
-// part to other priorities once fewer than 72 % are left.
-func policyOf(locality service.Locality) *endpointv3.ClusterLoadAssignment_Policy {
-	if locality != service.LocalLocality {
+// policyOf keeps all load in the client's own zone while one endpoint there is not ejected, unless a policy has a
+// threshold. By default, Envoy sends a part to other priorities once fewer than 72 % are left.
+func policyOf(e *service.Endpoints) *endpointv3.ClusterLoadAssignment_Policy {
+	factor := e.Overprovisioning
+	if factor == 0 && e.Destination.Locality == service.LocalLocality {
+		factor = service.DefaultOverprovisioning
+	}
+	if factor == 0 {
 		return nil
 	}
-	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: uint32Value(localOverprovisioning)}
+	return &endpointv3.ClusterLoadAssignment_Policy{OverprovisioningFactor: uint32Value(factor)}
 }
 
-func localityOf(zone string) *endpointv3.LocalityLbEndpoints {
-	if zone == "" {
-		return &endpointv3.LocalityLbEndpoints{}
+// localityOf returns the locality of an endpoint: its zone, and its group with its weight.
+func localityOf(all *service.Endpoints, e *service.Endpoint) *endpointv3.LocalityLbEndpoints {
+	locality := &endpointv3.LocalityLbEndpoints{}
+	group := service.EndpointGroup{}
+	if all.Groups != nil {
+		group = all.Groups[e.Group]
+		locality.LoadBalancingWeight = uint32Value(group.Weight)
 	}
-	return &endpointv3.LocalityLbEndpoints{Locality: &corev3.Locality{Zone: zone}}
+	if e.Zone != "" || group.Name != "" {
+		locality.Locality = &corev3.Locality{Zone: e.Zone, SubZone: group.Name}
+	}
+	return locality
 }
 
 // transportMatch returns the metadata that selects the transport socket of an endpoint; nil selects the cluster's
@@ -122,8 +140,10 @@ func transportMatch(locality service.Locality, e *service.Endpoint) *structpb.St
 	switch {
 	case e.Plaintext:
 		return plaintextEndpoint()
-	case locality == service.RemoteLocality && e.Zone != "":
+	case e.Zone != "" && locality != "":
 		return endpointOf(e.Zone)
+	case e.Egress:
+		return egressEndpoint()
 	}
 	return nil
 }

@@ -144,14 +144,16 @@ const (
 	// failedChecks in a row an endpoint gets no traffic, after succeededChecks it does.
 	checkInterval, checkTimeout   = time.Minute, 15 * time.Second
 	failedChecks, succeededChecks = 5, 1
-	// localOverprovisioning is the percentage by which the remaining endpoints of the client's own zone may exceed
-	// their share: one in a thousand carries all load.
-	localOverprovisioning = 100 * 1000
 	// zonesBackoff is the longest wait before the second attempt. It doubles up to zonesLongestBackoff.
 	zonesBackoff, zonesLongestBackoff = 10 * time.Millisecond, 40 * time.Millisecond
 	// localAttempts is the number of attempts of a request in the client's own zone, including the first. Further
 	// attempts go to remote zones.
 	localAttempts = 2
+	// leastPanic is the percentage of healthy endpoints below which a zone with a failover threshold gives requests to
+	// all of its endpoints. With Envoy's default of 50, the share that stays in the zone would go to ejected ones too.
+	leastPanic = 1
+	// maxZoneRetries bounds the retries that a failover to many zones adds: 5 priorities.
+	maxZoneRetries = 5*localAttempts - 1
 )
 
 // unservedHeader is on a response that the server's proxy sent because its application did not respond. Its value tells

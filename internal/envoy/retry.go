@@ -140,10 +140,17 @@ func (r *ruleRetries) policy(safe bool, causes retryCauses) *routev3.RetryPolicy
 	policy.RetriableRequestHeaders = headerMatchers(r.conf.RetriableRequestHeaders)
 	if toManyZones(r.rule) {
 		policy.RetryPriority = otherPriority(localAttempts)
+		policy.NumRetries = uint32Value(zoneRetries(&r.to.EffectiveOf(r.rule).LoadBalancing))
 	}
 	setRetries(policy, &r.conf.RequestRetries)
 	setHostSelection(policy, &r.conf)
 	return policy
+}
+
+// zoneRetries returns the number of retries with which a request has its attempts in each priority of zones.
+func zoneRetries(conf *kind.LoadBalancingConf) uint32 {
+	priorities := 1 + len(conf.Locality().Priorities())
+	return min(max(retries, uint32(priorities)*localAttempts-1), maxZoneRetries)
 }
 
 // retryPolicy retries requests on causes, and on a response of the server's proxy with one of the unserved marks.

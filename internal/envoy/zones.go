@@ -11,11 +11,12 @@ import (
 	"weft/internal/identity"
 	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // aggregate prefers the first locality with an endpoint that is not ejected. Its limits are those of the localities:
 // Envoy counts running requests and retries here, not there.
-func aggregate(d *service.Destination, localities []service.DestinationKey) *xds.Resource {
+func aggregate(d *service.Destination, localities []service.List) *xds.Resource {
 	config := &aggregatev3.ClusterConfig{}
 	for _, locality := range localities {
 		config.Clusters = append(config.Clusters, locality.String())
@@ -35,19 +36,59 @@ func aggregate(d *service.Destination, localities []service.DestinationKey) *xds
 // zonesCluster reaches the servers of remote zones through their ingresses, which forward by the same SNI. Each zone's
 // endpoints must present the SPIFFE IDs of its own servers, verified by its roots. An egress of the client's zone may
 // lead to any of the zones.
-func zonesCluster(key service.DestinationKey, d *service.Destination, from identity.Source) *xds.Resource {
-	zones := d.Zones
+func zonesCluster(key service.DestinationKey, d *service.Destination, zones []service.Servers,
+	from identity.Source) *xds.Resource {
 	h := hopTo(d.Protocol, &zones[0], &d.Effective)
 	cluster := discoveredCluster(key, h)
 	// An endpoint of a zone that is not in the list is about to be removed. It must present a SPIFFE ID of the other
 	// zones, which it does not have. Without a transport socket it would get plaintext.
 	cluster.TransportSocket = clientTLS(key, h, allServers(zones), from)
+	cluster.TransportSocketMatches = zoneTransports(key, h, zones, from)
+	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// zoneTransports selects the transport socket of each zone for the endpoints that [endpointOf] marks.
+func zoneTransports(key service.DestinationKey, h hop, zones []service.Servers,
+	from identity.Source) []*clusterv3.Cluster_TransportSocketMatch {
+	var matches []*clusterv3.Cluster_TransportSocketMatch
 	for i := range zones {
-		cluster.TransportSocketMatches = append(cluster.TransportSocketMatches, &clusterv3.Cluster_TransportSocketMatch{
+		matches = append(matches, &clusterv3.Cluster_TransportSocketMatch{
 			Name: zones[i].Zone, Match: endpointOf(zones[i].Zone), TransportSocket: clientTLS(key, h, &zones[i], from),
 		})
 	}
+	return matches
+}
+
+// mixedCluster reaches the servers of the clients' zone, and those of remote zones as [zonesCluster] does. Its hop is
+// that to a remote zone, which leads to a server of the own zone too. An endpoint of a zone that is not in the list
+// must present a SPIFFE ID of the own zone.
+func mixedCluster(key service.DestinationKey, d *service.Destination, from identity.Source) *xds.Resource {
+	h := hopTo(d.Protocol, &d.Zones[0], &d.Effective)
+	cluster := discoveredCluster(key, h)
+	cluster.TransportSocket = clientTLS(key, h, d.Local, from)
+	toEgress := &clusterv3.Cluster_TransportSocketMatch{
+		Name: "egress", Match: egressEndpoint(), TransportSocket: clientTLS(key, h, allServers(d.Zones), from),
+	}
+	cluster.TransportSocketMatches = append(zoneTransports(key, h, d.Zones, from), toEgress)
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)
+}
+
+// egressEndpoint marks an egress of the clients' zone.
+func egressEndpoint() *structpb.Struct {
+	return &structpb.Struct{Fields: map[string]*structpb.Value{"egress": structpb.NewBoolValue(true)}}
+}
+
+// weighGroups makes the groups of the endpoints share the traffic by their weights, where policies make groups.
+func weighGroups(cluster *clusterv3.Cluster, l kind.LocalityAwareness) {
+	if len(l.Affinity()) == 0 {
+		return
+	}
+	if cluster.CommonLbConfig == nil {
+		cluster.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
+	}
+	cluster.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+		LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+	}
 }
 
 // allServers returns the servers of all zones together. The trust domain is empty where they have several.

@@ -121,7 +121,7 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 		}
 	}
 	for _, list := range d.Lists(true) {
-		for _, e := range s.Services.EndpointsOf(r, list).Endpoints {
+		for _, e := range s.Services.Viewed(r, list).Endpoints {
 			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
 				e.Port)
 		}

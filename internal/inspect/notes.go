@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/internal/service"
 	"weft/kind"
@@ -17,7 +18,7 @@ func (rs *Reports) notesAbout(conf any, d *service.Destination, secured bool) []
 			return rs.ejectionNotes(c.OutlierDetection, d, secured)
 		}
 	case *kind.LoadBalancingConf:
-		return hashNotes(c, d.Protocol)
+		return append(hashNotes(c, d.Protocol), rs.localityNotes(c, d, secured)...)
 	case *kind.HealthCheckConf:
 		return checkNotes(c, d, secured)
 	}
@@ -28,9 +29,9 @@ func (rs *Reports) notesAbout(conf any, d *service.Destination, secured bool) []
 func checkNotes(c *kind.HealthCheckConf, d *service.Destination, secured bool) []string {
 	var notes []string
 	for _, list := range d.Lists(secured) {
-		if throughZoneProxies(d, list) {
+		if throughZoneProxies(d, list.DestinationKey) {
 			notes = append(notes, fmt.Sprintf("%s: its endpoints are zone proxies, which are not checked: any server "+
-				"behind them would respond", list))
+				"behind them would respond", list.DestinationKey))
 			continue
 		}
 		text := !d.Protocol.IsHTTP() || d.Protocol == kind.HTTP && d.HasTCPInbound()
@@ -98,6 +99,44 @@ func hashNotes(c *kind.LoadBalancingConf, protocol kind.Protocol) []string {
 	return nil
 }
 
+// localityNotes says which parts of a locality awareness have no effect on a destination.
+func (rs *Reports) localityNotes(c *kind.LoadBalancingConf, d *service.Destination, secured bool) []string {
+	l := c.Locality()
+	var notes []string
+	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	switch {
+	case l == (kind.LocalityAwareness{}):
+		return nil
+	case d.External():
+		return []string{"localityAwareness has no effect: zone egresses dial the servers of a MeshExternalService"}
+	case !d.HasLocalities() && d.Servers.Zone != "":
+		return []string{"localityAwareness has no effect: all servers are in the zone " + d.Servers.Zone}
+	case !d.HasLocalities() && l.CrossZone != nil:
+		add("localityAwareness.crossZone has no effect: a MeshService is in one zone")
+	}
+	if l.Disabled != nil && *l.Disabled && !l.AllAlike() {
+		add("localityAwareness.disabled has no effect beside affinityTags and failover")
+	}
+	if !d.HasLocalities() {
+		return notes
+	}
+	if l.AllAlike() && d.Local != nil && len(d.Zones) > 0 && !d.MixesZones(secured) {
+		add("localityAwareness.disabled has no effect: servers of this zone, or the client, are plaintext, so that " +
+			"the zones are not in one list")
+	}
+	var priorities []string
+	for _, remote := range d.Remotes(secured) {
+		if !remote.All && remote.Zones[0].ByEgress() {
+			priorities = append(priorities, remote.Zones[0].Zone)
+		}
+	}
+	if len(priorities) > 0 {
+		add("localityAwareness.crossZone.failover: through zone egresses, the services of the zones follow each "+
+			"other: %s", strings.Join(priorities, ", "))
+	}
+	return notes
+}
+
 // ejectionNotes returns the detectors that a destination lacks, and how many of its endpoints may be ejected, as texts.
 func (rs *Reports) ejectionNotes(o *kind.OutlierDetection, d *service.Destination, secured bool) []string {
 	if o.Disabled != nil && *o.Disabled {
@@ -110,14 +149,14 @@ func (rs *Reports) ejectionNotes(o *kind.OutlierDetection, d *service.Destinatio
 	}
 	detectors.LocalOriginFailures = nil
 	for _, list := range d.Lists(secured) {
-		if throughZoneProxies(d, list) && detectors != (kind.Detectors{}) {
+		if throughZoneProxies(d, list.DestinationKey) && detectors != (kind.Detectors{}) {
 			notes = append(notes, fmt.Sprintf("%s: its endpoints are zone proxies, which are ejected by "+
-				"localOriginFailures only", list))
+				"localOriginFailures only", list.DestinationKey))
 		}
 		if o.MaxEjectionPercent != nil {
-			n := uint32(len(rs.State.Services.EndpointsOf(rs.r, list).Endpoints))
-			notes = append(notes, fmt.Sprintf("%s: maxEjectionPercent %d allows %d of %d endpoints to be ejected", list,
-				*o.MaxEjectionPercent, n**o.MaxEjectionPercent/100, n))
+			n := uint32(len(rs.State.Services.Viewed(rs.r, list).Endpoints))
+			notes = append(notes, fmt.Sprintf("%s: maxEjectionPercent %d allows %d of %d endpoints to be ejected",
+				list.DestinationKey, *o.MaxEjectionPercent, n**o.MaxEjectionPercent/100, n))
 		}
 	}
 	return notes
@@ -125,5 +164,5 @@ func (rs *Reports) ejectionNotes(o *kind.OutlierDetection, d *service.Destinatio
 
 // throughZoneProxies reports whether the endpoints of a list are zone proxies.
 func throughZoneProxies(d *service.Destination, list service.DestinationKey) bool {
-	return list.Locality == service.RemoteLocality || !d.HasLocalities() && (d.Servers.Zone != "" || d.External())
+	return list.Locality.IsRemote() || !d.HasLocalities() && (d.Servers.Zone != "" || d.External())
 }

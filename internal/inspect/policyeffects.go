@@ -33,7 +33,7 @@ type PolicyEffect struct {
 	Reason, Message string
 	// Unresolved are the targets, sections and backends that do not exist.
 	Unresolved []string
-	// Warnings are the fields that have no effect anywhere, where others have.
+	// Warnings are the fields that have no effect anywhere, where others have, and a large number of proxy groups.
 	Warnings []string
 }
 
@@ -170,6 +170,9 @@ func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
 	}
 	p.count()
 	p.judge(own)
+	if warning := e.State.Proxies.AffinityWarning(e.r, key); warning != "" {
+		p.effect.Warnings = append(p.effect.Warnings, warning)
+	}
 	return &p.effect
 }
 

@@ -70,7 +70,7 @@ type proxy struct {
 	received   []*message      // the received responses, oldest first; shared with the other proxies
 }
 
-// expectation is a change that every proxy will receive.
+// expectation is a change that all or some proxies will receive.
 type expectation struct {
 	what string
 	met  func(*message) bool // whether a response has the change
@@ -369,8 +369,13 @@ func endpointIs(assignment, address string, present bool) func(*message) bool {
 
 // expect begins to wait for a change.
 func (f *fleet) expect(what string, met func(*message) bool) *expectation {
+	return f.expectOf(len(f.proxies), what, met)
+}
+
+// expectOf begins to wait for a change that some of the proxies get.
+func (f *fleet) expectOf(proxies int, what string, met func(*message) bool) *expectation {
 	e := &expectation{what: what, met: met, done: make(chan time.Time, 1)}
-	e.left.Store(int64(len(f.proxies)))
+	e.left.Store(int64(proxies))
 	f.expected.Store(e)
 	return e
 }

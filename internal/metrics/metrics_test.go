@@ -12,6 +12,7 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/proxy"
 	"weft/internal/push"
+	"weft/internal/service"
 	"weft/internal/store"
 	"weft/internal/table"
 	"weft/internal/wire"
@@ -31,7 +32,8 @@ func busy() *Metrics {
 			return []xds.Traffic{{Type: xds.Cluster, Responses: 5, Bytes: 700, Acked: 4, NACKed: 1}}
 		},
 		ProxyGroups: func() []push.GroupSize {
-			return []push.GroupSize{{Group: proxy.Group{Mesh: "default", Reach: "*"}, Proxies: 3}}
+			near := service.AffinityOf(map[string]string{"node": "1"})
+			return []push.GroupSize{{Group: proxy.Group{Mesh: "default", Reach: "*", Affinity: near}, Proxies: 3}}
 		},
 		Draining: func() int { return 1 },
 		Backlog:  func() int { return 7 },
@@ -77,6 +79,7 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		`weft_xds_sent_bytes_total{type="cluster"} 700`,
 		`weft_xds_nacks_total{type="cluster"} 1`,
 		`weft_proxy_groups 1`,
+		`weft_affinity_proxy_groups{mesh="default"} 1`,
 		`weft_listeners_draining 1`,
 		`weft_listener_drain_seconds_count{outcome="acked"} 2`,
 		`weft_listener_drain_seconds_count{outcome="timeout"} 1`,

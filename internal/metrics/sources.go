@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weft/internal/push"
+	"weft/internal/service"
 	"weft/internal/xds"
 )
 
@@ -51,6 +52,8 @@ var (
 	groupCount   = metric("weft_proxy_groups", "Groups of proxies that share outbound configuration.")
 	groupProxies = metric("weft_proxy_group_proxies",
 		"Proxies of a proxy group; the label is the short name of the group.", "mesh", "group")
+	affinityGroups = metric("weft_affinity_proxy_groups",
+		"Values for the affinity tags of MeshLoadBalancingStrategies, each of which makes proxy groups.", "mesh")
 )
 
 // traffic is a collector.
@@ -83,14 +86,25 @@ type proxyGroups func() []push.GroupSize
 func (proxyGroups) Describe(to chan<- *prometheus.Desc) {
 	to <- groupCount
 	to <- groupProxies
+	to <- affinityGroups
 }
 
 // Collect implements prometheus.Collector.
 func (of proxyGroups) Collect(to chan<- prometheus.Metric) {
 	all := of()
 	to <- prometheus.MustNewConstMetric(groupCount, prometheus.GaugeValue, float64(len(all)))
+	affinities := map[string]map[service.Affinity]bool{}
 	for _, c := range all {
+		if c.Group.Affinity != (service.Affinity{}) {
+			if affinities[c.Group.Mesh] == nil {
+				affinities[c.Group.Mesh] = map[service.Affinity]bool{}
+			}
+			affinities[c.Group.Mesh][c.Group.Affinity] = true
+		}
 		to <- prometheus.MustNewConstMetric(groupProxies, prometheus.GaugeValue, float64(c.Proxies), c.Group.Mesh,
 			c.Group.ShortName())
+	}
+	for mesh, values := range affinities {
+		to <- prometheus.MustNewConstMetric(affinityGroups, prometheus.GaugeValue, float64(len(values)), mesh)
 	}
 }

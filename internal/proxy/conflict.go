@@ -23,7 +23,7 @@ type Conflict struct {
 // other.
 func (s *Stage) conflicts(r *table.Reader, key PoliciesKey) []Conflict {
 	rows := s.state.PolicyRows[key.Kind]
-	if rows.Plan.Combination == nil || !s.leaveFields(r, key) {
+	if rows.Plan.Combination == nil || !s.leaveFields(r, key) && !(key.Kind == balancing && s.mayExclude(r, key.Mesh)) {
 		return nil
 	}
 	found := map[Conflict]bool{}

@@ -6,6 +6,7 @@ import (
 	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/table"
+	"weft/resource"
 )
 
 // EffectiveKey identifies the traffic that proxies with a set of policies send to one port of a service.
@@ -30,25 +31,52 @@ func (s *Stage) merged(r *table.Reader, key EffectiveKey, routes []map[string]st
 	d.Routes = routes
 	parts := map[string][]policy.Part{}
 	for _, of := range key.Policies.Keys() {
-		if slices.Contains(routeKinds, of.Kind) {
-			continue
-		}
-		about := policy.Outbound(s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name), &d)
-		if len(about) > 0 {
+		if !slices.Contains(routeKinds, of.Kind) {
+			about := policy.Outbound(s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name), &d)
 			parts[of.Kind] = append(parts[of.Kind], about...)
 		}
 	}
+	return s.mergeAll(parts)
+}
+
+// mergeAll merges the parts of each kind.
+func (s *Stage) mergeAll(parts map[string][]policy.Part) map[string]policy.Merged {
 	merged := make(map[string]policy.Merged, len(parts))
 	for of, about := range parts {
-		policy.Sort(about)
-		merged[of] = s.state.PolicyRows[of].Plan.Merge(about)
+		if len(about) > 0 {
+			policy.Sort(about)
+			merged[of] = s.state.PolicyRows[of].Plan.Merge(about)
+		}
 	}
+	s.excludeGroups(merged, parts)
 	return merged
+}
+
+// AboutKey identifies the items of one policy about a destination.
+type AboutKey struct {
+	Policy      resource.Key
+	Destination service.DestinationKey // without a locality
+}
+
+// about returns the items of a policy about a destination. An edited policy runs it for each destination, and only
+// those whose items differ run [Stage.Effective] for the sets that have the policy.
+func (s *Stage) about(r *table.Reader, key AboutKey) []policy.Part {
+	targeted := s.services.Targeted.Get(r, key.Destination)
+	if targeted == nil {
+		return nil
+	}
+	return policy.Outbound(s.state.PolicyRows[key.Policy.Kind].Parts(r, key.Policy.Mesh, key.Policy.Name), targeted)
 }
 
 // effective returns the effective confs of the traffic to a destination, by value: a changed origin leaves them equal.
 func (s *Stage) effective(r *table.Reader, key EffectiveKey) policy.Confs {
-	return confsOf(s.Merged(r, key))
+	parts := map[string][]policy.Part{}
+	for _, of := range key.Policies.Keys() {
+		if !slices.Contains(routeKinds, of.Kind) {
+			parts[of.Kind] = append(parts[of.Kind], s.About.Get(r, AboutKey{of, key.Destination})...)
+		}
+	}
+	return confsOf(s.mergeAll(parts))
 }
 
 func confsOf(merged map[string]policy.Merged) policy.Confs {

@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"weft/internal/identity"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/resource"
@@ -27,6 +28,9 @@ type Group struct {
 	IPFamilies string
 	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
 	Reach string
+	// Affinity are the values of the proxies for the labels by which the policies group endpoints. It has those that
+	// some server of the zone has too.
+	Affinity service.Affinity
 	// Policies are the policies with to items that apply to the proxies.
 	Policies PolicySet
 }

@@ -87,6 +87,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 		p.Group.IPFamilies = p.Capture.IPFamilies
 	}
 	p.Group.Policies = s.outboundPolicies(r, key)
+	p.Group.Affinity = s.affinity(r, dp, p.Group.Policies)
 	p.Group.Reach = s.reach(r, key.Mesh, n.TransparentProxying, p.Outbounds)
 	p.Listeners = s.listeners(r, dp, p)
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {

@@ -11,6 +11,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/zoneproxy"
+	"weft/resource"
 )
 
 // Stage is the last stage: proxies. The order of the fields is the order in which they are created: each reads rows,
@@ -41,9 +42,19 @@ type Stage struct {
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
 	// Selections are the policies of a kind that apply to a proxy, in ascending order.
 	Selections *table.Derived[SelectionKey, []policy.Selected]
+	// About are the items of one policy about a destination.
+	About *table.Derived[AboutKey, []policy.Part]
 	// Effective are the effective confs of the traffic of proxies with a set of policies to a destination. Groups with
 	// different policies and equal confs share the resources of the destination.
 	Effective *table.Derived[EffectiveKey, policy.Confs]
+	// AffinityLabels are the labels by which the policies of a set group endpoints, sorted. AffinityServed are the
+	// values of a label that servers of this zone have in a destination whose endpoints it groups, and AffinityMatters
+	// is whether one value is among them. They read configured servers, and no endpoint.
+	AffinityLabels  *table.Derived[PolicySet, []string]
+	AffinityServed  *table.Derived[AffinityKey, []string]
+	AffinityMatters *table.Derived[AffinityMatch, bool]
+	// AffinityExceeds is whether the affinity tags of a policy make more than [AffinityLimit] proxy groups.
+	AffinityExceeds *table.Derived[resource.Key, bool]
 	// Conflicts are the to items of a kind's policies in a mesh that have no effect somewhere. The statuses of the
 	// policies read them.
 	Conflicts *table.Derived[PoliciesKey, []Conflict]
@@ -76,7 +87,12 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.WholeProxyKinds = table.NewDerived(t.DB, "kinds of policies of whole proxies", s.wholeProxyKinds, slices.Equal)
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
+	s.About = table.NewDerived(t.DB, "items about a destination", s.about, state.DeepEqual[[]policy.Part])
 	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
+	s.AffinityLabels = table.NewDerived(t.DB, "labels of affinity tags", s.affinityLabels, slices.Equal)
+	s.AffinityServed = table.NewDerived(t.DB, "values of affinity tags", s.affinityServed, slices.Equal)
+	s.AffinityMatters = table.NewDerived(t.DB, "matches of affinity tags", s.affinityMatters, same)
+	s.AffinityExceeds = table.NewDerived(t.DB, "groups of affinity tags", s.affinityExceeds, same)
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
 		func(a, b policy.Confs) bool { return a == b })
@@ -89,3 +105,5 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s
 }
+
+func same(a, b bool) bool { return a == b }

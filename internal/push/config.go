@@ -25,7 +25,7 @@ type Own struct {
 // and the route of a destination with the clusters that the route leads to.
 type outbound struct {
 	resources []*xds.Resource
-	lists     []service.DestinationKey
+	lists     []service.List
 }
 
 // config has the last stages of the table: from weft's own types to encoded resources. A resource of a destination is
@@ -43,7 +43,7 @@ type config struct {
 	own             *table.Derived[state.ProxyKey, *Own]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
-	group   *sharing[proxy.Group, service.DestinationKey]
+	group   *sharing[proxy.Group, service.List]
 	ingress *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	forward *sharing[string, zoneproxy.SNIRoute]
 	egress  *sharing[proxy.EgressGroup, zoneproxy.SNIRoute]
@@ -95,10 +95,10 @@ func newConfig(state *graph.State) *config {
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
-	c.group = &sharing[proxy.Group, service.DestinationKey]{
+	c.group = &sharing[proxy.Group, service.List]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
 		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
-		order:      service.CompareDestinations, name: service.DestinationKey.String,
+		order:      service.CompareLists, name: func(list service.List) string { return list.String() },
 	}
 	c.ingress = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
 		shared: table.NewDerived(state.Tables.DB, "shared by zone ingresses", c.makeIngress, sameShared),
@@ -161,8 +161,8 @@ func (c *config) routeOf(r *table.Reader, to service.DestinationKey, value servi
 	return route.With(service.EffectiveOf(confs))
 }
 
-func (c *config) makeAssignment(r *table.Reader, key service.DestinationKey) *xds.Resource {
-	return envoy.Assignment(c.state.Services.EndpointsOf(r, key))
+func (c *config) makeAssignment(r *table.Reader, list service.List) *xds.Resource {
+	return envoy.Assignment(c.state.Services.Viewed(r, list))
 }
 
 func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
@@ -181,8 +181,8 @@ func (c *config) clustersKey(r *table.Reader, group proxy.Group, d service.Desti
 	return clustersKey{d, group.Secured, group.Source, c.state.Proxies.ConfsOf(r, group.Policies, d)}
 }
 
-func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.DestinationKey] {
-	s := &sharedOutbounds{&Shared[service.DestinationKey]{}}
+func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.List] {
+	s := &sharedOutbounds{&Shared[service.List]{}}
 	for _, d := range c.state.Proxies.Reached.Get(r, group) {
 		route := c.state.Proxies.RouteOf(r, group.Policies, d)
 		s.add(c.outbound.Get(r, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
@@ -192,7 +192,10 @@ func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.
 			}
 		}
 	}
-	slices.SortFunc(s.Lists, service.CompareDestinations)
+	for i, list := range s.Lists {
+		s.Lists[i] = c.state.Services.Near(r, list, group.Affinity)
+	}
+	slices.SortFunc(s.Lists, service.CompareLists)
 	s.Lists = slices.Compact(s.Lists)
 	switch {
 	case !group.Secured:
@@ -207,7 +210,7 @@ func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.
 
 // sharedOutbounds collects outbounds. Several routes may lead to a destination.
 type sharedOutbounds struct {
-	*Shared[service.DestinationKey]
+	*Shared[service.List]
 }
 
 // add adds an outbound; nil: its generation failed.

@@ -168,6 +168,50 @@ func TestExplainWhereTheOtherZoneIsUnreachable(t *testing.T) {
 // A service of several zones is served by the client's own zone. The other zones are shown as the fallback, and have no
 // part in the verdict.
 func TestExplainAServiceOfSeveralZones(t *testing.T) {
+	compareWords(t, `first kri_mzsvc_default___all_80_local
+endpoint 10.1.0.2:8080 default.web: allowed by MeshTrafficPermission default/web rules[0].default.allow[0]
+fallback kri_mzsvc_default___all_80_remote
+zone ingress 192.168.1.100:30001 ingress of the zone west; the result in that zone is unknown: away
+SNI a2.all.80.default.mzms
+verdict allowed
+`, explainedSeveralZones(t))
+}
+
+// A locality awareness decides which zones are shown, and which of them as the fallback.
+func TestExplainFollowsTheLocalityAwareness(t *testing.T) {
+	const endpoint = "endpoint 10.1.0.2:8080 default.web: allowed by MeshTrafficPermission default/web " +
+		"rules[0].default.allow[0]\n"
+	const west = "zone ingress 192.168.1.100:30001 ingress of the zone west; the result in that zone is unknown: " +
+		"away\nSNI a2.all.80.default.mzms\n"
+	const first, fallback = "first kri_mzsvc_default___all_80_local\n", "fallback kri_mzsvc_default___all_80_remote\n"
+	to := func(to kind.ToZones) *kind.LocalityAwareness {
+		return &kind.LocalityAwareness{CrossZone: &kind.CrossZone{Failover: []kind.Failover{{To: to}}}}
+	}
+	disabled := true
+	for name, c := range map[string]struct {
+		awareness *kind.LocalityAwareness
+		want      string
+	}{
+		"None": {to(kind.ToZones{Type: kind.NoZone}), first + endpoint + "verdict allowed\n"},
+		"another zone": {to(kind.ToZones{Type: kind.OnlyZones, Zones: []string{"north"}}),
+			first + endpoint + "verdict allowed\n"},
+		"the other zone": {to(kind.ToZones{Type: kind.OnlyZones, Zones: []string{"west"}}),
+			first + endpoint + fallback + west + "verdict allowed\n"},
+		"disabled": {&kind.LocalityAwareness{Disabled: &disabled}, first + endpoint + west + fallback + west +
+			"verdict partly: away\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compareWords(t, c.want, explainedSeveralZones(t, kind.MeshLoadBalancingStrategies.Make(mesh, "near",
+				kind.MeshLoadBalancingStrategy{To: []kind.ToItem[kind.LoadBalancingConf]{{
+					TargetRef: kind.DestinationRef{Kind: "Mesh"},
+					Default:   kind.LoadBalancingConf{LocalityAwareness: c.awareness}}}})))
+		})
+	}
+}
+
+// explainedSeveralZones explains a request to a service of the zones east and west, from the line of mutual TLS on.
+func explainedSeveralZones(t *testing.T, rows ...resource.Any) string {
+	t.Helper()
 	own := kind.MeshServices.Make(mesh, "web", shop("web").(*resource.Object[kind.MeshService]).Spec)
 	own.Labels = map[string]string{kind.DisplayName: "web", kind.ZoneLabel: "east", kind.OriginLabel: kind.OriginZone}
 	all := kind.MeshMultiZoneServices.Make(mesh, "all", kind.MeshMultiZoneService{
@@ -178,12 +222,13 @@ func TestExplainAServiceOfSeveralZones(t *testing.T) {
 			SNIs: []kind.SNI{{Value: "a2.all.80.default.mzms"}}}},
 	})
 	east := newEast()
-	put(east, own, all, server("web", "10.1.0.2", "web", 8080), servingTLS("web", "10.1.0.2", 8080), permission(caller),
+	put(east, append(rows, own, all, server("web", "10.1.0.2", "web", 8080), servingTLS("web", "10.1.0.2", 8080),
+		permission(caller),
 		kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 			Address: "10.0.0.9",
 			Outbound: []kind.Outbound{{Address: "127.0.0.1", Port: 10001,
 				BackendRef: &kind.BackendRef{Kind: "MeshMultiZoneService", Name: "all", Port: 80}}},
-		}}))
+		}}))...)
 	request := toWeb
 	request.To = "all"
 	e, err := east.Inspector.
@@ -195,13 +240,7 @@ func TestExplainAServiceOfSeveralZones(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(e.Text(), "mutual TLS")
 	_, text, _ = strings.Cut(text, "\n")
-	compareWords(t, `first kri_mzsvc_default___all_80_local
-endpoint 10.1.0.2:8080 default.web: allowed by MeshTrafficPermission default/web rules[0].default.allow[0]
-fallback kri_mzsvc_default___all_80_remote
-zone ingress 192.168.1.100:30001 ingress of the zone west; the result in that zone is unknown: away
-SNI a2.all.80.default.mzms
-verdict allowed
-`, text)
+	return text
 }
 
 // compareWords compares texts, except for the widths of their columns.

@@ -48,6 +48,8 @@ func (f *faults) causeOf(key any) (mesh string, cause kind.Cause, ok bool) {
 		return key.Mesh, kind.Cause{Kind: kind.MeshServices.Name, Name: key.Name}, true
 	case service.DestinationKey:
 		return destination(key)
+	case service.List:
+		return destination(key.DestinationKey)
 	case clustersKey:
 		return destination(key.destination)
 	case outboundKey:

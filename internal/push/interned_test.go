@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -150,5 +151,42 @@ func TestGroupsShareResourcesOfEqualRoutes(t *testing.T) {
 	without, clusters, _ := shared()
 	if got, _, _ := shared("d"); got != without || !slices.Equal(clusters, []string{web}) {
 		t.Errorf("a policy about another destination has another route, or its clusters: %v", clusters)
+	}
+}
+
+// TestGroupsShareListsOfEqualViews: groups whose clients' values make no difference for a destination share its
+// endpoint list, and those of other clients have a view of their own. All share the cluster.
+func TestGroupsShareListsOfEqualViews(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	onNode := server("web-1", "10.0.0.1", "web", 8080)
+	onNode.Envelope().Labels = map[string]string{"node": "1"}
+	put(hub, web("web"), onNode, serving("web-1", "10.0.0.1", 8080),
+		kind.MeshLoadBalancingStrategies.Make(mesh, "near", kind.MeshLoadBalancingStrategy{
+			To: []kind.ToItem[kind.LoadBalancingConf]{{TargetRef: kind.DestinationRef{Kind: "Mesh"},
+				Default: kind.LoadBalancingConf{LocalityAwareness: &kind.LocalityAwareness{
+					LocalZone: &kind.LocalZone{AffinityTags: []kind.AffinityTag{{Key: "node"}}}}}}},
+		}))
+	r := hub.reader()
+	group := hub.state.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
+	group.Reach = "*"
+	shared := func(node string) (*xds.Resource, service.List) {
+		group.Affinity = service.AffinityOf(map[string]string{"node": node})
+		of := hub.Inspector.config.group.shared.Get(r, group)
+		for _, o := range of.Resources {
+			if o.Type == xds.Cluster && o.Name == "kri_msvc_default_default__web_8080" {
+				return o, of.Lists[0]
+			}
+		}
+		t.Fatal("the group has no cluster")
+		return nil, service.List{}
+	}
+	cluster1, list1 := shared("1")
+	cluster2, list2 := shared("2")
+	cluster3, list3 := shared("3")
+	if list1 == list2 || list2 != list3 || list1.String() != list2.String() {
+		t.Errorf("the lists are %+v, %+v and %+v", list1, list2, list3)
+	}
+	if cluster1 != cluster2 || cluster2 != cluster3 {
+		t.Error("the groups do not share the cluster")
 	}
 }

@@ -13,7 +13,7 @@ import (
 // resourceSets has the shared resource sets of the proxies that are in use. The lock of the table's writer guards it.
 type resourceSets struct {
 	catalog   *xds.Catalog
-	groups    *sharedSets[proxy.Group, service.DestinationKey]
+	groups    *sharedSets[proxy.Group, service.List]
 	ingresses *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	forwards  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
 	egresses  *sharedSets[proxy.EgressGroup, zoneproxy.SNIRoute]

@@ -44,11 +44,31 @@ const (
 	RemoteLocality Locality = "remote" // the ingresses of the other zones
 )
 
+// maxRemotes is the number of localities of remote zones: of priorities.
+const maxRemotes = 64
+
+// RemoteAt returns the locality of the remote zones of a priority, from 0: "remote", "remote-2", "remote-3".
+func RemoteAt(priority int) Locality {
+	if priority == 0 {
+		return RemoteLocality
+	}
+	return Locality(fmt.Sprintf("%s-%d", RemoteLocality, priority+1))
+}
+
+// IsRemote reports whether it has ingresses of other zones.
+func (l Locality) IsRemote() bool { return strings.HasPrefix(string(l), string(RemoteLocality)) }
+
 // ExternalLocality is the only locality of an [ExternalService], for its zone egresses: its servers. A proxy may be
 // client and egress at once.
 const ExternalLocality Locality = "external"
 
-var localities = []Locality{LocalLocality, RemoteLocality, ExternalLocality}
+var localities = func() []Locality {
+	all := []Locality{LocalLocality, ExternalLocality}
+	for priority := range maxRemotes {
+		all = append(all, RemoteAt(priority))
+	}
+	return all
+}()
 
 // DestinationKey identifies one port of a service, or one locality of the port; without a port, the service.
 type DestinationKey struct {
@@ -104,6 +124,8 @@ type Destination struct {
 	// omitted.
 	Local *Servers
 	Zones []Servers
+	// ClientZone is the zone of the clients of a MultiZoneService.
+	ClientZone string `json:",omitempty"`
 	// Effective are the confs of the traffic of some proxies. The stages of destinations leave it empty; see [With].
 	Effective Effective
 }
@@ -122,6 +144,8 @@ type Servers struct {
 	// Way is Direct where they are in the same zone. On every other, the SNI selects the destination.
 	Way zoneroute.Way
 	SNI string
+	// ServiceSNIs are the SNIs of the MeshServices of a remote zone that a MultiZoneService selects, sorted.
+	ServiceSNIs []string `json:",omitempty"`
 	// Identities are the SPIFFE IDs that they may present, sorted; empty: they are plaintext.
 	Identities []string
 	// TCPInbound is true where the port is HTTP and a targeted inbound is TCP. HTTP/1.1 then reaches the application,
@@ -206,6 +230,9 @@ func (k DestinationKey) Of() DestinationKey { return k.At(0).On("") }
 // Secured returns whether clients use mutual TLS with them: both sides have an identity.
 func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
 
+// ByEgress returns whether a zone egress of the clients' zone forwards to them.
+func (s *Servers) ByEgress() bool { return s.Way == zoneroute.ByEgress }
+
 // External returns whether they are outside the mesh, so that an egress dials them.
 func (s *Servers) External() bool { return s.Way != zoneroute.Direct && s.Zone == "" }
 
@@ -264,8 +291,10 @@ func (d *Destination) UnreachableReason(secured bool) string {
 	switch {
 	case !d.HasLocalities():
 		return d.Servers.UnreachableReason(secured)
-	case d.Local != nil || d.crossZone(secured):
+	case d.Local != nil || len(d.Remotes(secured)) > 0:
 		return ""
+	case d.crossZone(secured):
+		return "its servers are in zones that the failover of a MeshLoadBalancingStrategy leaves out"
 	case len(d.Zones) > 0:
 		return d.Zones[0].UnreachableReason(secured)
 	}
@@ -275,22 +304,4 @@ func (d *Destination) UnreachableReason(secured bool) string {
 // crossZone returns whether such clients reach servers of remote zones.
 func (d *Destination) crossZone(secured bool) bool {
 	return slices.ContainsFunc(d.Zones, func(zone Servers) bool { return zone.UnreachableReason(secured) == "" })
-}
-
-// Lists returns the endpoint lists that such clients use, in the order of preference; none where they can't reach it.
-func (d *Destination) Lists(secured bool) []DestinationKey {
-	if d.UnreachableReason(secured) != "" {
-		return nil
-	}
-	if !d.HasLocalities() {
-		return []DestinationKey{d.Key}
-	}
-	var lists []DestinationKey
-	if d.Local != nil {
-		lists = append(lists, d.Key.On(LocalLocality))
-	}
-	if d.crossZone(secured) {
-		lists = append(lists, d.Key.On(RemoteLocality))
-	}
-	return lists
 }

@@ -18,12 +18,27 @@ type Endpoint struct {
 	Proxy state.ProxyKey
 	// Plaintext is true while the proxy has an identity and does not serve mutual TLS yet.
 	Plaintext bool
+	// Egress is true for an egress of this zone in a list that has servers of this zone too.
+	Egress bool `json:",omitempty"`
+	// Group is the index of its group among [Endpoints.Groups].
+	Group int `json:",omitempty"`
 }
 
-// Endpoints are the published endpoints of a destination, sorted by zone, address and port.
+// Endpoints are the published endpoints of a destination, sorted by group, zone, address and port.
 type Endpoints struct {
 	Destination DestinationKey
 	Endpoints   []Endpoint
+	// Groups share the traffic by their weights; nil: each endpoint has the same share.
+	Groups []EndpointGroup `json:",omitempty"`
+	// Overprovisioning is the factor, in percent, from the share of healthy endpoints to the share of the traffic that
+	// stays with them; 0: the default of the locality.
+	Overprovisioning uint32 `json:",omitempty"`
+}
+
+// EndpointGroup is a group of endpoints. Its traffic is shared evenly.
+type EndpointGroup struct {
+	Name   string // "LABEL=VALUE"; empty for the endpoints of no other group
+	Weight uint32
 }
 
 // InOrder sorts endpoints in place, and removes duplicate addresses of a zone: several inbounds may share one.

@@ -79,19 +79,24 @@ func (s *Stage) multiZone(r *table.Reader, key DestinationKey) *Destination {
 	if port.Port == 0 {
 		return nil
 	}
-	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key)}
-	ids := map[string][]string{}
+	d := &Destination{Key: key, Protocol: cmp.Or(port.AppProtocol, kind.TCP), VIPs: s.vipsOf(r, key),
+		ClientZone: s.state.Zone}
+	ids, snis := map[string][]string{}, map[string][]string{}
 	tcpInbound := false
 	for _, t := range selected {
 		zone := t.Service.Zone
 		tcpInbound = tcpInbound || t.destination.TCPInbound
 		ids[zone] = append(ids[zone], t.destination.Identities...)
+		if sni := t.destination.SNI; sni != "" {
+			snis[zone] = append(snis[zone], sni)
+		}
 	}
 	for zone, names := range ids {
 		slices.Sort(names)
 		servers := Servers{TCPInbound: tcpInbound}
 		if zone != s.state.Zone {
-			servers = Servers{Zone: zone, Way: s.routes.Way(r, key.Mesh), SNI: port.SNI()}
+			servers = Servers{Zone: zone, Way: s.routes.Way(r, key.Mesh), SNI: port.SNI(),
+				ServiceSNIs: slices.Sorted(slices.Values(snis[zone]))}
 		}
 		s.identify(r, key.Mesh, &servers, slices.Compact(names))
 		switch {
@@ -150,17 +155,27 @@ func (s *Stage) availableIn(r *table.Reader, selected []SelectedService) map[str
 // IngressesOfMembers returns the ingresses of the remote zones with a selected service of a MeshMultiZoneService's
 // port.
 func (s *Stage) IngressesOfMembers(r *table.Reader, key DestinationKey) []Endpoint {
+	return s.ingressesOf(r, key, nil)
+}
+
+// ingressesOf is [Stage.IngressesOfMembers] of some zones; nil: of all.
+func (s *Stage) ingressesOf(r *table.Reader, key DestinationKey, zones []string) []Endpoint {
 	d := s.MultiZone.Get(r, key.On(""))
 	if d == nil {
 		return nil
 	}
 	_, selected := s.selectedServices(r, key.On(""))
+	if zones != nil {
+		selected = slices.DeleteFunc(selected, func(t SelectedService) bool {
+			return !slices.Contains(zones, t.Service.Zone)
+		})
+	}
 	available := s.availableIn(r, selected)
 	var ingresses []zoneroute.Hop
 	seen := map[string]bool{}
 	for i := range d.Zones {
 		zone := d.Zones[i].Zone
-		if len(available) > 0 && !available[zone] {
+		if len(available) > 0 && !available[zone] || zones != nil && !slices.Contains(zones, zone) {
 			continue
 		}
 		for _, ingress := range s.routes.Ingresses(r, key.Mesh, zone) {

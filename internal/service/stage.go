@@ -46,6 +46,9 @@ type Stage struct {
 	Endpoints, LocalityEndpoints, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
 	// Targeted is a destination as policies target it; nil where there is no such service.
 	Targeted *table.Derived[DestinationKey, *policy.Destination]
+	// AffinityValues are the values of a label that the servers of a destination in this zone have, sorted. Statuses
+	// and endpoints leave them equal.
+	AffinityValues *table.Derived[AffinityQuery, []string]
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf *table.Derived[DestinationKey, []Host]
 	kinds   []serviceKind // by DestinationKind
@@ -72,6 +75,7 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s.Routes = table.NewDerived(t.DB, "routes", s.route, state.DeepEqual[*Route])
 	s.Targeted = table.NewDerived(t.DB, "destination as policies target it", s.targeted,
 		state.DeepEqual[*policy.Destination])
+	s.AffinityValues = table.NewDerived(t.DB, "values of a label of servers", s.affinityValues, slices.Equal)
 	s.HostsOf = table.NewDerived(t.DB, "host names of a destination", s.hostsOf, EqualHosts)
 	s.kinds = s.serviceKinds()
 	return s
