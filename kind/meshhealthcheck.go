@@ -2,6 +2,7 @@ package kind
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -186,7 +187,8 @@ func (c *checks) healthCheck(at string, conf *HealthCheckConf) {
 	checkCount(c, at+".intervalJitterPercent", conf.IntervalJitterPercent, 0, 100)
 	c.panicThreshold(at+".healthyPanicThreshold", conf.HealthyPanicThreshold)
 	c.interval(at+".noTrafficInterval", conf.NoTrafficInterval)
-	if p := conf.EventLogPath; p != "" && (!strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || !printable(p)) {
+	if p := conf.EventLogPath; p != "" && (!strings.HasPrefix(p, "/") || path.Clean(p) != p || p == "/" ||
+		!printable(p)) {
 		c.add(at+".eventLogPath", "%s is not the absolute path of a file, such as /var/log/checks.json", quote(p))
 	}
 	if t := conf.TCP; t != nil {

@@ -33,10 +33,11 @@ func TestMeshHealthCheckRejects(t *testing.T) {
 			"spec.to[0].default.healthyPanicThreshold: is 100.5, want a percentage from 0 to 100"}},
 		{"a file", `{to: [{targetRef: {kind: Mesh}, default: {tcp: {}, eventLogPath: log}}, {targetRef: {kind: Mesh}, ` +
 			`default: {tcp: {}, eventLogPath: /var/log/}}, {targetRef: {kind: Mesh}, default: {tcp: {}, ` +
-			`eventLogPath: "/a\nb"}}]}`, []string{
+			`eventLogPath: "/a\nb"}}, {targetRef: {kind: Mesh}, default: {tcp: {}, eventLogPath: /..}}]}`, []string{
 			`spec.to[0].default.eventLogPath: "log" is not the absolute path of a file`,
 			`spec.to[1].default.eventLogPath: "/var/log/" is not`,
-			`spec.to[2].default.eventLogPath: "/a\nb" is not`}},
+			`spec.to[2].default.eventLogPath: "/a\nb" is not`,
+			`spec.to[3].default.eventLogPath: "/.." is not`}},
 		{"texts", `{to: [{targetRef: {kind: Mesh}, default: {tcp: {send: a, receive: ["", a]}}}]}`, []string{
 			"spec.to[0].default.tcp.receive[0]: is empty; leave receive out to check the connection alone"}},
 		{"a long text", fmt.Sprintf(`{to: [{targetRef: {kind: Mesh}, default: {tcp: {send: %s}}}]}`,

@@ -14,6 +14,7 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	filesinkv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/health_check/event_sinks/file/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
@@ -83,6 +84,9 @@ func (b *builder) add(m proto.Message) error {
 	switch m := m.(type) {
 	case *clusterv3.Cluster:
 		m.Name = name
+		for _, check := range m.HealthChecks {
+			withoutFiles(check)
+		}
 		b.static.Clusters = append(b.static.Clusters, m)
 	case *endpointv3.ClusterLoadAssignment:
 		m.ClusterName = name
@@ -104,6 +108,14 @@ func (b *builder) add(m proto.Message) error {
 		return fmt.Errorf("a %s has no place in a bootstrap", m.ProtoReflect().Descriptor().FullName())
 	}
 	return nil
+}
+
+// withoutFiles writes the log of a health check nowhere: the folders of the machine of a test prove nothing about those
+// of a proxy's machine, and Envoy creates the file.
+func withoutFiles(check *corev3.HealthCheck) {
+	for _, logger := range check.EventLogger {
+		logger.TypedConfig = packed(&filesinkv3.HealthCheckEventFileSink{EventLogPath: "/dev/null"})
+	}
 }
 
 // listener adds a listener at addresses of its own.
