@@ -64,6 +64,8 @@ func Policies() []Policy {
 		MeshTrafficPermissions,
 		MeshTimeouts,
 		MeshTLSes,
+		MeshRateLimits,
+		MeshFaultInjections,
 		MeshHTTPRoutes,
 		MeshTCPRoutes,
 		MeshCircuitBreakers,

@@ -155,6 +155,30 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			mode: Permissive
 			tlsVersion: {min: TLSAuto, max: TLS12}
 			tlsCiphers: [ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-RSA-CHACHA20-POLY1305]`},
+		{"MeshRateLimit", `{type: MeshRateLimit, mesh: m, name: r, spec: {rules: [{default: {local: {%s}}}]}}`, `
+			http: {requestRate: {num: 100, interval: 10s}, onRateLimit: {status: 503, headers: {set: [{name: a, value: b}], add: [{name: c, value: d}]}}}
+			http: {disabled: true}
+			http: {onRateLimit: {status: 200}}
+			tcp: {connectionRate: {num: 1, interval: 50ms}}
+			tcp: {disabled: false}`},
+		{"MeshRateLimit's rules", `{type: MeshRateLimit, mesh: m, name: r, spec: {%s}}`, `
+			targetRef: {kind: Dataplane, labels: {a: b}, sectionName: http}, rules: [{default: {local: {tcp: {disabled: true}}}}]
+			rules: [{matches: [{spiffeID: {type: Exact, value: "spiffe://m/a"}}], default: {local: {http: {disabled: true}}}}]
+			rules: [{matches: [{spiffeId: {type: Prefix, value: "spiffe://m/a"}, sni: {type: Exact, value: a.b}}], default: {local: {http: {disabled: true}}}}]
+			rules: [{matches: [{sni: {type: Exact, value: a.b}}], default: {local: {tcp: {disabled: true}}}}]
+			from: [{targetRef: {kind: Mesh}, default: {local: {http: {disabled: true}}}}]
+			to: []                                           | spec.to: has an effect at gateways only, and there are none; use ` + "`rules`" + `
+			from: [{targetRef: {kind: MeshService, name: a}, default: {local: {http: {disabled: true}}}}] | spec.from[0].targetRef.name: is not served by this release; use rules[].matches.spiffeID`},
+		{"MeshFaultInjection", `{type: MeshFaultInjection, mesh: m, name: f, spec: {rules: [{default: {http: [{%s}]}}]}}`, `
+			abort: {httpStatus: 500, percentage: 50}
+			delay: {value: 5s, percentage: "12.5"}, abort: {httpStatus: 599, percentage: 0}
+			responseBandwidth: {limit: 50 kbps, percentage: 100}`},
+		{"MeshFaultInjection's rules", `{type: MeshFaultInjection, mesh: m, name: f, spec: {%s}}`, `
+			targetRef: {kind: Dataplane, labels: {a: b}, sectionName: http}, rules: [{default: {http: [{abort: {httpStatus: 500, percentage: 50}}]}}]
+			rules: [{matches: [{spiffeID: {type: Exact, value: "spiffe://m/a"}, sni: {type: Exact, value: a.b}}], default: {http: [{abort: {httpStatus: 500, percentage: 50}}]}}]
+			from: [{targetRef: {kind: Mesh}, default: {http: [{abort: {httpStatus: 500, percentage: 50}}]}}]
+			to: []                                           | spec.to: has an effect at gateways only, and there are none; use ` + "`rules`" + `
+			from: [{targetRef: {kind: MeshSubset, tags: {a: b}}, default: {http: []}}] | spec.from[0].targetRef.tags: is not served by this release, since certificates have no tags`},
 		{"MeshTLS's rules", `{type: MeshTLS, mesh: m, name: t, spec: {rules: [{default: {mode: Strict}, %s}]}}`, `
 			matches: [{sni: {type: Exact, value: a.b}}]      | spec.rules[0].matches: has no meaning here: TLS is set up before the caller is known`},
 		{"MeshTimeout's target", `{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {%s}, default: ` +

@@ -54,6 +54,10 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		return append(PolicyWarnings(o), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshTimeout]:
 		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o))...)
+	case *resource.Object[kind.MeshRateLimit]:
+		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshRateLimits.Parts(o))...)
+	case *resource.Object[kind.MeshFaultInjection]:
+		return w.ruleWarnings(ctx, o.Mesh, kind.MeshFaultInjections.Parts(o))
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
@@ -84,6 +88,8 @@ func PolicyWarnings(o resource.Any) []string {
 			return []string{fmt.Sprintf("spec.default.appendMatch: has no effect while passthroughMode is %s; it "+
 				"needs Matched", conf.Mode())}
 		}
+	case *resource.Object[kind.MeshRateLimit]:
+		return unusedStatuses(o.Spec.Rules)
 	}
 	return nil
 }
@@ -217,6 +223,18 @@ func tlsWarnings(rules []kind.ReceivedItem[kind.TLSConf]) []string {
 		if !conf.FitsECDSA() {
 			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.tlsCiphers: has none for ECDSA keys, "+
 				"which the certificates of this control plane have: their connections fail with TLS 1.2", i))
+		}
+	}
+	return warnings
+}
+
+// unusedStatuses warns of statuses that Envoy replaces.
+func unusedStatuses(rules []kind.RuleItem[kind.RateLimitConf]) []string {
+	var warnings []string
+	for i := range rules {
+		if r := rules[i].Default.Requests().OnRateLimit; r != nil && r.Status != nil && *r.Status < 400 {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.local.http.onRateLimit.status: is %d: "+
+				"Envoy responds with 429 in place of a status below 400", i, *r.Status))
 		}
 	}
 	return warnings

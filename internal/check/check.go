@@ -129,6 +129,7 @@ func (l *checker) mesh(mesh string) {
 	l.excludedMembers(mesh)
 	l.owners(mesh)
 	l.policies(mesh)
+	l.faults(mesh)
 	if l.isGlobal() {
 		l.countAll(mesh) // each zone checks its own
 		return

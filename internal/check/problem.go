@@ -133,6 +133,8 @@ var (
 	policyWithoutEffect = &Problem{"policy-without-effect", Warning,
 		"Change the policy as the message says, or delete it. `weft inspect policies --for NAME` shows which policy " +
 			"sets each field."}
+	faultsInjected = &Problem{"faults-injected", Warning,
+		"Delete the MeshFaultInjection when the test is over."}
 	selectorMatchesNothing = &Problem{"selector-matches-nothing", Warning,
 		"Correct the selector, or delete the resource."}
 )
@@ -163,5 +165,5 @@ var problems = []*Problem{
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
 	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
-	permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
+	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -45,8 +45,9 @@ func Egress(l *proxy.EgressListener, from identity.Source, chains []proxy.Egress
 // its slots and, for TCP, its internal listener.
 func ChainResources(c *proxy.EgressChain) []*xds.Resource {
 	g := c.Guard()
-	resources := append(permissions(g), noConnectionLimit(g.Place))
+	resources := append(permissions(g), connectionLimit(g.Place, c.Confs))
 	if c.Protocol.IsHTTP() {
+		resources = append(resources, contents(filtersInUse(g.Place, c.Confs, true), false)...)
 		return append(resources, router(g.Place, &routerv3.Router{SuppressEnvoyHeaders: true}))
 	}
 	resources = append(resources, allowedConnections(g, c.Confs)...)

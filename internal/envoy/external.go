@@ -131,11 +131,11 @@ func serverAt(address string) *structpb.Struct {
 }
 
 // ExternalRoute returns the route of the requests to an external service, with the confs about its callers at an
-// egress.
-// Egresses with equal confs share it.
+// egress. Egresses with equal confs share it.
 //
 // It sends requests to the servers under their own host names. The client sets the timeout of a request. A
-// request is retried only without a response and, unless it is safe, only where no server can have seen it.
+// request is retried only without a response and, unless it is safe, only where no server can have seen it. It enables
+// the slots of the service's filter chain that are in use.
 func ExternalRoute(o *zoneproxy.ExternalUpstream, confs proxy.Confs) *xds.Resource {
 	name, received := o.Key.String(), proxy.ReceivedOf(confs)
 	all := received.Timeout.All()
@@ -143,7 +143,8 @@ func ExternalRoute(o *zoneproxy.ExternalUpstream, confs proxy.Confs) *xds.Resour
 		Name: name,
 		VirtualHosts: everyHost(name, bySafety(&service.RouteRule{}, externalRouteAction(o, &all, safeRetryOn),
 			externalRouteAction(o, &all, unprocessedRetryOn))),
-		ValidateClusters: boolFalse(),
+		ValidateClusters:     boolFalse(),
+		TypedPerFilterConfig: enabled(filtersInUse(o.Key.On("").String(), confs, true)),
 	})
 }
 

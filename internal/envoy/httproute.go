@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"math"
 	"net/http"
 	"regexp"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"weft/internal/service"
 	"weft/kind"
@@ -168,11 +166,8 @@ func rewrite(action *routev3.RouteAction, rule *service.RouteRule) {
 	}
 	for _, m := range rule.Mirrors {
 		action.RequestMirrorPolicies = append(action.RequestMirrorPolicies, &routev3.RouteAction_RequestMirrorPolicy{
-			Cluster: m.Destination.String(),
-			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{
-				Numerator:   uint32(math.Round(float64(m.Percentage) * 10_000)),
-				Denominator: typev3.FractionalPercent_MILLION,
-			}},
+			Cluster:         m.Destination.String(),
+			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: share(m.Percentage)},
 		})
 	}
 }

@@ -48,10 +48,12 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 	resources := []*xds.Resource{
 		localCluster(name, l),
 		xds.NewResource(xds.Listener, name, listener),
-		noConnectionLimit(l.Name),
+		connectionLimit(l.Name, l.Confs),
 	}
 	if l.Protocol.IsHTTP() {
-		resources = append(resources, localRoute(l, secured), router(l.Name, &routerv3.Router{}))
+		inUse := filtersInUse(l.Name, l.Confs, secured)
+		resources = append(resources, localRoute(l, secured, inUse), router(l.Name, &routerv3.Router{}))
+		resources = append(resources, contents(inUse, true)...)
 	} else {
 		resources = append(resources, toApplication(name, l))
 	}

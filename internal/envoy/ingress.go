@@ -43,7 +43,7 @@ func Ingress(l *proxy.IngressListener) []*xds.Resource {
 	}
 	return []*xds.Resource{
 		xds.NewResource(xds.Listener, name, listener),
-		noConnectionLimit(place),
+		connectionLimit(place, l.Confs),
 		tcpProxy(tcpProxySlotName(place), &tcpproxyv3.TcpProxy{
 			StatPrefix: name,
 			// sni_cluster names the cluster; no cluster has this name.

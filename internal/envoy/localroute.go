@@ -10,8 +10,9 @@ import (
 )
 
 // localRoute is the route of an inbound to its application. Without a policy, the client sets the timeout; the client's
-// proxy retries. Callers with confs of their own have routes of their own, the most specific match first.
-func localRoute(l *proxy.InboundListener, secured bool) *xds.Resource {
+// proxy retries. Callers with timeouts of their own have routes of their own, the most specific match first. It enables
+// the slots that are in use.
+func localRoute(l *proxy.InboundListener, secured bool, inUse []slotFilters) *xds.Resource {
 	name, received := InboundName(l.Address, l.Port), proxy.ReceivedOf(l.Confs)
 	var routes []*routev3.Route
 	if secured {
@@ -29,7 +30,8 @@ func localRoute(l *proxy.InboundListener, secured bool) *xds.Resource {
 			Domains: []string{"*"},
 			Routes:  append(routes, toApplicationWithin(name, &all)),
 		}},
-		ValidateClusters: boolFalse(),
+		ValidateClusters:     boolFalse(),
+		TypedPerFilterConfig: enabled(inUse),
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // A slot is a filter of a filter chain whose content comes as an extension config. The chains of a proxy have all slots
@@ -36,9 +37,6 @@ const (
 	tcpProxyType    = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
 )
 
-// faultSlots is the maximum number of faults that one caller of an inbound can get.
-const faultSlots = 4
-
 // Names of the slots of a place: an inbound by its port, a filter chain of a zone egress, or a listener of a zone
 // ingress. They are equal for all proxies that listen on a port, so proxies share the bytes of equal contents.
 func connectionSlotName(place string) string { return "self_connection_limit_" + place }
@@ -56,7 +54,7 @@ func tcpProxySlotName(place string) string { return "self_tcp_proxy_" + place }
 func requestSlots(place string) []*hcmv3.HttpFilter {
 	slots := []*hcmv3.HttpFilter{
 		disabledSlot(rateLimitSlotName(place), &httplimitv3.LocalRateLimit{StatPrefix: "http"}, httpLimitType)}
-	for i := range faultSlots {
+	for i := range kind.MaxFaults {
 		slots = append(slots, disabledSlot(faultSlotName(i+1, place), &faultv3.HTTPFault{}, faultType))
 	}
 	return append(slots, discoveredHTTPFilter(routerSlotName(place), routerType))
@@ -81,7 +79,8 @@ func connectionSlot(place string) *listenerv3.Filter {
 	return discoveredNetworkFilter(connectionSlotName(place), filterStateType, limitType)
 }
 
-// noConnectionLimit returns the content of a connection slot without a limit: a filter that sets nothing.
+// noConnectionLimit returns the content of a connection slot without a limit: a filter that sets nothing. See
+// [connectionLimit].
 func noConnectionLimit(place string) *xds.Resource {
 	return extension(connectionSlotName(place), &filterstatev3.Config{})
 }

@@ -113,14 +113,10 @@ func limitOf(id string) *matchingv3.ExtensionWithMatcher {
 	}
 }
 
-func always() *corev3.RuntimeFractionalPercent {
-	return &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: 100}}
-}
-
 // routeOf returns an inbound's route with slots that are in use.
 func routeOf(t *testing.T, in *proxy.InboundListener, slots ...string) *routev3.RouteConfiguration {
 	t.Helper()
-	route := message(t, localRoute(in, true)).(*routev3.RouteConfiguration)
+	route := message(t, localRoute(in, true, nil)).(*routev3.RouteConfiguration)
 	for _, slot := range slots {
 		if route.TypedPerFilterConfig == nil {
 			route.TypedPerFilterConfig = map[string]*anypb.Any{}

@@ -127,6 +127,9 @@ func filterState(filters []proto.Message, call Call) (map[string]string, error) 
 		scope.attributes["connection.uri_san_peer_certificate"] = call.PeerURIs[0]
 	}
 	for _, filter := range filters {
+		if stopsSome(filter) {
+			continue
+		}
 		config, ok := filter.(*filterstatev3.Config)
 		if !ok || len(config.OnNewConnection)+len(config.OnDownstreamData) > 0 {
 			return nil, fmt.Errorf("a filter of type %T among the decision's filters is not supported", filter)

@@ -11,8 +11,12 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	httplimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	limitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/local_ratelimit/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
@@ -211,8 +215,12 @@ func (c *Config) requestFilters(last proto.Message) ([]proto.Message, string, er
 	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), nil
 }
 
-// check evaluates one filter for a caller. An error means that the caller is denied.
+// check evaluates one filter for a caller. An error means that the caller is denied. A rate limit or a fault denies no
+// caller.
 func (r *InboundResult) check(filter proto.Message, call Call) error {
+	if stopsSome(filter) {
+		return nil
+	}
 	f, ok := filter.(*httprbacv3.RBAC)
 	if !ok {
 		return fmt.Errorf("a filter of type %T is not supported", filter)
@@ -226,6 +234,16 @@ func (r *InboundResult) check(filter proto.Message, call Call) error {
 		return err
 	}
 	return r.decide(f.Rules.GetAction(), rule, call.PeerURIs)
+}
+
+// stopsSome reports whether a filter stops some of the requests or connections of a caller: by their rate, or at
+// random.
+func stopsSome(filter proto.Message) bool {
+	switch filter.(type) {
+	case *httplimitv3.LocalRateLimit, *limitv3.LocalRateLimit, *faultv3.HTTPFault, *matchingv3.ExtensionWithMatcher:
+		return true
+	}
+	return false
 }
 
 // peerNames returns all SANs of the caller's certificate.

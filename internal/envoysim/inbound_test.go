@@ -8,8 +8,10 @@ import (
 	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
@@ -30,6 +32,11 @@ const (
 
 // server returns the configuration of a proxy with one inbound at 10.0.0.1:80.
 func server(secured bool, protocol kind.Protocol, permissions match.Permissions) []*xds.Resource {
+	return serverWith(secured, protocol, permissions, proxy.Confs{})
+}
+
+func serverWith(secured bool, protocol kind.Protocol, permissions match.Permissions,
+	confs proxy.Confs) []*xds.Resource {
 	domains := []string{"default.east.mesh.local", "default.west.mesh.local"}
 	trust := &identity.Trust{Mesh: "default"}
 	for _, domain := range domains {
@@ -39,6 +46,7 @@ func server(secured bool, protocol kind.Protocol, permissions match.Permissions)
 		Mesh:    "default",
 		Address: "10.0.0.1", Port: 80, Name: "main", Protocol: protocol, Bind: true,
 		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,
+		Confs: confs,
 	}
 	resources := append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
 	if secured {
@@ -174,10 +182,15 @@ func TestInboundThatIsPlain(t *testing.T) {
 	}
 }
 
-// A filter that the route enables counts, with its content or its default.
+// A filter that the route enables counts, with its content or its default. A fault, which fails some requests of any
+// caller, denies none.
 func TestASlotCountsWhereTheRouteEnablesIt(t *testing.T) {
 	const slot = "self_fault_1_main"
-	fault := &corev3.TypedExtensionConfig{Name: slot, TypedConfig: packed(t, &faultv3.HTTPFault{})}
+	content := func(filter proto.Message) *xds.Resource {
+		return xds.NewResource(xds.Extension, slot,
+			&corev3.TypedExtensionConfig{Name: slot, TypedConfig: packed(t, filter)})
+	}
+	allowsNone := content(&httprbacv3.RBAC{Rules: &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}})
 	all := server(false, kind.HTTP, match.Permissions{})
 	enabled := slices.Clone(all)
 	for i, r := range all {
@@ -196,13 +209,35 @@ func TestASlotCountsWhereTheRouteEnablesIt(t *testing.T) {
 		resources []*xds.Resource
 		allowed   bool
 	}{
-		{"content that no route enables", append(slices.Clone(all), xds.NewResource(xds.Extension, slot, fault)), true},
+		{"content that no route enables", append(slices.Clone(all), allowsNone), true},
 		{"the default", enabled, true},
-		{"content", append(enabled, xds.NewResource(xds.Extension, slot, fault)), false},
+		{"content", append(slices.Clone(enabled), allowsNone), false},
+		{"a fault", append(slices.Clone(enabled), content(&faultv3.HTTPFault{})), true},
 	} {
 		got := load(t, c.resources).Inbound(envoysim.Call{Address: "10.0.0.1", Port: 80})
-		if got.Allowed != c.allowed || !c.allowed && !strings.Contains(got.Reason, "HTTPFault is not supported") {
+		if got.Allowed != c.allowed || !c.allowed && !strings.Contains(got.Reason, "no rule allows") {
 			t.Errorf("%s: %+v, want allowed %v", c.name, got, c.allowed)
+		}
+	}
+}
+
+// A limit of connections or requests, also one by caller, denies no caller.
+func TestLimitsDenyNoCaller(t *testing.T) {
+	var confs proxy.Confs
+	if err := confs.UnmarshalJSON([]byte(`{"MeshRateLimit": [
+		{"match": {"spiffeID": "spiffe://default.east.mesh.local/workload/web"},
+			"conf": {"local": {"http": {"requestRate": {"num": 1, "interval": "1h"}}}}},
+		{"match": {}, "conf": {"local": {"http": {"requestRate": {"num": 1, "interval": "1h"}},
+			"tcp": {"connectionRate": {"num": 1, "interval": "1h"}}}}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	call := peer(east + "web")
+	call.Address, call.Port = "10.0.0.1", 80
+	for _, protocol := range []kind.Protocol{kind.HTTP, kind.TCP} {
+		allow := match.Permissions{Allow: []match.Rule{{Origin: "a", Prefix: east}}}
+		resources := serverWith(true, protocol, allow, confs)
+		if got := load(t, resources).Inbound(call); !got.Allowed {
+			t.Errorf("%s: %+v, want the caller allowed", protocol, got)
 		}
 	}
 }

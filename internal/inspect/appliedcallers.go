@@ -223,11 +223,28 @@ func callerWarnings(confs []AppliedCallers, unknown string, tcp bool) []string {
 			continue
 		}
 		for _, path := range slices.Sorted(maps.Keys(c.Origins)) {
-			if tcp && strings.HasPrefix(path, "http.") {
+			if !tcp && tooMany(c.Kind, path) {
+				warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: a caller gets %d faults at most (%s)",
+					c.Kind, path, kind.MaxFaults, c.Origins[path]))
+			}
+			if tcp && isHTTPField(path) {
 				warnings = append(warnings, fmt.Sprintf("%s: %s has no effect on connections that are not HTTP (%s)",
 					c.Kind, path, c.Origins[path]))
 			}
 		}
 	}
 	return warnings
+}
+
+// isHTTPField reports whether a field is about requests, by its path: "http.requestTimeout", "local.http.disabled" or
+// "http[0]".
+func isHTTPField(path string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(path, "local."), "http")
+}
+
+// tooMany reports whether a field is a fault beyond those that a caller gets, by its path: "http[4]".
+func tooMany(of, path string) bool {
+	var i int
+	n, err := fmt.Sscanf(path, "http[%d]", &i)
+	return of == kind.MeshFaultInjections.Name && n == 1 && err == nil && i >= kind.MaxFaults
 }

@@ -149,8 +149,10 @@ var requestFields = map[string]map[string][]kind.Protocol{
 	kind.MeshTimeouts.Name: {"http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
 	kind.MeshRetries.Name: {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC},
 		"tcp.": {kind.TCP, kind.TLS, kind.Kafka}},
-	kind.MeshHTTPRoutes.Name:   {"rules": {kind.HTTP, kind.HTTP2, kind.GRPC}},
-	kind.MeshHealthChecks.Name: {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC}},
+	kind.MeshRateLimits.Name:      {"local.http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
+	kind.MeshFaultInjections.Name: {"http[": {kind.HTTP, kind.HTTP2, kind.GRPC}},
+	kind.MeshHTTPRoutes.Name:      {"rules": {kind.HTTP, kind.HTTP2, kind.GRPC}},
+	kind.MeshHealthChecks.Name:    {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC}},
 }
 
 // withoutEffect returns why a field of an effective conf has no effect on the traffic to a port; empty: it has one.

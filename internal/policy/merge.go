@@ -14,6 +14,7 @@ import (
 // The struct tag `merge` states exceptions for a list:
 //
 //	merge:"append"   the items of a later conf follow those of an earlier one
+//	merge:"prepend"  the items of a later conf precede those of an earlier one
 //	merge:"key=NAME" items with the same field NAME are one item; those of a later conf come first
 //
 // Merging reads no tags and no names of fields: the plan has them.
@@ -148,10 +149,16 @@ func (m mapping) merge(into reflect.Value, sources []source) *Origins {
 	return origins
 }
 
-// appended is the merger of lists with the tag append.
-type appended struct{}
+// joined is the merger of lists with the tag append or prepend.
+type joined struct {
+	laterFirst bool
+}
 
-func (appended) merge(into reflect.Value, sources []source) *Origins {
+func (j joined) merge(into reflect.Value, sources []source) *Origins {
+	if j.laterFirst {
+		sources = slices.Clone(sources)
+		slices.Reverse(sources)
+	}
 	origins, total := &Origins{}, 0
 	for _, s := range sources {
 		total += s.value.Len()

@@ -20,6 +20,7 @@ type everything struct {
 	Raw      json.RawMessage     `json:"raw,omitempty"`
 	Next     *everything         `json:"next,omitempty"`
 	Headers  []string            `json:"headers,omitempty" merge:"append"`
+	Before   []string            `json:"before,omitempty" merge:"prepend"`
 	ByName   []item              `json:"byName,omitempty" merge:"key=name"`
 	Unnamed  *bool
 	Replaced []item `json:"replaced,omitempty"`
@@ -41,11 +42,11 @@ func TestMergeOfEveryForm(t *testing.T) {
 	confs := []string{
 		`{"port": 1, "size": 1, "type": "A", "timeout": "1s", "weights": {"a": 1, "b": 1},
 		  "by": {"x": {"port": 1, "size": 1}}, "inner": {"size": 1},
-		  "body": {"k": 1}, "raw": {"k": 1}, "next": {"type": "A", "headers": ["a"]}, "headers": ["a", "b"],
+		  "body": {"k": 1}, "raw": {"k": 1}, "next": {"type": "A", "headers": ["a"]}, "headers": ["a", "b"], "before": ["a", "b"],
 		  "byName": [{"name": "x", "value": "1"}, {"name": "y", "value": "1"}, {"name": "x", "value": "2"}],
 		  "Unnamed": true, "replaced": [{"name": "x"}]}`,
 		`{"size": 2, "weights": {"b": 2}, "by": {"x": {"port": 2}, "y": {"port": 2}}, "inner": {"port": 2},
-		  "next": {"headers": ["b"]}, "headers": ["c"],
+		  "next": {"headers": ["b"]}, "headers": ["c"], "before": ["c", "d"],
 		  "byName": [{"name": "z", "value": "2"}, {"name": "x"}], "Unnamed": false, "replaced": []}`,
 		`{"type": "", "timeout": "3s", "body": [3], "raw": 3}`,
 	}
@@ -70,7 +71,7 @@ func TestMergeOfEveryForm(t *testing.T) {
 	want := `{"port":1,"size":2,"type":"A","timeout":"3s","weights":{"a":1,"b":2},"by":{"x":{"port":2,"size":1},` +
 		`"y":{"port":2}},"inner":{"port":2,"size":1},` +
 		`"body":[3],"raw":3,"next":{"type":"A","inner":{},"headers":["a","b"],"Unnamed":null},` +
-		`"headers":["a","b","c"],` +
+		`"headers":["a","b","c"],"before":["c","d","a","b"],` +
 		`"byName":[{"name":"z","value":"2"},{"name":"x","value":"1"},{"name":"y","value":"1"}],"Unnamed":false}`
 	if string(got) != want {
 		t.Errorf("the conf is\n%s\nwant\n%s", got, want)
@@ -98,6 +99,10 @@ next.headers[1] [2]
 headers[0] [1]
 headers[1] [1]
 headers[2] [2]
+before[0] [2]
+before[1] [2]
+before[2] [1]
+before[3] [1]
 byName[0].name [2]
 byName[0].value [2]
 byName[1].name [2]
@@ -135,8 +140,8 @@ func TestPlansFail(t *testing.T) {
 	for want, conf := range map[string]any{
 		"a conf is a pointer to a struct, not <nil>":  nil,
 		"a conf is a pointer to a struct, not string": "",
-		`L: the tag merge:"prepend" is unknown`: &struct {
-			L []string `merge:"prepend"`
+		`L: the tag merge:"union" is unknown`: &struct {
+			L []string `merge:"union"`
 		}{},
 		`L: the tag merge:"" is unknown`: &struct {
 			L []string `merge:""`

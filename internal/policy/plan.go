@@ -80,8 +80,8 @@ func (p planner) field(f reflect.StructField) (merger, error) {
 		return p.value(f.Type)
 	case f.Type.Kind() != reflect.Slice:
 		return nil, fmt.Errorf("the tag merge:%q is for lists", tag)
-	case tag == "append":
-		return appended{}, nil
+	case tag == "append", tag == "prepend":
+		return joined{laterFirst: tag == "prepend"}, nil
 	case isKeyed:
 		return p.keyed(f.Type.Elem(), key)
 	}

@@ -56,6 +56,8 @@ type Received struct {
 	TLS     Callers[kind.TLSConf]     `json:"MeshTLS"`
 	// CircuitBreaker has one conf, of all callers.
 	CircuitBreaker Callers[kind.CircuitBreakerConf] `json:"MeshCircuitBreaker"`
+	RateLimit      Callers[kind.RateLimitConf]      `json:"MeshRateLimit"`
+	Faults         Callers[kind.FaultConf]          `json:"MeshFaultInjection"`
 }
 
 // Confs are effective confs by value.

@@ -25,6 +25,8 @@ type PolicyRows struct {
 func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTimeouts)
 	AddPolicies(t, kind.MeshTLSes)
+	AddPolicies(t, kind.MeshRateLimits)
+	AddPolicies(t, kind.MeshFaultInjections)
 	AddPolicies(t, kind.MeshHTTPRoutes)
 	AddPolicies(t, kind.MeshTCPRoutes)
 	AddPolicies(t, kind.MeshCircuitBreakers)
