@@ -274,7 +274,7 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 	for path, want := range map[string]string{
 		"dataplanes/cart-1/policies": `{"kind":"SidecarDataplane","total":1,` +
 			`"items":[{"type":"dataplane",` +
-			`"matchedPolicies":{"MeshTimeout":[{"type":"MeshTimeout","mesh":"shop","name":"tills",`,
+			`"matchedPolicies":{"MeshPassthrough":[{"type":"MeshPassthrough","mesh":"shop","name":"outside",`,
 		"dataplanes/cart-1/_policies": `{"policies":[{"kind":"MeshTrafficPermission",` +
 			`"conf":{},"origins":[{"kri":"kri_mtp_shop_east__carts_"}]},{"kind":"MeshTimeout",` +
 			`"conf":{},"origins":[{"kri":"kri_mt_shop_east__tills_"}]},{"kind":"MeshPassthrough",` +
