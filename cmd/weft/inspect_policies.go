@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"weft/internal/client"
 	"weft/internal/inspect"
+	"weft/internal/service"
 	"weft/kind"
 )
 
@@ -23,8 +25,9 @@ func newInspectPoliciesCommand(r *remote) *cobra.Command {
 		Short: "Show the effective policies of a proxy's traffic, field by field",
 		Long: `Show the effective policies of a proxy as a whole, of the traffic that it sends, by destination, and of the traffic that
 it receives, by inbound or external service and caller: each field that a policy sets, its value, the item of the policy
-that sets it, and the items that it overrides. The first caller that matches decides. A field that is absent has its default;
-docs/defaults.md lists the defaults.`,
+that sets it, and the items that it overrides. The first caller that matches decides. For traffic that a MeshHTTPRoute or a
+MeshTCPRoute routes, the rules are shown too, with the fields that their filters and backends are from, and those that
+they override. A field that is absent has its default; docs/defaults.md lists the defaults.`,
 		Example: `  weft inspect policies --for web-1
   weft inspect policies --for web-1 --to backend -o json`,
 		Args: cobra.NoArgs,
@@ -67,7 +70,7 @@ type effectivePolicies struct {
 // narrow drops what no policy is about and, with the name of a service, all traffic but that to the service.
 func (p *effectivePolicies) narrow(to string) {
 	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
-		return len(out.Confs) == 0 || to != "" && out.service() != to
+		return len(out.Confs) == 0 && out.Route == nil || to != "" && out.service() != to
 	})
 	withoutConf := func(in policiesAt) bool { return len(in.Confs)+len(in.Warnings) == 0 || to != "" }
 	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
@@ -167,6 +170,7 @@ type policiesTo struct {
 	ExternalService  string        `json:"meshExternalService,omitempty"`
 	Port             uint32        `json:"port"`
 	Confs            []appliedConf `json:"confs,omitempty"`
+	Route            *policiesBy   `json:"route,omitempty"`
 }
 
 // appliedConf is an [inspect.AppliedConf] with the conf as JSON.
@@ -185,21 +189,102 @@ func (p *policiesTo) service() string {
 // rows returns a row for each field that a policy sets.
 func (p *policiesTo) rows() [][]string {
 	var rows [][]string
-	for i := range p.Confs {
-		for _, row := range p.Confs[i].rows() {
-			rows = append(rows, append([]string{fmt.Sprintf("%s:%d", p.service(), p.Port)}, row...))
+	of := func(to string, confs []appliedConf) {
+		for i := range confs {
+			for _, row := range confs[i].rows() {
+				rows = append(rows, append([]string{to}, row...))
+			}
 		}
+	}
+	to := fmt.Sprintf("%s:%d", p.service(), p.Port)
+	of(to, p.Confs)
+	if p.Route == nil {
+		return rows
+	}
+	for i := range p.Route.Rules {
+		rule := &p.Route.Rules[i]
+		for _, row := range rule.rows(p.Route.Kind) {
+			rows = append(rows, append([]string{to}, row...))
+		}
+		of(to+" "+rule.Name, rule.Confs)
 	}
 	return rows
 }
 
 // printNotes writes a line for each note about the destination.
 func (p *policiesTo) printNotes(to io.Writer) {
+	note := func(of, text string) { fmt.Fprintf(to, "note: %s:%d %s: %s\n", p.service(), p.Port, of, text) }
 	for _, conf := range p.Confs {
-		for _, note := range conf.Notes {
-			fmt.Fprintf(to, "note: %s:%d %s: %s\n", p.service(), p.Port, conf.Kind, note)
+		for _, text := range conf.Notes {
+			note(conf.Kind, text)
 		}
 	}
+	if p.Route == nil {
+		return
+	}
+	for _, text := range p.Route.Notes {
+		note(p.Route.Kind, text)
+	}
+	for i := range p.Route.Rules {
+		for _, text := range p.Route.Rules[i].Unresolved {
+			note(p.Route.Rules[i].Name, text)
+		}
+	}
+}
+
+// policiesBy are the rules of the policies that route the traffic to a destination; see [inspect.AppliedRouting].
+type policiesBy struct {
+	appliedConf
+	Rules []routeRule `json:"rules"`
+}
+
+// routeRule is an [inspect.AppliedRouteRule] with the confs as JSON.
+type routeRule struct {
+	Name       string                           `json:"name"`
+	Matches    []kind.HTTPMatch                 `json:"matches,omitempty"`
+	Conf       kind.HTTPRouteAction             `json:"conf"`
+	Origins    map[string]inspect.AppliedItem   `json:"origins"`
+	Overridden map[string][]inspect.AppliedItem `json:"overridden,omitempty"`
+	Backends   []inspect.AppliedBackend         `json:"backends,omitempty"`
+	Unresolved []string                         `json:"unresolved,omitempty"`
+	Confs      []appliedConf                    `json:"confs,omitempty"`
+}
+
+// rows returns a row for the filters and one for the backends of the rule.
+func (r *routeRule) rows(of string) [][]string {
+	at := r.Name
+	if len(r.Matches) > 0 {
+		var matches []string
+		for _, m := range r.Matches {
+			matches = append(matches, m.String())
+		}
+		at += " (" + strings.Join(matches, " or ") + ")"
+	}
+	var filters, backends []string
+	for i := range r.Conf.Filters {
+		filters = append(filters, r.Conf.Filters[i].Type)
+	}
+	for _, b := range r.Backends {
+		name := "missing"
+		if to, ok := service.ParseDestination(b.Destination); ok {
+			name = fmt.Sprintf("%s:%d", to.Service, to.Port)
+		}
+		backends = append(backends, fmt.Sprintf("%s weight %d", name, b.Weight))
+	}
+	var rows [][]string
+	row := func(field string, value []string) {
+		if from, ok := r.Origins[field]; ok {
+			merged := []string{}
+			for _, item := range append(slices.Clone(r.Overridden[field]), from) {
+				merged = append(merged, item.String())
+			}
+			rows = append(rows, []string{of, at + " " + field, cmp.Or(strings.Join(value, ", "), "none"), from.String(),
+				strings.Join(merged, ", ")})
+		}
+	}
+	row("filters", filters)
+	row("backendRefs", backends)
+	return rows
 }
 
 // rows returns the kind, path, value and origins of each field.

@@ -53,7 +53,8 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return append(PolicyWarnings(o), w.permissionWarnings(ctx, o)...)
 	case *resource.Object[kind.MeshTimeout]:
-		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o))...)
+		return slices.Concat(PolicyWarnings(o), connectionsOfRoutes(o.Spec.To),
+			w.ruleWarnings(ctx, o.Mesh, kind.MeshTimeouts.Parts(o)))
 	case *resource.Object[kind.MeshRateLimit]:
 		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshRateLimits.Parts(o))...)
 	case *resource.Object[kind.MeshFaultInjection]:
@@ -74,7 +75,7 @@ func PolicyWarnings(o resource.Any) []string {
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return noCallers(o.Spec.Rules)
 	case *resource.Object[kind.MeshTimeout]:
-		return append(longConnections(o.Spec.To), connectionsOfRoutes(o.Spec.To)...)
+		return longConnections(o.Spec.To)
 	case *resource.Object[kind.MeshCircuitBreaker]:
 		return slices.Concat(unsplitErrors(o.Spec.To), neverEjected(o.Spec.Rules), limitsOfAll(&o.Spec))
 	case *resource.Object[kind.MeshHealthCheck]:

@@ -58,6 +58,8 @@ const (
 	Partly Verdict = "partly"
 	// Unserved means that the request reaches no endpoint.
 	Unserved Verdict = "unserved"
+	// Responded means that the proxy of the client responds itself, with a redirect.
+	Responded Verdict = "responded"
 	// Forwarded means that the request leaves the mesh unchanged, and its result is unknown.
 	Forwarded Verdict = "forwarded"
 	// Unknown means that the request goes to another zone, which cannot be queried.
@@ -68,13 +70,25 @@ const (
 type Explanation struct {
 	From string `json:"from"`
 	kind.SpiffeIDs
-	To              string            `json:"to"`
-	Method          string            `json:"method,omitempty"` // empty where no proxy reads requests
-	Path            string            `json:"path,omitempty"`
-	Address         string            `json:"address,omitempty"` // what the application dials
-	Listener        string            `json:"listener,omitempty"`
-	Captured        bool              `json:"captured,omitempty"` // only redirected connections reach the listener
-	Route           string            `json:"route,omitempty"`
+	To       string `json:"to"`
+	Method   string `json:"method,omitempty"` // empty where no proxy reads requests
+	Path     string `json:"path,omitempty"`
+	Address  string `json:"address,omitempty"` // what the application dials
+	Listener string `json:"listener,omitempty"`
+	Captured bool   `json:"captured,omitempty"` // only redirected connections reach the listener
+	Route    string `json:"route,omitempty"`
+	// Addressed is the destination that the application calls. Its route may lead to others.
+	Addressed string `json:"addressed,omitempty"`
+	// Sources are the fields of policies that the route is from, in the order of its steps. They are of the control
+	// plane's state, and all other fields of the configuration.
+	Sources []Source `json:"sources,omitempty"`
+	// Changes are the changes of the request and of the response, in words. Redirect is the response of the proxy
+	// itself. Mirrors are the destinations that get copies.
+	Changes  []string `json:"changes,omitempty"`
+	Redirect string   `json:"redirect,omitempty"`
+	Mirrors  []Mirror `json:"mirrors,omitempty"`
+	// Settings are the times, retries and hashes of the request, each with its origin.
+	Settings        []Setting         `json:"settings,omitempty"`
 	Destination     string            `json:"destination,omitempty"` // empty where Backends are set
 	Backends        []BackendVerdict  `json:"backends,omitempty"`    // the destinations that share the requests
 	MutualTLS       bool              `json:"mutualTLS"`
@@ -84,6 +98,15 @@ type Explanation struct {
 	Endpoints       []EndpointVerdict `json:"endpoints,omitempty"`
 	Verdict         Verdict           `json:"verdict"`
 	Reason          string            `json:"reason,omitempty"`
+}
+
+// Source is a field of a policy that a step of a route is from.
+type Source struct {
+	Step string `json:"step"` // match, filters, backends or unresolved
+	// Field is the field, such as "MeshHTTPRoute default/web to[0].rules[1].default.filters".
+	Field string `json:"field"`
+	// Detail is the match, or the reason for which a backend is unresolved.
+	Detail string `json:"detail,omitempty"`
 }
 
 // BackendVerdict is one of several destinations that a request may lead to.
@@ -111,6 +134,9 @@ type EndpointVerdict struct {
 	Rule       string `json:"rule,omitempty"`
 	ShadowRule string `json:"shadowRule,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	// Received are the fields of policies about the traffic that the server receives from this client, such as its
+	// timeouts. They are of the state of the control plane of the server's zone.
+	Received []Setting `json:"received,omitempty"`
 	// Ingress is set where the endpoint is a zone ingress of another zone. It has the result in that zone, and Allowed
 	// states that every server there accepts the request.
 	Ingress *IngressVerdict `json:"ingress,omitempty"`
@@ -151,6 +177,8 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 	switch {
 	case way.Error != "":
 		e.Verdict, e.Reason = Unserved, way.Error
+	case way.Redirect != "":
+		e.Verdict, e.Reason = Responded, "the proxy redirects: "+way.Redirect
 	case way.Passthrough:
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
@@ -165,6 +193,16 @@ func explanation(names kind.SpiffeIDs, request Request, address Address, way Out
 		From: request.From.String(), SpiffeIDs: names, To: request.To, Address: address.String(),
 		Listener: way.Listener, Captured: way.Captured, Route: way.Route,
 		MutualTLS: way.TLS, ServerSpiffeIDs: way.ServerSpiffeIDs, Retries: way.Retries, RetryOn: way.RetryOn,
+		Addressed: way.Addressed, Changes: way.Changes, Redirect: way.Redirect, Mirrors: way.Mirrors,
+		Settings: way.Settings,
+	}
+	for _, b := range way.Backends {
+		for _, setting := range b.Settings {
+			if len(way.Backends) > 1 {
+				setting.Destination = b.Cluster
+			}
+			e.Settings = append(e.Settings, setting)
+		}
 	}
 	for _, b := range way.Backends {
 		e.Backends = append(e.Backends, BackendVerdict{b.Cluster, b.Weight, b.Error})

@@ -23,6 +23,8 @@ type OutboundResult struct {
 	Captured bool
 	// Route is empty where the proxy reads no requests.
 	Route string
+	// Addressed is the name of the destination that the listener belongs to; empty for a capture listener.
+	Addressed string
 	// Backends are the clusters that the call may lead to, one of them by chance.
 	Backends []Backend
 	// TLS states that the proxy presents its certificate to some endpoint. ServerSpiffeIDs are the SPIFFE IDs that it
@@ -41,6 +43,8 @@ type OutboundResult struct {
 	// Retries is the number of retries after the first attempt; RetryOn has their causes.
 	Retries uint32
 	RetryOn string
+	// Settings are the times and hashes of the route, in the order in which they are shown.
+	Settings []Setting
 	// Error is the reason for which the call reaches no destination. Fields of earlier hops are set.
 	Error string
 }
@@ -50,14 +54,15 @@ type Backend struct {
 	Cluster   string
 	Weight    uint32 // its share, relative to the sum of the weights
 	Endpoints []Endpoint
+	Settings  []Setting // of its connections
 	// Error is the reason for which a call that the cluster gets reaches no endpoint.
 	Error string
 }
 
 // Mirror is a cluster that gets copies of a percentage of the requests.
 type Mirror struct {
-	Cluster    string
-	Percentage float64
+	Cluster    string  `json:"destination"`
+	Percentage float64 `json:"percentage"`
 }
 
 // Address is an IP address or host name with a port.
@@ -104,9 +109,12 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 	}
 	switch f := filter.(type) {
 	case *tcpproxyv3.TcpProxy:
+		result.Addressed = f.StatPrefix
 		result.Backends = tcpBackends(f)
+		result.Settings = connectionSettings(f)
 	case *hcmv3.HttpConnectionManager:
-		err := c.followRoute(result, f.GetRds().GetRouteConfigName(), call)
+		result.Addressed = f.GetRds().GetRouteConfigName()
+		err := c.followRoute(result, result.Addressed, call)
 		if err != nil || result.Redirect != "" {
 			return err
 		}
@@ -160,6 +168,7 @@ func (r *OutboundResult) useAction(action *routev3.RouteAction) {
 		r.Mirrors = append(r.Mirrors, Mirror{mirror.Cluster,
 			float64(mirror.RuntimeFraction.GetDefaultValue().GetNumerator()) / 10_000})
 	}
+	r.Settings = requestSettings(action)
 	r.Retries = action.GetRetryPolicy().GetNumRetries().GetValue()
 	r.RetryOn = action.GetRetryPolicy().GetRetryOn()
 }
@@ -216,6 +225,7 @@ func (c *Config) followCluster(result *OutboundResult, backend *Backend, call Ca
 		result.Passthrough, backend.Endpoints = true, []Endpoint{{At: Address{call.Address, call.Port}}}
 		return nil
 	}
+	backend.Settings = clusterSettings(cluster)
 	if backend.Endpoints, err = c.endpointsOf(cluster); err == nil && len(backend.Endpoints) == 0 {
 		return whyNone(cluster)
 	}

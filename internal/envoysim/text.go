@@ -19,7 +19,18 @@ func (e *Explanation) Text() string {
 	line("dials", e.dialed())
 	line("listener", e.Listener)
 	line("route", e.Route)
-	line("retries", e.retrying())
+	for _, source := range e.Sources {
+		line("  "+source.Step, source.text())
+	}
+	for _, change := range e.Changes {
+		line("change", change)
+	}
+	for _, m := range e.Mirrors {
+		line("mirror", fmt.Sprintf("%s, %g %% of the requests", m.Cluster, m.Percentage))
+	}
+	for i := range e.Settings {
+		line("setting", e.Settings[i].text())
+	}
 	line("destination", e.Destination)
 	line("mutual TLS", e.security())
 	e.endpointLines(line, "")
@@ -75,11 +86,22 @@ func (e *Explanation) dialed() string {
 	return e.Address
 }
 
-func (e *Explanation) retrying() string {
-	if e.Retries == 0 {
-		return ""
+func (s *Source) text() string {
+	if s.Detail == "" {
+		return "by " + s.Field
 	}
-	return fmt.Sprintf("%d, on %s", e.Retries, e.RetryOn)
+	return s.Detail + ", by " + s.Field
+}
+
+func (s *Setting) text() string {
+	text := s.Field + " " + s.Value
+	if s.Destination != "" {
+		text += " to " + s.Destination
+	}
+	if s.Origin == "" {
+		return text + ", the default"
+	}
+	return text + ", by " + s.Origin
 }
 
 func (e *Explanation) security() string {
@@ -116,6 +138,7 @@ func (v *EndpointVerdict) lines(line func(label, value string)) {
 	}
 	if there == nil {
 		line("endpoint", v.text())
+		v.receivedLines(line)
 		return
 	}
 	line("zone ingress", v.Address+" "+there.text())
@@ -144,8 +167,15 @@ func (a *IngressResult) lines(line func(label, value string)) {
 	line("  destination", a.Cluster)
 	for i := range a.Endpoints {
 		line("  endpoint", a.Endpoints[i].text())
+		a.Endpoints[i].receivedLines(line)
 	}
 	line("  closed", a.Reason)
+}
+
+func (v *EndpointVerdict) receivedLines(line func(label, value string)) {
+	for i := range v.Received {
+		line("  received", v.Received[i].text())
+	}
 }
 
 func (v *EndpointVerdict) text() string {

@@ -109,6 +109,8 @@ type AppliedOutbound struct {
 	Unreachable string `json:"unreachable,omitempty"`
 	// Confs are the effective confs of the policies about it, by kind. A field that they lack has its default.
 	Confs []AppliedConf `json:"confs,omitempty"`
+	// Route is the route of its traffic; absent where no policy routes it.
+	Route *AppliedRouting `json:"route,omitempty"`
 }
 
 // AppliedConf is the effective conf of one kind of policies.
@@ -155,8 +157,9 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			d = d.With(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
 			out := appliedOutbound(p, d)
-			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: p.Group.Policies,
-				Destination: destination}), "to")
+			key := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: destination}
+			out.Route = rs.appliedRouting(key)
+			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, key), "to")
 			for i := range out.Confs {
 				out.Confs[i].Notes = append(out.Confs[i].Notes,
 					rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
@@ -254,12 +257,7 @@ func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
 
 // appliedConf returns the effective conf of a kind, which is merged from parts: to, rules or default.
 func appliedConf(of string, m policy.Merged, list string) AppliedConf {
-	item := func(origin policy.Origin) AppliedItem {
-		if list == ofWholeProxy {
-			return AppliedItem{Policy: origin.Policy.String(), Item: list}
-		}
-		return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
-	}
+	item := func(origin policy.Origin) AppliedItem { return ItemOf(origin, list) }
 	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}
 	for path, origin := range m.Origins.All() {
 		a.Origins[path] = item(origin)
@@ -271,6 +269,14 @@ func appliedConf(of string, m policy.Merged, list string) AppliedConf {
 		a.Notes = append(a.Notes, fmt.Sprintf("%s has no effect: %s", item(rejected.Origin), rejected.Reason))
 	}
 	return a
+}
+
+// ItemOf returns an item of a policy: of the list to or rules, or the default.
+func ItemOf(origin policy.Origin, list string) AppliedItem {
+	if list == ofWholeProxy {
+		return AppliedItem{Policy: origin.Policy.String(), Item: list}
+	}
+	return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
 }
 
 func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {

@@ -384,7 +384,9 @@ func countOf(n int, one, many string) string {
 func (p *policyEffect) paths(own []policy.Part) []string {
 	var paths []string
 	for path := range p.State.Tables.PolicyRows[p.key.Kind].Plan.Merge(own).Origins.All() {
-		paths = append(paths, path)
+		if path = withoutPlaces(path); !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
 	}
 	return paths
 }

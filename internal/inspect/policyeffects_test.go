@@ -119,3 +119,63 @@ func BenchmarkPolicyStatus(b *testing.B) {
 		})
 	}
 }
+
+// global is a global control plane with a Dataplane web-1 in each of two zones.
+func global(rows ...resource.Any) *graph.State {
+	s := graph.NewState("")
+	for _, zone := range []string{"east", "west"} {
+		rows = append(rows, ofZone(zone, kind.Dataplanes.Make("default", "web-1", kind.Dataplane{
+			Networking: kind.Networking{Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 8080}}}})),
+			ofZone(zone, kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{
+				Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: noon}}},
+				NACKs: []kind.NACK{{Type: "cluster", Name: "c", Message: "no", Causes: []kind.Cause{
+					{Kind: "MeshTimeout", Name: kind.SyncedName(&kind.MeshTimeouts.Info, "all", kind.Owner{})},
+					{Kind: "MeshTimeout", Name: "own"}}}}})))
+	}
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		for _, o := range rows {
+			s.Tables.Put(tx, o)
+		}
+	})
+	return s
+}
+
+// ofZone returns a resource of a zone as global has it.
+func ofZone(zone string, o resource.Any) resource.Any {
+	meta := o.Envelope()
+	meta.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone,
+		kind.DisplayName: meta.Name}
+	meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, kind.Owner{Zone: zone})
+	return o
+}
+
+// TestGlobalCountsAllZones: a policy of global counts the proxies of all zones, also by their name there, and one of a
+// zone those of its zone. Both find the NACKs of these proxies.
+func TestGlobalCountsAllZones(t *testing.T) {
+	d := kind.Duration(1e9)
+	spec := kind.MeshTimeout{TargetRef: &kind.TargetRef{Kind: "Dataplane", Name: "web-1"},
+		Rules: []kind.RuleItem[kind.TimeoutConf]{{Default: kind.TimeoutConf{IdleTimeout: &d}}}}
+	all := kind.MeshTimeouts.Make("default", "all", spec)
+	all.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
+	own := ofZone("east", kind.MeshTimeouts.Make("default", "own", spec))
+	s := global(all, own)
+	reports := inspect.NewReports(s, s.Tables.DB.Snapshot())
+	for _, c := range []struct {
+		of    resource.Any
+		want  string
+		nacks int
+	}{
+		{all, `{"proxies":2,"sections":2,"routes":0,"zones":["east","west"]}`, 2},
+		{own, `{"proxies":1,"sections":1,"routes":0,"zones":["east"]}`, 1},
+	} {
+		counts, err := json.Marshal(reports.PolicyEffects().Of(c.of).Counts)
+		if err != nil || string(counts) != c.want {
+			t.Errorf("%s: %s, %v, want %s", c.of.Key(), counts, err, c.want)
+		}
+		cause := kind.Cause{Kind: c.of.Key().Kind, Name: c.of.Key().Name}
+		if nacks := s.Tables.NACKsOf(reports.Reader(), "default", cause); len(nacks) != c.nacks {
+			t.Errorf("%s: %d proxies reject it, want %d", c.of.Key(), len(nacks), c.nacks)
+		}
+	}
+}

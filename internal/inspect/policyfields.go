@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -32,11 +33,17 @@ type effectResult struct {
 }
 
 func (r *effectResult) add(by policy.Origin, path, reason string) {
+	path = withoutPlaces(path)
 	if r.fields[by.Policy] == nil {
 		r.fields[by.Policy] = map[string]fieldEffect{}
 	}
 	r.fields[by.Policy][path] = r.fields[by.Policy][path].with(fieldEffect{reason == "", reason})
 }
+
+// withoutPlaces returns a path without the places in lists, which differ from one merged list to another.
+func withoutPlaces(path string) string { return places.ReplaceAllString(path, "[]") }
+
+var places = regexp.MustCompile(`\[\d+\]`)
 
 // result returns the effect of the fields of the policies of a selection.
 func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
@@ -146,7 +153,6 @@ var connectionFields = map[string][]string{
 
 // requestFields are the beginnings of the paths of fields about traffic of some protocols, by kind.
 var requestFields = map[string]map[string][]kind.Protocol{
-	kind.MeshTimeouts.Name: {"http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
 	kind.MeshRetries.Name: {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC},
 		"tcp.": {kind.TCP, kind.TLS, kind.Kafka}},
 	kind.MeshRateLimits.Name:      {"local.http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
@@ -158,7 +164,7 @@ var requestFields = map[string]map[string][]kind.Protocol{
 // withoutEffect returns why a field of an effective conf has no effect on the traffic to a port; empty: it has one.
 // toRoute is true where an item about a MeshHTTPRoute sets the field.
 func withoutEffect(of, path string, protocol kind.Protocol, conf any, toRoute bool) string {
-	if reason := otherProtocol(of, path, protocol); reason != "" {
+	if reason := OtherProtocol(of, path, protocol); reason != "" {
 		return reason
 	}
 	beginning := func(prefix string) bool { return strings.HasPrefix(path, prefix) }
@@ -172,13 +178,19 @@ func withoutEffect(of, path string, protocol kind.Protocol, conf any, toRoute bo
 	return ""
 }
 
-func otherProtocol(of, path string, protocol kind.Protocol) string {
+// OtherProtocol returns why a field has no effect with a protocol; empty: it has one. In every kind of policies, the
+// fields below http, and below local.http, are about requests.
+func OtherProtocol(of, path string, protocol kind.Protocol) string {
+	fits := protocol.IsHTTP() || !strings.HasPrefix(strings.TrimPrefix(path, "local."), "http")
 	for prefix, protocols := range requestFields[of] {
-		if strings.HasPrefix(path, prefix) && !slices.Contains(protocols, protocol) {
-			return fmt.Sprintf("the protocol is %s", protocol)
+		if strings.HasPrefix(path, prefix) {
+			fits = slices.Contains(protocols, protocol)
 		}
 	}
-	return ""
+	if fits {
+		return ""
+	}
+	return fmt.Sprintf("the protocol is %s", protocol)
 }
 
 // wholeProxies adds the fields about the proxies as a whole.
@@ -287,7 +299,7 @@ func (s *selectionFields) hasRules(of resource.Key) bool {
 func (s *selectionFields) unreceived(of, path string, match policy.Match, at *sectionFacts) string {
 	reason := ""
 	for _, protocol := range at.protocols {
-		if reason = otherProtocol(of, path, protocol); reason == "" {
+		if reason = OtherProtocol(of, path, protocol); reason == "" {
 			break
 		}
 	}
@@ -301,7 +313,7 @@ func (s *selectionFields) unreceived(of, path string, match policy.Match, at *se
 	case at.egress:
 		return ""
 	case len(at.protocols) == 0 && at.ingress:
-		return otherProtocol(of, path, kind.TCP)
+		return OtherProtocol(of, path, kind.TCP)
 	case len(at.protocols) == 0:
 		return "the selected Dataplanes have no inbound and no section of a zone proxy"
 	}

@@ -121,15 +121,27 @@ func (i *Inspector) Backends(key state.ServiceKey) *inspect.Backends {
 	return i.reports().Backends(key)
 }
 
-// Explain returns the result of a request, computed from the configuration that the proxies are sent. It calls
-// remoteZones where the request goes on in another zone.
+// Explain returns the result of a request, computed from the configuration that the proxies are sent, with the fields
+// of policies that decide about it. It calls remoteZones where the request goes on in another zone.
 func (i *Inspector) Explain(request envoysim.Request, remoteZones envoysim.RemoteZones) (*envoysim.Explanation, error) {
-	return envoysim.Explain(i.world(request.From.Mesh), request, remoteZones)
+	w := i.world(request.From.Mesh)
+	explanation, err := envoysim.Explain(w, request, remoteZones)
+	if err != nil {
+		return nil, err
+	}
+	w.cite(request.From, explanation)
+	return explanation, nil
 }
 
 // CrossZone returns the result of a request of another zone that arrives at a zone ingress of this one.
 func (i *Inspector) CrossZone(request envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-	return envoysim.CrossZone(i.world(request.Mesh), request)
+	w := i.world(request.Mesh)
+	result, err := envoysim.CrossZone(w, request)
+	if err != nil {
+		return nil, err
+	}
+	w.citeServers(request.SpiffeIDs, result.Endpoints)
+	return result, nil
 }
 
 func (i *Inspector) world(mesh string) *world {

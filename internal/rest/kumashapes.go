@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -31,6 +32,9 @@ func (a *api) inspectRoutes() []route {
 		{dataplane + "_rules", access.Read, a.effectiveRules},
 		{dataplane + "_inbounds/{kri}/_policies", access.Read, a.inboundPolicies},
 		{dataplane + "_outbounds/{kri}/_policies", access.Read, a.outboundPolicies},
+		{dataplane + "_outbounds/{kri}/_routes", access.Read, a.outboundRoutes},
+		{dataplane + "_outbounds/{kri}/_routes/{route}/_policies", access.Read, a.routePolicies},
+		{dataplane + "rules", access.Read, a.olderRules},
 		{dataplane + "_layout", access.Read, a.layout},
 		{dataplane + "_config", access.ViewConfigDump, a.kumaConfig},
 		{"GET /config", access.ControlPlaneMetadata, a.config},
@@ -39,7 +43,8 @@ func (a *api) inspectRoutes() []route {
 		path := "GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/"
 		routes = append(routes,
 			route{path + "dataplanes", access.Read, a.policyDataplanes(d, attached)},
-			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
+			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)},
+			route{path + "-resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
 	}
 	for _, d := range []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices} {
 		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read,
@@ -56,6 +61,29 @@ type wholePage struct {
 	Total int     `json:"total"`
 	Items []any   `json:"items"`
 	Next  *string `json:"next"`
+}
+
+// selectedPage is the part of a list of resources that the query of a request selects by name, offset and size.
+func selectedPage(w http.ResponseWriter, r *http.Request, all []resource.Any, show func(resource.Any) any) error {
+	q, err := parseQuery(r.URL.Query(), kind.Meshes)
+	if err != nil {
+		return err
+	}
+	page := wholePage{Items: []any{}}
+	for _, o := range all {
+		if !q.wants(nil, o) {
+			continue
+		}
+		page.Total++
+		if page.Total > q.offset && len(page.Items) < q.size {
+			page.Items = append(page.Items, show(o))
+		}
+	}
+	if shown := q.offset + len(page.Items); len(page.Items) > 0 && shown < page.Total {
+		next := offsetURL(r, strconv.Itoa(shown))
+		page.Next = &next
+	}
+	return writeJSON(w, http.StatusOK, page)
 }
 
 func writePage(w http.ResponseWriter, items []any) error {
@@ -120,6 +148,14 @@ func (p inspected) named() []string {
 	for _, out := range p.applied.Outbounds {
 		for _, conf := range out.Confs {
 			named = append(named, policiesOf(conf)...)
+		}
+		if out.Route != nil {
+			named = append(named, policiesOf(out.Route.AppliedConf)...)
+			for i := range out.Route.Rules {
+				for _, conf := range out.Route.Rules[i].Confs {
+					named = append(named, policiesOf(conf)...)
+				}
+			}
 		}
 	}
 	for _, conf := range p.applied.WholeProxy {
@@ -196,6 +232,7 @@ func (a *api) effectivePolicies(w http.ResponseWriter, r *http.Request) error {
 }
 
 type ruleInbound struct {
+	Name string            `json:"name"`
 	Port uint32            `json:"port"`
 	Tags map[string]string `json:"tags"`
 }
@@ -274,7 +311,7 @@ func (a *api) effectiveRules(w http.ResponseWriter, r *http.Request) error {
 			rules = append(rules, rulesOf(kind.MeshTrafficPermissions.Name))
 		}
 		rules[0].InboundRules = append(rules[0].InboundRules, inboundRuleEntry{
-			ruleInbound{in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
+			ruleInbound{in.Section, in.Port, tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)},
 			[]inboundRule{{Conf: []any{in.Rules}, Origin: origins}},
 		})
 	}
@@ -282,8 +319,16 @@ func (a *api) effectiveRules(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, struct {
 		Resource    shownMeta     `json:"resource"`
 		Rules       []policyRules `json:"rules"`
-		HTTPMatches []any         `json:"httpMatches"`
-	}{kriMeta(p.dataplane), rules, []any{}})
+		HTTPMatches []httpMatch   `json:"httpMatches"`
+	}{kriMeta(p.dataplane), rules, p.httpMatches()})
+}
+
+// olderRules is the list in which Kuma 1 had the rules by tags. A proxy has none: `_rules` has its rules.
+func (a *api) olderRules(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.inspectedProxy(r); err != nil {
+		return err
+	}
+	return writePage(w, nil)
 }
 
 // mergedRules returns the effective confs of each inbound and destination, by kind of policies.
@@ -296,6 +341,12 @@ func (p inspected) mergedRules() []policyRules {
 			for _, conf := range out.Confs {
 				if service, ok := p.find(p.serviceOf(out)); ok && conf.Kind == of.Type {
 					of.ToResourceRules = append(of.ToResourceRules, p.toRule(service, out, conf))
+				}
+			}
+			if route := out.Route; route != nil && route.Kind == of.Type {
+				if service, ok := p.find(p.serviceOf(out)); ok {
+					of.ToResourceRules = append(of.ToResourceRules, p.toRule(service, out, route.AppliedConf))
+					of.Warnings = append(of.Warnings, routeWarnings(out)...)
 				}
 			}
 		}
@@ -323,11 +374,23 @@ func (p inspected) wholeProxy(of string) *inspect.AppliedConf {
 	return &p.applied.WholeProxy[i]
 }
 
+// routeWarnings returns what of a route has no effect, or another one than its policies say.
+func routeWarnings(out *inspect.AppliedOutbound) []string {
+	var warnings []string
+	for _, note := range out.Route.Notes {
+		warnings = append(warnings, out.Destination+": "+note)
+	}
+	for i := range out.Route.Rules {
+		warnings = append(warnings, out.Route.Rules[i].Unresolved...)
+	}
+	return warnings
+}
+
 // inboundRules returns the effective confs of a kind by inbound and caller.
 func (p inspected) inboundRules(of string) []inboundRuleEntry {
 	var entries []inboundRuleEntry
 	for _, in := range p.applied.Inbounds {
-		entry := inboundRuleEntry{Inbound: ruleInbound{in.Port,
+		entry := inboundRuleEntry{Inbound: ruleInbound{in.Section, in.Port,
 			tagsAt(&p.dataplane.Spec.Networking, in.Address, in.Port)}}
 		for _, conf := range in.Confs {
 			if conf.Kind != of {
@@ -413,32 +476,6 @@ func (p inspected) toRule(service resource.Any, out *inspect.AppliedOutbound, co
 	return rule
 }
 
-// outboundPolicies returns the effective confs of the traffic to one destination, which is given by its KRI.
-func (a *api) outboundPolicies(w http.ResponseWriter, r *http.Request) error {
-	p, err := a.inspectedProxy(r)
-	if err != nil {
-		return err
-	}
-	type policy struct {
-		Kind    string   `json:"kind"`
-		Conf    []any    `json:"conf"`
-		Origins []origin `json:"origins"`
-	}
-	policies, kri := []policy{}, r.PathValue("kri")
-	i := slices.IndexFunc(p.applied.Outbounds, func(out inspect.AppliedOutbound) bool { return out.Destination == kri })
-	if i < 0 {
-		return resource.Errorf(resource.NotFound, "%s reaches no destination %s", p.dataplane.Key(), kri)
-	}
-	for _, conf := range p.applied.Outbounds[i].Confs {
-		of := policy{Kind: conf.Kind, Conf: []any{conf.Conf}, Origins: []origin{}}
-		for _, o := range p.policies(policiesOf(conf)) {
-			of.Origins = append(of.Origins, origin{kriMeta(o).KRI})
-		}
-		policies = append(policies, of)
-	}
-	return writeJSON(w, http.StatusOK, map[string]any{"policies": policies})
-}
-
 // tagsAt returns the tags of the first inbound at a listener. A host name matches any address.
 func tagsAt(n *kind.Networking, address string, port uint32) map[string]string {
 	for _, in := range n.Inbound {
@@ -464,7 +501,25 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	own, _ := resource.KRIOf(&p.dataplane.Meta, &kind.Dataplanes.Info)
-	inbounds, outbounds := []layoutEntry{}, []layoutEntry{}
+	type listener struct {
+		KRI               string `json:"kri"`
+		Type              string `json:"type"` // ZoneIngress or ZoneEgress
+		Port              uint32 `json:"port"`
+		ProxyResourceName string `json:"proxyResourceName"`
+	}
+	inbounds, outbounds, listeners := []layoutEntry{}, []layoutEntry{}, []listener{}
+	zoneProxy := func(of, name, address string, port uint32) {
+		at := own
+		at.Section = cmp.Or(name, strconv.Itoa(int(port)))
+		listeners = append(listeners, listener{at.String(), of, port, envoy.InboundName(address, port)})
+	}
+	n := &p.dataplane.Spec.Networking
+	if z := n.ZoneIngress; z != nil {
+		zoneProxy("ZoneIngress", z.Name, z.Address, z.Port)
+	}
+	if z := n.ZoneEgress; z != nil {
+		zoneProxy("ZoneEgress", z.Name, z.Address, z.Port)
+	}
 	for _, in := range p.applied.Inbounds {
 		at := own
 		at.Section = in.Section
@@ -477,9 +532,11 @@ func (a *api) layout(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, struct {
 		KRI       string            `json:"kri"`
 		Labels    map[string]string `json:"labels"`
+		SpiffeID  string            `json:"spiffeId,omitempty"` // absent: the proxy has no identity
 		Inbounds  []layoutEntry     `json:"inbounds"`
 		Outbounds []layoutEntry     `json:"outbounds"`
-	}{own.String(), p.dataplane.Labels, inbounds, outbounds})
+		Listeners []listener        `json:"listeners"`
+	}{own.String(), p.dataplane.Labels, p.applied.Identity.SpiffeID, inbounds, outbounds, listeners})
 }
 
 // kumaConfig returns the configuration of a proxy by type and name: with `shadow=true` the one in which shadow policies
@@ -591,14 +648,14 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 			return err
 		}
 		reader := table.Eval(m.Snapshot)
-		var items []any
+		var selected []resource.Any
 		for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
 			proxy := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
 			if _, selects := m.State.Proxies.SelectionOf(reader, o.Key(), proxy); selects {
-				items = append(items, show(dp))
+				selected = append(selected, dp)
 			}
 		}
-		return writePage(w, items)
+		return selectedPage(w, r, selected, show)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
+	"weft/resource"
 )
 
 // The responses as strictly as kumactl reads them. An invalid time, an unknown enum value, or a string in place of an
@@ -110,7 +111,7 @@ func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 				Conf:    kind.TimeoutConf{IdleTimeout: new(kind.Duration(time.Minute))},
 				Origins: map[string]inspect.AppliedItem{"idleTimeout": tills},
 				Items:   []inspect.AppliedItem{tills},
-			}}},
+			}}, Route: routedTills()},
 		},
 		WholeProxy: []inspect.AppliedConf{{
 			Kind:    "MeshPassthrough",
@@ -124,6 +125,21 @@ func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
 
 // outside is the policy about a whole proxy.
 var outside = inspect.AppliedItem{Policy: "MeshPassthrough shop/outside", Item: "default"}
+
+// tillRoutes is the path of the route to a destination.
+const tillRoutes = "dataplanes/cart-1/_outbounds/kri_msvc_shop_east__till_80/_routes"
+
+// routedTills is a route of one rule, which no stored policy has.
+func routedTills() *inspect.AppliedRouting {
+	get := []kind.HTTPMatch{{Method: "GET"}}
+	return &inspect.AppliedRouting{
+		AppliedConf: inspect.AppliedConf{Kind: "MeshHTTPRoute", Conf: kind.HTTPRouteConf{},
+			Items: []inspect.AppliedItem{{Policy: "MeshTimeout shop/tills", Item: "to[0]"}}},
+		Rules: []inspect.AppliedRouteRule{{Name: "rule_0", Matches: get, Conf: kind.HTTPRouteAction{},
+			Origins:  map[string]inspect.AppliedItem{"backendRefs": tills},
+			Policies: []resource.Key{kind.MeshTimeouts.Key("shop", "tills")}}},
+	}
+}
 
 func (knowing) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{xds.NewResource(xds.Cluster, "till", &clusterv3.Cluster{Name: "till"})}, key.Name == "cart-1"
@@ -285,7 +301,7 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 			`"item":"default"}}},"inboundRules":[],"fromRules":[],"toRules":[],"toResourceRules":[],` +
 			`"warnings":["has no effect"]}`,
 		"dataplanes/cart-1/_rules": `"rules":[{"type":"MeshTrafficPermission",` +
-			`"inboundRules":[{"inbound":{"port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},` +
+			`"inboundRules":[{"inbound":{"name":"http","port":8080,"tags":{"kuma.io/service":"cart","kuma.io/zone":"east"}},` +
 			`"rules":[{"conf":[{"deny":null,"allowWithShadowDeny":null,"allow":[{"origin":"",` +
 			`"spiffeID":{"type":"Exact","value":"spiffe://a/b"}}]}],` +
 			`"origin":[{"resourceMeta":{"type":"MeshTrafficPermission"`,
@@ -298,7 +314,16 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 		"dataplanes/cart-1/_layout": `"inbounds":[{"kri":"kri_dp_shop_east__cart-1_http",` +
 			`"port":8080,"protocol":"http","proxyResourceName":"self_inbound_10.0.0.1_8080"}],` +
 			`"outbounds":[{"kri":"kri_msvc_shop_east__till_80","port":80,"protocol":"tcp",` +
-			`"proxyResourceName":"kri_msvc_shop_east__till_80"}]}`,
+			`"proxyResourceName":"kri_msvc_shop_east__till_80"}],"listeners":[]}`,
+		tillRoutes: `{"routes":[{"kind":"MeshHTTPRoute",` +
+			`"rules":[{"kri":"kri_mt_shop_east__tills_rule_0","matches":[{"method":"GET"}],"conf":{},"origins":{` +
+			`"backendRefs":{"policy":"MeshTimeout shop/tills","item":"to[0]"}}}],` +
+			`"origins":[{"kri":"kri_mt_shop_east__tills_"}]}]}`,
+		tillRoutes + "/kri_mt_shop_east__tills_rule_0/_policies": `` +
+			`{"policies":[{"kind":"MeshTimeout","conf":[{"idleTimeout":"1m0s"}],` +
+			`"origins":[{"kri":"kri_mt_shop_east__tills_"}]}]}`,
+		"dataplanes/cart-1/_rules?match":                      `"httpMatches":[{"hash":`,
+		"dataplanes/cart-1/rules":                             `{"total":0,"items":[],"next":null}`,
 		"dataplanes/cart-1/_config?shadow=false":              `{"xds":{"type.googleapis.com/envoy.config.cluster.v3.Cluster":{"till":{"name":"till"}}}}`,
 		"dataplanes/cart-1/_config?shadow=false&include=diff": `{"till":{"name":"till"}}},"diff":[]}`,
 		"dataplanes/cart-1/_config?shadow=true&include=diff": `"altStatName":"shadow"}}},"diff":[{"op":"add",` +
@@ -309,7 +334,8 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 			`"dataplane":{"mesh":"shop","name":"cart-1"},"attachments":[{"type":"dataplane"}]}],"next":null}`,
 		"meshtrafficpermissions/carts/_resources/dataplanes": `{"total":1,"items":[{"type":"Dataplane","mesh":"shop",` +
 			`"name":"cart-1","labels":{"app":"cart"`,
-		"meshtrafficpermissions/ignored/dataplanes": `{"total":0,"items":[],"next":null}`,
+		"meshtrafficpermissions/carts/-resources/dataplanes?name=cart": `{"total":1,"items":[{"type":"Dataplane",`,
+		"meshtrafficpermissions/ignored/dataplanes":                    `{"total":0,"items":[],"next":null}`,
 		"meshservices/cart/_hostnames": `{"total":1,"items":[{"hostname":"cart.svc.mesh.local",` +
 			`"zones":[{"name":"east"}]}],"next":null}`,
 		"meshservices/cart/_dataplanes": `{"total":1,"items":[{"type":"Dataplane","mesh":"shop",` +
@@ -324,8 +350,11 @@ func TestKumactlInspectsPolicies(t *testing.T) {
 	for path, want := range map[string]int{
 		"dataplanes/cart-1/_config?shadow=maybe": 400, "dataplanes/no/_config": 404, "dataplanes/no/policies": 404,
 		"dataplanes/cart-1/_outbounds/kri_msvc_shop_east__no_80/_policies": 404,
+		"dataplanes/cart-1/_outbounds/kri_msvc_shop_east__no_80/_routes":   404,
+		tillRoutes + "/kri_mt_shop_east__tills_rule_1/_policies":           404,
+
 		"dataplanes/no/_policies": 404, "dataplanes/no/_rules": 404, "dataplanes/no/_layout": 404,
-		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/carts/-resources/dataplanes": 404,
+		"meshtrafficpermissions/no/dataplanes": 404, "meshtrafficpermissions/no/-resources/dataplanes": 404,
 		"meshservices/no/_hostnames": 404, "meshservices/no/_dataplanes": 404,
 	} {
 		if status, _, response := s.send(t, "GET", "/meshes/shop/"+path, "", agentOf("3.0.0")); status != want ||

@@ -125,9 +125,12 @@ func rowKey(o resource.Any) string {
 
 // nextURL returns the absolute URL of the next page. A resource that exists during the whole iteration is returned
 // once, whatever is created or deleted meanwhile.
-func nextURL(r *http.Request, last resource.Any) string {
+func nextURL(r *http.Request, last resource.Any) string { return offsetURL(r, rowKey(last)) }
+
+// offsetURL returns the absolute URL of a request with another offset.
+func offsetURL(r *http.Request, offset string) string {
 	values := r.URL.Query()
-	values.Set("offset", rowKey(last))
+	values.Set("offset", offset)
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"

@@ -52,6 +52,12 @@ func Index() string {
 				about(summary, info.Name, ""))
 		}
 	}
+	b.WriteString("\n## The status of a policy\n\n" +
+		"Each policy has the conditions `Accepted` (no proxy rejects its configuration), `ResolvedRefs` (its " +
+		"targets, sections and backends\nexist) and `Applied` (it has an effect; else the reason), the number of " +
+		"proxies, sections and routes that it configures, and\nwarnings about fields without effect. All but " +
+		"`Accepted` are computed when the policy is read. `weft check` lists the policies\nwithout an effect; " +
+		"[troubleshooting](../troubleshooting.md#policy-without-effect) has the reasons.\n")
 	return b.String()
 }
 

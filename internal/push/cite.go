@@ -1,0 +1,192 @@
+package push
+
+import (
+	"encoding/json"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/internal/envoysim"
+	"weft/internal/inspect"
+	"weft/internal/policy"
+	"weft/internal/proxy"
+	"weft/internal/service"
+	"weft/internal/state"
+	"weft/kind"
+)
+
+// cite adds to an explanation of a request of a proxy the fields of policies that its route and its settings are from.
+// The explanation is read from the configuration, which knows no policy.
+func (w *world) cite(from state.ProxyKey, e *envoysim.Explanation) {
+	p := w.config.state.Proxies.Proxy.Get(w.r, from)
+	to, ok := service.ParseDestination(e.Addressed)
+	if p == nil || !ok {
+		return
+	}
+	c := &citation{w, proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to.On("")}, e, nil}
+	c.confs = w.config.state.Proxies.Merged(w.r, c.key)
+	if c.key.Policies.Routes() {
+		c.route()
+	}
+	for i := range e.Settings {
+		c.setting(&e.Settings[i])
+	}
+	w.citeServers(e.SpiffeIDs.List(), e.Endpoints)
+}
+
+// citeServers adds to the results at endpoints of this zone the fields of policies about the traffic that the servers
+// receive from a client.
+func (w *world) citeServers(client []string, endpoints []envoysim.EndpointVerdict) {
+	for i := range endpoints {
+		v := &endpoints[i]
+		address, text, err := net.SplitHostPort(v.Address)
+		port, failed := strconv.ParseUint(text, 10, 16)
+		if err != nil || failed != nil || v.Ingress != nil || v.Egress != nil || !v.Allowed {
+			continue
+		}
+		key, ok := w.At(address, uint32(port))
+		if p := w.config.state.Proxies.Proxy.Get(w.r, key); ok && p != nil {
+			for j := range p.Listeners {
+				if l := &p.Listeners[j]; l.Address == address && l.Port == uint32(port) {
+					v.Received = w.received(key, l, client)
+				}
+			}
+		}
+	}
+}
+
+// received returns the fields of policies about the traffic of a client at a listener.
+func (w *world) received(key state.ProxyKey, l *proxy.InboundListener, client []string) []envoysim.Setting {
+	if l.Permissions == nil {
+		client = nil // a plaintext inbound knows no caller
+	}
+	var settings []envoysim.Setting
+	merged := w.config.state.Proxies.MergedAt(w.r, proxy.PlaceOf(key, key.Mesh, l.Section, nil))
+	for _, of := range slices.Sorted(maps.Keys(merged)) {
+		i := slices.IndexFunc(merged[of], func(callers proxy.MergedCallers) bool { return callers.Match.Has(client) })
+		if i < 0 {
+			continue
+		}
+		for path, origin := range merged[of][i].Origins.All() {
+			if inspect.OtherProtocol(of, path, l.Protocol) == "" {
+				settings = append(settings, envoysim.Setting{Field: of + " " + path,
+					Value: valueAt(merged[of][i].Conf, path), Origin: inspect.ItemOf(origin, "rules").String()})
+			}
+		}
+	}
+	return settings
+}
+
+// valueAt returns a field of a conf as text, such as "http.requestTimeout" or "http[1]".
+func valueAt(conf any, path string) string {
+	value, _ := json.Marshal(conf) // it was read from JSON
+	for name := range strings.SplitSeq(path, ".") {
+		var fields map[string]json.RawMessage
+		name, place, inList := strings.Cut(strings.TrimSuffix(name, "]"), "[")
+		if json.Unmarshal(value, &fields) != nil || fields[name] == nil {
+			break
+		}
+		value = fields[name]
+		var items []json.RawMessage
+		i, err := strconv.Atoi(place)
+		if inList && err == nil && json.Unmarshal(value, &items) == nil && i < len(items) {
+			value = items[i]
+		}
+	}
+	return strings.Trim(string(value), `"`)
+}
+
+// citation is the computation of the sources of one explanation.
+type citation struct {
+	*world
+	key   proxy.EffectiveKey
+	e     *envoysim.Explanation
+	confs map[string]policy.Merged // of the request
+}
+
+// route adds the sources of the route, and uses the confs of its rule.
+func (c *citation) route() {
+	routing := c.config.state.Proxies.RoutingOf(c.r, c.key)
+	if routing == nil {
+		return
+	}
+	for i := range routing.Rules {
+		if rule := &routing.Rules[i]; c.takes(rule, routing) {
+			c.confs = c.config.state.Proxies.MergedOf(c.r, c.key, rule)
+			c.rule(rule)
+			return
+		}
+	}
+	var items []string
+	for _, origin := range routing.Merged.Parts {
+		items = append(items, toItem(origin).String())
+	}
+	c.cite("match", strings.Join(items, ", "), "no rule matches, so the request goes to the service itself")
+}
+
+// takes reports whether the request takes a rule. Routes in Envoy have its name, and a suffix for some methods.
+func (c *citation) takes(rule *proxy.RoutingRule, routing *proxy.Routing) bool {
+	isTCP := routing.Kind == kind.MeshTCPRoutes.Name && c.e.Route == ""
+	return isTCP || c.e.Route == rule.Name || strings.HasPrefix(c.e.Route, rule.Name+"_")
+}
+
+func (c *citation) rule(rule *proxy.RoutingRule) {
+	for _, step := range []struct{ name, field string }{{"match", "matches"}, {"filters", "filters"},
+		{"backends", "backendRefs"}} {
+		from, ok := rule.Fields[step.field]
+		if !ok {
+			continue
+		}
+		var matches []string
+		for i := range rule.Matches {
+			if step.field == "matches" {
+				matches = append(matches, rule.Matches[i].String())
+			}
+		}
+		c.cite(step.name, from.String(), strings.Join(matches, " or "))
+	}
+	for _, u := range rule.Unresolved {
+		c.cite("unresolved", u.Field.String(), u.Reason)
+	}
+}
+
+func (c *citation) cite(step, field, detail string) {
+	c.e.Sources = append(c.e.Sources, envoysim.Source{Step: step, Field: field, Detail: detail})
+}
+
+// setting adds the origin of a setting. The connections to a backend have the confs of the backend, and all others
+// those of the request.
+func (c *citation) setting(s *envoysim.Setting) {
+	of, field, _ := strings.Cut(s.Field, " ")
+	confs := c.confs
+	if field == "connectionTimeout" {
+		name := s.Destination
+		if name == "" {
+			name = c.e.Destination
+		}
+		backend, ok := service.ParseDestination(name)
+		if !ok {
+			return
+		}
+		confs = c.config.state.Proxies.Merged(c.r,
+			proxy.EffectiveKey{Policies: c.key.Policies, Destination: backend.On("")})
+	}
+	conf, ok := confs[of]
+	if !ok {
+		return
+	}
+	protocol := "http."
+	if c.config.state.Services.ProtocolOf(c.r, c.key.Destination) == kind.GRPC {
+		protocol = "grpc."
+	}
+	for path, origin := range conf.Origins.All() {
+		if path == field || of == kind.MeshRetries.Name && path == protocol+field {
+			s.Origin = toItem(origin).String()
+		}
+	}
+}
+
+// toItem returns a to item of a policy.
+func toItem(origin policy.Origin) inspect.AppliedItem { return inspect.ItemOf(origin, "to") }
