@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"hash/maphash"
+	"strings"
 	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -58,6 +59,7 @@ type reader struct {
 	known map[uint64]*message
 	parts map[partKey]*part
 	ids   [6]map[string]uint32 // of names, by type
+	seen  [6]int               // different resources of destinations, by type
 	// assignments has the assignment in which an address was seen.
 	assignments map[string]string
 }
@@ -191,6 +193,17 @@ func (r *reader) id(t xds.Type, name string) uint32 {
 	return id
 }
 
+// destinationPrefix begins the names of the resources of destinations, which proxy groups share.
+const destinationPrefix = "kri_"
+
+// distinct returns the number of different resources of destinations that were received, of a type. It is exact below
+// [maxParts].
+func (r *reader) distinct(t xds.Type) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[t]
+}
+
 // names returns how many names of each type have an ID.
 func (r *reader) names() (n [6]int) {
 	r.mu.Lock()
@@ -230,6 +243,10 @@ func (r *reader) part(t xds.Type, wire []byte) (*part, error) {
 	defer r.mu.Unlock()
 	if len(r.parts) >= maxParts {
 		clear(r.parts)
+	}
+	isNew := r.parts[key] == nil // else another goroutine has decoded it meanwhile
+	if isNew && strings.HasPrefix(p.name, destinationPrefix) {
+		r.seen[t]++
 	}
 	r.parts[key] = p
 	for _, address := range p.endpoints {

@@ -37,10 +37,10 @@ type PoliciesReport struct {
 	Policies int `json:"policies"`
 
 	ProxyGroups int `json:"proxyGroups"` // with the policies
-	// EncodedClusters is the number of encoded sets of the clusters of a destination, for all proxy groups together.
-	EncodedClusters int `json:"encodedClusters"`
-	// EncodedOutbounds is the same for its listeners and its route.
-	EncodedOutbounds int `json:"encodedOutbounds"`
+	// Clusters is the number of different clusters that all proxy groups together were sent, before and after the
+	// policies were written, and Routes that of routes. Without sharing, each group would have its own.
+	Clusters int `json:"clusters"`
+	Routes   int `json:"routes"`
 
 	PlainChange    ChangeCost `json:"plainChange"`    // of an endpoint, without policies
 	EndpointChange ChangeCost `json:"endpointChange"` // of an endpoint, with the policies
@@ -245,7 +245,7 @@ func (r *policiesRun) measureWrite(ctx context.Context, report *PoliciesReport) 
 	return err
 }
 
-// measureSharing reconnects all proxies, and counts what is encoded for them while no configuration is in use.
+// measureSharing reconnects all proxies, and counts the different resources that they were sent.
 func (r *policiesRun) measureSharing(ctx context.Context, report *PoliciesReport) error {
 	if err := r.fleet.disconnect(); err != nil {
 		return err
@@ -253,23 +253,15 @@ func (r *policiesRun) measureSharing(ctx context.Context, report *PoliciesReport
 	if err := r.awaitNoStream(ctx); err != nil {
 		return err
 	}
-	before, err := r.metrics(ctx)
-	if err != nil {
-		return err
-	}
 	var cost Cost
 	if err := r.measureFirst(ctx, &cost); err != nil {
 		return err
 	}
-	after, err := r.metrics(ctx)
-	if err != nil {
-		return err
-	}
-	encoded := func(stage string) int { return int(after.values(stage) - before.values(stage)) }
+	metrics, err := r.metrics(ctx)
 	report.FirstSeconds, report.FirstCPUSeconds = cost.FirstSeconds, cost.FirstCPUSeconds
-	report.EncodedClusters, report.EncodedOutbounds = encoded("clusters of a destination"), encoded("outbounds")
-	report.ProxyGroups = int(after["weft_proxy_groups"])
-	return nil
+	report.Clusters, report.Routes = r.fleet.reader.distinct(xds.Cluster), r.fleet.reader.distinct(xds.Route)
+	report.ProxyGroups = int(metrics["weft_proxy_groups"])
+	return err
 }
 
 // awaitNoStream waits until the control plane has no stream, so that it has no configuration in use.
@@ -386,12 +378,6 @@ func scrape(text []byte) scraped {
 	return all
 }
 
-// values is the number of values of a stage that were computed.
-func (s scraped) values(stage string) float64 {
-	return s[fmt.Sprintf("weft_table_stage_values_total{result=%q,stage=%q}", "changed", stage)] +
-		s[fmt.Sprintf("weft_table_stage_values_total{result=%q,stage=%q}", "equal", stage)]
-}
-
 // Metrics returns the measurements with their budgets: a change of an endpoint may cost a tenth more than without
 // policies, and proxy groups share the resources of nearly every destination.
 func (r *PoliciesReport) Metrics() []Metric {
@@ -401,8 +387,8 @@ func (r *PoliciesReport) Metrics() []Metric {
 	most := fmt.Sprintf("an edit for %d proxies", inMesh.Proxies)
 	return []Metric{
 		{"proxy groups", float64(r.ProxyGroups), 0, 0, ""},
-		{"encoded sets of clusters", float64(r.EncodedClusters), 0, variants * float64(r.Services), ""},
-		{"encoded sets of listeners and route", float64(r.EncodedOutbounds), 0, variants * float64(r.Services), ""},
+		{"different clusters", float64(r.Clusters), 0, variants * float64(r.Services), ""},
+		{"different routes", float64(r.Routes), 0, variants * float64(r.Services), ""},
 		{"a change of an endpoint, no policy: CPU", plain.CPUMicros / 1000, 0, 0, "ms"},
 		{"a change of an endpoint: CPU", change.CPUMicros / 1000, 0, moreThanPlain * plain.CPUMicros / 1000, "ms"},
 		{"a change of an endpoint, no policy: last proxy has it", plain.Millis, 0, 0, "ms"},
