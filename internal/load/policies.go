@@ -168,6 +168,11 @@ func (r *policiesRun) measureEndpoints(ctx context.Context) (ChangeCost, error) 
 	if err := r.measureChanges(ctx, &cost); err != nil {
 		return ChangeCost{}, err
 	}
+	if r.Changes%2 == 1 { // the last change removed an endpoint, which the next measurement would remove again
+		if _, err := r.measureChange(ctx, r.Changes); err != nil {
+			return ChangeCost{}, err
+		}
+	}
 	return ChangeCost{Proxies: r.Proxies, CPUMicros: cost.ChangeCPUMicros,
 		Bytes: cost.ChangeBytes * int64(r.Proxies), Millis: cost.ChangeP50Millis}, nil
 }
