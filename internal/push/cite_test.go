@@ -23,7 +23,8 @@ func policyOf[S, C any](t *testing.T, k *kind.PolicyKind[S, C], name, spec strin
 }
 
 // TestExplainCitesPolicies: an explanation has the field of the policy for each step of the route, and the item for
-// each setting and for what the server receives; a redirect is a response of the proxy, and a missing backend is 500.
+// each setting and for the times, limits and faults at the server; a redirect is a response of the proxy, and a missing
+// backend is 500.
 func TestExplainCitesPolicies(t *testing.T) {
 	client := kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
 		Address: "10.0.0.9",
@@ -31,7 +32,9 @@ func TestExplainCitesPolicies(t *testing.T) {
 			BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "web", Port: 80}}},
 	}})
 	own := shop("web").(*resource.Object[kind.MeshService])
-	hub := zone("east", client, kind.MeshServices.Make(mesh, "web", own.Spec), server("web", "10.0.0.2", "web", 8080),
+	webServer := server("web", "10.0.0.2", "web", 8080).(*resource.Object[kind.Dataplane])
+	webServer.Spec.Networking.Inbound[0].Protocol = kind.HTTP
+	hub := zone("east", client, kind.MeshServices.Make(mesh, "web", own.Spec), webServer,
 		servingTLS("web", "10.0.0.2", 8080), permission(caller),
 		policyOf(t, kind.MeshHTTPRoutes, "r", `{to: [{targetRef: {kind: MeshService, name: web}, rules: [
 			{matches: [{path: {type: PathPrefix, value: /a}}], default: {filters: [{type: RequestHeaderModifier,
@@ -44,7 +47,14 @@ func TestExplainCitesPolicies(t *testing.T) {
 		policyOf(t, kind.MeshTimeouts, "t", `{to: [{targetRef: {kind: MeshHTTPRoute, name: r}, default: {http:
 			{requestTimeout: 3s}}}, {targetRef: {kind: Mesh}, default: {connectionTimeout: 7s}}],
 			rules: [{default: {idleTimeout: 4s}}]}`),
-		policyOf(t, kind.MeshRetries, "n", `{to: [{targetRef: {kind: Mesh}, default: {http: {numRetries: 2}}}]}`))
+		policyOf(t, kind.MeshRetries, "n", `{to: [{targetRef: {kind: Mesh}, default: {http: {numRetries: 2}}}]}`),
+		policyOf(t, kind.MeshRateLimits, "limit", `{rules: [{default: {local: {http: {requestRate: {num: 5, interval: 10s},
+			onRateLimit: {status: 423}}, tcp: {connectionRate: {num: 100, interval: 1s}}}}}]}`),
+		policyOf(t, kind.MeshFaultInjections, "fault", `{rules: [
+			{matches: [{spiffeID: {type: Exact, value: "`+caller+`"}}], default: {http: [{abort:
+			{httpStatus: 503, percentage: 10}}, {delay: {value: 2s, percentage: 20}}]}},
+			{matches: [{spiffeID: {type: Exact, value: "spiffe://default.east.mesh.local/workload/other"}}],
+			default: {http: [{abort: {httpStatus: 501, percentage: 30}}]}}]}`))
 	for path, want := range map[string][]string{
 		"/a": {
 			"match path prefix /a, by MeshHTTPRoute default/r to[0].rules[0].matches",
@@ -56,6 +66,12 @@ func TestExplainCitesPolicies(t *testing.T) {
 			"setting MeshRetry numRetries 2, by MeshRetry default/n to[0]",
 			"connectionTimeout 7s to kri_msvc_default_east__web_80, by MeshTimeout default/t to[1]",
 			"received MeshTimeout idleTimeout 4s, by MeshTimeout default/t rules[0]",
+			"received MeshRateLimit local.http.requestRate.num 5, by MeshRateLimit default/limit rules[0]",
+			"received MeshRateLimit local.http.onRateLimit.status 423, by MeshRateLimit default/limit rules[0]",
+			"received MeshRateLimit local.tcp.connectionRate.num 100, by MeshRateLimit default/limit rules[0]",
+			`received MeshFaultInjection http[0] {"abort":{"httpStatus":503,"percentage":10}}, by MeshFaultInjection ` +
+				"default/fault rules[0]",
+			`http[1] {"delay":{"value":"2s","percentage":20}}, by MeshFaultInjection default/fault rules[0]`,
 		},
 		"/none": {"verdict unserved: the proxy responds with 500: no backend of the route exists",
 			"unresolved there is no MeshService gone"},
@@ -73,6 +89,9 @@ func TestExplainCitesPolicies(t *testing.T) {
 			if !strings.Contains(text, line) {
 				t.Errorf("%s: the explanation lacks %q:\n%s", path, line, e.Text())
 			}
+		}
+		if strings.Contains(text, "501") {
+			t.Errorf("%s: the explanation has the fault of another caller:\n%s", path, e.Text())
 		}
 	}
 }
