@@ -73,6 +73,7 @@ func Policies() []Policy {
 		MeshRetries,
 		MeshHealthChecks,
 		MeshPassthroughs,
+		MeshProxyPatches,
 	}
 }
 

@@ -22,7 +22,6 @@ var laterKinds = map[string]string{
 	"meshglobalratelimits": "MeshGlobalRateLimit",
 	"meshmetrics":          "MeshMetric",
 	"meshopas":             "MeshOPA",
-	"meshproxypatches":     "MeshProxyPatch",
 	"meshtraces":           "MeshTrace",
 	"proxytemplates":       "ProxyTemplate",
 	"rate-limits":          "RateLimit",

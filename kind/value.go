@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -138,4 +139,28 @@ type Time struct{ time.Time }
 // MarshalJSON implements json.Marshaler.
 func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(t.UTC().Format(time.RFC3339Nano))
+}
+
+// AnyValue is a JSON value of any type, as its text.
+type AnyValue string
+
+// String returns the JSON text; empty for nil.
+func (v *AnyValue) String() string {
+	if v == nil {
+		return ""
+	}
+	return string(*v)
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v AnyValue) MarshalJSON() ([]byte, error) { return []byte(v), nil }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *AnyValue) UnmarshalJSON(raw []byte) error {
+	var text bytes.Buffer
+	if err := json.Compact(&text, raw); err != nil {
+		return err
+	}
+	*v = AnyValue(text.String())
+	return nil
 }

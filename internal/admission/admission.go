@@ -342,6 +342,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.checkMembership(ctx, o); err != nil {
 		return Result{}, err
 	}
+	if err := checkPatch(o); err != nil {
+		return Result{}, err
+	}
 	if err := w.checkExternalAddresses(o); err != nil {
 		return Result{}, err
 	}

@@ -91,6 +91,8 @@ func PolicyWarnings(o resource.Any) []string {
 		}
 	case *resource.Object[kind.MeshRateLimit]:
 		return unusedStatuses(o.Spec.Rules)
+	case *resource.Object[kind.MeshProxyPatch]:
+		return patchWarnings(&o.Spec)
 	}
 	return nil
 }

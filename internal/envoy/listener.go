@@ -44,8 +44,13 @@ func VIPListeners(d *service.Destination, route *service.Route, families string)
 // ExplicitListener returns the listener of an outbound: an address of the proxy's own machine that leads to the route
 // of its destination.
 func ExplicitListener(o *proxy.ExplicitOutbound, route *service.Route) *xds.Resource {
-	name := fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
+	name := OutboundName(o)
 	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route))
+}
+
+// OutboundName returns the name of the listener of an explicit outbound.
+func OutboundName(o *proxy.ExplicitOutbound) string {
+	return fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
 }
 
 func outbound(name, address string, port uint32, to *service.Route) *listenerv3.Listener {

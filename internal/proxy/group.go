@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"weft/internal/identity"
+	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -31,6 +32,8 @@ type Group struct {
 	// Affinity are the values of the proxies for the labels by which the policies group endpoints. It has those that
 	// some server of the zone has too.
 	Affinity service.Affinity
+	// Patch are the modifications of the resources that the proxies share; the zero value: none. See [PatchOf].
+	Patch policy.Confs
 	// Policies are the policies with to items that apply to the proxies.
 	Policies PolicySet
 }

@@ -28,6 +28,8 @@ type Proxy struct {
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
+	// Patch are the modifications of the proxy's own resources; the zero value: none. See [PatchOf].
+	Patch Confs
 	// Ingresses are the listeners for connections of remote zones. Passes are the meshes, sorted, to whose services
 	// they forward, with the policies about that traffic.
 	Ingresses []IngressListener
@@ -76,12 +78,14 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	if p.Identity != nil {
 		p.Group.Source = s.inMesh(r, key.Mesh, p.Identity.Source)
 	}
+	whole := s.wholeProxyConfs(r, key)
+	p.patch(whole.Patch)
 	if t := n.TransparentProxying; t != nil {
 		p.Capture = &Capture{
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
 			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
 			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
-			Passthrough:  s.wholeProxyConfs(r, key).Passthrough,
+			Passthrough:  whole.Passthrough,
 		}
 		p.Group.Transparent = true
 		p.Group.IPFamilies = p.Capture.IPFamilies

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -10,6 +12,7 @@ import (
 // WholeProxyConfs are the effective confs about a proxy as a whole; nil: no policy of the kind applies.
 type WholeProxyConfs struct {
 	Passthrough *kind.PassthroughConf `json:"MeshPassthrough"`
+	Patch       *kind.ProxyPatchConf  `json:"MeshProxyPatch"`
 }
 
 // MergedWhole returns the effective confs about a proxy as a whole with their origins, by kind. Only Dataplanes have
@@ -40,6 +43,33 @@ func (s *Stage) MergedWhole(r *table.Reader, key state.ProxyKey) map[string]poli
 // wholeProxy returns the effective confs about a proxy as a whole, by value: a changed origin leaves them equal.
 func (s *Stage) wholeProxy(r *table.Reader, key state.ProxyKey) policy.Confs {
 	return confsOf(s.MergedWhole(r, key))
+}
+
+// patch sets the modifications of a proxy's resources. The group has those of resources that its proxies share.
+func (p *Proxy) patch(conf *kind.ProxyPatchConf) {
+	if conf == nil {
+		return
+	}
+	p.Patch = patchOf(conf.AppendModifications)
+	p.Group.Patch = patchOf(slices.DeleteFunc(slices.Clone(conf.AppendModifications), func(m kind.Modification) bool {
+		one := m.One()
+		return one == nil || !one.OfGroup()
+	}))
+}
+
+func patchOf(modifications []kind.Modification) policy.Confs {
+	if len(modifications) == 0 {
+		return policy.Confs{}
+	}
+	return policy.ConfsOf(map[string]any{kind.MeshProxyPatches.Name: kind.ProxyPatchConf{
+		AppendModifications: modifications}})
+}
+
+// PatchOf returns the modifications of a proxy or a group; nil: none.
+func PatchOf(confs policy.Confs) *kind.ProxyPatchConf {
+	var all WholeProxyConfs
+	confs.Read(&all)
+	return all.Patch
 }
 
 // wholeProxyConfs returns the effective confs about a Dataplane as a whole with their types.

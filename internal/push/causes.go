@@ -2,6 +2,7 @@ package push
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +18,31 @@ import (
 // Causes returns the resources from which a resource of a proxy, given by type and name, was generated. The list is
 // empty where the Dataplane is the only source.
 func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
+	return append(rows.generating(key, t, name), rows.modifying(key, t, name)...)
+}
+
+// modifying returns the MeshProxyPatches with a modification that may change a resource of a proxy.
+func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
+	merged, ok := rows.state.Proxies.MergedWhole(rows.reader(), key)[kind.MeshProxyPatches.Name]
+	if !ok {
+		return nil
+	}
+	var causes []kind.Cause
+	for path, origin := range merged.Origins.All() {
+		var i int
+		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err != nil {
+			continue
+		}
+		m := merged.Conf.(*kind.ProxyPatchConf).AppendModifications[i].One()
+		if m != nil && envoy.MayModify(m, t, name) {
+			causes = append(causes, kind.Cause{Kind: origin.Policy.Kind, Name: origin.Policy.Name})
+		}
+	}
+	return sortedCauses(causes)
+}
+
+// generating returns the resources from which a resource was generated, before any modification.
+func (rows Rows) generating(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
 	r, origin := rows.reader(), envoy.OriginOf(t, name)
 	p := rows.state.Proxies.Proxy.Get(r, key)
 	sni, crossZone := envoy.SNIOfCluster(name)

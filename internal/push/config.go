@@ -34,6 +34,8 @@ type config struct {
 	state           *graph.State
 	clusters        *table.Derived[clustersKey, *outbound]
 	outbound        *table.Derived[outboundKey, *outbound]
+	patches         *table.Derived[policy.Confs, *envoy.Patches] // of a proxy or a group
+	patched         *table.Derived[patchedKey, *outbound]
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
 	names           *table.Derived[proxy.Group, *HostNames]
@@ -83,10 +85,21 @@ type outboundKey struct {
 	route    service.RouteValue // of the policies; the zero value: no policy routes the traffic
 }
 
+// patchedKey is the resources of a destination after the modifications of a group.
+type patchedKey struct {
+	outboundKey
+	patch policy.Confs
+	// backend is true for the clusters of a destination alone, to which a route leads.
+	backend bool
+}
+
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
 	c.clusters = table.NewDerived(state.Tables.DB, "clusters of a destination", c.makeClusters, sameOutbound)
 	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameOutbound)
+	c.patches = table.NewDerived(state.Tables.DB, "modifications of resources", makePatches,
+		func(*envoy.Patches, *envoy.Patches) bool { return false })
+	c.patched = table.NewDerived(state.Tables.DB, "modified outbounds", c.makePatched, sameOutbound)
 	c.bundles = table.NewDerived(state.Tables.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
 	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
@@ -185,10 +198,10 @@ func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.
 	s := &sharedOutbounds{&Shared[service.List]{}}
 	for _, d := range c.state.Proxies.Reached.Get(r, group) {
 		route := c.state.Proxies.RouteOf(r, group.Policies, d)
-		s.add(c.outbound.Get(r, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
+		s.add(c.outboundOf(r, group, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
 		if routed := route.Route(); routed != nil {
 			for _, backend := range routed.Backends() {
-				s.add(c.clusters.Get(r, c.clustersKey(r, group, backend)))
+				s.add(c.backendOf(r, group, c.clustersKey(r, group, backend)))
 			}
 		}
 	}
@@ -321,31 +334,35 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	if p == nil {
 		return nil
 	}
-	own := &Own{Proxy: p}
+	return &Own{Proxy: p, Resources: inOrder(c.modified(r, p, c.ownResources(r, p)))}
+}
+
+// ownResources returns a proxy's own resources before modifications, sorted.
+func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
+	var resources []*xds.Resource
 	for i := range p.Listeners {
-		own.Resources = append(own.Resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
+		resources = append(resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
 	}
 	for i := range p.Outbounds {
 		to := p.Outbounds[i].Destination
 		route := c.routeOf(r, to, service.RouteValue{}, c.state.Proxies.ConfsOf(r, p.Group.Policies, to))
-		own.Resources = append(own.Resources, envoy.ExplicitListener(&p.Outbounds[i], route))
+		resources = append(resources, envoy.ExplicitListener(&p.Outbounds[i], route))
 	}
 	for i := range p.Ingresses {
-		own.Resources = append(own.Resources, envoy.Ingress(&p.Ingresses[i])...)
+		resources = append(resources, envoy.Ingress(&p.Ingresses[i])...)
 	}
 	for i := range p.Egresses {
-		own.Resources = append(own.Resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains)...)
+		resources = append(resources, envoy.Egress(&p.Egresses[i], p.Identity.Source, p.Chains)...)
 	}
 	for i := range p.Chains {
-		own.Resources = append(own.Resources, envoy.ChainResources(&p.Chains[i])...)
-		own.Resources = append(own.Resources, c.externalRoute.Get(r,
+		resources = append(resources, envoy.ChainResources(&p.Chains[i])...)
+		resources = append(resources, c.externalRoute.Get(r,
 			externalRouteKey{p.Chains[i].Key.On(service.ExternalLocality), p.Chains[i].Confs}))
 	}
 	if p.Capture != nil {
-		own.Resources = append(own.Resources, envoy.Capture(p.Capture)...)
+		resources = append(resources, envoy.Capture(p.Capture)...)
 	}
-	own.Resources = inOrder(own.Resources)
-	return own
+	return inOrder(resources)
 }
 
 func sameOutbound(a, b *outbound) bool {

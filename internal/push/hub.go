@@ -121,7 +121,9 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 func (h *Hub) commit(b mirror.Batch, change func(*table.Tx)) (commits []*table.Changes, own []resource.Any,
 	now time.Time) {
 	state, before := h.state, h.reader()
+	rejected := newRejections(state, before, &b)
 	changes := state.Tables.DB.Commit(func(tx *table.Tx) {
+		rejected.note(tx)
 		for _, o := range b.Put {
 			state.Tables.Put(tx, o)
 		}

@@ -110,11 +110,6 @@ func (i *Inspector) Backing(key state.ServiceKey) *inspect.Backing {
 	return i.reports().Backing(key)
 }
 
-// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
-func (i *Inspector) Applied(key state.ProxyKey) *inspect.Applied {
-	return i.reports().Applied(key)
-}
-
 // Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
 // such service.
 func (i *Inspector) Backends(key state.ServiceKey) *inspect.Backends {

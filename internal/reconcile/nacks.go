@@ -108,12 +108,35 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if len(conditions) == 0 {
 		conditions = p.conflictConditions(r, resource.Key(u))
 	}
+	if len(conditions) == 0 {
+		conditions = p.rejectedPatch(r, resource.Key(u))
+	}
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
 		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])
 		putIfDifferent(&w, statusDelay, stored, status.Make(u.Mesh, u.Name, kind.PolicyStatus{Conditions: conditions}))
 	}
 	return w
+}
+
+// rejectedPatch returns the condition Accepted=False of a policy whose modifications Envoy has rejected; none
+// otherwise.
+func (p *Plan) rejectedPatch(r *table.Reader, of resource.Key) []kind.Condition {
+	rejections := p.State.Tables.PatchRejectionsByCause.List(r, state.CauseKey(of.Mesh, causeOf(of).Cause))
+	if len(rejections) == 0 {
+		return nil
+	}
+	first := &rejections[0]
+	more := ""
+	if n := len(rejections) - 1; n > 0 {
+		more = fmt.Sprintf(", and of %d more", n)
+	}
+	message := strings.ToValidUTF8(first.Message[:min(len(first.Message), maxQuotedBytes)], "")
+	return []kind.Condition{{
+		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
+		Message: fmt.Sprintf("Envoy rejects the modified %s of %s%s, so proxies have it without modifications: %s",
+			first.Resource, first.Proxy, more, message),
+	}}
 }
 
 // conflictConditions returns the condition Accepted=False of a policy with an item that has no effect somewhere, since

@@ -555,8 +555,8 @@ func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	for segment, name := range map[string]string{
-		"meshproxypatches": "MeshProxyPatch", "meshaccesslogs": "MeshAccessLog",
-		"meshgateways": "MeshGateway", "meshopas": "MeshOPA",
+		"meshaccesslogs": "MeshAccessLog",
+		"meshgateways":   "MeshGateway", "meshopas": "MeshOPA",
 		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission",
 		"external-services": "ExternalService", "workloads": "Workload",
 	} {

@@ -80,6 +80,8 @@ func plainType(t reflect.Type, r *resource.Rules) string {
 		return "time"
 	case t == reflect.TypeFor[kind.Decimal]():
 		return "number"
+	case t == reflect.TypeFor[kind.AnyValue]():
+		return "any"
 	case t == reflect.TypeFor[kind.PortRef]():
 		return "port or name"
 	case t == reflect.TypeFor[[]byte]():

@@ -79,6 +79,8 @@ func (b *builder) of(t reflect.Type) *Schema {
 		return &Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[kind.PortRef]():
 		return &Schema{AnyOf: []*Schema{portNumber(), {Type: "string", Pattern: kind.Patterns["section"].String()}}}
+	case reflect.TypeFor[kind.AnyValue]():
+		return &Schema{}
 	case reflect.TypeFor[kind.Decimal]():
 		return &Schema{AnyOf: []*Schema{{Type: "number"}, {Type: "string", Pattern: kind.DecimalText}}}
 	case reflect.TypeFor[[]byte]():

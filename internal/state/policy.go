@@ -34,6 +34,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshRetries)
 	AddPolicies(t, kind.MeshHealthChecks)
 	AddPolicies(t, kind.MeshPassthroughs)
+	AddPolicies(t, kind.MeshProxyPatches)
 }
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a

@@ -34,6 +34,7 @@ type Tables struct {
 	DataplaneTables
 	ProxyStatusTables
 	FaultTables
+	PatchRejectionTables
 	CertificateTables
 	ChangingIdentitiesTables
 	MeshIdentityTables
@@ -64,6 +65,7 @@ func New(zone string) *Tables {
 	t.addDataplane()
 	t.addProxyStatus()
 	t.addFault()
+	t.addPatchRejections()
 	t.addCertificate()
 	t.addChangingIdentities()
 	t.addMeshIdentity()

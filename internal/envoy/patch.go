@@ -1,0 +1,341 @@
+package envoy
+
+import (
+	"fmt"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+// Patches are the modifications of MeshProxyPatches, in their order, with parsed values.
+type Patches struct {
+	modifications []modification
+}
+
+// modification is one modification with its parsed value.
+type modification struct {
+	*kind.OneModification
+	value proto.Message // nil: none
+}
+
+// PatchProblem is why a modification has no effect.
+type PatchProblem struct {
+	Modification int // its index in the conf
+	Field        string
+	Reason       string
+}
+
+// NewPatches returns the modifications of a conf, and the problems of those that cannot be parsed, which are left out.
+func NewPatches(conf *kind.ProxyPatchConf) (*Patches, []PatchProblem) {
+	p := &Patches{modifications: make([]modification, len(conf.AppendModifications))}
+	var problems []PatchProblem
+	for i := range conf.AppendModifications {
+		m := conf.AppendModifications[i].One()
+		if m == nil {
+			continue
+		}
+		value, field, err := parsedValue(m)
+		if err != nil {
+			problems = append(problems, PatchProblem{i, m.Object + "." + field, err.Error()})
+			continue
+		}
+		p.modifications[i] = modification{m, value}
+	}
+	return p, problems
+}
+
+// Patched is resources after the modifications.
+type Patched struct {
+	Resources []*xds.Resource
+	// Matches is the number of resources, filters and virtual hosts that each modification has changed, by its index.
+	Matches []int
+	// Problems are the modifications that failed for a resource, which has none of their effect.
+	Problems []PatchProblem
+}
+
+// Batch is the resources that modifications apply to.
+type Batch struct {
+	Resources []*xds.Resource
+	// Tags returns the tags of each inbound, or of the service, of a listener by its name.
+	Tags func(listener string) []map[string]string
+	// Own is true for the resources of one proxy, to which modifications add resources.
+	Own bool
+}
+
+// Apply returns the resources of a batch after the modifications. It leaves those that no modification changes as they
+// are. Filters that are discovered are found through the extensions of the batch.
+func (p *Patches) Apply(b Batch) Patched {
+	patched := Patched{Matches: make([]int, len(p.modifications))}
+	s := &patching{tags: b.Tags}
+	for _, r := range b.Resources {
+		if r != nil {
+			s.documents = append(s.documents, &document{resource: r, origin: patchOrigin(r.Name)})
+		}
+	}
+	for i := range p.modifications {
+		m := &p.modifications[i]
+		if m.OneModification == nil {
+			continue
+		}
+		n, err := s.apply(m, b.Own)
+		patched.Matches[i] = n
+		if err != nil {
+			patched.Problems = append(patched.Problems, PatchProblem{i, m.Object, err.Error()})
+		}
+	}
+	for _, d := range s.documents {
+		if !d.removed {
+			patched.Resources = append(patched.Resources, d.result())
+		}
+	}
+	return patched
+}
+
+// patching is resources while modifications change them.
+type patching struct {
+	documents []*document
+	tags      func(listener string) []map[string]string
+}
+
+// document is one resource. It is decoded when a modification first reads it.
+type document struct {
+	resource *xds.Resource
+	origin   string
+	message  proto.Message // nil: not decoded
+	changed  bool
+	removed  bool
+}
+
+func (d *document) decoded() (proto.Message, error) {
+	if d.message == nil {
+		m, err := d.resource.Message()
+		if err != nil {
+			return nil, err
+		}
+		d.message = m
+	}
+	return d.message, nil
+}
+
+func (d *document) result() *xds.Resource {
+	if !d.changed {
+		return d.resource
+	}
+	return xds.NewResource(d.resource.Type, d.resource.Name, d.message)
+}
+
+// change changes a document by a function that returns the number of changes. Where it fails, panics, or makes the
+// resource invalid, the document stays as it is.
+func (d *document) change(f func(proto.Message) (int, error)) (n int, err error) {
+	before, err := d.decoded()
+	if err != nil {
+		return 0, err
+	}
+	after := proto.Clone(before)
+	defer func() {
+		if failure := recover(); failure != nil {
+			n, err = 0, fmt.Errorf("%s %s: the modification fails: %v", d.resource.Type, d.resource.Name, failure)
+		}
+	}()
+	if n, err = f(after); err == nil && n > 0 {
+		err = validated(after)
+	}
+	if err == nil && n > 0 && nameOf(after) != d.resource.Name {
+		err = fmt.Errorf("the name of a resource cannot change")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w", d.resource.Type, d.resource.Name, err)
+	}
+	if n > 0 {
+		d.message, d.changed = after, true
+	}
+	return n, nil
+}
+
+// validated returns why Envoy's API rejects a message.
+func validated(m proto.Message) error {
+	if v, ok := m.(interface{ ValidateAll() error }); ok {
+		return v.ValidateAll()
+	}
+	return nil
+}
+
+// nameOf returns the name of a resource in its message.
+func nameOf(m proto.Message) string {
+	if named, ok := m.(interface{ GetName() string }); ok {
+		return named.GetName()
+	}
+	return ""
+}
+
+// apply runs one modification on all documents. It returns the number of changes, and the first error.
+func (s *patching) apply(m *modification, own bool) (n int, failure error) {
+	if m.Operation == kind.PatchAdd && m.Object != "virtualHost" {
+		if !own {
+			return 0, nil
+		}
+		return 1, s.add(m)
+	}
+	for _, d := range s.documents {
+		f := s.changeOf(m, d)
+		if f == nil || d.removed {
+			continue
+		}
+		if m.removes() {
+			d.removed = true
+			n++
+			continue
+		}
+		changes, err := d.change(f)
+		if n += changes; err != nil && failure == nil {
+			failure = err
+		}
+	}
+	return n, failure
+}
+
+// MayModify reports whether a modification may change a resource, by its type and name.
+func MayModify(m *kind.OneModification, t xds.Type, name string) bool {
+	if m.Match.Origin != "" && m.Match.Origin != patchOrigin(name) {
+		return false
+	}
+	named := m.Match.Name == "" || m.Match.Name == name
+	switch m.Object {
+	case "cluster":
+		return t == xds.Cluster && named
+	case "listener":
+		return t == xds.Listener && named
+	case "virtualHost":
+		return t == xds.Route && (m.Route == "" || m.Route == name)
+	}
+	return t == xds.Listener && (m.Match.ListenerName == "" || m.Match.ListenerName == name) ||
+		t == xds.Extension && m.Operation == kind.PatchChange
+}
+
+// changeOf returns what a modification does to a document; nil: nothing.
+func (s *patching) changeOf(m *modification, d *document) func(proto.Message) (int, error) {
+	if m.Match.Origin != "" && m.Match.Origin != d.origin {
+		return nil
+	}
+	of := func(t xds.Type) bool { return d.resource.Type == t }
+	named := m.Match.Name == "" || m.Match.Name == d.resource.Name
+	switch {
+	case m.Object == "cluster" && of(xds.Cluster) && named,
+		m.Object == "listener" && of(xds.Listener) && named && s.tagged(m, d.resource.Name):
+		return func(message proto.Message) (int, error) { return 1, m.patch(message) }
+	case m.filters() && of(xds.Listener) && s.inListener(m, d.resource.Name):
+		return func(message proto.Message) (int, error) { return m.chains(message.(*listenerv3.Listener)) }
+	case m.filters() && of(xds.Extension) && m.Operation == kind.PatchChange && s.referred(m, d):
+		return func(message proto.Message) (int, error) { return m.discovered(message.(*corev3.TypedExtensionConfig)) }
+	case m.Object == "virtualHost" && of(xds.Route) && (m.Route == "" || m.Route == d.resource.Name):
+		return func(message proto.Message) (int, error) { return m.virtualHosts(message.(*routev3.RouteConfiguration)) }
+	}
+	return nil
+}
+
+// removes reports whether the modification removes resources.
+func (m *modification) removes() bool {
+	return m.Operation == kind.PatchRemove && (m.Object == "cluster" || m.Object == "listener")
+}
+
+func (m *modification) filters() bool { return m.Object == "networkFilter" || m.Object == "httpFilter" }
+
+// tagged reports whether a listener has the tags of a match.
+func (s *patching) tagged(m *modification, listener string) bool {
+	return len(m.Match.ListenerTags) == 0 || slices.ContainsFunc(s.tags(listener), func(tags map[string]string) bool {
+		return kind.Subset(m.Match.ListenerTags, tags)
+	})
+}
+
+// inListener reports whether a match is about the filters of a listener.
+func (s *patching) inListener(m *modification, listener string) bool {
+	return (m.Match.ListenerName == "" || m.Match.ListenerName == listener) && s.tagged(m, listener)
+}
+
+// referred reports whether the match about listeners holds for one that refers to an extension.
+func (s *patching) referred(m *modification, extension *document) bool {
+	if m.Match.ListenerName == "" && len(m.Match.ListenerTags) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(s.documents, func(d *document) bool {
+		if d.removed || d.resource.Type != xds.Listener || !s.inListener(m, d.resource.Name) {
+			return false
+		}
+		message, err := d.decoded()
+		return err == nil && refersTo(message.(*listenerv3.Listener), extension.resource.Name)
+	})
+}
+
+// add adds a cluster or a listener.
+func (s *patching) add(m *modification) error {
+	t, name := xds.Cluster, nameOf(m.value)
+	if m.Object == "listener" {
+		t = xds.Listener
+	}
+	if slices.ContainsFunc(s.documents, func(d *document) bool {
+		return !d.removed && d.resource.Type == t && d.resource.Name == name
+	}) {
+		return fmt.Errorf("there is a %s %q already", t, name)
+	}
+	s.documents = append(s.documents, &document{resource: xds.NewResource(t, name, m.value), origin: ""})
+	return nil
+}
+
+// patch changes a message by the value or the JSON patch of the modification.
+func (m *modification) patch(message proto.Message) error {
+	if m.value != nil {
+		merge(message.ProtoReflect(), m.value.ProtoReflect())
+		return nil
+	}
+	return patchJSON(message, m.Change.JSONPatches)
+}
+
+// virtualHosts changes the virtual hosts of a route configuration.
+func (m *modification) virtualHosts(route *routev3.RouteConfiguration) (n int, err error) {
+	if m.Operation == kind.PatchAdd {
+		route.VirtualHosts = append(route.VirtualHosts, proto.Clone(m.value).(*routev3.VirtualHost))
+		return 1, nil
+	}
+	matches := func(v *routev3.VirtualHost) bool { return m.Match.Name == "" || m.Match.Name == v.Name }
+	if m.Operation == kind.PatchRemove {
+		before := len(route.VirtualHosts)
+		route.VirtualHosts = slices.DeleteFunc(route.VirtualHosts, matches)
+		return before - len(route.VirtualHosts), nil
+	}
+	for _, v := range route.VirtualHosts {
+		if matches(v) {
+			n++
+			err = firstError(err, m.patch(v))
+		}
+	}
+	return n, err
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// emptyValue returns the message that the value of a modification has.
+func emptyValue(object string) proto.Message {
+	switch object {
+	case "cluster":
+		return &clusterv3.Cluster{}
+	case "listener":
+		return &listenerv3.Listener{}
+	case "networkFilter":
+		return &listenerv3.Filter{}
+	case "virtualHost":
+		return &routev3.VirtualHost{}
+	}
+	return emptyHTTPFilter()
+}

@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weft/internal/traffic"
+)
+
+// proxyPatch is a MeshProxyPatch of some proxies with modifications.
+func proxyPatch(target, modifications string) string {
+	return fmt.Sprintf("type: MeshProxyPatch\nmesh: default\nname: p\nspec: {targetRef: {%s}, default: "+
+		"{appendModifications: [%s]}}\n", target, modifications)
+}
+
+const responseHeader = `{httpFilter: {operation: AddBefore, match: {name: envoy.filters.http.router, origin: %s}, ` +
+	`value: "{name: added, typedConfig: {'@type': ` +
+	`type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation, mutations: ` +
+	`{responseMutations: [{append: {header: {key: x-patched, value: %s}}}]}}}"}}`
+
+// header returns a header of a response.
+func header(url, name string) (string, error) {
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("status %d", response.StatusCode)
+	}
+	return response.Header.Get(name), nil
+}
+
+// TestPatchesHaveTheirEffect: modifications of a MeshProxyPatch reach the proxies that it targets and no others:
+// filters of listeners, discovered filters, clusters, listeners and virtual hosts. One that Envoy rejects is taken
+// back, and its policy says so.
+func TestPatchesHaveTheirEffect(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	w.proxy("default", "other", caller("other", 4, "tags: {kuma.io/service: web}"))
+	url, otherURL := fmt.Sprintf("http://%s:10001/", w.address(3)), fmt.Sprintf("http://%s:10001/", w.address(4))
+	w.eventually("requests pass", func() error { return errors.Join(get(url), get(otherURL)) })
+
+	gets := func(url, want string) func() error {
+		return func() error {
+			got, err := header(url, "x-patched")
+			if err == nil && got != want {
+				err = fmt.Errorf("x-patched is %q", got)
+			}
+			return err
+		}
+	}
+	toClient, toServer := "kind: Dataplane, name: client", "kind: Dataplane, name: web-1"
+	added := fmt.Sprintf("%s:10007", w.address(3))
+	for _, c := range []struct {
+		name, policy string
+		holds        func() error
+	}{
+		{"an HTTP filter of an inbound", proxyPatch(toServer, fmt.Sprintf(responseHeader, "inbound", "in")),
+			gets(url, "in")},
+		{"an HTTP filter of an outbound", proxyPatch(toClient, fmt.Sprintf(responseHeader, "outbound", "out")),
+			gets(url, "out")},
+		{"a virtual host of a shared route", proxyPatch(toClient, `{virtualHost: {operation: Patch, match: {origin: `+
+			`outbound}, value: "responseHeadersToAdd: [{header: {key: x-patched, value: host}}]"}}`), gets(url, "host")},
+		{"a discovered filter", proxyPatch(toServer, `{httpFilter: {operation: Patch, match: {name: `+
+			`envoy.filters.http.router}, value: "{typedConfig: {'@type': `+
+			`type.googleapis.com/envoy.extensions.filters.http.router.v3.Router, startChildSpan: true}}"}}`), func() error {
+			text, err := w.api("/meshes/default/dataplanes/web-1/xds")
+			if err == nil && !strings.Contains(text, "start_child_span") {
+				err = errors.New("Envoy does not have it")
+			}
+			return err
+		}},
+		{"a cluster", proxyPatch(toClient, `{cluster: {operation: Patch, match: {origin: outbound}, jsonPatches: `+
+			`[{op: add, path: /altStatName, value: patched}]}}`), func() error {
+			if err := get(url); err != nil {
+				return err
+			}
+			if n := w.counter("client", `cluster\.patched\.upstream_rq_total`); n == 0 {
+				return errors.New("no request counts")
+			}
+			return nil
+		}},
+		{"an added listener and cluster", proxyPatch(toClient, `{cluster: {operation: Add, value: "{name: added, type: `+
+			`STATIC, loadAssignment: {clusterName: added, endpoints: [{lbEndpoints: [{endpoint: {address: `+
+			`{socketAddress: {address: `+w.address(2)+`, portValue: 18080}}}}]}]}}"}}, {listener: {operation: Add, value: `+
+			`"{name: added, address: {socketAddress: {address: `+w.address(3)+`, portValue: 10007}}, filterChains: `+
+			`[{filters: [{name: tcp, typedConfig: {'@type': type.googleapis.com/`+
+			`envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, statPrefix: a, cluster: added}}]}]}"}}`),
+			func() error { return get("http://" + added + "/") }},
+	} {
+		w.apply(c.policy)
+		w.eventually(c.name, c.holds)
+		if strings.Contains(c.policy, toServer) {
+			continue // an open connection of the other client keeps the chain until it is drained
+		}
+		if err := gets(otherURL, "")(); err != nil {
+			t.Errorf("%s: a proxy that the policy does not target: %v", c.name, err)
+		}
+	}
+
+	// Envoy knows no filter of this type in an HTTP filter chain that its API accepts.
+	w.apply(proxyPatch(toServer, fmt.Sprintf(responseHeader, "inbound", "in")+`, {listener: {operation: Patch, match: `+
+		`{origin: inbound}, value: "{listenerFilters: [{name: x, typedConfig: {'@type': `+
+		`type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}]}"}}`))
+	w.eventually("the policy says that Envoy rejects it", func() error {
+		out, err := w.weft("get", "meshproxypatch", "p", "-o", "yaml")
+		if err == nil && (!strings.Contains(out, "RejectedByProxies") ||
+			!strings.Contains(out, "without modifications")) {
+			err = errors.New(out)
+		}
+		return err
+	})
+	w.eventually("the inbound serves without the modifications", gets(url, ""))
+	w.apply(proxyPatch(toServer, fmt.Sprintf(responseHeader, "inbound", "again")))
+	w.eventually("an edited policy has its effect", gets(url, "again"))
+	w.eventually("its status is good again", func() error {
+		out, err := w.weft("get", "meshproxypatch", "p", "-o", "yaml")
+		if err == nil && strings.Contains(out, "RejectedByProxies") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	if _, err := w.weft("delete", "meshproxypatch", "p"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("nothing is modified", gets(url, ""))
+}
+
+// TestDrillAPatchIsEdited: an edit under load, of clusters, routes and the chain of a listener, loses no request.
+func TestDrillAPatchIsEdited(t *testing.T) {
+	w := newWorld(t)
+	w.drillEdits("a MeshProxyPatch", func(i int) string {
+		return proxyPatch("kind: Dataplane, name: client", fmt.Sprintf(`{cluster: {operation: Patch, match: {origin: `+
+			`outbound}, value: "connectTimeout: %ds"}}, {virtualHost: {operation: Patch, match: {origin: outbound}, value: `+
+			`"responseHeadersToAdd: [{header: {key: x-patched, value: v%d}}]"}}`, 3+i, i))
+	})
+}
+
+// TestDrillAListenerPatchIsEdited: filters that a MeshProxyPatch adds to chains change under load, and no request is
+// lost.
+func TestDrillAListenerPatchIsEdited(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	d := w.drill("a MeshProxyPatch of listeners is edited, ten times", traffic.Get(url))
+	d.more(50)
+	for i := range 10 {
+		value := fmt.Sprint("v", i)
+		w.apply(proxyPatch("kind: Mesh", fmt.Sprintf(responseHeader, "inbound", value)))
+		w.eventually("the edit has arrived", func() error {
+			got, err := header(url, "x-patched")
+			if err == nil && got != value {
+				err = fmt.Errorf("x-patched is %q", got)
+			}
+			return err
+		})
+		d.more(50)
+	}
+	d.end()
+}
