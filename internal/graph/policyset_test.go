@@ -137,6 +137,10 @@ func TestPolicySets(t *testing.T) {
 		proxy.PolicySetOf(nil) != (proxy.PolicySet{}) {
 		t.Error("different sets are equal, or the empty set is not the zero value")
 	}
+	route, named := kind.MeshTCPRoutes.Key("m", "a"), testPolicies.Key("m", "MeshTCPRoute")
+	if !proxy.PolicySetOf([]resource.Key{a, route}).Routes() || proxy.PolicySetOf([]resource.Key{b, named}).Routes() {
+		t.Error("a set with a route does not route, or a set without one does")
+	}
 	of := proxy.Group{Mesh: "m", Policies: proxy.PolicySetOf([]resource.Key{a})}
 	if got := fmt.Sprintf("%+v", of); !strings.HasSuffix(got, "Policies:MeshTest m/a}") {
 		t.Errorf("a group reads %s, without its policies", got)

@@ -84,9 +84,11 @@ func (s *Stage) RouteOf(r *table.Reader, set PolicySet, destination service.Dest
 	return s.Routed.Get(r, EffectiveKey{set, destination})
 }
 
-// Routes reports whether a policy of the set routes traffic.
+// Routes reports whether a policy of the set routes traffic. It runs for each destination of a group, so it does not
+// parse the keys: the text of a set has a kind and a space only where it has a policy of the kind.
 func (s PolicySet) Routes() bool {
-	return slices.ContainsFunc(s.Keys(), func(key resource.Key) bool { return slices.Contains(routeKinds, key.Kind) })
+	text := s.String()
+	return slices.ContainsFunc(routeKinds, func(of string) bool { return strings.Contains(text, of+" ") })
 }
 
 // RoutingOf returns the route of the traffic to a destination; nil where no policy routes it. A MeshHTTPRoute routes

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"hash/fnv"
 	"slices"
 
 	"weft/internal/envoy"
@@ -43,6 +44,7 @@ type config struct {
 	upstream        *table.Derived[upstreamKey, []*xds.Resource]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
+	reached         *table.Derived[reachedPart, *Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.List]
@@ -108,6 +110,7 @@ func newConfig(state *graph.State) *config {
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
+	c.reached = table.NewDerived(state.Tables.DB, "parts of a proxy group", c.makeReached, sameShared)
 	c.group = &sharing[proxy.Group, service.List]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
 		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
@@ -194,9 +197,30 @@ func (c *config) clustersKey(r *table.Reader, group proxy.Group, d service.Desti
 	return clustersKey{d, group.Secured, group.Source, c.state.Proxies.ConfsOf(r, group.Policies, d)}
 }
 
-func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.List] {
-	s := &sharedOutbounds{&Shared[service.List]{}}
+// reachedParts is the number of parts in which a group's destinations are collected: a changed destination collects one
+// part of each group that reaches it again.
+const reachedParts = 8
+
+// reachedPart is a part of the destinations of a group: those of the services whose names have a hash.
+type reachedPart struct {
+	group proxy.Group
+	hash  uint32
+}
+
+// partOf returns the hash of a service's name. All ports of a service are in one part.
+func partOf(d service.DestinationKey) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(d.Service))
+	return h.Sum32() % reachedParts
+}
+
+// makeReached returns the resources of a part of a group's destinations.
+func (c *config) makeReached(r *table.Reader, part reachedPart) *Shared[service.List] {
+	s, group := &sharedOutbounds{&Shared[service.List]{}}, part.group
 	for _, d := range c.state.Proxies.Reached.Get(r, group) {
+		if partOf(d) != part.hash {
+			continue
+		}
 		route := c.state.Proxies.RouteOf(r, group.Policies, d)
 		s.add(c.outboundOf(r, group, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
 		if routed := route.Route(); routed != nil {
@@ -208,17 +232,27 @@ func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.
 	for i, list := range s.Lists {
 		s.Lists[i] = c.state.Services.Near(r, list, group.Affinity)
 	}
+	s.Resources = inOrder(s.Resources)
 	slices.SortFunc(s.Lists, service.CompareLists)
-	s.Lists = slices.Compact(s.Lists)
+	return s.Shared
+}
+
+func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.List] {
+	var resources [][]*xds.Resource
+	var lists [][]service.List
+	for hash := range uint32(reachedParts) {
+		if part := c.reached.Get(r, reachedPart{group, hash}); part != nil { // nil: generation failed
+			resources, lists = append(resources, part.Resources), append(lists, part.Lists)
+		}
+	}
 	switch {
 	case !group.Secured:
 	case group.Mesh == "":
-		s.Resources = append(s.Resources, c.trustOfAllMeshes(r, group.Source)...)
+		resources = append(resources, inOrder(c.trustOfAllMeshes(r, group.Source)))
 	default:
-		s.Resources = append(s.Resources, c.trustOf(r, group)...)
+		resources = append(resources, inOrder(c.trustOf(r, group)))
 	}
-	s.Resources = inOrder(s.Resources)
-	return s.Shared
+	return &Shared[service.List]{merge(resources, compareNames), merge(lists, service.CompareLists)}
 }
 
 // sharedOutbounds collects outbounds. Several routes may lead to a destination.

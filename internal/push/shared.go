@@ -70,7 +70,14 @@ func (p *sharedSets[K, L]) update(e edits, of *sharedSet[L], shared *Shared[L]) 
 	of.shared = shared
 	changed, removed := difference(before.Resources, shared.Resources)
 	e.add(of.set, changed, removed)
-	names := map[string]bool{}
+	if !slices.Equal(before.Lists, shared.Lists) {
+		p.updateLists(e, of, before)
+	}
+}
+
+// updateLists makes a resource set have the assignments of other endpoint lists than before.
+func (p *sharedSets[K, L]) updateLists(e edits, of *sharedSet[L], before *Shared[L]) {
+	shared, names := of.shared, map[string]bool{}
 	for _, list := range shared.Lists {
 		names[p.name(list)] = true
 		if p.has(before, list) {
