@@ -40,7 +40,7 @@ type PolicyStatus struct {
 type PolicyCounts struct {
 	Proxies  int `json:"proxies"`  // the selected Dataplanes
 	Sections int `json:"sections"` // the selected inbounds and zone proxy sections, for a policy with rules
-	Routes   int `json:"routes"`   // the ports of services that the items of `to` select
+	Routes   int `json:"routes"`   // the ports of services that the items of `to` select and a selected Dataplane reaches
 	// Zones are the zones of the counted Dataplanes, on a global control plane.
 	Zones []string `json:"zones,omitempty"`
 }

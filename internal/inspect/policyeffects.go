@@ -55,8 +55,10 @@ type effectMesh struct {
 	dataplanes []*resource.Object[kind.Dataplane]
 	proxies    []*policy.Proxy
 	ports      []service.DestinationKey
-	protocols  []kind.Protocol // of the ports
+	places     map[service.DestinationKey]int // of the ports
+	protocols  []kind.Protocol                // of the ports
 	routes     []targetedRoute
+	reach      effectReach
 }
 
 // targetedRoute is a MeshHTTPRoute as to items match it, with the ports that it addresses.
@@ -69,7 +71,7 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 	if known := e.meshes[name]; known != nil {
 		return known
 	}
-	m := &effectMesh{}
+	m := &effectMesh{places: map[service.DestinationKey]int{}}
 	e.meshes[name] = m
 	for dp := range e.State.Tables.Dataplanes.From(e.Snapshot, state.MeshKey(name), "") {
 		p := e.State.Proxies.Selectable.Get(e.r, state.ProxyKey{Mesh: name, Name: dp.Name})
@@ -77,6 +79,7 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 	}
 	for _, of := range e.State.Services.Destinations.Get(e.r, name) {
 		for _, port := range e.State.Services.Ports.Get(e.r, of) {
+			m.places[of.At(port)] = len(m.ports)
 			m.ports = append(m.ports, of.At(port))
 			m.protocols = append(m.protocols, e.State.Services.ProtocolOf(e.r, of.At(port)))
 		}
@@ -88,6 +91,7 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 		}
 		m.routes = append(m.routes, route)
 	}
+	m.reach = e.reach(name, m)
 	return m
 }
 
@@ -101,13 +105,21 @@ type effectPass struct {
 	selections []policy.Selection
 	of         map[resource.Key][]int // the places of a policy's selections
 	results    []*effectResult        // by selection; nil: not computed yet
+	reached    [][]bool               // by selection, the ports that its proxies reach; nil: not computed yet
 	merged     map[string]policy.Merged
-	numbers    map[policy.Origin]uint64
+	numbers    map[partKey]uint64
 	targeted   map[policy.Origin]*partTargets
 }
 
+// partKey identifies a part. The items of to and the rules of a policy are numbered alike.
+type partKey struct {
+	policy.Origin
+	to bool
+}
+
 // number returns a number that no other part has.
-func (p *effectPass) number(of policy.Origin) uint64 {
+func (p *effectPass) number(part *policy.Part) uint64 {
+	of := partKey{part.Origin(), part.To != nil}
 	n, ok := p.numbers[of]
 	if !ok {
 		n = uint64(len(p.numbers))
@@ -141,10 +153,10 @@ func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
 	}
 	m := e.mesh(key.Mesh)
 	p := &effectPass{mesh: m, of: map[resource.Key][]int{}, merged: map[string]policy.Merged{},
-		numbers: map[policy.Origin]uint64{}, targeted: map[policy.Origin]*partTargets{}}
+		numbers: map[partKey]uint64{}, targeted: map[policy.Origin]*partTargets{}}
 	e.passes[key] = p
 	p.selections = e.State.Proxies.Policies.Get(e.r, key).Tally(m.proxies)
-	p.results = make([]*effectResult, len(p.selections))
+	p.results, p.reached = make([]*effectResult, len(p.selections)), make([][]bool, len(p.selections))
 	for i := range p.selections {
 		for _, selected := range p.selections[i].Policies {
 			p.of[selected.Key] = append(p.of[selected.Key], i)
@@ -266,10 +278,9 @@ func (p *policyEffect) items(parts []policy.Part) {
 				fmt.Sprintf("to[%d].targetRef: %s", part.Index, unresolved))
 		}
 	}
-	p.effect.Counts.Routes = len(p.ports)
 }
 
-// count counts the selected proxies and sections.
+// count counts the selected proxies and sections, and the ports that the proxies reach.
 func (p *policyEffect) count() {
 	zones := map[string]bool{}
 	counts := &p.effect.Counts
@@ -287,6 +298,7 @@ func (p *policyEffect) count() {
 			zones[has.Zone] = true
 		}
 	}
+	counts.Routes = p.routes()
 	if p.State.Tables.Zone == "" {
 		counts.Zones = slices.Sorted(maps.Keys(zones))
 	}
@@ -299,7 +311,12 @@ func (p *policyEffect) judge(own []policy.Part) {
 	case counts.Proxies == 0:
 		p.selectsNone()
 	case !p.rules && !p.whole && counts.Routes == 0:
-		p.without(NoDestination, "no item of `to` selects a port of a service")
+		if len(p.ports) == 0 {
+			p.without(NoDestination, "no item of `to` selects a port of a service")
+		} else {
+			p.without(NoDestination, "no selected Dataplane reaches a port that an item of `to` selects (%d)",
+				len(p.ports))
+		}
 	default:
 		p.fields(own)
 	}
@@ -363,7 +380,7 @@ func (p *policyEffect) fields(own []policy.Part) {
 		if p.rules {
 			text = append(text, countOf(counts.Sections, "section", "sections"))
 		}
-		if len(p.ports) > 0 {
+		if counts.Routes > 0 {
 			text = append(text, countOf(counts.Routes, "route", "routes"))
 		}
 		p.without(Applies, "it configures %s", strings.Join(text, ", "))

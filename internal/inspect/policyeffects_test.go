@@ -150,6 +150,27 @@ func ofZone(zone string, o resource.Any) resource.Any {
 	return o
 }
 
+// TestGlobalCountsReachedPorts: on global, an outbound of a Dataplane leads to the service that has its name in the
+// zone of the Dataplane, and not to the one of another zone.
+func TestGlobalCountsReachedPorts(t *testing.T) {
+	d := kind.Duration(1e9)
+	all := kind.MeshTimeouts.Make("default", "all", kind.MeshTimeout{To: []kind.ToItem[kind.TimeoutConf]{{
+		TargetRef: kind.DestinationRef{Kind: "Mesh"}, Default: kind.TimeoutConf{ConnectionTimeout: &d}}}})
+	all.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
+	rows := []resource.Any{all, ofZone("east", kind.Dataplanes.Make("default", "client", kind.Dataplane{
+		Networking: kind.Networking{Address: "10.0.0.2", Outbound: []kind.Outbound{{Port: 10001,
+			BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "api", Port: 80}}}}}))}
+	for _, zone := range []string{"east", "west"} {
+		rows = append(rows, ofZone(zone, kind.MeshServices.Make("default", "api", kind.MeshService{
+			Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81, AppProtocol: kind.HTTP}}})))
+	}
+	s := global(rows...)
+	effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().Of(all)
+	if effect.Counts.Routes != 1 || effect.Reason != inspect.Applies {
+		t.Errorf("%+v, want 1 route", effect)
+	}
+}
+
 // TestGlobalCountsAllZones: a policy of global counts the proxies of all zones, also by their name there, and one of a
 // zone those of its zone. Both find the NACKs of these proxies.
 func TestGlobalCountsAllZones(t *testing.T) {

@@ -72,7 +72,7 @@ type selectionFields struct {
 func (s *selectionFields) merge(parts []policy.Part) policy.Merged {
 	var key []byte
 	for i := range parts {
-		key = binary.AppendUvarint(key, s.pass.number(parts[i].Origin()))
+		key = binary.AppendUvarint(key, s.pass.number(&parts[i]))
 	}
 	m, known := s.pass.merged[string(key)]
 	if !known {

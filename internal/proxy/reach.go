@@ -44,6 +44,12 @@ func selectionOf(ref *kind.BackendRef) selection {
 	return sel
 }
 
+// ReachOf returns the services that the application of a Dataplane with some networking reaches, as [Group.Reach] has
+// them.
+func (s *Stage) ReachOf(r *table.Reader, mesh string, n *kind.Networking) string {
+	return s.reach(r, mesh, n.TransparentProxying, s.explicit(r, mesh, n.Outbound))
+}
+
 func (s *Stage) reach(r *table.Reader, mesh string, t *kind.TransparentProxying, explicit []ExplicitOutbound) string {
 	if t != nil && t.ReachableBackends == nil && t.ReachableServices == nil {
 		return everything

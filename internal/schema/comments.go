@@ -640,7 +640,7 @@ var comments = map[string]string{
 	"Policy":                                      "Policy is a kind of policies: resources that say how the traffic of the selected proxies is treated.",
 	"PolicyCounts":                                "PolicyCounts counts what a policy configures, on a global control plane in all zones.",
 	"PolicyCounts.Proxies":                        "the selected Dataplanes",
-	"PolicyCounts.Routes":                         "the ports of services that the items of `to` select",
+	"PolicyCounts.Routes":                         "the ports of services that the items of `to` select and a selected Dataplane reaches",
 	"PolicyCounts.Sections":                       "the selected inbounds and zone proxy sections, for a policy with rules",
 	"PolicyCounts.Zones":                          "Zones are the zones of the counted Dataplanes, on a global control plane.",
 	"PolicyKind":                                  "PolicyKind is the kind of policies whose spec is an S and whose confs are a C.",
