@@ -124,7 +124,7 @@ var walls = []wall{
 	{
 		"internal/zonequery",
 		[]string{"resource", "internal/wire", "internal/state", "internal/inspect", "internal/envoysim",
-			"internal/preview"},
+			"internal/preview", "internal/xds"},
 		"an inspection request does not depend on the API that sends it, and has its results from the read models",
 	},
 	{"internal/sim", []string{"kind", "resource", "internal/wire", "internal/zonesync"},

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -126,7 +125,7 @@ func runCheck(reads *view.View, known check.Known) *check.Report {
 	})
 }
 
-// inspector returns fixed responses, except for the backends of a service, for what configures a proxy, and for diffs.
+// inspector returns fixed responses for configuration and for requests to backend, and computes all others.
 type inspector struct {
 	reads *view.View
 	*push.Inspector
@@ -148,9 +147,9 @@ func (i inspector) Applied(key state.ProxyKey) *inspect.Applied {
 	return inspect.NewReports(rows.State, rows.Snapshot).Applied(key)
 }
 
-func (inspector) Explain(req envoysim.Request, _ envoysim.RemoteZones) (*envoysim.Explanation, error) {
+func (i inspector) Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {
 	if req.To != "backend" {
-		return nil, fmt.Errorf("%s reaches nothing at %q", req.From, req.To)
+		return i.Inspector.Explain(req, remote)
 	}
 	return &envoysim.Explanation{
 		From: req.From.String(), To: req.To, Method: req.Method, Path: req.Path,

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +49,19 @@ func TestGlobalInspectsZones(t *testing.T) {
 	awaitOutput(t, "web-1       10.0.0.1:8080   not ready", global.API, "inspect", "service", "web")
 	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global.API, "explain", "--from",
 		"client", "--to", "web")
+	c, err := client.New(throughSocket(client.Options{Address: "http://" + global.API}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"_config", "_config?shadow=true&include=diff", "_snapshot"} {
+		path, query, _ := strings.Cut(path, "?")
+		values, _ := url.ParseQuery(query) // it is constant
+		var config json.RawMessage
+		if err := c.Get(t.Context(), "/meshes/default/dataplanes/client/"+path, values, &config); err != nil ||
+			!strings.Contains(string(config), `"kri_msvc_default_east__web_80"`) {
+			t.Errorf("%s of a proxy of the zone, on global: %.300s, %v", path, config, err)
+		}
+	}
 	awaitOutput(t, "0/2          0/1", global.API, "inspect", "zones")
 	awaitOutput(t, "This zone is connected to the global control plane", east.API, "inspect", "zones")
 	for _, at := range []*servertest.Plane{global, east} {

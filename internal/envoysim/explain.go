@@ -43,7 +43,9 @@ type Request struct {
 	// "127.0.0.1:10001".
 	To     string
 	Method string // default GET
-	Path   string // default /
+	Path   string // with the query; default /
+	// Headers are the headers by their names in lower case. Several values of a header are joined with commas.
+	Headers map[string]string
 }
 
 // Verdict is the result of a request.
@@ -70,13 +72,15 @@ const (
 type Explanation struct {
 	From string `json:"from"`
 	kind.SpiffeIDs
-	To       string `json:"to"`
-	Method   string `json:"method,omitempty"` // empty where no proxy reads requests
-	Path     string `json:"path,omitempty"`
-	Address  string `json:"address,omitempty"` // what the application dials
-	Listener string `json:"listener,omitempty"`
-	Captured bool   `json:"captured,omitempty"` // only redirected connections reach the listener
-	Route    string `json:"route,omitempty"`
+	To     string `json:"to"`
+	Method string `json:"method,omitempty"` // empty where no proxy reads requests
+	Path   string `json:"path,omitempty"`
+	// Headers are the headers of the request, where a proxy reads requests.
+	Headers  map[string]string `json:"headers,omitempty"`
+	Address  string            `json:"address,omitempty"` // what the application dials
+	Listener string            `json:"listener,omitempty"`
+	Captured bool              `json:"captured,omitempty"` // only redirected connections reach the listener
+	Route    string            `json:"route,omitempty"`
 	// Addressed is the destination that the application calls. Its route may lead to others.
 	Addressed string `json:"addressed,omitempty"`
 	// Sources are the fields of policies that the route is from, in the order of its steps. They are of the control
@@ -171,7 +175,8 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 	if err != nil {
 		return nil, fmt.Errorf("%s reaches nothing at %q: %w", request.From, request.To, err)
 	}
-	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path}
+	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path,
+		Headers: request.Headers}
 	way := client.Outbound(call)
 	e := explanation(world.SpiffeIDs(request.From), request, address, way)
 	switch {
@@ -212,6 +217,7 @@ func explanation(names kind.SpiffeIDs, request Request, address Address, way Out
 	}
 	if way.Route != "" {
 		e.Method, e.Path = orElse(request.Method, "GET"), orElse(request.Path, "/")
+		e.Headers = request.Headers
 	}
 	return e
 }

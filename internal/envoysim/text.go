@@ -16,6 +16,9 @@ func (e *Explanation) Text() string {
 		}
 	}
 	line("request", e.requested())
+	for _, name := range sortedKeys(e.Headers) {
+		line("header", name+": "+e.Headers[name])
+	}
 	line("dials", e.dialed())
 	line("listener", e.Listener)
 	line("route", e.Route)

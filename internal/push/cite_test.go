@@ -40,6 +40,10 @@ func TestExplainCitesPolicies(t *testing.T) {
 			{matches: [{path: {type: PathPrefix, value: /a}}], default: {filters: [{type: RequestHeaderModifier,
 			requestHeaderModifier: {set: [{name: x-a, value: b}]}}], backendRefs: [{kind: MeshService, name: web, port: 80},
 			{kind: MeshService, name: gone, port: 80}]}},
+			{matches: [{path: {type: PathPrefix, value: /by}, headers: [{name: x-canary, value: "yes"}]}],
+			default: {backendRefs: [{kind: MeshService, name: web, port: 80}]}},
+			{matches: [{path: {type: PathPrefix, value: /by}, queryParams: [{type: Exact, name: version, value: "2"}]}],
+			default: {backendRefs: [{kind: MeshService, name: web, port: 80}]}},
 			{matches: [{path: {type: PathPrefix, value: /none}}], default: {backendRefs: [
 			{kind: MeshService, name: gone, port: 80}]}},
 			{matches: [{path: {type: PathPrefix, value: /old}}], default: {filters: [{type: RequestRedirect,
@@ -55,7 +59,7 @@ func TestExplainCitesPolicies(t *testing.T) {
 			{httpStatus: 503, percentage: 10}}, {delay: {value: 2s, percentage: 20}}]}},
 			{matches: [{spiffeID: {type: Exact, value: "spiffe://default.east.mesh.local/workload/other"}}],
 			default: {http: [{abort: {httpStatus: 501, percentage: 30}}]}}]}`))
-	for path, want := range map[string][]string{
+	for target, want := range map[string][]string{
 		"/a": {
 			"match path prefix /a, by MeshHTTPRoute default/r to[0].rules[0].matches",
 			"filters by MeshHTTPRoute default/r to[0].rules[0].default.filters",
@@ -73,25 +77,36 @@ func TestExplainCitesPolicies(t *testing.T) {
 				"default/fault rules[0]",
 			`http[1] {"delay":{"value":"2s","percentage":20}}, by MeshFaultInjection default/fault rules[0]`,
 		},
+		"/by": {"match no rule matches"},
+		"/by X-Canary: yes": {"request GET /by from default.client", "header x-canary: yes",
+			"match path prefix /by, header x-canary Exact yes, by MeshHTTPRoute default/r to[0].rules[1].matches"},
+		"/by X-Canary: no": {"header x-canary: no", "match no rule matches"},
+		"/by?version=2": {"request GET /by?version=2 from",
+			"by MeshHTTPRoute default/r to[0].rules[2].matches"},
+		"/by?version=3": {"match no rule matches"},
 		"/none": {"verdict unserved: the proxy responds with 500: no backend of the route exists",
 			"unresolved there is no MeshService gone"},
 		"/old": {"verdict responded: the proxy redirects: 302 to http://new/old"},
 		"/": {"match no rule matches, so the request goes to the service itself, by MeshHTTPRoute default/r to[0]",
 			"setting MeshTimeout http.requestTimeout 15s, the default"},
 	} {
-		e, err := hub.Inspector.Explain(envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "web",
-			Path: path}, nil)
+		path, header, ok := strings.Cut(target, " ")
+		request := envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "web", Path: path}
+		if name, value, _ := strings.Cut(header, ": "); ok {
+			request.Headers = map[string]string{strings.ToLower(name): value}
+		}
+		e, err := hub.Inspector.Explain(request, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := strings.Join(strings.Fields(e.Text()), " ")
 		for _, line := range want {
 			if !strings.Contains(text, line) {
-				t.Errorf("%s: the explanation lacks %q:\n%s", path, line, e.Text())
+				t.Errorf("%s: the explanation lacks %q:\n%s", target, line, e.Text())
 			}
 		}
 		if strings.Contains(text, "501") {
-			t.Errorf("%s: the explanation has the fault of another caller:\n%s", path, e.Text())
+			t.Errorf("%s: the explanation has the fault of another caller:\n%s", target, e.Text())
 		}
 	}
 }

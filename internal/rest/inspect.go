@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"weft/internal/envoysim"
@@ -27,7 +29,7 @@ type ConfigEntry struct {
 
 // snapshot returns a proxy's configuration with versions.
 func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
-	resources, err := a.sentTo(r)
+	resources, err := a.sentTo(r, false)
 	if err != nil {
 		return err
 	}
@@ -42,16 +44,31 @@ func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]ConfigEntry{"xds": entries})
 }
 
-// sentTo returns the configuration of the proxy in the path. It omits the private keys of external services'
-// certificates, the only keys that a control plane sends.
-func (a *api) sentTo(r *http.Request) ([]*xds.Resource, error) {
-	key := keyOf(kind.Dataplanes, r)
-	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
+// sentTo returns the configuration of the proxy in the path, as its zone generates it; with shadow the one in which
+// shadow policies have their effect. It omits the private keys of external services' certificates, the only keys that a
+// control plane sends.
+func (a *api) sentTo(r *http.Request, shadow bool) ([]*xds.Resource, error) {
+	m, err := a.read(r.Context(), kind.Written()...)
+	if err != nil {
 		return nil, err
 	}
-	resources, ok := a.Inspector.Config(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	dataplane, err := m.dataplane(keyOf(kind.Dataplanes, r))
+	if err != nil {
+		return nil, err
+	}
+	meta := dataplane.Envelope()
+	if zone := cmp.Or(kind.OwnerOf(meta).Zone, a.Zone); zone != a.Zone {
+		return a.RemoteZones.Config(r.Context(), zone,
+			state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)}, shadow)
+	}
+	of := a.Inspector.Config
+	if shadow {
+		of = a.Inspector.ShadowConfig
+	}
+	resources, ok := of(state.ProxyKey{Mesh: meta.Mesh, Name: meta.Name})
 	if !ok {
-		return nil, resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it", key)
+		return nil, resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it",
+			dataplane.Key())
 	}
 	return resources, nil
 }
@@ -88,20 +105,65 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	values := r.URL.Query()
-	if values.Get("to") == "" {
-		return invalidQuery(resource.Problem{Field: "to",
-			Reason: "is required: a service, a virtual IP or an address, with :PORT or without"})
+	request, problems := explainedRequest(r.URL.Query())
+	if len(problems) > 0 {
+		return invalidQuery(problems...)
 	}
 	meta := dataplane.Envelope()
-	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), envoysim.Request{
-		From: state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)},
-		To:   values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
-	})
+	request.From = state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)}
+	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), request)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, explanation)
+}
+
+// The bounds of a request to explain.
+const (
+	maxExplainedHeaders = 64
+	maxExplainedHeader  = 4096 // bytes of a header, its name included
+	maxExplainedPath    = 8192 // bytes of the path, its query included
+)
+
+// explainedRequest reads a request to explain: `to`, `method`, `path` and, for each header, `header=NAME: VALUE`.
+func explainedRequest(values url.Values) (request envoysim.Request, problems []resource.Problem) {
+	add := func(field, reason string, args ...any) {
+		problems = append(problems, resource.Problem{Field: field, Reason: fmt.Sprintf(reason, args...)})
+	}
+	request = envoysim.Request{To: values.Get("to"), Method: values.Get("method"), Path: values.Get("path")}
+	if request.To == "" {
+		add("to", "is required: a service, a virtual IP or an address, with :PORT or without")
+	}
+	if len(request.Path) > maxExplainedPath {
+		add("path", "has %d bytes, at most %d are possible", len(request.Path), maxExplainedPath)
+	}
+	headers := values["header"]
+	if len(headers) > maxExplainedHeaders {
+		add("header", "is given %d times, at most %d are possible", len(headers), maxExplainedHeaders)
+		return request, problems
+	}
+	for i, header := range headers {
+		field := fmt.Sprintf("header[%d]", i)
+		name, value, ok := strings.Cut(header, ":")
+		value = strings.Trim(value, " \t")
+		switch name = strings.ToLower(name); {
+		case len(header) > maxExplainedHeader:
+			add(field, "has %d bytes, at most %d are possible", len(header), maxExplainedHeader)
+		case !ok || !httpguts.ValidHeaderFieldName(name):
+			add(field, "is not NAME: VALUE; send the method and the path as method and path")
+		case !httpguts.ValidHeaderFieldValue(value):
+			add(field, "has a control character in its value")
+		default:
+			if former, ok := request.Headers[name]; ok {
+				value = former + "," + value // as Envoy matches a header with several values
+			}
+			if request.Headers == nil {
+				request.Headers = map[string]string{}
+			}
+			request.Headers[name] = value
+		}
+	}
+	return request, problems
 }
 
 // dataplane returns a Dataplane by its name here, or by its name in its zone where only one zone has the name.

@@ -550,13 +550,15 @@ func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
 				" is neither true nor false"})
 		}
 	}
-	present, err := a.sentTo(r)
+	shown, err := a.sentTo(r, shadow)
 	if err != nil {
 		return err
 	}
-	shown := present
-	if shadow {
-		shown, _ = a.Inspector.ShadowConfig(state.ProxyKey{Mesh: r.PathValue("mesh"), Name: r.PathValue("name")})
+	present, diff := shown, slices.Contains(strings.Split(values.Get("include"), ","), "diff")
+	if shadow && diff {
+		if present, err = a.sentTo(r, false); err != nil {
+			return err
+		}
 	}
 	type operation struct {
 		Op    string          `json:"op"`
@@ -570,7 +572,7 @@ func (a *api) kumaConfig(w http.ResponseWriter, r *http.Request) error {
 	if response.XDS, err = documentOf(shown); err != nil {
 		return err
 	}
-	if slices.Contains(strings.Split(values.Get("include"), ","), "diff") {
+	if diff {
 		before, err := documentOf(present)
 		if err != nil {
 			return err

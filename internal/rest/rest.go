@@ -54,6 +54,9 @@ type RemoteZones interface {
 	Explain(ctx context.Context, zone string, req envoysim.Request) (*envoysim.Explanation, error)
 	// CrossZone returns the result of a request that arrives at a zone ingress of another zone.
 	CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
+	// Config returns the configuration of a proxy of another zone, by its name there, without private keys: with shadow
+	// the one in which shadow policies have their effect.
+	Config(ctx context.Context, zone string, key state.ProxyKey, shadow bool) ([]*xds.Resource, error)
 	// Backends returns the backends of a service of another zone, by its name there.
 	Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error)
 	// Diff returns the difference that a change of global makes to the proxies of a zone. Its written form has a number

@@ -33,6 +33,7 @@ type ZoneRequest struct {
 	//	*ZoneRequest_CrossZone_
 	//	*ZoneRequest_Backends_
 	//	*ZoneRequest_Diff_
+	//	*ZoneRequest_Config_
 	Query         isZoneRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -125,6 +126,15 @@ func (x *ZoneRequest) GetDiff() *ZoneRequest_Diff {
 	return nil
 }
 
+func (x *ZoneRequest) GetConfig() *ZoneRequest_Config {
+	if x != nil {
+		if x, ok := x.Query.(*ZoneRequest_Config_); ok {
+			return x.Config
+		}
+	}
+	return nil
+}
+
 type isZoneRequest_Query interface {
 	isZoneRequest_Query()
 }
@@ -145,6 +155,10 @@ type ZoneRequest_Diff_ struct {
 	Diff *ZoneRequest_Diff `protobuf:"bytes,6,opt,name=diff,proto3,oneof"`
 }
 
+type ZoneRequest_Config_ struct {
+	Config *ZoneRequest_Config `protobuf:"bytes,7,opt,name=config,proto3,oneof"`
+}
+
 func (*ZoneRequest_Explain_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_CrossZone_) isZoneRequest_Query() {}
@@ -152,6 +166,8 @@ func (*ZoneRequest_CrossZone_) isZoneRequest_Query() {}
 func (*ZoneRequest_Backends_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_Diff_) isZoneRequest_Query() {}
+
+func (*ZoneRequest_Config_) isZoneRequest_Query() {}
 
 type ZoneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -218,12 +234,14 @@ func (x *ZoneResponse) GetProblem() string {
 
 // Explain: what happens to a request of the application beside a proxy of the zone.
 type ZoneRequest_Explain struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
-	Dataplane     string                 `protobuf:"bytes,2,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
-	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
-	Method        string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
-	Path          string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Mesh      string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Dataplane string                 `protobuf:"bytes,2,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	To        string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Method    string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
+	Path      string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	// By name in lower case.
+	Headers       map[string]string `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +309,13 @@ func (x *ZoneRequest_Explain) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *ZoneRequest_Explain) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
 }
 
 // CrossZone: what happens to a request of another zone at a zone ingress of the zone.
@@ -441,6 +466,69 @@ func (x *ZoneRequest_Backends) GetService() string {
 	return ""
 }
 
+// Config: the configuration of a proxy of the zone, without private keys. The document is a list of encoded
+// envoy.service.discovery.v3.Resource messages, each in base64.
+type ZoneRequest_Config struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Mesh      string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Dataplane string                 `protobuf:"bytes,2,opt,name=dataplane,proto3" json:"dataplane,omitempty"`
+	// Shadow policies have their effect.
+	Shadow        bool `protobuf:"varint,3,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ZoneRequest_Config) Reset() {
+	*x = ZoneRequest_Config{}
+	mi := &file_zonequery_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ZoneRequest_Config) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ZoneRequest_Config) ProtoMessage() {}
+
+func (x *ZoneRequest_Config) ProtoReflect() protoreflect.Message {
+	mi := &file_zonequery_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ZoneRequest_Config.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Config) Descriptor() ([]byte, []int) {
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 3}
+}
+
+func (x *ZoneRequest_Config) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Config) GetDataplane() string {
+	if x != nil {
+		return x.Dataplane
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Config) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
+}
+
 // Diff: the difference that a change of resources of global makes to the proxies of the zone.
 type ZoneRequest_Diff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -460,7 +548,7 @@ type ZoneRequest_Diff struct {
 
 func (x *ZoneRequest_Diff) Reset() {
 	*x = ZoneRequest_Diff{}
-	mi := &file_zonequery_proto_msgTypes[5]
+	mi := &file_zonequery_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +560,7 @@ func (x *ZoneRequest_Diff) String() string {
 func (*ZoneRequest_Diff) ProtoMessage() {}
 
 func (x *ZoneRequest_Diff) ProtoReflect() protoreflect.Message {
-	mi := &file_zonequery_proto_msgTypes[5]
+	mi := &file_zonequery_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +573,7 @@ func (x *ZoneRequest_Diff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneRequest_Diff.ProtoReflect.Descriptor instead.
 func (*ZoneRequest_Diff) Descriptor() ([]byte, []int) {
-	return file_zonequery_proto_rawDescGZIP(), []int{0, 3}
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 4}
 }
 
 func (x *ZoneRequest_Diff) GetPut() []*ZoneRequest_Resource {
@@ -536,7 +624,7 @@ type ZoneRequest_Resource struct {
 
 func (x *ZoneRequest_Resource) Reset() {
 	*x = ZoneRequest_Resource{}
-	mi := &file_zonequery_proto_msgTypes[6]
+	mi := &file_zonequery_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +636,7 @@ func (x *ZoneRequest_Resource) String() string {
 func (*ZoneRequest_Resource) ProtoMessage() {}
 
 func (x *ZoneRequest_Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_zonequery_proto_msgTypes[6]
+	mi := &file_zonequery_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +649,7 @@ func (x *ZoneRequest_Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneRequest_Resource.ProtoReflect.Descriptor instead.
 func (*ZoneRequest_Resource) Descriptor() ([]byte, []int) {
-	return file_zonequery_proto_rawDescGZIP(), []int{0, 4}
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 5}
 }
 
 func (x *ZoneRequest_Resource) GetKind() string {
@@ -596,7 +684,8 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xdf\a\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x80\n" +
+	"\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
@@ -604,13 +693,18 @@ const file_zonequery_proto_rawDesc = "" +
 	"\n" +
 	"cross_zone\x18\x04 \x01(\v2(.weft.zonequery.v1.ZoneRequest.CrossZoneH\x00R\tcrossZone\x12E\n" +
 	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x129\n" +
-	"\x04diff\x18\x06 \x01(\v2#.weft.zonequery.v1.ZoneRequest.DiffH\x00R\x04diff\x1aw\n" +
+	"\x04diff\x18\x06 \x01(\v2#.weft.zonequery.v1.ZoneRequest.DiffH\x00R\x04diff\x12?\n" +
+	"\x06config\x18\a \x01(\v2%.weft.zonequery.v1.ZoneRequest.ConfigH\x00R\x06config\x1a\x82\x02\n" +
 	"\aExplain\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x12\n" +
-	"\x04path\x18\x05 \x01(\tR\x04path\x1a\xae\x01\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12M\n" +
+	"\aheaders\x18\x06 \x03(\v23.weft.zonequery.v1.ZoneRequest.Explain.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\xae\x01\n" +
 	"\tCrossZone\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
 	"\aingress\x18\x02 \x01(\tR\aingress\x12\x16\n" +
@@ -622,7 +716,11 @@ const file_zonequery_proto_rawDesc = "" +
 	"\x04path\x18\a \x01(\tR\x04path\x1a8\n" +
 	"\bBackends\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
-	"\aservice\x18\x02 \x01(\tR\aservice\x1a\xd1\x01\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x1aR\n" +
+	"\x06Config\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
+	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x16\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\x1a\xd1\x01\n" +
 	"\x04Diff\x129\n" +
 	"\x03put\x18\x01 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\x03put\x12A\n" +
 	"\aremoved\x18\x02 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\aremoved\x12\x16\n" +
@@ -655,32 +753,36 @@ func file_zonequery_proto_rawDescGZIP() []byte {
 	return file_zonequery_proto_rawDescData
 }
 
-var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest)(nil),           // 0: weft.zonequery.v1.ZoneRequest
 	(*ZoneResponse)(nil),          // 1: weft.zonequery.v1.ZoneResponse
 	(*ZoneRequest_Explain)(nil),   // 2: weft.zonequery.v1.ZoneRequest.Explain
 	(*ZoneRequest_CrossZone)(nil), // 3: weft.zonequery.v1.ZoneRequest.CrossZone
 	(*ZoneRequest_Backends)(nil),  // 4: weft.zonequery.v1.ZoneRequest.Backends
-	(*ZoneRequest_Diff)(nil),      // 5: weft.zonequery.v1.ZoneRequest.Diff
-	(*ZoneRequest_Resource)(nil),  // 6: weft.zonequery.v1.ZoneRequest.Resource
+	(*ZoneRequest_Config)(nil),    // 5: weft.zonequery.v1.ZoneRequest.Config
+	(*ZoneRequest_Diff)(nil),      // 6: weft.zonequery.v1.ZoneRequest.Diff
+	(*ZoneRequest_Resource)(nil),  // 7: weft.zonequery.v1.ZoneRequest.Resource
+	nil,                           // 8: weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
 }
 var file_zonequery_proto_depIdxs = []int32{
-	2, // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
-	3, // 1: weft.zonequery.v1.ZoneRequest.cross_zone:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone
-	4, // 2: weft.zonequery.v1.ZoneRequest.backends:type_name -> weft.zonequery.v1.ZoneRequest.Backends
-	5, // 3: weft.zonequery.v1.ZoneRequest.diff:type_name -> weft.zonequery.v1.ZoneRequest.Diff
-	6, // 4: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	6, // 5: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	1, // 6: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
-	0, // 7: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
-	0, // 8: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
-	1, // 9: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2,  // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
+	3,  // 1: weft.zonequery.v1.ZoneRequest.cross_zone:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone
+	4,  // 2: weft.zonequery.v1.ZoneRequest.backends:type_name -> weft.zonequery.v1.ZoneRequest.Backends
+	6,  // 3: weft.zonequery.v1.ZoneRequest.diff:type_name -> weft.zonequery.v1.ZoneRequest.Diff
+	5,  // 4: weft.zonequery.v1.ZoneRequest.config:type_name -> weft.zonequery.v1.ZoneRequest.Config
+	8,  // 5: weft.zonequery.v1.ZoneRequest.Explain.headers:type_name -> weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
+	7,  // 6: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	7,  // 7: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	1,  // 8: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
+	0,  // 9: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
+	0,  // 10: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
+	1,  // 11: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_zonequery_proto_init() }
@@ -693,6 +795,7 @@ func file_zonequery_proto_init() {
 		(*ZoneRequest_CrossZone_)(nil),
 		(*ZoneRequest_Backends_)(nil),
 		(*ZoneRequest_Diff_)(nil),
+		(*ZoneRequest_Config_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -700,7 +803,7 @@ func file_zonequery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zonequery_proto_rawDesc), len(file_zonequery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -81,6 +81,20 @@ func NewResource(t Type, name string, message proto.Message) *Resource {
 	return &Resource{Type: t, Name: name, Version: version, Wire: wire}
 }
 
+// Decode returns the resource with an encoded form, as [Resource.Wire] has it. It returns an error for anything else.
+func Decode(wire []byte) (*Resource, error) {
+	var outer discoveryv3.Resource
+	if err := proto.Unmarshal(wire, &outer); err != nil {
+		return nil, err
+	}
+	t, ok := TypeOf(outer.Resource.GetTypeUrl())
+	if !ok {
+		return nil, fmt.Errorf("%s has the type %q, which weft does not serve", outer.Name,
+			outer.Resource.GetTypeUrl())
+	}
+	return &Resource{Type: t, Name: outer.Name, Version: outer.Version, Wire: wire}, nil
+}
+
 // Message decodes the resource, for readers of the configuration.
 func (r *Resource) Message() (proto.Message, error) {
 	var outer discoveryv3.Resource

@@ -15,6 +15,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/wire"
+	"weft/internal/xds"
 	"weft/resource"
 )
 
@@ -47,7 +48,12 @@ type zoneStream struct {
 // Explain returns the result of a request, as the zone of its proxy computes it.
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
 	response, err := g.request(ctx, explainRequest(zone, r), Timeout)
-	return read[envoysim.Explanation](zone, response, err)
+	e, err := read[envoysim.Explanation](zone, response, err)
+	if err == nil && e.Route != "" && len(e.Headers) < len(r.Headers) {
+		return nil, resource.Errorf(resource.Unavailable,
+			"the release of the zone %s explains no headers; upgrade its control plane, or leave them out", zone)
+	}
+	return e, err
 }
 
 // CrossZone returns the result of a request that arrives at an ingress of a zone, as that zone computes it.
@@ -60,6 +66,25 @@ func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZon
 func (g *Global) Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error) {
 	response, err := g.request(ctx, backendsRequest(zone, service), Timeout)
 	return read[inspect.Backends](zone, response, err)
+}
+
+// Config returns the configuration of a proxy, by its name in its zone, without private keys: with shadow the one in
+// which shadow policies have their effect.
+func (g *Global) Config(ctx context.Context, zone string, key state.ProxyKey, shadow bool) ([]*xds.Resource, error) {
+	response, err := g.request(ctx, configRequest(zone, key, shadow), Timeout)
+	document, err := read[[][]byte](zone, response, err)
+	if err != nil {
+		return nil, err
+	}
+	resources := make([]*xds.Resource, 0, len(*document))
+	for _, wire := range *document {
+		r, err := xds.Decode(wire)
+		if err != nil {
+			return nil, resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+		}
+		resources = append(resources, r)
+	}
+	return resources, nil
 }
 
 // request sends a request to its zone, and returns the response within a time.

@@ -3,6 +3,7 @@ package zonequery
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/wire"
+	"weft/internal/xds"
 	"weft/resource"
 )
 
@@ -23,6 +25,9 @@ const (
 	atOnce = 4
 	// redial is the longest pause before a new stream; the shortest is half of it.
 	redial = 2 * time.Second
+	// maxDocument is the size of the largest response in bytes. The connection of zone sync, which carries it, ends the
+	// stream at a message of more than 9 MiB.
+	maxDocument = 8 << 20
 )
 
 // Zone is a zone's side: it responds to global's requests, and queries other zones through global.
@@ -107,6 +112,10 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneRespo
 	if err != nil {
 		return &wire.ZoneResponse{Id: q.Id, Problem: err.Error()}
 	}
+	if len(document) > maxDocument {
+		return &wire.ZoneResponse{Id: q.Id, Problem: fmt.Sprintf("its response has %d bytes, and at most %d are sent "+
+			"to another control plane; send the request to the control plane of the zone", len(document), maxDocument)}
+	}
 	return &wire.ZoneResponse{Id: q.Id, Document: document}
 }
 
@@ -125,10 +134,25 @@ func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
 			return backends, nil
 		}
 		return nil, resource.Errorf(resource.NotFound, "there is no MeshService %s/%s", service.Mesh, service.Name)
+	case *wire.ZoneRequest_Config_:
+		return z.config(query.Config)
 	case *wire.ZoneRequest_Diff_:
 		return z.diff(ctx, query.Diff)
 	}
 	return nil, resource.Errorf(resource.Invalid, "its release does not support the request; upgrade its control plane")
+}
+
+// config returns the encoded configuration of a proxy.
+func (z *Zone) config(q *wire.ZoneRequest_Config) ([][]byte, error) {
+	of := z.inspector.Config
+	if q.Shadow {
+		of = z.inspector.ShadowConfig
+	}
+	resources, ok := of(state.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane})
+	if !ok {
+		return nil, resource.Errorf(resource.NotFound, "there is no Dataplane %s/%s", q.Mesh, q.Dataplane)
+	}
+	return encoded(resources), nil
 }
 
 // CrossZone returns the result of a request that arrives at an ingress of another zone, as that zone computes it.
@@ -154,6 +178,11 @@ func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest, _ time.Duration
 
 // Explain returns an error: a zone cannot explain requests of another zone's proxies.
 func (z *Zone) Explain(_ context.Context, zone string, _ envoysim.Request) (*envoysim.Explanation, error) {
+	return nil, z.notHere(zone)
+}
+
+// Config returns an error: a zone does not know the proxies of another zone.
+func (z *Zone) Config(_ context.Context, zone string, _ state.ProxyKey, _ bool) ([]*xds.Resource, error) {
 	return nil, z.notHere(zone)
 }
 

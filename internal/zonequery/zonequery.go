@@ -16,6 +16,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/wire"
+	"weft/internal/xds"
 	"weft/resource"
 )
 
@@ -29,6 +30,10 @@ type Inspector interface {
 	Explain(envoysim.Request, envoysim.RemoteZones) (*envoysim.Explanation, error)
 	// CrossZone returns the result of a request that arrives at a zone ingress.
 	CrossZone(envoysim.CrossZoneRequest) (*envoysim.IngressResult, error)
+	// Config returns the configuration of a proxy of the zone without private keys, or false for an unknown proxy.
+	// ShadowConfig returns the one in which shadow policies have their effect.
+	Config(state.ProxyKey) ([]*xds.Resource, bool)
+	ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool)
 	// Backends returns the backends of a service of the zone, or nil for an unknown service.
 	Backends(state.ServiceKey) *inspect.Backends
 }
@@ -36,12 +41,13 @@ type Inspector interface {
 func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
 	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{
 		Mesh: r.From.Mesh, Dataplane: r.From.Name, To: r.To, Method: r.Method, Path: r.Path,
+		Headers: r.Headers,
 	}}}
 }
 
 func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
 	return envoysim.Request{From: state.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
-		Path: q.Path}
+		Path: q.Path, Headers: q.Headers}
 }
 
 func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneRequest {
@@ -60,6 +66,21 @@ func crossZoneRequestOf(q *wire.ZoneRequest_CrossZone) envoysim.CrossZoneRequest
 		c.Ingress = state.ZoneIngressProxy(q.Ingress)
 	}
 	return c
+}
+
+func configRequest(zone string, key state.ProxyKey, shadow bool) *wire.ZoneRequest {
+	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Config_{Config: &wire.ZoneRequest_Config{
+		Mesh: key.Mesh, Dataplane: key.Name, Shadow: shadow,
+	}}}
+}
+
+// encoded returns resources as a document.
+func encoded(resources []*xds.Resource) [][]byte {
+	document := make([][]byte, 0, len(resources))
+	for _, r := range resources {
+		document = append(document, r.Wire)
+	}
+	return document
 }
 
 func backendsRequest(zone string, service state.ServiceKey) *wire.ZoneRequest {

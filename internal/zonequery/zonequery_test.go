@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -20,6 +22,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/store/memory"
 	"weft/internal/wire"
+	"weft/internal/xds"
 	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
@@ -29,6 +32,9 @@ import (
 type inspector struct{ zone string }
 
 func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {
+	if r.From.Name == "older" { // of a release that ignores headers
+		return &envoysim.Explanation{Route: "safe"}, nil
+	}
 	if r.From.Name != "web" {
 		return nil, errors.New("there is no proxy " + r.From.String())
 	}
@@ -39,12 +45,25 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
 	}
-	return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Allowed, Listener: arrival.Listener}, nil
+	return &envoysim.Explanation{From: r.From.String(), Headers: r.Headers, Verdict: envoysim.Allowed,
+		Listener: arrival.Listener}, nil
 }
 
 func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI,
 		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
+}
+
+// Config has a secret for web of the zone, and no other proxy. ShadowConfig has another one.
+func (i inspector) Config(key state.ProxyKey) ([]*xds.Resource, bool) { return i.secret(key, "sent") }
+
+func (i inspector) ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool) {
+	return i.secret(key, "shadow")
+}
+
+func (i inspector) secret(key state.ProxyKey, name string) ([]*xds.Resource, bool) {
+	name += " of " + i.zone
+	return []*xds.Resource{xds.NewResource(xds.Secret, name, &tlsv3.Secret{Name: name})}, key.Name == "web"
 }
 
 // compared is the inspector of a zone that has a changed proxy for each resource of a change.
@@ -207,7 +226,8 @@ func TestGlobalComparesTheProxiesOfAZone(t *testing.T) {
 	}
 }
 
-var request = envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a"}
+var request = envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a",
+	Headers: map[string]string{"x-a": "b"}}
 
 // A caller of global follows a request through both zones; each zone computes its part.
 func TestGlobalQueriesBothZones(t *testing.T) {
@@ -215,8 +235,16 @@ func TestGlobalQueriesBothZones(t *testing.T) {
 	z.join(t, "east")
 	z.join(t, "west")
 	got, err := z.global.Explain(t.Context(), "east", request)
-	if err != nil || got.Verdict != envoysim.Allowed || got.Listener != "west default.zi db.ms spiffe://east/web /a" {
+	if err != nil || got.Verdict != envoysim.Allowed || got.Headers["x-a"] != "b" ||
+		got.Listener != "west default.zi db.ms spiffe://east/web /a" {
 		t.Errorf("%+v, %v", got, err)
+	}
+	for shadow, name := range map[bool]string{false: "sent of east", true: "shadow of east"} {
+		config, err := z.global.Config(t.Context(), "east", request.From, shadow)
+		want, _ := inspector{"east"}.secret(request.From, strings.TrimSuffix(name, " of east"))
+		if err != nil || !reflect.DeepEqual(config, want) {
+			t.Errorf("%+v, %v, want %+v", config, err, want)
+		}
 	}
 	backends, err := z.global.Backends(t.Context(), "west", state.ServiceKey{Mesh: "default", Name: "db"})
 	if err != nil || len(backends.Servers) != 1 || backends.Servers[0].Dataplane != "db-1" {
@@ -237,6 +265,15 @@ func TestNoResponse(t *testing.T) {
 				envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "missing"}})
 			return err
 		}, "the zone east: there is no proxy default.missing"},
+		"headers in a zone of an older release": {func() error {
+			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{
+				From: state.ProxyKey{Mesh: "default", Name: "older"}, Headers: map[string]string{"x-a": "b"}})
+			return err
+		}, "the release of the zone east explains no headers; upgrade its control plane, or leave them out"},
+		"no configuration": {func() error {
+			_, err := z.global.Config(t.Context(), "east", state.ProxyKey{Mesh: "default", Name: "missing"}, false)
+			return err
+		}, "the zone east: there is no Dataplane default/missing"},
 		"no such service": {func() error {
 			_, err := z.global.Backends(t.Context(), "east", state.ServiceKey{Mesh: "default", Name: "nothing"})
 			return err
@@ -282,6 +319,8 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 			Query: &wire.ZoneRequest_Backends_{Backends: &wire.ZoneRequest_Backends{Mesh: "default", Service: "db"}}},
 		{Zone: "west",
 			Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west",
+			Query: &wire.ZoneRequest_Config_{Config: &wire.ZoneRequest_Config{Mesh: "default", Dataplane: "web"}}},
 		{Zone: "west", Query: &wire.ZoneRequest_Diff_{Diff: &wire.ZoneRequest_Diff{Shadow: true, Fields: true}}},
 		{Zone: "west"},
 	} {
