@@ -79,12 +79,12 @@ func TestDrillTLSIsEdited(t *testing.T) {
 	inMesh, plain := fmt.Sprintf("http://%s:10001/", w.address(3)), fmt.Sprintf("http://%s:20080/", w.address(2))
 	w.eventually("a request passes", func() error { return get(inMesh) })
 
-	// The chain of connections with TLS stays, so the client makes no further connection to the server.
-	const connections = `cluster\.kri_msvc_[^ ]*\.upstream_cx_total`
+	// The chain of connections with TLS stays, so the server ends no connection of the client.
+	const ended = `cluster\.kri_msvc_[^ ]*\.upstream_cx_close_notify`
 	w.apply(tlsPolicy("mode: Strict"))
 	d := w.drill("the mode of a MeshTLS is edited, ten times", traffic.Get(inMesh))
 	d.more(50)
-	before := w.counter("client", connections)
+	before := w.counter("client", ended)
 	for i := range 10 {
 		mode := []string{"Permissive", "Strict"}[i%2]
 		w.apply(tlsPolicy("mode: " + mode))
@@ -97,8 +97,8 @@ func TestDrillTLSIsEdited(t *testing.T) {
 		d.more(50)
 	}
 	d.end()
-	if after := w.counter("client", connections); after != before {
-		t.Errorf("the client made %d connections while the mode changed", after-before)
+	if after := w.counter("client", ended); after != before {
+		t.Errorf("the server ended %d connections while the mode changed", after-before)
 	}
 
 	d = w.drill("the versions of a MeshTLS are edited, four times", traffic.Get(inMesh))
