@@ -27,7 +27,7 @@ func (s *Stage) conflicts(r *table.Reader, key PoliciesKey) []Conflict {
 		return nil
 	}
 	found := map[Conflict]bool{}
-	for _, set := range s.outboundSets(r, key.Mesh) {
+	for _, set := range s.OutboundSets.Get(r, key.Mesh) {
 		for _, of := range s.services.Destinations.Get(r, key.Mesh) {
 			for _, port := range s.services.Ports.Get(r, of) {
 				to := of.At(port)
@@ -67,7 +67,7 @@ func (s *Stage) leaveFields(r *table.Reader, key PoliciesKey) bool {
 	return false
 }
 
-// outboundSets returns the sets of outbound policies of the Dataplanes of a mesh, each once.
+// outboundSets returns the value of [Stage.OutboundSets].
 func (s *Stage) outboundSets(r *table.Reader, mesh string) []PolicySet {
 	sets := map[PolicySet]bool{}
 	for _, dp := range s.state.DataplanesBySelector.List(r, state.MeshKey(mesh)) {

@@ -58,6 +58,9 @@ type Stage struct {
 	// Conflicts are the to items of a kind's policies in a mesh that have no effect somewhere. The statuses of the
 	// policies read them.
 	Conflicts *table.Derived[PoliciesKey, []Conflict]
+	// OutboundSets are the sets of outbound policies of the Dataplanes of a mesh, each once, sorted. A Dataplane that
+	// changes between them leaves them equal, so no conflicts are computed again.
+	OutboundSets *table.Derived[string, []PolicySet]
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
 	Received *table.Derived[PlaceKey, policy.Confs]
@@ -93,6 +96,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.AffinityServed = table.NewDerived(t.DB, "values of affinity tags", s.affinityServed, slices.Equal)
 	s.AffinityMatters = table.NewDerived(t.DB, "matches of affinity tags", s.affinityMatters, same)
 	s.AffinityExceeds = table.NewDerived(t.DB, "groups of affinity tags", s.affinityExceeds, same)
+	s.OutboundSets = table.NewDerived(t.DB, "outbound policy sets of a mesh", s.outboundSets, slices.Equal)
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,
 		func(a, b policy.Confs) bool { return a == b })
