@@ -63,7 +63,7 @@ const mysql = "mysql"
 // Mode returns the mode, or its default.
 func (c *PassthroughConf) Mode() string { return cmp.Or(c.PassthroughMode, PassthroughMatched) }
 
-// Inspected reports whether the connections of the match are told by their first bytes.
+// Inspected reports whether the first bytes of a connection decide whether it matches.
 func (m *PassthroughMatch) Inspected() bool { return m.Protocol == string(TLS) || m.IsHTTP() }
 
 // IsHTTP reports whether the match is about HTTP without TLS, of any version.

@@ -72,26 +72,32 @@ func TestLimitsHaveTheirEffect(t *testing.T) {
 		t.Errorf("maxConnections: %d HTTP/1.1 connections", n)
 	}
 
-	first, err := net.Dial("tcp", connections.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	exchange(t, first)
-	second, err := net.Dial("tcp", connections.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if rest, err := io.ReadAll(second); len(rest) > 0 || connections.stat("upstream_cx_overflow") != 1 {
-		t.Errorf("maxConnections of TCP: the second connection gets %q, %v", rest, err)
-	}
+	checkOneConnection(t, connections, "maxConnections of TCP")
 
 	go retrying.send("x-request", "1")
 	<-retried // its retry runs
 	if got := retrying.send("x-request", "2"); got == nil || got.StatusCode != 503 ||
 		retrying.stat("upstream_rq_retry_overflow") == 0 {
 		t.Errorf("maxRetries: the second request gets %v", got)
+	}
+}
+
+// checkOneConnection checks that TCP clients of a destination get one connection, and that Envoy closes a second one.
+func checkOneConnection(t *testing.T, to *labDestination, limit string) {
+	t.Helper()
+	first, err := net.Dial("tcp", to.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	exchange(t, first)
+	second, err := net.Dial("tcp", to.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if rest, err := io.ReadAll(second); len(rest) > 0 || to.stat("upstream_cx_overflow") != 1 {
+		t.Errorf("%s: the second connection gets %q, %v", limit, rest, err)
 	}
 }
 
@@ -268,20 +274,7 @@ func TestLimitsOfApplicationsHaveTheirEffect(t *testing.T) {
 	if got := <-results; !overflowed(got) || pending.stat("upstream_cx_total") != 1 {
 		t.Errorf("maxConnections and maxPendingRequests: the third request gets %v", got)
 	}
-	first, err := net.Dial("tcp", connections.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	exchange(t, first)
-	second, err := net.Dial("tcp", connections.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if rest, err := io.ReadAll(second); len(rest) > 0 || connections.stat("upstream_cx_overflow") != 1 {
-		t.Errorf("maxConnections of TCP: the second connection gets %q, %v", rest, err)
-	}
+	checkOneConnection(t, connections, "maxConnections of TCP")
 	for i, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			var last *http.Response

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"testing"
@@ -67,20 +66,7 @@ func TestZoneProxiesApplyPolicies(t *testing.T) {
 	l.start()
 
 	soon(t, "listeners, which wait for the first checks", func() bool { return old.send() != nil })
-	first, err := net.Dial("tcp", limited.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	exchange(t, first)
-	second, err := net.Dial("tcp", limited.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if rest, err := io.ReadAll(second); len(rest) > 0 || limited.stat("upstream_cx_overflow") != 1 {
-		t.Errorf("maxConnections at an ingress: the second connection gets %q, %v", rest, err)
-	}
+	checkOneConnection(t, limited, "maxConnections at an ingress")
 	soon(t, "one of two servers is healthy for an ingress", func() bool {
 		return watched.stat("membership_healthy") == 1 && watched.stat("health_check.success") > 0
 	})
