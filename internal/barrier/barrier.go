@@ -256,7 +256,7 @@ func (b *Barrier) wait(ctx context.Context, w *Wait) {
 	}()
 	for {
 		err := b.waitAcked(ctx, w)
-		if err == nil {
+		if err == nil && !w.NoDrain {
 			err = wait.Sleep(ctx, b.DrainTime)
 		}
 		if err == nil {

@@ -83,9 +83,11 @@ func (b *bench) run() {
 	b.stop = func() { cancel(); <-done }
 }
 
-func (b *bench) state(states ...string) {
-	b.State("c", &Condition{Name: "c", Mesh: "default", States: states,
-		ZoneRows: []resource.Key{kind.Meshes.Key("", "default")}})
+func (b *bench) state(states ...string) { b.stateAs(Condition{States: states}) }
+
+func (b *bench) stateAs(c Condition) {
+	c.Name, c.Mesh, c.ZoneRows = "c", "default", []resource.Key{kind.Meshes.Key("", "default")}
+	b.State("c", &c)
 	synctest.Wait()
 }
 
@@ -121,6 +123,17 @@ func TestAStateIsAckedAfterProxiesZonesAndTheDrainTime(t *testing.T) {
 		if p := b.rows.Progress(b.reader(), "c"); p.Name != "" {
 			t.Errorf("the progress is %+v, and no wait runs", p)
 		}
+	})
+}
+
+// A state that replaces none is acked without a drain time.
+func TestAStateWithoutADrainIsAckedAtOnce(t *testing.T) {
+	inBench(t, func(b *bench) {
+		b.stateAs(Condition{States: []string{"a@1"}, NoDrain: true})
+		b.mesh.acked <- nil
+		b.want("the proxies have acked", "a@1", false)
+		b.mesh.confirmed <- nil
+		b.want("the zones have acked", "a@1", true)
 	})
 }
 

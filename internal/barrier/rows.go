@@ -27,6 +27,8 @@ type Condition struct {
 	Incomplete bool
 	// AllProxies also waits for connected proxies without a certificate.
 	AllProxies bool
+	// NoDrain states that no traffic used a former state, so that no drain time follows the last ack.
+	NoDrain bool
 	// ZonesOnly waits for other zones and for no proxy of this one.
 	ZonesOnly bool
 	// Rows are the rows that contain the states. Every other replica waits until it has them as they are stored.
@@ -66,7 +68,8 @@ func NewRows(db *table.DB) *Rows {
 	}
 }
 
-// Acked returns true once every proxy and zone of a condition has acked a state, and the drain time has passed since.
+// Acked returns true once every proxy and zone of a condition has acked a state, and the drain time has passed since,
+// unless the condition has NoDrain.
 func (rows *Rows) Acked(r *table.Reader, name, state string) bool {
 	row, ok := rows.acks.Get(r, name)
 	if !ok {

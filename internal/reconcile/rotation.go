@@ -98,11 +98,27 @@ func (rot *rotation) waitForRoot(src *source) {
 		c.Rows = append(c.Rows, trust.Key())
 		c.States[0] += " " + rowState(trust)
 	}
+	if c.NoDrain = rot.first(); c.NoDrain {
+		c.States[0] += " first"
+	}
 	c.ZoneRows = rot.plan.syncedRows(c.Rows)
 	rot.writes.Wait = c
 	if rot.plan.Acks.Acked(rot.r, c.Name, c.States[0]) {
 		rot.activate(src)
 	}
+}
+
+// first returns true where no proxy of the mesh has had a certificate that may be in use: no certificate is stored, no
+// CA signs, and no proxy gets one from SPIRE. So no connection rests on former roots, and no drain time follows the
+// acks. Global does not know the certificates of its zones.
+func (rot *rotation) first() bool {
+	tables, mesh := rot.plan.State.Tables, state.MeshKey(rot.mesh)
+	signs := func(ca *resource.Object[kind.SigningCA]) bool { return ca.Spec.Fingerprint != "" }
+	fromSPIRE := func(of *resource.Object[kind.MeshIdentity]) bool { return of.Spec.Provider.Type == kind.Spire }
+	return !rot.plan.Global() && len(tables.CertificatesByRoot.List(rot.r, mesh)) == 0 &&
+		len(tables.EgressCertificatesByRoot.List(rot.r, mesh)) == 0 &&
+		!slices.ContainsFunc(tables.SigningCAsByMesh.List(rot.r, mesh), signs) &&
+		!slices.ContainsFunc(tables.IdentitiesByMesh.List(rot.r, mesh), fromSPIRE)
 }
 
 // trustsWithRoot returns the MeshTrusts by which proxies trust the source: the one that the control plane writes, or

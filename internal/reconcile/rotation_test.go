@@ -149,6 +149,45 @@ func TestAGeneratedCASignsOnceItsRootIsTrusted(t *testing.T) {
 	}
 }
 
+// The first CA of a mesh signs without a drain time, unless a proxy may have a certificate already.
+func TestTheFirstCADrainsNothing(t *testing.T) {
+	signing := kind.SigningCAs.Make("default", "other", kind.SigningCA{TrustDomain: domain, Fingerprint: "another"})
+	certificate := kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{{MeshIdentity: "other"}}}
+	for name, test := range map[string]struct {
+		beside  resource.Any
+		noDrain bool
+	}{
+		"the first CA":          {kind.Meshes.Make("", "default", kind.Mesh{}), true},
+		"a CA of another mesh":  {kind.SigningCAs.Make("other", "id", signing.Spec), true},
+		"beside another CA":     {signing, false},
+		"beside SPIRE":          {fromSPIRE("other", domain), false},
+		"with a certificate":    {kind.DataplaneCertificatesList.Make("default", "web-1", certificate), false},
+		"with one of an egress": {kind.ZoneEgressCertificatesList.Make("default", "egress", certificate), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "241.0.0.0/8")
+			w.put(provided(), w.secret("ca", freshCA(w, domain)), test.beside)
+			w.reconcileIdentity()
+			if len(w.waits) != 1 {
+				t.Fatalf("%d waits, want one for the root", len(w.waits))
+			}
+			for _, wait := range w.waits {
+				if wait.NoDrain != test.noDrain {
+					t.Errorf("NoDrain is %v, want %v", wait.NoDrain, test.noDrain)
+				}
+			}
+		})
+	}
+	w, _ := begun(t)
+	w.put(w.secret("ca", freshCA(w, domain)))
+	w.reconcileIdentity()
+	for _, wait := range w.waits {
+		if wait.NoDrain {
+			t.Error("the second CA signs without a drain time")
+		}
+	}
+}
+
 func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testing.T) {
 	w, first := begun(t)
 	w.holds("web-1", w.now.Add(time.Hour))
