@@ -14,6 +14,9 @@ type RetainedExternalService struct {
 	SNIs     []string         `json:"snis"`
 	Material ExternalMaterial `json:"material"`
 	Since    Time             `json:"since"`
+	// Labels are the labels of the service, and Sections the names of its port, by which policies target it.
+	Labels   map[string]string `json:"labels,omitempty"`
+	Sections []string          `json:"sections,omitempty"`
 }
 
 // RetainedExternalServices is the kind of [RetainedExternalService].

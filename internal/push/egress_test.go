@@ -213,10 +213,13 @@ func TestEgressesServeARemovedExternalServiceWhileItDrains(t *testing.T) {
 	service := externalService("api", "192.0.2.1").(*resource.Object[kind.MeshExternalService])
 	source := &kind.DataSource{Type: "Secret", SecretRef: &kind.SecretRef{Kind: "Secret", Name: "s"}}
 	service.Spec.TLS = &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{CACert: source}}
+	service.Labels = map[string]string{"team": "a"}
 	material := kind.ExternalMaterials.Make(mesh, "api", kind.ExternalMaterial{
 		Endpoints: service.Spec.Endpoints, TLS: &kind.ExternalTLS{Enabled: true}, CACert: []byte("the root"),
 	})
-	put(hub, everybody(), zoneEgress("one", "10.0.0.1"), service, material,
+	to := kind.DestinationRef{Kind: kind.MeshExternalServices.Name, SectionName: "443",
+		Labels: map[string]string{"team": "a"}}
+	put(hub, everybody(), zoneEgress("one", "10.0.0.1"), service, material, limitOf("limit", nil, to, 77),
 		kind.MeshEgressAddresses.Make(mesh, "default", kind.MeshEgressAddress{Egresses: []kind.ZoneProxyAddress{
 			{Name: "one", Address: "10.0.0.1", Port: 10002, Healthy: true}}}))
 	egress, client := watched(t, hub, "one"), state.ProxyKey{Mesh: mesh, Name: "client"}
@@ -243,7 +246,17 @@ func TestEgressesServeARemovedExternalServiceWhileItDrains(t *testing.T) {
 		t.Fatalf("the egress has %v and the client %v", served, ofService(client))
 	}
 
+	limited := func(when string, connections uint32) {
+		t.Helper()
+		_, c := clusterOf(t, hub, egress, cluster)
+		if got := c.GetCircuitBreakers().GetThresholds()[0].GetMaxConnections().GetValue(); got != connections {
+			t.Errorf("%s the egress opens %d connections to the service, want %d", when, got, connections)
+		}
+	}
+	limited("before the removal", 77)
+
 	hub.Apply(removal(service.Key(), material.Key()))
+	limited("while the service drains", 77)
 	if got := ofService(client); len(got) > 0 {
 		t.Errorf("the client still has %v", got)
 	}
@@ -260,6 +273,9 @@ func TestEgressesServeARemovedExternalServiceWhileItDrains(t *testing.T) {
 	if !denied {
 		t.Error("a new permission does not apply to the service while it drains")
 	}
+
+	put(hub, limitOf("limit", nil, to, 78))
+	limited("after an edit", 78)
 
 	row := kind.RetainedExternalServices.Key(mesh, "api-443")
 	put(hub, externalService("api", "192.0.2.7"))

@@ -34,8 +34,11 @@ var toKinds = [...]policy.ToKind{
 }
 
 // targeted returns a destination as to items match it; nil where there is no such service. Its status and its endpoints
-// leave it equal.
+// leave it equal. A removed external service is targeted as before while it drains.
 func (s *Stage) targeted(r *table.Reader, key DestinationKey) *policy.Destination {
+	if d := s.retainedTarget(r, key); d != nil {
+		return d
+	}
 	row := s.Row(key)
 	o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name})
 	if !ok {
@@ -59,6 +62,19 @@ func (s *Stage) targeted(r *table.Reader, key DestinationKey) *policy.Destinatio
 		d.Sections = append(d.Sections, number)
 	}
 	return d
+}
+
+// retainedTarget returns a removed external service as to items matched it; nil where it exists or does not drain.
+func (s *Stage) retainedTarget(r *table.Reader, key DestinationKey) *policy.Destination {
+	if key.Kind != ExternalService {
+		return nil
+	}
+	row, ok := s.state.RetainedExternalServices.Find(r, key.Mesh, RetainedEndpointsName(s.Row(key).Name, key.Port))
+	exists := func(port kind.ServicePort) bool { return port.Port == key.Port }
+	if !ok || slices.ContainsFunc(s.PortsOf(r, key), exists) {
+		return nil
+	}
+	return &policy.Destination{Kind: toKinds[key.Kind], Labels: row.Spec.Labels, Sections: row.Spec.Sections}
 }
 
 // TargetedBy returns the ports of the services that a to item is about, sorted. An item about the whole mesh has none.

@@ -49,9 +49,12 @@ func (s *Stage) RetainExternalServices(before, after *table.Reader, had []Egress
 		if !existed || exists || !ok {
 			continue
 		}
-		rows = append(rows, kind.RetainedExternalServices.Make(e.Key.Mesh, s.retainedExternalName(e.Key),
-			kind.RetainedExternalService{Zone: e.Key.Zone, Service: e.Key.Service, Port: e.Key.Port,
-				Protocol: protocol, SNIs: e.SNIs, Material: *as, Since: kind.Time{Time: now}}))
+		row := kind.RetainedExternalService{Zone: e.Key.Zone, Service: e.Key.Service, Port: e.Key.Port,
+			Protocol: protocol, SNIs: e.SNIs, Material: *as, Since: kind.Time{Time: now}}
+		if d := s.services.Targeted.Get(before, e.Key); d != nil {
+			row.Labels, row.Sections = d.Labels, d.Sections
+		}
+		rows = append(rows, kind.RetainedExternalServices.Make(e.Key.Mesh, s.retainedExternalName(e.Key), row))
 	}
 	return rows
 }
