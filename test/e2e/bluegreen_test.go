@@ -53,10 +53,9 @@ networking:
   - {address: NET.9, port: 10002, backendRef: {kind: MeshService, name: web-preview, port: 80}}
 `
 
-// callsBoth starts the client, and returns the addresses at which it reaches "web" and its preview.
+// callsBoth returns the addresses at which the client reaches "web" and its preview, once both respond.
 func (w *world) callsBoth() (active, preview string) {
 	w.t.Helper()
-	w.proxy("default", "client", activeAndPreview)
 	active, preview = fmt.Sprintf("http://%s:10001/", w.address(9)), fmt.Sprintf("http://%s:10002/", w.address(9))
 	for _, url := range []string{active, preview} {
 		w.eventually(url+" answers", func() error { return get(url) })
@@ -93,11 +92,13 @@ func TestDrillBlueAndGreenChangePlaces(t *testing.T) { inEachModel(t, (*world).b
 func (w *world) blueAndGreen(m model) {
 	w.apply(m.mesh + "---" + allowing(m.ids))
 	w.apply(w.active("blue"))
+	dataplanes := []string{activeAndPreview}
 	for i, color := range []string{"blue", "blue", "green", "green"} {
 		name := fmt.Sprintf("%s-%d", color, i)
 		w.service(2+i, 18080, name)
-		w.proxy("default", name, colored(name, color, 2+i))
+		dataplanes = append(dataplanes, colored(name, color, 2+i))
 	}
+	w.proxies("default", dataplanes...)
 	active, preview := w.callsBoth()
 	d := w.drill("blue and green change places, under "+m.name,
 		inTurn(traffic.Get(active), traffic.Post(active), traffic.Get(preview)))
@@ -107,7 +108,7 @@ func (w *world) blueAndGreen(m model) {
 		w.apply(w.active(now))
 		w.respondsWith(active, now)
 		w.respondsWith(preview, then)
-		d.more(10)
+		d.more(3)
 	}
 	d.more(50)
 	d.end()
@@ -178,7 +179,7 @@ func (w *world) ignoredAndReady(m model) {
 		colors := map[bool]string{blue: "blue", !blue: "green"}
 		w.respondsWith(active, colors[true])
 		w.respondsWith(preview, colors[false])
-		d.more(10)
+		d.more(3)
 	}
 	d.more(50)
 	d.end()

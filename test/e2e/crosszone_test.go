@@ -63,18 +63,13 @@ func (f *federation) eastAndWest() (east, west *world) { return f.eastAndWestBy(
 // eastAndWestBy is eastAndWest with other identities and permissions, and with further settings of both zones.
 func (f *federation) eastAndWestBy(rules string, settings ...string) (east, west *world) {
 	f.t.Helper()
-	east, west = f.join("east", settings...), f.join("west", settings...)
-	f.global.apply(rules)
-	for _, zone := range []*world{east, west} {
-		zone.eventually("the rules of the mesh have come", func() error {
-			return zone.has("meshtrafficpermissions", "all")
-		})
-	}
+	zones := f.join(settings, "east", "west")
+	east, west = zones[0], zones[1]
+	f.obtain(zones, rules)
 	east.apply(service("web", webPorts))
 	east.service(3, 18080, "web-1")
 	east.echo(3, 18081)
-	east.proxy("default", "web-1", webServer("web-1", 3))
-	east.proxy("default", "ingress-1", ingress("ingress-1", 10))
+	east.proxies("default", webServer("web-1", 3), ingress("ingress-1", 10))
 	west.proxy("default", "client", webClient("client", 3, "east", 80, 81, 82))
 	west.passes(west.outbound(3, "http"), "web-1")
 	return east, west
@@ -301,7 +296,7 @@ func (f *federation) linkCut(east, west *world) {
 	f.t.Helper()
 	cut := 3 * time.Second
 	if *showDrills {
-		cut = time.Minute
+		cut = 25 * time.Second // zones and global detect the loss after 15 s, and connect again and again
 	}
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 	// A TCP connection is a handshake each time, which costs as much as many requests.

@@ -18,13 +18,12 @@ import (
 func (w *world) pair() (first *process, url string) {
 	w.t.Helper()
 	w.apply(secured)
-	first = w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
-	w.proxy("default", "web-2", server("web-2", "web", "http", 4, 20080))
-	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	agents := w.proxies("default", server("web-1", "web", "http", 2, 20080), server("web-2", "web", "http", 4, 20080),
+		caller("client", 3, "tags: {kuma.io/service: web}"))
 	w.endpoints(2, "both serve")
 	url = fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
-	return first, url
+	return agents[0], url
 }
 
 // An application that is told to stop finishes open requests and accepts no new ones: these go to the other instance. A

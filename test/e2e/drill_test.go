@@ -121,6 +121,21 @@ func (d *drill) end() traffic.Tally {
 	return tally
 }
 
+// endAll ends the traffic of several drills at once, so that long requests of one are not waited for before the next
+// stops. It returns the results of each.
+func endAll(drills []*drill) (tallies []traffic.Tally) {
+	var stopping sync.WaitGroup
+	for _, d := range drills {
+		stopping.Go(func() { d.Stop() })
+	}
+	stopping.Wait()
+	for _, d := range drills {
+		d.w.t.Helper()
+		tallies = append(tallies, d.end())
+	}
+	return tallies
+}
+
 type drillResult struct {
 	name     string
 	tally    traffic.Tally

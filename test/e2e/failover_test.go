@@ -13,49 +13,63 @@ name: web
 spec: {selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}
 `
 
+// webOfZones is web in three zones as one service: instances in east and north behind ingresses, and one in west beside
+// the client, which it serves.
+type webOfZones struct {
+	*federation
+	east, north, west *world
+	local             *process // the agent of the instance in west
+	url               string   // of web, for the client
+}
+
+func newWebOfZones(t *testing.T) *webOfZones {
+	f := newFederation(t)
+	zones := f.join(nil, "east", "north", "west")
+	m := &webOfZones{federation: f, east: zones[0], north: zones[1], west: zones[2]}
+	f.obtain(zones, crossZoneRules+"---"+everywhere)
+	for _, zone := range zones {
+		zone.apply(service("web", httpPort))
+	}
+	m.east.withIngress("web-east")
+	m.north.withIngress("web-north")
+	m.west.service(3, 18080, "web-west")
+	m.local = m.west.proxies("default", localWeb,
+		caller("client", 4, "backendRef: {kind: MeshMultiZoneService, name: web, port: 80}"))[0]
+	m.url = fmt.Sprintf("http://%s:10001/", m.west.address(4))
+	m.servedBy("the client's zone serves it alone", "web-west")
+	return m
+}
+
+// localWeb is the instance of web in west.
+var localWeb = server("web-west", "web", "http", 3, 20080)
+
+// servedBy waits until exactly these instances respond to the client.
+func (m *webOfZones) servedBy(what string, instances ...string) {
+	m.t.Helper()
+	m.west.eventually(what, func() error { return m.west.respondedBy(m.url, instances...) })
+}
+
 // A service of three zones: a client is served in its own zone, by other zones while its own has no endpoint, and by
 // the last live zone.
 func TestDrillAServiceOfManyZones(t *testing.T) {
-	f := newFederation(t)
-	east, north, west := f.join("east"), f.join("north"), f.join("west")
-	f.global.apply(crossZoneRules + "---" + everywhere)
-	for _, zone := range []*world{east, north, west} {
-		zone.eventually("the rules of the mesh have come", func() error {
-			return zone.has("meshtrafficpermissions", "all")
-		})
-		zone.apply(service("web", httpPort))
-	}
-	east.withIngress("web-east")
-	north.withIngress("web-north")
-	west.service(3, 18080, "web-west")
-	local := west.proxy("default", "web-west", server("web-west", "web", "http", 3, 20080))
-	west.proxy("default", "client",
-		caller("client", 4, "backendRef: {kind: MeshMultiZoneService, name: web, port: 80}"))
-	url := fmt.Sprintf("http://%s:10001/", west.address(4))
-	west.eventually("the client's zone serves it alone", func() error { return west.respondedBy(url, "web-west") })
-
-	d := west.drill("the last instance of a zone is killed, and comes back", west.get(url))
+	m := newWebOfZones(t)
+	west := m.west
+	d := west.drill("the last instance of a zone is killed, and comes back", west.get(m.url))
 	d.more(50)
-	local.kill()
-	west.eventually("other zones serve the client", func() error {
-		return west.respondedBy(url, "web-east", "web-north")
-	})
+	m.local.kill()
+	m.servedBy("other zones serve the client", "web-east", "web-north")
 	d.more(50)
-	local = west.proxy("default", "web-west", server("web-west", "web", "http", 3, 20080))
-	west.eventually("the client's zone serves it again", func() error { return west.respondedBy(url, "web-west") })
+	m.local = west.proxy("default", "web-west", localWeb)
+	m.servedBy("the client's zone serves it again", "web-west")
 	d.more(50)
 	d.end()
 
-	local.kill()
-	west.eventually("other zones serve the client", func() error {
-		return west.respondedBy(url, "web-east", "web-north")
-	})
-	d = west.drill("all of a zone is killed", west.get(url))
+	m.local.kill()
+	m.servedBy("other zones serve the client", "web-east", "web-north")
+	d = west.drill("all of a zone is killed", west.get(m.url))
 	d.more(50)
-	east.killAll()
-	west.eventually("the zone that is left serves the client", func() error {
-		return west.respondedBy(url, "web-north")
-	})
+	m.east.killAll()
+	m.servedBy("the zone that is left serves the client", "web-north")
 	d.more(100)
 	d.end()
 }
@@ -64,6 +78,5 @@ func TestDrillAServiceOfManyZones(t *testing.T) {
 func (w *world) withIngress(name string) {
 	w.t.Helper()
 	w.service(3, 18080, name)
-	w.proxy("default", name, server(name, "web", "http", 3, 20080))
-	w.proxy("default", "ingress-of-"+name, ingress("ingress-of-"+name, 10))
+	w.proxies("default", server(name, "web", "http", 3, 20080), ingress("ingress-of-"+name, 10))
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -334,6 +335,23 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 	w.ready(m, p, ready)
 	return p
 }
+
+// proxies starts weft-dp for Dataplanes of a mesh side by side, and waits until all are ready.
+func (w *world) proxies(mesh string, dataplanes ...string) (agents []*process) {
+	w.t.Helper()
+	var ports []int
+	for _, dataplane := range dataplanes {
+		p, port := w.begin(w.machine, mesh, nameOf.FindStringSubmatch(dataplane)[1], dataplane)
+		agents, ports = append(agents, p), append(ports, port)
+	}
+	for i, p := range agents {
+		w.ready(w.machine, p, ports[i])
+	}
+	return agents
+}
+
+// nameOf finds the name of a resource in YAML.
+var nameOf = regexp.MustCompile(`(?m)^name: (\S+)$`)
 
 // begin starts weft-dp on a machine with a token that vouches for its Dataplane, and returns its readiness port.
 func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {

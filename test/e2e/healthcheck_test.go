@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+
+	"weft/internal/traffic"
 )
 
 // healthPolicy is a MeshHealthCheck of the client with a conf about every destination.
@@ -65,12 +67,11 @@ func TestHealthChecksPassTheServersProxy(t *testing.T) {
 	w.eventually("a check without a permission fails", healthy(0))
 }
 
-// TestDrillAHealthCheckIsEdited: edits of the checks of an HTTP service, from none to others, change its cluster. They
-// fail no request and change no listener.
-func TestDrillAHealthCheckIsEdited(t *testing.T) {
+// editHealthCheck edits the checks of an HTTP service, from none to others, which change its cluster.
+func (w *world) editHealthCheck(url string) {
 	checkers := []string{"http: {path: /%d}", "tcp: {}, http: {disabled: true, path: /%d}", "tcp: {disabled: true}, " +
 		"http: {disabled: true, path: /%d}"}
-	newWorld(t).drillEdits("a MeshHealthCheck", func(i int) string {
+	w.editUnder(traffic.Get(url), "client", "a MeshHealthCheck", clusterChanges, func(i int) string {
 		return healthPolicy(fmt.Sprintf("interval: %dms, noTrafficInterval: %dms, timeout: 2s, unhealthyThreshold: "+
 			"%d, healthyPanicThreshold: %d, "+checkers[i%len(checkers)], 100+i, 200+i, 3+i, 10+i, i))
 	})

@@ -64,7 +64,8 @@ func TestHostileRegistrationsFillNoZone(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token registers Dataplanes of 32 services each as fast as it can")
 	f := newFederation(t)
 	f.global.apply("type: Mesh\nname: default\n")
-	east, west := f.join("east"), f.join("west")
+	zones := f.join(nil, "east", "west")
+	east, west := zones[0], zones[1]
 	east.eventually("the mesh has come", func() error { return east.has("meshes", "default") })
 	west.eventually("the mesh has come", func() error { return west.has("meshes", "default") })
 	east.service(3, 18080, "web-1")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -11,65 +12,89 @@ func localityPolicy(conf string) string {
 		"default: {localityAwareness: {" + conf + "}}}]}\n"
 }
 
+// onlyTo is a failover to zones, in this order.
+func onlyTo(zones ...string) string {
+	entries := ""
+	for _, zone := range zones {
+		entries += fmt.Sprintf("{to: {type: Only, zones: [%s]}}, ", zone)
+	}
+	return "crossZone: {failover: [" + entries + "], failoverThreshold: {percentage: 70}}"
+}
+
 // TestDrillALocalityAwarenessIsEdited: edits of the failover, of its threshold, of the affinity tags and of disabled
 // fail no request and change no listener. Each zone that a policy prefers serves the client.
 func TestDrillALocalityAwarenessIsEdited(t *testing.T) {
-	f := newFederation(t)
-	east, north, west := f.join("east"), f.join("north"), f.join("west")
-	f.global.apply(crossZoneRules + "---" + everywhere)
-	for _, zone := range []*world{east, north, west} {
-		zone.eventually("the rules of the mesh have come", func() error {
-			return zone.has("meshtrafficpermissions", "all")
-		})
-		zone.apply(service("web", httpPort))
-	}
-	east.withIngress("web-east")
-	north.withIngress("web-north")
-	west.service(3, 18080, "web-west")
-	local := west.proxy("default", "web-west", server("web-west", "web", "http", 3, 20080))
-	west.proxy("default", "client",
-		caller("client", 4, "backendRef: {kind: MeshMultiZoneService, name: web, port: 80}"))
-	url := fmt.Sprintf("http://%s:10001/", west.address(4))
-	west.eventually("the client's zone serves it alone", func() error { return west.respondedBy(url, "web-west") })
-
-	only := func(zones ...string) string {
-		entries := ""
-		for _, zone := range zones {
-			entries += fmt.Sprintf("{to: {type: Only, zones: [%s]}}, ", zone)
-		}
-		return "crossZone: {failover: [" + entries + "], failoverThreshold: {percentage: 70}}"
-	}
-	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
-	before := west.counter("client", listeners)
-	d := west.drill("a locality awareness is edited", west.get(url))
+	m := newWebOfZones(t)
+	west := m.west
+	before := west.counter("client", listenerChanges)
+	d := west.drill("a locality awareness is edited", west.get(m.url))
 	for _, c := range []struct {
 		policy string
 		by     []string
 	}{
-		{only("east"), []string{"web-west"}},
+		{onlyTo("east"), []string{"web-west"}},
 		{"disabled: true", []string{"web-east", "web-north", "web-west"}},
-		{only("north", "east"), []string{"web-west"}},
+		{onlyTo("north", "east"), []string{"web-west"}},
 		{"localZone: {affinityTags: [{key: kuma.io/zone}]}", []string{"web-west"}},
 		{"disabled: true", []string{"web-east", "web-north", "web-west"}},
 		{"crossZone: {failover: [{to: {type: None}}]}", []string{"web-west"}},
 		{"disabled: false", []string{"web-west"}},
 	} {
-		f.global.apply(localityPolicy(c.policy))
-		west.eventually("with "+c.policy+", these serve", func() error { return west.respondedBy(url, c.by...) })
+		m.global.apply(localityPolicy(c.policy))
+		m.servedBy("with "+c.policy+", these serve", c.by...)
 		d.more(30)
 	}
-	f.global.apply(localityPolicy(only("east", "north")))
-	west.eventually("the policy has come", func() error { return west.respondedBy(url, "web-west") })
-	local.kill()
-	west.eventually("the first zone serves the client", func() error { return west.respondedBy(url, "web-east") })
+	m.global.apply(localityPolicy(onlyTo("east", "north")))
+	m.servedBy("the policy has come", "web-west")
+	m.local.kill()
+	m.servedBy("the first zone serves the client", "web-east")
 	d.more(30)
 	for _, first := range []string{"north", "east", "north"} {
-		f.global.apply(localityPolicy(only(first)))
-		west.eventually("the zone "+first+" serves", func() error { return west.respondedBy(url, "web-"+first) })
+		m.global.apply(localityPolicy(onlyTo(first)))
+		m.servedBy("the zone "+first+" serves", "web-"+first)
 		d.more(30)
 	}
 	d.end()
-	if after := west.counter("client", listeners); after != before {
+	if after := west.counter("client", listenerChanges); after != before {
 		t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
 	}
+}
+
+// TestFailoverThroughAZoneEgress: with `Mesh.routing.zoneEgress`, the egress of the client's zone forwards requests to
+// the zones that the policy of the client prefers, one after the other, and to no others. The edits fail no request.
+func TestFailoverThroughAZoneEgress(t *testing.T) {
+	m := newWebOfZones(t)
+	west := m.west
+	west.proxy("default", "egress-1", egressDataplane("egress-1", 11))
+	m.global.apply(routing(true) + "---\n" + localityPolicy(onlyTo("east", "north")))
+	west.eventually("the client dials the egress, and no ingress", func() error {
+		clusters, err := west.api("/meshes/default/dataplanes/client/clusters")
+		for address, wanted := range map[string]bool{west.address(11) + ":20300": true, m.east.address(10) + ":": false,
+			m.north.address(10) + ":": false} {
+			if err == nil && strings.Contains(clusters, address) != wanted {
+				err = fmt.Errorf("dials %s: %v", address, !wanted)
+			}
+		}
+		return err
+	})
+	m.servedBy("the client's zone serves it", "web-west")
+	d := west.drill("a failover through an egress is edited", west.get(m.url))
+	m.local.kill()
+	m.servedBy("the first zone serves the client", "web-east")
+	m.global.apply(localityPolicy(onlyTo("north", "east")))
+	m.servedBy("the zone that is first now serves the client", "web-north")
+	m.global.apply(localityPolicy(onlyTo("east", "north")))
+	m.servedBy("the former one does again", "web-east")
+	d.more(50)
+	d.end()
+
+	m.east.killAll()
+	m.servedBy("the next zone serves the client while the first is gone", "web-north")
+	m.global.apply(localityPolicy(onlyTo("east")))
+	west.eventually("no zone serves the client that the policy does not list", func() error {
+		if body, err := west.machine.fetch(m.url); err == nil || !strings.Contains(err.Error(), "503") {
+			return fmt.Errorf("answered %q: %v", body, err)
+		}
+		return nil
+	})
 }

@@ -119,9 +119,7 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 		drills[2].during(2 * time.Second)
 		do()
 		drills[2].during(2 * time.Second)
-		for _, d := range drills {
-			d.end()
-		}
+		endAll(drills)
 		if proxy != nil && proxy.said("connections are still open after the bound") == nil {
 			t.Errorf("%s: %s cut connections", name, proxy.name)
 		}

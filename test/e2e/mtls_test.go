@@ -210,7 +210,7 @@ func TestDrillMTLSModes(t *testing.T) {
 		}
 	}
 	if *showDrills {
-		d.during(40 * time.Second) // longer than a drain
+		d.during(32 * time.Second) // longer than Envoy drains a listener
 		if err := open.says(); err != nil {
 			t.Errorf("a connection that was open before the modes: %v", err)
 		}

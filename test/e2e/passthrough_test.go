@@ -311,7 +311,8 @@ func TestDrillPassthroughIsEdited(t *testing.T) {
 			}
 			return nil
 		})
-		d.more(50)
+		d.more(20)
 	}
+	d.more(50)
 	d.end()
 }

@@ -133,39 +133,32 @@ func TestPatchesHaveTheirEffect(t *testing.T) {
 	w.eventually("nothing is modified", gets(url, ""))
 }
 
-// TestDrillAPatchIsEdited: an edit under load, of clusters, routes and the chain of a listener, loses no request.
-func TestDrillAPatchIsEdited(t *testing.T) {
-	w := newWorld(t)
-	w.drillEdits("a MeshProxyPatch", func(i int) string {
+// editPatch edits a MeshProxyPatch of clusters and routes.
+func (w *world) editPatch(url string) {
+	w.editUnder(traffic.Get(url), "client", "a MeshProxyPatch", clusterChanges, func(i int) string {
 		return proxyPatch("kind: Dataplane, name: client", fmt.Sprintf(`{cluster: {operation: Patch, match: {origin: `+
 			`outbound}, value: "connectTimeout: %ds"}}, {virtualHost: {operation: Patch, match: {origin: outbound}, value: `+
 			`"responseHeadersToAdd: [{header: {key: x-patched, value: v%d}}]"}}`, 3+i, i))
 	})
 }
 
-// TestDrillAListenerPatchIsEdited: filters that a MeshProxyPatch adds to chains change under load, and no request is
-// lost.
-func TestDrillAListenerPatchIsEdited(t *testing.T) {
-	w := newWorld(t)
-	w.apply(secured)
-	w.service(2, 18080, "web-1")
-	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
-	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
-	url := fmt.Sprintf("http://%s:10001/", w.address(3))
-	w.eventually("a request passes", func() error { return get(url) })
+// editListenerPatch edits filters that a MeshProxyPatch adds to chains. No request is lost while former chains drain.
+func (w *world) editListenerPatch(url string) {
 	d := w.drill("a MeshProxyPatch of listeners is edited, ten times", traffic.Get(url))
 	d.more(50)
 	for i := range 10 {
 		value := fmt.Sprint("v", i)
 		w.apply(proxyPatch("kind: Mesh", fmt.Sprintf(responseHeader, "inbound", value)))
-		w.eventually("the edit has arrived", func() error {
-			got, err := header(url, "x-patched")
-			if err == nil && got != value {
-				err = fmt.Errorf("x-patched is %q", got)
+		w.eventually("the edit has arrived at both servers", func() error {
+			for range 20 {
+				if got, err := header(url, "x-patched"); err != nil || got != value {
+					return fmt.Errorf("x-patched is %q: %v", got, err)
+				}
 			}
-			return err
+			return nil
 		})
-		d.more(50)
+		d.more(20)
 	}
+	d.more(50)
 	d.end()
 }

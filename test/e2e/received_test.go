@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weft/internal/traffic"
 )
 
 // clientID is the SPIFFE ID of the Dataplane client.
@@ -151,14 +153,12 @@ func (w *world) closedAfterResponse(address string) error {
 	return errors.New("no connection was closed within 2s")
 }
 
-// TestDrillAReceivedTimeoutIsEdited: edits of the timeouts of an HTTP inbound, also by caller, change its cluster and
-// its route. They fail no request and change no listener.
-func TestDrillAReceivedTimeoutIsEdited(t *testing.T) {
-	newWorld(t).drillEditsAt("web-1", "a MeshTimeout of the server", `cluster_manager\.cluster_modified`,
-		func(i int) string {
-			all := fmt.Sprintf("connectionTimeout: %ds, http: {requestTimeout: %ds, maxStreamDuration: %dm, "+
-				"maxConnectionDuration: %dm}", 3+i, 20+i, 3+i, 3+i)
-			ofClient := fmt.Sprintf("http: {requestTimeout: %ds, streamIdleTimeout: %dm}", 30+i, 3+i)
-			return received("MeshTimeout", everyCallerGets(all)+", "+clientGets(ofClient))
-		})
+// editReceivedTimeout edits the timeouts of an HTTP inbound, also by caller, which change its cluster and its route.
+func (w *world) editReceivedTimeout(url string) {
+	w.editUnder(traffic.Get(url), "web-1", "a MeshTimeout of the server", clusterChanges, func(i int) string {
+		all := fmt.Sprintf("connectionTimeout: %ds, http: {requestTimeout: %ds, maxStreamDuration: %dm, "+
+			"maxConnectionDuration: %dm}", 3+i, 20+i, 3+i, 3+i)
+		ofClient := fmt.Sprintf("http: {requestTimeout: %ds, streamIdleTimeout: %dm}", 30+i, 3+i)
+		return received("MeshTimeout", everyCallerGets(all)+", "+clientGets(ofClient))
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -177,37 +176,11 @@ func TestRetriesHaveTheirEffect(t *testing.T) {
 	}
 }
 
-// TestDrillARetryIsEdited: edits of the retries of an HTTP service change its route. They fail no request and change no
-// listener.
-func TestDrillARetryIsEdited(t *testing.T) {
-	w := newWorld(t)
-	w.apply(secured)
-	w.service(2, 18080, "web-1")
-	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
-	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
-	url := fmt.Sprintf("http://%s/", net.JoinHostPort(w.address(3), "10001"))
-	w.eventually("a request passes", func() error { return get(url) })
-	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
+// editRetry edits the retries of an HTTP service, which change its route.
+func (w *world) editRetry(url string) {
 	const routes = `http\.[^:]*\.rds\.[^:]*\.config_reload`
-	before := w.counter("client", listeners)
-	d := w.drill("a MeshRetry is edited, ten times", traffic.Get(url))
-	for i := range 10 {
-		reloads := w.counter("client", routes)
-		w.apply(retryPolicy(fmt.Sprintf("http: {numRetries: %d, perTryTimeout: %ds, retryOn: [5xx, HttpMethodGet, "+
-			"%q], backOff: {baseInterval: %dms}, hostSelectionMaxAttempts: %d}", i, 5+i, fmt.Sprint(500+i), 10+i, 1+i)))
-		w.eventually("the edit has arrived", func() error {
-			if now := w.counter("client", routes); now <= reloads {
-				return fmt.Errorf("%d reloads of routes", now)
-			}
-			return nil
-		})
-		d.more(50)
-	}
-	d.end()
-	if after := w.counter("client", listeners); after != before {
-		t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
-	}
-	if draining := w.counter("client", `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
-		t.Errorf("%d listeners and filter chains drain", draining)
-	}
+	w.editUnder(traffic.Get(url), "client", "a MeshRetry", routes, func(i int) string {
+		return retryPolicy(fmt.Sprintf("http: {numRetries: %d, perTryTimeout: %ds, retryOn: [5xx, HttpMethodGet, "+
+			"%q], backOff: {baseInterval: %dms}, hostSelectionMaxAttempts: %d}", i, 5+i, fmt.Sprint(500+i), 10+i, 1+i))
+	})
 }

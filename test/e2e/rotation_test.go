@@ -128,14 +128,15 @@ networking:
 // inMotion starts a client of two servers of every protocol. It returns the client's traffic and the servers'
 // addresses.
 func (w *world) inMotion() (send traffic.Send, servers []string) {
+	dataplanes := []string{everyCaller}
 	for _, host := range []int{2, 4} {
 		name := fmt.Sprintf("web-%d", host)
 		w.service(host, 18080, name)
 		w.echo(host, 18081)
-		w.proxy("default", name, everyProtocol(name, host))
+		dataplanes = append(dataplanes, everyProtocol(name, host))
 		servers = append(servers, w.address(host)+":20080")
 	}
-	w.proxy("default", "client", everyCaller)
+	w.proxies("default", dataplanes...)
 	get := func(port int) traffic.Send { return traffic.Get(fmt.Sprintf("http://%s:%d/", w.address(3), port)) }
 	send = inTurn(get(10001), get(10002), greet(w.address(3)+":10003"))
 	w.eventually("every protocol passes", func() error {

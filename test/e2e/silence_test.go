@@ -52,7 +52,7 @@ func (w *world) stopped(agent *process) silence {
 
 // fewSeconds is the maximum duration of a request that moves to another endpoint. Its own timeout is 15 s, and the
 // silence lasts longer than fewSeconds.
-const fewSeconds, silenceLasts = 10 * time.Second, 12 * time.Second
+const fewSeconds, silenceLasts = 7 * time.Second, 8 * time.Second
 
 // lives runs traffic from a machine during a silence. No safe request fails or takes longer than a few seconds, nor
 // does a new TCP connection.
@@ -86,11 +86,10 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 	s.end()
 	d.during(time.Second)
 	a := newAttack(w.t, "silence fails requests: "+what+": "+s.name)
-	for _, d := range drills {
-		tally := d.end()
+	for i, tally := range endAll(drills) {
 		a.costs(tally)
 		if tally.Slowest > fewSeconds {
-			w.t.Errorf("%s: the slowest request took %s, sent %s after the first", d.name, tally.Slowest,
+			w.t.Errorf("%s: the slowest request took %s, sent %s after the first", drills[i].name, tally.Slowest,
 				tally.SlowestAfter)
 		}
 	}

@@ -156,58 +156,11 @@ func (w *world) counter(proxy, name string) int {
 	return sum
 }
 
-// TestDrillATimeoutIsEdited: edits of the timeouts of an HTTP service change clusters and routes. They fail no request
-// and change no listener.
-func TestDrillATimeoutIsEdited(t *testing.T) {
-	newWorld(t).drillEdits("a MeshTimeout", func(i int) string {
+// editTimeout edits the timeouts of an HTTP service, which change clusters and routes.
+func (w *world) editTimeout(url string) {
+	w.editUnder(traffic.Get(url), "client", "a MeshTimeout", clusterChanges, func(i int) string {
 		return timeoutPolicy(fmt.Sprintf("connectionTimeout: %ds, idleTimeout: %dm, http: {requestTimeout: %ds, "+
 			"streamIdleTimeout: %dm, maxStreamDuration: %dm, maxConnectionDuration: %dm}", 3+i, 3+i, 20+i, 3+i, 3+i,
 			3+i%5))
 	})
-}
-
-// drillEdits is [world.drillEditsAt] of a policy of the client.
-func (w *world) drillEdits(policy string, edited func(i int) string) {
-	w.drillEditsAt("client", policy, `cluster_manager\.cluster_modified`, edited)
-}
-
-// drillEditsAt starts a service of two instances and its client, and edits a policy of one of the proxies ten times
-// under load. Each edit changes a statistic of the proxy; none fails a request or changes a listener.
-func (w *world) drillEditsAt(proxy, policy, statistic string, edited func(i int) string) {
-	w.apply(secured)
-	for i, name := range []string{"web-1", "web-2"} {
-		host := 2 + 2*i
-		w.service(host, 18080, name)
-		w.proxy("default", name, server(name, "web", "http", host, 20080))
-	}
-	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
-	url := fmt.Sprintf("http://%s:10001/", w.address(3))
-	w.eventually("a request passes", func() error { return get(url) })
-	w.editUnder(traffic.Get(url), proxy, policy, statistic, edited)
-}
-
-// editUnder edits a policy of a proxy ten times under requests. Each edit changes a statistic of the proxy; none fails
-// a request or changes a listener.
-func (w *world) editUnder(load traffic.Send, proxy, policy, statistic string, edited func(i int) string) {
-	const listeners = `listener_manager\.(listener_modified|listener_in_place_updated|listener_removed|listener_added)`
-	before := w.counter(proxy, listeners)
-	d := w.drill(policy+" is edited, ten times", load)
-	for i := range 10 {
-		edits := w.counter(proxy, statistic)
-		w.apply(edited(i))
-		w.eventually("the edit has arrived", func() error {
-			if now := w.counter(proxy, statistic); now <= edits {
-				return fmt.Errorf("%s is %d", statistic, now)
-			}
-			return nil
-		})
-		d.more(50)
-	}
-	d.end()
-	if after := w.counter(proxy, listeners); after != before {
-		w.t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
-	}
-	if draining := w.counter(proxy, `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
-		w.t.Errorf("%d listeners and filter chains drain", draining)
-	}
 }

@@ -33,7 +33,7 @@ func TestDrillPoliciesOfAZoneIngressAreEdited(t *testing.T) {
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	east.editUnder(west.get(west.outbound(3, "http")), "ingress-1", "a MeshCircuitBreaker and a MeshHealthCheck of an "+
-		"ingress", `cluster_manager\.cluster_modified`, func(i int) string {
+		"ingress", clusterChanges, func(i int) string {
 		return zonePolicies("ingress-1", "MeshService, name: web", i)
 	})
 }
@@ -52,7 +52,7 @@ func TestDrillPoliciesOfAZoneEgressAreEdited(t *testing.T) {
 	w.proxy("default", "client", externalCaller("client", 8))
 	url := w.out(8, 10001)
 	w.responds(fetch, url, "outside")
-	w.editUnder(traffic.Get(url), "egress-1", "policies of an egress", `cluster_manager\.cluster_modified`,
+	w.editUnder(traffic.Get(url), "egress-1", "policies of an egress", clusterChanges,
 		func(i int) string {
 			return zonePolicies("egress-1", "MeshExternalService, name: plain", i) + fmt.Sprintf("---\ntype: "+
 				"MeshTimeout\nmesh: default\nname: zones\nspec: {targetRef: {kind: Dataplane, name: egress-1}, rules: "+

@@ -52,18 +52,35 @@ func (f *federation) place(name string, settings ...string) *world {
 	return w
 }
 
-// join starts a zone with further settings, and waits until it is connected to global.
-func (f *federation) join(zone string, settings ...string) *world {
+// join starts zones with further settings side by side, and waits until they are connected to global.
+func (f *federation) join(settings []string, zones ...string) (joined []*world) {
 	f.t.Helper()
-	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
-	if err != nil {
-		f.t.Fatal(err)
+	for _, zone := range zones {
+		token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		joining := f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token)))
+		w := f.place(zone, append(joining, settings...)...)
+		w.zone = zone
+		w.startPlane()
+		joined = append(joined, w)
 	}
-	w := f.place(zone, append(f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token))), settings...)...)
-	w.zone = zone
-	w.startPlane()
-	f.global.eventually(zone+" has joined", func() error { return f.global.zoneOnline(zone) })
-	return w
+	for _, zone := range zones {
+		f.global.eventually(zone+" has joined", func() error { return f.global.zoneOnline(zone) })
+	}
+	return joined
+}
+
+// obtain applies resources at global, the permission "all" among them, and waits until zones have that.
+func (f *federation) obtain(zones []*world, resources string) {
+	f.t.Helper()
+	f.global.apply(resources)
+	for _, zone := range zones {
+		zone.eventually("the rules of the mesh have come", func() error {
+			return zone.has("meshtrafficpermissions", "all")
+		})
+	}
 }
 
 // joining returns the settings of a zone that joins with a token.
