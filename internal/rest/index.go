@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"weft/internal/access"
@@ -64,6 +65,41 @@ func (a *api) resources(w http.ResponseWriter, _ *http.Request) error {
 		}
 	}
 	return writeJSON(w, http.StatusOK, map[string][]ResourceType{"resources": entries})
+}
+
+// policyKinds lists the kinds that are policies, by name: twice, since a client of Kuma 2 reads `policies`, and one of
+// Kuma 3 `resources`.
+func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
+	kinds := slices.SortedFunc(slices.Values(kind.Policies()), func(a, b kind.Policy) int {
+		return strings.Compare(a.Describe().Name, b.Describe().Name)
+	})
+	response := struct {
+		Policies  []olderPolicyType `json:"policies"`
+		Resources []ResourceType    `json:"resources"`
+	}{}
+	for _, d := range kinds {
+		t := resourceType(d)
+		response.Resources = append(response.Resources, t)
+		response.Policies = append(response.Policies, olderPolicyType{
+			Name: t.Name, ReadOnly: t.ReadOnly, Path: t.Path, SingularDisplayName: t.SingularDisplayName,
+			PluralDisplayName: t.PluralDisplayName, IsTargetRefBased: t.Policy.IsTargetRef,
+			IsInbound: t.Policy.HasRulesTargetRef, IsOutbound: t.Policy.HasToTargetRef,
+		})
+	}
+	return writeJSON(w, http.StatusOK, response)
+}
+
+// olderPolicyType is a kind that is a policy, in the shape of Kuma 2.
+type olderPolicyType struct {
+	Name                string `json:"name"`
+	ReadOnly            bool   `json:"readOnly"`
+	Path                string `json:"path"`
+	SingularDisplayName string `json:"singularDisplayName"`
+	PluralDisplayName   string `json:"pluralDisplayName"`
+	IsExperimental      bool   `json:"isExperimental"`
+	IsTargetRefBased    bool   `json:"isTargetRefBased"`
+	IsInbound           bool   `json:"isInbound"`  // it has rules about the traffic that a proxy receives
+	IsOutbound          bool   `json:"isOutbound"` // it has items about the traffic that a proxy sends
 }
 
 func resourceType(d resource.Descriptor) ResourceType {

@@ -77,25 +77,6 @@ func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, response)
 }
 
-// policyKinds lists the policy kinds.
-func (a *api) policyKinds(w http.ResponseWriter, _ *http.Request) error {
-	type entry struct {
-		Name                string `json:"name"`
-		ReadOnly            bool   `json:"readOnly"`
-		Path                string `json:"path"`
-		SingularDisplayName string `json:"singularDisplayName"`
-		PluralDisplayName   string `json:"pluralDisplayName"`
-		IsTargetRefBased    bool   `json:"isTargetRefBased"`
-	}
-	entries := []entry{}
-	for _, d := range kind.Policies() {
-		info := d.Describe()
-		name := displayName(info.Name)
-		entries = append(entries, entry{info.Name, info.ReadOnly, info.Plural, name, pluralName(name), true})
-	}
-	return writeJSON(w, http.StatusOK, map[string][]entry{"policies": entries})
-}
-
 // displayName puts a space before each word: "Mesh Traffic Permission", "Mesh TLS", "Mesh HTTP Route".
 func displayName(kind string) string {
 	var b strings.Builder

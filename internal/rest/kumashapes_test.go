@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -479,5 +480,55 @@ func (s *socket) applyExported(t *testing.T, path string, item map[string]any) {
 	if status, _, response := s.send(t, "GET", path+"?format=k8s", "", agentOf("2.14.3")); status != http.StatusOK ||
 		!strings.Contains(response, `"apiVersion":`) {
 		t.Errorf("GET %s?format=k8s: %d %s", path, status, response)
+	}
+}
+
+// TestClientsOfEachReleaseReadThePolicyKinds: `GET /policies` has the list that clients of Kuma 2 read, whole, and the
+// one that clients of Kuma 3 read, which is the part of `_resources` that is policies.
+func TestClientsOfEachReleaseReadThePolicyKinds(t *testing.T) {
+	type older struct {
+		Name, Path, SingularDisplayName, PluralDisplayName                *string
+		ReadOnly, IsExperimental, IsTargetRefBased, IsInbound, IsOutbound *bool
+	}
+	s := listen(t, newWorld(t, newStore(t)))
+	for _, release := range append([]string{"2.13.0"}, kumactlReleases...) {
+		status, _, response := s.send(t, "GET", "/policies", "", agentOf(release))
+		var kinds struct {
+			Policies  []older
+			Resources []ResourceType
+		}
+		if err := json.Unmarshal([]byte(response), &kinds); status != http.StatusOK || err != nil {
+			t.Fatalf("%s: %d %v %s", release, status, err, response)
+		}
+		text := func(k older) string {
+			if slices.Contains([]*string{k.Name, k.Path, k.SingularDisplayName, k.PluralDisplayName}, nil) ||
+				slices.Contains([]*bool{k.ReadOnly, k.IsExperimental, k.IsTargetRefBased, k.IsInbound, k.IsOutbound}, nil) {
+				t.Fatalf("%s: a field is missing: %s", release, response)
+			}
+			return fmt.Sprintln(*k.Name, *k.Path, *k.SingularDisplayName, *k.PluralDisplayName, *k.ReadOnly,
+				*k.IsExperimental, *k.IsTargetRefBased, *k.IsInbound, *k.IsOutbound)
+		}
+		all := ""
+		for _, k := range kinds.Policies {
+			all += text(k)
+		}
+		for _, want := range []string{
+			"MeshCircuitBreaker meshcircuitbreakers Mesh Circuit Breaker Mesh Circuit Breakers false false true true true",
+			"MeshFaultInjection meshfaultinjections Mesh Fault Injection Mesh Fault Injections false false true true false",
+			"MeshHTTPRoute meshhttproutes Mesh HTTP Route Mesh HTTP Routes false false true false true",
+			"MeshPassthrough meshpassthroughs Mesh Passthrough Mesh Passthroughs false false true false false",
+		} {
+			if !strings.Contains(all, want+"\n") {
+				t.Errorf("%s: the list lacks %q:\n%s", release, want, all)
+			}
+		}
+		if !slices.IsSortedFunc(kinds.Policies, func(a, b older) int { return strings.Compare(*a.Name, *b.Name) }) {
+			t.Errorf("%s: the policies are not sorted:\n%s", release, all)
+		}
+		policies := slices.DeleteFunc(s.kinds(t), func(k ResourceType) bool { return k.Policy == nil })
+		slices.SortFunc(policies, func(a, b ResourceType) int { return strings.Compare(a.Name, b.Name) })
+		if !reflect.DeepEqual(kinds.Resources, policies) || len(policies) != len(kinds.Policies) {
+			t.Errorf("%s: %s, want %+v", release, response, policies)
+		}
 	}
 }
