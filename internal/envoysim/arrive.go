@@ -20,6 +20,8 @@ type CrossZoneRequest struct {
 	SpiffeIDs []string
 	Method    string // default GET
 	Path      string // default /
+	// Headers are the headers that the client's proxy sends, as in [Request].
+	Headers map[string]string
 }
 
 // IngressResult is the result of a cross-zone request in the zone of the ingress. Fields of hops that the request does
@@ -29,6 +31,8 @@ type IngressResult struct {
 	Cluster   string            `json:"cluster,omitempty"`  // that the SNI leads to
 	Endpoints []EndpointVerdict `json:"endpoints,omitempty"`
 	Reason    string            `json:"reason,omitempty"` // for which it reaches no endpoint
+	// Headers are those of the request. A release that does not follow them leaves them out.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // CrossZone returns the result of a request that arrives at a zone ingress, from the configuration of the ingress and
@@ -39,13 +43,14 @@ func CrossZone(world World, request CrossZoneRequest) (*IngressResult, error) {
 		return nil, err
 	}
 	listener, addresses, err := ingress.sniRoute(request.SNI)
-	a := &IngressResult{Listener: listener}
+	a := &IngressResult{Listener: listener, Headers: request.Headers}
 	if err != nil {
 		a.Reason = err.Error()
 		return a, nil
 	}
 	a.Cluster = request.SNI
-	call := Call{Method: request.Method, Path: request.Path, TLS: true, PeerURIs: request.SpiffeIDs}
+	call := Call{Method: request.Method, Path: request.Path, Headers: request.Headers, TLS: true,
+		PeerURIs: request.SpiffeIDs}
 	for _, address := range addresses {
 		a.Endpoints = append(a.Endpoints, callServer(world, address, call))
 	}

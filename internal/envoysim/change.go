@@ -2,6 +2,7 @@ package envoysim
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -36,6 +37,50 @@ func headerChanges(of string, added []*corev3.HeaderValueOption, removed []strin
 		all = append(all, fmt.Sprintf("the header %s of the %s is removed", name, of))
 	}
 	return all
+}
+
+// changed returns a request as a route forwards it: with other headers, another path or another host.
+func changed(route *routev3.Route, call Call) Call {
+	headers := maps.Clone(call.Headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	for _, name := range route.RequestHeadersToRemove {
+		delete(headers, strings.ToLower(name))
+	}
+	for _, h := range route.RequestHeadersToAdd {
+		setHeader(headers, h)
+	}
+	action := route.GetRoute()
+	if host := action.GetHostRewriteLiteral(); host != "" {
+		headers[hostHeader] = host
+	}
+	if r := action.GetRegexRewrite(); r != nil {
+		path, query, has := strings.Cut(orElse(call.Path, "/"), "?")
+		call.Path = substitute(r.Pattern.GetRegex(), r.Substitution, path)
+		if has {
+			call.Path += "?" + query
+		}
+	}
+	call.Headers = headers
+	return call
+}
+
+// hostHeader is the header of a [Call] that has the host of the request.
+const hostHeader = "host"
+
+// setHeader sets a header of a request. Several values of a header are joined with commas.
+func setHeader(headers map[string]string, to *corev3.HeaderValueOption) {
+	name, value := strings.ToLower(to.Header.Key), strings.ReplaceAll(to.Header.Value, "%%", "%")
+	former, present := headers[name]
+	switch {
+	case !present && to.AppendAction == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS,
+		present && to.AppendAction == corev3.HeaderValueOption_ADD_IF_ABSENT:
+		return
+	case present && to.AppendAction == corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD:
+		value = former + "," + value
+	}
+	headers[name] = value
 }
 
 // redirection returns the response of a redirect, such as "302 to https://HOST:443/api".

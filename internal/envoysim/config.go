@@ -96,6 +96,8 @@ func (c Call) header(name string) (string, bool) {
 		return orElse(c.Method, "GET"), true
 	case ":path":
 		return orElse(c.Path, "/"), true
+	case ":authority":
+		name = hostHeader
 	}
 	value, ok := c.Headers[strings.ToLower(name)]
 	return value, ok

@@ -133,7 +133,9 @@ type EndpointVerdict struct {
 	Proxy    string `json:"proxy,omitempty"`
 	kind.SpiffeIDs
 	Listener string `json:"listener,omitempty"`
-	Allowed  bool   `json:"allowed"`
+	// Route is the name of the server's route that the request takes, where a policy has named it.
+	Route   string `json:"route,omitempty"`
+	Allowed bool   `json:"allowed"`
 	// Rule is the policy rule that decided. ShadowRule is a rule in shadow mode that would deny.
 	Rule       string `json:"rule,omitempty"`
 	ShadowRule string `json:"shadowRule,omitempty"`
@@ -188,7 +190,7 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
 	default:
 		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
-			call}).backends(e, way.Backends)
+			way.Sent}).backends(e, way.Backends)
 	}
 	return e, nil
 }
@@ -292,7 +294,7 @@ func (a *simulation) throughIngress(e Endpoint, ingress ZoneIngress) EndpointVer
 	}
 	result, err := a.remote(ingress.Zone, CrossZoneRequest{
 		Ingress: ingress.Ingress, Mesh: a.mesh, SNI: e.SNI, SpiffeIDs: a.names.List(), Method: a.call.Method,
-		Path: a.call.Path,
+		Path: a.call.Path, Headers: a.call.Headers,
 	})
 	if err != nil {
 		verdict.NotQueried = err.Error()
@@ -389,6 +391,7 @@ func callProxy(world World, proxy state.ProxyKey, at Address, call Call) (v Endp
 	result := server.Inbound(call)
 	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule,
 		result.ShadowRule, result.Reason
+	v.Route = result.Route
 	return v, result.Cluster
 }
 

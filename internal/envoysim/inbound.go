@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matchingv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	httplimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
@@ -25,8 +26,10 @@ import (
 // InboundResult is the result of a connection or request to a proxy's application.
 type InboundResult struct {
 	Listener string
-	Cluster  string
-	Allowed  bool
+	// Route is the name of the route of a request, with the filters that it configures; empty where it has no name.
+	Route   string
+	Cluster string
+	Allowed bool
 	// Rule is the rule that allows or denies the caller, or empty where none was needed or none matched.
 	Rule string
 	// ShadowRule is a rule in shadow mode that would deny the caller.
@@ -96,17 +99,76 @@ func (c *Config) admit(result *InboundResult, chain *listenerv3.FilterChain, cal
 	if proxy, ok := last.(*tcpproxyv3.TcpProxy); ok {
 		return c.admitConnection(result, connectionFilters, proxy, call)
 	}
-	filters, cluster, err := c.requestFilters(last)
+	manager, ok := last.(*hcmv3.HttpConnectionManager)
+	if !ok {
+		return errors.New("the listener closes every connection")
+	}
+	return c.admitRequest(result, manager, call)
+}
+
+// admitRequest evaluates the filters of requests, and then the route.
+func (c *Config) admitRequest(result *InboundResult, manager *hcmv3.HttpConnectionManager, call Call) error {
+	routes := manager.GetRouteConfig()
+	if rds := manager.GetRds(); rds != nil {
+		routes = c.routes[rds.RouteConfigName]
+	}
+	if routes == nil {
+		return fmt.Errorf("the proxy has no route %s", manager.GetRds().GetRouteConfigName())
+	}
+	filters, err := c.requestFilters(manager, routes)
 	if err != nil {
 		return err
 	}
-	result.Cluster = cluster
 	for _, filter := range filters {
 		if err := result.check(filter, call); err != nil {
 			return err
 		}
 	}
-	return nil
+	call.Headers = withCaller(manager, call)
+	route, err := routeFor(routes, call)
+	switch {
+	case err != nil:
+		return err
+	case route == nil:
+		return noRoute(routes, call)
+	}
+	return result.take(route, call)
+}
+
+// take evaluates the route of a request. It returns an error where the proxy itself responds.
+func (r *InboundResult) take(route *routev3.Route, call Call) error {
+	r.Route = route.Name
+	for _, name := range sortedKeys(route.TypedPerFilterConfig) {
+		config, err := route.TypedPerFilterConfig[name].UnmarshalNew()
+		if err != nil || !stopsSome(config) {
+			return fmt.Errorf("route %s configures the filter %s, which is not supported", orElse(route.Name, r.Listener),
+				name)
+		}
+		r.Route = strings.TrimSpace(r.Route + " with " + name)
+	}
+	if redirect := route.GetRedirect(); redirect != nil {
+		return fmt.Errorf("the proxy redirects: %s", redirection(redirect, call))
+	}
+	r.Cluster = route.GetRoute().GetCluster()
+	return ownResponse(route)
+}
+
+// clientCertHeader is the header in which an inbound writes the SPIFFE IDs of the caller.
+const clientCertHeader = "x-forwarded-client-cert"
+
+// withCaller returns the headers of a request as the inbound changes them before it chooses a route.
+func withCaller(manager *hcmv3.HttpConnectionManager, call Call) map[string]string {
+	headers := maps.Clone(call.Headers)
+	switch manager.ForwardClientCertDetails {
+	case hcmv3.HttpConnectionManager_SANITIZE:
+		delete(headers, clientCertHeader)
+	case hcmv3.HttpConnectionManager_SANITIZE_SET:
+		if headers == nil {
+			headers = map[string]string{}
+		}
+		headers[clientCertHeader] = ";URI=" + strings.Join(call.PeerURIs, ";URI=")
+	}
+	return headers
 }
 
 // handshake returns an error where the mutual TLS handshake fails.
@@ -178,23 +240,12 @@ func (c *Config) filtersBeforeLast(chain *listenerv3.FilterChain) ([]proto.Messa
 	return filters, nil
 }
 
-// requestFilters returns the HTTP filters that a request passes before the router, and the cluster that the chain leads
-// to.
-func (c *Config) requestFilters(last proto.Message) ([]proto.Message, string, error) {
-	manager, ok := last.(*hcmv3.HttpConnectionManager)
-	if !ok {
-		return nil, "", errors.New("the listener closes every connection")
-	}
-	route := manager.GetRouteConfig()
-	if rds := manager.GetRds(); rds != nil {
-		route = c.routes[rds.RouteConfigName]
-	}
-	if route == nil {
-		return nil, "", fmt.Errorf("the proxy has no route %s", manager.GetRds().GetRouteConfigName())
-	}
+// requestFilters returns the HTTP filters that a request passes before the router.
+func (c *Config) requestFilters(manager *hcmv3.HttpConnectionManager, routes *routev3.RouteConfiguration) ([]proto.Message,
+	error) {
 	var filters []proto.Message
 	for i, filter := range manager.HttpFilters {
-		if filter.Disabled && route.TypedPerFilterConfig[filter.Name] == nil {
+		if filter.Disabled && routes.TypedPerFilterConfig[filter.Name] == nil {
 			continue
 		}
 		router := i == len(manager.HttpFilters)-1
@@ -206,13 +257,13 @@ func (c *Config) requestFilters(last proto.Message) ([]proto.Message, string, er
 		}
 		config, err := c.extension(filter.Name)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if !router {
 			filters = append(filters, config)
 		}
 	}
-	return filters, route.VirtualHosts[0].Routes[0].GetRoute().GetCluster(), nil
+	return filters, nil
 }
 
 // check evaluates one filter for a caller. An error means that the caller is denied. A rate limit or a fault denies no

@@ -11,6 +11,27 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 )
 
+// routeFor returns the route that a request takes, or nil where none matches.
+func routeFor(config *routev3.RouteConfiguration, call Call) (*routev3.Route, error) {
+	for _, host := range config.VirtualHosts {
+		for _, route := range host.Routes {
+			matched, err := matchRoute(route.Match, call)
+			if err != nil {
+				return nil, fmt.Errorf("route %s: %w", config.Name, err)
+			}
+			if matched {
+				return route, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// noRoute is the reason for which a request without a route is not forwarded.
+func noRoute(config *routev3.RouteConfiguration, call Call) error {
+	return fmt.Errorf("no route of %s matches %s %s", config.Name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
+}
+
 // matchRoute reports whether a route matches a request. A path is matched without its query.
 func matchRoute(match *routev3.RouteMatch, call Call) (bool, error) {
 	target, _ := call.header(":path")
@@ -50,10 +71,13 @@ func matchPath(match *routev3.RouteMatch, path string) (bool, error) {
 func matchHeader(header *routev3.HeaderMatcher, call Call) (bool, error) {
 	value, present := call.header(header.Name)
 	if p, ok := header.HeaderMatchSpecifier.(*routev3.HeaderMatcher_PresentMatch); ok {
-		return present == p.PresentMatch, nil
+		return (present == p.PresentMatch) != header.InvertMatch, nil
+	}
+	if !present && !header.TreatMissingHeaderAsEmpty {
+		return false, nil // inverted or not
 	}
 	matched, err := matchString(header.GetStringMatch(), value)
-	return matched && present, err
+	return matched != header.InvertMatch, err
 }
 
 // matchRegex matches a whole value.
@@ -67,11 +91,19 @@ func matchRegex(expression, value string) (bool, error) {
 
 // matchString matches a whole string, as Envoy does.
 func matchString(matcher *matcherv3.StringMatcher, value string) (bool, error) {
+	folded := func(s string) string { return s }
+	if matcher.GetIgnoreCase() {
+		folded = strings.ToLower
+	}
 	switch pattern := matcher.GetMatchPattern().(type) {
 	case *matcherv3.StringMatcher_Exact:
-		return value == pattern.Exact, nil
+		return folded(value) == folded(pattern.Exact), nil
 	case *matcherv3.StringMatcher_Prefix:
-		return strings.HasPrefix(value, pattern.Prefix), nil
+		return strings.HasPrefix(folded(value), folded(pattern.Prefix)), nil
+	case *matcherv3.StringMatcher_Suffix:
+		return strings.HasSuffix(folded(value), folded(pattern.Suffix)), nil
+	case *matcherv3.StringMatcher_Contains:
+		return strings.Contains(folded(value), folded(pattern.Contains)), nil
 	case *matcherv3.StringMatcher_SafeRegex:
 		return matchRegex(pattern.SafeRegex.Regex, value)
 	}

@@ -31,6 +31,8 @@ type OutboundResult struct {
 	// accepts.
 	TLS             bool
 	ServerSpiffeIDs []string
+	// Sent is the call as the proxy sends it: the route may change its path and its headers.
+	Sent Call
 	// Changes are the changes of the request and of the response, in words. Redirect is the response of the proxy,
 	// where the request is not sent. Mirrors are the clusters that get copies.
 	Changes  []string
@@ -76,7 +78,7 @@ func (a Address) String() string { return kind.HostPort(a.Address, a.Port) }
 
 // Outbound returns the destination of a call of the proxy's application.
 func (c *Config) Outbound(call Call) OutboundResult {
-	var result OutboundResult
+	result := OutboundResult{Sent: call}
 	listener := c.listener(corev3.TrafficDirection_OUTBOUND, call.Address, call.Port)
 	capture := c.capture(corev3.TrafficDirection_OUTBOUND, call.Address)
 	var chain *listenerv3.FilterChain
@@ -129,32 +131,37 @@ func (c *Config) followRoute(result *OutboundResult, name string, call Call) err
 	if config == nil {
 		return fmt.Errorf("the proxy has no route %s", name)
 	}
-	for _, host := range config.VirtualHosts {
-		for _, route := range host.Routes {
-			matched, err := matchRoute(route.Match, call)
-			if err != nil {
-				return fmt.Errorf("route %s: %w", name, err)
-			}
-			if matched {
-				result.Route = orElse(route.Name, name)
-				return result.useRoute(route, call)
-			}
-		}
+	route, err := routeFor(config, call)
+	switch {
+	case err != nil:
+		return err
+	case route == nil:
+		return noRoute(config, call)
 	}
-	return fmt.Errorf("no route of %s matches %s %s", name, orElse(call.Method, "GET"), orElse(call.Path, "/"))
+	result.Route = orElse(route.Name, name)
+	return result.useRoute(route, call)
 }
 
 // useRoute evaluates a route that matches a call. It returns an error where the proxy itself responds.
 func (r *OutboundResult) useRoute(route *routev3.Route, call Call) error {
 	r.Changes = changes(route)
-	if response := route.GetDirectResponse(); response != nil {
-		return fmt.Errorf("the proxy responds with %d: %s", response.Status, response.Body.GetInlineString())
+	if err := ownResponse(route); err != nil {
+		return err
 	}
 	if redirect := route.GetRedirect(); redirect != nil {
 		r.Redirect = redirection(redirect, call)
 		return nil
 	}
 	r.useAction(route.GetRoute())
+	r.Sent = changed(route, call)
+	return nil
+}
+
+// ownResponse is the reason for which a request is not forwarded, where the proxy itself responds with a status.
+func ownResponse(route *routev3.Route) error {
+	if response := route.GetDirectResponse(); response != nil {
+		return fmt.Errorf("the proxy responds with %d: %s", response.Status, response.Body.GetInlineString())
+	}
 	return nil
 }
 

@@ -141,6 +141,7 @@ func (v *EndpointVerdict) lines(line func(label, value string)) {
 	}
 	if there == nil {
 		line("endpoint", v.text())
+		line("  route", v.Route)
 		v.receivedLines(line)
 		return
 	}
@@ -170,6 +171,7 @@ func (a *IngressResult) lines(line func(label, value string)) {
 	line("  destination", a.Cluster)
 	for i := range a.Endpoints {
 		line("  endpoint", a.Endpoints[i].text())
+		line("  route", a.Endpoints[i].Route)
 		a.Endpoints[i].receivedLines(line)
 	}
 	line("  closed", a.Reason)

@@ -261,3 +261,72 @@ func words(text string) []string {
 	}
 	return lines
 }
+
+// TestExplainAcrossZonesFollowsTheRequest: a request arrives at the server of another zone with the method, the path
+// and the headers that the route of the client's proxy leaves, and takes the server's route that they match.
+func TestExplainAcrossZonesFollowsTheRequest(t *testing.T) {
+	web := server("web", "10.0.0.2", "web", 8080).(*resource.Object[kind.Dataplane])
+	web.Spec.Networking.Inbound[0].Protocol = kind.HTTP
+	west := zone("west", shop("web"), addressesOfWest("west"), zoneIngressOf("ingress", "10.0.0.1"), web,
+		servingTLS("web", "10.0.0.2", 8080), permission(caller),
+		policyOf(t, kind.MeshTimeouts, "t", `{rules: [{matches: [{spiffeID: {type: Exact, value: "`+caller+`"}}],
+			default: {http: {requestTimeout: 3s}}}]}`),
+		policyOf(t, kind.MeshProxyPatches, "p", `{default: {appendModifications: [{virtualHost: {operation: Patch,
+			match: {origin: inbound}, jsonPatches: [
+			{op: add, path: /routes/0, value: {name: blocked, match: {path: /b, headers: [{name: x-canary,
+				stringMatch: {exact: "yes"}}, {name: ":method", stringMatch: {exact: PUT}}]},
+				directResponse: {status: 451}}},
+			{op: add, path: /routes/1, value: {name: slow, match: {prefix: /, headers: [{name: x-slow,
+				stringMatch: {prefix: S, ignoreCase: true}, invertMatch: true}]}, route: {cluster: slow},
+				typedPerFilterConfig: {fault: {"@type":
+				type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault}}}},
+			{op: add, path: /routes/2, value: {name: by-caller, match: {prefix: /caller, headers:
+				[{name: x-forwarded-client-cert, stringMatch: {suffix: ";URI=`+caller+`"}}]}, redirect:
+				{hostRedirect: other}}}]}}]}}`))
+	east := newEast()
+	put(east, policyOf(t, kind.MeshHTTPRoutes, "r", `{to: [{targetRef: {kind: MeshService,
+		labels: {kuma.io/display-name: web}}, rules: [{matches: [{path: {type: Exact, value: /a}}], default: {filters: [
+		{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Canary, value: "yes"}], add: [{name: x-slow,
+		value: B}], remove: [x-gone]}},
+		{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /b}}}]}}]}]}`))
+	explained := func(method, path string, headers map[string]string) string {
+		e, err := east.Inspector.Explain(envoysim.Request{From: toWeb.From, To: "web", Method: method, Path: path,
+			Headers: headers}, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			if _, arrives := c.Headers["x-gone"]; arrives {
+				t.Errorf("%s %s arrives with the header that the route removes", method, path)
+			}
+			return west.Inspector.CrossZone(c)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, there, _ := strings.Cut(strings.Join(strings.Fields(e.Text()), " "), "endpoint ")
+		return there
+	}
+	const at, allowed = "10.0.0.2:8080 default.web: ", "allowed by MeshTrafficPermission default/web " +
+		"rules[0].default.allow[0]"
+	for request, want := range map[string]string{
+		"PUT /b x-canary:yes":        at + "denied: the proxy responds with 451: ",
+		"PUT /b x-canary:no":         at + allowed + " received",
+		"PUT /b":                     at + allowed + " received",
+		"PUT /c x-canary:yes":        at + allowed + " received",
+		"GET /b x-canary:yes":        at + allowed + " received",
+		"PUT /a":                     at + "denied: the proxy responds with 451: ",
+		"PUT /a x-slow:a,x-gone:b":   at + "denied: the proxy responds with 451: ",
+		"GET / x-slow:different":     at + allowed + " route slow with fault received",
+		"GET / x-slow:sometimes":     at + allowed + " received",
+		"GET /caller":                at + "denied: the proxy redirects: 301 to http://other/caller ",
+		"GET /caller x-slow:another": at + allowed + " route slow with fault received",
+	} {
+		fields := append(strings.Fields(request), "")
+		headers := map[string]string{}
+		for header := range strings.SplitSeq(fields[2], ",") {
+			if name, value, ok := strings.Cut(header, ":"); ok {
+				headers[name] = value
+			}
+		}
+		if got := explained(fields[0], fields[1], headers); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}

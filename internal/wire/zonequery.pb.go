@@ -327,9 +327,11 @@ type ZoneRequest_CrossZone struct {
 	Legacy  bool   `protobuf:"varint,3,opt,name=legacy,proto3" json:"legacy,omitempty"`
 	Sni     string `protobuf:"bytes,4,opt,name=sni,proto3" json:"sni,omitempty"`
 	// The caller's.
-	SpiffeIds     []string `protobuf:"bytes,5,rep,name=spiffe_ids,json=spiffeIds,proto3" json:"spiffe_ids,omitempty"`
-	Method        string   `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
-	Path          string   `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
+	SpiffeIds []string `protobuf:"bytes,5,rep,name=spiffe_ids,json=spiffeIds,proto3" json:"spiffe_ids,omitempty"`
+	Method    string   `protobuf:"bytes,6,opt,name=method,proto3" json:"method,omitempty"`
+	Path      string   `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`
+	// By name in lower case. The document repeats them, so that a release that ignores them is known.
+	Headers       map[string]string `protobuf:"bytes,8,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +413,13 @@ func (x *ZoneRequest_CrossZone) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *ZoneRequest_CrossZone) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
 }
 
 // Backends: the servers of a MeshService of the zone, and the callers that it allows.
@@ -684,8 +693,7 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x80\n" +
-	"\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x8d\v\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
@@ -704,7 +712,7 @@ const file_zonequery_proto_rawDesc = "" +
 	"\aheaders\x18\x06 \x03(\v23.weft.zonequery.v1.ZoneRequest.Explain.HeadersEntryR\aheaders\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\xae\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\xbb\x02\n" +
 	"\tCrossZone\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
 	"\aingress\x18\x02 \x01(\tR\aingress\x12\x16\n" +
@@ -713,7 +721,11 @@ const file_zonequery_proto_rawDesc = "" +
 	"\n" +
 	"spiffe_ids\x18\x05 \x03(\tR\tspiffeIds\x12\x16\n" +
 	"\x06method\x18\x06 \x01(\tR\x06method\x12\x12\n" +
-	"\x04path\x18\a \x01(\tR\x04path\x1a8\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x12O\n" +
+	"\aheaders\x18\b \x03(\v25.weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
 	"\bBackends\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x1aR\n" +
@@ -753,7 +765,7 @@ func file_zonequery_proto_rawDescGZIP() []byte {
 	return file_zonequery_proto_rawDescData
 }
 
-var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest)(nil),           // 0: weft.zonequery.v1.ZoneRequest
 	(*ZoneResponse)(nil),          // 1: weft.zonequery.v1.ZoneResponse
@@ -764,6 +776,7 @@ var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest_Diff)(nil),      // 6: weft.zonequery.v1.ZoneRequest.Diff
 	(*ZoneRequest_Resource)(nil),  // 7: weft.zonequery.v1.ZoneRequest.Resource
 	nil,                           // 8: weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
+	nil,                           // 9: weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
 }
 var file_zonequery_proto_depIdxs = []int32{
 	2,  // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
@@ -772,17 +785,18 @@ var file_zonequery_proto_depIdxs = []int32{
 	6,  // 3: weft.zonequery.v1.ZoneRequest.diff:type_name -> weft.zonequery.v1.ZoneRequest.Diff
 	5,  // 4: weft.zonequery.v1.ZoneRequest.config:type_name -> weft.zonequery.v1.ZoneRequest.Config
 	8,  // 5: weft.zonequery.v1.ZoneRequest.Explain.headers:type_name -> weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
-	7,  // 6: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	7,  // 7: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	1,  // 8: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
-	0,  // 9: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
-	0,  // 10: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
-	1,  // 11: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 6: weft.zonequery.v1.ZoneRequest.CrossZone.headers:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
+	7,  // 7: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	7,  // 8: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	1,  // 9: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
+	0,  // 10: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
+	0,  // 11: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
+	1,  // 12: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
+	11, // [11:13] is the sub-list for method output_type
+	9,  // [9:11] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_zonequery_proto_init() }
@@ -803,7 +817,7 @@ func file_zonequery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zonequery_proto_rawDesc), len(file_zonequery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -50,8 +50,7 @@ func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (
 	response, err := g.request(ctx, explainRequest(zone, r), Timeout)
 	e, err := read[envoysim.Explanation](zone, response, err)
 	if err == nil && e.Route != "" && len(e.Headers) < len(r.Headers) {
-		return nil, resource.Errorf(resource.Unavailable,
-			"the release of the zone %s explains no headers; upgrade its control plane, or leave them out", zone)
+		return nil, noHeaders(zone)
 	}
 	return e, err
 }

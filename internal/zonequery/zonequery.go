@@ -54,13 +54,14 @@ func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneReques
 	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_CrossZone_{CrossZone: &wire.ZoneRequest_CrossZone{
 		Mesh: c.Mesh, Ingress: c.Ingress.Name, Legacy: c.Ingress.Mesh == "",
 		Sni: c.SNI, SpiffeIds: c.SpiffeIDs, Method: c.Method, Path: c.Path,
+		Headers: c.Headers,
 	}}}
 }
 
 func crossZoneRequestOf(q *wire.ZoneRequest_CrossZone) envoysim.CrossZoneRequest {
 	c := envoysim.CrossZoneRequest{
 		Ingress: state.ProxyKey{Mesh: q.Mesh, Name: q.Ingress}, Mesh: q.Mesh,
-		SNI: q.Sni, SpiffeIDs: q.SpiffeIds, Method: q.Method, Path: q.Path,
+		SNI: q.Sni, SpiffeIDs: q.SpiffeIds, Method: q.Method, Path: q.Path, Headers: q.Headers,
 	}
 	if q.Legacy {
 		c.Ingress = state.ZoneIngressProxy(q.Ingress)
@@ -110,5 +111,15 @@ type client func(context.Context, *wire.ZoneRequest, time.Duration) (*wire.ZoneR
 func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
 	error) {
 	response, err := query(ctx, crossZoneRequest(zone, c), Timeout)
-	return read[envoysim.IngressResult](zone, response, err)
+	result, err := read[envoysim.IngressResult](zone, response, err)
+	if err == nil && result.Cluster != "" && len(result.Headers) < len(c.Headers) {
+		return nil, noHeaders(zone)
+	}
+	return result, err
+}
+
+// noHeaders is the error of a request with headers, where the release of a zone ignores them.
+func noHeaders(zone string) error {
+	return resource.Errorf(resource.Unavailable,
+		"the release of the zone %s explains no headers; upgrade its control plane, or leave them out", zone)
 }

@@ -40,7 +40,7 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 	}
 	arrival, err := remote("west", envoysim.CrossZoneRequest{
 		Ingress: state.ProxyKey{Mesh: r.From.Mesh, Name: "zi"}, Mesh: r.From.Mesh, SNI: "db.ms",
-		SpiffeIDs: []string{"spiffe://east/web"}, Path: r.Path,
+		SpiffeIDs: []string{"spiffe://east/web"}, Method: "PUT", Path: r.Path, Headers: r.Headers,
 	})
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
@@ -51,7 +51,16 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 
 func (i inspector) CrossZone(c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
 	return &envoysim.IngressResult{Listener: strings.Join([]string{i.zone, c.Ingress.String(), c.SNI,
-		strings.Join(c.SpiffeIDs, " "), c.Path}, " ")}, nil
+		strings.Join(c.SpiffeIDs, " "), c.Method, c.Path, c.Headers["x-a"]}, " "), Cluster: c.SNI,
+		Headers: i.headers(c)}, nil
+}
+
+// headers returns the headers of a request, or none for an ingress of a release that ignores them.
+func (i inspector) headers(c envoysim.CrossZoneRequest) map[string]string {
+	if c.Ingress.Name == "older" {
+		return nil
+	}
+	return c.Headers
 }
 
 // Config has a secret for web of the zone, and no other proxy. ShadowConfig has another one.
@@ -236,7 +245,7 @@ func TestGlobalQueriesBothZones(t *testing.T) {
 	z.join(t, "west")
 	got, err := z.global.Explain(t.Context(), "east", request)
 	if err != nil || got.Verdict != envoysim.Allowed || got.Headers["x-a"] != "b" ||
-		got.Listener != "west default.zi db.ms spiffe://east/web /a" {
+		got.Listener != "west default.zi db.ms spiffe://east/web PUT /a b" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for shadow, name := range map[bool]string{false: "sent of east", true: "shadow of east"} {
@@ -268,6 +277,11 @@ func TestNoResponse(t *testing.T) {
 		"headers in a zone of an older release": {func() error {
 			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{
 				From: state.ProxyKey{Mesh: "default", Name: "older"}, Headers: map[string]string{"x-a": "b"}})
+			return err
+		}, "the release of the zone east explains no headers; upgrade its control plane, or leave them out"},
+		"headers at an ingress of an older release": {func() error {
+			_, err := z.global.CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{SNI: "db.ms",
+				Ingress: state.ProxyKey{Mesh: "default", Name: "older"}, Headers: map[string]string{"x-a": "b"}})
 			return err
 		}, "the release of the zone east explains no headers; upgrade its control plane, or leave them out"},
 		"no configuration": {func() error {
