@@ -40,6 +40,7 @@ func TestComingFromKumaWorksAsWritten(t *testing.T) {
 	for _, want := range []string{
 		"MeshAccessLog is a kind of Kuma that this release lacks", "MeshTrafficPermission shop/till-callers created",
 		"client spiffe://shop/cart, server spiffe://shop/till", "the export lacks the Secret shop.ca-builtin-cert-ca-1",
+		"MeshTrafficPermission shop/till-callers deleted", "zone default: no proxy changes",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page's commands do not say %q:\n%s", want, said)
