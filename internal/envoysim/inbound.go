@@ -141,8 +141,8 @@ func (r *InboundResult) take(route *routev3.Route, call Call) error {
 	for _, name := range sortedKeys(route.TypedPerFilterConfig) {
 		config, err := route.TypedPerFilterConfig[name].UnmarshalNew()
 		if err != nil || !stopsSome(config) {
-			return fmt.Errorf("route %s configures the filter %s, which is not supported", orElse(route.Name, r.Listener),
-				name)
+			return fmt.Errorf("route %s configures the filter %s, which is not supported",
+				orElse(route.Name, r.Listener), name)
 		}
 		r.Route = strings.TrimSpace(r.Route + " with " + name)
 	}
@@ -241,8 +241,8 @@ func (c *Config) filtersBeforeLast(chain *listenerv3.FilterChain) ([]proto.Messa
 }
 
 // requestFilters returns the HTTP filters that a request passes before the router.
-func (c *Config) requestFilters(manager *hcmv3.HttpConnectionManager, routes *routev3.RouteConfiguration) ([]proto.Message,
-	error) {
+func (c *Config) requestFilters(manager *hcmv3.HttpConnectionManager,
+	routes *routev3.RouteConfiguration) ([]proto.Message, error) {
 	var filters []proto.Message
 	for i, filter := range manager.HttpFilters {
 		if filter.Disabled && routes.TypedPerFilterConfig[filter.Name] == nil {

@@ -3,6 +3,8 @@ package preview
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 
 	"weft/kind"
@@ -80,6 +82,39 @@ func (d *Diff) Bound(most int) {
 	}
 }
 
+// Read decodes the written form of a diff of another control plane, which has a number of bytes at most. Its lists get
+// the bounds of a diff that [Compare] returns. A negative count is an error, and so is a diff that is longer with all
+// its fields, since little text can become large values.
+func Read(document []byte, most int) (*Diff, error) {
+	if len(document) > most {
+		return nil, fmt.Errorf("the diff has %d bytes, at most %d are read", len(document), most)
+	}
+	d := &Diff{}
+	if err := json.Unmarshal(document, d); err != nil {
+		return nil, err
+	}
+	d.Groups, d.More = cut(append([]Group{}, d.Groups...), maxGroups, d.More)
+	least := d.More
+	for i := range d.Groups {
+		g := &d.Groups[i]
+		g.Names, _ = cut(g.Names, maxNames, 0)
+		g.cut(maxEntries)
+		least = min(least, g.Proxies, g.More)
+		for j := range g.Resources {
+			r := &g.Resources[j]
+			r.Fields, r.More = cut(r.Fields, maxFields, r.More)
+			least = min(least, r.More)
+		}
+	}
+	if least < 0 {
+		return nil, errors.New("the diff has a negative count")
+	}
+	if size := d.size(); size > most {
+		return nil, fmt.Errorf("the diff has %d bytes with all its fields, at most %d are read", size, most)
+	}
+	return d, nil
+}
+
 func (d *Diff) size() int {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -101,7 +136,7 @@ func (g *Group) cut(most int) {
 
 func cut[T any](list []T, most, more int) ([]T, int) {
 	if over := len(list) - most; over > 0 {
-		return list[:most], more + over
+		return slices.Clone(list[:most]), more + over
 	}
 	return list, more
 }

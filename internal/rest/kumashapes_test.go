@@ -502,7 +502,8 @@ func TestClientsOfEachReleaseReadThePolicyKinds(t *testing.T) {
 		}
 		text := func(k older) string {
 			if slices.Contains([]*string{k.Name, k.Path, k.SingularDisplayName, k.PluralDisplayName}, nil) ||
-				slices.Contains([]*bool{k.ReadOnly, k.IsExperimental, k.IsTargetRefBased, k.IsInbound, k.IsOutbound}, nil) {
+				slices.Contains([]*bool{k.ReadOnly, k.IsExperimental, k.IsTargetRefBased, k.IsInbound, k.IsOutbound},
+					nil) {
 				t.Fatalf("%s: a field is missing: %s", release, response)
 			}
 			return fmt.Sprintln(*k.Name, *k.Path, *k.SingularDisplayName, *k.PluralDisplayName, *k.ReadOnly,
@@ -513,8 +514,8 @@ func TestClientsOfEachReleaseReadThePolicyKinds(t *testing.T) {
 			all += text(k)
 		}
 		for _, want := range []string{
-			"MeshCircuitBreaker meshcircuitbreakers Mesh Circuit Breaker Mesh Circuit Breakers false false true true true",
-			"MeshFaultInjection meshfaultinjections Mesh Fault Injection Mesh Fault Injections false false true true false",
+			"MeshTimeout meshtimeouts Mesh Timeout Mesh Timeouts false false true true true",
+			"MeshRateLimit meshratelimits Mesh Rate Limit Mesh Rate Limits false false true true false",
 			"MeshHTTPRoute meshhttproutes Mesh HTTP Route Mesh HTTP Routes false false true false true",
 			"MeshPassthrough meshpassthroughs Mesh Passthrough Mesh Passthroughs false false true false false",
 		} {

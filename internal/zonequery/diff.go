@@ -44,16 +44,16 @@ func receivedOf(list []*wire.ZoneRequest_Resource) []preview.ReceivedResource {
 func (g *Global) Diff(ctx context.Context, zone string, change preview.Received, options preview.Options,
 	most int) (*preview.Diff, error) {
 	response, err := g.request(ctx, diffRequest(zone, change, options, most), diffTimeout)
-	if err == nil && len(response.Document) > most {
-		return nil, resource.Errorf(resource.Unavailable,
-			"the response of the zone %s has %d bytes, at most %d are read", zone, len(response.Document), most)
-	}
-	diff, err := read[preview.Diff](zone, response, err)
-	if err != nil {
+	if err := problem(zone, response, err); err != nil {
 		return nil, err
 	}
+	g.decoding.Lock() // so that one response at a time is larger than it is written
+	diff, err := preview.Read(response.Document, most)
+	g.decoding.Unlock()
+	if err != nil {
+		return nil, resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+	}
 	diff.Zone, diff.Problem = zone, ""
-	diff.Groups = append([]preview.Group{}, diff.Groups...)
 	return diff, nil
 }
 

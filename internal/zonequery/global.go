@@ -26,6 +26,7 @@ const maxOpen = 64
 type Global struct {
 	wire.UnimplementedZoneQueriesServer
 	authenticate func(context.Context) (zone string, err error)
+	decoding     sync.Mutex // of diffs
 
 	mu      sync.Mutex
 	streams map[string]*zoneStream // by zone, the newest of each

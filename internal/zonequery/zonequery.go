@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"weft/internal/envoysim"
@@ -92,11 +93,8 @@ func backendsRequest(zone string, service state.ServiceKey) *wire.ZoneRequest {
 
 // read decodes the response of a zone.
 func read[T any](zone string, response *wire.ZoneResponse, err error) (*T, error) {
-	if err != nil {
+	if err := problem(zone, response, err); err != nil {
 		return nil, err
-	}
-	if response.Problem != "" {
-		return nil, resource.Errorf(resource.Invalid, "the zone %s: %s", zone, response.Problem)
 	}
 	document := new(T)
 	if err := json.Unmarshal(response.Document, document); err != nil {
@@ -104,6 +102,24 @@ func read[T any](zone string, response *wire.ZoneResponse, err error) (*T, error
 	}
 	return document, nil
 }
+
+// problem returns the error of a request, or that of a zone in its response.
+func problem(zone string, response *wire.ZoneResponse, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case response.Problem != "":
+		text := response.Problem
+		if len(text) > maxProblem {
+			text = strings.ToValidUTF8(text[:maxProblem], "") + "..."
+		}
+		return resource.Errorf(resource.Invalid, "the zone %s: %s", zone, text)
+	}
+	return nil
+}
+
+// maxProblem is the number of bytes of a zone's error that are shown.
+const maxProblem = 4096
 
 // client sends a request to its zone.
 type client func(context.Context, *wire.ZoneRequest, time.Duration) (*wire.ZoneResponse, error)
