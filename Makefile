@@ -25,6 +25,9 @@ tools: ## the pinned Envoy in .tools/, unless WEFT_ENVOY or the PATH has one
 spire: ## SPIRE's server and agent, for the tests with them: built once, in about 5 minutes
 	@test/spire/build
 
+apiserver: ## kube-apiserver and etcd, for the tests with them: built once, in about 8 minutes
+	@test/kubernetes/apiserver/build >/dev/null
+
 generate: ## the files that are generated from others
 	go generate ./...
 
@@ -86,4 +89,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones policies

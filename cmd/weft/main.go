@@ -81,6 +81,7 @@ func newRootCommand() *cobra.Command {
 		newDeleteCommand(r),
 		newGenerateCommand(r),
 		newInspectCommand(r),
+		newInstallCommand(),
 		newExplainCommand(r),
 		newCheckCommand(r),
 		newSNICommand(r),
