@@ -9,10 +9,10 @@ import (
 	"weft/internal/traffic"
 )
 
-// flips returns the number of times that blue and green change places.
+// flips returns the number of times that blue and green change places in each of the two models.
 func flips() int {
 	if *showDrills {
-		return 100
+		return 50
 	}
 	return 5
 }

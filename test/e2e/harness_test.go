@@ -155,8 +155,9 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
 		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // with the links to administrators' sockets
 	)
-	if !*showDrills && !*busy {
-		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s") // the minimum: tests wait for drains
+	if !*busy {
+		// The minimum: tests wait for drains, and a request that is too late for the default is too late for this.
+		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s")
 	}
 	w.env = append(w.env, settings...)
 	return w
@@ -448,13 +449,13 @@ func (w *world) eventually(what string, try func() error) {
 	eventually(w.t, what, try)
 }
 
-// eventually repeats try until it succeeds, and fails the test after timeout.
+// eventually repeats try until it succeeds, and fails the test after timeout. A try that starts a program takes a core:
+// it is repeated after as long as it took, so that the proxies of this test and of others have the core meanwhile.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(timeout())
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		err := try()
 		if err == nil {
 			return
@@ -462,6 +463,6 @@ func eventually(t *testing.T, what string, try func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waiting until %s: %v", what, err)
 		}
-		<-tick.C
+		<-time.After(max(20*time.Millisecond, time.Since(began)))
 	}
 }

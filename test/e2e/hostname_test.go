@@ -16,8 +16,7 @@ func ingressAt(name string, host int, advertised string) string {
 		"advertisedAddress: "+advertised, 1)
 }
 
-// dialsAt waits until the Envoy of a proxy has the address at for another zone's ports of web, and none of the
-// addresses in left.
+// dialsAt waits until the Envoy of a proxy has the address at, unless that is empty, and none of the addresses in left.
 func (w *world) dialsAt(proxy, what string, at string, left ...string) {
 	w.t.Helper()
 	w.eventually(what, func() error {

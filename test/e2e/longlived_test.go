@@ -107,28 +107,33 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	long := load{perSecond: 10, timeout: 30 * time.Second}
 	short := load{perSecond: 50, timeout: 20 * time.Second}
 
-	// drains stops a zone proxy, or changes it by do, under long and short connections.
-	drains := func(name string, proxy *process, do func()) {
+	// drains stops a zone proxy, or changes it by do, under long and short connections. Long ones begin until a proxy
+	// of the clients does not dial its address any more, and for some seconds after; short ones until it has ended.
+	drains := func(name, dialer, address string, proxy *process, do func()) {
 		t.Helper()
-		drills := []*drill{
+		lasting := []*drill{
 			west.drillUnder(long, 1, name+": responses that last 8 s", streamed(dial, url)),
 			west.drillUnder(long, 5, name+": TCP connections that last 8 s", conversed(dial, tcp)),
-			west.drillUnder(short, 1, name+": short requests",
-				inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http")))),
 		}
-		drills[2].during(2 * time.Second)
+		d := west.drillUnder(short, 1, name+": short requests",
+			inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http"))))
+		d.during(2 * time.Second)
 		do()
-		drills[2].during(2 * time.Second)
-		endAll(drills)
-		if proxy != nil && proxy.said("connections are still open after the bound") == nil {
-			t.Errorf("%s: %s cut connections", name, proxy.name)
-		}
-	}
-	stop := func(proxy *process) func() {
-		return func() {
-			proxy.Process.Signal(syscall.SIGTERM)
+		west.dialsAt(dialer, "the address is drained", "", address)
+		d.during(2 * time.Second)
+		endAll(lasting)
+		if proxy != nil {
 			<-proxy.exited
+			if proxy.said("connections are still open after the bound") == nil {
+				t.Errorf("%s: %s cut connections", name, proxy.name)
+			}
 		}
+		d.during(time.Second)
+		d.end()
+	}
+	stops := func(name, dialer, address string, proxy *process) {
+		t.Helper()
+		drains(name, dialer, address, proxy, func() { proxy.Process.Signal(syscall.SIGTERM) })
 	}
 	reached := func() {
 		west.eventually("a connection passes", func() error { return converses(greetBy(west.machine.dial, tcp)) })
@@ -137,31 +142,30 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	reached()
 	f.legacy(east, "ingress", "old-ingress", 11)
 	first := east.processOf("ingress-1")
-	drains("an ingress stops", first, stop(first))
+	stops("an ingress stops", "client", east.address(10)+":20100", first)
 
 	egress := west.proxy("default", "egress-1", egressDataplane("egress-1", 11))
 	west.proxy("default", "egress-2", egressDataplane("egress-2", 12))
 	f.global.apply(routing(true))
 	west.eventually("the way leads through an egress", func() error { return west.goesThrough("egress-1") })
 	reached()
-	drains("an egress stops", egress, stop(egress))
+	stops("an egress stops", "client", west.address(11)+":20300", egress)
 
 	if *showDrills {
 		old := east.processOf("old-ingress")
 		east.proxy("default", "ingress-2", ingress("ingress-2", 12))
 		reached()
-		drains("an ingress that serves every mesh stops", old, stop(old))
+		stops("an ingress that serves every mesh stops", "egress-2", east.address(11)+":20100", old)
 	}
 	third := f.legacy(west, "egress", "old-egress", 13)
-	drains("an egress loses its section", nil, func() {
+	drains("an egress loses its section", "client", west.address(12)+":20300", nil, func() {
 		west.apply("type: Dataplane\nmesh: default\nname: egress-2\nlabels: {kuma.io/workload: " +
 			"egress-2}\nnetworking: {address: NET.12}\n")
-		west.eventually("its listener is closed", func() error { return west.closed(west.address(12) + ":20300") })
 	})
 	if *showDrills {
 		west.proxy("default", "egress-3", egressDataplane("egress-3", 14))
 		west.eventually("the way leads through it", func() error { return west.goesThrough("egress-3") })
-		drains("an egress that serves every mesh stops", third, stop(third))
+		stops("an egress that serves every mesh stops", "client", west.address(13)+":20300", third)
 	}
 }
 

@@ -55,6 +55,9 @@ const clusterChanges = `cluster_manager\.cluster_modified`
 // listenerChanges counts the changed listeners of a proxy.
 const listenerChanges = `listener_manager\.listener_(modified|in_place_updated|removed|added)`
 
+// draining counts the listeners and filter chains of a proxy whose connections will be closed.
+const draining = `listener_manager\.total_(filter_chains|listeners)_draining`
+
 // editUnder edits a policy of a proxy ten times under requests. Each edit changes a statistic of the proxy; none fails
 // a request or changes a listener.
 func (w *world) editUnder(load traffic.Send, proxy, policy, statistic string, edited func(i int) string) {
@@ -76,7 +79,7 @@ func (w *world) editUnder(load traffic.Send, proxy, policy, statistic string, ed
 	if after := w.counter(proxy, listenerChanges); after != before {
 		w.t.Errorf("the edits changed listeners: %d changes before, %d after", before, after)
 	}
-	if draining := w.counter(proxy, `listener_manager\.total_(filter_chains|listeners)_draining`); draining > 0 {
-		w.t.Errorf("%d listeners and filter chains drain", draining)
+	if n := w.counter(proxy, draining); n > 0 {
+		w.t.Errorf("%d listeners and filter chains drain", n)
 	}
 }

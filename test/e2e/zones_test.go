@@ -43,10 +43,12 @@ func (f *federation) place(name string, settings ...string) *world {
 	m, network := newMachine(f.t), fmt.Sprintf("10.0.%d", f.zones)
 	f.zones++
 	m.connect(f.router, name, network+".2/24", network+".1/24")
+	var batch strings.Builder
 	for host := 3; host < 15; host++ {
-		m.command("ip", "address", "add", fmt.Sprintf("%s.%d/32", network, host), "dev", name)
+		fmt.Fprintf(&batch, "address add %s.%d/32 dev %s\n", network, host, name)
 	}
-	m.command("ip", "route", "add", "default", "via", network+".1")
+	fmt.Fprintf(&batch, "route add default via %s.1\n", network)
+	m.commandWith(batch.String(), "ip", "-batch", "-")
 	w := newInstance(f.t, 0, settings...)
 	w.machine, w.network = m, network
 	return w
