@@ -54,6 +54,9 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 
 // ruleWarnings warns of rules about callers that never match.
 func (w *Writer) ruleWarnings(ctx context.Context, mesh string, parts kind.Parts) []string {
+	if len(parts.Rules) == 0 {
+		return nil
+	}
 	hit := selectedParts{inbound: true, ingress: true, egress: true}
 	if target := parts.TargetRef; target != nil && target.Kind == "Dataplane" {
 		hit = w.selectedBy(ctx, mesh, target)

@@ -97,7 +97,7 @@ func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *proxy
 	for _, o := range p.Outbounds {
 		fmt.Fprintf(b, "  reaches %s (%s) at %s:%d\n", o.Destination, o.Protocol, o.Address, o.Port)
 	}
-	fmt.Fprintf(b, "  proxy group reaches %v\n", s.Proxies.Reached.Get(r, p.Group))
+	fmt.Fprintf(b, "  proxy group reaches %v\n", s.Proxies.Reached.Get(r, p.Group.ReachKey()))
 	if gone := s.Proxies.Draining.Get(r, p.Key); len(gone) > 0 {
 		fmt.Fprintf(b, "  is draining %v\n", gone)
 	}

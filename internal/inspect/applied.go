@@ -153,7 +153,7 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	}
 	a.ZoneProxy = rs.appliedSections(p)
 	a.WholeProxy = rs.appliedWhole(p)
-	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group) {
+	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group.ReachKey()) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			d = d.With(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
 			out := appliedOutbound(p, d)

@@ -66,7 +66,7 @@ func (e *PolicyEffects) reachedBy(mesh string, m *effectMesh, key reachKey) []bo
 			set[i] = true
 		}
 	}
-	for _, port := range e.State.Proxies.Reached.Get(e.r, proxy.Group{Mesh: mesh, Reach: key.services}) {
+	for _, port := range e.State.Proxies.Reached.Get(e.r, proxy.ReachKey{Mesh: mesh, Services: key.services}) {
 		add(port)
 		if route := e.State.Proxies.RouteOf(e.r, key.routes, port).Route(); route != nil {
 			for _, backend := range route.Backends() {

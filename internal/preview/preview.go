@@ -376,7 +376,7 @@ func (c *comparer) reached(r *table.Reader, p *proxy.Proxy) []service.Destinatio
 	if p == nil {
 		return nil
 	}
-	return c.state.Proxies.Reached.Get(r, p.Group)
+	return c.state.Proxies.Reached.Get(r, p.Group.ReachKey())
 }
 
 func destinationText(d service.DestinationKey) string {

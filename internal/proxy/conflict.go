@@ -70,8 +70,29 @@ func (s *Stage) leaveFields(r *table.Reader, key PoliciesKey) bool {
 // outboundSets returns the value of [Stage.OutboundSets].
 func (s *Stage) outboundSets(r *table.Reader, mesh string) []PolicySet {
 	sets := map[PolicySet]bool{}
-	for _, dp := range s.state.DataplanesBySelector.List(r, state.MeshKey(mesh)) {
-		sets[s.outboundPolicies(r, state.ProxyKey{Mesh: mesh, Name: dp.Name})] = true
+	for part := range uint32(state.MeshParts) {
+		for _, set := range s.partialSets.Get(r, meshPart{mesh, part}) {
+			sets[set] = true
+		}
 	}
+	return sorted(sets)
+}
+
+// meshPart is a part of the Dataplanes of a mesh.
+type meshPart struct {
+	mesh string
+	part uint32
+}
+
+// outboundSetsOf returns the sets of outbound policies of the Dataplanes in a part of a mesh.
+func (s *Stage) outboundSetsOf(r *table.Reader, of meshPart) []PolicySet {
+	sets := map[PolicySet]bool{}
+	for _, dp := range s.state.DataplanesBySelector.List(r, state.PartKey(of.mesh, of.part)) {
+		sets[s.outboundPolicies(r, state.ProxyKey{Mesh: of.mesh, Name: dp.Name})] = true
+	}
+	return sorted(sets)
+}
+
+func sorted(sets map[PolicySet]bool) []PolicySet {
 	return slices.SortedFunc(maps.Keys(sets), func(a, b PolicySet) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -17,7 +17,7 @@ func (s *Stage) hosts(r *table.Reader, group Group) []service.Host {
 	}
 	var hosts []service.Host
 	var last service.DestinationKey
-	for _, key := range s.Reached.Get(r, group) {
+	for _, key := range s.Reached.Get(r, group.ReachKey()) {
 		if key = key.Of(); key == last { // the ports of a destination follow each other
 			continue
 		}

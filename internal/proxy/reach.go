@@ -74,7 +74,16 @@ func (s *Stage) reach(r *table.Reader, mesh string, t *kind.TransparentProxying,
 	return canonical(selections)
 }
 
-func (s *Stage) reached(r *table.Reader, group Group) []service.DestinationKey {
+// ReachKey identifies the destinations that proxies of a mesh reach.
+type ReachKey struct {
+	Mesh     string
+	Services string // as [Group.Reach] has them
+}
+
+// ReachKey returns the key of the destinations that the proxies of the group reach.
+func (g Group) ReachKey() ReachKey { return ReachKey{g.Mesh, g.Reach} }
+
+func (s *Stage) reached(r *table.Reader, reach ReachKey) []service.DestinationKey {
 	var keys []service.DestinationKey
 	add := func(services []service.DestinationKey, wanted uint32) {
 		for _, service := range services {
@@ -85,15 +94,15 @@ func (s *Stage) reached(r *table.Reader, group Group) []service.DestinationKey {
 			}
 		}
 	}
-	if group.Reach == everything {
-		add(s.services.Destinations.Get(r, group.Mesh), 0)
+	if reach.Services == everything {
+		add(s.services.Destinations.Get(r, reach.Mesh), 0)
 	} else {
 		var selections []selection
-		if err := json.Unmarshal([]byte(group.Reach), &selections); err != nil {
+		if err := json.Unmarshal([]byte(reach.Services), &selections); err != nil {
 			panic("graph: the reach of a proxy group is written by canonical: " + err.Error())
 		}
 		for _, sel := range selections {
-			add(s.selected(r, group.Mesh, sel), sel.Port)
+			add(s.selected(r, reach.Mesh, sel), sel.Port)
 		}
 	}
 	slices.SortFunc(keys, service.CompareDestinations)

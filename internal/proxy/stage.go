@@ -22,8 +22,8 @@ type Stage struct {
 	services    *service.Stage
 	zoneProxies *zoneproxy.Stage
 
-	// Reached are the destinations of a proxy group, sorted by name.
-	Reached *table.Derived[Group, []service.DestinationKey]
+	// Reached are the destinations that proxies reach, sorted by name. Groups that differ in other properties share them.
+	Reached *table.Derived[ReachKey, []service.DestinationKey]
 	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
 	Hosts *table.Derived[Group, []service.Host]
 	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
@@ -61,6 +61,7 @@ type Stage struct {
 	// OutboundSets are the sets of outbound policies of the Dataplanes of a mesh, each once, sorted. A Dataplane that
 	// changes between them leaves them equal, so no conflicts are computed again.
 	OutboundSets *table.Derived[string, []PolicySet]
+	partialSets  *table.Derived[meshPart, []PolicySet]
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
 	Received *table.Derived[PlaceKey, policy.Confs]
@@ -96,6 +97,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.AffinityServed = table.NewDerived(t.DB, "values of affinity tags", s.affinityServed, slices.Equal)
 	s.AffinityMatters = table.NewDerived(t.DB, "matches of affinity tags", s.affinityMatters, same)
 	s.AffinityExceeds = table.NewDerived(t.DB, "groups of affinity tags", s.affinityExceeds, same)
+	s.partialSets = table.NewDerived(t.DB, "outbound policy sets of a part of a mesh", s.outboundSetsOf, slices.Equal)
 	s.OutboundSets = table.NewDerived(t.DB, "outbound policy sets of a mesh", s.outboundSets, slices.Equal)
 	s.Conflicts = table.NewDerived(t.DB, "conflicts of policies", s.conflicts, slices.Equal)
 	s.Received = table.NewDerived(t.DB, "effective confs by caller", s.received,

@@ -22,12 +22,8 @@ type Own struct {
 	Resources []*xds.Resource // sorted by type and name
 }
 
-// outbound has resources, and the endpoint lists that they use: of the clusters of a destination, or of the listeners
-// and the route of a destination with the clusters that the route leads to.
-type outbound struct {
-	resources []*xds.Resource
-	lists     []service.List
-}
+// outbound has the clusters of a destination, or the listeners and the route of a destination with its clusters.
+type outbound = block[service.List]
 
 // config has the last stages of the table: from weft's own types to encoded resources. A resource of a destination is
 // generated once and shared by all proxy groups that reach it.
@@ -37,14 +33,17 @@ type config struct {
 	outbound        *table.Derived[outboundKey, *outbound]
 	patches         *table.Derived[policy.Confs, *envoy.Patches] // of a proxy or a group
 	patched         *table.Derived[patchedKey, *outbound]
+	near            *table.Derived[nearKey, *outbound]
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
+	trust           *table.Derived[trustKey, *outbound]
 	names           *table.Derived[proxy.Group, *HostNames]
 	sniRouteCluster *table.Derived[sniRouteKey, *xds.Resource]
 	upstream        *table.Derived[upstreamKey, []*xds.Resource]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
-	reached         *table.Derived[reachedPart, *Shared[service.List]]
+	divided         *table.Derived[reachKey, []service.DestinationKey]
+	reached         *table.Derived[reachedPart, Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.List]
@@ -95,26 +94,41 @@ type patchedKey struct {
 	backend bool
 }
 
+// nearKey is the resources of a destination with the endpoint lists that clients with some values use.
+type nearKey struct {
+	patchedKey
+	clients service.Affinity
+}
+
+// trustKey is the proxies of a mesh whose certificates and roots have one source. Without a mesh, they are ZoneEgresses.
+type trustKey struct {
+	mesh   string
+	source identity.Source
+}
+
 func newConfig(state *graph.State) *config {
 	c := &config{state: state}
-	c.clusters = table.NewDerived(state.Tables.DB, "clusters of a destination", c.makeClusters, sameOutbound)
-	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameOutbound)
+	c.clusters = table.NewDerived(state.Tables.DB, "clusters of a destination", c.makeClusters, sameBlock)
+	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameBlock)
 	c.patches = table.NewDerived(state.Tables.DB, "modifications of resources", makePatches,
 		func(*envoy.Patches, *envoy.Patches) bool { return false })
-	c.patched = table.NewDerived(state.Tables.DB, "modified outbounds", c.makePatched, sameOutbound)
+	c.patched = table.NewDerived(state.Tables.DB, "modified outbounds", c.makePatched, sameBlock)
+	c.near = table.NewDerived(state.Tables.DB, "outbounds by clients' values", c.makeNear, sameBlock)
 	c.bundles = table.NewDerived(state.Tables.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
+	c.trust = table.NewDerived(state.Tables.DB, "trust of proxy groups", c.makeTrust, sameBlock)
 	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
 	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
 	c.upstream = table.NewDerived(state.Tables.DB, "external upstreams", c.makeUpstream, sameResources)
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
+	c.divided = table.NewDerived(state.Tables.DB, "parts of the destinations that proxies reach", c.divide, slices.Equal)
 	c.reached = table.NewDerived(state.Tables.DB, "parts of a proxy group", c.makeReached, sameShared)
 	c.group = &sharing[proxy.Group, service.List]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
 		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
-		order:      service.CompareLists, name: func(list service.List) string { return list.String() },
+		name:       func(list service.List) string { return list.String() },
 	}
 	c.ingress = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
 		shared: table.NewDerived(state.Tables.DB, "shared by zone ingresses", c.makeIngress, sameShared),
@@ -124,17 +138,17 @@ func newConfig(state *graph.State) *config {
 			c.makeSNIRouteAssignment,
 			sameResource,
 		),
-		order: zoneproxy.CompareSNIRoutes, name: envoy.SNIRouteCluster,
+		name: envoy.SNIRouteCluster,
 	}
 	c.forward = &sharing[string, zoneproxy.SNIRoute]{
 		shared:     table.NewDerived(state.Tables.DB, "cross-zone SNI routes", c.makeForward, sameShared),
 		assignment: c.ingress.assignment,
-		order:      c.ingress.order, name: c.ingress.name,
+		name:       c.ingress.name,
 	}
 	c.egress = &sharing[proxy.EgressGroup, zoneproxy.SNIRoute]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by zone egresses", c.makeEgress, sameShared),
 		assignment: c.ingress.assignment,
-		order:      c.ingress.order, name: c.ingress.name,
+		name:       c.ingress.name,
 	}
 	return c
 }
@@ -145,7 +159,7 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 		return &outbound{}
 	}
 	d = d.With(service.EffectiveOf(key.confs))
-	return &outbound{envoy.Clusters(d, key.secured, key.source), d.Lists(key.secured)}
+	return &outbound{inOrder(envoy.Clusters(d, key.secured, key.source)), d.Lists(key.secured)}
 }
 
 // makeOutbound returns the listeners and the route of a destination, and its own clusters, also where the route leads
@@ -156,11 +170,11 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	if d == nil || route == nil || clusters == nil {
 		return &outbound{}
 	}
-	o := &outbound{append(slices.Clone(clusters.resources), envoy.Route(route)), clusters.lists}
+	resources := append(slices.Clone(clusters.resources), envoy.Route(route))
 	if key.families != "" {
-		o.resources = append(o.resources, envoy.VIPListeners(d, route, key.families)...)
+		resources = append(resources, envoy.VIPListeners(d, route, key.families)...)
 	}
-	return o
+	return &outbound{inOrder(resources), clusters.lists}
 }
 
 // routeOf returns the route of the traffic to a destination with effective confs, as policies route it; nil where there
@@ -199,13 +213,20 @@ func (c *config) clustersKey(r *table.Reader, group proxy.Group, d service.Desti
 
 // reachedParts is the number of parts in which a group's destinations are collected: a changed destination collects one
 // part of each group that reaches it again.
-const reachedParts = 8
+const reachedParts = 16
 
-// reachedPart is a part of the destinations of a group: those of the services whose names have a hash.
-type reachedPart struct {
-	group proxy.Group
-	hash  uint32
-}
+// reachedPart is a part of the destinations of a group: those of the services whose names have a hash. reachKey is the
+// same for all groups that reach the same.
+type (
+	reachedPart struct {
+		group proxy.Group
+		hash  uint32
+	}
+	reachKey struct {
+		proxy.ReachKey
+		hash uint32
+	}
+)
 
 // partOf returns the hash of a service's name. All ports of a service are in one part.
 func partOf(d service.DestinationKey) uint32 {
@@ -214,67 +235,81 @@ func partOf(d service.DestinationKey) uint32 {
 	return h.Sum32() % reachedParts
 }
 
-// makeReached returns the resources of a part of a group's destinations.
-func (c *config) makeReached(r *table.Reader, part reachedPart) *Shared[service.List] {
-	s, group := &sharedOutbounds{&Shared[service.List]{}}, part.group
-	for _, d := range c.state.Proxies.Reached.Get(r, group) {
-		if partOf(d) != part.hash {
-			continue
+// divide returns a part of the destinations that proxies reach.
+func (c *config) divide(r *table.Reader, part reachKey) (keys []service.DestinationKey) {
+	for _, d := range c.state.Proxies.Reached.Get(r, part.ReachKey) {
+		if partOf(d) == part.hash {
+			keys = append(keys, d)
 		}
+	}
+	return keys
+}
+
+// makeReached returns the resources of a part of a group's destinations. Several routes may lead to a destination.
+func (c *config) makeReached(r *table.Reader, part reachedPart) (shared Shared[service.List]) {
+	group := part.group
+	add := func(key patchedKey) {
+		if o := c.outboundOf(r, group, key); o != nil { // nil: generation failed
+			shared = append(shared, o)
+		}
+	}
+	for _, d := range c.divided.Get(r, reachKey{group.ReachKey(), part.hash}) {
 		route := c.state.Proxies.RouteOf(r, group.Policies, d)
-		s.add(c.outboundOf(r, group, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}))
+		add(patchedKey{outboundKey: outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}})
 		if routed := route.Route(); routed != nil {
 			for _, backend := range routed.Backends() {
-				s.add(c.backendOf(r, group, c.clustersKey(r, group, backend)))
+				add(patchedKey{outboundKey: outboundKey{clustersKey: c.clustersKey(r, group, backend)}, backend: true})
 			}
 		}
 	}
-	for i, list := range s.Lists {
-		s.Lists[i] = c.state.Services.Near(r, list, group.Affinity)
-	}
-	s.Resources = inOrder(s.Resources)
-	slices.SortFunc(s.Lists, service.CompareLists)
-	return s.Shared
+	return shared
 }
 
-func (c *config) makeShared(r *table.Reader, group proxy.Group) *Shared[service.List] {
-	var resources [][]*xds.Resource
-	var lists [][]service.List
+// outboundOf returns the resources of a destination for a group: after the modifications of the group, and with the
+// endpoint lists that its clients use.
+func (c *config) outboundOf(r *table.Reader, group proxy.Group, key patchedKey) *outbound {
+	key.patch = group.Patch
+	o := c.patchedOf(r, key)
+	if o != nil && slices.ContainsFunc(o.lists, service.List.Grouped) {
+		return c.near.Get(r, nearKey{key, group.Affinity})
+	}
+	return o
+}
+
+func (c *config) makeNear(r *table.Reader, key nearKey) *outbound {
+	o := c.patchedOf(r, key.patchedKey)
+	if o == nil {
+		return nil
+	}
+	near := &outbound{resources: o.resources}
+	for _, list := range o.lists {
+		near.lists = append(near.lists, c.state.Services.Near(r, list, key.clients))
+	}
+	return near
+}
+
+func (c *config) makeShared(r *table.Reader, group proxy.Group) (shared Shared[service.List]) {
 	for hash := range uint32(reachedParts) {
-		if part := c.reached.Get(r, reachedPart{group, hash}); part != nil { // nil: generation failed
-			resources, lists = append(resources, part.Resources), append(lists, part.Lists)
+		shared = append(shared, c.reached.Get(r, reachedPart{group, hash})...)
+	}
+	if group.Secured {
+		if trust := c.trust.Get(r, trustKey{group.Mesh, group.Source}); trust != nil { // nil: generation failed
+			shared = append(shared, trust)
 		}
 	}
-	switch {
-	case !group.Secured:
-	case group.Mesh == "":
-		resources = append(resources, inOrder(c.trustOfAllMeshes(r, group.Source)))
-	default:
-		resources = append(resources, inOrder(c.trustOf(r, group)))
-	}
-	return &Shared[service.List]{merge(resources, compareNames), merge(lists, service.CompareLists)}
+	return shared
 }
 
-// sharedOutbounds collects outbounds. Several routes may lead to a destination.
-type sharedOutbounds struct {
-	*Shared[service.List]
-}
-
-// add adds an outbound; nil: its generation failed.
-func (s sharedOutbounds) add(o *outbound) {
-	if o != nil {
-		s.Resources = append(s.Resources, o.resources...)
-		s.Lists = append(s.Lists, o.lists...)
+// makeTrust returns the resources by which proxies with an identity verify their callers and servers.
+func (c *config) makeTrust(r *table.Reader, key trustKey) *outbound {
+	if key.mesh == "" {
+		return &outbound{resources: inOrder(c.trustOfAllMeshes(r, key.source))}
 	}
-}
-
-// trustOf returns the resources by which a group with an identity verifies its callers and servers.
-func (c *config) trustOf(r *table.Reader, group proxy.Group) []*xds.Resource {
-	evicted := c.evicted.Get(r, group.Mesh)
-	if group.Source.FromSPIRE() {
-		return append([]*xds.Resource{envoy.SPIREAgent(group.Source)}, evicted...)
+	evicted := c.evicted.Get(r, key.mesh)
+	if key.source.FromSPIRE() {
+		return &outbound{resources: append([]*xds.Resource{envoy.SPIREAgent(key.source)}, evicted...)}
 	}
-	return slices.Concat(c.bundles.Get(r, group.Mesh), evicted)
+	return &outbound{resources: inOrder(slices.Concat(c.bundles.Get(r, key.mesh), evicted))}
 }
 
 // trustOfAllMeshes returns the resources by which a ZoneEgress verifies callers of all meshes.
@@ -302,20 +337,20 @@ func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *
 	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.ZoneProxies.SNIRouteBackends(r, p))
 }
 
-func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) *Shared[zoneproxy.SNIRoute] {
+func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) Shared[zoneproxy.SNIRoute] {
 	return c.routeClusters(r, c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh), group.Policies)
 }
 
 // routeClusters returns the clusters of SNI routes, with the confs that policies have about their destinations.
 func (c *config) routeClusters(r *table.Reader, sniRoutes []zoneproxy.SNIRoute,
-	policies proxy.PolicySet) *Shared[zoneproxy.SNIRoute] {
-	s := &Shared[zoneproxy.SNIRoute]{Lists: sniRoutes}
+	policies proxy.PolicySet) Shared[zoneproxy.SNIRoute] {
+	b := &block[zoneproxy.SNIRoute]{lists: sniRoutes}
 	for _, p := range sniRoutes {
 		confs := c.state.Proxies.ConfsOf(r, policies, p.Destination.On(""))
-		s.Resources = append(s.Resources, c.sniRouteCluster.Get(r, sniRouteKey{envoy.SNIRouteCluster(p), confs}))
+		b.resources = append(b.resources, c.sniRouteCluster.Get(r, sniRouteKey{envoy.SNIRouteCluster(p), confs}))
 	}
-	s.Resources = inOrder(s.Resources)
-	return s
+	b.resources = inOrder(b.resources)
+	return Shared[zoneproxy.SNIRoute]{b}
 }
 
 func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource {
@@ -335,18 +370,18 @@ func (c *config) makeExternalRoute(r *table.Reader, key externalRouteKey) *xds.R
 	return envoy.ExternalRoute(o, key.confs)
 }
 
-func (c *config) makeForward(r *table.Reader, mesh string) *Shared[zoneproxy.SNIRoute] {
+func (c *config) makeForward(r *table.Reader, mesh string) Shared[zoneproxy.SNIRoute] {
 	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh), proxy.PolicySet{})
 }
 
 // makeEgress returns the clusters of external services. Of an egress with confs about its callers they are its own, and
 // such egresses share each cluster with equal confs.
-func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) *Shared[zoneproxy.SNIRoute] {
-	s := &Shared[zoneproxy.SNIRoute]{}
+func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) Shared[zoneproxy.SNIRoute] {
+	b := &block[zoneproxy.SNIRoute]{}
 	add := func(to service.DestinationKey, confs policy.Confs) {
 		sent := c.state.Proxies.ConfsOf(r, group.Policies, to)
 		key := upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent}
-		s.Resources = append(s.Resources, c.upstream.Get(r, key)...)
+		b.resources = append(b.resources, c.upstream.Get(r, key)...)
 	}
 	if group.Of == (state.ProxyKey{}) {
 		for _, external := range c.state.ZoneProxies.EgressServices.Get(r, group.Mesh) {
@@ -359,8 +394,8 @@ func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) *Shared[zo
 			}
 		}
 	}
-	s.Resources = inOrder(s.Resources)
-	return s
+	b.resources = inOrder(b.resources)
+	return Shared[zoneproxy.SNIRoute]{b}
 }
 
 func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
@@ -397,10 +432,6 @@ func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 		resources = append(resources, envoy.Capture(p.Capture)...)
 	}
 	return inOrder(resources)
-}
-
-func sameOutbound(a, b *outbound) bool {
-	return slices.Equal(a.lists, b.lists) && sameResources(a.resources, b.resources)
 }
 
 func sameOwn(a, b *Own) bool {

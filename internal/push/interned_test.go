@@ -22,7 +22,7 @@ func TestGroupsShareResources(t *testing.T) {
 	group := hub.state.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: mesh, Name: "client"}).Group
 	group.Transparent, group.IPFamilies, group.Reach = true, "IPv4", "*"
 	resources := func(group proxy.Group) []*xds.Resource {
-		return hub.Inspector.config.group.shared.Get(r, group).Resources
+		return hub.Inspector.config.group.shared.Get(r, group).resources()
 	}
 	all := resources(group)
 	withPolicy, ofFamily := group, group
@@ -61,7 +61,7 @@ func TestGroupsShareResourcesOfEqualConfs(t *testing.T) {
 			keys = append(keys, kind.MeshTimeouts.Key(mesh, name))
 		}
 		group.Policies = proxy.PolicySetOf(keys)
-		for _, o := range hub.Inspector.config.group.shared.Get(r, group).Resources {
+		for _, o := range hub.Inspector.config.group.shared.Get(r, group).resources() {
 			if o.Type == xds.Cluster && o.Name == "kri_msvc_default_default__web_8080" {
 				return o
 			}
@@ -120,7 +120,7 @@ func TestGroupsShareResourcesOfEqualRoutes(t *testing.T) {
 		}
 		group.Policies = proxy.PolicySetOf(keys)
 		of := hub.Inspector.config.group.shared.Get(r, group)
-		for _, o := range of.Resources {
+		for _, o := range of.resources() {
 			switch o.Type {
 			case xds.Route:
 				route = o
@@ -128,10 +128,11 @@ func TestGroupsShareResourcesOfEqualRoutes(t *testing.T) {
 				clusters = append(clusters, o.Name)
 			}
 		}
-		for _, list := range of.Lists {
+		for _, list := range of.lists() {
 			lists = append(lists, list.String())
 		}
-		return route, clusters, lists
+		slices.Sort(lists)
+		return route, clusters, slices.Compact(lists)
 	}
 	const web, other = "kri_msvc_default_default__web_8080", "kri_msvc_default_default__other_8080"
 	route, clusters, lists := shared("a")
@@ -172,9 +173,9 @@ func TestGroupsShareListsOfEqualViews(t *testing.T) {
 	shared := func(node string) (*xds.Resource, service.List) {
 		group.Affinity = service.AffinityOf(map[string]string{"node": node})
 		of := hub.Inspector.config.group.shared.Get(r, group)
-		for _, o := range of.Resources {
+		for _, o := range of.resources() {
 			if o.Type == xds.Cluster && o.Name == "kri_msvc_default_default__web_8080" {
-				return o, of.Lists[0]
+				return o, of.lists()[0]
 			}
 		}
 		t.Fatal("the group has no cluster")

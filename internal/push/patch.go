@@ -27,20 +27,12 @@ func makePatches(_ *table.Reader, confs policy.Confs) *envoy.Patches {
 	return patches
 }
 
-// outboundOf returns the resources of a destination for a group, after the modifications of the group.
-func (c *config) outboundOf(r *table.Reader, group proxy.Group, key outboundKey) *outbound {
-	if group.Patch == (policy.Confs{}) {
-		return c.outbound.Get(r, key)
+// patchedOf returns the resources of a destination after modifications.
+func (c *config) patchedOf(r *table.Reader, key patchedKey) *outbound {
+	if key.patch == (policy.Confs{}) {
+		return c.beforePatch(r, key)
 	}
-	return c.patched.Get(r, patchedKey{outboundKey: key, patch: group.Patch})
-}
-
-// backendOf returns the clusters of a destination for a group, after the modifications of the group.
-func (c *config) backendOf(r *table.Reader, group proxy.Group, key clustersKey) *outbound {
-	if group.Patch == (policy.Confs{}) {
-		return c.clusters.Get(r, key)
-	}
-	return c.patched.Get(r, patchedKey{outboundKey: outboundKey{clustersKey: key}, patch: group.Patch, backend: true})
+	return c.patched.Get(r, key)
 }
 
 func (c *config) makePatched(r *table.Reader, key patchedKey) *outbound {
@@ -50,7 +42,7 @@ func (c *config) makePatched(r *table.Reader, key patchedKey) *outbound {
 		return cmp.Or(before, &outbound{})
 	}
 	after := patches.Apply(sharedBatch(before.resources, key.destination)).Resources
-	return &outbound{c.accepted(r, before.resources, after), before.lists}
+	return &outbound{inOrder(c.accepted(r, before.resources, after)), before.lists}
 }
 
 func (c *config) beforePatch(r *table.Reader, key patchedKey) *outbound {
@@ -230,7 +222,7 @@ func (c *config) unpatchedOf(r *table.Reader, group proxy.Group) []unpatched {
 			all = append(all, unpatched{o, to})
 		}
 	}
-	for _, d := range c.state.Proxies.Reached.Get(r, group) {
+	for _, d := range c.state.Proxies.Reached.Get(r, group.ReachKey()) {
 		route := c.state.Proxies.RouteOf(r, group.Policies, d)
 		add(c.outbound.Get(r, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}), d)
 		if routed := route.Route(); routed != nil {

@@ -317,6 +317,37 @@ func drawMesh(t *rapid.T, name string) resource.Any {
 	})
 }
 
+// drawRoute draws a route that leads to several services: the resources of each are a part of several destinations.
+func drawRoute(t *rapid.T, name string) resource.Any {
+	policy := kind.MeshHTTPRoute{}
+	if rapid.Bool().Draw(t, "of one proxy") {
+		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Name: pick(t, "target", proxyNames...)}
+	}
+	rule := kind.HTTPRouteRule{Matches: []kind.HTTPMatch{{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: "/a"}}}}
+	for range rapid.IntRange(1, 2).Draw(t, "backends") {
+		rule.Default.BackendRefs = append(rule.Default.BackendRefs, kind.RouteBackendRef{
+			Kind: "MeshService", Name: pick(t, "backend", serviceNames...), Port: 80})
+	}
+	policy.To = []kind.HTTPRouteTo{{Rules: []kind.HTTPRouteRule{rule},
+		TargetRef: kind.RoutedRef{Kind: "MeshService", Name: pick(t, "routed", serviceNames...)}}}
+	return kind.MeshHTTPRoutes.Make(mesh, name, policy)
+}
+
+// drawBalancing draws a policy that groups endpoints by a label of the Dataplanes, or one about clusters alone.
+func drawBalancing(t *rapid.T, name string) resource.Any {
+	conf := kind.LoadBalancingConf{LoadBalancer: &kind.LoadBalancer{Type: pick(t, "type", "Random", "RoundRobin")}}
+	if rapid.Bool().Draw(t, "grouped") {
+		conf.LocalityAwareness = &kind.LocalityAwareness{LocalZone: &kind.LocalZone{
+			AffinityTags: []kind.AffinityTag{{Key: kind.WorkloadLabel}}}}
+	}
+	about := kind.DestinationRef{Kind: "Mesh"}
+	if rapid.Bool().Draw(t, "of one service") {
+		about = kind.DestinationRef{Kind: "MeshService", Name: pick(t, "about", serviceNames...)}
+	}
+	return kind.MeshLoadBalancingStrategies.Make(mesh, name, kind.MeshLoadBalancingStrategy{
+		To: []kind.ToItem[kind.LoadBalancingConf]{{TargetRef: about, Default: conf}}})
+}
+
 func drawEvicted(t *rapid.T, name string) resource.Any {
 	return kind.EvictedProxiesList.Make(mesh, name, kind.EvictedProxies{Proxies: []kind.EvictedProxy{
 		{Name: pki.InstanceDNSName(mesh, "default", pick(t, "evicted", proxyNames...))},
@@ -343,6 +374,8 @@ var drawn = []struct {
 	{"MeshMultiZoneService", serviceNames, drawMultiZone},
 	{"MeshMultiZoneServiceStatus", serviceNames, drawMultiZoneStatus},
 	{"MeshTrafficPermission", policyNames, drawPermission},
+	{"MeshHTTPRoute", policyNames, drawRoute},
+	{"MeshLoadBalancingStrategy", policyNames, drawBalancing},
 	{"MeshIdentity", policyNames, drawIdentity},
 	{"MeshTrust", policyNames, drawTrust},
 	{"MeshExternalService", serviceNames, drawExternal},

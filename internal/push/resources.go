@@ -18,31 +18,6 @@ func compareNames(a, b *xds.Resource) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 }
 
-// merge merges sorted lists into one without equal elements. It compares less than a sort, which the edit of a policy
-// about many proxy groups would repeat for each group.
-func merge[T any](lists [][]T, compare func(a, b T) int) []T {
-	switch len(lists) {
-	case 0:
-		return nil
-	case 1:
-		return slices.CompactFunc(slices.Clone(lists[0]), func(a, b T) bool { return compare(a, b) == 0 })
-	}
-	a, b := merge(lists[:len(lists)/2], compare), merge(lists[len(lists)/2:], compare)
-	merged := make([]T, 0, len(a)+len(b))
-	for len(a) > 0 && len(b) > 0 {
-		order := compare(a[0], b[0])
-		if order <= 0 {
-			merged, a = append(merged, a[0]), a[1:]
-		} else {
-			merged = append(merged, b[0])
-		}
-		if order >= 0 {
-			b = b[1:]
-		}
-	}
-	return append(append(merged, a...), b...)
-}
-
 func sameResource(a, b *xds.Resource) bool {
 	if a == nil || b == nil {
 		return a == b

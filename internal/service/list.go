@@ -20,11 +20,6 @@ type List struct {
 	View View
 }
 
-// CompareLists compares two lists.
-func CompareLists(a, b List) int {
-	return cmp.Or(CompareDestinations(a.DestinationKey, b.DestinationKey), cmp.Compare(a.View.text(), b.View.text()))
-}
-
 // View is what the policies of the clients make of the endpoints of a list, by value: equal views are equal values, of
 // the size of a pointer. The zero value leaves them as they are published.
 type View struct {
@@ -120,16 +115,17 @@ func (a Affinity) values() map[string]string {
 	return values
 }
 
+// Grouped reports whether the endpoints are divided into groups, so that clients with different values may use
+// different lists.
+func (l List) Grouped() bool { return l.View != (View{}) && l.View.contents().Grouped }
+
 // Near returns a list as clients with an affinity use it. Groups that no server of the list can be in are left out, so
 // that clients whose values make no difference share the list.
 func (s *Stage) Near(r *table.Reader, list List, of Affinity) List {
-	if list.View == (View{}) {
+	if !list.Grouped() {
 		return list
 	}
 	v := list.View.contents()
-	if !v.Grouped {
-		return list
-	}
 	values := of.values()
 	v.Affinity = slices.DeleteFunc(v.Affinity, func(a affinity) bool {
 		value, ok := values[a.Key]

@@ -9,7 +9,7 @@ import (
 // DataplaneTables are the Dataplanes.
 type DataplaneTables struct {
 	Dataplanes Rows[kind.Dataplane]
-	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey] or, all of a mesh, [MeshKey].
+	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey], [PartKey] or, all of a mesh, [MeshKey].
 	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
 	// IngressesByMesh finds the Dataplanes that are zone ingresses, and EgressesByMesh those that are zone egresses,
 	// by their [MeshKey].
@@ -49,7 +49,7 @@ func CurrentInbounds(n *kind.Networking) []kind.Inbound {
 }
 
 func selectorKeys(dp *resource.Object[kind.Dataplane]) []string {
-	keys := []string{MeshKey(dp.Mesh)}
+	keys := []string{MeshKey(dp.Mesh), PartKey(dp.Mesh, partOf(dp.Name))}
 	seen := map[string]bool{}
 	for _, in := range dp.Spec.Networking.Inbound {
 		for tag, value := range in.Tags {

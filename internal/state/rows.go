@@ -1,7 +1,9 @@
 package state
 
 import (
+	"hash/fnv"
 	"reflect"
+	"strconv"
 
 	"weft/internal/table"
 	"weft/resource"
@@ -28,6 +30,19 @@ func TagKey(mesh, tag, value string) string { return mesh + "/tag/" + tag + "=" 
 
 // LabelKey returns the index key of a label.
 func LabelKey(mesh, label, value string) string { return mesh + "/label/" + label + "=" + value }
+
+// MeshParts is the number of parts into which the Dataplanes of a mesh are divided by their names. A value about all
+// Dataplanes that merges one value for each part is computed from one part where one Dataplane changes.
+const MeshParts = 128
+
+// PartKey returns the index key of the Dataplanes in a part of a mesh.
+func PartKey(mesh string, part uint32) string { return mesh + "/part/" + strconv.Itoa(int(part)) }
+
+func partOf(name string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return h.Sum32() % MeshParts
+}
 
 func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
 	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
