@@ -68,6 +68,35 @@ func (s *Stage) about(r *table.Reader, key AboutKey) []policy.Part {
 	return policy.Outbound(s.state.PolicyRows[key.Policy.Kind].Parts(r, key.Policy.Mesh, key.Policy.Name), targeted)
 }
 
+// ConcernKey identifies the destinations in a part of those that proxies reach which a policy has to items about.
+type ConcernKey struct {
+	Policy resource.Key
+	Of     ReachPart
+}
+
+func (s *Stage) concerned(r *table.Reader, key ConcernKey) (destinations []service.DestinationKey) {
+	parts := s.state.PolicyRows[key.Policy.Kind].Parts(r, key.Policy.Mesh, key.Policy.Name)
+	for _, d := range s.ReachedPart.Get(r, key.Of) {
+		if targeted := s.services.Targeted.Get(r, d); targeted != nil && len(policy.Outbound(parts, targeted)) > 0 {
+			destinations = append(destinations, d)
+		}
+	}
+	return destinations
+}
+
+// ConcernedBy returns the destinations in a part of those that proxies reach which a policy of a set has to items
+// about. The traffic to any other has no effective confs and no route of a policy, so a set with policies about few
+// destinations has few derived values.
+func (s *Stage) ConcernedBy(r *table.Reader, set PolicySet, of ReachPart) map[service.DestinationKey]bool {
+	concerned := map[service.DestinationKey]bool{}
+	for _, key := range set.Keys() {
+		for _, d := range s.Concerned.Get(r, ConcernKey{key, of}) {
+			concerned[d] = true
+		}
+	}
+	return concerned
+}
+
 // effective returns the effective confs of the traffic to a destination, by value: a changed origin leaves them equal.
 func (s *Stage) effective(r *table.Reader, key EffectiveKey) policy.Confs {
 	parts := map[string][]policy.Part{}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"encoding/json"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -107,6 +108,36 @@ func (s *Stage) reached(r *table.Reader, reach ReachKey) []service.DestinationKe
 	}
 	slices.SortFunc(keys, service.CompareDestinations)
 	return slices.Compact(keys)
+}
+
+// reachParts is the number of parts into which the destinations that proxies reach are divided: a changed destination
+// collects one part again.
+const reachParts = 16
+
+// ReachPart is a part of the destinations that proxies reach. All ports of a service are in one part.
+type ReachPart struct {
+	ReachKey
+	hash uint32 // of the services' names
+}
+
+// Parts returns all parts.
+func (k ReachKey) Parts() []ReachPart {
+	parts := make([]ReachPart, reachParts)
+	for hash := range parts {
+		parts[hash] = ReachPart{k, uint32(hash)}
+	}
+	return parts
+}
+
+func (s *Stage) reachedPart(r *table.Reader, part ReachPart) (keys []service.DestinationKey) {
+	for _, d := range s.Reached.Get(r, part.ReachKey) {
+		h := fnv.New32a()
+		h.Write([]byte(d.Service))
+		if h.Sum32()%reachParts == part.hash {
+			keys = append(keys, d)
+		}
+	}
+	return keys
 }
 
 // selected returns the services of a selection: the named one, or all that have the labels.

@@ -24,6 +24,8 @@ type Stage struct {
 
 	// Reached are the destinations that proxies reach, sorted by name. Groups that differ in other properties share them.
 	Reached *table.Derived[ReachKey, []service.DestinationKey]
+	// ReachedPart is a part of them.
+	ReachedPart *table.Derived[ReachPart, []service.DestinationKey]
 	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
 	Hosts *table.Derived[Group, []service.Host]
 	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
@@ -42,6 +44,9 @@ type Stage struct {
 	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
 	// Selections are the policies of a kind that apply to a proxy, in ascending order.
 	Selections *table.Derived[SelectionKey, []policy.Selected]
+	// Concerned are the destinations in a part of those that proxies reach which a policy has to items about. An edited
+	// conf leaves them equal.
+	Concerned *table.Derived[ConcernKey, []service.DestinationKey]
 	// About are the items of one policy about a destination.
 	About *table.Derived[AboutKey, []policy.Part]
 	// Effective are the effective confs of the traffic of proxies with a set of policies to a destination. Groups with
@@ -84,6 +89,7 @@ type Stage struct {
 func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxies *zoneproxy.Stage) *Stage {
 	s := &Stage{state: t, identity: i, services: services, zoneProxies: zoneProxies}
 	s.Reached = table.NewDerived(t.DB, "reached", s.reached, slices.Equal)
+	s.ReachedPart = table.NewDerived(t.DB, "parts of the reached", s.reachedPart, slices.Equal)
 	s.Hosts = table.NewDerived(t.DB, "host names of a proxy group", s.hosts, service.EqualHosts)
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
@@ -91,6 +97,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.WholeProxyKinds = table.NewDerived(t.DB, "kinds of policies of whole proxies", s.wholeProxyKinds, slices.Equal)
 	s.Selectable = table.NewDerived(t.DB, "proxy as policies select it", s.selectable, state.DeepEqual[*policy.Proxy])
 	s.Selections = table.NewDerived(t.DB, "policies of a proxy", s.selections, policy.EqualSelections)
+	s.Concerned = table.NewDerived(t.DB, "destinations of a policy", s.concerned, slices.Equal)
 	s.About = table.NewDerived(t.DB, "items about a destination", s.about, state.DeepEqual[[]policy.Part])
 	s.Effective = table.NewDerived(t.DB, "effective confs", s.effective, func(a, b policy.Confs) bool { return a == b })
 	s.AffinityLabels = table.NewDerived(t.DB, "labels of affinity tags", s.affinityLabels, slices.Equal)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"weft/internal/graph"
 	"weft/internal/mirror"
@@ -104,6 +105,76 @@ func benchEgress(last int) resource.Any {
 		Egresses: []kind.ZoneProxyAddress{{Name: "egress", Address: fmt.Sprint("10.0.1.", last), Port: 10002,
 			Healthy: true}},
 	})
+}
+
+// teamWorld returns a hub of a zone with 300 services and 500 teams, each of which is a proxy group with a policy of its
+// own. A policy of the mesh is about all of them. Where alone, a team reaches only one service.
+func teamWorld(b *testing.B, alone bool) *Hub {
+	hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
+	batch := mirror.Batch{Put: []resource.Any{timeoutAbout("mesh", nil, "own-7", 1)}}
+	const services, teams = 300, 500
+	for i := range services {
+		name := fmt.Sprint("own-", i)
+		batch.Put = append(batch.Put, kind.MeshServices.Make(mesh, name, kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+			Ports:    []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080}, AppProtocol: kind.HTTP}},
+		}))
+	}
+	for i := range teams {
+		team := fmt.Sprint("team-", i)
+		dp := benchDataplane(i).(*resource.Object[kind.Dataplane])
+		dp.Spec.Networking.Address = teamAddress(i)
+		dp.Labels = map[string]string{"team": team}
+		if alone {
+			dp.Spec.Networking.TransparentProxying.ReachableBackends = &kind.ReachableBackends{
+				Refs: []kind.BackendRef{{Kind: "MeshService", Name: fmt.Sprint("own-", i%services)}}}
+		}
+		batch.Put = append(batch.Put, dp, teamServing(i, false),
+			timeoutAbout(team, map[string]string{"team": team}, "own-8", 2))
+	}
+	hub.Apply(batch)
+	for i := range teams {
+		b.Cleanup(hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: fmt.Sprint("d", i)}, func(*proxy.Proxy) {}))
+	}
+	return hub
+}
+
+func teamAddress(i int) string { return fmt.Sprintf("10.1.%d.%d", i>>8, i&255) }
+
+func teamServing(i int, unhealthy bool) resource.Any {
+	o := benchServing(i, unhealthy).(*resource.Object[kind.DataplaneListenerStatus])
+	o.Spec.Inbounds[0].Address = teamAddress(i)
+	return o
+}
+
+func timeoutAbout(name string, labels map[string]string, service string, seconds int) resource.Any {
+	after := kind.Duration(time.Duration(seconds) * time.Second)
+	policy := kind.MeshTimeout{To: []kind.ToItem[kind.TimeoutConf]{{
+		TargetRef: kind.DestinationRef{Kind: "MeshService", Name: service},
+		Default:   kind.TimeoutConf{ConnectionTimeout: &after}}}}
+	if labels != nil {
+		policy.TargetRef = &kind.TargetRef{Kind: "Dataplane", Labels: labels}
+	}
+	return kind.MeshTimeouts.Make(mesh, name, policy)
+}
+
+// BenchmarkGroups measures the computation of a change where 500 proxy groups reach 300 services: the edit of a policy
+// of the mesh about one service, and an endpoint of a service that all groups reach, or one of them.
+func BenchmarkGroups(b *testing.B) {
+	for _, alone := range []bool{false, true} {
+		hub := teamWorld(b, alone)
+		for name, change := range map[string]func(i int) resource.Any{
+			"policy":   func(i int) resource.Any { return timeoutAbout("mesh", nil, "own-7", 1+i%100) },
+			"endpoint": func(i int) resource.Any { return teamServing(7, i%2 == 0) },
+		} {
+			b.Run(fmt.Sprintf("%s/alone=%v", name, alone), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					hub.Apply(mirror.Batch{Put: []resource.Any{change(i)}})
+				}
+			})
+		}
+	}
 }
 
 // BenchmarkChange measures the computation of a change, before anything is sent. It does not grow with the services of

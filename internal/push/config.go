@@ -1,7 +1,6 @@
 package push
 
 import (
-	"hash/fnv"
 	"slices"
 
 	"weft/internal/envoy"
@@ -42,7 +41,6 @@ type config struct {
 	upstream        *table.Derived[upstreamKey, []*xds.Resource]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
-	divided         *table.Derived[reachKey, []service.DestinationKey]
 	reached         *table.Derived[reachedPart, Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
@@ -123,7 +121,6 @@ func newConfig(state *graph.State) *config {
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
-	c.divided = table.NewDerived(state.Tables.DB, "parts of the destinations that proxies reach", c.divide, slices.Equal)
 	c.reached = table.NewDerived(state.Tables.DB, "parts of a proxy group", c.makeReached, sameShared)
 	c.group = &sharing[proxy.Group, service.List]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by proxy group", c.makeShared, sameShared),
@@ -211,38 +208,10 @@ func (c *config) clustersKey(r *table.Reader, group proxy.Group, d service.Desti
 	return clustersKey{d, group.Secured, group.Source, c.state.Proxies.ConfsOf(r, group.Policies, d)}
 }
 
-// reachedParts is the number of parts in which a group's destinations are collected: a changed destination collects one
-// part of each group that reaches it again.
-const reachedParts = 16
-
-// reachedPart is a part of the destinations of a group: those of the services whose names have a hash. reachKey is the
-// same for all groups that reach the same.
-type (
-	reachedPart struct {
-		group proxy.Group
-		hash  uint32
-	}
-	reachKey struct {
-		proxy.ReachKey
-		hash uint32
-	}
-)
-
-// partOf returns the hash of a service's name. All ports of a service are in one part.
-func partOf(d service.DestinationKey) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(d.Service))
-	return h.Sum32() % reachedParts
-}
-
-// divide returns a part of the destinations that proxies reach.
-func (c *config) divide(r *table.Reader, part reachKey) (keys []service.DestinationKey) {
-	for _, d := range c.state.Proxies.Reached.Get(r, part.ReachKey) {
-		if partOf(d) == part.hash {
-			keys = append(keys, d)
-		}
-	}
-	return keys
+// reachedPart is a part of the destinations of a group.
+type reachedPart struct {
+	group proxy.Group
+	of    proxy.ReachPart
 }
 
 // makeReached returns the resources of a part of a group's destinations. Several routes may lead to a destination.
@@ -253,10 +222,15 @@ func (c *config) makeReached(r *table.Reader, part reachedPart) (shared Shared[s
 			shared = append(shared, o)
 		}
 	}
-	for _, d := range c.divided.Get(r, reachKey{group.ReachKey(), part.hash}) {
-		route := c.state.Proxies.RouteOf(r, group.Policies, d)
-		add(patchedKey{outboundKey: outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}})
-		if routed := route.Route(); routed != nil {
+	concerned := c.state.Proxies.ConcernedBy(r, group.Policies, part.of)
+	for _, d := range c.state.Proxies.ReachedPart.Get(r, part.of) {
+		key := outboundKey{clustersKey: clustersKey{d, group.Secured, group.Source, policy.Confs{}}}
+		key.families = group.IPFamilies
+		if concerned[d] {
+			key.clustersKey, key.route = c.clustersKey(r, group, d), c.state.Proxies.RouteOf(r, group.Policies, d)
+		}
+		add(patchedKey{outboundKey: key})
+		if routed := key.route.Route(); routed != nil {
 			for _, backend := range routed.Backends() {
 				add(patchedKey{outboundKey: outboundKey{clustersKey: c.clustersKey(r, group, backend)}, backend: true})
 			}
@@ -289,8 +263,8 @@ func (c *config) makeNear(r *table.Reader, key nearKey) *outbound {
 }
 
 func (c *config) makeShared(r *table.Reader, group proxy.Group) (shared Shared[service.List]) {
-	for hash := range uint32(reachedParts) {
-		shared = append(shared, c.reached.Get(r, reachedPart{group, hash})...)
+	for _, of := range group.ReachKey().Parts() {
+		shared = append(shared, c.reached.Get(r, reachedPart{group, of})...)
 	}
 	if group.Secured {
 		if trust := c.trust.Get(r, trustKey{group.Mesh, group.Source}); trust != nil { // nil: generation failed

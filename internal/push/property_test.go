@@ -17,6 +17,7 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/proxy"
+	"weft/internal/service"
 	"weft/internal/sni"
 	"weft/internal/state"
 	"weft/internal/xds"
@@ -464,6 +465,7 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
+				compareUsers(t, hub.publisher.sets.groups)
 				if hub.Additions.open { // additions wait
 					compareRemoved(t, hub, stops)
 					return
@@ -483,6 +485,22 @@ func TestResourceSetsEqualARebuildAfterAnyChanges(t *testing.T) {
 			},
 		})
 	})
+}
+
+// compareUsers checks that the index of endpoint lists has the lists of all published sets, and no others.
+func compareUsers(t *rapid.T, groups *sharedSets[proxy.Group, service.List]) {
+	want := map[service.List]map[*sharedSet[service.List]]int{}
+	for _, of := range groups.open {
+		for _, list := range of.shared.lists() {
+			if want[list] == nil {
+				want[list] = map[*sharedSet[service.List]]int{}
+			}
+			want[list][of]++
+		}
+	}
+	if !maps.EqualFunc(groups.users, want, maps.Equal) {
+		t.Errorf("the sets use the endpoint lists %v, and the index has %v", want, groups.users)
+	}
 }
 
 // compareRemoved checks that the resource sets have nothing that a rebuild does not have.

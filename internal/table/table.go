@@ -32,7 +32,7 @@ type DB struct {
 	inputs   []inputTable
 	derived  []derivedTable
 	// readers are the nodes that have read a row or an index entry.
-	readers map[readKey]map[*node]struct{}
+	readers map[readKey]*nodeSet
 	observe func(Stage)
 	report  func(Failure)      // see Contain; nil: panics are passed on
 	failing map[*node]struct{} // kept values whose function panicked in its last run
@@ -56,7 +56,7 @@ func (db *DB) Observe(f func(Stage)) { db.observe = f }
 
 // New returns an empty DB.
 func New() *DB {
-	db := &DB{readers: map[readKey]map[*node]struct{}{}, failing: map[*node]struct{}{}, Clock: time.Now}
+	db := &DB{readers: map[readKey]*nodeSet{}, failing: map[*node]struct{}{}, Clock: time.Now}
 	db.deadlines.changed = make(chan struct{}, 1)
 	db.snapshot.Store(&Snapshot{})
 	return db
@@ -268,18 +268,20 @@ type difference struct {
 
 func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 	dirty := make([]map[*node]struct{}, len(db.derived))
-	mark := func(readers map[*node]struct{}) {
-		for n := range readers {
-			if dirty[n.table] == nil {
-				dirty[n.table] = map[*node]struct{}{}
-			}
-			dirty[n.table][n] = struct{}{}
+	mark := func(n *node, _ struct{}) {
+		if dirty[n.table] == nil {
+			dirty[n.table] = map[*node]struct{}{}
 		}
+		dirty[n.table][n] = struct{}{}
 	}
 	for l := range tx.touched {
-		mark(db.readers[l])
+		if readers := db.readers[l]; readers != nil {
+			readers.all(mark)
+		}
 	}
-	mark(db.deadlines.takeDue(s.Time))
+	for n := range db.deadlines.takeDue(s.Time) {
+		mark(n, struct{}{})
+	}
 	changes := &Changes{Revision: s.Revision, nodes: map[int][]difference{}, dropped: map[int][]any{}}
 	for stage := range dirty {
 		kept := tx.kept[stage]
@@ -294,7 +296,7 @@ func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 				continue
 			}
 			changes.nodes[stage] = append(changes.nodes[stage], difference{n, before})
-			mark(n.readers)
+			n.readers.all(mark)
 		}
 		if db.observe != nil {
 			db.observe(Stage{db.derived[stage].String(), len(dirty[stage]) + made, len(changes.nodes[stage]),
@@ -305,6 +307,9 @@ func (db *DB) propagate(tx *Tx, s *Snapshot) *Changes {
 	return changes
 }
 
+// nodeSet is a set of kept derived values.
+type nodeSet = smallMap[*node, struct{}]
+
 // node is one kept derived value.
 type node struct {
 	table   int
@@ -312,10 +317,10 @@ type node struct {
 	value   any
 	pins    int
 	dead    bool
-	run     uint32             // counts the runs of its function
-	reads   map[readKey]uint32 // rows and index entries that it reads, with the run that has read them last
-	inputs  map[*node]uint32   // derived values that it reads, likewise
-	readers map[*node]struct{} // derived values that read it
+	run     uint32                    // counts the runs of its function
+	reads   smallMap[readKey, uint32] // rows and index entries that it reads, with the run that has read them last
+	inputs  smallMap[*node, uint32]   // derived values that it reads, likewise
+	readers nodeSet                   // derived values that read it
 
 	deadline time.Time // the earliest time that it waits for; zero: none
 	at       int       // its index in the heap of deadlines
@@ -328,19 +333,19 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 	db.deadlines.removeDeadline(n)
 	failed := db.hasFailed(n)
 	value, ok := db.computeKept(n, s)
-	for l, run := range n.reads {
+	n.reads.deleteFunc(func(l readKey, run uint32) bool {
 		if run != n.run {
-			delete(n.reads, l)
 			db.removeReader(l, n)
 		}
-	}
-	for input, run := range n.inputs {
+		return run != n.run
+	})
+	n.inputs.deleteFunc(func(input *node, run uint32) bool {
 		if run != n.run {
-			delete(n.inputs, input)
-			delete(input.readers, n)
+			input.readers.delete(n)
 			db.release(input)
 		}
-	}
+		return run != n.run
+	})
 	// The value of a failed function may be the zero value, which the equality function may not accept.
 	if !ok || !failed && db.derived[n.table].equal(n.value, value) {
 		return false
@@ -351,15 +356,15 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 
 func (db *DB) removeReader(l readKey, n *node) {
 	readers := db.readers[l]
-	delete(readers, n)
-	if len(readers) == 0 {
+	readers.delete(n)
+	if readers.len() == 0 {
 		delete(db.readers, l)
 	}
 }
 
 // release drops a value that is no longer needed, and the values that only it needs.
 func (db *DB) release(n *node) {
-	if n.dead || n.pins > 0 || len(n.readers) > 0 {
+	if n.dead || n.pins > 0 || n.readers.len() > 0 {
 		return
 	}
 	n.dead = true
@@ -368,13 +373,11 @@ func (db *DB) release(n *node) {
 	}
 	db.derived[n.table].deleteNode(n.key)
 	db.deadlines.removeDeadline(n)
-	for l := range n.reads {
-		db.removeReader(l, n)
-	}
-	for input := range n.inputs {
-		delete(input.readers, n)
+	n.reads.all(func(l readKey, _ uint32) { db.removeReader(l, n) })
+	n.inputs.all(func(input *node, _ uint32) {
+		input.readers.delete(n)
 		db.release(input)
-	}
+	})
 }
 
 // derivedTable is a [Derived] of any key and value type.
@@ -422,10 +425,10 @@ func (d *Derived[K, V]) Get(r *Reader, key K) V {
 		panic(fmt.Sprintf("table: %s reads %s, which was not made before it", d.db.derived[r.node.table], d.name))
 	}
 	n := d.node(r.snapshot, key)
-	if _, known := r.node.inputs[n]; !known {
-		n.readers[r.node] = struct{}{}
+	if _, known := r.node.inputs.get(n); !known {
+		n.readers.set(r.node, struct{}{})
 	}
-	r.node.inputs[n] = r.node.run
+	r.node.inputs.set(n, r.node.run)
 	return n.value.(V)
 }
 
@@ -438,8 +441,7 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 	if n := d.nodes[key]; n != nil {
 		return n
 	}
-	n := &node{table: d.id, key: key, reads: map[readKey]uint32{}, inputs: map[*node]uint32{},
-		readers: map[*node]struct{}{}}
+	n := &node{table: d.id, key: key}
 	if value, ok := d.db.computeKept(n, s); ok {
 		n.value = value
 	} else {
@@ -531,19 +533,19 @@ func (r *Reader) recordRead(l readKey) {
 	if r.node == nil {
 		return
 	}
-	run, known := r.node.reads[l]
+	run, known := r.node.reads.get(l)
 	if !known || run != r.node.run {
-		r.node.reads[l] = r.node.run
+		r.node.reads.set(l, r.node.run)
 	}
 	if known {
 		return
 	}
 	readers := r.db.readers[l]
 	if readers == nil {
-		readers = map[*node]struct{}{}
+		readers = &nodeSet{}
 		r.db.readers[l] = readers
 	}
-	readers[r.node] = struct{}{}
+	readers.set(r.node, struct{}{})
 }
 
 type memoKey struct {
