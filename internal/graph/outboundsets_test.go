@@ -16,8 +16,9 @@ import (
 func TestOutboundSetsFollowTheChange(t *testing.T) {
 	s := graph.NewState("east")
 	timeoutOf := func(app string) resource.Any {
-		return kind.MeshTimeouts.Make("m", app, kind.MeshTimeout{TargetRef: dataplanes(map[string]string{"app": app}, ""),
-			To: []kind.ToItem[kind.TimeoutConf]{{TargetRef: kind.DestinationRef{Kind: "Mesh"}}}})
+		return kind.MeshTimeouts.Make("m", app, kind.MeshTimeout{
+			TargetRef: dataplanes(map[string]string{"app": app}, ""),
+			To:        []kind.ToItem[kind.TimeoutConf]{{TargetRef: kind.DestinationRef{Kind: "Mesh"}}}})
 	}
 	named := func(i int, app string) resource.Any {
 		o := ofApp(app, nil)

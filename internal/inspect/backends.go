@@ -104,8 +104,8 @@ func (rs *Reports) callers(key service.DestinationKey, b *Backing) {
 		switch {
 		case slices.ContainsFunc(caller.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)
-		case caller.Group.Transparent && slices.ContainsFunc(rs.State.Proxies.Reached.Get(rs.r, caller.Group.ReachKey()),
-			reaches):
+		case caller.Group.Transparent &&
+			slices.ContainsFunc(rs.State.Proxies.Reached.Get(rs.r, caller.Group.ReachKey()), reaches):
 			b.Transparent++
 		}
 	}

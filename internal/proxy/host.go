@@ -9,21 +9,30 @@ import (
 	"weft/internal/table"
 )
 
-// hosts returns the host names that the proxies of a group resolve, sorted and unique: those of the destinations that
-// they reach at virtual IPs. A name has no addresses outside the group's IP families, and may be without addresses.
-func (s *Stage) hosts(r *table.Reader, group Group) []service.Host {
-	if !group.Transparent {
+// HostsKey identifies the host names that proxies resolve.
+type HostsKey struct {
+	ReachKey
+	Families string // as [Group.IPFamilies] has them
+}
+
+// HostsKey returns the key of the host names that the proxies of the group resolve.
+func (g Group) HostsKey() HostsKey { return HostsKey{g.ReachKey(), g.IPFamilies} }
+
+// hosts returns the host names that proxies resolve, sorted and unique: those of the destinations that they reach at
+// virtual IPs. A name has no addresses outside their IP families, and may be without addresses.
+func (s *Stage) hosts(r *table.Reader, of HostsKey) []service.Host {
+	if of.Families == "" { // not transparent
 		return nil
 	}
 	var hosts []service.Host
 	var last service.DestinationKey
-	for _, key := range s.Reached.Get(r, group.ReachKey()) {
+	for _, key := range s.Reached.Get(r, of.ReachKey) {
 		if key = key.Of(); key == last { // the ports of a destination follow each other
 			continue
 		}
 		last = key
 		for _, host := range s.services.HostsOf.Get(r, key) {
-			host.Addresses = ofFamilies(host.Addresses, group.IPFamilies)
+			host.Addresses = ofFamilies(host.Addresses, of.Families)
 			hosts = append(hosts, host)
 		}
 	}

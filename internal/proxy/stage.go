@@ -22,12 +22,13 @@ type Stage struct {
 	services    *service.Stage
 	zoneProxies *zoneproxy.Stage
 
-	// Reached are the destinations that proxies reach, sorted by name. Groups that differ in other properties share them.
+	// Reached are the destinations that proxies reach, sorted by name. Groups that differ in other properties share
+	// them.
 	Reached *table.Derived[ReachKey, []service.DestinationKey]
 	// ReachedPart is a part of them.
 	ReachedPart *table.Derived[ReachPart, []service.DestinationKey]
-	// Hosts are the host names that the proxies of a group resolve, sorted; none where the group is not transparent.
-	Hosts *table.Derived[Group, []service.Host]
+	// Hosts are the host names that proxies resolve, sorted; none where they are not transparent.
+	Hosts *table.Derived[HostsKey, []service.Host]
 	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
 	Policies *table.Derived[PoliciesKey, *policy.List]
 	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
@@ -90,7 +91,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s := &Stage{state: t, identity: i, services: services, zoneProxies: zoneProxies}
 	s.Reached = table.NewDerived(t.DB, "reached", s.reached, slices.Equal)
 	s.ReachedPart = table.NewDerived(t.DB, "parts of the reached", s.reachedPart, slices.Equal)
-	s.Hosts = table.NewDerived(t.DB, "host names of a proxy group", s.hosts, service.EqualHosts)
+	s.Hosts = table.NewDerived(t.DB, "host names of proxies", s.hosts, service.EqualHosts)
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
 	s.InboundKinds = table.NewDerived(t.DB, "kinds of inbound policies", s.inboundKinds, slices.Equal)

@@ -107,8 +107,8 @@ func benchEgress(last int) resource.Any {
 	})
 }
 
-// teamWorld returns a hub of a zone with 300 services and 500 teams, each of which is a proxy group with a policy of its
-// own. A policy of the mesh is about all of them. Where alone, a team reaches only one service.
+// teamWorld returns a hub of a zone with 300 services and 500 teams, each of which is a proxy group with a policy of
+// its own. A policy of the mesh is about all of them. Where alone, a team reaches only one service.
 func teamWorld(b *testing.B, alone bool) *Hub {
 	hub := NewHub(graph.NewState("default"), xds.NewCatalog(), slog.New(slog.DiscardHandler))
 	batch := mirror.Batch{Put: []resource.Any{timeoutAbout("mesh", nil, "own-7", 1)}}
@@ -117,7 +117,8 @@ func teamWorld(b *testing.B, alone bool) *Hub {
 		name := fmt.Sprint("own-", i)
 		batch.Put = append(batch.Put, kind.MeshServices.Make(mesh, name, kind.MeshService{
 			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
-			Ports:    []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080}, AppProtocol: kind.HTTP}},
+			Ports: []kind.ServicePort{{Port: 80, TargetPort: &kind.PortRef{Number: 8080},
+				AppProtocol: kind.HTTP}},
 		}))
 	}
 	for i := range teams {

@@ -98,7 +98,8 @@ type nearKey struct {
 	clients service.Affinity
 }
 
-// trustKey is the proxies of a mesh whose certificates and roots have one source. Without a mesh, they are ZoneEgresses.
+// trustKey is the proxies of a mesh whose certificates and roots have one source. Those without a mesh are
+// ZoneEgresses.
 type trustKey struct {
 	mesh   string
 	source identity.Source
@@ -300,7 +301,7 @@ func (c *config) trustOfAllMeshes(r *table.Reader, from identity.Source) []*xds.
 }
 
 func (c *config) makeNames(r *table.Reader, group proxy.Group) *HostNames {
-	return newNames(c.state.Proxies.Hosts.Get(r, group))
+	return newNames(c.state.Proxies.Hosts.Get(r, group.HostsKey()))
 }
 
 func (c *config) makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {

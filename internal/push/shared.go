@@ -9,8 +9,8 @@ import (
 	"weft/internal/xds"
 )
 
-// block has resources that belong together, and the endpoint lists that they use. It is immutable, and one value for all
-// proxies that have it: two versions of what proxies share differ in the blocks that are not the same.
+// block has resources that belong together, and the endpoint lists that they use. It is immutable, and one value for
+// all proxies that have it: two versions of what proxies share differ in the blocks that are not the same.
 type block[L comparable] struct {
 	resources []*xds.Resource
 	lists     []L
