@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/sni"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -57,6 +59,7 @@ type effectMesh struct {
 	ports      []service.DestinationKey
 	places     map[service.DestinationKey]int // of the ports
 	protocols  []kind.Protocol                // of the ports
+	external   []externalPort
 	routes     []targetedRoute
 	reach      effectReach
 }
@@ -65,6 +68,12 @@ type effectMesh struct {
 type targetedRoute struct {
 	labels map[string]string
 	ports  []service.DestinationKey
+}
+
+// externalPort is the port of an external service at zone egresses.
+type externalPort struct {
+	snis     []string
+	protocol kind.Protocol
 }
 
 func (e *PolicyEffects) mesh(name string) *effectMesh {
@@ -91,6 +100,10 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 		}
 		m.routes = append(m.routes, route)
 	}
+	for o := range e.State.Tables.ExternalServices.From(e.Snapshot, state.MeshKey(name), "") {
+		m.external = append(m.external, externalPort{sni.InAllFormats(sni.PortOf(o, o.Spec.Match.Port)),
+			o.Spec.Match.Protocol})
+	}
 	m.reach = e.reach(name, m)
 	return m
 }
@@ -101,11 +114,13 @@ func (e *PolicyEffects) parts(of resource.Key) []policy.Part {
 
 // effectPass is the selections of the policies of a kind in a mesh.
 type effectPass struct {
+	key        proxy.PoliciesKey
 	mesh       *effectMesh
 	selections []policy.Selection
 	of         map[resource.Key][]int // the places of a policy's selections
 	results    []*effectResult        // by selection; nil: not computed yet
-	reached    [][]bool               // by selection, the ports that its proxies reach; nil: not computed yet
+	reached    [][]reached            // by selection, the ports that its proxies reach; nil: not computed yet
+	zones      *zonePass              // nil: not computed yet
 	merged     map[string]policy.Merged
 	numbers    map[partKey]uint64
 	targeted   map[policy.Origin]*partTargets
@@ -152,11 +167,11 @@ func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
 		return known
 	}
 	m := e.mesh(key.Mesh)
-	p := &effectPass{mesh: m, of: map[resource.Key][]int{}, merged: map[string]policy.Merged{},
+	p := &effectPass{key: key, mesh: m, of: map[resource.Key][]int{}, merged: map[string]policy.Merged{},
 		numbers: map[partKey]uint64{}, targeted: map[policy.Origin]*partTargets{}}
 	e.passes[key] = p
 	p.selections = e.State.Proxies.Policies.Get(e.r, key).Tally(m.proxies)
-	p.results, p.reached = make([]*effectResult, len(p.selections)), make([][]bool, len(p.selections))
+	p.results, p.reached = make([]*effectResult, len(p.selections)), make([][]reached, len(p.selections))
 	for i := range p.selections {
 		for _, selected := range p.selections[i].Policies {
 			p.of[selected.Key] = append(p.of[selected.Key], i)
@@ -238,8 +253,9 @@ type policyEffect struct {
 	target policy.Target
 	pass   *effectPass
 	ports  map[service.DestinationKey]bool // that to items are about
-	rules  bool                            // whether it has rules
-	whole  bool                            // whether it has a conf about the whole proxy
+	about  []itemPorts
+	rules  bool // whether it has rules
+	whole  bool // whether it has a conf about the whole proxy
 	effect PolicyEffect
 }
 
@@ -247,16 +263,25 @@ func (p *policyEffect) without(reason, message string, args ...any) {
 	p.effect.Reason, p.effect.Message = reason, fmt.Sprintf(message, args...)
 }
 
+// itemPorts are the ports that a to item is about.
+type itemPorts struct {
+	item  int
+	ports []service.DestinationKey
+}
+
 // items finds the destinations of the to items.
 func (p *policyEffect) items(parts []policy.Part) {
 	p.ports = map[service.DestinationKey]bool{}
 	add := func(ports []service.DestinationKey) {
+		of := &p.about[len(p.about)-1]
+		of.ports = append(of.ports, ports...)
 		for _, port := range ports {
 			p.ports[port] = true
 		}
 	}
 	for _, part := range parts {
 		unresolved := ""
+		p.about = append(p.about, itemPorts{item: part.Index})
 		switch to := part.To; {
 		case to == nil:
 		case to.Kind == policy.ToMesh:
@@ -351,8 +376,7 @@ func (p *policyEffect) selectsNone() {
 func (p *policyEffect) fields(own []policy.Part) {
 	fields, results := map[string]fieldEffect{}, []*effectResult{}
 	paths := p.paths(own)
-	for _, i := range p.pass.of[p.key] {
-		result := p.result(p.pass, i)
+	for _, result := range p.results() {
 		results = append(results, result)
 		for path, of := range result.fields[p.key] {
 			fields[path] = fields[path].with(of)
@@ -361,6 +385,7 @@ func (p *policyEffect) fields(own []policy.Part) {
 			break // the other selections have no effect on the result
 		}
 	}
+	p.unreached()
 	counts, applied := &p.effect.Counts, 0
 	for _, path := range slices.Sorted(maps.Keys(fields)) {
 		if of := fields[path]; of.applied {
@@ -387,6 +412,32 @@ func (p *policyEffect) fields(own []policy.Part) {
 	}
 	if zones := counts.Zones; len(zones) > 0 {
 		p.effect.Message += " (zones: " + strings.Join(zones, ", ") + ")"
+	}
+}
+
+// results yields the results of the selections that have the policy, each computed when it is needed.
+func (p *policyEffect) results() iter.Seq2[int, *effectResult] {
+	return func(yield func(int, *effectResult) bool) {
+		for _, i := range p.pass.of[p.key] {
+			if !yield(i, p.result(p.pass, i)) {
+				return
+			}
+		}
+		if p.forwarded() != nil {
+			yield(len(p.pass.selections), p.zoneResult(p.pass))
+		}
+	}
+}
+
+// unreached adds a warning for each to item about ports of which no selected proxy reaches one.
+func (p *policyEffect) unreached() {
+	all := p.reachedByAny()
+	for _, of := range p.about {
+		has := func(port service.DestinationKey) bool { return all[p.pass.mesh.places[port]] != 0 }
+		if len(of.ports) > 0 && !slices.ContainsFunc(of.ports, has) {
+			p.effect.Warnings = append(p.effect.Warnings, fmt.Sprintf(
+				"to[%d]: no effect: no selected proxy reaches a port that it selects (%d)", of.item, len(of.ports)))
+		}
 	}
 }
 

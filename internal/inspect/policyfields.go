@@ -23,7 +23,18 @@ type fieldEffect struct {
 }
 
 func (f fieldEffect) with(other fieldEffect) fieldEffect {
-	return fieldEffect{f.applied || other.applied, cmp.Or(f.reason, other.reason)}
+	return fieldEffect{f.applied || other.applied, bothReasons(f.reason, other.reason)}
+}
+
+// bothReasons adds a reason that holds in another place.
+func bothReasons(reason, other string) string {
+	switch {
+	case reason == "":
+		return other
+	case strings.Contains(reason, other):
+		return reason
+	}
+	return reason + "; in other places, " + other
 }
 
 // effectResult is the effect of the fields of policies on the proxies of a selection. Fields that are overridden for
@@ -50,8 +61,7 @@ func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
 	if pass.results[i] != nil {
 		return pass.results[i]
 	}
-	s := &selectionFields{e, pass, &pass.selections[i], &effectResult{map[resource.Key]map[string]fieldEffect{}},
-		nil}
+	s := newSelectionFields(e, pass, &pass.selections[i], e.reachedIn(pass, i))
 	pass.results[i] = s.result
 	s.sent()
 	s.received()
@@ -64,8 +74,12 @@ type selectionFields struct {
 	*PolicyEffects
 	pass    *effectPass
 	of      *policy.Selection
+	reached []reached // the ports of the mesh
 	result  *effectResult
-	secured *bool // whether one of the proxies has an identity; nil: not known yet
+}
+
+func newSelectionFields(e *PolicyEffects, pass *effectPass, of *policy.Selection, ports []reached) *selectionFields {
+	return &selectionFields{e, pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{}}}
 }
 
 // merge merges parts, each list of parts once.
@@ -82,8 +96,8 @@ func (s *selectionFields) merge(parts []policy.Part) policy.Merged {
 	return m
 }
 
-// sent adds the fields about the traffic to each port, and to each port by a route that items are about. Ports of a
-// protocol with the same items have the same fields.
+// sent adds the fields about the traffic to each port that a proxy reaches, and to each port by a route that items are
+// about. Ports of a protocol with the same items have the same fields.
 func (s *selectionFields) sent() {
 	var parts []policy.Part
 	for _, selected := range s.of.Policies {
@@ -101,8 +115,7 @@ func (s *selectionFields) sent() {
 		byRoute = byRoute || parts[i].To.Kind == policy.ToMeshHTTPRoute
 	}
 	seen := map[string]bool{}
-	add := func(port int, route *targetedRoute) {
-		protocol := s.pass.mesh.protocols[port]
+	add := func(port int, protocol kind.Protocol, route *targetedRoute) {
 		key, about := []byte(protocol), []policy.Part(nil)
 		for i := range parts {
 			to := parts[i].To
@@ -120,13 +133,15 @@ func (s *selectionFields) sent() {
 	if len(parts) == 0 {
 		return
 	}
-	for port := range s.pass.mesh.ports {
-		add(port, nil)
+	for port, by := range s.reached {
+		for _, protocol := range by.protocols(s.pass.mesh.protocols[port]) {
+			add(port, protocol, nil)
+		}
 	}
 	for i := range s.pass.mesh.routes {
-		for _, port := range s.pass.mesh.routes[i].ports {
-			if byRoute {
-				add(slices.Index(s.pass.mesh.ports, port), &s.pass.mesh.routes[i])
+		for _, of := range s.pass.mesh.routes[i].ports {
+			if port := s.pass.mesh.places[of]; byRoute && s.reached[port]&byProtocol != 0 {
+				add(port, s.pass.mesh.protocols[port], &s.pass.mesh.routes[i])
 			}
 		}
 	}
@@ -225,70 +240,85 @@ func (s *selectionFields) unforwarded(of string) string {
 
 // received adds the fields about the callers of each section.
 func (s *selectionFields) received() {
-	places := s.places()
-	for _, name := range slices.Sorted(maps.Keys(places)) {
+	for _, at := range s.places() {
 		var parts []policy.Part
 		for _, selected := range s.of.Policies {
-			if !selected.AppliesTo(name) {
+			if !selected.AppliesTo(at.name) {
 				continue
 			}
 			for _, part := range s.parts(selected.Key) {
 				if part.To == nil && selected.Inbound {
 					parts = append(parts, part)
 				} else if part.To == nil && !part.WholeProxy {
-					s.result.add(part.Origin(), "rules", s.unenforced(part.Policy.Key.Kind))
+					s.result.add(part.Origin(), "rules", s.unenforced(part.Policy.Key.Kind, at))
 				}
 			}
 		}
 		policy.Sort(parts)
 		for _, matched := range policy.Inbound(parts) {
 			for path, origin := range s.merge(matched.Parts).Origins.All() {
-				s.result.add(origin, path, s.unreceived(origin.Policy.Kind, path, matched.Match, places[name]))
+				s.result.add(origin, path, s.unreceived(origin.Policy.Kind, path, matched.Match, at))
 			}
 		}
 	}
 }
 
-// sectionFacts are what sections with one name are.
-type sectionFacts struct {
-	protocols       []kind.Protocol // of inbounds
-	ingress, egress bool
+// role is what a section is.
+type role uint8
+
+const (
+	noSection role = iota
+	inboundSection
+	ingressSection
+	egressSection
+)
+
+// sectionKey identifies sections that receive traffic alike.
+type sectionKey struct {
+	name     string
+	role     role
+	protocol kind.Protocol // of an inbound
 }
 
-// places returns the sections of the proxies by name.
-func (s *selectionFields) places() map[string]*sectionFacts {
-	places := map[string]*sectionFacts{}
-	at := func(name string) *sectionFacts {
-		if places[name] == nil {
-			places[name] = &sectionFacts{}
-		}
-		return places[name]
-	}
+// sectionPlace is the sections of several proxies that receive traffic alike.
+type sectionPlace struct {
+	sectionKey
+	proxies []int
+	secured *bool // whether one of the proxies has an identity; nil: not known yet
+}
+
+// places returns the sections of the proxies, by name. Without rules there are none.
+func (s *selectionFields) places() []*sectionPlace {
 	if !slices.ContainsFunc(s.of.Policies, func(of policy.Selected) bool { return s.hasRules(of.Key) }) {
 		return nil
+	}
+	known := map[sectionKey]*sectionPlace{}
+	add := func(n int, key sectionKey) {
+		if known[key] == nil {
+			known[key] = &sectionPlace{sectionKey: key}
+		}
+		known[key].proxies = append(known[key].proxies, n)
 	}
 	for _, n := range s.of.Proxies {
 		networking := &s.pass.mesh.dataplanes[n].Spec.Networking
 		for _, in := range networking.Inbound {
-			if in = networking.Effective(in); in.State == kind.Ignored {
-				continue
-			}
-			facts := at(cmp.Or(in.Name, fmt.Sprint(in.Port)))
-			if !slices.Contains(facts.protocols, in.Protocol) {
-				facts.protocols = append(facts.protocols, in.Protocol)
+			if in = networking.Effective(in); in.State != kind.Ignored {
+				add(n, sectionKey{cmp.Or(in.Name, fmt.Sprint(in.Port)), inboundSection, in.Protocol})
 			}
 		}
 		if z := networking.ZoneIngress; z != nil {
-			at(cmp.Or(z.Name, fmt.Sprint(z.Port))).ingress = true
+			add(n, sectionKey{cmp.Or(z.Name, fmt.Sprint(z.Port)), ingressSection, kind.TCP})
 		}
 		if z := networking.ZoneEgress; z != nil {
-			at(cmp.Or(z.Name, fmt.Sprint(z.Port))).egress = true
+			add(n, sectionKey{name: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: egressSection})
 		}
 	}
-	if len(places) == 0 {
-		at("") // proxies without sections
+	if len(known) == 0 {
+		return []*sectionPlace{{proxies: s.of.Proxies}} // proxies without sections
 	}
-	return places
+	return slices.SortedFunc(maps.Values(known), func(a, b *sectionPlace) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.role, b.role), cmp.Compare(a.protocol, b.protocol))
+	})
 }
 
 func (s *selectionFields) hasRules(of resource.Key) bool {
@@ -296,46 +326,55 @@ func (s *selectionFields) hasRules(of resource.Key) bool {
 }
 
 // unreceived returns why a field about callers has no effect at a section; empty: it has one.
-func (s *selectionFields) unreceived(of, path string, match policy.Match, at *sectionFacts) string {
-	reason := ""
-	for _, protocol := range at.protocols {
-		if reason = OtherProtocol(of, path, protocol); reason == "" {
+func (s *selectionFields) unreceived(of, path string, match policy.Match, at *sectionPlace) string {
+	switch {
+	case match.SNI != "" && at.role != egressSection:
+		return "the rule has an SNI, and only zone egresses have filter chains by SNI"
+	case match.SpiffeID != "" && at.role == ingressSection:
+		return unknownToIngress
+	case at.role == noSection:
+		return "the selected Dataplanes have no inbound and no section of a zone proxy"
+	case match.SpiffeID != "" && !s.isSecured(at):
+		return "without an identity, a Dataplane does not know its callers"
+	case at.role == egressSection:
+		return s.unserved(of, path, match)
+	}
+	return OtherProtocol(of, path, at.protocol)
+}
+
+// unserved returns why a field has no effect on the external services that a zone egress serves; empty: it has one.
+func (s *selectionFields) unserved(of, path string, match policy.Match) string {
+	reason := "there is no MeshExternalService"
+	if match.SNI != "" {
+		reason += " with the SNI " + match.SNI
+	}
+	for _, port := range s.pass.mesh.external {
+		if match.SNI != "" && !slices.Contains(port.snis, match.SNI) {
+			continue
+		}
+		if reason = OtherProtocol(of, path, port.protocol); reason == "" {
 			break
 		}
-	}
-	switch {
-	case match.SNI != "" && !at.egress:
-		return "the rule has an SNI, and only zone egresses have filter chains by SNI"
-	case match.SpiffeID != "" && len(at.protocols) == 0 && !at.egress:
-		return unknownToIngress
-	case match.SpiffeID != "" && !s.isSecured():
-		return "no selected Dataplane has an identity, so none knows its callers"
-	case at.egress:
-		return ""
-	case len(at.protocols) == 0 && at.ingress:
-		return OtherProtocol(of, path, kind.TCP)
-	case len(at.protocols) == 0:
-		return "the selected Dataplanes have no inbound and no section of a zone proxy"
 	}
 	return reason
 }
 
-// unenforced returns why a policy whose rules are joined has no effect; empty: it has one.
-func (s *selectionFields) unenforced(of string) string {
-	if of == kind.MeshTrafficPermissions.Name && !s.isSecured() {
+// unenforced returns why a policy whose rules are joined has no effect at a section; empty: it has one.
+func (s *selectionFields) unenforced(of string, at *sectionPlace) string {
+	if of == kind.MeshTrafficPermissions.Name && !s.isSecured(at) {
 		return "no selected Dataplane has an identity, so each allows every caller"
 	}
 	return ""
 }
 
-// isSecured reports whether one of the proxies has an identity.
-func (s *selectionFields) isSecured() bool {
-	if s.secured == nil {
-		secured := slices.ContainsFunc(s.of.Proxies, func(n int) bool {
+// isSecured reports whether one of the proxies of a section has an identity.
+func (s *selectionFields) isSecured(at *sectionPlace) bool {
+	if at.secured == nil {
+		secured := slices.ContainsFunc(at.proxies, func(n int) bool {
 			dp := s.pass.mesh.dataplanes[n]
 			return s.State.Identity.Identity.Get(s.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}) != nil
 		})
-		s.secured = &secured
+		at.secured = &secured
 	}
-	return *s.secured
+	return *at.secured
 }

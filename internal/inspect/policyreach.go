@@ -116,65 +116,138 @@ func (e *PolicyEffects) namedHere(dp *resource.Object[kind.Dataplane]) *kind.Net
 	return &n
 }
 
-// reachedIn returns which ports of the mesh the proxies of a selection reach. Zone proxies forward to all of them, for
-// the kinds that they apply.
-func (e *PolicyEffects) reachedIn(p *effectPass, i int) []bool {
+// reached is how proxies reach a port: as clients and egresses, which know the protocol, or as ingresses, which forward
+// connections. 0: not at all.
+type reached uint8
+
+const (
+	byProtocol reached = 1 << iota
+	asConnections
+)
+
+// protocols returns the protocols of the traffic to a port, as the proxies that reach it know it.
+func (r reached) protocols(of kind.Protocol) []kind.Protocol {
+	var known []kind.Protocol
+	if r&byProtocol != 0 {
+		known = append(known, of)
+	}
+	if r&asConnections != 0 && of != kind.TCP {
+		known = append(known, kind.TCP)
+	}
+	return known
+}
+
+// forwardedTo adds the ports to which a zone ingress or a zone egress forwards, as they apply to items.
+func (m *effectMesh) forwardedTo(ports []reached, ingress, egress bool) {
+	for i := range ports {
+		switch external := m.ports[i].Kind == service.ExternalService; {
+		case external && egress:
+			ports[i] |= byProtocol
+		case !external && ingress:
+			ports[i] |= asConnections
+		}
+	}
+}
+
+// reachedIn returns how the proxies of a selection reach the ports of the mesh. Sections of zone proxies forward to
+// them, for the kinds that they apply.
+func (e *PolicyEffects) reachedIn(p *effectPass, i int) []reached {
 	if p.reached[i] != nil {
 		return p.reached[i]
 	}
-	reached, seen := make([]bool, len(p.mesh.ports)), map[int]bool{}
-	zones := len(p.selections[i].Policies) > 0 &&
-		proxy.AppliedByZoneProxies(p.selections[i].Policies[0].Key.Kind)
+	ports, seen := make([]reached, len(p.mesh.ports)), map[int]bool{}
+	var ingress, egress bool
 	for _, n := range p.selections[i].Proxies {
 		networking := &p.mesh.dataplanes[n].Spec.Networking
-		if zones && (networking.ZoneIngress != nil || networking.ZoneEgress != nil) {
-			reached = slices.Repeat([]bool{true}, len(reached))
-			break
-		}
+		ingress, egress = ingress || networking.ZoneIngress != nil, egress || networking.ZoneEgress != nil
 		of := p.mesh.reach.of[n]
 		if seen[of] {
 			continue
 		}
 		seen[of] = true
 		for port, has := range p.mesh.reach.sets[of] {
-			reached[port] = reached[port] || has
+			if has {
+				ports[port] |= byProtocol
+			}
 		}
 	}
-	p.reached[i] = reached
-	return reached
+	if len(p.selections[i].Policies) > 0 && proxy.AppliedByZoneProxies(p.selections[i].Policies[0].Key.Kind) {
+		p.mesh.forwardedTo(ports, ingress, egress)
+	}
+	p.reached[i] = ports
+	return ports
 }
 
-// forwarded reports whether a ZoneIngress or ZoneEgress, which forwards to every port, applies the policy.
-func (p *policyEffect) forwarded() bool {
-	if !proxy.AppliedByZoneProxies(p.key.Kind) {
-		return false
+// zonePass is the selection of the ZoneIngresses and ZoneEgresses, which only policies of the whole mesh target.
+type zonePass struct {
+	selection policy.Selection
+	reached   []reached // nil: there are none
+	result    *effectResult
+}
+
+// zonesOf returns the selection of the ZoneIngresses and ZoneEgresses, for a kind that they apply.
+func (e *PolicyEffects) zonesOf(p *effectPass, of string) *zonePass {
+	if p.zones != nil {
+		return p.zones
 	}
-	if _, all := p.target.Selects(&policy.Proxy{Zone: p.State.Tables.Zone}); !all {
-		return false
+	p.zones = &zonePass{}
+	var ingress, egress bool
+	for range e.State.Tables.ZoneIngresses.From(e.Snapshot, "", "") {
+		ingress = true
+		break
 	}
-	for range p.State.Tables.ZoneIngresses.From(p.Snapshot, "", "") {
-		return true
+	for range e.State.Tables.ZoneEgresses.From(e.Snapshot, "", "") {
+		egress = true
+		break
 	}
-	for range p.State.Tables.ZoneEgresses.From(p.Snapshot, "", "") {
-		return true
+	if (ingress || egress) && proxy.AppliedByZoneProxies(of) {
+		list := e.State.Proxies.Policies.Get(e.r, p.key)
+		p.zones.selection = list.Tally([]*policy.Proxy{{Zone: e.State.Tables.Zone}})[0]
+		p.zones.reached = make([]reached, len(p.mesh.ports))
+		p.mesh.forwardedTo(p.zones.reached, ingress, egress)
 	}
-	return false
+	return p.zones
+}
+
+// zoneResult returns the effect of the fields of policies on the ZoneIngresses and ZoneEgresses.
+func (e *PolicyEffects) zoneResult(p *effectPass) *effectResult {
+	zones := p.zones
+	if zones.result == nil {
+		s := newSelectionFields(e, p, &zones.selection, zones.reached)
+		zones.result = s.result
+		s.sent()
+	}
+	return zones.result
+}
+
+// forwarded returns how ZoneIngresses and ZoneEgresses that apply the policy reach the ports; nil where none does.
+func (p *policyEffect) forwarded() []reached {
+	zones := p.zonesOf(p.pass, p.key.Kind)
+	if slices.ContainsFunc(zones.selection.Policies, func(of policy.Selected) bool { return of.Key == p.key }) {
+		return zones.reached
+	}
+	return nil
+}
+
+// reachedByAny returns how the proxies that the policy selects reach the ports of the mesh.
+func (p *policyEffect) reachedByAny() []reached {
+	all := make([]reached, len(p.pass.mesh.ports))
+	for _, i := range p.pass.of[p.key] {
+		for port, has := range p.reachedIn(p.pass, i) {
+			all[port] |= has
+		}
+	}
+	for port, has := range p.forwarded() {
+		all[port] |= has
+	}
+	return all
 }
 
 // routes counts the ports that to items are about and that a selected proxy reaches.
 func (p *policyEffect) routes() int {
-	if p.forwarded() {
-		return len(p.ports)
-	}
-	reached := make([]bool, len(p.pass.mesh.ports))
-	for _, i := range p.pass.of[p.key] {
-		for port, has := range p.reachedIn(p.pass, i) {
-			reached[port] = reached[port] || has
-		}
-	}
-	count := 0
+	all, count := p.reachedByAny(), 0
 	for port := range p.ports {
-		if reached[p.pass.mesh.places[port]] {
+		if all[p.pass.mesh.places[port]] != 0 {
 			count++
 		}
 	}
