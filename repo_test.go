@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -444,8 +445,8 @@ func isPart(tests, pkg, name string) bool {
 	if name == "" || strings.Contains(tests, `"`+name+`"`) {
 		return true
 	}
-	for _, folder := range []string{"testdata", "testdata/stories"} {
-		if _, err := os.Stat(path.Join(pkg, folder, name+".txtar")); err == nil {
+	for _, folder := range []string{"testdata", "testdata/*"} {
+		if found, err := filepath.Glob(path.Join(pkg, folder, name+".txtar")); err == nil && len(found) > 0 {
 			return true
 		}
 	}
