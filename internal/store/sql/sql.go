@@ -314,8 +314,7 @@ func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.E
 }
 
 func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	found, err := s.read.QueryContext(ctx, selectEvents,
-		kind, after, follow.Batch)
+	found, err := s.read.QueryContext(ctx, selectEvents, kind, after)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -181,6 +181,34 @@ func benchmarkCreate(b *testing.B, at weft.Source, writers int) {
 	running.Wait()
 }
 
+// BenchmarkWatch updates a row in SQLite, and waits until a watcher has the change.
+func BenchmarkWatch(b *testing.B) {
+	s, err := weft.Open(b.Context(), weft.SQLite{Dir: b.TempDir()}, weft.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	row := store.Row{Key: key("watched"), Body: bytes.Repeat([]byte("x"), 500)}
+	_, from, err := s.List(b.Context(), row.Key.Kind)
+	if err != nil {
+		b.Fatal(err)
+	}
+	events, err := s.Watch(b.Context(), row.Key.Kind, from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if row, err = s.Create(b.Context(), row); err != nil {
+		b.Fatal(err)
+	}
+	<-events
+	for b.Loop() {
+		if row, err = s.Update(b.Context(), row); err != nil {
+			b.Fatal(err)
+		}
+		<-events
+	}
+}
+
 // BenchmarkDelete deletes rows of a large store, most of which have owners.
 func BenchmarkDelete(b *testing.B) {
 	s, err := weft.Open(b.Context(), weft.SQLite{Dir: b.TempDir()}, weft.Options{})

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"weft/internal/store"
+	"weft/internal/store/follow"
 	"weft/resource"
 )
 
@@ -22,10 +24,12 @@ const (
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	selectCounter = `SELECT revision FROM counter`
 	updateCounter = `UPDATE counter SET revision = $1`
-	selectEvents  = `SELECT revision, deleted, ` + columns +
-		` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT $3`
-	selectReach = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
+	selectReach   = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
 )
+
+// selectEvents has its limit as a literal: SQLite would prepare a statement with a bound limit again for each read.
+var selectEvents = `SELECT revision, deleted, ` + columns +
+	` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT ` + strconv.Itoa(follow.Batch)
 
 // dialect is the part of a database that differs from others.
 type dialect struct {
