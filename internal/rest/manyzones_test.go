@@ -36,16 +36,35 @@ type globalReplica struct {
 	*world
 	queries *zonequery.Global
 	conn    *grpc.ClientConn
+	compared
+}
+
+// compared counts the diffs that zones are queried for at once.
+type compared struct{ present, most *atomic.Int64 }
+
+// countedZones are the zones of a global control plane.
+type countedZones struct {
+	*zonequery.Global
+	compared
+}
+
+func (z countedZones) Diff(ctx context.Context, zone string, change preview.Received, options preview.Options,
+	most int) (*preview.Diff, error) {
+	n := z.present.Add(1)
+	defer z.present.Add(-1)
+	for former := z.most.Load(); n > former && !z.most.CompareAndSwap(former, n); former = z.most.Load() {
+	}
+	return z.Global.Diff(ctx, zone, change, options, most)
 }
 
 func newGlobalReplica(t *testing.T, rows store.Store) *globalReplica {
 	t.Helper()
-	g := &globalReplica{world: newWorldOf(t, rows, "")}
+	g := &globalReplica{world: newWorldOf(t, rows, ""), compared: compared{&atomic.Int64{}, &atomic.Int64{}}}
 	g.queries = zonequery.NewGlobal(func(ctx context.Context) (string, error) {
 		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
 	})
 	config := g.config()
-	config.Zone, config.RemoteZones = "", g.queries
+	config.Zone, config.RemoteZones = "", countedZones{g.queries, g.compared}
 	g.handler = New(config)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,26 +93,8 @@ func (z asZone) NewStream(ctx context.Context, d *grpc.StreamDesc, method string
 	return z.ClientConn.NewStream(metadata.AppendToOutgoingContext(ctx, "zone", z.name), d, method, o...)
 }
 
-// gauge is the largest number of diffs that zones compute at once.
-type gauge struct{ present, most atomic.Int64 }
-
-// gauged compares the proxies of a zone, and is counted meanwhile.
-type gauged struct {
-	*ZoneDiffs
-	gauge *gauge
-}
-
-func (z gauged) DiffReceived(ctx context.Context, change preview.Received, options preview.Options) (*preview.Diff,
-	error) {
-	n := z.gauge.present.Add(1)
-	defer z.gauge.present.Add(-1)
-	for most := z.gauge.most.Load(); n > most && !z.gauge.most.CompareAndSwap(most, n); most = z.gauge.most.Load() {
-	}
-	return z.ZoneDiffs.DiffReceived(ctx, change, options)
-}
-
 // join connects a zone with a client of a number of services until the test ends, and returns when it can be queried.
-func (g *globalReplica) join(t *testing.T, name string, services int, at *gauge) {
+func (g *globalReplica) join(t *testing.T, name string, services int) {
 	t.Helper()
 	var inspector *push.Inspector
 	reads, stop, err := viewtest.New(memory.New(memory.Options{}), name,
@@ -129,7 +130,7 @@ func (g *globalReplica) join(t *testing.T, name string, services int, at *gauge)
 	if err != nil {
 		t.Fatal(err)
 	}
-	zone := zonequery.NewZone(name, inspector, gauged{NewZoneDiffs(writer, inspector), at})
+	zone := zonequery.NewZone(name, inspector, NewZoneDiffs(writer, inspector))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}) }()
@@ -203,6 +204,8 @@ func TestGlobalComparesManyZones(t *testing.T) {
 	g := newGlobalReplica(t, newStore(t))
 	g.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	small := `{"groups":[{"proxies":1,"names":["a"]}],"zone":"z-000","problem":"none"}`
+	entries := strings.Repeat("{},", 499) + "{}"
+	wide := `{"values":[` + entries + `],"callers":[` + entries + `],"requests":[` + entries + `]}`
 	hostile := map[string]*wire.ZoneResponse{
 		"h-bytes": {Document: []byte(small + strings.Repeat(" ", maxZoneBytes))},
 		"h-count": {Document: []byte(`{"groups":[{"proxies":-1}]}`)},
@@ -212,6 +215,7 @@ func TestGlobalComparesManyZones(t *testing.T) {
 			strings.Repeat(`","`, 99) + `"]}]}`)},
 		"h-fields": {Document: []byte(`{"groups":[{"resources":[{"fields":[` + strings.Repeat("{},", 9_000) +
 			`{}]}]}]}`)},
+		"h-wide":    {Document: []byte(`{"groups":[` + wide + strings.Repeat(","+wide, 15) + `]}`)},
 		"h-text":    {Document: []byte("no JSON")},
 		"h-problem": {Problem: strings.Repeat("é", 1<<20)},
 		"h-name":    {Document: []byte(small)},
@@ -220,7 +224,6 @@ func TestGlobalComparesManyZones(t *testing.T) {
 		g.put(t, "/zones/"+zone, `{"type":"Zone"}`)
 		g.hostile(t, zone, response)
 	}
-	at := &gauge{}
 	for i := range zones {
 		name := fmt.Sprintf("z-%03d", i)
 		g.put(t, "/zones/"+name, `{"type":"Zone"}`)
@@ -231,7 +234,7 @@ func TestGlobalComparesManyZones(t *testing.T) {
 		if i == 77 {
 			continue // it is disconnected
 		}
-		g.join(t, name, n, at)
+		g.join(t, name, n)
 	}
 	began := time.Now()
 	got, size := g.compare(t)
@@ -239,10 +242,10 @@ func TestGlobalComparesManyZones(t *testing.T) {
 	if len(got) != zones+len(hostile) || size > maxZonesBytes {
 		t.Errorf("%d zones in %d bytes", len(got), size)
 	}
-	if most := at.most.Load(); most > zonesAtOnce || most < 2 {
-		t.Errorf("%d zones compare at once, want %d at most", most, zonesAtOnce)
+	if most := g.most.Load(); most > zonesAtOnce || most < 2 {
+		t.Errorf("%d zones are queried at once, want %d at most", most, zonesAtOnce)
 	}
-	const share = maxZonesBytes / (zones + 8)
+	const share = maxZonesBytes / (zones + 9)
 	for name, d := range got {
 		document, err := json.Marshal(d)
 		if err != nil || len(document) > share {
@@ -276,6 +279,7 @@ func TestGlobalComparesManyZones(t *testing.T) {
 		"h-larger":  "",
 		"h-fields":  "",
 		"h-values":  "",
+		"h-wide":    "with all its fields, at most " + fmt.Sprint(share) + " are read",
 		"h-text":    "invalid character",
 		"h-problem": "ééé...",
 		"h-name":    "",
@@ -305,7 +309,7 @@ func TestReplicasOfGlobalCompareTheirZones(t *testing.T) {
 	replicas[0].put(t, "/meshes/default", `{"type":"Mesh"}`)
 	for i, zone := range []string{"east", "north", "south", "west"} {
 		replicas[0].put(t, "/zones/"+zone, `{"type":"Zone"}`)
-		replicas[i%2].join(t, zone, 300, &gauge{})
+		replicas[i%2].join(t, zone, 300)
 	}
 	for i, g := range replicas {
 		got, _ := g.compare(t)
