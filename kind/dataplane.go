@@ -428,10 +428,12 @@ type NACK struct {
 	Causes []Cause `json:"causes,omitempty" schema:"maxItems=1024"`
 }
 
-// Cause references a resource of the same mesh.
+// Cause references a resource.
 type Cause struct {
 	Kind string `json:"kind" schema:"maxLength=64"`  // of the resource
 	Name string `json:"name" schema:"maxLength=253"` // of the resource
+	// the mesh of the resource, for a proxy that serves several; by default the mesh of the proxy
+	Mesh string `json:"mesh,omitempty" schema:"maxLength=63"`
 }
 
 // Connected reports whether a subscription is open.

@@ -12,7 +12,8 @@ import (
 // MeshFaultInjection fails, delays or slows down requests that the proxies that it targets receive, for tests.
 //
 // Every rule that matches a caller injects its faults, the ones of the most specific policy and match first, up to four
-// for each caller. Only requests of HTTP, HTTP/2 and gRPC get faults. A policy with the label kuma.io/effect: shadow
+// for each caller. A caller with several SPIFFE IDs gets the faults of one of them: that with the most specific match.
+// Only requests of HTTP, HTTP/2 and gRPC get faults. A policy with the label kuma.io/effect: shadow
 // has no effect.
 type MeshFaultInjection struct {
 	// the target proxies; by default the whole mesh

@@ -245,6 +245,12 @@ func (m *OneModification) OfGroup() bool {
 		!m.adds() && (m.filter || m.Object == "virtualHost" || !own(m.Match.Name))
 }
 
+// OfForwarding reports whether the modification may concern the clusters by which zone proxies forward connections of
+// an origin: ingress or egress. Zone proxies share them.
+func (m *OneModification) OfForwarding(origin string) bool {
+	return m.Object == "cluster" && !m.adds() && (m.Match.Origin == "" || m.Match.Origin == origin)
+}
+
 // adds reports whether the modification adds a resource.
 func (m *OneModification) adds() bool {
 	return m.Operation == PatchAdd && m.Object != "virtualHost"

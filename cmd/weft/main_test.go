@@ -100,7 +100,7 @@ func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
 		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
-		Check:       func(known check.Known) *check.Report { return runCheck(reads, known) },
+		Check:       func(known check.Known) *check.Report { return runCheck(reads, differ, known) },
 		Zone:        "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
 		Version: "test",
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
@@ -117,10 +117,10 @@ func readAll(reads *view.View) *view.Rows {
 }
 
 // runCheck runs the check of a control plane.
-func runCheck(reads *view.View, known check.Known) *check.Report {
+func runCheck(reads *view.View, differ *push.Inspector, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Run(check.World{
-		State: rows.State, Snapshot: rows.Snapshot, Known: known,
+		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modified, Known: known,
 		ServerCertificateExpires: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
@@ -143,8 +143,8 @@ func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
 }
 
 func (i inspector) Applied(key state.ProxyKey) *inspect.Applied {
-	rows := readAll(i.reads)
-	return inspect.NewReports(rows.State, rows.Snapshot).Applied(key)
+	readAll(i.reads)
+	return i.Inspector.Applied(key)
 }
 
 func (i inspector) Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {

@@ -25,6 +25,8 @@ import (
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
+	// Modifying counts what MeshProxyPatches change; nil: nothing is counted.
+	Modifying inspect.Modifying
 	Known
 	// Global is the status of a zone's connection to global. It is nil where the zone joined none.
 	Global *inspect.GlobalLink
@@ -79,6 +81,7 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 // Run returns all findings.
 func Run(w World) *Report {
 	reports := inspect.NewReports(w.State, w.Snapshot)
+	reports.Modifying = w.Modifying
 	l := &checker{World: w, r: reports.Reader(), reports: reports,
 		effects: reports.PolicyEffects(), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()

@@ -37,7 +37,11 @@ func (l *checker) policy(o resource.Any) {
 		return // see [checker.permissions]
 	}
 	switch effect.Reason {
-	case inspect.Applies, inspect.ShadowPolicy:
+	case inspect.Applies:
+		if unmatched := effect.Unmatched; len(unmatched) > 0 {
+			l.found(policyWithoutEffect, object, "%s", strings.Join(unmatched[:min(len(unmatched), 3)], "; "))
+		}
+	case inspect.ShadowPolicy:
 	case inspect.NoProxySelected, inspect.NoSectionSelected:
 		l.found(selectorMatchesNothing, object, "%s", effect.Message)
 	default:

@@ -38,6 +38,7 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 	client, shop, plain := s.caller(clientID), s.caller(shopID), s.caller()
 	both := s.caller(clientID, shopID)
 	const exact, prefix = "spiffeID: '" + shopID + "'", "spiffeID: 'spiffe://" + domainEast + "/ns/shop/', prefix: true"
+	const other = "spiffeID: '" + clientID + "'"
 	for _, c := range []struct {
 		name, confs string
 		caller      *requester
@@ -62,6 +63,8 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		{"another ID", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), client, "200", 0},
 		{"a plaintext caller", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), plain, "200", 0},
 		{"one of two IDs", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), both, "555", 0},
+		{"the first match of two IDs", faultsOf(faultsOfCallers(other, delayed("200ms")),
+			faultsOfCallers(exact, aborted(555, "100"))), both, "200", 200 * time.Millisecond},
 		{"a prefix", faultsOf(faultsOfCallers(prefix, aborted(555, "100"))), shop, "555", 0},
 		{"not the prefix", faultsOf(faultsOfCallers(prefix, aborted(555, "100"))), client, "200", 0},
 		{"every other caller in plaintext", faultsOf(faultsOfCallers(exact, aborted(555, "100")),

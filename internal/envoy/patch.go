@@ -67,13 +67,16 @@ type Batch struct {
 	Tags func(listener string) []map[string]string
 	// Own is true for the resources of one proxy, to which modifications add resources.
 	Own bool
+	// Mesh, if not empty, is the mesh whose policies have the modifications, where the proxy serves several. Only the
+	// resources of this mesh's services change.
+	Mesh string
 }
 
 // Apply returns the resources of a batch after the modifications. It leaves those that no modification changes as they
 // are. Filters that are discovered are found through the extensions of the batch.
 func (p *Patches) Apply(b Batch) Patched {
 	patched := Patched{Matches: make([]int, len(p.modifications))}
-	s := &patching{tags: b.Tags}
+	s := &patching{tags: b.Tags, mesh: b.Mesh}
 	for _, r := range b.Resources {
 		if r != nil {
 			s.documents = append(s.documents, &document{resource: r, origin: patchOrigin(r.Name)})
@@ -102,6 +105,7 @@ func (p *Patches) Apply(b Batch) Patched {
 type patching struct {
 	documents []*document
 	tags      func(listener string) []map[string]string
+	mesh      string // see [Batch]
 }
 
 // document is one resource. It is decoded when a modification first reads it.
@@ -222,6 +226,9 @@ func MayModify(m *kind.OneModification, t xds.Type, name string) bool {
 // changeOf returns what a modification does to a document; nil: nothing.
 func (s *patching) changeOf(m *modification, d *document) func(proto.Message) (int, error) {
 	if m.Match.Origin != "" && m.Match.Origin != d.origin {
+		return nil
+	}
+	if s.mesh != "" && s.mesh != MeshOf(d.resource.Name) {
 		return nil
 	}
 	of := func(t xds.Type) bool { return d.resource.Type == t }

@@ -1,18 +1,24 @@
 package envoy
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/xds"
@@ -240,10 +246,85 @@ func TestPatchOrigins(t *testing.T) {
 		"self_outbound_127.0.0.1_80": "outbound", "kri_msvc_default_east__web_80": "outbound",
 		"self_capture_outbound": "transparent", "self_capture_requests": "transparent",
 		"self_ingress_10.0.0.1_10001": "ingress", "self_tcp_proxy_ingress_10.0.0.1_10001": "ingress",
-		"self_egress_10.0.0.1_10002": "egress", "system_trust_bundle": "",
+		"self_egress_10.0.0.1_10002": "egress", "system_trust_bundle": "", "a.web.8080.default.ms": "ingress",
+		"b.80.mzms": "ingress", "b.80.mzms.cross-zone": "egress", "kri_extsvc_m___api_80_external": "egress",
+		"self_router_kri_extsvc_m___api_80": "egress", "collector": "",
 	} {
 		if got := patchOrigin(name); got != want {
 			t.Errorf("%s has the origin %q, want %q", name, got, want)
 		}
+	}
+}
+
+// bootstrapCategories are the categories of extensions that only a bootstrap refers to.
+var bootstrapCategories = []string{"envoy.bootstrap", "envoy.stats_sinks", "envoy.resource_monitors",
+	"envoy.guarddog_actions", "envoy.config_subscription", "envoy.config_mux", "envoy.regex_engines"}
+
+// TestPatchesHaveTheTypesOfEnvoy: a MeshProxyPatch can have the type of every extension that the pinned Envoy has for
+// clusters, listeners and routes.
+func TestPatchesHaveTheTypesOfEnvoy(t *testing.T) {
+	admin := freePort(t)
+	runEnvoy(t, writeBootstrap(t, &bootstrapv3.Bootstrap{
+		Admin: &bootstrapv3.Admin{Address: socketAddress("127.0.0.1", admin)}}))
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/server_info", admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var info struct {
+		Node struct {
+			Extensions []struct {
+				Category string
+				TypeURLs []string `json:"type_urls"`
+			}
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&info); err != nil {
+		t.Fatal(err)
+	}
+	types := 0
+	for _, extension := range info.Node.Extensions {
+		if slices.Contains(bootstrapCategories, extension.Category) {
+			continue
+		}
+		for _, name := range extension.TypeURLs {
+			types++
+			if _, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(name)); err != nil {
+				t.Errorf("%s: %s: %v", extension.Category, name, err)
+			}
+		}
+	}
+	if types < 200 {
+		t.Errorf("Envoy has %d types", types)
+	}
+}
+
+// TestAPatchAddsAnAccessLogOfOpenTelemetry: Envoy accepts an access logger of a type that weft itself does not use. Its
+// service is a cluster of the same policy.
+func TestAPatchAddsAnAccessLogOfOpenTelemetry(t *testing.T) {
+	app, _ := listener(t)
+	in := inboundTo(t, app, kind.TCP)
+	p := patchesOf(t, `{cluster: {operation: Add, value: "{name: collector, type: STATIC, loadAssignment: `+
+		`{clusterName: collector}}"}}, {listener: {operation: Patch, match: {origin: inbound}, value: "{accessLog: [{name: otel, `+
+		`typedConfig: {'@type': type.googleapis.com/envoy.extensions.access_loggers.open_telemetry.v3.`+
+		`OpenTelemetryAccessLogConfig, grpcService: {envoyGrpc: {clusterName: collector}}, logName: connections}}]}"}}`)
+	patched := p.Apply(Batch{Resources: Inbound(in, false), Own: true, Tags: func(string) []map[string]string {
+		return nil
+	}})
+	if !slices.Equal(patched.Matches, []int{1, 1}) || len(patched.Problems) > 0 {
+		t.Fatalf("%d matches, problems %v", patched.Matches, patched.Problems)
+	}
+	e := serveEnvoy(t, patched.Resources...)
+	if n := e.stat("listener_manager.lds.update_rejected"); n > 0 {
+		t.Errorf("Envoy rejects %d listeners", n)
+	}
+	dump, err := http.Get(e.admin + "/config_dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dump.Body.Close()
+	text, err := io.ReadAll(dump.Body)
+	if err != nil || !strings.Contains(string(text), "OpenTelemetryAccessLogConfig") {
+		t.Errorf("Envoy does not have the access logger: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"strings"
 
 	"weft/internal/service"
@@ -20,16 +21,11 @@ func patchOrigin(name string) string {
 	case strings.HasPrefix(name, "kri_"): // a destination, or a listener at a further virtual IP of it
 		return "outbound"
 	}
-	place, ofSelf := strings.CutPrefix(name, "self_")
-	for _, prefix := range slotPrefixes {
-		if rest, found := strings.CutPrefix(name, prefix); found {
-			place = rest
-		}
-	}
+	place, ofSelf := placeOf(name)
 	_, ofService := service.ParseDestination(place)
 	switch {
 	case !ofSelf:
-		return ""
+		return originOfSNI(name)
 	case strings.HasPrefix(place, "outbound_"):
 		return "outbound"
 	case strings.HasPrefix(place, "capture_"):
@@ -40,4 +36,35 @@ func patchOrigin(name string) string {
 		return "egress"
 	}
 	return "inbound"
+}
+
+// originOfSNI returns the origin of the cluster of an SNI route by its name; empty: it is no such cluster.
+func originOfSNI(cluster string) string {
+	sni, crossZone := SNIOfCluster(cluster)
+	if !slices.ContainsFunc(forwardableSNIs, func(of string) bool { return strings.HasSuffix(sni, of[1:]) }) {
+		return ""
+	}
+	if crossZone {
+		return "egress"
+	}
+	return "ingress"
+}
+
+// placeOf returns the place of a proxy's own resource, without the prefix of its slot, and whether it is one.
+func placeOf(name string) (place string, ofSelf bool) {
+	place, ofSelf = strings.CutPrefix(name, "self_")
+	for _, prefix := range slotPrefixes {
+		if rest, found := strings.CutPrefix(name, prefix); found {
+			place = rest
+		}
+	}
+	return place, ofSelf
+}
+
+// MeshOf returns the mesh of the service whose traffic a resource of a zone egress is about; empty: it is about that of
+// every mesh.
+func MeshOf(name string) string {
+	place, _ := placeOf(name)
+	to, _ := service.ParseDestination(place)
+	return to.Mesh
 }

@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/policy"
+	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -81,14 +82,16 @@ func TestConfsOfWholeProxies(t *testing.T) {
 		if p.Group != plain.Group {
 			t.Errorf("%s: the group is %+v", c.name, p.Group)
 		}
-		merged := s.Proxies.MergedWhole(table.Eval(s.Tables.DB.Snapshot()), web)[kind.MeshPassthroughs.Name]
+		r := table.Eval(s.Tables.DB.Snapshot())
+		merged := s.Proxies.MergedWhole(r, proxy.WholeOf(web))[kind.MeshPassthroughs.Name]
 		if from := originsByPath(merged.Origins.All()); from != c.from {
 			t.Errorf("%s: the origins are %s, want %s", c.name, from, c.from)
 		}
 	}
-	egress := s.Proxies.MergedWhole(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("m"))
+	egress := s.Proxies.MergedWhole(table.Eval(s.Tables.DB.Snapshot()), proxy.WholeKey{Mesh: "m",
+		Proxy: state.ZoneEgressProxy("e")})
 	if len(egress) > 0 {
-		t.Errorf("a ZoneEgress, which belongs to no mesh, has %+v", fmt.Sprint(egress))
+		t.Errorf("a ZoneEgress, which redirects no connection, has %+v", fmt.Sprint(egress))
 	}
 }
 

@@ -245,11 +245,14 @@ const ofWholeProxy = "default"
 
 // appliedWhole returns the effective confs about a proxy as a whole.
 func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
-	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, p.Key), ofWholeProxy)
+	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, proxy.WholeOf(p.Key)), ofWholeProxy)
 	for i := range confs {
 		if confs[i].Kind == kind.MeshPassthroughs.Name && p.Capture == nil {
 			confs[i].Notes = append(confs[i].Notes,
 				"has no effect: the Dataplane has no transparentProxying, so no connection passes the proxy by itself")
+		}
+		if confs[i].Kind == kind.MeshProxyPatches.Name {
+			confs[i].Notes = append(confs[i].Notes, rs.modificationNotes(p.Key)...)
 		}
 	}
 	return confs

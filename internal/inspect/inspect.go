@@ -18,13 +18,15 @@ import (
 type Reports struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
+	// Modifying counts what MeshProxyPatches change; nil: nothing is counted.
+	Modifying Modifying
 
 	r *table.Reader
 }
 
 // NewReports returns the reports of a snapshot of a state.
 func NewReports(state *graph.State, snapshot *table.Snapshot) *Reports {
-	return &Reports{state, snapshot, table.Eval(snapshot)}
+	return &Reports{State: state, Snapshot: snapshot, r: table.Eval(snapshot)}
 }
 
 // Reader returns the reader of the reports, which caches derived values. It is for the goroutine of the reports.
@@ -40,7 +42,13 @@ type World struct {
 	// Links returns the zone sync status of each kind, by name, of a zone that is connected to this replica of global.
 	// It returns nil for other zones. Optional.
 	Links func(zone string) map[string]KindLink
+	// Modifying counts what MeshProxyPatches change. Optional.
+	Modifying Modifying
 }
 
 // Reports returns the reports of the snapshot.
-func (w *World) Reports() *Reports { return NewReports(w.State, w.Snapshot) }
+func (w *World) Reports() *Reports {
+	reports := NewReports(w.State, w.Snapshot)
+	reports.Modifying = w.Modifying
+	return reports
+}

@@ -26,6 +26,7 @@ const (
 	NoDestination     = "NoDestination"
 	Overridden        = "Overridden"
 	NotApplicable     = "NotApplicable"
+	NothingMatched    = "NothingMatched"
 )
 
 // PolicyEffect is what a policy does in the zone, or on global in all zones.
@@ -37,6 +38,8 @@ type PolicyEffect struct {
 	Unresolved []string
 	// Warnings are the fields that have no effect anywhere, where others have, and a large number of proxy groups.
 	Warnings []string
+	// Unmatched are the modifications of a MeshProxyPatch that match nothing, or fail, as texts.
+	Unmatched []string
 }
 
 // PolicyEffects computes the effects of policies. Policies of a kind share one pass over the Dataplanes of their mesh.
@@ -45,11 +48,14 @@ type PolicyEffects struct {
 	*Reports
 	meshes map[string]*effectMesh
 	passes map[proxy.PoliciesKey]*effectPass
+	// modifiedBy are the results of Modifying.
+	modifiedBy map[proxy.WholeKey][]Modified
 }
 
 // PolicyEffects returns the effects of the policies in the snapshot.
 func (rs *Reports) PolicyEffects() *PolicyEffects {
-	return &PolicyEffects{rs, map[string]*effectMesh{}, map[proxy.PoliciesKey]*effectPass{}}
+	return &PolicyEffects{rs, map[string]*effectMesh{}, map[proxy.PoliciesKey]*effectPass{},
+		map[proxy.WholeKey][]Modified{}}
 }
 
 // effectMesh is a mesh as its policies target it.
@@ -222,7 +228,7 @@ func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 		applied.Status = "False"
 	}
 	return &kind.PolicyStatus{Conditions: []kind.Condition{accepted, refs, applied}, Applied: &effect.Counts,
-		Warnings: effect.Warnings}
+		Warnings: append(effect.Warnings, effect.Unmatched...)}
 }
 
 // Accepted returns the condition Accepted of a policy where it is False; none where it is True.
@@ -344,6 +350,7 @@ func (p *policyEffect) judge(own []policy.Part) {
 		}
 	default:
 		p.fields(own)
+		p.modifies(own)
 	}
 }
 

@@ -141,7 +141,7 @@ func keyOf(p *proxy.Proxy) sharedKey {
 	if p == nil {
 		return sharedKey{}
 	}
-	return sharedKey{p.Group, fmt.Sprint(p.Passes), strings.Join(p.Forwards, ","), fmt.Sprint(p.IsEgress)}
+	return sharedKey{p.Group, fmt.Sprint(p.Passes), fmt.Sprint(p.Forwards), fmt.Sprint(p.IsEgress)}
 }
 
 // Options select the content of a Diff.

@@ -51,13 +51,14 @@ func (s *Stage) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	if len(sections) == 0 || p.Identity == nil {
 		return
 	}
-	p.Egresses, p.Forwards = egressListeners(sections), s.state.MeshesOf(r, p.Key)
+	p.Egresses = egressListeners(sections)
+	s.forwards(r, p.Key.Mesh, p)
 	if dp.Spec.Networking.ZoneEgress == nil {
 		return
 	}
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
 	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Group.Source)
-	p.IsEgress = []EgressGroup{egressGroup(p.Key, p.Key.Mesh, p.Chains)}
+	p.IsEgress = []EgressGroup{s.egressGroup(r, p.Key, p.Key.Mesh, p.Chains)}
 }
 
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
@@ -74,8 +75,10 @@ func (s *Stage) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 		if from, ok := s.identity.PresentedTo(r, p.Key.Name, presents, mesh); ok {
 			// A ZoneEgress is not a Dataplane, so only policies that target the whole mesh apply.
 			chains := s.chains(r, mesh, p.Key, "", s.inMesh(r, mesh, from))
-			p.Chains, p.Forwards = append(p.Chains, chains...), append(p.Forwards, mesh)
-			p.IsEgress = append(p.IsEgress, egressGroup(p.Key, mesh, chains))
+			p.Chains = append(p.Chains, chains...)
+			s.forwards(r, mesh, p)
+			p.IsEgress = append(p.IsEgress, s.egressGroup(r, p.Key, mesh, chains))
+			p.patch(mesh, s.wholeProxyConfs(r, WholeKey{mesh, p.Key}).Patch)
 		}
 	}
 }

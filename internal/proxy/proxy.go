@@ -28,8 +28,10 @@ type Proxy struct {
 	Listeners []InboundListener
 	Outbounds []ExplicitOutbound
 	Capture   *Capture // nil: no transparent proxying
-	// Patch are the modifications of the proxy's own resources; the zero value: none. See [PatchOf].
-	Patch Confs
+	// Patches are the modifications of the proxy's own resources, by mesh, sorted; see [PatchOf]. Those of a Dataplane
+	// concern all of these resources. Those of a ZoneIngress or ZoneEgress concern the resources of the mesh's
+	// services: its listeners are for every mesh.
+	Patches []MeshPatch
 	// Ingresses are the listeners for connections of remote zones. Passes are the meshes, sorted, to whose services
 	// they forward, with the policies about that traffic.
 	Ingresses []IngressListener
@@ -42,7 +44,7 @@ type Proxy struct {
 	IsEgress []EgressGroup
 	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
 	// section was removed does so while it drains.
-	Forwards []string
+	Forwards []ZoneGroup
 }
 
 // Capture is the address at which redirected connections arrive.
@@ -78,8 +80,9 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	if p.Identity != nil {
 		p.Group.Source = s.inMesh(r, key.Mesh, p.Identity.Source)
 	}
-	whole := s.wholeProxyConfs(r, key)
-	p.patch(whole.Patch)
+	whole := s.wholeProxyConfs(r, WholeOf(key))
+	p.patch(key.Mesh, whole.Patch)
+	p.Group.Patch = patchOf(whole.Patch, (*kind.OneModification).OfGroup)
 	if t := n.TransparentProxying; t != nil {
 		p.Capture = &Capture{
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
@@ -111,6 +114,9 @@ func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	p := &Proxy{Key: key, Zone: s.state.Zone, Group: Group{Reach: nothing}}
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.passes(r, key, n.ZoneIngress)
+	}
+	for _, group := range p.Passes {
+		p.patch(group.Mesh, s.wholeProxyConfs(r, WholeKey{group.Mesh, key}).Patch)
 	}
 	if key.Type == kind.EgressProxy {
 		s.zoneEgressChains(r, n.ZoneEgress, p)

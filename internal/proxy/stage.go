@@ -37,7 +37,7 @@ type Stage struct {
 	// InboundKinds are the kinds of which a mesh has a policy with rules that merge, sorted. A place where connections
 	// arrive reads the selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
 	InboundKinds *table.Derived[string, []string]
-	// WholeProxyKinds are the kinds of which a mesh has a policy about whole proxies, sorted. A Dataplane reads its
+	// WholeProxyKinds are the kinds of which a mesh has a policy about whole proxies, sorted. A proxy reads its
 	// selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
 	WholeProxyKinds *table.Derived[string, []string]
 	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
@@ -71,9 +71,9 @@ type Stage struct {
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
 	Received *table.Derived[PlaceKey, policy.Confs]
-	// WholeProxy are the effective confs about a Dataplane as a whole. It reads selections and the policies with such a
-	// conf that apply. They concern the proxy's own resources, so they are not in its group.
-	WholeProxy *table.Derived[state.ProxyKey, policy.Confs]
+	// WholeProxy are the effective confs about a proxy as a whole. It reads selections and the policies with such a
+	// conf that apply.
+	WholeProxy *table.Derived[WholeKey, policy.Confs]
 	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
 	TLS *table.Derived[string, identity.TLS]
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no

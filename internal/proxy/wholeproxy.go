@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"slices"
-
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -15,17 +13,27 @@ type WholeProxyConfs struct {
 	Patch       *kind.ProxyPatchConf  `json:"MeshProxyPatch"`
 }
 
-// MergedWhole returns the effective confs about a proxy as a whole with their origins, by kind. Only Dataplanes have
-// such confs: a ZoneIngress and a ZoneEgress belong to no mesh.
-func (s *Stage) MergedWhole(r *table.Reader, key state.ProxyKey) map[string]policy.Merged {
+// WholeKey identifies the policies of a mesh about a proxy as a whole. The mesh is the proxy's own; a ZoneIngress and a
+// ZoneEgress have such policies of each mesh.
+type WholeKey struct {
+	Mesh  string
+	Proxy state.ProxyKey
+}
+
+// WholeOf returns the key of a Dataplane.
+func WholeOf(key state.ProxyKey) WholeKey { return WholeKey{key.Mesh, key} }
+
+// MergedWhole returns the effective confs about a proxy as a whole with their origins, by kind. A ZoneIngress and a
+// ZoneEgress have those of a MeshProxyPatch only: they redirect no connection.
+func (s *Stage) MergedWhole(r *table.Reader, key WholeKey) map[string]policy.Merged {
 	merged := map[string]policy.Merged{}
-	if key.Type != kind.DataplaneProxy {
-		return merged
-	}
 	for _, of := range s.WholeProxyKinds.Get(r, key.Mesh) {
+		if key.Proxy.Type != kind.DataplaneProxy && of != kind.MeshProxyPatches.Name {
+			continue
+		}
 		rows := s.state.PolicyRows[of]
 		var parts []policy.Part
-		for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{of, key.Mesh}, key}) {
+		for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{of, key.Mesh}, key.Proxy}) {
 			for _, part := range rows.Parts(r, key.Mesh, selected.Key.Name) {
 				if part.WholeProxy {
 					parts = append(parts, part)
@@ -41,28 +49,49 @@ func (s *Stage) MergedWhole(r *table.Reader, key state.ProxyKey) map[string]poli
 }
 
 // wholeProxy returns the effective confs about a proxy as a whole, by value: a changed origin leaves them equal.
-func (s *Stage) wholeProxy(r *table.Reader, key state.ProxyKey) policy.Confs {
+func (s *Stage) wholeProxy(r *table.Reader, key WholeKey) policy.Confs {
 	return confsOf(s.MergedWhole(r, key))
 }
 
-// patch sets the modifications of a proxy's resources. The group has those of resources that its proxies share.
-func (p *Proxy) patch(conf *kind.ProxyPatchConf) {
-	if conf == nil {
-		return
-	}
-	p.Patch = patchOf(conf.AppendModifications)
-	p.Group.Patch = patchOf(slices.DeleteFunc(slices.Clone(conf.AppendModifications), func(m kind.Modification) bool {
-		one := m.One()
-		return one == nil || !one.OfGroup()
-	}))
+// MeshPatch are the modifications of a proxy's own resources by the policies of a mesh.
+type MeshPatch struct {
+	Mesh  string
+	Confs policy.Confs
 }
 
-func patchOf(modifications []kind.Modification) policy.Confs {
+// patch adds the modifications by the policies of a mesh (nil: none) to a proxy.
+func (p *Proxy) patch(mesh string, conf *kind.ProxyPatchConf) {
+	if conf != nil {
+		p.Patches = append(p.Patches, MeshPatch{mesh, patchConfs(conf)})
+	}
+}
+
+// patchOf returns the modifications of a conf (nil: none) for which concerns returns true.
+func patchOf(conf *kind.ProxyPatchConf, concerns func(*kind.OneModification) bool) policy.Confs {
+	if conf == nil {
+		return policy.Confs{}
+	}
+	var modifications []kind.Modification
+	for _, m := range conf.AppendModifications {
+		if one := m.One(); one != nil && concerns(one) {
+			modifications = append(modifications, m)
+		}
+	}
 	if len(modifications) == 0 {
 		return policy.Confs{}
 	}
-	return policy.ConfsOf(map[string]any{kind.MeshProxyPatches.Name: kind.ProxyPatchConf{
-		AppendModifications: modifications}})
+	return patchConfs(&kind.ProxyPatchConf{AppendModifications: modifications})
+}
+
+func patchConfs(conf *kind.ProxyPatchConf) policy.Confs {
+	return policy.ConfsOf(map[string]any{kind.MeshProxyPatches.Name: conf})
+}
+
+// forwardingPatch returns the modifications of the clusters by which a zone proxy forwards connections of a mesh and an
+// origin, ingress or egress.
+func (s *Stage) forwardingPatch(r *table.Reader, mesh string, key state.ProxyKey, origin string) policy.Confs {
+	conf := s.wholeProxyConfs(r, WholeKey{mesh, key}).Patch
+	return patchOf(conf, func(m *kind.OneModification) bool { return m.OfForwarding(origin) })
 }
 
 // PatchOf returns the modifications of a proxy or a group; nil: none.
@@ -72,8 +101,8 @@ func PatchOf(confs policy.Confs) *kind.ProxyPatchConf {
 	return all.Patch
 }
 
-// wholeProxyConfs returns the effective confs about a Dataplane as a whole with their types.
-func (s *Stage) wholeProxyConfs(r *table.Reader, key state.ProxyKey) WholeProxyConfs {
+// wholeProxyConfs returns the effective confs about a proxy as a whole with their types.
+func (s *Stage) wholeProxyConfs(r *table.Reader, key WholeKey) WholeProxyConfs {
 	var confs WholeProxyConfs
 	if len(s.WholeProxyKinds.Get(r, key.Mesh)) > 0 {
 		s.WholeProxy.Get(r, key).Read(&confs)

@@ -18,18 +18,25 @@ var zoneKinds = []string{kind.MeshCircuitBreakers.Name, kind.MeshHealthChecks.Na
 // AppliedByZoneProxies reports whether zone proxies apply the to items of a kind.
 func AppliedByZoneProxies(of string) bool { return slices.Contains(zoneKinds, of) }
 
-// ZoneGroup identifies the zone ingresses with equal clusters for the services of a mesh.
+// ZoneGroup identifies the zone ingresses, or the zone egresses, with equal clusters for the services of a mesh to
+// which they forward connections. Those of an egress, for remote zones, have no policies.
 type ZoneGroup struct {
 	Mesh     string
 	Policies PolicySet // the policies of the mesh about the traffic that they forward
+	// Patch are the modifications of these clusters; the zero value: none. See [PatchOf].
+	Patch policy.Confs
 }
 
-// String returns the mesh and the policies, such as "default (MeshCircuitBreaker default/zones)".
+// String returns the mesh, the policies and the modifications, such as "default (MeshCircuitBreaker default/zones)".
 func (g ZoneGroup) String() string {
-	if g.Policies == (PolicySet{}) {
-		return g.Mesh
+	text := g.Mesh
+	if g.Policies != (PolicySet{}) {
+		text += " (" + g.Policies.String() + ")"
 	}
-	return g.Mesh + " (" + g.Policies.String() + ")"
+	if g.Patch != (policy.Confs{}) {
+		text += " " + g.Patch.String()
+	}
+	return text
 }
 
 // zonePolicies returns the policies of a mesh about the traffic that a section of a zone proxy forwards. A ZoneIngress
@@ -53,7 +60,8 @@ func (s *Stage) zonePolicies(r *table.Reader, mesh string, key state.ProxyKey, s
 func (s *Stage) passes(r *table.Reader, key state.ProxyKey, section *kind.ZoneIngressSection) []ZoneGroup {
 	var groups []ZoneGroup
 	for _, mesh := range s.state.MeshesOf(r, key) {
-		groups = append(groups, ZoneGroup{mesh, s.zonePolicies(r, mesh, key, ingressSection(key, section))})
+		groups = append(groups, ZoneGroup{mesh, s.zonePolicies(r, mesh, key, ingressSection(key, section)),
+			s.forwardingPatch(r, mesh, key, "ingress")})
 	}
 	return groups
 }
@@ -73,9 +81,14 @@ func (g EgressGroup) String() string {
 	return g.ZoneGroup.String() + " of " + g.Of.String()
 }
 
+// forwards adds the group of a zone egress that forwards connections of a mesh to remote zones.
+func (s *Stage) forwards(r *table.Reader, mesh string, p *Proxy) {
+	p.Forwards = append(p.Forwards, ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, p.Key, "egress")})
+}
+
 // egressGroup returns the group of a zone egress with filter chains of a mesh.
-func egressGroup(key state.ProxyKey, mesh string, chains []EgressChain) EgressGroup {
-	group := EgressGroup{ZoneGroup: ZoneGroup{Mesh: mesh}}
+func (s *Stage) egressGroup(r *table.Reader, key state.ProxyKey, mesh string, chains []EgressChain) EgressGroup {
+	group := EgressGroup{ZoneGroup: ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, key, "egress")}}
 	for i := range chains {
 		group.Policies = chains[i].Policies
 		if chains[i].Confs != (policy.Confs{}) {

@@ -23,7 +23,11 @@ func (rows Rows) Causes(key state.ProxyKey, t xds.Type, name string) []kind.Caus
 
 // modifying returns the MeshProxyPatches with a modification that may change a resource of a proxy.
 func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
-	merged, ok := rows.state.Proxies.MergedWhole(rows.reader(), key)[kind.MeshProxyPatches.Name]
+	r, mesh := rows.reader(), key.Mesh
+	if mesh == "" {
+		mesh = rows.meshOf(r, name)
+	}
+	merged, ok := rows.state.Proxies.MergedWhole(r, proxy.WholeKey{Mesh: mesh, Proxy: key})[kind.MeshProxyPatches.Name]
 	if !ok {
 		return nil
 	}
@@ -34,11 +38,25 @@ func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.C
 			continue
 		}
 		m := merged.Conf.(*kind.ProxyPatchConf).AppendModifications[i].One()
-		if m != nil && envoy.MayModify(m, t, name) {
-			causes = append(causes, kind.Cause{Kind: origin.Policy.Kind, Name: origin.Policy.Name})
+		if m == nil || !envoy.MayModify(m, t, name) {
+			continue
 		}
+		cause := kind.Cause{Kind: origin.Policy.Kind, Name: origin.Policy.Name}
+		if key.Mesh == "" {
+			cause.Mesh = mesh
+		}
+		causes = append(causes, cause)
 	}
 	return sortedCauses(causes)
+}
+
+// meshOf returns the mesh of the service whose traffic a resource of a zone proxy is about; empty: that of every mesh.
+func (rows Rows) meshOf(r *table.Reader, name string) string {
+	sni, crossZone := envoy.SNIOfCluster(name)
+	if route, ok := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone); ok {
+		return route.Destination.Mesh
+	}
+	return envoy.MeshOf(name)
 }
 
 // generating returns the resources from which a resource was generated, before any modification.
@@ -78,7 +96,7 @@ func (rows Rows) generating(key state.ProxyKey, t xds.Type, name string) []kind.
 // forwarding returns the policies about connections of a proxy to addresses outside the mesh.
 func (rows Rows) forwarding(r *table.Reader, key state.ProxyKey) []kind.Cause {
 	var causes []kind.Cause
-	for _, part := range rows.state.Proxies.MergedWhole(r, key)[kind.MeshPassthroughs.Name].Parts {
+	for _, part := range rows.state.Proxies.MergedWhole(r, proxy.WholeOf(key))[kind.MeshPassthroughs.Name].Parts {
 		causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
 	}
 	return sortedCauses(causes)

@@ -31,14 +31,15 @@ type config struct {
 	clusters        *table.Derived[clustersKey, *outbound]
 	outbound        *table.Derived[outboundKey, *outbound]
 	patches         *table.Derived[policy.Confs, *envoy.Patches] // of a proxy or a group
-	patched         *table.Derived[patchedKey, *outbound]
-	near            *table.Derived[nearKey, *outbound]
 	bundles         *table.Derived[string, []*xds.Resource]
 	evicted         *table.Derived[string, []*xds.Resource]
 	trust           *table.Derived[trustKey, *outbound]
 	names           *table.Derived[proxy.Group, *HostNames]
 	sniRouteCluster *table.Derived[sniRouteKey, *xds.Resource]
 	upstream        *table.Derived[upstreamKey, []*xds.Resource]
+	patched         *table.Derived[patchedKey, *outbound]
+	matches         *table.Derived[patchedKey, envoy.Patched] // for inspection: never kept
+	near            *table.Derived[nearKey, *outbound]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
 	reached         *table.Derived[reachedPart, Shared[service.List]]
@@ -46,7 +47,7 @@ type config struct {
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.List]
 	ingress *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	forward *sharing[string, zoneproxy.SNIRoute]
+	forward *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	egress  *sharing[proxy.EgressGroup, zoneproxy.SNIRoute]
 }
 
@@ -84,12 +85,10 @@ type outboundKey struct {
 	route    service.RouteValue // of the policies; the zero value: no policy routes the traffic
 }
 
-// patchedKey is the resources of a destination after the modifications of a group.
+// patchedKey is shared resources after the modifications of a group of proxies.
 type patchedKey struct {
-	outboundKey
+	of    any // an outboundKey, clustersKey, sniRouteKey or upstreamKey
 	patch policy.Confs
-	// backend is true for the clusters of a destination alone, to which a route leads.
-	backend bool
 }
 
 // nearKey is the resources of a destination with the endpoint lists that clients with some values use.
@@ -111,14 +110,16 @@ func newConfig(state *graph.State) *config {
 	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameBlock)
 	c.patches = table.NewDerived(state.Tables.DB, "modifications of resources", makePatches,
 		func(*envoy.Patches, *envoy.Patches) bool { return false })
-	c.patched = table.NewDerived(state.Tables.DB, "modified outbounds", c.makePatched, sameBlock)
-	c.near = table.NewDerived(state.Tables.DB, "outbounds by clients' values", c.makeNear, sameBlock)
 	c.bundles = table.NewDerived(state.Tables.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
 	c.trust = table.NewDerived(state.Tables.DB, "trust of proxy groups", c.makeTrust, sameBlock)
 	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
 	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
 	c.upstream = table.NewDerived(state.Tables.DB, "external upstreams", c.makeUpstream, sameResources)
+	c.patched = table.NewDerived(state.Tables.DB, "modified resources", c.makePatched, sameBlock)
+	c.matches = table.NewDerived(state.Tables.DB, "matches of modifications", c.makeMatches,
+		func(envoy.Patched, envoy.Patched) bool { return false })
+	c.near = table.NewDerived(state.Tables.DB, "outbounds by clients' values", c.makeNear, sameBlock)
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
@@ -138,7 +139,7 @@ func newConfig(state *graph.State) *config {
 		),
 		name: envoy.SNIRouteCluster,
 	}
-	c.forward = &sharing[string, zoneproxy.SNIRoute]{
+	c.forward = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
 		shared:     table.NewDerived(state.Tables.DB, "cross-zone SNI routes", c.makeForward, sameShared),
 		assignment: c.ingress.assignment,
 		name:       c.ingress.name,
@@ -156,8 +157,28 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 	if d == nil {
 		return &outbound{}
 	}
-	d = d.With(service.EffectiveOf(key.confs))
-	return &outbound{inOrder(envoy.Clusters(d, key.secured, key.source)), d.Lists(key.secured)}
+	by := service.EffectiveOf(key.confs)
+	clusters := c.loggable(r, by, func(by service.Effective) []*xds.Resource {
+		return envoy.Clusters(d.With(by), key.secured, key.source)
+	})
+	return &outbound{inOrder(clusters), d.With(by).Lists(key.secured)}
+}
+
+// loggable returns resources by effective confs. Of those that Envoy has rejected, it returns the form without an event
+// log of health checks, whose file the machine of a proxy may lack.
+func (c *config) loggable(r *table.Reader, by service.Effective,
+	generate func(service.Effective) []*xds.Resource) []*xds.Resource {
+	resources := generate(by)
+	if by.HealthCheck.EventLogPath == "" {
+		return resources
+	}
+	by.HealthCheck.EventLogPath = ""
+	for i, without := range generate(by) {
+		if _, rejected := c.state.Tables.Rejections.Get(r, resources[i].Version); rejected {
+			resources[i] = without
+		}
+	}
+	return resources
 }
 
 // makeOutbound returns the listeners and the route of a destination, and its own clusters, also where the route leads
@@ -218,33 +239,42 @@ type reachedPart struct {
 // makeReached returns the resources of a part of a group's destinations. Several routes may lead to a destination.
 func (c *config) makeReached(r *table.Reader, part reachedPart) (shared Shared[service.List]) {
 	group := part.group
-	add := func(key patchedKey) {
+	add := func(key any) {
 		if o := c.outboundOf(r, group, key); o != nil { // nil: generation failed
 			shared = append(shared, o)
 		}
 	}
 	concerned := c.state.Proxies.ConcernedBy(r, group.Policies, part.of)
 	for _, d := range c.state.Proxies.ReachedPart.Get(r, part.of) {
-		key := outboundKey{clustersKey: clustersKey{d, group.Secured, group.Source, policy.Confs{}}}
-		key.families = group.IPFamilies
-		if concerned[d] {
-			key.clustersKey, key.route = c.clustersKey(r, group, d), c.state.Proxies.RouteOf(r, group.Policies, d)
-		}
-		add(patchedKey{outboundKey: key})
-		if routed := key.route.Route(); routed != nil {
-			for _, backend := range routed.Backends() {
-				add(patchedKey{outboundKey: outboundKey{clustersKey: c.clustersKey(r, group, backend)}, backend: true})
-			}
+		for _, key := range c.outboundKeys(r, group, d, concerned[d]) {
+			add(key)
 		}
 	}
 	return shared
 }
 
+// outboundKeys returns the keys of the resources by which a group reaches a destination. concerned states that policies
+// of the group may be about it.
+func (c *config) outboundKeys(r *table.Reader, group proxy.Group, d service.DestinationKey, concerned bool) []any {
+	key := outboundKey{clustersKey: clustersKey{d, group.Secured, group.Source, policy.Confs{}}}
+	key.families = group.IPFamilies
+	if concerned {
+		key.clustersKey, key.route = c.clustersKey(r, group, d), c.state.Proxies.RouteOf(r, group.Policies, d)
+	}
+	keys := []any{key}
+	if routed := key.route.Route(); routed != nil {
+		for _, backend := range routed.Backends() {
+			keys = append(keys, c.clustersKey(r, group, backend))
+		}
+	}
+	return keys
+}
+
 // outboundOf returns the resources of a destination for a group: after the modifications of the group, and with the
 // endpoint lists that its clients use.
-func (c *config) outboundOf(r *table.Reader, group proxy.Group, key patchedKey) *outbound {
-	key.patch = group.Patch
-	o := c.patchedOf(r, key)
+func (c *config) outboundOf(r *table.Reader, group proxy.Group, of any) *outbound {
+	key := patchedKey{of, group.Patch}
+	o := c.generated(r, key)
 	if o != nil && slices.ContainsFunc(o.lists, service.List.Grouped) {
 		return c.near.Get(r, nearKey{key, group.Affinity})
 	}
@@ -252,7 +282,7 @@ func (c *config) outboundOf(r *table.Reader, group proxy.Group, key patchedKey) 
 }
 
 func (c *config) makeNear(r *table.Reader, key nearKey) *outbound {
-	o := c.patchedOf(r, key.patchedKey)
+	o := c.generated(r, key.patchedKey)
 	if o == nil {
 		return nil
 	}
@@ -304,8 +334,10 @@ func (c *config) makeNames(r *table.Reader, group proxy.Group) *HostNames {
 	return newNames(c.state.Proxies.Hosts.Get(r, group.HostsKey()))
 }
 
-func (c *config) makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {
-	return envoy.ClusterOfSNIRoute(key.name, service.EffectiveOf(key.confs))
+func (c *config) makeSNIRouteCluster(r *table.Reader, key sniRouteKey) *xds.Resource {
+	return c.loggable(r, service.EffectiveOf(key.confs), func(by service.Effective) []*xds.Resource {
+		return []*xds.Resource{envoy.ClusterOfSNIRoute(key.name, by)}
+	})[0]
 }
 
 func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *xds.Resource {
@@ -313,16 +345,30 @@ func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *
 }
 
 func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) Shared[zoneproxy.SNIRoute] {
-	return c.routeClusters(r, c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh), group.Policies)
+	sniRoutes := c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh)
+	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, group.Policies), group.Patch)
 }
 
-// routeClusters returns the clusters of SNI routes, with the confs that policies have about their destinations.
-func (c *config) routeClusters(r *table.Reader, sniRoutes []zoneproxy.SNIRoute,
-	policies proxy.PolicySet) Shared[zoneproxy.SNIRoute] {
-	b := &block[zoneproxy.SNIRoute]{lists: sniRoutes}
+// sniRouteKeys returns the keys of the clusters of SNI routes, with the confs that policies have about their
+// destinations.
+func (c *config) sniRouteKeys(r *table.Reader, sniRoutes []zoneproxy.SNIRoute, policies proxy.PolicySet) []any {
+	var keys []any
 	for _, p := range sniRoutes {
 		confs := c.state.Proxies.ConfsOf(r, policies, p.Destination.On(""))
-		b.resources = append(b.resources, c.sniRouteCluster.Get(r, sniRouteKey{envoy.SNIRouteCluster(p), confs}))
+		keys = append(keys, sniRouteKey{envoy.SNIRouteCluster(p), confs})
+	}
+	return keys
+}
+
+// forwarding returns the resources of keys after modifications, which zone proxies share, with the SNI routes whose
+// endpoints they use.
+func (c *config) forwarding(r *table.Reader, sniRoutes []zoneproxy.SNIRoute, keys []any,
+	patch policy.Confs) Shared[zoneproxy.SNIRoute] {
+	b := &block[zoneproxy.SNIRoute]{lists: sniRoutes}
+	for _, key := range keys {
+		if o := c.generated(r, patchedKey{key, patch}); o != nil { // nil: generation failed
+			b.resources = append(b.resources, o.resources...)
+		}
 	}
 	b.resources = inOrder(b.resources)
 	return Shared[zoneproxy.SNIRoute]{b}
@@ -333,7 +379,9 @@ func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource 
 	if o == nil {
 		return nil
 	}
-	return envoy.ExternalUpstream(o, key.confs, service.EffectiveOf(key.sent))
+	return c.loggable(r, service.EffectiveOf(key.sent), func(by service.Effective) []*xds.Resource {
+		return envoy.ExternalUpstream(o, key.confs, by)
+	})
 }
 
 // makeExternalRoute returns nil where the external service is not HTTP, or can't be dialed.
@@ -345,18 +393,22 @@ func (c *config) makeExternalRoute(r *table.Reader, key externalRouteKey) *xds.R
 	return envoy.ExternalRoute(o, key.confs)
 }
 
-func (c *config) makeForward(r *table.Reader, mesh string) Shared[zoneproxy.SNIRoute] {
-	return c.routeClusters(r, c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, mesh), proxy.PolicySet{})
+func (c *config) makeForward(r *table.Reader, group proxy.ZoneGroup) Shared[zoneproxy.SNIRoute] {
+	sniRoutes := c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, group.Mesh)
+	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, proxy.PolicySet{}), group.Patch)
 }
 
-// makeEgress returns the clusters of external services. Of an egress with confs about its callers they are its own, and
-// such egresses share each cluster with equal confs.
 func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) Shared[zoneproxy.SNIRoute] {
-	b := &block[zoneproxy.SNIRoute]{}
+	return c.forwarding(r, nil, c.upstreamKeys(r, group), group.Patch)
+}
+
+// upstreamKeys returns the keys of the clusters of external services. Of an egress with confs about its callers they
+// are its own, and such egresses share each cluster with equal confs.
+func (c *config) upstreamKeys(r *table.Reader, group proxy.EgressGroup) []any {
+	var keys []any
 	add := func(to service.DestinationKey, confs policy.Confs) {
 		sent := c.state.Proxies.ConfsOf(r, group.Policies, to)
-		key := upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent}
-		b.resources = append(b.resources, c.upstream.Get(r, key)...)
+		keys = append(keys, upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent})
 	}
 	if group.Of == (state.ProxyKey{}) {
 		for _, external := range c.state.ZoneProxies.EgressServices.Get(r, group.Mesh) {
@@ -369,8 +421,7 @@ func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) Shared[zon
 			}
 		}
 	}
-	b.resources = inOrder(b.resources)
-	return Shared[zoneproxy.SNIRoute]{b}
+	return keys
 }
 
 func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {

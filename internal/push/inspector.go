@@ -49,8 +49,8 @@ func sharedOf(c *config, r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	for _, group := range p.Passes {
 		all = append(all, c.ingress.withAssignments(r, group)...)
 	}
-	for _, mesh := range p.Forwards {
-		all = append(all, c.forward.withAssignments(r, mesh)...)
+	for _, group := range p.Forwards {
+		all = append(all, c.forward.withAssignments(r, group)...)
 	}
 	for _, group := range p.IsEgress {
 		all = append(all, c.egress.withAssignments(r, group)...)
@@ -102,8 +102,13 @@ func withoutKeys(resources []*xds.Resource) []*xds.Resource {
 
 // reports returns the reports of the newest snapshot.
 func (i *Inspector) reports() *inspect.Reports {
-	return inspect.NewReports(i.config.state, i.config.state.Tables.DB.Snapshot())
+	reports := inspect.NewReports(i.config.state, i.config.state.Tables.DB.Snapshot())
+	reports.Modifying = i.Modified
+	return reports
 }
+
+// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
+func (i *Inspector) Applied(key state.ProxyKey) *inspect.Applied { return i.reports().Applied(key) }
 
 // Backing returns the servers and clients of a service, or nil where there is no such service.
 func (i *Inspector) Backing(key state.ServiceKey) *inspect.Backing {

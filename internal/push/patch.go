@@ -9,8 +9,6 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/policy"
 	"weft/internal/proxy"
-	"weft/internal/service"
-	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
@@ -27,52 +25,77 @@ func makePatches(_ *table.Reader, confs policy.Confs) *envoy.Patches {
 	return patches
 }
 
-// patchedOf returns the resources of a destination after modifications.
-func (c *config) patchedOf(r *table.Reader, key patchedKey) *outbound {
+// generated returns shared resources after modifications; nil: their generation failed.
+func (c *config) generated(r *table.Reader, key patchedKey) *outbound {
 	if key.patch == (policy.Confs{}) {
-		return c.beforePatch(r, key)
+		return c.unpatched(r, key.of)
 	}
 	return c.patched.Get(r, key)
 }
 
+// unpatched returns shared resources by their key, before modifications; nil: their generation failed.
+func (c *config) unpatched(r *table.Reader, of any) *outbound {
+	switch key := of.(type) {
+	case clustersKey:
+		return c.clusters.Get(r, key)
+	case outboundKey:
+		return c.outbound.Get(r, key)
+	case sniRouteKey:
+		if cluster := c.sniRouteCluster.Get(r, key); cluster != nil {
+			return &outbound{resources: []*xds.Resource{cluster}}
+		}
+	case upstreamKey:
+		return &outbound{resources: c.upstream.Get(r, key)}
+	}
+	return nil
+}
+
 func (c *config) makePatched(r *table.Reader, key patchedKey) *outbound {
-	before := c.beforePatch(r, key)
+	before := c.unpatched(r, key.of)
 	patches := c.patches.Get(r, key.patch)
 	if before == nil || patches == nil {
 		return cmp.Or(before, &outbound{})
 	}
-	after := patches.Apply(sharedBatch(before.resources, key.destination)).Resources
+	after := patches.Apply(sharedBatch(key.of, before)).Resources
 	return &outbound{inOrder(c.accepted(r, before.resources, after)), before.lists}
 }
 
-func (c *config) beforePatch(r *table.Reader, key patchedKey) *outbound {
-	if key.backend {
-		return c.clusters.Get(r, key.clustersKey)
+// makeMatches returns what modifications change in shared resources, without the resources.
+func (c *config) makeMatches(r *table.Reader, key patchedKey) envoy.Patched {
+	before, patches := c.unpatched(r, key.of), c.patches.Get(r, key.patch)
+	if before == nil || patches == nil {
+		return envoy.Patched{}
 	}
-	return c.outbound.Get(r, key.outboundKey)
+	patched := patches.Apply(sharedBatch(key.of, before))
+	patched.Resources = nil
+	return patched
 }
 
-// sharedBatch returns the resources of a destination as modifications apply to them. Its listeners have the tag of its
+// sharedBatch returns shared resources, by their key, as modifications apply to them. Listeners have the tag of their
 // service.
-func sharedBatch(resources []*xds.Resource, to service.DestinationKey) envoy.Batch {
-	tags := []map[string]string{{kind.ServiceTag: to.Service}}
-	return envoy.Batch{Resources: resources, Tags: func(string) []map[string]string { return tags }}
+func sharedBatch(of any, o *outbound) envoy.Batch {
+	var tags []map[string]string
+	if key, ok := of.(outboundKey); ok {
+		tags = []map[string]string{{kind.ServiceTag: key.destination.Service}}
+	}
+	return envoy.Batch{Resources: o.resources, Tags: func(string) []map[string]string { return tags }}
 }
 
 // modified returns a proxy's own resources after its modifications.
 func (c *config) modified(r *table.Reader, p *proxy.Proxy, resources []*xds.Resource) []*xds.Resource {
-	if p.Patch == (policy.Confs{}) {
-		return resources
+	for _, patch := range p.Patches {
+		if patches := c.patches.Get(r, patch.Confs); patches != nil {
+			resources = c.accepted(r, resources, patches.Apply(c.ownBatch(r, p, patch.Mesh, resources)).Resources)
+		}
 	}
-	patches := c.patches.Get(r, p.Patch)
-	if patches == nil {
-		return resources
-	}
-	return c.accepted(r, resources, patches.Apply(c.ownBatch(r, p, resources)).Resources)
+	return resources
 }
 
-// ownBatch returns a proxy's own resources as modifications apply to them.
-func (c *config) ownBatch(r *table.Reader, p *proxy.Proxy, resources []*xds.Resource) envoy.Batch {
+// ownBatch returns a proxy's own resources as the modifications of a mesh apply to them.
+func (c *config) ownBatch(r *table.Reader, p *proxy.Proxy, mesh string, resources []*xds.Resource) envoy.Batch {
+	if p.Key.Type != kind.DataplaneProxy {
+		return envoy.Batch{Resources: resources, Mesh: mesh, Tags: func(string) []map[string]string { return nil }}
+	}
 	dp, ok := c.state.Tables.Dataplanes.Find(r, p.Key.Mesh, p.Key.Name)
 	return envoy.Batch{Resources: resources, Own: true, Tags: func(listener string) []map[string]string {
 		if !ok {
@@ -115,7 +138,7 @@ func (c *config) accepted(r *table.Reader, before, after []*xds.Resource) []*xds
 			accepted = append(accepted, res)
 			continue
 		}
-		if _, rejected := c.state.Tables.PatchRejections.Get(r, res.Version); !rejected {
+		if _, rejected := c.state.Tables.Rejections.Get(r, res.Version); !rejected {
 			accepted = append(accepted, res)
 		} else if was != nil {
 			accepted = append(accepted, was)
@@ -124,148 +147,79 @@ func (c *config) accepted(r *table.Reader, before, after []*xds.Resource) []*xds
 	return accepted
 }
 
-// PatchEffect is the effect of a MeshProxyPatch on the proxies that it selects.
-type PatchEffect struct {
-	Proxies  int      // with a resource that it changes
-	Matches  int      // resources, filters and virtual hosts that it changes, each once for every proxy
-	Problems []string // of modifications that fail for a resource, each once
-}
-
-// PatchEffect returns the effect of a MeshProxyPatch in the newest snapshot. It generates the configuration of each
-// selected proxy.
-func (i *Inspector) PatchEffect(of resource.Key) PatchEffect {
-	var effect PatchEffect
-	snapshot := i.config.state.Tables.DB.Snapshot()
-	r := table.Eval(snapshot)
-	for dp := range i.config.state.Tables.Dataplanes.From(snapshot, state.MeshKey(of.Mesh), "") {
-		key := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
-		matches := 0
-		for _, change := range i.config.changesOf(r, key) {
-			if change.policy == of {
-				matches += change.matches
-				effect.Problems = append(effect.Problems, change.problems...)
-			}
-		}
-		if effect.Matches += matches; matches > 0 {
-			effect.Proxies++
-		}
-	}
-	slices.Sort(effect.Problems)
-	effect.Problems = slices.Compact(effect.Problems)
-	return effect
-}
-
-// changeBy is the effect of one modification on a proxy.
-type changeBy struct {
-	policy   resource.Key
-	group    bool // it may concern resources that proxies share
-	matches  int
-	problems []string
-}
-
-// changesOf returns the effect of each modification on a proxy, in their order.
-func (c *config) changesOf(r *table.Reader, key state.ProxyKey) []changeBy {
-	p := c.state.Proxies.Proxy.Get(r, key)
-	merged, ok := c.state.Proxies.MergedWhole(r, key)[kind.MeshProxyPatches.Name]
+// Modified returns what each modification changes in the configuration of a proxy, by the MeshProxyPatches of a mesh,
+// in the order in which they run. It generates the configuration.
+func (i *Inspector) Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modified {
+	c := i.config
+	p := c.state.Proxies.Proxy.Get(r, of.Proxy)
+	merged, ok := c.state.Proxies.MergedWhole(r, of)[kind.MeshProxyPatches.Name]
 	if p == nil || !ok {
 		return nil
 	}
-	modifications := merged.Conf.(*kind.ProxyPatchConf).AppendModifications
-	all := make([]changeBy, len(modifications))
-	var shared []int
-	for path, origin := range merged.Origins.All() {
-		var i int
-		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err != nil {
-			continue
-		}
-		one := modifications[i].One()
-		all[i] = changeBy{policy: origin.Policy, group: one != nil && one.OfGroup()}
-	}
-	for i := range all {
-		if all[i].group {
-			shared = append(shared, i)
-		}
-	}
-	own, problems := envoy.NewPatches(&kind.ProxyPatchConf{AppendModifications: modifications})
-	noteEffect(all, nil, envoy.Patched{Problems: problems})
-	noteEffect(all, nil, own.Apply(c.ownBatch(r, p, c.ownResources(r, p))))
-	if patches := c.patches.Get(r, p.Group.Patch); patches != nil {
-		for _, before := range c.unpatchedOf(r, p.Group) {
-			noteEffect(all, shared, patches.Apply(sharedBatch(before.resources, before.to)))
-		}
-	}
-	return all
-}
-
-// noteEffect adds the result of modifications, whose indices are in places; nil: they are all modifications.
-func noteEffect(all []changeBy, places []int, result envoy.Patched) {
-	place := func(i int) int {
-		if places == nil {
-			return i
-		}
-		return places[i]
-	}
-	for i, n := range result.Matches {
-		all[place(i)].matches += n
-	}
-	for _, problem := range result.Problems {
-		at := &all[place(problem.Modification)]
-		at.problems = append(at.problems, problem.Field+": "+problem.Reason)
-	}
-}
-
-// unpatchedOf returns the resources of the destinations of a group before its modifications.
-func (c *config) unpatchedOf(r *table.Reader, group proxy.Group) []unpatched {
-	var all []unpatched
-	add := func(o *outbound, to service.DestinationKey) {
-		if o != nil {
-			all = append(all, unpatched{o, to})
-		}
-	}
-	for _, d := range c.state.Proxies.Reached.Get(r, group.ReachKey()) {
-		route := c.state.Proxies.RouteOf(r, group.Policies, d)
-		add(c.outbound.Get(r, outboundKey{c.clustersKey(r, group, d), group.IPFamilies, route}), d)
-		if routed := route.Route(); routed != nil {
-			for _, backend := range routed.Backends() {
-				add(c.clusters.Get(r, c.clustersKey(r, group, backend)), backend)
-			}
-		}
-	}
-	return all
-}
-
-// unpatched is the resources of a destination before modifications.
-type unpatched struct {
-	*outbound
-	to service.DestinationKey
-}
-
-// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy. The
-// notes of a MeshProxyPatch say what its modifications change.
-func (i *Inspector) Applied(key state.ProxyKey) *inspect.Applied {
-	applied := i.reports().Applied(key)
-	if applied == nil {
+	at := slices.IndexFunc(p.Patches, func(patch proxy.MeshPatch) bool { return patch.Mesh == of.Mesh })
+	if at < 0 { // it forwards nothing of the mesh
 		return nil
 	}
-	for n := range applied.WholeProxy {
-		if conf := &applied.WholeProxy[n]; conf.Kind == kind.MeshProxyPatches.Name {
-			for at, change := range i.config.changesOf(table.Eval(i.config.state.Tables.DB.Snapshot()), key) {
-				conf.Notes = append(conf.Notes, change.notes(at)...)
-			}
+	confs := p.Patches[at].Confs
+	all := make([]inspect.Modified, len(merged.Conf.(*kind.ProxyPatchConf).AppendModifications))
+	for path, origin := range merged.Origins.All() {
+		var i int
+		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err == nil {
+			all[i].Policy = origin.Policy
 		}
 	}
-	return applied
+	number := map[resource.Key]int{}
+	for i := range all {
+		all[i].Index = number[all[i].Policy]
+		number[all[i].Policy]++
+	}
+	_, problems := envoy.NewPatches(proxy.PatchOf(confs))
+	patches := c.patches.Get(r, confs)
+	note := func(result envoy.Patched) {
+		for i, n := range result.Matches {
+			all[i].Matches += n
+		}
+		for _, problem := range result.Problems {
+			all[problem.Modification].Problems = append(all[problem.Modification].Problems,
+				problem.Field+": "+problem.Reason)
+		}
+	}
+	note(envoy.Patched{Problems: problems})
+	own := c.ownBatch(r, p, of.Mesh, c.ownResources(r, p))
+	note(patches.Apply(own))
+	for _, key := range c.sharedKeys(r, p, of.Mesh) {
+		note(c.matches.Get(r, patchedKey{key, confs}))
+	}
+	if own.Mesh != "" { // of a ZoneIngress or a ZoneEgress
+		own.Mesh, own.Own = "", true
+		for i, n := range patches.Apply(own).Matches {
+			all[i].OfEveryMesh = n > 0 && all[i].Matches == 0
+		}
+	}
+	return all
 }
 
-// notes says what a modification changes.
-func (c *changeBy) notes(at int) []string {
-	text := fmt.Sprintf("appendModifications[%d] changes %d resources, filters or virtual hosts", at, c.matches)
-	if c.matches == 0 {
-		text = fmt.Sprintf("appendModifications[%d] matches nothing of this proxy", at)
+// sharedKeys returns the keys of the resources of a mesh that a proxy shares with others.
+func (c *config) sharedKeys(r *table.Reader, p *proxy.Proxy, mesh string) []any {
+	var keys []any
+	for _, d := range c.state.Proxies.Reached.Get(r, p.Group.ReachKey()) {
+		keys = append(keys, c.outboundKeys(r, p.Group, d, true)...)
 	}
-	notes := []string{text}
-	for _, problem := range c.problems {
-		notes = append(notes, fmt.Sprintf("appendModifications[%d] fails: %s", at, problem))
+	of := c.state.ZoneProxies
+	for _, group := range p.Passes {
+		if group.Mesh == mesh {
+			keys = append(keys, c.sniRouteKeys(r, of.SNIRoutes.Get(r, mesh), group.Policies)...)
+		}
 	}
-	return notes
+	for _, group := range p.Forwards {
+		if group.Mesh == mesh {
+			keys = append(keys, c.sniRouteKeys(r, of.CrossZoneSNIRoutes.Get(r, mesh), group.Policies)...)
+		}
+	}
+	for _, group := range p.IsEgress {
+		if group.Mesh == mesh {
+			keys = append(keys, c.upstreamKeys(r, group)...)
+		}
+	}
+	return keys
 }

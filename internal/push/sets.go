@@ -15,7 +15,7 @@ type resourceSets struct {
 	catalog   *xds.Catalog
 	groups    *sharedSets[proxy.Group, service.List]
 	ingresses *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	forwards  *sharedSets[string, zoneproxy.SNIRoute] // by mesh
+	forwards  *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
 	egresses  *sharedSets[proxy.EgressGroup, zoneproxy.SNIRoute]
 }
 
@@ -60,8 +60,8 @@ func (s *resourceSets) join(e edits, p *proxy.Proxy) {
 	for _, group := range p.Passes {
 		s.ingresses.join(e, group)
 	}
-	for _, mesh := range p.Forwards {
-		s.forwards.join(e, mesh)
+	for _, group := range p.Forwards {
+		s.forwards.join(e, group)
 	}
 	for _, group := range p.IsEgress {
 		s.egresses.join(e, group)
@@ -73,8 +73,8 @@ func (s *resourceSets) leave(p *proxy.Proxy) (last bool) {
 	for _, group := range p.Passes {
 		s.ingresses.leave(group)
 	}
-	for _, mesh := range p.Forwards {
-		s.forwards.leave(mesh)
+	for _, group := range p.Forwards {
+		s.forwards.leave(group)
 	}
 	for _, group := range p.IsEgress {
 		s.egresses.leave(group)
@@ -88,8 +88,8 @@ func (s *resourceSets) of(p *proxy.Proxy) []*xds.ResourceSet {
 	for _, group := range p.Passes {
 		sets = append(sets, s.ingresses.open[group].set)
 	}
-	for _, mesh := range p.Forwards {
-		sets = append(sets, s.forwards.open[mesh].set)
+	for _, group := range p.Forwards {
+		sets = append(sets, s.forwards.open[group].set)
 	}
 	for _, group := range p.IsEgress {
 		sets = append(sets, s.egresses.open[group].set)

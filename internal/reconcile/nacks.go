@@ -109,7 +109,7 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 		conditions = p.conflictConditions(r, resource.Key(u))
 	}
 	if len(conditions) == 0 {
-		conditions = p.rejectedPatch(r, resource.Key(u))
+		conditions = p.takenBack(r, resource.Key(u))
 	}
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	if told || len(conditions) > 0 {
@@ -119,10 +119,10 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	return w
 }
 
-// rejectedPatch returns the condition Accepted=False of a policy whose modifications Envoy has rejected; none
-// otherwise.
-func (p *Plan) rejectedPatch(r *table.Reader, of resource.Key) []kind.Condition {
-	rejections := p.State.Tables.PatchRejectionsByCause.List(r, state.CauseKey(of.Mesh, causeOf(of).Cause))
+// takenBack returns the condition Accepted=False of a policy without a part of which proxies get resources that Envoy
+// has rejected; none otherwise.
+func (p *Plan) takenBack(r *table.Reader, of resource.Key) []kind.Condition {
+	rejections := p.State.Tables.RejectionsByCause.List(r, state.CauseKey(of.Mesh, causeOf(of).Cause))
 	if len(rejections) == 0 {
 		return nil
 	}
@@ -131,11 +131,15 @@ func (p *Plan) rejectedPatch(r *table.Reader, of resource.Key) []kind.Condition 
 	if n := len(rejections) - 1; n > 0 {
 		more = fmt.Sprintf(", and of %d more", n)
 	}
+	without := "modifications"
+	if of.Kind == kind.MeshHealthChecks.Name {
+		without = "the event log"
+	}
 	message := strings.ToValidUTF8(first.Message[:min(len(first.Message), maxQuotedBytes)], "")
 	return []kind.Condition{{
 		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
-		Message: fmt.Sprintf("Envoy rejects the modified %s of %s%s, so proxies have it without modifications: %s",
-			first.Resource, first.Proxy, more, message),
+		Message: fmt.Sprintf("Envoy rejects the %s of %s%s, so proxies have it without %s: %s", first.Resource,
+			first.Proxy, more, without, message),
 	}}
 }
 

@@ -44,8 +44,9 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot{inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links},
-		a.Connections, nil}, nil
+	world := inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links,
+		Modifying: a.Inspector.Modified}
+	return &snapshot{world, a.Connections, nil}, nil
 }
 
 // readsOf returns the kinds that a response about resources of a kind is computed from.

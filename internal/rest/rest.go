@@ -21,7 +21,9 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/inspect"
 	"weft/internal/preview"
+	"weft/internal/proxy"
 	"weft/internal/state"
+	"weft/internal/table"
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
@@ -38,6 +40,8 @@ type Inspector interface {
 	ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool)
 	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
 	Applied(key state.ProxyKey) *inspect.Applied
+	// Modified returns what the modifications of a mesh change in a proxy's configuration; none for an unknown proxy.
+	Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modified
 	// Backing returns the backends and clients of a service, or nil for an unknown service.
 	Backing(key state.ServiceKey) *inspect.Backing
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its

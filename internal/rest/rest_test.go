@@ -29,12 +29,14 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/preview"
+	"weft/internal/proxy"
 	"weft/internal/replica"
 	"weft/internal/settings"
 	"weft/internal/sni"
 	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/table"
 	"weft/internal/token/tokentest"
 	"weft/internal/view"
 	"weft/internal/view/viewtest"
@@ -100,10 +102,11 @@ func newStore(t testing.TB) store.Store {
 // stranger is an inspector that knows no proxy.
 type stranger struct{}
 
-func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)       { return nil, false }
-func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool) { return nil, false }
-func (stranger) Applied(state.ProxyKey) *inspect.Applied             { return nil }
-func (stranger) Backing(state.ServiceKey) *inspect.Backing           { return nil }
+func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)             { return nil, false }
+func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool)       { return nil, false }
+func (stranger) Applied(state.ProxyKey) *inspect.Applied                   { return nil }
+func (stranger) Modified(*table.Reader, proxy.WholeKey) []inspect.Modified { return nil }
+func (stranger) Backing(state.ServiceKey) *inspect.Backing                 { return nil }
 func (stranger) Diff(context.Context, preview.Change, preview.Options) (*preview.Diff, error) {
 	return &preview.Diff{Groups: []preview.Group{}}, nil
 }

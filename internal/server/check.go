@@ -22,7 +22,8 @@ func (s *Server) checker() func(check.Known) *check.Report {
 			link = s.remote.global()
 		}
 		return check.Run(check.World{
-			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Known: known, Global: link, Pending: pending,
+			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modified,
+			Known: known, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
 		})
 	}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"weft/internal/table"
@@ -34,8 +35,10 @@ func (t *Tables) addProxyStatus() {
 	t.InsightsByCause = table.NewIndex(t.Insights.Input, causeKeys)
 }
 
-// CauseKey returns the index key of a resource whose configuration gets a NACK.
-func CauseKey(mesh string, c kind.Cause) string { return mesh + "/" + c.Kind + "/" + c.Name }
+// CauseKey returns the index key of a resource whose configuration gets a NACK of a proxy of a mesh.
+func CauseKey(mesh string, c kind.Cause) string {
+	return cmp.Or(c.Mesh, mesh) + "/" + c.Kind + "/" + c.Name
+}
 
 // NACKed is the insight of a proxy that NACKs the configuration of a resource, with the cause as the insight has it.
 type NACKed struct {

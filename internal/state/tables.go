@@ -34,7 +34,7 @@ type Tables struct {
 	DataplaneTables
 	ProxyStatusTables
 	FaultTables
-	PatchRejectionTables
+	RejectionTables
 	CertificateTables
 	ChangingIdentitiesTables
 	MeshIdentityTables
@@ -65,7 +65,7 @@ func New(zone string) *Tables {
 	t.addDataplane()
 	t.addProxyStatus()
 	t.addFault()
-	t.addPatchRejections()
+	t.addRejections()
 	t.addCertificate()
 	t.addChangingIdentities()
 	t.addMeshIdentity()

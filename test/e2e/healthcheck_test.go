@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -75,4 +79,55 @@ func (w *world) editHealthCheck(url string) {
 		return healthPolicy(fmt.Sprintf("interval: %dms, noTrafficInterval: %dms, timeout: 2s, unhealthyThreshold: "+
 			"%d, healthyPanicThreshold: %d, "+checkers[i%len(checkers)], 100+i, 200+i, 3+i, 10+i, i))
 	})
+}
+
+// TestAnEventLogInAMissingFolder: a proxy rejects a cluster whose event log it cannot open, and gets it without. The
+// policy has the reason. A proxy that starts is ready. An edited policy has its effect.
+func TestAnEventLogInAMissingFolder(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url, late := fmt.Sprintf("http://%s:10001/", w.address(3)), fmt.Sprintf("http://%s:10001/", w.address(5))
+	w.eventually("a request passes", func() error { return get(url) })
+	checks := func(folder string) string {
+		return healthPolicy("interval: 100ms, noTrafficInterval: 100ms, eventLogPath: " + folder +
+			"/checks.json, http: {path: /}")
+	}
+	status := func(rejected bool) func() error {
+		return func() error {
+			out, err := w.weft("get", "meshhealthcheck", "h", "-o", "yaml")
+			says := strings.Contains(out, "RejectedByProxies") && strings.Contains(out, "without the event log") &&
+				strings.Contains(out, "/no/such/folder/checks.json")
+			if err == nil && says != rejected {
+				err = errors.New(out)
+			}
+			return err
+		}
+	}
+	w.apply(checks("/no/such/folder"))
+	w.eventually("the policy has the reason", status(true))
+	if out, err := w.weft("check"); !strings.Contains(out, "MeshHealthCheck default/h") {
+		t.Errorf("no finding names the policy (%v):\n%s", err, out)
+	}
+	w.eventually("the client checks", func() error {
+		if w.counter("client", `cluster\.kri_msvc_default_.*\.health_check\.success`) == 0 {
+			return errors.New("no check has succeeded")
+		}
+		return get(url)
+	})
+	w.proxy("default", "late", strings.ReplaceAll(caller("late", 5, "tags: {kuma.io/service: web}"),
+		"kuma.io/workload: late", "kuma.io/workload: client"))
+	w.eventually("a proxy that starts serves", func() error { return get(late) })
+	folder := t.TempDir()
+	w.apply(checks(folder))
+	w.eventually("the log of an edited policy", func() error {
+		log, err := os.ReadFile(filepath.Join(folder, "checks.json"))
+		if err == nil && len(log) == 0 {
+			err = errors.New("the log is empty")
+		}
+		return errors.Join(err, get(url), get(late))
+	})
+	w.eventually("no proxy rejects the policy", status(false))
 }

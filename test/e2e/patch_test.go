@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"weft/internal/traffic"
@@ -161,4 +162,94 @@ func (w *world) editListenerPatch(url string) {
 	}
 	d.more(50)
 	d.end()
+}
+
+// zonePatch is a MeshProxyPatch of the clusters by which a zone proxy forwards.
+func zonePatch(zoneProxy, origin string, i int) string {
+	return proxyPatch("kind: Dataplane, name: "+zoneProxy, fmt.Sprintf(`{cluster: {operation: Patch, match: {origin: `+
+		`%s}, value: "{altStatName: patched_%d, connectTimeout: %ds}"}}`, origin, i, 3+i))
+}
+
+// drillZonePatch edits the modifications of a zone proxy under requests. Its Envoy shows each of them.
+func (w *world) drillZonePatch(load traffic.Send, zoneProxy, origin string) {
+	w.t.Helper()
+	w.editUnder(load, zoneProxy, "a MeshProxyPatch of clusters of the origin "+origin,
+		`cluster_manager\.cluster_modified`, func(i int) string { return zonePatch(zoneProxy, origin, i) })
+	shown, err := w.api("/meshes/default/dataplanes/" + zoneProxy + "/xds")
+	if err != nil || !strings.Contains(shown, "patched_9") {
+		w.t.Errorf("the Envoy of %s does not have the last edit: %v", zoneProxy, err)
+	}
+}
+
+// TestDrillPatchesOfAZoneIngressAreEdited: modifications of the clusters by which a zone ingress forwards reach its
+// Envoy. Edits fail no request and change no listener.
+func TestDrillPatchesOfAZoneIngressAreEdited(t *testing.T) {
+	east, west := newFederation(t).eastAndWest()
+	east.drillZonePatch(west.get(west.outbound(3, "http")), "ingress-1", "ingress")
+}
+
+// TestDrillPatchesOfAZoneEgressAreEdited is the same of a zone egress towards an external service.
+func TestDrillPatchesOfAZoneEgressAreEdited(t *testing.T) {
+	w := newWorld(t)
+	w.service(50, 18090, "outside")
+	w.apply(withIdentity + external("plain", "http", 80, "{address: NET.50, port: 18090}", "") + lettingOut("client"))
+	w.proxy("default", "egress-1", egress("egress-1", 20))
+	w.proxy("default", "client", externalCaller("client", 8))
+	url := w.out(8, 10001)
+	w.eventually("a request passes", func() error { return get(url) })
+	w.drillZonePatch(traffic.Get(url), "egress-1", "egress")
+}
+
+// TestARejectedPatchAfterARestart: a control plane that restarts sends a modification again that Envoy has rejected. A
+// running Envoy keeps its configuration without it, and loses no request. An Envoy that starts meanwhile rejects it,
+// and then serves without it.
+func TestARejectedPatchAfterARestart(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured)
+	w.service(2, 18080, "web-1")
+	agent := w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("a request passes", func() error { return get(url) })
+	w.apply(proxyPatch("kind: Mesh", `{listener: {operation: Patch, match: {origin: inbound}, value: `+
+		`"{listenerFilters: [{name: x, typedConfig: {'@type': `+
+		`type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}]}"}}`))
+	rejected := func() error {
+		out, err := w.weft("get", "meshproxypatch", "p", "-o", "yaml")
+		if err == nil && !strings.Contains(out, "RejectedByProxies") {
+			err = errors.New(out)
+		}
+		return err
+	}
+	w.eventually("the policy says that Envoy rejects it", rejected)
+	before := w.counter("web-1", `listener_manager\.lds\.update_rejected`)
+
+	d := w.drill("the control plane restarts, and sends a rejected modification again", traffic.Get(url))
+	d.more(50)
+	w.plane.kill()
+	w.startPlane()
+	w.eventually("Envoy rejects it once more", func() error {
+		stats, err := w.api("/meshes/default/dataplanes/web-1/stats")
+		if want := fmt.Sprintf("listener_manager.lds.update_rejected: %d\n", before+1); err == nil &&
+			!strings.Contains(stats, want) {
+			err = errors.New("no " + want)
+		}
+		return err
+	})
+	w.eventually("the policy says so again", rejected)
+	d.more(50)
+	d.end()
+
+	w.plane.kill()
+	killed := w.envoyOf(agent)
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.startPlane()
+	w.eventually("an Envoy without configuration rejects it, and serves", func() error {
+		if now := w.envoyOf(agent); now == killed || now == 0 {
+			return errors.New("no other Envoy runs yet")
+		}
+		return errors.Join(rejected(), get(url))
+	})
 }
