@@ -48,8 +48,9 @@ test: prerequisites build tools ## the tests that a change needs: format, vet, l
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
 
-test-real: prerequisites-real build tools spire ## the long tests: SPIRE, the race detector, every attack; 20 minutes from nothing
+test-real: prerequisites-real build tools spire apiserver ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire
+	go test -count=1 ./internal/kube/crd ./internal/kube/kubetest -apiserver
 	go test -race $(RACED)
 	@$(MAKE) --no-print-directory hostile
 

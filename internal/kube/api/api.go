@@ -83,8 +83,12 @@ func do(ctx context.Context, request *rest.Request, path string, o Options, body
 	if err != nil {
 		return err
 	}
-	raw, err := prepared.DoRaw(ctx)
-	if err != nil || into == nil {
+	result := prepared.Do(ctx)
+	if err := result.Error(); err != nil || into == nil { // with the server's reasons, which Raw omits
+		return err
+	}
+	raw, err := result.Raw()
+	if err != nil {
 		return err
 	}
 	return json.Unmarshal(raw, into)
