@@ -12,7 +12,7 @@ import (
 // flips returns the number of times that blue and green change places in each of the two models.
 func flips() int {
 	if *showDrills {
-		return 50
+		return 100
 	}
 	return 5
 }

@@ -48,7 +48,7 @@ func stopped(worlds ...*world) freeze {
 
 // starved runs 6 busy processes beside a mesh.
 func starved(t *testing.T) freeze {
-	lasts := 6 * time.Second // longer than the timeout of a client
+	lasts := 10 * time.Second // longer than the timeout of a client
 	if !*showDrills {
 		lasts = 3 * time.Second
 	}
