@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weft/internal/schema"
+	"weft/internal/store/kube"
 	"weft/kind"
 	"weft/resource"
 )
@@ -87,9 +88,9 @@ type Column struct {
 	JSONPath string `json:"jsonPath"`
 }
 
-// All returns the definitions of all kinds, in the order of their names.
+// All returns the definitions of all kinds, and that of the records, in the order of their names.
 func All() []Definition {
-	var all []Definition
+	all := []Definition{records()}
 	for _, d := range Kinds() {
 		all = append(all, Of(d))
 	}
@@ -179,4 +180,30 @@ func nameRules(info *resource.Info) []Rule {
 			"')",
 		Message: "the name of a " + info.Name + " has lower case letters, digits and dashes, 63 at most",
 	}}
+}
+
+// records is the definition of the control plane's own rows, which no user reads.
+func records() Definition {
+	text := func(length int) *Structural { return &Structural{Type: "string", MaxLength: length} }
+	return definition(&resource.Info{Name: kube.RecordKind, Plural: "records"}, VersionOfGroup{
+		Name: Version, Served: true, Storage: true,
+		Schema: Validation{&Structural{
+			Type:        "object",
+			Description: "Record is a row of the control plane itself. It is neither written nor read by users.",
+			Required:    []string{"spec"},
+			Properties: map[string]*Structural{
+				"apiVersion": {Type: "string"}, "kind": {Type: "string"}, "metadata": {Type: "object"},
+				"spec": {
+					Type: "object", Required: []string{"kind", "name"},
+					Properties: map[string]*Structural{
+						"kind": text(63), "mesh": text(63), "name": text(1024),
+						"body":     {Type: "string", Format: "byte"},
+						"owner":    text(2048),
+						"created":  {Type: "string", Format: "date-time"},
+						"modified": {Type: "string", Format: "date-time"},
+					},
+				},
+			},
+		}},
+	})
 }

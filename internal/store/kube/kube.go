@@ -1,0 +1,414 @@
+// Package kube is a store on the API server of Kubernetes.
+//
+// A row of a kind that users know is an object of the kind's definition. A row with a status is the status of the
+// object that it belongs to. A row of the control plane itself is a [RecordKind] in the system namespace, or, where it
+// holds private keys, a Kubernetes Secret there. The package knows no kind: [Options] describes them.
+//
+// The version of a row is a hash of what belongs to the row, because the API server's version also changes with writes
+// of the status. Times have whole seconds, except those of records.
+package kube
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"weft/internal/kube/api"
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// RecordKind is the kind of the objects that have the control plane's own rows.
+const RecordKind = "Record"
+
+// Kind says where the rows of a kind are.
+type Kind struct {
+	Name string
+	// Plural is the name in paths; empty for rows of the control plane itself.
+	Plural string
+	// Namespaced is true for objects in namespaces. Their rows have the name NAME.NAMESPACE.
+	Namespaced bool
+	// Meshed is true for rows that belong to a mesh.
+	Meshed bool
+	// MeshField is true for objects with `mesh` beside the metadata.
+	MeshField bool
+	// StatusOf is the kind whose objects' status the rows are.
+	StatusOf string
+	// SecretType is the type of the Kubernetes Secrets that the rows are, for kinds that users write as such.
+	SecretType string
+	// Owners are the kinds that may own rows of an object's kind.
+	Owners []string
+	// Private is true for rows of the control plane itself that only it may read.
+	Private bool
+	// Normal returns a body in the form in which the control plane writes it. nil: the API server's form.
+	Normal func(body []byte) []byte
+}
+
+// Options shape a store.
+type Options struct {
+	// Namespace is the system namespace.
+	Namespace string
+	// Kinds are the known kinds. The rows of every other kind are records.
+	Kinds []Kind
+	// Backlog is how many events wait for a watcher at most; 0 means 100,000. A watcher that lags more is closed.
+	Backlog int
+	// Log receives failed watches; nil discards them.
+	Log *slog.Logger
+}
+
+const defaultBacklog = 100_000
+
+// Store implements [store.Store].
+type Store struct {
+	api     *api.Client
+	options Options
+	kinds   map[string]*Kind
+	// cluster begins every cursor, so that a cursor of another cluster is not taken for one of this.
+	cluster string
+
+	ctx     context.Context // ends when the store is closed
+	stop    context.CancelFunc
+	running sync.WaitGroup // watchers
+	mu      sync.Mutex     // guards closed and additions to running
+	closed  bool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open returns a store. The definitions of the kinds and the system namespace must exist.
+func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
+	client, err := api.New(config)
+	if err != nil {
+		return nil, err
+	}
+	o.Backlog = cmp.Or(o.Backlog, defaultBacklog)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{api: client, options: o, kinds: map[string]*Kind{}}
+	for i := range o.Kinds {
+		s.kinds[o.Kinds[i].Name] = &o.Kinds[i]
+	}
+	var system struct{ Metadata struct{ UID string } }
+	if err := client.Get(ctx, "/api/v1/namespaces/"+o.Namespace, nil, &system); err != nil {
+		return nil, failure(err, false)
+	}
+	s.cluster = system.Metadata.UID
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close implements [store.Store].
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.running.Wait()
+	return nil
+}
+
+// usable returns an error for a closed store and an ended context.
+func (s *Store) usable(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return store.ErrUnavailable
+	}
+	return ctx.Err()
+}
+
+// Get implements [store.Store].
+func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Row{}, err
+	}
+	_, row, err := s.find(ctx, key)
+	return row, err
+}
+
+// find returns the object of a row, and the row. An object whose status was never written is returned with ErrNotFound.
+func (s *Store) find(ctx context.Context, key resource.Key) (*object, store.Row, error) {
+	at, err := s.place(key)
+	if err != nil {
+		return nil, store.Row{}, store.ErrNotFound
+	}
+	var o object
+	if err := s.api.Get(ctx, at.path(), nil, &o); err != nil {
+		return nil, store.Row{}, s.ended(ctx, failure(err, false))
+	}
+	if found, err := at.keyOf(&o); err != nil || found != key {
+		return nil, store.Row{}, cmp.Or(err, store.ErrNotFound)
+	}
+	row, ok, err := at.row(&o)
+	if err == nil && !ok {
+		err = store.ErrNotFound
+	}
+	return &o, row, err
+}
+
+// ended returns the error of an ended context or a closed store in place of the failure that it causes.
+func (s *Store) ended(ctx context.Context, err error) error {
+	if gone := s.usable(ctx); gone != nil && err != nil {
+		return gone
+	}
+	return err
+}
+
+// page is how many objects one response of a list has at most.
+const page = "500"
+
+type list struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
+	} `json:"metadata"`
+	Items []object `json:"items"`
+}
+
+// List implements [store.Store].
+func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, "", err
+	}
+	at := s.rowsOf(kind)
+	for {
+		rows, version, err := s.list(ctx, at)
+		if api.Expired(err) {
+			continue // the list took longer than the server keeps its version
+		}
+		if err != nil {
+			return nil, "", s.ended(ctx, failure(err, false))
+		}
+		slices.SortFunc(rows, func(a, b store.Row) int {
+			return cmp.Or(cmp.Compare(a.Key.Mesh, b.Key.Mesh), cmp.Compare(a.Key.Name, b.Key.Name))
+		})
+		return rows, s.cursor(version), nil
+	}
+}
+
+func (s *Store) list(ctx context.Context, at place) (rows []store.Row, version string, err error) {
+	options := at.selector()
+	options["limit"] = page
+	for {
+		var l list
+		if err := s.api.Get(ctx, at.collection(), options, &l); err != nil {
+			return nil, "", err
+		}
+		for i := range l.Items {
+			row, ok, err := at.row(&l.Items[i])
+			if err != nil {
+				return nil, "", err
+			}
+			if ok {
+				rows = append(rows, row)
+			}
+		}
+		if options["continue"] = l.Metadata.Continue; l.Metadata.Continue == "" {
+			return rows, l.Metadata.ResourceVersion, nil
+		}
+	}
+}
+
+func (s *Store) cursor(version string) store.Cursor { return store.Cursor(s.cluster + "/" + version) }
+
+// Create implements [store.Store].
+func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Row{}, err
+	}
+	if err := s.ownerExists(ctx, row.Owner); err != nil {
+		return store.Row{}, err
+	}
+	at, err := s.place(row.Key)
+	if err != nil {
+		return store.Row{}, err
+	}
+	var created store.Row
+	if at.kind.StatusOf != "" {
+		created, err = s.createStatus(ctx, at, row)
+	} else {
+		created, err = s.createObject(ctx, at, row)
+	}
+	if err != nil {
+		return store.Row{}, s.ended(ctx, err)
+	}
+	// The owner may have been deleted between the check and the write, after its rows were looked for.
+	if err := s.ownerExists(ctx, row.Owner); errors.Is(err, store.ErrNoOwner) {
+		if err := s.Delete(ctx, row.Key, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Row{}, err
+		}
+		return store.Row{}, store.ErrNoOwner
+	}
+	return created, nil
+}
+
+func (s *Store) ownerExists(ctx context.Context, owner *resource.Key) error {
+	if owner == nil {
+		return nil
+	}
+	_, _, err := s.find(ctx, *owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.ErrNoOwner
+	}
+	return err
+}
+
+func (s *Store) createObject(ctx context.Context, at place, row store.Row) (store.Row, error) {
+	var o object
+	if err := at.fill(&o, row, true); err != nil {
+		return store.Row{}, err
+	}
+	var stored object
+	if err := s.api.Create(ctx, at.collection(), &o, &stored); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			return store.Row{}, fmt.Errorf("%w: the object %s", store.ErrExists, at.path())
+		}
+		return store.Row{}, failure(err, true)
+	}
+	created, _, err := at.row(&stored)
+	return created, err
+}
+
+// conflicts bounds the attempts of a write whose object changes meanwhile, without a change of the row.
+const conflicts = 20
+
+func (s *Store) createStatus(ctx context.Context, at place, row store.Row) (store.Row, error) {
+	for range conflicts {
+		o, _, err := s.find(ctx, row.Key)
+		switch {
+		case err == nil:
+			return store.Row{}, store.ErrExists
+		case o == nil && errors.Is(err, store.ErrNotFound):
+			return store.Row{}, store.ErrNoOwner
+		case !errors.Is(err, store.ErrNotFound):
+			return store.Row{}, err
+		}
+		if written, err := s.put(ctx, at, o, row); !apierrors.IsConflict(err) {
+			return written, notOwned(err)
+		}
+	}
+	return store.Row{}, store.ErrExists
+}
+
+func notOwned(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return store.ErrNoOwner
+	}
+	return err
+}
+
+// Update implements [store.Store].
+func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	if err := s.usable(ctx); err != nil {
+		return store.Row{}, err
+	}
+	at, err := s.place(row.Key)
+	if err != nil {
+		return store.Row{}, store.ErrNotFound
+	}
+	for range conflicts {
+		o, stored, err := s.find(ctx, row.Key)
+		switch {
+		case err != nil:
+			return store.Row{}, err
+		case stored.Version != row.Version:
+			return store.Row{}, store.ErrStale
+		}
+		row.Created, row.Owner = stored.Created, stored.Owner
+		written, err := s.put(ctx, at, o, row)
+		if !apierrors.IsConflict(err) {
+			return written, s.ended(ctx, err)
+		}
+	}
+	return store.Row{}, store.ErrStale
+}
+
+// put replaces an object, if it did not change since it was read, with the content of a row.
+func (s *Store) put(ctx context.Context, at place, o *object, row store.Row) (store.Row, error) {
+	if err := at.fill(o, row, false); err != nil {
+		return store.Row{}, err
+	}
+	var stored object
+	if err := s.api.Update(ctx, at.path()+at.subresource(), o, &stored); err != nil {
+		if apierrors.IsConflict(err) {
+			return store.Row{}, err
+		}
+		return store.Row{}, failure(err, true)
+	}
+	written, _, err := at.row(&stored)
+	return written, err
+}
+
+// Delete implements [store.Store].
+func (s *Store) Delete(ctx context.Context, key resource.Key, version string) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	at, err := s.place(key)
+	if err != nil {
+		return store.ErrNotFound
+	}
+	for range conflicts {
+		o, row, err := s.find(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case version != "" && version != row.Version:
+			return store.ErrStale
+		}
+		if at.kind.StatusOf != "" {
+			o.Status = nil
+			err = s.api.Update(ctx, at.path()+at.subresource(), o, nil)
+		} else {
+			err = s.api.Delete(ctx, at.path(), o.Metadata.UID, o.Metadata.ResourceVersion)
+		}
+		switch {
+		case apierrors.IsConflict(err):
+			continue
+		case err != nil:
+			return s.ended(ctx, failure(err, true))
+		}
+		return s.deleteOwned(ctx, key)
+	}
+	return store.ErrStale
+}
+
+// deleteOwned deletes the rows of an owner that was deleted. The API server's collector deletes only rows whose owner
+// it can name.
+func (s *Store) deleteOwned(ctx context.Context, owner resource.Key) error {
+	for _, at := range s.ownable(owner.Kind) {
+		options := at.selector()
+		options["labelSelector"] = strings.Trim(options["labelSelector"]+","+ownerLabel+"="+digest(owner), ",")
+		var l list
+		if err := s.api.Get(ctx, at.collection(), options, &l); err != nil {
+			return s.ended(ctx, failure(err, false))
+		}
+		for i := range l.Items {
+			key, err := at.keyOf(&l.Items[i])
+			if err != nil {
+				return err
+			}
+			if err := s.Delete(ctx, key, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// digest returns the short form of a key in names and labels.
+func digest(key resource.Key) string {
+	raw, _ := json.Marshal(key)
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:16])
+}

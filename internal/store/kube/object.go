@@ -1,0 +1,495 @@
+package kube
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"weft/resource"
+
+	"weft/internal/store"
+)
+
+// Labels and annotations of this store. All other labels of an object are labels of its row.
+const (
+	// recordLabel has the kind of a record's row.
+	recordLabel = "kuma.io/record"
+	// ownerLabel has the digest of the owner's key, to find the rows of an owner.
+	ownerLabel = "kuma.io/owner"
+	// ownerAnnotation has the owner's key, nameAnnotation the name of a row that is not NAME.NAMESPACE.
+	ownerAnnotation = "kuma.io/owner"
+	nameAnnotation  = "kuma.io/name"
+	// vouchedAnnotation has the vouched facts, labelsAnnotation the labels that no label of Kubernetes can have.
+	vouchedAnnotation = "kuma.io/vouched"
+	labelsAnnotation  = "kuma.io/labels"
+	// modifiedAnnotation has the time of the last write of a private row.
+	modifiedAnnotation = "kuma.io/modified"
+)
+
+// annotated are labels whose values may be longer than those of Kubernetes. They are always annotations.
+var annotated = []string{"kuma.io/display-name", "k8s.kuma.io/service-account", "kuma.io/workload"}
+
+// rowAnnotations are the annotations that belong to a row.
+var rowAnnotations = slices.Concat(annotated, []string{ownerAnnotation, nameAnnotation, vouchedAnnotation,
+	labelsAnnotation, modifiedAnnotation})
+
+// privateType is the type of the Secrets that have rows of the control plane itself.
+const privateType = "system.kuma.io/record"
+
+// object is an object of the API server. Fields that this package does not read are kept in an update.
+type object struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metadata          `json:"metadata"`
+	Mesh       string            `json:"mesh,omitempty"`
+	Spec       json.RawMessage   `json:"spec,omitempty"`
+	Status     json.RawMessage   `json:"status,omitempty"`
+	Type       string            `json:"type,omitempty"` // of a Secret
+	Data       map[string][]byte `json:"data,omitempty"` // of a Secret
+}
+
+type metadata struct {
+	Name              string            `json:"name"`
+	Namespace         string            `json:"namespace,omitempty"`
+	UID               string            `json:"uid,omitempty"`
+	ResourceVersion   string            `json:"resourceVersion,omitempty"`
+	Generation        int64             `json:"generation,omitempty"`
+	CreationTimestamp *time.Time        `json:"creationTimestamp,omitempty"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	Annotations       map[string]string `json:"annotations,omitempty"`
+	OwnerReferences   json.RawMessage   `json:"ownerReferences,omitempty"`
+	Finalizers        []string          `json:"finalizers,omitempty"`
+	ManagedFields     []managed         `json:"managedFields,omitempty"`
+}
+
+type managed struct {
+	Manager     string          `json:"manager,omitempty"`
+	Operation   string          `json:"operation,omitempty"`
+	APIVersion  string          `json:"apiVersion,omitempty"`
+	Time        *time.Time      `json:"time,omitempty"`
+	FieldsType  string          `json:"fieldsType,omitempty"`
+	FieldsV1    json.RawMessage `json:"fieldsV1,omitempty"`
+	Subresource string          `json:"subresource,omitempty"`
+}
+
+// record is the spec of a record, or the value of a private Secret.
+type record struct {
+	Kind     string    `json:"kind"`
+	Mesh     string    `json:"mesh,omitempty"`
+	Name     string    `json:"name"`
+	Body     []byte    `json:"body,omitempty"`
+	Owner    string    `json:"owner,omitempty"`
+	Created  time.Time `json:"created"`
+	Modified time.Time `json:"modified"`
+}
+
+// place is where the rows of a kind are, or with a name where one row is.
+type place struct {
+	kind            *Kind // of the rows
+	of              *Kind // of the objects: for a status the kind that has it
+	system          string
+	namespace, name string
+}
+
+// rowsOf returns where the rows of a kind are. A kind that is not known has records.
+func (s *Store) rowsOf(name string) place {
+	k := s.kinds[name]
+	if k == nil {
+		k = &Kind{Name: name}
+	}
+	of := k
+	if k.StatusOf != "" {
+		of = s.kinds[k.StatusOf]
+	}
+	return place{kind: k, of: of, system: s.options.Namespace}
+}
+
+// ownable returns where rows of an owner of a kind may be.
+func (s *Store) ownable(owner string) []place {
+	places := []place{s.rowsOf(""), {kind: &Kind{Private: true}, of: &Kind{Private: true}, system: s.options.Namespace}}
+	for _, name := range slices.Sorted(maps.Keys(s.kinds)) {
+		if k := s.kinds[name]; k.StatusOf == "" && !k.own() && slices.Contains(k.Owners, owner) {
+			places = append(places, s.rowsOf(name))
+		}
+	}
+	return places
+}
+
+// own reports whether rows of the kind are the control plane's own.
+func (k *Kind) own() bool { return k.Plural == "" && k.SecretType == "" && k.StatusOf == "" }
+
+// isSecret reports whether the objects are Kubernetes Secrets.
+func (p place) isSecret() bool { return p.of.SecretType != "" || p.of.Private }
+
+// place returns where a row is. It returns Invalid for a name that no object can have.
+func (s *Store) place(key resource.Key) (place, error) {
+	p := s.rowsOf(key.Kind)
+	if p.of.own() {
+		p.namespace, p.name = p.system, strings.ToLower(key.Kind)+"-"+digest(key)
+		return p, nil
+	}
+	p.name = key.Name
+	switch {
+	case p.isSecret():
+		p.namespace = p.system
+	case p.of.Namespaced:
+		p.namespace = p.system
+		if at := strings.LastIndexByte(key.Name, '.'); at > 0 && at < len(key.Name)-1 {
+			p.name, p.namespace = key.Name[:at], key.Name[at+1:]
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(p.name); len(problems) > 0 {
+		return p, invalidName(key, problems[0])
+	}
+	if p.namespace == "" {
+		return p, nil
+	}
+	if problems := validation.IsDNS1123Label(p.namespace); len(problems) > 0 {
+		return p, invalidName(key, problems[0])
+	}
+	return p, nil
+}
+
+func invalidName(key resource.Key, problem string) error {
+	return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: resource.Problems{
+		{Field: "name", Reason: problem}}}
+}
+
+// collection returns the path of the objects: of one namespace if the place has one, else of all.
+func (p place) collection() string {
+	switch {
+	case p.isSecret():
+		return "/api/v1/namespaces/" + p.system + "/secrets"
+	case p.of.own():
+		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + recordPlural
+	case p.namespace != "":
+		return "/apis/" + resource.APIVersion + "/namespaces/" + p.namespace + "/" + p.of.Plural
+	}
+	return "/apis/" + resource.APIVersion + "/" + p.of.Plural
+}
+
+const recordPlural = "records"
+
+func (p place) path() string { return p.collection() + "/" + p.name }
+
+// subresource returns the end of the path of an update.
+func (p place) subresource() string {
+	if p.kind.StatusOf != "" {
+		return "/status"
+	}
+	return ""
+}
+
+// selector returns the query that selects the objects of the kind in their collection.
+func (p place) selector() map[string]string {
+	switch {
+	case p.of.SecretType != "":
+		return map[string]string{"fieldSelector": "type=" + p.of.SecretType}
+	case p.of.own() && p.of.Name != "":
+		return map[string]string{"labelSelector": recordLabel + "=" + p.of.Name}
+	case p.of.Private:
+		return map[string]string{"fieldSelector": "type=" + privateType}
+	}
+	return map[string]string{}
+}
+
+// body is the stored form of a resource.
+type body struct {
+	Labels  map[string]string `json:"labels,omitempty"`
+	Spec    json.RawMessage   `json:"spec"`
+	Vouched json.RawMessage   `json:"vouched,omitempty"`
+}
+
+// fill writes a row into an object, new or as it is stored.
+func (p place) fill(o *object, row store.Row, created bool) error {
+	if created {
+		o.APIVersion, o.Kind = resource.APIVersion, p.of.Name
+		o.Metadata.Name, o.Metadata.Namespace = p.name, p.namespace
+		o.Metadata.Annotations, o.Metadata.Labels = map[string]string{}, map[string]string{}
+		if row.Owner != nil {
+			o.Metadata.Labels[ownerLabel] = digest(*row.Owner)
+			o.Metadata.Annotations[ownerAnnotation] = ownerText(row.Owner)
+		}
+	}
+	o.Metadata.ManagedFields = nil // the server keeps them
+	if p.of.own() {
+		return p.fillRecord(o, row, created)
+	}
+	var b body
+	if err := json.Unmarshal(row.Body, &b); err != nil {
+		return fmt.Errorf("%s: %w", row.Key, err)
+	}
+	if p.kind.StatusOf != "" {
+		o.Status = withoutNulls(b.Spec)
+		return nil
+	}
+	p.fillMeta(&o.Metadata, row, b)
+	if p.of.MeshField {
+		o.Mesh = row.Key.Mesh
+	}
+	if p.of.SecretType == "" {
+		o.Spec = withoutNulls(b.Spec)
+		return nil
+	}
+	var secret struct{ Data []byte }
+	if err := json.Unmarshal(b.Spec, &secret); err != nil {
+		return fmt.Errorf("%s: %w", row.Key, err)
+	}
+	o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", p.of.SecretType, map[string][]byte{"value": secret.Data}
+	return nil
+}
+
+func (p place) fillRecord(o *object, row store.Row, created bool) error {
+	now := time.Now().UTC()
+	if created {
+		row.Created = now
+	}
+	raw, err := json.Marshal(record{Kind: row.Key.Kind, Mesh: row.Key.Mesh, Name: row.Key.Name, Body: row.Body,
+		Owner: ownerText(row.Owner), Created: row.Created, Modified: now})
+	if err != nil {
+		return err
+	}
+	o.Metadata.Labels[recordLabel] = row.Key.Kind
+	if !p.of.Private {
+		o.Kind, o.Spec = RecordKind, raw
+		return nil
+	}
+	o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", privateType, map[string][]byte{"record": raw}
+	return nil
+}
+
+// fillMeta writes the labels, the mesh, the name and the vouched facts. It keeps other annotations and the owner.
+func (p place) fillMeta(m *metadata, row store.Row, b body) {
+	labels, annotations := map[string]string{}, maps.Clone(m.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	owner := m.Labels[ownerLabel]
+	for _, name := range rowAnnotations {
+		if name != ownerAnnotation {
+			delete(annotations, name)
+		}
+	}
+	others := map[string]string{}
+	for name, value := range b.Labels {
+		switch {
+		case slices.Contains(annotated, name):
+			annotations[name] = value
+		case len(validation.IsQualifiedName(name)) == 0 && len(validation.IsValidLabelValue(value)) == 0:
+			labels[name] = value
+		default:
+			others[name] = value
+		}
+	}
+	if len(others) > 0 {
+		text, _ := json.Marshal(others)
+		annotations[labelsAnnotation] = string(text)
+	}
+	if len(b.Vouched) > 0 {
+		annotations[vouchedAnnotation] = string(b.Vouched)
+	}
+	if row.Key.Name != p.shownName(m) {
+		annotations[nameAnnotation] = row.Key.Name
+	}
+	if p.of.Meshed {
+		labels[resource.MeshLabel] = row.Key.Mesh
+	}
+	if owner != "" {
+		labels[ownerLabel] = owner
+	}
+	m.Labels, m.Annotations = labels, annotations
+}
+
+// shownName returns the name of the row of an object without the annotation.
+func (p place) shownName(m *metadata) string {
+	if p.of.Namespaced {
+		return m.Name + "." + m.Namespace
+	}
+	return m.Name
+}
+
+func ownerText(owner *resource.Key) string {
+	if owner == nil {
+		return ""
+	}
+	text, _ := json.Marshal(owner)
+	return string(text)
+}
+
+func ownerOf(text string) *resource.Key {
+	var owner resource.Key
+	if text == "" || json.Unmarshal([]byte(text), &owner) != nil {
+		return nil
+	}
+	return &owner
+}
+
+// withoutNulls returns JSON without the fields that are null, which definitions do not accept.
+func withoutNulls(raw json.RawMessage) json.RawMessage {
+	if !bytes.Contains(raw, []byte("null")) {
+		return raw
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
+		return raw
+	}
+	removeNulls(v)
+	cleaned, _ := json.Marshal(v)
+	return cleaned
+}
+
+func removeNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if value == nil {
+				delete(v, name)
+			}
+			removeNulls(value)
+		}
+	case []any:
+		for _, item := range v {
+			removeNulls(item)
+		}
+	}
+}
+
+// row returns the row of an object; false where the object has none: a status that was never written.
+func (p place) row(o *object) (store.Row, bool, error) {
+	key, err := p.keyOf(o)
+	if err != nil {
+		return store.Row{}, false, err
+	}
+	row := store.Row{Key: key}
+	if p.of.own() {
+		r, err := p.recordOf(o)
+		if err != nil {
+			return store.Row{}, false, err
+		}
+		row.Body, row.Owner, row.Created, row.Modified = r.Body, ownerOf(r.Owner), r.Created, r.Modified
+		row.Version = version(o.Metadata.UID, row.Modified.Format(time.RFC3339Nano), string(r.Body))
+		return row, true, nil
+	}
+	if o.Metadata.CreationTimestamp != nil {
+		row.Created = o.Metadata.CreationTimestamp.UTC()
+	}
+	row.Modified = modified(o, strings.TrimPrefix(p.subresource(), "/"))
+	if p.kind.StatusOf != "" {
+		if len(o.Status) == 0 || string(o.Status) == "null" {
+			return store.Row{}, false, nil
+		}
+		row.Owner = &resource.Key{Kind: p.of.Name, Mesh: key.Mesh, Name: key.Name}
+		row.Version = version(o.Metadata.UID, "status", string(o.Status))
+		row.Body, err = p.normal(body{Spec: o.Status})
+		return row, true, err
+	}
+	row.Owner = ownerOf(o.Metadata.Annotations[ownerAnnotation])
+	b := p.bodyOf(o)
+	content, err := json.Marshal(b)
+	if err != nil {
+		return store.Row{}, false, err
+	}
+	row.Version = version(o.Metadata.UID, fmt.Sprint(o.Metadata.Generation), string(content))
+	row.Body, err = p.normal(b)
+	return row, true, err
+}
+
+func (p place) normal(b body) ([]byte, error) {
+	raw, err := json.Marshal(b)
+	if err != nil || p.kind.Normal == nil {
+		return raw, err
+	}
+	return p.kind.Normal(raw), nil
+}
+
+func (p place) recordOf(o *object) (record, error) {
+	raw := []byte(o.Spec)
+	if p.of.Private {
+		raw = o.Data["record"]
+	}
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", o.Metadata.Name, err)
+	}
+	return r, nil
+}
+
+// keyOf returns the key of an object's row.
+func (p place) keyOf(o *object) (resource.Key, error) {
+	if p.of.own() {
+		r, err := p.recordOf(o)
+		return resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, err
+	}
+	key := resource.Key{Kind: p.kind.Name, Name: p.shownName(&o.Metadata)}
+	if name := o.Metadata.Annotations[nameAnnotation]; name != "" {
+		key.Name = name
+	}
+	if p.of.Meshed {
+		key.Mesh = "default"
+		if o.Mesh != "" {
+			key.Mesh = o.Mesh
+		}
+		if mesh := o.Metadata.Labels[resource.MeshLabel]; mesh != "" {
+			key.Mesh = mesh
+		}
+	}
+	return key, nil
+}
+
+func (p place) bodyOf(o *object) body {
+	b := body{Spec: o.Spec, Labels: map[string]string{}}
+	for name, value := range o.Metadata.Labels {
+		if name != ownerLabel && name != recordLabel && (name != resource.MeshLabel || !p.of.Meshed) {
+			b.Labels[name] = value
+		}
+	}
+	for _, name := range annotated {
+		if value, ok := o.Metadata.Annotations[name]; ok {
+			b.Labels[name] = value
+		}
+	}
+	_ = json.Unmarshal([]byte(o.Metadata.Annotations[labelsAnnotation]), &b.Labels) // of this store alone
+	if vouched := o.Metadata.Annotations[vouchedAnnotation]; json.Valid([]byte(vouched)) {
+		b.Vouched = json.RawMessage(vouched)
+	}
+	switch {
+	case p.of.SecretType != "":
+		b.Spec, _ = json.Marshal(map[string][]byte{"data": o.Data["value"]})
+	case len(b.Spec) == 0:
+		b.Spec = json.RawMessage("{}")
+	}
+	return b
+}
+
+// modified returns the time of the last write of an object, or of its subresource.
+func modified(o *object, subresource string) time.Time {
+	var last time.Time
+	if o.Metadata.CreationTimestamp != nil {
+		last = o.Metadata.CreationTimestamp.UTC()
+	}
+	for _, m := range o.Metadata.ManagedFields {
+		if m.Subresource == subresource && m.Time != nil && m.Time.Sub(last) > time.Second {
+			last = m.Time.UTC()
+		}
+	}
+	return last
+}
+
+// version returns an opaque version of a row's content.
+func version(parts ...string) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}

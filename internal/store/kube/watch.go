@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"weft/internal/kube/api"
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// retry is how long a watcher waits before it connects again after a failure.
+const retry = time.Second
+
+// Watch implements [store.Store]. The API server says that it does not have a version only in the stream: the channel is
+// then closed without an event.
+func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	version, ours := strings.CutPrefix(string(from), s.cluster+"/")
+	if !ours {
+		return nil, store.ErrTooOld
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrUnavailable
+	}
+	ctx, stop := context.WithCancel(ctx)
+	detach := context.AfterFunc(s.ctx, stop)
+	w := &watcher{store: s, at: s.rowsOf(kind), version: version, known: map[string]shown{}, stop: stop,
+		wake: make(chan struct{}, 1)}
+	out := make(chan []store.Event)
+	s.running.Go(func() {
+		defer stop()
+		defer detach()
+		w.read(ctx)
+	})
+	s.running.Go(func() {
+		defer close(out)
+		w.send(ctx, out)
+	})
+	return out, nil
+}
+
+// watcher follows the objects of a kind. One goroutine reads the stream into a queue, another sends the queue.
+type watcher struct {
+	store   *Store
+	at      place
+	version string           // of the last event or bookmark
+	known   map[string]shown // what was sent of each object, by UID
+	stop    context.CancelFunc
+
+	mu    sync.Mutex
+	queue []store.Event
+	ended bool
+	wake  chan struct{}
+}
+
+// shown is the last row of an object that was sent.
+type shown struct {
+	key     resource.Key
+	version string
+}
+
+// read follows the stream until ctx ends, or the server no longer has the version.
+func (w *watcher) read(ctx context.Context) {
+	defer w.end()
+	for ctx.Err() == nil {
+		switch err := w.follow(ctx); {
+		case api.Expired(err), errors.Is(err, errLags):
+			return
+		case errors.Is(err, io.EOF) || ctx.Err() != nil:
+			continue // the server ends each stream after some minutes
+		default:
+			w.store.options.Log.Warn("a watch of the API server failed", "kind", w.at.kind.Name, "error", err)
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+var errLags = errors.New("kube: the watcher lags")
+
+// follow reads one stream.
+func (w *watcher) follow(ctx context.Context) error {
+	stream, err := w.store.api.Watch(ctx, w.at.collection(), w.version, w.at.selector())
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for {
+		e, err := stream.Next()
+		if err != nil {
+			return err
+		}
+		var o object
+		if err := json.Unmarshal(e.Object, &o); err != nil {
+			return err
+		}
+		if e.Type != api.Bookmark {
+			events, err := w.events(&o, e.Type == api.Deleted)
+			if err != nil {
+				return err
+			}
+			if err := w.add(events); err != nil {
+				return err
+			}
+		}
+		w.version = o.Metadata.ResourceVersion
+	}
+}
+
+// events returns the events of a row for an event of its object. An object whose row did not change has none.
+func (w *watcher) events(o *object, deleted bool) ([]store.Event, error) {
+	row, exists, err := w.at.row(o)
+	if err != nil {
+		return nil, err
+	}
+	cursor := w.store.cursor(o.Metadata.ResourceVersion)
+	before, known := w.known[o.Metadata.UID]
+	var events []store.Event
+	switch {
+	case known && (!exists || before.key != row.Key):
+		events = append(events, store.Event{Row: store.Row{Key: before.key, Version: before.version}, Deleted: true,
+			Cursor: cursor})
+	case !exists && w.at.kind.StatusOf != "" && !known:
+		// The status may have been removed after the cursor, before this watch knew it.
+		key, err := w.at.keyOf(o)
+		if err != nil {
+			return nil, err
+		}
+		return []store.Event{{Row: store.Row{Key: key}, Deleted: true, Cursor: cursor}}, nil
+	}
+	switch {
+	case !exists:
+		delete(w.known, o.Metadata.UID)
+	case deleted:
+		delete(w.known, o.Metadata.UID)
+		events = append(events, store.Event{Row: row, Deleted: true, Cursor: cursor})
+	case !known || before != shown{row.Key, row.Version}:
+		w.known[o.Metadata.UID] = shown{row.Key, row.Version}
+		events = append(events, store.Event{Row: row, Cursor: cursor})
+	}
+	return events, nil
+}
+
+// add puts events into the queue.
+func (w *watcher) add(events []store.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.queue = append(w.queue, events...); len(w.queue) > w.store.options.Backlog {
+		return errLags
+	}
+	w.signal()
+	return nil
+}
+
+func (w *watcher) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end has the channel closed after the queue.
+func (w *watcher) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.signal()
+}
+
+// send sends the queue until the stream has ended.
+func (w *watcher) send(ctx context.Context, out chan<- []store.Event) {
+	for {
+		w.mu.Lock()
+		events, ended := w.queue, w.ended
+		w.queue = nil
+		w.mu.Unlock()
+		if len(events) > 0 {
+			select {
+			case out <- events:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if ended {
+			return
+		}
+		<-w.wake
+	}
+}
