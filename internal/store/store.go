@@ -102,8 +102,9 @@ type Store interface {
 	// Delete deletes a row; a version that is not empty must be the current one.
 	Delete(ctx context.Context, key resource.Key, version string) error
 	// Watch sends every event of a kind after a cursor, in order and without gaps, until ctx ends. It returns ErrTooOld
-	// for a compacted cursor or one of another store. The channel carries simultaneous events together. It is closed
-	// when ctx ends or the watcher lags too far, and the caller must list again.
+	// for a compacted cursor or one of another store. A store whose database reports a compacted cursor in the stream
+	// alone closes the channel before the first event instead. The channel carries simultaneous events together. It is
+	// closed when ctx ends or the watcher lags too far, and the caller must list again.
 	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)
 	// Close releases the store's resources.
 	Close() error

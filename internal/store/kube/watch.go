@@ -17,8 +17,8 @@ import (
 // retry is how long a watcher waits before it connects again after a failure.
 const retry = time.Second
 
-// Watch implements [store.Store]. The API server says that it does not have a version only in the stream: the channel is
-// then closed without an event.
+// Watch implements [store.Store]. The API server says only in the stream that it no longer has a version: the channel
+// is then closed without an event.
 func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err

@@ -16,6 +16,9 @@ import (
 // Open returns an empty store. The store keeps at least the given number of events, and at most ten times as many.
 type Open func(t *testing.T, history int) store.Store
 
+// Compacter is a store whose database keeps a history of its own length, and loses it when the test says so.
+type Compacter interface{ Compact(t *testing.T) }
+
 // plenty is a number of events that no test exceeds.
 const plenty = 100_000
 
