@@ -97,3 +97,29 @@ type Condition struct {
 	Reason  string `json:"reason"`                                  // the reason in CamelCase, for programs
 	Message string `json:"message"`                                 // the reason as text
 }
+
+// companions are the kinds whose rows are deleted with the resource of another kind that has the same name.
+var companions = map[string]string{
+	DataplaneListenerStatuses.Name:   Dataplanes.Name,
+	DataplaneInsights.Name:           Dataplanes.Name,
+	ZoneInsights.Name:                Zones.Name,
+	ZoneIngressListenerStatuses.Name: ZoneIngresses.Name,
+	ZoneIngressInsights.Name:         ZoneIngresses.Name,
+	ZoneEgressListenerStatuses.Name:  ZoneEgresses.Name,
+	ZoneEgressInsights.Name:          ZoneEgresses.Name,
+	DataplaneCertificatesList.Name:   Dataplanes.Name,
+}
+
+// OwnerKind returns the kind with whose resources those of a kind are deleted: the resource of the same name, for a
+// status and the like, else the Mesh. It is empty for other kinds of global scope.
+func OwnerKind(info *resource.Info) string {
+	switch {
+	case info.StatusOf != "":
+		return info.StatusOf
+	case companions[info.Name] != "":
+		return companions[info.Name]
+	case info.Scope == resource.Mesh:
+		return Meshes.Name
+	}
+	return ""
+}

@@ -10,33 +10,17 @@ import (
 	"weft/resource"
 )
 
-// companions are the kinds whose rows are deleted with the resource of another kind that has the same name. A status
-// kind has its own table for that.
-var companions = map[string]string{
-	kind.DataplaneListenerStatuses.Name:   kind.Dataplanes.Name,
-	kind.DataplaneInsights.Name:           kind.Dataplanes.Name,
-	kind.ZoneInsights.Name:                kind.Zones.Name,
-	kind.ZoneIngressListenerStatuses.Name: kind.ZoneIngresses.Name,
-	kind.ZoneIngressInsights.Name:         kind.ZoneIngresses.Name,
-	kind.ZoneEgressListenerStatuses.Name:  kind.ZoneEgresses.Name,
-	kind.ZoneEgressInsights.Name:          kind.ZoneEgresses.Name,
-	kind.DataplaneCertificatesList.Name:   kind.Dataplanes.Name,
-}
-
 // ownerOf returns the owner, with which a resource is deleted; nil where it has none.
 func ownerOf(key resource.Key) *resource.Key {
 	info := kind.ByName(key.Kind).Describe()
-	of := info.StatusOf
-	if of == "" {
-		of = companions[key.Kind]
-	}
-	switch {
-	case of != "":
+	switch of := kind.OwnerKind(info); {
+	case of == "":
+		return nil
+	case of == kind.Meshes.Name && info.Scope == resource.Mesh:
+		return &resource.Key{Kind: of, Name: key.Mesh}
+	default:
 		return &resource.Key{Kind: of, Mesh: key.Mesh, Name: key.Name}
-	case info.Scope == resource.Mesh:
-		return &resource.Key{Kind: kind.Meshes.Name, Name: key.Mesh}
 	}
-	return nil
 }
 
 // complete fills in defaults and computed fields, and returns every problem.

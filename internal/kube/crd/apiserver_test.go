@@ -14,6 +14,8 @@ import (
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
+	"weft/internal/store"
+	"weft/internal/store/kube"
 	"weft/kind"
 	"weft/resource"
 )
@@ -55,6 +57,52 @@ func TestAPIServerAcceptsDefinitions(t *testing.T) {
 // with the spec that admission gives it.
 func TestAPIServerAcceptsExamples(t *testing.T) {
 	client := installed(t)
+	examples(t, func(at, name string, d resource.Descriptor, o resource.Any) {
+		acceptExample(t, client, at, name, d, o)
+	})
+}
+
+// TestRowsOfExamples: a row of every example is read with the bytes that were stored, by which zones and global compare
+// their resources.
+func TestRowsOfExamples(t *testing.T) {
+	client := installed(t)
+	const namespace = "rows"
+	if err := client.Create(t.Context(), "/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": namespace}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := kube.Open(t.Context(), kubetest.Start(t).Config(),
+		kube.Options{Namespace: namespace, Kinds: crd.Rows()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	examples(t, func(at, name string, d resource.Descriptor, o resource.Any) {
+		meta := o.Envelope()
+		meta.Name = name + "." + namespace
+		if d == kind.Meshes || d == kind.Zones {
+			meta.Name = "row-" + name
+		}
+		meta.Vouched.Operator = []string{"kuma.io/service=a"}
+		body, err := resource.Body(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created, err := rows.Create(t.Context(), store.Row{Key: o.Key(), Body: body})
+		if err != nil {
+			t.Errorf("%s: %v", at, err)
+			return
+		}
+		read, err := rows.Get(t.Context(), o.Key())
+		if err != nil || read.Version != created.Version || string(read.Body) != string(body) {
+			t.Errorf("%s: the store has %v\n%s\nwant\n%s", at, err, read.Body, body)
+		}
+	})
+}
+
+// examples calls with every example of the documentation that users may write.
+func examples(t *testing.T, call func(at, name string, d resource.Descriptor, o resource.Any)) {
+	t.Helper()
 	accepted := 0
 	for _, at := range []string{"../../../examples", "../../../docs"} {
 		if err := filepath.WalkDir(at, func(path string, _ fs.DirEntry, err error) error {
@@ -75,7 +123,7 @@ func TestAPIServerAcceptsExamples(t *testing.T) {
 					continue
 				}
 				accepted++
-				acceptExample(t, client, fmt.Sprintf("%s, document %d", path, i), fmt.Sprintf("e%d", accepted), d, o)
+				call(fmt.Sprintf("%s, document %d", path, i), fmt.Sprintf("e%d", accepted), d, o)
 			}
 			return nil
 		}); err != nil {

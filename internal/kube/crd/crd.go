@@ -198,7 +198,6 @@ func records() Definition {
 					Properties: map[string]*Structural{
 						"kind": text(63), "mesh": text(63), "name": text(1024),
 						"body":     {Type: "string", Format: "byte"},
-						"owner":    text(2048),
 						"created":  {Type: "string", Format: "date-time"},
 						"modified": {Type: "string", Format: "date-time"},
 					},

@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,8 +46,8 @@ type Kind struct {
 	StatusOf string
 	// SecretType is the type of the Kubernetes Secrets that the rows are, for kinds that users write as such.
 	SecretType string
-	// Owners are the kinds that may own rows of an object's kind.
-	Owners []string
+	// Owner is the kind that owns the rows; empty for rows without an owner.
+	Owner string
 	// Private is true for rows of the control plane itself that only it may read.
 	Private bool
 	// Normal returns a body in the form in which the control plane writes it. nil: the API server's form.
@@ -79,7 +78,7 @@ type Store struct {
 
 	ctx     context.Context // ends when the store is closed
 	stop    context.CancelFunc
-	running sync.WaitGroup // watchers
+	running sync.WaitGroup // watchers and collectors
 	mu      sync.Mutex     // guards closed and additions to running
 	closed  bool
 }
@@ -106,6 +105,9 @@ func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 	}
 	s.cluster = system.Metadata.UID
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	for owner := range s.owners() {
+		s.running.Go(func() { s.collectDeleted(owner) })
+	}
 	return s, nil
 }
 
@@ -197,24 +199,31 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 }
 
 func (s *Store) list(ctx context.Context, at place) (rows []store.Row, version string, err error) {
-	options := at.selector()
-	options["limit"] = page
+	version, err = s.each(ctx, at, at.selector(), func(o *object) error {
+		row, ok, err := at.row(o)
+		if ok {
+			rows = append(rows, row)
+		}
+		return err
+	})
+	return rows, version, err
+}
+
+// each calls with every selected object of a place, and returns the version of the list.
+func (s *Store) each(ctx context.Context, at place, selector api.Options, call func(*object) error) (string, error) {
+	selector["limit"] = page
 	for {
 		var l list
-		if err := s.api.Get(ctx, at.collection(), options, &l); err != nil {
-			return nil, "", err
+		if err := s.api.Get(ctx, at.collection(), selector, &l); err != nil {
+			return "", err
 		}
 		for i := range l.Items {
-			row, ok, err := at.row(&l.Items[i])
-			if err != nil {
-				return nil, "", err
-			}
-			if ok {
-				rows = append(rows, row)
+			if err := call(&l.Items[i]); err != nil {
+				return "", err
 			}
 		}
-		if options["continue"] = l.Metadata.Continue; l.Metadata.Continue == "" {
-			return rows, l.Metadata.ResourceVersion, nil
+		if selector["continue"] = l.Metadata.Continue; l.Metadata.Continue == "" {
+			return l.Metadata.ResourceVersion, nil
 		}
 	}
 }
@@ -226,10 +235,11 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 	if err := s.usable(ctx); err != nil {
 		return store.Row{}, err
 	}
-	if err := s.ownerExists(ctx, row.Owner); err != nil {
+	at, err := s.place(row.Key)
+	if err != nil {
 		return store.Row{}, err
 	}
-	at, err := s.place(row.Key)
+	owner, err := s.ownerOf(ctx, row)
 	if err != nil {
 		return store.Row{}, err
 	}
@@ -237,13 +247,13 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 	if at.kind.StatusOf != "" {
 		created, err = s.createStatus(ctx, at, row)
 	} else {
-		created, err = s.createObject(ctx, at, row)
+		created, err = s.createObject(ctx, at, row, owner)
 	}
 	if err != nil {
 		return store.Row{}, s.ended(ctx, err)
 	}
 	// The owner may have been deleted between the check and the write, after its rows were looked for.
-	if err := s.ownerExists(ctx, row.Owner); errors.Is(err, store.ErrNoOwner) {
+	if now, err := s.ownerOf(ctx, row); errors.Is(err, store.ErrNoOwner) || err == nil && now != owner {
 		if err := s.Delete(ctx, row.Key, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Row{}, err
 		}
@@ -252,20 +262,21 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 	return created, nil
 }
 
-func (s *Store) ownerExists(ctx context.Context, owner *resource.Key) error {
-	if owner == nil {
-		return nil
+// ownerOf returns the owner of a new row, or ErrNoOwner.
+func (s *Store) ownerOf(ctx context.Context, row store.Row) (owner, error) {
+	if row.Owner == nil {
+		return owner{}, nil
 	}
-	_, _, err := s.find(ctx, *owner)
-	if errors.Is(err, store.ErrNotFound) {
-		return store.ErrNoOwner
+	uid, err := s.uid(ctx, *row.Owner)
+	if err == nil && uid == "" {
+		err = store.ErrNoOwner
 	}
-	return err
+	return owner{*row.Owner, uid}, err
 }
 
-func (s *Store) createObject(ctx context.Context, at place, row store.Row) (store.Row, error) {
+func (s *Store) createObject(ctx context.Context, at place, row store.Row, by owner) (store.Row, error) {
 	var o object
-	if err := at.fill(&o, row, true); err != nil {
+	if err := at.newObject(&o, row, by); err != nil {
 		return store.Row{}, err
 	}
 	var stored object
@@ -324,7 +335,6 @@ func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
 		case stored.Version != row.Version:
 			return store.Row{}, store.ErrStale
 		}
-		row.Created, row.Owner = stored.Created, stored.Owner
 		written, err := s.put(ctx, at, o, row)
 		if !apierrors.IsConflict(err) {
 			return written, s.ended(ctx, err)
@@ -335,7 +345,7 @@ func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
 
 // put replaces an object, if it did not change since it was read, with the content of a row.
 func (s *Store) put(ctx context.Context, at place, o *object, row store.Row) (store.Row, error) {
-	if err := at.fill(o, row, false); err != nil {
+	if err := at.fill(o, row); err != nil {
 		return store.Row{}, err
 	}
 	var stored object
@@ -367,7 +377,7 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 			return store.ErrStale
 		}
 		if at.kind.StatusOf != "" {
-			o.Status = nil
+			o.Status, o.Metadata.ManagedFields = nil, nil
 			err = s.api.Update(ctx, at.path()+at.subresource(), o, nil)
 		} else {
 			err = s.api.Delete(ctx, at.path(), o.Metadata.UID, o.Metadata.ResourceVersion)
@@ -378,32 +388,9 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 		case err != nil:
 			return s.ended(ctx, failure(err, true))
 		}
-		return s.deleteOwned(ctx, key)
+		return s.ended(ctx, s.collect(ctx, key))
 	}
 	return store.ErrStale
-}
-
-// deleteOwned deletes the rows of an owner that was deleted. The API server's collector deletes only rows whose owner
-// it can name.
-func (s *Store) deleteOwned(ctx context.Context, owner resource.Key) error {
-	for _, at := range s.ownable(owner.Kind) {
-		options := at.selector()
-		options["labelSelector"] = strings.Trim(options["labelSelector"]+","+ownerLabel+"="+digest(owner), ",")
-		var l list
-		if err := s.api.Get(ctx, at.collection(), options, &l); err != nil {
-			return s.ended(ctx, failure(err, false))
-		}
-		for i := range l.Items {
-			key, err := at.keyOf(&l.Items[i])
-			if err != nil {
-				return err
-			}
-			if err := s.Delete(ctx, key, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // digest returns the short form of a key in names and labels.

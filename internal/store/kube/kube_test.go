@@ -1,16 +1,24 @@
 package kube_test
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
+	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/store/kube"
 	"weft/internal/store/storetest"
+	"weft/kind"
+	"weft/resource"
 )
 
 func TestMain(m *testing.M) { kubetest.Main(m) }
@@ -92,4 +100,429 @@ func TestStore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// opened returns a store of the kinds that users know, in a namespace of its own, with a Mesh of the same name.
+func opened(t *testing.T) (*kube.Store, *kubetest.Server, *api.Client, string) {
+	t.Helper()
+	server, client := installed(t)
+	name := namespace(t, client)
+	s := open(t, server, kube.Options{Namespace: name, Kinds: crd.Rows()})
+	create(t, s, kind.Meshes.Make("", name, kind.Mesh{}), nil)
+	return s, server, client, name
+}
+
+func create(t *testing.T, s *kube.Store, o resource.Any, owner *resource.Key) store.Row {
+	t.Helper()
+	row, err := s.Create(t.Context(), rowOf(t, o, owner))
+	if err != nil {
+		t.Fatalf("%s: %v", o.Key(), err)
+	}
+	return row
+}
+
+func rowOf(t *testing.T, o resource.Any, owner *resource.Key) store.Row {
+	t.Helper()
+	body, err := resource.Body(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Row{Key: o.Key(), Owner: owner, Body: body}
+}
+
+func service(mesh, name, proxy string) *resource.Object[kind.MeshService] {
+	return kind.MeshServices.Make(mesh, name+"."+mesh, kind.MeshService{
+		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: "tcp"}},
+		Selector: kind.ServiceSelector{DataplaneRef: &kind.NameRef{Name: proxy}},
+	})
+}
+
+// next returns the next events of a watch.
+func next(t *testing.T, events <-chan []store.Event) []store.Event {
+	t.Helper()
+	select {
+	case batch, open := <-events:
+		if !open {
+			t.Fatal("the watch was closed")
+		}
+		return batch
+	case <-time.After(timeout):
+		t.Fatal("no event came")
+	}
+	return nil
+}
+
+// timeout bounds the wait of a test for an expected event.
+const timeout = 20 * time.Second
+
+func follow(t *testing.T, s *kube.Store, kind string) <-chan []store.Event {
+	t.Helper()
+	_, at, err := s.List(t.Context(), kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.Watch(t.Context(), kind, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+// TestStatusIsARowOfItsOwn: a write of a status changes neither the version of the spec's row nor has an event of it,
+// and the other way around. A write of either that meets the other is repeated.
+func TestStatusIsARowOfItsOwn(t *testing.T) {
+	s, _, _, mesh := opened(t)
+	specs, statuses := follow(t, s, kind.MeshServices.Name), follow(t, s, kind.MeshServiceStatuses.Name)
+	spec := create(t, s, service(mesh, "web", "a"), nil)
+	status := create(t, s, kind.MeshServiceStatuses.Make(mesh, spec.Key.Name, kind.MeshServiceStatus{}), &spec.Key)
+	if read, err := s.Get(t.Context(), spec.Key); err != nil || read.Version != spec.Version {
+		t.Errorf("the row is %v (%v) after a write of the status, want the version %s", read, err, spec.Version)
+	}
+
+	const each = 20
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := range each {
+			row := rowOf(t, service(mesh, "web", fmt.Sprintf("p%d", i)), nil)
+			row.Version = spec.Version
+			var err error
+			if spec, err = s.Update(t.Context(), row); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for i := range each {
+		row := rowOf(t, kind.MeshServiceStatuses.Make(mesh, status.Key.Name, kind.MeshServiceStatus{
+			DataplaneProxies: &kind.DataplaneCount{Connected: i + 1}}), nil)
+		row.Version = status.Version
+		var err error
+		if status, err = s.Update(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writing.Wait()
+	for name, of := range map[string]struct {
+		events <-chan []store.Event
+		last   store.Row
+	}{"spec": {specs, spec}, "status": {statuses, status}} {
+		var got []store.Event
+		for len(got) == 0 || got[len(got)-1].Row.Version != of.last.Version {
+			got = append(got, next(t, of.events)...)
+		}
+		if len(got) != each+1 {
+			t.Errorf("the %s has %d events, want %d", name, len(got), each+1)
+		}
+	}
+
+	if err := s.Delete(t.Context(), status.Key, status.Version); err != nil {
+		t.Fatal(err)
+	}
+	if e := next(t, statuses)[0]; !e.Deleted || e.Row.Key != status.Key {
+		t.Errorf("the event of the deleted status is %v", e)
+	}
+	if _, err := s.Get(t.Context(), status.Key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the deleted status: %v", err)
+	}
+	if read, err := s.Get(t.Context(), spec.Key); err != nil || read.Version != spec.Version {
+		t.Errorf("the row is %v (%v) after the deletion of its status", read, err)
+	}
+}
+
+// TestEditedObject: a user's edit of an object is an event of its row, and keeps the row's name, mesh and vouched
+// facts. What the user wrote beside the row stays after a write of the row.
+func TestEditedObject(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	o := service(mesh, "web", "a")
+	o.Labels = map[string]string{"team": "blue", "long": strings.Repeat("x", 100)}
+	o.Vouched.Operator = []string{"fact"}
+	row := create(t, s, o, nil)
+	events := follow(t, s, row.Key.Kind)
+
+	path := crd.Path(kind.MeshServices, mesh) + "/web"
+	var object map[string]any
+	get(t, client, path, &object)
+	delete(object["metadata"].(map[string]any), "managedFields")
+	set(object, "blue-green", "metadata", "annotations", "example.com/note")
+	set(object, "green", "metadata", "labels", "team")
+	set(object, map[string]any{"name": "b"}, "spec", "selector", "dataplaneRef")
+	if err := client.Update(t.Context(), path, object, nil); err != nil {
+		t.Fatal(err)
+	}
+	e := next(t, events)[0]
+	o.Labels["team"], o.Spec.Selector.DataplaneRef.Name = "green", "b"
+	if want := rowOf(t, o, nil); e.Row.Key != row.Key || e.Row.Version == row.Version ||
+		string(e.Row.Body) != string(want.Body) {
+		t.Errorf("the edited row is %s\n%s\nwant\n%s", e.Row.Key, e.Row.Body, want.Body)
+	}
+
+	o.Spec.Selector.DataplaneRef.Name = "c"
+	again := rowOf(t, o, nil)
+	again.Version = row.Version
+	if _, err := s.Update(t.Context(), again); !errors.Is(err, store.ErrStale) {
+		t.Errorf("an update from before the edit: %v, want %v", err, store.ErrStale)
+	}
+	again.Version = e.Row.Version
+	if _, err := s.Update(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	get(t, client, path, &object)
+	if note := object["metadata"].(map[string]any)["annotations"].(map[string]any)["example.com/note"]; note !=
+		"blue-green" {
+		t.Errorf("the user's annotation is %v after a write of the row", note)
+	}
+	if err := client.Delete(t.Context(), path, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	next(t, events)
+	if e := next(t, events)[0]; !e.Deleted || e.Row.Key != row.Key {
+		t.Errorf("the event of the deleted object is %v", e)
+	}
+}
+
+// TestObjectOfAUser: a row of an object that a user created with the least that kubectl accepts.
+func TestObjectOfAUser(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	if err := client.Create(t.Context(), crd.Path(kind.MeshServices, mesh), map[string]any{
+		"apiVersion": resource.APIVersion, "kind": "MeshService",
+		"metadata": map[string]any{"name": "web"},
+		"spec": map[string]any{"selector": map[string]any{"dataplaneRef": map[string]any{"name": "a"}},
+			"ports": []any{map[string]any{"port": 80}}},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	row, err := s.Get(t.Context(), kind.MeshServices.Key("default", "web."+mesh))
+	if err != nil || row.Version == "" || row.Created.IsZero() || row.Owner != nil {
+		t.Errorf("the row is %v (%v)", row, err)
+	}
+	if _, err := s.Get(t.Context(), kind.MeshServices.Key("other", "web."+mesh)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the row in another mesh: %v", err)
+	}
+	_, err = s.Create(t.Context(), rowOf(t, kind.MeshServices.Make("other", "web."+mesh, service(mesh, "web",
+		"a").Spec), nil))
+	if !errors.Is(err, store.ErrExists) {
+		t.Errorf("a row of that name in another mesh: %v, want %v", err, store.ErrExists)
+	}
+}
+
+// TestSecretsOfUsers: a Secret is a Kubernetes Secret that kubectl writes and reads.
+func TestSecretsOfUsers(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	row := create(t, s, kind.Secrets.Make(mesh, "ca", kind.Secret{Data: []byte("one")}), nil)
+	path := "/api/v1/namespaces/" + mesh + "/secrets/ca"
+	var secret map[string]any
+	get(t, client, path, &secret)
+	if secret["type"] != "system.kuma.io/secret" || secret["data"].(map[string]any)["value"] != "b25l" {
+		t.Errorf("the Secret is %v", secret)
+	}
+	set(secret, "dHdv", "data", "value")
+	if err := client.Update(t.Context(), path, secret, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := rowOf(t, kind.Secrets.Make(mesh, "ca", kind.Secret{Data: []byte("two")}), nil)
+	if read, err := s.Get(t.Context(), row.Key); err != nil || string(read.Body) != string(want.Body) {
+		t.Errorf("the row is %s (%v), want %s", read.Body, err, want.Body)
+	}
+	rows, _, err := s.List(t.Context(), row.Key.Kind)
+	if err != nil || len(rows) != 1 {
+		t.Errorf("the rows are %v (%v), want one", rows, err)
+	}
+}
+
+// TestOwnersDeletedByUsers: the rows of an owner that a user deleted with kubectl are deleted too, also where no store
+// was open meanwhile, and where the owner exists again.
+func TestOwnersDeletedByUsers(t *testing.T) {
+	s, server, client, mesh := opened(t)
+	path := crd.Path(kind.Dataplanes, "default")
+	proxy := func(name string) resource.Key {
+		o := kind.Dataplanes.Make(mesh, name+"-"+mesh+".default", kind.Dataplane{Networking: kind.Networking{
+			Address: "10.0.0.1", Inbound: []kind.Inbound{{Port: 80}}}})
+		return create(t, s, o, nil).Key
+	}
+	statusOf := func(owner resource.Key) resource.Key {
+		status := kind.DataplaneListenerStatuses.Make(mesh, owner.Name, kind.DataplaneListenerStatus{})
+		return create(t, s, status, &owner).Key
+	}
+	first, second, third := proxy("a"), proxy("b"), proxy("c")
+	lost, missed, kept := statusOf(first), statusOf(second), statusOf(third)
+	events := follow(t, s, lost.Kind)
+	deleteObject := func(key resource.Key) {
+		name, _, _ := strings.Cut(key.Name, ".")
+		if err := client.Delete(t.Context(), path+"/"+name, "", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleteObject(first)
+	if e := next(t, events)[0]; !e.Deleted || e.Row.Key != lost {
+		t.Errorf("the event is %v, want the deletion of %s", e, lost)
+	}
+
+	s.Close()
+	deleteObject(second)
+	s = open(t, server, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
+	for {
+		if _, err := s.Get(t.Context(), missed); errors.Is(err, store.ErrNotFound) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Get(t.Context(), kept); err != nil {
+		t.Errorf("the row of an owner that exists: %v", err)
+	}
+	if err := s.Delete(t.Context(), third, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), kept); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the row of an owner that the store deleted: %v", err)
+	}
+}
+
+// TestReasonsOfRejection: a write that a namespace rejects has the API server's reason, and did not happen.
+func TestReasonsOfRejection(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	quota := map[string]any{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": map[string]any{"name": "none"},
+		"spec": map[string]any{"hard": map[string]any{"count/meshservices.kuma.io": "0"}}}
+	full, ending := namespace(t, client), namespace(t, client)
+	if err := client.Create(t.Context(), "/api/v1/namespaces/"+full+"/resourcequotas", quota, &quota); err != nil {
+		t.Fatal(err)
+	}
+	quota["status"] = map[string]any{"hard": map[string]any{"count/meshservices.kuma.io": "0"},
+		"used": map[string]any{"count/meshservices.kuma.io": "0"}} // as a controller does
+	if err := client.Update(t.Context(), "/api/v1/namespaces/"+full+"/resourcequotas/none/status", quota, nil); err !=
+		nil {
+		t.Fatal(err)
+	}
+	if err := client.Delete(t.Context(), "/api/v1/namespaces/"+ending, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		namespace string
+		want      error
+		says      string
+	}{
+		{full, kube.ErrQuota, "exceeded quota: none"},
+		{ending, kube.ErrTerminating, "is being terminated"},
+		{"missing", kube.ErrNoNamespace, `namespaces "missing" not found`},
+	} {
+		o := kind.MeshServices.Make(mesh, "web."+test.namespace, service(mesh, "web", "a").Spec)
+		_, err := s.Create(t.Context(), rowOf(t, o, nil))
+		if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), test.says) {
+			t.Errorf("in the namespace %s: %v, want %v, %s", test.namespace, err, test.want, test.says)
+		}
+		if _, err := s.Get(t.Context(), o.Key()); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the rejected row: %v", err)
+		}
+	}
+	o := service(mesh, "web", "a")
+	o.Spec.State = "Gone"
+	_, err := s.Create(t.Context(), rowOf(t, o, nil))
+	var rejected *resource.Error
+	if !errors.Is(err, kube.ErrInvalid) || !errors.As(err, &rejected) || len(rejected.Problems) == 0 ||
+		rejected.Problems[0].Field != "spec.state" {
+		t.Errorf("a state that the definition does not have: %v", err)
+	}
+}
+
+// TestListInChunks: a list of more objects than one response has is whole.
+func TestListInChunks(t *testing.T) {
+	s, _, _, mesh := opened(t)
+	const rows = 1000
+	var writing sync.WaitGroup
+	for part := range 8 {
+		writing.Go(func() {
+			for i := part; i < rows; i += 8 {
+				create(t, s, service(mesh, fmt.Sprintf("s%d", i), "a"), nil)
+			}
+		})
+	}
+	writing.Wait()
+	all, _, err := s.List(t.Context(), kind.MeshServices.Name)
+	found := 0
+	for _, row := range all {
+		if row.Key.Mesh == mesh {
+			found++
+		}
+	}
+	if err != nil || found != rows {
+		t.Errorf("the list has %d rows (%v), want %d", found, err, rows)
+	}
+}
+
+// TestLostServer: without the API server nothing is written. When it returns, a mirror of the store has every row.
+func TestLostServer(t *testing.T) {
+	s, server, _, mesh := opened(t)
+	var mu sync.Mutex
+	mirrored := map[string]bool{}
+	changed := make(chan struct{}, 1)
+	wait, err := mirror.Start(t.Context(), mirror.Config{
+		Store: s, Kinds: []string{kind.MeshServices.Name}, Log: slog.New(slog.DiscardHandler),
+		Decode: func(row store.Row) (resource.Any, error) {
+			return resource.FromBody(kind.MeshServices, resource.Meta{Mesh: row.Key.Mesh, Name: row.Key.Name}, row.Body)
+		},
+		Apply: func(b mirror.Batch) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, o := range b.Put {
+				mirrored[o.Key().Name] = true
+			}
+			for _, key := range b.Removed {
+				delete(mirrored, key.Name)
+			}
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wait)
+	before := create(t, s, service(mesh, "before", "a"), nil)
+	for round := range 2 {
+		server.StopAPI()
+		o := service(mesh, fmt.Sprintf("lost%d", round), "a")
+		if _, err := s.Create(t.Context(), rowOf(t, o, nil)); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("a write without the API server: %v, want %v", err, store.ErrUnreachable)
+		}
+		if _, err := s.Get(t.Context(), before.Key); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("a read without the API server: %v, want %v", err, store.ErrUnreachable)
+		}
+		server.StartAPI(t)
+		if round == 0 {
+			create(t, s, service(mesh, "after", "a"), nil)
+		} else if err := s.Delete(t.Context(), before.Key, before.Version); err != nil {
+			t.Fatal(err)
+		}
+		end := time.After(timeout)
+		for {
+			mu.Lock()
+			converged := mirrored["after."+mesh] && mirrored[before.Key.Name] == (round == 0)
+			mu.Unlock()
+			if converged {
+				break
+			}
+			select {
+			case <-changed:
+			case <-end:
+				t.Fatalf("the mirror has %v", mirrored)
+			}
+		}
+	}
+}
+
+func get(t *testing.T, client *api.Client, path string, into any) {
+	t.Helper()
+	if err := client.Get(t.Context(), path, nil, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// set sets a field of an object.
+func set(object map[string]any, value any, path ...string) {
+	for _, name := range path[:len(path)-1] {
+		object = object[name].(map[string]any)
+	}
+	object[path[len(path)-1]] = value
 }

@@ -24,22 +24,24 @@ const (
 	recordLabel = "kuma.io/record"
 	// ownerLabel has the digest of the owner's key, to find the rows of an owner.
 	ownerLabel = "kuma.io/owner"
-	// ownerAnnotation has the owner's key, nameAnnotation the name of a row that is not NAME.NAMESPACE.
+	// ownerKindLabel has the owner's kind.
+	ownerKindLabel = "kuma.io/owner-kind"
+	// ownerAnnotation has the owner's key and UID, nameAnnotation the name of a row that is not NAME.NAMESPACE.
 	ownerAnnotation = "kuma.io/owner"
 	nameAnnotation  = "kuma.io/name"
 	// vouchedAnnotation has the vouched facts, labelsAnnotation the labels that no label of Kubernetes can have.
 	vouchedAnnotation = "kuma.io/vouched"
 	labelsAnnotation  = "kuma.io/labels"
-	// modifiedAnnotation has the time of the last write of a private row.
-	modifiedAnnotation = "kuma.io/modified"
 )
 
 // annotated are labels whose values may be longer than those of Kubernetes. They are always annotations.
 var annotated = []string{"kuma.io/display-name", "k8s.kuma.io/service-account", "kuma.io/workload"}
 
 // rowAnnotations are the annotations that belong to a row.
-var rowAnnotations = slices.Concat(annotated, []string{ownerAnnotation, nameAnnotation, vouchedAnnotation,
-	labelsAnnotation, modifiedAnnotation})
+var rowAnnotations = slices.Concat(annotated, []string{nameAnnotation, vouchedAnnotation, labelsAnnotation})
+
+// storeLabels are the labels of an object that are no labels of its row.
+var storeLabels = []string{recordLabel, ownerLabel, ownerKindLabel}
 
 // privateType is the type of the Secrets that have rows of the control plane itself.
 const privateType = "system.kuma.io/record"
@@ -86,7 +88,6 @@ type record struct {
 	Mesh     string    `json:"mesh,omitempty"`
 	Name     string    `json:"name"`
 	Body     []byte    `json:"body,omitempty"`
-	Owner    string    `json:"owner,omitempty"`
 	Created  time.Time `json:"created"`
 	Modified time.Time `json:"modified"`
 }
@@ -116,7 +117,7 @@ func (s *Store) rowsOf(name string) place {
 func (s *Store) ownable(owner string) []place {
 	places := []place{s.rowsOf(""), {kind: &Kind{Private: true}, of: &Kind{Private: true}, system: s.options.Namespace}}
 	for _, name := range slices.Sorted(maps.Keys(s.kinds)) {
-		if k := s.kinds[name]; k.StatusOf == "" && !k.own() && slices.Contains(k.Owners, owner) {
+		if k := s.kinds[name]; k.StatusOf == "" && !k.own() && k.Owner == owner {
 			places = append(places, s.rowsOf(name))
 		}
 	}
@@ -201,6 +202,13 @@ func (p place) selector() map[string]string {
 	return map[string]string{}
 }
 
+// selectorWith returns the selector of the kind with a condition on labels.
+func (p place) selectorWith(labels string) map[string]string {
+	query := p.selector()
+	query["labelSelector"] = strings.Trim(query["labelSelector"]+","+labels, ",")
+	return query
+}
+
 // body is the stored form of a resource.
 type body struct {
 	Labels  map[string]string `json:"labels,omitempty"`
@@ -208,20 +216,35 @@ type body struct {
 	Vouched json.RawMessage   `json:"vouched,omitempty"`
 }
 
-// fill writes a row into an object, new or as it is stored.
-func (p place) fill(o *object, row store.Row, created bool) error {
-	if created {
-		o.APIVersion, o.Kind = resource.APIVersion, p.of.Name
-		o.Metadata.Name, o.Metadata.Namespace = p.name, p.namespace
-		o.Metadata.Annotations, o.Metadata.Labels = map[string]string{}, map[string]string{}
-		if row.Owner != nil {
-			o.Metadata.Labels[ownerLabel] = digest(*row.Owner)
-			o.Metadata.Annotations[ownerAnnotation] = ownerText(row.Owner)
+// newObject writes a new row into a new object.
+func (p place) newObject(o *object, row store.Row, by owner) error {
+	o.APIVersion, o.Kind = resource.APIVersion, p.of.Name
+	o.Metadata.Name, o.Metadata.Namespace = p.name, p.namespace
+	o.Metadata.Annotations, o.Metadata.Labels = map[string]string{}, map[string]string{}
+	if row.Owner != nil {
+		text, err := json.Marshal(by)
+		if err != nil {
+			return err
 		}
+		o.Metadata.Labels[ownerLabel], o.Metadata.Labels[ownerKindLabel] = digest(by.Key), by.Kind
+		o.Metadata.Annotations[ownerAnnotation] = string(text)
 	}
+	if p.of.own() {
+		o.Metadata.Labels[recordLabel] = row.Key.Kind
+		return p.fillRecord(o, row, time.Now().UTC())
+	}
+	return p.fill(o, row)
+}
+
+// fill writes a row into an object as it is stored.
+func (p place) fill(o *object, row store.Row) error {
 	o.Metadata.ManagedFields = nil // the server keeps them
 	if p.of.own() {
-		return p.fillRecord(o, row, created)
+		stored, err := p.recordOf(o)
+		if err != nil {
+			return err
+		}
+		return p.fillRecord(o, row, stored.Created)
 	}
 	var b body
 	if err := json.Unmarshal(row.Body, &b); err != nil {
@@ -247,17 +270,16 @@ func (p place) fill(o *object, row store.Row, created bool) error {
 	return nil
 }
 
-func (p place) fillRecord(o *object, row store.Row, created bool) error {
-	now := time.Now().UTC()
-	if created {
-		row.Created = now
+func (p place) fillRecord(o *object, row store.Row, created time.Time) error {
+	modified := time.Now().UTC()
+	if created.After(modified) || o.Metadata.UID == "" {
+		modified = created
 	}
 	raw, err := json.Marshal(record{Kind: row.Key.Kind, Mesh: row.Key.Mesh, Name: row.Key.Name, Body: row.Body,
-		Owner: ownerText(row.Owner), Created: row.Created, Modified: now})
+		Created: created, Modified: modified})
 	if err != nil {
 		return err
 	}
-	o.Metadata.Labels[recordLabel] = row.Key.Kind
 	if !p.of.Private {
 		o.Kind, o.Spec = RecordKind, raw
 		return nil
@@ -272,11 +294,8 @@ func (p place) fillMeta(m *metadata, row store.Row, b body) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	owner := m.Labels[ownerLabel]
 	for _, name := range rowAnnotations {
-		if name != ownerAnnotation {
-			delete(annotations, name)
-		}
+		delete(annotations, name)
 	}
 	others := map[string]string{}
 	for name, value := range b.Labels {
@@ -302,8 +321,10 @@ func (p place) fillMeta(m *metadata, row store.Row, b body) {
 	if p.of.Meshed {
 		labels[resource.MeshLabel] = row.Key.Mesh
 	}
-	if owner != "" {
-		labels[ownerLabel] = owner
+	for _, name := range storeLabels {
+		if value, ok := m.Labels[name]; ok {
+			labels[name] = value
+		}
 	}
 	m.Labels, m.Annotations = labels, annotations
 }
@@ -316,20 +337,14 @@ func (p place) shownName(m *metadata) string {
 	return m.Name
 }
 
-func ownerText(owner *resource.Key) string {
-	if owner == nil {
-		return ""
-	}
-	text, _ := json.Marshal(owner)
-	return string(text)
-}
-
-func ownerOf(text string) *resource.Key {
-	var owner resource.Key
-	if text == "" || json.Unmarshal([]byte(text), &owner) != nil {
+// ownerIn returns the owner of an object's row; nil without one.
+func ownerIn(o *object) *owner {
+	text := o.Metadata.Annotations[ownerAnnotation]
+	var by owner
+	if text == "" || json.Unmarshal([]byte(text), &by) != nil {
 		return nil
 	}
-	return &owner
+	return &by
 }
 
 // withoutNulls returns JSON without the fields that are null, which definitions do not accept.
@@ -371,12 +386,15 @@ func (p place) row(o *object) (store.Row, bool, error) {
 		return store.Row{}, false, err
 	}
 	row := store.Row{Key: key}
+	if by := ownerIn(o); by != nil {
+		row.Owner = &by.Key
+	}
 	if p.of.own() {
 		r, err := p.recordOf(o)
 		if err != nil {
 			return store.Row{}, false, err
 		}
-		row.Body, row.Owner, row.Created, row.Modified = r.Body, ownerOf(r.Owner), r.Created, r.Modified
+		row.Body, row.Created, row.Modified = r.Body, r.Created, r.Modified
 		row.Version = version(o.Metadata.UID, row.Modified.Format(time.RFC3339Nano), string(r.Body))
 		return row, true, nil
 	}
@@ -386,14 +404,13 @@ func (p place) row(o *object) (store.Row, bool, error) {
 	row.Modified = modified(o, strings.TrimPrefix(p.subresource(), "/"))
 	if p.kind.StatusOf != "" {
 		if len(o.Status) == 0 || string(o.Status) == "null" {
-			return store.Row{}, false, nil
+			return row, false, nil
 		}
 		row.Owner = &resource.Key{Kind: p.of.Name, Mesh: key.Mesh, Name: key.Name}
 		row.Version = version(o.Metadata.UID, "status", string(o.Status))
 		row.Body, err = p.normal(body{Spec: o.Status})
 		return row, true, err
 	}
-	row.Owner = ownerOf(o.Metadata.Annotations[ownerAnnotation])
 	b := p.bodyOf(o)
 	content, err := json.Marshal(b)
 	if err != nil {
@@ -449,7 +466,7 @@ func (p place) keyOf(o *object) (resource.Key, error) {
 func (p place) bodyOf(o *object) body {
 	b := body{Spec: o.Spec, Labels: map[string]string{}}
 	for name, value := range o.Metadata.Labels {
-		if name != ownerLabel && name != recordLabel && (name != resource.MeshLabel || !p.of.Meshed) {
+		if !slices.Contains(storeLabels, name) && (name != resource.MeshLabel || !p.of.Meshed) {
 			b.Labels[name] = value
 		}
 	}

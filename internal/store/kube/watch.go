@@ -54,7 +54,7 @@ type watcher struct {
 	store   *Store
 	at      place
 	version string           // of the last event or bookmark
-	known   map[string]shown // what was sent of each object, by UID
+	known   map[string]shown // the rows of the objects that the watch had, by UID
 	stop    context.CancelFunc
 
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ type watcher struct {
 	wake  chan struct{}
 }
 
-// shown is the last row of an object that was sent.
+// shown is the last row of an object. An object without a row, such as a status that was never written, has no version.
 type shown struct {
 	key     resource.Key
 	version string
@@ -107,7 +107,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			return err
 		}
 		if e.Type != api.Bookmark {
-			events, err := w.events(&o, e.Type == api.Deleted)
+			events, err := w.events(&o, e.Type)
 			if err != nil {
 				return err
 			}
@@ -119,39 +119,41 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// events returns the events of a row for an event of its object. An object whose row did not change has none.
-func (w *watcher) events(o *object, deleted bool) ([]store.Event, error) {
+// events returns the events of a row for an event of its object. An object whose row did not change has none. The event
+// of a status that was removed has the key alone.
+func (w *watcher) events(o *object, change string) ([]store.Event, error) {
 	row, exists, err := w.at.row(o)
 	if err != nil {
 		return nil, err
 	}
 	cursor := w.store.cursor(o.Metadata.ResourceVersion)
 	before, known := w.known[o.Metadata.UID]
+	if !known && change == api.Modified {
+		// The row may have existed at the cursor, before this watch knew it.
+		before = shown{key: row.Key, version: unknown}
+	}
+	after := shown{key: row.Key}
+	if exists && change != api.Deleted {
+		after.version = row.Version
+	}
+	if w.known[o.Metadata.UID] = after; change == api.Deleted {
+		delete(w.known, o.Metadata.UID)
+	}
 	var events []store.Event
 	switch {
-	case known && (!exists || before.key != row.Key):
-		events = append(events, store.Event{Row: store.Row{Key: before.key, Version: before.version}, Deleted: true,
-			Cursor: cursor})
-	case !exists && w.at.kind.StatusOf != "" && !known:
-		// The status may have been removed after the cursor, before this watch knew it.
-		key, err := w.at.keyOf(o)
-		if err != nil {
-			return nil, err
-		}
-		return []store.Event{{Row: store.Row{Key: key}, Deleted: true, Cursor: cursor}}, nil
-	}
-	switch {
-	case !exists:
-		delete(w.known, o.Metadata.UID)
-	case deleted:
-		delete(w.known, o.Metadata.UID)
+	case exists && change == api.Deleted:
 		events = append(events, store.Event{Row: row, Deleted: true, Cursor: cursor})
-	case !known || before != shown{row.Key, row.Version}:
-		w.known[o.Metadata.UID] = shown{row.Key, row.Version}
+	case before.version != "" && (after.version == "" || before.key != after.key):
+		events = append(events, store.Event{Row: store.Row{Key: before.key}, Deleted: true, Cursor: cursor})
+	}
+	if after.version != "" && before != after {
 		events = append(events, store.Event{Row: row, Cursor: cursor})
 	}
 	return events, nil
 }
+
+// unknown stands for the version of a row that may have existed.
+const unknown = "unknown"
 
 // add puts events into the queue.
 func (w *watcher) add(events []store.Event) error {

@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"weft/internal/kube/api"
+	"weft/internal/store"
+	"weft/resource"
+)
+
+// owner is the object that owns a row. Another object with the same key is another owner.
+type owner struct {
+	resource.Key
+	UID string `json:"uid"`
+}
+
+// uid returns the UID of a row's object; empty without the row.
+func (s *Store) uid(ctx context.Context, key resource.Key) (string, error) {
+	o, _, err := s.find(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return o.Metadata.UID, nil
+}
+
+// collect deletes the rows of an owner that does not exist any more, and not those of an owner that has its key now.
+// The API server's own collector can't: it deletes only objects in the namespace of the owner.
+func (s *Store) collect(ctx context.Context, key resource.Key) error {
+	uid, err := s.uid(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, at := range s.ownable(key.Kind) {
+		if _, err := s.each(ctx, at, at.selectorWith(ownerLabel+"="+digest(key)), func(o *object) error {
+			if by := ownerIn(o); by == nil || by.UID == uid {
+				return nil
+			}
+			return s.deleteObject(ctx, at, o)
+		}); err != nil {
+			return failure(err, true)
+		}
+	}
+	return nil
+}
+
+// deleteObject deletes an object with the rows that it owns.
+func (s *Store) deleteObject(ctx context.Context, at place, o *object) error {
+	key, err := at.keyOf(o)
+	if err != nil {
+		return err
+	}
+	at.name, at.namespace = o.Metadata.Name, o.Metadata.Namespace
+	if err := s.api.Delete(ctx, at.path(), o.Metadata.UID, ""); err != nil && !apierrors.IsNotFound(err) &&
+		!apierrors.IsConflict(err) {
+		return err
+	}
+	return s.collect(ctx, key)
+}
+
+// owners returns the kinds of owners that others delete too, such as users with kubectl.
+func (s *Store) owners() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		seen := map[string]bool{}
+		for _, k := range s.options.Kinds {
+			if of := s.kinds[k.Owner]; of != nil && of.Plural != "" && !seen[k.Owner] {
+				if seen[k.Owner] = true; !yield(k.Owner) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// collectDeleted deletes the rows of owners of a kind after the owners, until the store is closed.
+func (s *Store) collectDeleted(kind string) {
+	for s.ctx.Err() == nil {
+		err := s.followOwners(kind)
+		if s.ctx.Err() != nil || err == nil {
+			continue
+		}
+		s.options.Log.Warn("rows of deleted owners were not deleted; it is tried again", "owner", kind, "error", err)
+		select {
+		case <-time.After(retry):
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// followOwners deletes the rows whose owners of a kind were deleted, until the watch of the owners ends.
+func (s *Store) followOwners(kind string) error {
+	at, uids := s.rowsOf(kind), map[resource.Key]string{}
+	version, err := s.each(s.ctx, at, at.selector(), func(o *object) error {
+		key, err := at.keyOf(o)
+		uids[key] = o.Metadata.UID
+		return err
+	})
+	if api.Expired(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	deleted, err := s.ownersLost(kind, uids)
+	if err != nil {
+		return err
+	}
+	for key := range deleted {
+		if err := s.collect(s.ctx, key); err != nil {
+			return err
+		}
+	}
+	events, err := s.Watch(s.ctx, kind, s.cursor(version))
+	if err != nil {
+		return err
+	}
+	for batch := range events {
+		for _, e := range batch {
+			if !e.Deleted {
+				continue
+			}
+			if err := s.collect(s.ctx, e.Row.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ownersLost returns the owners that rows have, and that are not among the owners that exist.
+func (s *Store) ownersLost(kind string, uids map[resource.Key]string) (map[resource.Key]bool, error) {
+	lost := map[resource.Key]bool{}
+	for _, at := range s.ownable(kind) {
+		_, err := s.each(s.ctx, at, at.selectorWith(ownerKindLabel+"="+kind), func(o *object) error {
+			if by := ownerIn(o); by != nil && uids[by.Key] != by.UID {
+				lost[by.Key] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return lost, nil
+}
