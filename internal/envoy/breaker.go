@@ -78,10 +78,11 @@ func override(field **wrapperspb.UInt32Value, by *uint32) {
 
 // outlierDetection returns the ejection of a cluster's endpoints. Every endpoint of the client's own zone may be
 // ejected, since other zones can serve instead. A zone proxy is ejected where it cannot be reached, and not for the
-// responses of one of the services that it forwards to.
+// responses of one of the services that it forwards to. Every one may be ejected, since one that works is ejected too
+// where it leads to servers that do not respond: it must not be the only one, while the others are unreachable.
 func (h hop) outlierDetection(locality service.Locality) *clusterv3.OutlierDetection {
 	detection := outlierDetection()
-	if locality == service.LocalLocality {
+	if locality == service.LocalLocality || h.byZoneProxy {
 		detection.MaxEjectionPercent = uint32Value(100)
 	}
 	outliers := h.effective.CircuitBreaker.Outliers()
@@ -174,6 +175,22 @@ func detectRates(detection *clusterv3.OutlierDetection, by *kind.Detectors) {
 		detection.EnforcingFailurePercentage = uint32Value(100)
 		detection.EnforcingFailurePercentageLocalOrigin = uint32Value(100)
 	}
+}
+
+// commonBalancing returns the settings of the load balancer of a cluster. While every zone proxy is ejected, Envoy uses
+// all of them, and while one is not, that one alone.
+func (h hop) commonBalancing(locality service.Locality) *clusterv3.Cluster_CommonLbConfig {
+	config := commonBalancing(locality, &h.effective)
+	if !h.byZoneProxy {
+		return config
+	}
+	if config == nil {
+		config = &clusterv3.Cluster_CommonLbConfig{}
+	}
+	if config.HealthyPanicThreshold == nil {
+		config.HealthyPanicThreshold = &typev3.Percent{Value: leastPanic}
+	}
+	return config
 }
 
 // commonBalancing returns the settings of every load balancer; nil for Envoy's defaults. The aggregate cluster sees

@@ -70,7 +70,7 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 	cluster := &clusterv3.Cluster{
 		Name:                 key.String(),
-		CommonLbConfig:       commonBalancing(key.Locality, &h.effective),
+		CommonLbConfig:       h.commonBalancing(key.Locality),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
 		// stream.

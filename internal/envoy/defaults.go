@@ -130,7 +130,8 @@ const (
 	// spireBackoff is the first wait before another request to a SPIRE agent. It doubles up to spireLongestBackoff.
 	spireBackoff, spireLongestBackoff = 500 * time.Millisecond, 5 * time.Second
 
-	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may eject.
+	// ejectableHosts is the percentage of a destination's endpoints that outlier detection may eject. Zone proxies may
+	// all be ejected.
 	ejectableHosts = 50
 	// ejectedAfter is the number of consecutive local-origin failures after which outlier detection ejects an endpoint.
 	// One is too few: Envoy counts a response that the application breaks off, and a response that takes too long, as
@@ -149,8 +150,9 @@ const (
 	// localAttempts is the number of attempts of a request in the client's own zone, including the first. Further
 	// attempts go to remote zones.
 	localAttempts = 2
-	// leastPanic is the percentage of healthy endpoints below which a zone with a failover threshold gives requests to
-	// all of its endpoints. With Envoy's default of 50, the share that stays in the zone would go to ejected ones too.
+	// leastPanic is the percentage of healthy endpoints below which a zone with a failover threshold, and a destination
+	// behind zone proxies, gives requests to all of its endpoints. With Envoy's default of 50, the share that stays in
+	// the zone, or that one zone proxy could serve, would go to ejected ones too.
 	leastPanic = 1
 	// maxZoneRetries bounds the retries that a failover to many zones adds: 5 priorities.
 	maxZoneRetries = 5*localAttempts - 1

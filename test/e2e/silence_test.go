@@ -52,7 +52,7 @@ func (w *world) stopped(agent *process) silence {
 
 // fewSeconds is the maximum duration of a request that moves to another endpoint. Its own timeout is 15 s, and the
 // silence lasts longer than fewSeconds.
-const fewSeconds, silenceLasts = 7 * time.Second, 8 * time.Second
+const fewSeconds, silenceLasts = 10 * time.Second, 12 * time.Second
 
 // lives runs traffic from a machine during a silence. No safe request fails or takes longer than a few seconds, nor
 // does a new TCP connection.

@@ -269,7 +269,7 @@ func capacity(client stallClient) int {
 
 const (
 	// capacitySpan is the duration of the traffic at one rate.
-	capacitySpan = time.Second
+	capacitySpan = 2 * time.Second
 	// carriedWithin is the highest latency at a rate that the machine carries.
 	carriedWithin = 50 * time.Millisecond
 )
@@ -319,9 +319,9 @@ func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, 
 		return
 	}
 	client := http2Client(dial, url)
-	carried := capacity(client)
-	w.t.Logf("%s: the machine carries %d requests a second", where, carried)
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
+		carried := capacity(client)
+		w.t.Logf("%s: the machine carries %d requests a second", where, carried)
 		w.stalls(where+" at 70 %", load{perSecond: max(1, carried*7/10), timeout: time.Second}, s, web, client)
 	}
 }
