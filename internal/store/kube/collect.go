@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +63,16 @@ func (s *Store) deleteObject(ctx context.Context, at place, o *object) error {
 		!apierrors.IsConflict(err) {
 		return err
 	}
+	if !s.owns(key.Kind) {
+		return nil
+	}
 	return s.collect(ctx, key)
+}
+
+// owns reports whether rows of a kind may own others. Nothing is known of a kind that is not described.
+func (s *Store) owns(kind string) bool {
+	return s.kinds[kind] == nil ||
+		slices.ContainsFunc(s.options.Kinds, func(k Kind) bool { return k.Owner == kind })
 }
 
 // owners returns the kinds of owners that others delete too, such as users with kubectl.
@@ -81,12 +91,18 @@ func (s *Store) owners() iter.Seq[string] {
 
 // collectDeleted deletes the rows of owners of a kind after the owners, until the store is closed.
 func (s *Store) collectDeleted(kind string) {
+	failing := false // so that the failure is logged once
 	for s.ctx.Err() == nil {
 		err := s.followOwners(kind)
 		if s.ctx.Err() != nil || err == nil {
+			failing = false
 			continue
 		}
-		s.options.Log.Warn("rows of deleted owners were not deleted; it is tried again", "owner", kind, "error", err)
+		if !failing {
+			s.options.Log.Warn("rows of deleted owners were not deleted; it is tried until it succeeds", "owner", kind,
+				"error", err)
+		}
+		failing = true
 		select {
 		case <-time.After(retry):
 		case <-s.ctx.Done():

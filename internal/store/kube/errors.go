@@ -34,9 +34,12 @@ const namespaceTerminating = "NamespaceTerminating"
 // failure returns the store's error for an error of a request.
 func failure(err error, write bool) error {
 	status, responded := api.Status(err)
+	var known *resource.Error
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &known), errors.Is(err, store.ErrUnavailable), store.IsRejection(err):
+		return err
 	case !responded:
 		return unreachable(err, write)
 	case status.Code == http.StatusNotFound && status.Details != nil && status.Details.Kind == "namespaces" && write:

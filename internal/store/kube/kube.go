@@ -388,6 +388,9 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 		case err != nil:
 			return s.ended(ctx, failure(err, true))
 		}
+		if !s.owns(key.Kind) {
+			return nil
+		}
 		return s.ended(ctx, s.collect(ctx, key))
 	}
 	return store.ErrStale

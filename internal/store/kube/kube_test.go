@@ -77,7 +77,7 @@ func TestStore(t *testing.T) {
 	server, client := installed(t)
 	for name, kinds := range map[string][]kube.Kind{
 		"records": nil,
-		"private": {{Name: "Thing", Private: true}},
+		"private": {{Name: "Thing", Private: true, Owner: "Thing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t *testing.T, history int) store.Store {
@@ -360,11 +360,13 @@ func TestOwnersDeletedByUsers(t *testing.T) {
 	s.Close()
 	deleteObject(second)
 	s = open(t, server, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
-	for {
-		if _, err := s.Get(t.Context(), missed); errors.Is(err, store.ErrNotFound) {
+	for end := time.Now().Add(timeout); ; {
+		_, err := s.Get(t.Context(), missed)
+		if errors.Is(err, store.ErrNotFound) {
 			break
-		} else if err != nil {
-			t.Fatal(err)
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the row of an owner that was deleted while no store was open: %v", err)
 		}
 	}
 	if _, err := s.Get(t.Context(), kept); err != nil {

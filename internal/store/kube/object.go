@@ -436,7 +436,7 @@ func (p place) recordOf(o *object) (record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", o.Metadata.Name, err)
+		return r, fmt.Errorf("%w: the object %s has no row: %w", store.ErrUnavailable, o.Metadata.Name, err)
 	}
 	return r, nil
 }

@@ -56,6 +56,7 @@ type watcher struct {
 	version string           // of the last event or bookmark
 	known   map[string]shown // the rows of the objects that the watch had, by UID
 	stop    context.CancelFunc
+	failing bool // so that a failure is logged once
 
 	mu    sync.Mutex
 	queue []store.Event
@@ -78,8 +79,10 @@ func (w *watcher) read(ctx context.Context) {
 			return
 		case errors.Is(err, io.EOF) || ctx.Err() != nil:
 			continue // the server ends each stream after some minutes
-		default:
-			w.store.options.Log.Warn("a watch of the API server failed", "kind", w.at.kind.Name, "error", err)
+		case !w.failing:
+			w.store.options.Log.Warn("a watch of the API server failed; it is tried until it succeeds", "kind",
+				w.at.kind.Name, "error", err)
+			w.failing = true
 		}
 		select {
 		case <-time.After(retry):
@@ -97,6 +100,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		return err
 	}
 	defer stream.Close()
+	w.failing = false
 	for {
 		e, err := stream.Next()
 		if err != nil {
