@@ -34,7 +34,7 @@ func TestDrillAnApplicationEndsAndComesBack(t *testing.T) {
 	application := w.service(2, 18080, "web-1")
 	w.service(4, 18080, "web-2")
 	_, url := w.pair()
-	d := w.drill("the application ends in good order, and comes back", traffic.Get(url))
+	d := w.drill("the application exits cleanly, and comes back", traffic.Get(url))
 	d.more(100)
 	if err := application.Shutdown(context.Background()); err != nil {
 		t.Fatal(err)

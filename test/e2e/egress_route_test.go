@@ -66,7 +66,7 @@ func TestDrillTheRouteToOtherZones(t *testing.T) {
 	first := west.proxy("default", "egress-1", egressDataplane("egress-1", 11))
 	all := func() traffic.Send { return inTurn(west.get(url), west.post(url), greetBy(west.machine.dial, tcp)) }
 
-	d := west.drill("what goes to other zones begins to go through the egress", all())
+	d := west.drill("cross-zone traffic switches to the egress", all())
 	d.more(50)
 	f.global.apply(routing(true))
 	west.eventually("the way leads through it", func() error { return west.goesThrough("egress-1") })
@@ -81,7 +81,7 @@ func TestDrillTheRouteToOtherZones(t *testing.T) {
 	d.more(50)
 	d.end()
 
-	d = west.drill("what goes to other zones goes to their ingresses again", all())
+	d = west.drill("cross-zone traffic switches back to the remote ingresses", all())
 	d.more(50)
 	f.global.apply(routing(false))
 	west.eventually("the way leads there", func() error { return west.goesThrough("") })

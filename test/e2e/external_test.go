@@ -43,7 +43,7 @@ func TestDrillServicesComeAndGoAtAnEgress(t *testing.T) {
 	for _, port := range []int{10001, 10002} {
 		w.eventually("a request goes out", func() error { return get(w.out(8, port)) })
 	}
-	d := w.drill("services beside those that are used come and go at an egress", w.sendsOut(8))
+	d := w.drill("services that no client uses come and go at an egress", w.sendsOut(8))
 	for range 3 {
 		w.apply(external("beside", "http", 90, "{address: localhost, port: 1}", ""))
 		d.more(20)

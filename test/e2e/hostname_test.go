@@ -75,7 +75,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	d.end()
 
 	names.silence(true)
-	d = west.drill("no resolver responds, and the control plane is started anew", inTurn(west.get(url), west.post(url)))
+	d = west.drill("no resolver responds, and the control plane is restarted", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	west.plane.kill()
 	west.startPlane()

@@ -71,7 +71,7 @@ func TestDrillInboundsComeChangeAndGo(t *testing.T) {
 	if !*showDrills {
 		return // each time another replica leads after 15 s
 	}
-	name := "inbounds come, change and go while two instances are killed in turn"
+	name := "inbounds come, change and go while two replicas are killed in turn"
 	t.Run(name, func(t *testing.T) { inRotation(t).inboundsComeChangeAndGo(models()[0], name) })
 }
 
@@ -98,7 +98,7 @@ networking:
 	d.more(10)
 	w.disturb()
 	w.eventually("what was added answers", func() error { return get(extra) })
-	beside := w.drillAmong(2, name+": the one that came", traffic.Get(extra))
+	beside := w.drillAmong(2, name+": the new inbound", traffic.Get(extra))
 	w.apply(withInbounds(apiInbound(20081, "http"), extraInbound))
 	d.more(10)
 	w.disturb()

@@ -68,7 +68,7 @@ networking: {zoneIngress: {address: NET.%[1]d, port: 20200, advertisedAddress: N
 	d.more(50)
 	d.end()
 
-	d = west.drill("one that serves every mesh takes over", inTurn(west.get(url), west.post(url)))
+	d = west.drill("a ZoneEgress, which serves every mesh, takes over", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	old := f.zoneIngress(east, "east", "old", 11)
 	first.Process.Signal(syscall.SIGTERM)

@@ -39,7 +39,7 @@ func TestDrillAMeshEvictsProxies(t *testing.T) {
 	w.eventually("both servers answer", func() error { return w.respondedBy(url, "web-1", "web-2") })
 	w.eventually("the client that is to go gets through", func() error { return get(rogue) })
 
-	d := w.drill("a mesh puts a server and a client out, and lets them in again", traffic.Get(url))
+	d := w.drill("a mesh evicts a server and a client, and readmits them", traffic.Get(url))
 	w.apply(admitting("a"))
 	w.eventually("the evicted server gets no request", func() error { return w.respondedBy(url, "web-1") })
 	w.eventually("the other proxies deny the evicted client", func() error {

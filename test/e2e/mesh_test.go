@@ -292,7 +292,7 @@ func TestDrillASelectorFlips(t *testing.T) {
 		}
 	}
 	w.eventually("blue answers", responds("blue"))
-	d := w.drill("a selector flips to instances that do not serve yet, and back", traffic.Get(url))
+	d := w.drill("a selector switches to instances that do not serve yet, and back", traffic.Get(url))
 	w.apply(selecting("green")) // there is no green instance yet
 	d.more(50)
 	w.proxy("default", "green", server("green", "green", "http", 4, 20080))

@@ -209,7 +209,7 @@ func TestDrillNamesChange(t *testing.T) {
 	w.newCA()
 	w.apply(shortLived + permitting("spiffe://default.default.mesh.local/workload/client"))
 	send, servers := w.inMotion()
-	d := w.drill("the names of all change, and a MeshIdentity is replaced by another one", send)
+	d := w.drill("all SPIFFE IDs change, and a MeshIdentity is replaced by another", send)
 	d.more(50)
 	w.apply(withPath("/second/{{ .Workload }}"))
 	w.plane.kill()
@@ -243,7 +243,7 @@ func TestDrillAPlainMeshGetsIdentities(t *testing.T) {
 
 func (w *world) aPlainMeshGetsIdentities(m model) {
 	send, servers := w.inMotion()
-	d := w.drill("a plain mesh gets identities, by "+m.name, send)
+	d := w.drill("a plaintext mesh gets identities, by "+m.name, send)
 	d.more(50)
 	w.apply(m.mesh + "---" + allowing(m.ids))
 	for _, server := range servers {

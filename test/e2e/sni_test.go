@@ -21,7 +21,7 @@ func TestDrillServerNamesMove(t *testing.T) {
 	echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
 	send := inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc")), west.get(ofMany), echo)
 
-	d := west.drill("server names move to another format", send)
+	d := west.drill("SNIs move to another format", send)
 	d.more(50)
 	f.namesMove("v2")
 	f.named("b")
@@ -29,7 +29,7 @@ func TestDrillServerNamesMove(t *testing.T) {
 	d.end()
 
 	// The proxies of a zone with a stopped control plane keep their configuration.
-	d = west.drill("server names move back while a control plane stands still", send)
+	d = west.drill("SNIs return to the former format while a control plane is stopped", send)
 	d.more(50)
 	stoppedPlane := west.plane
 	stoppedPlane.Process.Signal(syscall.SIGSTOP)
