@@ -72,7 +72,7 @@ func (t *Target) equal(other *Target) bool {
 
 // Proxy is a proxy as policies select it.
 type Proxy struct {
-	Name     string // empty: a ZoneIngress or ZoneEgress, which is no Dataplane, so that only WholeMesh selects it
+	Name     string
 	Zone     string // empty: the proxy is of this zone, so no policy of another zone is known
 	Labels   map[string]string
 	Sections []Section // the sections that policies configure, without ignored inbounds
@@ -92,8 +92,6 @@ func (t *Target) Selects(p *Proxy) (sections []string, all bool) {
 		return nil, false
 	case t.Kind == WholeMesh:
 		return nil, true
-	case p.Name == "":
-		return nil, false
 	case t.Kind > Dataplane:
 		return p.sections(func(s *Section) bool { return kind.Subset(t.Tags, s.Tags) }), false
 	case t.Name != "" && t.Name != p.Name,

@@ -302,19 +302,6 @@ func TestPartsOf(t *testing.T) {
 	}
 }
 
-// TestOnlyPoliciesOfTheWholeMeshSelectAZoneEgress: a ZoneEgress or ZoneIngress is no Dataplane, and has no name as a
-// proxy.
-func TestOnlyPoliciesOfTheWholeMeshSelectAZoneEgress(t *testing.T) {
-	for policy, want := range map[string]int{
-		"p: Mesh": 1, "p: Dataplane": 0, "p: Dataplane app=web": 0, "p: Dataplane name=web-1": 0,
-		"p: Dataplane section=http": 0, "p: MeshSubset": 0,
-	} {
-		if got := newWorld(t, policy+" = {}", false).list.Select(&Proxy{}); len(got) != want {
-			t.Errorf("%s selects %v, want %d", policy, got, want)
-		}
-	}
-}
-
 // TestNamespacesOutsideKubernetes: proxies have no namespace there, so a target with one selects none of them, and the
 // write is rejected.
 func TestNamespacesOutsideKubernetes(t *testing.T) {
