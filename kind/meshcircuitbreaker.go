@@ -81,7 +81,7 @@ type OutlierDetection struct {
 	// HealthyPanicThreshold is the percentage of usable endpoints below which all endpoints are used, also ejected
 	// ones; 0 for never.
 	HealthyPanicThreshold *Decimal   `json:"healthyPanicThreshold,omitempty"`
-	Detectors             *Detectors `json:"detectors,omitempty" schema:"minProperties=1"` // what counts as failing
+	Detectors             *Detectors `json:"detectors,omitempty"` // what counts as failing
 }
 
 // Detection returns the detectors, also where there are none.

@@ -266,6 +266,11 @@ func (c *checks) modification(at string, m *OneModification) {
 		return
 	}
 	c.optionalOneOf(at+".match.origin", m.Match.Origin, PatchOrigins...)
+	if m.filter {
+		c.tags(at+".match.listenerTags", m.Match.ListenerTags)
+	} else {
+		c.tags(at+".match.tags", m.Match.ListenerTags)
+	}
 	beside := m.Operation == PatchAddBefore || m.Operation == PatchAddAfter
 	switch value, patches := m.Change.Value != "", len(m.Change.JSONPatches) > 0; {
 	case m.adds() && m.matches:

@@ -37,6 +37,10 @@ func TestMeshProxyPatchRejects(t *testing.T) {
 			`spec.default.appendModifications[1].httpFilter.operation: is "Add"`}},
 		{"an origin", `{cluster: {operation: Remove, match: {origin: gateway}}}`, []string{
 			`spec.default.appendModifications[0].cluster.match.origin: is "gateway", want one of inbound, outbound`}},
+		{"tags", `{listener: {operation: Remove, match: {tags: {a: "b c"}}}}, ` +
+			`{httpFilter: {operation: Remove, match: {listenerTags: {"a b": c}}}}`, []string{
+			`spec.default.appendModifications[0].listener.match.tags[a]: "b c" is not a tag's value`,
+			`spec.default.appendModifications[1].httpFilter.match.listenerTags[a b]: is not a tag's name`}},
 		{"a match of Add", `{cluster: {operation: Add, match: {name: x}, value: a}}, ` +
 			`{virtualHost: {operation: Add, match: {name: x}, value: a}}`, []string{
 			"spec.default.appendModifications[0].cluster.match: has no meaning for Add",
