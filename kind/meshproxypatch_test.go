@@ -41,6 +41,9 @@ func TestMeshProxyPatchRejects(t *testing.T) {
 			`{httpFilter: {operation: Remove, match: {listenerTags: {"a b": c}}}}`, []string{
 			`spec.default.appendModifications[0].listener.match.tags[a]: "b c" is not a tag's value`,
 			`spec.default.appendModifications[1].httpFilter.match.listenerTags[a b]: is not a tag's name`}},
+		{"a filter after the router",
+			`{httpFilter: {operation: AddAfter, match: {name: envoy.filters.http.router}, value: a}}`, []string{
+				"spec.default.appendModifications[0].httpFilter.operation: no filter follows the router"}},
 		{"a match of Add", `{cluster: {operation: Add, match: {name: x}, value: a}}, ` +
 			`{virtualHost: {operation: Add, match: {name: x}, value: a}}`, []string{
 			"spec.default.appendModifications[0].cluster.match: has no meaning for Add",
