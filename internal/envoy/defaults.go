@@ -10,9 +10,12 @@ import (
 const (
 	// connectTimeout is the timeout of one attempt to reach an endpoint, including the TLS handshake.
 	connectTimeout = time.Second
-	// zonesConnectTimeout is connectTimeout through zone proxies. It is longer than a zone proxy's attempt to reach a
-	// silent endpoint, and covers the longer round trips between zones.
+	// zonesConnectTimeout is connectTimeout through zone proxies. It is longer than several attempts of an ingress to
+	// reach silent endpoints, and covers the longer round trips between zones.
 	zonesConnectTimeout = 2 * connectTimeout
+	// forwardConnectTimeout is the timeout of one attempt of an ingress to reach an endpoint of its zone, without the
+	// TLS handshake, which is the client's. Two failures eject the endpoint before the client gives up the ingress.
+	forwardConnectTimeout = connectTimeout / 2
 	// externalConnectTimeout is connectTimeout for external servers.
 	externalConnectTimeout = 5 * time.Second
 	// localConnectTimeout is connectTimeout for the application on the same machine.

@@ -66,7 +66,7 @@ func ClusterOfSNIRoute(name string, by service.Effective) *xds.Resource {
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:                duration(connectTimeout),
+		ConnectTimeout:                duration(forwardConnectTimeout),
 		CircuitBreakers:               limited(noBreakers(), by.CircuitBreaker.Limits()),
 		OutlierDetection:              detecting(outlierDetection(), by.CircuitBreaker.Outliers()),
 		CommonLbConfig:                commonBalancing("", &by),

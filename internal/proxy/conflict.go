@@ -75,7 +75,7 @@ func (s *Stage) outboundSets(r *table.Reader, mesh string) []PolicySet {
 			sets[set] = true
 		}
 	}
-	return sorted(sets)
+	return sortedSets(sets)
 }
 
 // meshPart is a part of the Dataplanes of a mesh.
@@ -90,9 +90,9 @@ func (s *Stage) outboundSetsOf(r *table.Reader, of meshPart) []PolicySet {
 	for _, dp := range s.state.DataplanesBySelector.List(r, state.PartKey(of.mesh, of.part)) {
 		sets[s.outboundPolicies(r, state.ProxyKey{Mesh: of.mesh, Name: dp.Name})] = true
 	}
-	return sorted(sets)
+	return sortedSets(sets)
 }
 
-func sorted(sets map[PolicySet]bool) []PolicySet {
+func sortedSets(sets map[PolicySet]bool) []PolicySet {
 	return slices.SortedFunc(maps.Keys(sets), func(a, b PolicySet) int { return cmp.Compare(a.String(), b.String()) })
 }
