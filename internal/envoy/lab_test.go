@@ -164,12 +164,12 @@ func (d *labDestination) stat(name string) int {
 // until sends requests until a condition holds, for 8 seconds at most.
 func (d *labDestination) until(what string, holds func(*http.Response) bool) {
 	d.lab.t.Helper()
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if response := d.send(); response != nil && holds(response) {
 			return
 		}
 	}
-	d.lab.t.Errorf("within 8s there was never: %s", what)
+	d.lab.t.Errorf("within a minute there was never: %s", what)
 }
 
 // effectiveOf returns confs by their written form.
