@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,14 +77,7 @@ func (f *federation) legacy(w *world, kind, name string, host int) *process {
 		f.t.Fatalf("%v\n%s", err, token)
 	}
 	document := fmt.Sprintf("{type: ZoneEgress, name: %s, networking: {address: NET.%d, port: 20300}}", name, host)
-	ready := freePorts(f.t, 1)[0]
-	p := w.startOn(w.machine, name, "weft-dp", "run", "--proxy-type", "egress",
-		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
-		w.file(name+".token", token),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready))
-	w.ready(w.machine, p, ready)
-	return p
+	return w.runZoneProxy("egress", name, document, token)
 }
 
 // Long responses and TCP connections pass zone proxies that are stopped, replaced by the other form, or lose their

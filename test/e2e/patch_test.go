@@ -164,41 +164,68 @@ func (w *world) editListenerPatch(url string) {
 	d.end()
 }
 
-// zonePatch is a MeshProxyPatch of the clusters by which a zone proxy forwards.
-func zonePatch(zoneProxy, origin string, i int) string {
-	return proxyPatch("kind: Dataplane, name: "+zoneProxy, fmt.Sprintf(`{cluster: {operation: Patch, match: {origin: `+
+// zonePatch is a MeshProxyPatch of the clusters by which the targeted zone proxies forward.
+func zonePatch(targetRef, origin string, i int) string {
+	return proxyPatch(targetRef, fmt.Sprintf(`{cluster: {operation: Patch, match: {origin: `+
 		`%s}, value: "{altStatName: patched_%d, connectTimeout: %ds}"}}`, origin, i, 3+i))
 }
 
 // drillZonePatch edits the modifications of a zone proxy under requests. Its Envoy shows each of them.
-func (w *world) drillZonePatch(load traffic.Send, zoneProxy, origin string) {
+func (w *world) drillZonePatch(load traffic.Send, targetRef, zoneProxy, origin string) {
 	w.t.Helper()
-	w.editUnder(load, zoneProxy, "a MeshProxyPatch of clusters of the origin "+origin,
-		`cluster_manager\.cluster_modified`, func(i int) string { return zonePatch(zoneProxy, origin, i) })
-	shown, err := w.api("/meshes/default/dataplanes/" + zoneProxy + "/xds")
+	form, _, legacy := strings.Cut(zoneProxy, "/")
+	if !legacy {
+		form = "Dataplanes"
+	}
+	w.editUnder(load, zoneProxy, "a MeshProxyPatch of "+form+", clusters of the origin "+origin,
+		`cluster_manager\.cluster_modified`, func(i int) string { return zonePatch(targetRef, origin, i) })
+	shown, err := w.api(proxyPath(zoneProxy) + "/xds")
 	if err != nil || !strings.Contains(shown, "patched_9") {
 		w.t.Errorf("the Envoy of %s does not have the last edit: %v", zoneProxy, err)
 	}
 }
 
 // TestDrillPatchesOfAZoneIngressAreEdited: modifications of the clusters by which a zone ingress forwards reach its
-// Envoy. Edits fail no request and change no listener.
+// Envoy, a Dataplane's and a ZoneIngress's. Edits fail no request and change no listener.
 func TestDrillPatchesOfAZoneIngressAreEdited(t *testing.T) {
-	east, west := newFederation(t).eastAndWest()
-	east.drillZonePatch(west.get(west.outbound(3, "http")), "ingress-1", "ingress")
+	f := newFederation(t)
+	east, west := f.eastAndWest()
+	url, newer := west.outbound(3, "http"), east.processOf("ingress-1")
+	east.drillZonePatch(west.get(url), "kind: Dataplane, name: ingress-1", "ingress-1", "ingress")
+	f.zoneIngress(east, "east", "older", 11)
+	newer.Process.Signal(syscall.SIGTERM)
+	<-newer.exited
+	west.passes(url, "web-1")
+	east.drillZonePatch(west.get(url), "kind: Mesh", "zoneingresses/older", "ingress")
 }
 
 // TestDrillPatchesOfAZoneEgressAreEdited is the same of a zone egress towards an external service.
 func TestDrillPatchesOfAZoneEgressAreEdited(t *testing.T) {
 	w := newWorld(t)
 	w.service(50, 18090, "outside")
-	w.apply(withIdentity + external("plain", "http", 80, "{address: NET.50, port: 18090}", "") + lettingOut("client"))
-	w.proxy("default", "egress-1", egress("egress-1", 20))
+	w.apply(withIdentity + external("plain", "http", 80, "{address: NET.50, port: 18090}", "") + lettingAllOut)
+	newer := w.proxy("default", "egress-1", egress("egress-1", 20))
 	w.proxy("default", "client", externalCaller("client", 8))
 	url := w.out(8, 10001)
 	w.eventually("a request passes", func() error { return get(url) })
-	w.drillZonePatch(traffic.Get(url), "egress-1", "egress")
+	w.drillZonePatch(traffic.Get(url), "kind: Dataplane, name: egress-1", "egress-1", "egress")
+	w.zoneEgress("older", 21)
+	newer.Process.Signal(syscall.SIGTERM)
+	<-newer.exited
+	w.dialsEgress("plain", "NET.21")
+	w.eventually("a request passes", func() error { return get(url) })
+	w.drillZonePatch(traffic.Get(url), "kind: Mesh", "zoneegresses/older", "egress")
 }
+
+// lettingAllOut lets every identity of the mesh pass all egresses.
+const lettingAllOut = `
+---
+type: MeshTrafficPermission
+mesh: default
+name: out
+spec:
+  rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/"}}]}}]
+`
 
 // TestARejectedPatchAfterARestart: a control plane that restarts sends a modification again that Envoy has rejected. A
 // running Envoy keeps its configuration without it, and loses no request. An Envoy that starts meanwhile rejects it,

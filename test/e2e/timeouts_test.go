@@ -141,10 +141,18 @@ func (w *world) closedWhenIdle(address string) error {
 	return nil
 }
 
+// proxyPath returns the API path of a Dataplane of the mesh default by its name, and of another proxy by PLURAL/NAME.
+func proxyPath(proxy string) string {
+	if strings.Contains(proxy, "/") {
+		return "/" + proxy
+	}
+	return "/meshes/default/dataplanes/" + proxy
+}
+
 // counter returns the sum of the statistics of a proxy whose names match a pattern.
 func (w *world) counter(proxy, name string) int {
 	w.t.Helper()
-	body, err := w.api("/meshes/default/dataplanes/" + proxy + "/stats")
+	body, err := w.api(proxyPath(proxy) + "/stats")
 	if err != nil {
 		w.t.Fatal(err)
 	}
