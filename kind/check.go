@@ -210,6 +210,15 @@ func (c *checks) labels(field string, labels map[string]string) {
 		case !isLabelName(name):
 			c.add(at, "is not a label's name: [PREFIX/]NAME, of letters, digits, '-', '_' and '.', NAME at most %d",
 				maxLabel)
+		case name == WorkloadLabel || name == ServiceAccountLabel:
+			if value != "" && (len(value) > maxName || !labelName.MatchString(value)) {
+				c.add(at, "%s is not the name of a workload: letters, digits, '-', '_' and '.', at most %d",
+					quote(value), maxName)
+			}
+		case name == NamespaceLabelsLabel:
+			if value != "" && NamespaceLabels(labels) == nil {
+				c.add(at, "%s is not an object of labels in JSON", quote(value))
+			}
 		case name != DisplayName && value != "" && (len(value) > maxLabel || !labelName.MatchString(value)):
 			c.add(at, "%s is not a label's value: letters, digits, '-', '_' and '.', at most %d", quote(value),
 				maxLabel)

@@ -361,3 +361,12 @@ func TestThereIsNoProxyType(t *testing.T) {
 		}
 	}
 }
+
+// Two services of Kubernetes on one named port of a Pod are two inbounds with its name. (Adding inbounds in runtime.)
+func TestInboundsOfOneListenerShareItsName(t *testing.T) {
+	accepts(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, name: http, `+
+		`tags: {a: b}}, {port: 80, name: http, tags: {a: c}, state: Ignored}], transparentProxying: {}}}`)
+	rejects(t, `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, transparentProxying: {}, `+
+		`inbound: [{port: 80, name: http}, {port: 80, name: http, address: 10.0.0.2}]}}%s`, []rejected{
+		{"another address", ``, []string{`networking.inbound[1].name: "http" is the name of networking.inbound[0] too`}}})
+}

@@ -215,30 +215,35 @@ func (c *checks) hostAddress(field, address string) {
 	}
 }
 
-// sections checks that the names of inbounds and zone proxy sections are distinct. Inbounds without a name may share a
-// port. A zone proxy section without a name is selected by its port, which no other section may have.
+// sections checks that the names of inbounds and zone proxy sections are distinct. Inbounds that share a listener may
+// share its name, and inbounds without a name may share a port. A zone proxy section without a name is selected by its
+// port, which no other section may have.
 func (c *checks) sections(n *Networking) {
-	first := map[string]string{}
-	differs := func(at, name string) {
+	type section struct{ at, listener string }
+	first := map[string]section{}
+	differs := func(at, name, listener string) {
 		if name == "" {
 			return
 		}
 		if other, taken := first[name]; taken {
-			c.add(at+".name", "%q is the name of %s too; each needs its own", name, other)
+			if listener == "" || listener != other.listener {
+				c.add(at+".name", "%q is the name of %s too; each needs its own", name, other.at)
+			}
 			return
 		}
-		first[name] = at
+		first[name] = section{at, listener}
 	}
 	unnamed := map[uint32]string{}
 	for i, in := range n.Inbound {
 		at := fmt.Sprintf("networking.inbound[%d]", i)
-		differs(at, in.Name)
+		effective := n.Effective(in)
+		differs(at, in.Name, effective.Listener())
 		if _, shared := unnamed[in.Port]; in.Name == "" && !shared {
 			unnamed[in.Port] = at
 		}
 	}
 	for _, s := range zoneSections(n) {
-		differs(s.at, s.name)
+		differs(s.at, s.name, "")
 		if s.name != "" {
 			continue
 		}

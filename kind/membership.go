@@ -2,6 +2,7 @@ package kind
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +11,12 @@ import (
 	"weft/resource"
 )
 
-// The environment of a Dataplane on a machine. It is the tag EnvironmentTag of its inbounds, and the label [EnvLabel].
+// The environment of a Dataplane: a machine, or a Pod. It is the tag EnvironmentTag of its inbounds, and the label
+// [EnvLabel].
 const (
 	EnvironmentTag = "kuma.io/environment"
 	Universal      = "universal"
+	Kubernetes     = "kubernetes"
 )
 
 // anyValue is the value of a rule's tag that matches any value.
@@ -54,18 +57,19 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 type judged struct {
 	is        string // "networking.inbound[0] is"
 	has       map[string]string
+	labels    map[string]string // of the Dataplane
 	zone, env string
 }
 
 func judgedOf(dp *resource.Object[Dataplane], zone string) []judged {
 	env := cmp.Or(dp.Label(EnvLabel), Universal)
 	if len(dp.Spec.Networking.Inbound) == 0 {
-		return []judged{{"by its labels it is", dp.Labels, zone, env}}
+		return []judged{{"by its labels it is", dp.Labels, dp.Labels, zone, env}}
 	}
 	var parts []judged
 	for i := range dp.Spec.Networking.Inbound {
 		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags,
-			zone, env})
+			dp.Labels, zone, env})
 	}
 	return parts
 }
@@ -81,10 +85,9 @@ func (j *judged) value(tag string) (string, bool) {
 	return value, ok
 }
 
-// matches ignores rules for Kubernetes: proxies on machines have no Pod.
 func (rule *MembershipRule) matches(part *judged) bool {
 	if rule.Kubernetes != nil {
-		return false
+		return part.env == Kubernetes && rule.Kubernetes.matches(part.labels, part.zone)
 	}
 	for tag, want := range rule.Tags {
 		if got, ok := part.value(tag); !ok || want != anyValue && got != want {
@@ -94,16 +97,77 @@ func (rule *MembershipRule) matches(part *judged) bool {
 	return len(rule.Tags) > 0
 }
 
+// matches reports whether the rule matches a Dataplane of a Pod in a zone. The labels of the Pod are those of the
+// Dataplane.
+func (k *KubernetesMembers) matches(labels map[string]string, zone string) bool {
+	if k.Zone != "" && k.Zone != zone || k.Pod != nil && !Subset(k.Pod.Labels, labels) {
+		return false
+	}
+	return k.Namespace == nil || (k.Namespace.Name == "" || k.Namespace.Name == labels[NamespaceLabel]) &&
+		Subset(k.Namespace.Labels, NamespaceLabels(labels))
+}
+
+// Labels of a Dataplane that the control plane copies from its Pod, and from the namespace of the Pod.
+const (
+	// ServiceAccountLabel has the name of the Pod's ServiceAccount.
+	ServiceAccountLabel = "k8s.kuma.io/service-account"
+	// PodUIDLabel has the UID of the Pod. Only Dataplanes of Pods have it.
+	PodUIDLabel = "k8s.kuma.io/pod-uid"
+	// NamespaceLabelsLabel has the labels of the namespace, in the form of [EncodeNamespaceLabels].
+	NamespaceLabelsLabel = "k8s.kuma.io/namespace-labels"
+)
+
+// EncodeNamespaceLabels returns the value of [NamespaceLabelsLabel]: a JSON object with sorted keys.
+func EncodeNamespaceLabels(labels map[string]string) string {
+	text, _ := json.Marshal(labels)
+	return string(text)
+}
+
+// NamespaceLabels returns the labels of the namespace in which the Pod of a Dataplane is, from the labels of the
+// Dataplane.
+func NamespaceLabels(labels map[string]string) map[string]string {
+	var of map[string]string
+	if json.Unmarshal([]byte(labels[NamespaceLabelsLabel]), &of) != nil {
+		return nil
+	}
+	return of
+}
+
 // String returns the rule as in messages, "{team: a, kuma.io/zone: east}", sorted by tag.
 func (rule MembershipRule) String() string {
 	if rule.Kubernetes != nil {
-		return "{kubernetes, which matches no proxy on machines}"
+		return "{kubernetes: " + rule.Kubernetes.String() + "}"
 	}
-	var pairs []string
-	for _, tag := range slices.Sorted(maps.Keys(rule.Tags)) {
-		pairs = append(pairs, tag+": "+rule.Tags[tag])
+	return pairs(rule.Tags)
+}
+
+// String returns the match as in messages, "{namespace.name: ns-1, zone: east}".
+func (k *KubernetesMembers) String() string {
+	var texts []string
+	add := func(field, value string) {
+		if value != "" {
+			texts = append(texts, field+": "+value)
+		}
 	}
-	return "{" + strings.Join(pairs, ", ") + "}"
+	if n := k.Namespace; n != nil {
+		add("namespace.name", n.Name)
+		if len(n.Labels) > 0 {
+			add("namespace.labels", pairs(n.Labels))
+		}
+	}
+	if k.Pod != nil {
+		add("pod.labels", pairs(k.Pod.Labels))
+	}
+	add("zone", k.Zone)
+	return "{" + strings.Join(texts, ", ") + "}"
+}
+
+func pairs(of map[string]string) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		texts = append(texts, name+": "+of[name])
+	}
+	return "{" + strings.Join(texts, ", ") + "}"
 }
 
 // someRules lists the first rules.

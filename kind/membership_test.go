@@ -63,8 +63,8 @@ func TestMembership(t *testing.T) {
 		"a blocked zone proxy": {`{blocked: [{tags: {kuma.io/environment: "*"}}]}`, none,
 			"by its labels it is blocked by dataplaneProxyMembership.blocked[0] {kuma.io/environment: *}"},
 		"Kubernetes allows no machine": {`{allowed: [{kubernetes: {namespace: {name: ns-1}}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kubernetes, which " +
-				"matches no proxy on machines}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kubernetes: " +
+				"{namespace.name: ns-1}}"},
 		"Kubernetes blocks no machine": {`{blocked: [{kubernetes: {zone: east}}]}`, one, ""},
 		"many rules": {`{allowed: [{tags: {a: b}}, {tags: {a: c}}, {tags: {a: d}}, {tags: {a: e}}, {tags: {a: f}}, ` +
 			`{tags: {a: g}}]}`, one,
@@ -93,5 +93,39 @@ func read(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// On Kubernetes, the namespace of a Pod, the labels of both and the zone decide. (Mesh Membership.)
+func TestMembershipOfPods(t *testing.T) {
+	pod := kind.Dataplanes.Make("m", "web-1.shop", kind.Dataplane{})
+	pod.Labels = map[string]string{
+		kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web",
+		kind.NamespaceLabelsLabel: kind.EncodeNamespaceLabels(map[string]string{"team.example.com/owner": "a"}),
+	}
+	for rule, admits := range map[string]bool{
+		`{namespace: {name: shop}}`:                                         true,
+		`{namespace: {name: other}}`:                                        false,
+		`{zone: east}`:                                                      true,
+		`{zone: west}`:                                                      false,
+		`{namespace: {name: shop}, zone: west}`:                             false,
+		`{pod: {labels: {app: web}}}`:                                       true,
+		`{pod: {labels: {app: api}}}`:                                       false,
+		`{namespace: {labels: {team.example.com/owner: a}}}`:                true,
+		`{namespace: {labels: {team.example.com/owner: b}}}`:                false,
+		`{namespace: {name: shop}, pod: {labels: {app: web}}, zone: east}`:  true,
+		`{namespace: {name: other}, pod: {labels: {app: web}}, zone: east}`: false,
+	} {
+		var m kind.Membership
+		if err := yaml.Unmarshal([]byte(`allowed: [{kubernetes: `+rule+`}]`), &m); err != nil {
+			t.Fatal(err)
+		}
+		if reason := m.NotAdmittedReason(pod, "east"); (reason == "") != admits {
+			t.Errorf("%s: %q", rule, reason)
+		}
+		blocked := kind.Membership{Blocked: m.Allowed}
+		if reason := blocked.NotAdmittedReason(pod, "east"); (reason == "") == admits {
+			t.Errorf("blocked %s: %q", rule, reason)
+		}
 	}
 }

@@ -7,6 +7,7 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ type Options struct {
 	Zone string
 	// SNIs looks up the SNIs of services; nil while there is no service.
 	SNIs SNIs
+	// Environment is where the proxies of the zone run: [kind.Universal], the default, or [kind.Kubernetes].
+	Environment string
 	// Joined is true for a zone with a global control plane, which alone writes the kinds of global.
 	Joined bool
 	// LocalNetworks are local networks whose addresses external services may have nevertheless.
@@ -33,6 +36,7 @@ type Options struct {
 type Writer struct {
 	rows   store.Store
 	zone   string
+	env    string
 	joined bool
 	snis   SNIs
 	local  []netip.Prefix
@@ -40,7 +44,8 @@ type Writer struct {
 
 // New returns a writer to rows.
 func New(rows store.Store, o Options) *Writer {
-	return &Writer{rows: rows, zone: o.Zone, joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
+	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), joined: o.Joined, snis: o.SNIs,
+		local: o.LocalNetworks}
 }
 
 // Change holds the conditions and the origin of a write.

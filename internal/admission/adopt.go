@@ -166,7 +166,7 @@ func (w *Writer) tagInbounds(inbounds []kind.Inbound, set bool) (lack bool) {
 func (w *Writer) zoneTags() map[string]string {
 	tags := map[string]string{kind.ZoneLabel: w.zone}
 	if w.joined {
-		tags[kind.EnvironmentTag] = kind.Universal
+		tags[kind.EnvironmentTag] = w.env
 	}
 	return tags
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weft/internal/pki"
 	"weft/kind"
@@ -78,7 +79,7 @@ func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) r
 			labels[name] = want
 		}
 	}
-	if _, written := meta.Labels[kind.NamespaceLabel]; written {
+	if _, written := meta.Labels[kind.NamespaceLabel]; written && protected[kind.NamespaceLabel] == "" {
 		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 	}
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
@@ -102,6 +103,9 @@ func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) r
 func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 	meta := o.Envelope()
 	labels := map[string]string{kind.DisplayName: meta.Name}
+	if name, namespace := w.namespaced(o.Key()); namespace != "" {
+		labels[kind.DisplayName], labels[kind.NamespaceLabel] = name, namespace
+	}
 	if meta.Mesh != "" {
 		labels[resource.MeshLabel] = meta.Mesh
 	}
@@ -113,6 +117,19 @@ func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 	return labels
 }
 
+// namespaced returns the name and the namespace of a Dataplane or MeshService of Kubernetes, whose name in the API is
+// NAME.NAMESPACE. Other resources have no namespace.
+func (w *Writer) namespaced(key resource.Key) (name, namespace string) {
+	if w.env != kind.Kubernetes || key.Kind != kind.Dataplanes.Name && key.Kind != kind.MeshServices.Name {
+		return key.Name, ""
+	}
+	at := strings.LastIndexByte(key.Name, '.')
+	if at < 0 {
+		return key.Name, ""
+	}
+	return key.Name[:at], key.Name[at+1:]
+}
+
 func generated(stored *current) bool {
 	return stored != nil && stored.object.Envelope().Label(kind.ManagedBy) == kind.GeneratedBy
 }
@@ -121,7 +138,7 @@ func generated(stored *current) bool {
 func (w *Writer) specFields(o resource.Any, stored *current, controlPlane bool) resource.Problems {
 	switch o := o.(type) {
 	case *resource.Object[kind.Dataplane]:
-		return w.inboundTags(o.Spec.Networking.Inbound)
+		return w.inboundTags(o)
 	case *resource.Object[kind.MeshService]:
 		if controlPlane {
 			return nil
@@ -152,21 +169,23 @@ func (w *Writer) ownZone(zone *string) resource.Problems {
 }
 
 // inboundTags adds the zone to the tags of every inbound, and the environment in a joined zone. (Mesh Membership.)
-func (w *Writer) inboundTags(inbounds []kind.Inbound) resource.Problems {
+func (w *Writer) inboundTags(dp *resource.Object[kind.Dataplane]) resource.Problems {
 	var problems resource.Problems
-	for i := range inbounds {
-		in := &inbounds[i]
+	_, namespace := w.namespaced(dp.Key())
+	computed := map[string]string{kind.ZoneLabel: w.zone, kind.EnvironmentTag: w.env, kind.NamespaceLabel: namespace}
+	for i, in := range dp.Spec.Networking.Inbound {
 		at := fmt.Sprintf("networking.inbound[%d].tags", i)
-		for name, want := range map[string]string{kind.ZoneLabel: w.zone, kind.EnvironmentTag: kind.Universal} {
-			if got, written := in.Tags[name]; written && got != want {
+		for _, name := range slices.Sorted(maps.Keys(computed)) {
+			got, written := in.Tags[name]
+			switch want := computed[name]; {
+			case written && want == "":
+				problems.Add(at+"["+name+"]", "has no meaning outside Kubernetes; leave it out")
+			case written && got != want:
 				problems.Add(at+"["+name+"]", "is %q, and the control plane sets %q; leave it out", got, want)
 			}
 		}
-		if _, written := in.Tags[kind.NamespaceLabel]; written {
-			problems.Add(at+"["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
-		}
 	}
-	w.tagInbounds(inbounds, true)
+	w.tagInbounds(dp.Spec.Networking.Inbound, true)
 	return problems
 }
 

@@ -16,8 +16,7 @@ func (w *Writer) self() kind.Owner { return kind.Owner{Zone: w.zone} }
 
 // ownership are the labels of resources that this control plane owns.
 func (w *Writer) ownership() map[string]string {
-	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone,
-		kind.EnvLabel: kind.Universal}
+	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: w.zone, kind.EnvLabel: w.env}
 	if w.self().Global() {
 		labels[kind.OriginLabel] = kind.OriginGlobal
 	}
