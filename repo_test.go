@@ -52,6 +52,7 @@ var walls = []wall{
 	{"internal/schema", []string{"kind", "resource", "internal/schema"},
 		"the schemas are a function of the kinds alone"},
 	{"internal/kube/api", nil, "requests to the API server do not depend on the kinds of the objects"},
+	{"internal/kube/webhook", []string{"resource"}, "a webhook does not depend on the objects that it reviews"},
 	{"internal/kube/crd", []string{"kind", "resource", "internal/schema", "internal/kube/api", "internal/store/kube"},
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},
 	{"internal/store", []string{"resource", "internal/store"},
