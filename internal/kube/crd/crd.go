@@ -185,7 +185,7 @@ func nameRules(info *resource.Info) []Rule {
 // records is the definition of the control plane's own rows, which no user reads.
 func records() Definition {
 	text := func(length int) *Structural { return &Structural{Type: "string", MaxLength: length} }
-	d := definition(&resource.Info{Name: kube.RecordKind, Plural: "records"}, VersionOfGroup{
+	d := definition(&resource.Info{Name: kube.RecordKind, Plural: kube.RecordPlural}, VersionOfGroup{
 		Name: Version, Served: true, Storage: true,
 		Schema: Validation{&Structural{
 			Type:        "object",

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"weft/internal/kube/api"
@@ -48,7 +49,7 @@ func failure(err error, write bool) error {
 		return store.ErrNotFound
 	case api.Expired(err):
 		return store.ErrTooOld
-	case status.Code == http.StatusForbidden && hasCause(status, namespaceTerminating):
+	case status.Code == http.StatusForbidden && apierrors.HasStatusCause(err, namespaceTerminating):
 		return rejected(resource.Conflict, ErrTerminating, status)
 	case status.Code == http.StatusForbidden && strings.Contains(status.Message, "exceeded quota"):
 		return rejected(resource.Forbidden, ErrQuota, status)
@@ -69,18 +70,6 @@ func unreachable(err error, write bool) error {
 		return fmt.Errorf("%w: %w", store.ErrUncertain, err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnreachable, err)
-}
-
-func hasCause(status metav1.Status, cause metav1.CauseType) bool {
-	if status.Details == nil {
-		return false
-	}
-	for _, c := range status.Details.Causes {
-		if c.Type == cause {
-			return true
-		}
-	}
-	return false
 }
 
 // rejected returns the API server's reasons as an error for users.

@@ -28,8 +28,11 @@ import (
 	"weft/resource"
 )
 
-// RecordKind is the kind of the objects that have the control plane's own rows.
-const RecordKind = "Record"
+// RecordKind is the kind of the objects that have the control plane's own rows, and RecordPlural its name in paths.
+const (
+	RecordKind   = "Record"
+	RecordPlural = "records"
+)
 
 // Kind says where the rows of a kind are.
 type Kind struct {

@@ -170,14 +170,12 @@ func (p place) collection() string {
 	case p.isSecret():
 		return "/api/v1/namespaces/" + p.system + "/secrets"
 	case p.of.own():
-		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + recordPlural
+		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + RecordPlural
 	case p.namespace != "":
 		return "/apis/" + resource.APIVersion + "/namespaces/" + p.namespace + "/" + p.of.Plural
 	}
 	return "/apis/" + resource.APIVersion + "/" + p.of.Plural
 }
-
-const recordPlural = "records"
 
 func (p place) path() string { return p.collection() + "/" + p.name }
 
