@@ -79,7 +79,8 @@ func override(field **wrapperspb.UInt32Value, by *uint32) {
 // outlierDetection returns the ejection of a cluster's endpoints. Every endpoint of the client's own zone may be
 // ejected, since other zones can serve instead. A zone proxy is ejected where it cannot be reached, and not for the
 // responses of one of the services that it forwards to. Every one may be ejected, since one that works is ejected too
-// where it leads to servers that do not respond: it must not be the only one, while the others are unreachable.
+// where it leads to servers that do not respond: it must not be the only one, while the others are unreachable. It
+// returns soon: one connection that breaks with two requests suffices to eject a zone proxy that works.
 func (h hop) outlierDetection(locality service.Locality) *clusterv3.OutlierDetection {
 	detection := outlierDetection()
 	if locality == service.LocalLocality || h.byZoneProxy {
@@ -87,6 +88,7 @@ func (h hop) outlierDetection(locality service.Locality) *clusterv3.OutlierDetec
 	}
 	outliers := h.effective.CircuitBreaker.Outliers()
 	if h.byZoneProxy {
+		detection.BaseEjectionTime = duration(zonesEjectionTime)
 		outliers = ofZoneProxies(outliers)
 	}
 	return detecting(detection, outliers)

@@ -140,10 +140,11 @@ const (
 	// One is too few: Envoy counts a response that the application breaks off, and a response that takes too long, as
 	// such a failure.
 	ejectedAfter = 2
-	// ejectionTime is the duration of the first ejection, longestEjection that of repeated ones. Envoy looks for
-	// recovered endpoints every ejectionSweep. An ejected endpoint gets no retry, so it has to return before another
-	// one fails.
-	ejectionTime, longestEjection, ejectionSweep = 5 * time.Second, 10 * time.Second, time.Second
+	// ejectionTime is the duration of the first ejection, zonesEjectionTime that of a zone proxy. Each further ejection
+	// is longer by as much, up to longestEjection. Envoy looks for recovered endpoints every ejectionSweep. An ejected
+	// endpoint gets no retry, so it has to return before another one fails.
+	ejectionTime, zonesEjectionTime, longestEjection = 5 * time.Second, time.Second, 10 * time.Second
+	ejectionSweep                                    = time.Second
 	// checkInterval and checkTimeout are those of active health checks, which only a policy turns on. After
 	// failedChecks in a row an endpoint gets no traffic, after succeededChecks it does.
 	checkInterval, checkTimeout   = time.Minute, 15 * time.Second
