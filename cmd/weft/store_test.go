@@ -16,18 +16,7 @@ import (
 // TestControlPlanesShareAPostgres: a resource that is written at one instance is read at the other, the Secret too, and
 // the mesh default is created once.
 func TestControlPlanesShareAPostgres(t *testing.T) {
-	database := postgrestest.Start(t).Database(t)
-	keys := filepath.Join(t.TempDir(), "secrets.key")
-	if _, err := sealed.MakeKeyFile(keys); err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range map[string]string{
-		"TYPE": "postgres", "ENCRYPTION_KEY_FILE": keys,
-		"POSTGRES_HOST": database.Host, "POSTGRES_PORT": strconv.Itoa(int(database.Port)),
-		"POSTGRES_USER": database.User, "POSTGRES_DB_NAME": database.Database,
-	} {
-		t.Setenv("KUMA_STORE_"+name, value)
-	}
+	usePostgres(t)
 	one := startPlane(t, "--data-dir", t.TempDir())
 	other := startPlane(t, "--data-dir", t.TempDir())
 	secret := filepath.Join(t.TempDir(), "secret.yaml")
@@ -52,6 +41,23 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 	again := startPlane(t, "--data-dir", t.TempDir())
 	if got := weft(t, again.API, "get", "meshes"); got != "There are no meshes.\n" {
 		t.Errorf("after a start there is\n%s", got)
+	}
+}
+
+// usePostgres gives the control planes of a test one database.
+func usePostgres(t *testing.T) {
+	t.Helper()
+	database := postgrestest.Start(t).Database(t)
+	keys := filepath.Join(t.TempDir(), "secrets.key")
+	if _, err := sealed.MakeKeyFile(keys); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"TYPE": "postgres", "ENCRYPTION_KEY_FILE": keys,
+		"POSTGRES_HOST": database.Host, "POSTGRES_PORT": strconv.Itoa(int(database.Port)),
+		"POSTGRES_USER": database.User, "POSTGRES_DB_NAME": database.Database,
+	} {
+		t.Setenv("KUMA_STORE_"+name, value)
 	}
 }
 

@@ -32,19 +32,9 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 // connection to the other.
 func TestGlobalInspectsZones(t *testing.T) {
 	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
-	at, dir := t.TempDir(), t.TempDir()
+	at := t.TempDir()
 	global := startPlane(t, "--data-dir", at, "--mode", "global")
-	token, file := filepath.Join(dir, "east.token"), filepath.Join(dir, "shop.yaml")
-	for path, text := range map[string]string{token: weft(t, global.API, "generate", "zone-token", "--zone", "east",
-		"--scope", "cp"), file: shop} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	east := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+global.Zones,
-		"--global-ca-file", filepath.Join(at, "ca.crt"), "--zone-token-file", token)
-	awaitOutput(t, "origin: global", east.API, "get", "mesh", "default", "-o", "yaml")
-	weft(t, east.API, "apply", "-f", file)
+	east := startShop(t, global, at)
 
 	awaitOutput(t, "web-1       10.0.0.1:8080   not ready", global.API, "inspect", "service", "web")
 	awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global.API, "explain", "--from",
@@ -84,6 +74,48 @@ type: MeshTimeout
 name: slower
 spec: {to: [{targetRef: {kind: MeshService, labels: {kuma.io/display-name: web}}, default: {http: {requestTimeout: 9s}}}]}
 `
+
+// startShop starts the zone east with the shop. It is connected to a global control plane with a data directory.
+func startShop(t *testing.T, global *servertest.Plane, at string) *servertest.Plane {
+	t.Helper()
+	dir := t.TempDir()
+	token, file := filepath.Join(dir, "east.token"), filepath.Join(dir, "shop.yaml")
+	for path, text := range map[string]string{token: weft(t, global.API, "generate", "zone-token", "--zone", "east",
+		"--scope", "cp"), file: shop} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	east := startPlane(t, "--data-dir", dir, "--zone", "east", "--global-address", "grpcs://"+global.Zones,
+		"--global-ca-file", filepath.Join(at, "ca.crt"), "--zone-token-file", token)
+	awaitOutput(t, "origin: global", east.API, "get", "mesh", "default", "-o", "yaml")
+	weft(t, east.API, "apply", "-f", file)
+	return east
+}
+
+// TestAReplicaOfGlobalNamesTheReplicaOfAZone: a replica to which a zone is not connected names the one to which it is.
+func TestAReplicaOfGlobalNamesTheReplicaOfAZone(t *testing.T) {
+	t.Setenv("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "0")
+	at := t.TempDir()
+	usePostgres(t)
+	global := startPlane(t, "--data-dir", at, "--mode", "global")
+	other := startPlane(t, "--data-dir", t.TempDir(), "--mode", "global")
+	t.Setenv("KUMA_STORE_TYPE", "memory")
+	startShop(t, global, at)
+	var index struct {
+		InstanceID string `json:"instanceId"`
+	}
+	if err := global.Admin.Get(t.Context(), "/", nil, &index); err != nil || index.InstanceID == "" {
+		t.Fatalf("the replica names itself %q, %v", index.InstanceID, err)
+	}
+	want := "the zone east cannot be queried here: it is connected to the replica " + index.InstanceID +
+		" of the global control plane; send the request to that replica"
+	servertest.Await(t, "the other replica names the zone's", func() bool {
+		var config json.RawMessage
+		err := other.Admin.Get(t.Context(), "/meshes/default/dataplanes/client/_config", nil, &config)
+		return err != nil && strings.Contains(err.Error(), want)
+	})
+}
 
 // TestGlobalComparesEveryZone: a diff on global has the proxies of each zone, and a zone that cannot be queried by its
 // name.

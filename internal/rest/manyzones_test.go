@@ -62,7 +62,7 @@ func newGlobalReplica(t *testing.T, rows store.Store) *globalReplica {
 	g := &globalReplica{world: newWorldOf(t, rows, ""), compared: compared{&atomic.Int64{}, &atomic.Int64{}}}
 	g.queries = zonequery.NewGlobal(func(ctx context.Context) (string, error) {
 		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
-	})
+	}, func(string) string { return "" })
 	config := g.config()
 	config.Zone, config.RemoteZones = "", countedZones{g.queries, g.compared}
 	g.handler = New(config)
@@ -258,7 +258,7 @@ func TestGlobalComparesManyZones(t *testing.T) {
 		switch {
 		case hostile[name] != nil:
 		case name == "z-077":
-			if !strings.Contains(d.Problem, "it is not connected to this replica") {
+			if !strings.Contains(d.Problem, "it is not connected to the global control plane") {
 				t.Errorf("%s: %+v", name, d)
 			}
 		case strings.HasSuffix(name, "00"):
@@ -316,7 +316,7 @@ func TestReplicasOfGlobalCompareTheirZones(t *testing.T) {
 		for j, zone := range []string{"east", "north", "south", "west"} {
 			d := got[zone]
 			if known := i == j%2; known != (d.Problem == "" && len(d.Groups) == 1 && d.Groups[0].More == 0) ||
-				!known && !strings.Contains(d.Problem, "it is not connected to this replica") {
+				!known && !strings.Contains(d.Problem, "it is not connected to the global control plane") {
 				t.Errorf("replica %d: the zone %s: %.500q, %d groups", i, zone, d.Problem, len(d.Groups))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"weft/internal/inspect"
 	"weft/internal/join"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
@@ -29,7 +30,7 @@ func (s *Server) startGlobal(ctx context.Context) error {
 		return err
 	}
 	s.onClose(wait)
-	queries := zonequery.NewGlobal(s.global.Authenticate)
+	queries := zonequery.NewGlobal(s.global.Authenticate, s.replicaOf)
 	zones := grpc.NewServer(join.ServerOptions(credentials.NewTLS(serverTLS(s.certificates.zones.ForClient)))...)
 	s.global.Register(zones)
 	wire.RegisterZoneQueriesServer(zones, queries)
@@ -38,4 +39,15 @@ func (s *Server) startGlobal(ctx context.Context) error {
 	s.remote = remoteControlPlanes{zones: queries, links: linksOf(s.global)}
 	s.metrics.FollowLinks(globalLinkMetrics(s.state, s.remote.links))
 	return nil
+}
+
+// replicaOf returns the id of the other replica of global to which a zone is connected, or "".
+func (s *Server) replicaOf(zone string) string {
+	world := inspect.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Expired: s.replica.Expired}
+	for _, subscription := range world.Zone(zone).Subscriptions {
+		if id := subscription.ControlPlaneInstanceID; subscription.DisconnectTime == nil && id != s.instance {
+			return id
+		}
+	}
+	return ""
 }

@@ -26,6 +26,7 @@ const maxOpen = 64
 type Global struct {
 	wire.UnimplementedZoneQueriesServer
 	authenticate func(context.Context) (zone string, err error)
+	replicaOf    func(zone string) string
 	decoding     sync.Mutex // of diffs
 
 	mu      sync.Mutex
@@ -33,8 +34,10 @@ type Global struct {
 }
 
 // NewGlobal returns a server that accepts the zones that authenticate accepts. A caller gets its errors unchanged.
-func NewGlobal(authenticate func(context.Context) (zone string, err error)) *Global {
-	return &Global{authenticate: authenticate, streams: map[string]*zoneStream{}}
+// replicaOf returns the id of the other replica of the global control plane to which a zone is connected, or "".
+func NewGlobal(authenticate func(context.Context) (zone string, err error),
+	replicaOf func(zone string) string) *Global {
+	return &Global{authenticate: authenticate, replicaOf: replicaOf, streams: map[string]*zoneStream{}}
 }
 
 // zoneStream is the stream of one zone.
@@ -93,10 +96,7 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest, within time.D
 	l := g.streams[q.Zone]
 	g.mu.Unlock()
 	if l == nil {
-		return nil,
-			resource.Errorf(resource.Unavailable,
-				"the zone %s cannot be queried: it is not connected to this replica of the global control plane",
-				q.Zone)
+		return nil, g.notConnected(q.Zone)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -120,6 +120,15 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest, within time.D
 	case <-ctx.Done():
 		return nil, resource.Errorf(resource.Unavailable, "the zone %s does not respond in time; try again", q.Zone)
 	}
+}
+
+func (g *Global) notConnected(zone string) error {
+	if replica := g.replicaOf(zone); replica != "" {
+		return resource.Errorf(resource.Unavailable, "the zone %s cannot be queried here: it is connected to the "+
+			"replica %s of the global control plane; send the request to that replica", zone, replica)
+	}
+	return resource.Errorf(resource.Unavailable,
+		"the zone %s cannot be queried: it is not connected to the global control plane", zone)
 }
 
 func (l *zoneStream) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {

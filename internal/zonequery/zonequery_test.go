@@ -112,7 +112,7 @@ type zones struct {
 func newZones(t *testing.T) *zones {
 	global := zonequery.NewGlobal(func(ctx context.Context) (string, error) {
 		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
-	})
+	}, func(zone string) string { return map[string]string{"south": "b-2"}[zone] })
 	server := grpc.NewServer()
 	wire.RegisterZoneQueriesServer(server, global)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -295,12 +295,16 @@ func TestNoResponse(t *testing.T) {
 		"global asks a zone that is away": {func() error {
 			_, err := z.global.Explain(t.Context(), "north", request)
 			return err
-		}, "the zone north cannot be queried: it is not connected to this replica of the global control plane"},
+		}, "the zone north cannot be queried: it is not connected to the global control plane"},
+		"global asks a zone of another replica": {func() error {
+			_, err := z.global.Explain(t.Context(), "south", request)
+			return err
+		}, "the zone south cannot be queried here: it is connected to the replica b-2 of the global control plane; " +
+			"send the request to that replica"},
 		"a zone asks a zone that is away": {func() error {
 			_, err := east.CrossZone(t.Context(), "north", envoysim.CrossZoneRequest{})
 			return err
-		}, "through global: the zone north cannot be queried: it is not connected to this replica of the global " +
-			"control plane"},
+		}, "through global: the zone north cannot be queried: it is not connected to the global control plane"},
 		"a zone that is alone": {func() error {
 			_, err := zonequery.NewZone("alone", nil, nil).CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{})
 			return err
