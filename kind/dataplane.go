@@ -192,6 +192,10 @@ const (
 	WorkloadLabel  = "kuma.io/workload"
 	NamespaceLabel = resource.NamespaceLabel
 	ProxyTypeLabel = "kuma.io/proxy-type" // sidecar, zoneingress or zoneegress
+	// ServiceNameTag and InstanceTag are the Service of Kubernetes that an inbound is for and, of a headless one, its
+	// Pod.
+	ServiceNameTag = "k8s.kuma.io/service-name"
+	InstanceTag    = "kuma.io/instance"
 	ManagedBy      = "kuma.io/managed-by" // the value GeneratedBy marks resources that the control plane generated
 	GeneratedBy    = "weft"
 )

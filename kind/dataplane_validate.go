@@ -12,11 +12,12 @@ import (
 // generate a MeshService.
 const maxServices = 32
 
-// services limits the number of services of the inbounds.
+// services limits the number of services of the inbounds. An inbound of a namespace has a Service of Kubernetes, and
+// generates none.
 func (c *checks) services(at string, n *Networking) {
 	values := map[string]bool{}
 	for _, in := range n.Inbound {
-		if value := in.Tags[ServiceTag]; value != "" {
+		if value := in.Tags[ServiceTag]; value != "" && in.Tags[NamespaceLabel] == "" {
 			values[value] = true
 		}
 	}

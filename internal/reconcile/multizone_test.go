@@ -65,7 +65,7 @@ func TestMembersOfManyZones(t *testing.T) {
 // The status on global has members and no virtual IP, which each zone assigns.
 func TestGlobalGivesNoVirtualIP(t *testing.T) {
 	w := newWorld(t, "243.0.0.0/8")
-	w.plan = NewPlan(graph.NewState(""), w.plan.Ranges)
+	w.plan = NewPlan(graph.NewState(""), w.plan.Ranges, nil)
 	west := remoteService("west", "web")
 	west.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81}}
 	w.put(multiZoneService("web"), west)

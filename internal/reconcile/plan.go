@@ -22,6 +22,7 @@ import (
 
 	"weft/internal/barrier"
 	"weft/internal/graph"
+	"weft/internal/kube/convert"
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -65,6 +66,7 @@ type Plan struct {
 	// Acks has the progress of the conditions that the writes state.
 	Acks *barrier.Rows
 
+	kubernetes         *Kubernetes // nil outside Kubernetes
 	zoneProxyRoles     map[string]*zoneProxyRole
 	nacks              *table.Derived[causeKey, nackSummary]
 	facts              *table.Derived[state.ServiceKey, facts]
@@ -107,10 +109,11 @@ type facts struct {
 	nacks      nackSummary
 }
 
-// NewPlan returns a plan and adds its derived tables to a state. It must be called before the state's first commit.
-func NewPlan(g *graph.State, ranges Ranges) *Plan {
+// NewPlan returns a plan and adds its derived tables to a state. It must be called before the state's first commit. k
+// is nil outside Kubernetes.
+func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	p := &Plan{
-		State: g, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(g),
+		State: g, kubernetes: k, Ranges: ranges, zoneProxyRoles: zoneProxyRoles(g),
 		Lives: func(string) bool { return true }, Acks: barrier.NewRows(g.Tables.DB), families: map[string]*family{},
 	}
 	p.absences = table.NewInput(g.Tables.DB, absence.key)
@@ -192,13 +195,25 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	}
 	f := p.facts.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	own := !p.State.Tables.IsRemote(service)
+	wanted, on, made := p.fromService(r, service)
+	if made && wanted == nil {
+		w.addWrite(servingDelay, Write{Delete: service})
+		return w
+	}
 	if own {
 		spec, delay := p.grown(r, service)
+		if made {
+			spec, delay = asWanted(service, wanted), servingDelay
+		}
 		updated, differs := withIdentities(spec, f)
+		var report *Report
+		if made && spec != service {
+			report = &Report{On: on, Done: convert.UpdatedMeshService, Failed: convert.FailedMeshService}
+		}
 		if named := p.withSNIs(r, updated); named != nil {
-			w.addWrite(servingDelay, Write{Put: named})
+			w.addWrite(servingDelay, Write{Put: named, Report: report})
 		} else if differs || spec != service {
-			w.addWrite(delay, Write{Put: updated})
+			w.addWrite(delay, Write{Put: updated, Report: report})
 		}
 	}
 	var old kind.MeshServiceStatus
@@ -218,12 +233,14 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 		status.TLS.Status = "Ready"
 	}
 	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)
-	if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
+	if made {
+		status.VIPs = wanted.VIPs
+	} else if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	} else {
 		status.VIPs = vips
 	}
-	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && f.count.Total == 0 {
+	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && !madeFromService(service) && f.count.Total == 0 {
 		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: r.Now()})
 		if r.Past(status.Abandoned.Add(Grace)) {
 			return Writes{Do: []Write{{Delete: service}}}

@@ -40,7 +40,7 @@ func newWorld(t rapid.TB, cidr string) *world { return newWorldIn(t, "east", cid
 func newWorldIn(t rapid.TB, zone, cidr string) *world {
 	state, all := graph.NewState(zone), netip.MustParsePrefix(cidr)
 	w := &world{
-		t: t, plan: NewPlan(state, Ranges{all, all, all}), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		t: t, plan: NewPlan(state, Ranges{all, all, all}, nil), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		stated: map[Request]string{}, waits: map[string]*barrier.Wait{},
 	}
 	w.barrier = barrier.New(w.plan.Acks, nil, w.commit, slog.New(slog.DiscardHandler))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
+	"weft/internal/kube/convert"
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -23,7 +24,8 @@ type Writer interface {
 	// Put returns the version of the row as it is stored now.
 	Put(ctx context.Context, o resource.Any) (version string, err error)
 	// Create stores a resource that does not exist, and does nothing where it exists. It returns the stored version.
-	Create(ctx context.Context, o resource.Any) (version string, err error)
+	// Its owner is owner; nil: the usual one, its mesh.
+	Create(ctx context.Context, o resource.Any, owner *resource.Key) (version string, err error)
 	// Delete deletes the row of a version, or of any version where that is empty.
 	Delete(ctx context.Context, key resource.Key, version string) error
 	// Version returns the stored version of a row, empty where there is none.
@@ -54,6 +56,9 @@ type Reconciler struct {
 func New(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*table.Tx)), log *slog.Logger) *Reconciler {
 	return &Reconciler{plan: plan, barrier: b, runner: newRunner(plan, writer, b, commit, log)}
 }
+
+// ReportTo has events about objects of Kubernetes passed to a function, which must not block. It is called before Run.
+func (rc *Reconciler) ReportTo(report func(convert.Event)) { rc.runner.report = report }
 
 // Observe applies the changes of a commit to the pending writes. The table's writer must call it after every commit,
 // with the rows put and removed and the changed derived values.

@@ -35,8 +35,8 @@ type ahead struct {
 	after func(resource.Any)
 }
 
-func (a *ahead) Create(ctx context.Context, o resource.Any) (string, error) {
-	v, err := a.mirrored.Create(ctx, o)
+func (a *ahead) Create(ctx context.Context, o resource.Any, owner *resource.Key) (string, error) {
+	v, err := a.mirrored.Create(ctx, o, owner)
 	a.after(o)
 	return v, err
 }

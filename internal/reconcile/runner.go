@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
+	"weft/internal/kube/convert"
 	"weft/internal/service"
 	"weft/internal/table"
 	"weft/internal/wait"
@@ -35,6 +36,7 @@ type runner struct {
 	log     *slog.Logger
 	commit  func(func(*table.Tx)) // changes rows of this instance only
 	now     func() time.Time
+	report  func(convert.Event)
 
 	mu      sync.Mutex
 	running bool
@@ -51,12 +53,13 @@ type runner struct {
 
 // job is a request with pending writes, or with written rows that the table does not have yet.
 type job struct {
-	request Request
-	writes  Writes
-	noticed []Notice // already logged
-	due     time.Time
-	running bool
-	delay   time.Duration // retry delay after failures
+	request  Request
+	writes   Writes
+	noticed  []Notice        // already logged
+	reported []convert.Event // already reported
+	due      time.Time
+	running  bool
+	delay    time.Duration // retry delay after failures
 	// unseen has the stored versions of rows that the table does not have yet, [unknownVersion] after a failed or
 	// conflicting write. At the time check they are compared with the store.
 	unseen     map[resource.Key]string
@@ -85,7 +88,8 @@ const unknownVersion = "?"
 
 func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*table.Tx)), log *slog.Logger) *runner {
 	return &runner{
-		plan: plan, writer: writer, barrier: b, commit: commit, log: log, now: time.Now, jobs: map[Request]*job{},
+		plan: plan, writer: writer, barrier: b, commit: commit, log: log, now: time.Now,
+		report: func(convert.Event) {}, jobs: map[Request]*job{},
 		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]*job{},
 		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.Tables.DB.Snapshot(),
 		wake: make(chan struct{}, 1),
@@ -363,8 +367,14 @@ func (rn *runner) write(ctx context.Context, j *job) {
 	fresh := slices.DeleteFunc(slices.Clone(writes.Notices), func(n Notice) bool {
 		return slices.ContainsFunc(j.noticed, func(had Notice) bool { return reflect.DeepEqual(n, had) })
 	})
-	j.noticed = writes.Notices
+	events := slices.DeleteFunc(slices.Clone(writes.Events), func(e convert.Event) bool {
+		return slices.Contains(j.reported, e)
+	})
+	j.noticed, j.reported = writes.Notices, writes.Events
 	rn.mu.Unlock()
+	for _, e := range events {
+		rn.report(e)
+	}
 	for _, n := range fresh {
 		rn.log.Log(ctx, n.Level, n.Message, n.Attributes...)
 	}
@@ -379,11 +389,34 @@ func (rn *runner) write(ctx context.Context, j *job) {
 		if key, version, err = rn.storeWrite(ctx, &w); key != (resource.Key{}) {
 			stored[key] = version
 		}
+		rn.reportWrite(ctx, &w, version, err)
 		if err != nil {
 			break
 		}
 	}
 	rn.recordWrites(ctx, j, stored, err)
+}
+
+// reportWrite reports a write that follows from an object of Kubernetes, to the owner of the object. A reason that is
+// not for users is only in the log.
+func (rn *runner) reportWrite(ctx context.Context, w *Write, version string, err error) {
+	if w.Report == nil || ctx.Err() != nil {
+		return
+	}
+	var known *resource.Error
+	event := convert.Event{On: w.Report.On}
+	switch {
+	case err == nil && version != "":
+		row := w.Put
+		if row == nil {
+			row = w.Create
+		}
+		event.Reason, event.Message = w.Report.Done, row.Key().String()
+		rn.report(event)
+	case errors.As(err, &known):
+		event.Warning, event.Reason, event.Message = true, w.Report.Failed, known.Error()
+		rn.report(event)
+	}
 }
 
 // reserve reserves the virtual IP of a write, or one of the mesh's generated services, until the table has the row. It
@@ -406,7 +439,7 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 		}
 	}
 	meshService, ok := w.Create.(*resource.Object[kind.MeshService])
-	if !ok {
+	if !ok || madeFromService(meshService) {
 		return true
 	}
 	r := table.Eval(rn.heard)
@@ -434,7 +467,7 @@ func (rn *runner) storeWrite(ctx context.Context, w *Write) (key resource.Key, v
 		version, err = rn.writer.Put(ctx, w.Put)
 	case w.Create != nil:
 		key = w.Create.Key()
-		if version, err = rn.writer.Create(ctx, w.Create); err == nil && version == "" {
+		if version, err = rn.writer.Create(ctx, w.Create, w.Owner); err == nil && version == "" {
 			err = errors.New("its owner is gone")
 		}
 	case w.Make != nil:
@@ -443,7 +476,7 @@ func (rn *runner) storeWrite(ctx context.Context, w *Write) (key resource.Key, v
 			return key, "", err
 		}
 		key = w.Make.Key
-		version, err = rn.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}))
+		version, err = rn.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}), nil)
 	case w.Local != nil:
 		rn.commit(w.Local.store(rn.plan))
 	default:

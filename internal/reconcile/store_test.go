@@ -209,7 +209,7 @@ func (m *mirrored) Put(_ context.Context, o resource.Any) (string, error) {
 }
 
 // Create implements Writer.
-func (m *mirrored) Create(_ context.Context, o resource.Any) (string, error) {
+func (m *mirrored) Create(_ context.Context, o resource.Any, _ *resource.Key) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	stored, ok := m.rows[o.Key()]

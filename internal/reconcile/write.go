@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weft/internal/barrier"
+	"weft/internal/kube/convert"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -28,6 +29,10 @@ type Write struct {
 	Make   *NewSecret
 	// Local is a row of this instance only, which goes into the table and not into the store.
 	Local *absence
+	// Owner is the owner of a created row; nil: the usual one, its mesh.
+	Owner *resource.Key
+	// Report has the events about the object of Kubernetes from which the write follows; nil: none.
+	Report *Report
 	// UnlessStored is the cause of a Delete: the row is not deleted while the store has this resource.
 	UnlessStored resource.Key
 }
@@ -42,6 +47,14 @@ type Writes struct {
 	Wait *barrier.Condition
 	// Notices are logged once each while they last and this replica is the leader.
 	Notices []Notice
+	// Events about objects of Kubernetes are reported once each while they last and this replica is the leader.
+	Events []convert.Event
+}
+
+// Report are the reasons of the events about an object: of a write that is done, and of one that is rejected.
+type Report struct {
+	On           convert.Ref
+	Done, Failed string
 }
 
 // Notice is a log line.
@@ -51,7 +64,7 @@ type Notice struct {
 	Attributes []any
 }
 
-func (w *Writes) empty() bool { return len(w.Do)+len(w.Notices) == 0 }
+func (w *Writes) empty() bool { return len(w.Do)+len(w.Notices)+len(w.Events) == 0 }
 
 // addWrite adds a write that may be delayed. The shortest delay of all writes applies.
 func (w *Writes) addWrite(delay time.Duration, write Write) {
@@ -158,6 +171,9 @@ func (p *Plan) addFamilies() {
 	retainedExternal := p.addFamily(kind.RetainedExternalServices.Name, p.retainExternalService,
 		kind.RetainedExternalServices.Name)
 	table.KeepFor(s.Tables.RetainedExternalServices.Input, retainedExternal.Derived, ownRequest)
+	if p.kubernetes != nil {
+		p.addKubernetes()
+	}
 	p.addPolicies()
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
 	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
@@ -241,8 +257,12 @@ func whileChanging(requests func(*resource.Object[kind.DataplaneListenerStatus])
 	}
 }
 
-// tagsOf returns the Requests of a Dataplane's kuma.io/service tags, each once.
+// tagsOf returns the Requests of a Dataplane's kuma.io/service tags, each once. The services of a Pod are made from
+// Services.
 func tagsOf(o *resource.Object[kind.Dataplane]) []Request {
+	if len(podOf(o)) > 0 {
+		return nil
+	}
 	var units []Request
 	for _, in := range o.Spec.Networking.Inbound {
 		u := Request{TagKind, o.Mesh, in.Tags[kind.ServiceTag]}

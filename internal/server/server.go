@@ -229,7 +229,7 @@ func (s *Server) buildReconciler(context.Context) error {
 	plan := reconcile.NewPlan(s.state, reconcile.Ranges{
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
-	})
+	}, nil)
 	plan.DrainTime = s.settings.DrainTime
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)

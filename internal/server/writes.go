@@ -26,8 +26,8 @@ func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
 	return storedAs(w.writer.Put(ctx, o, admission.Change{ControlPlane: true, IfMatch: o.Envelope().Version}))
 }
 
-func (w ownWrites) Create(ctx context.Context, o resource.Any) (string, error) {
-	return storedAs(w.writer.Create(ctx, o, nil))
+func (w ownWrites) Create(ctx context.Context, o resource.Any, owner *resource.Key) (string, error) {
+	return storedAs(w.writer.Create(ctx, o, owner))
 }
 
 func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {

@@ -19,7 +19,8 @@ const MaxGenerated = 5000
 func (s *Stage) Generated(r *table.Reader, mesh string) int {
 	n := 0
 	for _, service := range s.state.ServicesByMesh.List(r, state.MeshKey(mesh)) {
-		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.state.IsRemote(service) {
+		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.state.IsRemote(service) &&
+			service.Spec.Selector.DataplaneTags[kind.ServiceTag] != "" {
 			n++
 		}
 	}
@@ -31,7 +32,7 @@ func (s *Stage) Generated(r *table.Reader, mesh string) int {
 // the mesh only where one lacks.
 func (s *Stage) ServiceProblem(r *table.Reader, key state.ProxyKey) string {
 	dp, ok := s.state.Dataplanes.Find(r, key.Mesh, key.Name)
-	if !ok {
+	if !ok || dp.Label(kind.PodUIDLabel) != "" { // the services of Pods are made from Services
 		return ""
 	}
 	var without []string

@@ -118,17 +118,19 @@ func (s *Stage) candidates(r *table.Reader, mesh, zone string,
 		}
 		return s.state.DataplanesBySelector.List(r, key)
 	case len(selector.DataplaneTags) > 0:
-		tag, value, _ := narrowest(selector.DataplaneTags, kind.ServiceTag)
+		tag, value, _ := narrowest(selector.DataplaneTags, kind.ServiceTag, kind.InstanceTag, kind.ServiceNameTag)
 		return s.state.DataplanesBySelector.List(r, state.TagKey(mesh, tag, value))
 	}
 	return nil
 }
 
-// narrowest returns the pair to look up: the preferred one, which usually selects a single workload, else the first by
-// name.
-func narrowest(pairs map[string]string, preferred string) (key, value string, ok bool) {
-	if v, there := pairs[preferred]; there {
-		return preferred, v, true
+// narrowest returns the pair to look up: the first of the preferred ones, which usually select a single workload, else
+// the first by name.
+func narrowest(pairs map[string]string, preferred ...string) (key, value string, ok bool) {
+	for _, name := range preferred {
+		if v, there := pairs[name]; there {
+			return name, v, true
+		}
 	}
 	for k, v := range pairs {
 		if !ok || k < key {

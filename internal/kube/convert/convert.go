@@ -1,0 +1,201 @@
+package convert
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/kind"
+)
+
+// Labels and annotations of objects.
+const (
+	// ZoneProxyLabel on a Service makes the Pods that it selects zone proxies: ingress or egress.
+	ZoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
+
+	// InjectionLabel on a Namespace has the value enabled or true where its Pods get a sidecar.
+	InjectionLabel = "kuma.io/sidecar-injection"
+
+	meshLabel          = "kuma.io/mesh"
+	injectedAnnotation = "kuma.io/sidecar-injected"
+	gatewayAnnotation  = "kuma.io/gateway"
+	ignoreAnnotation   = "kuma.io/ignore"
+	// protocolSuffix ends the annotation "PORT.service.kuma.io/protocol" of a Service.
+	protocolSuffix = ".service.kuma.io/protocol"
+
+	publicAddressAnnotation = "kuma.io/ingress-public-address"
+	publicPortAnnotation    = "kuma.io/ingress-public-port"
+	backendsAnnotation      = "kuma.io/reachable-backends"
+	adminPortAnnotation     = "kuma.io/envoy-admin-port"
+	redirectAnnotation      = "traffic.kuma.io/transparent-proxy-config"
+	inboundPortAnnotation   = "kuma.io/transparent-proxying-inbound-port"
+	outboundPortAnnotation  = "kuma.io/transparent-proxying-outbound-port"
+	ipFamilyAnnotation      = "kuma.io/transparent-proxying-ip-family-mode"
+)
+
+// Tags of inbounds and labels of MeshServices.
+const (
+	servicePortTag = "k8s.kuma.io/service-port"
+	headlessLabel  = "k8s.kuma.io/is-headless-service"
+)
+
+// Reasons of events.
+const (
+	CreatedDataplane    = "CreatedKumaDataplane"
+	UpdatedDataplane    = "UpdatedKumaDataplane"
+	FailedDataplane     = "FailedToGenerateKumaDataplane"
+	CreatedMeshService  = "CreatedMeshService"
+	UpdatedMeshService  = "UpdatedMeshService"
+	FailedMeshService   = "FailedToGenerateMeshService"
+	UnsupportedPort     = "IgnoredUnsupportedPort"
+	NoPublicAddress     = "NoPublicAddress"
+	NotAdmitted         = "MeshMembershipRefused"
+	ConflictingProtocol = "ConflictingProtocols"
+)
+
+// Event is an event about an object.
+type Event struct {
+	On      Ref
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// Settings are the settings of the operator that conversions read.
+type Settings struct {
+	// Zone is the name of the zone, and Joined is true where it has joined others.
+	Zone   string
+	Joined bool
+	// SystemNamespace is the namespace of the control plane.
+	SystemNamespace string
+	// DefaultMesh is the mesh of Pods and Services that name none.
+	DefaultMesh string
+	// IgnoredLabels are labels of selectors that decide whether an inbound is Ignored. (Adding inbounds in runtime.)
+	IgnoredLabels []string
+	// WorkloadLabels are the labels of a Pod that name its workload; the first that the Pod has counts.
+	WorkloadLabels []string
+	// RedirectInbound and RedirectOutbound are the ports of the proxy to which connections are redirected, and
+	// IPFamilyMode the redirected families, where the Pod does not state them.
+	RedirectInbound, RedirectOutbound uint32
+	IPFamilyMode                      string
+}
+
+// enabled reads the values that mean true in labels and annotations.
+func enabled(value string) bool {
+	switch strings.ToLower(value) {
+	case "enabled", "true", "yes":
+		return true
+	}
+	return false
+}
+
+// Injects reports whether the Pods of a namespace get a sidecar unless they state otherwise.
+func (n *Namespace) Injects() bool { return n != nil && enabled(n.Labels[InjectionLabel]) }
+
+// meshOf returns the mesh that an object names, else the mesh of its namespace, else the default. Annotations are the
+// older form.
+func (s *Settings) meshOf(m *Meta, namespace *Namespace) string {
+	named := []string{m.Labels[meshLabel], m.Annotations[meshLabel]}
+	if namespace != nil {
+		named = append(named, namespace.Labels[meshLabel], namespace.Annotations[meshLabel])
+	}
+	for _, mesh := range append(named, s.DefaultMesh) {
+		if mesh != "" {
+			return mesh
+		}
+	}
+	return "default"
+}
+
+// Selection is the relation of a Service to a Pod.
+type Selection int
+
+// Selections.
+const (
+	NotSelected Selection = iota
+	// SelectedButIgnored is a selector that matches except for ignored labels.
+	SelectedButIgnored
+	Selected
+)
+
+// Selects returns whether a Service selects Pods with some labels. A selector that has only ignored labels matches
+// nothing more without them. A Service without a selector has its Pods in EndpointSlices. (Adding inbounds in runtime.)
+func (s *Settings) Selects(service *Service, labels map[string]string) Selection {
+	if len(service.Selector) == 0 {
+		return NotSelected
+	}
+	if kind.Subset(service.Selector, labels) {
+		return Selected
+	}
+	rest := s.withoutIgnored(service.Selector)
+	if len(rest) > 0 && len(rest) < len(service.Selector) && kind.Subset(rest, labels) {
+		return SelectedButIgnored
+	}
+	return NotSelected
+}
+
+func (s *Settings) withoutIgnored(selector map[string]string) map[string]string {
+	rest := maps.Clone(selector)
+	for _, name := range s.IgnoredLabels {
+		delete(rest, name)
+	}
+	return rest
+}
+
+// SelectorKey returns a label, "NAME=VALUE", which every Pod has that the Service selects, in any way; empty for a
+// Service without a selector. Of several, it is the first by name.
+func (s *Settings) SelectorKey(service *Service) string {
+	selector := s.withoutIgnored(service.Selector)
+	if len(selector) == 0 {
+		selector = service.Selector
+	}
+	if len(selector) == 0 {
+		return ""
+	}
+	name := slices.Min(slices.Collect(maps.Keys(selector)))
+	return name + "=" + selector[name]
+}
+
+// Excluded reports whether no resource is made for a Service: its owner says so, or it is a name of something outside
+// the cluster.
+func (service *Service) Excluded() bool {
+	return enabled(service.Annotations[ignoreAnnotation]) || service.Type == "ExternalName"
+}
+
+// ZoneProxyRole returns the role of the Pods of a Service: [kind.IngressRole], [kind.EgressRole] or another value of
+// its label, empty without one.
+func (service *Service) ZoneProxyRole() string {
+	switch role := service.Labels[ZoneProxyLabel]; role {
+	case "ingress":
+		return kind.IngressRole
+	case "egress":
+		return kind.EgressRole
+	default:
+		return role
+	}
+}
+
+// Ref returns the name of the object in events.
+func (service *Service) Ref() Ref {
+	return Ref{"Service", service.Namespace, service.Name, service.UID}
+}
+
+// Ref returns the name of the object in events.
+func (p *Pod) Ref() Ref { return Ref{"Pod", p.Namespace, p.Name, p.UID} }
+
+// protocols are the protocols of the mesh by the names of Kubernetes.
+var protocols = map[string]kind.Protocol{
+	"http": kind.HTTP, "http2": kind.HTTP2, "grpc": kind.GRPC, "kafka": kind.Kafka, "tcp": kind.TCP, "tls": kind.TLS,
+	"https": kind.TLS, "kubernetes.io/h2c": kind.HTTP2, "kubernetes.io/ws": kind.HTTP, "kubernetes.io/wss": kind.TLS,
+}
+
+// ProtocolOf returns the protocol of a port: its appProtocol, else the annotation of the Service, else TCP. stated is
+// false for the last.
+func (service *Service) ProtocolOf(port *Port) (protocol kind.Protocol, stated bool) {
+	for _, name := range []string{port.AppProtocol, service.Annotations[number(port.Port)+protocolSuffix]} {
+		if protocol, ok := protocols[strings.ToLower(name)]; ok {
+			return protocol, true
+		}
+	}
+	return kind.TCP, false
+}

@@ -1,0 +1,139 @@
+// Package objects has the tables of the Kubernetes objects from which resources are derived, and fills them from the
+// API server.
+//
+// The rows are of this replica alone and in no store. They follow the API server while this replica leads. Before the
+// first complete list of every kind there is no row, and [Tables.Synced] is false: a derived value that deletes must
+// read it first.
+package objects
+
+import (
+	"slices"
+	"strings"
+
+	"weft/internal/kube/convert"
+	"weft/internal/table"
+)
+
+// Tables are the objects by kind.
+type Tables struct {
+	// Pods are the Pods with a proxy, by NAME.NAMESPACE, as are Services and Slices.
+	Pods     *table.Input[*convert.Pod]
+	Services *table.Input[*convert.Service]
+	// Slices are the EndpointSlices that the controller of Kubernetes does not manage.
+	Slices     *table.Input[*convert.EndpointSlice]
+	Namespaces *table.Input[*convert.Namespace] // by their name, as are Nodes
+	Nodes      *table.Input[*convert.Node]
+
+	settings           *convert.Settings
+	servicesBySelector *table.Index[*convert.Service]
+	slicesByPod        *table.Index[*convert.EndpointSlice]
+	readyNodes         *table.Index[*convert.Node]
+	synced             *table.Input[string]
+	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
+	// ReplicaSet have one value in common.
+	selecting *table.Derived[string, []convert.Serves]
+}
+
+// New adds the tables to a DB, before its first commit.
+func New(db *table.DB, settings *convert.Settings) *Tables {
+	t := &Tables{
+		Pods:       table.NewInput(db, func(o *convert.Pod) string { return o.Key() }),
+		Services:   table.NewInput(db, func(o *convert.Service) string { return o.Key() }),
+		Slices:     table.NewInput(db, func(o *convert.EndpointSlice) string { return o.Key() }),
+		Namespaces: table.NewInput(db, func(o *convert.Namespace) string { return o.Name }),
+		Nodes:      table.NewInput(db, func(o *convert.Node) string { return o.Name }),
+		synced:     table.NewInput(db, func(string) string { return "" }),
+		settings:   settings,
+	}
+	t.servicesBySelector = table.NewIndex(t.Services, func(o *convert.Service) []string {
+		key := settings.SelectorKey(o)
+		if key == "" {
+			return nil
+		}
+		return []string{o.Namespace + "," + key}
+	})
+	t.slicesByPod = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string { return o.Pods })
+	t.readyNodes = table.NewIndex(t.Nodes, func(o *convert.Node) []string {
+		if !o.Ready {
+			return nil
+		}
+		return []string{""}
+	})
+	t.selecting = table.NewDerived(db, "Services of a set of labels", t.selectingPods, slices.Equal)
+	return t
+}
+
+// Synced reports whether the rows are what the API server has, or had before a failure.
+func (t *Tables) Synced(r *table.Reader) bool {
+	_, ok := t.synced.Get(r, "")
+	return ok
+}
+
+// SetSynced states that the rows are complete, or that they are not.
+func (t *Tables) SetSynced(tx *table.Tx, synced bool) {
+	if synced {
+		t.synced.Put(tx, "synced")
+	} else {
+		t.synced.Delete(tx, "")
+	}
+}
+
+// selectingPods returns the Services whose selectors match a set of labels, in the order of their names.
+func (t *Tables) selectingPods(r *table.Reader, labelSet string) []convert.Serves {
+	parts := strings.Split(labelSet, ",")
+	namespace, labels := parts[0], map[string]string{}
+	var services []convert.Serves
+	for _, pair := range parts[1:] {
+		name, value, _ := strings.Cut(pair, "=")
+		labels[name] = value
+	}
+	for _, pair := range parts[1:] {
+		for _, service := range t.servicesBySelector.List(r, namespace+","+pair) {
+			switch t.settings.Selects(service, labels) {
+			case convert.Selected:
+				services = append(services, convert.Serves{Service: service})
+			case convert.SelectedButIgnored:
+				services = append(services, convert.Serves{Service: service, Ignored: true})
+			}
+		}
+	}
+	return inOrder(services)
+}
+
+func inOrder(services []convert.Serves) []convert.Serves {
+	slices.SortFunc(services, func(a, b convert.Serves) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(services, func(a, b convert.Serves) bool { return a.Name == b.Name })
+}
+
+// ServicesOf returns the Services that have a Pod among their servers: by their selectors or, without a selector, by
+// their EndpointSlices. They are in the order of their names.
+func (t *Tables) ServicesOf(r *table.Reader, pod *convert.Pod) []convert.Serves {
+	services := t.selecting.Get(r, pod.LabelSet)
+	listed := t.slicesByPod.List(r, pod.UID)
+	if len(listed) == 0 {
+		return services
+	}
+	services = slices.Clone(services)
+	for _, slice := range listed {
+		service, ok := t.Services.Get(r, slice.Service+"."+slice.Namespace)
+		if ok && len(service.Selector) == 0 && slice.Namespace == pod.Namespace {
+			services = append(services, convert.Serves{Service: service})
+		}
+	}
+	return inOrder(services)
+}
+
+// Namespace returns a Namespace; nil where there is none.
+func (t *Tables) Namespace(r *table.Reader, name string) *convert.Namespace {
+	o, _ := t.Namespaces.Get(r, name)
+	return o
+}
+
+// Around returns what the Dataplane of a Pod follows from beside the Pod, except resources of the mesh.
+func (t *Tables) Around(r *table.Reader, pod *convert.Pod) *convert.Around {
+	node, _ := t.Nodes.Get(r, pod.Node)
+	return &convert.Around{
+		Namespace: t.Namespace(r, pod.Namespace), Node: node, Services: t.ServicesOf(r, pod),
+		ReadyNodes: func() []*convert.Node { return t.readyNodes.List(r, "") },
+	}
+}

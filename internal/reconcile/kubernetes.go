@@ -1,0 +1,267 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"weft/internal/kube/convert"
+	"weft/internal/kube/objects"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Kinds of requests for objects of Kubernetes, whose names are NAME.NAMESPACE. They have no mesh.
+const (
+	PodKind     = "Pod"
+	ServiceKind = "Service"
+)
+
+// Kubernetes derives resources from objects of Kubernetes.
+type Kubernetes struct {
+	Settings *convert.Settings
+	Objects  *objects.Tables
+
+	// dataplanes finds the Dataplanes of Pods, and services the MeshServices of Services, in all meshes by their names.
+	dataplanes *table.Index[*resource.Object[kind.Dataplane]]
+	services   *table.Index[*resource.Object[kind.MeshService]]
+}
+
+// addKubernetes adds the writes for Pods and Services. A Pod, and the Dataplane of a Pod that is gone, keep the Pod's.
+func (p *Plan) addKubernetes() {
+	k, s := p.kubernetes, p.State
+	k.dataplanes = table.NewIndex(s.Tables.Dataplanes.Input, podOf)
+	k.services = table.NewIndex(s.Tables.Services.Input, func(o *resource.Object[kind.MeshService]) []string {
+		if !madeFromService(o) {
+			return nil
+		}
+		return []string{o.Name}
+	})
+	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name)
+	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {
+		return []Request{{Kind: PodKind, Name: o.Key()}}
+	})
+	table.KeepFor(s.Tables.Dataplanes.Input, pods.Derived, func(o *resource.Object[kind.Dataplane]) []Request {
+		if len(podOf(o)) == 0 {
+			return nil
+		}
+		return []Request{{Kind: PodKind, Name: o.Name}}
+	})
+	services := p.addFamily(ServiceKind, p.kubernetesService)
+	table.KeepFor(k.Objects.Services, services.Derived, func(o *convert.Service) []Request {
+		return []Request{{Kind: ServiceKind, Name: o.Key()}}
+	})
+}
+
+// podOf returns the name of the Pod of a Dataplane, none for another one.
+func podOf(o *resource.Object[kind.Dataplane]) []string {
+	if o.Label(kind.PodUIDLabel) == "" {
+		return nil
+	}
+	return []string{o.Name}
+}
+
+// madeFromService reports whether a MeshService was made from a Service of Kubernetes.
+func madeFromService(o *resource.Object[kind.MeshService]) bool {
+	return o.Label(kind.ManagedBy) == kind.GeneratedBy && o.Spec.Selector.DataplaneTags[kind.ServiceNameTag] != ""
+}
+
+// pod writes the Dataplane of a Pod, and its MeshServices of headless Services. It deletes the Dataplane of a Pod that
+// is gone, and of one whose name another Pod has now.
+func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
+	k := p.kubernetes
+	if !k.Objects.Synced(r) {
+		return w
+	}
+	stored := k.dataplanes.List(r, u.Name)
+	pod, exists := k.Objects.Pods.Get(r, u.Name)
+	var result convert.Result
+	var around *convert.Around
+	if exists {
+		around = k.Objects.Around(r, pod)
+		around.HasMesh = func(name string) bool {
+			_, ok := p.State.Tables.Meshes.Find(r, "", name)
+			return ok
+		}
+		if len(stored) > 0 {
+			around.Stored = stored[0]
+		}
+		result = k.Settings.Dataplane(pod, around)
+	}
+	for _, dp := range stored {
+		if gone := !result.Keep && result.Dataplane == nil; gone || dp.Label(kind.PodUIDLabel) != pod.UID ||
+			result.Dataplane != nil && result.Dataplane.Mesh != dp.Mesh {
+			w.addWrite(servingDelay, Write{Delete: dp})
+		}
+	}
+	w.Events = append(w.Events, result.Events...)
+	if len(w.Do) > 0 || result.Dataplane == nil {
+		return w // the name is free once the rows are gone
+	}
+	p.putDataplane(r, &w, pod, stored, result.Dataplane)
+	for _, service := range around.Services {
+		if service.Headless && !service.Ignored {
+			p.createService(r, &w, service.Service, around.Namespace, pod)
+		}
+	}
+	return w
+}
+
+// putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form.
+func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored []*resource.Object[kind.Dataplane],
+	wanted *resource.Object[kind.Dataplane]) {
+	mesh, ok := p.State.Tables.Meshes.Find(r, "", wanted.Mesh)
+	if !ok {
+		return
+	}
+	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(wanted, p.State.Tables.Zone); reason != "" {
+		w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.NotAdmitted,
+			Message: reason})
+		return
+	}
+	report := &Report{On: pod.Ref(), Done: convert.CreatedDataplane, Failed: convert.FailedDataplane}
+	if len(stored) == 0 {
+		kind.VouchOperator(nil, wanted)
+		owner := &resource.Key{Kind: PodKind, Name: pod.Key()}
+		w.addWrite(servingDelay, Write{Create: wanted, Owner: owner, Report: report})
+		return
+	}
+	if maps.Equal(wanted.Labels, stored[0].Labels) && sameSpec(wanted.Spec, stored[0].Spec) {
+		return
+	}
+	kind.VouchOperator(stored[0], wanted)
+	wanted.Version, report.Done = stored[0].Version, convert.UpdatedDataplane
+	w.addWrite(servingDelay, Write{Put: wanted, Report: report})
+}
+
+// kubernetesService creates the MeshService of a Service. Later changes are those of the MeshService, see fromService.
+func (p *Plan) kubernetesService(r *table.Reader, u Request) (w Writes) {
+	k := p.kubernetes
+	service, ok := k.Objects.Services.Get(r, u.Name)
+	if !ok || !k.Objects.Synced(r) {
+		return w
+	}
+	namespace := k.Objects.Namespace(r, service.Namespace)
+	if k.Settings.HasMeshService(service, namespace, false) {
+		w.Events = append(w.Events, service.Unsupported()...)
+	}
+	p.createService(r, &w, service, namespace, nil)
+	return w
+}
+
+// createService creates the MeshService of a Service, or of one Pod behind a headless one. Unless the Service names its
+// mesh, it begins with the first server: before, its clients reach Pods without a proxy. (ADR 32)
+func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Service, namespace *convert.Namespace,
+	pod *convert.Pod) {
+	k := p.kubernetes
+	if namespace == nil || namespace.Terminating || !k.Settings.HasMeshService(service, namespace, false) {
+		return
+	}
+	wanted := k.Settings.MeshService(service, namespace, pod)
+	if wanted == nil {
+		return
+	}
+	if _, ok := p.State.Tables.Meshes.Find(r, "", wanted.Mesh); !ok {
+		return
+	}
+	if stored, ok := p.State.Tables.Services.Find(r, wanted.Mesh, wanted.Name); ok {
+		if !madeFromService(stored) {
+			w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true,
+				Reason: convert.FailedMeshService,
+				Message: fmt.Sprintf("%s exists and is not the Service's; delete it, or exclude the Service with the "+
+					"annotation kuma.io/ignore", stored.Key())})
+		}
+		return
+	}
+	if len(k.services.List(r, wanted.Name)) > 0 {
+		return // in another mesh, from which it is deleted first
+	}
+	if !wanted.Always && !p.serves(r, wanted.Object) {
+		return
+	}
+	owner := &resource.Key{Kind: ServiceKind, Name: service.Key()}
+	if pod != nil {
+		owner = &resource.Key{Kind: PodKind, Name: pod.Key()}
+	}
+	w.addWrite(servingDelay, Write{Create: wanted.Object, Owner: owner, Report: &Report{On: service.Ref(),
+		Done: convert.CreatedMeshService, Failed: convert.FailedMeshService}})
+}
+
+// serves reports whether a proxy serves an inbound of a service.
+func (p *Plan) serves(r *table.Reader, service *resource.Object[kind.MeshService]) bool {
+	for m := range p.State.Services.Members(r, service) {
+		if m.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// fromService returns what a stored MeshService should be. It is nil where its Service asks for none any more, or the
+// Pod that it is for is no longer behind the headless Service. known is false for a MeshService that was not made from
+// a Service, and while the objects are not known.
+func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshService]) (wanted *convert.MeshService,
+	on convert.Ref, known bool) {
+	k := p.kubernetes
+	if k == nil || !madeFromService(stored) || !k.Objects.Synced(r) {
+		return nil, on, false
+	}
+	tags := stored.Spec.Selector.DataplaneTags
+	in := tags[kind.NamespaceLabel]
+	service, ok := k.Objects.Services.Get(r, tags[kind.ServiceNameTag]+"."+in)
+	if !ok {
+		return nil, on, true
+	}
+	namespace := k.Objects.Namespace(r, in)
+	total := p.facts.Get(r, state.ServiceKey{Mesh: stored.Mesh, Name: stored.Name}).count.Total
+	if !k.Settings.HasMeshService(service, namespace, total > 0) {
+		return nil, service.Ref(), true
+	}
+	var pod *convert.Pod
+	if name, instance := tags[kind.InstanceTag]; instance {
+		pod, ok = k.Objects.Pods.Get(r, name+"."+in)
+		if !ok || pod.IP == "" || pod.Ended || !p.isBackend(r, pod, service) {
+			return nil, service.Ref(), true
+		}
+	}
+	wanted = k.Settings.MeshService(service, namespace, pod)
+	if wanted != nil && (wanted.Mesh != stored.Mesh || wanted.Name != stored.Name) {
+		wanted = nil
+	}
+	return wanted, service.Ref(), true
+}
+
+func (p *Plan) isBackend(r *table.Reader, pod *convert.Pod, service *convert.Service) bool {
+	return slices.ContainsFunc(p.kubernetes.Objects.ServicesOf(r, pod), func(s convert.Serves) bool {
+		return s.Service == service && !s.Ignored
+	})
+}
+
+// asWanted returns a MeshService with the selector, ports and labels of its Service. The fields that this control plane
+// computes stay. It is the stored one where it has these already.
+func asWanted(stored *resource.Object[kind.MeshService],
+	wanted *convert.MeshService) *resource.Object[kind.MeshService] {
+	labels := maps.Clone(wanted.Labels)
+	for _, computed := range []string{kind.DisplayName, kind.OriginLabel, kind.ZoneLabel, kind.EnvLabel,
+		kind.NamespaceLabel} {
+		if value := stored.Label(computed); value != "" {
+			labels[computed] = value
+		}
+	}
+	updated := *stored
+	updated.Labels = labels
+	updated.Spec.Selector = wanted.Spec.Selector
+	updated.Spec.Ports = slices.Clone(wanted.Spec.Ports)
+	for i := range updated.Spec.Ports {
+		port := &updated.Spec.Ports[i]
+		if had, ok := kind.PortNumbered(stored.Spec.Ports, port.Port); ok {
+			port.SNIs = had.SNIs
+		}
+	}
+	if maps.Equal(labels, stored.Labels) && sameSpec(updated.Spec, stored.Spec) {
+		return stored
+	}
+	return &updated
+}
