@@ -54,6 +54,8 @@ var walls = []wall{
 	{"internal/kube/api", nil, "requests to the API server do not depend on the kinds of the objects"},
 	{"internal/kube/webhook", []string{"resource", "internal/kube/api", "internal/pki", "internal/wait"},
 		"a webhook does not depend on the objects that it reviews"},
+	{"internal/kube/inject", []string{"kind", "resource", "internal/settings"},
+		"the patch of a Pod is a function of the Pod, its Namespace and the settings"},
 	{"internal/kube/crd", []string{"kind", "resource", "internal/schema", "internal/kube/api", "internal/store/kube"},
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},
 	{"internal/kube/convert", []string{"kind", "resource"},

@@ -28,6 +28,7 @@ func All() []resource.Descriptor {
 		MeshTrusts, MeshTrustStatuses,
 	}, withStatuses(Policies()), []resource.Descriptor{
 		HostnameGenerators,
+		ContainerPatches,
 		Secrets, GlobalSecrets,
 		ResolvedNames,
 		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts,

@@ -64,6 +64,10 @@ type Settings struct {
 	HostNameDrain time.Duration
 	LogLevel      slog.Level
 
+	// Admission and Injector are the settings of Kubernetes.
+	Admission AdmissionServer
+	Injector  Injector
+
 	effective []Value
 }
 

@@ -85,6 +85,7 @@ func New(zone string) *Tables {
 	// Only the API reads these.
 	addRows(t, kind.Zones)
 	addRows(t, kind.ZoneInsights)
+	addRows(t, kind.ContainerPatches)
 	return t
 }
 

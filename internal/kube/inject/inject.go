@@ -1,0 +1,298 @@
+// Package inject adds the sidecar to Pods, as a pure function: the Pod as the API server sent it, its Namespace, the
+// settings and the resources that the Pod names give a JSON patch, warnings, or a denial with the reason.
+//
+// A patch adds, moves and rewrites single fields. No object of the user is encoded again, so fields that this release
+// does not know survive. The same input gives the same bytes, and a Pod that was patched needs no patch, unless another
+// webhook changed it meanwhile.
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+
+	"weft/internal/settings"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Names that scripts, dashboards and policies of users know.
+const (
+	SidecarContainer    = "kuma-sidecar"
+	InitContainer       = "kuma-init"
+	ValidationContainer = "kuma-validation" // with the CNI plugin
+
+	sidecarVolume = "kuma-sidecar-tmp"
+	initVolume    = "kuma-init-tmp"
+	tokenVolume   = "kuma-control-plane-access"
+	spireVolume   = "kuma-spire-agent-socket"
+)
+
+const (
+	// CAConfigMap is the ConfigMap in each namespace with injection that has the CA of the control plane.
+	CAConfigMap = "kuma-control-plane-ca"
+	// CAKey is the key of the CA in it, in PEM.
+	CAKey = "ca.crt"
+	// Audience is the audience of the tokens with which sidecars authenticate. The API server accepts no such token.
+	Audience = "weft"
+)
+
+// Namespace is the part of a Namespace that injection reads.
+type Namespace struct {
+	Name                string
+	Labels, Annotations map[string]string
+	Terminating         bool
+}
+
+// Input is what injection reads.
+type Input struct {
+	Pod       []byte // JSON
+	Namespace Namespace
+	Settings  *settings.Injector
+	// System is the system namespace.
+	System string
+	// ControlPlane is the address of the server for proxies, https://HOST:PORT.
+	ControlPlane string
+	// HasMesh reports whether a mesh exists.
+	HasMesh func(mesh string) bool
+	// Patch returns a ContainerPatch of the system namespace by its name, or nil.
+	Patch func(name string) *kind.ContainerPatch
+}
+
+// Result is an allowed Pod.
+type Result struct {
+	Patch    []byte // a JSON patch; empty where the Pod stays as it is
+	Warnings []string
+}
+
+// injection is the injection of one Pod.
+type injection struct {
+	Input
+	pod      core.Pod
+	edit     patch
+	warnings []string
+	problems resource.Problems
+	options  options
+}
+
+// Inject returns the patch of a Pod. An error is a denial: a [resource.Error] with a text for the user.
+func Inject(in Input) (Result, error) {
+	i := &injection{Input: in}
+	if err := json.Unmarshal(in.Pod, &i.pod); err != nil {
+		return Result{}, resource.Errorf(resource.Invalid, "the Pod can't be decoded: %v", err)
+	}
+	if !i.wanted() {
+		return Result{Warnings: i.warnings}, nil
+	}
+	if i.injected() {
+		i.again()
+		return i.result()
+	}
+	i.readOptions()
+	i.check()
+	if len(i.problems) > 0 {
+		return Result{}, i.denied()
+	}
+	i.addMetadata()
+	i.addVolumes()
+	i.addContainers()
+	i.rewriteProbes()
+	if len(i.problems) > 0 {
+		return Result{}, i.denied()
+	}
+	return i.result()
+}
+
+func (i *injection) result() (Result, error) {
+	encoded, err := i.edit.encode()
+	return Result{Patch: encoded, Warnings: i.warnings}, err
+}
+
+func (i *injection) denied() error {
+	err := resource.Errorf(resource.Invalid, "the Pod can't get a sidecar of the mesh")
+	err.Problems = i.problems
+	return err
+}
+
+func (i *injection) warn(format string, args ...any) {
+	i.warnings = append(i.warnings, fmt.Sprintf(format, args...))
+}
+
+// wanted reports whether the Pod gets a sidecar, and warns where its own label asks for one in vain.
+func (i *injection) wanted() bool {
+	i.edit.labels, i.edit.annotations = i.pod.Labels, i.pod.Annotations
+	if _, misplaced := i.pod.Annotations[injectionLabel]; misplaced {
+		i.warn("the annotation %s has no effect; use a label", injectionLabel)
+	}
+	wants, byPod := i.label()
+	if !wants {
+		return false
+	}
+	reason := i.exempt()
+	if reason != "" && byPod {
+		i.warn("the Pod gets no sidecar, although its label %s asks for one: %s", injectionLabel, reason)
+	}
+	return reason == ""
+}
+
+// label reports whether the label of the Pod, or else of the Namespace, wants a sidecar.
+func (i *injection) label() (wants, byPod bool) {
+	if text, ok := i.pod.Labels[injectionLabel]; ok {
+		on, known := i.truth(text)
+		if !known {
+			i.warn("the label %s is %q and counts as disabled; use enabled or disabled", injectionLabel, text)
+		}
+		return on, true
+	}
+	on, _ := i.truth(i.Namespace.Labels[injectionLabel])
+	return on, false
+}
+
+// exempt returns the reason for which the Pod never gets a sidecar, or "".
+func (i *injection) exempt() string {
+	system := i.Namespace.Name == i.System
+	switch {
+	case i.Namespace.Name == "kube-system":
+		return "Pods of kube-system get none"
+	case i.Namespace.Terminating:
+		return "the namespace is being deleted"
+	case i.pod.Spec.HostNetwork:
+		return "it uses the network of the node (hostNetwork), whose connections would all be redirected"
+	case i.windows():
+		return "it runs on Windows"
+	case system && (i.pod.Labels[zoneProxyLabel] == "" || i.pod.Labels[meshLabel] == ""):
+		return "in the system namespace, only zone proxies do, with the labels " + zoneProxyLabel + " and " + meshLabel
+	case i.has(SidecarContainer) && i.pod.Annotations[injectedAnnotation] != "true":
+		return "it has a container of the name " + SidecarContainer
+	}
+	for _, key := range sortedKeys(i.Settings.Exceptions) {
+		value, ok := i.pod.Labels[key]
+		if want := i.Settings.Exceptions[key]; ok && (want == "*" || want == value) {
+			return "the setting runtime.kubernetes.injector.exceptions.labels has its label " + key
+		}
+	}
+	return ""
+}
+
+func (i *injection) windows() bool {
+	return i.pod.Spec.OS != nil && i.pod.Spec.OS.Name == core.Windows ||
+		i.pod.Spec.NodeSelector["kubernetes.io/os"] == string(core.Windows)
+}
+
+// has reports whether the Pod has a container of a name.
+func (i *injection) has(name string) bool {
+	named := func(c core.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(i.pod.Spec.InitContainers, named) || slices.ContainsFunc(i.pod.Spec.Containers, named)
+}
+
+// injected reports whether the Pod has our containers.
+func (i *injection) injected() bool {
+	return i.pod.Annotations[injectedAnnotation] == "true" && i.has(SidecarContainer)
+}
+
+// again repairs a Pod that another webhook changed after it was injected: our containers of a native sidecar are first
+// again, and probes of containers that were added are rewritten.
+func (i *injection) again() {
+	place := 0
+	for _, name := range []string{InitContainer, ValidationContainer, SidecarContainer} {
+		at := slices.IndexFunc(i.pod.Spec.InitContainers, func(c core.Container) bool { return c.Name == name })
+		if at < 0 {
+			continue
+		}
+		if !i.native() && name == InitContainer {
+			continue // the user chose its place
+		}
+		if at != place {
+			i.edit.move(fmt.Sprintf("/spec/initContainers/%d", at), fmt.Sprintf("/spec/initContainers/%d", place))
+			i.pod.Spec.InitContainers = moved(i.pod.Spec.InitContainers, at, place)
+		}
+		place++
+	}
+	i.options.probePort = i.written(probePortAnnotation)
+	i.options.gateway = i.pod.Annotations[gatewayAnnotation] != ""
+	i.rewriteProbes()
+}
+
+// native reports whether the Pod has a native sidecar.
+func (i *injection) native() bool {
+	return slices.ContainsFunc(i.pod.Spec.InitContainers, func(c core.Container) bool {
+		return c.Name == SidecarContainer
+	})
+}
+
+func moved(all []core.Container, from, to int) []core.Container {
+	c := all[from]
+	return slices.Insert(slices.Delete(slices.Clone(all), from, from+1), to, c)
+}
+
+// check adds the problems for which the Pod can't be injected.
+func (i *injection) check() {
+	if !i.HasMesh(i.options.mesh) && i.options.zoneProxy == "" {
+		i.problems.Add("metadata.labels["+meshLabel+"]", "the mesh %q does not exist; create it, or correct the "+
+			"label of the Pod or of its Namespace", i.options.mesh)
+	}
+	if _, ok := i.pod.Labels[workloadLabel]; ok {
+		i.problems.Add("metadata.labels["+workloadLabel+"]", "is set by the control plane; remove it")
+	}
+	if zone := i.options.zoneProxy; zone != "" && zone != "ingress" && zone != "egress" {
+		i.problems.Add("metadata.labels["+zoneProxyLabel+"]", "is %q; use ingress or egress", zone)
+	}
+	for n, c := range i.pod.Spec.Containers {
+		if i.runsAsSidecar(c) {
+			i.problems.Add(fmt.Sprintf("spec.containers[%d].securityContext.runAsUser", n),
+				"%d is the user of the sidecar, whose connections are not redirected; use another one", i.Settings.UID)
+		}
+	}
+	for _, c := range i.pod.Spec.InitContainers {
+		if i.runsAsSidecar(c) {
+			i.warn("the init container %s runs as the user of the sidecar, so its connections bypass the mesh", c.Name)
+		}
+	}
+	if level := i.Namespace.Labels["pod-security.kubernetes.io/enforce"]; !i.Settings.CNI && i.redirects() &&
+		(level == "restricted" || level == "baseline") {
+		i.warn("the namespace enforces the Pod security standard %s, which rejects the container %s: it needs "+
+			"NET_ADMIN; use the CNI plugin", level, InitContainer)
+	}
+	if p := i.pod.Spec.RestartPolicy; !i.Settings.NativeSidecars && p != "" && p != core.RestartPolicyAlways {
+		i.warn("the sidecar is not native (KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false), so it runs on after the " +
+			"Pod's containers have ended")
+	}
+}
+
+func (i *injection) runsAsSidecar(c core.Container) bool {
+	user := (*int64)(nil)
+	if i.pod.Spec.SecurityContext != nil {
+		user = i.pod.Spec.SecurityContext.RunAsUser
+	}
+	if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+		user = c.SecurityContext.RunAsUser
+	}
+	return user != nil && *user == int64(i.Settings.UID)
+}
+
+// redirects reports whether connections of the Pod are redirected.
+func (i *injection) redirects() bool { return i.options.zoneProxy == "" }
+
+// addMetadata writes the labels and annotations that others read.
+func (i *injection) addMetadata() {
+	i.edit.setLabel(meshLabel, i.options.mesh)
+	i.edit.setAnnotation(injectedAnnotation, "true")
+	i.edit.setAnnotation(uidAnnotation, fmt.Sprint(i.Settings.UID))
+	i.edit.setAnnotation(probePortAnnotation, fmt.Sprint(i.options.probePort))
+	if i.redirects() {
+		i.edit.setAnnotation(redirectAnnotation, i.redirection().annotation())
+	}
+	if len(i.pod.Spec.Containers) == 1 && i.pod.Annotations[defaultContainerAnnotation] == "" {
+		i.edit.setAnnotation(defaultContainerAnnotation, i.pod.Spec.Containers[0].Name)
+	}
+	if i.Settings.CNI && i.redirects() {
+		networks := splitList(i.pod.Annotations[networksAnnotation])
+		if !slices.Contains(networks, cniNetwork) && !strings.HasPrefix(i.pod.Annotations[networksAnnotation], "[") {
+			i.edit.setAnnotation(networksAnnotation, strings.Join(append(networks, cniNetwork), ","))
+		}
+	}
+	i.edit.writeMetadata()
+}
