@@ -7,6 +7,7 @@ import (
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/identity"
@@ -75,7 +76,7 @@ func discoveredCluster(key service.DestinationKey, h hop) *clusterv3.Cluster {
 		// The assignment has the name of its cluster. Two clusters with one assignment stall each other on a delta
 		// stream.
 		EdsClusterConfig:              &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads()},
-		ConnectTimeout:                timeout(h.effective.Timeout.ConnectionTimeout, h.connectTimeout()),
+		ConnectTimeout:                h.attempt(),
 		CircuitBreakers:               limited(breakers(), h.effective.CircuitBreaker.Limits()),
 		OutlierDetection:              h.outlierDetection(key.Locality),
 		IgnoreHealthOnHostRemoval:     true,
@@ -172,11 +173,12 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 	received := proxy.ReceivedOf(l.Confs)
 	t, breaker := received.Timeout.All(), received.CircuitBreaker.All()
+	attempt := timeout(t.ConnectionTimeout, localConnectTimeout)
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
-		ConnectTimeout:                timeout(t.ConnectionTimeout, localConnectTimeout),
+		ConnectTimeout:                attempt,
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               limited(noBreakers(), breaker.Limits()),
 		OutlierDetection:              applicationEjection(breaker.Outliers()),
@@ -187,7 +189,7 @@ func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 				LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
 			}},
 		},
-		TypedExtensionProtocolOptions: applicationOptions(l.Protocol, &t),
+		TypedExtensionProtocolOptions: applicationOptions(l.Protocol, &t, attempt),
 	})
 }
 
@@ -223,10 +225,12 @@ func lbEndpoint(address string, port uint32) *endpointv3.LbEndpoint {
 const protocolOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // applicationOptions returns the HTTP version of a server that is not a proxy of the mesh: the application of an
-// inbound, or an external server. Headers that only proxies may send are removed from its responses.
-func applicationOptions(protocol kind.Protocol, t *kind.TimeoutConf) map[string]*anypb.Any {
+// inbound, or an external server. Headers that only proxies may send are removed from its responses. attempt is the
+// timeout of an attempt to connect.
+func applicationOptions(protocol kind.Protocol, t *kind.TimeoutConf,
+	attempt *durationpb.Duration) map[string]*anypb.Any {
 	if !protocol.IsHTTP() {
-		return tcpOptions()
+		return tcpOptions(attempt)
 	}
 	return packedOptions(&httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: applicationConnection(t),

@@ -62,8 +62,9 @@ const (
 	// localBreakerLimit sets no limit for the application, which limits itself.
 	localBreakerLimit = 1<<32 - 1
 
-	// retries is the number of retries of a request after its first attempt.
-	retries = 3
+	// retries is the number of retries of a request after its first attempt, crossZoneRetries that of a request to
+	// another zone, which meets silent machines in two places: at the ingresses and at the servers behind them.
+	retries, crossZoneRetries = 3, 5
 	// retryBaseInterval is the longest wait before the first retry, where a policy sets the longest of all waits only.
 	retryBaseInterval = 25 * time.Millisecond
 	// otherHostAttempts is the number of times that a retry asks the load balancer for a host that was not tried yet.
@@ -80,7 +81,8 @@ const (
 	// tcpUnackedTimeout is unackedTimeout where the receiver may stop reading. The kernel also counts the time in which
 	// a receiver does not read.
 	tcpUnackedTimeout = 30 * time.Second
-	// surplusIdleTimeout is how long a TCP connection to an endpoint may be without a client; see tcpOptions.
+	// surplusIdleTimeout is how long a TCP connection to an endpoint may be without a client after the time of an
+	// attempt; see tcpOptions.
 	surplusIdleTimeout = time.Second
 	// tcpKeepaliveTime is the idle time of a TCP connection before its peer is probed, every tcpKeepaliveInterval.
 	tcpKeepaliveTime, tcpKeepaliveInterval = 15 * time.Second, 5 * time.Second

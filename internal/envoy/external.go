@@ -32,9 +32,10 @@ func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *servi
 	if hasPriorities(o) {
 		detection = priorityOutlierDetection()
 	}
+	attempt := timeout(t.ConnectionTimeout, externalConnectTimeout)
 	cluster := &clusterv3.Cluster{
 		Name:           name,
-		ConnectTimeout: timeout(t.ConnectionTimeout, externalConnectTimeout),
+		ConnectTimeout: attempt,
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
 			ClusterName: name,
 			Endpoints:   externalEndpoints(o),
@@ -45,7 +46,7 @@ func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *servi
 		CommonLbConfig:                commonBalancing("", by),
 		HealthChecks:                  healthChecks(&by.HealthCheck, o.Protocol, checkedOutside(o.Protocol)),
 		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: applicationOptions(o.Protocol, &t),
+		TypedExtensionProtocolOptions: applicationOptions(o.Protocol, &t, attempt),
 	}
 	if len(cluster.HealthChecks) > 0 {
 		checkByName(o, cluster.LoadAssignment)

@@ -8,6 +8,7 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/tcp/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/service"
@@ -55,11 +56,13 @@ func hopTo(protocol kind.Protocol, servers *service.Servers, effective *service.
 	return h
 }
 
-func (h hop) connectTimeout() time.Duration {
+// attempt returns the timeout of one attempt to reach an endpoint.
+func (h hop) attempt() *durationpb.Duration {
+	otherwise := connectTimeout
 	if h.byZoneProxy {
-		return zonesConnectTimeout
+		otherwise = zonesConnectTimeout
 	}
-	return connectTimeout
+	return timeout(h.effective.Timeout.ConnectionTimeout, otherwise)
 }
 
 // connectionLife returns the age at which a connection accepts no further request. A client does not learn that an
@@ -84,7 +87,7 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	}
 	switch h.version {
 	case tcp:
-		return tcpOptions()
+		return tcpOptions(h.attempt())
 	case negotiated:
 		options.UpstreamProtocolOptions =
 			&httpv3.HttpProtocolOptions_AutoConfig{AutoConfig: &httpv3.HttpProtocolOptions_AutoHttpConfig{
@@ -98,11 +101,13 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 
 // tcpOptions closes connections that no client waits for any more. Where a connection attempt fails, Envoy fails all
 // clients that wait for the endpoint and keeps the other attempts. When these succeed later, their connections would
-// wait for the next client for 10 minutes, and its data would be lost if the endpoint fell silent meanwhile.
-func tcpOptions() map[string]*anypb.Any {
+// wait for the next client for 10 minutes, and its data would be lost if the endpoint fell silent meanwhile. A
+// connection counts as idle while it is established, so the time begins after an attempt's: an attempt that ended as
+// idle would be no failure of the endpoint, which would never be ejected.
+func tcpOptions(attempt *durationpb.Duration) map[string]*anypb.Any {
 	return map[string]*anypb.Any{
 		"envoy.extensions.upstreams.tcp.v3.TcpProtocolOptions": toAny(&tcpv3.TcpProtocolOptions{
-			IdleTimeout: duration(surplusIdleTimeout),
+			IdleTimeout: duration(attempt.AsDuration() + surplusIdleTimeout),
 		}),
 	}
 }

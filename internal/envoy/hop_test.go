@@ -107,7 +107,7 @@ func TestHops(t *testing.T) {
 		"outside, through the egress": {kind.HTTP, service.Servers{Way: zoneroute.ByEgress}, "[h2] 2s 10m0s"},
 	} {
 		h := hopTo(c.protocol, &c.servers, &service.Effective{})
-		if got := fmt.Sprint(h.alpn(), " ", h.connectTimeout(), " ", h.connectionLife()); got != c.want {
+		if got := fmt.Sprint(h.alpn(), " ", h.attempt().AsDuration(), " ", h.connectionLife()); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -72,7 +72,7 @@ func ClusterOfSNIRoute(name string, by service.Effective) *xds.Resource {
 		CommonLbConfig:                commonBalancing("", &by),
 		HealthChecks:                  healthChecks(&by.HealthCheck, kind.TCP, checked{forwarded: true}),
 		IgnoreHealthOnHostRemoval:     true,
-		TypedExtensionProtocolOptions: hop{}.protocolOptions(),
+		TypedExtensionProtocolOptions: tcpOptions(duration(forwardConnectTimeout)),
 	}
 	hop{}.closeUnresponsive(cluster)
 	return xds.NewResource(xds.Cluster, name, cluster)

@@ -138,6 +138,9 @@ func (r *ruleRetries) policy(safe bool, causes retryCauses) *routev3.RetryPolicy
 		policy.RetriableHeaders = append(policy.RetriableHeaders, causes.headers...)
 	}
 	policy.RetriableRequestHeaders = headerMatchers(r.conf.RetriableRequestHeaders)
+	if crossesZones(r.rule) {
+		policy.NumRetries = uint32Value(crossZoneRetries)
+	}
 	if toManyZones(r.rule) {
 		policy.RetryPriority = otherPriority(localAttempts)
 		policy.NumRetries = uint32Value(zoneRetries(&r.to.EffectiveOf(r.rule).LoadBalancing))
@@ -150,7 +153,7 @@ func (r *ruleRetries) policy(safe bool, causes retryCauses) *routev3.RetryPolicy
 // zoneRetries returns the number of retries with which a request has its attempts in each priority of zones.
 func zoneRetries(conf *kind.LoadBalancingConf) uint32 {
 	priorities := 1 + len(conf.Locality().Priorities())
-	return min(max(retries, uint32(priorities)*localAttempts-1), maxZoneRetries)
+	return min(max(crossZoneRetries, uint32(priorities)*localAttempts-1), maxZoneRetries)
 }
 
 // retryPolicy retries requests on causes, and on a response of the server's proxy with one of the unserved marks.

@@ -111,6 +111,11 @@ func toManyZones(rule *service.RouteRule) bool {
 	})
 }
 
+// crossesZones reports whether a backend of the rule has servers in a remote zone.
+func crossesZones(rule *service.RouteRule) bool {
+	return slices.ContainsFunc(rule.Backends, func(b service.RouteBackend) bool { return b.CrossZone })
+}
+
 func anyPath() *routev3.RouteMatch_Prefix { return belowPath("/") }
 
 func belowPath(prefix string) *routev3.RouteMatch_Prefix {

@@ -286,6 +286,11 @@ func (d *Destination) HasTCPInbound() bool {
 	return slices.ContainsFunc(d.AllServers(), func(servers *Servers) bool { return servers.TCPInbound })
 }
 
+// IsCrossZone returns whether any of its servers is in a remote zone.
+func (d *Destination) IsCrossZone() bool {
+	return slices.ContainsFunc(d.AllServers(), func(servers *Servers) bool { return servers.Zone != "" })
+}
+
 // UnreachableReason returns why a client, with an identity or without, can't reach the destination; empty: it can.
 func (d *Destination) UnreachableReason(secured bool) string {
 	switch {

@@ -52,8 +52,9 @@ type RouteBackend struct {
 	// Destination is the zero key where the backend does not exist. Its share of the requests gets 500.
 	Destination DestinationKey
 	Weight      uint32 // its share, relative to the sum of the rule's weights
-	// TCPInbound is [Destination.HasTCPInbound].
+	// TCPInbound is [Destination.HasTCPInbound], CrossZone is [Destination.IsCrossZone].
 	TCPInbound bool `json:",omitempty"`
+	CrossZone  bool `json:",omitempty"`
 }
 
 // RouteMirror is a destination that gets copies of the requests of a rule.
@@ -64,7 +65,8 @@ type RouteMirror struct {
 
 // RouteTo returns the route of a destination that no policy routes: one rule, with the destination as its only backend.
 func RouteTo(d *Destination) *Route {
-	backend := RouteBackend{Destination: d.Key, Weight: 1, TCPInbound: d.HasTCPInbound()}
+	backend := RouteBackend{Destination: d.Key, Weight: 1, TCPInbound: d.HasTCPInbound(),
+		CrossZone: d.IsCrossZone()}
 	return &Route{Destination: d.Key, Protocol: d.Protocol, Rules: []RouteRule{{Backends: []RouteBackend{backend}}}}
 }
 
