@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/proxy"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // CapturePrefix is the prefix of the names of the resources for redirected connections.
@@ -25,7 +26,8 @@ const (
 //
 // With IPv6, each direction has a second listener, whose name ends with "_ipv6".
 func Capture(c *proxy.Capture) []*xds.Resource {
-	resources := append(inspectedConnections(c.Passthrough), passthroughCluster())
+	conf := proxy.PassthroughOf(c.Passthrough)
+	resources := append(inspectedConnections(conf), passthroughCluster())
 	for _, ip := range []struct {
 		six               bool
 		wildcard, postfix string
@@ -34,7 +36,7 @@ func Capture(c *proxy.Capture) []*xds.Resource {
 			continue
 		}
 		resources = append(resources,
-			captureOutbound(captureOutboundName+ip.postfix, ip.wildcard, c),
+			captureOutbound(captureOutboundName+ip.postfix, ip.wildcard, c.OutboundPort, conf),
 			captureInbound(captureInboundName+ip.postfix, ip.wildcard, c.InboundPort),
 		)
 	}
@@ -43,9 +45,9 @@ func Capture(c *proxy.Capture) []*xds.Resource {
 
 // captureOutbound selects the filter chain of a connection by a matcher, so a change of the policies changes the
 // matcher and no chain.
-func captureOutbound(name, wildcard string, c *proxy.Capture) *xds.Resource {
-	listener := capture(name, wildcard, c.OutboundPort, corev3.TrafficDirection_OUTBOUND, passthrough())
-	listener.FilterChainMatcher = outgoing(c.OutboundPort, c.Passthrough)
+func captureOutbound(name, wildcard string, port uint32, conf *kind.PassthroughConf) *xds.Resource {
+	listener := capture(name, wildcard, port, corev3.TrafficDirection_OUTBOUND, passthrough())
+	listener.FilterChainMatcher = outgoing(port, conf)
 	listener.FilterChains = []*listenerv3.FilterChain{
 		{Name: unredirectedChain, Filters: []*listenerv3.Filter{closeConnection()}},
 		{Name: inspectedChain, Filters: toInspection()},

@@ -45,8 +45,8 @@ func TestConfsOfWholeProxies(t *testing.T) {
 	put(kind.Meshes.Make("", "m", kind.Mesh{}), dp)
 	s.Proxies.Proxy.Pin(web)
 	plain, _ := s.Proxies.Proxy.Value(web)
-	if plain.Capture.Passthrough != nil {
-		t.Fatalf("without a policy the conf is %+v", plain.Capture.Passthrough)
+	if conf := proxy.PassthroughOf(plain.Capture.Passthrough); conf != nil {
+		t.Fatalf("without a policy the conf is %+v", conf)
 	}
 	some := &kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{"app": "web"}}
 	other := &kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{"app": "api"}}
@@ -75,7 +75,7 @@ func TestConfsOfWholeProxies(t *testing.T) {
 	} {
 		put(c.change)
 		p, _ := s.Proxies.Proxy.Value(web)
-		text, err := json.Marshal(p.Capture.Passthrough)
+		text, err := json.Marshal(proxy.PassthroughOf(p.Capture.Passthrough))
 		if err != nil || string(text) != c.conf {
 			t.Errorf("%s: %s, %v; want %s", c.name, text, err, c.conf)
 		}

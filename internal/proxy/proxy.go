@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"weft/internal/identity"
+	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -47,13 +48,15 @@ type Proxy struct {
 	Forwards []ZoneGroup
 }
 
-// Capture is the address at which redirected connections arrive.
+// Capture is the address at which redirected connections arrive. Proxies with equal ones have the same listeners for
+// them.
 type Capture struct {
 	InboundPort  uint32
 	OutboundPort uint32
 	IPFamilies   string // DualStack, IPv4 or IPv6
-	// Passthrough decides which connections to addresses outside the mesh are forwarded; nil: every one.
-	Passthrough *kind.PassthroughConf
+	// Passthrough has the conf, for [PassthroughOf], that decides which connections to addresses outside the mesh are
+	// forwarded.
+	Passthrough policy.Confs
 }
 
 func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
@@ -88,7 +91,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
 			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
 			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
-			Passthrough:  whole.Passthrough,
+			Passthrough:  passthroughConfs(whole.Passthrough),
 		}
 		p.Group.Transparent = true
 		p.Group.IPFamilies = p.Capture.IPFamilies

@@ -101,6 +101,20 @@ func PatchOf(confs policy.Confs) *kind.ProxyPatchConf {
 	return all.Patch
 }
 
+func passthroughConfs(conf *kind.PassthroughConf) policy.Confs {
+	if conf == nil {
+		return policy.Confs{}
+	}
+	return policy.ConfsOf(map[string]any{kind.MeshPassthroughs.Name: conf})
+}
+
+// PassthroughOf returns the conf about connections to addresses outside the mesh; nil: every one is forwarded.
+func PassthroughOf(confs policy.Confs) *kind.PassthroughConf {
+	var all WholeProxyConfs
+	confs.Read(&all)
+	return all.Passthrough
+}
+
 // wholeProxyConfs returns the effective confs about a proxy as a whole with their types.
 func (s *Stage) wholeProxyConfs(r *table.Reader, key WholeKey) WholeProxyConfs {
 	var confs WholeProxyConfs

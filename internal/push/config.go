@@ -41,6 +41,7 @@ type config struct {
 	matches         *table.Derived[patchedKey, envoy.Patched] // for inspection: never kept
 	near            *table.Derived[nearKey, *outbound]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
+	captures        *table.Derived[proxy.Capture, []*xds.Resource]
 	own             *table.Derived[state.ProxyKey, *Own]
 	reached         *table.Derived[reachedPart, Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
@@ -122,6 +123,7 @@ func newConfig(state *graph.State) *config {
 	c.near = table.NewDerived(state.Tables.DB, "outbounds by clients' values", c.makeNear, sameBlock)
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
+	c.captures = table.NewDerived(state.Tables.DB, "listeners of redirected connections", makeCapture, sameResources)
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
 	c.reached = table.NewDerived(state.Tables.DB, "parts of a proxy group", c.makeReached, sameShared)
 	c.group = &sharing[proxy.Group, service.List]{
@@ -455,10 +457,12 @@ func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 			externalRouteKey{p.Chains[i].Key.On(service.ExternalLocality), p.Chains[i].Confs}))
 	}
 	if p.Capture != nil {
-		resources = append(resources, envoy.Capture(p.Capture)...)
+		resources = append(resources, c.captures.Get(r, *p.Capture)...)
 	}
 	return inOrder(resources)
 }
+
+func makeCapture(_ *table.Reader, of proxy.Capture) []*xds.Resource { return envoy.Capture(&of) }
 
 func sameOwn(a, b *Own) bool {
 	if a == nil || b == nil {

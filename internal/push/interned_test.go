@@ -2,9 +2,11 @@ package push
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"weft/internal/envoy"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
@@ -42,6 +44,38 @@ func TestGroupsShareResources(t *testing.T) {
 	}
 	if clusters == 0 {
 		t.Error("the group has no cluster")
+	}
+}
+
+// TestProxiesShareTheListenersOfRedirectedConnections: proxies with the same ports for redirected connections have the
+// same encoded listeners, and others do not.
+func TestProxiesShareTheListenersOfRedirectedConnections(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	redirected := func(name string, inbound uint32) *resource.Object[kind.Dataplane] {
+		return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{
+			Address: "10.0.0.7", TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: inbound},
+		}})
+	}
+	put(hub, redirected("a", 0), redirected("b", 15006), redirected("c", 16006))
+	captures := func(name string) (all []*xds.Resource) {
+		own := hub.Inspector.config.own.Get(hub.reader(), state.ProxyKey{Mesh: mesh, Name: name})
+		for _, o := range own.Resources {
+			if strings.HasPrefix(o.Name, envoy.CapturePrefix) {
+				all = append(all, o)
+			}
+		}
+		return all
+	}
+	hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "a"}, func(*proxy.Proxy) {})
+	hub.Proxies.Watch(state.ProxyKey{Mesh: mesh, Name: "b"}, func(*proxy.Proxy) {})
+	ofUsed := func(name string) []*xds.Resource {
+		return hub.Proxies.used[state.ProxyKey{Mesh: mesh, Name: name}].own.Resources
+	}
+	if a, b := ofUsed("a"), ofUsed("b"); len(a) == 0 || !slices.Equal(a, b) {
+		t.Errorf("two proxies with the same ports do not share their %d and %d resources", len(a), len(b))
+	}
+	if a, c := captures("a"), captures("c"); len(c) == 0 || len(a) != len(c) || slices.EqualFunc(a, c, sameResource) {
+		t.Errorf("a proxy with another port has the listeners of another one, %d", len(c))
 	}
 }
 
