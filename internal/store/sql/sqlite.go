@@ -32,6 +32,7 @@ func (s SQLite) String() string { return filepath.Join(s.Dir, File) }
 var sqliteDialect = dialect{
 	schema:      strings.NewReplacer("{text}", "TEXT", "{bytes}", "BLOB"),
 	takeCounter: selectCounter, // there is one writer
+	local:       true,
 	snapshot:    sql.TxOptions{ReadOnly: true},
 	reclaim:     []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`},
 	announce:    func(*batch) {},

@@ -39,6 +39,9 @@ type dialect struct {
 	// takeCounter reads the revision and locks it until the transaction ends.
 	takeCounter string
 	snapshot    sql.TxOptions // of a transaction that reads one snapshot
+	// local reports whether the database is a file. Its statements are not interrupted, since the driver starts a
+	// goroutine for each statement that may be.
+	local bool
 	// reclaim rewrites the database without its free space.
 	reclaim []string
 	// announce notifies other replicas of a transaction's changes.
@@ -98,7 +101,7 @@ func (p *prepared) begin(ctx context.Context) (*transaction, error) {
 	if err != nil {
 		return nil, errors.Join(err, connection.Close())
 	}
-	return &transaction{tx, connection, p.statements}, nil
+	return &transaction{tx, connection, p.statements, map[string]*sql.Stmt{}}, nil
 }
 
 // transaction is a transaction with its connection.
@@ -106,6 +109,20 @@ type transaction struct {
 	*sql.Tx
 	connection *sql.Conn
 	statements map[string]*sql.Stmt
+	own        map[string]*sql.Stmt // those that the transaction has run, as its own
+}
+
+// prepared returns a prepared statement for the transaction; nil where it is not prepared.
+func (t *transaction) prepared(ctx context.Context, text string) *sql.Stmt {
+	if own := t.own[text]; own != nil {
+		return own
+	}
+	statement := t.statements[text]
+	if statement != nil {
+		statement = t.StmtContext(ctx, statement)
+		t.own[text] = statement
+	}
+	return statement
 }
 
 // end returns the connection to the pool, and rolls back an uncommitted transaction.
@@ -116,16 +133,16 @@ func (t *transaction) end() {
 
 // QueryRowContext is that of [sql.Tx].
 func (t *transaction) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
-	if statement := t.statements[text]; statement != nil {
-		return t.StmtContext(ctx, statement).QueryRowContext(ctx, args...)
+	if statement := t.prepared(ctx, text); statement != nil {
+		return statement.QueryRowContext(ctx, args...)
 	}
 	return t.Tx.QueryRowContext(ctx, text, args...)
 }
 
 // ExecContext is that of [sql.Tx].
 func (t *transaction) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
-	if statement := t.statements[text]; statement != nil {
-		return t.StmtContext(ctx, statement).ExecContext(ctx, args...)
+	if statement := t.prepared(ctx, text); statement != nil {
+		return statement.ExecContext(ctx, args...)
 	}
 	return t.Tx.ExecContext(ctx, text, args...)
 }

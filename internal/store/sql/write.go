@@ -141,6 +141,9 @@ func (w *writer) transact(requests []*request) ([]outcome, []string, error) {
 		return nil, nil, err
 	}
 	defer tx.end()
+	if w.local {
+		ctx = context.WithoutCancel(ctx)
+	}
 	b := newBatch(ctx, w.dialect, tx)
 	if err := tx.QueryRowContext(ctx, w.takeCounter).Scan(&b.revision); err != nil {
 		return nil, nil, err
