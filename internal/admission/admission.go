@@ -206,9 +206,7 @@ func ModifyKnown[S any](
 	o, stored := k.Make(mesh, name, empty), (*current)(nil)
 	if known != nil {
 		copied := *known
-		o = &copied
-		stored = &current{store.Row{Key: known.Key(), Version: known.Version, Created: known.Created,
-			Modified: known.Modified}, known}
+		o, stored = &copied, inMemory(known)
 	}
 	if change(o) {
 		if _, err := w.write(ctx, o, stored, Change{ControlPlane: true}, nil); !isConflict(err) {
@@ -216,6 +214,23 @@ func ModifyKnown[S any](
 		}
 	}
 	return Modify(ctx, w, k, mesh, name, change)
+}
+
+// Replace writes a resource of the control plane over one that the caller has in memory. It reads nothing. The error is
+// Stale where the store has another version.
+func (w *Writer) Replace(ctx context.Context, known, o resource.Any) (Result, error) {
+	result, err := w.write(ctx, copied(o, store.Row{}), inMemory(known), Change{ControlPlane: true}, nil)
+	if isConflict(err) {
+		return Result{}, errStale(o.Key())
+	}
+	return result, userError(o.Key(), err)
+}
+
+// inMemory returns the stored object of a resource that was read before. Its row has no body.
+func inMemory(known resource.Any) *current {
+	meta := known.Envelope()
+	return &current{store.Row{Key: known.Key(), Version: meta.Version, Created: meta.Created, Modified: meta.Modified},
+		known}
 }
 
 // Delete removes a resource and the resources that it owns. A mesh that still has Dataplanes is not deleted: Conflict.

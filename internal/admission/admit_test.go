@@ -377,6 +377,31 @@ func TestModifyKnown(t *testing.T) {
 	}
 }
 
+func TestReplaceReadsNothing(t *testing.T) {
+	_, rows := newEastWriter(t)
+	counted := &countingStore{Store: rows}
+	w := admission.New(counted, admission.Options{Zone: "east"})
+	secret := func(data string) *resource.Object[kind.Secret] {
+		return kind.Secrets.Make("m", "s", kind.Secret{Data: []byte(data)})
+	}
+	first, err := w.Create(t.Context(), secret("a"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted.n = 0
+	second, err := w.Replace(t.Context(), first.Object, secret("b"))
+	if err != nil || counted.n > 0 {
+		t.Fatalf("replacing a known resource reads %d rows: %v", counted.n, err)
+	}
+	_, err = w.Replace(t.Context(), first.Object, secret("c"))
+	wantError(t, err, resource.Stale, "changed since")
+	stored := read(t, rows, kind.Secrets.Key("m", "s")).(*resource.Object[kind.Secret])
+	if string(stored.Spec.Data) != "b" || stored.Version != second.Object.Envelope().Version {
+		t.Errorf("%q is stored in version %s, want b in %s", stored.Spec.Data, stored.Version,
+			second.Object.Envelope().Version)
+	}
+}
+
 // TestModifyAtTheSameTime counts in one row from several goroutines.
 func TestModifyAtTheSameTime(t *testing.T) {
 	const writers, each = 8, 20

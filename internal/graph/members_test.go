@@ -52,6 +52,38 @@ func TestAReadyProxyComputesTheInboundsOfItsDataplaneAlone(t *testing.T) {
 	}
 }
 
+// The status of a service counts its proxies, so it changes while they connect.
+func TestACountInAStatusComputesNoDestination(t *testing.T) {
+	s := graph.NewState("east")
+	status := func(proxies int, vip string) {
+		s.Tables.DB.Commit(func(tx *table.Tx) {
+			s.Tables.Put(tx, kind.MeshServiceStatuses.Make("m", "web", kind.MeshServiceStatus{
+				VIPs: []kind.VIP{{IP: vip}}, DataplaneProxies: &kind.DataplaneCount{Total: proxies},
+			}))
+		})
+	}
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
+		s.Tables.Put(tx, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 80}}}))
+	})
+	status(1, "241.0.0.1")
+	destination := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
+	s.Services.Destination.Pin(destination)
+	s.Services.HostsOf.Pin(destination.At(0))
+	computed := map[string]int{}
+	s.Tables.DB.Observe(func(stage table.Stage) { computed[stage.Table] += stage.Recomputed })
+	status(2, "241.0.0.1")
+	for _, of := range []string{s.Services.Destination.String(), s.Services.HostsOf.String()} {
+		if computed[of] > 0 {
+			t.Errorf("a count in a status computes %s", of)
+		}
+	}
+	status(2, "241.0.0.2")
+	if d, _ := s.Services.Destination.Value(destination); len(d.VIPs) != 1 || d.VIPs[0] != "241.0.0.2" {
+		t.Errorf("a new virtual IP is not that of the destination: %v", d.VIPs)
+	}
+}
+
 func networking(i int) kind.Networking {
 	return kind.Networking{
 		Address: fmt.Sprint("10.0.0.", i+1),

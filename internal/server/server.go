@@ -237,7 +237,7 @@ func (s *Server) buildReconciler(context.Context) error {
 	}
 	s.barrier = barrier.New(plan.Acks, s.hub.Acks, s.hub.Commit, s.log)
 	s.barrier.DrainTime = s.settings.DrainTime
-	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store}, s.barrier, s.hub.Commit, s.log)
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store, plan.State.Tables}, s.barrier, s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
 	return nil
 }

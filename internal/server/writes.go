@@ -12,6 +12,7 @@ import (
 	"weft/internal/reconcile"
 	"weft/internal/state"
 	"weft/internal/store"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -20,9 +21,15 @@ import (
 type ownWrites struct {
 	writer *admission.Writer
 	rows   store.Store
+	tables *state.Tables
 }
 
+// Put reads the stored row only where the table has another version than the one that is replaced.
 func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
+	known, ok := w.tables.Find(table.Eval(w.tables.DB.Snapshot()), o.Key())
+	if version := o.Envelope().Version; ok && version != "" && known.Envelope().Version == version {
+		return storedAs(w.writer.Replace(ctx, known, o))
+	}
 	return storedAs(w.writer.Put(ctx, o, admission.Change{ControlPlane: true, IfMatch: o.Envelope().Version}))
 }
 

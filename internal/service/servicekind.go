@@ -42,7 +42,7 @@ func (s *Stage) serviceKinds() []serviceKind {
 			labeled:     s.servicesLabelled,
 			named:       s.serviceNamed,
 			ports:       portsIn(s.state.Services),
-			places:      placesIn(s.state.ServiceStatuses, (*kind.MeshServiceStatus).Places),
+			places:      s.placesOf[MeshService],
 			isMember:    s.isServer,
 			destination: s.Destination,
 			endpoints:   s.Endpoints,
@@ -54,7 +54,7 @@ func (s *Stage) serviceKinds() []serviceKind {
 				return MultiZoneKey(name.Mesh, name.Name)
 			},
 			ports:       portsIn(s.state.MultiZoneServices),
-			places:      placesIn(s.state.MultiZoneServiceStatuses, (*kind.MeshMultiZoneServiceStatus).Places),
+			places:      s.placesOf[MultiZoneService],
 			isMember:    s.isMultiZoneServer,
 			destination: s.MultiZone,
 			endpoints:   s.LocalityEndpoints,
@@ -64,7 +64,7 @@ func (s *Stage) serviceKinds() []serviceKind {
 			labeled: labeledIn(s.state.ExternalServicesByMesh, s.ExternalKeyOf),
 			named:   s.externalNamed,
 			ports:   s.externalPorts,
-			places:  placesIn(s.state.ExternalServiceStatuses, (*kind.MeshExternalServiceStatus).Places),
+			places:  s.placesOf[ExternalService],
 			isMember: func(r *table.Reader, proxy state.ProxyKey, _ DestinationKey) bool {
 				return s.routes.IsEgress(r, proxy)
 			},
@@ -114,22 +114,20 @@ func portsIn[S any](rows state.Rows[S]) func(*table.Reader, state.ServiceKey) []
 	}
 }
 
-// placesIn returns the places in the statuses of a kind's services.
-func placesIn[S any](rows state.Rows[S], of func(*S) kind.Places) places {
+// placesIn adds the places in the statuses of a kind's services.
+func placesIn[S any](t *state.Tables, services string, rows state.Rows[S], of func(*S) kind.Places) places {
 	vips := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
 	names := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string {
 		return hostnameKeys(o.Mesh, of(&o.Spec).HostnameGenerators)
 	})
-	return places{
-		of: func(r *table.Reader, row state.ServiceKey) kind.Places {
-			status, ok := rows.Find(r, row.Mesh, row.Name)
-			if !ok {
-				return kind.Places{}
-			}
-			return of(&status.Spec)
-		},
-		vipOwners: rowsIn(vips), claimants: rowsIn(names),
-	}
+	derived := table.NewDerived(t.DB, "places of a "+services, func(r *table.Reader, row state.ServiceKey) kind.Places {
+		status, ok := rows.Find(r, row.Mesh, row.Name)
+		if !ok {
+			return kind.Places{}
+		}
+		return of(&status.Spec)
+	}, state.DeepEqual[kind.Places])
+	return places{of: derived.Get, vipOwners: rowsIn(vips), claimants: rowsIn(names)}
 }
 
 func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, string) []state.ServiceKey {

@@ -10,6 +10,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/zoneroute"
+	"weft/kind"
 )
 
 // Stage is the stage of services. The order of the fields is the order in which they are created: each reads rows,
@@ -52,11 +53,21 @@ type Stage struct {
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf *table.Derived[DestinationKey, []Host]
 	kinds   []serviceKind // by DestinationKind
+	// placesOf are the places of services, by DestinationKind. They separate a status from its readers: a changed count
+	// of proxies recomputes no destination.
+	placesOf []places
 }
 
 // New adds the stage to the tables, before their first commit.
 func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s := &Stage{state: t, identity: i, routes: routes}
+	s.placesOf = []places{
+		MeshService: placesIn(t, kind.MeshServices.Name, t.ServiceStatuses, (*kind.MeshServiceStatus).Places),
+		MultiZoneService: placesIn(t, kind.MeshMultiZoneServices.Name, t.MultiZoneServiceStatuses,
+			(*kind.MeshMultiZoneServiceStatus).Places),
+		ExternalService: placesIn(t, kind.MeshExternalServices.Name, t.ExternalServiceStatuses,
+			(*kind.MeshExternalServiceStatus).Places),
+	}
 	s.Inbounds = table.NewDerived(t.DB, "inbounds of a Dataplane", s.inbounds, state.DeepEqual[[]Member])
 	s.ServiceMembers = table.NewDerived(t.DB, "members of a service", s.members, slices.Equal)
 	s.Destinations = table.NewDerived(t.DB, "services of a mesh", s.destinations, slices.Equal)
