@@ -159,12 +159,17 @@ func (s *Server) authorize(ctx context.Context, key state.ProxyKey) (*caller, er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayBe(caller, key); err != nil {
+	return caller, s.permit(ctx, caller, key)
+}
+
+// permit returns an error where the token of a caller is not valid for the proxy, or the proxy does not exist.
+func (s *Server) permit(ctx context.Context, c *caller, key state.ProxyKey) error {
+	err := s.mayBe(c, key)
+	if err != nil {
 		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
 			status.Convert(err).Message())
-		return nil, err
 	}
-	return caller, nil
+	return err
 }
 
 func (s *Server) mayBe(c *caller, key state.ProxyKey) error {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"weft/internal/admission"
 	"weft/internal/graph"
 	"weft/internal/identity"
@@ -77,17 +75,22 @@ func (i *insights) write(ctx context.Context) {
 	pending := i.pending
 	i.pending = map[state.ProxyKey][]insightChange{}
 	i.mu.Unlock()
-	var writers errgroup.Group
-	writers.SetLimit(insightWriters)
-	for key, changes := range pending {
-		writers.Go(func() error {
-			err := i.writeOne(ctx, key, changes)
-			if err != nil && ctx.Err() == nil && resource.CodeOf(err) != resource.NotFound {
-				i.log.Warn("storing what happened to a proxy failed", "proxy", key, "error", err)
+	keys := make(chan state.ProxyKey)
+	var writers sync.WaitGroup
+	for range min(insightWriters, len(pending)) {
+		writers.Go(func() {
+			for key := range keys {
+				err := i.writeOne(ctx, key, pending[key])
+				if err != nil && ctx.Err() == nil && resource.CodeOf(err) != resource.NotFound {
+					i.log.Warn("storing what happened to a proxy failed", "proxy", key, "error", err)
+				}
 			}
-			return nil
 		})
 	}
+	for key := range pending {
+		keys <- key
+	}
+	close(keys)
 	writers.Wait()
 }
 

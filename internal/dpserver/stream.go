@@ -30,8 +30,8 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	if err != nil {
 		return nil, err
 	}
-	caller, err := s.authorize(ctx, key)
-	if err != nil {
+	caller := ctx.Value(callerKey{}).(*caller)
+	if err := s.permit(ctx, caller, key); err != nil {
 		return nil, err
 	}
 	version := envoyVersion(node)
@@ -55,10 +55,15 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	return p, nil
 }
 
-// authenticate rejects a stream without a valid token before anything is read from it.
-func (s *Server) authenticate(ctx context.Context) error {
-	_, err := s.caller(ctx)
-	return err
+// callerKey is the key of the authenticated caller of a stream in its context.
+type callerKey struct{}
+
+// authenticate rejects a stream without a valid token before anything is read from it. The token is verified once: the
+// caller is in the returned context. A token that is revoked before the stream is accepted ends it (see
+// [Server.trackCall]).
+func (s *Server) authenticate(ctx context.Context) (context.Context, error) {
+	caller, err := s.caller(ctx)
+	return context.WithValue(ctx, callerKey{}, caller), err
 }
 
 // supported returns an error for an Envoy that is too old for its configuration. A client without a version is

@@ -1,6 +1,9 @@
 package xds
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // ready returns the responses to send now; the caller sends all of them, in order.
 func (s *session) ready() []*response {
@@ -29,10 +32,13 @@ func (s *session) batch(t Type) []*response {
 		return sub.sent(batch)
 	}
 	var batch []*response
+	list := lists.Get().(*[]*Resource)
+	defer lists.Put(list)
 	for i, f := range s.sets {
-		if changed := s.changed(t, i, f); len(changed) > 0 {
-			batch = append(batch, f.types[t].cache.response(s.catalog, t, changed))
+		if *list = s.changed((*list)[:0], t, i, f); len(*list) > 0 {
+			batch = append(batch, f.types[t].cache.response(s.catalog, t, *list))
 		}
+		clear(*list)
 	}
 	sub.position, sub.waitsSince = s.catalog.revision, 0
 	switch {
@@ -82,9 +88,12 @@ func (s *session) alone(t Type, i int, e *entry) *response {
 	return s.sets[i].types[t].cache.response(s.catalog, t, []*Resource{e.resource})
 }
 
-// changed returns the resources of one resource set that the client needs: those that changed since the type's position
+// lists are lists of resources of one response. Thousands of clients that connect at once have the same responses.
+var lists = sync.Pool{New: func() any { return &[]*Resource{} }}
+
+// changed appends the resources of one resource set that the client needs: those that changed since the type's position
 // and those that are due, as many as fit into one response. The rest is due afterwards.
-func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
+func (s *session) changed(changed []*Resource, t Type, i int, f *ResourceSet) []*Resource {
 	sub, typeSet := &s.subs[t], &f.types[t]
 	due := &sub.sets[i].due
 	for e := typeSet.newest; e != nil && e.changed > sub.position; e = e.older {
@@ -98,9 +107,9 @@ func (s *session) changed(t Type, i int, f *ResourceSet) []*Resource {
 		}
 	}
 	if due.empty() {
-		return nil
+		return changed
 	}
-	changed := make([]*Resource, 0, due.len())
+	changed = slices.Grow(changed, due.len())
 	size := 0
 	for id := range due.all() {
 		r := typeSet.byID[id].resource

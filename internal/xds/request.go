@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"unicode/utf8"
+	"unsafe"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -13,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of each string: a client that
-// reconnects states thousands of names and versions at once. Its strings share the memory of the whole message, so a
-// string that outlives the request has to be cloned. Its lists are used again after release.
+// request is an envoy.service.discovery.v3.DeltaDiscoveryRequest, decoded without a copy of its strings: a client that
+// reconnects states thousands of names and versions at once. Its lists and the memory of its strings are used again
+// after release, so a string that outlives the request has to be cloned. The node and the rejection are copies.
 type request struct {
 	node        *corev3.Node // nil: the request has none
 	typeURL     string
@@ -45,8 +46,8 @@ const (
 	maxScratchNames = 1 << 14
 )
 
-// release gives the memory of the request back. Its lists are invalid afterwards. They are cleared, because each string
-// in them keeps its whole message.
+// release gives the memory of the request back. Its lists and strings are invalid afterwards. The lists are cleared,
+// because each string in them keeps its whole message.
 func (r *request) release() {
 	of := r.scratch
 	clear(r.subscribe)
@@ -97,7 +98,7 @@ func (r *request) unmarshal(data mem.BufferSlice) error {
 	r.scratch = scratches.Get().(*scratch)
 	r.scratch.wire = listOf(r.scratch.wire, data.Len())[:data.Len()]
 	data.CopyTo(r.scratch.wire)
-	whole := chunk{r.scratch.wire, string(r.scratch.wire)}
+	whole := chunk{r.scratch.wire, unsafe.String(unsafe.SliceData(r.scratch.wire), data.Len())}
 	err := whole.fields(func(number protowire.Number, value chunk) error {
 		r.reserve(number, whole)
 		return r.field(number, value)

@@ -4,10 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Type is a type of resource. The values are in the order in which changes are sent. Extension configs precede routes,
@@ -65,20 +66,48 @@ type Resource struct {
 
 // NewResource encodes a message.
 func NewResource(t Type, name string, message proto.Message) *Resource {
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	buffer := bodies.Get().(*[]byte)
+	defer bodies.Put(buffer)
+	body, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend((*buffer)[:0], message)
 	if err != nil {
 		panic(fmt.Sprintf("xds: encoding %s %q: %v", t, name, err)) // only messages that weft built are encoded
 	}
+	*buffer = body
 	sum := sha256.Sum256(body)
 	version := hex.EncodeToString(sum[:8])
-	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(&discoveryv3.Resource{
-		Name: name, Version: version,
-		Resource: &anypb.Any{TypeUrl: t.URL(), Value: body},
-	})
-	if err != nil {
-		panic(fmt.Sprintf("xds: encoding %s %q: %v", t, name, err))
-	}
-	return &Resource{Type: t, Name: name, Version: version, Wire: wire}
+	return &Resource{Type: t, Name: name, Version: version, Wire: wrap(t, name, version, body)}
+}
+
+// bodies are buffers for messages, which are encoded before their version is known.
+var bodies = sync.Pool{New: func() any { return &[]byte{} }}
+
+// Fields of envoy.service.discovery.v3.Resource and of google.protobuf.Any.
+const (
+	resourceVersionField = 1
+	resourceBodyField    = 2
+	resourceNameField    = 3
+
+	anyTypeURLField = 1
+	anyValueField   = 2
+)
+
+// wrap returns an encoded envoy.service.discovery.v3.Resource.
+func wrap(t Type, name, version string, body []byte) []byte {
+	anySize := sizeOfBytes(anyTypeURLField, len(t.URL())) + sizeOfBytes(anyValueField, len(body))
+	wire := make([]byte, 0, sizeOfBytes(resourceVersionField, len(version))+sizeOfBytes(resourceBodyField, anySize)+
+		sizeOfBytes(resourceNameField, len(name)))
+	wire = appendString(wire, resourceVersionField, version)
+	wire = protowire.AppendTag(wire, resourceBodyField, protowire.BytesType)
+	wire = protowire.AppendVarint(wire, uint64(anySize))
+	wire = appendString(wire, anyTypeURLField, t.URL())
+	wire = protowire.AppendTag(wire, anyValueField, protowire.BytesType)
+	wire = protowire.AppendBytes(wire, body)
+	return appendString(wire, resourceNameField, name)
+}
+
+// sizeOfBytes returns the size of an encoded field of n bytes.
+func sizeOfBytes(field protowire.Number, n int) int {
+	return protowire.SizeTag(field) + protowire.SizeBytes(n)
 }
 
 // Decode returns the resource with an encoded form, as [Resource.Wire] has it. It returns an error for anything else.

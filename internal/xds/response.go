@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"sync"
@@ -102,16 +103,15 @@ func (k *cache) clear() {
 	k.responses = nil
 }
 
-// fingerprint returns a hash of a list of resources (FNV-1a over the versions, which are hashes of messages that have
-// their name in them). Different lists nearly always have different hashes.
+var seed = maphash.MakeSeed()
+
+// fingerprint returns a hash of a list of resources: of their versions, which are hashes of messages that have their
+// name in them. Different lists nearly always have different hashes.
 func fingerprint(list []*Resource) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	sum := uint64(offset)
+	const prime = 1099511628211
+	sum := uint64(len(list))
 	for _, r := range list {
-		for i := range len(r.Version) {
-			sum = (sum ^ uint64(r.Version[i])) * prime
-		}
-		sum = (sum ^ uint64(len(r.Name))) * prime
+		sum = (sum ^ maphash.String(seed, r.Version)) * prime
 	}
 	return sum
 }

@@ -20,7 +20,7 @@ import (
 
 // Peer handles the events of one stream. The stream calls its methods one at a time, and they block that stream alone.
 type Peer interface {
-	// Acked is called when the client has acked a response of this type.
+	// Acked is called when the client has responded to everything of this type that was sent, and has acked any of it.
 	Acked(t Type)
 	// NACKed is called when the client has rejected one resource. It has applied the other resources of the response.
 	NACKed(r NACK)
@@ -32,8 +32,8 @@ type Peer interface {
 type Config struct {
 	Catalog *Catalog
 	// Authenticate accepts or rejects a caller by its context alone, before anything is read: an unauthenticated caller
-	// may not keep a stream open. Nil: every caller proceeds to Accept.
-	Authenticate func(ctx context.Context) error
+	// may not keep a stream open. It returns the context for Accept. Nil: every caller proceeds to Accept.
+	Authenticate func(ctx context.Context) (context.Context, error)
 	// Accept accepts or rejects a new stream by its context (metadata, TLS) and the node of its first request, whose id
 	// is not empty. The caller keeps the stream and sets its resource sets with [Stream.SetResourceSets], then or
 	// later; until then the client gets no response. An error ends the stream: a gRPC status as it is, any other as
@@ -119,8 +119,10 @@ func (s *Server) DeltaAggregatedResources(
 // open reads the first request of a stream and accepts the stream.
 func (s *Server) open(transport discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) (*Stream,
 	*request, error) {
+	ctx := transport.Context()
 	if s.config.Authenticate != nil {
-		if err := s.config.Authenticate(transport.Context()); err != nil {
+		var err error
+		if ctx, err = s.config.Authenticate(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -135,7 +137,7 @@ func (s *Server) open(transport discoveryv3.AggregatedDiscoveryService_DeltaAggr
 	stream := newStream(s.config.Catalog, transport, first.node.Id, s.config.Log)
 	stream.traffic, stream.ackedAfter = &s.traffic, s.config.Acked
 	var err error
-	if stream.peer, err = s.accept(transport.Context(), first.node, stream); err != nil {
+	if stream.peer, err = s.accept(ctx, first.node, stream); err != nil {
 		return nil, nil, err
 	}
 	s.add(stream)

@@ -169,6 +169,46 @@ func TestServerSendsChangesAndReportsACKs(t *testing.T) {
 	r.expect(t, "web closed: <nil>")
 }
 
+// A proxy has the listeners of its group and its own. Only together do they show that it serves.
+func TestAnACKIsReportedOnceNothingOfItsTypeIsOutstanding(t *testing.T) {
+	s := newSession(NewCatalog(), func() {})
+	group, own := s.catalog.NewResourceSet(), s.catalog.NewResourceSet()
+	s.follow([]*ResourceSet{group, own})
+	if _, err := s.step(&request{typeURL: Listener.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		what     string
+		rejected [2]bool // the response of the group, and the one of the proxy
+		complete bool
+	}{
+		{"both acked", [2]bool{false, false}, true},
+		{"the first one rejected", [2]bool{true, false}, true},
+		{"the last one rejected", [2]bool{false, true}, true},
+		{"both rejected", [2]bool{true, true}, false},
+	} {
+		s.catalog.Commit(Change{Set: group, Changed: []*Resource{fake(Listener, "a", test.what)}},
+			Change{Set: own, Changed: []*Resource{fake(Listener, "b", test.what)}})
+		sent := s.ready()
+		if len(sent) != 2 {
+			t.Fatalf("%s: %d responses", test.what, len(sent))
+		}
+		for i, response := range sent {
+			reaction := &request{typeURL: Listener.URL(), nonce: response.nonce}
+			if test.rejected[i] {
+				reaction.rejection = &rpcstatus.Status{Message: "no"}
+			}
+			result, err := s.step(reaction)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := test.complete && i == 1; result.complete != want {
+				t.Errorf("%s: after response %d complete is %t, want %t", test.what, i+1, result.complete, want)
+			}
+		}
+	}
+}
+
 func TestServerRejectsWithAReason(t *testing.T) {
 	clusters := Cluster.URL()
 	tests := []struct {

@@ -63,6 +63,8 @@ type outcome struct {
 	typ   Type
 	acked bool // one response was acked
 	nacks []NACK
+	// complete reports whether nothing of the type is outstanding any more, and any of it was acked.
+	complete bool
 }
 
 // step handles one request. An error ends the stream and is sent to the client.
@@ -126,11 +128,17 @@ func (s *session) acknowledge(t Type, r *request) outcome {
 	if m == nil {
 		return outcome{typ: t}
 	}
-	if r.rejection == nil {
+	result := outcome{typ: t, acked: r.rejection == nil}
+	if result.acked {
 		sub.accept(m)
-		return outcome{typ: t, acked: true}
+	} else {
+		result.nacks = sub.reject(m, clip(r.rejection.Message))
 	}
-	return outcome{typ: t, nacks: sub.reject(m, clip(r.rejection.Message))}
+	sub.accepted = sub.accepted || result.acked
+	if len(sub.outstanding) == 0 {
+		result.complete, sub.accepted = sub.accepted, false
+	}
+	return result
 }
 
 // reject handles a NACK. The rejected resource is known where the response had one resource; otherwise all are sent

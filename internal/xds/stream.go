@@ -157,10 +157,12 @@ func (s *Stream) step(r *request) error {
 	count.nacked.Add(uint64(len(outcome.nacks)))
 	if outcome.acked {
 		count.acked.Add(1)
-		s.peer.Acked(outcome.typ)
 	}
 	for _, nack := range outcome.nacks {
 		s.peer.NACKed(nack)
+	}
+	if outcome.complete {
+		s.peer.Acked(outcome.typ)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type subscription struct {
 	missingBytes int // approximate memory of missing
 
 	outstanding []*manifest // sent, neither acknowledged nor rejected yet
+	accepted    bool        // any response was acknowledged since none was outstanding
 }
 
 // idSets are sets of ids of the entries of one resource set.
