@@ -34,7 +34,7 @@ func (p *Plan) addKubernetes() {
 	k, s := p.kubernetes, p.State
 	k.dataplanes = table.NewIndex(s.Tables.Dataplanes.Input, podOf)
 	k.services = table.NewIndex(s.Tables.Services.Input, func(o *resource.Object[kind.MeshService]) []string {
-		if !madeFromService(o) {
+		if !madeFromService(o) || s.Tables.IsRemote(o) {
 			return nil
 		}
 		return []string{o.Name}
@@ -201,11 +201,11 @@ func (p *Plan) serves(r *table.Reader, service *resource.Object[kind.MeshService
 
 // fromService returns what a stored MeshService should be. It is nil where its Service asks for none any more, or the
 // Pod that it is for is no longer behind the headless Service. known is false for a MeshService that was not made from
-// a Service, and while the objects are not known.
+// a Service of this zone, and while the objects are not known.
 func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshService]) (wanted *convert.MeshService,
 	on convert.Ref, known bool) {
 	k := p.kubernetes
-	if k == nil || !madeFromService(stored) || !k.Objects.Synced(r) {
+	if k == nil || !madeFromService(stored) || p.State.Tables.IsRemote(stored) || !k.Objects.Synced(r) {
 		return nil, on, false
 	}
 	tags := stored.Spec.Selector.DataplaneTags

@@ -235,6 +235,8 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)
 	if made {
 		status.VIPs = wanted.VIPs
+	} else if p.kubernetes != nil && own && madeFromService(service) {
+		status.VIPs = old.VIPs // until the objects are known
 	} else if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	} else {
