@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRunCommand(), newInstallCommand(), newUninstallCommand())
+	root.AddCommand(newRunCommand(), newDrainCommand(), newWaitCommand(), newInstallCommand(), newUninstallCommand())
 	return root
 }
 
@@ -83,16 +83,22 @@ GET /live returns 200 while weft-dp runs.`,
 					return fmt.Errorf("--envoy-max-memory: %w", err)
 				}
 			}
+			if c.ProbeProxy.Port != 0 && c.ProbeProxy.Application == "" {
+				return errors.New("--probe-proxy-port needs --probe-address, the address of the application")
+			}
 			level := slog.LevelInfo
 			if verbose {
-				level, c.EnvoyLogLevel = slog.LevelDebug, "info"
+				level = slog.LevelDebug
+				if !command.Flags().Changed("envoy-log-level") {
+					c.EnvoyLogLevel = "info"
+				}
 			}
 			c.EnvoyOutput = os.Stderr
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return agent.Run(command.Context(), c)
 		},
 	}
-	c.EnvoyLogLevel, c.Version = "warning", version
+	c.Version = version
 	f := command.Flags()
 	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
 		"address of the control plane's server for proxies, https://HOST:PORT; with several replicas, one address "+
@@ -102,7 +108,9 @@ GET /live returns 200 while weft-dp runs.`,
 		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
 			"meshes")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
-		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required)")
+		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --mesh and --name)")
+	f.StringVar(&c.Mesh, "mesh", "", "mesh of a Dataplane that the control plane writes, as it does for a Pod")
+	f.StringVar(&c.Name, "name", "", "name of this Dataplane; weft-dp waits until it exists")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
 		"file with the dataplane token, or with the zone token for a ZoneIngress or ZoneEgress; it is read for each "+
 			"call, so a new token takes effect and a pipe does not work (required)")
@@ -112,16 +120,67 @@ GET /live returns 200 while weft-dp runs.`,
 		"bound of Envoy's heap, such as 512Mi or 2Gi; near it, Envoy resets requests and rejects new ones (default: "+
 			"three quarters of the cgroup's limit, or half of the machine's memory)")
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "port that serves GET /ready; 0 for none")
+	f.StringVar(&c.ControlSocket, "control-socket", "",
+		"path of the unix socket of weft-dp drain and weft-dp wait (default: none)")
+	f.IntVar(&c.ProbeProxy.Port, "probe-proxy-port", 0,
+		"port that forwards the probes of --probe to the application, for the kubelet; 0 for none")
+	f.StringVar(&c.ProbeProxy.Application, "probe-address", "", "IP address of the application for these probes")
+	f.StringArrayVar(&c.ProbeProxy.Paths, "probe", nil,
+		"path of a probe that is forwarded: /PORT/PATH, /tcp/PORT or /grpc/PORT; repeatable")
+	f.IntVar(&c.Concurrency, "concurrency", 0, "number of Envoy's worker threads; 0 for the number of CPUs")
+	f.StringVar(&c.EnvoyLogLevel, "envoy-log-level", "warning", "Envoy's log level")
+	f.StringVar(&c.EnvoyLogLevels, "envoy-component-log-level", "",
+		"Envoy's log levels by component, such as upstream:debug,connection:trace")
 	f.IntVar(&c.DNSPort, "dns-port", 15053,
 		"port that serves DNS, UDP and TCP, if the Dataplane has transparentProxying; 0 for none")
 	f.StringSliceVar(&resolvers, "dns-resolvers", nil,
 		"DNS servers for names outside of the mesh, ADDRESS or ADDRESS:PORT, comma-separated (default: those of "+
 			"/etc/resolv.conf)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log debug messages, and Envoy's at the level info")
-	for _, name := range []string{"ca-cert-file", "dataplane-file", "dataplane-token-file"} {
+	for _, name := range []string{"ca-cert-file", "dataplane-token-file"} {
 		command.MarkFlagRequired(name)
 	}
+	command.MarkFlagsOneRequired("dataplane-file", "name")
 	return command
+}
+
+func newDrainCommand() *cobra.Command {
+	var socket string
+	command := &cobra.Command{
+		Use:   "drain",
+		Short: "Make clients stop sending requests to the proxy",
+		Long: `Make clients stop sending requests to the proxy of this machine, and wait until they do, for 50 seconds at
+most. Envoy goes on serving until weft-dp run gets SIGTERM. This is the preStop hook of the sidecar in a Pod.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			said, err := agent.Drain(command.Context(), socket)
+			fmt.Fprint(command.OutOrStdout(), said)
+			return err
+		},
+	}
+	addSocket(command, &socket)
+	return command
+}
+
+func newWaitCommand() *cobra.Command {
+	var socket string
+	command := &cobra.Command{
+		Use:   "wait",
+		Short: "Wait until the proxy is ready",
+		Long: `Wait until weft-dp run on this machine is ready. This is the postStart hook of a sidecar that is not native, so
+that the other containers of the Pod start after it.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return agent.WaitReady(command.Context(), socket)
+		},
+	}
+	addSocket(command, &socket)
+	return command
+}
+
+func addSocket(command *cobra.Command, socket *string) {
+	command.Flags().StringVar(socket, "control-socket", "", "--control-socket of weft-dp run (required)")
+	command.MarkFlagRequired("control-socket")
 }
 
 func parseResolvers(texts []string) ([]netip.AddrPort, error) {

@@ -15,6 +15,8 @@
 //	keepProbingListeners   settings, cert -> probe results -> report
 //	relay, secrets         Envoy's configuration and its certificate, on a unix socket
 //	serveExternal          host names of external services -> the Envoy of a zone egress
+//	serveCommands          drain and wait, commands of the Pod's hooks, on a unix socket
+//	serveProbes            probes of the kubelet -> the application (ProbeProxy)
 //	keepNames              host names of the mesh <- control plane -> the machine's DNS (package nameserver)
 //	sendInspection         an inspection request -> a page of Envoy's administration interface
 package agent
@@ -44,15 +46,20 @@ type Config struct {
 	ControlPlane   []string // https://HOST:PORT, of each replica
 	CAFile         string   // PEM, the CA certificates of the control plane
 	ProxyType      ProxyType
-	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON
+	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON; empty: Mesh and Name
+	Mesh, Name     string           // of a Dataplane that the control plane writes, for a Pod
 	TokenFile      string           // read for each call, so that it may be replaced
 	Envoy          string           // the binary; empty: see findEnvoy
 	ReadinessPort  int              // the port of `/ready`; 0: none
 	DNSPort        int              // the port of the machine's DNS, if the Dataplane has transparentProxying; 0: none
 	DNSResolvers   []netip.AddrPort // for names outside the mesh; empty: the resolvers of /etc/resolv.conf
 	EnvoyLogLevel  string           // as Envoy's --log-level
-	EnvoyMaxMemory uint64           // bytes of Envoy's heap; 0: see defaultMemory
-	Version        string           // the version of weft-dp, which the control plane shows
+	EnvoyLogLevels string           // as Envoy's --component-log-level; empty: none
+	Concurrency    int              // Envoy's worker threads; 0: the number of CPUs
+	ControlSocket  string           // the unix socket of [Drain] and [WaitReady]; empty: none
+	ProbeProxy     ProbeProxy
+	EnvoyMaxMemory uint64 // bytes of Envoy's heap; 0: see defaultMemory
+	Version        string // the version of weft-dp, which the control plane shows
 	EnvoyOutput    io.Writer
 	Log            *slog.Logger
 }
@@ -114,10 +121,12 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer a.control.close()
-	if a.mesh, a.name, err = a.control.register(ctx, a.document, c.Log); err != nil {
-		return err
+	if a.registers() {
+		if a.mesh, a.name, err = a.control.register(ctx, a.document, c.Log); err != nil {
+			return err
+		}
+		c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control)
 	}
-	c.Log.Info("registered", "mesh", a.mesh, "dataplane", a.name, "controlPlane", a.control)
 
 	// These parts outlive ctx, since draining needs them.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -133,7 +142,7 @@ func Run(ctx context.Context, c Config) error {
 }
 
 func newAgent(c Config, version string) (*agent, error) {
-	document, dataplane, err := readDataplane(c.DataplaneFile, c.ProxyType)
+	document, dataplane, err := dataplaneOf(c)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +151,7 @@ func newAgent(c Config, version string) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{
-		Config: c, control: control, dataplane: dataplane, document: document,
+		Config: c, control: control, dataplane: dataplane, document: document, mesh: c.Mesh, name: c.Name,
 		settings:         watch[*wire.Settings](nil),
 		certs:            newWorkloadCerts(),
 		statusReporter:   newStatusReporter(rand.Text(), version),
@@ -157,6 +166,24 @@ func newAgent(c Config, version string) (*agent, error) {
 
 // started reports whether Envoy was started.
 func (a *agent) started() bool { return a.admin.Load() != nil }
+
+// registers reports whether the agent registers its Dataplane. The control plane writes that of a Pod.
+func (a *agent) registers() bool { return a.document != nil }
+
+// dataplaneOf returns the Dataplane, with its document if the agent registers it.
+func dataplaneOf(c Config) ([]byte, *resource.Object[kind.Dataplane], error) {
+	switch named := c.Mesh != "" || c.Name != ""; {
+	case named && c.DataplaneFile != "":
+		return nil, nil, errors.New("--dataplane-file has the mesh and the name; leave out --mesh and --name")
+	case !named:
+		return readDataplane(c.DataplaneFile, c.ProxyType)
+	case c.Mesh == "" || c.Name == "":
+		return nil, nil, errors.New("--mesh and --name belong together: the Dataplane that the control plane writes")
+	case c.ProxyType != DataplaneProxy:
+		return nil, nil, fmt.Errorf("--proxy-type %s needs --dataplane-file", c.ProxyType)
+	}
+	return nil, kind.Dataplanes.Make(c.Mesh, c.Name, kind.Dataplane{}), nil
+}
 
 // readDataplane checks the resource as far as possible without the control plane, for an early and exact error.
 func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind.Dataplane], error) {
@@ -239,8 +266,12 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 	relay := a.newRelay()
 	defer relay.Stop()
 	parts.Go(func() error { return relay.Serve(listener) })
-	if err := a.serveReadiness(life, parts); err != nil {
-		return err
+	for _, serve := range []func(context.Context, *errgroup.Group) error{
+		a.serveReadiness, a.serveCommands, a.ProbeProxy.serve,
+	} {
+		if err := serve(life, parts); err != nil {
+			return err
+		}
 	}
 	if err := a.serveNames(life, parts); err != nil {
 		return err
@@ -312,8 +343,7 @@ func (a *agent) sendFinalReport(life context.Context) {
 // drain stops the proxy without a lost request: it waits until no client sends requests to it, and then until the
 // requests in flight have completed.
 func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
-	a.ready.store(false)
-	a.statusReporter.startDraining()
+	a.startDraining()
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
 	go func() {
@@ -329,6 +359,12 @@ func (a *agent) drain(life context.Context, envoy *envoy, admin *admin) {
 	}
 	settings, _ := a.settings.load()
 	envoy.drain(life, admin, time.Duration(settings.DrainSeconds)*time.Second, a.Log)
+}
+
+// startDraining makes the proxy unready, and reports that it drains.
+func (a *agent) startDraining() {
+	a.statusReporter.startDraining()
+	a.ready.store(false)
 }
 
 // awaitDrained returns nil once the control plane reports the proxy drained. It returns an error after drainTimeout, if

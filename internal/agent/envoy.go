@@ -100,13 +100,20 @@ type envoy struct {
 // startEnvoy starts Envoy such that it exits with the agent, also if the agent is killed.
 func startEnvoy(binary, bootstrap string, drainSeconds uint32, c Config) (*envoy, error) {
 	output := &lineWriter{to: c.EnvoyOutput}
-	command := exec.Command(binary,
+	args := []string{
 		"--config-path", bootstrap,
 		"--disable-hot-restart",
 		"--drain-time-s", strconv.Itoa(int(drainSeconds)),
 		"--drain-strategy", "immediate",
 		"--log-level", c.EnvoyLogLevel,
-	)
+	}
+	if c.EnvoyLogLevels != "" {
+		args = append(args, "--component-log-level", c.EnvoyLogLevels)
+	}
+	if c.Concurrency != 0 {
+		args = append(args, "--concurrency", strconv.Itoa(c.Concurrency))
+	}
+	command := exec.Command(binary, args...)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = killWithParent()
 	e := &envoy{done: make(chan struct{})}

@@ -26,6 +26,10 @@ func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
 		return true
 	}
 	a.ready.store(true)
+	if now, _ := a.statusReporter.report.load(); now.Draining { // it began meanwhile
+		a.ready.store(false)
+		return true
+	}
 	a.Log.Info("ready", "listeners", len(seen))
 	return true
 }

@@ -27,7 +27,7 @@ func (a *agent) keepSession(ctx context.Context) error {
 			a.finalReportAcked.store(true)
 			return nil
 		}
-		if !a.started() && isFinal(err) {
+		if !a.started() && isFinal(err) && (a.registers() || status.Code(err) != codes.NotFound) {
 			return a.control.explain(err)
 		}
 		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
@@ -37,7 +37,9 @@ func (a *agent) keepSession(ctx context.Context) error {
 			retry.wait(ctx)
 		case codes.NotFound:
 			retry.wait(ctx)
-			a.registerAgain(ctx)
+			if a.registers() {
+				a.registerAgain(ctx)
+			}
 		default:
 			retry.wait(ctx)
 		}

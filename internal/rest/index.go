@@ -124,7 +124,7 @@ func pluralName(name string) string {
 	if stem, found := strings.CutSuffix(name, "y"); found {
 		return stem + "ies"
 	}
-	if strings.HasSuffix(strings.ToLower(name), "s") || strings.HasSuffix(name, "sh") {
+	if strings.HasSuffix(strings.ToLower(name), "s") || strings.HasSuffix(name, "sh") || strings.HasSuffix(name, "ch") {
 		return name + "es"
 	}
 	return name + "s"

@@ -133,6 +133,7 @@ func (i *injection) sidecarFlags() []string {
 		flags = append(flags, fmt.Sprintf("--dns-port=%d", map[bool]uint16{true: o.dnsPort}[o.dns]))
 		if o.probePort != 0 && !o.gateway {
 			flags = append(flags, fmt.Sprintf("--probe-proxy-port=%d", o.probePort), "--probe-address=$(INSTANCE_IP)")
+			flags = append(flags, i.probeFlags()...)
 		}
 	}
 	if o.concurrency != 0 {

@@ -213,7 +213,30 @@ func (i *injection) again() {
 	}
 	i.options.probePort = i.written(probePortAnnotation)
 	i.options.gateway = i.pod.Annotations[gatewayAnnotation] != ""
+	i.options.zoneProxy = i.pod.Labels[zoneProxyLabel]
+	i.addProbeFlags()
 	i.rewriteProbes()
+}
+
+// addProbeFlags adds the calls that are rewritten now to the arguments of the sidecar.
+func (i *injection) addProbeFlags() {
+	if i.options.probePort == 0 || i.options.gateway || i.options.zoneProxy != "" {
+		return
+	}
+	for list, containers := range map[string][]core.Container{
+		"initContainers": i.pod.Spec.InitContainers, "containers": i.pod.Spec.Containers,
+	} {
+		for n, c := range containers {
+			if c.Name != SidecarContainer {
+				continue
+			}
+			for _, flag := range i.probeFlags() {
+				if !slices.Contains(c.Args, flag) {
+					i.edit.add(fmt.Sprintf("/spec/%s/%d/args/-", list, n), flag)
+				}
+			}
+		}
+	}
 }
 
 // native reports whether the Pod has a native sidecar.

@@ -138,6 +138,30 @@ func (i *injection) rewriteProbes() {
 	}
 }
 
+// probeFlags are the flags of weft-dp for the calls that are rewritten, each once. The probe proxy forwards no others,
+// since every client can reach it.
+func (i *injection) probeFlags() []string {
+	var flags []string
+	for _, t := range i.targets() {
+		number, calls := i.calls(t)
+		if !calls || number == int(i.options.probePort) {
+			continue
+		}
+		// Kubernetes would replace $(NAME) by the variable.
+		flag := "--probe=" + strings.ReplaceAll(rewritten(t, number).Path, "$(", "$$(")
+		if !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return flags
+}
+
+// calls returns the port of this Pod that a call goes to, or false for none.
+func (i *injection) calls(t target) (int, bool) {
+	number, calls := t.number()
+	return number, calls && (t.http == nil || t.http.Host == "")
+}
+
 // shifts returns by how many places the user's containers and init containers move.
 func (i *injection) shifts() (containers, inits int) {
 	if !i.Settings.NativeSidecars {
@@ -154,9 +178,9 @@ func (i *injection) shifts() (containers, inits int) {
 }
 
 func (i *injection) rewrite(t target, shift, shiftInit int) {
-	number, calls := t.number()
-	if !calls || t.http != nil && t.http.Host != "" {
-		return // it does not call this Pod
+	number, calls := i.calls(t)
+	if !calls {
+		return
 	}
 	if number == int(i.options.probePort) {
 		if !i.injected() {

@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// TestProbeProxy: a probe reaches the application as the kubelet would have sent it, and the kubelet gets the
+// application's response.
+func TestProbeProxy(t *testing.T) {
+	application := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/moved":
+			http.Redirect(w, r, "/ready", http.StatusFound)
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+		case r.URL.Path == "/slow":
+			<-r.Context().Done()
+		case r.URL.Path == "/ready" && r.Host == "web.example" && r.Header.Get("A") == "b" &&
+			r.URL.RawQuery == "x=1" && r.Header.Get(probeHost) == "":
+			fmt.Fprint(w, "yes")
+		case r.URL.Path == "/ready" && r.URL.RawQuery == "":
+			fmt.Fprint(w, "moved here")
+		default:
+			http.Error(w, "no", http.StatusTeapot)
+		}
+	})
+	plain, secured := httptest.NewServer(application), httptest.NewTLSServer(application)
+	defer plain.Close()
+	defer secured.Close()
+	healthy := health.NewServer()
+	healthy.SetServingStatus("bad", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	server := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(server, healthy)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(listener)
+	defer server.Stop()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	portOf := func(address string) string {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	hostOf := func(address string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Host
+	}
+	web, tls := portOf(hostOf(plain.URL)), portOf(hostOf(secured.URL))
+	grpcPort, closedPort := portOf(listener.Addr().String()), portOf(closed.Addr().String())
+	host := map[string]string{probeHost: "web.example", "A": "b"}
+	for _, test := range []struct {
+		name, method, path string
+		headers            map[string]string
+		code               int
+		undeclared         bool
+	}{
+		{name: "HTTP", path: "/" + web + "/ready?x=1", headers: host, code: 200},
+		{name: "HTTP without its headers", path: "/" + web + "/ready?x=1", code: 418},
+		{name: "HTTPS", path: "/" + tls + "/ready", headers: map[string]string{probeScheme: "HTTPS"}, code: 200},
+		{name: "a redirect", path: "/" + web + "/moved", code: 200},
+		{name: "a redirect to another host", path: "/" + web + "/away", code: 302},
+		{name: "a timeout", path: "/" + web + "/slow", code: 503},
+		{name: "a closed port", path: "/" + closedPort + "/ready", code: 503},
+		{name: "TCP", path: "/tcp/" + web, code: 200},
+		{name: "TCP to a closed port", path: "/tcp/" + closedPort, code: 503},
+		{name: "gRPC", path: "/grpc/" + grpcPort, code: 200},
+		{name: "gRPC that does not serve", path: "/grpc/" + grpcPort,
+			headers: map[string]string{"X-Kuma-Probes-GRPC-Service": "bad"}, code: 503},
+		{name: "a path that the Pod does not have", path: "/" + web + "/ready", code: 404, undeclared: true},
+		{name: "another method", method: "POST", path: "/" + web + "/ready?x=1", headers: host, code: 404},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			proxy := ProbeProxy{Application: "127.0.0.1"}
+			if !test.undeclared {
+				proxy.Paths = []string{test.path}
+			}
+			request := httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil)
+			for name, value := range test.headers {
+				request.Header.Set(name, value)
+			}
+			got := httptest.NewRecorder()
+			proxy.ServeHTTP(got, request)
+			if got.Code != test.code {
+				t.Errorf("the kubelet gets %d %s, want %d", got.Code, got.Body, test.code)
+			}
+		})
+	}
+}
+
+func TestTimeoutOfAProbe(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": time.Second, "0": time.Second, "x": time.Second,
+		"5": 5 * time.Second, "60000": maxProbeTimeout} {
+		if got := timeoutOfProbe(http.Header{probeTimeout: {text}}); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	}
+}
