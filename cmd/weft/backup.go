@@ -46,7 +46,7 @@ stay encrypted; keep a copy of their key apart from the file, or put it in with 
 				return err
 			}
 		}
-		n, err := backUp(command.Context(), args[0], h, server.Database(s), command.ErrOrStderr())
+		n, err := backUp(command.Context(), args[0], h, s, command.ErrOrStderr())
 		if errors.Is(err, sql.ErrNoDatabase) {
 			return fmt.Errorf("no backup was made: %w; name the control plane's directory with --data-dir", err)
 		}
@@ -75,18 +75,19 @@ func loadForStore(load func() (*settings.Settings, []string, error)) (*settings.
 // keyFileText returns the content of the key file, and an error if it has no keys.
 func keyFileText(s *settings.Settings) (string, error) {
 	path := server.EncryptionKeyFile(s)
-	if _, err := sealed.ReadKeyFile(path); err != nil {
+	if _, err := server.BackupKeys(s); err != nil {
 		return "", err
 	}
 	text, err := os.ReadFile(path)
 	return string(text), err
 }
 
-func backUp(ctx context.Context, path string, h backup.Header, from sql.Source, progress io.Writer) (n int, err error) {
+func backUp(ctx context.Context, path string, h backup.Header, s *settings.Settings, progress io.Writer) (n int,
+	err error) {
 	tell := &progressReporter{to: progress, next: time.Now().Add(progressInterval)}
 	err = wholefile.Write(path, func(w io.Writer) error {
 		return backup.Write(w, h, func(take func(store.Row) error) error {
-			return sql.Export(ctx, from, func(rows int) { tell.total = rows }, func(row store.Row) error {
+			return server.Export(ctx, s, func(rows int) { tell.total = rows }, func(row store.Row) error {
 				tell.row()
 				return take(row)
 			})
@@ -114,7 +115,7 @@ Stop the control plane first. The store may be of another type than the one that
 			return err
 		}
 		h, n, err := restore(command.Context(), args[0], s, *force, command.ErrOrStderr())
-		if errors.Is(err, sql.ErrNotEmpty) {
+		if errors.Is(err, store.ErrNotEmpty) {
 			return fmt.Errorf("%w\nNothing was restored. Choose an empty store, or replace what is there with "+
 				"--force, after a backup of it.", err)
 		}
@@ -122,7 +123,7 @@ Stop the control plane first. The store may be of another type than the one that
 			return fmt.Errorf("nothing was restored: %w", err)
 		}
 		command.PrintErrf("%d rows of %s are restored.\n", n, h.Created.Format(time.RFC3339))
-		if h.Keys == "" {
+		if h.Keys == "" && s.Store != settings.KubernetesAPI { // whose restored Secrets are not encrypted
 			command.PrintErrf(
 				"The backup has no key: before the control plane starts, %s must have the one of its secrets.\n",
 				server.EncryptionKeyFile(s))
@@ -152,7 +153,7 @@ func restore(ctx context.Context, path string, s *settings.Settings, force bool,
 		return h, 0, err
 	}
 	_, err = readBackup(path, func(rows iter.Seq2[store.Row, error]) error {
-		return sql.Import(ctx, server.Database(s), force, func(yield func(store.Row, error) bool) {
+		return server.Import(ctx, s, force, func(yield func(store.Row, error) bool) {
 			for row, err := range rows {
 				tell.row()
 				if !yield(row, err) {
@@ -202,6 +203,10 @@ func (t *progressReporter) row() {
 	t.done++
 	if now := time.Now(); now.After(t.next) {
 		t.next = now.Add(progressInterval)
-		fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
+		if t.total == 0 { // the store does not know it
+			fmt.Fprintf(t.to, "%d rows\n", t.done)
+		} else {
+			fmt.Fprintf(t.to, "%d of %d rows\n", t.done, t.total)
+		}
 	}
 }

@@ -94,7 +94,7 @@ func (w *Writer) labeledOwnerState(o resource.Any) ownerState {
 		return ownerKnown
 	case origin == kind.OriginGlobal:
 		return formerGlobal
-	case meta.Name == kind.DisplayNameOf(meta): // it was not received, so this zone had another name
+	case w.displayName(o.Key()) == kind.DisplayNameOf(meta): // it was not received, so this zone had another name
 		return ownerUnlabeled
 	case alone:
 		return otherZone
@@ -110,7 +110,10 @@ func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
 	}
 	row.Body, err = resource.Relabel(row.Body, func(labels map[string]string) {
 		maps.Copy(labels, w.ownership())
-		labels[kind.DisplayName] = key.Name
+		name, namespace := w.namespaced(key)
+		if labels[kind.DisplayName] = name; namespace != "" {
+			labels[kind.NamespaceLabel] = namespace
+		}
 		if w.self().Global() {
 			delete(labels, kind.ZoneLabel)
 		}

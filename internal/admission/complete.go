@@ -117,10 +117,11 @@ func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 	return labels
 }
 
-// namespaced returns the name and the namespace of a Dataplane or MeshService of Kubernetes, whose name in the API is
-// NAME.NAMESPACE. Other resources have no namespace.
+// namespaced returns the name and the namespace of a resource of Kubernetes, whose name in the API is NAME.NAMESPACE.
+// Secrets, the control plane's own rows, and resources with a name without a dot have no namespace.
 func (w *Writer) namespaced(key resource.Key) (name, namespace string) {
-	if w.env != kind.Kubernetes || key.Kind != kind.Dataplanes.Name && key.Kind != kind.MeshServices.Name {
+	info := kind.ByName(key.Kind).Describe()
+	if w.env != kind.Kubernetes || info.Hidden || info.Encrypted {
 		return key.Name, ""
 	}
 	at := strings.LastIndexByte(key.Name, '.')

@@ -23,6 +23,12 @@ func (w *Writer) ownership() map[string]string {
 	return labels
 }
 
+// displayName returns the name of a resource of this control plane for readers, without the namespace.
+func (w *Writer) displayName(key resource.Key) string {
+	name, _ := w.namespaced(key)
+	return name
+}
+
 // owner returns the owner of a stored resource: this control plane, where an older release stored it without a label.
 func (w *Writer) owner(meta *resource.Meta) kind.Owner {
 	if meta.Label(kind.OriginLabel) == "" {

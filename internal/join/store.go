@@ -30,12 +30,15 @@ const (
 
 // StoreID returns the ID of a store, which the first call creates.
 func StoreID(ctx context.Context, writer *admission.Writer) (string, error) {
-	result, err := writer.Create(ctx, kind.StoreIDs.Make("", kind.TheStoreID, kind.StoreID{ID: rand.Text()}), nil)
+	result, err := writer.Create(ctx, kind.StoreIDs.Make("", kind.TheStoreID, NewStoreID()), nil)
 	if err != nil {
 		return "", fmt.Errorf("the ID of the store: %w", err)
 	}
 	return result.Object.(*resource.Object[kind.StoreID]).Spec.ID, nil
 }
+
+// NewStoreID returns the ID of a new store.
+func NewStoreID() kind.StoreID { return kind.StoreID{ID: rand.Text()} }
 
 // checkZoneName rejects a control plane of another zone than the token's.
 func checkZoneName(ctx context.Context, zone string) error {

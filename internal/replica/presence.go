@@ -33,7 +33,7 @@ func (m *Member) Run(ctx context.Context) {
 					"error", err)
 			}
 			failed = err != nil
-			if due = now.Add(renewPeriod); failed {
+			if due = now.Add(m.view.timing.renewPeriod()); failed {
 				due = time.Now().Add(retryPeriod)
 			}
 			standDown.Reset(time.Until(m.leadUntil()))
@@ -90,7 +90,7 @@ func (m *Member) createRow(ctx context.Context) error {
 
 // renew renews this replica's row. If another replica has deleted it, this one stops leading and creates a new row.
 func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) error {
-	ctx, cancel := context.WithTimeout(ctx, renewPeriod)
+	ctx, cancel := context.WithTimeout(ctx, m.view.timing.renewPeriod())
 	defer cancel()
 	m.mu.Lock()
 	version := m.version
@@ -139,7 +139,7 @@ func (m *Member) deleteExpired(ctx context.Context) (next time.Time) {
 		err := m.Writer.Delete(ctx, kind.Instances.Key("", id), admission.Change{ControlPlane: true, IfMatch: version})
 		switch {
 		case err == nil:
-			m.Log.Warn("the lease of an instance expired", "instance", id, "after", leaseDuration)
+			m.Log.Warn("the lease of an instance expired", "instance", id, "after", m.view.timing.LeaseDuration)
 		case lostRace(err): // the row was renewed, or another replica deleted it
 		case ctx.Err() == nil:
 			m.Log.Warn("deleting the row of an instance whose lease expired failed", "instance", id, "error", err)

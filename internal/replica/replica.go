@@ -28,7 +28,7 @@ import (
 	"weft/resource"
 )
 
-// Config is the configuration of one replica. All fields are required.
+// Config is the configuration of one replica. All fields are required but Timing.
 type Config struct {
 	ID     string // unique for each run of each replica
 	Store  store.Store
@@ -39,6 +39,7 @@ type Config struct {
 	Lost time.Duration
 	// HasLostClients reports whether a replica that left has clients that have not connected to another one.
 	HasLostClients func(instance string) bool
+	Timing         Timing // optional
 	Log            *slog.Logger
 }
 
@@ -77,7 +78,7 @@ func newTerm() *term {
 func Alone(c Config) *Member {
 	return &Member{
 		Config: c, alone: true, began: time.Now(),
-		view: newView(c.ID, time.Now()), term: newTerm(),
+		view: newView(c.ID, time.Now(), c.Timing), term: newTerm(),
 	}
 }
 
@@ -86,7 +87,7 @@ func Alone(c Config) *Member {
 func Join(ctx context.Context, c Config) (*Member, error) {
 	m := &Member{
 		Config: c, wake: make(chan struct{}, 1),
-		view:       newView(c.ID, time.Now()),
+		view:       newView(c.ID, time.Now(), c.Timing),
 		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
 	if err := m.createRow(ctx); err != nil {

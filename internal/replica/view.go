@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -8,22 +9,34 @@ import (
 )
 
 const (
-	// renewPeriod is the period of renewals.
-	renewPeriod = 5 * time.Second
-	// leaseDuration is the time without a renewal after which another replica deletes the row.
-	leaseDuration = 15 * time.Second
-	// renewDeadline is the time after the start of a renewal for which a replica may lead. It is shorter than
-	// leaseDuration, so that no two replicas lead at once, whenever the others read the renewal.
-	renewDeadline = 12 * time.Second
+	// maxRenewPeriod is the longest period of renewals.
+	maxRenewPeriod = 5 * time.Second
 	// retryPeriod is the pause after a failed renewal.
 	retryPeriod = time.Second
 )
 
+// Timing has the times of leases.
+type Timing struct {
+	// LeaseDuration is the time without a renewal after which another replica deletes the row; 0: 15 seconds.
+	LeaseDuration time.Duration
+	// RenewDeadline is the time after the start of a renewal for which a replica may lead; 0: 12 seconds. It is shorter
+	// than LeaseDuration, so that no two replicas lead at once, whenever the others read the renewal.
+	RenewDeadline time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	return Timing{cmp.Or(t.LeaseDuration, 15*time.Second), cmp.Or(t.RenewDeadline, 12*time.Second)}
+}
+
+// renewPeriod is the period of renewals. One may fail before the deadline.
+func (t Timing) renewPeriod() time.Duration { return min(maxRenewPeriod, t.RenewDeadline/2) }
+
 // view is a replica's knowledge of those that share its store. It does no I/O. Times are arguments, of this machine's
 // clock only.
 type view struct {
-	self  string
-	began time.Time
+	self   string
+	began  time.Time
+	timing Timing
 
 	peers      map[string]peer      // the others with a row
 	gone       map[string]departure // the others whose row was deleted
@@ -48,8 +61,8 @@ type departure struct {
 	noClients bool      // all its clients have connected to other replicas
 }
 
-func newView(self string, now time.Time) *view {
-	return &view{self: self, began: now, peers: map[string]peer{}, gone: map[string]departure{},
+func newView(self string, now time.Time, timing Timing) *view {
+	return &view{self: self, began: now, timing: timing.withDefaults(), peers: map[string]peer{}, gone: map[string]departure{},
 		ackRequests: map[string]kind.AckRequest{}}
 }
 
@@ -73,7 +86,7 @@ func (v *view) observeDeletion(id string, now time.Time) {
 // renewed records a renewal of this replica's row, by the time of its start. After a failed renewal, the others' rows
 // could not be read either, so their time starts anew.
 func (v *view) renewed(began time.Time, failedBefore bool) {
-	v.leadUntil = began.Add(renewDeadline)
+	v.leadUntil = began.Add(v.timing.RenewDeadline)
 	if failedBefore {
 		for id, p := range v.peers {
 			v.peers[id] = peer{p.version, began}
@@ -88,7 +101,7 @@ func (v *view) leaseExpired() { v.leadUntil, v.holdsLeadership = time.Time{}, fa
 func (v *view) expired(now time.Time) (dead map[string]string, next time.Time) {
 	dead = map[string]string{}
 	for id, p := range v.peers {
-		if end := p.renewedAt.Add(leaseDuration); !end.After(now) {
+		if end := p.renewedAt.Add(v.timing.LeaseDuration); !end.After(now) {
 			dead[id] = p.version
 		} else if next.IsZero() || end.Before(next) {
 			next = end

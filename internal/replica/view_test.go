@@ -12,12 +12,12 @@ import (
 var start = time.Unix(1000, 0)
 
 func TestALeaseExpiresFifteenSecondsAfterARenewal(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	v.observe("b", "1", start)
 	v.observe("c", "1", start)
 	v.observe("b", "2", start.Add(5*time.Second))
 	v.observe("c", "1", start.Add(5*time.Second)) // read again, without a renewal
-	if dead, next := v.expired(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(leaseDuration)) {
+	if dead, next := v.expired(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(v.timing.LeaseDuration)) {
 		t.Errorf("%v are dead after 14 s, looked at again at %s", dead, next)
 	}
 	if dead, _ := v.expired(start.Add(15 * time.Second)); len(dead) != 1 || dead["c"] != "1" {
@@ -26,7 +26,7 @@ func TestALeaseExpiresFifteenSecondsAfterARenewal(t *testing.T) {
 }
 
 func TestAReplicaThatCouldNotReachTheStoreExpiresNoLease(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	v.observe("b", "1", start)
 	v.renewed(start.Add(time.Minute), true)
 	if dead, _ := v.expired(start.Add(time.Minute)); len(dead) > 0 {
@@ -35,13 +35,13 @@ func TestAReplicaThatCouldNotReachTheStoreExpiresNoLease(t *testing.T) {
 }
 
 func TestALeaderStepsDownBeforeItsLeaseExpires(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	v.renewed(start, false)
 	v.lead(kind.Leadership{Holder: "a", Term: 1}, "1", true)
-	if !v.leads(start.Add(renewDeadline - 1)) {
+	if !v.leads(start.Add(v.timing.RenewDeadline - 1)) {
 		t.Error("does not lead though its row was renewed")
 	}
-	if v.leads(start.Add(renewDeadline)) || renewDeadline >= leaseDuration {
+	if v.leads(start.Add(v.timing.RenewDeadline)) || v.timing.RenewDeadline >= v.timing.LeaseDuration {
 		t.Error("leads at a time when another one may take over")
 	}
 	v.renewed(start.Add(time.Minute), true)
@@ -80,7 +80,7 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			v := newView("a", start)
+			v := newView("a", start, Timing{})
 			v.renewed(start, false)
 			test.prepare(v)
 			if got := v.mayLead(start); got != test.want {
@@ -91,7 +91,7 @@ func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 }
 
 func TestPendingResponsesAreOfLiveAndRecentlyDepartedReplicas(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	for _, id := range []string{"answered", "lives", "went", "left"} {
 		v.observe(id, "1", start)
 	}
@@ -105,7 +105,7 @@ func TestPendingResponsesAreOfLiveAndRecentlyDepartedReplicas(t *testing.T) {
 }
 
 func TestWhenAnInstanceEnded(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	v.observe("lives", "1", start)
 	v.observe("died", "1", start)
 	v.observe("died", "2", start.Add(5*time.Second))
@@ -128,7 +128,7 @@ func TestWhenAnInstanceEnded(t *testing.T) {
 }
 
 func TestAckRequestsOfDepartedReplicasAreUnowned(t *testing.T) {
-	v := newView("a", start)
+	v := newView("a", start, Timing{})
 	v.observe("b", "1", start)
 	v.ackRequests = map[string]kind.AckRequest{"mine": {Requester: "a"}, "b's": {Requester: "b"},
 		"answered": {Requester: "b", AckedBy: []string{"a"}}, "c's": {Requester: "c"}}

@@ -30,7 +30,7 @@ func (s *Server) bundleHandler(look func(check.Known) *check.Report) http.Handle
 			return map[string]string{"version": s.version, "go": runtime.Version(), "instance": s.instance,
 				"zone": s.settings.ZoneName}
 		})},
-		{Name: "settings.json", Write: asJSONLine(func() any { return s.settings.Effective() })},
+		{Name: "settings.json", Write: asJSONLine(func() any { return s.effectiveSettings() })},
 		{Name: "check.json", Write: asJSONLine(func() any { return look(check.Known{}) })},
 		{Name: "process.json", Write: func(w io.Writer) error {
 			process, err := diag.Read()

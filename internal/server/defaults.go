@@ -29,6 +29,9 @@ func (s *Server) endFirstStart(ctx context.Context) error {
 	if !s.firstStart {
 		return nil
 	}
+	if err := s.identifyStore(ctx); err != nil {
+		return err
+	}
 	// Another replica may have ended it.
 	if err := s.store.Delete(ctx, firstStart, ""); !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -57,26 +60,40 @@ func defaults(s *settings.Settings) []resource.Any {
 	if !s.SkipMeshCreation {
 		made = append(made, kind.Meshes.Make("", "default", kind.Mesh{}))
 	}
-	if !s.SkipHostnameGenerators {
-		made = append(made,
-			// Only the zone's own services have the origin "zone": those of other zones come from global.
-			hostnames("local-mesh-service", "{{ .DisplayName }}.svc.mesh.local", kind.HostnameSelector{
-				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone,
-					kind.EnvLabel: "universal"}},
-			}),
-			hostnames("zone-mesh-service", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
-				MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.EnvLabel: "universal"}},
-			}),
-			hostnames("mesh-multi-zone-service", "{{ .DisplayName }}.mzsvc.mesh.local", kind.HostnameSelector{
-				MeshMultiZoneService: &kind.LabelSelector{MatchLabels: map[string]string{}},
-			}),
-			hostnames("mesh-external-service", "{{ .DisplayName }}.extsvc.mesh.local", kind.HostnameSelector{
-				MeshExternalService: &kind.LabelSelector{MatchLabels: map[string]string{}},
-			}))
+	if s.SkipHostnameGenerators {
+		return made
 	}
-	return made
+	if s.Environment == settings.OnKubernetes {
+		made = append(made, serviceHostnames(s, kind.Kubernetes, "{{ .DisplayName }}.{{ .Namespace }}")...)
+	} else {
+		made = append(made, serviceHostnames(s, kind.Universal, "{{ .DisplayName }}")...)
+	}
+	return append(made,
+		hostnames(s, "mesh-multi-zone-service", "{{ .DisplayName }}.mzsvc.mesh.local", kind.HostnameSelector{
+			MeshMultiZoneService: &kind.LabelSelector{MatchLabels: map[string]string{}},
+		}),
+		hostnames(s, "mesh-external-service", "{{ .DisplayName }}.extsvc.mesh.local", kind.HostnameSelector{
+			MeshExternalService: &kind.LabelSelector{MatchLabels: map[string]string{}},
+		}))
 }
 
-func hostnames(name, template string, selector kind.HostnameSelector) resource.Any {
+// serviceHostnames are the host names of the MeshServices of an environment.
+func serviceHostnames(s *settings.Settings, environment, service string) []resource.Any {
+	return []resource.Any{
+		// Only the zone's own services have the origin "zone": those of other zones come from global.
+		hostnames(s, "local-mesh-service", service+".svc.mesh.local", kind.HostnameSelector{
+			MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone,
+				kind.EnvLabel: environment}},
+		}),
+		hostnames(s, "zone-mesh-service", service+".svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
+			MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.EnvLabel: environment}},
+		}),
+	}
+}
+
+func hostnames(s *settings.Settings, name, template string, selector kind.HostnameSelector) resource.Any {
+	if s.Environment == settings.OnKubernetes {
+		name += "." + s.Kubernetes.SystemNamespace
+	}
 	return kind.HostnameGenerators.Make("", name, kind.HostnameGenerator{Selector: selector, Template: template})
 }

@@ -71,6 +71,7 @@ type Server struct {
 
 	ports        ports
 	store        store.Store // with timeouts, metrics and reads of its own writes
+	apiServer    *apiServer  // on Kubernetes
 	firstStart   bool        // the store is new, or its first start failed
 	metrics      *metrics.Metrics
 	state        *graph.State
@@ -161,6 +162,9 @@ func (s *Server) Wait() error {
 	return err
 }
 
+// Leads reports whether this replica leads now.
+func (s *Server) Leads() bool { return s.replica.Leads() }
+
 // onClose adds what Wait releases, the latest first.
 func (s *Server) onClose(f func()) { s.closers = append(s.closers, f) }
 
@@ -186,7 +190,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
-		LocalNetworks: s.settings.LocalNetworks,
+		Environment: string(s.settings.Environment), LocalNetworks: s.settings.LocalNetworks,
 	})
 	return nil
 }
@@ -213,7 +217,7 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	}
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
-		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log,
+		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
 		LocalAcked: func(ctx context.Context, rows []resource.Key) error { return s.localAcked(ctx, rows) },
 		HasLostClients: func(gone string) bool {
 			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance == gone })
@@ -223,6 +227,15 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 		return fmt.Errorf("joining the other instances: %w", err)
 	}
 	return nil
+}
+
+// leaseTiming returns the times of replicas: as they are set on Kubernetes, else the defaults.
+func (s *Server) leaseTiming() replica.Timing {
+	if s.apiServer == nil {
+		return replica.Timing{}
+	}
+	return replica.Timing{LeaseDuration: s.settings.Kubernetes.LeaseDuration,
+		RenewDeadline: s.settings.Kubernetes.RenewDeadline}
 }
 
 func (s *Server) buildReconciler(context.Context) error {
@@ -322,7 +335,7 @@ func (s *Server) createAdminToken(ctx context.Context) error {
 func (s *Server) serve(ctx context.Context) error {
 	look := s.checker()
 	api := s.metrics.API(rest.New(rest.Config{
-		Guard: s.guard, View: s.view, Settings: s.settings.Effective(), Writer: s.writer, Inspector: s.hub.Inspector,
+		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.hub.Inspector,
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
 		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,

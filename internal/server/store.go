@@ -18,13 +18,16 @@ import (
 
 // openStore opens the store of the settings.
 func (s *Server) openStore(ctx context.Context) error {
-	if s.settings.Store == settings.Memory {
+	switch s.settings.Store {
+	case settings.Memory:
 		rows := memory.New(memory.Options{})
 		s.onClose(func() { rows.Close() })
 		s.store, s.firstStart = rows, true
 		return nil
+	case settings.KubernetesAPI:
+		return s.openKubernetes(ctx)
 	}
-	below, err := sql.Open(ctx, Database(s.settings), sql.Options{Log: s.log})
+	below, err := sql.Open(ctx, database(s.settings), sql.Options{Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -35,10 +38,12 @@ func (s *Server) openStore(ctx context.Context) error {
 }
 
 // sharesStore returns whether other replicas may have the same store.
-func sharesStore(s *settings.Settings) bool { return s.Store == settings.PostgreSQL }
+func sharesStore(s *settings.Settings) bool {
+	return s.Store == settings.PostgreSQL || s.Store == settings.KubernetesAPI
+}
 
-// Database returns the database of the resources, for settings whose store is not memory.
-func Database(s *settings.Settings) sql.Source {
+// database returns the database of the resources, for settings whose store is one.
+func database(s *settings.Settings) sql.Source {
 	if s.Store == settings.SQLite {
 		return sql.SQLite{Dir: s.DataDir}
 	}
@@ -56,17 +61,21 @@ func sealSecrets(ctx context.Context, s *settings.Settings, below *sql.Store, lo
 	if err != nil {
 		return nil, err
 	}
+	rows, err := sealed.Open(ctx, below, keys, encryptedKinds(), log)
+	if err != nil {
+		return nil, fmt.Errorf("%w; the key file is %s", err, EncryptionKeyFile(s))
+	}
+	return rows, nil
+}
+
+func encryptedKinds() []string {
 	var kinds []string
 	for _, d := range kind.All() {
 		if info := d.Describe(); info.Encrypted {
 			kinds = append(kinds, info.Name)
 		}
 	}
-	rows, err := sealed.Open(ctx, below, keys, kinds, log)
-	if err != nil {
-		return nil, fmt.Errorf("%w; the key file is %s", err, EncryptionKeyFile(s))
-	}
-	return rows, nil
+	return kinds
 }
 
 // EncryptionKeyFile returns the path of the key file of Secrets: as it is set, else in the data directory.
@@ -79,18 +88,25 @@ func EncryptionKeyFile(s *settings.Settings) string {
 
 // encryptionKeys reads the key file, and makes one in the data directory of a store that was never encrypted.
 func encryptionKeys(ctx context.Context, s *settings.Settings, below store.Store) (*sealed.Keys, error) {
+	return keysOr(s, func(path string) (*sealed.Keys, error) {
+		encrypted, err := sealed.Encrypted(ctx, below)
+		if err != nil {
+			return nil, err
+		}
+		if encrypted {
+			return nil, fmt.Errorf(
+				"%s is missing, and the store is encrypted under it: put it back from where it was kept", path)
+		}
+		return sealed.MakeKeyFile(path)
+	})
+}
+
+// keysOr reads the key file. It calls missing where the file of the data directory is missing.
+func keysOr(s *settings.Settings, missing func(path string) (*sealed.Keys, error)) (*sealed.Keys, error) {
 	path := EncryptionKeyFile(s)
 	keys, err := sealed.ReadKeyFile(path)
 	if s.EncryptionKeyFile != "" || !errors.Is(err, fs.ErrNotExist) {
 		return keys, err
 	}
-	encrypted, err := sealed.Encrypted(ctx, below)
-	if err != nil {
-		return nil, err
-	}
-	if encrypted {
-		return nil, fmt.Errorf("%s is missing, and the store is encrypted under it: put it back from where it was kept",
-			path)
-	}
-	return sealed.MakeKeyFile(path)
+	return missing(path)
 }

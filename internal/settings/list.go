@@ -27,6 +27,19 @@ var all = slices.Concat(zoneSettings, plain, storeSettings, injectorSettings, ac
 
 var plain = []setting{
 	{
+		path: "environment", env: "KUMA_ENVIRONMENT", fallback: string(OnUniversal),
+		doc: "The environment of the control plane. `universal`: machines. `kubernetes`: a cluster, whose API server " +
+			"is the store (`store.type: kubernetes`); resources have names NAME.NAMESPACE. See " +
+			"[Kubernetes](kubernetes.md).",
+		set: func(s *Settings, v string) error {
+			s.Environment = Environment(v)
+			if !slices.Contains([]Environment{OnUniversal, OnKubernetes}, s.Environment) {
+				return errors.New("is not an environment; use universal or kubernetes")
+			}
+			return nil
+		},
+	},
+	{
 		path: "general.dataDir", env: "KUMA_GENERAL_DATA_DIR", fallback: "weft-data",
 		doc: "The data directory: the store, the keys and the server's own certificates. A relative path starts at " +
 			"the working directory. Flag: `--data-dir`.",
@@ -245,14 +258,7 @@ var plain = []setting{
 	{
 		path: "hostNames.drainTime", env: "KUMA_HOST_NAMES_DRAIN_TIME", fallback: "30s",
 		doc: "How long, `0s` to `1h`, clients keep using an address after its host name no longer resolves to it.",
-		set: func(s *Settings, v string) error {
-			drain, err := time.ParseDuration(v)
-			if err != nil || drain < 0 || drain > time.Hour {
-				return errors.New("is not a duration from 0s to 1h, such as 30s")
-			}
-			s.HostNameDrain = drain
-			return nil
-		},
+		set: duration(0, time.Hour, func(s *Settings) *time.Duration { return &s.HostNameDrain }),
 	},
 }
 
@@ -361,6 +367,18 @@ func number(least, most int, field func(*Settings) *int) func(*Settings, string)
 			return fmt.Errorf("is not a number from %d to %d", least, most)
 		}
 		*field(s) = n
+		return nil
+	}
+}
+
+// duration parses a duration within bounds.
+func duration(least, most time.Duration, field func(*Settings) *time.Duration) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("is not a duration from %s to %s, such as 15s", least, most)
+		}
+		*field(s) = d
 		return nil
 	}
 }

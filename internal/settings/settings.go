@@ -25,8 +25,11 @@ type Settings struct {
 	ZoneName string   // empty for a global control plane
 	Join     Join     // of a zone
 	ZoneSync ZoneSync // of a global control plane
-	Store    StoreType
-	Postgres Postgres // if Store is PostgreSQL
+	// Environment is where the zone's proxies run. It is that of the store.
+	Environment Environment
+	Store       StoreType
+	Postgres    Postgres   // if Store is PostgreSQL
+	Kubernetes  Kubernetes // if Store is KubernetesAPI
 	// EncryptionKeyFile is empty if the control plane generates a key in DataDir.
 	EncryptionKeyFile string
 	// DataDir is the directory of all files that must survive a restart.
@@ -79,6 +82,17 @@ const (
 	SQLite     StoreType = "sqlite"   // a file under DataDir
 	PostgreSQL StoreType = "postgres" // a database that several replicas may share
 	Memory     StoreType = "memory"   // lost with the process
+	// KubernetesAPI is the API server of a Kubernetes cluster, which several replicas may share.
+	KubernetesAPI StoreType = "kubernetes"
+)
+
+// Environment is the kind of the machines of a zone.
+type Environment string
+
+// The environments.
+const (
+	OnUniversal  Environment = "universal"  // machines, where users write Dataplanes
+	OnKubernetes Environment = "kubernetes" // a cluster, where resources are objects in namespaces
 )
 
 // Address is the address of a listening server. Port 0 means any free port.

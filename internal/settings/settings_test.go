@@ -183,7 +183,7 @@ func TestInvalidSettings(t *testing.T) {
 		"interface": {environ: []string{"KUMA_API_SERVER_HTTP_INTERFACE=eth0"},
 			want: []string{`"eth0" is not an IP address`}},
 		"store": {environ: []string{"KUMA_STORE_TYPE=mysql"},
-			want: []string{"use sqlite, postgres or memory"}},
+			want: []string{"use sqlite, postgres, kubernetes or memory"}},
 		"no key for PostgreSQL": {environ: []string{"KUMA_STORE_TYPE=postgres"},
 			want: []string{"store.encryption.keyFile is empty", "weft generate encryption-key"}},
 		"TLS mode": {environ: []string{"KUMA_STORE_POSTGRES_TLS_MODE=prefer"},

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,15 @@ type Postgres struct {
 	CAFile, CertFile, KeyFile string
 }
 
+// Kubernetes is the store on the API server of a Kubernetes cluster.
+type Kubernetes struct {
+	// SystemNamespace has the objects of the control plane itself.
+	SystemNamespace string
+	// LeaseDuration is the time without a renewal after which the other replicas take a replica for dead, and
+	// RenewDeadline the shorter time after which a leader without a renewal stops leading.
+	LeaseDuration, RenewDeadline time.Duration
+}
+
 var tlsModes = []string{"disable", "verifyNone", "verifyCa", "verifyFull"}
 
 // storeSettings are the settings of the store.
@@ -29,12 +39,13 @@ var storeSettings = []setting{
 	{
 		path: "store.type", env: "KUMA_STORE_TYPE", fallback: string(SQLite),
 		doc: "The type of the store. `sqlite`: a file in the data directory. `postgres`: a PostgreSQL database, " +
-			"which several replicas may share. `memory`: lost on restart, for experiments. See [the " +
-			"store](operations/store.md).",
+			"which several replicas may share. `kubernetes`: the API server of a cluster, which several replicas may " +
+			"share; it needs `environment: kubernetes`. `memory`: lost on restart, for experiments. See [the " +
+			"store](operations/store.md) and [Kubernetes](kubernetes.md).",
 		set: func(s *Settings, v string) error {
 			s.Store = StoreType(v)
-			if !slices.Contains([]StoreType{SQLite, PostgreSQL, Memory}, s.Store) {
-				return errors.New("is not a store of this release; use sqlite, postgres or memory")
+			if !slices.Contains([]StoreType{SQLite, PostgreSQL, Memory, KubernetesAPI}, s.Store) {
+				return errors.New("is not a store of this release; use sqlite, postgres, kubernetes or memory")
 			}
 			return nil
 		},
@@ -43,7 +54,8 @@ var storeSettings = []setting{
 		path: "store.encryption.keyFile", env: "KUMA_STORE_ENCRYPTION_KEY_FILE",
 		doc: "The file with the keys that encrypt Secrets, one per line; the first key encrypts. Empty: " +
 			"`secrets.key` in the data directory, which is generated where it is missing. With `store.type: " +
-			"postgres` the setting is required.",
+			"postgres` the setting is required. With `store.type: kubernetes` the keys encrypt the Secrets of " +
+			"backups only.",
 		set: text(func(s *Settings) *string { return &s.EncryptionKeyFile }),
 	},
 	{
@@ -123,6 +135,28 @@ var storeSettings = []setting{
 		doc: "The private key of that certificate in PEM.",
 		set: text(func(s *Settings) *string { return &s.Postgres.KeyFile }),
 	},
+	{
+		path: "store.kubernetes.systemNamespace", env: "KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE",
+		fallback: "kuma-system",
+		doc: "The namespace that has the objects of the control plane itself, its Leases, the Secrets of meshes, and " +
+			"the resources whose name has no namespace. It must exist.",
+		set: label(func(s *Settings) *string { return &s.Kubernetes.SystemNamespace }),
+	},
+	{
+		path: "runtime.kubernetes.leaderElection.leaseDuration",
+		env:  "KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION", fallback: "15s",
+		doc: "With `store.type: kubernetes`: the time, at least `3s`, after which the other replicas take a replica " +
+			"for dead that has not renewed its Lease. Every replica needs the same value.",
+		set: duration(3*time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Kubernetes.LeaseDuration }),
+	},
+	{
+		path: "runtime.kubernetes.leaderElection.renewDeadline",
+		env:  "KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE", fallback: "10s",
+		doc: "With `store.type: kubernetes`: the time after which a leader stops leading that could not renew its " +
+			"Lease. It is at least a second shorter than the lease duration. A Lease is renewed after half of it, and " +
+			"after 5 seconds at the latest.",
+		set: duration(2*time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Kubernetes.RenewDeadline }),
+	},
 }
 
 // checkStore returns an error for store settings that contradict each other.
@@ -138,6 +172,16 @@ func (s *Settings) checkStore() error {
 			errors.New("store.encryption.keyFile is empty, and PostgreSQL needs it, the same for every instance: "+
 				"make one with `weft generate encryption-key > secrets.key`, keep a copy, and set "+
 				"KUMA_STORE_ENCRYPTION_KEY_FILE"))
+	}
+	if (s.Store == KubernetesAPI) != (s.Environment == OnKubernetes) {
+		faults = append(faults,
+			fmt.Errorf("environment is %s and store.type is %s: set both to kubernetes (KUMA_ENVIRONMENT, "+
+				"KUMA_STORE_TYPE), or neither", s.Environment, s.Store))
+	}
+	if k := s.Kubernetes; k.LeaseDuration-k.RenewDeadline < time.Second {
+		faults = append(faults, fmt.Errorf("runtime.kubernetes.leaderElection.renewDeadline is %s, and must be at "+
+			"least a second shorter than runtime.kubernetes.leaderElection.leaseDuration, %s: otherwise two replicas "+
+			"may lead", k.RenewDeadline, k.LeaseDuration))
 	}
 	if (s.Postgres.CertFile == "") != (s.Postgres.KeyFile == "") {
 		faults = append(faults,

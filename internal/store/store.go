@@ -45,6 +45,8 @@ var (
 	// ErrTooOld is the error for a cursor that was compacted. The caller lists again and computes the difference,
 	// deletions included.
 	ErrTooOld = errors.New("store: the cursor is too old")
+	// ErrNotEmpty is the error of an import into a store with rows.
+	ErrNotEmpty = errors.New("the store is not empty")
 	// ErrUnavailable wraps a failure of the database, such as a full disk, and is the error of a closed store. The
 	// write did not happen, unless the error says that it may have.
 	ErrUnavailable = errors.New("store: unavailable")

@@ -34,6 +34,9 @@ func New(config *rest.Config) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = Manager
+	if config.QPS == 0 {
+		config.QPS = -1 // the API server limits requests itself (API priority and fairness)
+	}
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("kube: %w", err)

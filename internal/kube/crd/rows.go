@@ -30,6 +30,10 @@ func Rows() []kube.Kind {
 			k.SecretType = secretType
 		case info.Name == kind.GlobalSecrets.Name:
 			k.SecretType = globalSecretType
+		case info.Name == kind.Instances.Name:
+			k.Lease = instanceLease
+		case info.Name == kind.Leaderships.Name:
+			k.Lease = leaderLease
 		case info.Encrypted:
 			k.Private = true
 		case !info.Hidden:
@@ -39,6 +43,24 @@ func Rows() []kube.Kind {
 		all = append(all, k)
 	}
 	return all
+}
+
+// LeaderLease is the name of the Lease of the leadership, which Kuma's control planes have too.
+const LeaderLease = "cp-leader-lease"
+
+// instanceLease is the Lease of a replica, which the replica renews.
+func instanceLease(name string, _ []byte) kube.Lease {
+	return kube.Lease{Name: "weft-" + name, Holder: name}
+}
+
+// leaderLease is the Lease of the leadership. Its holder leads while the holder's own Lease exists.
+func leaderLease(_ string, body []byte) kube.Lease {
+	lease := kube.Lease{Name: LeaderLease}
+	var row struct{ Spec kind.Leadership }
+	if json.Unmarshal(body, &row) == nil {
+		lease.Holder, lease.Transitions = row.Spec.Holder, row.Spec.Term
+	}
+	return lease
 }
 
 // normal returns a body with the fields in the order of the kind, in which the control plane compares bodies. A body

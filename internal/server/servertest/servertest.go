@@ -31,6 +31,8 @@ type Plane struct {
 	DataDir string
 	// Admin is a client with an administrator's permissions.
 	Admin *client.Client
+	// Leads reports whether this replica leads now.
+	Leads func() bool
 	// Stop stops the control plane as SIGTERM does, and returns the error of its end. The end of the test calls it too.
 	Stop func() error
 }
@@ -84,7 +86,7 @@ func start(t *testing.T, o Options) (*Plane, error) {
 		cancel()
 		return nil, err
 	}
-	p := &Plane{Addresses: running.Addresses(), DataDir: s.DataDir}
+	p := &Plane{Addresses: running.Addresses(), DataDir: s.DataDir, Leads: running.Leads}
 	p.Stop = sync.OnceValue(func() error { cancel(); return running.Wait() })
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {

@@ -39,7 +39,8 @@ func failure(err error, write bool) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &known), errors.Is(err, store.ErrUnavailable), store.IsRejection(err):
+	case errors.As(err, &known), errors.Is(err, store.ErrUnavailable), errors.Is(err, ErrNoNamespace),
+		store.IsRejection(err):
 		return err
 	case !responded:
 		return unreachable(err, write)

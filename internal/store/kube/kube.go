@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -53,8 +54,20 @@ type Kind struct {
 	Owner string
 	// Private is true for rows of the control plane itself that only it may read.
 	Private bool
+	// Lease returns the Lease in which a row of the control plane itself is, for rows that are renewed while a replica
+	// lives. nil: the rows are none.
+	Lease func(name string, body []byte) Lease
 	// Normal returns a body in the form in which the control plane writes it. nil: the API server's form.
 	Normal func(body []byte) []byte
+}
+
+// Lease is what other readers of a Lease see. The row itself is an annotation of the Lease. (Kubernetes API,
+// coordination.k8s.io/v1.)
+type Lease struct {
+	Name   string // of the object
+	Holder string
+	// Transitions is the number of changes of the holder. The Lease of a replica has none, and is renewed instead.
+	Transitions uint64
 }
 
 // Options shape a store.
@@ -63,6 +76,8 @@ type Options struct {
 	Namespace string
 	// Kinds are the known kinds. The rows of every other kind are records.
 	Kinds []Kind
+	// LeaseDuration is the time without a renewal after which a Lease has expired, for other readers of the Leases.
+	LeaseDuration time.Duration
 	// Backlog is how many events wait for a watcher at most; 0 means 100,000. A watcher that lags more is closed.
 	Backlog int
 	// Log receives failed watches; nil discards them.
@@ -88,7 +103,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open returns a store. The definitions of the kinds and the system namespace must exist.
+// Open returns a store. The definitions of the kinds must exist. Without the system namespace the error is
+// ErrNoNamespace.
 func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 	client, err := api.New(config)
 	if err != nil {
@@ -104,6 +120,9 @@ func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 	}
 	var system struct{ Metadata struct{ UID string } }
 	if err := client.Get(ctx, "/api/v1/namespaces/"+o.Namespace, nil, &system); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w: %s", ErrNoNamespace, o.Namespace)
+		}
 		return nil, failure(err, false)
 	}
 	s.cluster = system.Metadata.UID
@@ -214,7 +233,16 @@ func (s *Store) list(ctx context.Context, at place) (rows []store.Row, version s
 
 // each calls with every selected object of a place, and returns the version of the list.
 func (s *Store) each(ctx context.Context, at place, selector api.Options, call func(*object) error) (string, error) {
+	return s.eachAt(ctx, at, selector, "", call)
+}
+
+// eachAt is [Store.each] for the objects as they were at a version; empty: as they are now.
+func (s *Store) eachAt(ctx context.Context, at place, selector api.Options, version string,
+	call func(*object) error) (string, error) {
 	selector["limit"] = page
+	if version != "" {
+		selector["resourceVersion"], selector["resourceVersionMatch"] = version, "Exact"
+	}
 	for {
 		var l list
 		if err := s.api.Get(ctx, at.collection(), selector, &l); err != nil {
@@ -228,6 +256,8 @@ func (s *Store) each(ctx context.Context, at place, selector api.Options, call f
 		if selector["continue"] = l.Metadata.Continue; l.Metadata.Continue == "" {
 			return l.Metadata.ResourceVersion, nil
 		}
+		delete(selector, "resourceVersion") // the continuation has it
+		delete(selector, "resourceVersionMatch")
 	}
 }
 
@@ -285,12 +315,32 @@ func (s *Store) createObject(ctx context.Context, at place, row store.Row, by ow
 	var stored object
 	if err := s.api.Create(ctx, at.collection(), &o, &stored); err != nil {
 		if apierrors.IsAlreadyExists(err) {
-			return store.Row{}, fmt.Errorf("%w: the object %s", store.ErrExists, at.path())
+			return store.Row{}, s.exists(ctx, at, row.Key)
 		}
 		return store.Row{}, failure(err, true)
 	}
 	created, _, err := at.row(&stored)
 	return created, err
+}
+
+// exists returns the error of a row whose object exists: ErrExists if it has the row, else a Conflict, since reading the
+// row again does not find it.
+func (s *Store) exists(ctx context.Context, at place, key resource.Key) error {
+	var o object
+	switch err := s.api.Get(ctx, at.path(), nil, &o); {
+	case apierrors.IsNotFound(err):
+		return store.ErrExists // it was deleted meanwhile
+	case err != nil:
+		return failure(err, false)
+	}
+	has := "is not of this control plane"
+	if found, err := at.keyOf(&o); err == nil && found == key {
+		return store.ErrExists
+	} else if err == nil {
+		has = "is " + found.String()
+	}
+	return &resource.Error{Code: resource.Conflict, Detail: fmt.Sprintf("%s was not written: the object %s exists, "+
+		"and %s; delete it, or choose another name", key, at.path(), has)}
 }
 
 // conflicts bounds the attempts of a write whose object changes meanwhile, without a change of the row.

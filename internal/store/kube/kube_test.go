@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -527,4 +529,150 @@ func set(object map[string]any, value any, path ...string) {
 		object = object[name].(map[string]any)
 	}
 	object[path[len(path)-1]] = value
+}
+
+// TestLeases: the rows of replicas and of the leadership are Leases that other readers understand. A Lease of another
+// program is not taken.
+func TestLeases(t *testing.T) {
+	server, client := installed(t)
+	name := namespace(t, client)
+	s := open(t, server, kube.Options{Namespace: name, Kinds: crd.Rows(), LeaseDuration: 15 * time.Second})
+	leases := "/apis/coordination.k8s.io/v1/namespaces/" + name + "/leases/"
+	type lease struct {
+		Spec struct {
+			HolderIdentity       string
+			LeaseDurationSeconds int
+			RenewTime            string
+			LeaseTransitions     int
+		}
+	}
+	events := follow(t, s, kind.Instances.Name)
+	row := create(t, s, kind.Instances.Make("", "a1", kind.Instance{}), nil)
+	var before, after lease
+	get(t, client, leases+"weft-a1", &before)
+	if before.Spec.HolderIdentity != "a1" || before.Spec.LeaseDurationSeconds != 15 || before.Spec.RenewTime == "" {
+		t.Errorf("the Lease of a replica is %+v", before.Spec)
+	}
+	renewed := rowOf(t, kind.Instances.Make("", "a1", kind.Instance{Renewals: 1}), nil)
+	renewed.Version = row.Version
+	if _, err := s.Update(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	if get(t, client, leases+"weft-a1", &after); after.Spec.RenewTime <= before.Spec.RenewTime {
+		t.Errorf("renewed at %s, and before at %s", after.Spec.RenewTime, before.Spec.RenewTime)
+	}
+	if err := s.Delete(t.Context(), row.Key, row.Version); !errors.Is(err, store.ErrStale) {
+		t.Errorf("deleting the version before the renewal: %v, want %v", err, store.ErrStale)
+	}
+	if e := next(t, events)[0]; e.Row.Key != row.Key {
+		t.Errorf("the event is of %s", e.Row.Key)
+	}
+
+	leader := rowOf(t, kind.Leaderships.Make("", kind.LeadershipName, kind.Leadership{Holder: "a1", Term: 7}), nil)
+	if err := client.Create(t.Context(), strings.TrimSuffix(leases, "/"), map[string]any{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": crd.LeaderLease},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), leader); resource.CodeOf(err) != resource.Conflict ||
+		!strings.Contains(err.Error(), leases+crd.LeaderLease+" exists, and is not of this control plane; delete it") {
+		t.Errorf("with the Lease of another program: %v", err)
+	}
+	if err := client.Delete(t.Context(), leases+crd.LeaderLease, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), leader); err != nil {
+		t.Fatal(err)
+	}
+	var led lease
+	if get(t, client, leases+crd.LeaderLease, &led); led.Spec.HolderIdentity != "a1" || led.Spec.LeaseTransitions != 7 ||
+		led.Spec.RenewTime != "" {
+		t.Errorf("the Lease of the leadership is %+v", led.Spec)
+	}
+}
+
+// TestNameOfAnotherRow: an annotation of a user gives no object the row of another object.
+func TestNameOfAnotherRow(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	row := create(t, s, service(mesh, "web", "a"), nil)
+	path := crd.Path(kind.MeshServices, mesh)
+	if err := client.Create(t.Context(), path, map[string]any{
+		"apiVersion": "kuma.io/v1alpha1", "kind": "MeshService", "metadata": map[string]any{"name": "fake",
+			"labels": map[string]any{"kuma.io/mesh": mesh}, "annotations": map[string]any{"kuma.io/name": row.Key.Name}},
+		"spec": map[string]any{},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	rows, _, err := s.List(t.Context(), kind.MeshServices.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, row := range rows {
+		if row.Key.Mesh == mesh {
+			names = append(names, row.Key.Name)
+		}
+	}
+	if want := []string{"fake." + mesh, "web." + mesh}; !slices.Equal(names, want) {
+		t.Errorf("the rows are %q, want %q", names, want)
+	}
+	// The row of a name without a namespace is an object of the system namespace, which another row has.
+	_, err = s.Create(t.Context(), rowOf(t, kind.MeshServices.Make(mesh, "web", service(mesh, "web", "b").Spec), nil))
+	if resource.CodeOf(err) != resource.Conflict || !strings.Contains(err.Error(), "is "+row.Key.String()) {
+		t.Errorf("a second row in one object: %v, want a conflict that names the first", err)
+	}
+}
+
+// TestCopy: an import has the rows of the export, in place of those that the store has.
+func TestCopy(t *testing.T) {
+	s, _, _, mesh := opened(t)
+	exported := func() (rows []store.Row, bodies map[resource.Key]string) {
+		t.Helper()
+		bodies = map[resource.Key]string{}
+		if err := s.Export(t.Context(), func(row store.Row) error {
+			rows = append(rows, row)
+			bodies[row.Key] = string(row.Body)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return rows, bodies
+	}
+	owner := kind.Meshes.Key("", mesh)
+	web := create(t, s, service(mesh, "web", "a"), &owner)
+	create(t, s, kind.MeshServiceStatuses.Make(mesh, web.Key.Name, kind.MeshServiceStatus{
+		DataplaneProxies: &kind.DataplaneCount{Connected: 1}}), &web.Key)
+	create(t, s, kind.Secrets.Make(mesh, "secret-"+mesh, kind.Secret{Data: []byte("x")}), &owner)
+	create(t, s, kind.StoreIDs.Make("", kind.TheStoreID, kind.StoreID{ID: "1"}), nil)
+	create(t, s, kind.AckRequests.Make("", "r", kind.AckRequest{Requester: "a"}), nil)
+	create(t, s, kind.Instances.Make("", "a2", kind.Instance{}), nil)
+	rows, before := exported()
+	if len(before) < 6 || before[web.Key] == "" || before[kind.Instances.Key("", "a2")] != "" {
+		t.Errorf("%d rows are exported", len(before))
+	}
+
+	changed := rowOf(t, service(mesh, "web", "b"), nil)
+	changed.Version = web.Version
+	if _, err := s.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, service(mesh, "later", "a"), &owner)
+	if err := s.Delete(t.Context(), kind.StoreIDs.Key("", kind.TheStoreID), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Import(t.Context(), false, rows); !errors.Is(err, store.ErrNotEmpty) {
+		t.Errorf("into a store with rows: %v, want %v", err, store.ErrNotEmpty)
+	}
+	if err := s.Import(t.Context(), true, rows); err != nil {
+		t.Fatal(err)
+	}
+	if _, after := exported(); !maps.Equal(before, after) {
+		t.Errorf("the rows are\n%v\nand were\n%v", after, before)
+	}
+	if err := s.Delete(t.Context(), owner, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, after := exported(); after[web.Key] != "" {
+		t.Error("the imported row is not deleted with its Mesh")
+	}
 }

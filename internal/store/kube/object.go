@@ -32,6 +32,8 @@ const (
 	// vouchedAnnotation has the vouched facts, labelsAnnotation the labels that no label of Kubernetes can have.
 	vouchedAnnotation = "kuma.io/vouched"
 	labelsAnnotation  = "kuma.io/labels"
+	// recordAnnotation has the row of a Lease.
+	recordAnnotation = "kuma.io/record"
 )
 
 // annotated are labels whose values may be longer than those of Kubernetes. They are always annotations.
@@ -92,12 +94,25 @@ type record struct {
 	Modified time.Time `json:"modified"`
 }
 
+// leaseSpec is the spec of a Lease.
+type leaseSpec struct {
+	HolderIdentity       string `json:"holderIdentity,omitempty"`
+	LeaseDurationSeconds int64  `json:"leaseDurationSeconds,omitempty"`
+	AcquireTime          string `json:"acquireTime,omitempty"`
+	RenewTime            string `json:"renewTime,omitempty"`
+	LeaseTransitions     uint64 `json:"leaseTransitions,omitempty"`
+}
+
+// microTime is the form of times in a Lease.
+const microTime = "2006-01-02T15:04:05.000000Z07:00"
+
 // place is where the rows of a kind are, or with a name where one row is.
 type place struct {
 	kind            *Kind // of the rows
 	of              *Kind // of the objects: for a status the kind that has it
 	system          string
 	namespace, name string
+	leaseDuration   time.Duration
 }
 
 // rowsOf returns where the rows of a kind are. A kind that is not known has records.
@@ -110,18 +125,23 @@ func (s *Store) rowsOf(name string) place {
 	if k.StatusOf != "" {
 		of = s.kinds[k.StatusOf]
 	}
-	return place{kind: k, of: of, system: s.options.Namespace}
+	return place{kind: k, of: of, system: s.options.Namespace, leaseDuration: s.options.LeaseDuration}
 }
 
 // ownable returns where rows of an owner of a kind may be.
 func (s *Store) ownable(owner string) []place {
-	places := []place{s.rowsOf(""), {kind: &Kind{Private: true}, of: &Kind{Private: true}, system: s.options.Namespace}}
+	places := s.ownRows()
 	for _, name := range slices.Sorted(maps.Keys(s.kinds)) {
 		if k := s.kinds[name]; k.StatusOf == "" && !k.own() && k.Owner == owner {
 			places = append(places, s.rowsOf(name))
 		}
 	}
 	return places
+}
+
+// ownRows returns where the control plane's own rows of all kinds are, except Leases.
+func (s *Store) ownRows() []place {
+	return []place{s.rowsOf(""), {kind: &Kind{Private: true}, of: &Kind{Private: true}, system: s.options.Namespace}}
 }
 
 // own reports whether rows of the kind are the control plane's own.
@@ -135,18 +155,12 @@ func (s *Store) place(key resource.Key) (place, error) {
 	p := s.rowsOf(key.Kind)
 	if p.of.own() {
 		p.namespace, p.name = p.system, strings.ToLower(key.Kind)+"-"+digest(key)
+		if p.of.Lease != nil {
+			p.name = p.of.Lease(key.Name, nil).Name
+		}
 		return p, nil
 	}
-	p.name = key.Name
-	switch {
-	case p.isSecret():
-		p.namespace = p.system
-	case p.of.Namespaced:
-		p.namespace = p.system
-		if at := strings.LastIndexByte(key.Name, '.'); at > 0 && at < len(key.Name)-1 {
-			p.name, p.namespace = key.Name[:at], key.Name[at+1:]
-		}
-	}
+	p.name, p.namespace = p.of.object(key.Name, p.system)
 	if problems := validation.IsDNS1123Subdomain(p.name); len(problems) > 0 {
 		return p, invalidName(key, problems[0])
 	}
@@ -159,6 +173,21 @@ func (s *Store) place(key resource.Key) (place, error) {
 	return p, nil
 }
 
+// object returns the name and the namespace of the object of a row that users know. The namespace is empty for a kind
+// of cluster scope. A row whose name has no namespace is in the system namespace.
+func (k *Kind) object(row, system string) (name, namespace string) {
+	switch {
+	case k.SecretType != "":
+		return row, system
+	case !k.Namespaced:
+		return row, ""
+	}
+	if at := strings.LastIndexByte(row, '.'); at > 0 && at < len(row)-1 {
+		return row[:at], row[at+1:]
+	}
+	return row, system
+}
+
 func invalidName(key resource.Key, problem string) error {
 	return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: resource.Problems{
 		{Field: "name", Reason: problem}}}
@@ -169,6 +198,8 @@ func (p place) collection() string {
 	switch {
 	case p.isSecret():
 		return "/api/v1/namespaces/" + p.system + "/secrets"
+	case p.of.Lease != nil:
+		return "/apis/coordination.k8s.io/v1/namespaces/" + p.system + "/leases"
 	case p.of.own():
 		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + RecordPlural
 	case p.namespace != "":
@@ -278,12 +309,41 @@ func (p place) fillRecord(o *object, row store.Row, created time.Time) error {
 	if err != nil {
 		return err
 	}
-	if !p.of.Private {
+	switch {
+	case p.of.Lease != nil:
+		o.APIVersion, o.Kind, o.Metadata.Annotations = "coordination.k8s.io/v1", "Lease", withRecord(&o.Metadata, raw)
+		o.Spec, err = p.leaseOf(row, modified)
+		return err
+	case p.of.Private:
+		o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", privateType, map[string][]byte{"record": raw}
+	default:
 		o.Kind, o.Spec = RecordKind, raw
-		return nil
 	}
-	o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", privateType, map[string][]byte{"record": raw}
 	return nil
+}
+
+func withRecord(m *metadata, record []byte) map[string]string {
+	annotations := map[string]string{recordAnnotation: string(record)}
+	for name, value := range m.Annotations {
+		if name != recordAnnotation {
+			annotations[name] = value
+		}
+	}
+	return annotations
+}
+
+// leaseOf returns the spec of a row's Lease. A Lease that counts its holders is not renewed, and never expires by
+// itself.
+func (p place) leaseOf(row store.Row, now time.Time) (json.RawMessage, error) {
+	shows := p.of.Lease(row.Key.Name, row.Body)
+	spec := leaseSpec{HolderIdentity: shows.Holder, LeaseTransitions: shows.Transitions}
+	if shows.Transitions > 0 {
+		spec.AcquireTime = now.Format(microTime)
+	} else {
+		spec.RenewTime = now.Format(microTime)
+		spec.LeaseDurationSeconds = int64(p.leaseDuration / time.Second)
+	}
+	return json.Marshal(spec)
 }
 
 // fillMeta writes the labels, the mesh, the name and the vouched facts. It keeps other annotations and the owner.
@@ -429,8 +489,11 @@ func (p place) normal(b body) ([]byte, error) {
 
 func (p place) recordOf(o *object) (record, error) {
 	raw := []byte(o.Spec)
-	if p.of.Private {
+	switch {
+	case p.of.Private:
 		raw = o.Data["record"]
+	case p.of.Lease != nil:
+		raw = []byte(o.Metadata.Annotations[recordAnnotation])
 	}
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -446,8 +509,12 @@ func (p place) keyOf(o *object) (resource.Key, error) {
 		return resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, err
 	}
 	key := resource.Key{Kind: p.kind.Name, Name: p.shownName(&o.Metadata)}
+	// An annotation that users can write gives no object the row of another one.
 	if name := o.Metadata.Annotations[nameAnnotation]; name != "" {
-		key.Name = name
+		if object, namespace := p.of.object(name, p.system); object == o.Metadata.Name &&
+			namespace == o.Metadata.Namespace {
+			key.Name = name
+		}
 	}
 	if p.of.Meshed {
 		key.Mesh = "default"

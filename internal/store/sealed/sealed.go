@@ -173,6 +173,25 @@ func (s *Store) change(ctx context.Context, key resource.Key, edit func(*store.R
 	}
 }
 
+// IsSealed reports whether the body of a row is encrypted.
+func IsSealed(row store.Row) bool { return sealed(row.Body) }
+
+// Seal returns a row with its body encrypted.
+func (k *Keys) Seal(row store.Row) store.Row {
+	row.Body = k.seal(row.Key, row.Body)
+	return row
+}
+
+// Open returns a row of [Keys.Seal], or of an encrypted store, with its body in plaintext.
+func (k *Keys) Open(row store.Row) (store.Row, error) {
+	body, err := k.open(row.Key, row.Body)
+	if err != nil {
+		return row, fmt.Errorf("%s %w", row.Key, err)
+	}
+	row.Body = body
+	return row, nil
+}
+
 // opened answers a row of the store behind as its reader sees it.
 func (s *Store) opened(row store.Row) (store.Row, error) {
 	if !s.kinds[row.Key.Kind] {

@@ -11,12 +11,8 @@ import (
 	"weft/internal/store"
 )
 
-var (
-	// ErrNotEmpty is the error of an import into a database with rows.
-	ErrNotEmpty = errors.New("the store is not empty")
-	// ErrNoDatabase is the error of an export without a database.
-	ErrNoDatabase = errors.New("there is no store")
-)
+// ErrNoDatabase is the error of an export without a database.
+var ErrNoDatabase = errors.New("there is no store")
 
 // Export passes every row of a database to take, in a consistent snapshot, sorted by kind, mesh and name. It first
 // passes their number to count. A control plane may run on the database.
@@ -69,7 +65,7 @@ func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(
 }
 
 // Import fills a database with rows, all of them or none. It creates a missing database. Times and owners stay,
-// versions are new, and all earlier cursors are invalid. For a database with rows, it returns [ErrNotEmpty] or replaces
+// versions are new, and all earlier cursors are invalid. For a database with rows, it returns [store.ErrNotEmpty] or replaces
 // them.
 func Import(ctx context.Context, into Source, replace bool, rows iter.Seq2[store.Row, error]) error {
 	db, err := into.open(ctx)
@@ -122,7 +118,7 @@ func removeRows(ctx context.Context, tx *sql.Tx, replace bool) error {
 		return err
 	}
 	if rows > 0 && !replace {
-		return fmt.Errorf("%w: it has %d rows", ErrNotEmpty, rows)
+		return fmt.Errorf("%w: it has %d rows", store.ErrNotEmpty, rows)
 	}
 	for _, table := range []string{"resources", "history", "horizon"} {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table); err != nil {

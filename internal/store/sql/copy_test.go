@@ -123,8 +123,8 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := []store.Row{{Key: key("x")}, {Key: key("y")}}
-	if err := weft.Import(t.Context(), at, false, each(rows)); !errors.Is(err, weft.ErrNotEmpty) {
-		t.Errorf("into a store with rows: %v, want %v", err, weft.ErrNotEmpty)
+	if err := weft.Import(t.Context(), at, false, each(rows)); !errors.Is(err, store.ErrNotEmpty) {
+		t.Errorf("into a store with rows: %v, want %v", err, store.ErrNotEmpty)
 	}
 	damaged := func(yield func(store.Row, error) bool) {
 		_ = yield(rows[0], nil) && yield(store.Row{}, errors.New("damaged"))

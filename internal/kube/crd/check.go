@@ -1,0 +1,166 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/kube/api"
+	"weft/internal/store/kube"
+	"weft/resource"
+)
+
+// Check returns the user that a client is, and an error if the API server lacks what a control plane needs: the
+// definitions, the system namespace, or permissions of the user. The error names all of them, and what to do.
+func Check(ctx context.Context, client *api.Client, namespace string) (user string, err error) {
+	var self struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	err = client.Create(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, &self)
+	if err != nil {
+		return "", err
+	}
+	user = self.Status.UserInfo.Username
+	if err := checkDefinitions(ctx, client); err != nil {
+		return user, err
+	}
+	if err := checkPermissions(ctx, client, user, namespace); err != nil {
+		return user, err
+	}
+	err = client.Get(ctx, "/api/v1/namespaces/"+namespace, nil, nil)
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("the system namespace %s does not exist: create it with `kubectl create namespace %s`, or "+
+			"name another one in KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE", namespace, namespace)
+	}
+	return user, err
+}
+
+// checkDefinitions returns an error that names the kinds without a definition.
+func checkDefinitions(ctx context.Context, client *api.Client) error {
+	var served struct {
+		Resources []struct{ Name string }
+	}
+	err := client.Get(ctx, "/apis/"+resource.APIVersion, nil, &served)
+	if err != nil && !apierrors.IsNotFound(err) { // without any definition there is no such group
+		return err
+	}
+	var missing []string
+	for _, d := range All() {
+		if !slices.ContainsFunc(served.Resources, func(r struct{ Name string }) bool {
+			return r.Name == d.Spec.Names.Plural
+		}) {
+			missing = append(missing, d.Metadata.Name)
+		}
+	}
+	switch {
+	case len(missing) == 0:
+		return nil
+	case len(missing) == len(All()):
+		missing = []string{"any kind of " + Group}
+	}
+	return fmt.Errorf("the API server has no definition of %s: apply the definitions of this release with `weft "+
+		"install crds | kubectl apply --server-side -f -`", strings.Join(missing, ", "))
+}
+
+// rule is a permission that the control plane needs.
+type rule struct {
+	group, resource, subresource string
+	namespace                    string // empty: in all namespaces
+	verbs                        []string
+}
+
+func (r rule) String() string {
+	text := strings.Trim(r.resource+"."+r.group, ".")
+	if r.subresource != "" {
+		text += "/" + r.subresource
+	}
+	if r.namespace != "" {
+		text += " in the namespace " + r.namespace
+	}
+	return text
+}
+
+// rules returns the permissions of a control plane.
+func rules(namespace string) []rule {
+	all := []string{"get", "list", "watch", "create", "update", "delete"}
+	needed := []rule{
+		{resource: "namespaces", namespace: namespace, verbs: []string{"get"}},
+		{resource: "secrets", namespace: namespace, verbs: all},
+		{group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: all},
+		{group: Group, resource: kube.RecordPlural, namespace: namespace, verbs: all},
+	}
+	for _, d := range Kinds() {
+		plural := Plural(d.Describe())
+		needed = append(needed, rule{group: Group, resource: plural, verbs: all})
+		if Of(d).Spec.Versions[0].Subresources != nil {
+			needed = append(needed, rule{group: Group, resource: plural, subresource: "status",
+				verbs: []string{"update"}})
+		}
+	}
+	return needed
+}
+
+// reviewers is the number of concurrent requests.
+const reviewers = 16
+
+// checkPermissions returns an error that names every missing permission of a user.
+func checkPermissions(ctx context.Context, client *api.Client, user, namespace string) error {
+	needed := rules(namespace)
+	missing := make([][]string, len(needed)) // verbs by rule
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reviewers)
+	for i, r := range needed {
+		group.Go(func() error {
+			for _, verb := range r.verbs {
+				allowed, err := may(ctx, client, r, verb)
+				if err != nil {
+					return err
+				}
+				if !allowed {
+					missing[i] = append(missing[i], verb)
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	byVerbs := map[string][]string{}
+	for i, verbs := range missing {
+		if len(verbs) > 0 {
+			text := strings.Join(verbs, ", ")
+			byVerbs[text] = append(byVerbs[text], needed[i].String())
+		}
+	}
+	if len(byVerbs) == 0 {
+		return nil
+	}
+	var faults []error
+	for _, verbs := range slices.Sorted(maps.Keys(byVerbs)) {
+		faults = append(faults, fmt.Errorf("the user %s may not %s %s", user, verbs,
+			strings.Join(byVerbs[verbs], ", ")))
+	}
+	return fmt.Errorf("%w: bind the role of docs/kubernetes.md to the user", errors.Join(faults...))
+}
+
+// may asks whether the client's user has a permission.
+func may(ctx context.Context, client *api.Client, r rule, verb string) (bool, error) {
+	var review struct{ Status struct{ Allowed bool } }
+	err := client.Create(ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": map[string]string{
+			"verb": verb, "group": r.group, "resource": r.resource, "subresource": r.subresource,
+			"namespace": r.namespace,
+		}},
+	}, &review)
+	return review.Status.Allowed, err
+}

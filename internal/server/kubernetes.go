@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"weft/internal/join"
+	"weft/internal/kube/api"
+	"weft/internal/kube/crd"
+	"weft/internal/settings"
+	"weft/internal/store"
+	"weft/internal/store/kube"
+	"weft/kind"
+)
+
+// apiServer is the API server of Kubernetes that has the store.
+type apiServer struct {
+	api.Server
+	user string // of the control plane
+}
+
+// openKubernetes opens the store on the API server. The store is new until its first start has given it an ID.
+func (s *Server) openKubernetes(ctx context.Context) error {
+	rows, found, err := openAPIServer(ctx, s.settings, s.log)
+	if err != nil {
+		return err
+	}
+	s.onClose(func() { rows.Close() })
+	s.log.Info("the store is on an API server of Kubernetes", "apiServer", found.Config.Host, "from", found.Source,
+		"user", found.user, "systemNamespace", s.settings.Kubernetes.SystemNamespace)
+	s.store, s.apiServer = rows, found
+	_, err = rows.Get(ctx, kind.StoreIDs.Key("", kind.TheStoreID))
+	if s.firstStart = errors.Is(err, store.ErrNotFound); s.firstStart {
+		return nil
+	}
+	return err
+}
+
+// openAPIServer finds the API server, checks what it has for this control plane, and opens the store there.
+func openAPIServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (*kube.Store, *apiServer, error) {
+	server, err := api.Find()
+	if err != nil {
+		return nil, nil, fmt.Errorf("store.type is kubernetes: %w", err)
+	}
+	found := &apiServer{Server: server}
+	fail := func(err error) (*kube.Store, *apiServer, error) {
+		return nil, nil, fmt.Errorf("the API server of Kubernetes %s (%s): %w", server.Config.Host, server.Source, err)
+	}
+	client, err := api.New(server.Config)
+	if err != nil {
+		return fail(err)
+	}
+	if found.user, err = crd.Check(ctx, client, s.Kubernetes.SystemNamespace); err != nil {
+		return fail(err)
+	}
+	rows, err := kube.Open(ctx, server.Config, kube.Options{Namespace: s.Kubernetes.SystemNamespace, Kinds: crd.Rows(),
+		LeaseDuration: s.Kubernetes.LeaseDuration, Log: log})
+	if err != nil {
+		return fail(err)
+	}
+	return rows, found, nil
+}
+
+// identifyStore gives a new store on Kubernetes its ID, by which its next start knows that it is not new.
+func (s *Server) identifyStore(ctx context.Context) error {
+	if s.apiServer == nil {
+		return nil
+	}
+	_, err := join.StoreID(ctx, s.writer)
+	return err
+}
+
+// effectiveSettings are the settings and, on Kubernetes, the API server that was found.
+func (s *Server) effectiveSettings() []settings.Value {
+	values := s.settings.Effective()
+	if s.apiServer == nil {
+		return values
+	}
+	return append(values[:len(values):len(values)], settings.Value{Path: "store.kubernetes.apiServer",
+		Value: s.apiServer.Config.Host, Source: s.apiServer.Source})
+}

@@ -1,0 +1,668 @@
+package server_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"weft/internal/bundle"
+	"weft/internal/kube/api"
+	"weft/internal/kube/crd"
+	"weft/internal/kube/kubetest"
+	"weft/internal/server"
+	"weft/internal/server/servertest"
+	"weft/internal/settings"
+	"weft/internal/xds"
+	"weft/kind"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		runChild()
+	}
+	kubetest.Main(m)
+}
+
+// childVariable makes the process of a test a control plane with the settings of its environment.
+const childVariable = "WEFT_TEST_CONTROL_PLANE"
+
+// runChild runs a control plane until the process is killed.
+func runChild() {
+	s, _, err := settings.Load("", os.Environ(), nil)
+	if err == nil {
+		_, err = server.Start(context.Background(), server.Config{Settings: s, Version: "test",
+			Log: slog.New(slog.NewTextHandler(os.Stdout, nil)), LogTail: bundle.NewTail(1)})
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// child is a control plane in a process of its own, which can be killed.
+type child struct {
+	*exec.Cmd
+	instance string
+}
+
+// startChild starts a control plane of the cluster, and returns when it is ready.
+func (c *cluster) startChild(t *testing.T) *child {
+	t.Helper()
+	started := &child{Cmd: exec.Command(os.Args[0])}
+	started.Env = append(os.Environ(), childVariable+"=1", "KUMA_ENVIRONMENT=kubernetes", "KUMA_STORE_TYPE=kubernetes",
+		"KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE="+c.namespace, "KUMA_GENERAL_DATA_DIR="+t.TempDir(),
+		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION="+leaseDuration,
+		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline,
+		"KUMA_API_SERVER_HTTP_PORT=0", "KUMA_API_SERVER_HTTPS_PORT=0", "KUMA_DP_SERVER_PORT=0",
+		"KUMA_DIAGNOSTICS_SERVER_PORT=0")
+	output, err := started.StdoutPipe()
+	if err == nil {
+		err = started.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { started.kill() })
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		t.Log("child: " + lines.Text())
+		if _, rest, ready := strings.Cut(lines.Text(), "control plane is ready"); ready {
+			_, rest, _ = strings.Cut(rest, "instance=")
+			started.instance, _, _ = strings.Cut(rest, " ")
+			go io.Copy(io.Discard, output)
+			return started
+		}
+	}
+	t.Fatal("the child ended before it was ready")
+	return nil
+}
+
+func (c *child) kill() { _ = c.Process.Kill(); _ = c.Wait() }
+
+// Times of leases in tests.
+const leaseDuration, renewDeadline = "3s", "2s"
+
+// replica are the options of a replica with short leases.
+func (c *cluster) replica() servertest.Options {
+	return c.options(map[string]string{
+		"runtime.kubernetes.leaderElection.leaseDuration": leaseDuration,
+		"runtime.kubernetes.leaderElection.renewDeadline": renewDeadline})
+}
+
+// cluster is an API server with the definitions, and a system namespace of the test.
+type cluster struct {
+	*kubetest.Server
+	client    *api.Client
+	namespace string
+}
+
+var clusters atomic.Int32
+
+// newCluster returns the API server of the package. The resources of all kinds of cluster scope are removed before.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	server := kubetest.Start(t)
+	client, err := api.New(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{server, client, fmt.Sprintf("system-%d", clusters.Add(1))}
+	if err := crd.Install(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	c.addNamespace(t, c.namespace)
+	for _, d := range crd.Kinds() { // of an earlier test
+		var found struct {
+			Items []struct {
+				Metadata struct{ Name, Namespace string }
+			}
+		}
+		c.read(t, "/apis/kuma.io/v1alpha1/"+crd.Plural(d.Describe()), &found)
+		for _, item := range found.Items {
+			path := crd.Path(d, item.Metadata.Namespace) + "/" + item.Metadata.Name
+			if err := client.Delete(t.Context(), path, "", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return c
+}
+
+func (c *cluster) addNamespace(t *testing.T, name string) {
+	t.Helper()
+	c.create(t, "/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name}})
+}
+
+func (c *cluster) create(t *testing.T, path string, object any) {
+	t.Helper()
+	if err := c.client.Create(t.Context(), path, object, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubeconfig writes a kubeconfig, and has the process use it.
+func (c *cluster) kubeconfig(t *testing.T, token string) {
+	t.Helper()
+	config := c.Config()
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "test",
+		"clusters": []any{map[string]any{"name": "test", "cluster": map[string]any{"server": config.Host,
+			"certificate-authority": config.CAFile}}},
+		"users":    []any{map[string]any{"name": "test", "user": map[string]any{"token": token}}},
+		"contexts": []any{map[string]any{"name": "test", "context": map[string]any{"cluster": "test", "user": "test"}}},
+	})
+	path := filepath.Join(t.TempDir(), "config")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", path)
+}
+
+// options are the settings of a control plane on the cluster.
+func (c *cluster) options(more map[string]string) servertest.Options {
+	values := map[string]string{"environment": "kubernetes", "store.type": "kubernetes",
+		"store.kubernetes.systemNamespace": c.namespace}
+	maps.Copy(values, more)
+	return servertest.Options{Settings: values}
+}
+
+// read reads an object into fields.
+func (c *cluster) read(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := c.client.Get(t.Context(), path, nil, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKubernetesStore: a control plane whose store is the API server serves REST, and names its resources by object
+// and namespace. A later start finds what is stored.
+func TestKubernetesStore(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	c.addNamespace(t, "shop")
+	p := servertest.Start(t, c.options(nil))
+	apply(t, p, `{type: MeshService, mesh: default, name: web.shop, spec: {selector: {dataplaneTags: `+
+		`{kuma.io/service: web}}, ports: [{port: 80, appProtocol: http}]}}`)
+	for _, want := range []string{`"name":"web.shop"`, `"kuma.io/display-name":"web"`, `"kuma.io/env":"kubernetes"`,
+		`"k8s.kuma.io/namespace":"shop"`} {
+		if got := read(t, p, "/meshes/default/meshservices/web.shop"); !strings.Contains(got, want) {
+			t.Errorf("the resource lacks %s:\n%s", want, got)
+		}
+	}
+	var object struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	c.read(t, "/apis/kuma.io/v1alpha1/namespaces/shop/meshservices/web", &object)
+	if got := object.Metadata.Labels["kuma.io/env"]; got != "kubernetes" {
+		t.Errorf("the object has the labels %v", object.Metadata.Labels)
+	}
+	generators := names(t, p, "/hostnamegenerators")
+	if !slices.Contains(generators, "local-mesh-service."+c.namespace) {
+		t.Errorf("the default host names are %q", generators)
+	}
+	config := read(t, p, "/config")
+	if !strings.Contains(config, c.Config().Host) {
+		t.Errorf("/config does not name the API server:\n%s", config)
+	}
+	token := adminToken(t, p)
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	again := servertest.Start(t, c.options(nil))
+	if got := read(t, again, "/meshes/default/meshservices/web.shop"); !strings.Contains(got, `"name":"web.shop"`) {
+		t.Errorf("after a restart: %s", got)
+	}
+	if adminToken(t, again) != token {
+		t.Error("the second start made another administrator's token")
+	}
+}
+
+// TestKubernetesIsNotReady: a start says what the API server lacks, and what to do.
+func TestKubernetesIsNotReady(t *testing.T) {
+	c := newCluster(t)
+	fails := func(t *testing.T, c *cluster, want ...string) {
+		t.Helper()
+		err := servertest.TryStart(t, c.options(nil))
+		if err == nil {
+			t.Fatal("it starts")
+		}
+		for _, want := range want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error lacks %q:\n%v", want, err)
+			}
+		}
+	}
+	t.Run("no API server", func(t *testing.T) {
+		t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
+		fails(t, c, "no API server of Kubernetes is known", "absent", "KUBECONFIG")
+	})
+	t.Run("no namespace", func(t *testing.T) {
+		c.kubeconfig(t, c.Config().BearerToken)
+		fails(t, &cluster{c.Server, c.client, "nowhere"}, "the system namespace nowhere does not exist",
+			"kubectl create namespace nowhere", "KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE")
+	})
+	t.Run("no permissions", func(t *testing.T) {
+		c.kubeconfig(t, c.account(t, "powerless"))
+		fails(t, c, "system:serviceaccount:"+c.namespace+":powerless may not", "create, update, delete", "meshes.kuma.io",
+			"secrets in the namespace "+c.namespace, "docs/kubernetes.md")
+	})
+	t.Run("no definition", func(t *testing.T) {
+		c.kubeconfig(t, c.Config().BearerToken)
+		const path = crd.Definitions + "/meshretries.kuma.io"
+		if err := c.client.Delete(t.Context(), path, "", ""); err != nil {
+			t.Fatal(err)
+		}
+		servertest.Await(t, "the definition is gone", func() bool {
+			return c.client.Get(t.Context(), path, nil, nil) != nil
+		})
+		servertest.Await(t, "it is not served", func() bool {
+			err := servertest.TryStart(t, c.options(nil))
+			return err != nil && strings.Contains(err.Error(), "meshretries.kuma.io")
+		})
+		fails(t, c, "no definition of meshretries.kuma.io", "weft install crds | kubectl apply --server-side -f -")
+	})
+}
+
+// account creates a service account of the system namespace, and returns a token of it.
+func (c *cluster) account(t *testing.T, name string) string {
+	t.Helper()
+	accounts := "/api/v1/namespaces/" + c.namespace + "/serviceaccounts"
+	c.create(t, accounts, map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": name}})
+	var token struct{ Status struct{ Token string } }
+	if err := c.client.Create(t.Context(), accounts+"/"+name+"/token", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{}}, &token); err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// TestKubernetesRole: the role of the documentation allows what the control plane does.
+func TestKubernetesRole(t *testing.T) {
+	c := newCluster(t)
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := c.account(t, "kuma-control-plane")
+	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/kubernetes.md has no role")
+	}
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(block[1]), "kuma-system", c.namespace), "---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		meta := object["metadata"].(map[string]any)
+		path := "/apis/rbac.authorization.k8s.io/v1/"
+		if namespace, ok := meta["namespace"]; ok {
+			path += "namespaces/" + namespace.(string) + "/"
+		}
+		c.create(t, path+strings.ToLower(object["kind"].(string))+"s", object)
+	}
+	c.kubeconfig(t, token)
+	p := servertest.Start(t, c.options(nil))
+	apply(t, p, `{type: MeshTimeout, mesh: default, name: slow.`+c.namespace+`, spec: {targetRef: {kind: Mesh}, to: `+
+		`[{targetRef: {kind: Mesh}, default: {connectionTimeout: 3s}}]}}`)
+	awaitRead(t, p, "/meshes/default/meshtimeouts/slow."+c.namespace, "connectionTimeout")
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// redirected makes a Dataplane reach every service.
+const redirected = `transparentProxying: {redirectPortInbound: 15006, redirectPortOutbound: 15001}`
+
+// holder returns the instance that leads by the Lease of the leadership.
+func (c *cluster) holder(t *testing.T) string {
+	t.Helper()
+	var lease struct {
+		Spec struct{ HolderIdentity string }
+	}
+	c.read(t, "/apis/coordination.k8s.io/v1/namespaces/"+c.namespace+"/leases/cp-leader-lease", &lease)
+	return lease.Spec.HolderIdentity
+}
+
+func instanceOf(t *testing.T, p *servertest.Plane) string {
+	t.Helper()
+	var index struct{ InstanceID string }
+	if err := p.Admin.Get(t.Context(), "/", nil, &index); err != nil {
+		t.Fatal(err)
+	}
+	return index.InstanceID
+}
+
+// TestKubernetesLeadership: one replica leads, and holds the Lease. Another one leads after it stopped, and after it
+// was killed.
+func TestKubernetesLeadership(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	first := servertest.Start(t, c.replica())
+	servertest.Await(t, "the only replica leads", first.Leads)
+	second := c.startChild(t)
+	if got, want := c.holder(t), instanceOf(t, first); got != want {
+		t.Errorf("the holder is %s with two replicas, want the first, %s", got, want)
+	}
+	began := time.Now()
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Await(t, "the second leads", func() bool { return c.holder(t) == second.instance })
+	t.Logf("another replica leads %s after SIGTERM", time.Since(began))
+
+	third := servertest.Start(t, c.replica())
+	if third.Leads() {
+		t.Error("a third replica leads beside the second")
+	}
+	began = time.Now()
+	second.kill()
+	servertest.Await(t, "the third leads", third.Leads)
+	t.Logf("another replica leads %s after a kill", time.Since(began))
+	if got := c.holder(t); got != instanceOf(t, third) {
+		t.Errorf("the holder is %s", got)
+	}
+}
+
+// TestKubernetesOutage: while the API server is away for longer than the leases, no two replicas lead, and proxies keep
+// their endpoints. One leads, and writes work, when it is back.
+func TestKubernetesOutage(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	c.addNamespace(t, "outage")
+	planes := []*servertest.Plane{servertest.Start(t, c.replica()), servertest.Start(t, c.replica())}
+	leaders := func() (n int) {
+		for _, p := range planes {
+			if p.Leads() {
+				n++
+			}
+		}
+		return n
+	}
+	const server = `{type: Dataplane, mesh: default, name: web-%d.outage, networking: {address: 10.0.0.%d, inbound: ` +
+		`[{port: 8080, tags: {kuma.io/service: web}}], ` + redirected + `}}`
+	apply(t, planes[0], fmt.Sprintf(server, 1, 1)+"\n---\n"+`{type: MeshService, mesh: default, name: web.outage, spec: `+
+		`{selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 8080, appProtocol: http}]}}`)
+	apply(t, planes[0], `{type: Dataplane, mesh: default, name: client-1.outage, networking: {address: 10.0.0.9, `+
+		redirected+`}}`)
+	proxies := []*proxy{connect(t, planes[0], "default.web-1.outage"), connect(t, planes[1], "default.client-1.outage")}
+	for _, proxy := range proxies {
+		proxy.await(t, "10.0.0.1")
+	}
+	servertest.Await(t, "one replica leads", func() bool { return leaders() == 1 })
+
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if n := leaders(); n > 1 {
+				t.Errorf("%d replicas lead", n)
+				return
+			}
+		}
+	})
+	c.StopAPI()
+	servertest.Await(t, "no replica leads without the API server", func() bool { return leaders() == 0 })
+	time.Sleep(3 * time.Second) // the duration of the leases passes
+	c.StartAPI(t)
+	servertest.Await(t, "one replica leads again", func() bool { return leaders() == 1 })
+	servertest.Await(t, "a write works again", func() bool {
+		written, err := kind.Parse([]byte(fmt.Sprintf(server, 2, 2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = planes[1].Admin.Put(t.Context(), written.Object, kind.Dataplanes)
+		return err == nil
+	})
+	for _, proxy := range proxies {
+		proxy.await(t, "10.0.0.2")
+	}
+	close(done)
+	watching.Wait()
+	for _, proxy := range proxies {
+		proxy.check(t)
+	}
+}
+
+// TestKubernetesAtRest: a control plane with a connected proxy that changes nothing writes its Lease alone.
+func TestKubernetesAtRest(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	c.addNamespace(t, "rest")
+	p := servertest.Start(t, c.options(nil))
+	apply(t, p, `{type: Dataplane, mesh: default, name: web-1.rest, networking: {address: 10.0.0.1, inbound: `+
+		`[{port: 8080, tags: {kuma.io/service: web}}], `+redirected+`}}`+"\n---\n"+
+		`{type: MeshService, mesh: default, name: web.rest, `+
+		`spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 8080}]}}`)
+	connect(t, p, "default.web-1.rest").await(t, "10.0.0.1")
+	servertest.Await(t, "it leads", p.Leads)
+	const period = 20 * time.Second
+	var before map[string]float64
+	for { // until the writes that follow the connection are done
+		before = c.writes(t)
+		time.Sleep(5 * time.Second)
+		now := c.writes(t)
+		delete(now, "leases")
+		delete(before, "leases")
+		if maps.Equal(before, now) {
+			break
+		}
+	}
+	before = c.writes(t)
+	time.Sleep(period)
+	for resource, n := range c.writes(t) {
+		switch n -= before[resource]; {
+		case resource == "leases" && n > 5:
+			t.Errorf("%v writes of Leases within %s, want one each 5 s", n, period)
+		case resource == "leases":
+			t.Logf("%v writes of Leases within %s", n, period)
+		case n > 0:
+			t.Errorf("%v writes of %s within %s, want none", n, resource, period)
+		}
+	}
+}
+
+// writes returns the number of writes that the API server has served, by resource.
+func (c *cluster) writes(t *testing.T) map[string]float64 {
+	t.Helper()
+	client, err := rest.HTTPClientFor(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Get(c.Config().Host + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := map[string]float64{}
+	line := regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="([^"]*)".*verb="(POST|PUT|PATCH|DELETE|APPLY)"` +
+		`.*\} (.*)$`)
+	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+		n, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(m[1], "reviews") {
+			counted[m[1]] += n
+		}
+	}
+	return counted
+}
+
+// proxy is a simulated Envoy that has clusters and their endpoints.
+type proxy struct {
+	mu        sync.Mutex
+	endpoints map[string][]string // addresses by assignment
+	problem   string
+}
+
+// connect connects a proxy over xDS until the end of the test.
+func connect(t *testing.T, p *servertest.Plane, node string) *proxy {
+	t.Helper()
+	var token []byte
+	request := map[string]string{"mesh": "default", "validFor": "1h"}
+	if err := p.Admin.Post(t.Context(), "/tokens/dataplane", request, &token); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(p.DataPlane, grpc.WithTransportCredentials(credentials.NewTLS(
+		&tls.Config{InsecureSkipVerify: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+string(token))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node},
+		TypeUrl: xds.Cluster.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	connected := &proxy{endpoints: map[string][]string{}}
+	go func() {
+		err := connected.run(stream)
+		if t.Context().Err() == nil {
+			connected.fail("the stream ended: " + err.Error())
+		}
+	}()
+	return connected
+}
+
+func (p *proxy) run(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) error {
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
+		if err := stream.Send(ack); err != nil {
+			return err
+		}
+		var names []string
+		for _, r := range response.Resources {
+			switch response.TypeUrl {
+			case xds.Cluster.URL():
+				var cluster clusterv3.Cluster
+				if err := r.Resource.UnmarshalTo(&cluster); err != nil {
+					return err
+				}
+				if eds := cluster.EdsClusterConfig; eds != nil {
+					names = append(names, cmp.Or(eds.ServiceName, r.Name))
+				}
+			case xds.Endpoint.URL():
+				if err := p.assign(r); err != nil {
+					return err
+				}
+			}
+		}
+		if response.TypeUrl == xds.Endpoint.URL() && len(response.RemovedResources) > 0 {
+			p.fail(fmt.Sprintf("endpoint lists were removed: %q", response.RemovedResources))
+		}
+		if response.TypeUrl != xds.Cluster.URL() {
+			continue
+		}
+		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{
+			{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: names}, {TypeUrl: xds.Listener.URL()},
+		} {
+			if err := stream.Send(request); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// assign records an endpoint list. A list that becomes empty is a problem.
+func (p *proxy) assign(r *discoveryv3.Resource) error {
+	var assignment endpointv3.ClusterLoadAssignment
+	if err := r.Resource.UnmarshalTo(&assignment); err != nil {
+		return err
+	}
+	var addresses []string
+	for _, locality := range assignment.Endpoints {
+		for _, e := range locality.LbEndpoints {
+			addresses = append(addresses, e.GetEndpoint().Address.GetSocketAddress().Address)
+		}
+	}
+	p.mu.Lock()
+	had := len(p.endpoints[r.Name])
+	p.endpoints[r.Name] = addresses
+	p.mu.Unlock()
+	if had > 0 && len(addresses) == 0 {
+		p.fail("the endpoint list " + r.Name + " became empty")
+	}
+	return nil
+}
+
+func (p *proxy) fail(problem string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problem = problem
+}
+
+// await waits until an endpoint list has an address.
+func (p *proxy) await(t *testing.T, address string) {
+	t.Helper()
+	servertest.Await(t, "an endpoint list has "+address, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, addresses := range p.endpoints {
+			if slices.Contains(addresses, address) {
+				return true
+			}
+		}
+		return p.problem != ""
+	})
+	p.check(t)
+}
+
+// check fails if an endpoint list became empty, or the stream ended.
+func (p *proxy) check(t *testing.T) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.problem != "" {
+		t.Fatal(p.problem)
+	}
+}
