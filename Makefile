@@ -50,7 +50,8 @@ lint: ## the form of the code: doc comments, parameters, spelling; the linters a
 
 test-real: prerequisites-real build tools spire apiserver ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire
-	go test -count=1 ./internal/kube/crd ./internal/kube/kubetest ./internal/store/kube -apiserver
+	go test -count=1 ./internal/kube/crd ./internal/kube/kubetest ./internal/kube/review ./internal/store/kube -apiserver
+	go test -count=1 ./internal/server -run Kubernetes -apiserver
 	go test -race $(RACED)
 	@$(MAKE) --no-print-directory hostile
 

@@ -26,6 +26,8 @@ type Options struct {
 	SNIs SNIs
 	// Environment is where the proxies of the zone run: [kind.Universal], the default, or [kind.Kubernetes].
 	Environment string
+	// SystemNamespace has the resources of the mesh's operators on Kubernetes.
+	SystemNamespace string
 	// Joined is true for a zone with a global control plane, which alone writes the kinds of global.
 	Joined bool
 	// LocalNetworks are local networks whose addresses external services may have nevertheless.
@@ -37,6 +39,7 @@ type Writer struct {
 	rows   store.Store
 	zone   string
 	env    string
+	system string // namespace
 	joined bool
 	snis   SNIs
 	local  []netip.Prefix
@@ -44,8 +47,8 @@ type Writer struct {
 
 // New returns a writer to rows.
 func New(rows store.Store, o Options) *Writer {
-	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), joined: o.Joined, snis: o.SNIs,
-		local: o.LocalNetworks}
+	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), system: o.SystemNamespace,
+		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
 }
 
 // Change holds the conditions and the origin of a write.
@@ -58,6 +61,8 @@ type Change struct {
 	DryRun bool
 	// Token is set where an agent writes its Dataplane. Every other write of a Dataplane is vouched for by an operator.
 	Token *Token
+	// Unvouched is true where the writer does not vouch for the facts that the write adds to a Dataplane.
+	Unvouched bool
 	// Sender lists the fields that the program of the user cannot express.
 	Sender Sender
 	// OnChange is called after a write that changed something, with the object before and after it: nil where it did
@@ -124,7 +129,7 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 		}
 	}
 	before := stored.objectOrNil()
-	if err := recordVouched(before, o, change.Token); err != nil {
+	if err := recordVouched(before, o, change); err != nil {
 		return Result{}, err
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
@@ -136,19 +141,23 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 
 // recordVouched records in a written Dataplane which facts its token or an operator vouches for. It returns an error
 // for a Dataplane that the token may not write.
-func recordVouched(before, o resource.Any, token *Token) error {
+func recordVouched(before, o resource.Any, change Change) error {
 	after, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		o.Envelope().Vouched = resource.Vouched{}
 		return nil
 	}
 	stored, _ := before.(*resource.Object[kind.Dataplane])
-	if token == nil {
+	switch {
+	case change.Token != nil:
+		kind.VouchToken(stored, after, change.Token.Claimed(after))
+		return change.Token.Allows(stored, after)
+	case change.Unvouched:
+		kind.VouchToken(stored, after, nil)
+	default:
 		kind.VouchOperator(stored, after)
-		return nil
 	}
-	kind.VouchToken(stored, after, token.Claimed(after))
-	return token.Allows(stored, after)
+	return nil
 }
 
 // Create stores a resource of the control plane unless it exists, and returns the stored one. Its owner is owner; nil:

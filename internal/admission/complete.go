@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/internal/pki"
+	"weft/internal/policy"
 	"weft/kind"
 	"weft/resource"
 )
@@ -38,6 +39,7 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 			realm.SigningKey("1").Name)
 	}
 	if written {
+		problems = append(problems, w.namespaceProblems(o)...)
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
 		problems = append(problems, w.fillSNIs(o, stored, controlPlane)...)
 	}
@@ -108,6 +110,9 @@ func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 	}
 	if meta.Mesh != "" {
 		labels[resource.MeshLabel] = meta.Mesh
+	}
+	if role := w.roleOf(o); role != "" {
+		labels[policy.RoleLabel] = role
 	}
 	owned := w.ownership()
 	if kind.ByName(o.Key().Kind).Describe().Sync == 0 {

@@ -62,7 +62,8 @@ type departure struct {
 }
 
 func newView(self string, now time.Time, timing Timing) *view {
-	return &view{self: self, began: now, timing: timing.withDefaults(), peers: map[string]peer{}, gone: map[string]departure{},
+	return &view{self: self, began: now, timing: timing.withDefaults(), peers: map[string]peer{},
+		gone:        map[string]departure{},
 		ackRequests: map[string]kind.AckRequest{}}
 }
 

@@ -17,7 +17,8 @@ func TestALeaseExpiresFifteenSecondsAfterARenewal(t *testing.T) {
 	v.observe("c", "1", start)
 	v.observe("b", "2", start.Add(5*time.Second))
 	v.observe("c", "1", start.Add(5*time.Second)) // read again, without a renewal
-	if dead, next := v.expired(start.Add(14 * time.Second)); len(dead) > 0 || !next.Equal(start.Add(v.timing.LeaseDuration)) {
+	dead, next := v.expired(start.Add(14 * time.Second))
+	if len(dead) > 0 || !next.Equal(start.Add(v.timing.LeaseDuration)) {
 		t.Errorf("%v are dead after 14 s, looked at again at %s", dead, next)
 	}
 	if dead, _ := v.expired(start.Add(15 * time.Second)); len(dead) != 1 || dead["c"] != "1" {

@@ -2,13 +2,19 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"time"
 
+	"weft/internal/certfile"
 	"weft/internal/join"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
+	"weft/internal/kube/review"
+	"weft/internal/kube/webhook"
 	"weft/internal/settings"
 	"weft/internal/store"
 	"weft/internal/store/kube"
@@ -18,7 +24,9 @@ import (
 // apiServer is the API server of Kubernetes that has the store.
 type apiServer struct {
 	api.Server
-	user string // of the control plane
+	user   string // of the control plane
+	client *api.Client
+	rows   *kube.Store
 }
 
 // openKubernetes opens the store on the API server. The store is new until its first start has given it an ID.
@@ -55,12 +63,58 @@ func openAPIServer(ctx context.Context, s *settings.Settings, log *slog.Logger) 
 	if found.user, err = crd.Check(ctx, client, s.Kubernetes.SystemNamespace); err != nil {
 		return fail(err)
 	}
-	rows, err := kube.Open(ctx, server.Config, kube.Options{Namespace: s.Kubernetes.SystemNamespace, Kinds: crd.Rows(),
-		LeaseDuration: s.Kubernetes.LeaseDuration, Log: log})
+	found.client = client
+	found.rows, err = kube.Open(ctx, server.Config, kube.Options{Namespace: s.Kubernetes.SystemNamespace,
+		Kinds: crd.Rows(), LeaseDuration: s.Kubernetes.LeaseDuration, Log: log})
 	if err != nil {
 		return fail(err)
 	}
-	return rows, found, nil
+	return found.rows, found, nil
+}
+
+// webhookSecret is the Secret with the certificate of the webhooks.
+const webhookSecret = "kuma-webhook-tls"
+
+// Webhook configurations whose caBundle the control plane keeps.
+var webhookConfigurations = []string{
+	"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/kuma-admission-mutating-webhook-configuration",
+	"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kuma-validating-webhook-configuration",
+}
+
+// serveWebhooks serves the admission webhooks that the API server calls.
+func (s *Server) serveWebhooks(ctx context.Context) error {
+	if s.apiServer == nil {
+		return nil
+	}
+	certificate, err := s.webhookCertificate(ctx)
+	if err != nil {
+		return fmt.Errorf("the certificate of the admission webhooks: %w", err)
+	}
+	reviewer := &review.Reviewer{Writer: s.writer, Store: s.apiServer.rows, User: s.apiServer.user}
+	handler := webhook.New(reviewer.Handlers(), s.log)
+	s.group.Go(func() error { return webhook.Serve(ctx, s.ports.webhooks, certificate, handler, s.log) })
+	return nil
+}
+
+// webhookCertificate returns the operator's certificate, else one of a CA that all replicas share.
+func (s *Server) webhookCertificate(ctx context.Context) (func() *tls.Certificate, error) {
+	if dir := s.settings.Admission.CertDir; dir != "" {
+		own, err := certfile.NewCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), s.log)
+		if err != nil {
+			return nil, fmt.Errorf("runtime.kubernetes.admissionServer.certDir: %w", err)
+		}
+		return own.Now, nil
+	}
+	host := s.settings.Injector.Service + "." + s.settings.Kubernetes.SystemNamespace
+	kept, err := webhook.KeepCertificates(ctx, s.apiServer.client, webhook.CertificateOptions{
+		Namespace: s.settings.Kubernetes.SystemNamespace, Secret: webhookSecret, Hosts: []string{host + ".svc", host},
+		Configurations: webhookConfigurations, Now: time.Now, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.goRun(ctx, kept.Run)
+	return kept.Current, nil
 }
 
 // identifyStore gives a new store on Kubernetes its ID, by which its next start knows that it is not new.

@@ -26,8 +26,10 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -81,7 +83,8 @@ func (c *cluster) startChild(t *testing.T) *child {
 		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION="+leaseDuration,
 		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline,
 		"KUMA_API_SERVER_HTTP_PORT=0", "KUMA_API_SERVER_HTTPS_PORT=0", "KUMA_DP_SERVER_PORT=0",
-		"KUMA_DIAGNOSTICS_SERVER_PORT=0")
+		"KUMA_DIAGNOSTICS_SERVER_PORT=0",
+		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT=0")
 	output, err := started.StdoutPipe()
 	if err == nil {
 		err = started.Start()
@@ -275,8 +278,8 @@ func TestKubernetesIsNotReady(t *testing.T) {
 	})
 	t.Run("no permissions", func(t *testing.T) {
 		c.kubeconfig(t, c.account(t, "powerless"))
-		fails(t, c, "system:serviceaccount:"+c.namespace+":powerless may not", "create, update, delete", "meshes.kuma.io",
-			"secrets in the namespace "+c.namespace, "docs/kubernetes.md")
+		fails(t, c, "system:serviceaccount:"+c.namespace+":powerless may not", "create, update, delete",
+			"meshes.kuma.io", "secrets in the namespace "+c.namespace, "docs/kubernetes.md")
 	})
 	t.Run("no definition", func(t *testing.T) {
 		c.kubeconfig(t, c.Config().BearerToken)
@@ -303,7 +306,8 @@ func (c *cluster) account(t *testing.T, name string) string {
 		"metadata": map[string]any{"name": name}})
 	var token struct{ Status struct{ Token string } }
 	if err := c.client.Create(t.Context(), accounts+"/"+name+"/token", map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{}}, &token); err != nil {
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{},
+	}, &token); err != nil {
 		t.Fatal(err)
 	}
 	return token.Status.Token
@@ -440,7 +444,7 @@ func TestKubernetesOutage(t *testing.T) {
 	})
 	c.StopAPI()
 	servertest.Await(t, "no replica leads without the API server", func() bool { return leaders() == 0 })
-	time.Sleep(3 * time.Second) // the duration of the leases passes
+	<-time.After(3 * time.Second) // the duration of the leases passes
 	c.StartAPI(t)
 	servertest.Await(t, "one replica leads again", func() bool { return leaders() == 1 })
 	servertest.Await(t, "a write works again", func() bool {
@@ -451,6 +455,7 @@ func TestKubernetesOutage(t *testing.T) {
 		_, err = planes[1].Admin.Put(t.Context(), written.Object, kind.Dataplanes)
 		return err == nil
 	})
+	connect(t, planes[1], "default.web-2.outage").await(t, "10.0.0.2") // it serves once it is connected
 	for _, proxy := range proxies {
 		proxy.await(t, "10.0.0.2")
 	}
@@ -477,16 +482,17 @@ func TestKubernetesAtRest(t *testing.T) {
 	var before map[string]float64
 	for { // until the writes that follow the connection are done
 		before = c.writes(t)
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		now := c.writes(t)
 		delete(now, "leases")
 		delete(before, "leases")
 		if maps.Equal(before, now) {
 			break
 		}
+		t.Logf("writes before %v, 5 s later %v", before, now)
 	}
 	before = c.writes(t)
-	time.Sleep(period)
+	<-time.After(period)
 	for resource, n := range c.writes(t) {
 		switch n -= before[resource]; {
 		case resource == "leases" && n > 5:
@@ -516,7 +522,7 @@ func (c *cluster) writes(t *testing.T) map[string]float64 {
 		t.Fatal(err)
 	}
 	counted := map[string]float64{}
-	line := regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="([^"]*)".*verb="(POST|PUT|PATCH|DELETE|APPLY)"` +
+	line := regexp.MustCompile(`(?m)^apiserver_request_total\{.*[,{]resource="([^"]*)".*verb="(POST|PUT|PATCH|DELETE|APPLY)"` +
 		`.*\} (.*)$`)
 	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseFloat(m[3], 64)
@@ -552,17 +558,13 @@ func connect(t *testing.T, p *servertest.Plane, node string) *proxy {
 	}
 	t.Cleanup(func() { conn.Close() })
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+string(token))
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node},
-		TypeUrl: xds.Cluster.URL()}); err != nil {
-		t.Fatal(err)
-	}
 	connected := &proxy{endpoints: map[string][]string{}}
 	go func() {
-		err := connected.run(stream)
+		err := connected.run(ctx, conn, node)
+		for status.Code(err) == codes.NotFound { // the replica has not read the Dataplane yet
+			<-time.After(50 * time.Millisecond)
+			err = connected.run(ctx, conn, node)
+		}
 		if t.Context().Err() == nil {
 			connected.fail("the stream ended: " + err.Error())
 		}
@@ -570,7 +572,16 @@ func connect(t *testing.T, p *servertest.Plane, node string) *proxy {
 	return connected
 }
 
-func (p *proxy) run(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) error {
+// run runs one stream until it ends.
+func (p *proxy) run(ctx context.Context, conn *grpc.ClientConn, node string) error {
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node},
+		TypeUrl: xds.Cluster.URL()}); err != nil {
+		return err
+	}
 	for {
 		response, err := stream.Recv()
 		if err != nil {

@@ -26,8 +26,8 @@ import (
 const shutdownGrace = 3 * time.Second
 
 // ports are the control plane's listeners. Those of the API are nil where they are turned off; a zone has dataPlane, a
-// global control plane zones.
-type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones, admin net.Listener }
+// global control plane zones. On Kubernetes there are webhooks.
+type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones, admin, webhooks net.Listener }
 
 // listen opens all ports but the administrator's socket.
 func (s *Server) listen(context.Context) error {
@@ -46,6 +46,8 @@ func (s *Server) listen(context.Context) error {
 			&p.diagnostics},
 		{"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", settings.OptionalAddress{Enabled: c.Mode == settings.Global,
 			Address: c.ZoneSync.Address}, &p.zones},
+		{"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT", settings.OptionalAddress{
+			Enabled: c.Store == settings.KubernetesAPI, Address: c.Admission.Address}, &p.webhooks},
 	} {
 		if !l.at.Enabled {
 			continue
@@ -63,7 +65,8 @@ func (s *Server) listen(context.Context) error {
 }
 
 func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.admin} {
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.admin,
+		p.webhooks} {
 		if l != nil {
 			l.Close()
 		}
@@ -94,7 +97,7 @@ func (s *Server) openAdminSocket(context.Context) (err error) {
 }
 
 // Addresses are the addresses of a control plane's listeners; "off" where there is none. AdminSocket is a path.
-type Addresses struct{ API, APIOverTLS, DataPlane, Diagnostics, Zones, AdminSocket string }
+type Addresses struct{ API, APIOverTLS, DataPlane, Diagnostics, Zones, AdminSocket, Webhooks string }
 
 // Addresses returns the addresses at which the control plane listens.
 func (s *Server) Addresses() Addresses {
@@ -102,6 +105,7 @@ func (s *Server) Addresses() Addresses {
 	return Addresses{
 		API: addressOf(p.api), APIOverTLS: addressOf(p.apiOverTLS), DataPlane: addressOf(p.dataPlane),
 		Diagnostics: addressOf(p.diagnostics), Zones: addressOf(p.zones), AdminSocket: addressOf(p.admin),
+		Webhooks: addressOf(p.webhooks),
 	}
 }
 

@@ -140,6 +140,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.createAdminToken,
 		s.endFirstStart,
 		startRole,
+		s.serveWebhooks,
 		s.serve,
 	} {
 		if err := step(ctx); err != nil {
@@ -190,7 +191,8 @@ func (s *Server) buildTable(context.Context) error {
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
-		Environment: string(s.settings.Environment), LocalNetworks: s.settings.LocalNetworks,
+		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
+		LocalNetworks: s.settings.LocalNetworks,
 	})
 	return nil
 }

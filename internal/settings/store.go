@@ -147,15 +147,17 @@ var storeSettings = []setting{
 		env:  "KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION", fallback: "15s",
 		doc: "With `store.type: kubernetes`: the time, at least `3s`, after which the other replicas take a replica " +
 			"for dead that has not renewed its Lease. Every replica needs the same value.",
-		set: duration(3*time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Kubernetes.LeaseDuration }),
+		set: duration(3*time.Second, time.Hour,
+			func(s *Settings) *time.Duration { return &s.Kubernetes.LeaseDuration }),
 	},
 	{
 		path: "runtime.kubernetes.leaderElection.renewDeadline",
 		env:  "KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE", fallback: "10s",
 		doc: "With `store.type: kubernetes`: the time after which a leader stops leading that could not renew its " +
-			"Lease. It is at least a second shorter than the lease duration. A Lease is renewed after half of it, and " +
-			"after 5 seconds at the latest.",
-		set: duration(2*time.Second, time.Hour, func(s *Settings) *time.Duration { return &s.Kubernetes.RenewDeadline }),
+			"Lease. It is at least a second shorter than the lease duration. A Lease is renewed after half of it, " +
+			"and after 5 seconds at the latest.",
+		set: duration(2*time.Second, time.Hour,
+			func(s *Settings) *time.Duration { return &s.Kubernetes.RenewDeadline }),
 	},
 }
 

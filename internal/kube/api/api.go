@@ -34,6 +34,7 @@ func New(config *rest.Config) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.UserAgent = Manager
+	config.WarningHandlerWithContext = rest.NoWarnings{} // warnings about objects are for users
 	if config.QPS == 0 {
 		config.QPS = -1 // the API server limits requests itself (API priority and fairness)
 	}

@@ -74,6 +74,7 @@ func checkDefinitions(ctx context.Context, client *api.Client) error {
 type rule struct {
 	group, resource, subresource string
 	namespace                    string // empty: in all namespaces
+	name                         string // empty: all objects
 	verbs                        []string
 }
 
@@ -92,7 +93,7 @@ func (r rule) String() string {
 func rules(namespace string) []rule {
 	all := []string{"get", "list", "watch", "create", "update", "delete"}
 	needed := []rule{
-		{resource: "namespaces", namespace: namespace, verbs: []string{"get"}},
+		{resource: "namespaces", namespace: namespace, name: namespace, verbs: []string{"get"}},
 		{resource: "secrets", namespace: namespace, verbs: all},
 		{group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: all},
 		{group: Group, resource: kube.RecordPlural, namespace: namespace, verbs: all},
@@ -159,7 +160,7 @@ func may(ctx context.Context, client *api.Client, r rule, verb string) (bool, er
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
 		"spec": map[string]any{"resourceAttributes": map[string]string{
 			"verb": verb, "group": r.group, "resource": r.resource, "subresource": r.subresource,
-			"namespace": r.namespace,
+			"namespace": r.namespace, "name": r.name,
 		}},
 	}, &review)
 	return review.Status.Allowed, err

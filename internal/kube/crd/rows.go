@@ -16,6 +16,20 @@ const (
 	globalSecretType = "system.kuma.io/global-secret"
 )
 
+// KindOfSecret returns the kind of the rows that Kubernetes Secrets of a type have: [kube.RecordKind] for the control
+// plane's own rows, and empty for a Secret of others.
+func KindOfSecret(of string) string {
+	switch of {
+	case secretType:
+		return kind.Secrets.Name
+	case globalSecretType:
+		return kind.GlobalSecrets.Name
+	case kube.PrivateType:
+		return kube.RecordKind
+	}
+	return ""
+}
+
 // Rows returns where the rows of each kind are on the API server.
 func Rows() []kube.Kind {
 	var all []kube.Kind

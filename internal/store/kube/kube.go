@@ -323,8 +323,8 @@ func (s *Store) createObject(ctx context.Context, at place, row store.Row, by ow
 	return created, err
 }
 
-// exists returns the error of a row whose object exists: ErrExists if it has the row, else a Conflict, since reading the
-// row again does not find it.
+// exists returns the error of a row whose object exists: ErrExists if it has the row, else a Conflict, since reading
+// the row again does not find it.
 func (s *Store) exists(ctx context.Context, at place, key resource.Key) error {
 	var o object
 	switch err := s.api.Get(ctx, at.path(), nil, &o); {

@@ -302,8 +302,8 @@ func TestObjectOfAUser(t *testing.T) {
 	}
 	_, err = s.Create(t.Context(), rowOf(t, kind.MeshServices.Make("other", "web."+mesh, service(mesh, "web",
 		"a").Spec), nil))
-	if !errors.Is(err, store.ErrExists) {
-		t.Errorf("a row of that name in another mesh: %v, want %v", err, store.ErrExists)
+	if resource.CodeOf(err) != resource.Conflict || !strings.Contains(err.Error(), "is MeshService default/web."+mesh) {
+		t.Errorf("a row of that name in another mesh: %v, want a conflict that names the one that has the object", err)
 	}
 }
 
@@ -585,7 +585,8 @@ func TestLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	var led lease
-	if get(t, client, leases+crd.LeaderLease, &led); led.Spec.HolderIdentity != "a1" || led.Spec.LeaseTransitions != 7 ||
+	get(t, client, leases+crd.LeaderLease, &led)
+	if led.Spec.HolderIdentity != "a1" || led.Spec.LeaseTransitions != 7 ||
 		led.Spec.RenewTime != "" {
 		t.Errorf("the Lease of the leadership is %+v", led.Spec)
 	}
@@ -598,8 +599,10 @@ func TestNameOfAnotherRow(t *testing.T) {
 	path := crd.Path(kind.MeshServices, mesh)
 	if err := client.Create(t.Context(), path, map[string]any{
 		"apiVersion": "kuma.io/v1alpha1", "kind": "MeshService", "metadata": map[string]any{"name": "fake",
-			"labels": map[string]any{"kuma.io/mesh": mesh}, "annotations": map[string]any{"kuma.io/name": row.Key.Name}},
-		"spec": map[string]any{},
+			"labels":      map[string]any{"kuma.io/mesh": mesh},
+			"annotations": map[string]any{"kuma.io/name": row.Key.Name}},
+		"spec": map[string]any{"selector": map[string]any{"dataplaneRef": map[string]any{"name": "a"}},
+			"ports": []any{map[string]any{"port": 80}}},
 	}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ var rowAnnotations = slices.Concat(annotated, []string{nameAnnotation, vouchedAn
 // storeLabels are the labels of an object that are no labels of its row.
 var storeLabels = []string{recordLabel, ownerLabel, ownerKindLabel}
 
-// privateType is the type of the Secrets that have rows of the control plane itself.
-const privateType = "system.kuma.io/record"
+// PrivateType is the type of the Kubernetes Secrets that have rows of the control plane itself.
+const PrivateType = "system.kuma.io/record"
 
 // object is an object of the API server. Fields that this package does not read are kept in an update.
 type object struct {
@@ -226,7 +226,7 @@ func (p place) selector() map[string]string {
 	case p.of.own() && p.of.Name != "":
 		return map[string]string{"labelSelector": recordLabel + "=" + p.of.Name}
 	case p.of.Private:
-		return map[string]string{"fieldSelector": "type=" + privateType}
+		return map[string]string{"fieldSelector": "type=" + PrivateType}
 	}
 	return map[string]string{}
 }
@@ -315,7 +315,7 @@ func (p place) fillRecord(o *object, row store.Row, created time.Time) error {
 		o.Spec, err = p.leaseOf(row, modified)
 		return err
 	case p.of.Private:
-		o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", privateType, map[string][]byte{"record": raw}
+		o.APIVersion, o.Kind, o.Type, o.Data = "v1", "Secret", PrivateType, map[string][]byte{"record": raw}
 	default:
 		o.Kind, o.Spec = RecordKind, raw
 	}

@@ -65,8 +65,8 @@ func export(ctx context.Context, db *sql.DB, snapshot sql.TxOptions, count func(
 }
 
 // Import fills a database with rows, all of them or none. It creates a missing database. Times and owners stay,
-// versions are new, and all earlier cursors are invalid. For a database with rows, it returns [store.ErrNotEmpty] or replaces
-// them.
+// versions are new, and all earlier cursors are invalid. For a database with rows, it returns [store.ErrNotEmpty] or
+// replaces them.
 func Import(ctx context.Context, into Source, replace bool, rows iter.Seq2[store.Row, error]) error {
 	db, err := into.open(ctx)
 	if err != nil {

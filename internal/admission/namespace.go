@@ -1,0 +1,71 @@
+package admission
+
+import (
+	"slices"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Values of the label kuma.io/policy-role: the relation between the owner of a policy and the proxies that it
+// configures.
+const (
+	systemRole        = "system"
+	producerRole      = "producer"
+	consumerRole      = "consumer"
+	workloadOwnerRole = "workload-owner"
+)
+
+// roleOf returns the role of a policy on Kubernetes, by its namespace and its items: one in the namespace of a workload
+// concerns this workload, or the clients of its services. It is empty for every other resource.
+func (w *Writer) roleOf(o resource.Any) string {
+	d, ok := kind.ByName(o.Key().Kind).(kind.Policy)
+	if !ok || w.env != kind.Kubernetes {
+		return ""
+	}
+	_, namespace := w.namespaced(o.Key())
+	to := d.Parts(o).To
+	switch {
+	case namespace == "", namespace == w.system:
+		return systemRole
+	case len(to) == 0:
+		return workloadOwnerRole
+	case slices.ContainsFunc(to, func(part kind.ToPart) bool { return !produces(part, namespace) }):
+		return consumerRole
+	}
+	return producerRole
+}
+
+// produces reports whether an item of `to` is about a service or a route of the policy's namespace.
+func produces(part kind.ToPart, namespace string) bool {
+	ref := part.TargetRef
+	return (ref.Kind == kind.MeshServices.Name || ref.Kind == kind.MeshHTTPRoutes.Name) && ref.Name != "" &&
+		(ref.Namespace == "" || ref.Namespace == namespace)
+}
+
+// ofOperators are the kinds that are in the system namespace only, since they concern a whole mesh.
+var ofOperators = []string{
+	kind.MeshIdentities.Name, kind.MeshTrusts.Name, kind.MeshExternalServices.Name, kind.MeshMultiZoneServices.Name,
+	kind.HostnameGenerators.Name, kind.ZoneIngresses.Name, kind.ZoneEgresses.Name,
+}
+
+// namespaceProblems rejects a resource in a namespace that its kind or its items do not allow.
+func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
+	var problems resource.Problems
+	_, namespace := w.namespaced(o.Key())
+	if namespace == "" || namespace == w.system || w.system == "" {
+		return nil
+	}
+	if slices.Contains(ofOperators, o.Key().Kind) {
+		problems.Add("name", "is in the namespace %s, and a %s concerns the whole mesh; write it in the namespace %s",
+			namespace, o.Key().Kind, w.system)
+	}
+	if d, ok := kind.ByName(o.Key().Kind).(kind.Policy); ok && w.roleOf(o) == consumerRole {
+		to := d.Parts(o).To
+		if slices.ContainsFunc(to, func(part kind.ToPart) bool { return produces(part, namespace) }) {
+			problems.Add("spec.to",
+				"has items about services of the namespace %s and items about others; write two policies", namespace)
+		}
+	}
+	return problems
+}
