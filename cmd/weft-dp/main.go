@@ -45,7 +45,8 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRunCommand(), newDrainCommand(), newWaitCommand(), newInstallCommand(), newUninstallCommand())
+	root.AddCommand(newRunCommand(), newDrainCommand(), newWaitCommand(), newInstallCommand(),
+		newValidateCommand(), newUninstallCommand())
 	return root
 }
 

@@ -27,6 +27,27 @@ func newInstallCommand() *cobra.Command {
 	return command
 }
 
+func newValidateCommand() *cobra.Command {
+	var port uint16
+	var families string
+	redirected := &cobra.Command{
+		Use:   "transparent-proxy",
+		Short: "Check that connections are redirected",
+		Long: `Check that the connections of this user are redirected to the port of the proxy, before the proxy runs. The
+exit code is 1 if they are not. Run it as another user than the proxy, whose own connections are not redirected. In a
+Pod with the CNI plugin, it keeps the application from starting without the redirection.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return redirect.Validate(command.Context(), port, families == "ipv6")
+		},
+	}
+	redirected.Flags().Uint16Var(&port, "redirect-outbound-port", 15001, "port of the proxy for outbound connections")
+	redirected.Flags().StringVar(&families, "ip-family-mode", "dualstack", "dualstack, ipv4 or ipv6")
+	command := &cobra.Command{Use: "validate", Short: "Check what install created"}
+	command.AddCommand(redirected)
+	return command
+}
+
 func newUninstallCommand() *cobra.Command {
 	command := &cobra.Command{Use: "uninstall", Short: "Remove what install created"}
 	command.AddCommand(newUninstallRedirect())
@@ -41,6 +62,7 @@ type redirection struct {
 	dns, allDNS                 bool
 	inboundPorts, outboundPorts []string
 	inboundIPs, outboundIPs     []string
+	outboundOfUsers             []string
 	dryRun, force               bool
 }
 
@@ -87,6 +109,9 @@ replaces the rules at once. weft-dp uninstall transparent-proxy removes them.`,
 		"client addresses, or ranges such as 10.0.0.0/8, whose inbound connections are not redirected")
 	f.StringSliceVar(&r.outboundIPs, "exclude-outbound-ips", nil,
 		"destination addresses, or ranges, whose outbound connections are not redirected")
+	f.StringArrayVar(&r.outboundOfUsers, "exclude-outbound-ports-for-uids", nil,
+		"ports to which connections of some users are not redirected, PROTOCOL:PORTS:USERS, such as tcp:22:1000 or "+
+			"*:53:0-999; repeatable")
 	f.StringVar(&r.families, "ip-family-mode", "dualstack", "dualstack, ipv4 or ipv6 (the Dataplane's ipFamilyMode)")
 	r.addCommonFlags(command)
 	f.SetNormalizeFunc(kumaNames)
@@ -161,7 +186,11 @@ func (r *redirection) complete() (err error) {
 	if r.ExcludeInboundIPs, err = parseEach("exclude-inbound-ips", r.inboundIPs, redirect.ParsePrefix); err != nil {
 		return err
 	}
-	r.ExcludeOutboundIPs, err = parseEach("exclude-outbound-ips", r.outboundIPs, redirect.ParsePrefix)
+	if r.ExcludeOutboundIPs, err = parseEach("exclude-outbound-ips", r.outboundIPs, redirect.ParsePrefix); err != nil {
+		return err
+	}
+	r.ExcludeOutboundOfUsers, err = parseEach("exclude-outbound-ports-for-uids", r.outboundOfUsers,
+		redirect.ParseUserPorts)
 	return err
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	// to resolvers are no matter of these.
 	ExcludeOutboundIPs   []netip.Prefix
 	ExcludeOutboundPorts []Ports
+	// ExcludeOutboundOfUsers are ports to which connections and DNS queries of some users go out as they are.
+	ExcludeOutboundOfUsers []UserPorts
 	// IPv4 and IPv6 say of which of them connections are redirected.
 	IPv4, IPv6 bool
 }
@@ -76,6 +78,65 @@ func (p Ports) match() string {
 		return fmt.Sprintf("--dport %d", p.First)
 	}
 	return fmt.Sprintf("--dport %d:%d", p.First, p.Last)
+}
+
+// UserPorts are ports of a protocol, for some users.
+type UserPorts struct {
+	Protocol    string  // tcp, udp or * for both. Of UDP, only DNS queries are redirected
+	Ports       []Ports // none: all
+	First, Last uint32  // the users
+}
+
+// ParseUserPorts reads PROTOCOL:PORTS:USERS, such as "tcp:22,80-90:1000" or "*:*:0-999".
+func ParseUserPorts(text string) (UserPorts, error) {
+	fail := func(reason error) (UserPorts, error) {
+		return UserPorts{}, fmt.Errorf("%q is not PROTOCOL:PORTS:USERS such as tcp:22:1000 or *:53:0-999: %w", text,
+			reason)
+	}
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 || parts[0] != "tcp" && parts[0] != "udp" && parts[0] != "*" {
+		return fail(errors.New("want the protocol tcp, udp or *"))
+	}
+	u := UserPorts{Protocol: parts[0]}
+	if parts[1] != "*" {
+		for part := range strings.SplitSeq(parts[1], ",") {
+			ports, err := ParsePorts(part)
+			if err != nil {
+				return fail(err)
+			}
+			u.Ports = append(u.Ports, ports)
+		}
+	}
+	first, last, isRange := strings.Cut(parts[2], "-")
+	if !isRange {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 32)
+	to, err2 := strconv.ParseUint(last, 10, 32)
+	if err != nil || err2 != nil || from > to {
+		return fail(errors.New("want the ID of a user, or a range of them"))
+	}
+	u.First, u.Last = uint32(from), uint32(to)
+	return u, nil
+}
+
+// rules are the parts of rules that match packets of a protocol.
+func (u UserPorts) rules(protocol string) []string {
+	if u.Protocol != protocol && u.Protocol != "*" {
+		return nil
+	}
+	owner := fmt.Sprintf("-m owner --uid-owner %d", u.First)
+	if u.Last != u.First {
+		owner += fmt.Sprintf("-%d", u.Last)
+	}
+	if len(u.Ports) == 0 {
+		return []string{fmt.Sprintf("-p %s %s -j RETURN", protocol, owner)}
+	}
+	var all []string
+	for _, ports := range u.Ports {
+		all = append(all, fmt.Sprintf("-p %[1]s -m %[1]s %[2]s %[3]s -j RETURN", protocol, ports.match(), owner))
+	}
+	return all
 }
 
 // ParsePrefix reads an address or a range of them, "10.0.0.0/8".

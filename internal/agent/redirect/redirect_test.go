@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -30,6 +31,13 @@ func TestRules(t *testing.T) {
 	excluding.ExcludeInboundIPs = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}
 	excluding.ExcludeOutboundIPs = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"),
 		netip.MustParsePrefix("fd00::/8")}
+	for _, text := range []string{"tcp:22,80-90:1000", "*:53:0-999", "udp:*:5"} {
+		users, err := ParseUserPorts(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		excluding.ExcludeOutboundOfUsers = append(excluding.ExcludeOutboundOfUsers, users)
+	}
 	got := &txtar.Archive{Comment: []byte("What iptables-restore is given on a machine that has no rules.\n")}
 	for _, c := range []struct {
 		name    string
@@ -53,6 +61,25 @@ func TestRules(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), string(txtar.Format(got))); diff != "" {
 		t.Errorf("other rules (-want +got); if that is right, run with -update:\n%s", diff)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	if err := validate(t.Context(), at, at); err == nil || !strings.Contains(err.Error(), "the port of the proxy") {
+		t.Errorf("with a used port: %v", err)
+	}
+	free.Close()
+	if err := validate(t.Context(), at, at); err != nil {
+		t.Errorf("a connection that arrives: %v", err)
+	}
+	if err := validate(t.Context(), at, "127.0.0.1:1"); err == nil ||
+		!strings.Contains(err.Error(), "connections are not redirected") {
+		t.Errorf("a connection that does not arrive: %v", err)
 	}
 }
 

@@ -104,6 +104,9 @@ func (o *Options) outbound(r rules, f *family) {
 	for _, ports := range o.ExcludeOutboundPorts {
 		r.add("nat", outboundChain, fmt.Sprintf("-p tcp -m tcp %s -j RETURN", ports.match()))
 	}
+	for _, users := range o.ExcludeOutboundOfUsers {
+		r.add("nat", outboundChain, users.rules("tcp")...)
+	}
 	r.add("nat", outboundChain, fmt.Sprintf("-p tcp -j REDIRECT --to-ports %d", o.OutboundPort))
 }
 
@@ -113,6 +116,10 @@ func (o *Options) outbound(r rules, f *family) {
 func (o *Options) dns(r rules, f *family) {
 	r.add("raw", trackingChain, fmt.Sprintf("-p udp %s -j CT --zone-orig %d", o.Proxy.match(), ourZone))
 	r.add("nat", dnsChain, o.Proxy.match()+" -j RETURN")
+	for _, users := range o.ExcludeOutboundOfUsers {
+		r.add("nat", dnsChain, users.rules("udp")...)
+		r.add("nat", dnsChain, users.rules("tcp")...)
+	}
 	for _, to := range o.resolvers(f) {
 		for _, protocol := range []string{"udp", "tcp"} {
 			r.add("nat", dnsChain, fmt.Sprintf("%s-p %[2]s -m %[2]s --dport 53 -j REDIRECT --to-ports %[3]d", to,

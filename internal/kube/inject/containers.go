@@ -194,9 +194,9 @@ func (i *injection) validationContainer() core.Container {
 	return core.Container{
 		Name: ValidationContainer, Image: s.SidecarImage, ImagePullPolicy: core.PullIfNotPresent,
 		Command: []string{program, "validate", "transparent-proxy"},
-		Args: []string{fmt.Sprintf("--redirect-inbound-port=%d", s.InboundPort),
-			fmt.Sprintf("--redirect-outbound-port=%d", s.OutboundPort), "--ip-family-mode=" + s.IPFamilyMode},
-		SecurityContext: restricted(s.UID, s.GID),
+		Args: []string{fmt.Sprintf("--redirect-outbound-port=%d", s.OutboundPort),
+			"--ip-family-mode=" + s.IPFamilyMode},
+		SecurityContext: restricted(s.UID+1, s.GID), // the connections of the proxy's own user are not redirected
 		Resources:       i.resources(s.Validation, false),
 	}
 }
