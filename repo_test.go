@@ -60,6 +60,8 @@ var walls = []wall{
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},
 	{"internal/kube/convert", []string{"kind", "resource"},
 		"a resource is a function of Kubernetes objects, which is tested without an API server"},
+	{"internal/kube/events", []string{"internal/kube/api", "internal/kube/convert"},
+		"sending an event does not depend on its reason"},
 	{"internal/kube/objects", []string{"internal/table", "internal/kube/api", "internal/kube/convert"},
 		"the tables have the objects as they are, and decide nothing about them"},
 	{"internal/store", []string{"resource", "internal/store"},

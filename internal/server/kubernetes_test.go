@@ -174,11 +174,16 @@ func (c *cluster) create(t *testing.T, path string, object any) {
 // kubeconfig writes a kubeconfig, and has the process use it.
 func (c *cluster) kubeconfig(t *testing.T, token string) {
 	t.Helper()
-	config := c.Config()
+	c.kubeconfigOf(t, c.Config().Host, c.Config().CAFile, token)
+}
+
+// kubeconfigOf is kubeconfig for a server at another address.
+func (c *cluster) kubeconfigOf(t *testing.T, host, caFile, token string) {
+	t.Helper()
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "test",
-		"clusters": []any{map[string]any{"name": "test", "cluster": map[string]any{"server": config.Host,
-			"certificate-authority": config.CAFile}}},
+		"clusters": []any{map[string]any{"name": "test", "cluster": map[string]any{"server": host,
+			"certificate-authority": caFile}}},
 		"users":    []any{map[string]any{"name": "test", "user": map[string]any{"token": token}}},
 		"contexts": []any{map[string]any{"name": "test", "context": map[string]any{"cluster": "test", "user": "test"}}},
 	})
@@ -542,6 +547,7 @@ type proxy struct {
 	mu        sync.Mutex
 	endpoints map[string][]string // addresses by assignment
 	problem   string
+	received  []receivedList // all endpoint lists, in their order
 }
 
 // connect connects a proxy over xDS until the end of the test.
@@ -638,6 +644,7 @@ func (p *proxy) assign(r *discoveryv3.Resource) error {
 		}
 	}
 	p.mu.Lock()
+	p.received = append(p.received, receivedList{r.Name, addresses})
 	had := len(p.endpoints[r.Name])
 	p.endpoints[r.Name] = addresses
 	p.mu.Unlock()

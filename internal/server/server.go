@@ -72,6 +72,7 @@ type Server struct {
 	ports        ports
 	store        store.Store // with timeouts, metrics and reads of its own writes
 	apiServer    *apiServer  // on Kubernetes
+	pods         *pods       // of a zone on Kubernetes
 	firstStart   bool        // the store is new, or its first start failed
 	metrics      *metrics.Metrics
 	state        *graph.State
@@ -241,10 +242,13 @@ func (s *Server) leaseTiming() replica.Timing {
 }
 
 func (s *Server) buildReconciler(context.Context) error {
+	if err := s.buildPods(); err != nil {
+		return err
+	}
 	plan := reconcile.NewPlan(s.state, reconcile.Ranges{
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
-	}, nil)
+	}, s.kubernetes())
 	plan.DrainTime = s.settings.DrainTime
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)

@@ -23,7 +23,7 @@ type setting struct {
 }
 
 // all is the list of settings, in the order of the documentation.
-var all = slices.Concat(zoneSettings, plain, storeSettings, injectorSettings, accessRules())
+var all = slices.Concat(zoneSettings, plain, storeSettings, injectorSettings, podSettings, accessRules())
 
 var plain = []setting{
 	{

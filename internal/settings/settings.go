@@ -70,6 +70,7 @@ type Settings struct {
 	// Admission and Injector are the settings of Kubernetes.
 	Admission AdmissionServer
 	Injector  Injector
+	Pods      Pods
 
 	effective []Value
 }

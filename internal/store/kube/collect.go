@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,8 +21,27 @@ type owner struct {
 	UID string `json:"uid"`
 }
 
+// natives are objects of Kubernetes itself that own rows, with their plurals. The API server deletes a row with such an
+// owner, which is in the namespace of the row: the owner is an owner reference, and the row has no owner of this store.
+var natives = map[string]string{"Pod": "pods", "Service": "services"}
+
+// nativeUID returns the UID of an object of Kubernetes itself, by NAME.NAMESPACE; empty without the object.
+func (s *Store) nativeUID(ctx context.Context, key resource.Key) (string, error) {
+	at := strings.LastIndexByte(key.Name, '.')
+	var o struct{ Metadata struct{ UID string } }
+	path := "/api/v1/namespaces/" + key.Name[at+1:] + "/" + natives[key.Kind] + "/" + key.Name[:max(at, 0)]
+	err := s.api.Get(ctx, path, nil, &o)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return o.Metadata.UID, failure(err, false)
+}
+
 // uid returns the UID of a row's object; empty without the row.
 func (s *Store) uid(ctx context.Context, key resource.Key) (string, error) {
+	if natives[key.Kind] != "" {
+		return s.nativeUID(ctx, key)
+	}
 	o, _, err := s.find(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil

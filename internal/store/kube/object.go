@@ -250,7 +250,17 @@ func (p place) newObject(o *object, row store.Row, by owner) error {
 	o.APIVersion, o.Kind = resource.APIVersion, p.of.Name
 	o.Metadata.Name, o.Metadata.Namespace = p.name, p.namespace
 	o.Metadata.Annotations, o.Metadata.Labels = map[string]string{}, map[string]string{}
-	if row.Owner != nil {
+	switch {
+	case row.Owner == nil:
+	case natives[by.Kind] != "":
+		name, _, _ := strings.Cut(by.Name, "."+p.namespace)
+		references, err := json.Marshal([]map[string]any{{"apiVersion": "v1", "kind": by.Kind, "name": name,
+			"uid": by.UID, "controller": true}})
+		if err != nil {
+			return err
+		}
+		o.Metadata.OwnerReferences = references
+	default:
 		text, err := json.Marshal(by)
 		if err != nil {
 			return err

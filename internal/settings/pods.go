@@ -1,0 +1,52 @@
+package settings
+
+import "fmt"
+
+// Pods are the settings by which Pods become Dataplanes.
+type Pods struct {
+	// IgnoredLabels are labels of selectors of Services that decide whether an inbound is Ignored.
+	IgnoredLabels []string
+	// NodeLabels are the labels of a Node that the Dataplanes of its Pods have.
+	NodeLabels []string
+	// WorkloadLabels are the labels of a Pod that name its workload; the first that the Pod has counts.
+	WorkloadLabels []string
+}
+
+// podSettings are the settings by which Pods become Dataplanes.
+var podSettings = []setting{
+	{
+		path: runtimePath + "injector.ignoredServiceSelectorLabels", list: true,
+		env: runtimeVariable + "INJECTOR_IGNORED_SERVICE_SELECTOR_LABELS",
+		doc: "Labels in selectors of Services, such as `rollouts-pod-template-hash`. A Pod that a selector matches " +
+			"except for these labels gets an Ignored inbound for the Service: its certificate has the SPIFFE IDs of " +
+			"the Service before the selector matches. See [Kubernetes](kubernetes.md).",
+		set: labelNames(func(p *Pods) *[]string { return &p.IgnoredLabels }),
+	},
+	{
+		path: runtimePath + "injector.nodeLabelsToCopy", list: true,
+		env:      runtimeVariable + "INJECTOR_NODE_LABELS_TO_COPY",
+		fallback: "topology.kubernetes.io/zone,topology.kubernetes.io/region,kubernetes.io/hostname",
+		doc:      "The labels of a Node that the Dataplanes of its Pods have, and the tags of their inbounds.",
+		set:      labelNames(func(p *Pods) *[]string { return &p.NodeLabels }),
+	},
+	{
+		path: runtimePath + "workloadLabels", list: true, env: runtimeVariable + "WORKLOAD_LABELS",
+		doc: "Labels of Pods that name their workload; the first that a Pod has counts. Without one, the workload is " +
+			"the ServiceAccount of the Pod.",
+		set: labelNames(func(p *Pods) *[]string { return &p.WorkloadLabels }),
+	},
+}
+
+// labelNames reads a list of names of labels.
+func labelNames(field func(*Pods) *[]string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		names := splitList(v)
+		for _, name := range names {
+			if !labelKey.MatchString(name) {
+				return fmt.Errorf("has %q, which is not the name of a label", name)
+			}
+		}
+		*field(&s.Pods) = names
+		return nil
+	}
+}
