@@ -10,15 +10,22 @@ type MeshEgressAddress struct {
 	Egresses []ZoneProxyAddress `json:"egresses,omitempty" schema:"maxItems=1024"`
 }
 
-// Usable returns the egresses that clients dial: only healthy ones, since another route would bypass their permissions.
+// Usable returns the egresses that clients dial: the healthy ones, or those that drain where none is healthy. Without
+// any there is none: another route would bypass their permissions.
 func (m *MeshEgressAddress) Usable() []ZoneProxyAddress {
-	var usable []ZoneProxyAddress
+	var healthy, draining []ZoneProxyAddress
 	for _, a := range m.Egresses {
-		if a.Healthy {
-			usable = append(usable, a)
+		switch {
+		case a.Healthy:
+			healthy = append(healthy, a)
+		case a.Draining:
+			draining = append(draining, a)
 		}
 	}
-	return usable
+	if len(healthy) == 0 {
+		return draining
+	}
+	return healthy
 }
 
 // MeshEgressAddresses is the kind of [MeshEgressAddress].

@@ -10,6 +10,8 @@ type ZoneProxyAddress struct {
 	Port    uint32 `json:"port"`
 	// Healthy states that its proxy is connected and serves.
 	Healthy bool `json:"healthy,omitempty"`
+	// Draining states that its proxy is connected and still serves, but is going away.
+	Draining bool `json:"draining,omitempty"`
 	// Legacy states that it is a ZoneIngress or ZoneEgress.
 	Legacy bool `json:"legacy,omitempty"`
 }

@@ -134,7 +134,7 @@ dials 127.0.0.1:10001
 listener self_outbound_127.0.0.1_10001
 route safe
 setting MeshTimeout http.requestTimeout 15s, the default
-setting MeshRetry numRetries 3, the default
+setting MeshRetry numRetries 5, the default
 setting MeshRetry retryOn connect-failure,refused-stream,reset,retriable-headers, the default
 setting MeshTimeout connectionTimeout 2s, the default
 destination kri_msvc_default_west__web_80

@@ -150,7 +150,8 @@ func (h *presence) entries(proxies []zoneproxy.Proxy,
 		d := &proxies[i]
 		present := h.present(d)
 		if entry, ok := entryOf(d, before); ok {
-			entry.Healthy = (d.Serves || d.ServesFormer) && !d.Draining && !d.Plaintext && present
+			serves := (d.Serves || d.ServesFormer) && !d.Plaintext && present
+			entry.Healthy, entry.Draining = serves && !d.Draining, serves && d.Draining
 			entries = append(entries, entry)
 		}
 	}

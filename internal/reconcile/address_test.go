@@ -198,7 +198,10 @@ func (w *world) wantEgresses(when, want string) {
 	if row, ok := w.plan.State.Tables.EgressAddresses.Find(w.reader(), "default", "east"); ok {
 		for _, a := range row.Spec.Egresses {
 			entry := fmt.Sprintf("%s=%d", a.Name, a.Port)
-			if !a.Healthy {
+			switch {
+			case a.Draining && !a.Healthy:
+				entry += " draining"
+			case !a.Healthy:
 				entry += " down"
 			}
 			entries = append(entries, entry)
@@ -228,11 +231,13 @@ func TestTheProxiesOfAZoneGetServingEgresses(t *testing.T) {
 	w.put(w.servesEgress("one", false, 10001, 10003))
 	w.wantEgresses("once it serves where it moved to", "one=10003, two=10002")
 	w.put(w.servesEgress("one", true, 10001, 10003))
-	w.wantEgresses("while it drains", "one=10003 down, two=10002")
+	w.wantEgresses("while it drains", "one=10003 draining, two=10002")
 	w.put(w.stream("two", "another that is gone"))
-	w.wantEgresses("when a stream is lost", "one=10003 down, two=10002")
+	w.wantEgresses("when a stream is lost", "one=10003 draining, two=10002")
 	w.now = w.now.Add(streamGrace)
-	w.wantEgresses("and stays so", "one=10003 down, two=10002 down")
+	w.wantEgresses("and stays so", "one=10003 draining, two=10002 down")
+	w.put(w.servesEgress("one", true))
+	w.wantEgresses("once it has drained", "one=10003 down, two=10002 down")
 	w.remove(kind.Dataplanes.Key("default", "one"))
 	w.remove(kind.Dataplanes.Key("default", "two"))
 	w.wantEgresses("when they are deleted", "")
@@ -254,7 +259,7 @@ func TestTheMeshsOwnEgressIsPreferredWhileItIsReady(t *testing.T) {
 	w.put(w.servesEgress("one", false, 10001))
 	w.wantEgresses("beside one that does", "one=10001")
 	w.put(w.servesEgress("one", true, 10001))
-	w.wantEgresses("beside one that drains", "old=10009, one=10001 down")
+	w.wantEgresses("beside one that drains", "old=10009, one=10001 draining")
 	w.remove(kind.Dataplanes.Key("default", "one"))
 	w.wantEgresses("alone again", "old=10009")
 }

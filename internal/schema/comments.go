@@ -979,6 +979,7 @@ var comments = map[string]string{
 	"ZoneInsight.Subscriptions":                   "Subscriptions are the zone's connections, the latest last.",
 	"ZoneProxyAddress":                            "ZoneProxyAddress is one zone ingress or zone egress, as its clients dial it.",
 	"ZoneProxyAddress.Address":                    "an IP address or, of an ingress, a host name",
+	"ZoneProxyAddress.Draining":                   "Draining states that its proxy is connected and still serves, but is going away.",
 	"ZoneProxyAddress.Healthy":                    "Healthy states that its proxy is connected and serves.",
 	"ZoneProxyAddress.Legacy":                     "Legacy states that it is a ZoneIngress or ZoneEgress.",
 	"ZoneProxyAddress.Name":                       "of its Dataplane or, of global scope, its ZoneIngress or ZoneEgress",

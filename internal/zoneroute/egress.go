@@ -48,7 +48,7 @@ func (out *EgressRoute) Way() Way {
 
 // EgressesFor returns the zone egresses of this zone as the proxies of a mesh may use them, by name. A healthy entry
 // serves the mesh: a ready egress that cannot prove itself to the mesh, or that the mesh has evicted, is not healthy
-// here.
+// here, and does not drain.
 func (s *Stage) EgressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddress {
 	row, ok := s.state.EgressAddresses.Find(r, mesh, s.state.Zone)
 	if !ok {
@@ -58,7 +58,8 @@ func (s *Stage) EgressesFor(r *table.Reader, mesh string) *kind.MeshEgressAddres
 	for i := range entries {
 		e := &entries[i]
 		serves := !e.Legacy || s.identity.ServesMesh(r, e.Name, mesh)
-		e.Healthy = e.Healthy && serves && s.identity.NotAdmittedReason(r, egressProxy(mesh, e)) == ""
+		serves = serves && s.identity.NotAdmittedReason(r, egressProxy(mesh, e)) == ""
+		e.Healthy, e.Draining = e.Healthy && serves, e.Draining && serves
 	}
 	return &kind.MeshEgressAddress{Egresses: entries}
 }
