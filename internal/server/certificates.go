@@ -135,6 +135,9 @@ func ownAddresses(s *settings.Settings) []string {
 			addresses = append(addresses, at.Interface)
 		}
 	}
+	if s.Environment == settings.OnKubernetes {
+		addresses = append(addresses, serviceHost(s))
+	}
 	slices.Sort(addresses)
 	return slices.Compact(addresses)
 }

@@ -13,6 +13,7 @@ import (
 	"weft/internal/join"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
+	"weft/internal/kube/injector"
 	"weft/internal/kube/review"
 	"weft/internal/kube/webhook"
 	"weft/internal/settings"
@@ -91,7 +92,15 @@ func (s *Server) serveWebhooks(ctx context.Context) error {
 		return fmt.Errorf("the certificate of the admission webhooks: %w", err)
 	}
 	reviewer := &review.Reviewer{Writer: s.writer, Store: s.apiServer.rows, User: s.apiServer.user}
-	handler := webhook.New(reviewer.Handlers(), s.log)
+	if err := checkCA(s.settings); err != nil {
+		return err
+	}
+	handlers := reviewer.Handlers()
+	if s.settings.Mode == settings.Zone {
+		handlers[injector.Path] = s.injector().Review
+		s.goLead(ctx, s.keepCA)
+	}
+	handler := webhook.New(handlers, s.log)
 	s.group.Go(func() error { return webhook.Serve(ctx, s.ports.webhooks, certificate, handler, s.log) })
 	return nil
 }

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"weft/internal/kube/injector"
+	"weft/internal/settings"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// injector returns the webhook that adds sidecars to Pods. Sidecars connect to the control plane's Service.
+func (s *Server) injector() *injector.Config {
+	system := s.settings.Kubernetes.SystemNamespace
+	find := func(key resource.Key) (resource.Any, bool) {
+		return s.state.Tables.Find(table.Eval(s.state.Tables.DB.Snapshot()), key)
+	}
+	return &injector.Config{
+		API: s.apiServer.client, Settings: &s.settings.Injector, System: system,
+		ControlPlane: fmt.Sprintf("https://%s:%d", serviceHost(s.settings), s.settings.DataPlane.Port),
+		HasMesh: func(mesh string) bool {
+			_, exists := find(kind.Meshes.Key("", mesh))
+			return exists
+		},
+		Patch: func(name string) *kind.ContainerPatch {
+			found, exists := find(kind.ContainerPatches.Key("", name+"."+system))
+			if !exists {
+				return nil
+			}
+			return &found.(*resource.Object[kind.ContainerPatch]).Spec
+		},
+	}
+}
+
+// serviceHost returns the host name of the control plane's Service.
+func serviceHost(s *settings.Settings) string {
+	return s.Injector.Service + "." + s.Kubernetes.SystemNamespace + ".svc"
+}
+
+// keepCA writes the CA of the server for proxies into the namespaces with injection, on the leading replica.
+func (s *Server) keepCA(ctx context.Context) {
+	file := s.settings.Injector.CACertFile
+	if file == "" {
+		file = filepath.Join(s.settings.DataDir, "ca.crt")
+	}
+	injector.KeepCA(ctx, s.apiServer.client, func() ([]byte, error) { return os.ReadFile(file) }, s.log)
+}
+
+// checkCA returns an error for a certificate whose CA is not known.
+func checkCA(s *settings.Settings) error {
+	if s.TLSCertFile != "" && s.Injector.CACertFile == "" {
+		return errors.New("general.tlsCertFile is set, and runtime.kubernetes.injector.caCertFile is not: set it to " +
+			"the CA of this certificate, which sidecars verify")
+	}
+	return nil
+}
