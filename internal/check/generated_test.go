@@ -17,7 +17,9 @@ func TestAMeshThatIsFullOfGeneratedServicesIsFound(t *testing.T) {
 		state.Tables.DB.Commit(func(tx *table.Tx) {
 			state.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
 			for i := range n {
-				service := kind.MeshServices.Make("default", fmt.Sprint("s-", i), kind.MeshService{})
+				name := fmt.Sprint("s-", i)
+				service := kind.MeshServices.Make("default", name, kind.MeshService{
+					Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}}})
 				service.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
 				state.Tables.Put(tx, service)
 			}

@@ -511,7 +511,7 @@ func TestKubernetesAtRest(t *testing.T) {
 	}
 }
 
-// writes returns the number of writes that the API server has served, by resource.
+// writes returns the number of writes that the API server has stored, by resource.
 func (c *cluster) writes(t *testing.T) map[string]float64 {
 	t.Helper()
 	client, err := rest.HTTPClientFor(c.Config())
@@ -528,8 +528,8 @@ func (c *cluster) writes(t *testing.T) map[string]float64 {
 		t.Fatal(err)
 	}
 	counted := map[string]float64{}
-	line := regexp.MustCompile(`(?m)^apiserver_request_total\{.*[,{]resource="([^"]*)".*verb="(POST|PUT|PATCH|DELETE|APPLY)"` +
-		`.*\} (.*)$`)
+	line := regexp.MustCompile(`(?m)^apiserver_request_total\{code="2.*,resource="([^"]*)".*` +
+		`verb="(POST|PUT|PATCH|DELETE|APPLY)".*\} (.*)$`)
 	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
 		n, err := strconv.ParseFloat(m[3], 64)
 		if err != nil {
