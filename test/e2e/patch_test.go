@@ -141,6 +141,13 @@ func (w *world) editPatch(url string) {
 			`outbound}, value: "connectTimeout: %ds"}}, {virtualHost: {operation: Patch, match: {origin: outbound}, value: `+
 			`"responseHeadersToAdd: [{header: {key: x-patched, value: v%d}}]"}}`, 3+i, i))
 	})
+	w.eventually("the last edit of the virtual host has arrived", func() error {
+		got, err := header(url, "x-patched")
+		if err == nil && got != "v9" {
+			err = fmt.Errorf("x-patched is %q", got)
+		}
+		return err
+	})
 }
 
 // editListenerPatch edits filters that a MeshProxyPatch adds to chains. No request is lost while former chains drain.
