@@ -48,10 +48,13 @@ test: prerequisites build tools ## the tests that a change needs: format, vet, l
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
 
+# The packages with tests that need a real API server of Kubernetes.
+APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubetest ./internal/kube/review \
+	./internal/kube/webhook ./internal/store/kube ./internal/server
+
 test-real: prerequisites-real build tools spire apiserver ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire
-	go test -count=1 ./internal/kube/crd ./internal/kube/kubetest ./internal/kube/review ./internal/store/kube -apiserver
-	go test -count=1 ./internal/server -run Kubernetes -apiserver
+	go test -count=1 $(APISERVER) -apiserver
 	go test -race $(RACED)
 	@$(MAKE) --no-print-directory hostile
 
