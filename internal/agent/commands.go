@@ -32,7 +32,7 @@ func (a *agent) serveCommands(ctx context.Context, parts *errgroup.Group) error 
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /drain", func(w http.ResponseWriter, r *http.Request) {
-		a.Log.Info("no client is sent here any more, by weft-dp drain")
+		a.Log.Info("draining, by weft-dp drain")
 		a.startDraining()
 		if err := a.awaitDrained(r.Context()); err != nil {
 			fmt.Fprintf(w, "drained without a confirmation of the control plane: %v\n", err)
