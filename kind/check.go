@@ -13,7 +13,11 @@ import (
 
 // checks collects the problems of one object. Each method adds a problem for an invalid value, and reports whether the
 // value is valid.
-type checks struct{ problems resource.Problems }
+type checks struct {
+	problems resource.Problems
+	// namespaces reports whether the object is of Kubernetes, so that its references may have a namespace.
+	namespaces bool
+}
 
 func (c *checks) add(field, format string, args ...any) bool {
 	c.problems.Add(field, format, args...)
@@ -22,7 +26,7 @@ func (c *checks) add(field, format string, args ...any) bool {
 
 // envelope returns the checks of an object, with the problems of its name and labels.
 func envelope(meta *resource.Meta) *checks {
-	c := &checks{}
+	c := &checks{namespaces: meta.Label(EnvLabel) == Kubernetes}
 	c.name("name", meta.Name)
 	c.labels("labels", meta.Labels)
 	return c

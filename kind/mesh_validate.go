@@ -186,10 +186,7 @@ func (c *checks) namespaceMembers(at string, n *NamespaceMembers) {
 	case n.Name != "" && len(n.Labels) > 0:
 		c.add(at, "has a name and labels; leave one out")
 	case n.Name != "":
-		if len(n.Name) > maxLabel || !label1123.MatchString(n.Name) {
-			c.add(at+".name", "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(n.Name),
-				maxLabel)
-		}
+		c.namespaceName(at+".name", n.Name)
 	case len(n.Labels) > 0:
 		c.labels(at+".labels", n.Labels)
 	default:

@@ -35,8 +35,9 @@ type RoutedRef struct {
 	// the kind of the services
 	Kind string `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"`
 	// the name that the service's owner gave it; in the policy of a zone, the service is of this zone
-	Name      string `json:"name,omitempty" schema:"pattern=name"`
-	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
+	Name string `json:"name,omitempty" schema:"pattern=name"`
+	// of the name, on Kubernetes: by default that of the policy; rejected outside Kubernetes
+	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"`
 	// the labels of the services
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or number of one port
@@ -103,8 +104,9 @@ type RouteBackendRef struct {
 	// the kind of the service
 	Kind string `json:"kind" schema:"required enum=MeshService|MeshMultiZoneService|MeshExternalService"`
 	// the name that the service's owner gave it; in the policy of a zone, the service is of this zone
-	Name      string `json:"name,omitempty" schema:"pattern=name"`
-	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
+	Name string `json:"name,omitempty" schema:"pattern=name"`
+	// of the name, on Kubernetes: by default that of the policy; rejected outside Kubernetes
+	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"`
 	// the labels of the service; of several, one of the proxy's zone, and then the oldest one
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or number of the port; none for a MeshExternalService

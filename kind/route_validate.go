@@ -203,9 +203,7 @@ func (c *checks) routeBackend(at string, ref *RouteBackendRef) {
 	if !c.oneOf(at+".kind", ref.Kind, "MeshService", "MeshMultiZoneService", "MeshExternalService") {
 		return
 	}
-	if ref.Namespace != "" {
-		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
-	}
+	c.namespaceOf(at, ref.Name, ref.Namespace)
 	c.nameOrLabels(at, ref.Name, ref.Labels)
 	c.optionalPort(at+".port", ref.Port)
 	switch s := ref.SectionName; {

@@ -15,8 +15,9 @@ type TargetRef struct {
 	// deprecated
 	Kind string `json:"kind" schema:"required enum=Mesh|Dataplane|MeshSubset|MeshService|MeshServiceSubset"`
 	// the name of one Dataplane; of a MeshService or MeshServiceSubset, the tag kuma.io/service of inbounds
-	Name      string `json:"name,omitempty" schema:"maxLength=253"`
-	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
+	Name string `json:"name,omitempty" schema:"maxLength=253"`
+	// of the Dataplane that is named, on Kubernetes: by default all that the policy selects
+	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"`
 	// the labels of the Dataplanes
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or port of one inbound
@@ -73,8 +74,9 @@ type DestinationRef struct {
 	// Mesh for all destinations of the mesh, the kind of the services, or MeshHTTPRoute for the requests of routes
 	Kind string `json:"kind" schema:"required enum=Mesh|MeshService|MeshMultiZoneService|MeshExternalService|MeshHTTPRoute"`
 	// the name that the owner of the service or route gave it; in the policy of a zone, it is of this zone
-	Name      string `json:"name,omitempty" schema:"pattern=name"`
-	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"` // rejected outside Kubernetes
+	Name string `json:"name,omitempty" schema:"pattern=name"`
+	// of the name, on Kubernetes: by default that of the policy; rejected outside Kubernetes
+	Namespace string `json:"namespace,omitempty" schema:"maxLength=63"`
 	// the labels of the services or routes
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"`
 	// the name or number of one port
@@ -101,13 +103,11 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 		c.add(at+".tags", "goes with the kinds MeshSubset and MeshServiceSubset; use labels, which are those of the "+
 			"Dataplanes")
 	}
-	if ref.Namespace != "" {
-		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
-	}
+	c.namespaceOf(at, ref.Name, ref.Namespace)
 	if ref.Kind == "Mesh" {
-		if ref.Name != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
-			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is the whole mesh; use the kind "+
-				"Dataplane to narrow it")
+		if ref.Name != "" || ref.Namespace != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
+			c.add(at, "of the kind Mesh has no name, namespace, labels or sectionName: it is the whole mesh; use the "+
+				"kind Dataplane to narrow it")
 		}
 		return
 	}
@@ -122,7 +122,7 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 // olderTarget checks a target that selects inbounds by their tags.
 func (c *checks) olderTarget(at string, ref *TargetRef) {
 	if ref.Namespace != "" {
-		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
+		c.add(at+".namespace", "goes with the kind Dataplane; leave it out, the tags select the inbounds")
 	}
 	if len(ref.Labels) > 0 {
 		c.add(at+".labels", "go with the kind Dataplane; use tags, or the kind Dataplane")
@@ -183,12 +183,10 @@ func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 	if !c.oneOf(at+".kind", ref.Kind, kinds...) {
 		return
 	}
-	if ref.Namespace != "" {
-		c.add(at+".namespace", "has no meaning outside Kubernetes; leave it out")
-	}
+	c.namespaceOf(at, ref.Name, ref.Namespace)
 	if ref.Kind == "Mesh" {
-		if ref.Name != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
-			c.add(at, "of the kind Mesh has no name, labels or sectionName: it is every destination")
+		if ref.Name != "" || ref.Namespace != "" || len(ref.Labels) > 0 || ref.SectionName != "" {
+			c.add(at, "of the kind Mesh has no name, namespace, labels or sectionName: it is every destination")
 		}
 		return
 	}
@@ -200,5 +198,24 @@ func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 		c.add(at+".sectionName", "has no meaning here; leave it out, a MeshHTTPRoute is targeted as a whole")
 	case s != "" && !onlyDigits.MatchString(s):
 		c.section(at+".sectionName", s)
+	}
+}
+
+// namespaceOf checks the namespace of a reference. Without one, a name is of the namespace of the object.
+func (c *checks) namespaceOf(at, name, namespace string) {
+	switch at += ".namespace"; {
+	case namespace == "":
+	case !c.namespaces:
+		c.add(at, "has no meaning outside Kubernetes; leave it out")
+	case name == "":
+		c.add(at, "goes with a name; use the label %s", NamespaceLabel)
+	default:
+		c.namespaceName(at, namespace)
+	}
+}
+
+func (c *checks) namespaceName(at, name string) {
+	if len(name) > maxLabel || !label1123.MatchString(name) {
+		c.add(at, "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(name), maxLabel)
 	}
 }

@@ -29,6 +29,7 @@ func ownerOf(key resource.Key) *resource.Key {
 func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) error {
 	d := kind.ByName(o.Key().Kind)
 	problems := checkScope(d.Describe(), o.Key())
+	w.setEnvironment(o)
 	problems = append(problems, d.Prepare(o)...)
 	written := !d.Describe().ReadOnly && !d.Describe().Hidden
 	if written || d.Describe().Sync != 0 {
@@ -61,6 +62,18 @@ func checkScope(info *resource.Info, key resource.Key) resource.Problems {
 		}
 	}
 	return problems
+}
+
+// setEnvironment sets the label [kind.EnvLabel] of a policy on Kubernetes, where its references may have a namespace. A
+// value that a user wrote is kept, for [Writer.setLabels] to reject.
+func (w *Writer) setEnvironment(o resource.Any) {
+	meta := o.Envelope()
+	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy && w.env == kind.Kubernetes &&
+		meta.Labels[kind.EnvLabel] == "" {
+		labels := map[string]string{kind.EnvLabel: w.env}
+		maps.Copy(labels, meta.Labels)
+		meta.Labels = labels
+	}
 }
 
 // setLabels sets the labels that the control plane computes. A value that a user wrote must be equal.

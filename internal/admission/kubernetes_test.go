@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -55,5 +56,62 @@ func TestNamespaceOfKubernetes(t *testing.T) {
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", doc, err, says)
 		}
+	}
+}
+
+// On Kubernetes a reference has a name and, where it is not that of the policy, its namespace.
+func TestNamespacesOfReferences(t *testing.T) {
+	writer := func(options admission.Options) *admission.Writer {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { _ = rows.Close() })
+		options.Zone, options.Joined = "east", true
+		if _, err := admission.New(rows, admission.Options{}).Put(t.Context(), parse(t, `{type: Mesh, name: m}`),
+			admission.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		return admission.New(rows, options)
+	}
+	kubernetes := writer(admission.Options{Environment: kind.Kubernetes, SystemNamespace: "kuma-system"})
+	machines := writer(admission.Options{})
+	const (
+		timeout = `{type: MeshTimeout, mesh: m, name: t.%s, spec: {targetRef: %s, to: [{targetRef: %s, default: {idleTimeout: 1s}}]}}`
+		all     = `{kind: Mesh}`
+	)
+	for _, c := range []struct{ name, namespace, target, to, role, problem string }{
+		{"a service of the policy's namespace", "shop", all, `{kind: MeshService, name: web, namespace: shop}`,
+			"producer", ""},
+		{"a service of another namespace", "shop", all, `{kind: MeshService, name: web, namespace: pay}`,
+			"consumer", ""},
+		{"clients in another namespace", "shop", `{kind: Dataplane, name: a, namespace: pay}`,
+			`{kind: MeshService, name: web}`, "producer", ""},
+		{"an operator's policy for a Dataplane", "kuma-system", `{kind: Dataplane, name: a, namespace: pay}`, all,
+			"system", ""},
+		{"a consumer's policy for another namespace", "shop", `{kind: Dataplane, name: a, namespace: pay}`, all, "",
+			`spec.targetRef.namespace: is "pay", and a policy in the namespace shop with the role consumer applies to ` +
+				`Dataplanes of this namespace; write it in the namespace pay, or in kuma-system`},
+		{"a namespace without a name", "shop", all, `{kind: MeshService, labels: {app: web}, namespace: shop}`, "",
+			"spec.to[0].targetRef.namespace: goes with a name; use the label k8s.kuma.io/namespace"},
+		{"a namespace of the mesh", "shop", `{kind: Mesh, namespace: shop}`, all, "", "of the kind Mesh has no name"},
+		{"no name of a namespace", "shop", all, `{kind: MeshService, name: web, namespace: Shop}`, "",
+			`spec.to[0].targetRef.namespace: "Shop" is not a namespace`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			result, err := kubernetes.Put(t.Context(), parse(t, fmt.Sprintf(timeout, c.namespace, c.target, c.to)),
+				admission.Change{})
+			switch {
+			case c.problem == "" && err != nil:
+				t.Error(err)
+			case c.problem == "":
+				if role := result.Object.Envelope().Label("kuma.io/policy-role"); role != c.role {
+					t.Errorf("the role is %q, want %q", role, c.role)
+				}
+			case err == nil || !strings.Contains(err.Error(), c.problem):
+				t.Errorf("%v, want %q", err, c.problem)
+			}
+			doc := parse(t, fmt.Sprintf(timeout, c.namespace, c.target, c.to))
+			if _, err := machines.Put(t.Context(), doc, admission.Change{}); err == nil {
+				t.Error("a control plane outside Kubernetes accepts it")
+			}
+		})
 	}
 }

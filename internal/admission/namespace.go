@@ -60,12 +60,20 @@ func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 		problems.Add("name", "is in the namespace %s, and a %s concerns the whole mesh; write it in the namespace %s",
 			namespace, o.Key().Kind, w.system)
 	}
-	if d, ok := kind.ByName(o.Key().Kind).(kind.Policy); ok && w.roleOf(o) == consumerRole {
-		to := d.Parts(o).To
-		if slices.ContainsFunc(to, func(part kind.ToPart) bool { return produces(part, namespace) }) {
-			problems.Add("spec.to",
-				"has items about services of the namespace %s and items about others; write two policies", namespace)
-		}
+	d, ok := kind.ByName(o.Key().Kind).(kind.Policy)
+	if !ok {
+		return problems
+	}
+	role, parts := w.roleOf(o), d.Parts(o)
+	if role == consumerRole &&
+		slices.ContainsFunc(parts.To, func(part kind.ToPart) bool { return produces(part, namespace) }) {
+		problems.Add("spec.to",
+			"has items about services of the namespace %s and items about others; write two policies", namespace)
+	}
+	if ref := parts.TargetRef; role != producerRole && ref != nil && ref.Namespace != "" && ref.Namespace != namespace {
+		problems.Add("spec.targetRef.namespace", "is %q, and a policy in the namespace %s with the role %s applies to "+
+			"Dataplanes of this namespace; write it in the namespace %s, or in %s", ref.Namespace, namespace, role,
+			ref.Namespace, w.system)
 	}
 	return problems
 }

@@ -152,3 +152,28 @@ func TestPolicySets(t *testing.T) {
 		t.Errorf("the set is written as %q, %v", text, err)
 	}
 }
+
+// TestAPolicySelectsByNamespace: on Kubernetes a Dataplane is NAME.NAMESPACE, and a policy selects it by its name and
+// its namespace.
+func TestAPolicySelectsByNamespace(t *testing.T) {
+	s := NewState("east")
+	state.AddPolicies(s.Tables, testPolicies)
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
+		for _, namespace := range []string{"pay", "shop"} {
+			dp := kind.Dataplanes.Make("m", "web-1."+namespace, kind.Dataplane{})
+			dp.Labels = map[string]string{kind.DisplayName: "web-1", kind.NamespaceLabel: namespace}
+			s.Tables.Put(tx, dp)
+			s.Proxies.Proxy.Pin(state.ProxyKey{Mesh: "m", Name: dp.Name})
+		}
+		target := &kind.TargetRef{Kind: "Dataplane", Name: "web-1", Namespace: "pay"}
+		policy := testPolicy{TargetRef: target, Timeout: testConf{new(int)}}
+		s.Tables.Put(tx, testPolicies.Make("m", "p.kuma-system", policy))
+	})
+	for name, selected := range map[string]bool{"web-1.pay": true, "web-1.shop": false} {
+		p, _ := s.Proxies.Proxy.Value(state.ProxyKey{Mesh: "m", Name: name})
+		if got := p.Group.Policies != (proxy.PolicySet{}); got != selected {
+			t.Errorf("the policy selects %s: %t, want %t", name, got, selected)
+		}
+	}
+}

@@ -80,7 +80,7 @@ const anyID = "spiffe://"
 // Selects reports whether a target selects a section of a proxy. Section is the inbound's name, or several joined with
 // "+" where inbounds share a listener.
 func Selects(ref *kind.TargetRef, proxy *resource.Meta, section string) bool {
-	target, p := policy.TargetOf(ref), policy.Proxy{Name: proxy.Name, Labels: proxy.Labels}
+	target, p := policy.TargetOf(ref), policy.Proxy{Name: kind.DisplayNameOf(proxy), Labels: proxy.Labels}
 	if target.Section != "" {
 		for name := range strings.SplitSeq(section, "+") {
 			p.Sections = append(p.Sections, policy.Section{Name: name})

@@ -37,10 +37,7 @@ func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if !ok {
 		return nil
 	}
-	p := &policy.Proxy{Name: dp.Name, Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
-	if p.Zone != s.state.Zone {
-		p.Name = kind.DisplayNameOf(&dp.Meta)
-	}
+	p := &policy.Proxy{Name: kind.DisplayNameOf(&dp.Meta), Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
 	add := func(name string, port uint32, tags map[string]string) {
 		p.Sections = append(p.Sections, policy.Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
 	}
