@@ -28,6 +28,15 @@ spire: ## SPIRE's server and agent, for the tests with them: built once, in abou
 apiserver: ## kube-apiserver and etcd, for the tests with them: built once, in about 8 minutes
 	@test/kubernetes/apiserver/build >/dev/null
 
+images: tools ## the images of weft and weft-dp in bin/images, for docker load, podman load or ctr images import; without Docker
+	@tools/images $(VERSION) amd64 arm64
+
+node: apiserver ## kubelet, kube-proxy, the controllers, kubectl and CoreDNS, for the tests with a Kubernetes node: built once, in about 6 minutes
+	@test/kubernetes/node/build >/dev/null
+
+argo: ## Argo Rollouts, for the drill with it: built once, in about 5 minutes
+	@test/kubernetes/node/build argo >/dev/null
+
 generate: ## the files that are generated from others
 	go generate ./...
 
@@ -36,6 +45,9 @@ prerequisites:
 
 prerequisites-real:
 	@tools/prerequisites real
+
+prerequisites-node:
+	@tools/prerequisites node
 
 test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests except test-real; installs PostgreSQL and pip; 12 minutes from nothing
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
@@ -60,6 +72,9 @@ test-real: prerequisites-real build tools spire apiserver ## the long tests: SPI
 
 # The policies that `make check` draws.
 POLICIES ?= 10000
+
+test-kubernetes: prerequisites-node tools node ## the tests with a Kubernetes node, as root: Pods, sidecars, traffic
+	go test -count=1 -timeout 30m ./test/kubernetes/node -node
 
 check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
@@ -94,4 +109,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver generate prerequisites prerequisites-real test lint test-real check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-kubernetes check sim drills hostile mutate bench zones policies

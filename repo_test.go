@@ -46,6 +46,7 @@ var walls = []wall{
 		"one place decides every permission, independent of the protocol of the request"},
 	{"internal/traffic", nil, "counting lost requests does not depend on the possible causes"},
 	{"examples", nil, "examples are files"},
+	{"internal/image", []string{"internal/image"}, "an archive does not depend on the meaning of its files"},
 	{"internal/demo", []string{"examples", "internal/traffic", "internal/wait"},
 		"the demo uses only the means of a user: programs and YAML"},
 	{"kind", []string{"resource"}, "a kind defines valid documents, not their effect"},
@@ -179,7 +180,7 @@ var dependencies = []dependency{
 	},
 	{
 		[]string{"k8s.io/", "sigs.k8s.io/controller-runtime"},
-		[]string{"cmd/weft", "internal/kube", "internal/store/kube"},
+		[]string{"cmd/weft", "internal/kube", "internal/store/kube", "test/kubernetes"},
 		"Kubernetes is one environment of a mesh; the meaning of a mesh does not depend on it",
 	},
 	{

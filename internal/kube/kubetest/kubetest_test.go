@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"weft/test/kubernetes/cluster"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -21,7 +23,7 @@ func TestServer(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&version); err != nil || version.GitVersion != "v1.36.3" {
 		t.Errorf("the version is %q (%v), want v1.36.3", version.GitVersion, err)
 	}
-	for token, want := range map[string]int{adminToken: http.StatusOK, "": http.StatusForbidden,
+	for token, want := range map[string]int{cluster.AdminToken: http.StatusOK, "": http.StatusForbidden,
 		"other": http.StatusUnauthorized} {
 		config := server.Config()
 		config.BearerToken = token

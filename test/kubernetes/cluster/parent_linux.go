@@ -1,4 +1,4 @@
-package kubetest
+package cluster
 
 import (
 	"os/exec"

@@ -1,0 +1,55 @@
+// Command archive writes the images of a release: weft and weft-dp.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"weft/internal/image"
+)
+
+func main() {
+	log.SetFlags(0)
+	architecture := flag.String("architecture", runtime.GOARCH, "amd64 or arm64")
+	programs := flag.String("programs", "", "the folder with weft and weft-dp, linked statically")
+	envoy := flag.String("envoy", "", "the Envoy of this architecture; without it, only weft's image is written")
+	tag := flag.String("tag", "latest", "the tag of the images")
+	out := flag.String("out", ".", "the folder for the archives")
+	flag.Parse()
+	if err := write(*architecture, *programs, *envoy, *tag, *out); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func write(architecture, programs, envoy, tag, out string) error {
+	images := map[string]*image.Image{
+		"weft": image.ControlPlane("weft/weft:"+tag, architecture, filepath.Join(programs, "weft")),
+	}
+	if envoy != "" {
+		if architecture != runtime.GOARCH {
+			return errors.New("the libraries of Envoy and iptables are those of this machine, so the image of " +
+				"weft-dp is of its architecture, " + runtime.GOARCH)
+		}
+		sidecar, err := image.Sidecar("weft/weft-dp:"+tag, architecture, filepath.Join(programs, "weft-dp"), envoy)
+		if err != nil {
+			return err
+		}
+		images["weft-dp"] = sidecar
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	for name, i := range images {
+		file := filepath.Join(out, name+"-"+architecture+".tar")
+		if err := i.WriteFile(file); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s\n", file, i.Name)
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// numberVariable has the number of the node in the environment of the process that runs in the node's namespaces.
+const numberVariable = "WEFT_NODE"
+
+// maxNodes bounds the nodes that run on a machine at once.
+const maxNodes = 16
+
+// machine is what a node uses of the machine beside its namespaces. All names follow from its number.
+type machine struct {
+	number int
+	lock   *os.File
+}
+
+// name is the name of the node, of its folder and of its control groups.
+func (m *machine) name() string { return "weft-node-" + strconv.Itoa(m.number) }
+
+// dir is the folder of all files of the node.
+func (m *machine) dir() string { return filepath.Join(os.TempDir(), m.name()) }
+
+// Isolated returns whether this process runs in the namespaces of a node.
+func Isolated() bool { return os.Getenv(numberVariable) != "" }
+
+// Isolate runs this program again, with its arguments, in namespaces of its own for the network, mounts and processes,
+// and returns its exit code. All processes, mounts and interfaces of the node end with these namespaces. Then its
+// control groups and files are removed, also if ctx ends before. An error says what is missing on this machine, or what
+// was left on it.
+func Isolate(ctx context.Context) (code int, err error) {
+	if err := supported(); err != nil {
+		return 1, err
+	}
+	m, err := reserve()
+	if err != nil {
+		return 1, err
+	}
+	defer m.lock.Close()
+	if err := errors.Join(m.clean(), m.make()); err != nil {
+		return 1, errors.Join(err, m.clean())
+	}
+	// A terminal sends its interrupt to the program itself, which ends in its own order.
+	signal.Ignore(os.Interrupt)
+	// As the first process of its namespace, the shell ends the processes whose parents have ended.
+	arguments := append([]string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+		"/bin/sh", "-c", `"$@"; exit $?`, m.name(), os.Args[0]}, os.Args[1:]...)
+	command := exec.CommandContext(ctx, "unshare", arguments...)
+	command.Env = append(os.Environ(), numberVariable+"="+strconv.Itoa(m.number))
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runErr := command.Run()
+	var exit *exec.ExitError
+	if runErr != nil && !errors.As(runErr, &exit) {
+		return 1, errors.Join(runErr, m.clean())
+	}
+	return command.ProcessState.ExitCode(), errors.Join(m.clean(), m.left())
+}
+
+// needed are the programs of a node that packages of the machine have, and the packages in Debian.
+var needed = [][2]string{
+	{"unshare", "util-linux"}, {"ip", "iproute2"}, {"mount", "mount"}, {"iptables", "iptables"},
+	{"conntrack", "conntrack"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
+	{plugins + "/ptp", "containernetworking-plugins"},
+}
+
+// supported returns an error that names what this machine lacks.
+func supported() error {
+	if os.Getuid() != 0 {
+		return errors.New("a node needs root: it makes namespaces, interfaces and control groups")
+	}
+	var packages []string
+	for _, n := range needed {
+		if _, err := exec.LookPath(n[0]); err != nil && !slices.Contains(packages, n[1]) {
+			packages = append(packages, n[1])
+		}
+	}
+	if len(packages) > 0 {
+		return fmt.Errorf("a node needs packages that are missing; on Debian: apt-get install -y %s",
+			strings.Join(packages, " "))
+	}
+	return nil
+}
+
+// reserve reserves the first number that no other node has. The kernel frees it with this process.
+func reserve() (*machine, error) {
+	for n := range maxNodes {
+		m := &machine{number: n}
+		lock, err := os.OpenFile(m.dir()+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			m.lock = lock
+			return m, nil
+		}
+		lock.Close()
+	}
+	return nil, fmt.Errorf("%d nodes run on this machine already", maxNodes)
+}
+
+// make makes the folder and the control groups.
+func (m *machine) make() error {
+	if err := os.MkdirAll(m.dir(), 0o755); err != nil {
+		return err
+	}
+	for _, root := range controllers() {
+		group := filepath.Join(root, m.name())
+		if err := os.MkdirAll(group, 0o755); err != nil {
+			return err
+		}
+		// A group of cpuset accepts no process before it has CPUs and memory.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if value, err := os.ReadFile(filepath.Join(root, file)); err == nil {
+				if err := os.WriteFile(filepath.Join(group, file), value, 0o644); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const groups = "/sys/fs/cgroup"
+
+// controllers returns the roots of the machine's control groups: one for each controller of version 1, or the one root
+// of version 2.
+func controllers() []string {
+	if _, err := os.Stat(filepath.Join(groups, "cgroup.controllers")); err == nil {
+		return []string{groups}
+	}
+	roots, _ := filepath.Glob(filepath.Join(groups, "*", "cgroup.procs"))
+	for i, file := range roots {
+		roots[i] = filepath.Dir(file)
+	}
+	return roots
+}
+
+// clean removes the control groups and the files of a node whose processes have ended.
+func (m *machine) clean() error {
+	var failed []error
+	for _, root := range controllers() {
+		var found []string
+		_ = filepath.WalkDir(filepath.Join(root, m.name()), func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				found = append(found, path)
+			}
+			return nil
+		})
+		slices.Reverse(found) // the groups below first
+		for _, group := range found {
+			failed = append(failed, os.Remove(group))
+		}
+	}
+	return errors.Join(append(failed, os.RemoveAll(m.dir()))...)
+}
+
+// left returns an error that names what a node has left on the machine.
+func (m *machine) left() error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var found []string
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, m.name()+"/") {
+			found = append(found, "the mount "+strings.TrimSpace(line))
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return err
+	}
+	for _, file := range processes {
+		if of, err := os.ReadFile(file); err == nil && strings.Contains(string(of), "/"+m.name()) {
+			found = append(found, "the process "+filepath.Base(filepath.Dir(file)))
+		}
+	}
+	for _, root := range controllers() {
+		if _, err := os.Stat(filepath.Join(root, m.name())); err == nil {
+			found = append(found, "the control group "+filepath.Join(root, m.name()))
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("the node has left on this machine: %s", strings.Join(found, "; "))
+	}
+	return nil
+}
