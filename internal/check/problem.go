@@ -73,6 +73,8 @@ var (
 		"The proxy is slow or stuck: check its machine, and read Envoy's log."}
 	envoyTooOld = &Problem{"envoy-too-old", Error,
 		"Give the proxy a newer Envoy."}
+	sidecarMissing = &Problem{"sidecar-missing", Error,
+		"Its requests are not in the mesh, and its ports are open: label the namespace, and replace the Pod."}
 	notAdmitted = &Problem{"not-admitted", Warning,
 		"Change the Dataplane's tags or mesh, or the Mesh's dataplaneProxyMembership; or delete the Dataplane."}
 	proxyOffline = &Problem{"proxy-offline", Warning,
@@ -163,7 +165,7 @@ var problems = []*Problem{
 	listenerDrainStuck,
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
-	notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
+	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -186,3 +186,13 @@ func ago(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
+
+// sidecars finds Pods that should have a proxy and have none.
+func (l *checker) sidecars() {
+	if l.MissingSidecars == nil {
+		return
+	}
+	for pod, reason := range l.MissingSidecars(l.r) {
+		l.found(sidecarMissing, Object{Type: "Pod", Name: pod}, "%s", reason)
+	}
+}

@@ -77,6 +77,13 @@ func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	}
 	stored := k.dataplanes.List(r, u.Name)
 	pod, exists := k.Objects.Pods.Get(r, u.Name)
+	if exists && pod.Proxyless {
+		exists = false
+		if reason := k.Objects.MissingSidecar(r, pod); reason != "" {
+			w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.MissingSidecar,
+				Message: reason})
+		}
+	}
 	var result convert.Result
 	var around *convert.Around
 	if exists {

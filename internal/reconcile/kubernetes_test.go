@@ -36,7 +36,7 @@ type cluster struct {
 func kubernetesSettings() *convert.Settings {
 	return &convert.Settings{
 		Zone: "east", SystemNamespace: "kuma-system", IgnoredLabels: []string{"hash"}, WorkloadLabels: []string{"app"},
-		RedirectInbound: 15006, RedirectOutbound: 15001,
+		RedirectInbound: 15006, RedirectOutbound: 15001, Exceptions: map[string]string{"builds": "*"},
 	}
 }
 

@@ -21,10 +21,14 @@ func (s *Server) checker() func(check.Known) *check.Report {
 		if s.remote.global != nil {
 			link = s.remote.global()
 		}
-		return check.Run(check.World{
+		world := check.World{
 			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modified,
 			Known: known, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
-		})
+		}
+		if k := s.kubernetes(); k != nil {
+			world.MissingSidecars = k.Objects.MissingSidecars
+		}
+		return check.Run(world)
 	}
 }

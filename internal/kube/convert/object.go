@@ -35,9 +35,11 @@ type Meta struct {
 // Key returns "NAME.NAMESPACE", the name in the API of what is made from the object.
 func (m *Meta) Key() string { return m.Name + "." + m.Namespace }
 
-// Pod is a Pod.
+// Pod is a Pod with a proxy, or one that [Settings.MissingSidecar] is about.
 type Pod struct {
 	Meta
+	// Proxyless is true where it has no proxy. It has its metadata then, and no other field.
+	Proxyless bool
 	// LabelSet is the same text for Pods of one namespace with the same labels.
 	LabelSet string
 	Node     string
@@ -183,12 +185,17 @@ const Sidecar = "kuma-sidecar"
 // meshVariable names the mesh in the environment of a sidecar.
 const meshVariable = "KUMA_DATAPLANE_MESH"
 
-// DecodePod decodes a Pod. It returns nil for a Pod without a proxy.
+// DecodePod decodes a Pod. It returns nil for a Pod that has no proxy and gets none: it ends or has ended, or it is not
+// on a network of its own.
 func DecodePod(raw []byte) (*Pod, error) {
 	var o struct {
 		Metadata meta `json:"metadata"`
 		Spec     struct {
-			NodeName           string      `json:"nodeName"`
+			NodeName    string `json:"nodeName"`
+			HostNetwork bool   `json:"hostNetwork"`
+			OS          struct {
+				Name string `json:"name"`
+			} `json:"os"`
 			ServiceAccountName string      `json:"serviceAccountName"`
 			Containers         []container `json:"containers"`
 			InitContainers     []container `json:"initContainers"`
@@ -205,14 +212,17 @@ func DecodePod(raw []byte) (*Pod, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, err
 	}
+	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
 	if o.Metadata.Annotations[injectedAnnotation] != "true" && o.Metadata.Labels[ZoneProxyLabel] == "" {
-		return nil, nil
+		if ended || o.Metadata.DeletionTimestamp != "" || o.Spec.HostNetwork || o.Spec.OS.Name == "windows" {
+			return nil, nil
+		}
+		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true}, nil
 	}
 	pod := &Pod{
 		Meta: o.Metadata.decoded(), Node: intern(o.Spec.NodeName),
 		ServiceAccount: intern(cmp.Or(o.Spec.ServiceAccountName, "default")),
-		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"),
-		Ended: o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted",
+		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"), Ended: ended,
 	}
 	pod.LabelSet = labelSet(pod.Namespace, pod.Labels)
 	ready := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 
 // Tables are the objects by kind.
 type Tables struct {
-	// Pods are the Pods with a proxy, by NAME.NAMESPACE, as are Services and Slices.
+	// Pods are the Pods that have a proxy, or might have one, by NAME.NAMESPACE, as are Services and Slices.
 	Pods     *table.Input[*convert.Pod]
 	Services *table.Input[*convert.Service]
 	// Slices are the EndpointSlices that the controller of Kubernetes does not manage.
@@ -28,6 +28,7 @@ type Tables struct {
 	servicesBySelector *table.Index[*convert.Service]
 	slicesByPod        *table.Index[*convert.EndpointSlice]
 	readyNodes         *table.Index[*convert.Node]
+	proxyless          *table.Index[*convert.Pod]
 	synced             *table.Input[string]
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
@@ -53,6 +54,12 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		return []string{o.Namespace + "," + key}
 	})
 	t.slicesByPod = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string { return o.Pods })
+	t.proxyless = table.NewIndex(t.Pods, func(o *convert.Pod) []string {
+		if !o.Proxyless {
+			return nil
+		}
+		return []string{""}
+	})
 	t.readyNodes = table.NewIndex(t.Nodes, func(o *convert.Node) []string {
 		if !o.Ready {
 			return nil
@@ -121,6 +128,25 @@ func (t *Tables) ServicesOf(r *table.Reader, pod *convert.Pod) []convert.Serves 
 		}
 	}
 	return inOrder(services)
+}
+
+// MissingSidecar returns the reason for which a Pod lacks its sidecar; empty for every other Pod.
+func (t *Tables) MissingSidecar(r *table.Reader, pod *convert.Pod) string {
+	if !pod.Proxyless {
+		return ""
+	}
+	return t.settings.MissingSidecar(pod, t.Namespace(r, pod.Namespace))
+}
+
+// MissingSidecars returns the Pods that lack their sidecar, by NAME.NAMESPACE, with the reasons.
+func (t *Tables) MissingSidecars(r *table.Reader) map[string]string {
+	missing := map[string]string{}
+	for _, pod := range t.proxyless.List(r, "") {
+		if reason := t.MissingSidecar(r, pod); reason != "" {
+			missing[pod.Key()] = reason
+		}
+	}
+	return missing
 }
 
 // Namespace returns a Namespace; nil where there is none.
