@@ -62,6 +62,8 @@ var walls = []wall{
 		"the webhook of Pods does not depend on the parts of the control plane"},
 	{"internal/kube/crd", []string{"kind", "resource", "internal/schema", "internal/kube/api", "internal/store/kube"},
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},
+	{"internal/kube/podtoken", []string{"resource", "internal/kube/api", "internal/pki"},
+		"a token proves a Pod, independent of what the Pod may do"},
 	{"internal/kube/convert", []string{"kind", "resource"},
 		"a resource is a function of Kubernetes objects, which is tested without an API server"},
 	{"internal/kube/events", []string{"internal/kube/api", "internal/kube/convert"},

@@ -25,10 +25,11 @@ import (
 // signingKeyBound is how long a call waits for a signing key that another instance has just created.
 const signingKeyBound = time.Second
 
-// caller is a proxy or its agent, authenticated by a token. One of the two kinds of claims is set.
+// caller is a proxy or its agent, authenticated by a token. One of the kinds of claims is set.
 type caller struct {
-	dataplane *pki.DataplaneClaims
-	zone      *pki.ZoneClaims // of a zone proxy, which serves every mesh
+	dataplane *pki.DataplaneClaims // for a Pod, set once its Dataplane is known
+	zone      *pki.ZoneClaims      // of a zone proxy, which serves every mesh
+	pod       *pki.PodClaims
 	token     string
 }
 
@@ -44,6 +45,8 @@ func (c *caller) claims() pki.Claims {
 // other claims.
 func (c *caller) checkProxyName(key state.ProxyKey) error {
 	switch {
+	case c.pod != nil:
+		return c.pod.Names(key.Name)
 	case c.dataplane != nil:
 		return c.dataplane.Names(key.Mesh, key.Name)
 	case key.Type == kind.DataplaneProxy:
@@ -78,17 +81,26 @@ func (c *caller) proof() (access.Proof, string) {
 	return access.ByDataplaneToken, c.dataplane.ID
 }
 
-// caller authenticates a call by its token. The error is Unauthenticated, with the reason.
+// caller authenticates a call by its token. The error is Unauthenticated, with the reason, or that of
+// [Server.podCaller] for the token of a Pod.
 func (s *Server) caller(ctx context.Context) (*caller, error) {
-	token, err := bearer(ctx)
-	if err == nil {
-		var c *caller
-		if c, err = s.tokenOf(ctx, token); err == nil {
-			return c, nil
-		}
+	token, err := s.bearer(ctx)
+	var c *caller
+	switch {
+	case err != nil:
+	case s.Pods != nil && !pki.IsOwnToken(token):
+		c, err = s.podCaller(ctx, token)
+	default:
+		c, err = s.tokenOf(ctx, token)
 	}
-	s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "reason", err)
-	return nil, status.Error(codes.Unauthenticated, err.Error())
+	if err == nil {
+		return c, nil
+	}
+	if _, ok := status.FromError(err); !ok {
+		err = status.Error(codes.Unauthenticated, err.Error())
+	}
+	s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "reason", status.Convert(err).Message())
+	return nil, err
 }
 
 // tokenOf verifies a token of either kind. The error for an invalid zone token is that of zone tokens.
@@ -118,8 +130,12 @@ func (s *Server) verify(ctx context.Context, token string, claims pki.Claims) er
 	return err
 }
 
-func bearer(ctx context.Context) (string, error) {
+func (s *Server) bearer(ctx context.Context) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 && s.Pods != nil {
+		return "", errors.New("want one metadata `authorization: Bearer TOKEN`, with the service account token of a " +
+			"Pod, as an injected sidecar sends it")
+	}
 	if len(values) != 1 {
 		return "",
 			errors.New(
@@ -164,7 +180,7 @@ func (s *Server) authorize(ctx context.Context, key state.ProxyKey) (*caller, er
 
 // permit returns an error where the token of a caller is not valid for the proxy, or the proxy does not exist.
 func (s *Server) permit(ctx context.Context, c *caller, key state.ProxyKey) error {
-	err := s.mayBe(c, key)
+	err := s.mayBe(ctx, c, key)
 	if err != nil {
 		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
 			status.Convert(err).Message())
@@ -172,9 +188,14 @@ func (s *Server) permit(ctx context.Context, c *caller, key state.ProxyKey) erro
 	return err
 }
 
-func (s *Server) mayBe(c *caller, key state.ProxyKey) error {
+func (s *Server) mayBe(ctx context.Context, c *caller, key state.ProxyKey) error {
 	if err := c.checkProxyName(key); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	if c.pod != nil {
+		if err := s.permitPod(ctx, c, key); err != nil {
+			return err
+		}
 	}
 	if _, ok := s.Rows.Networking(key); !ok {
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
@@ -182,6 +203,9 @@ func (s *Server) mayBe(c *caller, key state.ProxyKey) error {
 	}
 	if dataplane, ok := s.Rows.Dataplane(key); ok {
 		err := c.checkPermitted(dataplane)
+		if err == nil && c.pod == nil {
+			err = s.checkNoPod(dataplane)
+		}
 		if err == nil {
 			err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
 		}

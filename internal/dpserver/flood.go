@@ -33,6 +33,9 @@ const (
 	// signBurst and signRate, per second, bound the requests for one certificate of one proxy, with any token. An agent
 	// renews a certificate once a second at most, and a ZoneEgress has several certificates.
 	signBurst, signRate = 60, 5
+	// reviewBurst and reviewRate, per second, bound half of the requests to the API server that one source address
+	// causes with tokens of Pods that it rejects, or of Pods without a Dataplane. A token that it accepts costs nothing.
+	reviewBurst, reviewRate = 50, 5
 	// sourceFactor multiplies both bounds for a source address.
 	sourceFactor = 2
 
@@ -51,12 +54,13 @@ const (
 type floodBounds struct {
 	now               func() time.Time
 	attempts, changes buckets
-	signs             buckets
+	signs, reviews    buckets
 }
 
 func newFlood(now func() time.Time) *floodBounds {
 	return &floodBounds{now: now, attempts: newBuckets(attemptBurst, attemptRate),
-		changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate)}
+		changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate),
+		reviews: newBuckets(reviewBurst, reviewRate)}
 }
 
 // payer has the buckets that a request is charged to: the token and the source of a registration, or a proxy's secret.
@@ -118,6 +122,17 @@ func (f *floodBounds) sign(key state.ProxyKey, secret string) error {
 	p := payer{secret: key.Resource().String() + " " + secret}
 	return f.signs.charge(p, f.now(), 1, "certificate requests")
 }
+
+// mayReview returns ResourceExhausted where a source address has caused too many requests to the API server.
+func (f *floodBounds) mayReview(from payer) error {
+	if f.reviews.hasTokens(from, f.now()) {
+		return nil
+	}
+	return f.reviews.charge(from, f.now(), 1, "requests with tokens that are not valid")
+}
+
+// noteReview charges a request to the API server to its source address.
+func (f *floodBounds) noteReview(from payer) { _ = f.reviews.charge(from, f.now(), 1, "") }
 
 // noteToken sets the token that registers a proxy in its row, and returns whether that changes the row. A token other
 // than the stored one is charged as a change.
@@ -206,7 +221,10 @@ func (p payer) bucketKeys() []payer {
 	if p.secret != "" {
 		return []payer{p}
 	}
-	keys := []payer{{token: p.token}}
+	var keys []payer
+	if p.token != "" {
+		keys = append(keys, payer{token: p.token})
+	}
 	if p.source != "" {
 		keys = append(keys, payer{source: p.source})
 	}

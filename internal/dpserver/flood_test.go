@@ -210,12 +210,12 @@ func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var closed error
-	s.trackCall(c, func(err error) { closed = err })()
+	s.trackCall(c, state.ProxyKey{}, func(err error) { closed = err })()
 	if closed != nil {
 		t.Errorf("the call of a valid token is closed: %v", closed)
 	}
 	secrets[realm.Revocations()] = []byte(claims.ID)
-	s.trackCall(c, func(err error) { closed = err })()
+	s.trackCall(c, state.ProxyKey{}, func(err error) { closed = err })()
 	if status.Code(closed) != codes.Unauthenticated {
 		t.Errorf("the call of a revoked token is closed with %v", closed)
 	}

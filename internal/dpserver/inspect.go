@@ -188,8 +188,8 @@ func (s *agents) SendInspection(stream wire.Agent_SendInspectionServer) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.checkProxyName(key); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
+	if err := s.permit(stream.Context(), caller, key); err != nil {
+		return err
 	}
 	request := s.inspections.claim(first.Request, key)
 	if request == nil {

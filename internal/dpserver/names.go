@@ -26,7 +26,7 @@ func (s *agents) HostNames(request *wire.HostNamesRequest, stream wire.Agent_Hos
 	}
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
-	defer s.trackCall(caller, end)()
+	defer s.trackCall(caller, key, end)()
 	names := make(chan *push.HostNames, 1)
 	defer s.Proxies.WatchHostNames(key, keepNewest(names))()
 	var told *push.HostNames

@@ -7,20 +7,25 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/resource"
 )
 
 // openCall is an open call: a configuration stream, a session, or a stream of host names.
 type openCall struct {
 	caller *caller
+	key    state.ProxyKey
 	// close ends the call. It does not block.
 	close func(error)
 }
 
-// trackCall records an open call until leave, so that it ends when its token is revoked. If the token was revoked since
+// trackCall records an open call until leave, so that it ends when its token is revoked, or its Pod is gone. If the token was revoked since
 // it was verified, the call ends at once.
-func (s *Server) trackCall(c *caller, end func(error)) (leave func()) {
-	e := &openCall{c, end}
+func (s *Server) trackCall(c *caller, key state.ProxyKey, end func(error)) (leave func()) {
+	e := &openCall{c, key, end}
+	if c.pod != nil {
+		return s.trackPod(e)
+	}
 	s.mu.Lock()
 	s.openCalls[e] = struct{}{}
 	s.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package dpserver serves proxies and their agents: it authenticates callers, streams configuration, signs
 // certificates, and stores which listeners proxies serve.
 //
-// Every call has a dataplane token in its metadata, or a zone token for a ZoneIngress or ZoneEgress. The permissions of
-// a caller follow from the token's claims alone. A write happens at the event, and only where the stored value differs.
+// Every call has a dataplane token in its metadata, a zone token for a ZoneIngress or ZoneEgress, or the token of a Pod.
+// The permissions of a caller follow from the token's claims alone. A write happens at the event, and only where the stored value differs.
 // The end of a session or a stream takes no proxy out of service, since an Envoy serves without its control plane.
 package dpserver
 
@@ -77,8 +77,8 @@ type Acks interface {
 	AwaitOwn(ctx context.Context, key state.ProxyKey) error
 }
 
-// Config has the dependencies and settings of a Server. All fields but DefaultMesh, LocalNetworks and Acked are
-// required.
+// Config has the dependencies and settings of a Server. All fields but Pods, DefaultMesh, LocalNetworks and
+// Acked are required.
 type Config struct {
 	Rows    Rows
 	Proxies Proxies
@@ -87,8 +87,10 @@ type Config struct {
 	// where none has waited.
 	AwaitAdditions func(ctx context.Context) (waited bool)
 
-	Keys    *pki.Keyring // of the Secrets in the table
-	Audit   *audit.Log   // of the registrations by agents
+	Keys *pki.Keyring // of the Secrets in the table
+	// Pods verify the tokens of Pods, in a zone on Kubernetes; nil elsewhere.
+	Pods    PodTokens
+	Audit   *audit.Log // of the registrations by agents
 	Writer  *admission.Writer
 	Catalog *xds.Catalog
 	Zone    string
@@ -118,7 +120,8 @@ type Server struct {
 	mu        sync.Mutex
 	sessions  map[state.ProxyKey]*session
 	peers     map[state.ProxyKey]*peer // the newest open stream of each proxy
-	openCalls map[*openCall]struct{}   // all open calls
+	openCalls map[*openCall]struct{}   // all open calls, except those of Pods
+	podCalls  map[state.ProxyKey]map[*openCall]struct{}
 
 	tokensChanged chan struct{} // of one value
 	reclaim       *memoryReclaimer
@@ -139,6 +142,7 @@ func New(c Config) *Server {
 		sessions:    map[state.ProxyKey]*session{},
 		peers:       map[state.ProxyKey]*peer{},
 		openCalls:   map[*openCall]struct{}{},
+		podCalls:    map[state.ProxyKey]map[*openCall]struct{}{},
 
 		tokensChanged: make(chan struct{}, 1),
 	}

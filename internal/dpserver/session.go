@@ -86,7 +86,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if err := a.open(ctx, proxies); err != nil {
 		return err
 	}
-	defer s.trackCall(a.caller, end)()
+	defer s.trackCall(a.caller, key, end)()
 	defer s.addSession(a)()
 	reports := make(chan *wire.Report, 1)
 	go a.receive(keepNewest(reports))

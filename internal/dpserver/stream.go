@@ -46,7 +46,7 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	}
 	p := &peer{server: s, key: key, caller: caller, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
 	p.unwatch = s.Proxies.Watch(key, p.follow)
-	p.leave = s.trackCall(caller, stream.Close)
+	p.leave = s.trackCall(caller, key, stream.Close)
 	s.streamOpened(p)
 	s.reclaim.noteOpened()
 	s.reclaim.noteOpened()

@@ -116,6 +116,11 @@ func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	return w
 }
 
+// PodEvents returns the events about a Pod, "NAME.NAMESPACE", that last; none on a replica that does not follow the Pods.
+func (p *Plan) PodEvents(r *table.Reader, name string) []convert.Event {
+	return p.pod(r, Request{Kind: PodKind, Name: name}).Events
+}
+
 // putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form.
 func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored []*resource.Object[kind.Dataplane],
 	wanted *resource.Object[kind.Dataplane]) {

@@ -553,18 +553,30 @@ type proxy struct {
 // connect connects a proxy over xDS until the end of the test.
 func connect(t *testing.T, p *servertest.Plane, node string) *proxy {
 	t.Helper()
+	return connectAs(t, p, node, dataplaneToken(t, p))
+}
+
+// dataplaneToken returns a dataplane token of the mesh default.
+func dataplaneToken(t *testing.T, p *servertest.Plane) string {
+	t.Helper()
 	var token []byte
 	request := map[string]string{"mesh": "default", "validFor": "1h"}
 	if err := p.Admin.Post(t.Context(), "/tokens/dataplane", request, &token); err != nil {
 		t.Fatal(err)
 	}
+	return string(token)
+}
+
+// connectAs is connect with a token.
+func connectAs(t *testing.T, p *servertest.Plane, node, token string) *proxy {
+	t.Helper()
 	conn, err := grpc.NewClient(p.DataPlane, grpc.WithTransportCredentials(credentials.NewTLS(
 		&tls.Config{InsecureSkipVerify: true})))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+string(token))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 	connected := &proxy{endpoints: map[string][]string{}}
 	go func() {
 		err := connected.run(ctx, conn, node)

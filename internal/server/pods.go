@@ -14,6 +14,7 @@ import (
 // pods is what derives resources from the objects of Kubernetes.
 type pods struct {
 	derived  *reconcile.Kubernetes
+	plan     *reconcile.Plan
 	client   *api.Client
 	recorder *events.Recorder
 }
@@ -37,7 +38,7 @@ func (s *Server) buildPods() error {
 		IPFamilyMode:     s.settings.Injector.IPFamilyMode,
 	}
 	derived := &reconcile.Kubernetes{Settings: converted, Objects: objects.New(s.state.Tables.DB, converted)}
-	s.pods = &pods{derived, client, events.New(client, s.log)}
+	s.pods = &pods{derived: derived, client: client, recorder: events.New(client, s.log)}
 	return nil
 }
 

@@ -252,12 +252,12 @@ func TestPromotion(t *testing.T) {
 		"runtime.kubernetes.injector.ignoredServiceSelectorLabels": hash}))
 	s.pod("client", "10.42.2.1", true, object{"app": "client"})
 	s.awaitStates("client", "")
-	client := connect(t, p, "default.client."+s.name)
+	client := connectAs(t, p, "default.client."+s.name, s.token("client", "weft"))
 	serve := func(set int, states string) {
 		name, ip := pod(set)
 		s.pod(name, ip, true, of(set))
 		s.awaitStates(name, states)
-		connect(t, p, "default."+name+"."+s.name)
+		connectAs(t, p, "default."+name+"."+s.name, s.token(name, "weft"))
 	}
 	active := "redis." + s.name
 	serve(0, "redis=Ready redis-preview=Ready")
@@ -330,6 +330,7 @@ type faultyServer struct {
 	expired  bool // watches of Pods report that their version is too old
 	failing  bool // lists of Pods fail
 	rejected int  // lists that failed
+	reviews  int  // TokenReviews
 	delay    time.Duration
 }
 
@@ -353,6 +354,9 @@ func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
 		expired, failing, delay := f.expired && ofPods && watch, f.failing && ofPods && !watch, f.delay
 		if failing {
 			f.rejected++
+		}
+		if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+			f.reviews++
 		}
 		f.mu.Unlock()
 		select {

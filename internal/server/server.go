@@ -249,6 +249,9 @@ func (s *Server) buildReconciler(context.Context) error {
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
 	}, s.kubernetes())
+	if s.pods != nil {
+		s.pods.plan = plan
+	}
 	plan.DrainTime = s.settings.DrainTime
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)
@@ -266,7 +269,7 @@ func (s *Server) buildReconciler(context.Context) error {
 func (s *Server) buildProxyServer(context.Context) error {
 	s.proxies = dpserver.New(dpserver.Config{
 		Rows: s.hub.Rows, Proxies: s.hub.Proxies, Acks: s.hub.Acks, AwaitAdditions: s.hub.Additions.Await,
-		Keys: s.keys, Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
+		Keys: s.keys, Pods: s.podTokens(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
 		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,
 	})

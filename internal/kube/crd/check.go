@@ -97,6 +97,7 @@ func rules(namespace string) []rule {
 		{resource: "secrets", namespace: namespace, verbs: all},
 		{group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: all},
 		{group: Group, resource: kube.RecordPlural, namespace: namespace, verbs: all},
+		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
 	}
 	for _, d := range Kinds() {
 		plural := Plural(d.Describe())
