@@ -53,6 +53,38 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	return ""
 }
 
+// NotAdmittedEarly returns the reason for which a mesh admits no Dataplane with some labels in a zone, whatever its
+// inbounds will be, or "". Their tags are not known yet, except the zone, the environment and the namespace. proxy is
+// how the text names it: "the Pod shop/web". (Mesh Membership.)
+func (m *Membership) NotAdmittedEarly(mesh, proxy string, labels map[string]string, zone string) string {
+	if m == nil {
+		return ""
+	}
+	env := cmp.Or(labels[EnvLabel], Universal)
+	known := judged{labels: labels, zone: zone, env: env}
+	if namespace := labels[NamespaceLabel]; namespace != "" {
+		known.has = map[string]string{NamespaceLabel: namespace}
+	}
+	may := func(rule MembershipRule) bool {
+		best := known // an inbound with each further tag that the rule wants
+		best.has = map[string]string{}
+		maps.Copy(best.has, rule.Tags)
+		maps.Copy(best.has, known.has)
+		return rule.matches(&best)
+	}
+	for rule := range m.Blocked {
+		if m.Blocked[rule].matches(&known) {
+			return fmt.Sprintf("mesh %s does not admit %s: it is blocked by dataplaneProxyMembership.blocked[%d] %s",
+				mesh, proxy, rule, m.Blocked[rule])
+		}
+	}
+	if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, may) {
+		return fmt.Sprintf("mesh %s does not admit %s: it is allowed by none of dataplaneProxyMembership.allowed: %s",
+			mesh, proxy, someRules(m.Allowed))
+	}
+	return ""
+}
+
 // judged is the part of a Dataplane that rules match.
 type judged struct {
 	is        string // "networking.inbound[0] is"

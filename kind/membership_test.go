@@ -129,3 +129,39 @@ func TestMembershipOfPods(t *testing.T) {
 		}
 	}
 }
+
+// Before the Services of a Pod are known, a mesh rejects only what no inbound can mend. (Mesh Membership.)
+func TestMembershipOfPodsBeforeTheirServices(t *testing.T) {
+	labels := map[string]string{kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web"}
+	for rules, want := range map[string]string{
+		`{}`: "",
+		`{allowed: [{kubernetes: {namespace: {name: shop}}}]}`: "",
+		`{allowed: [{kubernetes: {namespace: {name: other}}}]}`: "it is allowed by none of " +
+			"dataplaneProxyMembership.allowed: {kubernetes: {namespace.name: other}}",
+		`{allowed: [{kubernetes: {namespace: {name: other}}}, {tags: {kuma.io/service: web}}]}`: "",
+		`{allowed: [{tags: {kuma.io/service: "*"}}]}`:                                           "",
+		`{allowed: [{tags: {k8s.kuma.io/namespace: shop, team: a}}]}`:                           "",
+		`{allowed: [{tags: {k8s.kuma.io/namespace: other, team: a}}]}`: "it is allowed by none of " +
+			"dataplaneProxyMembership.allowed: {k8s.kuma.io/namespace: other, team: a}",
+		`{allowed: [{tags: {kuma.io/zone: west}}]}`: "it is allowed by none of " +
+			"dataplaneProxyMembership.allowed: {kuma.io/zone: west}",
+		`{allowed: [{tags: {kuma.io/environment: universal}}]}`: "it is allowed by none of " +
+			"dataplaneProxyMembership.allowed: {kuma.io/environment: universal}",
+		`{blocked: [{tags: {kuma.io/service: web}}]}`: "",
+		`{blocked: [{tags: {k8s.kuma.io/namespace: shop}}]}`: "it is blocked by " +
+			"dataplaneProxyMembership.blocked[0] {k8s.kuma.io/namespace: shop}",
+		`{blocked: [{kubernetes: {pod: {labels: {app: web}}}}]}`: "it is blocked by " +
+			"dataplaneProxyMembership.blocked[0] {kubernetes: {pod.labels: {app: web}}}",
+	} {
+		var m kind.Membership
+		if err := yaml.Unmarshal([]byte(rules), &m); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = "mesh m does not admit the Pod shop/web: " + want
+		}
+		if got := m.NotAdmittedEarly("m", "the Pod shop/web", labels, "east"); got != want {
+			t.Errorf("%s: %q, want %q", rules, got, want)
+		}
+	}
+}

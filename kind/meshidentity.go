@@ -27,16 +27,31 @@ type IdentitySelector struct {
 type SpiffeIDTemplate struct {
 	// TrustDomain is the trust domain; it may contain {{ .Mesh }} and {{ .Zone }}.
 	TrustDomain string `json:"trustDomain,omitempty" schema:"maxLength=1024 default={{ .Mesh }}.{{ .Zone }}.mesh.local"`
-	// Path is the path; it may also contain {{ .Workload }} and {{ label "NAME" }}. The workload is the label
-	// kuma.io/workload, else the tag kuma.io/service of the first inbound, else the Dataplane's name.
-	Path string `json:"path,omitempty" schema:"maxLength=2048 default=/workload/{{ .Workload }}"`
+	// Path is the path; it may also contain {{ .Workload }}, {{ label "NAME" }} and, for Pods, {{ .Namespace }} and
+	// {{ .ServiceAccount }}. The workload is the label kuma.io/workload, else the tag kuma.io/service of the first
+	// inbound, else the Dataplane's name. The default is /ns/{{ .Namespace }}/sa/{{ .ServiceAccount }} for Pods, and
+	// /workload/{{ .Workload }} for machines.
+	Path string `json:"path,omitempty" schema:"maxLength=2048"`
 }
 
 // Defaults of SpiffeIDTemplate.
 const (
 	DefaultTrustDomain = "{{ .Mesh }}.{{ .Zone }}.mesh.local"
 	DefaultPath        = "/workload/{{ .Workload }}"
+	DefaultPodPath     = "/ns/{{ .Namespace }}/sa/{{ .ServiceAccount }}"
 )
+
+// PathFor returns the template of the path for a Dataplane with some labels: the default depends on whether it is of a
+// Pod.
+func (m *MeshIdentity) PathFor(labels map[string]string) string {
+	switch {
+	case m.SpiffeID != nil && m.SpiffeID.Path != "":
+		return m.SpiffeID.Path
+	case labels[PodUIDLabel] != "":
+		return DefaultPodPath
+	}
+	return DefaultPath
+}
 
 // IdentityProvider is the issuer of certificates.
 type IdentityProvider struct {

@@ -26,9 +26,6 @@ func defaultMeshIdentity(o *resource.Object[MeshIdentity]) {
 	if o.Spec.SpiffeID.TrustDomain == "" {
 		o.Spec.SpiffeID.TrustDomain = DefaultTrustDomain
 	}
-	if o.Spec.SpiffeID.Path == "" {
-		o.Spec.SpiffeID.Path = DefaultPath
-	}
 	switch p := &o.Spec.Provider; p.Type {
 	case Bundled:
 		if p.Bundled == nil {
@@ -150,11 +147,15 @@ func (c *checks) trustDomainTemplate(field, template string) {
 }
 
 func (c *checks) pathTemplate(field, template string) {
+	if template == "" {
+		return // the default
+	}
 	text, ok := c.template(field, template, PathActions, "")
 	if !ok {
 		return
 	}
 	if err := spiffeid.ValidatePath(text); err != nil || text == "" {
-		c.add(field, "%s is not the path of a SPIFFE ID: want one like %s", quote(template), DefaultPath)
+		c.add(field, "%s is not the path of a SPIFFE ID: want one like %s or %s", quote(template), DefaultPath,
+			DefaultPodPath)
 	}
 }

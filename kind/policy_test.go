@@ -81,7 +81,7 @@ func TestMeshIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"selector":{"dataplane":{"matchLabels":{}}},"spiffeID":{"trustDomain":"{{ .Mesh }}.{{ .Zone ` +
-		`}}.mesh.local","path":"/workload/{{ .Workload }}"},` +
+		`}}.mesh.local"},` +
 		`"provider":{"type":"Bundled","bundled":{"meshTrustCreation":"Enabled","insecureAllowSelfSigned":true,` +
 		`"autogenerate":{"enabled":true},"certificateParameters":{"expiry":"24h0m0s"}}}}`
 	if d := cmp.Diff(want, string(got)); d != "" {

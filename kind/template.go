@@ -29,8 +29,9 @@ type Actions struct {
 // MeshTrust has its roots, so its template has no action of a Dataplane.
 var (
 	TrustDomainActions = Actions{Fields: []string{".Mesh", ".Zone"}}
-	PathActions        = Actions{Fields: []string{".Mesh", ".Zone", ".Workload"}, Labels: true}
-	HostnameActions    = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"},
+	PathActions        = Actions{Fields: []string{".Mesh", ".Zone", ".Workload", ".Namespace", ".ServiceAccount"},
+		Labels: true}
+	HostnameActions = Actions{Fields: []string{".DisplayName", ".Name", ".Namespace", ".Mesh", ".Zone"},
 		Labels: true}
 )
 
@@ -116,6 +117,10 @@ func (t *Template) Labels() []string {
 
 func (v *Values) of(a action) (string, error) {
 	written, value := a.field, v.Fields[a.field]
+	if _, known := v.Fields[a.field]; !known && a.field != "" {
+		return "", fmt.Errorf("{{ %s }} is of a Pod, and this Dataplane is of none; give machines a MeshIdentity with "+
+			"another path", a.field)
+	}
 	if a.field == "" {
 		written, value = fmt.Sprintf("label %q", a.label), v.Labels[a.label]
 		if value == "" {

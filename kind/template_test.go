@@ -36,9 +36,12 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%q is a template", text)
 		}
 	}
+	actions.Fields = append(actions.Fields, ".Namespace")
 	for text, want := range map[string]string{
 		`{{ label "none" }}`: `there is no label "none", which the template names`,
-		`{{ label "odd" }}`:  `{{ label "odd" }} is "a b" here, and only letters can stand there`,
+		`{{ .Namespace }}`: `{{ .Namespace }} is of a Pod, and this Dataplane is of none; give machines a ` +
+			`MeshIdentity with another path`,
+		`{{ label "odd" }}`: `{{ label "odd" }} is "a b" here, and only letters can stand there`,
 	} {
 		parsed, err := kind.ParseTemplate(text, actions)
 		if err != nil {

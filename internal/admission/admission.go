@@ -149,6 +149,7 @@ func recordVouched(before, o resource.Any, change Change) error {
 	}
 	stored, _ := before.(*resource.Object[kind.Dataplane])
 	switch {
+	case change.ControlPlane: // it states what is vouched for, as in Replace
 	case change.Token != nil:
 		kind.VouchToken(stored, after, change.Token.Claimed(after))
 		return change.Token.Allows(stored, after)
@@ -368,8 +369,11 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.complete(o, stored, change.ControlPlane); err != nil {
 		return Result{}, err
 	}
-	if err := w.checkMembership(ctx, o); err != nil {
-		return Result{}, err
+	// The labels of a Pod that its mesh no longer admits are written: they are what evicts its Dataplane.
+	if stored == nil || !change.ControlPlane {
+		if err := w.checkMembership(ctx, o); err != nil {
+			return Result{}, err
+		}
 	}
 	if err := checkPatch(o); err != nil {
 		return Result{}, err

@@ -115,3 +115,27 @@ func TestNamespacesOfReferences(t *testing.T) {
 		})
 	}
 }
+
+// A SPIFFE ID with a label of Pods is what their authors choose: the write of the MeshIdentity says so.
+func TestLabelsInSPIFFEIDsOfPods(t *testing.T) {
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	w := admission.New(rows, admission.Options{Zone: "east", Environment: kind.Kubernetes})
+	if _, err := w.Put(t.Context(), parse(t, `{type: Mesh, name: m}`), admission.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		`/team/{{ label "team" }}/{{ label "app" }}`: "spec.spiffeID.path: has the labels team, app, which the author " +
+			"of a Pod chooses; {{ .Namespace }} and {{ .ServiceAccount }} are those of the Pod",
+		`/ns/{{ .Namespace }}/sa/{{ .ServiceAccount }}`: "", "": "",
+	} {
+		result, err := w.Put(t.Context(), parse(t, `{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: `+
+			`{matchLabels: {}}}, spiffeID: {path: '`+path+`'}, provider: {type: Bundled}}}`), admission.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(result.Warnings, "\n"); got != want {
+			t.Errorf("%q: the warnings are %q, want %q", path, got, want)
+		}
+	}
+}

@@ -42,6 +42,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 			return []string{"spec.selector: without `dataplane` it selects no proxy; `dataplane: {matchLabels: {}}` " +
 				"selects every proxy"}
 		}
+		return w.labelsInPath(&o.Spec)
 	case *resource.Object[kind.Zone]:
 		if w.self().Global() {
 			return nil
@@ -67,6 +68,19 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 		}
 	}
 	return PolicyWarnings(o)
+}
+
+// labelsInPath warns of labels in the SPIFFE IDs of Pods, whose authors choose them.
+func (w *Writer) labelsInPath(m *kind.MeshIdentity) []string {
+	if w.env != kind.Kubernetes || m.SpiffeID == nil {
+		return nil
+	}
+	t, err := kind.ParseTemplate(m.SpiffeID.Path, kind.PathActions)
+	if err != nil || len(t.Labels()) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.spiffeID.path: has the labels %s, which the author of a Pod chooses; {{ "+
+		".Namespace }} and {{ .ServiceAccount }} are those of the Pod", strings.Join(t.Labels(), ", "))}
 }
 
 // PolicyWarnings returns the warnings that depend on a policy alone. They are in its status too.

@@ -32,9 +32,11 @@ import (
 type controlPlane struct {
 	addresses []string // HOST:PORT, in the order of the attempts
 	caFile    string
-	tls       *tls.Config
-	conn      *grpc.ClientConn
-	agent     wire.AgentClient
+	// rejected is what the control plane rejects with a token: "the token or its use", or that of a Pod.
+	rejected string
+	tls      *tls.Config
+	conn     *grpc.ClientConn
+	agent    wire.AgentClient
 }
 
 func connect(c Config) (*controlPlane, error) {
@@ -50,8 +52,11 @@ func connect(c Config) (*controlPlane, error) {
 		return nil, err
 	}
 	p := &controlPlane{
-		addresses: addresses, caFile: c.CAFile,
+		addresses: addresses, caFile: c.CAFile, rejected: "the token or its use",
 		tls: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}
+	if c.Name != "" {
+		p.rejected = fmt.Sprintf("the token of the Pod of %s (--dataplane-token-file %s)", c.Name, c.TokenFile)
 	}
 	p.conn, err = p.dial(c.TokenFile)
 	if err != nil {
@@ -133,8 +138,8 @@ func readToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("%s (--dataplane-token-file) is empty; make a token with `weft generate dataplane-token`",
-			file)
+		return "", fmt.Errorf("%s (--dataplane-token-file) is empty; make a token with `weft generate "+
+			"dataplane-token`, or in a Pod mount the token of its service account", file)
 	}
 	return token, nil
 }
@@ -226,11 +231,20 @@ func (p *controlPlane) explain(err error) error {
 	}
 	switch status.Code(err) {
 	case codes.Unauthenticated, codes.PermissionDenied:
-		return fmt.Errorf("the control plane at %s rejects the token or its use: %s", p, reason(err))
+		return fmt.Errorf("the control plane at %s rejects %s: %s", p, p.rejected, reason(err))
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is no weft control plane's data plane server (port 5678 by default): %s", p, reason(err))
 	}
 	return fmt.Errorf("the control plane at %s: %s", p, reason(err))
+}
+
+// said returns the message of an error that is tried again, for the log.
+func (p *controlPlane) said(err error) string {
+	switch status.Code(err) {
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return p.explain(err).Error()
+	}
+	return reason(err)
 }
 
 // pauseOf returns the pause that the control plane requested (google.rpc.RetryInfo), or 0.

@@ -8,11 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"weft/internal/pki"
 	"weft/internal/wire"
@@ -24,9 +28,11 @@ type replica struct {
 	name   string
 	url    string
 	server *grpc.Server
+	token  atomic.Value // the authorization of the last registration
 }
 
-func (i *replica) Register(context.Context, *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+func (i *replica) Register(ctx context.Context, _ *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+	i.token.Store(strings.Join(metadata.ValueFromIncomingContext(ctx, "authorization"), ","))
 	return &wire.RegisterResponse{Mesh: i.name}, nil
 }
 
@@ -113,6 +119,42 @@ func TestARegistrationSkipsAReplicaThatIsDown(t *testing.T) {
 	gone.server.Stop()
 	if _, err := connectTo(t, dir, gone.url, there.url).tryRegister(t.Context(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTokenOfAPod: the token file is read for each call, since the kubelet replaces it, and a rejected token is
+// explained with the Pod, the file and the reason.
+func TestTokenOfAPod(t *testing.T) {
+	dir := t.TempDir()
+	i := startReplica(t, "one", "127.30.250.5", dir)
+	file := filepath.Join(dir, "pod-token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	p, err := connect(Config{ControlPlane: []string{i.url}, CAFile: filepath.Join(dir, "ca.crt"), TokenFile: file,
+		Mesh: "default", Name: "web-1.shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for _, token := range []string{"first", "second"} {
+		write(token + "\n")
+		if _, err := p.agent.Register(t.Context(), &wire.RegisterRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := i.token.Load(), "Bearer "+token; got != want {
+			t.Errorf("the call has %q, want %q", got, want)
+		}
+	}
+	got := p.explain(status.Error(codes.Unauthenticated, "the token has expired")).Error()
+	for _, want := range []string{"rejects the token of the Pod of web-1.shop", file, "the token has expired"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the message lacks %q: %s", want, got)
+		}
 	}
 }
 

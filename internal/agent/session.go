@@ -30,7 +30,7 @@ func (a *agent) keepSession(ctx context.Context) error {
 		if !a.started() && isFinal(err) && (a.registers() || status.Code(err) != codes.NotFound) {
 			return a.control.explain(err)
 		}
-		a.Log.Warn("the session with the control plane ended, trying again", "error", reason(err))
+		a.Log.Warn("the session with the control plane ended, trying again", "error", a.control.said(err))
 		switch status.Code(err) {
 		case codes.PermissionDenied:
 			retry.waitLonger()

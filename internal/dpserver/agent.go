@@ -156,9 +156,8 @@ func (c *caller) admissionToken() *admission.Token {
 			}
 			for _, o := range []*resource.Object[kind.Dataplane]{stored, next} {
 				if o != nil && o.Label(kind.PodUIDLabel) != "" {
-					return resource.Errorf(resource.Forbidden, "%s has the label %s, which the control plane gives the "+
-						"Dataplanes of Pods alone; choose another name, and leave the label out", o.Key(),
-						kind.PodUIDLabel)
+					return resource.Errorf(resource.Forbidden, "%s has the label %s, which only Dataplanes of Pods "+
+						"have; choose another name, and leave the label out", o.Key(), kind.PodUIDLabel)
 				}
 			}
 			err := c.dataplane.Sections(next, operator)

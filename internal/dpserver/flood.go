@@ -34,7 +34,7 @@ const (
 	// renews a certificate once a second at most, and a ZoneEgress has several certificates.
 	signBurst, signRate = 60, 5
 	// reviewBurst and reviewRate, per second, bound half of the requests to the API server that one source address
-	// causes with tokens of Pods that it rejects, or of Pods without a Dataplane. A token that it accepts costs nothing.
+	// causes with rejected tokens of Pods, or of Pods without a Dataplane. An accepted token costs nothing.
 	reviewBurst, reviewRate = 50, 5
 	// sourceFactor multiplies both bounds for a source address.
 	sourceFactor = 2

@@ -61,15 +61,24 @@ var signingKey = sync.OnceValue(func() []byte {
 // newPlane has the mesh default with a token signing key, an empty mesh other without one, and the given resources.
 func newPlane(t *testing.T, given ...resource.Any) *plane {
 	t.Helper()
-	alone := func(context.Context, store.Store, *admission.Writer) *replica.Member {
-		return replica.Alone(replica.Config{ID: "cp-1"})
-	}
 	return newPlaneOf(t, alone, given...)
+}
+
+// alone is the only instance on its store.
+func alone(context.Context, store.Store, *admission.Writer) *replica.Member {
+	return replica.Alone(replica.Config{ID: "cp-1"})
 }
 
 // newPlaneOf is newPlane for an instance that may share the store with others.
 func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admission.Writer) *replica.Member,
 	given ...resource.Any) *plane {
+	t.Helper()
+	return newPlaneFor(t, nil, instance, given...)
+}
+
+// newPlaneFor is newPlaneOf with what verifies the tokens of Pods.
+func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Context, store.Store,
+	*admission.Writer) *replica.Member, given ...resource.Any) *plane {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,7 +90,7 @@ func newPlaneOf(t *testing.T, instance func(context.Context, store.Store, *admis
 	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
 	server := dpserver.New(dpserver.Config{Rows: hub.Rows, Proxies: hub.Proxies, Acks: hub.Acks,
-		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret),
+		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret), Pods: pods,
 		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
 		Instance: self, Log: log})
 	hub.Follow(server.Observe)

@@ -19,8 +19,8 @@ type PodTokens interface {
 	Known(token string) (*pki.PodClaims, bool)
 	// Verify asks the API server for the Pod of a token.
 	Verify(ctx context.Context, token string) (*pki.PodClaims, error)
-	// Forget has the next Known return nothing.
-	Forget(token string)
+	// Remove has the next Known return nothing.
+	Remove(token string)
 	// WithoutDataplane returns why a Pod has no Dataplane: Unauthorized for one that is gone, Forbidden for one that
 	// its mesh does not admit, NotFound for one whose Dataplane is not written yet.
 	WithoutDataplane(ctx context.Context, pod *pki.PodClaims) error
@@ -53,7 +53,7 @@ func (s *Server) permitPod(ctx context.Context, c *caller, key state.ProxyKey) e
 		c.dataplane = c.pod.DataplaneClaims(key.Mesh)
 		return nil
 	}
-	s.Pods.Forget(c.token)
+	s.Pods.Remove(c.token)
 	from := payer{source: sourceOf(ctx)}
 	if err := s.flood.mayReview(from); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *Server) notePod(key state.ProxyKey, now *resource.Object[kind.Dataplane
 	}
 	s.mu.Unlock()
 	for _, e := range gone {
-		s.Pods.Forget(e.caller.token)
+		s.Pods.Remove(e.caller.token)
 		e.close(status.Error(codes.NotFound, fmt.Sprintf("the Dataplane of the Pod %s was deleted", e.caller.pod)))
 	}
 }

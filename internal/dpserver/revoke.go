@@ -19,8 +19,8 @@ type openCall struct {
 	close func(error)
 }
 
-// trackCall records an open call until leave, so that it ends when its token is revoked, or its Pod is gone. If the token was revoked since
-// it was verified, the call ends at once.
+// trackCall records an open call until leave, so that it ends when its token is revoked, or its Pod is gone. If that
+// happened since the token was verified, the call ends at once.
 func (s *Server) trackCall(c *caller, key state.ProxyKey, end func(error)) (leave func()) {
 	e := &openCall{c, key, end}
 	if c.pod != nil {

@@ -1,8 +1,9 @@
 // Package dpserver serves proxies and their agents: it authenticates callers, streams configuration, signs
 // certificates, and stores which listeners proxies serve.
 //
-// Every call has a dataplane token in its metadata, a zone token for a ZoneIngress or ZoneEgress, or the token of a Pod.
-// The permissions of a caller follow from the token's claims alone. A write happens at the event, and only where the stored value differs.
+// Every call has a token in its metadata: a dataplane token, a zone token for a ZoneIngress or ZoneEgress, or the token
+// of a Pod. The permissions of a caller follow from the token alone. A write happens at the event, and only where the
+// stored value differs.
 // The end of a session or a stream takes no proxy out of service, since an Envoy serves without its control plane.
 package dpserver
 
@@ -88,7 +89,7 @@ type Config struct {
 	AwaitAdditions func(ctx context.Context) (waited bool)
 
 	Keys *pki.Keyring // of the Secrets in the table
-	// Pods verify the tokens of Pods, in a zone on Kubernetes; nil elsewhere.
+	// Pods verify the tokens of Pods; nil outside Kubernetes.
 	Pods    PodTokens
 	Audit   *audit.Log // of the registrations by agents
 	Writer  *admission.Writer

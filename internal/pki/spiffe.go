@@ -18,14 +18,17 @@ import (
 // names it.
 func SpiffeID(spec *kind.MeshIdentity, mesh, zone, name string, labels map[string]string, dp *kind.Dataplane) (id,
 	trustDomain string, err error) {
-	domainTemplate, pathTemplate := kind.DefaultTrustDomain, kind.DefaultPath
+	domainTemplate, pathTemplate := kind.DefaultTrustDomain, spec.PathFor(labels)
 	if t := spec.SpiffeID; t != nil {
 		domainTemplate = orDefault(t.TrustDomain, domainTemplate)
-		pathTemplate = orDefault(t.Path, pathTemplate)
 	}
 	values := kind.Values{
 		Fields: map[string]string{".Mesh": mesh, ".Zone": zone, ".Workload": kind.Workload(name, labels, dp)},
 		Labels: labels,
+	}
+	if labels[kind.PodUIDLabel] != "" {
+		values.Fields[".Namespace"] = labels[kind.NamespaceLabel]
+		values.Fields[".ServiceAccount"] = labels[kind.ServiceAccountLabel]
 	}
 	values.Allowed, values.Names = labelCharacter, "lower case letters, digits, - and _"
 	domainText, err := render(domainTemplate, values)
@@ -61,11 +64,7 @@ func TrustDomain(spec *kind.MeshIdentity, mesh, zone string) (string, error) {
 // DistinguishesWorkloads reports whether the path of a MeshIdentity uses the workload, so that two workloads have two
 // SPIFFE IDs.
 func DistinguishesWorkloads(spec *kind.MeshIdentity) bool {
-	path := kind.DefaultPath
-	if spec.SpiffeID != nil {
-		path = orDefault(spec.SpiffeID.Path, path)
-	}
-	t, err := kind.ParseTemplate(path, kind.PathActions)
+	t, err := kind.ParseTemplate(spec.PathFor(nil), kind.PathActions)
 	return err == nil && (t.Reads(".Workload") || slices.Contains(t.Labels(), kind.WorkloadLabel))
 }
 
@@ -154,19 +153,20 @@ func ServiceFacts(o *resource.Object[kind.Dataplane]) []string {
 // SpiffeFacts returns the facts (see [kind.Facts]) of a Dataplane on which its SPIFFE ID depends: those that the path
 // of the MeshIdentity uses, and the labels by which the MeshIdentity selects it. The trust domain uses none.
 func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []string {
-	path := kind.DefaultPath
-	if spec.SpiffeID != nil {
-		path = orDefault(spec.SpiffeID.Path, path)
-	}
 	has := kind.Facts(o)
 	rests := map[string]bool{}
 	label := func(name string) { rests[kind.LabelFact(name, o.Label(name))] = true }
-	if t, err := kind.ParseTemplate(path, kind.PathActions); err == nil { // an invalid one gives no SPIFFE ID
+	// An invalid template gives no SPIFFE ID.
+	if t, err := kind.ParseTemplate(spec.PathFor(o.Labels), kind.PathActions); err == nil {
 		for _, name := range t.Labels() {
 			label(name)
 		}
 		if t.Reads(".Workload") {
 			rests[kind.WorkloadFact(o)] = true
+		}
+		if t.Reads(".Namespace") || t.Reads(".ServiceAccount") { // of the Pod, whose UID stands for both
+			label(kind.PodUIDLabel)
+			label(kind.ServiceAccountLabel)
 		}
 	}
 	if s := spec.Selector; s != nil && s.Dataplane != nil {

@@ -13,6 +13,8 @@ func TestSpiffeID(t *testing.T) {
 		{Port: 1, State: kind.Ignored, Tags: map[string]string{kind.ServiceTag: "backend"}},
 		{Port: 2, Tags: map[string]string{kind.ServiceTag: "admin"}},
 	}}}
+	pod := map[string]string{kind.PodUIDLabel: "1", kind.NamespaceLabel: "shop", kind.ServiceAccountLabel: "web",
+		kind.WorkloadLabel: "other"}
 	for _, c := range []struct {
 		name         string
 		domain, path string
@@ -40,6 +42,13 @@ func TestSpiffeID(t *testing.T) {
 			labels: map[string]string{kind.WorkloadLabel: "Web"}, wantErr: `"Web"`},
 		{name: "a value is not read as a template again", labels: map[string]string{kind.WorkloadLabel: "{{.Mesh}}"},
 			wantErr: "{{.Mesh}}"},
+		{name: "a Pod", labels: pod,
+			want: "spiffe://default.east.mesh.local/ns/shop/sa/web"},
+		{name: "a Pod in a template of one's own", path: "/{{ .Namespace }}-{{ .ServiceAccount }}", labels: pod,
+			want: "spiffe://default.east.mesh.local/shop-web"},
+		{name: "labels of a Pod on a machine", path: "/ns/{{ .Namespace }}",
+			labels:  map[string]string{kind.NamespaceLabel: "shop", kind.ServiceAccountLabel: "web"},
+			wantErr: "{{ .Namespace }} is of a Pod"},
 		{name: "a label that is missing", path: `/{{ label "team" }}`, wantErr: `no label "team"`},
 		{name: "a name that is unknown", path: "/{{ .Pod }}", wantErr: `"/{{ .Pod }}" is not a template`},
 		{name: "a loop", path: "/{{ range 1000000000 }}{{ end }}", wantErr: "is not a template"},

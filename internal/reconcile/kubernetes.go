@@ -116,12 +116,13 @@ func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	return w
 }
 
-// PodEvents returns the events about a Pod, "NAME.NAMESPACE", that last; none on a replica that does not follow the Pods.
+// PodEvents returns the present events about a Pod, "NAME.NAMESPACE"; none on a replica that does not follow the Pods.
 func (p *Plan) PodEvents(r *table.Reader, name string) []convert.Event {
 	return p.pod(r, Request{Kind: PodKind, Name: name}).Events
 }
 
-// putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form.
+// putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form. A stored one is written in
+// any case: its labels evict it where its mesh no longer admits it.
 func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored []*resource.Object[kind.Dataplane],
 	wanted *resource.Object[kind.Dataplane]) {
 	mesh, ok := p.State.Tables.Meshes.Find(r, "", wanted.Mesh)
@@ -131,19 +132,22 @@ func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored
 	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(wanted, p.State.Tables.Zone); reason != "" {
 		w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.NotAdmitted,
 			Message: reason})
-		return
+		if len(stored) == 0 {
+			return
+		}
 	}
 	report := &Report{On: pod.Ref(), Done: convert.CreatedDataplane, Failed: convert.FailedDataplane}
+	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted)} // each follows from the Pod
 	if len(stored) == 0 {
-		kind.VouchOperator(nil, wanted)
 		owner := &resource.Key{Kind: PodKind, Name: pod.Key()}
 		w.addWrite(servingDelay, Write{Create: wanted, Owner: owner, Report: report})
 		return
 	}
-	if maps.Equal(wanted.Labels, stored[0].Labels) && sameSpec(wanted.Spec, stored[0].Spec) {
+	had := stored[0].Vouched
+	if maps.Equal(wanted.Labels, stored[0].Labels) && sameSpec(wanted.Spec, stored[0].Spec) &&
+		slices.Equal(wanted.Vouched.Operator, had.Operator) && len(had.Token)+len(had.Agent) == 0 {
 		return
 	}
-	kind.VouchOperator(stored[0], wanted)
 	wanted.Version, report.Done = stored[0].Version, convert.UpdatedDataplane
 	w.addWrite(servingDelay, Write{Put: wanted, Report: report})
 }

@@ -839,7 +839,7 @@ var comments = map[string]string{
 	"SigningCA.Since":                             "Since is the time at which Authority began to sign.",
 	"SigningCA.TrustDomain":                       "TrustDomain is the trust domain of all its workload certificates.",
 	"SpiffeIDTemplate":                            "SpiffeIDTemplate has the templates of trust domain and path.",
-	"SpiffeIDTemplate.Path":                       "Path is the path; it may also contain {{ .Workload }} and {{ label \"NAME\" }}. The workload is the label kuma.io/workload, else the tag kuma.io/service of the first inbound, else the Dataplane's name.",
+	"SpiffeIDTemplate.Path":                       "Path is the path; it may also contain {{ .Workload }}, {{ label \"NAME\" }} and, for Pods, {{ .Namespace }} and {{ .ServiceAccount }}. The workload is the label kuma.io/workload, else the tag kuma.io/service of the first inbound, else the Dataplane's name. The default is /ns/{{ .Namespace }}/sa/{{ .ServiceAccount }} for Pods, and /workload/{{ .Workload }} for machines.",
 	"SpiffeIDTemplate.TrustDomain":                "TrustDomain is the trust domain; it may contain {{ .Mesh }} and {{ .Zone }}.",
 	"SpiffeIDs":                                   "SpiffeIDs are the SPIFFE IDs of one certificate: one of a MeshIdentity, or one for each service of the proxy with the mtls of a mesh.",
 	"SpiffeIDs.Further":                           "Further are the other SPIFFE IDs, sorted.",

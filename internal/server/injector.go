@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"weft/internal/kube/convert"
 	"weft/internal/kube/injector"
 	"weft/internal/settings"
 	"weft/internal/table"
@@ -22,10 +23,15 @@ func (s *Server) injector() *injector.Config {
 	}
 	return &injector.Config{
 		API: s.apiServer.client, Settings: &s.settings.Injector, System: system,
+		DefaultMesh:  s.settings.DefaultMesh,
 		ControlPlane: fmt.Sprintf("https://%s:%d", serviceHost(s.settings), s.settings.DataPlane.Port),
 		HasMesh: func(mesh string) bool {
 			_, exists := find(kind.Meshes.Key("", mesh))
 			return exists
+		},
+		NotAdmitted: func(mesh string, pod, namespace injector.Named) string {
+			return s.notAdmittedPod(mesh, &convert.Pod{Meta: convert.Meta{Name: pod.Name, Labels: pod.Labels,
+				Namespace: namespace.Name}}, &convert.Namespace{Meta: convert.Meta{Labels: namespace.Labels}})
 		},
 		Patch: func(name string) *kind.ContainerPatch {
 			found, exists := find(kind.ContainerPatches.Key("", name+"."+system))
@@ -35,6 +41,18 @@ func (s *Server) injector() *injector.Config {
 			return &found.(*resource.Object[kind.ContainerPatch]).Spec
 		},
 	}
+}
+
+// notAdmittedPod returns why a mesh admits no such Pod, whatever Services will select it, or "".
+func (s *Server) notAdmittedPod(mesh string, pod *convert.Pod, namespace *convert.Namespace) string {
+	tables := s.state.Tables
+	found, exists := tables.Meshes.Find(table.Eval(tables.DB.Snapshot()), "", mesh)
+	if !exists {
+		return ""
+	}
+	labels := s.pods.derived.Settings.Labels(pod, &convert.Around{Namespace: namespace})
+	return found.Spec.DataplaneProxyMembership.NotAdmittedEarly(mesh, "the Pod "+pod.Namespace+"/"+pod.Name, labels,
+		tables.Zone)
 }
 
 // serviceHost returns the host name of the control plane's Service.

@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/dpserver"
 	"weft/internal/kube/convert"
@@ -35,23 +32,9 @@ func (s *Server) podTokens() dpserver.PodTokens {
 // WithoutDataplane implements [dpserver.PodTokens]. It reads the Pod, since the API server accepts the token of a Pod
 // that is gone for some seconds.
 func (p *podTokens) WithoutDataplane(ctx context.Context, pod *pki.PodClaims) error {
-	var raw json.RawMessage
-	err := p.server.pods.client.Get(ctx, "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name, nil, &raw)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return resource.Errorf(resource.Unavailable, "the API server of Kubernetes does not say whether the Pod %s "+
-			"exists: %v; try again", pod, err)
-	}
-	var found struct {
-		Metadata struct{ UID string }
-	}
-	if err == nil {
-		if err := json.Unmarshal(raw, &found); err != nil {
-			return err
-		}
-	}
-	if found.Metadata.UID != pod.UID {
-		return resource.Errorf(resource.Unauthorized, "the Pod %s with the UID %s is gone, and its token with it", pod,
-			pod.UID)
+	read, in, err := p.Read(ctx, pod)
+	if err != nil {
+		return err
 	}
 	for _, event := range p.events(pod.Dataplane()) {
 		switch {
@@ -61,8 +44,25 @@ func (p *podTokens) WithoutDataplane(ctx context.Context, pod *pki.PodClaims) er
 			return resource.Errorf(resource.NotFound, "the Pod %s has no Dataplane: %s", pod, event.Message)
 		}
 	}
+	if reason := p.notAdmitted(read, in); reason != "" {
+		return resource.Errorf(resource.Forbidden, "%s", reason)
+	}
 	return resource.Errorf(resource.NotFound, "the Pod %s has no Dataplane yet; `kubectl describe pod --namespace %s "+
 		"%s` shows events if something is wrong", pod, pod.Namespace, pod.Name)
+}
+
+// notAdmitted returns why the mesh of a Pod does not admit it, as far as a replica knows that does not follow the Pods.
+func (p *podTokens) notAdmitted(read, in []byte) string {
+	pod, err := convert.DecodePod(read)
+	if pod == nil || err != nil {
+		return ""
+	}
+	namespace, err := convert.DecodeNamespace(in)
+	if err != nil {
+		return ""
+	}
+	mesh := p.server.pods.derived.Settings.MeshOf(pod, &convert.Around{Namespace: namespace})
+	return p.server.notAdmittedPod(mesh, pod, namespace)
 }
 
 // events returns the present events about a Pod, where this replica follows the Pods.

@@ -2,9 +2,13 @@ package server_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
+	"crypto/x509"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +22,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/server/servertest"
+	"weft/internal/wire"
 	"weft/internal/xds"
 )
 
@@ -120,7 +126,8 @@ func TestPodTokens(t *testing.T) {
 		rejects(t, try("web-1", s.token("web-1")), codes.Unauthenticated, "does not accept the token", `"weft"`)
 	})
 	t.Run("for another audience", func(t *testing.T) {
-		rejects(t, try("web-1", s.token("web-1", "vault")), codes.Unauthenticated, "does not accept the token", `"weft"`)
+		rejects(t, try("web-1", s.token("web-1", "vault")), codes.Unauthenticated, "does not accept the token",
+			`"weft"`)
 	})
 	t.Run("of no Pod", func(t *testing.T) {
 		rejects(t, try("web-1", s.token("", "weft")), codes.Unauthenticated, "is not bound to a Pod")
@@ -130,7 +137,8 @@ func TestPodTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rejects(t, try("web-1", signed(t, key, time.Now().Add(-time.Second), "")), codes.Unauthenticated, "has expired")
+		rejects(t, try("web-1", signed(t, key, time.Now().Add(-time.Second), "")), codes.Unauthenticated,
+			"has expired")
 	})
 	t.Run("no token", func(t *testing.T) {
 		rejects(t, try("web-1", "letmein"), codes.Unauthenticated, "is not the token of a Pod")
@@ -199,8 +207,8 @@ func openStream(t *testing.T, conn *grpc.ClientConn, node,
 	return stream
 }
 
-// TestPodTokensWithoutAPIServer: while the API server is away, open streams stay, and a token that it has accepted opens
-// others. Other tokens are Unavailable, and accepted when it is back.
+// TestPodTokensWithoutAPIServer: while the API server is away, open streams stay, and a token that it has accepted
+// opens others. Other tokens are Unavailable, and accepted when it is back.
 func TestPodTokensWithoutAPIServer(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)
@@ -228,8 +236,8 @@ func TestPodTokensWithoutAPIServer(t *testing.T) {
 	open.check(t)
 }
 
-// TestPodTokensFlood: a flood of forged tokens is a bounded number of TokenReviews, and does not keep a Pod with a known
-// token from its configuration.
+// TestPodTokensFlood: a flood of forged tokens is a bounded number of TokenReviews, and does not keep a Pod with a
+// known token from its configuration.
 func TestPodTokensFlood(t *testing.T) {
 	c := newCluster(t)
 	faulty := newFaultyServer(t, c.Config())
@@ -266,11 +274,137 @@ func TestPodTokensFlood(t *testing.T) {
 		reviews := faulty.reviews - before
 		t.Logf("%d forged tokens in %s are %d TokenReviews", forged, time.Since(began), reviews)
 		if most := 100 + int(10*time.Since(began).Seconds()) + 1; reviews > most || reviews+exhausted != forged {
-			t.Errorf("%d forged tokens are %d TokenReviews, want %d at most, and %d are exhausted", forged, reviews, most,
-				exhausted)
+			t.Errorf("%d forged tokens are %d TokenReviews, want %d at most, and %d are exhausted", forged, reviews,
+				most, exhausted)
 		}
 	})
 	if err := tryConnect(t.Context(), conn, s.node("web-1"), own); err != nil {
 		t.Errorf("during the flood, the known token is rejected: %v", err)
 	}
+}
+
+// sign requests a certificate for the proxy of a Pod, and returns its SPIFFE ID.
+func (s *shop) sign(conn *grpc.ClientConn, pod, token string) (string, error) {
+	s.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx := metadata.AppendToOutgoingContext(s.t.Context(), "authorization", "Bearer "+token)
+	response, err := wire.NewAgentClient(conn).Sign(ctx, &wire.SignRequest{ProxyType: "dataplane", Mesh: "default",
+		Name: pod + "." + s.name, Request: request})
+	return response.GetSpiffeId(), err
+}
+
+// TestPodIdentity: the SPIFFE ID of a Pod has its namespace and its ServiceAccount, whatever its labels are, and only
+// this Pod gets a certificate with it. A Dataplane that states to be of another ServiceAccount has no SPIFFE ID.
+func TestPodIdentity(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", nil, object{"app": "web"})
+	p := servertest.Start(t, c.options(nil))
+	conn := dial(t, p)
+	apply(t, p, `{type: MeshIdentity, mesh: default, name: all.`+c.namespace+`, spec: {selector: {dataplane: `+
+		`{matchLabels: {}}}, provider: {type: Bundled}}}`)
+	s.pod("web-1", "10.42.0.1", true, object{"app": "web", "k8s.kuma.io/service-account": "admin",
+		"k8s.kuma.io/namespace": "kube-system"})
+	s.pod("web-2", "10.42.0.2", true, object{"app": "web"})
+	s.awaitStates("web-1", "web=Ready")
+	s.awaitStates("web-2", "web=Ready")
+	own, other := s.token("web-1", "weft"), s.token("web-2", "weft")
+	var id string
+	servertest.Await(t, "web-1 has a certificate", func() bool {
+		var err error
+		if id, err = s.sign(conn, "web-1", own); err != nil && status.Code(err) != codes.Unavailable &&
+			status.Code(err) != codes.FailedPrecondition {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	if want := "spiffe://default.default.mesh.local/ns/" + s.name + "/sa/default"; id != want {
+		t.Errorf("the SPIFFE ID is %s, want %s", id, want)
+	}
+	_, err := s.sign(conn, "web-1", other)
+	rejects(t, err, codes.PermissionDenied, s.name+"/web-2")
+
+	forged := "/apis/kuma.io/v1alpha1/namespaces/" + s.name + "/dataplanes"
+	c.create(t, forged, object{"apiVersion": "kuma.io/v1alpha1", "kind": "Dataplane",
+		"metadata": object{"name": "forged", "labels": object{"kuma.io/mesh": "default",
+			"k8s.kuma.io/service-account": "admin"}},
+		"spec": object{"networking": object{"address": "10.42.0.3"}}})
+	servertest.Await(t, "the forged Dataplane has no SPIFFE ID", func() bool {
+		_, err := s.sign(conn, "forged", dataplaneToken(t, p))
+		return status.Code(err) == codes.PermissionDenied
+	})
+	_, err = wire.NewAgentClient(conn).Register(metadata.AppendToOutgoingContext(t.Context(), "authorization",
+		"Bearer "+dataplaneToken(t, p)), &wire.RegisterRequest{Dataplane: []byte("{type: Dataplane, mesh: default, " +
+		"name: web-1." + s.name + ", networking: {address: 10.42.0.9}}")})
+	rejects(t, err, codes.PermissionDenied, "k8s.kuma.io/pod-uid")
+	_, err = wire.NewAgentClient(conn).Register(metadata.AppendToOutgoingContext(t.Context(), "authorization",
+		"Bearer "+own), &wire.RegisterRequest{Dataplane: []byte("{type: Dataplane, mesh: default, name: web-1." +
+		s.name + ", networking: {address: 10.42.0.9}}")})
+	rejects(t, err, codes.PermissionDenied, "the control plane writes the Dataplane of the Pod")
+}
+
+// labelNamespace sets a label of the namespace.
+func (s *shop) labelNamespace(name, value string) {
+	s.t.Helper()
+	path := "/api/v1/namespaces/" + s.name
+	for {
+		var namespace object
+		s.read(s.t, path, &namespace)
+		namespace["metadata"].(object)["labels"].(object)[name] = value
+		err := s.client.Update(s.t.Context(), path, namespace, nil)
+		if err == nil {
+			return
+		}
+		if !apierrors.IsConflict(err) {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// TestPodsThatAreNotAdmitted: a Pod that its mesh does not admit has an event, and its sidecar gets the reason from
+// each replica. It is admitted once a label of its namespace changes, and evicted when the Mesh changes. (Mesh
+// Membership.)
+func TestPodsThatAreNotAdmitted(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", nil, object{"app": "web"})
+	more := map[string]string{"defaults.mesh": "demo"}
+	planes := []*servertest.Plane{servertest.Start(t, c.options(more)), servertest.Start(t, c.options(more))}
+	apply(t, planes[0], `{type: Mesh, name: demo, dataplaneProxyMembership: {allowed: [{kubernetes: {namespace: `+
+		`{labels: {team: a}}, zone: default}}]}}`)
+	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
+	servertest.Await(t, "the Pod has an event", func() bool {
+		return slices.Contains(s.reasons("web-1"), "MeshMembershipRefused")
+	})
+	token, node := s.token("web-1", "weft"), "demo.web-1."+s.name
+	var conns []*grpc.ClientConn
+	for _, p := range planes {
+		conns = append(conns, dial(t, p))
+		awaitRead(t, p, "/meshes/demo", "namespace")
+		rejects(t, tryConnect(t.Context(), conns[len(conns)-1], node, token), codes.PermissionDenied,
+			"mesh demo does not admit", "{kubernetes: {namespace.labels: {team: a}, zone: default}}")
+	}
+	s.labelNamespace("team", "a")
+	for _, conn := range conns {
+		servertest.Await(t, "the Pod is admitted", func() bool {
+			return tryConnect(t.Context(), conn, node, token) == nil
+		})
+	}
+	stream := openStream(t, conns[0], node, token)
+	apply(t, planes[0], `{type: Mesh, name: demo, dataplaneProxyMembership: {blocked: [{tags: `+
+		`{k8s.kuma.io/namespace: `+s.name+`}}]}}`)
+	var err error
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	rejects(t, err, codes.PermissionDenied, "is blocked by dataplaneProxyMembership.blocked[0]")
 }

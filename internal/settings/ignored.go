@@ -50,7 +50,8 @@ var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_DIAGNOSTICS_TLS_", "diagnostics are served over HTTP"},
 	{"KUMA_DNS_SERVER_", "the control plane serves no DNS"},
 	{"KUMA_DP_SERVER_AUTH_", "every proxy authenticates with a dataplane token"},
-	{"KUMA_DP_SERVER_AUTHN_", "every proxy authenticates with a dataplane token"},
+	{"KUMA_DP_SERVER_AUTHN_", "every proxy authenticates: Pods with tokens of their service accounts, others with " +
+		"dataplane tokens"},
 	{"KUMA_DP_SERVER_HDS_", "the agent probes the application"},
 	{"KUMA_DP_SERVER_TLS_", "see KUMA_GENERAL_TLS_CERT_FILE"},
 	{"KUMA_EXPERIMENTAL_AUTO_REACHABLE_SERVICES", "there are no experimental features"},

@@ -75,7 +75,7 @@ func (s *Settings) Dataplane(pod *Pod, around *Around) Result {
 		return Result{Events: c.events} // a zone proxy that nothing can reach
 	}
 	dp := kind.Dataplanes.Make(mesh, pod.Key(), kind.Dataplane{Networking: spec})
-	dp.Labels = s.labels(pod, around)
+	dp.Labels = s.Labels(pod, around)
 	return Result{Dataplane: dp, Events: c.events}
 }
 
@@ -102,9 +102,9 @@ func (s *Settings) Workload(pod *Pod) string {
 	return pod.ServiceAccount
 }
 
-// labels returns the labels of a Dataplane: those of the Pod, the copied ones of its Node, and the computed ones, which
+// Labels returns the labels of a Dataplane: those of the Pod, the copied ones of its Node, and the computed ones, which
 // no label of a Pod can replace.
-func (s *Settings) labels(pod *Pod, around *Around) map[string]string {
+func (s *Settings) Labels(pod *Pod, around *Around) map[string]string {
 	labels := map[string]string{}
 	for name, value := range pod.Labels {
 		if !ours(name) && name != kind.CanarySelector {

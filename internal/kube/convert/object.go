@@ -152,8 +152,9 @@ func ours(name string) bool {
 }
 
 type container struct {
-	Name          string `json:"name"`
-	RestartPolicy string `json:"restartPolicy"`
+	Name          string   `json:"name"`
+	RestartPolicy string   `json:"restartPolicy"`
+	Args          []string `json:"args"`
 	Ports         []struct {
 		Name          string `json:"name"`
 		ContainerPort uint32 `json:"containerPort"`
@@ -163,6 +164,21 @@ type container struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"env"`
+}
+
+// mesh returns the mesh that a sidecar was started with; empty where it does not name one.
+func (c *container) mesh() (mesh string) {
+	for _, v := range c.Env {
+		if v.Name == meshVariable {
+			mesh = v.Value
+		}
+	}
+	for _, arg := range c.Args {
+		if value, ok := strings.CutPrefix(arg, meshFlag); ok {
+			mesh = value
+		}
+	}
+	return mesh
 }
 
 type containerStatus struct {
@@ -182,8 +198,11 @@ func isTrue(conditions []condition, of string) bool {
 // Sidecar is the name of the container that runs the proxy.
 const Sidecar = "kuma-sidecar"
 
-// meshVariable names the mesh in the environment of a sidecar.
-const meshVariable = "KUMA_DATAPLANE_MESH"
+// meshVariable names the mesh in the environment of a sidecar, and meshFlag in its arguments.
+const (
+	meshVariable = "KUMA_DATAPLANE_MESH"
+	meshFlag     = "--mesh="
+)
 
 // DecodePod decodes a Pod. It returns nil for a Pod that has no proxy and gets none: it ends or has ended, or it is not
 // on a network of its own.
@@ -234,11 +253,7 @@ func DecodePod(raw []byte) (*Pod, error) {
 	for _, c := range slices.Concat(o.Spec.Containers, native) {
 		if c.Name == Sidecar {
 			sidecar, pod.SidecarReady = true, ready[c.Name]
-			for _, v := range c.Env {
-				if v.Name == meshVariable {
-					pod.Mesh = intern(v.Value)
-				}
-			}
+			pod.Mesh = intern(c.mesh())
 		}
 		for _, p := range c.Ports {
 			if p.Protocol == "" || p.Protocol == "TCP" {

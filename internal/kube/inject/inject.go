@@ -7,6 +7,7 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -56,8 +57,13 @@ type Input struct {
 	System string
 	// ControlPlane is the address of the server for proxies, https://HOST:PORT.
 	ControlPlane string
+	// DefaultMesh is the mesh of Pods that name none; empty: "default".
+	DefaultMesh string
 	// HasMesh reports whether a mesh exists.
 	HasMesh func(mesh string) bool
+	// NotAdmitted returns why a mesh admits no Pod with the name and the labels of this one, whatever Services will
+	// select it, or "".
+	NotAdmitted func(mesh, pod string, labels map[string]string) string
 	// Patch returns a ContainerPatch of the system namespace by its name, or nil.
 	Patch func(name string) *kind.ContainerPatch
 }
@@ -256,6 +262,11 @@ func (i *injection) check() {
 	if !i.HasMesh(i.options.mesh) && i.options.zoneProxy == "" {
 		i.problems.Add("metadata.labels["+meshLabel+"]", "the mesh %q does not exist; create it, or correct the "+
 			"label of the Pod or of its Namespace", i.options.mesh)
+	}
+	pod := cmp.Or(i.pod.Name, i.pod.GenerateName)
+	if reason := i.NotAdmitted(i.options.mesh, pod, i.pod.Labels); reason != "" {
+		i.problems.Add("metadata.labels["+meshLabel+"]", "%s; choose another mesh, or ask the operator of the mesh to "+
+			"allow the Pod", reason)
 	}
 	if _, ok := i.pod.Labels[workloadLabel]; ok {
 		i.problems.Add("metadata.labels["+workloadLabel+"]", "is set by the control plane; remove it")

@@ -91,6 +91,12 @@ func input(pod []byte) Input {
 		HasMesh: func(mesh string) bool {
 			return slices.Contains([]string{"default", "demo", "team-a"}, mesh)
 		},
+		NotAdmitted: func(mesh, pod string, labels map[string]string) string {
+			if labels["team"] == "other" {
+				return "mesh " + mesh + " does not admit " + pod
+			}
+			return ""
+		},
 		Patch: func(string) *kind.ContainerPatch { return nil },
 	}
 }

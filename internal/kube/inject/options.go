@@ -139,7 +139,7 @@ func (i *injection) reportMeaningless() {
 	}
 }
 
-// mesh returns the mesh of the Pod: its label, else that of the Namespace. The annotations are older.
+// mesh returns the mesh of the Pod: its label, else that of the Namespace, else the default. The annotations are older.
 func (i *injection) mesh() string {
 	for _, from := range []struct {
 		values map[string]string
@@ -150,7 +150,7 @@ func (i *injection) mesh() string {
 		}
 	}
 	return cmp.Or(i.pod.Labels[meshLabel], i.pod.Annotations[meshLabel], i.Namespace.Labels[meshLabel],
-		i.Namespace.Annotations[meshLabel], "default")
+		i.Namespace.Annotations[meshLabel], i.DefaultMesh, "default")
 }
 
 func (i *injection) readGateway() {

@@ -31,9 +31,20 @@ type Config struct {
 	System   string // the system namespace
 	// ControlPlane is the address of the server for proxies, https://HOST:PORT.
 	ControlPlane string
-	HasMesh      func(mesh string) bool
+	// DefaultMesh is the mesh of Pods that name none; empty: "default".
+	DefaultMesh string
+	HasMesh     func(mesh string) bool
+	// NotAdmitted returns why a mesh admits no Pod with a name and labels in a Namespace, whatever Services will select
+	// it, or "".
+	NotAdmitted func(mesh string, pod, namespace Named) string
 	// Patch returns a ContainerPatch of the system namespace, or nil.
 	Patch func(name string) *kind.ContainerPatch
+}
+
+// Named is the part of an object on which membership of a mesh rests.
+type Named struct {
+	Name   string
+	Labels map[string]string
 }
 
 // namespace is a Namespace of the API server.
@@ -64,7 +75,11 @@ func (c *Config) Review(ctx context.Context, r *webhook.Request) (webhook.Respon
 		Pod: r.Object.Raw,
 		Namespace: inject.Namespace{Name: r.Namespace, Labels: in.Metadata.Labels,
 			Annotations: in.Metadata.Annotations, Terminating: in.Status.Phase == "Terminating"},
-		Settings: c.Settings, System: c.System, ControlPlane: c.ControlPlane, HasMesh: c.HasMesh, Patch: c.Patch,
+		Settings: c.Settings, System: c.System, ControlPlane: c.ControlPlane, DefaultMesh: c.DefaultMesh,
+		HasMesh: c.HasMesh, Patch: c.Patch,
+		NotAdmitted: func(mesh, pod string, labels map[string]string) string {
+			return c.NotAdmitted(mesh, Named{pod, labels}, Named{r.Namespace, in.Metadata.Labels})
+		},
 	})
 	return webhook.Response{Patch: result.Patch, Warnings: result.Warnings}, err
 }

@@ -64,8 +64,9 @@ func start(t *testing.T) *cluster {
 	}
 	reviews := &injector.Config{
 		API: client, Settings: settings.InjectorDefaults(), System: system, ControlPlane: "https://cp:5678",
-		HasMesh: func(mesh string) bool { return mesh == "default" },
-		Patch:   func(string) *kind.ContainerPatch { return nil },
+		HasMesh:     func(mesh string) bool { return mesh == "default" },
+		NotAdmitted: func(string, injector.Named, injector.Named) string { return "" },
+		Patch:       func(string) *kind.ContainerPatch { return nil },
 	}
 	run(t, certificates.Run)
 	c.stop = run(t, func(ctx context.Context) {
@@ -229,7 +230,8 @@ func TestRestrictedNamespace(t *testing.T) {
 	for _, cni := range []bool{true, false} {
 		in := inject.Input{
 			Settings: settings.InjectorDefaults(), System: system, HasMesh: func(string) bool { return true },
-			Patch: func(string) *kind.ContainerPatch { return nil },
+			NotAdmitted: func(string, string, map[string]string) string { return "" },
+			Patch:       func(string) *kind.ContainerPatch { return nil },
 			Namespace: inject.Namespace{Name: "restricted",
 				Labels: map[string]string{"kuma.io/sidecar-injection": "true"}},
 		}

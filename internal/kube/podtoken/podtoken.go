@@ -1,13 +1,14 @@
 // Package podtoken verifies the tokens of service accounts that Pods have in a projected volume. The API server says
 // whether a token is valid (TokenReview), and of which Pod it is.
 //
-// A token that the API server has accepted is known for some minutes. The caller forgets it earlier where the Pod is
+// A token that the API server has accepted is known for some minutes. The caller removes it earlier where the Pod is
 // gone: the API server itself accepts the token of a deleted Pod for some seconds. No error, and no log, has a token.
 package podtoken
 
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
 	"weft/internal/pki"
@@ -82,8 +84,8 @@ func (v *Verifier) Known(token string) (*pki.PodClaims, bool) {
 	return found.pod, ok
 }
 
-// Forget has the API server review a token again.
-func (v *Verifier) Forget(token string) {
+// Remove has the API server review a token again.
+func (v *Verifier) Remove(token string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.known, sha256.Sum256([]byte(token)))
@@ -172,8 +174,8 @@ func (v *Verifier) read(token string) (expires time.Time, err error) {
 		return expires, unauthorized("the token has no expiry: want the service account token of a projected volume, " +
 			"as an injected sidecar has it")
 	case !v.now().Before(claims.ExpiresAt.Time):
-		return expires, unauthorized("the token has expired at %s; the kubelet renews it in the volume of the sidecar: "+
-			"look for its events with `kubectl describe pod`, and compare the clocks of the machines",
+		return expires, unauthorized("the token has expired at %s; the kubelet renews it in the volume of the "+
+			"sidecar: look for its events with `kubectl describe pod`, and compare the clocks of the machines",
 			claims.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	return claims.ExpiresAt.Time, nil
@@ -207,6 +209,32 @@ func (v *Verifier) review(ctx context.Context, token string) (*pki.PodClaims, er
 		return nil, unreviewed(err)
 	}
 	return v.podOf(&r)
+}
+
+// Read returns a Pod and its Namespace from the API server. The error is Unauthorized for a Pod that is gone, and
+// Unavailable where the API server does not respond.
+func (v *Verifier) Read(ctx context.Context, of *pki.PodClaims) (pod, namespace json.RawMessage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	var found struct {
+		Metadata struct{ UID string }
+	}
+	path := "/api/v1/namespaces/" + of.Namespace
+	err = v.client.Get(ctx, path+"/pods/"+of.Name, nil, &pod)
+	if err == nil {
+		err = v.client.Get(ctx, path, nil, &namespace)
+	}
+	if err == nil {
+		err = json.Unmarshal(pod, &found)
+	}
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, nil, resource.Errorf(resource.Unavailable, "the API server of Kubernetes does not say whether the "+
+			"Pod %s exists: %v; try again", of, err)
+	case found.Metadata.UID != of.UID:
+		return nil, nil, unauthorized("the Pod %s with the UID %s is gone, and its token with it", of, of.UID)
+	}
+	return pod, namespace, nil
 }
 
 func unreviewed(err error) error {

@@ -37,6 +37,33 @@ type Plane struct {
 	Stop func() error
 }
 
+// output is the log of a test. What is logged after the end of the test is dropped: the number of denied callers is
+// logged a second later.
+type output struct {
+	mu sync.Mutex
+	to io.Writer // nil after the end
+}
+
+func outputOf(t *testing.T) *output {
+	o := &output{to: t.Output()}
+	t.Cleanup(func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.to = nil
+	})
+	return o
+}
+
+// Write implements io.Writer.
+func (o *output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.to == nil {
+		return len(line), nil
+	}
+	return o.to.Write(line)
+}
+
 // timeout is for a condition that a working control plane meets within milliseconds.
 const timeout = time.Minute
 
@@ -78,7 +105,7 @@ func start(t *testing.T, o Options) (*Plane, error) {
 		return nil, err
 	}
 	tail := bundle.NewTail(1 << 20)
-	log := slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), tail), &slog.HandlerOptions{Level: s.LogLevel}))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(outputOf(t), tail), &slog.HandlerOptions{Level: s.LogLevel}))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	running, err := server.Start(ctx, server.Config{
 		Settings: s, Version: "test", SocketLinks: o.SocketLinks, Log: log, LogTail: tail,

@@ -1,0 +1,108 @@
+package dpserver_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"weft/internal/admission"
+	"weft/internal/pki"
+	"weft/internal/wire"
+	"weft/kind"
+	"weft/resource"
+)
+
+// issued are the tokens of Pods that an API server has issued. It accepts them for ever, also those of deleted Pods.
+type issued map[string]*pki.PodClaims
+
+func (i issued) Known(token string) (*pki.PodClaims, bool) {
+	pod, ok := i[token]
+	return pod, ok
+}
+
+func (i issued) Verify(context.Context, string) (*pki.PodClaims, error) {
+	return nil, resource.Errorf(resource.Unauthorized, "it was not issued")
+}
+
+func (issued) Remove(string) {}
+
+func (issued) WithoutDataplane(_ context.Context, pod *pki.PodClaims) error {
+	return resource.Errorf(resource.Unauthorized, "the Pod %s is gone", pod)
+}
+
+// podDataplane is the Dataplane of a Pod of the namespace shop.
+func podDataplane(name, uid string) resource.Any {
+	dp := kind.Dataplanes.Make("default", name+".shop", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1",
+		Inbound: []kind.Inbound{{Port: 8080, Tags: map[string]string{kind.ServiceTag: "web"}}}}})
+	dp.Labels = map[string]string{kind.PodUIDLabel: uid}
+	return dp
+}
+
+// TestTokensOfPods: the token of a Pod opens its own Dataplane alone, and only for as long as the Dataplane is of this
+// Pod, whatever the API server accepts. No other token opens it.
+func TestTokensOfPods(t *testing.T) {
+	pods := issued{}
+	for token, name := range map[string]string{"one": "web-1", "next": "web-1", "two": "web-2"} {
+		pods[token] = &pki.PodClaims{Namespace: "shop", Name: name, UID: token, ServiceAccount: "default"}
+	}
+	p := newPlaneFor(t, pods, alone, podDataplane("web-1", "one"), podDataplane("web-2", "two"))
+	as := func(token string) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	first := func(ctx context.Context) error {
+		stream, err := p.discover(ctx, "default.web-1.shop")
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	rejected := func(err error, code codes.Code, text string) {
+		t.Helper()
+		if status.Code(err) != code || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want %s with %q", err, code, text)
+		}
+	}
+	if err := first(as("one")); err != nil {
+		t.Fatal(err)
+	}
+	rejected(first(as("two")), codes.PermissionDenied, "the token is of the Pod shop/web-2")
+	rejected(first(as("next")), codes.Unauthenticated, "is gone")
+	rejected(first(as("unknown")), codes.Unauthenticated, "it was not issued")
+	rejected(first(p.dataplaneToken("web-1.shop")), codes.PermissionDenied, "is of a Pod")
+	_, err := p.agent.Register(as("one"), &wire.RegisterRequest{Dataplane: []byte(web)})
+	rejected(err, codes.PermissionDenied, "the control plane writes the Dataplane of the Pod shop/web-1")
+	_, err = p.agent.Register(p.dataplaneToken("web-1.shop"), &wire.RegisterRequest{Dataplane: []byte(
+		"{type: Dataplane, mesh: default, name: web-1.shop, networking: {address: 10.0.0.2}}")})
+	rejected(err, codes.PermissionDenied, kind.PodUIDLabel)
+
+	stream, err := p.discover(as("one"), "default.web-1.shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	p.put(podDataplane("web-1", "next"))
+	for err = nil; err == nil; {
+		_, err = stream.Recv()
+	}
+	rejected(err, codes.NotFound, "the Dataplane of the Pod shop/web-1 was deleted")
+	rejected(first(as("one")), codes.Unauthenticated, "is gone")
+	if err := first(as("next")); err != nil {
+		t.Error(err)
+	}
+	if err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1.shop"),
+		admission.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually(func() bool { return status.Code(first(as("next"))) == codes.Unauthenticated }, func() any {
+		return "the token of a Pod without a Dataplane opens a stream"
+	})
+}
