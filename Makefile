@@ -61,8 +61,8 @@ lint: ## the form of the code: doc comments, parameters, spelling; the linters a
 	@tools/lint
 
 # The packages with tests that need a real API server of Kubernetes.
-APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubetest ./internal/kube/review \
-	./internal/kube/webhook ./internal/store/kube ./internal/server
+APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubetest ./internal/kube/reach \
+	./internal/kube/review ./internal/kube/webhook ./internal/store/kube ./internal/server
 
 test-real: prerequisites-real build tools spire apiserver ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire

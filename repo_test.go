@@ -52,6 +52,8 @@ var walls = []wall{
 	{"kind", []string{"resource"}, "a kind defines valid documents, not their effect"},
 	{"internal/schema", []string{"kind", "resource", "internal/schema"},
 		"the schemas are a function of the kinds alone"},
+	{"internal/kube/reach", []string{"internal/kube/api"},
+		"a user's machine reaches a control plane in a cluster with a kubeconfig alone"},
 	{"internal/kube/api", nil, "requests to the API server do not depend on the kinds of the objects"},
 	{"internal/kube/webhook", []string{"resource", "internal/kube/api", "internal/pki", "internal/wait"},
 		"a webhook does not depend on the objects that it reviews"},

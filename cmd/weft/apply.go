@@ -52,7 +52,7 @@ With --canary the resources are policies, and apply to the proxies with the labe
 				return err
 			}
 			inWriteOrder(manifests)
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

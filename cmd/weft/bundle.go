@@ -22,7 +22,7 @@ The archive has no key, token or password. It has names and addresses of service
   weft cp bundle --file incident.tar.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

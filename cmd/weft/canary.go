@@ -62,7 +62,7 @@ func newPromoteCommand(r *remote) *cobra.Command {
 			if args[1] == "" {
 				return errNoName
 			}
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

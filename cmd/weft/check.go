@@ -69,7 +69,7 @@ type checkResult struct {
 }
 
 func (r *remote) look(command *cobra.Command) (*checkResult, error) {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return nil, err
 	}

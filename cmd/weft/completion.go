@@ -45,12 +45,12 @@ func (r *remote) completeName(d resource.Descriptor) completer {
 
 // names requests the names that begin with a text, in the mesh of --mesh.
 func (r *remote) resourceNames(ctx context.Context, d resource.Descriptor, begun string) []string {
-	c, err := r.client()
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	c, err := r.client(ctx)
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
 	var page struct {
 		Items []struct {
 			Name string `json:"name"`

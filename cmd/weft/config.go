@@ -42,9 +42,15 @@ func newContextAddCommand() *cobra.Command {
 		Long: `Give a control plane a name, and choose it for the commands that follow.
 
 What is given is kept in $WEFT_CONFIG, else in .weft/config of the home directory, which its owner alone may
-read. The token is copied into it; of certificates the paths are.`,
+read. The token is copied into it; of certificates the paths are.
+
+The address kubernetes:[CONTEXT][/NAMESPACE] is the control plane in a Kubernetes cluster: the kubeconfig has
+the cluster, the API server forwards the connection to a Pod, and the administrator's token is read from the
+Secret admin-user-token for each command, unless you give a token. The namespace is kuma-system by default.`,
 		Example: `  weft config control-planes add --name local --address http://127.0.0.1:5681
   weft config control-planes add --name system --address unix:/var/lib/weft/admin.sock
+  weft config control-planes add --name cluster --address kubernetes:
+  weft config control-planes add --name east --address kubernetes:east-admin/mesh-system
   weft config control-planes add --name prod --address https://cp.example.com:5682 --ca-cert-file ca.crt --token-file ann.token`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -57,7 +63,8 @@ read. The token is copied into it; of certificates the paths are.`,
 	flags := command.Flags()
 	flags.StringVar(&plane.Name, "name", "", "name of the control plane here")
 	flags.StringVar(&plane.Address, "address", "",
-		"address of its HTTP API, such as https://cp.example.com:5682 or unix:DIR/admin.sock")
+		"address of its HTTP API, such as https://cp.example.com:5682, unix:DIR/admin.sock or "+
+			"kubernetes:[CONTEXT][/NAMESPACE]")
 	flags.StringVar(&plane.CACertFile, "ca-cert-file", "",
 		"certificate of the CA that signed its certificate (PEM); default: the CAs that the system trusts")
 	flags.StringVar(&plane.ClientCertFile, "client-cert-file", "", "your certificate (PEM)")
@@ -121,7 +128,11 @@ func addContext(command *cobra.Command, plane controlPlane, overwrite bool) erro
 		return fmt.Errorf("there is a control plane %q already; replace it with --overwrite, or choose another --name",
 			plane.Name)
 	}
-	c, err := client.New(throughSocket(plane.options()))
+	options, err := reached(command.Context(), plane.options())
+	if err != nil {
+		return err
+	}
+	c, err := client.New(options)
 	if err != nil {
 		return err
 	}

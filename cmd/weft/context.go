@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"weft/internal/adminsocket"
 	"weft/internal/client"
+	"weft/internal/kube/reach"
 )
 
 // defaultAddress is the address of a control plane on this machine.
@@ -137,9 +139,29 @@ func (c *contexts) names() []string {
 // options returns how the control plane is reached: flags have priority over variables, and both over the current
 // context. If none of them has credentials, and the control plane is this user's own, its administrator's socket is
 // used.
-func (r *remote) options() (client.Options, error) {
+func (r *remote) options(ctx context.Context) (client.Options, error) {
 	o, err := r.chosen()
-	return throughSocket(o), err
+	if err != nil {
+		return o, err
+	}
+	return reached(ctx, o)
+}
+
+// reached returns how the address of the options is reached: a control plane in a Kubernetes cluster through the API
+// server, until ctx ends, and one of this user through its administrator's socket.
+func reached(ctx context.Context, o client.Options) (client.Options, error) {
+	address, ok := reach.Parse(o.Address)
+	if !ok {
+		return throughSocket(o), nil
+	}
+	plane, err := reach.Open(ctx, address)
+	if err != nil {
+		return o, err
+	}
+	if o.Address = plane.URL; o.Token == "" && o.CertFile == "" {
+		o.Token, err = plane.AdminToken(ctx)
+	}
+	return o, err
 }
 
 // throughSocket returns the administrator's socket of the control plane at the address, if there is one and the options

@@ -27,7 +27,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: r.completeKindAndName,
 		RunE: func(command *cobra.Command, args []string) error {
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func newDescribeCommand(r *remote) *cobra.Command {
 			if args[1] == "" {
 				return errNoName
 			}
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

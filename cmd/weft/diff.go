@@ -66,7 +66,7 @@ on a zone is unknown, after it has printed that of the others.`,
 		if len(request.Apply)+len(request.Delete) == 0 && !shadow {
 			return errors.New("name files with -f, a KIND and a NAME with --delete, or --shadow")
 		}
-		c, err := r.client()
+		c, err := r.client(command.Context())
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ command fails and prints nothing: an export without it would have another CA mad
   (umask 077 && weft export --with-secrets > everything.yaml)`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			c, err := r.client()
+			c, err := r.client(command.Context())
 			if err != nil {
 				return err
 			}

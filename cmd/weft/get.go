@@ -76,7 +76,7 @@ func labelFilter(pairs []string) (url.Values, error) {
 }
 
 func (r *remote) getOne(command *cobra.Command, path, form string) error {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *remote) getOne(command *cobra.Command, path, form string) error {
 
 func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh string, filter url.Values,
 	form string) error {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ of the oldest pending ACK; "-" where it is not connected to the control plane th
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		c, err := r.client()
+		c, err := r.client(command.Context())
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a s
 }
 
 func (r *remote) inspect(command *cobra.Command, name string, view proxyView, form string) error {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}

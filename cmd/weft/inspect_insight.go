@@ -97,7 +97,7 @@ func serviceRow(s *rest.ServiceInsight) []string {
 }
 
 func (r *remote) insights(command *cobra.Command, path string) ([]json.RawMessage, error) {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return nil, err
 	}

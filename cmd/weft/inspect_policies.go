@@ -41,7 +41,7 @@ they override. A field that is absent has its default; docs/defaults.md lists th
 	}
 	o := outputFlag(command, asTable, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		c, err := r.client()
+		c, err := r.client(command.Context())
 		if err != nil {
 			return err
 		}

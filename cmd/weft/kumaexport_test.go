@@ -125,7 +125,7 @@ func keyOf(t *testing.T, token string) string {
 // ones that name the Secrets of their CAs.
 func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 	t.Helper()
-	client, err := (&remote{api: "http://" + api}).client()
+	client, err := (&remote{api: "http://" + api}).client(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

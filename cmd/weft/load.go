@@ -64,7 +64,7 @@ func runLoad(cmd *cobra.Command, r *remote, f loadFlags) error {
 	if f.output != "table" && f.output != "json" {
 		return fmt.Errorf("--output %q is not known; use table or json", f.output)
 	}
-	options, err := r.options()
+	options, err := r.options(cmd.Context())
 	if err != nil {
 		return err
 	}

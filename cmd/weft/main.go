@@ -62,8 +62,8 @@ func newRootCommand() *cobra.Command {
 	}
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return r.check() }
 	root.PersistentFlags().StringVar(&r.api, "api", "",
-		"address of the control plane's HTTP API, or unix:DIR/admin.sock (default: WEFT_API, else that of the "+
-			"context, else "+defaultAddress+")")
+		"address of the control plane's HTTP API, unix:DIR/admin.sock, or kubernetes:[CONTEXT][/NAMESPACE] by the "+
+			"kubeconfig (default: WEFT_API, else that of the context, else "+defaultAddress+")")
 	root.PersistentFlags().StringVar(&r.context, "context", "",
 		"name of the control plane, as weft config knows it (default: WEFT_CONTEXT, else the chosen one)")
 	root.PersistentFlags().StringVarP(&r.mesh, "mesh", "m", "default", "mesh of the resources")
@@ -108,8 +108,8 @@ func (r *remote) check() error {
 	return nil
 }
 
-func (r *remote) client() (*client.Client, error) {
-	options, err := r.options()
+func (r *remote) client(ctx context.Context) (*client.Client, error) {
+	options, err := r.options(ctx)
 	if err != nil {
 		return nil, err
 	}

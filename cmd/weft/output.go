@@ -56,7 +56,7 @@ func (o *output) Set(value string) error {
 // show requests a page and writes it: with printText for the text form, unchanged as JSON, or as YAML.
 func show[T any](r *remote, command *cobra.Command, path string, query url.Values, form string,
 	printText func(io.Writer, *T) error) error {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}

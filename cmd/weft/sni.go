@@ -67,7 +67,7 @@ release that supports the format.`,
 	_ = command.MarkFlagRequired("to") // the flag is there
 	completeFlag(command, "to", cobra.FixedCompletions(sniFormats(), cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		c, err := r.client()
+		c, err := r.client(command.Context())
 		if err != nil {
 			return err
 		}

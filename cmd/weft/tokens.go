@@ -56,7 +56,7 @@ func (s *signing) print(command *cobra.Command, r *remote, path string, request 
 }
 
 func (r *remote) requestToken(command *cobra.Command, path string, request any) (string, error) {
-	c, err := r.client()
+	c, err := r.client(command.Context())
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ starts.`,
 	}
 	command.Flags().StringVar(&store, "store", "", "the fingerprint of the store that is the zone's from now on")
 	command.RunE = func(command *cobra.Command, args []string) error {
-		c, err := r.client()
+		c, err := r.client(command.Context())
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,11 @@ func Find() (Server, error) {
 		return Server{}, fmt.Errorf("the service account of the Pod can't be read: %w; set "+
 			"automountServiceAccountToken of the Pod to true", err)
 	}
+	return FindContext("")
+}
+
+// FindContext returns the API server of a context of the kubeconfig; of the current one for an empty name.
+func FindContext(name string) (Server, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.WarnIfAllMissing = false
 	files := slices.DeleteFunc(rules.GetLoadingPrecedence(), func(file string) bool {
@@ -38,13 +44,15 @@ func Find() (Server, error) {
 		return Server{}, fmt.Errorf("no API server of Kubernetes is known: this is no Pod with a service account, and "+
 			"there is no kubeconfig at %s; name one with KUBECONFIG", strings.Join(rules.GetLoadingPrecedence(), ", "))
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: name})
 	source := "the kubeconfig " + strings.Join(files, ", ")
-	if config, err = loader.ClientConfig(); err != nil {
+	config, err := loader.ClientConfig()
+	if err != nil {
 		return Server{}, fmt.Errorf("%s: %w", source, err)
 	}
-	if raw, err := loader.RawConfig(); err == nil && raw.CurrentContext != "" {
-		source += ", context " + raw.CurrentContext
+	if raw, err := loader.RawConfig(); err == nil && cmp.Or(name, raw.CurrentContext) != "" {
+		source += ", context " + cmp.Or(name, raw.CurrentContext)
 	}
 	return Server{config, source}, nil
 }
