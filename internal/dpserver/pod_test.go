@@ -50,19 +50,25 @@ func TestTokensOfPods(t *testing.T) {
 	for token, name := range map[string]string{"one": "web-1", "next": "web-1", "two": "web-2"} {
 		pods[token] = &pki.PodClaims{Namespace: "shop", Name: name, UID: token, ServiceAccount: "default"}
 	}
-	p := newPlaneFor(t, pods, alone, podDataplane("web-1", "one"), podDataplane("web-2", "two"))
+	pods["egress"] = &pki.PodClaims{Namespace: "shop", Name: "egress-1", UID: "egress"}
+	egress := podDataplane("egress-1", "egress").(*resource.Object[kind.Dataplane])
+	egress.Spec.Networking = kind.Networking{ZoneEgress: &kind.ZoneEgressSection{
+		Address: "10.0.0.9", Port: 10002}}
+	egress.Vouched = resource.Vouched{Operator: kind.Facts(egress)} // by the control plane, which writes it
+	p := newPlaneFor(t, pods, alone, podDataplane("web-1", "one"), podDataplane("web-2", "two"), egress)
 	as := func(token string) context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		t.Cleanup(cancel)
 		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
-	first := func(ctx context.Context) error {
-		stream, err := p.discover(ctx, "default.web-1.shop")
+	firstOf := func(ctx context.Context, node string) error {
+		stream, err := p.discover(ctx, node)
 		if err == nil {
 			_, err = stream.Recv()
 		}
 		return err
 	}
+	first := func(ctx context.Context) error { return firstOf(ctx, "default.web-1.shop") }
 	rejected := func(err error, code codes.Code, text string) {
 		t.Helper()
 		if status.Code(err) != code || !strings.Contains(err.Error(), text) {
@@ -71,6 +77,9 @@ func TestTokensOfPods(t *testing.T) {
 	}
 	if err := first(as("one")); err != nil {
 		t.Fatal(err)
+	}
+	if err := firstOf(as("egress"), "default.egress-1.shop"); err != nil {
+		t.Errorf("a zone proxy in a Pod: %v", err)
 	}
 	rejected(first(as("two")), codes.PermissionDenied, "the token is of the Pod shop/web-2")
 	rejected(first(as("next")), codes.Unauthenticated, "is gone")

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,6 +9,8 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -329,7 +332,19 @@ func TestPodIdentity(t *testing.T) {
 	if want := "spiffe://default.default.mesh.local/ns/" + s.name + "/sa/default"; id != want {
 		t.Errorf("the SPIFFE ID is %s, want %s", id, want)
 	}
-	_, err := s.sign(conn, "web-1", other)
+	session, err := wire.NewAgentClient(conn).Session(metadata.AppendToOutgoingContext(t.Context(), "authorization",
+		"Bearer "+own))
+	if err == nil {
+		err = session.Send(&wire.Report{Mesh: "default", Name: "web-1." + s.name, Run: "one"})
+	}
+	var settings *wire.Settings
+	if err == nil {
+		settings, err = session.Recv()
+	}
+	if err != nil || settings.Identity.GetName() == "" {
+		t.Errorf("the session of web-1 has the settings %v (%v), want those with its identity", settings, err)
+	}
+	_, err = s.sign(conn, "web-1", other)
 	rejects(t, err, codes.PermissionDenied, s.name+"/web-2")
 
 	forged := "/apis/kuma.io/v1alpha1/namespaces/" + s.name + "/dataplanes"
@@ -369,6 +384,37 @@ func (s *shop) labelNamespace(name, value string) {
 	}
 }
 
+// inject has a control plane review a new Pod of the namespace, as the API server does. The message is the denial's.
+func (s *shop) inject(p *servertest.Plane) (allowed bool, message string) {
+	s.t.Helper()
+	body, err := json.Marshal(object{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": object{
+		"uid": "1", "operation": "CREATE", "namespace": s.name,
+		"kind":     object{"group": "", "version": "v1", "kind": "Pod"},
+		"resource": object{"group": "", "version": "v1", "resource": "pods"},
+		"object": object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"generateName": "web-"},
+			"spec": object{"containers": []any{object{"name": "app", "image": "app"}}}}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	response, err := client.Post("https://"+p.Webhooks+"/inject-sidecar", "application/json", bytes.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var review struct {
+		Response struct {
+			Allowed bool
+			Status  struct{ Message string }
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&review); err != nil {
+		s.t.Fatal(err)
+	}
+	return review.Response.Allowed, review.Response.Status.Message
+}
+
 // TestPodsThatAreNotAdmitted: a Pod that its mesh does not admit has an event, and its sidecar gets the reason from
 // each replica. It is admitted once a label of its namespace changes, and evicted when the Mesh changes. (Mesh
 // Membership.)
@@ -381,6 +427,11 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 	planes := []*servertest.Plane{servertest.Start(t, c.options(more)), servertest.Start(t, c.options(more))}
 	apply(t, planes[0], `{type: Mesh, name: demo, dataplaneProxyMembership: {allowed: [{kubernetes: {namespace: `+
 		`{labels: {team: a}}, zone: default}}]}}`)
+	awaitRead(t, planes[0], "/meshes/demo", "namespace")
+	if allowed, message := s.inject(planes[0]); allowed || !strings.Contains(message,
+		"mesh demo does not admit the Pod "+s.name+"/web-: it is allowed by none of") {
+		t.Errorf("the webhook allows the Pod: %v, %s", allowed, message)
+	}
 	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
 	servertest.Await(t, "the Pod has an event", func() bool {
 		return slices.Contains(s.reasons("web-1"), "MeshMembershipRefused")
@@ -398,6 +449,9 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 		servertest.Await(t, "the Pod is admitted", func() bool {
 			return tryConnect(t.Context(), conn, node, token) == nil
 		})
+	}
+	if allowed, message := s.inject(planes[0]); !allowed {
+		t.Errorf("the webhook denies a Pod that the mesh admits: %s", message)
 	}
 	stream := openStream(t, conns[0], node, token)
 	apply(t, planes[0], `{type: Mesh, name: demo, dataplaneProxyMembership: {blocked: [{tags: `+
