@@ -100,8 +100,8 @@ func (s *Server) serveWebhooks(ctx context.Context) error {
 		handlers[injector.Path] = s.injector().Review
 		s.goLead(ctx, s.keepCA)
 	}
-	handler := webhook.New(handlers, s.log)
-	s.group.Go(func() error { return webhook.Serve(ctx, s.ports.webhooks, certificate, handler, s.log) })
+	served := webhook.NewHTTPServer(webhook.New(handlers, s.log), s.log)
+	s.group.Go(func() error { return serveUntil(ctx, webhook.Listen(s.ports.webhooks, certificate), served) })
 	return nil
 }
 

@@ -69,12 +69,8 @@ func start(t *testing.T) *cluster {
 		Patch:       func(string) *kind.ContainerPatch { return nil },
 	}
 	run(t, certificates.Run)
-	c.stop = run(t, func(ctx context.Context) {
-		handler := webhook.New(map[string]webhook.Handler{injector.Path: reviews.Review}, log)
-		if err := webhook.Serve(ctx, listener, certificates.Current, handler, log); err != nil {
-			t.Error(err)
-		}
-	})
+	handler := webhook.New(map[string]webhook.Handler{injector.Path: reviews.Review}, log)
+	c.stop = kubetest.Serve(t, webhook.Listen(listener, certificates.Current), webhook.NewHTTPServer(handler, log))
 	return c
 }
 

@@ -5,7 +5,10 @@
 package kubetest
 
 import (
+	"errors"
 	"flag"
+	"net"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -64,6 +67,20 @@ func start(programs string) (*Server, error) {
 		return nil, err
 	}
 	return &Server{server}, nil
+}
+
+// Serve runs an HTTP server until stop is called, or the test ends.
+func Serve(t testing.TB, at net.Listener, server *http.Server) (stop func()) {
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(at) }()
+	stop = sync.OnceFunc(func() {
+		server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // StartAPI starts the API server again, at the same port.

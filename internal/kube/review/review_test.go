@@ -126,13 +126,8 @@ func (w *world) serve(r *review.Reviewer) {
 		w.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() {
-		ended <- webhook.Serve(ctx, listener, func() *tls.Certificate { return &pair },
-			webhook.New(r.Handlers(), log), log)
-	}()
-	w.Cleanup(func() { cancel(); <-ended })
+	kubetest.Serve(w, webhook.Listen(listener, func() *tls.Certificate { return &pair }),
+		webhook.NewHTTPServer(webhook.New(r.Handlers(), log), log))
 	for _, of := range []struct {
 		kind, path string
 		operations []string

@@ -51,17 +51,8 @@ func served(t *testing.T, handlers map[string]webhook.Handler) (address string, 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() {
-		ended <- webhook.Serve(ctx, listener, func() *tls.Certificate { return &pair }, webhook.New(handlers, log), log)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	kubetest.Serve(t, webhook.Listen(listener, func() *tls.Certificate { return &pair }),
+		webhook.NewHTTPServer(webhook.New(handlers, log), log))
 	return "https://" + listener.Addr().String(), []byte(signer.Root())
 }
 

@@ -5,14 +5,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"weft/internal/kube/api"
-	"weft/internal/wait"
 )
 
 // CertificateOptions are the options of [KeepCertificates].
@@ -103,38 +99,28 @@ func (c *Certificates) collection() string { return "/api/v1/namespaces/" + c.Na
 
 // read makes the content of the Secret the current one, after it renewed the content. A replica that was faster wins.
 func (c *Certificates) read(ctx context.Context) error {
-	for {
-		var stored secret
-		err := c.client.Get(ctx, c.collection()+"/"+c.Secret, nil, &stored)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+	var content material
+	var renewed bool
+	err := api.Edit(ctx, c.client, c.collection(), c.Secret, func(stored *secret) (*secret, error) {
+		if stored == nil {
+			stored = &secret{APIVersion: "v1", Kind: "Secret", Type: "kubernetes.io/tls", Metadata: map[string]any{
+				"name": c.Secret, "labels": map[string]string{"app.kubernetes.io/managed-by": "weft"}}}
 		}
-		renewed, changed, failure := stored.Data.renew(c.Hosts, c.Now())
-		if failure != nil {
-			return failure
+		var err error
+		if content, renewed, err = stored.Data.renew(c.Hosts, c.Now()); err != nil || !renewed {
+			content = stored.Data
+			return nil, err
 		}
-		if !changed {
-			return c.use(stored.Data)
-		}
-		if err = c.write(ctx, stored, renewed, apierrors.IsNotFound(err)); err == nil {
-			c.Log.Info("the webhooks have a new certificate", "secret", c.Namespace+"/"+c.Secret)
-			return c.use(renewed)
-		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
+		stored.Data = content
+		return stored, nil
+	})
+	if err != nil {
+		return err
 	}
-}
-
-func (c *Certificates) write(ctx context.Context, stored secret, content material, create bool) error {
-	if !create {
-		stored.Data = maps.Clone(content)
-		return c.client.Update(ctx, c.collection()+"/"+c.Secret, stored, nil)
+	if renewed {
+		c.Log.Info("the webhooks have a new certificate", "secret", c.Namespace+"/"+c.Secret)
 	}
-	return c.client.Create(ctx, c.collection(), secret{
-		APIVersion: "v1", Kind: "Secret", Type: "kubernetes.io/tls", Data: content,
-		Metadata: map[string]any{"name": c.Secret, "labels": map[string]string{"app.kubernetes.io/managed-by": "weft"}},
-	}, nil)
+	return c.use(content)
 }
 
 func (c *Certificates) use(m material) error {
@@ -149,23 +135,15 @@ func (c *Certificates) use(m material) error {
 	return nil
 }
 
-// publish writes the CAs into a webhook configuration that has others.
+// publish writes the CAs into a webhook configuration that has others. The creation of an absent one wakes sync.
 func (c *Certificates) publish(ctx context.Context, path string) error {
-	for {
-		var configuration map[string]any
-		if err := c.client.Get(ctx, path, nil, &configuration); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil // its creation wakes sync
-			}
-			return err
+	collection, name := split(path)
+	return api.Edit(ctx, c.client, collection, name, func(configuration *map[string]any) (*map[string]any, error) {
+		if configuration == nil || !setBundle(*configuration, c.current.Load().material[trustedKey]) {
+			return nil, nil
 		}
-		if !setBundle(configuration, c.current.Load().material[trustedKey]) {
-			return nil
-		}
-		if err := c.client.Update(ctx, path, configuration, nil); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
+		return configuration, nil
+	})
 }
 
 // setBundle sets the caBundle of each webhook, and reports whether one had another.
@@ -182,32 +160,13 @@ func setBundle(configuration map[string]any, bundle []byte) (changed bool) {
 
 // follow wakes sync at each change of an object, until ctx ends.
 func (c *Certificates) follow(ctx context.Context, collection, name string) {
-	for ctx.Err() == nil {
-		if err := c.followOnce(ctx, collection, name); err != nil && ctx.Err() == nil {
-			c.Log.Debug("a watch of the webhooks' objects ended", "path", collection+"/"+name, "error", err)
-		}
-		_ = wait.Sleep(ctx, time.Second)
-	}
-}
-
-// followOnce follows one stream of the API server, which begins with the present state.
-func (c *Certificates) followOnce(ctx context.Context, collection, name string) error {
-	watch, err := c.client.Watch(ctx, collection, "", api.Options{"fieldSelector": "metadata.name=" + name})
-	if err != nil {
-		return err
-	}
-	defer watch.Close()
-	for {
-		event, err := watch.Next()
-		if err != nil {
-			return err
-		}
-		if event.Type == api.Bookmark {
-			continue
-		}
+	c.client.Follow(ctx, collection, api.Options{"fieldSelector": "metadata.name=" + name}, func(api.Event) error {
 		select {
 		case c.wake <- struct{}{}:
 		default: // sync has not begun since the last change
 		}
-	}
+		return nil
+	}, func(err error) {
+		c.Log.Debug("a watch of the webhooks' objects failed", "path", collection+"/"+name, "error", err)
+	})
 }

@@ -52,12 +52,8 @@ func TestCertificatesAreShared(t *testing.T) {
 	if string(replicas[0].Current().Certificate[0]) != string(replicas[1].Current().Certificate[0]) {
 		t.Error("two replicas have two certificates")
 	}
-	run(t, func(ctx context.Context) {
-		log := slog.New(slog.DiscardHandler)
-		if err := webhook.Serve(ctx, listener, replicas[1].Current, handler, log); err != nil {
-			t.Error(err)
-		}
-	})
+	kubetest.Serve(t, webhook.Listen(listener, replicas[1].Current),
+		webhook.NewHTTPServer(handler, slog.New(slog.DiscardHandler)))
 	mustCreate(t, client, path, map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
 		"metadata": map[string]any{"name": name},

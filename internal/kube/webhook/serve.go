@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
-	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -11,15 +9,9 @@ import (
 	"time"
 )
 
-// shutdownGrace is the time for which a stopping server waits for requests under way. It is more than the handlers
-// need, and less than the time for which the API server waits.
-const shutdownGrace = 3 * time.Second
-
-// Serve serves webhooks over TLS until ctx ends, and returns after the requests under way. certificate returns the
-// certificate for each new connection.
-func Serve(ctx context.Context, at net.Listener, certificate func() *tls.Certificate, handler http.Handler,
-	logger *slog.Logger) error {
-	server := &http.Server{
+// NewHTTPServer returns a server of webhooks, for connections of [Listen].
+func NewHTTPServer(handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
 		Handler:           handler,
 		ErrorLog:          log.New(errorLog{logger}, "", 0),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -28,23 +20,15 @@ func Serve(ctx context.Context, at net.Listener, certificate func() *tls.Certifi
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
-	secured := tls.NewListener(at, &tls.Config{
+}
+
+// Listen returns a listener of TLS connections of API servers. certificate returns the certificate for each new
+// connection.
+func Listen(at net.Listener, certificate func() *tls.Certificate) net.Listener {
+	return tls.NewListener(at, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 	})
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(secured) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serving webhooks on %s: %w", at.Addr(), err)
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		server.Close()
-	}
-	return nil
 }
 
 // errorLog writes the messages of the HTTP server. A failed handshake shows that the API server has another caBundle.
