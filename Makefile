@@ -37,6 +37,9 @@ node: apiserver ## kubelet, kube-proxy, the controllers, kubectl and CoreDNS, fo
 argo: ## Argo Rollouts, for the drill with it: built once, in about 5 minutes
 	@test/kubernetes/node/build argo >/dev/null
 
+helm: ## helm, for the test that compares the chart with it: built once, in about 4 minutes
+	@test/kubernetes/helm/build >/dev/null
+
 generate: ## the files that are generated from others
 	go generate ./...
 
@@ -64,9 +67,10 @@ lint: ## the form of the code: doc comments, parameters, spelling; the linters a
 APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubetest ./internal/kube/reach \
 	./internal/kube/review ./internal/kube/webhook ./internal/store/kube ./internal/server
 
-test-real: prerequisites-real build tools spire apiserver ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
+test-real: prerequisites-real build tools spire apiserver helm ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
 	cd test/e2e && go test -count=1 -run SPIRE -spire
 	go test -count=1 $(APISERVER) -apiserver
+	go test -count=1 ./internal/kube/install -helm
 	go test -race $(RACED)
 	@$(MAKE) --no-print-directory hostile
 
@@ -109,4 +113,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver helm images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-kubernetes check sim drills hostile mutate bench zones policies

@@ -36,6 +36,8 @@ import (
 	"weft/internal/bundle"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
+	"weft/internal/kube/install"
+	"weft/internal/kube/install/installtest"
 	"weft/internal/kube/kubetest"
 	"weft/internal/server"
 	"weft/internal/server/servertest"
@@ -318,29 +320,15 @@ func (c *cluster) account(t *testing.T, name string) string {
 	return token.Status.Token
 }
 
-// TestKubernetesRole: the role of the documentation allows what the control plane does.
+// TestKubernetesRole: the roles of the chart allow what the control plane does.
 func TestKubernetesRole(t *testing.T) {
 	c := newCluster(t)
-	page, err := os.ReadFile("../../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	token := c.account(t, "kuma-control-plane")
-	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```").FindSubmatch(page)
-	if block == nil {
-		t.Fatal("docs/kubernetes.md has no role")
-	}
-	for document := range strings.SplitSeq(strings.ReplaceAll(string(block[1]), "kuma-system", c.namespace), "---\n") {
-		var object map[string]any
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatal(err)
+	for _, o := range installtest.Objects(t, install.Options{Namespace: c.namespace}) {
+		if strings.Contains(o.Kind(), "Role") {
+			c.create(t, o.Path()[:strings.LastIndexByte(o.Path(), '/')], o)
+			t.Cleanup(func() { installtest.Delete(t, c.client, o) })
 		}
-		meta := object["metadata"].(map[string]any)
-		path := "/apis/rbac.authorization.k8s.io/v1/"
-		if namespace, ok := meta["namespace"]; ok {
-			path += "namespaces/" + namespace.(string) + "/"
-		}
-		c.create(t, path+strings.ToLower(object["kind"].(string))+"s", object)
 	}
 	c.kubeconfig(t, token)
 	p := servertest.Start(t, c.options(nil))

@@ -231,3 +231,9 @@ func (a *APIOverTLS) check(plain bool) error {
 	}
 	return nil
 }
+
+// Variable returns the environment variable and the default of a setting.
+func Variable(path string) (variable, fallback string, ok bool) {
+	found, ok := byPath[path]
+	return found.env, found.fallback, ok
+}

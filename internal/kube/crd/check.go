@@ -45,29 +45,35 @@ func Check(ctx context.Context, client *api.Client, namespace string) (user stri
 
 // checkDefinitions returns an error that names the kinds without a definition.
 func checkDefinitions(ctx context.Context, client *api.Client) error {
+	missing, err := Missing(ctx, client)
+	if len(missing) == 0 {
+		return err
+	}
+	var names []string
+	for _, d := range missing {
+		names = append(names, d.Metadata.Name)
+	}
+	if len(missing) == len(All()) {
+		names = []string{"any kind of " + Group}
+	}
+	return fmt.Errorf("the API server has no definition of %s: apply the definitions of this release with `weft "+
+		"install crds | kubectl apply --server-side -f -`", strings.Join(names, ", "))
+}
+
+// Missing returns the definitions of the kinds that the API server does not serve.
+func Missing(ctx context.Context, client *api.Client) ([]Definition, error) {
 	var served struct {
 		Resources []struct{ Name string }
 	}
 	err := client.Get(ctx, "/apis/"+resource.APIVersion, nil, &served)
 	if err != nil && !apierrors.IsNotFound(err) { // without any definition there is no such group
-		return err
+		return nil, err
 	}
-	var missing []string
-	for _, d := range All() {
-		if !slices.ContainsFunc(served.Resources, func(r struct{ Name string }) bool {
+	return slices.DeleteFunc(All(), func(d Definition) bool {
+		return slices.ContainsFunc(served.Resources, func(r struct{ Name string }) bool {
 			return r.Name == d.Spec.Names.Plural
-		}) {
-			missing = append(missing, d.Metadata.Name)
-		}
-	}
-	switch {
-	case len(missing) == 0:
-		return nil
-	case len(missing) == len(All()):
-		missing = []string{"any kind of " + Group}
-	}
-	return fmt.Errorf("the API server has no definition of %s: apply the definitions of this release with `weft "+
-		"install crds | kubectl apply --server-side -f -`", strings.Join(missing, ", "))
+		})
+	}), nil
 }
 
 // rule is a permission that the control plane needs.

@@ -22,13 +22,16 @@ import (
 	"weft/resource"
 )
 
-var update = flag.Bool("update", false, "rewrite the definitions in testdata")
+var update = flag.Bool("update", false, "rewrite the definitions of the chart")
+
+// definitions are the files of the definitions.
+const definitions = "../../../deploy/chart/crds"
 
 // TestDefinitionsAreCurrent: a changed definition is a change for every cluster, so it is read before it is committed.
 func TestDefinitionsAreCurrent(t *testing.T) {
 	var files []string
 	for _, d := range crd.All() {
-		file := filepath.Join("testdata", d.Metadata.Name+".yaml")
+		file := filepath.Join(definitions, d.Metadata.Name+".yaml")
 		files = append(files, file)
 		got, err := yaml.Marshal(d)
 		if err != nil {
@@ -45,7 +48,7 @@ func TestDefinitionsAreCurrent(t *testing.T) {
 				"difference", file, err)
 		}
 	}
-	found, _ := filepath.Glob("testdata/*.yaml")
+	found, _ := filepath.Glob(definitions + "/*.yaml")
 	for _, file := range found {
 		if !slices.Contains(files, file) {
 			t.Errorf("%s belongs to no kind", file)

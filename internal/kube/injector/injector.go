@@ -21,7 +21,6 @@ const (
 	Configuration = "kuma-admission-mutating-webhook-configuration"
 
 	injectionLabel = "kuma.io/sidecar-injection"
-	zoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
 )
 
 // Config is what the webhook reads.
@@ -82,58 +81,4 @@ func (c *Config) Review(ctx context.Context, r *webhook.Request) (webhook.Respon
 		},
 	})
 	return webhook.Response{Patch: result.Patch, Warnings: result.Warnings}, err
-}
-
-// Webhooks returns the MutatingWebhookConfiguration for a clientConfig of the API server, whose caBundle the control
-// plane writes. In namespaces with injection no Pod starts without the webhook. Other namespaces do not call it.
-//
-// The API server calls it for Pods in namespaces whose label enables injection, unless the label of the Pod disables
-// it, and for Pods whose label enables it, in namespaces with the label. Pods on the network of their node are not
-// injected, so they need no call, unless their own label wants a warning.
-func Webhooks(clientConfig map[string]any, system string) map[string]any {
-	enabled, disabled := []string{"enabled", "true", "yes"}, []string{"disabled", "false", "no"}
-	expression := func(key, operator string, values ...string) map[string]any {
-		e := map[string]any{"key": key, "operator": operator}
-		if len(values) > 0 {
-			e["values"] = values
-		}
-		return e
-	}
-	selector := func(expressions ...map[string]any) map[string]any {
-		return map[string]any{"matchExpressions": expressions}
-	}
-	one := func(name string, namespaces, pods map[string]any, conditions ...any) map[string]any {
-		w := map[string]any{
-			"name": name, "admissionReviewVersions": []string{"v1"}, "sideEffects": "None", "failurePolicy": "Fail",
-			"matchPolicy": "Equivalent", "reinvocationPolicy": "IfNeeded", "timeoutSeconds": 5,
-			"clientConfig": clientConfig, "namespaceSelector": namespaces, "objectSelector": pods,
-			"rules": []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"},
-				"operations": []string{"CREATE"}, "resources": []string{"pods"}, "scope": "Namespaced"}},
-		}
-		if len(conditions) > 0 {
-			w["matchConditions"] = conditions
-		}
-		return w
-	}
-	const nameLabel = "kubernetes.io/metadata.name"
-	return map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-		"metadata": map[string]any{"name": Configuration},
-		"webhooks": []any{
-			one("namespace-kuma-injector.kuma.io",
-				selector(expression(injectionLabel, "In", enabled...),
-					expression(nameLabel, "NotIn", "kube-system", system)),
-				selector(expression(injectionLabel, "NotIn", disabled...)),
-				map[string]any{"name": "network-of-the-pod", "expression": "!(has(object.spec.hostNetwork) && " +
-					"object.spec.hostNetwork) || has(object.metadata.labels) && '" + injectionLabel +
-					"' in object.metadata.labels"}),
-			one("pods-kuma-injector.kuma.io",
-				selector(expression(injectionLabel, "Exists"), expression(injectionLabel, "NotIn", enabled...),
-					expression(nameLabel, "NotIn", "kube-system", system)),
-				selector(expression(injectionLabel, "In", enabled...))),
-			one("zone-proxy-kuma-injector.kuma.io",
-				selector(expression(nameLabel, "In", system)),
-				selector(expression(injectionLabel, "In", enabled...), expression(zoneProxyLabel, "Exists"))),
-		},
-	}
 }

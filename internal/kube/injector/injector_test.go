@@ -16,6 +16,7 @@ import (
 	"weft/internal/kube/api"
 	"weft/internal/kube/inject"
 	"weft/internal/kube/injector"
+	"weft/internal/kube/install/installtest"
 	"weft/internal/kube/kubetest"
 	"weft/internal/kube/webhook"
 	"weft/internal/settings"
@@ -49,11 +50,7 @@ func start(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := map[string]any{"url": "https://" + listener.Addr().String() + injector.Path}
-	c.create(t, configurations, injector.Webhooks(config, system))
-	t.Cleanup(func() {
-		_ = client.Delete(context.Background(), configurations+"/"+injector.Configuration, "", "")
-	})
+	installtest.Webhooks(t, client, system, "https://"+listener.Addr().String(), nil)
 	log := slog.New(slog.DiscardHandler)
 	certificates, err := webhook.KeepCertificates(t.Context(), client, webhook.CertificateOptions{
 		Namespace: system, Secret: "kuma-admission-server-tls", Hosts: []string{"127.0.0.1"},

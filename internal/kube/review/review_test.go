@@ -1,7 +1,6 @@
 package review_test
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
+	"weft/internal/kube/install/installtest"
 	"weft/internal/kube/kubetest"
 	"weft/internal/kube/review"
 	"weft/internal/kube/webhook"
@@ -128,31 +128,7 @@ func (w *world) serve(r *review.Reviewer) {
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
 	kubetest.Serve(w, webhook.Listen(listener, func() *tls.Certificate { return &pair }),
 		webhook.NewHTTPServer(webhook.New(r.Handlers(), log), log))
-	for _, of := range []struct {
-		kind, path string
-		operations []string
-	}{
-		{"Mutating", review.DefaultPath, []string{"CREATE", "UPDATE"}},
-		{"Validating", review.ValidatePath, []string{"CREATE", "UPDATE", "DELETE"}},
-	} {
-		plural := strings.ToLower(of.kind) + "webhookconfigurations"
-		path := "/apis/admissionregistration.k8s.io/v1/" + plural
-		rule := func(group, version, resources string) object {
-			return object{"apiGroups": []string{group}, "apiVersions": []string{version}, "operations": of.operations,
-				"resources": []string{resources}}
-		}
-		w.create(path, object{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": of.kind + "WebhookConfiguration",
-			"metadata": object{"name": "weft"},
-			"webhooks": []object{{
-				"name": "weft.kuma.io", "admissionReviewVersions": []string{"v1"}, "sideEffects": "None",
-				"clientConfig": object{"url": "https://" + listener.Addr().String() + of.path,
-					"caBundle": []byte(signer.Root())},
-				"rules": []object{rule("kuma.io", "v1alpha1", "*/*"), rule("", "v1", "secrets")},
-			}},
-		})
-		w.Cleanup(func() { _ = w.user.Delete(context.Background(), path+"/weft", "", "") })
-	}
+	installtest.Webhooks(w, w.user, system, "https://"+listener.Addr().String(), []byte(signer.Root()))
 	// The API server follows the configurations: they are in use once a Record is rejected.
 	record := object{"apiVersion": "kuma.io/v1alpha1", "kind": "Record", "metadata": object{"generateName": "probe-"},
 		"spec": object{"kind": "x", "name": "y"}}

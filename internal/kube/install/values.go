@@ -1,0 +1,252 @@
+package install
+
+// shape is the type of a value.
+type shape string
+
+const (
+	text    shape = "string"
+	integer shape = "integer"
+	boolean shape = "boolean"
+	mapping shape = "object" // with any content
+	list    shape = "array"  // with any items
+	many    shape = "many"   // a list or a mapping of items
+	amount  shape = "amount" // a quantity of Kubernetes, a text or a number
+)
+
+// value is one value of the chart.
+type value struct {
+	path     string // below a list, "meshes[].name"
+	shape    shape
+	fallback any      // the default; nil for a value below a list without one
+	choices  []string // empty: any
+	pattern  string   // of a text; empty: any
+	setting  string   // the path of the setting of the control plane that it is; empty: none
+	doc      string
+}
+
+// values are the values of the chart, in the order of the documentation. Names that users of Kuma's chart know have the
+// meaning that they have there.
+var values = []value{
+	{path: "createNamespace", shape: boolean, fallback: false, doc: "Whether the Namespace is one of the objects. " +
+		"`weft install control-plane` sets it; with Helm, use `--create-namespace`."},
+	{path: "skipRBAC", shape: boolean, fallback: false, doc: "Leave out the roles and their bindings. Create them " +
+		"before, as the table of permissions lists them."},
+	{path: "global.image.registry", shape: text, fallback: "docker.io/weft", doc: "The registry of all images."},
+	{path: "global.image.tag", shape: text, fallback: "", doc: "The tag of all images. Empty: the `appVersion` of " +
+		"the chart."},
+	{path: "global.imagePullSecrets", shape: list, fallback: []any{}, doc: "Names of Secrets for pulling images."},
+
+	{path: "controlPlane.mode", shape: text, fallback: "zone", choices: []string{"zone", "global"}, setting: "mode",
+		doc: "`zone`: the control plane serves the proxies of this cluster. `global`: it joins zones."},
+	{path: "controlPlane.zone", shape: text, fallback: "default", pattern: dnsLabel, setting: "multizone.zone.name",
+		doc: "The name of the zone."},
+	{path: "controlPlane.kdsGlobalAddress", shape: text, fallback: "", pattern: "^(|grpcs://.+)$",
+		setting: "multizone.zone.globalAddress", doc: "The global control plane that the zone joins, " +
+			"`grpcs://HOST:PORT`. The zone needs a token too, for example from `controlPlane.secrets`."},
+	{path: "controlPlane.logLevel", shape: text, fallback: "info", choices: []string{"debug", "info", "warn", "error"},
+		setting: "general.logLevel", doc: "The log level."},
+	{path: "controlPlane.image.repository", shape: text, fallback: "weft", doc: "The image of the control plane, in " +
+		"the registry."},
+	{path: "controlPlane.image.tag", shape: text, fallback: "", doc: "Its tag. Empty: `global.image.tag`."},
+	{path: "controlPlane.image.pullPolicy", shape: text, fallback: "IfNotPresent",
+		choices: []string{"Always", "IfNotPresent", "Never"}, doc: "When the image is pulled."},
+	{path: "controlPlane.replicas", shape: integer, fallback: 1, doc: "The number of replicas. Use 2 in production: " +
+		"without a replica, no Pod of a namespace with injection starts."},
+	{path: "controlPlane.podDisruptionBudget.enabled", shape: boolean, fallback: true, doc: "Create a " +
+		"PodDisruptionBudget of the control plane."},
+	{path: "controlPlane.podDisruptionBudget.maxUnavailable", shape: integer, fallback: 1, doc: "How many replicas " +
+		"an eviction may stop at the same time."},
+	{path: "controlPlane.resources", shape: mapping, fallback: map[string]any{
+		"requests": map[string]any{"cpu": "500m", "memory": "256Mi"}, "limits": map[string]any{"memory": "1Gi"}},
+		doc: "Resources of the control plane. The memory limit is also `GOMEMLIMIT`."},
+	{path: "controlPlane.minReadySeconds", shape: integer, fallback: 0, doc: "How long a new replica must be ready " +
+		"before the next old one stops."},
+	{path: "controlPlane.terminationGracePeriodSeconds", shape: integer, fallback: 30, doc: "How long a replica may " +
+		"take to stop."},
+	{path: "controlPlane.nodeSelector", shape: mapping, fallback: map[string]any{"kubernetes.io/os": "linux"},
+		doc: "Labels of the Nodes on which the control plane may run."},
+	{path: "controlPlane.tolerations", shape: list, fallback: []any{}, doc: "Taints that it tolerates."},
+	{path: "controlPlane.affinity", shape: mapping, fallback: spread("kuma-control-plane"), doc: "Affinity. By " +
+		"default, replicas prefer different Nodes."},
+	{path: "controlPlane.topologySpreadConstraints", shape: list, fallback: []any{}, doc: "How replicas are spread."},
+	{path: "controlPlane.priorityClassName", shape: text, fallback: "", doc: "The PriorityClass of the Pods."},
+	{path: "controlPlane.envVars", shape: mapping, fallback: map[string]any{}, doc: "Environment variables of the " +
+		"control plane, `KUMA_*` by the table of [settings](settings.md), as a mapping. They replace those of the " +
+		"chart."},
+	{path: "controlPlane.config", shape: text, fallback: "", doc: "The YAML of the settings file of the control " +
+		"plane. Environment variables replace its settings."},
+	{path: "controlPlane.secrets", shape: many, fallback: map[string]any{}, doc: "Environment variables from " +
+		"Secrets: items with `Env`, `Secret` and `Key`."},
+	{path: "controlPlane.extraSecrets", shape: many, fallback: map[string]any{}, doc: "Secrets that are mounted: " +
+		"items with `name` and `mountPath`."},
+	{path: "controlPlane.extraConfigMaps", shape: many, fallback: map[string]any{}, doc: "ConfigMaps that are " +
+		"mounted: items with `name` and `mountPath`."},
+	{path: "controlPlane.extraLabels", shape: mapping, fallback: map[string]any{}, doc: "Further labels of the Pods."},
+	{path: "controlPlane.podAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations of the Pods."},
+	{path: "controlPlane.deploymentAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations of " +
+		"the Deployment."},
+	{path: "controlPlane.serviceAccountAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations " +
+		"of the ServiceAccount."},
+	{path: "controlPlane.service.name", shape: text, fallback: "kuma-control-plane", pattern: dnsLabel,
+		setting: "runtime.kubernetes.controlPlaneServiceName", doc: "The name of the Service, which certificates and " +
+			"sidecars have."},
+	{path: "controlPlane.service.type", shape: text, fallback: "ClusterIP",
+		choices: []string{"ClusterIP", "NodePort", "LoadBalancer"}, doc: "The type of the Service."},
+	{path: "controlPlane.service.annotations", shape: mapping, fallback: map[string]any{}, doc: "Its annotations."},
+	{path: "controlPlane.service.apiServer.http.nodePort", shape: integer, fallback: 0, doc: "The port on the Nodes " +
+		"of the HTTP API; 0: the cluster selects one."},
+	{path: "controlPlane.service.apiServer.https.nodePort", shape: integer, fallback: 0, doc: "The port on the Nodes " +
+		"of the API over TLS; 0: the cluster selects one."},
+	{path: "controlPlane.globalZoneSyncService.type", shape: text, fallback: "LoadBalancer",
+		choices: []string{"ClusterIP", "NodePort", "LoadBalancer"}, doc: "With the mode `global`: the type of the " +
+			"Service for zones."},
+	{path: "controlPlane.globalZoneSyncService.port", shape: integer, fallback: 5685, doc: "Its port."},
+	{path: "controlPlane.globalZoneSyncService.nodePort", shape: integer, fallback: 0, doc: "Its port on the Nodes; " +
+		"0: the cluster selects one."},
+	{path: "controlPlane.globalZoneSyncService.loadBalancerIP", shape: text, fallback: "", doc: "Its address."},
+	{path: "controlPlane.globalZoneSyncService.loadBalancerSourceRanges", shape: list, fallback: []any{},
+		doc: "Networks of its clients."},
+	{path: "controlPlane.globalZoneSyncService.annotations", shape: mapping, fallback: map[string]any{},
+		doc: "Its annotations."},
+	{path: "controlPlane.globalZoneSyncService.protocol", shape: text, fallback: "grpc", doc: "Its `appProtocol`."},
+	{path: "controlPlane.tls.general.secretName", shape: text, fallback: "", doc: "A Secret with `tls.crt`, " +
+		"`tls.key` and `ca.crt` for all servers and webhooks. Empty: the control plane makes and renews its " +
+		"certificates."},
+	{path: "controlPlane.tls.general.caSecretName", shape: text, fallback: "", doc: "The Secret with `ca.crt`, if it " +
+		"is another one."},
+	{path: "controlPlane.tls.general.caBundle", shape: text, fallback: "", doc: "The base64 of that CA, for the " +
+		"webhook configurations."},
+	{path: "controlPlane.tls.general.certManager.enabled", shape: boolean, fallback: false, doc: "Have cert-manager " +
+		"make the certificate `kuma-tls-cert`, and write the caBundle."},
+	{path: "controlPlane.tls.general.certManager.issuerRef", shape: mapping, fallback: map[string]any{},
+		doc: "The Issuer: `kind`, `name`, `group`."},
+	{path: "controlPlane.tls.general.certManager.dnsNames", shape: list, fallback: []any{}, doc: "Further host names."},
+	{path: "controlPlane.tls.apiServer.secretName", shape: text, fallback: "", doc: "A Secret with `tls.crt` and " +
+		"`tls.key` for the API over TLS."},
+	{path: "controlPlane.tls.apiServer.clientCertsSecretName", shape: text, fallback: "", doc: "A Secret with CAs, " +
+		"`*.pem` or `*.crt`, of users' client certificates."},
+	{path: "controlPlane.tls.kdsGlobalServer.secretName", shape: text, fallback: "", doc: "A Secret with `tls.crt` " +
+		"and `tls.key` for the server for zones."},
+	{path: "controlPlane.tls.kdsZoneClient.secretName", shape: text, fallback: "", doc: "A Secret with `ca.crt`, the " +
+		"CA of the global control plane's certificate."},
+	{path: "controlPlane.injectorFailurePolicy", shape: text, fallback: "Fail", choices: []string{"Fail", "Ignore"},
+		doc: "`Fail`: without the control plane, no Pod starts in namespaces with injection. `Ignore`: Pods start " +
+			"without a sidecar, and are not protected."},
+	{path: "controlPlane.hostNetwork", shape: boolean, fallback: false, doc: "Run on the network of the Node, for API " +
+		"servers that reach no Pod."},
+	{path: "controlPlane.admissionServerPort", shape: integer, fallback: 5443,
+		setting: "runtime.kubernetes.admissionServer.port", doc: "The container port of the webhooks."},
+	{path: "controlPlane.defaults.skipMeshCreation", shape: boolean, fallback: false,
+		setting: "defaults.skipMeshCreation", doc: "Do not create the Mesh `default`."},
+
+	{path: "dataPlane.image.repository", shape: text, fallback: "weft-dp", doc: "The image of sidecars and zone " +
+		"proxies, in the registry."},
+	{path: "dataPlane.image.tag", shape: text, fallback: "", doc: "Its tag. Empty: `global.image.tag`."},
+	{path: "dataPlane.initImage.repository", shape: text, fallback: "weft-dp", doc: "The image of init containers."},
+	{path: "dataPlane.initImage.tag", shape: text, fallback: "", doc: "Its tag. Empty: `global.image.tag`."},
+	resource("sidecarContainer", "requests.cpu", "50m"), resource("sidecarContainer", "requests.memory", "64Mi"),
+	resource("sidecarContainer", "limits.cpu", "0"), resource("sidecarContainer", "limits.memory", "512Mi"),
+	resource("initContainer", "requests.cpu", "20m"), resource("initContainer", "requests.memory", "20M"),
+	resource("initContainer", "limits.cpu", "0"), resource("initContainer", "limits.memory", "50M"),
+
+	redirect("ipFamilyMode", text, "dualstack", "sidecarContainer.ipFamilyMode",
+		"The IP families whose connections are redirected.", "dualstack", "ipv4", "ipv6"),
+	redirect("redirect.inbound.port", integer, 15006, "sidecarContainer.redirectPortInbound",
+		"The sidecar's port for redirected inbound connections."),
+	redirect("redirect.inbound.excludePorts", list, []any{}, "sidecarTraffic.excludeInboundPorts",
+		"Ports whose inbound connections are not redirected."),
+	redirect("redirect.inbound.excludePortsForIPs", list, []any{}, "sidecarTraffic.excludeInboundIPs",
+		"Clients whose connections are not redirected."),
+	redirect("redirect.outbound.port", integer, 15001, "sidecarContainer.redirectPortOutbound",
+		"The sidecar's port for redirected outbound connections."),
+	redirect("redirect.outbound.excludePorts", list, []any{}, "sidecarTraffic.excludeOutboundPorts",
+		"Ports to which connections are not redirected."),
+	redirect("redirect.outbound.excludePortsForIPs", list, []any{}, "sidecarTraffic.excludeOutboundIPs",
+		"Destinations to which connections are not redirected."),
+	redirect("redirect.dns.enabled", boolean, true, "builtinDNS.enabled",
+		"Whether DNS queries are redirected to the sidecar."),
+	redirect("redirect.dns.port", integer, 15053, "builtinDNS.port", "The sidecar's port for DNS."),
+}
+
+// dnsLabel matches a DNS label (RFC 1123).
+const dnsLabel = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+
+// resource is a request or a limit of an injected container.
+func resource(container, name string, fallback string) value {
+	return value{path: "dataPlane." + container + ".resources." + name, shape: amount, fallback: fallback,
+		setting: "runtime.kubernetes.injector." + container + ".resources." + name,
+		doc:     "A quantity of Kubernetes; `0`: none."}
+}
+
+// redirect is a part of the redirection of Pods.
+func redirect(path string, of shape, fallback any, setting, doc string, choices ...string) value {
+	return value{path: "transparentProxy.configMap.config." + path, shape: of, fallback: fallback, choices: choices,
+		setting: "runtime.kubernetes.injector." + setting, doc: doc}
+}
+
+// spread is the affinity of Pods that prefer different Nodes.
+func spread(app string) map[string]any {
+	return map[string]any{"podAntiAffinity": map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
+		map[string]any{"weight": 100, "podAffinityTerm": map[string]any{"topologyKey": "kubernetes.io/hostname",
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}},
+	}}}
+}
+
+// rejected are values of Kuma's chart that have no meaning, each with what to do.
+var rejected = []struct{ path, advice string }{
+	{"nameOverride", "the names of the objects are fixed, since the control plane knows them"},
+	{"fullnameOverride", "the names of the objects are fixed, since the control plane knows them"},
+	{"namespaceAllowList", "label only the namespaces of the mesh with kuma.io/sidecar-injection; the control plane " +
+		"writes in those only"},
+	{"patchSystemNamespace", "no webhook depends on the labels of the system namespace"},
+	{"installCrdsOnUpgrade", "apply the definitions of a release before it: `weft install crds | kubectl apply " +
+		"--server-side -f -`"},
+	{"noHelmHooks", "the chart has no hooks"},
+	{"hooks", "the chart has no hooks"},
+	{"kubectl", "the chart has no hooks"},
+	{"kumactl", "the chart has no hooks"},
+	{"restartOnSecretChange", "certificates are read again when they change"},
+	{"postgres", "the store is the API server of the cluster; a control plane with PostgreSQL runs on machines"},
+	{"plugins", "all kinds and policies are always enabled"},
+	{"experimental", "there are no experimental features"},
+	{"legacy", "there are no older forms of resources that a value enables"},
+	{"cni", "there is no CNI plugin in this release; Pods are redirected by an init container"},
+	{"ingress", "a zone proxy belongs to a mesh: use meshes: [{name: default, ingress: {enabled: true}}]"},
+	{"egress", "a zone proxy belongs to a mesh: use meshes: [{name: default, egress: {enabled: true}}]"},
+	{"meshZoneProxyDefaults", "write the values at each item of meshes"},
+	{"controlPlane.environment", "it is always kubernetes"},
+	{"controlPlane.extraEnv", "use controlPlane.envVars"},
+	{"controlPlane.envVarEntries", "use controlPlane.envVars, or controlPlane.secrets for variables from Secrets"},
+	{"controlPlane.autoscaling", "set controlPlane.replicas; each replica has the whole state of the zone"},
+	{"controlPlane.ingress", "write an Ingress for the port 5681 of the Service kuma-control-plane"},
+	{"controlPlane.serviceMonitor", "write a ServiceMonitor for the port 5680 of the Service kuma-control-plane, with " +
+		"a user token"},
+	{"controlPlane.service.enabled", "sidecars and the API server need the Service"},
+	{"controlPlane.service.protocol", "each port of the Service has its appProtocol"},
+	{"controlPlane.globalZoneSyncService.enabled", "the Service is there with the mode global"},
+	{"controlPlane.tls.general.cert", "create a Secret, and set controlPlane.tls.general.secretName"},
+	{"controlPlane.tls.general.key", "create a Secret, and set controlPlane.tls.general.secretName"},
+	{"controlPlane.tls.kdsGlobalServer.create", "create the Secret, and set " +
+		"controlPlane.tls.kdsGlobalServer.secretName"},
+	{"controlPlane.tls.kdsGlobalServer.cert", "create a Secret, and set controlPlane.tls.kdsGlobalServer.secretName"},
+	{"controlPlane.tls.kdsGlobalServer.key", "create a Secret, and set controlPlane.tls.kdsGlobalServer.secretName"},
+	{"controlPlane.tls.kdsZoneClient.create", "create the Secret, and set controlPlane.tls.kdsZoneClient.secretName"},
+	{"controlPlane.tls.kdsZoneClient.cert", "create a Secret, and set controlPlane.tls.kdsZoneClient.secretName"},
+	{"controlPlane.tls.kdsZoneClient.skipVerify", "the certificate of the global control plane is always verified: " +
+		"set controlPlane.tls.kdsZoneClient.secretName to a Secret with its CA"},
+	{"controlPlane.webhooks", "the webhooks review all kinds"},
+	{"controlPlane.automountServiceAccountToken", "the control plane needs its token"},
+	{"controlPlane.podSecurityContext", "the Pod satisfies the standard restricted"},
+	{"controlPlane.containerSecurityContext", "the container satisfies the standard restricted"},
+	{"controlPlane.dns", "use the settings hostNames.resolvers in controlPlane.config"},
+	{"controlPlane.lifecycle", "the control plane drains its connections itself"},
+	{"controlPlane.runtime", "Go reads the CPU limit itself, and GOMEMLIMIT is the memory limit"},
+	{"controlPlane.skipClusterRoleCreation", "use skipRBAC"},
+	{"controlPlane.supportGatewaySecretsInAllNamespaces", "there is no gateway in this release"},
+	{"dataPlane.image.pullPolicy", "sidecars have IfNotPresent; a ContainerPatch changes it"},
+	{"dataPlane.initImage.pullPolicy", "init containers have IfNotPresent; a ContainerPatch changes it"},
+	{"dataPlane.validationContainer", "it belongs to the CNI plugin, which this release does not have"},
+	{"dataPlane.dnsLogging", "queries are not logged"},
+	{"transparentProxy.configMap.enabled", "the settings of the control plane have the configuration"},
+	{"transparentProxy.configMap.name", "the settings of the control plane have the configuration"},
+}
