@@ -93,8 +93,8 @@ definitions of a release before its control planes start.`,
 				}
 			}
 			if o.form == asJSON {
-				text, err := json.MarshalIndent(map[string]any{"apiVersion": "v1", "kind": "List", "items": definitions},
-					"", "  ")
+				text, err := json.MarshalIndent(map[string]any{"apiVersion": "v1", "kind": "List",
+					"items": definitions}, "", "  ")
 				if err == nil {
 					_, err = fmt.Fprintln(command.OutOrStdout(), string(text))
 				}
@@ -147,8 +147,8 @@ run "weft-dp install transparent-proxy", with the same flags. In Pods, the injec
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 				return command.Help()
 			}
-			return errors.New("the redirection is a part of weft-dp: run `weft-dp install transparent-proxy` as root, " +
-				"with the same flags")
+			return errors.New("the redirection is a part of weft-dp: run `weft-dp install transparent-proxy` as " +
+				"root, with the same flags")
 		},
 	}
 }

@@ -60,13 +60,14 @@ func serviceHost(s *settings.Settings) string {
 	return s.Injector.Service + "." + s.Kubernetes.SystemNamespace + ".svc"
 }
 
-// keepCA writes the CA of the server for proxies into the namespaces with injection, on the leading replica.
+// keepCA writes the CA of the server for proxies into the namespaces of proxies, on the leading replica.
 func (s *Server) keepCA(ctx context.Context) {
 	file := s.settings.Injector.CACertFile
 	if file == "" {
 		file = filepath.Join(s.settings.DataDir, "ca.crt")
 	}
-	injector.KeepCA(ctx, s.apiServer.client, func() ([]byte, error) { return os.ReadFile(file) }, s.log)
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	injector.KeepCA(ctx, s.apiServer.client, s.settings.Kubernetes.SystemNamespace, read, s.log)
 }
 
 // checkCA returns an error for a certificate whose CA is not known.

@@ -311,6 +311,13 @@ func (c *cluster) account(t *testing.T, name string) string {
 	accounts := "/api/v1/namespaces/" + c.namespace + "/serviceaccounts"
 	c.create(t, accounts, map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
 		"metadata": map[string]any{"name": name}})
+	return c.token(t, name)
+}
+
+// token returns a token of a service account of the system namespace.
+func (c *cluster) token(t *testing.T, name string) string {
+	t.Helper()
+	accounts := "/api/v1/namespaces/" + c.namespace + "/serviceaccounts"
 	var token struct{ Status struct{ Token string } }
 	if err := c.client.Create(t.Context(), accounts+"/"+name+"/token", map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{},

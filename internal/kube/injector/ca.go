@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -21,10 +22,10 @@ type configMap struct {
 	Data       map[string]string `json:"data"`
 }
 
-// KeepCA writes the CA of the control plane into the ConfigMap [inject.CAConfigMap] of each namespace with the label of
-// injection, until ctx ends. A stream of the API server begins with all namespaces and ends after some minutes, so a
-// ConfigMap that someone changed is written again.
-func KeepCA(ctx context.Context, client *api.Client, ca func() ([]byte, error), log *slog.Logger) {
+// KeepCA writes the CA of the control plane into the ConfigMap [inject.CAConfigMap] of the system namespace, where zone
+// proxies run, and of each namespace with the label of injection, until ctx ends. A stream of the API server begins
+// with all namespaces and ends after some minutes, so a ConfigMap that someone changed is written again.
+func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([]byte, error), log *slog.Logger) {
 	write := func(event api.Event) error {
 		var n namespace
 		if err := json.Unmarshal(event.Object, &n); err != nil {
@@ -39,9 +40,15 @@ func KeepCA(ctx context.Context, client *api.Client, ca func() ([]byte, error), 
 		}
 		return writeCA(ctx, client, n.Metadata.Name, string(text))
 	}
-	client.Follow(ctx, namespacesPath, api.Options{"labelSelector": injectionLabel}, write, func(err error) {
-		log.Error("the CA can't be written into the namespaces with injection", "error", err)
-	})
+	follow := func(of api.Options) {
+		client.Follow(ctx, namespacesPath, of, write, func(err error) {
+			log.Error("the CA can't be written into the namespaces of proxies", "error", err)
+		})
+	}
+	var both sync.WaitGroup
+	both.Go(func() { follow(api.Options{"fieldSelector": "metadata.name=" + system}) })
+	both.Go(func() { follow(api.Options{"labelSelector": injectionLabel}) })
+	both.Wait()
 }
 
 // writeCA writes the ConfigMap if it differs.

@@ -246,24 +246,26 @@ func TestRestrictedNamespace(t *testing.T) {
 	}
 }
 
-// TestCAOfNamespaces: namespaces with injection get the CA, also those that are labeled later, and a new CA.
+// TestCAOfNamespaces: the system namespace and namespaces with injection get the CA, also those that are labeled later,
+// and a new CA.
 func TestCAOfNamespaces(t *testing.T) {
 	client, err := api.New(kubetest.Start(t).Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{Client: client}
+	c.namespace(t, "ca-system", "")
 	c.namespace(t, "ca-before", "enabled")
 	c.namespace(t, "ca-never", "")
 	for _, ca := range []string{"first", "second"} {
 		stop := run(t, func(ctx context.Context) {
 			read := func() ([]byte, error) { return []byte(ca), nil }
-			injector.KeepCA(ctx, client, read, slog.New(slog.DiscardHandler))
+			injector.KeepCA(ctx, client, "ca-system", read, slog.New(slog.DiscardHandler))
 		})
 		if ca == "first" {
 			c.namespace(t, "ca-after", "enabled")
 		}
-		for _, name := range []string{"ca-before", "ca-after"} {
+		for _, name := range []string{"ca-before", "ca-after", "ca-system"} {
 			for deadline := time.Now().Add(time.Minute); ; {
 				var m core.ConfigMap
 				err := client.Get(t.Context(), namespaces+"/"+name+"/configmaps/"+inject.CAConfigMap, nil, &m)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,17 +100,28 @@ func (n *node) schema() map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, key := range n.order {
 		properties[key] = n.below[key].schema()
-		if below := n.below[key]; below.advice == "" && !(n.items && below.value != nil && below.fallback == nil) {
+		if below := n.below[key]; below.hasDefault() {
 			required = append(required, key)
 		}
 	}
 	object := map[string]any{"type": "object", "additionalProperties": false, "properties": properties,
 		"required": required}
-	if n.items {
+	switch {
+	case n.items:
 		object["required"] = []string{"name"}
 		return map[string]any{"type": "array", "items": object}
+	case len(required) == 0: // of an item
+		delete(object, "required")
 	}
 	return object
+}
+
+// hasDefault returns whether values.yaml has a node.
+func (n *node) hasDefault() bool {
+	if n.value != nil {
+		return n.fallback != nil
+	}
+	return n.items || slices.ContainsFunc(n.order, func(key string) bool { return n.below[key].hasDefault() })
 }
 
 func (v *value) schema() map[string]any {
@@ -234,7 +246,8 @@ func permissionTable(t *testing.T) string {
 					t.Fatalf("%v:\n%s", err, doc)
 				}
 				for _, p := range of {
-					row := fmt.Sprintf("| %s | %s | %s | %s |\n", p.objects(), strings.Join(p.Verbs, ", "), where, reason)
+					row := fmt.Sprintf("| %s | %s | %s | %s |\n", p.objects(), strings.Join(p.Verbs, ", "), where,
+						reason)
 					if !seen[row] {
 						out.WriteString(row)
 					}

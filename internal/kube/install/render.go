@@ -1,6 +1,7 @@
 // Package install renders the objects of weft on a Kubernetes cluster: the Helm chart, as helm itself does.
 //
-// The templates of the chart (package deploy) are the only source of the objects, and the list of values that of their values.
+// The templates of the chart (package deploy) are the only source of the objects, and the list of values that of their
+// values.
 // Rendering is a function of its options: nothing is random, and no cluster is read.
 package install
 
@@ -44,23 +45,19 @@ func Render(o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
+	var definitions []document
 	if o.CRDs {
 		for _, d := range crd.All() {
 			text, err := yaml.Marshal(d)
 			if err != nil {
 				return nil, err
 			}
-			documents = slices.Insert(documents, 0, document{"weft/crds/" + d.Metadata.Name + ".yaml", string(text), ""})
+			definitions = append(definitions, document{"weft/crds/" + d.Metadata.Name + ".yaml", string(text), ""})
 		}
-		slices.SortStableFunc(documents, func(a, b document) int {
-			if a.kind == "" && b.kind == "" {
-				return strings.Compare(a.source, b.source)
-			}
-			return strings.Compare(min(a.kind, "1"), min(b.kind, "1"))
-		})
+		slices.SortFunc(definitions, func(a, b document) int { return strings.Compare(a.source, b.source) })
 	}
-	for _, d := range documents {
+	var out bytes.Buffer
+	for _, d := range slices.Concat(definitions, documents) {
 		fmt.Fprintf(&out, "---\n# Source: %s\n%s\n", d.source, d.text)
 	}
 	return append(bytes.TrimSpace(out.Bytes()), '\n'), nil
@@ -231,6 +228,12 @@ func functions(all *template.Template) template.FuncMap {
 			return hex.EncodeToString(sum[:])
 		},
 		"splitList": func(separator, text string) []string { return strings.Split(text, separator) },
+		"ternary": func(yes, no any, condition bool) any {
+			if condition {
+				return yes
+			}
+			return no
+		},
 		"toJson": func(v any) (string, error) {
 			text, err := json.Marshal(v)
 			return string(text), err

@@ -68,6 +68,9 @@ func (n *node) check(path string, given any) error {
 		one := &node{below: n.below, order: n.order}
 		var faults []error
 		for i, item := range items {
+			if m, ok := item.(map[string]any); ok && m["name"] == nil {
+				faults = append(faults, fmt.Errorf("the value %s[%d].name is missing", path, i))
+			}
 			faults = append(faults, one.check(fmt.Sprintf("%s[%d]", path, i), item))
 		}
 		return errors.Join(faults...)

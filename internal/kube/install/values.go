@@ -1,5 +1,7 @@
 package install
 
+import "slices"
+
 // shape is the type of a value.
 type shape string
 
@@ -26,7 +28,10 @@ type value struct {
 
 // values are the values of the chart, in the order of the documentation. Names that users of Kuma's chart know have the
 // meaning that they have there.
-var values = []value{
+var values = slices.Concat(plain, zoneProxies())
+
+// plain are the values that are no items of a list.
+var plain = []value{
 	{path: "createNamespace", shape: boolean, fallback: false, doc: "Whether the Namespace is one of the objects. " +
 		"`weft install control-plane` sets it; with Helm, use `--create-namespace`."},
 	{path: "skipRBAC", shape: boolean, fallback: false, doc: "Leave out the roles and their bindings. Create them " +
@@ -132,8 +137,8 @@ var values = []value{
 	{path: "controlPlane.injectorFailurePolicy", shape: text, fallback: "Fail", choices: []string{"Fail", "Ignore"},
 		doc: "`Fail`: without the control plane, no Pod starts in namespaces with injection. `Ignore`: Pods start " +
 			"without a sidecar, and are not protected."},
-	{path: "controlPlane.hostNetwork", shape: boolean, fallback: false, doc: "Run on the network of the Node, for API " +
-		"servers that reach no Pod."},
+	{path: "controlPlane.hostNetwork", shape: boolean, fallback: false, doc: "Run on the network of the Node, for " +
+		"API servers that reach no Pod."},
 	{path: "controlPlane.admissionServerPort", shape: integer, fallback: 5443,
 		setting: "runtime.kubernetes.admissionServer.port", doc: "The container port of the webhooks."},
 	{path: "controlPlane.defaults.skipMeshCreation", shape: boolean, fallback: false,
@@ -166,6 +171,45 @@ var values = []value{
 	redirect("redirect.dns.enabled", boolean, true, "builtinDNS.enabled",
 		"Whether DNS queries are redirected to the sidecar."),
 	redirect("redirect.dns.port", integer, 15053, "builtinDNS.port", "The sidecar's port for DNS."),
+}
+
+// zoneProxies are the values of the zone proxies of a mesh.
+func zoneProxies() []value {
+	all := []value{{path: "meshes[].name", shape: text, pattern: "^[a-z0-9]([-a-z0-9]{0,48}[a-z0-9])?$",
+		doc: "A mesh that has zone proxies in this cluster: a DNS label of at most 50 characters, since the names of " +
+			"the objects contain it."}}
+	for _, role := range []struct{ name, service, port string }{
+		{"ingress", "LoadBalancer", "10001"}, {"egress", "ClusterIP", "10002"},
+	} {
+		at := "meshes[]." + role.name + "."
+		all = append(all,
+			value{path: at + "enabled", shape: boolean, doc: "Run the zone " + role.name + " of the mesh: the " +
+				"Deployment and the Service `kuma-MESH-" + role.name + "`. By default `false`."},
+			value{path: at + "replicas", shape: integer, doc: "Its replicas. By default 1."},
+			value{path: at + "resources", shape: mapping, doc: "Its resources. By default requests of 50m and 64Mi, " +
+				"and a limit of 512Mi."},
+			value{path: at + "service.type", shape: text, choices: []string{"ClusterIP", "NodePort", "LoadBalancer"},
+				doc: "The type of its Service. By default `" + role.service + "`."},
+			value{path: at + "service.port", shape: integer, doc: "The port of its Service. By default " + role.port +
+				"."},
+			value{path: at + "service.nodePort", shape: integer, doc: "The port on the Nodes. By default the cluster " +
+				"selects one."},
+			value{path: at + "service.loadBalancerIP", shape: text, doc: "The address of the load balancer."},
+			value{path: at + "service.externalTrafficPolicy", shape: text, choices: []string{"Cluster", "Local"},
+				doc: "The policy of the Service for traffic from outside the cluster."},
+			value{path: at + "service.annotations", shape: mapping, doc: "Annotations of the Service."},
+			value{path: at + "podAnnotations", shape: mapping, doc: "Annotations of the Pods, such as " +
+				"`kuma.io/ingress-public-address`."},
+			value{path: at + "terminationGracePeriodSeconds", shape: integer, doc: "How long a drain may take. By " +
+				"default 140."},
+			value{path: at + "nodeSelector", shape: mapping, doc: "Labels of the Nodes on which it may run."},
+			value{path: at + "tolerations", shape: list, doc: "Taints that it tolerates."},
+			value{path: at + "affinity", shape: mapping, doc: "Affinity."},
+			value{path: at + "topologySpreadConstraints", shape: list, doc: "How replicas are spread."},
+			value{path: at + "priorityClassName", shape: text, doc: "The PriorityClass of the Pods."},
+		)
+	}
+	return all
 }
 
 // dnsLabel matches a DNS label (RFC 1123).
@@ -219,8 +263,8 @@ var rejected = []struct{ path, advice string }{
 	{"controlPlane.envVarEntries", "use controlPlane.envVars, or controlPlane.secrets for variables from Secrets"},
 	{"controlPlane.autoscaling", "set controlPlane.replicas; each replica has the whole state of the zone"},
 	{"controlPlane.ingress", "write an Ingress for the port 5681 of the Service kuma-control-plane"},
-	{"controlPlane.serviceMonitor", "write a ServiceMonitor for the port 5680 of the Service kuma-control-plane, with " +
-		"a user token"},
+	{"controlPlane.serviceMonitor", "write a ServiceMonitor for the port 5680 of the Service kuma-control-plane, " +
+		"with a user token"},
 	{"controlPlane.service.enabled", "sidecars and the API server need the Service"},
 	{"controlPlane.service.protocol", "each port of the Service has its appProtocol"},
 	{"controlPlane.globalZoneSyncService.enabled", "the Service is there with the mode global"},
