@@ -25,3 +25,28 @@ func TestSelects(t *testing.T) {
 		}
 	}
 }
+
+// TestMeshOfASidecar: a Pod stays in the mesh with which its sidecar was started, whatever its label says later.
+func TestMeshOfASidecar(t *testing.T) {
+	settings := Settings{DefaultMesh: "prod"}
+	for sidecar, want := range map[string]string{
+		`"args": ["--name=web-1.shop", "--mesh=demo"]`:                                             "demo",
+		`"env": [{"name": "KUMA_DATAPLANE_MESH", "value": "demo"}]`:                                "demo",
+		`"args": ["--mesh=demo"], "env": [{"name": "KUMA_DATAPLANE_MESH", "value": "other"}]`:      "demo",
+		`"args": ["--name=web-1.shop"]`:                                                            "label",
+		`"args": []}, {"name": "app", "args": ["--mesh=of-the-application", "--mesh=another-one"]`: "label",
+	} {
+		pod, err := DecodePod([]byte(`{"metadata": {"labels": {"kuma.io/mesh": "label"}, "annotations": ` +
+			`{"kuma.io/sidecar-injected": "true"}}, "spec": {"containers": [{"name": "kuma-sidecar", ` +
+			sidecar + `}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := settings.MeshOf(pod, &Around{}); got != want {
+			t.Errorf("%s: the mesh is %s, want %s", sidecar, got, want)
+		}
+	}
+	if got := settings.MeshOf(&Pod{}, &Around{}); got != "prod" {
+		t.Errorf("a Pod that names no mesh is in %s, want prod", got)
+	}
+}
