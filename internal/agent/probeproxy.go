@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"weft/internal/agent/redirect"
 )
 
 // ProbeProxy forwards probes of the kubelet, which has no certificate of the mesh, to the application of a Pod.
@@ -97,17 +99,29 @@ func timeoutOfProbe(header http.Header) time.Duration {
 func (p ProbeProxy) address(port string) string { return net.JoinHostPort(p.Application, port) }
 
 func (p ProbeProxy) connects(ctx context.Context, port string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.address(port))
+	conn, err := p.dial(ctx, "tcp", p.address(port))
 	if err != nil {
 		return err
 	}
 	return conn.Close()
 }
 
+// dial opens a connection to the application that is not redirected, although it is of the proxy's user.
+func (p ProbeProxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{}
+	if to := net.ParseIP(p.Application); to.To4() != nil && !to.IsLoopback() {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(redirect.DeliverySource)}
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
 // serves checks the health of a gRPC service (grpc.health.v1).
 func (p ProbeProxy) serves(ctx context.Context, port, service string) error {
 	conn, err := grpc.NewClient("passthrough:///"+p.address(port),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return p.dial(ctx, "tcp", address)
+		}))
 	if err != nil {
 		return err
 	}
@@ -142,7 +156,7 @@ func (p ProbeProxy) forward(ctx context.Context, w http.ResponseWriter, port, pa
 	}
 	request.Host = header.Get(probeHost)
 	client := &http.Client{
-		Transport: &http.Transport{DisableKeepAlives: true,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.dial,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // as the kubelet
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if next.URL.Hostname() != target.Hostname() || len(via) >= maxProbeRedirects {

@@ -6,12 +6,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"weft/internal/agent/redirect"
 )
 
 // TestProbeProxy: a probe reaches the application as the kubelet would have sent it, and the kubelet gets the
@@ -114,5 +117,43 @@ func TestTimeoutOfAProbe(t *testing.T) {
 		if got := timeoutOfProbe(http.Header{probeTimeout: {text}}); got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestProbesAreNotRedirected: a probe to the address of the Pod has the source whose connections are not redirected to
+// the proxy, where they would need a certificate.
+func TestProbesAreNotRedirected(t *testing.T) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := ""
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && !network.IP.IsLoopback() {
+			of = network.IP.String()
+		}
+	}
+	if of == "" || runtime.GOOS != "linux" {
+		t.Skip("needs an IPv4 address that is not a loopback address, on Linux")
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(of, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (ProbeProxy{Application: of}).connects(t.Context(), port); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if from, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); from != redirect.DeliverySource {
+		t.Errorf("the probe comes from %s, want %s", from, redirect.DeliverySource)
 	}
 }

@@ -46,9 +46,9 @@ func (o *Options) redirects(f *family) bool {
 	return o.IPv4
 }
 
-// deliverySource is the address from which a proxy dials the application behind it, where that is at an
-// address of its machine that is redirected (the Dataplane's inbound without serviceAddress). IPv6 has none.
-const deliverySource = "127.0.0.6/32"
+// DeliverySource is the address from which a proxy dials the application behind it, where that is at an
+// address of its machine that is redirected (the Dataplane's inbound without serviceAddress, and probes). IPv6 has none.
+const DeliverySource = "127.0.0.6"
 
 // wanted are our rules of a family, as iptables-save would show them.
 func (o *Options) wanted(f *family) rules {
@@ -87,7 +87,7 @@ func (o *Options) inbound(r rules, f *family) {
 func (o *Options) outbound(r rules, f *family) {
 	if !f.six {
 		r.add("nat", outboundChain,
-			"-s "+deliverySource+" -o lo -j RETURN",
+			"-s "+DeliverySource+"/32 -o lo -j RETURN",
 			fmt.Sprintf("! -d %s -o lo %s -j %s", f.loopback, o.Proxy.match(), inboundChain))
 	}
 	if o.DNSPort != 0 {
