@@ -77,8 +77,21 @@ test-real: prerequisites-real build tools spire apiserver helm ## the long tests
 # The policies that `make check` draws.
 POLICIES ?= 10000
 
-test-kubernetes: prerequisites-node tools node ## the tests with a Kubernetes node, as root: Pods, sidecars, traffic
+# The images of the Pods in these tests, and in the demo.
+test-images: tools
+	@tools/images test >/dev/null
+
+test-kubernetes: prerequisites-node test-images node ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts under traffic
 	go test -count=1 -timeout 30m ./test/kubernetes/node -node
+
+demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kubernetes node of its own, as root, without Docker: mTLS, a denied caller, promotions under traffic
+	@go run ./test/kubernetes/demo
+
+# The number of promotions of `make drills-kubernetes`.
+PROMOTIONS ?= 100
+
+drills-kubernetes: prerequisites-node test-images node argo ## blue/green promotions by Argo Rollouts under traffic, PROMOTIONS with and without ignored labels, 100 by default
+	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestPromotions -promotions $(PROMOTIONS)
 
 check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
@@ -113,4 +126,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver helm images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver helm images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/internal/demo/console"
 	"weft/internal/traffic"
 	"weft/internal/wait"
 )
@@ -34,20 +35,6 @@ var checks = []check{
 	{"weft check finds no problem afterwards", (*world).noFindings},
 }
 
-// result is the result of a check.
-type result struct {
-	name   string
-	detail string
-	err    error
-}
-
-func (r result) text() string {
-	if r.err != nil {
-		return r.err.Error()
-	}
-	return r.detail
-}
-
 const (
 	// rate is the number of requests a second while processes are killed.
 	rate = 200
@@ -62,19 +49,19 @@ const (
 // runChecks runs every check, prints the table, and returns whether all passed.
 func (w *world) runChecks(ctx context.Context) bool {
 	passed := true
-	var results []result
+	var results []console.Result
 	for _, c := range checks {
-		w.console.step("Check: %s", c.name)
+		w.console.Step("Check: %s", c.name)
 		detail, err := c.run(w, ctx)
 		if ctx.Err() != nil {
 			return false
 		}
-		r := result{c.name, detail, err}
-		w.console.note("%s", r.text())
+		r := console.Result{Name: c.name, Detail: detail, Err: err}
+		w.console.Note("%s", r.Text())
 		results = append(results, r)
 		passed = passed && err == nil
 	}
-	w.console.results(results)
+	w.console.Results(results)
 	return passed
 }
 
@@ -91,12 +78,12 @@ func (w *world) balancedAndIdentified(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w.console.command("curl", backendURL)
+	w.console.Command("curl", backendURL)
 	one, err := fetch(ctx, backendURL)
 	if err != nil {
 		return "", err
 	}
-	w.console.output(string(one))
+	w.console.Output(string(one))
 	seen, clients, err := w.sample(ctx, backendURL, 40)
 	if err != nil {
 		return "", err
@@ -129,24 +116,24 @@ func (w *world) deniedWithReason(ctx context.Context) (string, error) {
 
 // denied sends a request that is not allowed, and checks that weft explain names the MeshTrafficPermission.
 func (w *world) denied(ctx context.Context, url, from, to, permission string) (string, error) {
-	w.console.command("curl", "-w", ` %{http_code}\n`, url)
+	w.console.Command("curl", "-w", ` %{http_code}\n`, url)
 	var denial reply
 	err := eventually(ctx, to+" responds", func(ctx context.Context) (err error) {
 		denial, err = get(ctx, http.DefaultClient, url)
 		if err == nil && denial.status == http.StatusServiceUnavailable {
-			err = fmt.Errorf("%d %s", denial.status, firstLine(string(denial.body)))
+			err = fmt.Errorf("%d %s", denial.status, console.FirstLine(string(denial.body)))
 		}
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	w.console.output(fmt.Sprintf("%s %d", denial.body, denial.status))
+	w.console.Output(fmt.Sprintf("%s %d", denial.body, denial.status))
 	if denial.status != http.StatusForbidden {
 		return "", fmt.Errorf("the status is %d, want 403", denial.status)
 	}
 	reason, err := w.east.weft(ctx, "explain", "--from", from, "--to", to)
-	w.console.output(reason)
+	w.console.Output(reason)
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +145,7 @@ func (w *world) denied(ctx context.Context, url, from, to, permission string) (s
 
 // reachesExternalService sends requests to a service outside of the mesh, from an allowed client and from a denied one.
 func (w *world) reachesExternalService(ctx context.Context) (string, error) {
-	w.console.command("curl", outURL)
+	w.console.Command("curl", outURL)
 	var reached Response
 	err := eventually(ctx, "the partner responds", func(ctx context.Context) (err error) {
 		reached, err = call(ctx, http.DefaultClient, outURL)
@@ -171,7 +158,7 @@ func (w *world) reachesExternalService(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w.console.output(string(one))
+	w.console.Output(string(one))
 	if reached.Instance != partner || reached.Client != "" {
 		return "", fmt.Errorf("%s responded, and identified the client as %q; want %s, which receives no SPIFFE ID",
 			reached.Instance, reached.Client, partner)
@@ -182,7 +169,7 @@ func (w *world) reachesExternalService(ctx context.Context) (string, error) {
 
 // reachesOtherZone sends a request to the backend of the other zone, which identifies the client.
 func (w *world) reachesOtherZone(ctx context.Context) (string, error) {
-	w.console.command("curl", acrossURL)
+	w.console.Command("curl", acrossURL)
 	var reached Response
 	err := eventually(ctx, "the backend of the other zone responds", func(ctx context.Context) (err error) {
 		reached, err = call(ctx, http.DefaultClient, acrossURL)
@@ -195,7 +182,7 @@ func (w *world) reachesOtherZone(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w.console.output(string(one))
+	w.console.Output(string(one))
 	if reached.Instance != "backend-3" || reached.Client != webID {
 		return "", fmt.Errorf("%s responded, and identified the client as %q; want backend-3 and %s", reached.Instance,
 			reached.Client, webID)
@@ -208,7 +195,7 @@ func (w *world) reachesOtherZone(ctx context.Context) (string, error) {
 // them.
 func (w *world) instanceKilled(ctx context.Context) (string, error) {
 	victim := w.instance("backend-2")
-	w.console.note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
+	w.console.Note("%d requests a second; application, Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
 	count, verdict, err := w.killedUnderTraffic(ctx, backendURL, victim)
 	if err == nil && count.Responses[victim.name] == 0 {
 		err = fmt.Errorf("%s served no request before it was killed: the check is void", victim.name)
@@ -219,7 +206,7 @@ func (w *world) instanceKilled(ctx context.Context) (string, error) {
 // ingressKilled kills one of the two zone ingresses of the other zone.
 func (w *world) ingressKilled(ctx context.Context) (string, error) {
 	victim := w.instance("ingress-1")
-	w.console.note("%d requests a second to the other zone; Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
+	w.console.Note("%d requests a second to the other zone; Envoy and weft-dp of %s get SIGKILL", rate, victim.name)
 	_, verdict, err := w.killedUnderTraffic(ctx, acrossURL, victim)
 	return verdict, errors.Join(err, w.restart(ctx, victim))
 }
@@ -238,7 +225,7 @@ func (w *world) killedUnderTraffic(ctx context.Context, url string, victim *inst
 // failover kills all instances of the client's zone and restarts them, under traffic to the service of both zones.
 func (w *world) failover(ctx context.Context) (string, error) {
 	here := []*instance{w.instance("backend-1"), w.instance("backend-2")}
-	w.console.note("%d requests a second to %s; both instances of %s get SIGKILL and are started again", rate,
+	w.console.Note("%d requests a second to %s; both instances of %s get SIGKILL and are started again", rate,
 		anywhereURL, east)
 	if err := w.servedBy(ctx, anywhereURL, "backend-1", "backend-2"); err != nil {
 		return "", err
@@ -287,7 +274,7 @@ func (w *world) globalRestarted(ctx context.Context) (string, error) {
 // planeRestarted kills a control plane under traffic, starts it again, and waits until count proxies or zones have
 // reconnected.
 func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, count int) (string, error) {
-	w.console.note("%d requests a second to %s; the control plane of %s gets SIGKILL and is started again", rate, url,
+	w.console.Note("%d requests a second to %s; the control plane of %s gets SIGKILL and is started again", rate, url,
 		p.name)
 	running := traffic.Start(rate, requestTimeout, trafficTo(url))
 	_ = wait.Sleep(ctx, calm)
@@ -309,7 +296,7 @@ func (w *world) planeRestarted(ctx context.Context, p *plane, url, what string, 
 func (w *world) noFindings(ctx context.Context) (string, error) {
 	for _, p := range []*plane{w.global, w.east, w.west} {
 		report, err := p.weft(ctx, "check")
-		w.console.output(report)
+		w.console.Output(report)
 		if err == nil && !strings.Contains(report, "nothing is wrong") {
 			err = fmt.Errorf("weft check finds something at %s", p.name)
 		}
@@ -318,6 +305,6 @@ func (w *world) noFindings(ctx context.Context) (string, error) {
 		}
 	}
 	zones, err := w.global.weft(ctx, "inspect", "zones")
-	w.console.output(zones)
+	w.console.Output(zones)
 	return "weft check finds nothing, at global and in both zones", err
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"weft/examples"
+	"weft/internal/demo/console"
 )
 
 // Options are the options of [Run]. Programs are paths of executables.
@@ -45,7 +46,7 @@ const stepTimeout = 30 * time.Second
 type world struct {
 	options   Options
 	dir       string // of all files of the demo
-	console   *console
+	console   *console.Console
 	processes *processes
 	ports     ports // the same for each control plane
 	global    *plane
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	w := &world{options: o, dir: dir, console: &console{out: o.Out}, processes: newProcesses(dir, fail)}
+	w := &world{options: o, dir: dir, console: &console.Console{Out: o.Out}, processes: newProcesses(dir, fail)}
 	defer w.processes.killAll()
 
 	err = w.play(ctx)
@@ -81,7 +82,10 @@ func Run(ctx context.Context, o Options) error {
 	case cause != nil:
 		err = cause // a program that ended is the cause of later errors
 	}
-	w.console.logs(w.processes.tails())
+	for _, tail := range w.processes.tails() {
+		w.console.Print("The last lines of %s:", tail.name)
+		w.console.Output(tail.text)
+	}
 	return err
 }
 
@@ -95,14 +99,14 @@ func (w *world) play(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.console.print("The demo took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
+	w.console.Print("The demo took %d seconds.", int(time.Since(began).Round(time.Second).Seconds()))
 	if !w.options.Once {
 		w.printCommands()
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		w.console.print("Stopping.")
+		w.console.Print("Stopping.")
 	}
 	if !passed {
 		return ErrChecks
@@ -120,13 +124,13 @@ func (w *world) bringUp(ctx context.Context) error {
 		return err
 	}
 
-	w.console.step("A global control plane, and two zones that join it (all files are in %s)", w.dir)
-	w.console.command("cd " + w.dir)
+	w.console.Step("A global control plane, and two zones that join it (all files are in %s)", w.dir)
+	w.console.Command("cd " + w.dir)
 	if err := startPlanes(ctx, w); err != nil {
 		return err
 	}
 
-	w.console.step("The mesh: identities, traffic permissions, and the services of each zone")
+	w.console.Step("The mesh: identities, traffic permissions, and the services of each zone")
 	for _, write := range []struct {
 		to   *plane
 		what string
@@ -135,13 +139,13 @@ func (w *world) bringUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.console.output(applied)
+		w.console.Output(applied)
 		if err := w.rulesEverywhere(ctx); err != nil {
 			return err
 		}
 	}
 
-	w.console.step("Nine proxies: five applications with weft-dp and Envoy beside each, the ingresses of both zones, " +
+	w.console.Step("Nine proxies: five applications with weft-dp and Envoy beside each, the ingresses of both zones, " +
 		"and the egress of one; and an application outside")
 	for i, in := range w.instances {
 		in.plane = w.east
@@ -152,7 +156,7 @@ func (w *world) bringUp(ctx context.Context) error {
 			return err
 		}
 	}
-	w.console.note("and the same for %s", strings.Join(names(w.instances[1:]), ", "))
+	w.console.Note("and the same for %s", strings.Join(names(w.instances[1:]), ", "))
 	if err := w.startPartner(); err != nil {
 		return err
 	}
@@ -190,7 +194,7 @@ func names(instances []*instance) []string {
 // printCommands prints commands for another terminal.
 func (w *world) printCommands() {
 	permissions := filepath.Join(w.dir, "mesh", "permissions.yaml")
-	w.console.step("Yours until Ctrl-C; in another terminal:")
+	w.console.Step("Yours until Ctrl-C; in another terminal:")
 	for _, line := range []string{
 		"cd " + w.dir,
 		fmt.Sprintf("export PATH=%s:$PATH GLOBAL=%s EAST=%s WEST=%s", filepath.Dir(w.options.Weft), w.global.api(),
@@ -210,7 +214,7 @@ func (w *world) printCommands() {
 		"weft --api $EAST get meshservices",
 		fmt.Sprintf("curl --unix-socket %s http://west/meshes/default/meshservices/backend", w.west.socket()),
 	} {
-		w.console.line("  " + line)
+		w.console.Line("  " + line)
 	}
 }
 

@@ -3,7 +3,6 @@ package demo
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"weft/kind"
@@ -43,25 +42,5 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 		if workload := object.Envelope().Labels[kind.WorkloadLabel]; workload != in.service {
 			t.Errorf("%s: its workload is %q, want %q", in.name, workload, in.service)
 		}
-	}
-}
-
-func TestCommandsCanBePasted(t *testing.T) {
-	var out strings.Builder
-	c := &console{out: &out}
-	c.command("curl", "-w", ` %{http_code}\n`, "http://127.0.1.11:21001", "it's", ">", "a&b", "&")
-	want := `   $ curl -w ' %{http_code}\n' http://127.0.1.11:21001 'it'\''s' > 'a&b' &` + "\n"
-	if out.String() != want {
-		t.Errorf("got  %swant %s", out.String(), want)
-	}
-}
-
-func TestResultsNameEveryFailure(t *testing.T) {
-	var out strings.Builder
-	c := &console{out: &out}
-	c.results([]result{{"balanced", "10 and 10", nil}, {"denied", "", os.ErrDeadlineExceeded}})
-	want := "\nok       balanced   10 and 10\nFAILED   denied     i/o timeout\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
 }

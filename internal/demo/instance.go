@@ -106,7 +106,7 @@ func application(address string) string {
 func (w *world) startPartner() error {
 	serve := []string{"demo", "service", "--name", partner, "--instance", partner, "--listen",
 		application(partnerAddress)}
-	w.console.command("weft", append(serve, "&")...)
+	w.console.Command("weft", append(serve, "&")...)
 	_, err := w.processes.start(partner, nil, w.options.Weft, serve...)
 	return err
 }
@@ -115,7 +115,7 @@ func (w *world) startPartner() error {
 func (in *instance) start(ctx context.Context, w *world, show bool) error {
 	command := func(name string, args ...string) {
 		if show {
-			w.console.command(name, args...)
+			w.console.Command(name, args...)
 		}
 	}
 	token := in.zone + "/" + in.name + ".token"

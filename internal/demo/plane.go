@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weft/internal/demo/console"
 )
 
 // plane is one of the demo's control planes.
@@ -83,7 +85,7 @@ func startPlanes(ctx context.Context, w *world) (err error) {
 	if w.ports, err = freePorts(); err != nil {
 		return err
 	}
-	w.console.command("export " + strings.Join(w.ports.environment(), " "))
+	w.console.Command("export " + strings.Join(w.ports.environment(), " "))
 	w.global = &plane{world: w, name: "global", address: globalAddress}
 	w.east = &plane{world: w, name: east, address: eastAddress, joins: w.global}
 	w.west = &plane{world: w, name: west, address: westAddress, joins: w.global}
@@ -91,7 +93,7 @@ func startPlanes(ctx context.Context, w *world) (err error) {
 		if err := p.prepare(ctx); err != nil {
 			return err
 		}
-		w.console.command(p.listening(), append(append([]string{"weft"}, p.arguments()...), "&")...)
+		w.console.Command(p.listening(), append(append([]string{"weft"}, p.arguments()...), "&")...)
 		if err := p.start(ctx); err != nil {
 			return err
 		}
@@ -161,7 +163,7 @@ func (p *plane) weft(ctx context.Context, args ...string) (string, error) {
 
 // show prints a command of weft.
 func (p *plane) show(args ...string) {
-	p.world.console.command("weft", append([]string{"--api", p.api()}, args...)...)
+	p.world.console.Command("weft", append([]string{"--api", p.api()}, args...)...)
 }
 
 // quietly runs a command of weft against the control plane to its end, and returns its output.
@@ -273,7 +275,7 @@ func fetchBy(ctx context.Context, client *http.Client, url string) ([]byte, erro
 		return nil, err
 	}
 	if reply.status != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %d %s", url, reply.status, firstLine(string(reply.body)))
+		return nil, fmt.Errorf("GET %s: %d %s", url, reply.status, console.FirstLine(string(reply.body)))
 	}
 	return reply.body, nil
 }

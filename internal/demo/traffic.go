@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	"weft/internal/demo/console"
 	"weft/internal/traffic"
 )
 
@@ -38,7 +39,7 @@ func call(ctx context.Context, client *http.Client, url string) (Response, error
 		return response, err
 	}
 	if r.status != http.StatusOK {
-		return response, fmt.Errorf("%d %s", r.status, firstLine(string(r.body)))
+		return response, fmt.Errorf("%d %s", r.status, console.FirstLine(string(r.body)))
 	}
 	return response, json.Unmarshal(r.body, &response)
 }

@@ -226,7 +226,7 @@ func iptables() (map[string]File, error) {
 }
 
 // The user of the control plane.
-const controlPlaneUser = "65532:65532"
+const controlPlaneUser = "5678:5678"
 
 // ControlPlane is the image of the control plane. The program is linked statically.
 func ControlPlane(name, architecture, program string) *Image {

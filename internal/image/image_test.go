@@ -78,7 +78,7 @@ func TestArchive(t *testing.T) {
 	if want := "sha256:" + hex.EncodeToString(digest[:]); config.Rootfs.DiffIDs[0] != want {
 		t.Errorf("the layer has the digest %s, the configuration states %s", want, config.Rootfs.DiffIDs[0])
 	}
-	if config.Architecture != "arm64" || config.Config.User != "65532:65532" ||
+	if config.Architecture != "arm64" || config.Config.User != "5678:5678" ||
 		config.Config.Entrypoint[0] != "/usr/local/bin/weft" {
 		t.Errorf("the configuration is %+v", config)
 	}

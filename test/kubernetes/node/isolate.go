@@ -60,12 +60,35 @@ func Isolate(ctx context.Context) (code int, err error) {
 	command.Env = append(os.Environ(), numberVariable+"="+strconv.Itoa(m.number))
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	command.Cancel = func() error { return killFirst(command.Process.Pid) }
 	runErr := command.Run()
 	var exit *exec.ExitError
 	if runErr != nil && !errors.As(runErr, &exit) {
 		return 1, errors.Join(runErr, m.clean())
 	}
 	return command.ProcessState.ExitCode(), errors.Join(m.clean(), m.left())
+}
+
+// killFirst kills the first process of the namespace that unshare has made, the only child of unshare. The kernel
+// reports its end after that of all others, so unshare ends when none is left.
+func killFirst(unshare int) error {
+	processes, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, file := range processes {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// PID (NAME) STATE PARENT; the name may have any character (proc_pid_stat(5)).
+		pid, _, _ := strings.Cut(string(text), " ")
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if first, err := strconv.Atoi(pid); err == nil && fields[1] == strconv.Itoa(unshare) {
+			return syscall.Kill(first, syscall.SIGKILL)
+		}
+	}
+	return syscall.Kill(unshare, syscall.SIGKILL) // it has made none yet
 }
 
 // needed are the programs of a node that packages of the machine have, and the packages in Debian.

@@ -97,9 +97,6 @@ func programs() (map[string]string, error) {
 	return found, nil
 }
 
-// argo is the program of Argo Rollouts, which most tests don't need.
-const argo = "rollouts-controller"
-
 // sysctls are the files of the machine's settings that a kubelet writes. It gets copies.
 var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
@@ -329,6 +326,17 @@ func (n *Node) Kubectl(ctx context.Context, input string, args ...string) (strin
 func (n *Node) Apply(ctx context.Context, yaml string) error {
 	_, err := n.Kubectl(ctx, yaml, "apply", "--server-side", "-f", "-")
 	return err
+}
+
+// PodIP returns the address of a Pod.
+func (n *Node) PodIP(ctx context.Context, namespace, pod string) (string, error) {
+	return n.Kubectl(ctx, "", "get", "pod", pod, "-n", namespace, "-o", "jsonpath={.status.podIP}")
+}
+
+// KillContainer kills all processes of a container, by its ID as the status of its Pod has it.
+func (n *Node) KillContainer(id string) error {
+	return run("ctr", "--address", containerd, "--namespace", "k8s.io", "tasks", "kill", "--all", "--signal", "SIGKILL",
+		strings.TrimPrefix(id, "containerd://"))
 }
 
 // waitTimeout bounds the wait for a condition of an object.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weft/test/kubernetes/node"
+	"weft/test/kubernetes/shop"
 )
 
 var enabled = flag.Bool("node", false, "run the tests of a Kubernetes node, as root; `make node` builds its programs")
@@ -62,7 +63,7 @@ func start(t *testing.T) *world {
 	}
 	shared.Do(func() {
 		began := time.Now()
-		shared.node, shared.err = node.Start(t.Context(), node.Options{})
+		shared.node, shared.err = node.Start(t.Context(), node.Options{Images: shop.Images()})
 		if shared.err == nil {
 			t.Logf("the node is ready after %.1f s", time.Since(began).Seconds())
 		}
@@ -97,7 +98,19 @@ func (w *world) wait(object, condition string, args ...string) {
 	}
 }
 
-// namespace makes a namespace, which is deleted at the end of the test.
+// collect writes a report on a failed test, and logs where it is.
+func (w *world) collect() {
+	if !w.t.Failed() {
+		return
+	}
+	dir, err := os.MkdirTemp("", "weft-node-report-")
+	if err == nil {
+		err = w.Collect(context.Background(), dir)
+	}
+	w.t.Logf("the report is in %s (%v)", dir, err)
+}
+
+// namespace makes a namespace, whose deletion begins at the end of the test. Its Pods end with the node.
 func (w *world) namespace(name string, labels ...string) {
 	w.t.Helper()
 	w.kubectl("create", "namespace", name)
@@ -105,7 +118,8 @@ func (w *world) namespace(name string, labels ...string) {
 		w.kubectl(append([]string{"label", "namespace", name}, labels...)...)
 	}
 	w.t.Cleanup(func() {
-		if _, err := w.Kubectl(context.Background(), "", "delete", "namespace", name); err != nil {
+		w.collect()
+		if _, err := w.Kubectl(context.Background(), "", "delete", "namespace", name, "--wait=false"); err != nil {
 			w.t.Error(err)
 		}
 	})

@@ -1,0 +1,198 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/test/kubernetes/shop"
+)
+
+var installation struct {
+	sync.Once
+	err error
+}
+
+// mesh returns the node with a control plane, whose mesh has identities.
+func mesh(t *testing.T) *world {
+	t.Helper()
+	w := start(t)
+	installation.Do(func() {
+		began := time.Now()
+		if installation.err = shop.InstallControlPlane(t.Context(), w.Node); installation.err == nil {
+			t.Logf("the control plane is available after %.1f s", time.Since(began).Seconds())
+			installation.err = w.Apply(t.Context(), shop.Identity)
+		}
+	})
+	if installation.err != nil {
+		t.Cleanup(w.collect)
+		t.Fatal(installation.err)
+	}
+	return w
+}
+
+// open makes a namespace with a server "web", a client that it allows, and one that it denies, and returns when the
+// client reaches the server with mutual TLS.
+func (w *world) open(namespace, server string) *shop.Shop {
+	w.t.Helper()
+	w.namespace(namespace, "kuma.io/sidecar-injection=enabled")
+	w.apply(server + shop.Client(namespace, "client") + shop.Client(namespace, "stranger") +
+		shop.Permission(namespace, "web", "client"))
+	w.wait("pod/client", "condition=Ready", "-n", namespace)
+	s := &shop.Shop{Node: w.Node, Namespace: namespace, Client: w.podIP(namespace, "client")}
+	w.eventually("the client reaches web with mutual TLS", s.Verified)
+	return s
+}
+
+// podIP is the address of a Pod.
+func (w *world) podIP(namespace, pod string) string {
+	w.t.Helper()
+	address, err := w.PodIP(w.t.Context(), namespace, pod)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return address
+}
+
+func (w *world) eventually(what string, attempt func(context.Context) error) {
+	w.t.Helper()
+	if err := shop.Eventually(w.t.Context(), what, attempt); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// lossless sends requests to web while something happens, and fails the test where one failed.
+func (w *world) lossless(s *shop.Shop, event func()) {
+	w.t.Helper()
+	run := s.Send()
+	event()
+	tally := run.Stop()
+	verdict, err := tally.Verdict()
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	w.t.Logf("%s, by %d servers", verdict, len(tally.Responses))
+}
+
+// TestTraffic: Pods of a namespace with injection talk mTLS. The server's proxy verifies the client, and denies the one
+// that no permission allows, and a connection without TLS. The probes of the kubelet pass.
+func TestTraffic(t *testing.T) {
+	w := mesh(t)
+	s := w.open("traffic", shop.Server("traffic", "web", 2))
+	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	w.wait("pod/stranger", "condition=Ready", "-n", s.Namespace)
+	stranger := w.podIP(s.Namespace, "stranger")
+	w.eventually("the stranger is denied", func(ctx context.Context) error {
+		got, err := shop.Get(ctx, stranger, shop.Web)
+		if err == nil && got.Status != http.StatusForbidden {
+			err = fmt.Errorf("%d: %s%s, want 403", got.Status, got.Body, got.Error)
+		}
+		return err
+	})
+	pod := strings.Fields(w.kubectl("get", "pods", "-n", s.Namespace, "-l", "app=web", "-o",
+		"jsonpath={.items[*].status.podIP}"))[0]
+	if response, err := http.Get("http://" + pod + ":8080/"); err == nil {
+		response.Body.Close()
+		t.Errorf("a client without a certificate gets %s", response.Status)
+	}
+}
+
+// TestInitContainersAndJobs: an init container of the user reaches a server through the sidecar, which thus is ready
+// before it. A Job ends although its sidecar runs.
+func TestInitContainersAndJobs(t *testing.T) {
+	w := mesh(t)
+	s := w.open("jobs", shop.Server("jobs", "web", 1))
+	w.apply(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once, namespace: jobs}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      serviceAccountName: client
+      restartPolicy: Never
+      initContainers:
+      - {name: first, image: "weft-test/application:latest", imagePullPolicy: Never, args: [get, "http://web"]}
+      containers:
+      - {name: app, image: "weft-test/application:latest", imagePullPolicy: Never, args: [get, "http://web"]}
+`)
+	w.wait("job/once", "condition=Complete", "-n", s.Namespace)
+	order := w.kubectl("get", "pods", "-n", s.Namespace, "-l", "job-name=once", "-o",
+		"jsonpath={.items[0].spec.initContainers[*].name} {.items[0].status.phase}")
+	if order != "kuma-init kuma-sidecar first Succeeded" {
+		t.Errorf("the Pod of the Job has %q, want kuma-init kuma-sidecar first Succeeded", order)
+	}
+}
+
+// TestProbesFailWithTheApplication: a Pod whose application fails its probe is not Ready, although its sidecar is.
+func TestProbesFailWithTheApplication(t *testing.T) {
+	w := mesh(t)
+	w.namespace("probes", "kuma.io/sidecar-injection=enabled")
+	w.apply(strings.ReplaceAll(shop.Client("probes", "client"), "tcpSocket: {port: 8080}", "tcpSocket: {port: 9}"))
+	w.wait("pod/client", "jsonpath={.status.initContainerStatuses[1].ready}=true", "-n", "probes")
+	w.wait("pod/client", "jsonpath={.status.containerStatuses[0].started}=true", "-n", "probes")
+	w.eventually("the kubelet reports the failed probe", func(ctx context.Context) error {
+		events, err := w.Kubectl(ctx, "", "get", "events", "-n", "probes", "--field-selector", "reason=Unhealthy", "-o",
+			"jsonpath={.items[*].involvedObject.fieldPath}")
+		if err == nil && !strings.Contains(events, "spec.containers{app}") {
+			err = errors.New("no event of the container app: " + events)
+		}
+		return err
+	})
+	if ready := w.kubectl("get", "pod", "client", "-n", "probes", "-o",
+		`jsonpath={.status.conditions[?(@.type=="Ready")].status}`); ready != "False" {
+		t.Errorf("the Pod has Ready=%s, want False", ready)
+	}
+}
+
+// TestARolloutLosesNoRequest restarts the server's Deployment under traffic.
+func TestARolloutLosesNoRequest(t *testing.T) {
+	w := mesh(t)
+	s := w.open("rollout", shop.Server("rollout", "web", 2))
+	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	w.lossless(s, func() {
+		w.kubectl("rollout", "restart", "deployment/web", "-n", s.Namespace)
+		w.kubectl("rollout", "status", "deployment/web", "-n", s.Namespace, "--timeout", "5m")
+	})
+}
+
+// TestAKilledControlPlane: the control plane's Pod is killed under traffic. No request fails, and a new Pod joins the
+// mesh afterwards.
+func TestAKilledControlPlane(t *testing.T) {
+	w := mesh(t)
+	s := w.open("control-plane", shop.Server("control-plane", "web", 2))
+	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	w.lossless(s, func() {
+		w.kubectl("delete", "pod", "-n", "kuma-system", "-l", "app=kuma-control-plane", "--force", "--grace-period=0")
+		w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
+		w.kubectl("scale", "deployment/web", "-n", s.Namespace, "--replicas", "3")
+		w.kubectl("rollout", "status", "deployment/web", "-n", s.Namespace, "--timeout", "3m")
+	})
+}
+
+// TestAKilledSidecar: the agent and Envoy of a server get SIGKILL under traffic. No request fails, and the kubelet
+// starts the sidecar again.
+func TestAKilledSidecar(t *testing.T) {
+	w := mesh(t)
+	s := w.open("sidecar", shop.Server("sidecar", "web", 2))
+	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	pod := strings.Fields(w.kubectl("get", "pods", "-n", s.Namespace, "-l", "app=web", "-o",
+		"jsonpath={.items[*].metadata.name}"))[0]
+	w.lossless(s, func() {
+		container := w.kubectl("get", "pod", pod, "-n", s.Namespace, "-o",
+			`jsonpath={.status.initContainerStatuses[?(@.name=="kuma-sidecar")].containerID}`)
+		if err := w.KillContainer(container); err != nil {
+			t.Fatal(err)
+		}
+		w.wait("pod/"+pod, `jsonpath={.status.initContainerStatuses[?(@.name=="kuma-sidecar")].restartCount}=1`, "-n",
+			s.Namespace)
+		w.wait("pod/"+pod, "condition=Ready", "-n", s.Namespace)
+	})
+}

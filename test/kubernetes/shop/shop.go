@@ -1,0 +1,224 @@
+// Package shop has the control plane and the applications of the tests and the demo of a Kubernetes node: a server, a
+// client that it allows, and one that it denies.
+package shop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"weft/internal/demo"
+	"weft/internal/traffic"
+	"weft/test/kubernetes/node"
+)
+
+// Tag is the tag of the images that `tools/images test` writes.
+const Tag = "test"
+
+// folder is the folder of these images.
+func folder() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..", "bin", "images")
+}
+
+// Images returns the archives of the images of the control plane and of sidecars.
+func Images() []string {
+	return []string{filepath.Join(folder(), "weft-"+runtime.GOARCH+".tar"),
+		filepath.Join(folder(), "weft-dp-"+runtime.GOARCH+".tar")}
+}
+
+// Weft is the path of weft.
+func Weft() string { return filepath.Join(folder(), runtime.GOARCH, "weft") }
+
+// Install is the command that prints the objects of a control plane with the images of the tests, and with values of
+// the chart, NAME=VALUE.
+func Install(values ...string) []string {
+	command := []string{"install", "control-plane", "--set", "global.image.tag=" + Tag}
+	for _, v := range values {
+		command = append(command, "--set", v)
+	}
+	return command
+}
+
+// Shop is a namespace with a server "web".
+type Shop struct {
+	Node      *node.Node
+	Namespace string
+	Client    string // the address of the client's Pod
+}
+
+// Web is the URL of the server, as Pods of its namespace have it.
+const Web = "http://web"
+
+// RunWeft runs weft with the node's kubeconfig, and returns its output.
+func RunWeft(ctx context.Context, n *node.Node, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, Weft(), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+n.Kubeconfig())
+	out, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return string(out), fmt.Errorf("weft %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}
+
+// InstallControlPlane applies what `weft install control-plane` prints, and returns when the control plane is available
+// and has made the mesh default.
+func InstallControlPlane(ctx context.Context, n *node.Node, values ...string) error {
+	objects, err := RunWeft(ctx, n, Install(values...)...)
+	if err != nil {
+		return err
+	}
+	if err := n.Apply(ctx, objects); err != nil {
+		return err
+	}
+	if err := n.Wait(ctx, "deployment/kuma-control-plane", "condition=Available", "-n", "kuma-system"); err != nil {
+		return err
+	}
+	return n.Wait(ctx, "mesh/default", "create")
+}
+
+// Response is the response to a request of a Pod.
+type Response struct {
+	Status int
+	Body   []byte
+	Error  string
+}
+
+// Err returns an error unless the server has responded with 200.
+func (r Response) Err() error {
+	switch {
+	case r.Error != "":
+		return errors.New(r.Error)
+	case r.Status != http.StatusOK:
+		return fmt.Errorf("%d %s", r.Status, strings.TrimSpace(string(r.Body)))
+	}
+	return nil
+}
+
+// Get sends a request from a Pod, by its address.
+func Get(ctx context.Context, pod, to string) (Response, error) {
+	var result Response
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+pod+":8080/?url="+url.QueryEscape(to), nil)
+	if err != nil {
+		return result, err
+	}
+	relayed, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return result, err
+	}
+	defer relayed.Body.Close()
+	body, err := io.ReadAll(relayed.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &result)
+	}
+	return result, err
+}
+
+// Call sends a request from the client to the server, and returns the server's instance and the client that its proxy
+// has verified.
+func (s *Shop) Call(ctx context.Context) (demo.Response, error) {
+	var of demo.Response
+	got, err := Get(ctx, s.Client, Web)
+	if err == nil {
+		err = got.Err()
+	}
+	if err == nil {
+		err = json.Unmarshal(got.Body, &of)
+	}
+	return of, err
+}
+
+// ID is the SPIFFE ID of a ServiceAccount of the namespace.
+func (s *Shop) ID(account string) string {
+	return "spiffe://default.default.mesh.local/ns/" + s.Namespace + "/sa/" + account
+}
+
+// Verified sends a request, and returns an error unless the server's proxy has verified the client.
+func (s *Shop) Verified(ctx context.Context) error {
+	of, err := s.Call(ctx)
+	if err == nil && of.Client != s.ID("client") {
+		err = fmt.Errorf("web sees the client %q, want %s", of.Client, s.ID("client"))
+	}
+	return err
+}
+
+const (
+	rate           = 50 // requests a second
+	requestTimeout = 20 * time.Second
+)
+
+// Send sends requests from the client to the server.
+func (s *Shop) Send() *traffic.Run {
+	return traffic.Start(rate, requestTimeout, func(ctx context.Context) (string, error) {
+		of, err := s.Call(ctx)
+		return of.Instance, err
+	})
+}
+
+// IgnoredLabels is the value of the chart with the label that Argo Rollouts adds to selectors.
+const IgnoredLabels = "controlPlane.envVars." + IgnoredLabelsVariable + "=rollouts-pod-template-hash"
+
+// IgnoredLabelsVariable is the setting of labels in selectors that do not count before a promotion.
+const IgnoredLabelsVariable = "KUMA_RUNTIME_KUBERNETES_INJECTOR_IGNORED_SERVICE_SELECTOR_LABELS"
+
+// NewVersion are the arguments of `kubectl patch rollout` that give the Pods of a Rollout a new version.
+func NewVersion(version string) []string {
+	return []string{"--type", "merge", "-p",
+		fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"version":%q}}}}}`, version)}
+}
+
+// Promote gives the Pods of the Rollout web a new version, and returns when Argo Rollouts has promoted them.
+func (s *Shop) Promote(ctx context.Context, version string) error {
+	patch := append([]string{"patch", "rollout", "web", "-n", s.Namespace}, NewVersion(version)...)
+	if _, err := s.Node.Kubectl(ctx, "", patch...); err != nil {
+		return err
+	}
+	generation, err := s.Node.Kubectl(ctx, "", "get", "rollout", "web", "-n", s.Namespace, "-o",
+		"jsonpath={.metadata.generation}")
+	if err != nil {
+		return err
+	}
+	for _, condition := range []string{"{.status.observedGeneration}=" + generation, "{.status.phase}=Healthy"} {
+		if err := s.Node.Wait(ctx, "rollout/web", "jsonpath="+condition, "-n", s.Namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// convergence bounds the time in which a change reaches all proxies of a busy machine.
+const convergence = time.Minute
+
+// Eventually tries until it succeeds, for a minute at most. The response to an attempt is the event that is awaited.
+func Eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, convergence)
+	defer cancel()
+	retry := time.NewTicker(50 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := attempt(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
