@@ -46,8 +46,8 @@ func (o *Options) redirects(f *family) bool {
 	return o.IPv4
 }
 
-// DeliverySource is the address from which a proxy dials the application behind it, where that is at an
-// address of its machine that is redirected (the Dataplane's inbound without serviceAddress, and probes). IPv6 has none.
+// DeliverySource is the address from which a proxy dials the application behind it, where that is at an address of its
+// machine that is redirected (the Dataplane's inbound without serviceAddress, and probes). IPv6 has none.
 const DeliverySource = "127.0.0.6"
 
 // wanted are our rules of a family, as iptables-save would show them.
