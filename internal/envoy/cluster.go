@@ -170,15 +170,14 @@ func plaintextTransport() []*clusterv3.Cluster_TransportSocketMatch {
 }
 
 // localCluster returns the cluster of the application of an inbound.
-func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
+func (p *InboundParts) localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 	received := proxy.ReceivedOf(l.Confs)
 	t, breaker := received.Timeout.All(), received.CircuitBreaker.All()
-	attempt := timeout(t.ConnectionTimeout, localConnectTimeout)
 	return xds.NewResource(xds.Cluster, name, &clusterv3.Cluster{
 		Name:                          name,
 		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		UpstreamBindConfig:            dialledFrom(l.ServiceSource()),
-		ConnectTimeout:                attempt,
+		ConnectTimeout:                timeout(t.ConnectionTimeout, localConnectTimeout),
 		PerConnectionBufferLimitBytes: uint32Value(applicationBuffer),
 		CircuitBreakers:               limited(noBreakers(), breaker.Limits()),
 		OutlierDetection:              applicationEjection(breaker.Outliers()),
@@ -189,7 +188,7 @@ func localCluster(name string, l *proxy.InboundListener) *xds.Resource {
 				LbEndpoints: []*endpointv3.LbEndpoint{lbEndpoint(l.ServiceAddress, l.ServicePort)},
 			}},
 		},
-		TypedExtensionProtocolOptions: applicationOptions(l.Protocol, &t, attempt),
+		TypedExtensionProtocolOptions: p.options,
 	})
 }
 

@@ -92,13 +92,13 @@ func egressServiceChain(c *proxy.EgressChain) *listenerv3.FilterChain {
 // egressManager reads the requests to an external service. It removes the caller's identity and the headers between the
 // mesh's proxies.
 func egressManager(c *proxy.EgressChain) *hcmv3.HttpConnectionManager {
-	manager := connectionManager(c.Key.String())
+	manager, guard := connectionManager(c.Key.String()), c.Guard()
 	boundServed(manager, c.Confs)
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
 	manager.RouteSpecifier = routeNamed(externalName(c.Key))
-	manager.HttpFilters = requestSlots(c.Guard().Place)
+	manager.HttpFilters = requestSlots(guard.Place)
 	manager.LocalReplyConfig = markRemovedService()
-	guardedRequests(c.Guard(), manager)
+	guardedRequests(guard.Mesh, guard.Place, manager)
 	return manager
 }
 

@@ -65,7 +65,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, Assignment(n.Endpoints))
 	}
 	if n.Inbound != nil {
-		all = append(all, Inbound(n.Inbound, n.Secured)...)
+		all = append(all, inboundOf(n.Inbound, n.Secured)...)
 		if n.Secured {
 			all = append(all, Evicted(n.Inbound.Mesh, n.Evicted)...)
 		}

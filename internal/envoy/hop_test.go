@@ -56,7 +56,7 @@ func TestTheClientsAddressIsTheConnections(t *testing.T) {
 	t.Cleanup(app.Close)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP)
 	var resources []*xds.Resource
-	for _, r := range Inbound(in, false) {
+	for _, r := range inboundOf(in, false) {
 		if r.Type == xds.Route {
 			route := routeOf(t, in)
 			route.RequestHeadersToAdd = []*corev3.HeaderValueOption{{

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -11,18 +12,47 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"weft/internal/proxy"
 	"weft/internal/xds"
 )
 
+// InboundParts has what inbound listeners with equal settings have in common, encoded once for all their proxies.
+type InboundParts struct {
+	of    proxy.InboundSettings
+	inUse []slotFilters
+	// manager is an encoded connection manager without the fields that [managedBy] adds, and plaintextManager that of
+	// connections without TLS. Both are empty for TCP.
+	manager, plaintextManager []byte
+	options                   map[string]*anypb.Any // of the cluster of the application
+	limit                     *xds.Resource         // the content of the slot for connections
+	contents                  []*xds.Resource       // of the slots for requests
+}
+
+// NewInboundParts returns the parts of the listeners with the settings.
+func NewInboundParts(of proxy.InboundSettings) *InboundParts {
+	t := proxy.ReceivedOf(of.Confs).Timeout.All()
+	p := &InboundParts{
+		of: of, options: applicationOptions(of.Protocol, &t, timeout(t.ConnectionTimeout, localConnectTimeout)),
+		limit: connectionLimit(of.Name, of.Confs),
+	}
+	if of.Protocol.IsHTTP() {
+		p.inUse = filtersInUse(of.Name, of.Confs, of.Secured)
+		p.manager, p.plaintextManager = inboundManager(of, of.Secured), inboundManager(of, false)
+		p.contents = append([]*xds.Resource{router(of.Name, &routerv3.Router{})}, contents(p.inUse, true)...)
+	}
+	return p
+}
+
 // Inbound returns a listener of a proxy, its route or TCP proxy, the contents of its slots, the cluster of its
 // application and, where the proxy is secured, the permissions of its callers. A secured listener requires mutual TLS,
-// and accepts callers that a rule allows and no rule denies. Another listener accepts plaintext from every client.
-func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
-	name := InboundName(l.Address, l.Port)
-	chain := &listenerv3.FilterChain{Filters: inboundFilters(l, secured)}
+// and accepts callers that a rule allows and no rule denies. Another listener accepts plaintext from every client. Its
+// settings must be those of the parts.
+func (p *InboundParts) Inbound(l *proxy.InboundListener) []*xds.Resource {
+	name, secured := InboundName(l.Address, l.Port), p.of.Secured
+	chain := &listenerv3.FilterChain{Filters: p.filters(l, secured)}
 	if secured {
 		requireTLS(chain, l.Protocol, l.Source)
 	}
@@ -39,21 +69,16 @@ func Inbound(l *proxy.InboundListener, secured bool) []*xds.Resource {
 	if secured && l.AlsoPlaintext {
 		listener.FilterChains = append(listener.FilterChains, &listenerv3.FilterChain{
 			FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"},
-			Filters:          inboundFilters(l, false),
+			Filters:          p.filters(l, false),
 		})
 	}
 	if !l.Bind {
 		listener.BindToPort = boolFalse()
 	}
-	resources := []*xds.Resource{
-		localCluster(name, l),
-		xds.NewResource(xds.Listener, name, listener),
-		connectionLimit(l.Name, l.Confs),
-	}
+	resources := []*xds.Resource{p.localCluster(name, l), xds.NewResource(xds.Listener, name, listener), p.limit}
 	if l.Protocol.IsHTTP() {
-		inUse := filtersInUse(l.Name, l.Confs, secured)
-		resources = append(resources, localRoute(l, secured, inUse), router(l.Name, &routerv3.Router{}))
-		resources = append(resources, contents(inUse, true)...)
+		resources = append(resources, localRoute(l, secured, p.inUse))
+		resources = append(resources, p.contents...)
 	} else {
 		resources = append(resources, toApplication(name, l))
 	}
@@ -76,10 +101,15 @@ func detectTLS(l *listenerv3.Listener) {
 	l.ContinueOnListenerFiltersTimeout = true
 }
 
-func inboundFilters(l *proxy.InboundListener, secured bool) []*listenerv3.Filter {
+// filters returns the filters of connections with TLS where secured is set, and of plaintext connections otherwise.
+func (p *InboundParts) filters(l *proxy.InboundListener, secured bool) []*listenerv3.Filter {
 	switch {
 	case l.Protocol.IsHTTP():
-		return []*listenerv3.Filter{connectionSlot(l.Name), networkFilter(inboundManager(l, secured))}
+		manager := p.plaintextManager
+		if secured {
+			manager = p.manager
+		}
+		return []*listenerv3.Filter{connectionSlot(l.Name), managedBy(manager, InboundName(l.Address, l.Port))}
 	case secured:
 		return guardedConnections(l.Guard())
 	}
@@ -95,22 +125,31 @@ func toApplication(name string, l *proxy.InboundListener) *xds.Resource {
 	})
 }
 
-// inboundManager reads an inbound's requests. It writes the caller's identity into x-forwarded-client-cert; a value
-// from the caller never reaches the application.
-func inboundManager(l *proxy.InboundListener, secured bool) *hcmv3.HttpConnectionManager {
-	name := InboundName(l.Address, l.Port)
-	manager := connectionManager(name)
-	boundServed(manager, l.Confs)
+// inboundManager returns the encoded connection manager of an inbound, without the fields that [managedBy] adds. It
+// writes the caller's identity into x-forwarded-client-cert; a value from the caller never reaches the application.
+func inboundManager(of proxy.InboundSettings, secured bool) []byte {
+	manager := connectionManager("")
+	boundServed(manager, of.Confs)
 	manager.StreamIdleTimeout = duration(inboundStreamIdleTimeout)
-	manager.RouteSpecifier = routeNamed(name)
-	manager.HttpFilters = requestSlots(l.Name)
+	manager.HttpFilters = requestSlots(of.Name)
 	manager.LocalReplyConfig = markUnserved()
 	if secured {
 		manager.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		manager.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Uri: true}
-		guardedRequests(l.Guard(), manager)
+		guardedRequests(of.Mesh, of.Name, manager)
 	}
-	return manager
+	return toAny(manager).Value
+}
+
+// managedBy returns the filter of a connection manager with the name of an inbound: its stat prefix and its route.
+// Encoded messages one after the other are the encoded sum of their fields, and this order is that of the whole
+// message.
+func managedBy(manager []byte, name string) *listenerv3.Filter {
+	filter := networkFilter(&hcmv3.HttpConnectionManager{StatPrefix: name})
+	route := toAny(&hcmv3.HttpConnectionManager{RouteSpecifier: routeNamed(name)})
+	config := filter.GetTypedConfig()
+	config.Value = slices.Concat(config.Value, manager, route.Value)
+	return filter
 }
 
 // boundServed bounds an HTTP connection at the server: its idle time, the time for the headers of a request, and its

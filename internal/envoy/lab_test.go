@@ -79,7 +79,7 @@ func (l *lab) inbound(protocol kind.Protocol, confs string, application service.
 	in := n.Inbound
 	in.Address, in.Port, in.Protocol, in.Bind = "127.0.0.1", freePort(l.t), protocol, true
 	in.Name, in.ServiceAddress, in.ServicePort = fmt.Sprint(in.Port), application.Address, application.Port
-	l.resources = append(l.resources, Inbound(in, false)...)
+	l.resources = append(l.resources, inboundOf(in, false)...)
 	return &labDestination{l, InboundName(in.Address, in.Port), fmt.Sprintf("127.0.0.1:%d", in.Port)}
 }
 
@@ -178,4 +178,9 @@ func effectiveOf(t *testing.T, text string) service.Effective {
 	var n nouns
 	unmarshal(t, "destination: {effective: {"+text+"}}", &n)
 	return n.Destination.Effective
+}
+
+// inboundOf returns the resources of an inbound that shares no parts.
+func inboundOf(l *proxy.InboundListener, secured bool) []*xds.Resource {
+	return NewInboundParts(l.Settings(secured)).Inbound(l)
 }

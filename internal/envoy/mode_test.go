@@ -35,7 +35,7 @@ func TestAModeChangesNothingOfConnectionsWithTLS(t *testing.T) {
 // inboundIn returns a listener of a mesh with mtls.
 func inboundIn(t *testing.T, protocol kind.Protocol, permissive bool) *listenerv3.Listener {
 	t.Helper()
-	resources := Inbound(&proxy.InboundListener{
+	resources := inboundOf(&proxy.InboundListener{
 		Address: "10.0.0.1", Port: 80, Name: "80", Protocol: protocol, ServiceAddress: "127.0.0.1", ServicePort: 80,
 		Bind:          true,
 		AlsoPlaintext: permissive, Permissions: &match.Permissions{},

@@ -141,7 +141,7 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 		in.Name = fmt.Sprint("text-", i)
 		in.Permissions.Deny = []match.Rule{{Origin: text, Prefix: serverID + text}}
 		inbounds = append(inbounds, in)
-		resources = append(resources, Inbound(in, true)...)
+		resources = append(resources, inboundOf(in, true)...)
 	}
 	resources = append(resources, Evicted("default", texts)...)
 	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
@@ -383,7 +383,7 @@ func TestAHandshakeThatDoesNotEndIsClosed(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	ofBytes, ofRequests := inboundTo(t, app, kind.TCP), inboundTo(t, app, kind.HTTP)
 	ofRequests.Name = "requests"
-	resources := append(inboundResources(ofBytes), Inbound(ofRequests, true)...)
+	resources := append(inboundResources(ofBytes), inboundOf(ofRequests, true)...)
 	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, in := range []*proxy.InboundListener{ofBytes, ofRequests} {
 		for _, says := range []string{"", "\x16\x03\x01\x02\x00\x01"} {

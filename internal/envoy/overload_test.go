@@ -24,7 +24,7 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 	if err := os.WriteFile(pressure, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bootstrap := static(t, Inbound(in, false))
+	bootstrap := static(t, inboundOf(in, false))
 	bootstrap.OverloadManager = &overloadv3.OverloadManager{
 		RefreshInterval: duration(localIdleTimeout / 100),
 		ResourceMonitors: []*overloadv3.ResourceMonitor{{

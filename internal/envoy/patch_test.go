@@ -308,7 +308,7 @@ func TestAPatchAddsAnAccessLogOfOpenTelemetry(t *testing.T) {
 		`{clusterName: collector}}"}}, {listener: {operation: Patch, match: {origin: inbound}, value: "{accessLog: [{name: otel, `+
 		`typedConfig: {'@type': type.googleapis.com/envoy.extensions.access_loggers.open_telemetry.v3.`+
 		`OpenTelemetryAccessLogConfig, grpcService: {envoyGrpc: {clusterName: collector}}, logName: connections}}]}"}}`)
-	patched := p.Apply(Batch{Resources: Inbound(in, false), Own: true, Tags: func(string) []map[string]string {
+	patched := p.Apply(Batch{Resources: inboundOf(in, false), Own: true, Tags: func(string) []map[string]string {
 		return nil
 	}})
 	if !slices.Equal(patched.Matches, []int{1, 1}) || len(patched.Problems) > 0 {

@@ -49,12 +49,12 @@ func permissions(g proxy.Guard) []*xds.Resource {
 	}
 }
 
-// guardedRequests puts the filters of a guard first.
-func guardedRequests(g proxy.Guard, manager *hcmv3.HttpConnectionManager) {
+// guardedRequests puts the filters of the guard of a place first.
+func guardedRequests(mesh, place string, manager *hcmv3.HttpConnectionManager) {
 	manager.HttpFilters = append([]*hcmv3.HttpFilter{
-		discoveredHTTPFilter(evictedHTTPName(g.Mesh), httpRBACType),
-		discoveredHTTPFilter(denyName(g.Place), httpRBACType),
-		discoveredHTTPFilter(allowName(g.Place), httpRBACType),
+		discoveredHTTPFilter(evictedHTTPName(mesh), httpRBACType),
+		discoveredHTTPFilter(denyName(place), httpRBACType),
+		discoveredHTTPFilter(allowName(place), httpRBACType),
 	}, manager.HttpFilters...)
 }
 

@@ -57,7 +57,7 @@ func receiving(t *testing.T, protocol kind.Protocol, secured, alsoPlaintext bool
 }
 
 func (s *received) resources() []*xds.Resource {
-	return append(Inbound(s.in, s.secured), Evicted(s.in.Mesh, nil)...)
+	return append(inboundOf(s.in, s.secured), Evicted(s.in.Mesh, nil)...)
 }
 
 // get gives the proxy confs, as written in YAML. Slots that are no longer in use are removed.
@@ -368,7 +368,7 @@ func TestLimitsAtZoneProxies(t *testing.T) {
 	ingress := &proxy.IngressListener{Address: "127.0.0.1", Port: freePort(t), Confs: confsOf(t, twoConnections)}
 	more = append(append(more, ClusterOfSNIRoute(sni, service.Effective{}), EndpointsOfSNIRoute(sni,
 		[]service.Endpoint{{Address: server.Address, Port: server.Port}})), Ingress(ingress)...)
-	egress := startEgress(t, east, []proxy.EgressChain{api, open, db}, append(more, Inbound(server, true)...)...)
+	egress := startEgress(t, east, []proxy.EgressChain{api, open, db}, append(more, inboundOf(server, true)...)...)
 
 	for _, c := range []struct{ id, sni, want string }{
 		{clientID, apiSNI, "200 429 429"},

@@ -35,7 +35,7 @@ func TestNamesOfTrustBundles(t *testing.T) {
 	}
 	egress := Egress(&proxy.EgressListener{Address: "10.0.0.1", Port: 10002}, identity.Source{},
 		[]proxy.EgressChain{chain})
-	inbound := Inbound(&proxy.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
+	inbound := inboundOf(&proxy.InboundListener{Mesh: "shop", Address: "10.0.0.1", Port: 80, Protocol: kind.TCP,
 		ServiceAddress: "127.0.0.1", ServicePort: 8080}, true)
 	for what, c := range map[string]struct {
 		wire string

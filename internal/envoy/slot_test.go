@@ -226,7 +226,8 @@ func TestSlotsOfConnectionsDrainNothing(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "east", Prefix: "spiffe://" + domainEast + "/"})
 	other := inboundTo(t, second, kind.TCP)
-	s := serveEnvoy(t, append(inboundResources(in), localCluster("second", other), trust(east),
+	toSecond := NewInboundParts(other.Settings(true)).localCluster("second", other)
+	s := serveEnvoy(t, append(inboundResources(in), toSecond, trust(east),
 		certificateSecret(t, east.certificate(t, serverID)))...)
 	dial := func() net.Conn {
 		conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))

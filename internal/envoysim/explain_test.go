@@ -110,7 +110,8 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	}
 	for i := range p.Listeners {
 		p.Listeners[i].Mesh = key.Mesh
-		resources = append(resources, envoy.Inbound(&p.Listeners[i], secured)...)
+		l := &p.Listeners[i]
+		resources = append(resources, envoy.NewInboundParts(l.Settings(secured)).Inbound(l)...)
 	}
 	resources = append(resources, envoy.Evicted(key.Mesh, w.Evicted)...)
 	for i := range p.Outbounds {

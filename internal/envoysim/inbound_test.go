@@ -48,7 +48,7 @@ func serverWith(secured bool, protocol kind.Protocol, permissions match.Permissi
 		ServiceAddress: "127.0.0.1", ServicePort: 80, Permissions: &permissions, TrustDomains: domains,
 		Confs: confs,
 	}
-	resources := append(envoy.Inbound(inbound, secured), envoy.TrustBundle(trust))
+	resources := append(envoy.NewInboundParts(inbound.Settings(secured)).Inbound(inbound), envoy.TrustBundle(trust))
 	if secured {
 		resources = append(resources, envoy.Evicted("default", []string{"former.default.west.dataplane.mesh.local"})...)
 	}

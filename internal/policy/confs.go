@@ -47,6 +47,9 @@ func (c *Confs) UnmarshalJSON(text []byte) error {
 
 // Read sets into, a pointer to a struct whose fields have the names of kinds, to the confs.
 func (c Confs) Read(into any) {
+	if c == (Confs{}) {
+		return
+	}
 	if err := json.Unmarshal([]byte(c.String()), into); err != nil {
 		panic(fmt.Sprintf("policy: a conf cannot be read: %v", err)) // it was written from the same types
 	}

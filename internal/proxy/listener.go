@@ -67,6 +67,21 @@ func (l *InboundListener) Guard() Guard {
 	return Guard{l.Mesh, l.Name, l.Protocol, l.Permissions, l.TrustDomains}
 }
 
+// InboundSettings are the properties of an inbound listener that many proxies have in common. Listeners with equal ones
+// share the parts of their configuration that depend on nothing else.
+type InboundSettings struct {
+	Mesh     string
+	Name     string
+	Protocol kind.Protocol
+	Secured  bool // the proxy has an identity
+	Confs    policy.Confs
+}
+
+// Settings returns the settings of the listener. secured states that its proxy has an identity.
+func (l *InboundListener) Settings(secured bool) InboundSettings {
+	return InboundSettings{l.Mesh, l.Name, l.Protocol, secured, l.Confs}
+}
+
 // deliverySource is an address of every Linux machine's loopback interface that no other program uses.
 const deliverySource = "127.0.0.6"
 

@@ -42,6 +42,7 @@ type config struct {
 	near            *table.Derived[nearKey, *outbound]
 	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
 	captures        *table.Derived[proxy.Capture, []*xds.Resource]
+	inbounds        *table.Derived[proxy.InboundSettings, *envoy.InboundParts]
 	own             *table.Derived[state.ProxyKey, *Own]
 	reached         *table.Derived[reachedPart, Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
@@ -124,6 +125,8 @@ func newConfig(state *graph.State) *config {
 	c.externalRoute = table.NewDerived(state.Tables.DB, "routes of external services", c.makeExternalRoute,
 		sameResource)
 	c.captures = table.NewDerived(state.Tables.DB, "listeners of redirected connections", makeCapture, sameResources)
+	c.inbounds = table.NewDerived(state.Tables.DB, "common parts of inbounds", makeInboundParts,
+		func(*envoy.InboundParts, *envoy.InboundParts) bool { return false })
 	c.own = table.NewDerived(state.Tables.DB, "own of proxy", c.makeOwn, sameOwn)
 	c.reached = table.NewDerived(state.Tables.DB, "parts of a proxy group", c.makeReached, sameShared)
 	c.group = &sharing[proxy.Group, service.List]{
@@ -438,7 +441,8 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	var resources []*xds.Resource
 	for i := range p.Listeners {
-		resources = append(resources, envoy.Inbound(&p.Listeners[i], p.Identity != nil)...)
+		l := &p.Listeners[i] // without parts, of which the generation failed, that of the proxy fails too
+		resources = append(resources, c.inbounds.Get(r, l.Settings(p.Identity != nil)).Inbound(l)...)
 	}
 	for i := range p.Outbounds {
 		to := p.Outbounds[i].Destination
@@ -460,6 +464,10 @@ func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 		resources = append(resources, c.captures.Get(r, *p.Capture)...)
 	}
 	return inOrder(resources)
+}
+
+func makeInboundParts(_ *table.Reader, of proxy.InboundSettings) *envoy.InboundParts {
+	return envoy.NewInboundParts(of)
 }
 
 func makeCapture(_ *table.Reader, of proxy.Capture) []*xds.Resource { return envoy.Capture(&of) }

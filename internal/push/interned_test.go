@@ -79,6 +79,36 @@ func TestProxiesShareTheListenersOfRedirectedConnections(t *testing.T) {
 	}
 }
 
+// TestProxiesShareThePartsOfTheirInbounds: proxies with inbounds on one port have the same encoded contents of slots.
+func TestProxiesShareThePartsOfTheirInbounds(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	inbound := func(name, address string, port uint32) *resource.Object[kind.Dataplane] {
+		return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{
+			Address: address, Inbound: []kind.Inbound{{
+				Port: port, Tags: map[string]string{kind.ServiceTag: "web", kind.ProtocolTag: "http"},
+			}},
+		}})
+	}
+	put(hub, inbound("a", "10.0.0.1", 8080), inbound("b", "10.0.0.2", 8080), inbound("c", "10.0.0.3", 8081))
+	slots := func(name string) (all []*xds.Resource) {
+		key := state.ProxyKey{Mesh: mesh, Name: name}
+		hub.Proxies.Watch(key, func(*proxy.Proxy) {})
+		for _, o := range hub.Proxies.used[key].own.Resources {
+			if o.Type == xds.Extension {
+				all = append(all, o)
+			}
+		}
+		return all
+	}
+	a, b, c := slots("a"), slots("b"), slots("c")
+	if len(a) != 2 || !slices.Equal(a, b) {
+		t.Errorf("two proxies with the same port do not share the contents of 2 slots: %v, %v", a, b)
+	}
+	if len(c) != 2 || slices.EqualFunc(a, c, sameResource) {
+		t.Errorf("a proxy with another port has the contents of another one: %v", c)
+	}
+}
+
 // TestGroupsShareResourcesOfEqualConfs: groups with different policies share the resources of a destination for which
 // the effective confs are equal, and others do not.
 func TestGroupsShareResourcesOfEqualConfs(t *testing.T) {
