@@ -25,6 +25,7 @@ const (
 func NewPort(config *tls.Config) (credentials.TransportCredentials, net.Listener) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
+	config.DynamicRecordSizingDisabled = true // no client shows the beginning of a configuration before it has the end
 	passed := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, maxOtherConns),
 		closed: make(chan struct{})}
 	return &portCredentials{credentials.NewTLS(config), config, passed}, passed
@@ -38,7 +39,7 @@ type portCredentials struct {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (p *portCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn := tls.Server(raw, p.config)
+	conn := tls.Server(byRecord(raw), p.config)
 	if err := conn.HandshakeContext(context.Background()); err != nil { // the server has set a deadline
 		raw.Close()
 		return nil, nil, err

@@ -99,7 +99,7 @@ func (ps *Proxies) acquire(key state.ProxyKey) *usedProxy {
 		return p
 	}
 	p = &usedProxy{
-		set:       ps.sets.catalog.NewResourceSet(),
+		set:       ps.sets.catalog.NewOwnSet(),
 		streams:   map[*xds.Stream]struct{}{},
 		watchers:  map[*func(*proxy.Proxy)]struct{}{},
 		resolvers: map[*func(*HostNames)]struct{}{},

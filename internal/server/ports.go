@@ -213,6 +213,15 @@ type endingConn struct {
 	release func() (stopped bool)
 }
 
+// SyscallConn implements syscall.Conn.
+func (c *endingConn) SyscallConn() (syscall.RawConn, error) {
+	socket, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return socket.SyscallConn()
+}
+
 // Close implements net.Conn.
 func (c *endingConn) Close() error {
 	c.release()

@@ -76,10 +76,14 @@ func (c *Catalog) Commit(changes ...Change) uint64 {
 
 // NewResourceSet returns an empty resource set. It need not be closed: a set that no stream follows is garbage.
 func (c *Catalog) NewResourceSet() *ResourceSet {
-	f := &ResourceSet{catalog: c, followers: map[*session]struct{}{}}
-	for t := range f.types {
-		f.types[t].entries = map[string]*entry{}
-	}
+	return &ResourceSet{catalog: c, followers: map[*session]struct{}{}}
+}
+
+// NewOwnSet returns an empty resource set of one client. It is [Catalog.NewResourceSet] without a memory of the
+// responses that other streams may send too.
+func (c *Catalog) NewOwnSet() *ResourceSet {
+	f := c.NewResourceSet()
+	f.own = true
 	return f
 }
 
@@ -87,6 +91,7 @@ func (c *Catalog) NewResourceSet() *ResourceSet {
 // of a given type and name.
 type ResourceSet struct {
 	catalog   *Catalog
+	own       bool // of one client
 	types     [numTypes]typeSet
 	followers map[*session]struct{}
 }
@@ -102,7 +107,7 @@ func (f *ResourceSet) Resources() []*Resource {
 	defer f.catalog.mu.RUnlock()
 	var all []*Resource
 	for t := range f.types {
-		for _, e := range f.types[t].entries {
+		for e := f.types[t].newest; e != nil; e = e.older {
 			if e.resource != nil {
 				all = append(all, e.resource)
 			}

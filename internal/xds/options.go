@@ -34,7 +34,7 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 // Sizes of a connection. Nearly all of the thousands of connections are idle, so each has small buffers.
 const (
 	window         = 64 << 10 // bytes in flight to the server: requests are small
-	writeBuffer    = 32 << 10 // bytes, of a connection that is writing; an idle one has no buffer
+	writeBuffer    = 16 << 10 // bytes, of a connection that is writing: one TLS record; an idle one has no buffer
 	maxRequest     = 4 << 20  // bytes; a node with many extensions has 50 KB, 20,000 names 1 MB
 	maxStreams     = 16       // per connection: one for ADS, a few for the agent
 	maxHeaderBytes = 32 << 10

@@ -36,7 +36,7 @@ func (s *session) batch(t Type) []*response {
 	defer lists.Put(list)
 	for i, f := range s.sets {
 		if *list = s.changed((*list)[:0], t, i, f); len(*list) > 0 {
-			batch = append(batch, f.types[t].cache.response(s.catalog, t, *list))
+			batch = append(batch, f.response(t, *list))
 		}
 		clear(*list)
 	}
@@ -85,7 +85,7 @@ func (s *session) isolated(t Type) []*response {
 }
 
 func (s *session) alone(t Type, i int, e *entry) *response {
-	return s.sets[i].types[t].cache.response(s.catalog, t, []*Resource{e.resource})
+	return s.sets[i].response(t, []*Resource{e.resource})
 }
 
 // lists are lists of resources of one response. Thousands of clients that connect at once have the same responses.

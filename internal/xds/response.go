@@ -81,6 +81,14 @@ type cache struct {
 // maxCached bounds the empty entries of collected responses.
 const maxCached = 256
 
+// response returns the message with resources of the set, and no removal.
+func (f *ResourceSet) response(t Type, changed []*Resource) *response {
+	if f.own {
+		return f.catalog.encode(t, slices.Clone(changed), nil)
+	}
+	return f.types[t].cache.response(f.catalog, t, changed)
+}
+
 // response returns the message with these resources, and no removal.
 func (k *cache) response(c *Catalog, t Type, changed []*Resource) *response {
 	key := fingerprint(changed)

@@ -238,7 +238,7 @@ func (s *session) unsubscribe(t Type, names []string) {
 		}
 		sub.removeMissing(name)
 		for i, f := range s.sets {
-			if e := f.types[t].entries[name]; e != nil {
+			if e := f.types[t].entry(name); e != nil {
 				sub.dropEntry(i, e)
 			}
 		}

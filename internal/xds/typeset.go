@@ -3,8 +3,8 @@ package xds
 // typeSet has the resources of one type of a resource set. Its entries form a list by the revision of their last
 // change, newest first, so that the changes since a revision are the first entries of the list.
 type typeSet struct {
-	entries map[string]*entry
-	byID    []*entry // nil where the id is free
+	entries map[string]*entry // by name; nil while there are few, as in the set of one proxy
+	byID    []*entry          // nil where the id is free
 	free    []uint32
 	newest  *entry
 	oldest  *entry
@@ -29,7 +29,7 @@ const minSweep = 64
 
 // put sets or (nil) removes a resource, and reports whether that changed anything.
 func (s *typeSet) put(revision uint64, name string, r *Resource) bool {
-	e := s.entries[name]
+	e := s.entry(name)
 	switch {
 	case e == nil && r == nil:
 		return false
@@ -64,13 +64,39 @@ func (s *typeSet) add(name string) *entry {
 		e.id = uint32(len(s.byID))
 		s.byID = append(s.byID, e)
 	}
-	s.entries[name] = e
+	switch {
+	case s.entries != nil:
+		s.entries[name] = e
+	case len(s.byID) > maxSearched:
+		s.entries = make(map[string]*entry, len(s.byID))
+		for _, e := range s.byID {
+			if e != nil {
+				s.entries[e.name] = e
+			}
+		}
+	}
 	return e
+}
+
+// maxSearched is the number of entries above which a search costs more than a map.
+const maxSearched = 8
+
+// entry returns the entry of a name, or nil where there is none.
+func (s *typeSet) entry(name string) *entry {
+	if s.entries != nil {
+		return s.entries[name]
+	}
+	for _, e := range s.byID {
+		if e != nil && e.name == name {
+			return e
+		}
+	}
+	return nil
 }
 
 // find returns the entry of a resource, or nil where the set does not have it.
 func (s *typeSet) find(name string) *entry {
-	if e := s.entries[name]; e != nil && e.resource != nil {
+	if e := s.entry(name); e != nil && e.resource != nil {
 		return e
 	}
 	return nil
@@ -118,5 +144,5 @@ func (s *typeSet) sweep(passed uint64) {
 		}
 		e = newer
 	}
-	s.sweepAt = s.removed + len(s.entries)/2
+	s.sweepAt = s.removed + (len(s.byID)-len(s.free))/2
 }
