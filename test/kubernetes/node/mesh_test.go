@@ -196,3 +196,12 @@ func TestAKilledSidecar(t *testing.T) {
 		w.wait("pod/"+pod, "condition=Ready", "-n", s.Namespace)
 	})
 }
+
+// TestWeftByKubeconfig: the command line reaches the control plane from outside the cluster, with a kubeconfig alone.
+func TestWeftByKubeconfig(t *testing.T) {
+	w := mesh(t)
+	out, err := shop.RunWeft(t.Context(), w.Node, "--api", "kubernetes:", "get", "meshes", "-o", "json")
+	if err != nil || !strings.Contains(out, `"name": "default"`) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
