@@ -44,6 +44,15 @@ func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]ConfigEntry{"xds": entries})
 }
 
+// atOwner returns the key of a Dataplane in its zone. On Kubernetes it has the namespace.
+func atOwner(meta *resource.Meta) state.ProxyKey {
+	name := kind.DisplayNameOf(meta)
+	if meta.Label(kind.EnvLabel) == kind.Kubernetes {
+		name += "." + meta.Label(kind.NamespaceLabel)
+	}
+	return state.ProxyKey{Mesh: meta.Mesh, Name: name}
+}
+
 // sentTo returns the configuration of the proxy in the path, as its zone generates it; with shadow the one in which
 // shadow policies have their effect. It omits the private keys of external services' certificates, the only keys that a
 // control plane sends.
@@ -58,8 +67,7 @@ func (a *api) sentTo(r *http.Request, shadow bool) ([]*xds.Resource, error) {
 	}
 	meta := dataplane.Envelope()
 	if zone := cmp.Or(kind.OwnerOf(meta).Zone, a.Zone); zone != a.Zone {
-		return a.RemoteZones.Config(r.Context(), zone,
-			state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)}, shadow)
+		return a.RemoteZones.Config(r.Context(), zone, atOwner(meta), shadow)
 	}
 	of := a.Inspector.Config
 	if shadow {
@@ -110,7 +118,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 		return invalidQuery(problems...)
 	}
 	meta := dataplane.Envelope()
-	request.From = state.ProxyKey{Mesh: meta.Mesh, Name: kind.DisplayNameOf(meta)}
+	request.From = atOwner(meta)
 	explanation, err := a.explainIn(r.Context(), cmp.Or(kind.OwnerOf(meta).Zone, a.Zone), request)
 	if err != nil {
 		return err

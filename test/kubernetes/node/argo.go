@@ -13,6 +13,9 @@ import (
 // argo is the program of Argo Rollouts, which most tests don't need.
 const argo = "rollouts-controller"
 
+// established is the condition of a definition. A new one has no status yet.
+const established = `jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
+
 // HasArgo returns an error where Argo Rollouts is not built.
 func (n *Node) HasArgo() error {
 	if _, err := os.Stat(n.programs[argo]); err != nil {
@@ -42,7 +45,7 @@ func (n *Node) StartArgo(ctx context.Context) error {
 		if _, err := n.Kubectl(ctx, "", "apply", "--server-side", "-f", definition); err != nil {
 			return err
 		}
-		if err := n.Wait(ctx, "--filename="+definition, "condition=Established"); err != nil {
+		if err := n.Wait(ctx, "--filename="+definition, established); err != nil {
 			return err
 		}
 	}
