@@ -13,9 +13,6 @@ import (
 // argo is the program of Argo Rollouts, which most tests don't need.
 const argo = "rollouts-controller"
 
-// established is the condition of a definition. A new one has no status yet.
-const established = `jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
-
 // HasArgo returns an error where Argo Rollouts is not built.
 func (n *Node) HasArgo() error {
 	if _, err := os.Stat(n.programs[argo]); err != nil {
@@ -45,8 +42,11 @@ func (n *Node) StartArgo(ctx context.Context) error {
 		if _, err := n.Kubectl(ctx, "", "apply", "--server-side", "-f", definition); err != nil {
 			return err
 		}
-		if err := n.Wait(ctx, "--filename="+definition, established); err != nil {
-			return err
+		// A new definition has no conditions, which kubectl could wait for, until its names are accepted.
+		for _, condition := range []string{"jsonpath={.status.acceptedNames.plural}", "condition=Established"} {
+			if err := n.Wait(ctx, "--filename="+definition, condition); err != nil {
+				return err
+			}
 		}
 	}
 	if _, err := n.Kubectl(ctx, "", "create", "namespace", "argo-rollouts"); err != nil { // of its lease
