@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -33,6 +34,12 @@ type shop struct {
 func (c *cluster) newShop(t *testing.T) *shop {
 	t.Helper()
 	s := &shop{c, t, strings.Replace(c.namespace, "system", "shop", 1)}
+	t.Cleanup(func() { // the next test's control plane would make Dataplanes of the Pods, in all meshes
+		path := "/api/v1/namespaces/" + s.name + "/pods"
+		if err := c.client.Delete(context.Background(), path, "", ""); err != nil {
+			t.Error(err)
+		}
+	})
 	c.create(t, "/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": s.name,
 		"labels": object{"kuma.io/sidecar-injection": "enabled"}}})
 	s.try("/api/v1/namespaces/"+s.name+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount",
