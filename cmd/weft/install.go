@@ -142,7 +142,7 @@ func newInstallTransparentProxyCommand() *cobra.Command {
 		Short: "Redirect the connections of this machine: run weft-dp install transparent-proxy",
 		Long: `Redirect the connections of this machine through its proxy. The program beside the proxy does it:
 run "weft-dp install transparent-proxy", with the same flags. In Pods, the injector runs it.`,
-		Example:            `  weft-dp install transparent-proxy --help`,
+		Example:            `  weft install transparent-proxy --help`,
 		DisableFlagParsing: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
