@@ -61,7 +61,8 @@ func openAPIServer(ctx context.Context, s *settings.Settings, log *slog.Logger) 
 	if err != nil {
 		return fail(err)
 	}
-	if found.user, err = crd.Check(ctx, client, s.Kubernetes.SystemNamespace); err != nil {
+	pods := s.Mode == settings.Zone
+	if found.user, err = crd.Check(ctx, client, s.Kubernetes.SystemNamespace, pods); err != nil {
 		return fail(err)
 	}
 	found.client = client

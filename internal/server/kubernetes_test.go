@@ -36,8 +36,6 @@ import (
 	"weft/internal/bundle"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
-	"weft/internal/kube/install"
-	"weft/internal/kube/install/installtest"
 	"weft/internal/kube/kubetest"
 	"weft/internal/server"
 	"weft/internal/server/servertest"
@@ -286,7 +284,8 @@ func TestKubernetesIsNotReady(t *testing.T) {
 	t.Run("no permissions", func(t *testing.T) {
 		c.kubeconfig(t, c.account(t, "powerless"))
 		fails(t, c, "system:serviceaccount:"+c.namespace+":powerless may not", "create, update, delete",
-			"meshes.kuma.io", "secrets in the namespace "+c.namespace, "docs/kubernetes.md")
+			"meshes.kuma.io", "secrets in the namespace "+c.namespace, "endpointslices.discovery.k8s.io",
+			"configmaps kuma-control-plane-ca", "docs/kubernetes.md")
 	})
 	t.Run("no definition", func(t *testing.T) {
 		c.kubeconfig(t, c.Config().BearerToken)
@@ -325,26 +324,6 @@ func (c *cluster) token(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return token.Status.Token
-}
-
-// TestKubernetesRole: the roles of the chart allow what the control plane does.
-func TestKubernetesRole(t *testing.T) {
-	c := newCluster(t)
-	token := c.account(t, "kuma-control-plane")
-	for _, o := range installtest.Objects(t, install.Options{Namespace: c.namespace}) {
-		if strings.Contains(o.Kind(), "Role") {
-			c.create(t, o.Path()[:strings.LastIndexByte(o.Path(), '/')], o)
-			t.Cleanup(func() { installtest.Delete(t, c.client, o) })
-		}
-	}
-	c.kubeconfig(t, token)
-	p := servertest.Start(t, c.options(nil))
-	apply(t, p, `{type: MeshTimeout, mesh: default, name: slow.`+c.namespace+`, spec: {targetRef: {kind: Mesh}, to: `+
-		`[{targetRef: {kind: Mesh}, default: {connectionTimeout: 3s}}]}}`)
-	awaitRead(t, p, "/meshes/default/meshtimeouts/slow."+c.namespace, "connectionTimeout")
-	if err := p.Stop(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // redirected makes a Dataplane reach every service.

@@ -18,8 +18,9 @@ import (
 )
 
 // Check returns the user that a client is, and an error if the API server lacks what a control plane needs: the
-// definitions, the system namespace, or permissions of the user. The error names all of them, and what to do.
-func Check(ctx context.Context, client *api.Client, namespace string) (user string, err error) {
+// definitions, the system namespace, or permissions of the user. The error names all of them, and what to do. pods is
+// true for a control plane that serves the proxies of Pods.
+func Check(ctx context.Context, client *api.Client, namespace string, pods bool) (user string, err error) {
 	var self struct {
 		Status struct{ UserInfo struct{ Username string } }
 	}
@@ -32,7 +33,7 @@ func Check(ctx context.Context, client *api.Client, namespace string) (user stri
 	if err := checkDefinitions(ctx, client); err != nil {
 		return user, err
 	}
-	if err := checkPermissions(ctx, client, user, namespace); err != nil {
+	if err := checkPermissions(ctx, client, user, rules(namespace, pods)); err != nil {
 		return user, err
 	}
 	err = client.Get(ctx, "/api/v1/namespaces/"+namespace, nil, nil)
@@ -89,21 +90,27 @@ func (r rule) String() string {
 	if r.subresource != "" {
 		text += "/" + r.subresource
 	}
+	if r.name != "" {
+		text += " " + r.name
+	}
 	if r.namespace != "" {
 		text += " in the namespace " + r.namespace
 	}
 	return text
 }
 
-// rules returns the permissions of a control plane.
-func rules(namespace string) []rule {
+// rules returns the permissions of a control plane without those of its webhooks' certificate, which the operator may
+// make.
+func rules(namespace string, pods bool) []rule {
 	all := []string{"get", "list", "watch", "create", "update", "delete"}
 	needed := []rule{
 		{resource: "namespaces", namespace: namespace, name: namespace, verbs: []string{"get"}},
 		{resource: "secrets", namespace: namespace, verbs: all},
 		{group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: all},
 		{group: Group, resource: kube.RecordPlural, namespace: namespace, verbs: all},
-		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
+	}
+	if pods {
+		needed = append(needed, ofPods...)
 	}
 	for _, d := range Kinds() {
 		plural := Plural(d.Describe())
@@ -116,12 +123,24 @@ func rules(namespace string) []rule {
 	return needed
 }
 
+// ofPods are the permissions of a control plane that serves the proxies of Pods.
+var ofPods = []rule{
+	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
+	{resource: "nodes", verbs: []string{"list", "watch"}},
+	{resource: "namespaces", verbs: []string{"get", "list", "watch"}},
+	{resource: "pods", verbs: []string{"get", "list", "watch"}},
+	{resource: "services", verbs: []string{"get", "list", "watch"}},
+	{group: "discovery.k8s.io", resource: "endpointslices", verbs: []string{"list", "watch"}},
+	{resource: "events", verbs: []string{"create"}},
+	{resource: "configmaps", verbs: []string{"create"}},
+	{resource: "configmaps", name: "kuma-control-plane-ca", verbs: []string{"get", "update"}},
+}
+
 // reviewers is the number of concurrent requests.
 const reviewers = 16
 
-// checkPermissions returns an error that names every missing permission of a user.
-func checkPermissions(ctx context.Context, client *api.Client, user, namespace string) error {
-	needed := rules(namespace)
+// checkPermissions returns an error that names the permissions that a user lacks.
+func checkPermissions(ctx context.Context, client *api.Client, user string, needed []rule) error {
 	missing := make([][]string, len(needed)) // verbs by rule
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(reviewers)

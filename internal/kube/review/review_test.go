@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	}
 	config := rest.CopyConfig(server.Config())
 	config.BearerToken = w.account("control-plane")
-	user, err := crd.Check(t.Context(), clientOf(t, config), system)
+	user, err := crd.Check(t.Context(), clientOf(t, config), system, false)
 	if err != nil {
 		t.Fatal(err)
 	}
