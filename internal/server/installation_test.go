@@ -226,7 +226,7 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 	if err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("web-1"), shop.token("web-1", "weft")); err != nil {
 		i.t.Errorf("the token of the Pod does not open its Dataplane: %v", err)
 	}
-	// The sidecar of a Pod without an address is told why it has no Dataplane, by the Pod and its Namespace.
+	// The Pod and its Namespace give the reason for which a Pod without an address has no Dataplane.
 	create("bare")
 	err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("bare"), shop.token("bare", "weft"))
 	rejects(i.t, err, codes.NotFound, "has no Dataplane yet")
