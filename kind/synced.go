@@ -41,21 +41,43 @@ func OwnerOf(meta *resource.Meta) Owner {
 const syncedNameLength = maxLabel - 1 - 16
 
 // SyncedName returns the name of a resource's copy on other control planes: equal names of two owners are two
-// resources. A kind that only global owns keeps its name, since no other owner has the kind.
+// resources. name is the [OwnerName]. A kind that only global owns keeps its name, since no other owner has the kind.
 //
-// It is the name, cut if it is too long, "-" and 16 hexadecimal digits: FNV-1a of 64 bits over the name and the owner's
-// zone, with a zero byte between. It depends on nothing else, so it is the same on every control plane.
-func SyncedName(info *resource.Info, name string, owner Owner) string {
+// It is the name, with "-" in place of "." and cut if it is too long, "-" and 16 hexadecimal digits: FNV-1a of 64 bits
+// over the name, the owner's zone and the mesh, with a zero byte between. It depends on nothing else, so it is the same
+// on every control plane. Without a dot it names an object of the system namespace of every cluster, where the copies
+// of all meshes and namespaces are.
+func SyncedName(info *resource.Info, mesh, name string, owner Owner) string {
 	if !info.Sync.Has(resource.ZoneToGlobal) {
 		return name
 	}
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s\x00%s", name, owner.Zone)
-	cut := strings.TrimRight(name[:min(len(name), syncedNameLength)], "-.")
+	fmt.Fprintf(h, "%s\x00%s\x00%s", name, owner.Zone, mesh)
+	cut := strings.TrimRight(strings.ReplaceAll(name[:min(len(name), syncedNameLength)], ".", "-"), "-")
 	return fmt.Sprintf("%s-%016x", cut, h.Sum64())
 }
 
-// DisplayNameOf returns the resource's name on its owner.
+// ofOperators are the kinds that concern a whole mesh.
+var ofOperators = map[string]bool{
+	MeshIdentities.Name: true, MeshTrusts.Name: true, MeshExternalServices.Name: true, MeshMultiZoneServices.Name: true,
+	HostnameGenerators.Name: true, ZoneIngresses.Name: true, ZoneEgresses.Name: true,
+}
+
+// OfOperators returns whether resources of a kind concern a whole mesh, so that on Kubernetes all are in the system
+// namespace.
+func OfOperators(kind string) bool { return ofOperators[kind] }
+
+// OwnerName returns the name of a resource that is unique among those of its owner, mesh and kind. It is the display
+// name and, on Kubernetes, "." and the namespace. The namespace is left out for kinds of operators, which have one.
+func OwnerName(info *resource.Info, meta *resource.Meta) string {
+	name := DisplayNameOf(meta)
+	if namespace := meta.Label(NamespaceLabel); namespace != "" && !OfOperators(info.Name) {
+		name += "." + namespace
+	}
+	return name
+}
+
+// DisplayNameOf returns the resource's name on its owner, without its namespace.
 func DisplayNameOf(meta *resource.Meta) string {
 	if name := meta.Label(DisplayName); name != "" {
 		return name

@@ -214,8 +214,11 @@ func (c *checks) namespaceOf(at, name, namespace string) {
 	}
 }
 
+// IsNamespace returns whether a text is the name of a namespace of Kubernetes (RFC 1123, label).
+func IsNamespace(name string) bool { return len(name) <= maxLabel && label1123.MatchString(name) }
+
 func (c *checks) namespaceName(at, name string) {
-	if len(name) > maxLabel || !label1123.MatchString(name) {
+	if !IsNamespace(name) {
 		c.add(at, "%s is not a namespace: lower case letters, digits and '-', at most %d", quote(name), maxLabel)
 	}
 }

@@ -111,8 +111,9 @@ func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
 	row.Body, err = resource.Relabel(row.Body, func(labels map[string]string) {
 		maps.Copy(labels, w.ownership())
 		name, namespace := w.namespaced(key)
-		if labels[kind.DisplayName] = name; namespace != "" {
-			labels[kind.NamespaceLabel] = namespace
+		labels[kind.DisplayName], labels[kind.NamespaceLabel] = name, namespace
+		if namespace == "" {
+			delete(labels, kind.NamespaceLabel)
 		}
 		if w.self().Global() {
 			delete(labels, kind.ZoneLabel)

@@ -77,6 +77,14 @@ func TestNamespacesOfReferences(t *testing.T) {
 		timeout = `{type: MeshTimeout, mesh: m, name: t.%s, spec: {targetRef: %s, to: [{targetRef: %s, default: {idleTimeout: 1s}}]}}`
 		all     = `{kind: Mesh}`
 	)
+	global := admission.New(memory.New(memory.Options{}), admission.Options{Environment: kind.Kubernetes,
+		SystemNamespace: "kuma-system"})
+	const misplaced = "name: is in the namespace shop, and a policy of the global control plane concerns all zones; " +
+		"write it in the namespace kuma-system"
+	if _, err := global.Put(t.Context(), parse(t, fmt.Sprintf(timeout, "shop", all, all)),
+		admission.Change{}); err == nil || !strings.Contains(err.Error(), misplaced) {
+		t.Errorf("global: %v, want %q", err, misplaced)
+	}
 	for _, c := range []struct{ name, namespace, target, to, role, problem string }{
 		{"a service of the policy's namespace", "shop", all, `{kind: MeshService, name: web, namespace: shop}`,
 			"producer", ""},

@@ -79,7 +79,7 @@ func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.O
 
 // displayNameWithZone returns the name that a Dataplane has in its zone, with the zone where that is another one.
 func (w *Writer) displayNameWithZone(dp *resource.Object[kind.Dataplane]) string {
-	name := kind.DisplayNameOf(&dp.Meta)
+	name := kind.OwnerName(&kind.Dataplanes.Info, &dp.Meta)
 	if zone := w.owner(&dp.Meta).Zone; zone != w.zone {
 		name += " of zone " + zone
 	}

@@ -43,12 +43,6 @@ func produces(part kind.ToPart, namespace string) bool {
 		(ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// ofOperators are the kinds that are in the system namespace only, since they concern a whole mesh.
-var ofOperators = []string{
-	kind.MeshIdentities.Name, kind.MeshTrusts.Name, kind.MeshExternalServices.Name, kind.MeshMultiZoneServices.Name,
-	kind.HostnameGenerators.Name, kind.ZoneIngresses.Name, kind.ZoneEgresses.Name,
-}
-
 // namespaceProblems rejects a resource in a namespace that its kind or its items do not allow.
 func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 	var problems resource.Problems
@@ -56,12 +50,17 @@ func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 	if namespace == "" || namespace == w.system || w.system == "" {
 		return nil
 	}
-	if slices.Contains(ofOperators, o.Key().Kind) {
+	if kind.OfOperators(o.Key().Kind) {
 		problems.Add("name", "is in the namespace %s, and a %s concerns the whole mesh; write it in the namespace %s",
 			namespace, o.Key().Kind, w.system)
 	}
 	d, ok := kind.ByName(o.Key().Kind).(kind.Policy)
 	if !ok {
+		return problems
+	}
+	if w.self().Global() {
+		problems.Add("name", "is in the namespace %s, and a policy of the global control plane concerns all zones; "+
+			"write it in the namespace %s", namespace, w.system)
 		return problems
 	}
 	role, parts := w.roleOf(o), d.Parts(o)

@@ -66,7 +66,7 @@ func (w *Writer) checkChangeable(key resource.Key, stored resource.Any) error {
 	meta := stored.Envelope()
 	if owner := w.owner(meta); owner != w.self() {
 		return resource.Errorf(resource.Forbidden, "%s belongs to %s, where its name is %q; change it there", key,
-			ownerPhrase(owner), kind.DisplayNameOf(meta))
+			ownerPhrase(owner), kind.OwnerName(kind.ByName(key.Kind).Describe(), meta))
 	}
 	return nil
 }

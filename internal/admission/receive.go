@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"weft/internal/store"
 	"weft/kind"
@@ -15,7 +16,7 @@ import (
 type Received struct {
 	Kind resource.Descriptor
 	Mesh string
-	Name string // at its owner
+	Name string // at its owner, [kind.OwnerName]
 	// Owner is the owner, as authenticated by the transport.
 	Owner kind.Owner
 	Body  []byte // resource.Body
@@ -24,7 +25,7 @@ type Received struct {
 // Key returns the key under which the resource is stored here.
 func (r *Received) Key() resource.Key {
 	info := r.Kind.Describe()
-	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Name, r.Owner)}
+	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Mesh, r.Name, r.Owner)}
 }
 
 // Receive stores a resource of another control plane, byte for byte, so that fields that this release does not know are
@@ -93,19 +94,25 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 	if !r.Owner.Global() {
 		origin, zone = kind.OriginZone, r.Owner.Zone
 	}
+	namespace, namespaced := meta.Labels[kind.NamespaceLabel]
+	display := r.Name
+	if namespaced && !kind.OfOperators(key.Kind) {
+		display = strings.TrimSuffix(r.Name, "."+namespace)
+	}
 	for _, label := range []struct{ name, want string }{
-		{kind.DisplayName, r.Name}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
+		{kind.DisplayName, display}, {kind.OriginLabel, origin}, {kind.ZoneLabel, zone},
 	} {
 		if got := meta.Label(label.name); got != label.want {
 			problems.Add("labels["+label.name+"]", "is %.100q, want %q, from %s", got, label.want,
 				ownerPhrase(r.Owner))
 		}
 	}
-	if namespace, written := meta.Labels[kind.NamespaceLabel]; written {
-		problems.Add("labels["+kind.NamespaceLabel+"]",
-			"is %.100q: resources of one name in two namespaces would be one here, so that this release takes "+
-				"nothing out of a namespace; upgrade this control plane before a zone on Kubernetes joins it",
-			namespace)
+	switch {
+	case namespaced && !kind.IsNamespace(namespace):
+		problems.Add("labels["+kind.NamespaceLabel+"]", "%.100q is not a namespace", namespace)
+	case namespaced && meta.Label(kind.EnvLabel) != kind.Kubernetes:
+		problems.Add("labels["+kind.NamespaceLabel+"]", "is %q, and the label %s is %.100q, want %q", namespace,
+			kind.EnvLabel, meta.Label(kind.EnvLabel), kind.Kubernetes)
 	}
 	problems = append(problems, w.statedSNIProblems(o)...)
 	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {

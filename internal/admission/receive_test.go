@@ -46,7 +46,8 @@ func TestReceive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	row, err := rows.Get(t.Context(), kind.MeshServices.Key("m", kind.SyncedName(&kind.MeshServices.Info, "web", west)))
+	row, err := rows.Get(t.Context(), kind.MeshServices.Key("m", kind.SyncedName(&kind.MeshServices.Info, "m", "web",
+		west)))
 	if err != nil || string(row.Body) != string(r.Body) {
 		t.Fatalf("stored is %s, %v", row.Body, err)
 	}
@@ -68,6 +69,36 @@ func TestReceive(t *testing.T) {
 	wantGone(t, rows, row.Key)
 }
 
+// TestReceiveOfNamespaces: resources of one name in two namespaces, and in two meshes, are different ones here.
+func TestReceiveOfNamespaces(t *testing.T) {
+	w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+	if err := w.Receive(t.Context(), received(global, kind.Meshes, "other", `{}`)); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []struct{ mesh, namespace string }{{"m", "blue"}, {"m", "green"}, {"other", "blue"}} {
+		r := received(west, kind.MeshServices, "web", webService)
+		r.Mesh, r.Name = in.mesh, "web."+in.namespace
+		r.Body = bytes.Replace(r.Body, []byte(`"kuma.io/env":"universal"`),
+			[]byte(`"kuma.io/env":"kubernetes","k8s.kuma.io/namespace":"`+in.namespace+`"`), 1)
+		if err := w.Receive(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(r.Key().Name, ".") {
+			t.Errorf("the copy has the name %s, which ends with a namespace", r.Key().Name)
+		}
+		wantError(t, w.Delete(t.Context(), r.Key(), admission.Change{}), resource.Forbidden,
+			`belongs to the zone "west", where its name is "web.`+in.namespace+`"; change it there`)
+	}
+	stored, _, err := rows.List(t.Context(), kind.MeshServices.Name)
+	names := map[string]bool{}
+	for _, row := range stored {
+		names[row.Key.Name] = true
+	}
+	if err != nil || len(names) != 3 {
+		t.Errorf("stored are %v, %v; want 3 names, since the copies of all meshes are in one namespace", names, err)
+	}
+}
+
 func TestReceiveRejects(t *testing.T) {
 	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
 	g, _ := newWriterWithMesh(t, admission.Options{})
@@ -78,6 +109,10 @@ func TestReceiveRejects(t *testing.T) {
 	namespaced := received(west, kind.MeshServices, "web", webService)
 	namespaced.Body = bytes.Replace(namespaced.Body, []byte(`"labels":{`),
 		[]byte(`"labels":{"k8s.kuma.io/namespace":"blue",`), 1)
+	otherName := namespaced
+	otherName.Name = "other.blue"
+	badNamespace := namespaced
+	badNamespace.Body = bytes.Replace(namespaced.Body, []byte("blue"), []byte("B.c"), 1)
 	inWest := received(west, kind.MeshServices, "web", webService)
 	inWest.Mesh = "missing"
 	for name, test := range map[string]struct {
@@ -104,8 +139,11 @@ func TestReceiveRejects(t *testing.T) {
 		"zone egress of another zone": {g,
 			received(west, kind.ZoneEgresses, "ze", `{"zone":"north","networking":{"address":"10.0.0.1","port":1}}`),
 			resource.Invalid, `zone: is "north", and the zone "west" sent it`},
-		"of a namespace": {w, namespaced, resource.Invalid,
-			`labels[k8s.kuma.io/namespace]: is "blue": resources of one name in two namespaces would be one here`},
+		"of another name in its namespace": {w, otherName, resource.Invalid,
+			`labels[kuma.io/display-name]: is "web", want "other"`},
+		"of a namespace on machines": {w, namespaced, resource.Invalid,
+			`labels[k8s.kuma.io/namespace]: is "blue", and the label kuma.io/env is "universal", want "kubernetes"`},
+		"of no namespace": {w, badNamespace, resource.Invalid, `labels[k8s.kuma.io/namespace]: "B.c" is not a namespace`},
 		"no external service": {w,
 			received(global, kind.MeshExternalServices, "api",
 				`{"match":{"port":443},"endpoints":[{"address":"0.0.0.0","port":443}]}`), resource.Invalid,
@@ -193,7 +231,7 @@ func TestAZoneThatLeftGlobal(t *testing.T) {
 		t.Errorf("alone: %+v", done)
 	}
 	put(t, alone, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
-	name := kind.SyncedName(&kind.MeshTrafficPermissions.Info, "p", global)
+	name := kind.SyncedName(&kind.MeshTrafficPermissions.Info, "m", "p", global)
 	row, err := rows.Get(t.Context(), kind.MeshTrafficPermissions.Key("m", name))
 	if err != nil || !strings.Contains(string(row.Body), `"later":1`) {
 		t.Errorf("the policy is %s, %v", row.Body, err)

@@ -114,7 +114,7 @@ func (l *checker) crossZone(mesh string) {
 		}
 		if slices.Contains(reasons, inspect.NoIngress) && !slices.Contains(reasons, inspect.NoIdentity) {
 			zone := l.State.Tables.ZoneOf(&service.Meta)
-			waiting[zone] = append(waiting[zone], kind.DisplayNameOf(&service.Meta))
+			waiting[zone] = append(waiting[zone], kind.OwnerName(&kind.MeshServices.Info, &service.Meta))
 		}
 	}
 	for zone, services := range waiting {

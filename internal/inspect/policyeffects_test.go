@@ -129,7 +129,8 @@ func global(rows ...resource.Any) *graph.State {
 			ofZone(zone, kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{
 				Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: noon}}},
 				NACKs: []kind.NACK{{Type: "cluster", Name: "c", Message: "no", Causes: []kind.Cause{
-					{Kind: "MeshTimeout", Name: kind.SyncedName(&kind.MeshTimeouts.Info, "all", kind.Owner{})},
+					{Kind: "MeshTimeout", Name: kind.SyncedName(&kind.MeshTimeouts.Info, "default", "all",
+						kind.Owner{})},
 					{Kind: "MeshTimeout", Name: "own"}}}}})))
 	}
 	s.Tables.DB.Commit(func(tx *table.Tx) {
@@ -146,7 +147,7 @@ func ofZone(zone string, o resource.Any) resource.Any {
 	meta := o.Envelope()
 	meta.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone,
 		kind.DisplayName: meta.Name}
-	meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, kind.Owner{Zone: zone})
+	meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Mesh, meta.Name, kind.Owner{Zone: zone})
 	return o
 }
 

@@ -90,7 +90,7 @@ func (e *PolicyEffects) namedHere(dp *resource.Object[kind.Dataplane]) *kind.Net
 			return ref
 		}
 		key := resource.Key{Kind: ref.Kind, Mesh: dp.Mesh,
-			Name: kind.SyncedName(of.Describe(), ref.Name, kind.Owner{Zone: zone})}
+			Name: kind.SyncedName(of.Describe(), dp.Mesh, ref.Name, kind.Owner{Zone: zone})}
 		if _, ok := e.State.Tables.Find(e.r, key); ok {
 			ref.Name = key.Name
 		}

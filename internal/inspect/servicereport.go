@@ -143,7 +143,8 @@ func (q *ServiceQuery) wants(d resource.Descriptor) bool {
 }
 
 func (q *ServiceQuery) means(meta *resource.Meta) bool {
-	named := meta.Name == q.Name || kind.DisplayNameOf(meta) == q.Name
+	named := meta.Name == q.Name || kind.DisplayNameOf(meta) == q.Name ||
+		kind.OwnerName(&kind.MeshServices.Info, meta) == q.Name
 	return named && (q.Zone == "" || q.Zone == kind.OwnerOf(meta).Zone)
 }
 

@@ -415,7 +415,8 @@ func (k *kindLog) add(key resource.Key, o *resource.Object[stored], owner kind.O
 		was = &before
 		k.release(before)
 	}
-	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.DisplayNameOf(&o.Meta)}, o.Version, len(o.Spec.body)}
+	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.OwnerName(k.kind.Describe(), &o.Meta)}, o.Version,
+		len(o.Spec.body)}
 	k.addSize(owner, 1, is.bytes)
 	k.rows[key] = is
 	if k.hashes[is.key.Owner] == nil {

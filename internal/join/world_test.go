@@ -275,7 +275,7 @@ func (p *plane) awaitDeleted(key resource.Key) {
 // keyOutsideOwner is the key of a resource in control planes other than its owner's.
 func keyOutsideOwner(of resource.Descriptor, mesh, name, zone string) resource.Key {
 	info := of.Describe()
-	return resource.Key{Kind: info.Name, Mesh: mesh, Name: kind.SyncedName(info, name, kind.Owner{Zone: zone})}
+	return resource.Key{Kind: info.Name, Mesh: mesh, Name: kind.SyncedName(info, mesh, name, kind.Owner{Zone: zone})}
 }
 
 // awaitTrouble waits until a kind of the zone is disconnected with an error, and returns the error.

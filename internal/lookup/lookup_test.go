@@ -162,8 +162,8 @@ func dataplane(name, address string) resource.Any {
 
 // ingresses are those of another zone.
 func ingresses(zone string, addresses ...string) resource.Any {
-	row := kind.MeshZoneAddresses.Make("default", kind.SyncedName(&kind.MeshZoneAddresses.Info, zone,
-		kind.Owner{Zone: zone}), kind.MeshZoneAddress{})
+	row := kind.MeshZoneAddresses.Make("default", kind.SyncedName(&kind.MeshZoneAddresses.Info, "default",
+		zone, kind.Owner{Zone: zone}), kind.MeshZoneAddress{})
 	row.Labels = map[string]string{kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone, kind.DisplayName: zone}
 	for i, address := range addresses {
 		row.Spec.Ingresses = append(row.Spec.Ingresses, kind.ZoneProxyAddress{Name: fmt.Sprint(i), Address: address,

@@ -23,8 +23,9 @@ type ReceivedResource struct {
 }
 
 // ReceivedOf returns the part of a change of the global control plane that zones receive: the resources of global that
-// are synced to zones. Secrets are left out: a zone receives none before it is written.
-func ReceivedOf(change *Change) (Received, error) {
+// are synced to zones. Secrets are left out: a zone receives none before it is written. stored returns the present
+// state of a resource.
+func ReceivedOf(change *Change, stored func(resource.Key) (resource.Any, error)) (Received, error) {
 	var received Received
 	for _, o := range change.Put {
 		d, meta := kind.ByName(o.Key().Kind), o.Envelope()
@@ -35,14 +36,22 @@ func ReceivedOf(change *Change) (Received, error) {
 		if err != nil {
 			return Received{}, err
 		}
-		received.Put = append(received.Put, ReceivedResource{o.Key().Kind, meta.Mesh, meta.Name, body})
+		received.Put = append(received.Put, ReceivedResource{o.Key().Kind, meta.Mesh,
+			kind.OwnerName(d.Describe(), meta), body})
 	}
 	// A Mesh owns the other resources, so that it is there before them.
 	slices.SortStableFunc(received.Put, func(a, b ReceivedResource) int { return cmp.Compare(order(a), order(b)) })
 	for _, key := range change.Removed {
-		if d := kind.ByName(key.Kind); synced(d) {
-			received.Removed = append(received.Removed, ReceivedResource{key.Kind, key.Mesh, key.Name, nil})
+		d := kind.ByName(key.Kind)
+		if !synced(d) {
+			continue
 		}
+		o, err := stored(key)
+		if err != nil {
+			return Received{}, err
+		}
+		received.Removed = append(received.Removed, ReceivedResource{key.Kind, key.Mesh,
+			kind.OwnerName(d.Describe(), o.Envelope()), nil})
 	}
 	return received, nil
 }

@@ -32,8 +32,8 @@ func TestConfigurations(t *testing.T) {
 		for _, document := range resource.SplitYAML([]byte(golden.Section(scenario, "resources.yaml"))) {
 			o := row(t, document.Text)
 			if meta := o.Envelope(); meta.Label(kind.DisplayName) != "" { // received from its zone
-				meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Label(kind.DisplayName),
-					kind.OwnerOf(meta))
+				meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Mesh,
+					kind.OwnerName(kind.ByName(o.Key().Kind).Describe(), meta), kind.OwnerOf(meta))
 			}
 			rows = append(rows, o)
 		}

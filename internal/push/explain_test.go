@@ -82,7 +82,7 @@ func permission(callers ...string) resource.Any {
 }
 
 func synced(info *resource.Info, name string) string {
-	return kind.SyncedName(info, name, kind.Owner{Zone: "west"})
+	return kind.SyncedName(info, mesh, name, kind.Owner{Zone: "west"})
 }
 
 func newEast() *Hub {

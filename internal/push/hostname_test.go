@@ -13,20 +13,20 @@ import (
 
 // remoteService returns a service of the zone west.
 func remoteService() resource.Any {
-	service := kind.MeshServices.Make(mesh, kind.SyncedName(&kind.MeshServices.Info, "far", kind.Owner{Zone: "west"}),
-		kind.MeshService{
-			State: "Available",
-			Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1.far.80.default.ms"}}}},
-			Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
-				Value: "spiffe://default.west.mesh.local/workload/far"}},
-		})
+	service := kind.MeshServices.Make(mesh, kind.SyncedName(&kind.MeshServices.Info, mesh, "far",
+		kind.Owner{Zone: "west"}), kind.MeshService{
+		State: "Available",
+		Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1.far.80.default.ms"}}}},
+		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
+			Value: "spiffe://default.west.mesh.local/workload/far"}},
+	})
 	service.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone,
 		kind.DisplayName: "far"}
 	return service
 }
 
 func ingressesOfWest(addresses ...string) resource.Any {
-	row := kind.MeshZoneAddresses.Make(mesh, kind.SyncedName(&kind.MeshZoneAddresses.Info, "west",
+	row := kind.MeshZoneAddresses.Make(mesh, kind.SyncedName(&kind.MeshZoneAddresses.Info, mesh, "west",
 		kind.Owner{Zone: "west"}), kind.MeshZoneAddress{})
 	row.Labels = map[string]string{kind.ZoneLabel: "west", kind.OriginLabel: kind.OriginZone, kind.DisplayName: "west"}
 	for i, address := range addresses {

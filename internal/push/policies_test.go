@@ -210,7 +210,7 @@ func rowIn(o resource.Any, of, zone string) resource.Any {
 		meta.Labels = map[string]string{}
 	}
 	meta.Labels[kind.DisplayName] = meta.Name
-	meta.Name = kind.SyncedName(info, meta.Name, kind.OwnerOf(meta))
+	meta.Name = kind.SyncedName(info, meta.Mesh, meta.Name, kind.OwnerOf(meta))
 	return o
 }
 
@@ -399,7 +399,7 @@ func (z *policyZone) with(c *policyCase) []*xds.Resource {
 			meta := o.Envelope()
 			switch {
 			case p.fromGlobal:
-				meta.Name = kind.SyncedName(c.kind.Describe(), meta.Name, kind.OwnerOf(meta))
+				meta.Name = kind.SyncedName(c.kind.Describe(), meta.Mesh, meta.Name, kind.OwnerOf(meta))
 			case meta.Label(kind.ZoneLabel) != z.name:
 				continue
 			}

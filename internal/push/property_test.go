@@ -47,7 +47,7 @@ var (
 )
 
 func received(info *resource.Info, name, zone string) string {
-	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
+	return kind.SyncedName(info, mesh, name, kind.Owner{Zone: zone})
 }
 
 func remoteLabels(zones ...string) map[string]map[string]string {

@@ -14,7 +14,7 @@ func externalService(name, origin string) resource.Any {
 	o.Labels = map[string]string{kind.OriginLabel: origin}
 	if origin == kind.OriginGlobal {
 		o.Labels[kind.DisplayName] = name
-		o.Name = kind.SyncedName(&kind.MeshExternalServices.Info, name, kind.Owner{})
+		o.Name = kind.SyncedName(&kind.MeshExternalServices.Info, "default", name, kind.Owner{})
 	}
 	return o
 }

@@ -60,7 +60,7 @@ func (p *Plan) proxyName(insight *resource.Object[kind.DataplaneInsight]) string
 	if !p.Global() {
 		return insight.Name
 	}
-	return kind.DisplayNameOf(&insight.Meta) + " of the zone " + p.State.Tables.ZoneOf(&insight.Meta)
+	return kind.OwnerName(&kind.Dataplanes.Info, &insight.Meta) + " of the zone " + p.State.Tables.ZoneOf(&insight.Meta)
 }
 
 // nackMessage returns a proxy's message about its first NACK with this cause.

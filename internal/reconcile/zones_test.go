@@ -14,13 +14,13 @@ import (
 
 // remoteService returns a service of another zone, as this zone receives it.
 func remoteService(zone, name string) *resource.Object[kind.MeshService] {
-	o := kind.MeshServices.Make("default", kind.SyncedName(&kind.MeshServices.Info, name, kind.Owner{Zone: zone}),
-		kind.MeshService{
-			State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
-			Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1." + name + ".80.default.ms"}}}},
-			Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
-				Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
-		})
+	o := kind.MeshServices.Make("default", kind.SyncedName(&kind.MeshServices.Info, "default", name,
+		kind.Owner{Zone: zone}), kind.MeshService{
+		State: "Available", Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+		Ports: []kind.ServicePort{{Port: 80, SNIs: []kind.SNI{{Value: "a1." + name + ".80.default.ms"}}}},
+		Identities: []kind.ServiceIdentity{{Type: kind.SpiffeIdentity,
+			Value: "spiffe://default." + zone + ".mesh.local/workload/" + name}},
+	})
 	o.Labels = map[string]string{
 		kind.ZoneLabel: zone, kind.OriginLabel: kind.OriginZone, kind.DisplayName: name, kind.EnvLabel: "universal",
 		kind.ManagedBy: kind.GeneratedBy,

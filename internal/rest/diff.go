@@ -234,17 +234,17 @@ func (a *api) diffZones(ctx context.Context, change preview.Change, options prev
 // diffEveryZone has each zone compare its proxies, sorted by zone. A zone without a response has the reason in Problem.
 func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options preview.Options) ([]preview.Diff,
 	error) {
-	received, err := preview.ReceivedOf(&change)
+	rows, err := a.read(ctx, kind.Written()...)
+	if err != nil {
+		return nil, err
+	}
+	received, err := preview.ReceivedOf(&change, rows.need)
 	if err != nil {
 		return nil, err
 	}
 	if size := received.Size(); size > maxReceivedBytes {
 		return nil, resource.Errorf(resource.Invalid, "the change has %d bytes, and zones are sent %d at most; "+
 			"compare it in parts, or send it to the control plane of each zone", size, maxReceivedBytes)
-	}
-	rows, err := a.read(ctx, kind.Zones)
-	if err != nil {
-		return nil, err
 	}
 	diffs := []preview.Diff{}
 	for o := range rows.State.Tables.From(rows.Snapshot, kind.Zones.Name, "", "") {

@@ -44,13 +44,9 @@ func (a *api) snapshot(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string][]ConfigEntry{"xds": entries})
 }
 
-// atOwner returns the key of a Dataplane in its zone. On Kubernetes it has the namespace.
+// atOwner returns the key of a Dataplane in its zone.
 func atOwner(meta *resource.Meta) state.ProxyKey {
-	name := kind.DisplayNameOf(meta)
-	if meta.Label(kind.EnvLabel) == kind.Kubernetes {
-		name += "." + meta.Label(kind.NamespaceLabel)
-	}
-	return state.ProxyKey{Mesh: meta.Mesh, Name: name}
+	return state.ProxyKey{Mesh: meta.Mesh, Name: kind.OwnerName(&kind.Dataplanes.Info, meta)}
 }
 
 // sentTo returns the configuration of the proxy in the path, as its zone generates it; with shadow the one in which
@@ -183,7 +179,7 @@ func (m *snapshot) dataplane(key resource.Key) (resource.Any, error) {
 	var found []resource.Any
 	var zones []string
 	for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(key.Mesh), "") {
-		if kind.DisplayNameOf(&dp.Meta) == key.Name {
+		if atOwner(&dp.Meta).Name == key.Name {
 			found, zones = append(found, dp),
 				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.Tables.ZoneOf(&dp.Meta)))
 		}

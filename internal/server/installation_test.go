@@ -32,8 +32,9 @@ type installation struct {
 	*cluster
 	t       *testing.T
 	objects []installtest.Object
-	user    string // of the control plane
-	address string // of its webhooks
+	user    string            // of the control plane
+	address string            // of its webhooks
+	more    map[string]string // settings that are not those of the Deployment
 }
 
 // newInstallation applies the objects of the chart. Webhooks are called through the Service at the address.
@@ -86,8 +87,9 @@ func (i *installation) start() *servertest.Plane {
 			i.t.Setenv(variable["name"].(string), value)
 		}
 	}
-	p := servertest.Start(i.t, servertest.Options{Settings: map[string]string{"audit.output": "off",
-		"runtime.kubernetes.admissionServer.address": i.address}})
+	values := map[string]string{"audit.output": "off", "runtime.kubernetes.admissionServer.address": i.address}
+	maps.Copy(values, i.more)
+	p := servertest.Start(i.t, servertest.Options{Settings: values})
 	_, port, err := net.SplitHostPort(p.Webhooks)
 	if err != nil {
 		i.t.Fatal(err)
@@ -180,17 +182,22 @@ func (i *installation) timeout(namespace, name, value string) (object, error) {
 	return stored, err
 }
 
-// writesPolicies: the webhooks review what kubectl writes. It returns the labels of a stored policy.
-func (i *installation) writesPolicies(namespace string) object {
-	i.t.Helper()
-	// Until the API server has the caBundle and the EndpointSlice, it rejects the write.
-	servertest.Await(i.t, "a policy is reviewed", func() bool {
-		_, err := i.timeout(namespace, "bad", "-1s")
+// awaitWebhooks waits until the API server has the caBundle and the EndpointSlice. Before, it rejects every write.
+func (i *installation) awaitWebhooks(t *testing.T) {
+	t.Helper()
+	servertest.Await(t, "a policy is reviewed", func() bool {
+		_, err := i.timeout(i.namespace, "bad", "-1s")
 		if err == nil {
-			i.t.Fatal("an invalid policy is stored")
+			t.Fatal("an invalid policy is stored")
 		}
 		return strings.Contains(err.Error(), "connectionTimeout")
 	})
+}
+
+// writesPolicies: the webhooks review what kubectl writes. It returns the labels of a stored policy.
+func (i *installation) writesPolicies(namespace string) object {
+	i.t.Helper()
+	i.awaitWebhooks(i.t)
 	stored, err := i.timeout(namespace, "slow", "3s")
 	if err != nil {
 		i.t.Fatal(err)

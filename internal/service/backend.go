@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weft/internal/table"
 	"weft/kind"
@@ -111,7 +112,7 @@ func (s *Stage) labeledAs(r *table.Reader, q BackendQuery) []DestinationKey {
 	keys := s.Labeled.Get(r, QueryLabels(q.Kind, q.Mesh, written))
 	name, zone := q.Labels[resource.DisplayName], q.Labels[resource.ZoneLabel]
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool {
-		return name != "" && key.Service != name || zone != "" && key.Zone != zone
+		return name != "" && !s.hasDisplayName(r, key, name) || zone != "" && key.Zone != zone
 	})
 	if len(keys) < 2 {
 		return keys
@@ -133,6 +134,19 @@ func (s *Stage) labeledAs(r *table.Reader, q BackendQuery) []DestinationKey {
 		return cmp.Or(cmp.Compare(remote(a), remote(b)), cmp.Compare(created[a], created[b]), CompareDestinations(a, b))
 	})
 	return keys
+}
+
+// hasDisplayName returns whether a service has a display name. Only the row of one that may have it is read.
+func (s *Stage) hasDisplayName(r *table.Reader, key DestinationKey, name string) bool {
+	if key.Service == name {
+		return true
+	}
+	if !strings.HasPrefix(key.Service, name+".") {
+		return false
+	}
+	row := s.Row(key)
+	o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name})
+	return ok && kind.DisplayNameOf(o.Envelope()) == name
 }
 
 // portOf returns the port of a service with a name or a number. A name comes before an equal number.

@@ -77,7 +77,7 @@ type DestinationKey struct {
 	// Zone is the zone that owns it. It is empty for a MultiZoneService, which belongs to the mesh, and for an
 	// ExternalService that global owns.
 	Zone string
-	// Service is the name that its owner gave it.
+	// Service is its name on its owner, on Kubernetes NAME.NAMESPACE ([kind.OwnerName]).
 	Service  string
 	Port     uint32
 	Locality Locality
@@ -161,7 +161,7 @@ type Servers struct {
 func (s *Stage) Row(key DestinationKey) state.ServiceKey {
 	return state.ServiceKey{
 		Mesh: key.Mesh,
-		Name: s.state.StoredName(destinationKinds[key.Kind].info, key.Zone, key.Service),
+		Name: s.state.StoredName(destinationKinds[key.Kind].info, key.Mesh, key.Zone, key.Service),
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *Stage) Row(key DestinationKey) state.ServiceKey {
 func (s *Stage) KeyOf(service *resource.Object[kind.MeshService]) DestinationKey {
 	key := DestinationKey{Mesh: service.Mesh, Zone: s.state.ZoneOf(&service.Meta), Service: service.Name}
 	if key.Zone != s.state.Zone {
-		key.Service = kind.DisplayNameOf(&service.Meta)
+		key.Service = kind.OwnerName(&kind.MeshServices.Info, &service.Meta)
 	}
 	return key
 }

@@ -46,7 +46,7 @@ func (s *Stage) targeted(r *table.Reader, key DestinationKey) *policy.Destinatio
 	}
 	d := &policy.Destination{Kind: toKinds[key.Kind], Labels: map[string]string{}}
 	maps.Copy(d.Labels, o.Envelope().Labels)
-	d.Labels[resource.DisplayName] = key.Service
+	d.Labels[resource.DisplayName] = kind.DisplayNameOf(o.Envelope())
 	if key.Zone != "" {
 		d.Labels[resource.ZoneLabel] = key.Zone
 	}

@@ -18,14 +18,18 @@ func (s *Stage) ExternalKeyOf(service *resource.Object[kind.MeshExternalService]
 		key.Zone = ""
 	}
 	if key.Zone != s.state.Zone {
-		key.Service = kind.DisplayNameOf(&service.Meta)
+		key.Service = kind.OwnerName(&kind.MeshExternalServices.Info, &service.Meta)
 	}
 	return key
 }
 
-// externalNamed returns the service with a row's name or, where there is none, with the name that global gave it.
+// externalNamed returns the service with a row's name or, where there is none, with the name that global gave it. A
+// reference on Kubernetes has the system namespace.
 func (s *Stage) externalNamed(r *table.Reader, name state.ServiceKey) DestinationKey {
-	for _, row := range []string{name.Name, s.state.StoredName(&kind.MeshExternalServices.Info, "", name.Name)} {
+	byGlobal := func(given string) string {
+		return s.state.StoredName(&kind.MeshExternalServices.Info, name.Mesh, "", given)
+	}
+	for _, row := range []string{name.Name, byGlobal(name.Name), byGlobal(withoutNamespace(name.Name))} {
 		if service, ok := s.state.ExternalServices.Find(r, name.Mesh, row); ok {
 			return s.ExternalKeyOf(service)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/internal/state"
 	"weft/internal/table"
@@ -203,4 +204,21 @@ func MultiZoneKey(mesh, name string) DestinationKey {
 // MultiZoneKeyOf is [MultiZoneKey] of a row.
 func MultiZoneKeyOf(service *resource.Object[kind.MeshMultiZoneService]) DestinationKey {
 	return MultiZoneKey(service.Mesh, service.Name)
+}
+
+// multiZoneNamed returns the service with a row's name. In a zone on Kubernetes a reference has the system namespace,
+// which the name of global's service lacks.
+func (s *Stage) multiZoneNamed(r *table.Reader, name state.ServiceKey) DestinationKey {
+	if _, ok := s.state.MultiZoneServices.Find(r, name.Mesh, name.Name); !ok {
+		return MultiZoneKey(name.Mesh, withoutNamespace(name.Name))
+	}
+	return MultiZoneKey(name.Mesh, name.Name)
+}
+
+// withoutNamespace returns NAME of NAME.NAMESPACE.
+func withoutNamespace(name string) string {
+	if at := strings.LastIndexByte(name, '.'); at >= 0 {
+		return name[:at]
+	}
+	return name
 }

@@ -107,7 +107,7 @@ func (s *Stage) candidates(r *table.Reader, mesh, zone string,
 	switch {
 	case selector.DataplaneRef != nil:
 		if dp, ok := s.state.Dataplanes.Find(r, mesh,
-			s.state.StoredName(&kind.Dataplanes.Info, zone, selector.DataplaneRef.Name)); ok {
+			s.state.StoredName(&kind.Dataplanes.Info, mesh, zone, selector.DataplaneRef.Name)); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil

@@ -48,11 +48,9 @@ func (s *Stage) serviceKinds() []serviceKind {
 			endpoints:   s.Endpoints,
 		},
 		MultiZoneService: {
-			all:     listed(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
-			labeled: labeledIn(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
-			named: func(_ *table.Reader, name state.ServiceKey) DestinationKey {
-				return MultiZoneKey(name.Mesh, name.Name)
-			},
+			all:         listed(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
+			labeled:     labeledIn(s.state.MultiZoneServicesByMesh, MultiZoneKeyOf),
+			named:       s.multiZoneNamed,
 			ports:       portsIn(s.state.MultiZoneServices),
 			places:      s.placesOf[MultiZoneService],
 			isMember:    s.isMultiZoneServer,

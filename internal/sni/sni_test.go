@@ -54,7 +54,7 @@ func TestNamesOfAnExternalService(t *testing.T) {
 		return sni.PortOf(o, 443)
 	}
 	global := service("api", map[string]string{kind.OriginLabel: "global"})
-	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "api", kind.Owner{}),
+	synced := service(kind.SyncedName(&kind.MeshExternalServices.Info, "default", "api", kind.Owner{}),
 		map[string]string{kind.OriginLabel: "global", kind.DisplayName: "api"})
 	own := service("api", map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: "east"})
 	if want := []string{"aed22d4b0ed1c902b.api.443.default.mes",

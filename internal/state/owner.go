@@ -30,10 +30,11 @@ func (t *Tables) IsRemote(service *resource.Object[kind.MeshService]) bool {
 // InOtherZone returns whether a resource belongs to a remote zone. A resource of global belongs to every zone.
 func (t *Tables) InOtherZone(meta *resource.Meta) bool { return t.ZoneOf(meta) != t.Zone }
 
-// StoredName returns the name of a zone's resource in this table.
-func (t *Tables) StoredName(info *resource.Info, zone, name string) string {
+// StoredName returns the name in this table of a zone's resource, by its [kind.OwnerName] there. It is empty for a
+// resource of global.
+func (t *Tables) StoredName(info *resource.Info, mesh, zone, name string) string {
 	if zone == t.Zone {
 		return name
 	}
-	return kind.SyncedName(info, name, kind.Owner{Zone: zone})
+	return kind.SyncedName(info, mesh, name, kind.Owner{Zone: zone})
 }

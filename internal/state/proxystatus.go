@@ -53,9 +53,9 @@ func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
 	if o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name}); ok && t.Zone == "" {
 		meta, info := o.Envelope(), kind.ByName(c.Kind).Describe()
 		if zone = t.OwnerOf(meta).Zone; zone != "" {
-			c.Name = kind.DisplayNameOf(meta)
+			c.Name = kind.OwnerName(info, meta)
 		} else {
-			c.Name = kind.SyncedName(info, meta.Name, kind.Owner{})
+			c.Name = kind.SyncedName(info, mesh, kind.OwnerName(info, meta), kind.Owner{})
 		}
 	}
 	var nacked []NACKed

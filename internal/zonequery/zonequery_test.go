@@ -201,7 +201,7 @@ func TestGlobalComparesTheProxiesOfAZone(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	copied := func(name string) string {
-		return "MeshTimeout default/" + kind.SyncedName(&kind.MeshTimeouts.Info, name, kind.Owner{})
+		return "MeshTimeout default/" + kind.SyncedName(&kind.MeshTimeouts.Info, "default", name, kind.Owner{})
 	}
 	want := copied("fast") + ", " + copied("slow")
 	for range 2 { // nothing is stored

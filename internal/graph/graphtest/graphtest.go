@@ -89,7 +89,7 @@ func received(o resource.Any) resource.Any {
 	if remote = remote || owner.Zone != "" && owner.Zone != "east"; remote &&
 		meta.Label(kind.DisplayName) == "" {
 		meta.Labels[kind.DisplayName] = meta.Name
-		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Name, owner)
+		meta.Name = kind.SyncedName(kind.ByName(o.Key().Kind).Describe(), meta.Mesh, meta.Name, owner)
 	}
 	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
 		kind.VouchOperator(nil, dp)
@@ -100,7 +100,7 @@ func received(o resource.Any) resource.Any {
 // ingresses reads "ZONE ADDRESS:PORT [healthy] ...".
 func ingresses(t *testing.T, line string) resource.Any {
 	words := strings.Fields(line)
-	name := kind.SyncedName(&kind.MeshZoneAddresses.Info, words[0], kind.Owner{Zone: words[0]})
+	name := kind.SyncedName(&kind.MeshZoneAddresses.Info, "default", words[0], kind.Owner{Zone: words[0]})
 	row := kind.MeshZoneAddresses.Make("default", name, kind.MeshZoneAddress{})
 	for _, word := range words[1:] {
 		if word == "healthy" {

@@ -53,7 +53,6 @@ const (
 	NotAdmitted         = "MeshMembershipRefused"
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = "MissingSidecar"
-	NotRedirected       = "NotRedirected"
 )
 
 // Event is an event about an object.

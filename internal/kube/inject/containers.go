@@ -180,7 +180,7 @@ func (i *injection) initContainer() core.Container {
 	return core.Container{
 		Name: InitContainer, Image: image, ImagePullPolicy: core.PullIfNotPresent,
 		Command:         []string{program, "install", "transparent-proxy"},
-		Args:            flags(i.redirection()),
+		Args:            i.redirection().flags(),
 		Env:             []core.EnvVar{{Name: "XTABLES_LOCKFILE", Value: "/tmp/xtables.lock"}},
 		SecurityContext: security,
 		VolumeMounts:    []core.VolumeMount{{Name: initVolume, MountPath: "/tmp"}},

@@ -95,7 +95,7 @@ func killFirst(unshare int) error {
 var needed = [][2]string{
 	{"unshare", "util-linux"}, {"ip", "iproute2"}, {"mount", "mount"}, {"iptables", "iptables"},
 	{"conntrack", "conntrack"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
-	{debianPlugins + "/ptp", "containernetworking-plugins"},
+	{plugins + "/ptp", "containernetworking-plugins"},
 }
 
 // supported returns an error that names what this machine lacks.

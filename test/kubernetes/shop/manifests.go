@@ -15,10 +15,6 @@ metadata: {name: %[2]s, namespace: %[1]s}
 `, namespace, name)
 }
 
-// restricted is the security context of a container that the Pod security standard "restricted" accepts.
-const restricted = "{runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, " +
-	"capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
-
 // Server is a Deployment of the application with its Service, whose Pods serve until clients have stopped sending.
 func Server(namespace, name string, replicas int) string {
 	return account(namespace, name) + fmt.Sprintf(`
@@ -39,7 +35,6 @@ spec:
       - name: app
         image: weft-test/application:latest
         imagePullPolicy: Never
-        securityContext: `+restricted+`
         args: [serve]
         env: [{name: NAME, value: %[2]s}]
         ports: [{containerPort: 8080}]
@@ -74,7 +69,6 @@ spec:
   - name: app
     image: weft-test/application:latest
     imagePullPolicy: Never
-    securityContext: `+restricted+`
     args: [relay]
     readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 `, namespace, name)

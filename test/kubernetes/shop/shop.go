@@ -31,13 +31,10 @@ func folder() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..", "bin", "images")
 }
 
-// Images returns the archives of the images of the control plane, of sidecars, and of the CNI plugin.
+// Images returns the archives of the images of the control plane and of sidecars.
 func Images() []string {
-	var archives []string
-	for _, name := range []string{"weft", "weft-dp", "weft-cni"} {
-		archives = append(archives, filepath.Join(folder(), name+"-"+runtime.GOARCH+".tar"))
-	}
-	return archives
+	return []string{filepath.Join(folder(), "weft-"+runtime.GOARCH+".tar"),
+		filepath.Join(folder(), "weft-dp-"+runtime.GOARCH+".tar")}
 }
 
 // Weft is the path of weft.
