@@ -28,7 +28,7 @@ spire: ## SPIRE's server and agent, for the tests with them: built once, in abou
 apiserver: ## kube-apiserver and etcd, for the tests with them: built once, in about 8 minutes
 	@test/kubernetes/apiserver/build >/dev/null
 
-images: tools ## the images of weft and weft-dp in bin/images, for docker load, podman load or ctr images import; without Docker
+images: tools ## the images of weft, weft-dp and weft-cni in bin/images, for docker load, podman load or ctr images import; without Docker
 	@tools/images $(VERSION) amd64 arm64
 
 node: apiserver ## kubelet, kube-proxy, the controllers, kubectl and CoreDNS, for the tests with a Kubernetes node: built once, in about 6 minutes

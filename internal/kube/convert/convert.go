@@ -53,6 +53,7 @@ const (
 	NotAdmitted         = "MeshMembershipRefused"
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = "MissingSidecar"
+	NotRedirected       = "NotRedirected"
 )
 
 // Event is an event about an object.

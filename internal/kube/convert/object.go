@@ -54,6 +54,8 @@ type Pod struct {
 	Mesh string
 	// SidecarReady is the readiness of its sidecar.
 	SidecarReady bool
+	// NotRedirected is true where its container kuma-validation has failed, so that those after it do not start.
+	NotRedirected bool
 	// Ports are the TCP ports that its containers declare, in their order, native sidecars last.
 	Ports []ContainerPort
 }
@@ -182,8 +184,25 @@ func (c *container) mesh() (mesh string) {
 }
 
 type containerStatus struct {
-	Name  string `json:"name"`
-	Ready bool   `json:"ready"`
+	Name      string         `json:"name"`
+	Ready     bool           `json:"ready"`
+	State     containerState `json:"state"`
+	LastState containerState `json:"lastState"`
+}
+
+type containerState struct {
+	Terminated *struct {
+		ExitCode int `json:"exitCode"`
+	} `json:"terminated"`
+}
+
+// failed reports whether the container has failed, and has not succeeded since.
+func (s *containerStatus) failed() bool {
+	last := s.State.Terminated
+	if last == nil {
+		last = s.LastState.Terminated
+	}
+	return last != nil && last.ExitCode != 0
 }
 
 type condition struct {
@@ -197,6 +216,9 @@ func isTrue(conditions []condition, of string) bool {
 
 // Sidecar is the name of the container that runs the proxy.
 const Sidecar = "kuma-sidecar"
+
+// validation is the name of the container that fails where the CNI plugin has not redirected its Pod.
+const validation = "kuma-validation"
 
 // meshVariable names the mesh in the environment of a sidecar, and meshFlag in its arguments.
 const (
@@ -247,6 +269,9 @@ func DecodePod(raw []byte) (*Pod, error) {
 	ready := map[string]bool{}
 	for _, s := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
 		ready[s.Name] = s.Ready
+		if s.Name == validation {
+			pod.NotRedirected = s.failed() && !ended
+		}
 	}
 	native := slices.DeleteFunc(o.Spec.InitContainers, func(c container) bool { return c.RestartPolicy != "Always" })
 	sidecar := false

@@ -180,7 +180,7 @@ func (i *injection) initContainer() core.Container {
 	return core.Container{
 		Name: InitContainer, Image: image, ImagePullPolicy: core.PullIfNotPresent,
 		Command:         []string{program, "install", "transparent-proxy"},
-		Args:            i.redirection().flags(),
+		Args:            flags(i.redirection()),
 		Env:             []core.EnvVar{{Name: "XTABLES_LOCKFILE", Value: "/tmp/xtables.lock"}},
 		SecurityContext: security,
 		VolumeMounts:    []core.VolumeMount{{Name: initVolume, MountPath: "/tmp"}},

@@ -11,10 +11,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	core "k8s.io/api/core/v1"
 
+	"weft/internal/agent/redirect"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -317,16 +317,10 @@ func (i *injection) addMetadata() {
 	i.edit.setAnnotation(uidAnnotation, fmt.Sprint(i.Settings.UID))
 	i.edit.setAnnotation(probePortAnnotation, fmt.Sprint(i.options.probePort))
 	if i.redirects() {
-		i.edit.setAnnotation(redirectAnnotation, i.redirection().annotation())
+		i.edit.setAnnotation(redirect.ConfigAnnotation, annotation(i.redirection()))
 	}
 	if len(i.pod.Spec.Containers) == 1 && i.pod.Annotations[defaultContainerAnnotation] == "" {
 		i.edit.setAnnotation(defaultContainerAnnotation, i.pod.Spec.Containers[0].Name)
-	}
-	if i.Settings.CNI && i.redirects() {
-		networks := splitList(i.pod.Annotations[networksAnnotation])
-		if !slices.Contains(networks, cniNetwork) && !strings.HasPrefix(i.pod.Annotations[networksAnnotation], "[") {
-			i.edit.setAnnotation(networksAnnotation, strings.Join(append(networks, cniNetwork), ","))
-		}
 	}
 	i.edit.writeMetadata()
 }

@@ -32,7 +32,6 @@ const (
 	dnsAnnotation          = "kuma.io/builtin-dns"
 	dnsPortAnnotation      = "kuma.io/builtin-dns-port"
 	spireAnnotation        = "k8s.kuma.io/spire-support"
-	redirectAnnotation     = "traffic.kuma.io/transparent-proxy-config"
 	inboundPortsAnnotation = "traffic.kuma.io/exclude-inbound-ports"
 	inboundIPsAnnotation   = "traffic.kuma.io/exclude-inbound-ips"
 	outPortsAnnotation     = "traffic.kuma.io/exclude-outbound-ports"
@@ -40,8 +39,6 @@ const (
 	outUsersAnnotation     = "traffic.kuma.io/exclude-outbound-ports-for-uids"
 
 	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
-	networksAnnotation         = "k8s.v1.cni.cncf.io/networks"
-	cniNetwork                 = "kuma-cni"
 )
 
 // withoutMeaning are annotations of Kuma that have no effect on a Pod, each with what to do. A trailing "*" stands for

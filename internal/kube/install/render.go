@@ -68,7 +68,7 @@ type document struct{ source, text, kind string }
 
 // installOrder is the order in which helm installs kinds. Other kinds come last.
 var installOrder = []string{"Namespace", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole",
-	"ClusterRoleBinding", "Role", "RoleBinding", "Service", "Deployment", "MutatingWebhookConfiguration",
+	"ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment", "MutatingWebhookConfiguration",
 	"ValidatingWebhookConfiguration"}
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*`)

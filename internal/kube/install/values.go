@@ -153,6 +153,37 @@ var plain = []value{
 	resource("sidecarContainer", "limits.cpu", "0"), resource("sidecarContainer", "limits.memory", "512Mi"),
 	resource("initContainer", "requests.cpu", "20m"), resource("initContainer", "requests.memory", "20M"),
 	resource("initContainer", "limits.cpu", "0"), resource("initContainer", "limits.memory", "50M"),
+	resource("validationContainer", "requests.cpu", "20m"), resource("validationContainer", "requests.memory", "20M"),
+	resource("validationContainer", "limits.cpu", "0"), resource("validationContainer", "limits.memory", "50M"),
+
+	{path: "cni.enabled", shape: boolean, fallback: false, setting: "runtime.kubernetes.injector.cniEnabled",
+		doc: "Redirect the connections of Pods by the [CNI plugin](kubernetes-injection.md#the-cni-plugin), so that " +
+			"they need no privileged init container. The DaemonSet `kuma-cni-node` installs the plugin on each Node."},
+	{path: "cni.chained", shape: boolean, fallback: true, doc: "The plugin is chained to the configuration of the " +
+		"cluster's network. `false` is rejected: Multus does not give the annotations of Pods to plugins."},
+	{path: "cni.netDir", shape: text, fallback: "/etc/cni/net.d", pattern: "^/", doc: "The folder of the Nodes with " +
+		"the network configurations of the container runtime."},
+	{path: "cni.binDir", shape: text, fallback: "/opt/cni/bin", pattern: "^/", doc: "The folder of the Nodes with " +
+		"the CNI plugins of the container runtime."},
+	{path: "cni.confName", shape: text, fallback: "", doc: "The file in `cni.netDir` to which the plugin is chained. " +
+		"Empty: the first one by name, which the container runtime uses."},
+	{path: "cni.logLevel", shape: text, fallback: "info", choices: []string{"debug", "info", "warn", "error"},
+		doc: "The log level of the DaemonSet."},
+	{path: "cni.namespace", shape: text, fallback: "kube-system", pattern: dnsLabel, doc: "The namespace of the " +
+		"DaemonSet. It must allow Pods with `hostPath` and `hostNetwork`."},
+	{path: "cni.image.repository", shape: text, fallback: "weft-cni", doc: "The image of the DaemonSet, in the " +
+		"registry."},
+	{path: "cni.image.tag", shape: text, fallback: "", doc: "Its tag. Empty: `global.image.tag`."},
+	{path: "cni.image.pullPolicy", shape: text, fallback: "IfNotPresent",
+		choices: []string{"Always", "IfNotPresent", "Never"}, doc: "When the image is pulled."},
+	{path: "cni.resources", shape: mapping, fallback: map[string]any{
+		"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}, "limits": map[string]any{"memory": "100Mi"}},
+		doc: "Resources of the DaemonSet."},
+	{path: "cni.nodeSelector", shape: mapping, fallback: map[string]any{"kubernetes.io/os": "linux"},
+		doc: "Labels of the Nodes with the plugin: all Nodes on which Pods of a mesh may run."},
+	{path: "cni.tolerations", shape: list, fallback: []any{map[string]any{"operator": "Exists"}},
+		doc: "Taints that the DaemonSet tolerates."},
+	{path: "cni.podAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations of its Pods."},
 
 	redirect("ipFamilyMode", text, "dualstack", "sidecarContainer.ipFamilyMode",
 		"The IP families whose connections are redirected.", "dualstack", "ipv4", "ipv6"),
@@ -254,7 +285,11 @@ var rejected = []struct{ path, advice string }{
 	{"plugins", "all kinds and policies are always enabled"},
 	{"experimental", "there are no experimental features"},
 	{"legacy", "there are no older forms of resources that a value enables"},
-	{"cni", "there is no CNI plugin in this release; Pods are redirected by an init container"},
+	{"cni.taintController", "no Node is tainted: kuma-validation keeps a Pod without its redirection from starting"},
+	{"cni.delayStartupSeconds", "the DaemonSet follows the changes of the network configuration"},
+	{"cni.podSecurityContext", "the Pod has the rights that it needs"},
+	{"cni.containerSecurityContext", "the container has the rights that it needs"},
+	{"cni.experimental", "connections are redirected by iptables"},
 	{"ingress", "a zone proxy belongs to a mesh: use meshes: [{name: default, ingress: {enabled: true}}]"},
 	{"egress", "a zone proxy belongs to a mesh: use meshes: [{name: default, egress: {enabled: true}}]"},
 	{"meshZoneProxyDefaults", "write the values at each item of meshes"},
@@ -289,7 +324,6 @@ var rejected = []struct{ path, advice string }{
 	{"controlPlane.supportGatewaySecretsInAllNamespaces", "there is no gateway in this release"},
 	{"dataPlane.image.pullPolicy", "sidecars have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.initImage.pullPolicy", "init containers have IfNotPresent; a ContainerPatch changes it"},
-	{"dataPlane.validationContainer", "it belongs to the CNI plugin, which this release does not have"},
 	{"dataPlane.dnsLogging", "queries are not logged"},
 	{"transparentProxy.configMap.enabled", "the settings of the control plane have the configuration"},
 	{"transparentProxy.configMap.name", "the settings of the control plane have the configuration"},

@@ -95,7 +95,7 @@ func killFirst(unshare int) error {
 var needed = [][2]string{
 	{"unshare", "util-linux"}, {"ip", "iproute2"}, {"mount", "mount"}, {"iptables", "iptables"},
 	{"conntrack", "conntrack"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
-	{plugins + "/ptp", "containernetworking-plugins"},
+	{debianPlugins + "/ptp", "containernetworking-plugins"},
 }
 
 // supported returns an error that names what this machine lacks.

@@ -28,9 +28,9 @@ import (
 const (
 	// Address is the address of the node, of its API server, and of Services of the type NodePort.
 	Address = "172.30.0.1"
-	// plugins is the folder of the CNI plugins of Debian.
-	plugins    = "/usr/lib/cni"
-	containerd = "/run/containerd/containerd.sock"
+	// debianPlugins is the folder of the CNI plugins of Debian.
+	debianPlugins = "/usr/lib/cni"
+	containerd    = "/run/containerd/containerd.sock"
 	// TestImage is the image of the tests' application, which also is that of the containers of sandboxes.
 	TestImage = "weft-test/application:latest"
 	dnsImage  = "weft-test/coredns:latest"
@@ -209,13 +209,13 @@ var containerdConfig string
 var networkConfig string
 
 func (n *Node) startContainerd(context.Context) error {
-	network := filepath.Join(n.Dir, "network")
 	config := filepath.Join(n.Dir, "containerd.toml")
 	err := errors.Join(
-		os.MkdirAll(network, 0o755),
-		os.WriteFile(filepath.Join(network, "10-node.conflist"), []byte(networkConfig), 0o644),
+		os.MkdirAll(filepath.Dir(n.Network()), 0o755),
+		os.WriteFile(n.Network(), []byte(networkConfig), 0o644),
+		os.CopyFS(n.Plugins(), os.DirFS(debianPlugins)),
 		os.WriteFile(config, fmt.Appendf(nil, containerdConfig, filepath.Join(n.Dir, "containerd"), containerd,
-			"docker.io/"+pauseImage, plugins, network), 0o644))
+			"docker.io/"+pauseImage, n.Plugins(), filepath.Dir(n.Network())), 0o644))
 	if err != nil {
 		return err
 	}
@@ -227,6 +227,12 @@ func (n *Node) startContainerd(context.Context) error {
 		return run("ctr", "--address", containerd, "version")
 	})
 }
+
+// Network is the file with the configuration of the network of Pods.
+func (n *Node) Network() string { return filepath.Join(n.Dir, "network", "10-node.conflist") }
+
+// Plugins is the folder of the node's CNI plugins.
+func (n *Node) Plugins() string { return filepath.Join(n.Dir, "plugins") }
 
 // pauseImage is the image of the containers that keep the namespaces of Pods.
 const pauseImage = "weft-test/pause:latest"

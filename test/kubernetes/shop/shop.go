@@ -31,10 +31,13 @@ func folder() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..", "bin", "images")
 }
 
-// Images returns the archives of the images of the control plane and of sidecars.
+// Images returns the archives of the images of the control plane, of sidecars, and of the CNI plugin.
 func Images() []string {
-	return []string{filepath.Join(folder(), "weft-"+runtime.GOARCH+".tar"),
-		filepath.Join(folder(), "weft-dp-"+runtime.GOARCH+".tar")}
+	var archives []string
+	for _, name := range []string{"weft", "weft-dp", "weft-cni"} {
+		archives = append(archives, filepath.Join(folder(), name+"-"+runtime.GOARCH+".tar"))
+	}
+	return archives
 }
 
 // Weft is the path of weft.
