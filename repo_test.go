@@ -250,20 +250,24 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestAgentIsSmall: weft-dp runs beside every proxy, so a package that it links, and a flaw in the package, runs on
-// every machine.
+// TestAgentIsSmall: weft-dp runs beside every proxy, and weft-cni as root on every node, so a package that they link,
+// and a flaw in the package, runs on every machine.
 func TestAgentIsSmall(t *testing.T) {
-	may := []string{"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"}
-	linked, err := exec.Command("go", "list", "-deps", "./cmd/weft-dp").Output()
-	if err != nil {
-		t.Fatal(explain(err))
-	}
-	for imported := range strings.FieldsSeq(string(linked)) {
-		if ours, isOurs := strings.CutPrefix(imported, "weft/"); isOurs && !within(ours, may) {
-			t.Errorf("weft-dp links %s, want only %s of this module", ours, strings.Join(may, ", "))
+	for program, may := range map[string][]string{
+		"cmd/weft-dp":  {"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"},
+		"cmd/weft-cni": {"cmd/weft-cni", "internal/cni", "internal/agent/redirect"},
+	} {
+		linked, err := exec.Command("go", "list", "-deps", "./"+program).Output()
+		if err != nil {
+			t.Fatal(explain(err))
 		}
-		if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "modernc.org/") {
-			t.Errorf("weft-dp links %s, which only the control plane may link", imported)
+		for imported := range strings.FieldsSeq(string(linked)) {
+			if ours, isOurs := strings.CutPrefix(imported, "weft/"); isOurs && !within(ours, may) {
+				t.Errorf("%s links %s, want only %s of this module", program, ours, strings.Join(may, ", "))
+			}
+			if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "modernc.org/") {
+				t.Errorf("%s links %s, which only the control plane may link", program, imported)
+			}
 		}
 	}
 }
