@@ -81,7 +81,7 @@ POLICIES ?= 10000
 test-images: tools
 	@tools/images test >/dev/null
 
-test-kubernetes: prerequisites-node test-images node ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts under traffic
+test-kubernetes: prerequisites-node test-images node argo ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic
 	go test -count=1 -timeout 30m ./test/kubernetes/node -node
 
 demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kubernetes node of its own, as root, without Docker: mTLS, a denied caller, promotions under traffic
@@ -90,8 +90,8 @@ demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kuberne
 # The number of promotions of `make drills-kubernetes`.
 PROMOTIONS ?= 100
 
-drills-kubernetes: prerequisites-node test-images node argo ## blue/green promotions by Argo Rollouts under traffic, PROMOTIONS with and without ignored labels, 100 by default
-	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestPromotions -promotions $(PROMOTIONS)
+drills-kubernetes: prerequisites-node test-images node argo ## every drill on a Kubernetes node under 1,000 requests a second, among them PROMOTIONS blue/green promotions with and without ignored labels, 100 by default
+	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestDrill -drills -promotions $(PROMOTIONS)
 
 check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)

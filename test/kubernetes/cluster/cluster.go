@@ -43,8 +43,8 @@ type Options struct {
 // Server is a running API server.
 type Server struct {
 	Options
-	etcd, api      *Process
-	etcdPort, port int
+	etcd, api                *Process
+	etcdPort, peerPort, port int
 }
 
 // Programs returns the folder of kube-apiserver and etcd, or an error where they are not built.
@@ -69,15 +69,10 @@ func Start(o Options) (*Server, error) {
 	s := &Server{Options: o}
 	err := s.writeFiles()
 	if err == nil {
-		err = retry(s.startEtcd)
+		err = retry(s.StartEtcd, &s.etcdPort, &s.peerPort)
 	}
 	if err == nil {
-		err = retry(func() (err error) {
-			if s.port, err = freePort(); err != nil {
-				return err
-			}
-			return s.StartAPI()
-		})
+		err = retry(s.StartAPI, &s.port)
 	}
 	if err != nil {
 		s.Close()
@@ -86,8 +81,13 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-func retry(start func() error) (err error) {
+func retry(start func() error, ports ...*int) (err error) {
 	for range 4 {
+		for _, port := range ports {
+			if *port, err = freePort(); err != nil {
+				return err
+			}
+		}
 		if err = start(); err == nil {
 			return nil
 		}
@@ -123,18 +123,10 @@ func (s *Server) writeFiles() error {
 		os.WriteFile(s.file("tokens.csv"), []byte(AdminToken+`,admin,admin,"system:masters"`+"\n"), 0o600))
 }
 
-func (s *Server) startEtcd() error {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	peers, err := freePort()
-	if err != nil {
-		return err
-	}
-	clients, peer := "http://127.0.0.1:"+strconv.Itoa(port), "http://127.0.0.1:"+strconv.Itoa(peers)
-	s.etcdPort = port
-	s.etcd, err = StartProcess(s.Dir, filepath.Join(s.Programs, "etcd"), "--data-dir", s.file("etcd"),
+// StartEtcd starts etcd again, at the same ports and with its data.
+func (s *Server) StartEtcd() (err error) {
+	clients, peer := "http://127.0.0.1:"+strconv.Itoa(s.etcdPort), "http://127.0.0.1:"+strconv.Itoa(s.peerPort)
+	s.etcd, err = s.start("etcd", "--data-dir", s.file("etcd"),
 		"--unsafe-no-fsync", "--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
 		"--log-level", "error")
@@ -150,7 +142,7 @@ func (s *Server) StartAPI() (err error) {
 	if s.Address != "127.0.0.1" {
 		reconciler = "lease"
 	}
-	s.api, err = StartProcess(s.Dir, filepath.Join(s.Programs, "kube-apiserver"), append([]string{
+	s.api, err = s.start("kube-apiserver", append([]string{
 		"--etcd-servers", "http://127.0.0.1:" + strconv.Itoa(s.etcdPort),
 		"--bind-address", s.Address, "--advertise-address", s.Address, "--endpoint-reconciler-type", reconciler,
 		"--secure-port", strconv.Itoa(s.port), "--cert-dir", s.file("tls"),
@@ -170,6 +162,19 @@ func (s *Server) StartAPI() (err error) {
 	}
 	return s.api.Ready(config.Host+"/readyz", client)
 }
+
+func (s *Server) start(name string, args ...string) (*Process, error) {
+	return StartProcess(s.Dir, name, append([]string{filepath.Join(s.Programs, name)}, args...)...)
+}
+
+// StopEtcd kills etcd, without which the API server responds with errors.
+func (s *Server) StopEtcd() { s.etcd.Kill() }
+
+// FreezeAPI has the API server accept connections and respond to none until ThawAPI.
+func (s *Server) FreezeAPI() error { return s.api.Freeze() }
+
+// ThawAPI continues a frozen API server.
+func (s *Server) ThawAPI() error { return s.api.Thaw() }
 
 // StopAPI kills the API server. etcd keeps its data.
 func (s *Server) StopAPI() { s.api.Kill() }

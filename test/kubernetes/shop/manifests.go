@@ -56,7 +56,8 @@ spec:
 `, namespace, name, replicas)
 }
 
-// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh.
+// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh. It calls the server
+// "web" alone, so services of other namespaces do not change its configuration.
 func Client(namespace, name string) string {
 	return account(namespace, name) + fmt.Sprintf(`
 ---
@@ -66,7 +67,9 @@ metadata:
   name: %[2]s
   namespace: %[1]s
   labels: {app: %[2]s}
-  annotations: {traffic.kuma.io/exclude-inbound-ports: "8080"}
+  annotations:
+    traffic.kuma.io/exclude-inbound-ports: "8080"
+    kuma.io/reachable-backends: '{"refs": [{"kind": "MeshService", "name": "web"}]}'
 spec:
   serviceAccountName: %[2]s
   terminationGracePeriodSeconds: 5
