@@ -151,7 +151,7 @@ func TestPodTokens(t *testing.T) {
 	})
 	t.Run("one TokenReview for many streams", func(t *testing.T) {
 		token, before := s.token("web-2", "weft"), 0
-		faulty.set(func() { before = faulty.reviews })
+		faulty.set(func() { before = faulty.writes["tokenreviews"] })
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -164,7 +164,7 @@ func TestPodTokens(t *testing.T) {
 		}
 		all.Wait()
 		faulty.set(func() {
-			if got := faulty.reviews - before; got != 1 {
+			if got := faulty.writes["tokenreviews"] - before; got != 1 {
 				t.Errorf("100 streams with one token are %d TokenReviews, want 1", got)
 			}
 		})
@@ -261,7 +261,7 @@ func TestPodTokensFlood(t *testing.T) {
 	}
 	const forged = 400
 	before, began := 0, time.Now()
-	faulty.set(func() { before = faulty.reviews })
+	faulty.set(func() { before = faulty.writes["tokenreviews"] })
 	exhausted := 0
 	for range forged {
 		switch err := tryConnect(t.Context(), conn, s.node("web-1"), signed(t, key, time.Now().Add(time.Hour),
@@ -274,7 +274,7 @@ func TestPodTokensFlood(t *testing.T) {
 		}
 	}
 	faulty.set(func() {
-		reviews := faulty.reviews - before
+		reviews := faulty.writes["tokenreviews"] - before
 		t.Logf("%d forged tokens in %s are %d TokenReviews", forged, time.Since(began), reviews)
 		if most := 100 + int(10*time.Since(began).Seconds()) + 1; reviews > most || reviews+exhausted != forged {
 			t.Errorf("%d forged tokens are %d TokenReviews, want %d at most, and %d are exhausted", forged, reviews,
