@@ -40,6 +40,9 @@ argo: ## Argo Rollouts, for the drill with it: built once, in about 5 minutes
 helm: ## helm, for the test that compares the chart with it: built once, in about 4 minutes
 	@test/kubernetes/helm/build >/dev/null
 
+kwok: apiserver ## kwok, for the measurement with many nodes: built once, in about 3 minutes
+	@test/kubernetes/kwok/build >/dev/null
+
 generate: ## the files that are generated from others
 	go generate ./...
 
@@ -76,6 +79,16 @@ test-real: prerequisites-real build tools spire apiserver helm ## the long tests
 
 # The policies that `make check` draws.
 POLICIES ?= 10000
+
+# The sizes of `make scale-kubernetes`.
+NODES ?= 1000
+PODS ?= 30
+SERVICES ?= 1000
+PROXIES ?= 200
+UPDATED ?= 100
+
+scale-kubernetes: build kwok ## the cost of NODES Kubernetes nodes with PODS Pods each, simulated by kwok: 1,000 x 30 by default, which takes the whole machine
+	@go test -count=1 -timeout 3h ./test/kubernetes/scale -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
 
 # The images of the Pods in these tests, and in the demo.
 test-images: tools
@@ -126,4 +139,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver helm images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver helm images node argo kwok scale-kubernetes generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies

@@ -27,6 +27,7 @@ import (
 	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
 	"weft/kind"
+	kubernetes "weft/test/kubernetes/cluster"
 )
 
 // installation is what the chart installs in a cluster.
@@ -43,7 +44,11 @@ type installation struct {
 func newInstallation(t *testing.T, values string) *installation {
 	t.Helper()
 	c := newCluster(t)
-	i := &installation{cluster: c, t: t, address: machineAddress(t),
+	address, err := kubernetes.MachineAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{cluster: c, t: t, address: address,
 		user: "system:serviceaccount:" + c.namespace + ":kuma-control-plane"}
 	var parsed map[string]any
 	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
@@ -59,23 +64,6 @@ func newInstallation(t *testing.T, values string) *installation {
 		}
 	}
 	return i
-}
-
-// machineAddress returns an IPv4 address at which the API server may call webhooks: an EndpointSlice has no address of
-// the loopback interface.
-func machineAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
-			return network.IP.String()
-		}
-	}
-	t.Fatalf("the machine has no IPv4 address that an EndpointSlice may have: %v", addresses)
-	return ""
 }
 
 // start starts the control plane as its ServiceAccount, with the settings of its Deployment but for its addresses. As

@@ -36,6 +36,8 @@ type Options struct {
 	// Address is the IP address at which clients find the API server, 127.0.0.1 by default. Another address also is
 	// the endpoint of the Service kubernetes.
 	Address string
+	// Audit records the requests of service accounts, for [Server.Requests].
+	Audit bool
 	// Flags are further flags of the API server.
 	Flags []string
 }
@@ -84,7 +86,7 @@ func Start(o Options) (*Server, error) {
 func retry(start func() error, ports ...*int) (err error) {
 	for range 4 {
 		for _, port := range ports {
-			if *port, err = freePort(); err != nil {
+			if *port, err = FreePort(); err != nil {
 				return err
 			}
 		}
@@ -111,7 +113,7 @@ func (s *Server) file(name ...string) string {
 	return filepath.Join(append([]string{s.Dir}, name...)...)
 }
 
-// writeFiles writes the token of the administrator and the key of service account tokens.
+// writeFiles writes the token of the administrator, the key of service account tokens, and the policy of the audit.
 func (s *Server) writeFiles() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -120,6 +122,7 @@ func (s *Server) writeFiles() error {
 	return errors.Join(
 		os.WriteFile(s.ServiceAccountKey(), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
 			Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600),
+		os.WriteFile(s.file("audit.yaml"), []byte(auditPolicy), 0o600),
 		os.WriteFile(s.file("tokens.csv"), []byte(AdminToken+`,admin,admin,"system:masters"`+"\n"), 0o600))
 }
 
@@ -142,6 +145,10 @@ func (s *Server) StartAPI() (err error) {
 	if s.Address != "127.0.0.1" {
 		reconciler = "lease"
 	}
+	flags := s.Flags
+	if s.Audit {
+		flags = append(s.auditFlags(), flags...)
+	}
 	s.api, err = s.start("kube-apiserver", append([]string{
 		"--etcd-servers", "http://127.0.0.1:" + strconv.Itoa(s.etcdPort),
 		"--bind-address", s.Address, "--advertise-address", s.Address, "--endpoint-reconciler-type", reconciler,
@@ -150,7 +157,7 @@ func (s *Server) StartAPI() (err error) {
 		"--service-account-key-file", s.ServiceAccountKey(),
 		"--service-account-signing-key-file", s.ServiceAccountKey(),
 		"--service-cluster-ip-range", ServiceRange, "--authorization-mode", "RBAC",
-		"--token-auth-file", s.file("tokens.csv"), "--shutdown-delay-duration", "0s"}, s.Flags...)...)
+		"--token-auth-file", s.file("tokens.csv"), "--shutdown-delay-duration", "0s"}, flags...)...)
 	if err != nil {
 		return err
 	}
@@ -185,7 +192,23 @@ func (s *Server) Close() {
 	s.etcd.Kill()
 }
 
-func freePort() (int, error) {
+// MachineAddress returns an IPv4 address of this machine at which the API server may call webhooks: an EndpointSlice
+// has no address of the loopback interface.
+func MachineAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP.String(), nil
+		}
+	}
+	return "", fmt.Errorf("the machine has no IPv4 address that an EndpointSlice may have: %v", addresses)
+}
+
+// FreePort returns a port of 127.0.0.1 that no program uses.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
