@@ -94,7 +94,7 @@ scale-kubernetes: build kwok ## the cost of NODES Kubernetes nodes with PODS Pod
 test-images: tools
 	@tools/images test >/dev/null
 
-test-kubernetes: prerequisites-node test-images node argo ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic
+test-kubernetes: prerequisites-node test-images node argo ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic; 11 minutes
 	go test -count=1 -timeout 30m ./test/kubernetes/node -node
 
 demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kubernetes node of its own, as root, without Docker: mTLS, a denied caller, promotions under traffic

@@ -29,7 +29,7 @@ type host struct {
 }
 
 // addHost makes the next host of the node's machine.
-func (n *Node) addHost(ctx context.Context) (*host, error) {
+func (n *Node) addHost() (*host, error) {
 	number := len(n.hosts)
 	h := &host{node: n, number: number, name: n.machine.name(), dir: n.machine.dir(),
 		group: filepath.Join(n.machine.name(), strconv.Itoa(number))}
@@ -49,7 +49,7 @@ func (n *Node) addHost(ctx context.Context) (*host, error) {
 			return nil, err
 		}
 	}
-	return h, ctx.Err()
+	return h, nil
 }
 
 // separate starts the process that keeps the namespaces.

@@ -61,7 +61,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if n.programs, err = programs(); err != nil {
 		return nil, err
 	}
-	first, err := n.addHost(ctx)
+	first, err := n.addHost()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (n *Node) Name() string { return n.hosts[0].name }
 // Join makes a further node of the cluster on this machine, linked to the others, and returns its name when it is
 // Ready.
 func (n *Node) Join(ctx context.Context) (string, error) {
-	h, err := n.addHost(ctx)
+	h, err := n.addHost()
 	if err != nil {
 		return "", err
 	}
