@@ -152,6 +152,35 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// TestChainIsLast: the plugin is the last one again after others were added. Without its program it is not installed.
+func TestChainIsLast(t *testing.T) {
+	n := newNode(t, map[string]string{"10-calico.conflist": calico})
+	if _, err := n.Chain(); err != nil {
+		t.Fatal(err)
+	}
+	longer := strings.NewReplacer("\n  ] ,", `, {"type": "bandwidth"}`+"\n  ] ,")
+	write(t, n, "10-calico.conflist", longer.Replace(stored(t, n)["10-calico.conflist"]))
+	if err := n.Installed(); err == nil {
+		t.Error("a plugin that is not the last one counts as installed")
+	}
+	if _, err := n.Chain(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(types(t, stored(t, n)["10-calico.conflist"]), " ")
+	if err := n.Installed(); err != nil || got != "calico portmap bandwidth kuma-cni" {
+		t.Errorf("the plugins are %s, %v", got, err)
+	}
+	if err := os.Remove(filepath.Join(n.BinDir, cni.Type)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Installed(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without its program: %v", err)
+	}
+	if err := n.Remove(); err != nil || stored(t, n)["10-calico.conflist"] != longer.Replace(calico) {
+		t.Errorf("the file has\n%s\n%v", stored(t, n)["10-calico.conflist"], err)
+	}
+}
+
 // TestChainAndRemove: a list of any form is as it was after the plugin is removed.
 func TestChainAndRemove(t *testing.T) {
 	n := newNode(t, nil)
