@@ -131,8 +131,8 @@ func (s *Store) takeDeletion(row store.Row) *deletion {
 	return found
 }
 
-// forgetDeletions forgets the deletions of a kind, whose events no watch sends any more.
-func (s *Store) forgetDeletions(kind string) {
+// removeDeletions removes the deletions of a kind, whose events no watch sends any more.
+func (s *Store) removeDeletions(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.deleted, func(key string, _ *deletion) bool { return strings.HasPrefix(key, kind+"/") })
@@ -195,7 +195,7 @@ func (s *Store) collectDeleted(kind string) {
 
 // followOwners deletes the rows whose owners of a kind were deleted, until the watch of the owners ends.
 func (s *Store) followOwners(kind string) error {
-	s.forgetDeletions(kind)
+	s.removeDeletions(kind)
 	at, uids := s.rowsOf(kind), map[resource.Key]string{}
 	version, err := s.each(s.ctx, at, at.selector(), func(o *object) error {
 		key, err := at.keyOf(o)
