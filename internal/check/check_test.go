@@ -144,7 +144,7 @@ func putPods(t *testing.T, tx *table.Tx, cluster *objects.Tables, text []byte) {
 			cluster.Namespaces.Put(tx, namespace)
 			continue
 		}
-		pod, err := convert.DecodePod(raw)
+		pod, err := convert.FollowPod(raw)
 		if err != nil {
 			t.Fatal(err)
 		}

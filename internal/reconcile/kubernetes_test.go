@@ -86,7 +86,7 @@ func (c *cluster) object(raw []byte) {
 		var err error
 		switch named.Kind {
 		case "Pod":
-			err = setRow(tx, o.Pods, key, named.Deleted, raw, convert.DecodePod)
+			err = setRow(tx, o.Pods, key, named.Deleted, raw, convert.FollowPod)
 		case "Service":
 			err = setRow(tx, o.Services, key, named.Deleted, raw, convert.DecodeService)
 		case "EndpointSlice":

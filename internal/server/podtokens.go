@@ -54,7 +54,7 @@ func (p *podTokens) WithoutDataplane(ctx context.Context, pod *pki.PodClaims) er
 // notAdmitted returns why the mesh of a Pod does not admit it, as far as a replica knows that does not follow the Pods.
 func (p *podTokens) notAdmitted(read, in []byte) string {
 	pod, err := convert.DecodePod(read)
-	if pod == nil || err != nil {
+	if err != nil {
 		return ""
 	}
 	namespace, err := convert.DecodeNamespace(in)

@@ -38,8 +38,11 @@ func (m *Meta) Key() string { return m.Name + "." + m.Namespace }
 // Pod is a Pod with a proxy, or one that [Settings.MissingSidecar] is about.
 type Pod struct {
 	Meta
-	// Proxyless is true where it has no proxy. It has its metadata then, and no other field.
+	// Proxyless is true where it has no proxy. It has its metadata, Ended and Exempt then, and no other
+	// field.
 	Proxyless bool
+	// Exempt is the reason for which no Pod with its spec gets a sidecar; empty where it may have one.
+	Exempt string
 	// LabelSet is the same text for Pods of one namespace with the same labels.
 	LabelSet string
 	Node     string
@@ -226,22 +229,35 @@ const (
 	meshFlag     = "--mesh="
 )
 
-// DecodePod decodes a Pod. It returns nil for a Pod that has no proxy and gets none: it ends or has ended, or it is not
-// on a network of its own.
+// podSpec is the part of the spec of a Pod that is read.
+type podSpec struct {
+	NodeName    string `json:"nodeName"`
+	HostNetwork bool   `json:"hostNetwork"`
+	OS          struct {
+		Name string `json:"name"`
+	} `json:"os"`
+	NodeSelector       map[string]string `json:"nodeSelector"`
+	ServiceAccountName string            `json:"serviceAccountName"`
+	Containers         []container       `json:"containers"`
+	InitContainers     []container       `json:"initContainers"`
+}
+
+// FollowPod decodes a Pod for its row. It returns nil for a Pod that has no proxy and gets none: it ends or has ended,
+// or its spec is exempt.
+func FollowPod(raw []byte) (*Pod, error) {
+	pod, err := DecodePod(raw)
+	if err != nil || pod.Proxyless && (pod.Ended || pod.Deleting || pod.Exempt != "") {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// DecodePod decodes a Pod.
 func DecodePod(raw []byte) (*Pod, error) {
 	var o struct {
-		Metadata meta `json:"metadata"`
-		Spec     struct {
-			NodeName    string `json:"nodeName"`
-			HostNetwork bool   `json:"hostNetwork"`
-			OS          struct {
-				Name string `json:"name"`
-			} `json:"os"`
-			ServiceAccountName string      `json:"serviceAccountName"`
-			Containers         []container `json:"containers"`
-			InitContainers     []container `json:"initContainers"`
-		} `json:"spec"`
-		Status struct {
+		Metadata meta    `json:"metadata"`
+		Spec     podSpec `json:"spec"`
+		Status   struct {
 			Phase                 string            `json:"phase"`
 			Reason                string            `json:"reason"`
 			PodIP                 string            `json:"podIP"`
@@ -254,14 +270,13 @@ func DecodePod(raw []byte) (*Pod, error) {
 		return nil, err
 	}
 	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
-	if o.Metadata.Annotations[injectedAnnotation] != "true" && o.Metadata.Labels[ZoneProxyLabel] == "" {
-		if ended || o.Metadata.DeletionTimestamp != "" || o.Spec.HostNetwork || o.Spec.OS.Name == "windows" {
-			return nil, nil
-		}
-		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true}, nil
+	injected := o.Metadata.Annotations[injectedAnnotation] == "true"
+	exempt := o.Spec.exempt(injected)
+	if !injected && o.Metadata.Labels[ZoneProxyLabel] == "" {
+		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true, Ended: ended, Exempt: exempt}, nil
 	}
 	pod := &Pod{
-		Meta: o.Metadata.decoded(), Node: intern(o.Spec.NodeName),
+		Meta: o.Metadata.decoded(), Exempt: exempt, Node: intern(o.Spec.NodeName),
 		ServiceAccount: intern(cmp.Or(o.Spec.ServiceAccountName, "default")),
 		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"), Ended: ended,
 	}

@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weft/internal/kube/convert"
 )
 
 // Labels and annotations that have a meaning for injection.
 const (
-	injectionLabel = "kuma.io/sidecar-injection"
+	injectionLabel = convert.InjectionLabel
 	meshLabel      = "kuma.io/mesh"
-	zoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
+	zoneProxyLabel = convert.ZoneProxyLabel
 	workloadLabel  = "kuma.io/workload"
 
 	injectedAnnotation     = "kuma.io/sidecar-injected"
@@ -246,10 +248,14 @@ func (i *injection) truth(text string) (on, known bool) {
 	case "disabled", "false":
 		return false, true
 	case "yes", "no":
-		i.warn("the value %q is deprecated; use enabled or disabled", text)
+		i.warnDeprecated(text)
 		return text == "yes", true
 	}
 	return false, false
+}
+
+func (i *injection) warnDeprecated(value string) {
+	i.warn("the value %q is deprecated; use enabled or disabled", value)
 }
 
 func (i *injection) choice(annotation string, values ...string) string {
