@@ -39,7 +39,7 @@ func (p *Plan) addKubernetes() {
 		}
 		return []string{o.Name}
 	})
-	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name)
+	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name, kind.PodReports.Name)
 	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {
 		return []Request{{Kind: PodKind, Name: o.Key()}}
 	})
@@ -47,6 +47,9 @@ func (p *Plan) addKubernetes() {
 		if len(podOf(o)) == 0 {
 			return nil
 		}
+		return []Request{{Kind: PodKind, Name: o.Name}}
+	})
+	table.KeepFor(s.Tables.PodReports.Input, pods.Derived, func(o *resource.Object[kind.PodReport]) []Request {
 		return []Request{{Kind: PodKind, Name: o.Name}}
 	})
 	services := p.addFamily(ServiceKind, p.kubernetesService)
@@ -68,15 +71,51 @@ func madeFromService(o *resource.Object[kind.MeshService]) bool {
 	return o.Label(kind.ManagedBy) == kind.GeneratedBy && o.Spec.Selector.DataplaneTags[kind.ServiceNameTag] != ""
 }
 
-// pod writes the Dataplane of a Pod, and its MeshServices of headless Services. It deletes the Dataplane of a Pod that
-// is gone, and of one whose name another Pod has now.
+// pod writes the Dataplane of a Pod, its MeshServices of headless Services, and the report about it. It deletes those
+// of a Pod that is gone, and of one whose name another Pod has now.
 func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	if !k.Objects.Synced(r) {
 		return w
 	}
 	stored := k.dataplanes.List(r, u.Name)
-	pod, exists := k.Objects.Pods.Get(r, u.Name)
+	pod, _ := k.Objects.Pods.Get(r, u.Name)
+	w = p.podWrites(r, pod, stored)
+	p.reportPod(r, &w, u.Name, pod, stored)
+	return w
+}
+
+// reportPod writes what the other replicas have to know of a Pod, once nothing else is to be written for it; pod is nil
+// where it is gone.
+func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.Pod,
+	dataplanes []*resource.Object[kind.Dataplane]) {
+	stored, _ := p.State.Tables.PodReports.Find(r, "", name)
+	if pod != nil && len(w.Do) > 0 {
+		return
+	}
+	var report kind.PodReport
+	switch {
+	case pod == nil:
+	case len(dataplanes) == 0:
+		about := func(e convert.Event) bool { return e.Warning && e.On == pod.Ref() }
+		if i := slices.IndexFunc(w.Events, about); i >= 0 {
+			report = kind.PodReport{UID: pod.UID, Reason: w.Events[i].Reason, Message: w.Events[i].Message}
+		}
+	case pod.Completed && dataplanes[0].Label(kind.PodUIDLabel) == pod.UID:
+		report = kind.PodReport{UID: pod.UID, Mesh: dataplanes[0].Mesh, CompletedContainers: true}
+	}
+	switch {
+	case report != kind.PodReport{}:
+		putIfDifferent(w, servingDelay, stored, kind.PodReports.Make("", name, report))
+	case stored != nil:
+		w.addWrite(servingDelay, Write{Delete: stored})
+	}
+}
+
+// podWrites returns the writes of a Pod without its report; pod is nil where it is gone.
+func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored []*resource.Object[kind.Dataplane]) (w Writes) {
+	k := p.kubernetes
+	exists := pod != nil
 	if exists && pod.Proxyless {
 		exists = false
 		if reason := k.Objects.MissingSidecar(r, pod); reason != "" {
@@ -114,11 +153,6 @@ func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 		}
 	}
 	return w
-}
-
-// PodEvents returns the present events about a Pod, "NAME.NAMESPACE"; none on a replica that does not follow the Pods.
-func (p *Plan) PodEvents(r *table.Reader, name string) []convert.Event {
-	return p.pod(r, Request{Kind: PodKind, Name: name}).Events
 }
 
 // putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form. A stored one is written in

@@ -462,3 +462,38 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 	}
 	rejects(t, err, codes.PermissionDenied, "is blocked by dataplaneProxyMembership.blocked[0]")
 }
+
+// TestReportsOnEveryReplica: the replica that follows the Pods reports what it knows of them to the others. Each gives
+// the sidecar of a Pod that a rule about a tag denies the rule, and finds a Pod that lacks its sidecar.
+func TestReportsOnEveryReplica(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", nil, object{"app": "web"})
+	planes := []*servertest.Plane{servertest.Start(t, c.options(nil)), servertest.Start(t, c.options(nil))}
+	apply(t, planes[0], `{type: Mesh, name: default, dataplaneProxyMembership: {blocked: [{tags: `+
+		`{k8s.kuma.io/service-name: web}}]}}`)
+	for _, p := range planes {
+		awaitRead(t, p, "/meshes/default", "blocked")
+	}
+	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
+	s.create(t, "/api/v1/namespaces/"+s.name+"/pods", object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": object{"name": "bare"}, "spec": object{"automountServiceAccountToken": false,
+			"containers": []any{object{"name": "app", "image": "app"}}}})
+	token := s.token("web-1", "weft")
+	for _, p := range planes {
+		conn := dial(t, p)
+		servertest.Await(t, "the sidecar gets the rule", func() bool {
+			err := tryConnect(t.Context(), conn, s.node("web-1"), token)
+			return status.Code(err) == codes.PermissionDenied &&
+				strings.Contains(err.Error(), "is blocked by dataplaneProxyMembership.blocked[0]")
+		})
+		awaitRead(t, p, "/_check", "bare."+s.name)
+	}
+	s.removePod("bare")
+	for _, p := range planes {
+		servertest.Await(t, "the finding ends with its Pod", func() bool {
+			return !strings.Contains(read(t, p, "/_check"), "bare."+s.name)
+		})
+	}
+}

@@ -249,9 +249,6 @@ func (s *Server) buildReconciler(context.Context) error {
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
 	}, s.kubernetes())
-	if s.pods != nil {
-		s.pods.plan = plan
-	}
 	plan.DrainTime = s.settings.DrainTime
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)

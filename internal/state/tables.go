@@ -50,6 +50,7 @@ type Tables struct {
 	HostnameGeneratorTables
 	ZoneProxyTables
 	ResolvedNameTables
+	PodReportTables
 
 	// PolicyRows are the policies by kind.
 	PolicyRows map[string]PolicyRows
@@ -82,6 +83,7 @@ func New(zone string) *Tables {
 	t.addHostnameGenerator()
 	t.addZoneProxy()
 	t.addResolvedName()
+	t.addPodReports()
 	// Only the API reads these.
 	addRows(t, kind.Zones)
 	addRows(t, kind.ZoneInsights)

@@ -51,7 +51,7 @@ const (
 	NoPublicAddress     = "NoPublicAddress"
 	NotAdmitted         = "MeshMembershipRefused"
 	ConflictingProtocol = "ConflictingProtocols"
-	MissingSidecar      = "MissingSidecar"
+	MissingSidecar      = kind.MissingSidecar
 	NotRedirected       = "NotRedirected"
 )
 

@@ -51,6 +51,8 @@ type Pod struct {
 	IP             string
 	// Ended is true where none of its containers will run again: it succeeded, failed, or was evicted.
 	Ended bool
+	// Completed is true where its sidecar is an ordinary container, and no other container runs or will run again.
+	Completed bool
 	// Ready is its condition Ready, which is false while one of its readiness conditions is.
 	Ready bool
 	// Mesh is the mesh that its sidecar was started with; empty where the sidecar does not name one.
@@ -208,6 +210,27 @@ func (s *containerStatus) failed() bool {
 	return last != nil && last.ExitCode != 0
 }
 
+// completed reports whether the only container that runs, or will run, is the sidecar. The kubelet starts an ended
+// container again unless the Pod has the restart policy Never, or OnFailure and the container succeeded. A native
+// sidecar needs no such answer: the kubelet ends it.
+func (s *podSpec) completed(statuses []containerStatus) bool {
+	ended := map[string]bool{}
+	for _, c := range statuses {
+		t := c.State.Terminated
+		ended[c.Name] = t != nil && (s.RestartPolicy == "Never" || s.RestartPolicy == "OnFailure" && t.ExitCode == 0)
+	}
+	sidecar := false
+	for _, c := range s.Containers {
+		switch {
+		case c.Name == Sidecar:
+			sidecar = !ended[c.Name]
+		case !ended[c.Name]:
+			return false
+		}
+	}
+	return sidecar && len(s.Containers) > 1
+}
+
 type condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"`
@@ -237,6 +260,7 @@ type podSpec struct {
 		Name string `json:"name"`
 	} `json:"os"`
 	NodeSelector       map[string]string `json:"nodeSelector"`
+	RestartPolicy      string            `json:"restartPolicy"`
 	ServiceAccountName string            `json:"serviceAccountName"`
 	Containers         []container       `json:"containers"`
 	InitContainers     []container       `json:"initContainers"`
@@ -279,6 +303,7 @@ func DecodePod(raw []byte) (*Pod, error) {
 		Meta: o.Metadata.decoded(), Exempt: exempt, Node: intern(o.Spec.NodeName),
 		ServiceAccount: intern(cmp.Or(o.Spec.ServiceAccountName, "default")),
 		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"), Ended: ended,
+		Completed: o.Spec.completed(o.Status.ContainerStatuses),
 	}
 	pod.LabelSet = labelSet(pod.Namespace, pod.Labels)
 	ready := map[string]bool{}

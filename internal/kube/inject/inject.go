@@ -255,10 +255,6 @@ func (i *injection) check() {
 		i.warn("the namespace enforces the Pod security standard %s, which rejects the container %s: it needs "+
 			"NET_ADMIN; use the CNI plugin", level, InitContainer)
 	}
-	if p := i.pod.Spec.RestartPolicy; !i.Settings.NativeSidecars && p != "" && p != core.RestartPolicyAlways {
-		i.warn("the sidecar is not native (KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false), so it runs on after the " +
-			"Pod's containers have ended")
-	}
 }
 
 func (i *injection) runsAsSidecar(c core.Container) bool {

@@ -119,6 +119,45 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
+// TestJobsWithOrdinarySidecars: a Job ends whose sidecar is an ordinary container, which the kubelet does not end: the
+// control plane tells its agent that the other containers have ended. One container more may succeed or fail.
+func TestJobsWithOrdinarySidecars(t *testing.T) {
+	w := mesh(t)
+	s := w.open("ordinary", shop.Server("ordinary", "web", 1))
+	set := func(variable string) {
+		w.kubectl("set", "env", "-n", "kuma-system", "deployment/kuma-control-plane", variable)
+		w.kubectl("rollout", "status", "-n", "kuma-system", "deployment/kuma-control-plane", "--timeout=300s")
+	}
+	set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false")
+	defer set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS-")
+	for name, end := range map[string]struct{ policy, url, condition, phase string }{
+		"succeeds": {"Never", "http://web", "Complete", "Succeeded"},
+		"retries":  {"OnFailure", "http://web", "Complete", "Succeeded"},
+		"fails":    {"Never", "http://nowhere.invalid", "Failed", "Failed"},
+	} {
+		w.apply(fmt.Sprintf(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: ordinary}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {kuma.io/wait-for-dataplane-ready: "true"}}
+    spec:
+      serviceAccountName: client
+      restartPolicy: %s
+      containers:
+      - {name: app, image: "weft-test/application:latest", imagePullPolicy: Never, args: [get, %q]}
+`, name, end.policy, end.url))
+		w.wait("job/"+name, "condition="+end.condition, "-n", s.Namespace)
+		got := w.kubectl("get", "pods", "-n", s.Namespace, "-l", "job-name="+name, "-o",
+			"jsonpath={.items[0].spec.containers[*].name} {.items[0].status.phase}")
+		if want := "kuma-sidecar app " + end.phase; got != want {
+			t.Errorf("%s: the Pod of the Job has %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestInitContainersAndJobs: an init container of the user reaches a server through the sidecar, which thus is ready
 // before it. A Job ends although its sidecar runs.
 func TestInitContainersAndJobs(t *testing.T) {
