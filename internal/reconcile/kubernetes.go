@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weft/internal/kube/convert"
 	"weft/internal/kube/objects"
@@ -196,9 +197,62 @@ func (p *Plan) kubernetesService(r *table.Reader, u Request) (w Writes) {
 	namespace := k.Objects.Namespace(r, service.Namespace)
 	if k.Settings.HasMeshService(service, namespace, false) {
 		w.Events = append(w.Events, service.Unsupported()...)
+		mesh := k.Settings.MeshOfService(service, namespace)
+		if others := p.otherMeshes(r, service, mesh); len(others) > 0 {
+			w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.MultipleMeshes,
+				Message: severalMeshes(mesh, others)})
+		}
 	}
 	p.createService(r, &w, service, namespace, nil)
 	return w
+}
+
+// otherMeshes returns the meshes of servers of a Service that are not in its mesh, sorted. The clients of the Service's
+// MeshService do not reach them.
+func (p *Plan) otherMeshes(r *table.Reader, service *convert.Service, mesh string) []string {
+	var others []string
+	for _, other := range p.State.Tables.MeshNames(r) {
+		if other != mesh && p.hasServers(r, service, other) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// hasServers reports whether a Dataplane of a mesh has an inbound for a Service.
+func (p *Plan) hasServers(r *table.Reader, service *convert.Service, mesh string) bool {
+	for i := range service.Ports {
+		tag := service.Tag(&service.Ports[i])
+		for _, dp := range p.State.Tables.DataplanesBySelector.List(r, state.TagKey(mesh, kind.ServiceTag, tag)) {
+			for _, in := range dp.Spec.Networking.Inbound {
+				if in.Tags[kind.ServiceTag] == tag && in.State != kind.Ignored && len(podOf(dp)) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// severalMeshesCondition is the condition of the MeshService of a Service that has servers of other meshes too.
+func (p *Plan) severalMeshesCondition(r *table.Reader, of *resource.Object[kind.MeshService]) []kind.Condition {
+	tags := of.Spec.Selector.DataplaneTags
+	service, ok := p.kubernetes.Objects.Services.Get(r, tags[kind.ServiceNameTag]+"."+tags[kind.NamespaceLabel])
+	if !ok {
+		return nil
+	}
+	others := p.otherMeshes(r, service, of.Mesh)
+	if len(others) == 0 {
+		return nil
+	}
+	return []kind.Condition{{Type: "MultipleMeshes", Status: "True", Reason: convert.MultipleMeshes,
+		Message: severalMeshes(of.Mesh, others)}}
+}
+
+func severalMeshes(mesh string, others []string) string {
+	return fmt.Sprintf("Pods of the mesh %s are behind the Service, and its MeshService is in the mesh %s, whose "+
+		"clients do not reach them; give each mesh a Service of its own, with the label kuma.io/mesh",
+		strings.Join(others, ", "), mesh)
 }
 
 // createService creates the MeshService of a Service, or of one Pod behind a headless one. Unless the Service names its

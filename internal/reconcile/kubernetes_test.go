@@ -207,6 +207,9 @@ func (c *cluster) shown() string {
 			line("  spec %s", of(o.Spec))
 			if status, ok := c.rows[kind.MeshServiceStatuses.Key(o.Mesh, o.Name)]; ok {
 				line("  vips %s", of(vipsIn(status)))
+				for _, c := range status.(*resource.Object[kind.MeshServiceStatus]).Spec.Conditions {
+					line("  condition %s", of(c))
+				}
 			}
 		}
 	}

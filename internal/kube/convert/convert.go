@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -53,6 +54,7 @@ const (
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = kind.MissingSidecar
 	NotRedirected       = "NotRedirected"
+	MultipleMeshes      = "MultipleMeshesDetected"
 )
 
 // Event is an event about an object.
@@ -174,6 +176,16 @@ func (service *Service) ZoneProxyRole() string {
 	default:
 		return role
 	}
+}
+
+// MeshOfService returns the mesh of a Service: the one that its label names, or that of its namespace.
+func (s *Settings) MeshOfService(service *Service, namespace *Namespace) string {
+	return s.meshOf(&service.Meta, namespace)
+}
+
+// Tag returns the value of kuma.io/service of the inbounds for a port.
+func (service *Service) Tag(port *Port) string {
+	return fmt.Sprintf("%s_%s_svc_%d", service.Name, service.Namespace, port.Port)
 }
 
 // Ref returns the name of the object in events.

@@ -409,7 +409,7 @@ func (c *conversion) tags(service Serves, port *Port, protocol kind.Protocol) ma
 			}
 		}
 	}
-	tags[kind.ServiceTag] = fmt.Sprintf("%s_%s_svc_%d", service.Name, service.Namespace, port.Port)
+	tags[kind.ServiceTag] = service.Tag(port)
 	tags[kind.ProtocolTag] = string(protocol)
 	tags[kind.NamespaceLabel] = service.Namespace
 	tags[kind.ServiceNameTag] = service.Name
