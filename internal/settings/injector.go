@@ -102,9 +102,13 @@ var injectorSettings = slices.Concat([]setting{
 	injectorNumber("sidecarContainer.uid", "SIDECAR_CONTAINER_UID", "5678", 1, 1<<31-1,
 		"The user ID of the sidecar. The connections of this user are not redirected.",
 		func(i *Injector) *int { return &i.UID }),
-	injectorNumber("sidecarContainer.gid", "SIDECAR_CONTAINER_GUI", "5678", 1, 1<<31-1,
-		"The group ID of the sidecar. The variable is spelt as Kuma spells it.",
-		func(i *Injector) *int { return &i.GID }),
+	{
+		path: runtimePath + "injector.sidecarContainer.gid", fallback: "5678",
+		env:   runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_GUI",
+		alias: runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_GID",
+		doc:   "The group ID of the sidecar. The first variable is spelt as Kuma spells it.",
+		set:   number(1, 1<<31-1, func(s *Settings) *int { return &s.Injector.GID }),
+	},
 	{
 		path: "experimental.sidecarContainers", env: "KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS", fallback: "true",
 		doc: "Inject native sidecars: init containers with `restartPolicy: Always`, which start before the Pod's " +
@@ -116,8 +120,8 @@ var injectorSettings = slices.Concat([]setting{
 		func(i *Injector) *bool { return &i.WaitForReady }),
 	{
 		path: runtimePath + "injector.sidecarContainer.envVars",
-		env:  runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_ENV_VARS", list: true,
-		doc: "Environment variables of all sidecars, `NAME:VALUE,NAME:VALUE`.",
+		env:  runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_ENV_VARS", list: true, mapping: true,
+		doc: "Environment variables of all sidecars, `NAME:VALUE,NAME:VALUE`, or a mapping in the file.",
 		set: pairs(environmentName, func(i *Injector) *map[string]string { return &i.EnvVars }),
 	},
 	{
@@ -139,9 +143,11 @@ var injectorSettings = slices.Concat([]setting{
 		"without a privileged init container.", func(i *Injector) *bool { return &i.CNI }),
 	{
 		path: runtimePath + "injector.exceptions.labels", env: runtimeVariable + "EXCEPTIONS_LABELS", list: true,
+		mapping:  true,
 		fallback: "openshift.io/build.name:*,openshift.io/deployer-pod-for.name:*",
-		doc:      "Labels of Pods that are never injected, `KEY:VALUE,KEY:VALUE`; the value `*` is any.",
-		set:      pairs(labelKey, func(i *Injector) *map[string]string { return &i.Exceptions }),
+		doc: "Labels of Pods that are never injected, `KEY:VALUE,KEY:VALUE`, or a mapping in the file; the value " +
+			"`*` is any.",
+		set: pairs(labelKey, func(i *Injector) *map[string]string { return &i.Exceptions }),
 	},
 	injectorNumberPort("sidecarContainer.redirectPortInbound", "SIDECAR_CONTAINER_REDIRECT_PORT_INBOUND", "15006",
 		"The sidecar's port for redirected inbound connections.", func(i *Injector) *uint16 { return &i.InboundPort }),
