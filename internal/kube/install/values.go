@@ -57,6 +57,20 @@ var plain = []value{
 		choices: []string{"Always", "IfNotPresent", "Never"}, doc: "When the image is pulled."},
 	{path: "controlPlane.replicas", shape: integer, fallback: 1, doc: "The number of replicas. Use 2 in production: " +
 		"without a replica, no Pod of a namespace with injection starts."},
+	{path: "controlPlane.autoscaling.enabled", shape: boolean, fallback: false, doc: "Create a " +
+		"HorizontalPodAutoscaler, which sets the number of replicas in place of `controlPlane.replicas`. Open " +
+		"connections of proxies stay with their replica, so a further replica takes over those that connect after " +
+		"it is ready."},
+	{path: "controlPlane.autoscaling.minReplicas", shape: integer, fallback: 2, doc: "The smallest number of " +
+		"replicas."},
+	{path: "controlPlane.autoscaling.maxReplicas", shape: integer, fallback: 5, doc: "The largest number of " +
+		"replicas."},
+	{path: "controlPlane.autoscaling.metrics", shape: list, fallback: []any{map[string]any{"type": "Resource",
+		"resource": map[string]any{"name": "cpu", "target": map[string]any{"type": "Utilization",
+			"averageUtilization": 80}}}},
+		doc: "The metrics of the HorizontalPodAutoscaler. Each replica has the whole state of the zone in memory, so " +
+			"memory is no measure."},
+	{path: "controlPlane.autoscaling.behavior", shape: mapping, fallback: map[string]any{}, doc: "How fast it scales."},
 	{path: "controlPlane.podDisruptionBudget.enabled", shape: boolean, fallback: true, doc: "Create a " +
 		"PodDisruptionBudget of the control plane."},
 	{path: "controlPlane.podDisruptionBudget.maxUnavailable", shape: integer, fallback: 1, doc: "How many replicas " +
@@ -271,8 +285,9 @@ func spread(app string) map[string]any {
 var rejected = []struct{ path, advice string }{
 	{"nameOverride", "the names of the objects are fixed, since the control plane knows them"},
 	{"fullnameOverride", "the names of the objects are fixed, since the control plane knows them"},
-	{"namespaceAllowList", "label only the namespaces of the mesh with kuma.io/sidecar-injection; the control plane " +
-		"writes in those only"},
+	{"namespaceAllowList", "label only the namespaces of the mesh with kuma.io/sidecar-injection, and give no " +
+		"others the right to label namespaces; the control plane writes in those only, and reads all of them, since " +
+		"a watch of Pods in each namespace would cost one connection more for each"},
 	{"patchSystemNamespace", "no webhook depends on the labels of the system namespace"},
 	{"installCrdsOnUpgrade", "apply the definitions of a release before it: `weft install crds | kubectl apply " +
 		"--server-side -f -`"},
@@ -296,7 +311,7 @@ var rejected = []struct{ path, advice string }{
 	{"controlPlane.environment", "it is always kubernetes"},
 	{"controlPlane.extraEnv", "use controlPlane.envVars"},
 	{"controlPlane.envVarEntries", "use controlPlane.envVars, or controlPlane.secrets for variables from Secrets"},
-	{"controlPlane.autoscaling", "set controlPlane.replicas; each replica has the whole state of the zone"},
+	{"controlPlane.autoscaling.targetCPUUtilizationPercentage", "use controlPlane.autoscaling.metrics"},
 	{"controlPlane.ingress", "write an Ingress for the port 5681 of the Service kuma-control-plane"},
 	{"controlPlane.serviceMonitor", "write a ServiceMonitor for the port 5680 of the Service kuma-control-plane, " +
 		"with a user token"},
