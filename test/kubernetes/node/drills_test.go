@@ -64,10 +64,13 @@ func (w *world) restartAPIServer() {
 	noticed := w.leadershipIsLost()
 	w.StopEtcd()
 	w.StopAPI()
+	defer func() { // also where the control plane does not notice
+		w.t.Helper()
+		if err := errors.Join(w.StartEtcd(), w.StartAPI()); err != nil {
+			w.t.Fatal(err)
+		}
+	}()
 	noticed()
-	if err := errors.Join(w.StartEtcd(), w.StartAPI()); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // freezeAPIServer has the API server respond to nothing until the control plane has noticed.
@@ -77,10 +80,13 @@ func (w *world) freezeAPIServer() {
 	if err := w.FreezeAPI(); err != nil {
 		w.t.Fatal(err)
 	}
+	defer func() { // also where the control plane does not notice
+		w.t.Helper()
+		if err := w.ThawAPI(); err != nil {
+			w.t.Fatal(err)
+		}
+	}()
 	noticed()
-	if err := w.ThawAPI(); err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // freezeKubelet stops the kubelet until its Node, and with it each of its Pods, is not Ready.
@@ -89,6 +95,7 @@ func (w *world) freezeKubelet() {
 	if err := w.Kubelet().Freeze(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(func() { _ = w.Kubelet().Thaw() }) // also where the Node stays Ready
 	w.wait("node/"+w.Name(), "condition=Ready=Unknown")
 	w.wait("pod", "condition=Ready=False", "--field-selector", "spec.nodeName="+w.Name(), "--all-namespaces")
 }
