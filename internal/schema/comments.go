@@ -850,7 +850,7 @@ var comments = map[string]string{
 	"SpiffeIDs.Further":                           "Further are the other SPIFFE IDs, sorted.",
 	"SpiffeIDs.SpiffeID":                          "SpiffeID is the first SPIFFE ID.",
 	"SpireAgent":                                  "SpireAgent is the address of the SPIRE agent of each machine.",
-	"SpireAgent.SocketPath":                       "SocketPath is the agent's unix socket.",
+	"SpireAgent.SocketPath":                       "SocketPath is the agent's unix socket. Each zone has a default: /run/spire/agent.sock on machines, and on Kubernetes the socket that the injector mounts, /run/spire/sockets/socket unless settings change it.",
 	"SpireAgent.Timeout":                          "Timeout is the timeout for connecting to the agent.",
 	"SpireProvider":                               "SpireProvider is SPIRE: each proxy's Envoy requests its certificate and the trusted roots from the SPIRE agent of its machine. (Zone Egress Identity.)",
 	"SpireProvider.Agent":                         "the SPIRE agent of each machine",

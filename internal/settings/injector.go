@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +50,7 @@ type Injector struct {
 	ExcludeInboundIPs, ExcludeOutboundIPs     []string
 
 	SPIRE          bool
+	SPIREHostPath  string // empty: the SPIFFE CSI volume
 	SPIREMountPath string
 	SPIRESocket    string // the name of the socket's file
 }
@@ -179,13 +181,26 @@ var injectorSettings = slices.Concat([]setting{
 	injectorNumberPort("builtinDNS.port", "BUILTIN_DNS_PORT", "15053", "The sidecar's port for DNS.",
 		func(i *Injector) *uint16 { return &i.DNSPort }),
 	injectorBoolean("spire.enabled", "SPIRE_ENABLED", "false",
-		"Mount the SPIFFE CSI volume in all Pods, with the socket of the SPIRE agent.",
+		"Mount the folder with the socket of the SPIRE agent in the sidecars of all Pods: the SPIFFE CSI volume, or a "+
+			"folder of the Node.",
 		func(i *Injector) *bool { return &i.SPIRE }),
-	injectorText("spire.mountPath", "SPIRE_MOUNT_PATH", "/run/spire/sockets", "Where the sidecar has that volume.",
+	injectorText("spire.hostPath", "SPIRE_HOST_PATH", "", "The folder of the Node with the socket. Empty: the volume "+
+		"of the CSI driver csi.spiffe.io. The Pod security standards allow no folder of the Node.",
+		func(i *Injector) *string { return &i.SPIREHostPath }),
+	injectorText("spire.mountPath", "SPIRE_MOUNT_PATH", "/run/spire/sockets", "Where the sidecar has that folder.",
 		func(i *Injector) *string { return &i.SPIREMountPath }),
-	injectorText("spire.socketFileName", "SPIRE_SOCKET_FILE_NAME", "socket", "The name of the socket in that volume.",
+	injectorText("spire.socketFileName", "SPIRE_SOCKET_FILE_NAME", "socket", "The name of the socket in that folder.",
 		func(i *Injector) *string { return &i.SPIRESocket }),
 }, exclusionSettings, resourceSettings, probeSettings)
+
+// SpireSocket is the default socket of the SPIRE agent for the proxies of this zone: on Kubernetes that which the
+// injector mounts; empty for machines.
+func (s *Settings) SpireSocket() string {
+	if s.Environment != OnKubernetes {
+		return ""
+	}
+	return path.Join(s.Injector.SPIREMountPath, s.Injector.SPIRESocket)
+}
 
 // exclusionSettings are the connections that are not redirected.
 var exclusionSettings = []setting{

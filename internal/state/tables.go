@@ -22,6 +22,9 @@ type Tables struct {
 	// DefaultMesh is the mesh whose identity ZoneEgresses have, as the operator sets it; empty: it is not set. It is
 	// set before the first commit.
 	DefaultMesh string
+	// SpireSocket is the socket of the SPIRE agent that proxies of this zone find; empty: that of a machine. It is set
+	// before the first commit.
+	SpireSocket string
 	// LocalNetworks are the local networks with addresses that external services may have nevertheless. It is set
 	// before the first commit.
 	LocalNetworks []netip.Prefix

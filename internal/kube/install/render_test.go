@@ -263,3 +263,24 @@ func TestReadValues(t *testing.T) {
 		t.Errorf("a file with a key twice: %v", err)
 	}
 }
+
+// TestSpireOfZoneProxies: one value has the socket of the SPIRE agent in sidecars and in zone proxies.
+func TestSpireOfZoneProxies(t *testing.T) {
+	for hostPath, want := range map[string]string{"": "driver: csi.spiffe.io", "/run/spire": "path: /run/spire"} {
+		text, err := install.Render(install.Options{Namespace: "kuma-system", Values: map[string]any{
+			"dataPlane": map[string]any{"spire": map[string]any{"enabled": true, "hostPath": hostPath}},
+			"meshes": []any{map[string]any{"name": "default", "ingress": map[string]any{"enabled": true},
+				"egress": map[string]any{"enabled": true}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{want, "mountPath: /run/spire/sockets"} {
+			if n := strings.Count(string(text), part); n != 2 {
+				t.Errorf("with the folder %q of the Node, %q is there %d times, want 2", hostPath, part, n)
+			}
+		}
+		if !strings.Contains(string(text), "KUMA_RUNTIME_KUBERNETES_INJECTOR_SPIRE_ENABLED") {
+			t.Errorf("with the folder %q of the Node, the injector has no setting of SPIRE", hostPath)
+		}
+	}
+}

@@ -199,6 +199,13 @@ var plain = []value{
 		doc: "Taints that the DaemonSet tolerates."},
 	{path: "cni.podAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations of its Pods."},
 
+	spire("enabled", boolean, false, "Mount the folder with the socket of the SPIRE agent in all sidecars, and in the "+
+		"zone proxies of `meshes`."),
+	spire("hostPath", text, "", "The folder of the Node with the socket. Empty: the volume of the CSI driver "+
+		"`csi.spiffe.io`."),
+	spire("mountPath", text, "/run/spire/sockets", "Where the containers have that folder."),
+	spire("socketFileName", text, "socket", "The name of the socket in that folder."),
+
 	redirect("ipFamilyMode", text, "dualstack", "sidecarContainer.ipFamilyMode",
 		"The IP families whose connections are redirected.", "dualstack", "ipv4", "ipv6"),
 	redirect("redirect.inbound.port", integer, 15006, "sidecarContainer.redirectPortInbound",
@@ -265,6 +272,12 @@ func resource(container, name string, fallback string) value {
 	return value{path: "dataPlane." + container + ".resources." + name, shape: amount, fallback: fallback,
 		setting: "runtime.kubernetes.injector." + container + ".resources." + name,
 		doc:     "A quantity of Kubernetes; `0`: none."}
+}
+
+// spire is a setting of the SPIRE agent's socket.
+func spire(name string, of shape, fallback any, doc string) value {
+	return value{path: "dataPlane.spire." + name, shape: of, fallback: fallback,
+		setting: "runtime.kubernetes.injector.spire." + name, doc: doc}
 }
 
 // redirect is a part of the redirection of Pods.
