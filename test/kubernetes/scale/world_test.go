@@ -121,7 +121,7 @@ func (w *world) startKwok() {
 		w.t.Fatal(err)
 	}
 	folder := strings.TrimSpace(string(out))
-	process, err := cluster.StartProcess(w.Dir, filepath.Join(folder, "kwok"),
+	process, err := cluster.StartProcess(w.Dir, "kwok", filepath.Join(folder, "kwok"),
 		"--kubeconfig", w.kubeconfig(cluster.AdminToken), "--config", filepath.Join(folder, "stages.yaml"),
 		"--manage-all-nodes", "--node-lease-duration-seconds", "0")
 	if err != nil {
@@ -228,7 +228,7 @@ func (w *world) token(namespace, account string, spec object) string {
 // startPlane starts the control plane, and returns when it is ready.
 func (w *world) startPlane() {
 	w.t.Helper()
-	plane, err := cluster.StartProcess(w.Dir, w.weft, "cp", "run")
+	plane, err := cluster.StartProcess(w.Dir, "weft", w.weft, "cp", "run")
 	if err != nil {
 		w.t.Fatalf("weft is not built, `make build` does so: %v", err)
 	}
