@@ -31,7 +31,6 @@ func All() []resource.Descriptor {
 		ContainerPatches,
 		Secrets, GlobalSecrets,
 		ResolvedNames,
-		PodReports,
 		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts,
 	})
 }

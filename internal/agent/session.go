@@ -81,9 +81,6 @@ func (a *agent) runSession(ctx context.Context, retry *retry) error {
 			continue
 		}
 		a.settings.store(settings)
-		if settings.Completed {
-			a.end(errCompleted)
-		}
 	}
 }
 

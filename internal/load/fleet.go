@@ -1,7 +1,6 @@
 package load
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,8 +32,6 @@ type target struct {
 // every response.
 type fleet struct {
 	target target
-	// tokens are those of proxies that have tokens of their own, by node.
-	tokens map[string]string
 	reader *reader
 	// complete returns whether a proxy has its first configuration.
 	complete func(*proxy) bool
@@ -151,8 +148,7 @@ func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 
 // stream runs one stream until it ends. A proxy that reconnects states its resources.
 func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
-	token := cmp.Or(f.tokens[p.node], f.target.token)
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token))
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx,
 		grpc.WaitForReady(f.restarting.Load()))

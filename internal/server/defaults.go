@@ -63,10 +63,13 @@ func defaults(s *settings.Settings) []resource.Any {
 	if s.SkipHostnameGenerators {
 		return made
 	}
+	own, other := kind.Universal, kind.Kubernetes
 	if s.Environment == settings.OnKubernetes {
-		made = append(made, serviceHostnames(s, kind.Kubernetes, "{{ .DisplayName }}.{{ .Namespace }}")...)
-	} else {
-		made = append(made, serviceHostnames(s, kind.Universal, "{{ .DisplayName }}")...)
+		own, other = other, own
+	}
+	made = append(made, serviceHostnames(s, own, "")...)
+	if s.Mode == settings.Global { // zones of both kinds may join
+		made = append(made, serviceHostnames(s, other, "-"+other)...)
 	}
 	return append(made,
 		hostnames(s, "mesh-multi-zone-service", "{{ .DisplayName }}.mzsvc.mesh.local", kind.HostnameSelector{
@@ -77,15 +80,22 @@ func defaults(s *settings.Settings) []resource.Any {
 		}))
 }
 
-// serviceHostnames are the host names of the MeshServices of an environment.
-func serviceHostnames(s *settings.Settings, environment, service string) []resource.Any {
+// serviceTemplates are the beginnings of the host names of the MeshServices of an environment.
+var serviceTemplates = map[string]string{
+	kind.Kubernetes: "{{ .DisplayName }}.{{ .Namespace }}", kind.Universal: "{{ .DisplayName }}",
+}
+
+// serviceHostnames are the host names of the MeshServices of an environment. The names of the generators end with a
+// suffix.
+func serviceHostnames(s *settings.Settings, environment, suffix string) []resource.Any {
+	service := serviceTemplates[environment]
 	return []resource.Any{
 		// Only the zone's own services have the origin "zone": those of other zones come from global.
-		hostnames(s, "local-mesh-service", service+".svc.mesh.local", kind.HostnameSelector{
+		hostnames(s, "local-mesh-service"+suffix, service+".svc.mesh.local", kind.HostnameSelector{
 			MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.OriginLabel: kind.OriginZone,
 				kind.EnvLabel: environment}},
 		}),
-		hostnames(s, "zone-mesh-service", service+".svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
+		hostnames(s, "zone-mesh-service"+suffix, service+".svc.{{ .Zone }}.mesh.local", kind.HostnameSelector{
 			MeshService: &kind.LabelSelector{MatchLabels: map[string]string{kind.EnvLabel: environment}},
 		}),
 	}

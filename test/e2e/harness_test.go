@@ -74,7 +74,7 @@ func prepare(m *testing.M) (int, error) {
 	}
 	code := m.Run()
 	if *showDrills {
-		drills.Print(os.Stdout)
+		printDrills(os.Stdout)
 	}
 	if *showAttacks {
 		printAttacks(os.Stdout)

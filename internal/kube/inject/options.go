@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"weft/internal/kube/convert"
 )
 
 // Labels and annotations that have a meaning for injection.
 const (
-	injectionLabel = convert.InjectionLabel
+	injectionLabel = "kuma.io/sidecar-injection"
 	meshLabel      = "kuma.io/mesh"
-	zoneProxyLabel = convert.ZoneProxyLabel
+	zoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
 	workloadLabel  = "kuma.io/workload"
 
 	injectedAnnotation     = "kuma.io/sidecar-injected"
@@ -34,6 +32,7 @@ const (
 	dnsAnnotation          = "kuma.io/builtin-dns"
 	dnsPortAnnotation      = "kuma.io/builtin-dns-port"
 	spireAnnotation        = "k8s.kuma.io/spire-support"
+	redirectAnnotation     = "traffic.kuma.io/transparent-proxy-config"
 	inboundPortsAnnotation = "traffic.kuma.io/exclude-inbound-ports"
 	inboundIPsAnnotation   = "traffic.kuma.io/exclude-inbound-ips"
 	outPortsAnnotation     = "traffic.kuma.io/exclude-outbound-ports"
@@ -41,6 +40,8 @@ const (
 	outUsersAnnotation     = "traffic.kuma.io/exclude-outbound-ports-for-uids"
 
 	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
+	networksAnnotation         = "k8s.v1.cni.cncf.io/networks"
+	cniNetwork                 = "kuma-cni"
 )
 
 // withoutMeaning are annotations of Kuma that have no effect on a Pod, each with what to do. A trailing "*" stands for
@@ -248,14 +249,10 @@ func (i *injection) truth(text string) (on, known bool) {
 	case "disabled", "false":
 		return false, true
 	case "yes", "no":
-		i.warnDeprecated(text)
+		i.warn("the value %q is deprecated; use enabled or disabled", text)
 		return text == "yes", true
 	}
 	return false, false
-}
-
-func (i *injection) warnDeprecated(value string) {
-	i.warn("the value %q is deprecated; use enabled or disabled", value)
 }
 
 func (i *injection) choice(annotation string, values ...string) string {

@@ -12,54 +12,45 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"weft/internal/wait"
 )
 
 // startTimeout bounds the start of a program. All are ready after some seconds on free cores.
 const startTimeout = 2 * time.Minute
 
-// Process is a program.
+// Process is a running program.
 type Process struct {
-	Name    string
-	Log     string // the file with its output
-	command []string
-	cmd     *exec.Cmd
-	exited  chan struct{}
+	Name   string
+	Log    string // the file with its output
+	cmd    *exec.Cmd
+	exited chan struct{}
 }
 
-// StartProcess starts a program by its command, as [Process.Start] does. Its output goes to a file NAME.log in dir.
-func StartProcess(dir, name string, command ...string) (*Process, error) {
-	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), command: command}
-	return p, p.Start()
-}
-
-// Start starts the program, again once it has ended. The kernel kills it with this process.
-func (p *Process) Start() error {
+// StartProcess starts a program, which the kernel kills with this process. Its output goes to a file NAME.log in dir.
+func StartProcess(dir, path string, args ...string) (*Process, error) {
+	p := &Process{Name: filepath.Base(path), exited: make(chan struct{}), cmd: exec.Command(path, args...)}
+	p.Log = filepath.Join(dir, p.Name+".log")
 	output, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer output.Close()
-	program, exited := exec.Command(p.command[0], p.command[1:]...), make(chan struct{})
-	program.Stdout, program.Stderr = output, output
-	endWithParent(program)
+	p.cmd.Stdout, p.cmd.Stderr = output, output
+	endWithParent(p.cmd)
 	started := make(chan error)
 	go func() {
 		// The signal is sent when the thread that started the program ends.
 		runtime.LockOSThread()
-		defer close(exited)
-		err := program.Start()
+		defer close(p.exited)
+		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = program.Wait()
+			_ = p.cmd.Wait()
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("%s: %w", p.Name, err)
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	p.cmd, p.exited = program, exited
-	return nil
+	return p, nil
 }
 
 // Ready waits until the URL responds with success, for 2 minutes at most. It returns an error with the program's last
@@ -87,28 +78,27 @@ func (p *Process) Ready(url string, client *http.Client) error {
 func (p *Process) Await(condition string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	go func() {
-		defer cancel()
-		select {
-		case <-p.exited:
-		case <-ctx.Done():
+	retry := time.NewTicker(20 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := attempt(ctx)
+		if err == nil {
+			return nil
 		}
-	}()
-	err := wait.Until(ctx, 20*time.Millisecond, attempt)
-	if err == nil {
-		return nil
-	}
-	select {
-	case <-p.exited:
-		return fmt.Errorf("%s ended: %s", p.Name, p.lastLines())
-	default:
-		p.Kill()
-		return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, startTimeout, condition, err, p.lastLines())
+		select {
+		case <-retry.C:
+		case <-p.exited:
+			return fmt.Errorf("%s ended: %s", p.Name, p.lastLines())
+		case <-ctx.Done():
+			p.Kill()
+			return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, startTimeout, condition, err,
+				p.lastLines())
+		}
 	}
 }
 
-// PID is the ID of the program's process.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
+// Exited is closed when the program has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Kill ends the program at once, and waits until it has ended. A program that was not started has.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
@@ -117,17 +107,11 @@ func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 func (p *Process) Stop() { p.end(syscall.SIGTERM) }
 
 func (p *Process) end(signal os.Signal) {
-	if p != nil && p.cmd != nil {
+	if p != nil {
 		_ = p.cmd.Process.Signal(signal)
 		<-p.exited
 	}
 }
-
-// Freeze stops the program from running until Thaw. Its connections stay open.
-func (p *Process) Freeze() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
-
-// Thaw continues a frozen program.
-func (p *Process) Thaw() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // lastLines returns the end of the program's output.
 func (p *Process) lastLines() string {

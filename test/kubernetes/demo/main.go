@@ -203,8 +203,10 @@ func (s *scene) explain(ctx context.Context, args []string) (string, error) {
 }
 
 // lossless sends requests while something happens.
-func (s *scene) lossless(ctx context.Context, to *shop.Shop, event func() error) (string, error) {
-	tally, err := to.During(ctx, shop.Test, event)
+func (s *scene) lossless(to *shop.Shop, event func() error) (string, error) {
+	run := to.Send()
+	err := event()
+	tally := run.Stop()
 	if err != nil {
 		return "", err
 	}
@@ -212,7 +214,7 @@ func (s *scene) lossless(ctx context.Context, to *shop.Shop, event func() error)
 }
 
 func (s *scene) restarted(ctx context.Context) (string, error) {
-	return s.lossless(ctx, s.shop, func() error {
+	return s.lossless(s.shop, func() error {
 		if err := s.kubectl(ctx, "rollout", "restart", "deployment/web", "-n", namespace); err != nil {
 			return err
 		}
@@ -248,7 +250,7 @@ func (s *scene) promoted(ctx context.Context) (string, error) {
 	if err := shop.Eventually(ctx, "the client reaches web", to.Verified); err != nil {
 		return "", err
 	}
-	return s.lossless(ctx, to, func() error {
+	return s.lossless(to, func() error {
 		patch := append([]string{"patch", "rollout", "web", "-n", namespace}, shop.NewVersion("green")...)
 		s.console.Command("kubectl", patch...)
 		if err := to.Promote(ctx, "green"); err != nil {

@@ -15,10 +15,6 @@ metadata: {name: %[2]s, namespace: %[1]s}
 `, namespace, name)
 }
 
-// restricted is the security context of a container that the Pod security standard "restricted" accepts.
-const restricted = "{runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, " +
-	"capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
-
 // Server is a Deployment of the application with its Service, whose Pods serve until clients have stopped sending.
 func Server(namespace, name string, replicas int) string {
 	return account(namespace, name) + fmt.Sprintf(`
@@ -39,7 +35,6 @@ spec:
       - name: app
         image: weft-test/application:latest
         imagePullPolicy: Never
-        securityContext: `+restricted+`
         args: [serve]
         env: [{name: NAME, value: %[2]s}]
         ports: [{containerPort: 8080}]
@@ -56,8 +51,7 @@ spec:
 `, namespace, name, replicas)
 }
 
-// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh. It calls the server
-// "web" alone, so services of other namespaces do not change its configuration.
+// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh.
 func Client(namespace, name string) string {
 	return account(namespace, name) + fmt.Sprintf(`
 ---
@@ -67,9 +61,7 @@ metadata:
   name: %[2]s
   namespace: %[1]s
   labels: {app: %[2]s}
-  annotations:
-    traffic.kuma.io/exclude-inbound-ports: "8080"
-    kuma.io/reachable-backends: '{"refs": [{"kind": "MeshService", "name": "web"}]}'
+  annotations: {traffic.kuma.io/exclude-inbound-ports: "8080"}
 spec:
   serviceAccountName: %[2]s
   terminationGracePeriodSeconds: 5
@@ -77,7 +69,6 @@ spec:
   - name: app
     image: weft-test/application:latest
     imagePullPolicy: Never
-    securityContext: `+restricted+`
     args: [relay]
     readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 `, namespace, name)
