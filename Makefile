@@ -28,7 +28,7 @@ spire: ## SPIRE's server and agent, for the tests with them: built once, in abou
 apiserver: ## kube-apiserver and etcd, for the tests with them: built once, in about 8 minutes
 	@test/kubernetes/apiserver/build >/dev/null
 
-images: tools ## the images of weft and weft-dp in bin/images, for docker load, podman load or ctr images import; without Docker
+images: tools ## the images of weft, weft-dp and weft-cni in bin/images, for docker load, podman load or ctr images import; without Docker
 	@tools/images $(VERSION) amd64 arm64
 
 node: apiserver ## kubelet, kube-proxy, the controllers, kubectl and CoreDNS, for the tests with a Kubernetes node: built once, in about 6 minutes
@@ -39,6 +39,9 @@ argo: ## Argo Rollouts, for the drill with it: built once, in about 5 minutes
 
 helm: ## helm, for the test that compares the chart with it: built once, in about 4 minutes
 	@test/kubernetes/helm/build >/dev/null
+
+kwok: apiserver ## kwok, for the measurement with many nodes: built once, in about 3 minutes
+	@test/kubernetes/kwok/build >/dev/null
 
 generate: ## the files that are generated from others
 	go generate ./...
@@ -77,11 +80,21 @@ test-real: prerequisites-real build tools spire apiserver helm ## the long tests
 # The policies that `make check` draws.
 POLICIES ?= 10000
 
+# The sizes of `make scale-kubernetes`.
+NODES ?= 1000
+PODS ?= 30
+SERVICES ?= 1000
+PROXIES ?= 200
+UPDATED ?= 100
+
+scale-kubernetes: build kwok ## the cost of NODES Kubernetes nodes with PODS Pods each, simulated by kwok: 1,000 x 30 by default, which takes the whole machine
+	@go test -count=1 -timeout 3h ./test/kubernetes/scale -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
+
 # The images of the Pods in these tests, and in the demo.
 test-images: tools
 	@tools/images test >/dev/null
 
-test-kubernetes: prerequisites-node test-images node ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts under traffic
+test-kubernetes: prerequisites-node test-images node argo ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic; 11 minutes
 	go test -count=1 -timeout 30m ./test/kubernetes/node -node
 
 demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kubernetes node of its own, as root, without Docker: mTLS, a denied caller, promotions under traffic
@@ -90,8 +103,8 @@ demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kuberne
 # The number of promotions of `make drills-kubernetes`.
 PROMOTIONS ?= 100
 
-drills-kubernetes: prerequisites-node test-images node argo ## blue/green promotions by Argo Rollouts under traffic, PROMOTIONS with and without ignored labels, 100 by default
-	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestPromotions -promotions $(PROMOTIONS)
+drills-kubernetes: prerequisites-node test-images node argo ## every drill on a Kubernetes node under 1,000 requests a second, among them PROMOTIONS blue/green promotions with and without ignored labels, 100 by default
+	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestDrill -drills -promotions $(PROMOTIONS)
 
 check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
@@ -126,4 +139,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver helm images node argo generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver helm images node argo kwok scale-kubernetes generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies

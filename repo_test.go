@@ -57,10 +57,13 @@ var walls = []wall{
 	{"internal/kube/api", []string{"internal/wait"}, "requests to the API server do not depend on the kinds of the objects"},
 	{"internal/kube/webhook", []string{"resource", "internal/kube/api", "internal/pki"},
 		"a webhook does not depend on the objects that it reviews"},
-	{"internal/kube/inject", []string{"kind", "resource", "internal/settings"},
+	{"internal/kube/inject", []string{"kind", "resource", "internal/settings", "internal/agent/redirect",
+		"internal/kube/convert"},
 		"the patch of a Pod is a function of the Pod, its Namespace and the settings"},
+	{"internal/cni", []string{"internal/agent/redirect"},
+		"a node's network configuration depends on no mesh, and its plugin redirects as the init container does"},
 	{"internal/kube/injector", []string{"kind", "resource", "internal/settings", "internal/kube/api",
-		"internal/kube/inject", "internal/kube/webhook"},
+		"internal/kube/convert", "internal/kube/inject", "internal/kube/webhook"},
 		"the webhook of Pods does not depend on the parts of the control plane"},
 	{"internal/kube/crd", []string{"kind", "resource", "internal/schema", "internal/kube/api", "internal/store/kube"},
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},
@@ -248,20 +251,24 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestAgentIsSmall: weft-dp runs beside every proxy, so a package that it links, and a flaw in the package, runs on
-// every machine.
+// TestAgentIsSmall: weft-dp runs beside every proxy, and weft-cni as root on every node, so a package that they link,
+// and a flaw in the package, runs on every machine.
 func TestAgentIsSmall(t *testing.T) {
-	may := []string{"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"}
-	linked, err := exec.Command("go", "list", "-deps", "./cmd/weft-dp").Output()
-	if err != nil {
-		t.Fatal(explain(err))
-	}
-	for imported := range strings.FieldsSeq(string(linked)) {
-		if ours, isOurs := strings.CutPrefix(imported, "weft/"); isOurs && !within(ours, may) {
-			t.Errorf("weft-dp links %s, want only %s of this module", ours, strings.Join(may, ", "))
+	for program, may := range map[string][]string{
+		"cmd/weft-dp":  {"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"},
+		"cmd/weft-cni": {"cmd/weft-cni", "internal/cni", "internal/agent/redirect"},
+	} {
+		linked, err := exec.Command("go", "list", "-deps", "./"+program).Output()
+		if err != nil {
+			t.Fatal(explain(err))
 		}
-		if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "modernc.org/") {
-			t.Errorf("weft-dp links %s, which only the control plane may link", imported)
+		for imported := range strings.FieldsSeq(string(linked)) {
+			if ours, isOurs := strings.CutPrefix(imported, "weft/"); isOurs && !within(ours, may) {
+				t.Errorf("%s links %s, want only %s of this module", program, ours, strings.Join(may, ", "))
+			}
+			if strings.HasPrefix(imported, "k8s.io/") || strings.HasPrefix(imported, "modernc.org/") {
+				t.Errorf("%s links %s, which only the control plane may link", program, imported)
+			}
 		}
 	}
 }

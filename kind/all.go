@@ -31,6 +31,7 @@ func All() []resource.Descriptor {
 		ContainerPatches,
 		Secrets, GlobalSecrets,
 		ResolvedNames,
+		PodReports,
 		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts,
 	})
 }

@@ -71,8 +71,9 @@ type SpireProvider struct {
 type SpireAgent struct {
 	// Timeout is the timeout for connecting to the agent.
 	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
-	// SocketPath is the agent's unix socket.
-	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=108 default=/run/spire/agent.sock"`
+	// SocketPath is the agent's unix socket. Each zone has a default: /run/spire/agent.sock on machines, and on
+	// Kubernetes the socket that the injector mounts, /run/spire/sockets/socket unless settings change it.
+	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=108"`
 }
 
 // BundledProvider is the control plane as the issuer.
@@ -95,13 +96,14 @@ const (
 	Spire   = "Spire"
 )
 
-// Defaults of [SpireAgent].
-const (
-	defaultSpireSocket  = "/run/spire/agent.sock"
-	defaultSpireTimeout = Duration(time.Second)
-)
+// SpireSocket is the default socket of the SPIRE agent of a machine.
+const SpireSocket = "/run/spire/agent.sock"
 
-// SpireAgent returns the SPIRE agent with its defaults, or false where the control plane signs.
+// defaultSpireTimeout is the default of [SpireAgent].
+const defaultSpireTimeout = Duration(time.Second)
+
+// SpireAgent returns the SPIRE agent, or false where the control plane signs. Without SocketPath, each zone has its own
+// default.
 func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	if m.Provider.Type != Spire {
 		return SpireAgent{}, false
@@ -110,7 +112,6 @@ func (m *MeshIdentity) SpireAgent() (SpireAgent, bool) {
 	if s := m.Provider.Spire; s != nil && s.Agent != nil {
 		agent = *s.Agent
 	}
-	agent.SocketPath = cmp.Or(agent.SocketPath, defaultSpireSocket)
 	agent.Timeout = cmp.Or(agent.Timeout, defaultSpireTimeout)
 	return agent, true
 }

@@ -45,7 +45,6 @@ func defaultSpire(s *SpireProvider) {
 		s.Agent = &SpireAgent{}
 	}
 	s.Agent.Timeout = cmp.Or(s.Agent.Timeout, defaultSpireTimeout)
-	s.Agent.SocketPath = cmp.Or(s.Agent.SocketPath, defaultSpireSocket)
 }
 
 func defaultBundled(b *BundledProvider) {
@@ -107,9 +106,10 @@ const maxSocketPath = 107
 func (c *checks) spireAgent(at string, a *SpireAgent) {
 	c.duration(at+".timeout", a.Timeout, 10*time.Millisecond, time.Minute)
 	switch p := a.SocketPath; {
+	case p == "":
 	case !path.IsAbs(p) || path.Clean(p) != p || !printable(p):
 		c.add(at+".socketPath", "%s is not the path of a socket: want an absolute one, such as %s", quote(p),
-			defaultSpireSocket)
+			SpireSocket)
 	case len(p) > maxSocketPath:
 		c.add(at+".socketPath",
 			"has %d characters, want %d at most, which is what the address of a socket has room for", len(p),

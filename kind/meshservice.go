@@ -303,8 +303,8 @@ type MeshServiceStatus struct {
 	// HostnameGenerators are the generators that select the service, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
 	// Conditions are VIPAssigned (False where no virtual IP is free), EndpointsRetained (while former endpoints of a
-	// port are retained because no current one serves yet) and Accepted (False where a proxy's Envoy rejects the
-	// service's configuration).
+	// port are retained because no current one serves yet), MultipleMeshes (while Pods of another mesh are behind the
+	// Service of Kubernetes) and Accepted (False where a proxy's Envoy rejects the service's configuration).
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Abandoned is the time at which a generated service lost its last Dataplane.
 	Abandoned *Time `json:"abandoned,omitempty"`

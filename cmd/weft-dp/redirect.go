@@ -67,7 +67,13 @@ type redirection struct {
 }
 
 func newInstallRedirect() *cobra.Command {
-	var r redirection
+	_, command := newRedirection()
+	return command
+}
+
+// newRedirection returns the command that installs a redirection, and the values of its flags.
+func newRedirection() (*redirection, *cobra.Command) {
+	r := &redirection{}
 	command := &cobra.Command{
 		Use:   "transparent-proxy",
 		Short: "Install iptables rules that redirect connections",
@@ -116,7 +122,7 @@ replaces the rules at once. weft-dp uninstall transparent-proxy removes them.`,
 	r.addCommonFlags(command)
 	f.SetNormalizeFunc(kumaNames)
 	command.MarkFlagsMutuallyExclusive("proxy-user", "proxy-group")
-	return command
+	return r, command
 }
 
 // kumaNames accepts a flag of kuma-dp, whose users have it in scripts.
@@ -156,15 +162,8 @@ func (r *redirection) complete() (err error) {
 	if r.Proxy, err = r.owner(); err != nil {
 		return err
 	}
-	switch r.families {
-	case "dualstack":
-		r.IPv4, r.IPv6 = true, redirect.HasIPv6()
-	case "ipv4":
-		r.IPv4 = true
-	case "ipv6":
-		r.IPv6 = true
-	default:
-		return fmt.Errorf("--ip-family-mode is %q, want dualstack, ipv4 or ipv6", r.families)
+	if err := r.SetFamilies(r.families); err != nil {
+		return fmt.Errorf("--ip-family-mode: %w", err)
 	}
 	switch {
 	case r.allDNS:

@@ -13,7 +13,7 @@ func TestUnknownValuesOfFlagsAreRejected(t *testing.T) {
 		"--proxy-user 1 --proxy-group 2":                                   "none of the others can be",
 		"--proxy-user 4294967296":                                          "there is no user",
 		"--kuma-dp-user missing-user":                                      "missing-user",
-		"--proxy-user 1 --ip-family-mode ipv5":                             `--ip-family-mode is "ipv5"`,
+		"--proxy-user 1 --ip-family-mode ipv5":                             `--ip-family-mode: the IP family mode is "ipv5"`,
 		"--proxy-user 1 --exclude-inbound-ports 22,ssh":                    `"ssh" is no port`,
 		"--proxy-user 1 --exclude-outbound-ports 9-8":                      `"9-8" is no port`,
 		"--proxy-user 1 --exclude-inbound-ips example.com":                 `"example.com" is no address`,

@@ -27,10 +27,12 @@ func newBackupCommand() *cobra.Command {
 		Short: "Copy everything that a control plane stores into a file, while it runs",
 		Long: `Copy everything that a control plane stores into a file, as it is at one moment. The control plane may run.
 
-Run it on the machine of the control plane, with its settings: it reads the database, not the API. Secrets
-stay encrypted; keep a copy of their key apart from the file, or put it in with --with-key.`,
-		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft`,
-		Args:    cobra.ExactArgs(1),
+Run it on the machine of the control plane, with its settings: it reads the database, not the API. For a store on
+Kubernetes, run it on your own machine: it finds the API server by the kubeconfig. Secrets stay encrypted; keep a copy
+of their key apart from the file, or put it in with --with-key.`,
+		Example: `  weft cp backup weft-2026-01-31.backup --data-dir /var/lib/weft
+  KUMA_ENVIRONMENT=kubernetes KUMA_STORE_TYPE=kubernetes weft cp backup weft-2026-01-31.backup --with-key`,
+		Args: cobra.ExactArgs(1),
 	}
 	withKey := command.Flags().Bool("with-key", false,
 		"put the key file of the secrets into the backup, with which every secret can be read")
@@ -102,9 +104,11 @@ func newRestoreCommand() *cobra.Command {
 		Short: "Fill an empty store with a backup",
 		Long: `Fill an empty store with a backup: all of it or, where the file is not whole, nothing.
 
-Stop the control plane first. The store may be of another type than the one that was backed up.`,
+Stop the control plane first. The store may be of another type than the one that was backed up. A store on Kubernetes
+is found by the kubeconfig; there, an error may leave a part of the rows: mend its cause, and repeat it with --force.`,
 		Example: `  weft cp restore weft-2026-01-31.backup --data-dir /var/lib/weft
-  KUMA_STORE_TYPE=postgres weft cp restore weft-2026-01-31.backup --config-file weft.yaml`,
+  KUMA_STORE_TYPE=postgres weft cp restore weft-2026-01-31.backup --config-file weft.yaml
+  KUMA_ENVIRONMENT=kubernetes KUMA_STORE_TYPE=kubernetes weft cp restore weft-2026-01-31.backup`,
 		Args: cobra.ExactArgs(1),
 	}
 	force := command.Flags().Bool("force", false, "replace what the store has")

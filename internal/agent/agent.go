@@ -85,6 +85,9 @@ const (
 	finalReportTimeout = time.Second
 )
 
+// errCompleted is the cause of the end of an agent whose Pod has no other container that runs.
+var errCompleted = errors.New("the other containers of the Pod have ended")
+
 // agent is one run.
 type agent struct {
 	Config
@@ -93,6 +96,9 @@ type agent struct {
 	document  []byte // the content of DataplaneFile
 	mesh      string // as the control plane returned it
 	name      string
+
+	// end has the agent drain and end, as the end of its context does.
+	end context.CancelCauseFunc
 
 	settings         *watched[*wire.Settings] // nil until the first settings arrive
 	certs            *workloadCerts
@@ -109,7 +115,8 @@ type agent struct {
 	externalDNS netip.AddrPort
 }
 
-// Run registers the proxy, starts Envoy, and drains it once ctx ends. An Envoy that exits after it was ready is
+// Run registers the proxy, starts Envoy, and drains it once ctx ends or the control plane says that the other
+// containers of the Pod have ended. An Envoy that exits after it was ready is
 // restarted. Run returns nil after a drain, and an [ExitError] if Envoy exited before it was ready, or too often.
 func Run(ctx context.Context, c Config) error {
 	binary, version, err := findEnvoy(ctx, c.Envoy)
@@ -121,6 +128,8 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer a.control.close()
+	ctx, a.end = context.WithCancelCause(ctx)
+	defer a.end(nil)
 	if a.registers() {
 		if a.mesh, a.name, err = a.control.register(ctx, a.document, c.Log); err != nil {
 			return err
@@ -135,7 +144,9 @@ func Run(ctx context.Context, c Config) error {
 	parts.Go(func() error { return a.keepSession(life) })
 	parts.Go(func() error { return a.keepCertificates(life) })
 
-	if err := a.awaitStart(ctx, life); err != nil {
+	if err := a.awaitStart(ctx, life); errors.Is(context.Cause(ctx), errCompleted) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	return a.serve(ctx, life, parts, binary)

@@ -81,6 +81,9 @@ func (a *agent) runSession(ctx context.Context, retry *retry) error {
 			continue
 		}
 		a.settings.store(settings)
+		if settings.Completed {
+			a.end(errCompleted)
+		}
 	}
 }
 

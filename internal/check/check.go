@@ -30,9 +30,6 @@ type World struct {
 	Known
 	// Global is the status of a zone's connection to global. It is nil where the zone joined none.
 	Global *inspect.GlobalLink
-	// MissingSidecars are the Pods of Kubernetes that should have a sidecar and have none, by NAME.NAMESPACE, with the
-	// reasons. Optional.
-	MissingSidecars func(*table.Reader) map[string]string
 	// Pending returns the start of the oldest pending ACK of a proxy that is connected to this replica, or false
 	// without one. Optional.
 	Pending func(state.ProxyKey) (since time.Time, ok bool)

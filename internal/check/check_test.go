@@ -20,8 +20,6 @@ import (
 	"weft/internal/check"
 	"weft/internal/graph"
 	"weft/internal/inspect"
-	"weft/internal/kube/convert"
-	"weft/internal/kube/objects"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -99,8 +97,6 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
-	cluster := objects.New(w.State.Tables.DB, &convert.Settings{SystemNamespace: "kuma-system"})
-	w.MissingSidecars = cluster.MissingSidecars
 	var rows []resource.Any
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
 		o := parse(t, doc)
@@ -124,32 +120,9 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 			}
 			w.State.Tables.Put(tx, o)
 		}
-		if text := fileOf(archive, "pods.yaml"); text != nil {
-			putPods(t, tx, cluster, text)
-		}
 	})
 	w.Snapshot = w.State.Tables.DB.Snapshot()
 	return w
-}
-
-// putPods adds Namespaces and Pods of Kubernetes.
-func putPods(t *testing.T, tx *table.Tx, cluster *objects.Tables, text []byte) {
-	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
-		raw, err := yaml.YAMLToJSON(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		namespace, err := convert.DecodeNamespace(raw)
-		if bytes.Contains(raw, []byte(`"kind":"Namespace"`)) && err == nil {
-			cluster.Namespaces.Put(tx, namespace)
-			continue
-		}
-		pod, err := convert.DecodePod(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster.Pods.Put(tx, pod)
-	}
 }
 
 func parse(t *testing.T, doc []byte) resource.Any {

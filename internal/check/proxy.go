@@ -189,10 +189,9 @@ func ago(d time.Duration) string {
 
 // sidecars finds Pods that should have a proxy and have none.
 func (l *checker) sidecars() {
-	if l.MissingSidecars == nil {
-		return
-	}
-	for pod, reason := range l.MissingSidecars(l.r) {
-		l.found(sidecarMissing, Object{Type: "Pod", Name: pod}, "%s", reason)
+	for report := range l.State.Tables.PodReports.All(l.Snapshot) {
+		if report.Spec.Reason == kind.MissingSidecar {
+			l.found(sidecarMissing, Object{Type: "Pod", Name: report.Name}, "%s", report.Spec.Message)
+		}
 	}
 }

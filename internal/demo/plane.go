@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/demo/console"
+	"weft/internal/wait"
 )
 
 // plane is one of the demo's control planes.
@@ -284,19 +285,13 @@ func fetchBy(ctx context.Context, client *http.Client, url string) ([]byte, erro
 func eventually(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	err := wait.Until(ctx, 50*time.Millisecond, func(ctx context.Context) error {
 		attempt, done := context.WithTimeout(ctx, 5*time.Second)
-		err := try(attempt)
-		done()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w", what, err)
-		}
+		defer done()
+		return try(attempt)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until %s: %w", what, err)
 	}
+	return nil
 }

@@ -87,15 +87,33 @@ func (s *Server) notePod(key state.ProxyKey, now *resource.Object[kind.Dataplane
 	}
 }
 
+// noteCompleted has the session of a Pod end its agent, where the other containers of the Pod have ended.
+func (s *Server) noteCompleted(report *resource.Object[kind.PodReport]) {
+	if !report.Spec.CompletedContainers {
+		return
+	}
+	session := s.sessionOf(state.ProxyKey{Type: kind.DataplaneProxy, Mesh: report.Spec.Mesh, Name: report.Name})
+	if session == nil || session.caller.pod == nil || session.caller.pod.UID != report.Spec.UID {
+		return
+	}
+	select {
+	case session.completed <- struct{}{}:
+	default: // it was sent before
+	}
+}
+
 // notePods is notePod for the rows of a commit.
 func (s *Server) notePods(put []resource.Any, removed []resource.Key) {
 	if s.Pods == nil {
 		return
 	}
 	for _, o := range put {
-		if dataplane, ok := o.(*resource.Object[kind.Dataplane]); ok {
-			key, _ := state.ProxyOf(dataplane.Key())
-			s.notePod(key, dataplane)
+		switch o := o.(type) {
+		case *resource.Object[kind.Dataplane]:
+			key, _ := state.ProxyOf(o.Key())
+			s.notePod(key, o)
+		case *resource.Object[kind.PodReport]:
+			s.noteCompleted(o)
 		}
 	}
 	for _, removed := range removed {

@@ -115,3 +115,45 @@ func TestTokensOfPods(t *testing.T) {
 		return "the token of a Pod without a Dataplane opens a stream"
 	})
 }
+
+// TestSessionOfACompletedPod: the agent of a Pod whose other containers have ended is told so, whether it was connected
+// before or not. That of another Pod of the name is not.
+func TestSessionOfACompletedPod(t *testing.T) {
+	pods := issued{"one": {Namespace: "shop", Name: "job-1", UID: "one"}}
+	p := newPlaneFor(t, pods, alone, podDataplane("job-1", "one"))
+	open := func() wire.Agent_SessionClient {
+		t.Helper()
+		stream, err := p.agent.Session(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer one"))
+		if err == nil {
+			err = stream.Send(&wire.Report{Mesh: "default", Name: "job-1.shop", Run: "one"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	receive := func(stream wire.Agent_SessionClient) *wire.Settings {
+		t.Helper()
+		settings, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return settings
+	}
+	report := func(uid string) {
+		p.put(kind.PodReports.Make("", "job-1.shop", kind.PodReport{UID: uid, Mesh: "default",
+			CompletedContainers: true}))
+	}
+	report("former")
+	stream := open()
+	if receive(stream).Completed {
+		t.Error("the agent ends by the report about a former Pod")
+	}
+	report("one")
+	if !receive(stream).Completed {
+		t.Error("the agent of the completed Pod does not end")
+	}
+	for again := open(); !receive(again).Completed; {
+		t.Log("the settings before the report")
+	}
+}

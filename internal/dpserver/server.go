@@ -46,6 +46,8 @@ type Rows interface {
 	// identity.
 	EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates]
 	MeshExists(mesh string) bool
+	// PodReport returns the report about the Pod of a Dataplane, by its name.
+	PodReport(name string) (*resource.Object[kind.PodReport], bool)
 	// Causes returns the resources that a resource of a proxy was generated from, by the type and the name of the
 	// latter. It returns none for a resource that was generated from the Dataplane alone.
 	Causes(key state.ProxyKey, t xds.Type, name string) []kind.Cause

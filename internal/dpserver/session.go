@@ -48,6 +48,9 @@ type session struct {
 	report           *wire.Report              // the last report
 	notedCertificate *wire.Certificate         // the last certificate of SPIRE that was stored
 	drained          bool
+	// completed is sent once the other containers of the Pod have ended.
+	completed  chan struct{}
+	isComplete bool
 	// pending is closed once the proxy runs with the rules of inbounds that wait for them; nil if none waits.
 	pending chan struct{}
 }
@@ -80,6 +83,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	a := &session{
 		server: s.Server, key: key,
 		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
+		completed: make(chan struct{}, 1),
 	}
 	proxies := make(chan *proxy.Proxy, 1)
 	defer s.Proxies.Watch(a.key, keepNewest(proxies))()
@@ -88,6 +92,9 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	}
 	defer s.trackCall(a.caller, key, end)()
 	defer s.addSession(a)()
+	if report, ok := s.Rows.PodReport(key.Name); ok {
+		s.noteCompleted(report) // before there was a session
+	}
 	reports := make(chan *wire.Report, 1)
 	go a.receive(keepNewest(reports))
 	return a.run(ctx, first, reports, proxies)
@@ -196,6 +203,8 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			}
 		case <-a.pending:
 			a.pending = nil
+		case <-a.completed:
+			a.isComplete = true
 		case <-drained:
 			a.drained, drained = true, nil
 		case <-ctx.Done():
@@ -227,6 +236,7 @@ func (a *session) sync(ctx context.Context) error {
 		return a.deleted()
 	}
 	next := settings(a.proxy, n, a.drained)
+	next.Completed = a.isComplete
 	if len(a.proxy.Egresses) > 0 {
 		for _, network := range a.server.LocalNetworks {
 			next.LocalNetworks = append(next.LocalNetworks, network.String())

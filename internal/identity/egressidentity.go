@@ -87,10 +87,10 @@ func (s *Stage) egressIdentity(r *table.Reader, of state.IdentityKey) *Identity 
 	}
 	id, domain, err := s.egressID(mi)
 	if err != nil {
-		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, Problem: err.Error(), Source: sourceOf(&mi.Spec, "")}
+		return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, Problem: err.Error(), Source: s.sourceOf(&mi.Spec, "")}
 	}
 	return &Identity{Mesh: of.Mesh, MeshIdentity: of.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain,
-		Source: sourceOf(&mi.Spec, domain)}
+		Source: s.sourceOf(&mi.Spec, domain)}
 }
 
 // usualMesh is the mesh that a control plane creates at its first start.

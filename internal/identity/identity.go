@@ -76,10 +76,10 @@ func (s *Stage) identity(r *table.Reader, key state.ProxyKey) *Identity {
 	chosen := selecting[0]
 	id, domain, err := pki.SpiffeID(&chosen.Spec, key.Mesh, s.state.Zone, dp.Name, dp.Labels, &dp.Spec)
 	if err != nil {
-		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: sourceOf(&chosen.Spec, "")}
+		return &Identity{MeshIdentity: chosen.Name, Problem: err.Error(), Source: s.sourceOf(&chosen.Spec, "")}
 	}
 	given := &Identity{MeshIdentity: chosen.Name, SpiffeIDs: kind.SpiffeIDsOf(id), TrustDomain: domain,
-		Source: sourceOf(&chosen.Spec, domain)}
+		Source: s.sourceOf(&chosen.Spec, domain)}
 	var facts []string // of SPIRE none: it attests the workload itself
 	if !given.Source.FromSPIRE() {
 		facts = pki.SpiffeFacts(&chosen.Spec, dp)

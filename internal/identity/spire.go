@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,12 +14,13 @@ import (
 )
 
 // sourceOf returns the source of the certificates and roots for proxies of a MeshIdentity.
-func sourceOf(mi *kind.MeshIdentity, domain string) Source {
+func (s *Stage) sourceOf(mi *kind.MeshIdentity, domain string) Source {
 	agent, ok := mi.SpireAgent()
 	if !ok {
 		return Source{}
 	}
-	return Source{Socket: agent.SocketPath, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
+	socket := cmp.Or(agent.SocketPath, s.state.SpireSocket, kind.SpireSocket)
+	return Source{Socket: socket, Timeout: time.Duration(agent.Timeout), TrustDomain: domain}
 }
 
 // TrustedDomains returns the trust domains that a proxy of a mesh trusts, sorted.

@@ -236,6 +236,14 @@ func ControlPlane(name, architecture, program string) *Image {
 	}
 }
 
+// CNI is the image of the DaemonSet that installs the CNI plugin on nodes, whose files belong to root. The program is
+// linked statically.
+func CNI(name, architecture, program string) *Image {
+	return &Image{Name: name, Architecture: architecture, Entrypoint: []string{"/usr/local/bin/weft-cni"},
+		Files: map[string]File{"/usr/local/bin/weft-cni": {Source: program}},
+	}
+}
+
 // Sidecar is the image of sidecars, of init containers and of zone proxies: weft-dp, Envoy and iptables. Envoy and
 // iptables are those of this machine, so the image is of its architecture.
 func Sidecar(name, architecture, agent, envoy string) (*Image, error) {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,6 +33,8 @@ type target struct {
 // every response.
 type fleet struct {
 	target target
+	// tokens are those of proxies that have tokens of their own, by node.
+	tokens map[string]string
 	reader *reader
 	// complete returns whether a proxy has its first configuration.
 	complete func(*proxy) bool
@@ -148,7 +151,8 @@ func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 
 // stream runs one stream until it ends. A proxy that reconnects states its resources.
 func (f *fleet) stream(ctx context.Context, p *proxy, started func()) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+f.target.token))
+	token := cmp.Or(f.tokens[p.node], f.target.token)
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(ctx,
 		grpc.WaitForReady(f.restarting.Load()))

@@ -92,6 +92,11 @@ func (rows Rows) MeshExists(mesh string) bool {
 	return ok
 }
 
+// PodReport returns the report about a Pod of Kubernetes, NAME.NAMESPACE.
+func (rows Rows) PodReport(name string) (*resource.Object[kind.PodReport], bool) {
+	return rows.state.Tables.PodReports.Find(rows.reader(), "", name)
+}
+
 // AwaitSecret returns once the table of this instance has a Secret or GlobalSecret that was just stored, or ctx ends.
 func (rows Rows) AwaitSecret(ctx context.Context, key resource.Key) error {
 	_, err := rows.await(ctx, func(r *table.Reader) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weft/internal/kube/convert"
 	"weft/internal/kube/objects"
@@ -39,7 +40,7 @@ func (p *Plan) addKubernetes() {
 		}
 		return []string{o.Name}
 	})
-	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name)
+	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name, kind.PodReports.Name)
 	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {
 		return []Request{{Kind: PodKind, Name: o.Key()}}
 	})
@@ -47,6 +48,9 @@ func (p *Plan) addKubernetes() {
 		if len(podOf(o)) == 0 {
 			return nil
 		}
+		return []Request{{Kind: PodKind, Name: o.Name}}
+	})
+	table.KeepFor(s.Tables.PodReports.Input, pods.Derived, func(o *resource.Object[kind.PodReport]) []Request {
 		return []Request{{Kind: PodKind, Name: o.Name}}
 	})
 	services := p.addFamily(ServiceKind, p.kubernetesService)
@@ -68,15 +72,51 @@ func madeFromService(o *resource.Object[kind.MeshService]) bool {
 	return o.Label(kind.ManagedBy) == kind.GeneratedBy && o.Spec.Selector.DataplaneTags[kind.ServiceNameTag] != ""
 }
 
-// pod writes the Dataplane of a Pod, and its MeshServices of headless Services. It deletes the Dataplane of a Pod that
-// is gone, and of one whose name another Pod has now.
+// pod writes the Dataplane of a Pod, its MeshServices of headless Services, and the report about it. It deletes those
+// of a Pod that is gone, and of one whose name another Pod has now.
 func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	if !k.Objects.Synced(r) {
 		return w
 	}
 	stored := k.dataplanes.List(r, u.Name)
-	pod, exists := k.Objects.Pods.Get(r, u.Name)
+	pod, _ := k.Objects.Pods.Get(r, u.Name)
+	w = p.podWrites(r, pod, stored)
+	p.reportPod(r, &w, u.Name, pod, stored)
+	return w
+}
+
+// reportPod writes what the other replicas have to know of a Pod, once nothing else is to be written for it; pod is nil
+// where it is gone.
+func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.Pod,
+	dataplanes []*resource.Object[kind.Dataplane]) {
+	stored, _ := p.State.Tables.PodReports.Find(r, "", name)
+	if pod != nil && len(w.Do) > 0 {
+		return
+	}
+	var report kind.PodReport
+	switch {
+	case pod == nil:
+	case len(dataplanes) == 0:
+		about := func(e convert.Event) bool { return e.Warning && e.On == pod.Ref() }
+		if i := slices.IndexFunc(w.Events, about); i >= 0 {
+			report = kind.PodReport{UID: pod.UID, Reason: w.Events[i].Reason, Message: w.Events[i].Message}
+		}
+	case pod.Completed && dataplanes[0].Label(kind.PodUIDLabel) == pod.UID:
+		report = kind.PodReport{UID: pod.UID, Mesh: dataplanes[0].Mesh, CompletedContainers: true}
+	}
+	switch {
+	case report != kind.PodReport{}:
+		putIfDifferent(w, servingDelay, stored, kind.PodReports.Make("", name, report))
+	case stored != nil:
+		w.addWrite(servingDelay, Write{Delete: stored})
+	}
+}
+
+// podWrites returns the writes of a Pod without its report; pod is nil where it is gone.
+func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored []*resource.Object[kind.Dataplane]) (w Writes) {
+	k := p.kubernetes
+	exists := pod != nil
 	if exists && pod.Proxyless {
 		exists = false
 		if reason := k.Objects.MissingSidecar(r, pod); reason != "" {
@@ -114,11 +154,6 @@ func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 		}
 	}
 	return w
-}
-
-// PodEvents returns the present events about a Pod, "NAME.NAMESPACE"; none on a replica that does not follow the Pods.
-func (p *Plan) PodEvents(r *table.Reader, name string) []convert.Event {
-	return p.pod(r, Request{Kind: PodKind, Name: name}).Events
 }
 
 // putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form. A stored one is written in
@@ -162,9 +197,62 @@ func (p *Plan) kubernetesService(r *table.Reader, u Request) (w Writes) {
 	namespace := k.Objects.Namespace(r, service.Namespace)
 	if k.Settings.HasMeshService(service, namespace, false) {
 		w.Events = append(w.Events, service.Unsupported()...)
+		mesh := k.Settings.MeshOfService(service, namespace)
+		if others := p.otherMeshes(r, service, mesh); len(others) > 0 {
+			w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.MultipleMeshes,
+				Message: severalMeshes(mesh, others)})
+		}
 	}
 	p.createService(r, &w, service, namespace, nil)
 	return w
+}
+
+// otherMeshes returns the meshes of servers of a Service that are not in its mesh, sorted. The clients of the Service's
+// MeshService do not reach them.
+func (p *Plan) otherMeshes(r *table.Reader, service *convert.Service, mesh string) []string {
+	var others []string
+	for _, other := range p.State.Tables.MeshNames(r) {
+		if other != mesh && p.hasServers(r, service, other) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// hasServers reports whether a Dataplane of a mesh has an inbound for a Service.
+func (p *Plan) hasServers(r *table.Reader, service *convert.Service, mesh string) bool {
+	for i := range service.Ports {
+		tag := service.Tag(&service.Ports[i])
+		for _, dp := range p.State.Tables.DataplanesBySelector.List(r, state.TagKey(mesh, kind.ServiceTag, tag)) {
+			for _, in := range dp.Spec.Networking.Inbound {
+				if in.Tags[kind.ServiceTag] == tag && in.State != kind.Ignored && len(podOf(dp)) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// severalMeshesCondition is the condition of the MeshService of a Service that has servers of other meshes too.
+func (p *Plan) severalMeshesCondition(r *table.Reader, of *resource.Object[kind.MeshService]) []kind.Condition {
+	tags := of.Spec.Selector.DataplaneTags
+	service, ok := p.kubernetes.Objects.Services.Get(r, tags[kind.ServiceNameTag]+"."+tags[kind.NamespaceLabel])
+	if !ok {
+		return nil
+	}
+	others := p.otherMeshes(r, service, of.Mesh)
+	if len(others) == 0 {
+		return nil
+	}
+	return []kind.Condition{{Type: "MultipleMeshes", Status: "True", Reason: convert.MultipleMeshes,
+		Message: severalMeshes(of.Mesh, others)}}
+}
+
+func severalMeshes(mesh string, others []string) string {
+	return fmt.Sprintf("Pods of the mesh %s are behind the Service, and its MeshService is in the mesh %s, whose "+
+		"clients do not reach them; give each mesh a Service of its own, with the label kuma.io/mesh",
+		strings.Join(others, ", "), mesh)
 }
 
 // createService creates the MeshService of a Service, or of one Pod behind a headless one. Unless the Service names its

@@ -45,7 +45,7 @@ func BenchmarkThirtyThousandPods(b *testing.B) {
 		c.commit(func(tx *table.Tx) {
 			o := c.kubernetes.Objects
 			for i := range pods {
-				pod, err := convert.DecodePod(benchPod(i, true))
+				pod, err := convert.FollowPod(benchPod(i, true))
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -83,7 +83,7 @@ func BenchmarkThirtyThousandPods(b *testing.B) {
 		const changes = 1000
 		began = time.Now()
 		for i := range changes {
-			pod, err := convert.DecodePod(benchPod(i*7, i%2 == 1))
+			pod, err := convert.FollowPod(benchPod(i*7, i%2 == 1))
 			if err != nil {
 				b.Fatal(err)
 			}

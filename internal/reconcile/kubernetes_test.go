@@ -86,7 +86,7 @@ func (c *cluster) object(raw []byte) {
 		var err error
 		switch named.Kind {
 		case "Pod":
-			err = setRow(tx, o.Pods, key, named.Deleted, raw, convert.DecodePod)
+			err = setRow(tx, o.Pods, key, named.Deleted, raw, convert.FollowPod)
 		case "Service":
 			err = setRow(tx, o.Services, key, named.Deleted, raw, convert.DecodeService)
 		case "EndpointSlice":
@@ -201,10 +201,15 @@ func (c *cluster) shown() string {
 			}
 			n.Inbound = nil
 			line("  networking %s", of(n))
+		case *resource.Object[kind.PodReport]:
+			line("  %s", of(o.Spec))
 		case *resource.Object[kind.MeshService]:
 			line("  spec %s", of(o.Spec))
 			if status, ok := c.rows[kind.MeshServiceStatuses.Key(o.Mesh, o.Name)]; ok {
 				line("  vips %s", of(vipsIn(status)))
+				for _, c := range status.(*resource.Object[kind.MeshServiceStatus]).Spec.Conditions {
+					line("  condition %s", of(c))
+				}
 			}
 		}
 	}
@@ -216,11 +221,12 @@ func (c *cluster) shown() string {
 	return text.String()
 }
 
-// made returns the Dataplanes and MeshServices that are stored.
+// made returns the Dataplanes, MeshServices and reports about Pods that are stored.
 func (c *cluster) made() []resource.Any {
 	var all []resource.Any
 	for key, o := range c.rows {
-		if key.Kind == kind.Dataplanes.Name || key.Kind == kind.MeshServices.Name {
+		switch key.Kind {
+		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.PodReports.Name:
 			all = append(all, o)
 		}
 	}
@@ -298,12 +304,13 @@ func TestResourcesFollowFromObjectsAlone(t *testing.T) {
 					deleted, oneOf("z1", "z2"))
 			}
 			return "kind: Pod\n" + meta + fmt.Sprintf("labels: {app: %s, hash: %s}, annotations: "+
-				"{kuma.io/sidecar-injected: 'true'}}\nspec: {nodeName: n1, containers: [{name: app, ports: [{name: "+
-				"http, containerPort: 8080}]}, {name: kuma-sidecar, env: [{name: KUMA_DATAPLANE_MESH, value: %s}]}]}\n"+
-				"status: {podIP: '%s', phase: Running, containerStatuses: [{name: app, ready: %s}, {name: "+
-				"kuma-sidecar, ready: true}]}",
-				oneOf("a", "b"), oneOf("one", "two"), oneOf("default", "other"), oneOf("10.1.0.1", "10.1.0.2", ""),
-				oneOf("true", "false"))
+				"{kuma.io/sidecar-injected: 'true'}}\nspec: {nodeName: n1, restartPolicy: %s, containers: [{name: "+
+				"app, ports: [{name: http, containerPort: 8080}]}, {name: kuma-sidecar, env: [{name: "+
+				"KUMA_DATAPLANE_MESH, value: %s}]}]}\nstatus: {podIP: '%s', phase: Running, containerStatuses: "+
+				"[{name: app, ready: %s, state: %s}, {name: kuma-sidecar, ready: true}]}",
+				oneOf("a", "b"), oneOf("one", "two"), oneOf("Always", "Never"), oneOf("default", "other"),
+				oneOf("10.1.0.1", "10.1.0.2", ""), oneOf("true", "false"),
+				oneOf("{running: {}}", "{terminated: {exitCode: 1}}"))
 		}
 		step := map[string]func(){
 			"object": func() { c.apply(object()) },

@@ -229,6 +229,9 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 		status.DataplaneProxies = &f.count
 		status.Conditions = append(status.Conditions, p.retainedCondition(r, service)...)
 	}
+	if made {
+		status.Conditions = append(status.Conditions, p.severalMeshesCondition(r, service)...)
+	}
 	if f.secured {
 		status.TLS.Status = "Ready"
 	}

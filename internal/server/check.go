@@ -26,9 +26,6 @@ func (s *Server) checker() func(check.Known) *check.Report {
 			Known: known, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
 		}
-		if k := s.kubernetes(); k != nil {
-			world.MissingSidecars = k.Objects.MissingSidecars
-		}
 		return check.Run(world)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"weft/internal/join"
+	"weft/internal/kube/api"
+	"weft/internal/kube/crd"
+	"weft/internal/kube/webhook"
 	"weft/internal/settings"
 	"weft/internal/store"
 	"weft/internal/store/sealed"
@@ -69,12 +72,43 @@ func Import(ctx context.Context, s *settings.Settings, replace bool, rows iter.S
 		}
 		opened = append(opened, id)
 	}
-	into, _, err := openAPIServer(ctx, s, nil)
+	server, err := writing(ctx, s)
+	if err != nil {
+		return err
+	}
+	into, _, err := openAt(ctx, server, s, nil)
 	if err != nil {
 		return err
 	}
 	defer into.Close()
 	return into.Import(ctx, replace, opened)
+}
+
+// writing returns the API server for a writer of the control plane's rows. Where the cluster has the webhooks of a
+// control plane, which does not run now, the writer acts as its ServiceAccount: its writes are not reviewed.
+func writing(ctx context.Context, s *settings.Settings) (api.Server, error) {
+	server, err := findAPIServer()
+	if err != nil {
+		return server, err
+	}
+	client, err := api.New(server.Config)
+	if err != nil {
+		return server, err
+	}
+	account := "system:serviceaccount:" + s.Kubernetes.SystemNamespace + ":kuma-control-plane"
+	user, err := crd.User(ctx, client)
+	if err != nil || user == account {
+		return server, err
+	}
+	reviewed, err := webhook.Configured(ctx, client, webhookConfigurations)
+	if err != nil {
+		return server, fmt.Errorf("the API server of Kubernetes %s (%s): whether the cluster has the webhooks of a "+
+			"control plane: %w", server.Config.Host, server.Source, err)
+	}
+	if reviewed {
+		server.Config.Impersonate.UserName = account
+	}
+	return server, nil
 }
 
 // storeID returns the row of a new store's ID.

@@ -29,10 +29,7 @@ func (s *Server) injector() *injector.Config {
 			_, exists := find(kind.Meshes.Key("", mesh))
 			return exists
 		},
-		NotAdmitted: func(mesh string, pod, namespace injector.Named) string {
-			return s.notAdmittedPod(mesh, &convert.Pod{Meta: convert.Meta{Name: pod.Name, Labels: pod.Labels,
-				Namespace: namespace.Name}}, &convert.Namespace{Meta: convert.Meta{Labels: namespace.Labels}})
-		},
+		NotAdmitted: s.notAdmittedPod,
 		Patch: func(name string) *kind.ContainerPatch {
 			found, exists := find(kind.ContainerPatches.Key("", name+"."+system))
 			if !exists {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/cni"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/inject"
@@ -25,6 +27,7 @@ import (
 	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
 	"weft/kind"
+	kubernetes "weft/test/kubernetes/cluster"
 )
 
 // installation is what the chart installs in a cluster.
@@ -41,7 +44,11 @@ type installation struct {
 func newInstallation(t *testing.T, values string) *installation {
 	t.Helper()
 	c := newCluster(t)
-	i := &installation{cluster: c, t: t, address: machineAddress(t),
+	address, err := kubernetes.MachineAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &installation{cluster: c, t: t, address: address,
 		user: "system:serviceaccount:" + c.namespace + ":kuma-control-plane"}
 	var parsed map[string]any
 	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
@@ -57,23 +64,6 @@ func newInstallation(t *testing.T, values string) *installation {
 		}
 	}
 	return i
-}
-
-// machineAddress returns an IPv4 address at which the API server may call webhooks: an EndpointSlice has no address of
-// the loopback interface.
-func machineAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
-			return network.IP.String()
-		}
-	}
-	t.Fatalf("the machine has no IPv4 address that an EndpointSlice may have: %v", addresses)
-	return ""
 }
 
 // start starts the control plane as its ServiceAccount, with the settings of its Deployment but for its addresses. As
@@ -112,6 +102,7 @@ func TestInstallation(t *testing.T) {
 createNamespace: true
 global: {image: {registry: registry.example, tag: v1}}
 controlPlane: {zone: east, replicas: 2}
+cni: {enabled: true}
 meshes: [{name: default, egress: {enabled: true}}]
 `)
 	shop := i.newShop(t)
@@ -133,9 +124,13 @@ meshes: [{name: default, egress: {enabled: true}}]
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	i.needsItsPermissions()
+	i.needsItsPermissions(i.user, "kuma-control-plane")
 	i.reviewsNoControllers(shop.name)
+	daemonSet := i.daemonSet()
+	i.knowsItsDaemonSet(daemonSet, false)
+	i.needsItsPermissions("system:serviceaccount:kube-system:kuma-cni-node", "kuma-cni-node")
 	i.uninstall()
+	i.knowsItsDaemonSet(daemonSet, true)
 	for _, path := range i.stored() {
 		if !slices.Contains(before, path) || strings.Contains(path, "kuma-") || strings.Contains(path, ".kuma.io") {
 			t.Errorf("the uninstallation leaves %s", path)
@@ -152,7 +147,7 @@ func TestInstallationOfGlobal(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	i.needsItsPermissions()
+	i.needsItsPermissions(i.user, "kuma-control-plane")
 }
 
 // named returns the object of a kind with a name.
@@ -309,16 +304,49 @@ func (i *installation) writesByREST(p *servertest.Plane) {
 	}
 }
 
-// needsItsPermissions: no request of the control plane was forbidden, and each verb of each rule was used.
-func (i *installation) needsItsPermissions() {
+// daemonSet is the DaemonSet of the CNI plugin, as one of its Pods asks about it.
+func (i *installation) daemonSet() *cni.DaemonSet {
 	i.t.Helper()
-	requests := i.Requests(i.t, i.user)
+	system := *i.cluster
+	system.namespace = "kube-system"
+	account := i.t.TempDir()
+	ca, err := os.ReadFile(i.Config().CAFile)
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(account, "ca.crt"), ca, 0o600),
+			os.WriteFile(filepath.Join(account, "token"), []byte(system.token(i.t, "kuma-cni-node")), 0o600))
+	}
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return &cni.DaemonSet{Namespace: "kube-system", Name: "kuma-cni-node", Account: account,
+		Server: strings.TrimPrefix(i.Config().Host, "https://")}
+}
+
+// knowsItsDaemonSet: a Pod of the CNI plugin knows whether it was uninstalled.
+func (i *installation) knowsItsDaemonSet(d *cni.DaemonSet, deleted bool) {
+	i.t.Helper()
+	servertest.Await(i.t, fmt.Sprintf("the DaemonSet is deleted: %v", deleted), func() bool {
+		got, err := d.Deleted(i.t.Context())
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		return got == deleted
+	})
+}
+
+// needsItsPermissions: no request of a user was forbidden, and each verb of each rule of its roles was used.
+func (i *installation) needsItsPermissions(user, roles string) {
+	i.t.Helper()
+	requests := i.Requests(i.t, user)
 	for _, r := range requests {
 		if r.Response.Code == http.StatusForbidden {
-			i.t.Errorf("the control plane may not %s %+v", r.Verb, r.ObjectRef)
+			i.t.Errorf("%s may not %s %+v", user, r.Verb, r.ObjectRef)
 		}
 	}
 	for _, o := range i.objects {
+		if o["metadata"].(map[string]any)["name"] != roles {
+			continue
+		}
 		text, err := json.Marshal(o)
 		var role struct {
 			Rules []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
@@ -337,8 +365,8 @@ func (i *installation) needsItsPermissions() {
 							(resource == "*" || resource == r.ObjectRef.Resource && r.ObjectRef.Subresource == "") &&
 							(rule.ResourceNames == nil || slices.Contains(rule.ResourceNames, r.ObjectRef.Name))
 					}) {
-						i.t.Errorf("the control plane never used the permission of the %s to %s %s %q", o.Kind(), verb,
-							resource, rule.ResourceNames)
+						i.t.Errorf("%s never used the permission of the %s to %s %s %q", user, o.Kind(), verb, resource,
+							rule.ResourceNames)
 					}
 				}
 			}

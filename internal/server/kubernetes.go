@@ -49,10 +49,24 @@ func (s *Server) openKubernetes(ctx context.Context) error {
 
 // openAPIServer finds the API server, checks what it has for this control plane, and opens the store there.
 func openAPIServer(ctx context.Context, s *settings.Settings, log *slog.Logger) (*kube.Store, *apiServer, error) {
+	server, err := findAPIServer()
+	if err != nil {
+		return nil, nil, err
+	}
+	return openAt(ctx, server, s, log)
+}
+
+func findAPIServer() (api.Server, error) {
 	server, err := api.Find()
 	if err != nil {
-		return nil, nil, fmt.Errorf("store.type is kubernetes: %w", err)
+		return server, fmt.Errorf("store.type is kubernetes: %w", err)
 	}
+	return server, nil
+}
+
+// openAt is [openAPIServer] for a known one.
+func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *slog.Logger) (*kube.Store, *apiServer,
+	error) {
 	found := &apiServer{Server: server}
 	fail := func(err error) (*kube.Store, *apiServer, error) {
 		return nil, nil, fmt.Errorf("the API server of Kubernetes %s (%s): %w", server.Config.Host, server.Source, err)

@@ -14,7 +14,6 @@ import (
 // pods is what derives resources from the objects of Kubernetes.
 type pods struct {
 	derived  *reconcile.Kubernetes
-	plan     *reconcile.Plan
 	client   *api.Client
 	recorder *events.Recorder
 }

@@ -109,6 +109,19 @@ func (s *shop) removePod(name string) {
 	}
 }
 
+// finalizers writes the finalizers of a Pod. With one, a removed Pod is terminating until the finalizer is gone, as it
+// is on a node until its containers have ended.
+func (s *shop) finalizers(name string, finalizers ...any) {
+	s.t.Helper()
+	path := "/api/v1/namespaces/" + s.name + "/pods/" + name
+	var pod object
+	s.read(s.t, path, &pod)
+	pod["metadata"].(object)["finalizers"] = finalizers
+	if err := s.client.Update(s.t.Context(), path, pod, nil); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *shop) services() string { return "/api/v1/namespaces/" + s.name + "/services" }
 
 func (s *shop) service(name string, labels, selector object) {
@@ -345,8 +358,8 @@ type faultyServer struct {
 	expired  bool // watches of Pods report that their version is too old
 	failing  bool // lists of Pods fail
 	rejected int  // lists that failed
-	reviews  int  // TokenReviews
 	delay    time.Duration
+	writes   map[string]int // requests that write, by resource, counted before the API server sees them
 }
 
 func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
@@ -362,7 +375,7 @@ func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.Transport, forward.FlushInterval = transport, -1
 	forward.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	f := &faultyServer{}
+	f := &faultyServer{writes: map[string]int{}}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		ofPods, watch := r.URL.Path == "/api/v1/pods", r.URL.Query().Get("watch") != ""
@@ -370,8 +383,8 @@ func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
 		if failing {
 			f.rejected++
 		}
-		if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
-			f.reviews++
+		if r.Method != http.MethodGet {
+			f.writes[resourceOf(r.URL.Path)]++
 		}
 		f.mu.Unlock()
 		select {
@@ -390,6 +403,29 @@ func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
 	}))
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f
+}
+
+// resourceOf returns the plural name in a path of the Kubernetes API: "pods" for /api/v1/namespaces/shop/pods/web-1.
+func resourceOf(path string) string {
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	at := 3 // apis/GROUP/VERSION
+	if segments[0] == "api" {
+		at = 2
+	}
+	if len(segments) > at+2 && segments[at] == "namespaces" {
+		at += 2
+	}
+	if at >= len(segments) {
+		return path
+	}
+	return segments[at]
+}
+
+// written returns the number of requests that wrote, by resource.
+func (f *faultyServer) written() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.writes)
 }
 
 func (f *faultyServer) set(change func()) {
@@ -485,11 +521,13 @@ func TestRejectedDataplane(t *testing.T) {
 	})
 }
 
-// TestWritesOfARollout: a rolling update costs two writes for a new Pod and one for a former one.
+// TestWritesOfARollout: a rolling update costs two writes for a new Pod (it is created, it becomes ready), and two for
+// a former one (it terminates, it is removed).
 func TestWritesOfARollout(t *testing.T) {
 	const pods = 20
 	c := newCluster(t)
-	c.kubeconfig(t, c.Config().BearerToken)
+	counting := newFaultyServer(t, c.Config())
+	c.kubeconfigOf(t, counting.URL, "", c.Config().BearerToken)
 	s := c.newShop(t)
 	s.service("web", object{"kuma.io/mesh": "default"}, object{"app": "web"})
 	servertest.Start(t, c.options(nil))
@@ -505,7 +543,7 @@ func TestWritesOfARollout(t *testing.T) {
 		pod, _ := name("a", i)
 		s.awaitStates(pod, "web=Ready")
 	}
-	before := c.writes(t)
+	before := counting.written()
 	for i := range pods {
 		pod, ip := name("b", i)
 		s.pod(pod, ip, false, object{"app": "web", "version": "b"})
@@ -513,12 +551,15 @@ func TestWritesOfARollout(t *testing.T) {
 		s.status(pod, ip, true)
 		s.awaitStates(pod, "web=Ready")
 		former, _ := name("a", i)
+		s.finalizers(former, "weft.test/containers")
 		s.removePod(former)
+		s.awaitStates(former, "web=NotReady")
+		s.finalizers(former)
 		s.awaitStates(former, "none")
 	}
-	after := c.writes(t)
-	if n := after["dataplanes"] - before["dataplanes"]; n != 3*pods {
-		t.Errorf("a rolling update of %d Pods is %v writes of Dataplanes, want %d", pods, n, 3*pods)
+	after := counting.written()
+	if n := after["dataplanes"] - before["dataplanes"]; n != 4*pods {
+		t.Errorf("a rolling update of %d Pods is %d writes of Dataplanes, want %d", pods, n, 4*pods)
 	}
-	t.Logf("writes of a rolling update of %d Pods, with those of the test: %v before, %v after", pods, before, after)
+	t.Logf("writes of a rolling update of %d Pods: %v before, %v after", pods, before, after)
 }

@@ -9,7 +9,6 @@ import (
 	"weft/internal/kube/inject"
 	"weft/internal/kube/podtoken"
 	"weft/internal/pki"
-	"weft/internal/reconcile"
 	"weft/internal/table"
 	"weft/resource"
 )
@@ -18,7 +17,6 @@ import (
 type podTokens struct {
 	*podtoken.Verifier
 	server *Server
-	plan   *reconcile.Plan
 }
 
 // podTokens returns what verifies the tokens of Pods; nil outside a zone on Kubernetes.
@@ -26,7 +24,7 @@ func (s *Server) podTokens() dpserver.PodTokens {
 	if s.pods == nil {
 		return nil
 	}
-	return &podTokens{podtoken.New(s.pods.client, inject.Audience, time.Now), s, s.pods.plan}
+	return &podTokens{podtoken.New(s.pods.client, inject.Audience, time.Now), s}
 }
 
 // WithoutDataplane implements [dpserver.PodTokens]. It reads the Pod, since the API server accepts the token of a Pod
@@ -36,13 +34,14 @@ func (p *podTokens) WithoutDataplane(ctx context.Context, pod *pki.PodClaims) er
 	if err != nil {
 		return err
 	}
-	for _, event := range p.events(pod.Dataplane()) {
-		switch {
-		case event.Reason == convert.NotAdmitted:
-			return resource.Errorf(resource.Forbidden, "%s", event.Message)
-		case event.Warning:
-			return resource.Errorf(resource.NotFound, "the Pod %s has no Dataplane: %s", pod, event.Message)
-		}
+	tables := p.server.state.Tables
+	report, ok := tables.PodReports.Find(table.Eval(tables.DB.Snapshot()), "", pod.Dataplane())
+	switch {
+	case !ok || report.Spec.UID != pod.UID || report.Spec.Reason == "":
+	case report.Spec.Reason == convert.NotAdmitted:
+		return resource.Errorf(resource.Forbidden, "%s", report.Spec.Message)
+	default:
+		return resource.Errorf(resource.NotFound, "the Pod %s has no Dataplane: %s", pod, report.Spec.Message)
 	}
 	if reason := p.notAdmitted(read, in); reason != "" {
 		return resource.Errorf(resource.Forbidden, "%s", reason)
@@ -51,10 +50,11 @@ func (p *podTokens) WithoutDataplane(ctx context.Context, pod *pki.PodClaims) er
 		"%s` shows events if something is wrong", pod, pod.Namespace, pod.Name)
 }
 
-// notAdmitted returns why the mesh of a Pod does not admit it, as far as a replica knows that does not follow the Pods.
+// notAdmitted returns why the mesh of a Pod does not admit it, as far as follows from the Pod and its Namespace. The
+// report of the leading replica comes a moment later.
 func (p *podTokens) notAdmitted(read, in []byte) string {
 	pod, err := convert.DecodePod(read)
-	if pod == nil || err != nil {
+	if err != nil {
 		return ""
 	}
 	namespace, err := convert.DecodeNamespace(in)
@@ -63,9 +63,4 @@ func (p *podTokens) notAdmitted(read, in []byte) string {
 	}
 	mesh := p.server.pods.derived.Settings.MeshOf(pod, &convert.Around{Namespace: namespace})
 	return p.server.notAdmittedPod(mesh, pod, namespace)
-}
-
-// events returns the present events about a Pod, where this replica follows the Pods.
-func (p *podTokens) events(name string) []convert.Event {
-	return p.plan.PodEvents(table.Eval(p.server.state.Tables.DB.Snapshot()), name)
 }

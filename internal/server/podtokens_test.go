@@ -151,7 +151,7 @@ func TestPodTokens(t *testing.T) {
 	})
 	t.Run("one TokenReview for many streams", func(t *testing.T) {
 		token, before := s.token("web-2", "weft"), 0
-		faulty.set(func() { before = faulty.reviews })
+		faulty.set(func() { before = faulty.writes["tokenreviews"] })
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -164,7 +164,7 @@ func TestPodTokens(t *testing.T) {
 		}
 		all.Wait()
 		faulty.set(func() {
-			if got := faulty.reviews - before; got != 1 {
+			if got := faulty.writes["tokenreviews"] - before; got != 1 {
 				t.Errorf("100 streams with one token are %d TokenReviews, want 1", got)
 			}
 		})
@@ -261,7 +261,7 @@ func TestPodTokensFlood(t *testing.T) {
 	}
 	const forged = 400
 	before, began := 0, time.Now()
-	faulty.set(func() { before = faulty.reviews })
+	faulty.set(func() { before = faulty.writes["tokenreviews"] })
 	exhausted := 0
 	for range forged {
 		switch err := tryConnect(t.Context(), conn, s.node("web-1"), signed(t, key, time.Now().Add(time.Hour),
@@ -274,7 +274,7 @@ func TestPodTokensFlood(t *testing.T) {
 		}
 	}
 	faulty.set(func() {
-		reviews := faulty.reviews - before
+		reviews := faulty.writes["tokenreviews"] - before
 		t.Logf("%d forged tokens in %s are %d TokenReviews", forged, time.Since(began), reviews)
 		if most := 100 + int(10*time.Since(began).Seconds()) + 1; reviews > most || reviews+exhausted != forged {
 			t.Errorf("%d forged tokens are %d TokenReviews, want %d at most, and %d are exhausted", forged, reviews,
@@ -461,4 +461,39 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 		_, err = stream.Recv()
 	}
 	rejects(t, err, codes.PermissionDenied, "is blocked by dataplaneProxyMembership.blocked[0]")
+}
+
+// TestReportsOnEveryReplica: the replica that follows the Pods reports what it knows of them to the others. Each gives
+// the sidecar of a Pod that a rule about a tag denies the rule, and finds a Pod that lacks its sidecar.
+func TestReportsOnEveryReplica(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", nil, object{"app": "web"})
+	planes := []*servertest.Plane{servertest.Start(t, c.options(nil)), servertest.Start(t, c.options(nil))}
+	apply(t, planes[0], `{type: Mesh, name: default, dataplaneProxyMembership: {blocked: [{tags: `+
+		`{k8s.kuma.io/service-name: web}}]}}`)
+	for _, p := range planes {
+		awaitRead(t, p, "/meshes/default", "blocked")
+	}
+	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
+	s.create(t, "/api/v1/namespaces/"+s.name+"/pods", object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": object{"name": "bare"}, "spec": object{"automountServiceAccountToken": false,
+			"containers": []any{object{"name": "app", "image": "app"}}}})
+	token := s.token("web-1", "weft")
+	for _, p := range planes {
+		conn := dial(t, p)
+		servertest.Await(t, "the sidecar gets the rule", func() bool {
+			err := tryConnect(t.Context(), conn, s.node("web-1"), token)
+			return status.Code(err) == codes.PermissionDenied &&
+				strings.Contains(err.Error(), "is blocked by dataplaneProxyMembership.blocked[0]")
+		})
+		awaitRead(t, p, "/_check", "bare."+s.name)
+	}
+	s.removePod("bare")
+	for _, p := range planes {
+		servertest.Await(t, "the finding ends with its Pod", func() bool {
+			return !strings.Contains(read(t, p, "/_check"), "bare."+s.name)
+		})
+	}
 }

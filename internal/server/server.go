@@ -185,6 +185,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.metrics = metrics.New(s.version, s.settings.ZoneName, s.instance)
 	s.state = graph.NewState(s.settings.ZoneName)
 	s.state.Tables.DefaultMesh = s.settings.DefaultMesh
+	s.state.Tables.SpireSocket = s.settings.SpireSocket()
 	s.state.Tables.LocalNetworks = s.settings.LocalNetworks
 	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
@@ -249,9 +250,6 @@ func (s *Server) buildReconciler(context.Context) error {
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
 	}, s.kubernetes())
-	if s.pods != nil {
-		s.pods.plan = plan
-	}
 	plan.DrainTime = s.settings.DrainTime
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)

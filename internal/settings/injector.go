@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +50,7 @@ type Injector struct {
 	ExcludeInboundIPs, ExcludeOutboundIPs     []string
 
 	SPIRE          bool
+	SPIREHostPath  string // empty: the SPIFFE CSI volume
 	SPIREMountPath string
 	SPIRESocket    string // the name of the socket's file
 }
@@ -102,9 +104,13 @@ var injectorSettings = slices.Concat([]setting{
 	injectorNumber("sidecarContainer.uid", "SIDECAR_CONTAINER_UID", "5678", 1, 1<<31-1,
 		"The user ID of the sidecar. The connections of this user are not redirected.",
 		func(i *Injector) *int { return &i.UID }),
-	injectorNumber("sidecarContainer.gid", "SIDECAR_CONTAINER_GUI", "5678", 1, 1<<31-1,
-		"The group ID of the sidecar. The variable is spelt as Kuma spells it.",
-		func(i *Injector) *int { return &i.GID }),
+	{
+		path: runtimePath + "injector.sidecarContainer.gid", fallback: "5678",
+		env:   runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_GUI",
+		alias: runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_GID",
+		doc:   "The group ID of the sidecar. The first variable is spelt as Kuma spells it.",
+		set:   number(1, 1<<31-1, func(s *Settings) *int { return &s.Injector.GID }),
+	},
 	{
 		path: "experimental.sidecarContainers", env: "KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS", fallback: "true",
 		doc: "Inject native sidecars: init containers with `restartPolicy: Always`, which start before the Pod's " +
@@ -116,8 +122,8 @@ var injectorSettings = slices.Concat([]setting{
 		func(i *Injector) *bool { return &i.WaitForReady }),
 	{
 		path: runtimePath + "injector.sidecarContainer.envVars",
-		env:  runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_ENV_VARS", list: true,
-		doc: "Environment variables of all sidecars, `NAME:VALUE,NAME:VALUE`.",
+		env:  runtimeVariable + "INJECTOR_SIDECAR_CONTAINER_ENV_VARS", list: true, mapping: true,
+		doc: "Environment variables of all sidecars, `NAME:VALUE,NAME:VALUE`, or a mapping in the file.",
 		set: pairs(environmentName, func(i *Injector) *map[string]string { return &i.EnvVars }),
 	},
 	{
@@ -139,9 +145,11 @@ var injectorSettings = slices.Concat([]setting{
 		"without a privileged init container.", func(i *Injector) *bool { return &i.CNI }),
 	{
 		path: runtimePath + "injector.exceptions.labels", env: runtimeVariable + "EXCEPTIONS_LABELS", list: true,
+		mapping:  true,
 		fallback: "openshift.io/build.name:*,openshift.io/deployer-pod-for.name:*",
-		doc:      "Labels of Pods that are never injected, `KEY:VALUE,KEY:VALUE`; the value `*` is any.",
-		set:      pairs(labelKey, func(i *Injector) *map[string]string { return &i.Exceptions }),
+		doc: "Labels of Pods that are never injected, `KEY:VALUE,KEY:VALUE`, or a mapping in the file; the value " +
+			"`*` is any.",
+		set: pairs(labelKey, func(i *Injector) *map[string]string { return &i.Exceptions }),
 	},
 	injectorNumberPort("sidecarContainer.redirectPortInbound", "SIDECAR_CONTAINER_REDIRECT_PORT_INBOUND", "15006",
 		"The sidecar's port for redirected inbound connections.", func(i *Injector) *uint16 { return &i.InboundPort }),
@@ -173,13 +181,26 @@ var injectorSettings = slices.Concat([]setting{
 	injectorNumberPort("builtinDNS.port", "BUILTIN_DNS_PORT", "15053", "The sidecar's port for DNS.",
 		func(i *Injector) *uint16 { return &i.DNSPort }),
 	injectorBoolean("spire.enabled", "SPIRE_ENABLED", "false",
-		"Mount the SPIFFE CSI volume in all Pods, with the socket of the SPIRE agent.",
+		"Mount the folder with the socket of the SPIRE agent in the sidecars of all Pods: the SPIFFE CSI volume, or a "+
+			"folder of the Node.",
 		func(i *Injector) *bool { return &i.SPIRE }),
-	injectorText("spire.mountPath", "SPIRE_MOUNT_PATH", "/run/spire/sockets", "Where the sidecar has that volume.",
+	injectorText("spire.hostPath", "SPIRE_HOST_PATH", "", "The folder of the Node with the socket. Empty: the volume "+
+		"of the CSI driver csi.spiffe.io. The Pod security standards allow no folder of the Node.",
+		func(i *Injector) *string { return &i.SPIREHostPath }),
+	injectorText("spire.mountPath", "SPIRE_MOUNT_PATH", "/run/spire/sockets", "Where the sidecar has that folder.",
 		func(i *Injector) *string { return &i.SPIREMountPath }),
-	injectorText("spire.socketFileName", "SPIRE_SOCKET_FILE_NAME", "socket", "The name of the socket in that volume.",
+	injectorText("spire.socketFileName", "SPIRE_SOCKET_FILE_NAME", "socket", "The name of the socket in that folder.",
 		func(i *Injector) *string { return &i.SPIRESocket }),
 }, exclusionSettings, resourceSettings, probeSettings)
+
+// SpireSocket is the default socket of the SPIRE agent for the proxies of this zone: on Kubernetes that which the
+// injector mounts; empty for machines.
+func (s *Settings) SpireSocket() string {
+	if s.Environment != OnKubernetes {
+		return ""
+	}
+	return path.Join(s.Injector.SPIREMountPath, s.Injector.SPIRESocket)
+}
 
 // exclusionSettings are the connections that are not redirected.
 var exclusionSettings = []setting{

@@ -14,7 +14,9 @@ import (
 type setting struct {
 	path     string // in the YAML file
 	list     bool   // a list in the file; a comma-separated text in a variable
+	mapping  bool   // a mapping in the file; KEY:VALUE,KEY:VALUE in a variable
 	env      string
+	alias    string // another name of the variable; empty: none
 	secret   bool   // never shown
 	fallback string // the default
 	doc      string
@@ -396,8 +398,19 @@ func boolean(field func(*Settings) *bool) func(*Settings, string) error {
 
 var (
 	byPath = index(func(s setting) string { return s.path })
-	byEnv  = index(func(s setting) string { return s.env })
+	byEnv  = variables()
 )
+
+// variables returns the settings by the names of their variables.
+func variables() map[string]setting {
+	named := index(func(s setting) string { return s.env })
+	for _, s := range all {
+		if s.alias != "" {
+			named[s.alias] = s
+		}
+	}
+	return named
+}
 
 func index(key func(setting) string) map[string]setting {
 	m := map[string]setting{}

@@ -25,7 +25,11 @@ have no meaning here produce a warning in the log.
 		if s.fallback != "" {
 			fallback = "`" + s.fallback + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", s.path, s.env, fallback, s.doc)
+		env := "`" + s.env + "`"
+		if s.alias != "" {
+			env += ", `" + s.alias + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.path, env, fallback, s.doc)
 	}
 	b.WriteString("\n## Settings of Kuma without effect\n\nA name that ends in `_` stands for all variables with " +
 		"this prefix.\n\n| variable | reason |\n|---|---|\n")

@@ -116,6 +116,26 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestMappings: a mapping of the file is what its variable spells out, and a list of pairs too.
+func TestMappings(t *testing.T) {
+	want := map[string]string{"example.com/build": "*", "tier": "1"}
+	for _, file := range []string{`{example.com/build: "*", tier: 1}`, `["example.com/build:*", "tier:1"]`,
+		`"example.com/build:*,tier:1"`} {
+		s, _, err := Load(write(t, "runtime: {kubernetes: {injector: {exceptions: {labels: "+file+"}}}}"), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, s.Injector.Exceptions); diff != "" {
+			t.Errorf("%s: %s", file, diff)
+		}
+	}
+	s, _, err := Load(write(t, "runtime: {kubernetes: {injector: {sidecarContainer: {envVars: {A: http://b:1}}}}}"),
+		[]string{"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_GID=7"}, nil)
+	if err != nil || s.Injector.EnvVars["A"] != "http://b:1" || s.Injector.GID != 7 {
+		t.Errorf("the variables are %v, the group is %d, %v", s.Injector.EnvVars, s.Injector.GID, err)
+	}
+}
+
 func TestPasswordIsNotShown(t *testing.T) {
 	s, _, err := Load(write(t, "store: {postgres: {password: hunter2}}"), nil, nil)
 	if err != nil {
@@ -143,6 +163,12 @@ func TestInvalidSettings(t *testing.T) {
 			want: []string{"access.static.write.users takes a list of names"}},
 		"a list of mappings": {file: "access: {static: {write: {users: [{a: b}]}}}",
 			want: []string{"access.static.write.users takes a list of names"}},
+		"a mapping with a comma": {
+			file: `runtime: {kubernetes: {injector: {sidecarContainer: {envVars: {A: "b,c"}}}}}`,
+			want: []string{"injector.sidecarContainer.envVars takes a mapping of names to values without commas"}},
+		"two names of a variable": {environ: []string{"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_GID=1",
+			"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_GUI=2"},
+			want: []string{"SIDECAR_CONTAINER_GID and", "SIDECAR_CONTAINER_GUI are the same setting and differ"}},
 		"a list for a value": {file: "mode: [zone]", want: []string{"mode takes a single value"}},
 		"audit output": {environ: []string{"KUMA_AUDIT_OUTPUT=syslog"},
 			want: []string{"use file, stdout or off"}},

@@ -43,9 +43,14 @@ func flatten(file, prefix string, branch map[string]any) (values []Value, fault 
 		inner, isBranch := branch[key].(map[string]any)
 		known, isSetting := byPath[path]
 		text, isText := textOf(branch[key], known.list)
+		if isBranch && known.mapping {
+			text, isText = textOfMapping(inner)
+		}
 		switch {
 		case isSetting && isText:
 			values = append(values, Value{Path: path, Value: text, Source: file})
+		case isSetting && known.mapping:
+			faults = append(faults, fmt.Errorf("%s: %s takes a mapping of names to values without commas", file, path))
 		case isSetting && known.list:
 			faults = append(faults, fmt.Errorf("%s: %s takes a list of names without commas", file, path))
 		case isSetting:
@@ -81,6 +86,20 @@ func textOf(v any, list bool) (string, bool) {
 	return "", false
 }
 
+// textOfMapping returns a mapping of the file in the form of a variable, KEY:VALUE,KEY:VALUE, or false for a key or a
+// value that this form can't have.
+func textOfMapping(m map[string]any) (string, bool) {
+	var items []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		text, ok := textOf(m[key], false)
+		if !ok || strings.Contains(text, ",") || strings.ContainsAny(key, ":,") {
+			return "", false
+		}
+		items = append(items, key+":"+text)
+	}
+	return strings.Join(items, ","), true
+}
+
 // isParent reports whether a path is the prefix of settings.
 func isParent(path string) bool {
 	return slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.path, path+".") })
@@ -95,6 +114,11 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 			continue
 		}
 		if s, ok := byEnv[name]; ok {
+			same := func(v Value) bool { return v.Path == s.path }
+			if i := slices.IndexFunc(values, same); i >= 0 && values[i].Value != value {
+				faults = append(faults, fmt.Errorf("%s and %s are the same setting and differ; unset one of them",
+					values[i].Source, name))
+			}
 			values = append(values, Value{Path: s.path, Value: value, Source: name})
 			continue
 		}

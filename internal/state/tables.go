@@ -22,6 +22,9 @@ type Tables struct {
 	// DefaultMesh is the mesh whose identity ZoneEgresses have, as the operator sets it; empty: it is not set. It is
 	// set before the first commit.
 	DefaultMesh string
+	// SpireSocket is the socket of the SPIRE agent that proxies of this zone find; empty: that of a machine. It is set
+	// before the first commit.
+	SpireSocket string
 	// LocalNetworks are the local networks with addresses that external services may have nevertheless. It is set
 	// before the first commit.
 	LocalNetworks []netip.Prefix
@@ -50,6 +53,7 @@ type Tables struct {
 	HostnameGeneratorTables
 	ZoneProxyTables
 	ResolvedNameTables
+	PodReportTables
 
 	// PolicyRows are the policies by kind.
 	PolicyRows map[string]PolicyRows
@@ -82,6 +86,7 @@ func New(zone string) *Tables {
 	t.addHostnameGenerator()
 	t.addZoneProxy()
 	t.addResolvedName()
+	t.addPodReports()
 	// Only the API reads these.
 	addRows(t, kind.Zones)
 	addRows(t, kind.ZoneInsights)

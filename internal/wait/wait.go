@@ -19,6 +19,17 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// Until repeats an attempt with pauses until it succeeds. When ctx ends first, it returns the error of the last
+// attempt.
+func Until(ctx context.Context, pause time.Duration, attempt func(context.Context) error) error {
+	for {
+		err := attempt(ctx)
+		if err == nil || Sleep(ctx, pause) != nil {
+			return err
+		}
+	}
+}
+
 // Broadcast wakes every goroutine that waits for the next change of a state. The zero value is ready for use. Its
 // methods may be called with the lock of the state.
 type Broadcast struct {

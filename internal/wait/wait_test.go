@@ -27,6 +27,29 @@ func TestSleep(t *testing.T) {
 	})
 }
 
+// The error is that of the attempt, which says more than that of the context.
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, attempts, pending := time.Now(), 0, errors.New("pending")
+		third := func(context.Context) error {
+			if attempts++; attempts < 3 {
+				return pending
+			}
+			return nil
+		}
+		if err := wait.Until(t.Context(), time.Second, third); err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("%v after %s, want nil after two pauses of a second", err, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began = time.Now()
+		never := func(context.Context) error { return pending }
+		if err := wait.Until(ctx, time.Second, never); !errors.Is(err, pending) || time.Since(began) != time.Minute {
+			t.Errorf("%v after %s, want the error of the attempt after a minute", err, time.Since(began))
+		}
+	})
+}
+
 // One Send wakes all that wait, and none that begins to wait afterwards.
 func TestBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -627,6 +627,9 @@ type Settings struct {
 	// Of a proxy with a zone egress: the networks to which it connects clients though they are of its own machine, its
 	// link or a cloud's metadata, such as "127.0.3.0/24".
 	LocalNetworks []string `protobuf:"bytes,9,rep,name=local_networks,json=localNetworks,proto3" json:"local_networks,omitempty"`
+	// True once the other containers of the proxy's Pod have ended for good: the agent drains and ends with success, so
+	// that the Pod completes.
+	Completed     bool `protobuf:"varint,10,opt,name=completed,proto3" json:"completed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +725,13 @@ func (x *Settings) GetLocalNetworks() []string {
 		return x.LocalNetworks
 	}
 	return nil
+}
+
+func (x *Settings) GetCompleted() bool {
+	if x != nil {
+		return x.Completed
+	}
+	return false
 }
 
 // InspectionRequest requests a page of Envoy's administration interface.
@@ -1440,7 +1450,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
 	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x1d\n" +
 	"\n" +
-	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\x84\x03\n" +
+	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\xa2\x03\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1453,7 +1463,9 @@ const file_agent_proto_rawDesc = "" +
 	"inspection\x18\a \x01(\v2 .weft.agent.v1.InspectionRequestR\n" +
 	"inspection\x121\n" +
 	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\x12%\n" +
-	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\"~\n" +
+	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\x12\x1c\n" +
+	"\tcompleted\x18\n" +
+	" \x01(\bR\tcompleted\"~\n" +
 	"\x11InspectionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +

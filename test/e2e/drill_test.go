@@ -1,15 +1,12 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"weft/internal/traffic"
@@ -115,9 +112,7 @@ func (d *drill) end() traffic.Tally {
 		d.w.t.Errorf("%s: %v", d.name, err)
 	}
 	d.w.t.Log(verdict)
-	drills.mu.Lock()
-	defer drills.mu.Unlock()
-	drills.results = append(drills.results, drillResult{d.name, tally, d.recovery})
+	drills.Add(traffic.Drill{Name: d.name, Tally: tally, NormalAfter: d.recovery})
 	return tally
 }
 
@@ -136,29 +131,7 @@ func endAll(drills []*drill) (tallies []traffic.Tally) {
 	return tallies
 }
 
-type drillResult struct {
-	name     string
-	tally    traffic.Tally
-	recovery time.Duration
-}
-
-var drills struct {
-	mu      sync.Mutex
-	results []drillResult
-}
-
-func printDrills(to io.Writer) {
-	slices.SortFunc(drills.results, func(a, b drillResult) int { return cmp.Compare(a.name, b.name) })
-	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "DRILL\tSENT\tANSWERED\tDEADLINE PASSED\tFAILED\tSLOWEST\tNORMAL AFTER\tCAUSES")
-	for _, r := range drills.results {
-		rest := r.tally.WithoutDeadlines()
-		failed, causes := rest.Failures()
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", r.name, r.tally.Sent, rest.Sent-failed,
-			r.tally.Sent-rest.Sent, failed, r.tally.Slowest.Milliseconds(), r.recovery.Milliseconds(), causes)
-	}
-	out.Flush()
-}
+var drills traffic.Report
 
 // inTurn sends requests by each Send in turn.
 func inTurn(sends ...traffic.Send) traffic.Send {

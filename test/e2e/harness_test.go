@@ -74,7 +74,7 @@ func prepare(m *testing.M) (int, error) {
 	}
 	code := m.Run()
 	if *showDrills {
-		printDrills(os.Stdout)
+		drills.Print(os.Stdout)
 	}
 	if *showAttacks {
 		printAttacks(os.Stdout)

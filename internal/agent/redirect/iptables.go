@@ -96,8 +96,8 @@ func (Nothing) Save(bool) (string, error) { return "", nil }
 // Restore implements System.
 func (Nothing) Restore(bool, string) error { return errors.New("nothing is changed here") }
 
-// HasIPv6 returns whether this kernel has IPv6.
+// HasIPv6 returns whether the network namespace of this thread has IPv6.
 func HasIPv6() bool {
-	_, err := os.Stat("/proc/net/if_inet6")
+	_, err := os.Stat("/proc/thread-self/net/if_inet6")
 	return err == nil
 }

@@ -1,4 +1,4 @@
-// Command archive writes the images of a release: weft and weft-dp.
+// Command archive writes the images of a release: weft, weft-dp and weft-cni.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 func main() {
 	log.SetFlags(0)
 	architecture := flag.String("architecture", runtime.GOARCH, "amd64 or arm64")
-	programs := flag.String("programs", "", "the folder with weft and weft-dp, linked statically")
-	envoy := flag.String("envoy", "", "the Envoy of this architecture; without it, only weft's image is written")
+	programs := flag.String("programs", "", "the folder with weft, weft-dp and weft-cni, linked statically")
+	envoy := flag.String("envoy", "", "the Envoy of this architecture; without it, weft-dp's image is not written")
 	tag := flag.String("tag", "latest", "the tag of the images")
 	out := flag.String("out", ".", "the folder for the archives")
 	flag.Parse()
@@ -28,7 +28,8 @@ func main() {
 
 func write(architecture, programs, envoy, tag, out string) error {
 	images := map[string]*image.Image{
-		"weft": image.ControlPlane("weft/weft:"+tag, architecture, filepath.Join(programs, "weft")),
+		"weft":     image.ControlPlane("weft/weft:"+tag, architecture, filepath.Join(programs, "weft")),
+		"weft-cni": image.CNI("weft/weft-cni:"+tag, architecture, filepath.Join(programs, "weft-cni")),
 	}
 	if envoy != "" {
 		if architecture != runtime.GOARCH {

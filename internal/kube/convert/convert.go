@@ -52,7 +52,9 @@ const (
 	NoPublicAddress     = "NoPublicAddress"
 	NotAdmitted         = "MeshMembershipRefused"
 	ConflictingProtocol = "ConflictingProtocols"
-	MissingSidecar      = "MissingSidecar"
+	MissingSidecar      = kind.MissingSidecar
+	NotRedirected       = "NotRedirected"
+	MultipleMeshes      = "MultipleMeshesDetected"
 )
 
 // Event is an event about an object.
@@ -91,34 +93,6 @@ func enabled(value string) bool {
 		return true
 	}
 	return false
-}
-
-// Injects reports whether the Pods of a namespace get a sidecar unless they state otherwise.
-func (n *Namespace) Injects() bool { return n != nil && enabled(n.Labels[InjectionLabel]) }
-
-// MissingSidecar returns the reason for which a Pod has no sidecar, although its label or that of its namespace asks
-// for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept every caller.
-func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
-	if !pod.Proxyless || namespace == nil || namespace.Terminating || namespace.Name == "kube-system" ||
-		namespace.Name == s.SystemNamespace {
-		return ""
-	}
-	for name, want := range s.Exceptions {
-		if value, ok := pod.Labels[name]; ok && (want == "*" || want == value) {
-			return ""
-		}
-	}
-	own, byPod := pod.Labels[InjectionLabel]
-	of, hasLabel := namespace.Labels[InjectionLabel]
-	switch {
-	case byPod && !enabled(own), !byPod && !enabled(of):
-		return ""
-	case !hasLabel:
-		return fmt.Sprintf("its label %s asks for a sidecar, and its namespace has no such label, so no webhook sees "+
-			"the Pod; label the namespace enabled or disabled, and replace the Pod", InjectionLabel)
-	}
-	return fmt.Sprintf("the label %s asks for a sidecar, and the Pod was created before the label or while no control "+
-		"plane could be called; replace the Pod, with kubectl rollout restart of its owner", InjectionLabel)
 }
 
 // meshOf returns the mesh that an object names, else the mesh of its namespace, else the default. Annotations are the
@@ -202,6 +176,16 @@ func (service *Service) ZoneProxyRole() string {
 	default:
 		return role
 	}
+}
+
+// MeshOfService returns the mesh of a Service: the one that its label names, or that of its namespace.
+func (s *Settings) MeshOfService(service *Service, namespace *Namespace) string {
+	return s.meshOf(&service.Meta, namespace)
+}
+
+// Tag returns the value of kuma.io/service of the inbounds for a port.
+func (service *Service) Tag(port *Port) string {
+	return fmt.Sprintf("%s_%s_svc_%d", service.Name, service.Namespace, port.Port)
 }
 
 // Ref returns the name of the object in events.

@@ -1,6 +1,9 @@
 package convert
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestSelects: a selector selects Pods with all of its labels. Where only ignored labels differ, the Pod has an Ignored
 // inbound. A selector that has only ignored labels selects no other Pod: without them, it would select every Pod.
@@ -48,5 +51,32 @@ func TestMeshOfASidecar(t *testing.T) {
 	}
 	if got := settings.MeshOf(&Pod{}, &Around{}); got != "prod" {
 		t.Errorf("a Pod that names no mesh is in %s, want prod", got)
+	}
+}
+
+// TestNotRedirected: a Pod whose validation has failed gets an event, until the validation succeeds.
+func TestNotRedirected(t *testing.T) {
+	settings := Settings{DefaultMesh: "default"}
+	around := Around{Namespace: &Namespace{}, HasMesh: func(string) bool { return true }}
+	for status, want := range map[string]bool{
+		`{"name": "kuma-validation", "state": {"terminated": {"exitCode": 1}}}`:                                        true,
+		`{"name": "kuma-validation", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}`:          true,
+		`{"name": "kuma-validation", "state": {"running": {}}}`:                                                        false,
+		`{"name": "kuma-validation", "state": {"terminated": {}}, "lastState": {"terminated": {"exitCode": 1}}}`:       false,
+		`{"name": "migration", "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}`:                false,
+		`{"name": "kuma-validation", "state": {"terminated": {"exitCode": 1}}}, {"name": "kuma-sidecar", "state": {}}`: true,
+	} {
+		pod, err := DecodePod([]byte(`{"metadata": {"name": "web", "annotations": {"kuma.io/sidecar-injected": "true"}}, ` +
+			`"status": {"podIP": "10.0.0.1", "initContainerStatuses": [` + status + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reasons []string
+		for _, event := range settings.Dataplane(pod, &around).Events {
+			reasons = append(reasons, event.Reason)
+		}
+		if slices.Contains(reasons, NotRedirected) != want {
+			t.Errorf("%s: the events are %v", status, reasons)
+		}
 	}
 }

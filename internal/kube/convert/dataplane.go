@@ -62,6 +62,11 @@ func (s *Settings) Dataplane(pod *Pod, around *Around) Result {
 		c.warn(pod.Ref(), FailedDataplane, "the Pod stays in the mesh %s, with which it was started; its label %s: %s "+
 			"takes effect with the next Pod", mesh, meshLabel, label)
 	}
+	if pod.NotRedirected {
+		c.warn(pod.Ref(), NotRedirected, "connections of the Pod are not redirected, so its containers do not start "+
+			"(see the log of %s): it started before the CNI plugin was on its Node; once the Pod of the DaemonSet "+
+			"kuma-cni-node on this Node is ready, delete the Pod, so that its owner creates it again", validation)
+	}
 	if !around.HasMesh(mesh) {
 		c.warn(pod.Ref(), FailedDataplane, "the mesh %s does not exist; create the Mesh, or change the label %s", mesh,
 			meshLabel)
@@ -404,7 +409,7 @@ func (c *conversion) tags(service Serves, port *Port, protocol kind.Protocol) ma
 			}
 		}
 	}
-	tags[kind.ServiceTag] = fmt.Sprintf("%s_%s_svc_%d", service.Name, service.Namespace, port.Port)
+	tags[kind.ServiceTag] = service.Tag(port)
 	tags[kind.ProtocolTag] = string(protocol)
 	tags[kind.NamespaceLabel] = service.Namespace
 	tags[kind.ServiceNameTag] = service.Name

@@ -38,8 +38,11 @@ func (m *Meta) Key() string { return m.Name + "." + m.Namespace }
 // Pod is a Pod with a proxy, or one that [Settings.MissingSidecar] is about.
 type Pod struct {
 	Meta
-	// Proxyless is true where it has no proxy. It has its metadata then, and no other field.
+	// Proxyless is true where it has no proxy. It has its metadata, Ended and Exempt then, and no other
+	// field.
 	Proxyless bool
+	// Exempt is the reason for which no Pod with its spec gets a sidecar; empty where it may have one.
+	Exempt string
 	// LabelSet is the same text for Pods of one namespace with the same labels.
 	LabelSet string
 	Node     string
@@ -48,12 +51,16 @@ type Pod struct {
 	IP             string
 	// Ended is true where none of its containers will run again: it succeeded, failed, or was evicted.
 	Ended bool
+	// Completed is true where its sidecar is an ordinary container, and no other container runs or will run again.
+	Completed bool
 	// Ready is its condition Ready, which is false while one of its readiness conditions is.
 	Ready bool
 	// Mesh is the mesh that its sidecar was started with; empty where the sidecar does not name one.
 	Mesh string
 	// SidecarReady is the readiness of its sidecar.
 	SidecarReady bool
+	// NotRedirected is true where its container kuma-validation has failed, so that those after it do not start.
+	NotRedirected bool
 	// Ports are the TCP ports that its containers declare, in their order, native sidecars last.
 	Ports []ContainerPort
 }
@@ -182,8 +189,46 @@ func (c *container) mesh() (mesh string) {
 }
 
 type containerStatus struct {
-	Name  string `json:"name"`
-	Ready bool   `json:"ready"`
+	Name      string         `json:"name"`
+	Ready     bool           `json:"ready"`
+	State     containerState `json:"state"`
+	LastState containerState `json:"lastState"`
+}
+
+type containerState struct {
+	Terminated *struct {
+		ExitCode int `json:"exitCode"`
+	} `json:"terminated"`
+}
+
+// failed reports whether the container has failed, and has not succeeded since.
+func (s *containerStatus) failed() bool {
+	last := s.State.Terminated
+	if last == nil {
+		last = s.LastState.Terminated
+	}
+	return last != nil && last.ExitCode != 0
+}
+
+// completed reports whether the only container that runs, or will run, is the sidecar. The kubelet starts an ended
+// container again unless the Pod has the restart policy Never, or OnFailure and the container succeeded. A native
+// sidecar needs no such answer: the kubelet ends it.
+func (s *podSpec) completed(statuses []containerStatus) bool {
+	ended := map[string]bool{}
+	for _, c := range statuses {
+		t := c.State.Terminated
+		ended[c.Name] = t != nil && (s.RestartPolicy == "Never" || s.RestartPolicy == "OnFailure" && t.ExitCode == 0)
+	}
+	sidecar := false
+	for _, c := range s.Containers {
+		switch {
+		case c.Name == Sidecar:
+			sidecar = !ended[c.Name]
+		case !ended[c.Name]:
+			return false
+		}
+	}
+	return sidecar && len(s.Containers) > 1
 }
 
 type condition struct {
@@ -198,28 +243,45 @@ func isTrue(conditions []condition, of string) bool {
 // Sidecar is the name of the container that runs the proxy.
 const Sidecar = "kuma-sidecar"
 
+// validation is the name of the container that fails where the CNI plugin has not redirected its Pod.
+const validation = "kuma-validation"
+
 // meshVariable names the mesh in the environment of a sidecar, and meshFlag in its arguments.
 const (
 	meshVariable = "KUMA_DATAPLANE_MESH"
 	meshFlag     = "--mesh="
 )
 
-// DecodePod decodes a Pod. It returns nil for a Pod that has no proxy and gets none: it ends or has ended, or it is not
-// on a network of its own.
+// podSpec is the part of the spec of a Pod that is read.
+type podSpec struct {
+	NodeName    string `json:"nodeName"`
+	HostNetwork bool   `json:"hostNetwork"`
+	OS          struct {
+		Name string `json:"name"`
+	} `json:"os"`
+	NodeSelector       map[string]string `json:"nodeSelector"`
+	RestartPolicy      string            `json:"restartPolicy"`
+	ServiceAccountName string            `json:"serviceAccountName"`
+	Containers         []container       `json:"containers"`
+	InitContainers     []container       `json:"initContainers"`
+}
+
+// FollowPod decodes a Pod for its row. It returns nil for a Pod that has no proxy and gets none: it ends or has ended,
+// or its spec is exempt.
+func FollowPod(raw []byte) (*Pod, error) {
+	pod, err := DecodePod(raw)
+	if err != nil || pod.Proxyless && (pod.Ended || pod.Deleting || pod.Exempt != "") {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// DecodePod decodes a Pod.
 func DecodePod(raw []byte) (*Pod, error) {
 	var o struct {
-		Metadata meta `json:"metadata"`
-		Spec     struct {
-			NodeName    string `json:"nodeName"`
-			HostNetwork bool   `json:"hostNetwork"`
-			OS          struct {
-				Name string `json:"name"`
-			} `json:"os"`
-			ServiceAccountName string      `json:"serviceAccountName"`
-			Containers         []container `json:"containers"`
-			InitContainers     []container `json:"initContainers"`
-		} `json:"spec"`
-		Status struct {
+		Metadata meta    `json:"metadata"`
+		Spec     podSpec `json:"spec"`
+		Status   struct {
 			Phase                 string            `json:"phase"`
 			Reason                string            `json:"reason"`
 			PodIP                 string            `json:"podIP"`
@@ -232,21 +294,24 @@ func DecodePod(raw []byte) (*Pod, error) {
 		return nil, err
 	}
 	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
-	if o.Metadata.Annotations[injectedAnnotation] != "true" && o.Metadata.Labels[ZoneProxyLabel] == "" {
-		if ended || o.Metadata.DeletionTimestamp != "" || o.Spec.HostNetwork || o.Spec.OS.Name == "windows" {
-			return nil, nil
-		}
-		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true}, nil
+	injected := o.Metadata.Annotations[injectedAnnotation] == "true"
+	exempt := o.Spec.exempt(injected)
+	if !injected && o.Metadata.Labels[ZoneProxyLabel] == "" {
+		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true, Ended: ended, Exempt: exempt}, nil
 	}
 	pod := &Pod{
-		Meta: o.Metadata.decoded(), Node: intern(o.Spec.NodeName),
+		Meta: o.Metadata.decoded(), Exempt: exempt, Node: intern(o.Spec.NodeName),
 		ServiceAccount: intern(cmp.Or(o.Spec.ServiceAccountName, "default")),
 		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"), Ended: ended,
+		Completed: o.Spec.completed(o.Status.ContainerStatuses),
 	}
 	pod.LabelSet = labelSet(pod.Namespace, pod.Labels)
 	ready := map[string]bool{}
 	for _, s := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
 		ready[s.Name] = s.Ready
+		if s.Name == validation {
+			pod.NotRedirected = s.failed() && !ended
+		}
 	}
 	native := slices.DeleteFunc(o.Spec.InitContainers, func(c container) bool { return c.RestartPolicy != "Always" })
 	sidecar := false

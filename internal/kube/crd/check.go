@@ -21,15 +21,9 @@ import (
 // definitions, the system namespace, or permissions of the user. The error names all of them, and what to do. pods is
 // true for a control plane that serves the proxies of Pods.
 func Check(ctx context.Context, client *api.Client, namespace string, pods bool) (user string, err error) {
-	var self struct {
-		Status struct{ UserInfo struct{ Username string } }
-	}
-	err = client.Create(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{
-		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, &self)
-	if err != nil {
+	if user, err = User(ctx, client); err != nil {
 		return "", err
 	}
-	user = self.Status.UserInfo.Username
 	if err := checkDefinitions(ctx, client); err != nil {
 		return user, err
 	}
@@ -42,6 +36,16 @@ func Check(ctx context.Context, client *api.Client, namespace string, pods bool)
 			"name another one in KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE", namespace, namespace)
 	}
 	return user, err
+}
+
+// User returns the name of the user that a client is.
+func User(ctx context.Context, client *api.Client) (string, error) {
+	var self struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	err := client.Create(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, &self)
+	return self.Status.UserInfo.Username, err
 }
 
 // checkDefinitions returns an error that names the kinds without a definition.

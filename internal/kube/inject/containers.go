@@ -41,8 +41,7 @@ func (i *injection) addVolumes() {
 		}},
 	}})
 	if i.options.spire {
-		volumes = append(volumes, core.Volume{Name: spireVolume, VolumeSource: core.VolumeSource{
-			CSI: &core.CSIVolumeSource{Driver: "csi.spiffe.io", ReadOnly: ptr(true)}}})
+		volumes = append(volumes, i.spireVolume())
 	}
 	for _, v := range i.pod.Spec.Volumes {
 		for _, ours := range volumes {
@@ -52,6 +51,16 @@ func (i *injection) addVolumes() {
 		}
 	}
 	insert(&i.edit, "/spec/volumes", len(i.pod.Spec.Volumes), len(i.pod.Spec.Volumes), volumes)
+}
+
+// spireVolume is the volume with the socket of the Node's SPIRE agent.
+func (i *injection) spireVolume() core.Volume {
+	source := core.VolumeSource{CSI: &core.CSIVolumeSource{Driver: "csi.spiffe.io", ReadOnly: ptr(true)}}
+	if folder := i.Settings.SPIREHostPath; folder != "" {
+		source = core.VolumeSource{HostPath: &core.HostPathVolumeSource{Path: folder,
+			Type: ptr(core.HostPathDirectory)}}
+	}
+	return core.Volume{Name: spireVolume, VolumeSource: source}
 }
 
 // addContainers adds our containers, after the ContainerPatches have changed them.
@@ -180,7 +189,7 @@ func (i *injection) initContainer() core.Container {
 	return core.Container{
 		Name: InitContainer, Image: image, ImagePullPolicy: core.PullIfNotPresent,
 		Command:         []string{program, "install", "transparent-proxy"},
-		Args:            i.redirection().flags(),
+		Args:            flags(i.redirection()),
 		Env:             []core.EnvVar{{Name: "XTABLES_LOCKFILE", Value: "/tmp/xtables.lock"}},
 		SecurityContext: security,
 		VolumeMounts:    []core.VolumeMount{{Name: initVolume, MountPath: "/tmp"}},

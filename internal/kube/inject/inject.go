@@ -11,10 +11,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	core "k8s.io/api/core/v1"
 
+	"weft/internal/agent/redirect"
+	"weft/internal/kube/convert"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -22,7 +23,7 @@ import (
 
 // Names that scripts, dashboards and policies of users know.
 const (
-	SidecarContainer    = "kuma-sidecar"
+	SidecarContainer    = convert.Sidecar
 	InitContainer       = "kuma-init"
 	ValidationContainer = "kuma-validation" // with the CNI plugin
 
@@ -41,17 +42,10 @@ const (
 	Audience = "weft"
 )
 
-// Namespace is the part of a Namespace that injection reads.
-type Namespace struct {
-	Name                string
-	Labels, Annotations map[string]string
-	Terminating         bool
-}
-
 // Input is what injection reads.
 type Input struct {
 	Pod       []byte // JSON
-	Namespace Namespace
+	Namespace *convert.Namespace
 	Settings  *settings.Injector
 	// System is the system namespace.
 	System string
@@ -90,7 +84,11 @@ func Inject(in Input) (Result, error) {
 	if err := json.Unmarshal(in.Pod, &i.pod); err != nil {
 		return Result{}, resource.Errorf(resource.Invalid, "the Pod can't be decoded: %v", err)
 	}
-	if !i.wanted() {
+	wanted, err := i.wanted()
+	if err != nil {
+		return Result{}, err
+	}
+	if !wanted {
 		return Result{Warnings: i.warnings}, nil
 	}
 	if i.injected() {
@@ -128,64 +126,31 @@ func (i *injection) warn(format string, args ...any) {
 }
 
 // wanted reports whether the Pod gets a sidecar, and warns where its own label asks for one in vain.
-func (i *injection) wanted() bool {
+func (i *injection) wanted() (bool, error) {
 	i.edit.labels, i.edit.annotations = i.pod.Labels, i.pod.Annotations
+	pod, err := convert.DecodePod(i.Pod)
+	if err != nil {
+		return false, resource.Errorf(resource.Invalid, "the Pod can't be decoded: %v", err)
+	}
 	if _, misplaced := i.pod.Annotations[injectionLabel]; misplaced {
 		i.warn("the annotation %s has no effect; use a label", injectionLabel)
 	}
-	wants, byPod := i.label()
-	if !wants {
-		return false
+	wish := convert.WishOf(pod, i.Namespace)
+	if wish.Unknown != "" {
+		i.warn("the label %s is %q and counts as disabled; use enabled or disabled", injectionLabel, wish.Unknown)
 	}
-	reason := i.exempt()
-	if reason != "" && byPod {
+	if text := i.pod.Labels[injectionLabel]; text == "yes" || text == "no" {
+		i.warnDeprecated(text)
+	}
+	if !wish.Sidecar {
+		return false, nil
+	}
+	rules := convert.Settings{SystemNamespace: i.System, Exceptions: i.Settings.Exceptions}
+	reason := rules.Exempt(pod, i.Namespace)
+	if reason != "" && wish.OfPod {
 		i.warn("the Pod gets no sidecar, although its label %s asks for one: %s", injectionLabel, reason)
 	}
-	return reason == ""
-}
-
-// label reports whether the label of the Pod, or else of the Namespace, wants a sidecar.
-func (i *injection) label() (wants, byPod bool) {
-	if text, ok := i.pod.Labels[injectionLabel]; ok {
-		on, known := i.truth(text)
-		if !known {
-			i.warn("the label %s is %q and counts as disabled; use enabled or disabled", injectionLabel, text)
-		}
-		return on, true
-	}
-	on, _ := i.truth(i.Namespace.Labels[injectionLabel])
-	return on, false
-}
-
-// exempt returns the reason for which the Pod never gets a sidecar, or "".
-func (i *injection) exempt() string {
-	system := i.Namespace.Name == i.System
-	switch {
-	case i.Namespace.Name == "kube-system":
-		return "Pods of kube-system get none"
-	case i.Namespace.Terminating:
-		return "the namespace is being deleted"
-	case i.pod.Spec.HostNetwork:
-		return "it uses the network of the node (hostNetwork), whose connections would all be redirected"
-	case i.windows():
-		return "it runs on Windows"
-	case system && (i.pod.Labels[zoneProxyLabel] == "" || i.pod.Labels[meshLabel] == ""):
-		return "in the system namespace, only zone proxies do, with the labels " + zoneProxyLabel + " and " + meshLabel
-	case i.has(SidecarContainer) && i.pod.Annotations[injectedAnnotation] != "true":
-		return "it has a container of the name " + SidecarContainer
-	}
-	for _, key := range sortedKeys(i.Settings.Exceptions) {
-		value, ok := i.pod.Labels[key]
-		if want := i.Settings.Exceptions[key]; ok && (want == "*" || want == value) {
-			return "the setting runtime.kubernetes.injector.exceptions.labels has its label " + key
-		}
-	}
-	return ""
-}
-
-func (i *injection) windows() bool {
-	return i.pod.Spec.OS != nil && i.pod.Spec.OS.Name == core.Windows ||
-		i.pod.Spec.NodeSelector["kubernetes.io/os"] == string(core.Windows)
+	return reason == "", nil
 }
 
 // has reports whether the Pod has a container of a name.
@@ -290,10 +255,6 @@ func (i *injection) check() {
 		i.warn("the namespace enforces the Pod security standard %s, which rejects the container %s: it needs "+
 			"NET_ADMIN; use the CNI plugin", level, InitContainer)
 	}
-	if p := i.pod.Spec.RestartPolicy; !i.Settings.NativeSidecars && p != "" && p != core.RestartPolicyAlways {
-		i.warn("the sidecar is not native (KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false), so it runs on after the " +
-			"Pod's containers have ended")
-	}
 }
 
 func (i *injection) runsAsSidecar(c core.Container) bool {
@@ -317,16 +278,10 @@ func (i *injection) addMetadata() {
 	i.edit.setAnnotation(uidAnnotation, fmt.Sprint(i.Settings.UID))
 	i.edit.setAnnotation(probePortAnnotation, fmt.Sprint(i.options.probePort))
 	if i.redirects() {
-		i.edit.setAnnotation(redirectAnnotation, i.redirection().annotation())
+		i.edit.setAnnotation(redirect.ConfigAnnotation, annotation(i.redirection()))
 	}
 	if len(i.pod.Spec.Containers) == 1 && i.pod.Annotations[defaultContainerAnnotation] == "" {
 		i.edit.setAnnotation(defaultContainerAnnotation, i.pod.Spec.Containers[0].Name)
-	}
-	if i.Settings.CNI && i.redirects() {
-		networks := splitList(i.pod.Annotations[networksAnnotation])
-		if !slices.Contains(networks, cniNetwork) && !strings.HasPrefix(i.pod.Annotations[networksAnnotation], "[") {
-			i.edit.setAnnotation(networksAnnotation, strings.Join(append(networks, cniNetwork), ","))
-		}
 	}
 	i.edit.writeMetadata()
 }

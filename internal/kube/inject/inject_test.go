@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/golden"
+	"weft/internal/kube/convert"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -61,8 +62,8 @@ func inputOf(t testing.TB, scenario *txtar.Archive) Input {
 	if err := yaml.UnmarshalStrict([]byte(golden.Section(scenario, "namespace.yaml")), &namespace); err != nil {
 		t.Fatal(err)
 	}
-	in.Namespace = Namespace{Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
-		Terminating: namespace.Status.Phase == core.NamespaceTerminating}
+	in.Namespace = &convert.Namespace{Terminating: namespace.Status.Phase == core.NamespaceTerminating,
+		Meta: convert.Meta{Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations}}
 	if err := yaml.UnmarshalStrict([]byte(golden.Section(scenario, "settings.yaml")), in.Settings); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func inputOf(t testing.TB, scenario *txtar.Archive) Input {
 func input(pod []byte) Input {
 	return Input{
 		Pod: pod, Settings: settings.InjectorDefaults(), System: "kuma-system",
-		Namespace:    Namespace{Name: "demo", Labels: map[string]string{injectionLabel: "enabled"}},
+		Namespace: &convert.Namespace{Meta: convert.Meta{Name: "demo",
+			Labels: map[string]string{injectionLabel: "enabled"}}},
 		ControlPlane: "https://kuma-control-plane.kuma-system.svc:5678",
 		HasMesh: func(mesh string) bool {
 			return slices.Contains([]string{"default", "demo", "team-a"}, mesh)

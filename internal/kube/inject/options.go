@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weft/internal/kube/convert"
 )
 
 // Labels and annotations that have a meaning for injection.
 const (
-	injectionLabel = "kuma.io/sidecar-injection"
+	injectionLabel = convert.InjectionLabel
 	meshLabel      = "kuma.io/mesh"
-	zoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
+	zoneProxyLabel = convert.ZoneProxyLabel
 	workloadLabel  = "kuma.io/workload"
 
 	injectedAnnotation     = "kuma.io/sidecar-injected"
@@ -32,7 +34,6 @@ const (
 	dnsAnnotation          = "kuma.io/builtin-dns"
 	dnsPortAnnotation      = "kuma.io/builtin-dns-port"
 	spireAnnotation        = "k8s.kuma.io/spire-support"
-	redirectAnnotation     = "traffic.kuma.io/transparent-proxy-config"
 	inboundPortsAnnotation = "traffic.kuma.io/exclude-inbound-ports"
 	inboundIPsAnnotation   = "traffic.kuma.io/exclude-inbound-ips"
 	outPortsAnnotation     = "traffic.kuma.io/exclude-outbound-ports"
@@ -40,8 +41,6 @@ const (
 	outUsersAnnotation     = "traffic.kuma.io/exclude-outbound-ports-for-uids"
 
 	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
-	networksAnnotation         = "k8s.v1.cni.cncf.io/networks"
-	cniNetwork                 = "kuma-cni"
 )
 
 // withoutMeaning are annotations of Kuma that have no effect on a Pod, each with what to do. A trailing "*" stands for
@@ -249,10 +248,14 @@ func (i *injection) truth(text string) (on, known bool) {
 	case "disabled", "false":
 		return false, true
 	case "yes", "no":
-		i.warn("the value %q is deprecated; use enabled or disabled", text)
+		i.warnDeprecated(text)
 		return text == "yes", true
 	}
 	return false, false
+}
+
+func (i *injection) warnDeprecated(value string) {
+	i.warn("the value %q is deprecated; use enabled or disabled", value)
 }
 
 func (i *injection) choice(annotation string, values ...string) string {

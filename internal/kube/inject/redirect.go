@@ -5,35 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weft/internal/agent/redirect"
 )
-
-// redirection is the redirection of a Pod's connections. Its JSON is the annotation that the CNI plugin and the control
-// plane read; it has the form of Kuma's configuration of transparent proxies.
-type redirection struct {
-	IPFamilyMode string        `json:"ipFamilyMode"`
-	User         string        `json:"kumaDPUser"`
-	Redirect     redirectParts `json:"redirect"`
-}
-
-type redirectParts struct {
-	DNS      redirectDNS       `json:"dns"`
-	Inbound  redirectDirection `json:"inbound"`
-	Outbound redirectDirection `json:"outbound"`
-}
-
-type redirectDNS struct {
-	Enabled    bool   `json:"enabled"`
-	CaptureAll bool   `json:"captureAll"`
-	Port       uint16 `json:"port"`
-}
-
-type redirectDirection struct {
-	Enabled       bool     `json:"enabled"`
-	Port          uint16   `json:"port"`
-	ExcludePorts  []string `json:"excludePorts,omitempty"`
-	ExcludeIPs    []string `json:"excludePortsForIPs,omitempty"`
-	ExcludeOfUIDs []string `json:"excludePortsForUIDs,omitempty"`
-}
 
 // readinessPort is the port of weft-dp's `/ready` and `/live`.
 const readinessPort = 9902
@@ -41,15 +15,16 @@ const readinessPort = 9902
 // allPorts excludes every port: a delegated gateway receives its connections itself.
 const allPorts = "1-65535"
 
-func (i *injection) redirection() *redirection {
+// redirection is the redirection of the Pod, by the CNI plugin or by the init container.
+func (i *injection) redirection() *redirect.Config {
 	o, s := &i.options, i.Settings
-	r := &redirection{IPFamilyMode: s.IPFamilyMode, User: fmt.Sprint(s.UID)}
-	r.Redirect.DNS = redirectDNS{Enabled: o.dns, CaptureAll: o.dns, Port: o.dnsPort}
-	r.Redirect.Inbound = redirectDirection{Enabled: !o.gateway, Port: s.InboundPort, ExcludeIPs: o.excludeInboundIPs,
-		ExcludePorts: i.openPorts()}
-	r.Redirect.Outbound = redirectDirection{Enabled: true, Port: s.OutboundPort, ExcludeIPs: o.excludeOutboundIPs,
-		ExcludePorts: o.excludeOutboundPorts, ExcludeOfUIDs: o.excludeUsers}
-	return r
+	c := &redirect.Config{IPFamilyMode: s.IPFamilyMode, User: fmt.Sprint(s.UID)}
+	c.Redirect.DNS = redirect.ConfigDNS{Enabled: o.dns, CaptureAll: o.dns, Port: o.dnsPort}
+	c.Redirect.Inbound = redirect.ConfigDirection{Enabled: !o.gateway, Port: s.InboundPort,
+		ExcludeIPs: o.excludeInboundIPs, ExcludePorts: i.openPorts()}
+	c.Redirect.Outbound = redirect.ConfigDirection{Enabled: true, Port: s.OutboundPort,
+		ExcludeIPs: o.excludeOutboundIPs, ExcludePorts: o.excludeOutboundPorts, ExcludeOfUIDs: o.excludeUsers}
+	return c
 }
 
 // openPorts are the ports whose inbound connections are not redirected: the user's, and those that the kubelet calls.
@@ -73,8 +48,9 @@ func (i *injection) openPorts() []string {
 	return all
 }
 
-func (r *redirection) annotation() string {
-	text, err := json.Marshal(r)
+// annotation is the value of [redirect.ConfigAnnotation].
+func annotation(c *redirect.Config) string {
+	text, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // texts, numbers and lists of them
 	}
@@ -82,11 +58,11 @@ func (r *redirection) annotation() string {
 }
 
 // flags are the flags of `weft-dp install transparent-proxy`.
-func (r *redirection) flags() []string {
-	in, out := r.Redirect.Inbound, r.Redirect.Outbound
+func flags(c *redirect.Config) []string {
+	in, out := c.Redirect.Inbound, c.Redirect.Outbound
 	flags := []string{
-		"--proxy-user=" + r.User,
-		"--ip-family-mode=" + r.IPFamilyMode,
+		"--proxy-user=" + c.User,
+		"--ip-family-mode=" + c.IPFamilyMode,
 		fmt.Sprintf("--redirect-inbound-port=%d", in.Port),
 		fmt.Sprintf("--redirect-outbound-port=%d", out.Port),
 		"--exclude-inbound-ports=" + strings.Join(in.ExcludePorts, ","),
@@ -105,7 +81,7 @@ func (r *redirection) flags() []string {
 	for _, item := range out.ExcludeOfUIDs {
 		flags = append(flags, "--exclude-outbound-ports-for-uids="+item)
 	}
-	if dns := r.Redirect.DNS; dns.Enabled {
+	if dns := c.Redirect.DNS; dns.Enabled {
 		flags = append(flags, "--redirect-all-dns-traffic", fmt.Sprintf("--redirect-dns-port=%d", dns.Port))
 	}
 	return flags

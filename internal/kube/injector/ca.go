@@ -2,13 +2,13 @@ package injector
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
+	"weft/internal/kube/convert"
 	"weft/internal/kube/inject"
 )
 
@@ -27,18 +27,15 @@ type configMap struct {
 // with all namespaces and ends after some minutes, so a ConfigMap that someone changed is written again.
 func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([]byte, error), log *slog.Logger) {
 	write := func(event api.Event) error {
-		var n namespace
-		if err := json.Unmarshal(event.Object, &n); err != nil {
+		n, err := convert.DecodeNamespace(event.Object)
+		if err != nil || event.Type == api.Deleted || n.Terminating {
 			return err
-		}
-		if event.Type == api.Deleted || n.Status.Phase == "Terminating" {
-			return nil
 		}
 		text, err := ca()
 		if err != nil {
 			return err
 		}
-		return writeCA(ctx, client, n.Metadata.Name, string(text))
+		return writeCA(ctx, client, n.Name, string(text))
 	}
 	follow := func(of api.Options) {
 		client.Follow(ctx, namespacesPath, of, write, func(err error) {
@@ -47,7 +44,7 @@ func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([
 	}
 	var both sync.WaitGroup
 	both.Go(func() { follow(api.Options{"fieldSelector": "metadata.name=" + system}) })
-	both.Go(func() { follow(api.Options{"labelSelector": injectionLabel}) })
+	both.Go(func() { follow(api.Options{"labelSelector": convert.InjectionLabel}) })
 	both.Wait()
 }
 

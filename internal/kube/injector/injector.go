@@ -4,9 +4,11 @@ package injector
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"weft/internal/kube/api"
+	"weft/internal/kube/convert"
 	"weft/internal/kube/inject"
 	"weft/internal/kube/webhook"
 	"weft/internal/settings"
@@ -19,8 +21,6 @@ const (
 	Path = "/inject-sidecar"
 	// Configuration is the name of its MutatingWebhookConfiguration.
 	Configuration = "kuma-admission-mutating-webhook-configuration"
-
-	injectionLabel = "kuma.io/sidecar-injection"
 )
 
 // Config is what the webhook reads.
@@ -35,28 +35,9 @@ type Config struct {
 	HasMesh     func(mesh string) bool
 	// NotAdmitted returns why a mesh admits no Pod with a name and labels in a Namespace, whatever Services will select
 	// it, or "".
-	NotAdmitted func(mesh string, pod, namespace Named) string
+	NotAdmitted func(mesh string, pod *convert.Pod, namespace *convert.Namespace) string
 	// Patch returns a ContainerPatch of the system namespace, or nil.
 	Patch func(name string) *kind.ContainerPatch
-}
-
-// Named is the part of an object on which membership of a mesh rests.
-type Named struct {
-	Name   string
-	Labels map[string]string
-}
-
-// namespace is a Namespace of the API server.
-type namespace struct {
-	Metadata struct {
-		Name            string            `json:"name"`
-		ResourceVersion string            `json:"resourceVersion"`
-		Labels          map[string]string `json:"labels"`
-		Annotations     map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Status struct {
-		Phase string `json:"phase"`
-	} `json:"status"`
 }
 
 // Review returns the patch of a new Pod. It reads the Namespace from the API server, so a label that was set a moment
@@ -66,18 +47,21 @@ func (c *Config) Review(ctx context.Context, r *webhook.Request) (webhook.Respon
 		return webhook.Response{}, resource.Errorf(resource.Invalid, "the webhook %s reviews new Pods only; correct "+
 			"the rules of %s", Path, Configuration)
 	}
-	var in namespace
-	if err := c.API.Get(ctx, namespacesPath+"/"+r.Namespace, nil, &in); err != nil {
+	var raw json.RawMessage
+	if err := c.API.Get(ctx, namespacesPath+"/"+r.Namespace, nil, &raw); err != nil {
+		return webhook.Response{}, fmt.Errorf("reading the Namespace %s: %w", r.Namespace, err)
+	}
+	namespace, err := convert.DecodeNamespace(raw)
+	if err != nil {
 		return webhook.Response{}, fmt.Errorf("reading the Namespace %s: %w", r.Namespace, err)
 	}
 	result, err := inject.Inject(inject.Input{
-		Pod: r.Object.Raw,
-		Namespace: inject.Namespace{Name: r.Namespace, Labels: in.Metadata.Labels,
-			Annotations: in.Metadata.Annotations, Terminating: in.Status.Phase == "Terminating"},
+		Pod: r.Object.Raw, Namespace: namespace,
 		Settings: c.Settings, System: c.System, ControlPlane: c.ControlPlane, DefaultMesh: c.DefaultMesh,
 		HasMesh: c.HasMesh, Patch: c.Patch,
 		NotAdmitted: func(mesh, pod string, labels map[string]string) string {
-			return c.NotAdmitted(mesh, Named{pod, labels}, Named{r.Namespace, in.Metadata.Labels})
+			return c.NotAdmitted(mesh, &convert.Pod{Meta: convert.Meta{Name: pod, Namespace: r.Namespace,
+				Labels: labels}}, namespace)
 		},
 	})
 	return webhook.Response{Patch: result.Patch, Warnings: result.Warnings}, err

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/kube/api"
+	"weft/internal/kube/convert"
 	"weft/internal/kube/inject"
 	"weft/internal/kube/injector"
 	"weft/internal/kube/install/installtest"
@@ -62,7 +63,7 @@ func start(t *testing.T) *cluster {
 	reviews := &injector.Config{
 		API: client, Settings: settings.InjectorDefaults(), System: system, ControlPlane: "https://cp:5678",
 		HasMesh:     func(mesh string) bool { return mesh == "default" },
-		NotAdmitted: func(string, injector.Named, injector.Named) string { return "" },
+		NotAdmitted: func(string, *convert.Pod, *convert.Namespace) string { return "" },
 		Patch:       func(string) *kind.ContainerPatch { return nil },
 	}
 	run(t, certificates.Run)
@@ -225,8 +226,8 @@ func TestRestrictedNamespace(t *testing.T) {
 			Settings: settings.InjectorDefaults(), System: system, HasMesh: func(string) bool { return true },
 			NotAdmitted: func(string, string, map[string]string) string { return "" },
 			Patch:       func(string) *kind.ContainerPatch { return nil },
-			Namespace: inject.Namespace{Name: "restricted",
-				Labels: map[string]string{"kuma.io/sidecar-injection": "true"}},
+			Namespace: &convert.Namespace{Meta: convert.Meta{Name: "restricted",
+				Labels: map[string]string{"kuma.io/sidecar-injection": "true"}}},
 		}
 		in.Settings.CNI = cni
 		in.Pod, err = yaml.YAMLToJSON([]byte(`{apiVersion: v1, kind: Pod, metadata: {generateName: web-}, spec: {

@@ -36,7 +36,13 @@ var renderings = map[string]string{
 		ingress: {enabled: true, service: {type: NodePort, port: 443, nodePort: 30001, externalTrafficPolicy: Local,
 		annotations: {a: b}}, resources: {requests: {cpu: 1}}, podAnnotations: {kuma.io/ingress-public-port: "443"},
 		nodeSelector: {edge: "true"}, terminationGracePeriodSeconds: 60}}]}`,
-	"everything else": `{skipRBAC: true, global: {image: {registry: registry.example/mesh, tag: v1},
+	"an autoscaler": `{controlPlane: {autoscaling: {enabled: true, minReplicas: 3, behavior: {scaleDown:
+		{stabilizationWindowSeconds: 600}}}}}`,
+	"the CNI plugin": `{cni: {enabled: true, chained: true, netDir: /etc/kubernetes/cni/net.d, binDir: /var/lib/cni/bin,
+		confName: 10-net.conflist, logLevel: debug, namespace: cni, image: {tag: v3, pullPolicy: Always}, resources: {limits:
+		{memory: 64Mi}}, nodeSelector: {mesh: "true"}, tolerations: [], podAnnotations: {a: b}}, global: {imagePullSecrets:
+		[pull]}, dataPlane: {validationContainer: {resources: {limits: {cpu: 1}}}}}`,
+	"everything else": `{cni: {enabled: true}, skipRBAC: true, global: {image: {registry: registry.example/mesh, tag: v1},
 		imagePullSecrets: [pull]}, controlPlane: {config: "store:\n  type: kubernetes\n", hostNetwork: true,
 		admissionServerPort: 9443, envVars: {KUMA_GENERAL_LOG_LEVEL: debug, A: 1, B: true}, injectorFailurePolicy: Ignore,
 		extraSecrets: [{name: x, mountPath: /x}], extraConfigMaps: [{name: y, mountPath: /y}], extraLabels: {team: mesh},
@@ -150,29 +156,33 @@ func TestInvalidValues(t *testing.T) {
 		says   string
 		schema bool // rejects it too
 	}{
-		`{controlPlan: {}}`:                                                {"the value controlPlan is unknown; the chart has createNamespace,", true},
-		`{controlPlane: {replica: 2}}`:                                     {"the value controlPlane.replica is unknown; controlPlane has", true},
-		`{controlPlane: {replicas: two}}`:                                  {`controlPlane.replicas is "two"; want a number`, true},
-		`{controlPlane: {replicas: -1}}`:                                   {"controlPlane.replicas is -1; want a number", true},
-		`{controlPlane: {mode: remote}}`:                                   {`controlPlane.mode is "remote"; want one of zone, global`, true},
-		`{controlPlane: {zone: East}}`:                                     {`controlPlane.zone is "East"; want a text that matches`, true},
-		`{controlPlane: {hostNetwork: "yes"}}`:                             {`want true or false`, true},
-		`{controlPlane: {kdsGlobalAddress: g}}`:                            {`controlPlane.kdsGlobalAddress is "g"; want`, true},
-		`{controlPlane: {tolerations: {}}}`:                                {"want a list", true},
-		`{controlPlane: {envVars: []}}`:                                    {"want a mapping", true},
-		`{controlPlane: []}`:                                               {"want a mapping of mode, zone", true},
-		`{meshes: {default: {}}}`:                                          {"the value meshes is", true},
-		`{meshes: [{name: a, ingres: {}}]}`:                                {"the value meshes[0].ingres is unknown; meshes[0] has name, ingress", true},
-		`{meshes: [{ingress: {enabled: true}}]}`:                           {"the value meshes[0].name is missing", true},
-		`{controlPlane: {mode: global}, meshes: [{name: a}]}`:              {"install zone proxies in zones", false},
-		`{cni: {enabled: true}}`:                                           {"the value cni has no meaning: there is no CNI plugin", false},
-		`{controlPlane: {environment: a}}`:                                 {"controlPlane.environment has no meaning: it is always", false},
-		`{ingress: {enabled: true}}`:                                       {"use meshes: [{name: default, ingress: {enabled: true}}]", false},
-		`{namespaceAllowList: [a]}`:                                        {"label only the namespaces", false},
-		`{controlPlane: {mode: global, kdsGlobalAddress: "grpcs://a:1"}}`:  {"leave one of them out", false},
-		`{controlPlane: {tls: {general: {secretName: a}}}}`:                {"belong together", false},
-		`{controlPlane: {tls: {general: {caSecretName: a}}}}`:              {"needs controlPlane.tls.general.secretName", false},
-		`{controlPlane: {tls: {general: {certManager: {enabled: true}}}}}`: {"issuerRef is empty", false},
+		`{controlPlan: {}}`:                                                   {"the value controlPlan is unknown; the chart has createNamespace,", true},
+		`{controlPlane: {replica: 2}}`:                                        {"the value controlPlane.replica is unknown; controlPlane has", true},
+		`{controlPlane: {replicas: two}}`:                                     {`controlPlane.replicas is "two"; want a number`, true},
+		`{controlPlane: {replicas: -1}}`:                                      {"controlPlane.replicas is -1; want a number", true},
+		`{controlPlane: {mode: remote}}`:                                      {`controlPlane.mode is "remote"; want one of zone, global`, true},
+		`{controlPlane: {zone: East}}`:                                        {`controlPlane.zone is "East"; want a text that matches`, true},
+		`{controlPlane: {hostNetwork: "yes"}}`:                                {`want true or false`, true},
+		`{controlPlane: {kdsGlobalAddress: g}}`:                               {`controlPlane.kdsGlobalAddress is "g"; want`, true},
+		`{controlPlane: {tolerations: {}}}`:                                   {"want a list", true},
+		`{controlPlane: {envVars: []}}`:                                       {"want a mapping", true},
+		`{controlPlane: []}`:                                                  {"want a mapping of mode, zone", true},
+		`{meshes: {default: {}}}`:                                             {"the value meshes is", true},
+		`{meshes: [{name: a, ingres: {}}]}`:                                   {"the value meshes[0].ingres is unknown; meshes[0] has name, ingress", true},
+		`{meshes: [{ingress: {enabled: true}}]}`:                              {"the value meshes[0].name is missing", true},
+		`{controlPlane: {mode: global}, meshes: [{name: a}]}`:                 {"install zone proxies in zones", false},
+		`{cni: {enabled: true, chained: false}}`:                              {"leave it out, and set cni.netDir and cni.binDir", false},
+		`{cni: {enabled: true}, controlPlane: {mode: global}}`:                {"install the CNI plugin in zones", false},
+		`{cni: {taintController: {enabled: true}}}`:                           {"cni.taintController has no meaning: no Node is tainted", false},
+		`{cni: {netDir: etc}}`:                                                {`cni.netDir is "etc"; want a text that matches`, true},
+		`{controlPlane: {environment: a}}`:                                    {"controlPlane.environment has no meaning: it is always", false},
+		`{ingress: {enabled: true}}`:                                          {"use meshes: [{name: default, ingress: {enabled: true}}]", false},
+		`{controlPlane: {autoscaling: {targetCPUUtilizationPercentage: 80}}}`: {"use controlPlane.autoscaling.metrics", false},
+		`{namespaceAllowList: [a]}`:                                           {"label only the namespaces", false},
+		`{controlPlane: {mode: global, kdsGlobalAddress: "grpcs://a:1"}}`:     {"leave one of them out", false},
+		`{controlPlane: {tls: {general: {secretName: a}}}}`:                   {"belong together", false},
+		`{controlPlane: {tls: {general: {caSecretName: a}}}}`:                 {"needs controlPlane.tls.general.secretName", false},
+		`{controlPlane: {tls: {general: {certManager: {enabled: true}}}}}`:    {"issuerRef is empty", false},
 		`{controlPlane: {tls: {general: {secretName: a, caBundle: b, certManager: {enabled: true, issuerRef: {name: x}}}}}}`: {
 			"makes the Secret", false},
 	} {
@@ -251,5 +261,26 @@ func TestReadValues(t *testing.T) {
 	}
 	if _, err := install.ReadValues([]string{file}, nil, nil); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a file with a key twice: %v", err)
+	}
+}
+
+// TestSpireOfZoneProxies: one value has the socket of the SPIRE agent in sidecars and in zone proxies.
+func TestSpireOfZoneProxies(t *testing.T) {
+	for hostPath, want := range map[string]string{"": "driver: csi.spiffe.io", "/run/spire": "path: /run/spire"} {
+		text, err := install.Render(install.Options{Namespace: "kuma-system", Values: map[string]any{
+			"dataPlane": map[string]any{"spire": map[string]any{"enabled": true, "hostPath": hostPath}},
+			"meshes": []any{map[string]any{"name": "default", "ingress": map[string]any{"enabled": true},
+				"egress": map[string]any{"enabled": true}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{want, "mountPath: /run/spire/sockets"} {
+			if n := strings.Count(string(text), part); n != 2 {
+				t.Errorf("with the folder %q of the Node, %q is there %d times, want 2", hostPath, part, n)
+			}
+		}
+		if !strings.Contains(string(text), "KUMA_RUNTIME_KUBERNETES_INJECTOR_SPIRE_ENABLED") {
+			t.Errorf("with the folder %q of the Node, the injector has no setting of SPIRE", hostPath)
+		}
 	}
 }

@@ -57,6 +57,20 @@ var plain = []value{
 		choices: []string{"Always", "IfNotPresent", "Never"}, doc: "When the image is pulled."},
 	{path: "controlPlane.replicas", shape: integer, fallback: 1, doc: "The number of replicas. Use 2 in production: " +
 		"without a replica, no Pod of a namespace with injection starts."},
+	{path: "controlPlane.autoscaling.enabled", shape: boolean, fallback: false, doc: "Create a " +
+		"HorizontalPodAutoscaler, which sets the number of replicas in place of `controlPlane.replicas`. Open " +
+		"connections of proxies stay with their replica, so a further replica takes over those that connect after " +
+		"it is ready."},
+	{path: "controlPlane.autoscaling.minReplicas", shape: integer, fallback: 2, doc: "The smallest number of " +
+		"replicas."},
+	{path: "controlPlane.autoscaling.maxReplicas", shape: integer, fallback: 5, doc: "The largest number of " +
+		"replicas."},
+	{path: "controlPlane.autoscaling.metrics", shape: list, fallback: []any{map[string]any{"type": "Resource",
+		"resource": map[string]any{"name": "cpu", "target": map[string]any{"type": "Utilization",
+			"averageUtilization": 80}}}},
+		doc: "The metrics of the HorizontalPodAutoscaler. Each replica has the whole state of the zone in memory, so " +
+			"memory is no measure."},
+	{path: "controlPlane.autoscaling.behavior", shape: mapping, fallback: map[string]any{}, doc: "How fast it scales."},
 	{path: "controlPlane.podDisruptionBudget.enabled", shape: boolean, fallback: true, doc: "Create a " +
 		"PodDisruptionBudget of the control plane."},
 	{path: "controlPlane.podDisruptionBudget.maxUnavailable", shape: integer, fallback: 1, doc: "How many replicas " +
@@ -153,6 +167,44 @@ var plain = []value{
 	resource("sidecarContainer", "limits.cpu", "0"), resource("sidecarContainer", "limits.memory", "512Mi"),
 	resource("initContainer", "requests.cpu", "20m"), resource("initContainer", "requests.memory", "20M"),
 	resource("initContainer", "limits.cpu", "0"), resource("initContainer", "limits.memory", "50M"),
+	resource("validationContainer", "requests.cpu", "20m"), resource("validationContainer", "requests.memory", "20M"),
+	resource("validationContainer", "limits.cpu", "0"), resource("validationContainer", "limits.memory", "50M"),
+
+	{path: "cni.enabled", shape: boolean, fallback: false, setting: "runtime.kubernetes.injector.cniEnabled",
+		doc: "Redirect the connections of Pods by the [CNI plugin](kubernetes-injection.md#the-cni-plugin), so that " +
+			"they need no privileged init container. The DaemonSet `kuma-cni-node` installs the plugin on each Node."},
+	{path: "cni.chained", shape: boolean, fallback: true, doc: "The plugin is chained to the configuration of the " +
+		"cluster's network. `false` is rejected: Multus does not give the annotations of Pods to plugins."},
+	{path: "cni.netDir", shape: text, fallback: "/etc/cni/net.d", pattern: "^/", doc: "The folder of the Nodes with " +
+		"the network configurations of the container runtime."},
+	{path: "cni.binDir", shape: text, fallback: "/opt/cni/bin", pattern: "^/", doc: "The folder of the Nodes with " +
+		"the CNI plugins of the container runtime."},
+	{path: "cni.confName", shape: text, fallback: "", doc: "The file in `cni.netDir` to which the plugin is chained. " +
+		"Empty: the first one by name, which the container runtime uses."},
+	{path: "cni.logLevel", shape: text, fallback: "info", choices: []string{"debug", "info", "warn", "error"},
+		doc: "The log level of the DaemonSet."},
+	{path: "cni.namespace", shape: text, fallback: "kube-system", pattern: dnsLabel, doc: "The namespace of the " +
+		"DaemonSet. It must allow Pods with `hostPath` and `hostNetwork`."},
+	{path: "cni.image.repository", shape: text, fallback: "weft-cni", doc: "The image of the DaemonSet, in the " +
+		"registry."},
+	{path: "cni.image.tag", shape: text, fallback: "", doc: "Its tag. Empty: `global.image.tag`."},
+	{path: "cni.image.pullPolicy", shape: text, fallback: "IfNotPresent",
+		choices: []string{"Always", "IfNotPresent", "Never"}, doc: "When the image is pulled."},
+	{path: "cni.resources", shape: mapping, fallback: map[string]any{
+		"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}, "limits": map[string]any{"memory": "100Mi"}},
+		doc: "Resources of the DaemonSet."},
+	{path: "cni.nodeSelector", shape: mapping, fallback: map[string]any{"kubernetes.io/os": "linux"},
+		doc: "Labels of the Nodes with the plugin: all Nodes on which Pods of a mesh may run."},
+	{path: "cni.tolerations", shape: list, fallback: []any{map[string]any{"operator": "Exists"}},
+		doc: "Taints that the DaemonSet tolerates."},
+	{path: "cni.podAnnotations", shape: mapping, fallback: map[string]any{}, doc: "Annotations of its Pods."},
+
+	spire("enabled", boolean, false, "Mount the folder with the socket of the SPIRE agent in all sidecars, and in the "+
+		"zone proxies of `meshes`."),
+	spire("hostPath", text, "", "The folder of the Node with the socket. Empty: the volume of the CSI driver "+
+		"`csi.spiffe.io`."),
+	spire("mountPath", text, "/run/spire/sockets", "Where the containers have that folder."),
+	spire("socketFileName", text, "socket", "The name of the socket in that folder."),
 
 	redirect("ipFamilyMode", text, "dualstack", "sidecarContainer.ipFamilyMode",
 		"The IP families whose connections are redirected.", "dualstack", "ipv4", "ipv6"),
@@ -222,6 +274,12 @@ func resource(container, name string, fallback string) value {
 		doc:     "A quantity of Kubernetes; `0`: none."}
 }
 
+// spire is a setting of the SPIRE agent's socket.
+func spire(name string, of shape, fallback any, doc string) value {
+	return value{path: "dataPlane.spire." + name, shape: of, fallback: fallback,
+		setting: "runtime.kubernetes.injector.spire." + name, doc: doc}
+}
+
 // redirect is a part of the redirection of Pods.
 func redirect(path string, of shape, fallback any, setting, doc string, choices ...string) value {
 	return value{path: "transparentProxy.configMap.config." + path, shape: of, fallback: fallback, choices: choices,
@@ -240,8 +298,9 @@ func spread(app string) map[string]any {
 var rejected = []struct{ path, advice string }{
 	{"nameOverride", "the names of the objects are fixed, since the control plane knows them"},
 	{"fullnameOverride", "the names of the objects are fixed, since the control plane knows them"},
-	{"namespaceAllowList", "label only the namespaces of the mesh with kuma.io/sidecar-injection; the control plane " +
-		"writes in those only"},
+	{"namespaceAllowList", "label only the namespaces of the mesh with kuma.io/sidecar-injection, and give no " +
+		"others the right to label namespaces; the control plane writes in those only, and reads all of them, since " +
+		"a watch of Pods in each namespace would cost one connection more for each"},
 	{"patchSystemNamespace", "no webhook depends on the labels of the system namespace"},
 	{"installCrdsOnUpgrade", "apply the definitions of a release before it: `weft install crds | kubectl apply " +
 		"--server-side -f -`"},
@@ -254,14 +313,18 @@ var rejected = []struct{ path, advice string }{
 	{"plugins", "all kinds and policies are always enabled"},
 	{"experimental", "there are no experimental features"},
 	{"legacy", "there are no older forms of resources that a value enables"},
-	{"cni", "there is no CNI plugin in this release; Pods are redirected by an init container"},
+	{"cni.taintController", "no Node is tainted: kuma-validation keeps a Pod without its redirection from starting"},
+	{"cni.delayStartupSeconds", "the DaemonSet follows the changes of the network configuration"},
+	{"cni.podSecurityContext", "the Pod has the rights that it needs"},
+	{"cni.containerSecurityContext", "the container has the rights that it needs"},
+	{"cni.experimental", "connections are redirected by iptables"},
 	{"ingress", "a zone proxy belongs to a mesh: use meshes: [{name: default, ingress: {enabled: true}}]"},
 	{"egress", "a zone proxy belongs to a mesh: use meshes: [{name: default, egress: {enabled: true}}]"},
 	{"meshZoneProxyDefaults", "write the values at each item of meshes"},
 	{"controlPlane.environment", "it is always kubernetes"},
 	{"controlPlane.extraEnv", "use controlPlane.envVars"},
 	{"controlPlane.envVarEntries", "use controlPlane.envVars, or controlPlane.secrets for variables from Secrets"},
-	{"controlPlane.autoscaling", "set controlPlane.replicas; each replica has the whole state of the zone"},
+	{"controlPlane.autoscaling.targetCPUUtilizationPercentage", "use controlPlane.autoscaling.metrics"},
 	{"controlPlane.ingress", "write an Ingress for the port 5681 of the Service kuma-control-plane"},
 	{"controlPlane.serviceMonitor", "write a ServiceMonitor for the port 5680 of the Service kuma-control-plane, " +
 		"with a user token"},
@@ -289,7 +352,6 @@ var rejected = []struct{ path, advice string }{
 	{"controlPlane.supportGatewaySecretsInAllNamespaces", "there is no gateway in this release"},
 	{"dataPlane.image.pullPolicy", "sidecars have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.initImage.pullPolicy", "init containers have IfNotPresent; a ContainerPatch changes it"},
-	{"dataPlane.validationContainer", "it belongs to the CNI plugin, which this release does not have"},
 	{"dataPlane.dnsLogging", "queries are not logged"},
 	{"transparentProxy.configMap.enabled", "the settings of the control plane have the configuration"},
 	{"transparentProxy.configMap.name", "the settings of the control plane have the configuration"},

@@ -5,14 +5,11 @@
 package kubetest
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -59,46 +56,17 @@ func Start(t testing.TB) *Server {
 	return shared.Server
 }
 
-// auditPolicy records the requests of service accounts.
-const auditPolicy = `
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- {level: Metadata, userGroups: ["system:serviceaccounts"]}
-- {level: None}
-`
-
-const auditLog = "audit.log"
-
 // Request is a request that a service account has sent.
-type Request struct {
-	Verb      string
-	User      struct{ Username string }
-	ObjectRef struct{ APIGroup, Resource, Subresource, Namespace, Name string }
-	Response  struct{ Code int } `json:"responseStatus"`
-}
+type Request = cluster.Request
 
 // Requests returns the requests of a user.
 func (s *Server) Requests(t testing.TB, user string) []Request {
 	t.Helper()
-	file, err := os.Open(filepath.Join(s.Dir, auditLog))
+	all, _, err := s.Server.Requests(user, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	var all []Request
-	for decoder := json.NewDecoder(file); ; {
-		var r Request
-		switch err := decoder.Decode(&r); {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // the last line may be incomplete
-			return all
-		case err != nil:
-			t.Fatal(err)
-		case r.User.Username == user:
-			all = append(all, r)
-		}
-	}
+	return all
 }
 
 func start(programs string) (*Server, error) {
@@ -106,13 +74,7 @@ func start(programs string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy := filepath.Join(dir, "audit.yaml")
-	if err = os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
-		os.RemoveAll(dir)
-		return nil, err
-	}
-	server, err := cluster.Start(cluster.Options{Programs: programs, Dir: dir, Flags: []string{
-		"--audit-policy-file", policy, "--audit-log-path", filepath.Join(dir, auditLog),
+	server, err := cluster.Start(cluster.Options{Programs: programs, Dir: dir, Audit: true, Flags: []string{
 		// Webhooks are called at the endpoints of their Service, without kube-proxy.
 		"--enable-aggregator-routing"}})
 	if err != nil {

@@ -41,7 +41,7 @@ const unmanaged = "endpointslice.kubernetes.io/managed-by!=endpointslice-control
 func (f *Follower) Run(ctx context.Context) {
 	t := f.Tables
 	sources := []*source{
-		newSource(t.Pods, "/api/v1/pods", "", convert.DecodePod),
+		newSource(t.Pods, "/api/v1/pods", "", convert.FollowPod),
 		newSource(t.Services, "/api/v1/services", "", convert.DecodeService),
 		newSource(t.Slices, "/apis/discovery.k8s.io/v1/endpointslices", unmanaged, convert.DecodeEndpointSlice),
 		newSource(t.Namespaces, "/api/v1/namespaces", "", convert.DecodeNamespace),

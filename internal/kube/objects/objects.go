@@ -28,7 +28,6 @@ type Tables struct {
 	servicesBySelector *table.Index[*convert.Service]
 	slicesByPod        *table.Index[*convert.EndpointSlice]
 	readyNodes         *table.Index[*convert.Node]
-	proxyless          *table.Index[*convert.Pod]
 	synced             *table.Input[string]
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
@@ -54,12 +53,6 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		return []string{o.Namespace + "," + key}
 	})
 	t.slicesByPod = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string { return o.Pods })
-	t.proxyless = table.NewIndex(t.Pods, func(o *convert.Pod) []string {
-		if !o.Proxyless {
-			return nil
-		}
-		return []string{""}
-	})
 	t.readyNodes = table.NewIndex(t.Nodes, func(o *convert.Node) []string {
 		if !o.Ready {
 			return nil
@@ -136,17 +129,6 @@ func (t *Tables) MissingSidecar(r *table.Reader, pod *convert.Pod) string {
 		return ""
 	}
 	return t.settings.MissingSidecar(pod, t.Namespace(r, pod.Namespace))
-}
-
-// MissingSidecars returns the Pods that lack their sidecar, by NAME.NAMESPACE, with the reasons.
-func (t *Tables) MissingSidecars(r *table.Reader) map[string]string {
-	missing := map[string]string{}
-	for _, pod := range t.proxyless.List(r, "") {
-		if reason := t.MissingSidecar(r, pod); reason != "" {
-			missing[pod.Key()] = reason
-		}
-	}
-	return missing
 }
 
 // Namespace returns a Namespace; nil where there is none.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"weft/internal/kube/api"
 )
 
@@ -169,4 +171,14 @@ func (c *Certificates) follow(ctx context.Context, collection, name string) {
 	}, func(err error) {
 		c.Log.Debug("a watch of the webhooks' objects failed", "path", collection+"/"+name, "error", err)
 	})
+}
+
+// Configured reports whether the API server has one of the webhook configurations at the paths.
+func Configured(ctx context.Context, client *api.Client, paths []string) (bool, error) {
+	for _, path := range paths {
+		if err := client.Get(ctx, path, nil, nil); !apierrors.IsNotFound(err) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -89,6 +90,68 @@ func (s *Store) deleteObject(ctx context.Context, at place, o *object) error {
 	return s.collect(ctx, key)
 }
 
+// deletion is a deletion of an owner by this store, which deletes the rows of the owner too.
+type deletion struct {
+	done chan struct{}
+	err  error // after done
+}
+
+// deleteOwner deletes an object, if it did not change since it was read, and the rows that it owns. followOwners, which
+// learns of the deletion, leaves these rows to it. The version of a row is of one object alone, so no other deletion is
+// taken for this one.
+func (s *Store) deleteOwner(ctx context.Context, at place, o *object, row store.Row) error {
+	mine := &deletion{done: make(chan struct{})}
+	defer close(mine.done)
+	for owner := range s.owners() {
+		if owner == row.Key.Kind {
+			s.mu.Lock()
+			s.deleted[owner+"/"+row.Version] = mine
+			s.mu.Unlock()
+		}
+	}
+	err := s.api.Delete(ctx, at.path(), o.Metadata.UID, o.Metadata.ResourceVersion)
+	if err != nil {
+		s.takeDeletion(row)
+		mine.err = err
+		return unlessConflict(err)
+	}
+	if s.owns(row.Key.Kind) {
+		mine.err = s.collect(ctx, row.Key)
+	}
+	return mine.err
+}
+
+// takeDeletion returns the deletion of a row by this store; nil where others have deleted it.
+func (s *Store) takeDeletion(row store.Row) *deletion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := row.Key.Kind + "/" + row.Version
+	found := s.deleted[key]
+	delete(s.deleted, key)
+	return found
+}
+
+// removeDeletions removes the deletions of a kind, whose events no watch sends any more.
+func (s *Store) removeDeletions(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.deleted, func(key string, _ *deletion) bool { return strings.HasPrefix(key, kind+"/") })
+}
+
+// collected reports whether this store has deleted the rows of a deleted owner with it.
+func (s *Store) collected(owner store.Row) bool {
+	by := s.takeDeletion(owner)
+	if by == nil {
+		return false
+	}
+	select {
+	case <-by.done:
+		return by.err == nil
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
 // owns reports whether rows of a kind may own others. Nothing is known of a kind that is not described.
 func (s *Store) owns(kind string) bool {
 	return s.kinds[kind] == nil ||
@@ -132,6 +195,7 @@ func (s *Store) collectDeleted(kind string) {
 
 // followOwners deletes the rows whose owners of a kind were deleted, until the watch of the owners ends.
 func (s *Store) followOwners(kind string) error {
+	s.removeDeletions(kind)
 	at, uids := s.rowsOf(kind), map[resource.Key]string{}
 	version, err := s.each(s.ctx, at, at.selector(), func(o *object) error {
 		key, err := at.keyOf(o)
@@ -159,7 +223,7 @@ func (s *Store) followOwners(kind string) error {
 	}
 	for batch := range events {
 		for _, e := range batch {
-			if !e.Deleted {
+			if !e.Deleted || s.collected(e.Row) {
 				continue
 			}
 			if err := s.collect(s.ctx, e.Row.Key); err != nil {

@@ -3,10 +3,12 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,8 +17,9 @@ import (
 	"weft/resource"
 )
 
-// Export passes every row to take, as they all were at one moment. The rows of replicas, which are Leases, are left
-// out. Control planes may run.
+// Export passes every row to take, as they all were at one moment. Control planes may run. The rows of replicas, which
+// are Leases, are left out, and those of objects that have an object of Kubernetes itself as their owner: they follow
+// from it, and another cluster has other ones. What belongs to these rows is left out with them.
 func (s *Store) Export(ctx context.Context, take func(store.Row) error) error {
 	// Every kind has the same counter of versions, that of etcd.
 	var moment list
@@ -24,11 +27,16 @@ func (s *Store) Export(ctx context.Context, take func(store.Row) error) error {
 	if err := s.api.Get(ctx, first.collection(), api.Options{"limit": "1"}, &moment); err != nil {
 		return failure(err, false)
 	}
+	derived := map[resource.Key]bool{}
 	for _, at := range s.exported() {
 		_, err := s.eachAt(ctx, at, at.selector(), moment.Metadata.ResourceVersion, func(o *object) error {
 			row, ok, err := at.row(o)
 			if err != nil || !ok {
 				return err
+			}
+			if o.ownedByNative() || row.Owner != nil && derived[*row.Owner] {
+				derived[row.Key] = true
+				return nil
 			}
 			return take(row)
 		})
@@ -42,24 +50,28 @@ func (s *Store) Export(ctx context.Context, take func(store.Row) error) error {
 	return nil
 }
 
-// exported returns where the rows of an export are.
-func (s *Store) exported() []place {
-	places := s.ownRows()
+// exported returns where the rows of an export are: resources before their statuses and insights, whose names begin
+// with theirs, and before the control plane's own rows.
+func (s *Store) exported() (places []place) {
 	for _, name := range slices.Sorted(maps.Keys(s.kinds)) {
 		if k := s.kinds[name]; !k.own() {
 			places = append(places, s.rowsOf(name))
 		}
 	}
-	return places
+	return append(places, s.ownRows()...)
 }
 
 // importers is the number of concurrent writes of an import.
 const importers = 16
 
 // Import stores rows. Rows of the store that are not among them are deleted; without replace, they are an
-// [store.ErrNotEmpty] before the first write. The API server has no transaction: an import that fails leaves a part of
-// the rows, and can be repeated with replace. Times are those of the import. No control plane may run.
+// [store.ErrNotEmpty] before the first write. Rows that [Store.Export] leaves out stay as they are. The API server has
+// no transaction: an import that fails leaves a part of the rows, and can be repeated with replace. Times are those of
+// the import. While a control plane runs, nothing is imported.
 func (s *Store) Import(ctx context.Context, replace bool, rows []store.Row) error {
+	if err := s.unused(ctx); err != nil {
+		return err
+	}
 	present := map[resource.Key]bool{}
 	if err := s.Export(ctx, func(row store.Row) error { present[row.Key] = true; return nil }); err != nil {
 		return err
@@ -94,6 +106,37 @@ func (s *Store) Import(ctx context.Context, replace bool, rows []store.Row) erro
 			})
 		}
 		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unused returns an error that names a running replica: one whose Lease has not expired.
+func (s *Store) unused(ctx context.Context) error {
+	for _, k := range s.options.Kinds {
+		if k.Lease == nil {
+			continue
+		}
+		at := s.rowsOf(k.Name)
+		_, err := s.each(ctx, at, at.selector(), func(o *object) error {
+			var lease leaseSpec
+			if err := json.Unmarshal(o.Spec, &lease); err != nil {
+				return err
+			}
+			renewed, err := time.Parse(microTime, lease.RenewTime)
+			if err != nil { // that of the leadership, which is not renewed
+				return nil
+			}
+			expires := renewed.Add(time.Duration(lease.LeaseDurationSeconds) * time.Second)
+			if !time.Now().Before(expires) {
+				return nil
+			}
+			return fmt.Errorf("the store is in use by another control plane, whose Lease %s expires at %s; stop it "+
+				"first: kubectl -n %s scale deployment kuma-control-plane --replicas 0", o.Metadata.Name,
+				expires.UTC().Format(time.TimeOnly), s.options.Namespace)
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -32,6 +32,14 @@ var (
 // namespaceTerminating is the cause of a rejected creation in a namespace that is being deleted.
 const namespaceTerminating = "NamespaceTerminating"
 
+// unlessConflict returns the store's error for an error of a write. A conflict stays as it is: the write is repeated.
+func unlessConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	return failure(err, true)
+}
+
 // failure returns the store's error for an error of a request.
 func failure(err error, write bool) error {
 	status, responded := api.Status(err)

@@ -97,8 +97,9 @@ type Store struct {
 	ctx     context.Context // ends when the store is closed
 	stop    context.CancelFunc
 	running sync.WaitGroup // watchers and collectors
-	mu      sync.Mutex     // guards closed and additions to running
+	mu      sync.Mutex     // guards closed, deleted and additions to running
 	closed  bool
+	deleted map[string]*deletion // by kind and version of the row
 }
 
 var _ store.Store = (*Store)(nil)
@@ -114,7 +115,7 @@ func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{api: client, options: o, kinds: map[string]*Kind{}}
+	s := &Store{api: client, options: o, kinds: map[string]*Kind{}, deleted: map[string]*deletion{}}
 	for i := range o.Kinds {
 		s.kinds[o.Kinds[i].Name] = &o.Kinds[i]
 	}
@@ -434,20 +435,13 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 		}
 		if at.kind.StatusOf != "" {
 			o.Status, o.Metadata.ManagedFields = nil, nil
-			err = s.api.Update(ctx, at.path()+at.subresource(), o, nil)
+			err = unlessConflict(s.api.Update(ctx, at.path()+at.subresource(), o, nil))
 		} else {
-			err = s.api.Delete(ctx, at.path(), o.Metadata.UID, o.Metadata.ResourceVersion)
+			err = s.deleteOwner(ctx, at, o, row)
 		}
-		switch {
-		case apierrors.IsConflict(err):
-			continue
-		case err != nil:
-			return s.ended(ctx, failure(err, true))
+		if !apierrors.IsConflict(err) {
+			return s.ended(ctx, err)
 		}
-		if !s.owns(key.Kind) {
-			return nil
-		}
-		return s.ended(ctx, s.collect(ctx, key))
 	}
 	return store.ErrStale
 }

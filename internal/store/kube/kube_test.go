@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -628,7 +629,7 @@ func TestNameOfAnotherRow(t *testing.T) {
 
 // TestCopy: an import has the rows of the export, in place of those that the store has.
 func TestCopy(t *testing.T) {
-	s, _, _, mesh := opened(t)
+	s, server, _, mesh := opened(t)
 	exported := func() (rows []store.Row, bodies map[resource.Key]string) {
 		t.Helper()
 		bodies = map[resource.Key]string{}
@@ -648,7 +649,8 @@ func TestCopy(t *testing.T) {
 	create(t, s, kind.Secrets.Make(mesh, "secret-"+mesh, kind.Secret{Data: []byte("x")}), &owner)
 	create(t, s, kind.StoreIDs.Make("", kind.TheStoreID, kind.StoreID{ID: "1"}), nil)
 	create(t, s, kind.AckRequests.Make("", "r", kind.AckRequest{Requester: "a"}), nil)
-	create(t, s, kind.Instances.Make("", "a2", kind.Instance{}), nil)
+	replica := open(t, server, kube.Options{Namespace: mesh, Kinds: crd.Rows(), LeaseDuration: time.Hour})
+	create(t, replica, kind.Instances.Make("", "a2", kind.Instance{}), nil)
 	rows, before := exported()
 	if len(before) < 6 || before[web.Key] == "" || before[kind.Instances.Key("", "a2")] != "" {
 		t.Errorf("%d rows are exported", len(before))
@@ -661,6 +663,13 @@ func TestCopy(t *testing.T) {
 	}
 	create(t, s, service(mesh, "later", "a"), &owner)
 	if err := s.Delete(t.Context(), kind.StoreIDs.Key("", kind.TheStoreID), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Import(t.Context(), true, rows); err == nil || !strings.Contains(err.Error(), "in use by another "+
+		"control plane, whose Lease weft-a2") {
+		t.Errorf("while a replica runs: %v", err)
+	}
+	if err := s.Delete(t.Context(), kind.Instances.Key("", "a2"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Import(t.Context(), false, rows); !errors.Is(err, store.ErrNotEmpty) {
@@ -678,4 +687,68 @@ func TestCopy(t *testing.T) {
 	if _, after := exported(); after[web.Key] != "" {
 		t.Error("the imported row is not deleted with its Mesh")
 	}
+}
+
+// countingTransport counts the lists of rows by their owner, by URL.
+type countingTransport struct {
+	next  http.RoundTripper
+	mu    sync.Mutex
+	lists map[string]int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Query().Get("labelSelector"), "kuma.io/owner=") {
+		c.mu.Lock()
+		c.lists[r.URL.RequestURI()]++
+		c.mu.Unlock()
+	}
+	return c.next.RoundTrip(r)
+}
+
+// TestOwnersAreCollectedOnce: the rows of an owner are looked for once, whether the store deletes the owner or a user.
+func TestOwnersAreCollectedOnce(t *testing.T) {
+	_, server, client, mesh := opened(t)
+	counting := &countingTransport{lists: map[string]int{}}
+	config := server.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { counting.next = next; return counting })
+	s, err := kube.Open(t.Context(), config, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	byStore := create(t, s, kind.Meshes.Make("", mesh+"-1", kind.Mesh{}), nil)
+	byUser := create(t, s, kind.Meshes.Make("", mesh+"-2", kind.Mesh{}), nil)
+	if err := s.Delete(t.Context(), byStore.Key, ""); err != nil {
+		t.Fatal(err)
+	}
+	places := counting.different()
+	if places == 0 {
+		t.Fatal("no rows were looked for")
+	}
+	if err := client.Delete(t.Context(), crd.Path(kind.Meshes, "")+"/"+byUser.Key.Name, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	// The events of the owners come in their order.
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); counting.different() < 2*places; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatal("the rows of the owner that the user deleted are not looked for")
+		}
+	}
+	counting.mu.Lock()
+	defer counting.mu.Unlock()
+	for list, n := range counting.lists {
+		if n != 1 {
+			t.Errorf("%d times: %s", n, list)
+		}
+	}
+}
+
+// different is the number of different lists.
+func (c *countingTransport) different() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.lists)
 }

@@ -415,6 +415,17 @@ func ownerIn(o *object) *owner {
 	return &by
 }
 
+// ownedByNative reports whether an object of Kubernetes itself owns an object, see natives.
+func (o *object) ownedByNative() bool {
+	var references []struct{ APIVersion, Kind string }
+	if json.Unmarshal(o.Metadata.OwnerReferences, &references) != nil {
+		return false
+	}
+	return slices.ContainsFunc(references, func(by struct{ APIVersion, Kind string }) bool {
+		return by.APIVersion == "v1" && natives[by.Kind] != ""
+	})
+}
+
 // withoutNulls returns JSON without the fields that are null, which definitions do not accept.
 func withoutNulls(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte("null")) {

@@ -2,7 +2,8 @@
 //
 //	application pause      waits until it is stopped, as the container of a Pod's sandbox
 //	application serve      serves HTTP on PORT: each response has the name of the Pod and the verified client
-//	application relay      serves HTTP on PORT: GET /?url=URL sends a request from this Pod
+//	application relay      serves HTTP on PORT: GET /?url=URL sends a request from this Pod;
+//	                       POST /traffic?url=URL&rate=N sends N requests a second until DELETE /traffic
 //	application get URL    ends with an error unless URL responds with 200
 //
 // PORT is 8080 by default.
@@ -46,7 +47,12 @@ func run(ctx context.Context, command string, args []string) error {
 		name, _ := os.Hostname()
 		return serve(ctx, demo.Service(cmp.Or(os.Getenv("NAME"), name), name))
 	case "relay":
-		return serve(ctx, http.HandlerFunc(relay))
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /", relay)
+		var g generator
+		mux.HandleFunc("POST /traffic", g.start)
+		mux.HandleFunc("DELETE /traffic", g.stop)
+		return serve(ctx, mux)
 	case "get":
 		return get(ctx, args)
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	// Address is the IP address at which clients find the API server, 127.0.0.1 by default. Another address also is
 	// the endpoint of the Service kubernetes.
 	Address string
+	// Audit records the requests of service accounts, for [Server.Requests].
+	Audit bool
 	// Flags are further flags of the API server.
 	Flags []string
 }
@@ -43,8 +45,8 @@ type Options struct {
 // Server is a running API server.
 type Server struct {
 	Options
-	etcd, api      *Process
-	etcdPort, port int
+	etcd, api                *Process
+	etcdPort, peerPort, port int
 }
 
 // Programs returns the folder of kube-apiserver and etcd, or an error where they are not built.
@@ -69,15 +71,10 @@ func Start(o Options) (*Server, error) {
 	s := &Server{Options: o}
 	err := s.writeFiles()
 	if err == nil {
-		err = retry(s.startEtcd)
+		err = retry(s.StartEtcd, &s.etcdPort, &s.peerPort)
 	}
 	if err == nil {
-		err = retry(func() (err error) {
-			if s.port, err = freePort(); err != nil {
-				return err
-			}
-			return s.StartAPI()
-		})
+		err = retry(s.StartAPI, &s.port)
 	}
 	if err != nil {
 		s.Close()
@@ -86,8 +83,13 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-func retry(start func() error) (err error) {
+func retry(start func() error, ports ...*int) (err error) {
 	for range 4 {
+		for _, port := range ports {
+			if *port, err = FreePort(); err != nil {
+				return err
+			}
+		}
 		if err = start(); err == nil {
 			return nil
 		}
@@ -111,7 +113,7 @@ func (s *Server) file(name ...string) string {
 	return filepath.Join(append([]string{s.Dir}, name...)...)
 }
 
-// writeFiles writes the token of the administrator and the key of service account tokens.
+// writeFiles writes the token of the administrator, the key of service account tokens, and the policy of the audit.
 func (s *Server) writeFiles() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -120,21 +122,14 @@ func (s *Server) writeFiles() error {
 	return errors.Join(
 		os.WriteFile(s.ServiceAccountKey(), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
 			Bytes: x509.MarshalPKCS1PrivateKey(key)}), 0o600),
+		os.WriteFile(s.file("audit.yaml"), []byte(auditPolicy), 0o600),
 		os.WriteFile(s.file("tokens.csv"), []byte(AdminToken+`,admin,admin,"system:masters"`+"\n"), 0o600))
 }
 
-func (s *Server) startEtcd() error {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	peers, err := freePort()
-	if err != nil {
-		return err
-	}
-	clients, peer := "http://127.0.0.1:"+strconv.Itoa(port), "http://127.0.0.1:"+strconv.Itoa(peers)
-	s.etcdPort = port
-	s.etcd, err = StartProcess(s.Dir, filepath.Join(s.Programs, "etcd"), "--data-dir", s.file("etcd"),
+// StartEtcd starts etcd again, at the same ports and with its data.
+func (s *Server) StartEtcd() (err error) {
+	clients, peer := "http://127.0.0.1:"+strconv.Itoa(s.etcdPort), "http://127.0.0.1:"+strconv.Itoa(s.peerPort)
+	s.etcd, err = s.start("etcd", "--data-dir", s.file("etcd"),
 		"--unsafe-no-fsync", "--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
 		"--log-level", "error")
@@ -150,7 +145,11 @@ func (s *Server) StartAPI() (err error) {
 	if s.Address != "127.0.0.1" {
 		reconciler = "lease"
 	}
-	s.api, err = StartProcess(s.Dir, filepath.Join(s.Programs, "kube-apiserver"), append([]string{
+	flags := s.Flags
+	if s.Audit {
+		flags = append(s.auditFlags(), flags...)
+	}
+	s.api, err = s.start("kube-apiserver", append([]string{
 		"--etcd-servers", "http://127.0.0.1:" + strconv.Itoa(s.etcdPort),
 		"--bind-address", s.Address, "--advertise-address", s.Address, "--endpoint-reconciler-type", reconciler,
 		"--secure-port", strconv.Itoa(s.port), "--cert-dir", s.file("tls"),
@@ -158,7 +157,7 @@ func (s *Server) StartAPI() (err error) {
 		"--service-account-key-file", s.ServiceAccountKey(),
 		"--service-account-signing-key-file", s.ServiceAccountKey(),
 		"--service-cluster-ip-range", ServiceRange, "--authorization-mode", "RBAC",
-		"--token-auth-file", s.file("tokens.csv"), "--shutdown-delay-duration", "0s"}, s.Flags...)...)
+		"--token-auth-file", s.file("tokens.csv"), "--shutdown-delay-duration", "0s"}, flags...)...)
 	if err != nil {
 		return err
 	}
@@ -171,6 +170,19 @@ func (s *Server) StartAPI() (err error) {
 	return s.api.Ready(config.Host+"/readyz", client)
 }
 
+func (s *Server) start(name string, args ...string) (*Process, error) {
+	return StartProcess(s.Dir, name, append([]string{filepath.Join(s.Programs, name)}, args...)...)
+}
+
+// StopEtcd kills etcd, without which the API server responds with errors.
+func (s *Server) StopEtcd() { s.etcd.Kill() }
+
+// FreezeAPI has the API server accept connections and respond to none until ThawAPI.
+func (s *Server) FreezeAPI() error { return s.api.Freeze() }
+
+// ThawAPI continues a frozen API server.
+func (s *Server) ThawAPI() error { return s.api.Thaw() }
+
 // StopAPI kills the API server. etcd keeps its data.
 func (s *Server) StopAPI() { s.api.Kill() }
 
@@ -180,7 +192,23 @@ func (s *Server) Close() {
 	s.etcd.Kill()
 }
 
-func freePort() (int, error) {
+// MachineAddress returns an IPv4 address of this machine at which the API server may call webhooks: an EndpointSlice
+// has no address of the loopback interface.
+func MachineAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP.String(), nil
+		}
+	}
+	return "", fmt.Errorf("the machine has no IPv4 address that an EndpointSlice may have: %v", addresses)
+}
+
+// FreePort returns a port of 127.0.0.1 that no program uses.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err

@@ -12,45 +12,54 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weft/internal/wait"
 )
 
 // startTimeout bounds the start of a program. All are ready after some seconds on free cores.
 const startTimeout = 2 * time.Minute
 
-// Process is a running program.
+// Process is a program.
 type Process struct {
-	Name   string
-	Log    string // the file with its output
-	cmd    *exec.Cmd
-	exited chan struct{}
+	Name    string
+	Log     string // the file with its output
+	command []string
+	cmd     *exec.Cmd
+	exited  chan struct{}
 }
 
-// StartProcess starts a program, which the kernel kills with this process. Its output goes to a file NAME.log in dir.
-func StartProcess(dir, path string, args ...string) (*Process, error) {
-	p := &Process{Name: filepath.Base(path), exited: make(chan struct{}), cmd: exec.Command(path, args...)}
-	p.Log = filepath.Join(dir, p.Name+".log")
+// StartProcess starts a program by its command, as [Process.Start] does. Its output goes to a file NAME.log in dir.
+func StartProcess(dir, name string, command ...string) (*Process, error) {
+	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), command: command}
+	return p, p.Start()
+}
+
+// Start starts the program, again once it has ended. The kernel kills it with this process.
+func (p *Process) Start() error {
 	output, err := os.OpenFile(p.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer output.Close()
-	p.cmd.Stdout, p.cmd.Stderr = output, output
-	endWithParent(p.cmd)
+	program, exited := exec.Command(p.command[0], p.command[1:]...), make(chan struct{})
+	program.Stdout, program.Stderr = output, output
+	endWithParent(program)
 	started := make(chan error)
 	go func() {
 		// The signal is sent when the thread that started the program ends.
 		runtime.LockOSThread()
-		defer close(p.exited)
-		err := p.cmd.Start()
+		defer close(exited)
+		err := program.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait()
+			_ = program.Wait()
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
+		return fmt.Errorf("%s: %w", p.Name, err)
 	}
-	return p, nil
+	p.cmd, p.exited = program, exited
+	return nil
 }
 
 // Ready waits until the URL responds with success, for 2 minutes at most. It returns an error with the program's last
@@ -78,27 +87,28 @@ func (p *Process) Ready(url string, client *http.Client) error {
 func (p *Process) Await(condition string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	retry := time.NewTicker(20 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			return nil
-		}
+	go func() {
+		defer cancel()
 		select {
-		case <-retry.C:
 		case <-p.exited:
-			return fmt.Errorf("%s ended: %s", p.Name, p.lastLines())
 		case <-ctx.Done():
-			p.Kill()
-			return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, startTimeout, condition, err,
-				p.lastLines())
 		}
+	}()
+	err := wait.Until(ctx, 20*time.Millisecond, attempt)
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-p.exited:
+		return fmt.Errorf("%s ended: %s", p.Name, p.lastLines())
+	default:
+		p.Kill()
+		return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, startTimeout, condition, err, p.lastLines())
 	}
 }
 
-// Exited is closed when the program has ended.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+// PID is the ID of the program's process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Kill ends the program at once, and waits until it has ended. A program that was not started has.
 func (p *Process) Kill() { p.end(syscall.SIGKILL) }
@@ -107,11 +117,17 @@ func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 func (p *Process) Stop() { p.end(syscall.SIGTERM) }
 
 func (p *Process) end(signal os.Signal) {
-	if p != nil {
+	if p != nil && p.cmd != nil {
 		_ = p.cmd.Process.Signal(signal)
 		<-p.exited
 	}
 }
+
+// Freeze stops the program from running until Thaw. Its connections stay open.
+func (p *Process) Freeze() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw continues a frozen program.
+func (p *Process) Thaw() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
 // lastLines returns the end of the program's output.
 func (p *Process) lastLines() string {

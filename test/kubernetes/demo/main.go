@@ -203,10 +203,8 @@ func (s *scene) explain(ctx context.Context, args []string) (string, error) {
 }
 
 // lossless sends requests while something happens.
-func (s *scene) lossless(to *shop.Shop, event func() error) (string, error) {
-	run := to.Send()
-	err := event()
-	tally := run.Stop()
+func (s *scene) lossless(ctx context.Context, to *shop.Shop, event func() error) (string, error) {
+	tally, err := to.During(ctx, shop.Test, event)
 	if err != nil {
 		return "", err
 	}
@@ -214,7 +212,7 @@ func (s *scene) lossless(to *shop.Shop, event func() error) (string, error) {
 }
 
 func (s *scene) restarted(ctx context.Context) (string, error) {
-	return s.lossless(s.shop, func() error {
+	return s.lossless(ctx, s.shop, func() error {
 		if err := s.kubectl(ctx, "rollout", "restart", "deployment/web", "-n", namespace); err != nil {
 			return err
 		}
@@ -250,7 +248,7 @@ func (s *scene) promoted(ctx context.Context) (string, error) {
 	if err := shop.Eventually(ctx, "the client reaches web", to.Verified); err != nil {
 		return "", err
 	}
-	return s.lossless(to, func() error {
+	return s.lossless(ctx, to, func() error {
 		patch := append([]string{"patch", "rollout", "web", "-n", namespace}, shop.NewVersion("green")...)
 		s.console.Command("kubectl", patch...)
 		if err := to.Promote(ctx, "green"); err != nil {

@@ -52,7 +52,7 @@ func (n *Node) StartArgo(ctx context.Context) error {
 	if _, err := n.Kubectl(ctx, "", "create", "namespace", "argo-rollouts"); err != nil { // of its lease
 		return err
 	}
-	controller, err := n.start(argo, "--kubeconfig", n.Kubeconfig(), "--healthzPort", "10270",
+	controller, err := n.hosts[0].start(argo, "--kubeconfig", n.Kubeconfig(), "--healthzPort", "10270",
 		"--metricsPort", "10271")
 	if err != nil {
 		return err

@@ -54,8 +54,7 @@ func Isolate(ctx context.Context) (code int, err error) {
 	// A terminal sends its interrupt to the program itself, which ends in its own order.
 	signal.Ignore(os.Interrupt)
 	// As the first process of its namespace, the shell ends the processes whose parents have ended.
-	arguments := append([]string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-		"/bin/sh", "-c", `"$@"; exit $?`, m.name(), os.Args[0]}, os.Args[1:]...)
+	arguments := slices.Concat(isolated, []string{"/bin/sh", "-c", `"$@"; exit $?`, m.name(), os.Args[0]}, os.Args[1:])
 	command := exec.CommandContext(ctx, "unshare", arguments...)
 	command.Env = append(os.Environ(), numberVariable+"="+strconv.Itoa(m.number))
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -94,14 +93,15 @@ func killFirst(unshare int) error {
 // needed are the programs of a node that packages of the machine have, and the packages in Debian.
 var needed = [][2]string{
 	{"unshare", "util-linux"}, {"ip", "iproute2"}, {"mount", "mount"}, {"iptables", "iptables"},
-	{"conntrack", "conntrack"}, {"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"},
-	{plugins + "/ptp", "containernetworking-plugins"},
+	{"conntrack", "conntrack"}, {"nsenter", "util-linux"}, {"containerd", "containerd"}, {"ctr", "containerd"},
+	{"runc", "runc"}, {debianPlugins + "/ptp", "containernetworking-plugins"},
 }
 
 // supported returns an error that names what this machine lacks.
 func supported() error {
 	if os.Getuid() != 0 {
-		return errors.New("a node needs root: it makes namespaces, interfaces and control groups")
+		return errors.New("a node needs root: it makes namespaces, interfaces and control groups; with sudo: " +
+			"sudo -E make test-kubernetes")
 	}
 	var packages []string
 	for _, n := range needed {
@@ -113,7 +113,33 @@ func supported() error {
 		return fmt.Errorf("a node needs packages that are missing; on Debian: apt-get install -y %s",
 			strings.Join(packages, " "))
 	}
-	return nil
+	var failed []error
+	for _, f := range features {
+		if err := run("unshare", slices.Concat(isolated, []string{"sh", "-c", f.attempt})...); err != nil {
+			failed = append(failed, fmt.Errorf("a node needs %s: %w", f.name, err))
+			if f.name == namespaces {
+				break // the others need them
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// isolated are the arguments of unshare for the namespaces of a node.
+var isolated = []string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}
+
+const namespaces = "namespaces for its network, mounts and processes; a container has the permission with --privileged"
+
+// features are what a node needs of the kernel, and commands that fail without it.
+var features = []struct{ name, attempt string }{
+	{namespaces, "mount -t tmpfs none /run"},
+	{"pairs of virtual interfaces", "ip link add weft-0 type veth peer name weft-1"},
+	{"iptables with NAT", "iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 1"},
+	{"iptables with conntrack", "iptables -A OUTPUT -m conntrack --ctstate NEW -m comment --comment weft -j ACCEPT"},
+	{"the setting net.ipv4.ip_forward", "echo 1 >/proc/sys/net/ipv4/ip_forward"},
+	{"a folder for temporary files on which overlayfs works; TMPDIR names another", `d=$(mktemp -d) && cd "$d" &&
+		mkdir lower upper work merged && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none merged
+		code=$?; umount merged 2>/dev/null; rm -rf "$d"; exit $code`},
 }
 
 // reserve reserves the first number that no other node has. The kernel frees it with this process.
@@ -138,36 +164,7 @@ func (m *machine) make() error {
 	if err := os.MkdirAll(m.dir(), 0o755); err != nil {
 		return err
 	}
-	for _, root := range controllers() {
-		group := filepath.Join(root, m.name())
-		if err := os.MkdirAll(group, 0o755); err != nil {
-			return err
-		}
-		// A group of cpuset accepts no process before it has CPUs and memory.
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if value, err := os.ReadFile(filepath.Join(root, file)); err == nil {
-				if err := os.WriteFile(filepath.Join(group, file), value, 0o644); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-const groups = "/sys/fs/cgroup"
-
-// controllers returns the roots of the machine's control groups: one for each controller of version 1, or the one root
-// of version 2.
-func controllers() []string {
-	if _, err := os.Stat(filepath.Join(groups, "cgroup.controllers")); err == nil {
-		return []string{groups}
-	}
-	roots, _ := filepath.Glob(filepath.Join(groups, "*", "cgroup.procs"))
-	for i, file := range roots {
-		roots[i] = filepath.Dir(file)
-	}
-	return roots
+	return makeGroup(m.name())
 }
 
 // clean removes the control groups and the files of a node whose processes have ended.

@@ -25,7 +25,7 @@ func mesh(t *testing.T) *world {
 	w := start(t)
 	installation.Do(func() {
 		began := time.Now()
-		if installation.err = shop.InstallControlPlane(t.Context(), w.Node); installation.err == nil {
+		if installation.err = shop.InstallControlPlane(t.Context(), w.Node, shop.Small); installation.err == nil {
 			t.Logf("the control plane is available after %.1f s", time.Since(began).Seconds())
 			installation.err = w.Apply(t.Context(), shop.Identity)
 		}
@@ -67,24 +67,33 @@ func (w *world) eventually(what string, attempt func(context.Context) error) {
 	}
 }
 
-// lossless sends requests to web while something happens, and fails the test where one failed.
-func (w *world) lossless(s *shop.Shop, event func()) {
+// lossless sends requests to web during the event that the name states, and fails the test where one failed.
+func (w *world) lossless(name string, s *shop.Shop, event func()) (tally traffic.Tally) {
 	w.t.Helper()
-	run := s.Send()
-	event()
-	w.verdict(run)
-}
-
-// verdict ends a run of requests, and fails the test where one failed.
-func (w *world) verdict(run *traffic.Run) {
-	w.t.Helper()
-	tally := run.Stop()
-	verdict, err := tally.Verdict()
-	if err != nil {
-		w.t.Error(err)
-		return
+	load := shop.Test
+	if *drills {
+		load = shop.Drill
 	}
-	w.t.Logf("%s, by %d servers", verdict, len(tally.Responses))
+	if err := s.Start(w.t.Context(), load); err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { // also where the event ends the test
+		w.t.Helper()
+		var err error
+		if tally, err = s.Stop(context.Background()); err != nil {
+			w.t.Error(err)
+			return
+		}
+		results.Add(traffic.Drill{Name: name, Tally: tally})
+		verdict, err := tally.Verdict()
+		if err != nil {
+			w.t.Errorf("%s: %v", name, err)
+			return
+		}
+		w.t.Logf("%s: %s, by %d servers", name, verdict, len(tally.Responses))
+	}()
+	event()
+	return tally
 }
 
 // TestTraffic: Pods of a namespace with injection talk mTLS. The server's proxy verifies the client, and denies the one
@@ -107,6 +116,45 @@ func TestTraffic(t *testing.T) {
 	if response, err := http.Get("http://" + pod + ":8080/"); err == nil {
 		response.Body.Close()
 		t.Errorf("a client without a certificate gets %s", response.Status)
+	}
+}
+
+// TestJobsWithOrdinarySidecars: a Job ends whose sidecar is an ordinary container, which the kubelet does not end: the
+// control plane tells its agent that the other containers have ended. One container more may succeed or fail.
+func TestJobsWithOrdinarySidecars(t *testing.T) {
+	w := mesh(t)
+	s := w.open("ordinary", shop.Server("ordinary", "web", 1))
+	set := func(variable string) {
+		w.kubectl("set", "env", "-n", "kuma-system", "deployment/kuma-control-plane", variable)
+		w.kubectl("rollout", "status", "-n", "kuma-system", "deployment/kuma-control-plane", "--timeout=300s")
+	}
+	set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false")
+	defer set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS-")
+	for name, end := range map[string]struct{ policy, url, condition, phase string }{
+		"succeeds": {"Never", "http://web", "Complete", "Succeeded"},
+		"retries":  {"OnFailure", "http://web", "Complete", "Succeeded"},
+		"fails":    {"Never", "http://nowhere.invalid", "Failed", "Failed"},
+	} {
+		w.apply(fmt.Sprintf(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: ordinary}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {kuma.io/wait-for-dataplane-ready: "true"}}
+    spec:
+      serviceAccountName: client
+      restartPolicy: %s
+      containers:
+      - {name: app, image: "weft-test/application:latest", imagePullPolicy: Never, args: [get, %q]}
+`, name, end.policy, end.url))
+		w.wait("job/"+name, "condition="+end.condition, "-n", s.Namespace)
+		got := w.kubectl("get", "pods", "-n", s.Namespace, "-l", "job-name="+name, "-o",
+			"jsonpath={.items[0].spec.containers[*].name} {.items[0].status.phase}")
+		if want := "kuma-sidecar app " + end.phase; got != want {
+			t.Errorf("%s: the Pod of the Job has %q, want %q", name, got, want)
+		}
 	}
 }
 
@@ -159,24 +207,24 @@ func TestProbesFailWithTheApplication(t *testing.T) {
 	}
 }
 
-// TestARolloutLosesNoRequest restarts the server's Deployment under traffic.
-func TestARolloutLosesNoRequest(t *testing.T) {
+// TestDrillARollout restarts the server's Deployment under traffic.
+func TestDrillARollout(t *testing.T) {
 	w := mesh(t)
 	s := w.open("rollout", shop.Server("rollout", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
-	w.lossless(s, func() {
+	w.lossless("the servers are restarted", s, func() {
 		w.kubectl("rollout", "restart", "deployment/web", "-n", s.Namespace)
 		w.kubectl("rollout", "status", "deployment/web", "-n", s.Namespace, "--timeout", "5m")
 	})
 }
 
-// TestAKilledControlPlane: the control plane's Pod is killed under traffic. No request fails, and a new Pod joins the
-// mesh afterwards.
-func TestAKilledControlPlane(t *testing.T) {
+// TestDrillAKilledControlPlane: the control plane's Pod is killed under traffic. No request fails, and a new Pod joins
+// the mesh afterwards.
+func TestDrillAKilledControlPlane(t *testing.T) {
 	w := mesh(t)
 	s := w.open("control-plane", shop.Server("control-plane", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
-	w.lossless(s, func() {
+	w.lossless("the control plane is killed", s, func() {
 		w.kubectl("delete", "pod", "-n", "kuma-system", "-l", "app=kuma-control-plane", "--force", "--grace-period=0")
 		w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
 		w.kubectl("scale", "deployment/web", "-n", s.Namespace, "--replicas", "3")
@@ -184,18 +232,16 @@ func TestAKilledControlPlane(t *testing.T) {
 	})
 }
 
-// TestAKilledSidecar: the agent and Envoy of a server get SIGKILL under traffic. No request fails, and the kubelet
+// TestDrillAKilledSidecar: the agent and Envoy of a server get SIGKILL under traffic. No request fails, and the kubelet
 // starts the sidecar again.
-func TestAKilledSidecar(t *testing.T) {
+func TestDrillAKilledSidecar(t *testing.T) {
 	w := mesh(t)
 	s := w.open("sidecar", shop.Server("sidecar", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
 	pod := strings.Fields(w.kubectl("get", "pods", "-n", s.Namespace, "-l", "app=web", "-o",
 		"jsonpath={.items[*].metadata.name}"))[0]
-	w.lossless(s, func() {
-		container := w.kubectl("get", "pod", pod, "-n", s.Namespace, "-o",
-			`jsonpath={.status.initContainerStatuses[?(@.name=="kuma-sidecar")].containerID}`)
-		if err := w.KillContainer(container); err != nil {
+	w.lossless("the sidecar of one of two servers is killed", s, func() {
+		if err := w.KillSidecar(t.Context(), s.Namespace, pod); err != nil {
 			t.Fatal(err)
 		}
 		w.wait("pod/"+pod, `jsonpath={.status.initContainerStatuses[?(@.name=="kuma-sidecar")].restartCount}=1`, "-n",

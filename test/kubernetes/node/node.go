@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	// Address is the address of the node, of its API server, and of Services of the type NodePort.
-	Address = "172.30.0.1"
-	// plugins is the folder of the CNI plugins of Debian.
-	plugins    = "/usr/lib/cni"
-	containerd = "/run/containerd/containerd.sock"
+	// debianPlugins is the folder of the CNI plugins of Debian.
+	debianPlugins = "/usr/lib/cni"
+	containerd    = "/run/containerd/containerd.sock"
 	// TestImage is the image of the tests' application, which also is that of the containers of sandboxes.
 	TestImage = "weft-test/application:latest"
 	dnsImage  = "weft-test/coredns:latest"
 )
 
-// Node is a running node.
+// Node is a running cluster with one node, until others join.
 type Node struct {
 	*cluster.Server
-	name     string
+	machine  *machine
+	hosts    []*host
 	programs map[string]string
+	images   []string           // archives
 	running  []*cluster.Process // in the order of their start
 }
 
@@ -57,25 +57,34 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, errors.New("a node starts in namespaces of its own: see Isolate")
 	}
-	m := &machine{number: number}
-	n := &Node{name: m.name()}
+	n := &Node{machine: &machine{number: number}, images: o.Images}
 	if n.programs, err = programs(); err != nil {
 		return nil, err
 	}
-	for _, start := range []func(context.Context) error{
-		func(context.Context) error { return n.prepare(m.dir()) },
-		func(context.Context) error { return n.startAPIServer(m.dir()) },
-		n.startControllers,
-		n.startContainerd,
-		func(ctx context.Context) error { return n.loadImages(ctx, o.Images) },
-		n.startKubelet,
-		n.startDNS,
-	} {
+	first, err := n.addHost()
+	if err != nil {
+		return nil, err
+	}
+	for _, start := range []func(context.Context) error{n.startAPIServer, n.startControllers, n.writeImages, first.join,
+		n.startDNS} {
 		if err := start(ctx); err != nil {
 			return nil, errors.Join(err, n.Stop())
 		}
 	}
 	return n, nil
+}
+
+// Name is the name of the first Node.
+func (n *Node) Name() string { return n.hosts[0].name }
+
+// Join makes a further node of the cluster on this machine, linked to the others, and returns its name when it is
+// Ready.
+func (n *Node) Join(ctx context.Context) (string, error) {
+	h, err := n.addHost()
+	if err != nil {
+		return "", err
+	}
+	return h.name, h.join(ctx)
 }
 
 // programs returns the paths of the node's programs by their names.
@@ -97,38 +106,6 @@ func programs() (map[string]string, error) {
 	return found, nil
 }
 
-// sysctls are the files of the machine's settings that a kubelet writes. It gets copies.
-var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
-
-// prepare makes the node's view of the machine: folders with fixed names that its programs write, and the network.
-func (n *Node) prepare(dir string) error {
-	for _, folder := range []string{"/run", "/var/lib", "/var/log"} {
-		if err := run("mount", "-t", "tmpfs", "none", folder); err != nil {
-			return err
-		}
-	}
-	for _, name := range sysctls {
-		value, err := os.ReadFile("/proc/sys/" + name)
-		if err != nil {
-			return err
-		}
-		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
-		if err := os.WriteFile(file, value, 0o600); err != nil {
-			return err
-		}
-		if err := run("mount", "--bind", file, "/proc/sys/"+name); err != nil {
-			return err
-		}
-	}
-	return errors.Join(
-		run("ip", "link", "set", "lo", "up"),
-		run("ip", "address", "add", Address+"/32", "dev", "lo"),
-		// Without a default route, no packet for the address of a Service reaches the rules of kube-proxy.
-		run("ip", "route", "add", "default", "dev", "lo"),
-		os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
-}
-
 func run(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -137,17 +114,18 @@ func run(name string, args ...string) error {
 	return nil
 }
 
-func (n *Node) startAPIServer(dir string) error {
+func (n *Node) startAPIServer(context.Context) error {
 	folder, err := cluster.Programs()
 	if err != nil {
 		return err
 	}
-	n.Server, err = cluster.Start(cluster.Options{Programs: folder, Dir: dir, Address: Address, Flags: []string{
-		"--allow-privileged",
-		// Webhooks are called at the Pods of their Service, without kube-proxy.
-		"--enable-aggregator-routing",
-		"--kubelet-preferred-address-types", "InternalIP",
-	}})
+	n.Server, err = cluster.Start(cluster.Options{Programs: folder, Dir: n.machine.dir(), Address: n.hosts[0].address(),
+		Flags: []string{
+			"--allow-privileged",
+			// Webhooks are called at the Pods of their Service, without kube-proxy.
+			"--enable-aggregator-routing",
+			"--kubelet-preferred-address-types", "InternalIP",
+		}})
 	if err != nil {
 		return err
 	}
@@ -161,16 +139,9 @@ var kubeconfig string
 // Kubeconfig is the file with the configuration of an administrator's client.
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
 
-// start starts a program, which [Node.Stop] ends.
-func (n *Node) start(name string, args ...string) (*cluster.Process, error) {
-	path, ok := n.programs[name]
-	if !ok {
-		var err error
-		if path, err = exec.LookPath(name); err != nil {
-			return nil, err
-		}
-	}
-	process, err := cluster.StartProcess(n.Dir, path, args...)
+// run starts a program by its command, which [Node.Stop] ends.
+func (n *Node) run(dir, name string, command ...string) (*cluster.Process, error) {
+	process, err := cluster.StartProcess(dir, name, command...)
 	if err == nil {
 		n.running = append(n.running, process)
 	}
@@ -190,7 +161,7 @@ func (n *Node) startControllers(context.Context) error {
 			"--use-service-account-credentials", "--kube-api-qps", "500", "--kube-api-burst", "1000"}},
 		{"kube-scheduler", "https://127.0.0.1:10259/healthz", nil},
 	} {
-		process, err := n.start(c.name, append(c.args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
+		process, err := n.hosts[0].start(c.name, append(c.args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
 			"--bind-address", "127.0.0.1")...)
 		if err != nil {
 			return err
@@ -208,31 +179,17 @@ var containerdConfig string
 //go:embed network.json
 var networkConfig string
 
-func (n *Node) startContainerd(context.Context) error {
-	network := filepath.Join(n.Dir, "network")
-	config := filepath.Join(n.Dir, "containerd.toml")
-	err := errors.Join(
-		os.MkdirAll(network, 0o755),
-		os.WriteFile(filepath.Join(network, "10-node.conflist"), []byte(networkConfig), 0o644),
-		os.WriteFile(config, fmt.Appendf(nil, containerdConfig, filepath.Join(n.Dir, "containerd"), containerd,
-			"docker.io/"+pauseImage, plugins, network), 0o644))
-	if err != nil {
-		return err
-	}
-	process, err := n.start("containerd", "--config", config)
-	if err != nil {
-		return err
-	}
-	return process.Await("ctr version", func(context.Context) error {
-		return run("ctr", "--address", containerd, "version")
-	})
-}
+// Network is the file with the configuration of the network of Pods, on each host.
+func (n *Node) Network() string { return filepath.Join(n.machine.dir(), "network", "10-node.conflist") }
+
+// Plugins is the folder of the CNI plugins, on each host.
+func (n *Node) Plugins() string { return filepath.Join(n.machine.dir(), "plugins") }
 
 // pauseImage is the image of the containers that keep the namespaces of Pods.
 const pauseImage = "weft-test/pause:latest"
 
-// loadImages writes the images of the tests, and loads all images.
-func (n *Node) loadImages(ctx context.Context, archives []string) error {
+// writeImages writes the images of the tests.
+func (n *Node) writeImages(ctx context.Context) error {
 	application := filepath.Join(n.Dir, "application")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", application, "weft/test/kubernetes/application")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -252,48 +209,13 @@ func (n *Node) loadImages(ctx context.Context, archives []string) error {
 		if err := image.WriteFile(file); err != nil {
 			return err
 		}
-		archives = append(archives, file)
-	}
-	for _, file := range archives {
-		if err := run("ctr", "--address", containerd, "--namespace", "k8s.io", "images", "import", file); err != nil {
-			return err
-		}
+		n.images = append(n.images, file)
 	}
 	return nil
 }
 
 //go:embed kubelet.yaml
 var kubeletConfig string
-
-func (n *Node) startKubelet(ctx context.Context) error {
-	config := filepath.Join(n.Dir, "kubelet.yaml")
-	err := os.WriteFile(config, fmt.Appendf(nil, kubeletConfig, n.name, containerd, filepath.Join(n.Dir, "pod-logs")),
-		0o644)
-	if err != nil {
-		return err
-	}
-	kubelet, err := n.start("kubelet", "--config", config, "--kubeconfig", n.Kubeconfig(),
-		"--hostname-override", n.name, "--node-ip", Address, "--root-dir", filepath.Join(n.Dir, "kubelet"))
-	if err != nil {
-		return err
-	}
-	if err := kubelet.Ready("http://127.0.0.1:10248/healthz", local); err != nil {
-		return err
-	}
-	proxy, err := n.start("kube-proxy", "--kubeconfig", n.Kubeconfig(), "--hostname-override", n.name,
-		"--proxy-mode", "iptables", "--conntrack-max-per-core", "0", "--conntrack-tcp-timeout-established", "0",
-		"--conntrack-tcp-timeout-close-wait", "0", "--oom-score-adj", "0", "--cluster-cidr", "10.244.0.0/16")
-	if err != nil {
-		return err
-	}
-	if err := proxy.Ready("http://127.0.0.1:10256/healthz", local); err != nil {
-		return err
-	}
-	if err := n.Wait(ctx, "node/"+n.name, "create"); err != nil {
-		return err
-	}
-	return n.Wait(ctx, "node/"+n.name, "condition=Ready")
-}
 
 //go:embed coredns.yaml
 var corednsManifest string
@@ -333,10 +255,45 @@ func (n *Node) PodIP(ctx context.Context, namespace, pod string) (string, error)
 	return n.Kubectl(ctx, "", "get", "pod", pod, "-n", namespace, "-o", "jsonpath={.status.podIP}")
 }
 
-// KillContainer kills all processes of a container, by its ID as the status of its Pod has it.
-func (n *Node) KillContainer(id string) error {
-	return run("ctr", "--address", containerd, "--namespace", "k8s.io", "tasks", "kill", "--all", "--signal", "SIGKILL",
-		strings.TrimPrefix(id, "containerd://"))
+// hostOf returns the host that runs a Pod.
+func (n *Node) hostOf(ctx context.Context, namespace, pod string) (*host, error) {
+	name, err := n.Kubectl(ctx, "", "get", "pod", pod, "-n", namespace, "-o", "jsonpath={.spec.nodeName}")
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range n.hosts {
+		if h.name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("the Pod %s/%s has no node", namespace, pod)
+}
+
+// KillSidecar kills all processes of a Pod's sidecar.
+func (n *Node) KillSidecar(ctx context.Context, namespace, pod string) error {
+	h, err := n.hostOf(ctx, namespace, pod)
+	if err != nil {
+		return err
+	}
+	container, err := n.Kubectl(ctx, "", "get", "pod", pod, "-n", namespace, "-o",
+		`jsonpath={.status.initContainerStatuses[?(@.name=="kuma-sidecar")].containerID}`)
+	if err != nil {
+		return err
+	}
+	return h.ctr("tasks", "kill", "--all", "--signal", "SIGKILL", strings.TrimPrefix(container, "containerd://"))
+}
+
+// Kubelet is the kubelet of the first Node.
+func (n *Node) Kubelet() *cluster.Process { return n.hosts[0].kubelet }
+
+// RestartContainerd kills the container runtime of the first Node, and starts it again. Containers run on.
+func (n *Node) RestartContainerd() error {
+	h := n.hosts[0]
+	h.containerd.Kill()
+	if err := h.containerd.Start(); err != nil {
+		return err
+	}
+	return h.awaitContainerd()
 }
 
 // waitTimeout bounds the wait for a condition of an object.

@@ -15,11 +15,18 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/traffic"
 	"weft/test/kubernetes/node"
 	"weft/test/kubernetes/shop"
 )
 
 var enabled = flag.Bool("node", false, "run the tests of a Kubernetes node, as root; `make node` builds its programs")
+
+var drills = flag.Bool("drills", false, "send 1,000 requests a second during each event, not 50, and print what was "+
+	"sent, and what failed by cause")
+
+// results has those of all drills.
+var results traffic.Report
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -28,6 +35,9 @@ func TestMain(m *testing.M) {
 	}
 	if node.Isolated() {
 		code := m.Run()
+		if *drills {
+			results.Print(os.Stdout)
+		}
 		if shared.node != nil {
 			shared.node.Stop()
 		}

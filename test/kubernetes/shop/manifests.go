@@ -15,6 +15,10 @@ metadata: {name: %[2]s, namespace: %[1]s}
 `, namespace, name)
 }
 
+// restricted is the security context of a container that the Pod security standard "restricted" accepts.
+const restricted = "{runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, " +
+	"capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
+
 // Server is a Deployment of the application with its Service, whose Pods serve until clients have stopped sending.
 func Server(namespace, name string, replicas int) string {
 	return account(namespace, name) + fmt.Sprintf(`
@@ -35,6 +39,7 @@ spec:
       - name: app
         image: weft-test/application:latest
         imagePullPolicy: Never
+        securityContext: `+restricted+`
         args: [serve]
         env: [{name: NAME, value: %[2]s}]
         ports: [{containerPort: 8080}]
@@ -51,7 +56,8 @@ spec:
 `, namespace, name, replicas)
 }
 
-// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh.
+// Client is a Pod that sends requests for the test, which reaches it at a port without the mesh. It calls the server
+// "web" alone, so services of other namespaces do not change its configuration.
 func Client(namespace, name string) string {
 	return account(namespace, name) + fmt.Sprintf(`
 ---
@@ -61,7 +67,9 @@ metadata:
   name: %[2]s
   namespace: %[1]s
   labels: {app: %[2]s}
-  annotations: {traffic.kuma.io/exclude-inbound-ports: "8080"}
+  annotations:
+    traffic.kuma.io/exclude-inbound-ports: "8080"
+    kuma.io/reachable-backends: '{"refs": [{"kind": "MeshService", "name": "web"}]}'
 spec:
   serviceAccountName: %[2]s
   terminationGracePeriodSeconds: 5
@@ -69,6 +77,7 @@ spec:
   - name: app
     image: weft-test/application:latest
     imagePullPolicy: Never
+    securityContext: `+restricted+`
     args: [relay]
     readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 `, namespace, name)

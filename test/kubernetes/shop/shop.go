@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"weft/internal/demo"
-	"weft/internal/traffic"
+	"weft/internal/wait"
 	"weft/test/kubernetes/node"
 )
 
@@ -31,10 +31,13 @@ func folder() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..", "bin", "images")
 }
 
-// Images returns the archives of the images of the control plane and of sidecars.
+// Images returns the archives of the images of the control plane, of sidecars, and of the CNI plugin.
 func Images() []string {
-	return []string{filepath.Join(folder(), "weft-"+runtime.GOARCH+".tar"),
-		filepath.Join(folder(), "weft-dp-"+runtime.GOARCH+".tar")}
+	var archives []string
+	for _, name := range []string{"weft", "weft-dp", "weft-cni"} {
+		archives = append(archives, filepath.Join(folder(), name+"-"+runtime.GOARCH+".tar"))
+	}
+	return archives
 }
 
 // Weft is the path of weft.
@@ -75,14 +78,22 @@ func RunWeft(ctx context.Context, n *node.Node, args ...string) (string, error) 
 	return string(out), nil
 }
 
-// InstallControlPlane applies what `weft install control-plane` prints, and returns when the control plane is available
-// and has made the mesh default.
-func InstallControlPlane(ctx context.Context, n *node.Node, values ...string) error {
+// Small is the value of the chart by which several replicas and their servers fit on a machine with 2 CPUs.
+const Small = "controlPlane.resources.requests.cpu=50m"
+
+// ApplyControlPlane applies what `weft install control-plane` prints, with values of the chart, NAME=VALUE.
+func ApplyControlPlane(ctx context.Context, n *node.Node, values ...string) error {
 	objects, err := RunWeft(ctx, n, Install(values...)...)
 	if err != nil {
 		return err
 	}
-	if err := n.Apply(ctx, objects); err != nil {
+	return n.Apply(ctx, objects)
+}
+
+// InstallControlPlane applies the objects of a control plane, and returns when it is available and has made the mesh
+// default.
+func InstallControlPlane(ctx context.Context, n *node.Node, values ...string) error {
+	if err := ApplyControlPlane(ctx, n, values...); err != nil {
 		return err
 	}
 	if err := n.Wait(ctx, "deployment/kuma-control-plane", "condition=Available", "-n", "kuma-system"); err != nil {
@@ -157,19 +168,6 @@ func (s *Shop) Verified(ctx context.Context) error {
 	return err
 }
 
-const (
-	rate           = 50 // requests a second
-	requestTimeout = 20 * time.Second
-)
-
-// Send sends requests from the client to the server.
-func (s *Shop) Send() *traffic.Run {
-	return traffic.Start(rate, requestTimeout, func(ctx context.Context) (string, error) {
-		of, err := s.Call(ctx)
-		return of.Instance, err
-	})
-}
-
 // IgnoredLabels is the value of the chart with the label that Argo Rollouts adds to selectors.
 const IgnoredLabels = "controlPlane.envVars." + IgnoredLabelsVariable + "=rollouts-pod-template-hash"
 
@@ -208,17 +206,8 @@ const convergence = time.Minute
 func Eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, convergence)
 	defer cancel()
-	retry := time.NewTicker(50 * time.Millisecond)
-	defer retry.Stop()
-	for {
-		err := attempt(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", what, err)
-		}
+	if err := wait.Until(ctx, 50*time.Millisecond, attempt); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
 }

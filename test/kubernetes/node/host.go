@@ -1,0 +1,259 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"weft/test/kubernetes/cluster"
+)
+
+// host is what a Node runs on: a network and mounts, a folder, control groups, a container runtime, a kubelet and
+// kube-proxy. The first one has the namespaces of this process. Each further one has its own, and a link to each other
+// host, on which the addresses of Nodes and of Pods are routed. All addresses follow from its number, so hosts of
+// several clusters may be linked too.
+type host struct {
+	node       *Node
+	number     int
+	name       string           // of the Node
+	dir        string           // of its files
+	group      string           // the control group of its Pods
+	namespaces *cluster.Process // keeps the namespaces of a further host; nil: the first one
+
+	containerd, kubelet *cluster.Process
+}
+
+// addHost makes the next host of the node's machine.
+func (n *Node) addHost() (*host, error) {
+	number := len(n.hosts)
+	h := &host{node: n, number: number, name: n.machine.name(), dir: n.machine.dir(),
+		group: filepath.Join(n.machine.name(), strconv.Itoa(number))}
+	if number > 0 {
+		h.name += "-" + strconv.Itoa(number)
+		h.dir = filepath.Join(h.dir, "host-"+strconv.Itoa(number))
+		if err := errors.Join(os.MkdirAll(h.dir, 0o755), h.separate()); err != nil {
+			return nil, err
+		}
+	}
+	n.hosts = append(n.hosts, h)
+	if err := h.prepare(); err != nil {
+		return nil, err
+	}
+	for _, other := range n.hosts[:number] {
+		if err := errors.Join(other.connect(h), other.route(h), h.route(other)); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// separate starts the process that keeps the namespaces.
+func (h *host) separate() (err error) {
+	h.namespaces, err = h.node.run(h.dir, "namespaces", "unshare", "--net", "--mount", "sleep", "infinity")
+	if err != nil {
+		return err
+	}
+	return h.namespaces.Await("namespaces of its own", func(context.Context) error {
+		program, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", h.namespaces.PID()))
+		if err == nil && string(program) != "sleep\n" {
+			err = errors.New("unshare runs")
+		}
+		return err
+	})
+}
+
+// address is the address of the Node, and of its Services of the type NodePort.
+func (h *host) address() string { return "172.30.0." + strconv.Itoa(h.number+1) }
+
+// pods are the addresses of its Pods.
+func (h *host) pods() string { return fmt.Sprintf("10.244.%d.0/24", h.number) }
+
+// pid is a process in the host's namespaces.
+func (h *host) pid() int {
+	if h.namespaces == nil {
+		return os.Getpid()
+	}
+	return h.namespaces.PID()
+}
+
+// root is the folder with the files as the host's programs see them.
+func (h *host) root() string { return fmt.Sprintf("/proc/%d/root", h.pid()) }
+
+// command is the command that runs a program in the host's namespaces.
+func (h *host) command(name string, args ...string) []string {
+	command := append([]string{name}, args...)
+	if h.namespaces == nil {
+		return command
+	}
+	return append([]string{"nsenter", "--target", strconv.Itoa(h.pid()), "--net", "--mount", "--"}, command...)
+}
+
+func (h *host) run(name string, args ...string) error {
+	command := h.command(name, args...)
+	return run(command[0], command[1:]...)
+}
+
+// start starts a program of the node or of this machine, which [Node.Stop] ends.
+func (h *host) start(name string, args ...string) (*cluster.Process, error) {
+	path, ok := h.node.programs[name]
+	if !ok {
+		var err error
+		if path, err = exec.LookPath(name); err != nil {
+			return nil, err
+		}
+	}
+	return h.node.run(h.dir, name, h.command(path, args...)...)
+}
+
+// sysctls are the files of the machine's settings that a kubelet writes. It gets copies.
+var sysctls = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
+
+// prepare makes the host's view of the machine: folders with fixed names that its programs write, its control groups,
+// and the network.
+func (h *host) prepare() error {
+	for _, folder := range []string{"/run", "/var/lib", "/var/log"} {
+		if err := h.run("mount", "-t", "tmpfs", "none", folder); err != nil {
+			return err
+		}
+	}
+	for _, name := range sysctls {
+		value, err := os.ReadFile("/proc/sys/" + name)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(h.dir, strings.ReplaceAll(name, "/", "."))
+		if err := os.WriteFile(file, value, 0o600); err != nil {
+			return err
+		}
+		if err := h.run("mount", "--bind", file, "/proc/sys/"+name); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		makeGroup(h.group),
+		h.run("ip", "link", "set", "lo", "up"),
+		h.run("ip", "address", "add", h.address()+"/32", "dev", "lo"),
+		// Without a default route, no packet for the address of a Service reaches the rules of kube-proxy.
+		h.run("ip", "route", "add", "default", "dev", "lo"),
+		h.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"))
+}
+
+// connect makes the link to another host. Each end has the name of the other host.
+func (h *host) connect(to *host) error {
+	return h.run("ip", "link", "add", to.link(), "type", "veth", "peer", "name", h.link(), "netns",
+		strconv.Itoa(to.pid()))
+}
+
+// link is the name of the interfaces that lead to the host.
+func (h *host) link() string { return "host-" + strconv.Itoa(h.number) }
+
+// route sends packets for the addresses of another host over the link to it.
+func (h *host) route(to *host) error {
+	if err := h.run("ip", "link", "set", to.link(), "up"); err != nil {
+		return err
+	}
+	if err := h.run("ip", "route", "add", to.address(), "dev", to.link(), "src", h.address()); err != nil {
+		return err
+	}
+	return h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address())
+}
+
+// join starts the programs of a node of the cluster, and returns when the Node is Ready.
+func (h *host) join(ctx context.Context) error {
+	if err := h.startContainerd(); err != nil {
+		return err
+	}
+	if err := h.loadImages(); err != nil {
+		return err
+	}
+	return h.startKubelet(ctx)
+}
+
+func (h *host) startContainerd() (err error) {
+	config := filepath.Join(h.dir, "containerd.toml")
+	network, plugins := filepath.Dir(h.node.Network()), h.node.Plugins()
+	err = errors.Join(
+		os.MkdirAll(h.own(network), 0o755),
+		os.WriteFile(h.own(h.node.Network()), fmt.Appendf(nil, networkConfig, h.pods()), 0o644),
+		os.CopyFS(h.own(plugins), os.DirFS(debianPlugins)),
+		os.WriteFile(config, fmt.Appendf(nil, containerdConfig, filepath.Join(h.dir, "containerd"), containerd,
+			"docker.io/"+pauseImage, plugins, network), 0o644))
+	for _, folder := range []string{network, plugins} {
+		if h.number > 0 && err == nil {
+			err = h.run("mount", "--bind", h.own(folder), folder)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if h.containerd, err = h.start("containerd", "--config", config); err != nil {
+		return err
+	}
+	return h.awaitContainerd()
+}
+
+// awaitContainerd returns when containerd responds.
+func (h *host) awaitContainerd() error {
+	return h.containerd.Await("ctr version", func(context.Context) error { return h.ctr("version") })
+}
+
+// ctr runs ctr for the containers of Pods.
+func (h *host) ctr(args ...string) error {
+	return h.run("ctr", append([]string{"--address", containerd, "--namespace", "k8s.io"}, args...)...)
+}
+
+// loadImages loads the node's images.
+func (h *host) loadImages() error {
+	for _, file := range h.node.images {
+		if err := h.ctr("images", "import", file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own is the path, in the view of the first host, of a file that each host has at the same path.
+func (h *host) own(file string) string {
+	path, err := filepath.Rel(h.node.machine.dir(), file)
+	if err != nil {
+		panic(err) // both are absolute
+	}
+	return filepath.Join(h.dir, path)
+}
+
+// startKubelet starts the kubelet and kube-proxy, and returns when the Node is Ready.
+func (h *host) startKubelet(ctx context.Context) error {
+	config := filepath.Join(h.dir, "kubelet.yaml")
+	err := os.WriteFile(config, fmt.Appendf(nil, kubeletConfig, h.group, containerd, filepath.Join(h.dir, "pod-logs")),
+		0o644)
+	if err != nil {
+		return err
+	}
+	h.kubelet, err = h.start("kubelet", "--config", config, "--kubeconfig", h.node.Kubeconfig(),
+		"--hostname-override", h.name, "--node-ip", h.address(), "--root-dir", filepath.Join(h.dir, "kubelet"))
+	if err != nil {
+		return err
+	}
+	if err := h.kubelet.Ready("http://"+h.address()+":10248/healthz", local); err != nil {
+		return err
+	}
+	proxy, err := h.start("kube-proxy", "--kubeconfig", h.node.Kubeconfig(), "--hostname-override", h.name,
+		"--proxy-mode", "iptables", "--conntrack-max-per-core", "0", "--conntrack-tcp-timeout-established", "0",
+		"--conntrack-tcp-timeout-close-wait", "0", "--oom-score-adj", "0", "--cluster-cidr", "10.244.0.0/16")
+	if err != nil {
+		return err
+	}
+	if err := proxy.Ready("http://"+h.address()+":10256/healthz", local); err != nil {
+		return err
+	}
+	if err := h.node.Wait(ctx, "node/"+h.name, "create"); err != nil {
+		return err
+	}
+	return h.node.Wait(ctx, "node/"+h.name, "condition=Ready")
+}
