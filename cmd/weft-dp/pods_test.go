@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/agent/redirect"
+	"weft/internal/kube/convert"
 	"weft/internal/kube/inject"
 	"weft/internal/settings"
 	"weft/kind"
@@ -60,8 +61,8 @@ func injected(t *testing.T, annotations string) *core.Pod {
 		Settings: settings.InjectorDefaults(), System: "kuma-system", HasMesh: func(string) bool { return true },
 		NotAdmitted: func(string, string, map[string]string) string { return "" },
 		Patch:       func(string) *kind.ContainerPatch { return nil },
-		Namespace: inject.Namespace{Name: "shop",
-			Labels: map[string]string{"kuma.io/sidecar-injection": "enabled"}},
+		Namespace: &convert.Namespace{Meta: convert.Meta{Name: "shop",
+			Labels: map[string]string{"kuma.io/sidecar-injection": "enabled"}}},
 	}
 	var err error
 	if in.Pod, err = yaml.YAMLToJSON([]byte(`{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: ` +

@@ -84,16 +84,22 @@ func (w *world) lossless(name string, s *shop.Shop, event func()) (tally traffic
 			w.t.Error(err)
 			return
 		}
-		results.Add(traffic.Drill{Name: name, Tally: tally})
-		verdict, err := tally.Verdict()
-		if err != nil {
-			w.t.Errorf("%s: %v", name, err)
-			return
-		}
-		w.t.Logf("%s: %s, by %d servers", name, verdict, len(tally.Responses))
+		w.verdict(name, tally)
 	}()
 	event()
 	return tally
+}
+
+// verdict adds the results of requests to the report, and fails the test where one failed.
+func (w *world) verdict(name string, tally traffic.Tally) {
+	w.t.Helper()
+	results.Add(traffic.Drill{Name: name, Tally: tally})
+	verdict, err := tally.Verdict()
+	if err != nil {
+		w.t.Errorf("%s: %v", name, err)
+		return
+	}
+	w.t.Logf("%s: %s, by %d servers", name, verdict, len(tally.Responses))
 }
 
 // TestTraffic: Pods of a namespace with injection talk mTLS. The server's proxy verifies the client, and denies the one
