@@ -64,7 +64,7 @@ func (s *Server) keepCA(ctx context.Context) {
 		file = filepath.Join(s.settings.DataDir, "ca.crt")
 	}
 	read := func() ([]byte, error) { return os.ReadFile(file) }
-	injector.KeepCA(ctx, s.apiServer.client, s.settings.Kubernetes.SystemNamespace, read, s.log)
+	injector.KeepCA(ctx, s.apiServer.client, s.settings.Kubernetes.SystemNamespace, read, s.apiServer.outage)
 }
 
 // checkCA returns an error for a certificate whose CA is not known.

@@ -27,6 +27,7 @@ type apiServer struct {
 	api.Server
 	user   string // of the control plane
 	client *api.Client
+	outage *api.Outage
 	rows   *kube.Store
 }
 
@@ -67,7 +68,7 @@ func findAPIServer() (api.Server, error) {
 // openAt is [openAPIServer] for a known one.
 func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *slog.Logger) (*kube.Store, *apiServer,
 	error) {
-	found := &apiServer{Server: server}
+	found := &apiServer{Server: server, outage: api.NewOutage(log)}
 	fail := func(err error) (*kube.Store, *apiServer, error) {
 		return nil, nil, fmt.Errorf("the API server of Kubernetes %s (%s): %w", server.Config.Host, server.Source, err)
 	}
@@ -81,7 +82,7 @@ func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *s
 	}
 	found.client = client
 	found.rows, err = kube.Open(ctx, server.Config, kube.Options{Namespace: s.Kubernetes.SystemNamespace,
-		Kinds: crd.Rows(), LeaseDuration: s.Kubernetes.LeaseDuration, Log: log})
+		Kinds: crd.Rows(), LeaseDuration: s.Kubernetes.LeaseDuration, Outage: found.outage})
 	if err != nil {
 		return fail(err)
 	}
@@ -133,6 +134,7 @@ func (s *Server) webhookCertificate(ctx context.Context) (func() *tls.Certificat
 	kept, err := webhook.KeepCertificates(ctx, s.apiServer.client, webhook.CertificateOptions{
 		Namespace: s.settings.Kubernetes.SystemNamespace, Secret: webhookSecret, Hosts: []string{host + ".svc", host},
 		Configurations: webhookConfigurations, Now: time.Now, Log: s.log,
+		Outage: s.apiServer.outage,
 	})
 	if err != nil {
 		return nil, err

@@ -380,7 +380,7 @@ func TestKubernetesLeadership(t *testing.T) {
 }
 
 // TestKubernetesOutage: while the API server is away for longer than the leases, no two replicas lead, and proxies keep
-// their endpoints. One leads, and writes work, when it is back.
+// their endpoints. One leads, and writes work, when it is back. The log of each has one warning about it.
 func TestKubernetesOutage(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)
@@ -442,6 +442,14 @@ func TestKubernetesOutage(t *testing.T) {
 	watching.Wait()
 	for _, proxy := range proxies {
 		proxy.check(t)
+	}
+	for _, p := range planes {
+		for line, want := range map[string]int{"the API server of Kubernetes does not respond": 1,
+			"the API server of Kubernetes responds again": 1, "are not followed": 0, "a watch of the API server failed": 0} {
+			servertest.Await(t, fmt.Sprintf("the log has %d times %q", want, line), func() bool {
+				return strings.Count(p.Log(), line) == want
+			})
+		}
 	}
 }
 

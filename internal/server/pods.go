@@ -54,8 +54,8 @@ func (s *Server) followPods(ctx context.Context) {
 	if s.pods == nil {
 		return
 	}
-	follower := &objects.Follower{Tables: s.pods.derived.Objects, API: s.pods.client, Commit: s.hub.Commit, Log: s.log,
-		NodeLabels: s.settings.Pods.NodeLabels}
+	follower := &objects.Follower{Tables: s.pods.derived.Objects, API: s.pods.client, Commit: s.hub.Commit,
+		Outage: s.apiServer.outage, NodeLabels: s.settings.Pods.NodeLabels}
 	s.reconciler.ReportTo(s.pods.recorder.Record)
 	s.goRun(ctx, s.pods.recorder.Run)
 	s.goLead(ctx, follower.Run)

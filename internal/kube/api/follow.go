@@ -42,23 +42,26 @@ const retryPause = time.Second
 
 // Follow calls on with the objects of a collection, then with their changes, until ctx ends. A stream of the API server
 // ends after some minutes, and the next one begins with all objects again. An error of the API server or of on ends a
-// stream too; failed gets it.
-func (c *Client) Follow(ctx context.Context, collection string, o Options, on func(Event) error, failed func(error)) {
+// stream too, and is logged with a message that says what waits for it.
+func (c *Client) Follow(ctx context.Context, collection string, o Options, on func(Event) error, call *Call,
+	message string) {
+	defer call.Succeeded() // it is not tried any more
 	for ctx.Err() == nil {
-		if err := c.followOnce(ctx, collection, o, on); !errors.Is(err, io.EOF) && ctx.Err() == nil {
-			failed(err)
+		if err := c.followOnce(ctx, collection, o, on, call); !errors.Is(err, io.EOF) && ctx.Err() == nil {
+			call.Failed(err, message, "path", collection)
 		}
 		_ = wait.Sleep(ctx, retryPause)
 	}
 }
 
 // followOnce follows one stream until it ends.
-func (c *Client) followOnce(ctx context.Context, collection string, o Options, on func(Event) error) error {
+func (c *Client) followOnce(ctx context.Context, collection string, o Options, on func(Event) error, call *Call) error {
 	watch, err := c.Watch(ctx, collection, "", o)
 	if err != nil {
 		return err
 	}
 	defer watch.Close()
+	call.Responded() // the objects may be none, so that no event follows
 	for {
 		event, err := watch.Next()
 		if err != nil {
@@ -70,5 +73,6 @@ func (c *Client) followOnce(ctx context.Context, collection string, o Options, o
 		if err := on(event); err != nil {
 			return err
 		}
+		call.Succeeded()
 	}
 }

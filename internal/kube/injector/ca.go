@@ -2,7 +2,6 @@ package injector
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +24,8 @@ type configMap struct {
 // KeepCA writes the CA of the control plane into the ConfigMap [inject.CAConfigMap] of the system namespace, where zone
 // proxies run, and of each namespace with the label of injection, until ctx ends. A stream of the API server begins
 // with all namespaces and ends after some minutes, so a ConfigMap that someone changed is written again.
-func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([]byte, error), log *slog.Logger) {
+func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([]byte, error),
+	outage *api.Outage) {
 	write := func(event api.Event) error {
 		n, err := convert.DecodeNamespace(event.Object)
 		if err != nil || event.Type == api.Deleted || n.Terminating {
@@ -38,9 +38,8 @@ func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([
 		return writeCA(ctx, client, n.Name, string(text))
 	}
 	follow := func(of api.Options) {
-		client.Follow(ctx, namespacesPath, of, write, func(err error) {
-			log.Error("the CA can't be written into the namespaces of proxies", "error", err)
-		})
+		client.Follow(ctx, namespacesPath, of, write, outage.Call(), "the CA can't be written into the namespaces of "+
+			"proxies")
 	}
 	var both sync.WaitGroup
 	both.Go(func() { follow(api.Options{"fieldSelector": "metadata.name=" + system}) })

@@ -261,7 +261,7 @@ func TestCAOfNamespaces(t *testing.T) {
 	for _, ca := range []string{"first", "second"} {
 		stop := run(t, func(ctx context.Context) {
 			read := func() ([]byte, error) { return []byte(ca), nil }
-			injector.KeepCA(ctx, client, "ca-system", read, slog.New(slog.DiscardHandler))
+			injector.KeepCA(ctx, client, "ca-system", read, nil)
 		})
 		if ca == "first" {
 			c.namespace(t, "ca-after", "enabled")

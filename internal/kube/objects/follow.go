@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"reflect"
 	"sync"
 	"time"
@@ -27,7 +26,8 @@ type Follower struct {
 	API    *api.Client
 	// Commit changes rows of the table.
 	Commit func(func(*table.Tx))
-	Log    *slog.Logger
+	// Outage logs failed lists and watches.
+	Outage *api.Outage
 	// NodeLabels are the labels of Nodes that are copied to Dataplanes.
 	NodeLabels []string
 }
@@ -46,6 +46,10 @@ func (f *Follower) Run(ctx context.Context) {
 		newSource(t.Slices, "/apis/discovery.k8s.io/v1/endpointslices", unmanaged, convert.DecodeEndpointSlice),
 		newSource(t.Namespaces, "/api/v1/namespaces", "", convert.DecodeNamespace),
 		newSource(t.Nodes, "/api/v1/nodes", "", convert.DecodeNode(f.NodeLabels)),
+	}
+	for _, s := range sources {
+		s.call = f.Outage.Call()
+		defer s.call.Succeeded() // it is not tried any more
 	}
 	defer f.Commit(func(tx *table.Tx) {
 		t.SetSynced(tx, false)
@@ -123,7 +127,7 @@ func (f *Follower) follow(ctx context.Context, s *source, changes chan<- []chang
 			}
 		case errors.Is(err, io.EOF): // the server ends each stream after some minutes
 		default:
-			s.failed(f.Log, "a watch of Kubernetes objects failed; the objects stay as they are until it succeeds", err)
+			s.failed(err)
 			pause(ctx)
 		}
 	}
@@ -135,12 +139,12 @@ func (f *Follower) watch(ctx context.Context, s *source, send func([]change)) er
 		return err
 	}
 	defer stream.Close()
+	s.call.Succeeded()
 	for {
 		e, err := stream.Next()
 		if err != nil {
 			return err
 		}
-		s.succeeded(f.Log)
 		if err := s.event(e, send); err != nil {
 			return err
 		}
@@ -152,11 +156,11 @@ func (f *Follower) relist(ctx context.Context, s *source) (changes []change, ok 
 	for ctx.Err() == nil {
 		changes, err := s.list(ctx, f.API)
 		if err == nil {
-			s.succeeded(f.Log)
+			s.call.Succeeded()
 			return changes, true
 		}
 		if !api.Expired(err) && ctx.Err() == nil {
-			s.failed(f.Log, "a list of Kubernetes objects failed; the objects stay as they are until it succeeds", err)
+			s.failed(err)
 			pause(ctx)
 		}
 	}
@@ -177,7 +181,7 @@ type change func(*table.Tx)
 type source struct {
 	path, selector string
 	version        string // of the last list, event or bookmark
-	failing        bool   // so that a failure is logged once
+	call           *api.Call
 	objects        rows
 }
 
@@ -349,16 +353,6 @@ func (s *source) event(e api.Event, send func([]change)) error {
 	return nil
 }
 
-func (s *source) failed(log *slog.Logger, message string, err error) {
-	if !s.failing {
-		log.Warn(message, "path", s.path, "error", err)
-	}
-	s.failing = true
-}
-
-func (s *source) succeeded(log *slog.Logger) {
-	if s.failing {
-		log.Info("Kubernetes objects are followed again", "path", s.path)
-	}
-	s.failing = false
+func (s *source) failed(err error) {
+	s.call.Failed(err, "Kubernetes objects are not followed; their rows stay as they are until they are", "path", s.path)
 }

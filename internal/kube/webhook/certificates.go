@@ -23,6 +23,8 @@ type CertificateOptions struct {
 	Configurations []string
 	Now            func() time.Time
 	Log            *slog.Logger
+	// Outage logs failures; nil discards them.
+	Outage *api.Outage
 }
 
 // Certificates are the CA and the serving certificate of webhooks. They are in a Secret that all replicas share.
@@ -56,14 +58,17 @@ func (c *Certificates) Run(ctx context.Context) {
 		collection, name := split(path)
 		go c.follow(ctx, collection, name)
 	}
+	call := c.Outage.Call()
+	defer call.Succeeded() // it is not tried any more
 	for delay := time.Duration(0); ctx.Err() == nil; {
 		next, err := c.sync(ctx)
 		if err == nil {
 			delay = 0
+			call.Succeeded()
 		} else if ctx.Err() == nil {
 			delay = min(max(2*delay, time.Second), time.Minute)
 			next = delay
-			c.Log.Error("the certificate of the webhooks can't be kept", "error", err, "retryAfter", delay)
+			call.Failed(err, "the certificate of the webhooks can't be kept")
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -168,9 +173,7 @@ func (c *Certificates) follow(ctx context.Context, collection, name string) {
 		default: // sync has not begun since the last change
 		}
 		return nil
-	}, func(err error) {
-		c.Log.Debug("a watch of the webhooks' objects failed", "path", collection+"/"+name, "error", err)
-	})
+	}, c.Outage.Call(), "the certificate of the webhooks is not followed")
 }
 
 // Configured reports whether the API server has one of the webhook configurations at the paths.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,8 @@ type Plane struct {
 	Admin *client.Client
 	// Leads reports whether this replica leads now.
 	Leads func() bool
+	// Log returns the last MiB of its log.
+	Log func() string
 	// Stop stops the control plane as SIGTERM does, and returns the error of its end. The end of the test calls it too.
 	Stop func() error
 }
@@ -114,7 +117,11 @@ func start(t *testing.T, o Options) (*Plane, error) {
 		cancel()
 		return nil, err
 	}
-	p := &Plane{Addresses: running.Addresses(), DataDir: s.DataDir, Leads: running.Leads}
+	p := &Plane{Addresses: running.Addresses(), DataDir: s.DataDir, Leads: running.Leads, Log: func() string {
+		var text strings.Builder
+		_ = tail.Copy(&text) // a Builder never fails
+		return text.String()
+	}}
 	p.Stop = sync.OnceValue(func() error { cancel(); return running.Wait() })
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {

@@ -174,18 +174,14 @@ func (s *Store) owners() iter.Seq[string] {
 
 // collectDeleted deletes the rows of owners of a kind after the owners, until the store is closed.
 func (s *Store) collectDeleted(kind string) {
-	failing := false // so that the failure is logged once
+	call := s.options.Outage.Call()
 	for s.ctx.Err() == nil {
 		err := s.followOwners(kind)
 		if s.ctx.Err() != nil || err == nil {
-			failing = false
+			call.Succeeded()
 			continue
 		}
-		if !failing {
-			s.options.Log.Warn("rows of deleted owners were not deleted; it is tried until it succeeds", "owner", kind,
-				"error", err)
-		}
-		failing = true
+		call.Failed(err, "rows of deleted owners were not deleted; it is tried until it succeeds", "owner", kind)
 		select {
 		case <-time.After(retry):
 		case <-s.ctx.Done():

@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -80,8 +79,8 @@ type Options struct {
 	LeaseDuration time.Duration
 	// Backlog is how many events wait for a watcher at most; 0 means 100,000. A watcher that lags more is closed.
 	Backlog int
-	// Log receives failed watches; nil discards them.
-	Log *slog.Logger
+	// Outage logs failed watches; nil discards them.
+	Outage *api.Outage
 }
 
 const defaultBacklog = 100_000
@@ -112,9 +111,6 @@ func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 		return nil, err
 	}
 	o.Backlog = cmp.Or(o.Backlog, defaultBacklog)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	s := &Store{api: client, options: o, kinds: map[string]*Kind{}, deleted: map[string]*deletion{}}
 	for i := range o.Kinds {
 		s.kinds[o.Kinds[i].Name] = &o.Kinds[i]

@@ -35,7 +35,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	ctx, stop := context.WithCancel(ctx)
 	detach := context.AfterFunc(s.ctx, stop)
 	w := &watcher{store: s, at: s.rowsOf(kind), version: version, known: map[string]shown{}, stop: stop,
-		wake: make(chan struct{}, 1)}
+		wake: make(chan struct{}, 1), call: s.options.Outage.Call()}
 	out := make(chan []store.Event)
 	s.running.Go(func() {
 		defer stop()
@@ -56,7 +56,7 @@ type watcher struct {
 	version string           // of the last event or bookmark
 	known   map[string]shown // the rows of the objects that the watch had, by UID
 	stop    context.CancelFunc
-	failing bool // so that a failure is logged once
+	call    *api.Call
 
 	mu    sync.Mutex
 	queue []store.Event
@@ -73,16 +73,15 @@ type shown struct {
 // read follows the stream until ctx ends, or the server no longer has the version.
 func (w *watcher) read(ctx context.Context) {
 	defer w.end()
+	defer w.call.Succeeded() // it is not tried any more
 	for ctx.Err() == nil {
 		switch err := w.follow(ctx); {
 		case api.Expired(err), errors.Is(err, errLags):
 			return
 		case errors.Is(err, io.EOF) || ctx.Err() != nil:
 			continue // the server ends each stream after some minutes
-		case !w.failing:
-			w.store.options.Log.Warn("a watch of the API server failed; it is tried until it succeeds", "kind",
-				w.at.kind.Name, "error", err)
-			w.failing = true
+		default:
+			w.call.Failed(err, "a watch of the API server failed; it is tried until it succeeds", "kind", w.at.kind.Name)
 		}
 		select {
 		case <-time.After(retry):
@@ -100,7 +99,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		return err
 	}
 	defer stream.Close()
-	w.failing = false
+	w.call.Succeeded()
 	for {
 		e, err := stream.Next()
 		if err != nil {

@@ -1,0 +1,59 @@
+package api_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weft/internal/kube/api"
+)
+
+// TestOutage: the failures of many calls while the API server is away are one line in the log, and its return another.
+// Each call that it rejects is a line of its own.
+func TestOutage(t *testing.T) {
+	var log bytes.Buffer
+	o := api.NewOutage(slog.New(slog.NewTextHandler(&log, nil)))
+	a, b := o.Call(), o.Call()
+	away := errors.New("connection refused")
+	stops := apierrors.NewServiceUnavailable("it stops")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
+	lines := func(want ...string) {
+		t.Helper()
+		got := strings.Split(strings.TrimSpace(log.String()), "\n")
+		log.Reset()
+		for i, line := range got {
+			if len(got) != max(1, len(want)) || len(want) > 0 && !strings.Contains(line, want[i]) || len(want) == 0 && line != "" {
+				t.Fatalf("the log has %q, want %q", got, want)
+			}
+		}
+	}
+	a.Failed(away, "a waits")
+	b.Failed(stops, "b waits")
+	a.Failed(away, "a waits")
+	lines("does not respond")
+	a.Succeeded()
+	lines()
+	b.Succeeded()
+	lines("responds again")
+	b.Failed(stops, "b waits")
+	lines("does not respond")
+	b.Succeeded()
+	lines("responds again")
+	a.Failed(away, "a waits")
+	lines("does not respond")
+	a.Failed(forbidden, "a waits")
+	lines("responds again", "a waits")
+	a.Succeeded()
+	a.Failed(forbidden, "a waits")
+	b.Failed(forbidden, "b waits", "path", "/pods")
+	a.Failed(forbidden, "a waits")
+	lines("a waits", "b waits")
+	a.Succeeded()
+	a.Failed(forbidden, "a waits")
+	lines("a waits")
+}
