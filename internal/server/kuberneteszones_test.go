@@ -186,3 +186,42 @@ controlPlane:
 		awaitRead(t, alone, "/meshes/default/meshtimeouts/"+name, `"kuma.io/zone":"east"`)
 	})
 }
+
+// TestGlobalOnKubernetes: a zone of machines joins a global control plane whose resources are objects of a cluster. What
+// zones send is there in the system namespace, and after a restart.
+func TestGlobalOnKubernetes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	options := c.options(map[string]string{"mode": "global", "general.dataDir": t.TempDir()})
+	global := servertest.Start(t, options)
+	west := servertest.Start(t, universal(joins(t, global, "west")))
+	c.create(t, crd.Path(kind.MeshTimeouts, c.namespace), object{"apiVersion": "kuma.io/v1alpha1", "kind": "MeshTimeout",
+		"metadata": object{"name": "slow", "labels": object{"kuma.io/origin": "global", "kuma.io/env": "kubernetes",
+			"k8s.kuma.io/namespace": c.namespace}, "annotations": object{"kuma.io/display-name": "slow"}},
+		"spec": object{"targetRef": object{"kind": "Mesh"}, "to": []any{object{"targetRef": object{"kind": "Mesh"},
+			"default": object{"connectionTimeout": "3s"}}}}})
+	apply(t, global, `{type: MeshMultiZoneService, mesh: default, name: web.`+c.namespace+`, spec: {selector: `+
+		`{meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}}`)
+	awaitRead(t, west, "/meshes/default/meshtimeouts/"+copied(kind.MeshTimeouts, "default", "slow."+c.namespace, ""),
+		`"connectionTimeout":"3s"`)
+	awaitRead(t, west, "/meshes/default/meshmultizoneservices/web", `"k8s.kuma.io/namespace":"`+c.namespace+`"`)
+	for _, generator := range []string{"zone-mesh-service", "zone-mesh-service-universal"} {
+		path := "/hostnamegenerators/" + copied(kind.HostnameGenerators, "", generator, "")
+		awaitRead(t, west, path, `"kuma.io/origin":"global"`)
+	}
+	apply(t, west, `{type: MeshService, mesh: default, name: web, spec: {selector: {dataplaneTags: {kuma.io/service: `+
+		`web}}, ports: [{port: 80, appProtocol: http}]}}`)
+	name := copied(kind.MeshServices, "default", "web", "west")
+	path := crd.Path(kind.MeshServices, c.namespace) + "/" + name
+	c.reads(t, path, "kuma.io/zone:west", "kuma.io/env:universal", "kuma.io/display-name:web")
+	c.reads(t, crd.Path(kind.Zones, "")+"/west", "kind:Zone")
+	awaitRead(t, global, "/meshes/default/meshmultizoneservices/web."+c.namespace, `"zone":"west"`)
+
+	if err := global.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := servertest.Start(t, options)
+	awaitRead(t, again, "/meshes/default/meshservices/"+name, `"kuma.io/zone":"west"`)
+	awaitRead(t, again, "/config", "kubernetes")
+	c.reads(t, path, "kuma.io/zone:west")
+}
