@@ -354,5 +354,5 @@ func (s *source) event(e api.Event, send func([]change)) error {
 }
 
 func (s *source) failed(err error) {
-	s.call.Failed(err, "Kubernetes objects are not followed; their rows stay as they are until they are", "path", s.path)
+	s.call.Failed(err, "Kubernetes objects are not followed; their rows stay as they are", "path", s.path)
 }
