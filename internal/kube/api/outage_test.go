@@ -24,10 +24,13 @@ func TestOutage(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 	lines := func(want ...string) {
 		t.Helper()
-		got := strings.Split(strings.TrimSpace(log.String()), "\n")
+		got := log.String()
 		log.Reset()
-		for i, line := range got {
-			if len(got) != max(1, len(want)) || len(want) > 0 && !strings.Contains(line, want[i]) || len(want) == 0 && line != "" {
+		if n := strings.Count(got, "\n"); n != len(want) {
+			t.Fatalf("the log has %q, want %q", got, want)
+		}
+		for i, line := range strings.Split(strings.TrimSuffix(got, "\n"), "\n") {
+			if len(want) > 0 && !strings.Contains(line, want[i]) {
 				t.Fatalf("the log has %q, want %q", got, want)
 			}
 		}
