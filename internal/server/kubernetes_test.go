@@ -445,7 +445,7 @@ func TestKubernetesOutage(t *testing.T) {
 	}
 	for _, p := range planes {
 		for line, want := range map[string]int{"the API server of Kubernetes does not respond": 1,
-			"the API server of Kubernetes responds again": 1, "are not followed": 0, "a watch of the API server failed": 0} {
+			"the API server of Kubernetes responds again": 1, "are not followed": 0, "a watch failed": 0} {
 			servertest.Await(t, fmt.Sprintf("the log has %d times %q", want, line), func() bool {
 				return strings.Count(p.Log(), line) == want
 			})

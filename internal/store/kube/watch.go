@@ -81,7 +81,7 @@ func (w *watcher) read(ctx context.Context) {
 		case errors.Is(err, io.EOF) || ctx.Err() != nil:
 			continue // the server ends each stream after some minutes
 		default:
-			w.call.Failed(err, "a watch of the API server failed; it is tried until it succeeds", "kind", w.at.kind.Name)
+			w.call.Failed(err, "a watch failed; it is tried until it succeeds", "kind", w.at.kind.Name)
 		}
 		select {
 		case <-time.After(retry):
