@@ -51,7 +51,7 @@ func (c *Call) Failed(err error, message string, attributes ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.away++; o.away == 1 {
-		o.log.Warn("the API server of Kubernetes does not respond; resources and proxies stay as they are until it does",
+		o.log.Warn("the API server of Kubernetes does not respond; resources and proxies stay as they are",
 			"error", err)
 	}
 }
