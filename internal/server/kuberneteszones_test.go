@@ -197,7 +197,8 @@ func TestGlobalOnKubernetes(t *testing.T) {
 	west := servertest.Start(t, universal(joins(t, global, "west")))
 	c.create(t, crd.Path(kind.MeshTimeouts, c.namespace), object{"apiVersion": "kuma.io/v1alpha1",
 		"kind": "MeshTimeout", "metadata": object{"name": "slow", "labels": object{"kuma.io/origin": "global",
-			"kuma.io/env": "kubernetes", "k8s.kuma.io/namespace": c.namespace}, "annotations": object{"kuma.io/display-name": "slow"}},
+			"kuma.io/env": "kubernetes", "k8s.kuma.io/namespace": c.namespace},
+			"annotations": object{"kuma.io/display-name": "slow"}},
 		"spec": object{"targetRef": object{"kind": "Mesh"}, "to": []any{object{"targetRef": object{"kind": "Mesh"},
 			"default": object{"connectionTimeout": "3s"}}}}})
 	apply(t, global, `{type: MeshMultiZoneService, mesh: default, name: web.`+c.namespace+`, spec: {selector: `+
