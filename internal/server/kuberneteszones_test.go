@@ -187,8 +187,8 @@ controlPlane:
 	})
 }
 
-// TestGlobalOnKubernetes: a zone of machines joins a global control plane whose resources are objects of a cluster. What
-// zones send is there in the system namespace, and after a restart.
+// TestGlobalOnKubernetes: a zone of machines joins a global control plane whose resources are objects of a cluster.
+// What zones send is there in the system namespace, and after a restart.
 func TestGlobalOnKubernetes(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)

@@ -14,7 +14,7 @@ import (
 type Outage struct {
 	log  *slog.Logger
 	mu   sync.Mutex
-	away int // calls that have got no response since they last succeeded
+	down int // calls that have got no response since they last succeeded
 }
 
 // NewOutage returns an Outage of an API server that responds.
@@ -23,7 +23,7 @@ func NewOutage(log *slog.Logger) *Outage { return &Outage{log: log} }
 // Call is one call that is tried again until it succeeds, such as a watch. One goroutine at a time uses it.
 type Call struct {
 	outage         *Outage
-	away, rejected bool
+	down, rejected bool
 }
 
 // Call returns a call that has not failed.
@@ -44,13 +44,13 @@ func (c *Call) Failed(err error, message string, attributes ...any) {
 		c.rejected = true
 		return
 	}
-	if c.away {
+	if c.down {
 		return
 	}
-	c.away = true
+	c.down = true
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.away++; o.away == 1 {
+	if o.down++; o.down == 1 {
 		o.log.Warn("the API server of Kubernetes does not respond; resources and proxies stay as they are",
 			"error", err)
 	}
@@ -64,19 +64,19 @@ func (c *Call) Succeeded() {
 
 // Responded ends the outage for the call, which may be rejected still.
 func (c *Call) Responded() {
-	if !c.away {
+	if !c.down {
 		return
 	}
-	c.away = false
+	c.down = false
 	o := c.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.away--; o.away == 0 {
+	if o.down--; o.down == 0 {
 		o.log.Info("the API server of Kubernetes responds again")
 	}
 }
 
-// responded reports whether an error is what an API server responded that works. One that stops, or whose etcd is away,
+// responded reports whether an error is what an API server responded that works. One that stops, or whose etcd is down,
 // responds with 429 or 5xx.
 func responded(err error) bool {
 	var status apierrors.APIStatus

@@ -13,13 +13,13 @@ import (
 	"weft/internal/kube/api"
 )
 
-// TestOutage: the failures of many calls while the API server is away are one line in the log, and its return another.
+// TestOutage: the failures of many calls while the API server is down are one line in the log, and its return another.
 // Each call that it rejects is a line of its own.
 func TestOutage(t *testing.T) {
 	var log bytes.Buffer
 	o := api.NewOutage(slog.New(slog.NewTextHandler(&log, nil)))
 	a, b := o.Call(), o.Call()
-	away := errors.New("connection refused")
+	silent := errors.New("connection refused")
 	stops := apierrors.NewServiceUnavailable("it stops")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 	lines := func(want ...string) {
@@ -35,9 +35,9 @@ func TestOutage(t *testing.T) {
 			}
 		}
 	}
-	a.Failed(away, "a waits")
+	a.Failed(silent, "a waits")
 	b.Failed(stops, "b waits")
-	a.Failed(away, "a waits")
+	a.Failed(silent, "a waits")
 	lines("does not respond")
 	a.Succeeded()
 	lines()
@@ -47,7 +47,7 @@ func TestOutage(t *testing.T) {
 	lines("does not respond")
 	b.Succeeded()
 	lines("responds again")
-	a.Failed(away, "a waits")
+	a.Failed(silent, "a waits")
 	lines("does not respond")
 	a.Failed(forbidden, "a waits")
 	lines("responds again", "a waits")
