@@ -33,8 +33,11 @@ func ruleRoutes(to *service.Route, rule *service.RouteRule) []*routev3.Route {
 }
 
 func noBackend(status uint32) string {
-	if status == http.StatusServiceUnavailable {
+	switch status {
+	case http.StatusServiceUnavailable:
 		return "all backends of the route have the weight 0"
+	case http.StatusNotFound:
+		return "no rule of the routes matches the request"
 	}
 	return "no backend of the route exists"
 }

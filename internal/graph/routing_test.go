@@ -25,6 +25,13 @@ func httpRoute(name, spec string) resource.Any {
 	return kind.MeshHTTPRoutes.Make("m", name, route)
 }
 
+// ofGatewayAPI is a MeshHTTPRoute with rules for api that was made from routes of the Gateway API.
+func ofGatewayAPI(role, name, rules string) resource.Any {
+	o := httpRoute(name, toAPI(rules))
+	o.Envelope().Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy, "kuma.io/policy-role": role}
+	return o
+}
+
 func tcpRoute(name, spec string) resource.Any {
 	var route kind.MeshTCPRoute
 	if err := yaml.UnmarshalStrict([]byte(spec), &route); err != nil {
@@ -99,6 +106,14 @@ func TestRouting(t *testing.T) {
 			"rule_0 /a: ? 1, db_80 3 | : api_80 1"},
 		{"no backend that is there", []resource.Any{httpRoute("r", toAPI(rule("/a", "gone", "lost")))}, api,
 			"rule_0 /a: 500 | : api_80 1"},
+		{"a route of the Gateway API, and 404 for the rest", []resource.Any{ofGatewayAPI("producer", "r",
+			rule("/a", "db"))}, api, "rule_0 /a: db_80 1 | unmatched : 404"},
+		{"a route of the Gateway API that matches everything", []resource.Any{ofGatewayAPI("producer", "r",
+			rule("/", "db"))}, api, "rule_0 /: db_80 1"},
+		{"a consumer's route of the Gateway API in place of the producer's", []resource.Any{
+			ofGatewayAPI("producer", "r", rule("/a", "db")), ofGatewayAPI("consumer", "s", rule("/b", "db")),
+			httpRoute("t", toAPI(rule("/c", "api")))}, api,
+			"rule_0 /b: db_80 1 | rule_1 /c: api_80 1 | unmatched : 404"},
 		{"no weight", []resource.Any{httpRoute("r", toAPI(rule("/a", "db 0", "api 0")))}, api,
 			"rule_0 /a: 503 | : api_80 1"},
 		{"a port that is not HTTP, and one that is not there", []resource.Any{httpRoute("r", toAPI(

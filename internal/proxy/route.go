@@ -104,11 +104,12 @@ func (s *Stage) RoutingOf(r *table.Reader, key EffectiveKey) *Routing {
 		if of == kind.MeshHTTPRoutes.Name && !own.Protocol.IsHTTP() {
 			continue
 		}
-		parts := s.outbound(r, key.Policies, of, d)
+		parts, exclusive := s.ofGatewayAPI(r, s.outbound(r, key.Policies, of, d))
 		if len(parts) == 0 {
 			continue
 		}
-		b := &routeBuilder{s, r, key, own, parts, &Routing{Kind: of, Merged: s.state.PolicyRows[of].Plan.Merge(parts)}}
+		b := &routeBuilder{s, r, key, own, parts, &Routing{Kind: of, Merged: s.state.PolicyRows[of].Plan.Merge(parts)},
+			exclusive}
 		b.build()
 		return b.routing
 	}
@@ -127,6 +128,28 @@ func (s *Stage) outbound(r *table.Reader, set PolicySet, of string, d *policy.De
 	return parts
 }
 
+// ofGatewayAPI returns the parts of routes that count, and whether one of them is of the Gateway API: then a request
+// that no rule matches does not go to the service itself. The routes of a consumer replace those of the producer of the
+// service as a whole. (GEP-1324, GEP-1426)
+func (s *Stage) ofGatewayAPI(r *table.Reader, parts []policy.Part) (count []policy.Part, exclusive bool) {
+	role := func(part policy.Part) string {
+		o, ok := s.state.Find(r, part.Policy.Key)
+		if !ok || o.Envelope().Label(kind.ManagedBy) != kind.GeneratedBy {
+			return ""
+		}
+		return o.Envelope().Label(policy.RoleLabel)
+	}
+	consumed := false
+	for _, part := range parts {
+		of := role(part)
+		exclusive, consumed = exclusive || of != "", consumed || of == "consumer"
+	}
+	if consumed {
+		parts = slices.DeleteFunc(parts, func(part policy.Part) bool { return role(part) == "producer" })
+	}
+	return parts, exclusive
+}
+
 // routeBuilder makes the route of merged rules.
 type routeBuilder struct {
 	*Stage
@@ -135,6 +158,8 @@ type routeBuilder struct {
 	own     *service.Route // of the destination itself
 	parts   []policy.Part
 	routing *Routing
+	// exclusive is true where a request that no rule matches gets 404.
+	exclusive bool
 }
 
 func (b *routeBuilder) build() {
@@ -146,7 +171,11 @@ func (b *routeBuilder) build() {
 			to.Rules = append(to.Rules, b.httpRule(i, &conf.Rules[i])...)
 		}
 		slices.SortStableFunc(to.Rules, func(x, y service.RouteRule) int { return compareMatches(&x.Match, &y.Match) })
-		if !slices.ContainsFunc(to.Rules, func(rule service.RouteRule) bool { return rule.Match.Every() }) {
+		switch every := func(rule service.RouteRule) bool { return rule.Match.Every() }; {
+		case slices.ContainsFunc(to.Rules, every):
+		case b.exclusive:
+			to.Rules = append(to.Rules, service.RouteRule{Name: "unmatched", Status: http.StatusNotFound})
+		default:
 			to.Rules = append(to.Rules, b.own.Rules...)
 		}
 	case *kind.TCPRouteConf:

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,10 +25,13 @@ const (
 type Kubernetes struct {
 	Settings *convert.Settings
 	Objects  *objects.Tables
+	// WriteStatus stores the status of a route of the Gateway API.
+	WriteStatus func(context.Context, *convert.RouteStatus) error
 
 	// dataplanes finds the Dataplanes of Pods, and services the MeshServices of Services, in all meshes by their names.
 	dataplanes *table.Index[*resource.Object[kind.Dataplane]]
 	services   *table.Index[*resource.Object[kind.MeshService]]
+	gateway    gatewayRoutes
 }
 
 // addKubernetes adds the writes for Pods and Services. A Pod, and the Dataplane of a Pod that is gone, keep the Pod's.
@@ -57,6 +61,7 @@ func (p *Plan) addKubernetes() {
 	table.KeepFor(k.Objects.Services, services.Derived, func(o *convert.Service) []Request {
 		return []Request{{Kind: ServiceKind, Name: o.Key()}}
 	})
+	p.addGatewayRoutes()
 }
 
 // podOf returns the name of the Pod of a Dataplane, none for another one.

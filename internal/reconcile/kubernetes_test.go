@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -49,6 +50,7 @@ func newCluster(t rapid.TB, settings *convert.Settings) *cluster {
 	w.plan = NewPlan(graph, Ranges{all, all, all}, k)
 	graph.Tables.DB.Clock = func() time.Time { return w.now }
 	c := &cluster{follow(w, false, slog.New(slog.DiscardHandler)), k, nil}
+	k.WriteStatus = c.writeStatus
 	c.rc.ReportTo(func(e convert.Event) {
 		level := "Normal"
 		if e.Warning {
@@ -96,6 +98,10 @@ func (c *cluster) object(raw []byte) {
 		case "Node":
 			err = setRow(tx, o.Nodes, named.Metadata.Name, named.Deleted, raw,
 				convert.DecodeNode([]string{"topology.kubernetes.io/zone"}))
+		case convert.HTTPRoute, convert.GRPCRoute:
+			err = setRow(tx, o.Routes, named.Kind+" "+key, named.Deleted, raw, convert.DecodeRoute(named.Kind))
+		case "ReferenceGrant":
+			err = setRow(tx, o.Grants, key, named.Deleted, raw, convert.DecodeReferenceGrant)
 		default:
 			err = fmt.Errorf("%q is no kind of objects", named.Kind)
 		}
@@ -118,6 +124,18 @@ func setRow[V any](tx *table.Tx, t *table.Input[*V], key string, deleted bool, r
 
 func (c *cluster) synced(synced bool) {
 	c.commit(func(tx *table.Tx) { c.kubernetes.Objects.SetSynced(tx, synced) })
+}
+
+// writeStatus has the status of a route among the events.
+func (c *cluster) writeStatus(_ context.Context, status *convert.RouteStatus) error {
+	for _, p := range status.Parents {
+		for _, condition := range p.Conditions {
+			c.events = append(c.events, fmt.Sprintf("status of %s %s/%s at %s: %s %s %s: %s", status.Kind,
+				status.Namespace, status.Name, p.ParentRef.Name, condition.Type, condition.Status, condition.Reason,
+				condition.Message))
+		}
+	}
+	return nil
 }
 
 // serveAll has the proxies of some Dataplanes report that they serve all of their inbounds.
@@ -211,6 +229,8 @@ func (c *cluster) shown() string {
 					line("  condition %s", of(c))
 				}
 			}
+		case *resource.Object[kind.MeshHTTPRoute]:
+			line("  spec %s", of(o.Spec))
 		}
 	}
 	slices.Sort(c.events)
@@ -221,12 +241,12 @@ func (c *cluster) shown() string {
 	return text.String()
 }
 
-// made returns the Dataplanes, MeshServices and reports about Pods that are stored.
+// made returns the Dataplanes, MeshServices, MeshHTTPRoutes and reports about Pods that are stored.
 func (c *cluster) made() []resource.Any {
 	var all []resource.Any
 	for key, o := range c.rows {
 		switch key.Kind {
-		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.PodReports.Name:
+		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.MeshHTTPRoutes.Name, kind.PodReports.Name:
 			all = append(all, o)
 		}
 	}
@@ -264,6 +284,8 @@ func (c *cluster) copyObjects(tx *table.Tx, of *cluster) {
 	copyRows(tx, snapshot, from.Slices, to.Slices)
 	copyRows(tx, snapshot, from.Namespaces, to.Namespaces)
 	copyRows(tx, snapshot, from.Nodes, to.Nodes)
+	copyRows(tx, snapshot, from.Routes, to.Routes)
+	copyRows(tx, snapshot, from.Grants, to.Grants)
 	to.SetSynced(tx, true)
 }
 

@@ -459,7 +459,7 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 }
 
 // storeWrite executes one write. It returns the key and the stored version of the row, [unknownVersion] with an error.
-// The key is zero for a local row, and where nothing was tried.
+// The key is zero for a local row and for a status of Kubernetes, and where nothing was tried.
 func (rn *runner) storeWrite(ctx context.Context, w *Write) (key resource.Key, version string, err error) {
 	switch {
 	case w.Put != nil:
@@ -479,6 +479,8 @@ func (rn *runner) storeWrite(ctx context.Context, w *Write) (key resource.Key, v
 		version, err = rn.writer.Create(ctx, kind.Secrets.Make(key.Mesh, key.Name, kind.Secret{Data: made}), nil)
 	case w.Local != nil:
 		rn.commit(w.Local.store(rn.plan))
+	case w.Status != nil:
+		err = rn.plan.kubernetes.WriteStatus(ctx, w.Status)
 	default:
 		key, err = rn.deleteRow(ctx, w)
 	}

@@ -18,7 +18,7 @@ import (
 	"weft/resource"
 )
 
-// Write is one write of the control plane. Exactly one of the first five fields is set.
+// Write is one write of the control plane. Exactly one of the first six fields is set.
 type Write struct {
 	// Put replaces the row of its version.
 	Put resource.Any
@@ -29,6 +29,8 @@ type Write struct {
 	Make   *NewSecret
 	// Local is a row of this instance only, which goes into the table and not into the store.
 	Local *absence
+	// Status is the status of a route of the Gateway API.
+	Status *convert.RouteStatus
 	// Owner is the owner of a created row; nil: the usual one, its mesh.
 	Owner *resource.Key
 	// Report has the events about the object of Kubernetes from which the write follows; nil: none.

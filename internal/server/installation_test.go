@@ -20,6 +20,7 @@ import (
 
 	"weft/internal/cni"
 	"weft/internal/kube/api"
+	"weft/internal/kube/convert"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/inject"
 	"weft/internal/kube/install"
@@ -113,6 +114,8 @@ meshes: [{name: default, egress: {enabled: true}}]
 		t.Errorf("the policy has the labels %v", labels)
 	}
 	i.injects(p, shop)
+	uninstallGatewayAPI := i.installGatewayAPI(t)
+	i.attachesRoutes(shop)
 	i.runsZoneProxies(shop)
 	i.keepsCA(shop)
 	i.writesByREST(p)
@@ -129,6 +132,7 @@ meshes: [{name: default, egress: {enabled: true}}]
 	daemonSet := i.daemonSet()
 	i.knowsItsDaemonSet(daemonSet, false)
 	i.needsItsPermissions("system:serviceaccount:kube-system:kuma-cni-node", "kuma-cni-node")
+	uninstallGatewayAPI()
 	i.uninstall()
 	i.knowsItsDaemonSet(daemonSet, true)
 	for _, path := range i.stored() {
@@ -233,6 +237,28 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 	err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("bare"), shop.token("bare", "weft"))
 	rejects(i.t, err, codes.NotFound, "has no Dataplane yet")
 	shop.removePod("bare")
+}
+
+// attachesRoutes: routes of the Gateway API with a Service as their parent have conditions.
+func (i *installation) attachesRoutes(shop *shop) {
+	i.t.Helper()
+	for _, of := range []string{convert.HTTPRoute, convert.GRPCRoute} {
+		collection := convert.RoutePaths[of]
+		slash := strings.LastIndex(collection, "/")
+		path := collection[:slash] + "/namespaces/" + shop.name + collection[slash:]
+		servertest.Await(i.t, "the API server has the kind "+of, func() bool {
+			return i.client.Get(i.t.Context(), path, nil, nil) == nil
+		})
+		i.create(i.t, path, object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": of,
+			"metadata": object{"name": "r"}, "spec": object{"parentRefs": []any{object{"group": "", "kind": "Service",
+				"name": "web"}}}})
+		servertest.Await(i.t, "the "+of+" has conditions", func() bool {
+			var route object
+			i.read(i.t, path+"/r", &route)
+			return strings.Contains(fmt.Sprint(route["status"]), convert.RouteController)
+		})
+		i.delete(path + "/r")
+	}
 }
 
 // runsZoneProxies: a Pod of the Deployment of a zone egress is a zone egress of its mesh, and finds the CA.
@@ -362,7 +388,8 @@ func (i *installation) needsItsPermissions(user, roles string) {
 				for _, resource := range rule.Resources {
 					if !slices.ContainsFunc(requests, func(r kubetest.Request) bool {
 						return r.Verb == verb && slices.Contains(rule.APIGroups, r.ObjectRef.APIGroup) &&
-							(resource == "*" || resource == r.ObjectRef.Resource && r.ObjectRef.Subresource == "") &&
+							(resource == "*" || resource == strings.TrimSuffix(r.ObjectRef.Resource+"/"+
+								r.ObjectRef.Subresource, "/")) &&
 							(rule.ResourceNames == nil || slices.Contains(rule.ResourceNames, r.ObjectRef.Name))
 					}) {
 						i.t.Errorf("%s never used the permission of the %s to %s %s %q", user, o.Kind(), verb, resource,

@@ -36,7 +36,10 @@ func (s *Server) buildPods() error {
 		RedirectOutbound: uint32(s.settings.Injector.OutboundPort),
 		IPFamilyMode:     s.settings.Injector.IPFamilyMode,
 	}
-	derived := &reconcile.Kubernetes{Settings: converted, Objects: objects.New(s.state.Tables.DB, converted)}
+	derived := &reconcile.Kubernetes{Settings: converted, Objects: objects.New(s.state.Tables.DB, converted),
+		WriteStatus: func(ctx context.Context, status *convert.RouteStatus) error {
+			return objects.WriteRouteStatus(ctx, client, status)
+		}}
 	s.pods = &pods{derived: derived, client: client, recorder: events.New(client, s.log)}
 	return nil
 }

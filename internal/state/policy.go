@@ -27,7 +27,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshTLSes)
 	AddPolicies(t, kind.MeshRateLimits)
 	AddPolicies(t, kind.MeshFaultInjections)
-	AddPolicies(t, kind.MeshHTTPRoutes)
+	t.HTTPRoutes, _ = AddPolicies(t, kind.MeshHTTPRoutes)
 	AddPolicies(t, kind.MeshTCPRoutes)
 	AddPolicies(t, kind.MeshCircuitBreakers)
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)

@@ -55,6 +55,8 @@ type Tables struct {
 	ResolvedNameTables
 	PodReportTables
 
+	// HTTPRoutes are the rows of PolicyRows with their specs.
+	HTTPRoutes Rows[kind.MeshHTTPRoute]
 	// PolicyRows are the policies by kind.
 	PolicyRows map[string]PolicyRows
 

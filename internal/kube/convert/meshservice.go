@@ -100,19 +100,25 @@ const hashAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 // InstanceName returns the name of the MeshService of a Pod behind a headless Service: the name of the Pod and a hash
 // of the Service. A long name of a Pod is cut, and is then in the hash.
 func InstanceName(service *Service, pod string) string {
+	return hashedName(pod, service.Namespace, service.Name)
+}
+
+// hashedName returns a name and a hash of parts, which do not contain slashes. A long name is cut, and is then in the
+// hash.
+func hashedName(name string, parts ...string) string {
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%s", service.Namespace, service.Name)
+	fmt.Fprint(h, strings.Join(parts, "/"))
 	const hashed = 7 // digits of a 32-bit number in the alphabet
-	if len(pod) > maxName-hashed-1 {
-		fmt.Fprintf(h, "/%s", pod)
-		pod = strings.TrimRight(pod[:maxName-hashed-1], "-.")
+	if len(name) > maxName-hashed-1 {
+		fmt.Fprintf(h, "/%s", name)
+		name = strings.TrimRight(name[:maxName-hashed-1], "-.")
 	}
 	digits, n := make([]byte, hashed), h.Sum32()
 	for i := range digits {
 		digits[i] = hashAlphabet[n%uint32(len(hashAlphabet))]
 		n /= uint32(len(hashAlphabet))
 	}
-	return strings.ReplaceAll(pod, ".", "-") + "-" + string(digits)
+	return strings.ReplaceAll(name, ".", "-") + "-" + string(digits)
 }
 
 // Unsupported returns the event of a Service with ports that are not TCP.

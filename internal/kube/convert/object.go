@@ -240,6 +240,18 @@ func isTrue(conditions []condition, of string) bool {
 	return slices.ContainsFunc(conditions, func(c condition) bool { return c.Type == of && c.Status == "True" })
 }
 
+// Established reports whether the API server serves the objects of a CustomResourceDefinition.
+func Established(raw []byte) (bool, error) {
+	var o struct {
+		Metadata meta `json:"metadata"`
+		Status   struct {
+			Conditions []condition `json:"conditions"`
+		} `json:"status"`
+	}
+	err := json.Unmarshal(raw, &o)
+	return o.Metadata.DeletionTimestamp == "" && isTrue(o.Status.Conditions, "Established"), err
+}
+
 // Sidecar is the name of the container that runs the proxy.
 const Sidecar = "kuma-sidecar"
 

@@ -127,6 +127,9 @@ func rules(namespace string, pods bool) []rule {
 	return needed
 }
 
+// gatewayAPI is the group of the Gateway API.
+const gatewayAPI = "gateway.networking.k8s.io"
+
 // ofPods are the permissions of a control plane that serves the proxies of Pods.
 var ofPods = []rule{
 	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
@@ -136,6 +139,11 @@ var ofPods = []rule{
 	{resource: "services", verbs: []string{"get", "list", "watch"}},
 	{group: "discovery.k8s.io", resource: "endpointslices", verbs: []string{"list", "watch"}},
 	{resource: "events", verbs: []string{"create"}},
+	{group: gatewayAPI, resource: "httproutes", verbs: []string{"get", "list", "watch"}},
+	{group: gatewayAPI, resource: "httproutes", subresource: "status", verbs: []string{"update"}},
+	{group: gatewayAPI, resource: "grpcroutes", verbs: []string{"get", "list", "watch"}},
+	{group: gatewayAPI, resource: "grpcroutes", subresource: "status", verbs: []string{"update"}},
+	{group: gatewayAPI, resource: "referencegrants", verbs: []string{"list", "watch"}},
 	{resource: "configmaps", verbs: []string{"create"}},
 	{resource: "configmaps", name: "kuma-control-plane-ca", verbs: []string{"get", "update"}},
 }

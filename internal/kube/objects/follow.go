@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
 	"weft/internal/kube/convert"
@@ -36,6 +39,12 @@ type Follower struct {
 // of the Services name the Pods, so the changes of their readiness are not followed twice.
 const unmanaged = "endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io"
 
+// grantsPath is the collection of ReferenceGrants, in the version that every release of the Gateway API serves.
+const grantsPath = "/apis/gateway.networking.k8s.io/v1beta1/referencegrants"
+
+// definitions is the collection of the definitions of kinds.
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
 // Run follows the API server until ctx ends. It commits nothing before every kind was listed completely, and a failure
 // removes nothing: the rows stay until a complete list lacks them. When ctx ends, it removes all rows.
 func (f *Follower) Run(ctx context.Context) {
@@ -46,6 +55,12 @@ func (f *Follower) Run(ctx context.Context) {
 		newSource(t.Slices, "/apis/discovery.k8s.io/v1/endpointslices", unmanaged, convert.DecodeEndpointSlice),
 		newSource(t.Namespaces, "/api/v1/namespaces", "", convert.DecodeNamespace),
 		newSource(t.Nodes, "/api/v1/nodes", "", convert.DecodeNode(f.NodeLabels)),
+		optional(newSource(t.Grants, grantsPath, "", convert.DecodeReferenceGrant)),
+	}
+	for _, of := range []string{convert.HTTPRoute, convert.GRPCRoute} {
+		s := optional(newSource(t.Routes, convert.RoutePaths[of], "", convert.DecodeRoute(of)))
+		s.objects.(*typed[convert.Route]).prefix = of + " "
+		sources = append(sources, s)
 	}
 	for _, s := range sources {
 		s.call = f.Outage.Call()
@@ -117,11 +132,21 @@ func (f *Follower) follow(ctx context.Context, s *source, changes chan<- []chang
 		}
 	}
 	for ctx.Err() == nil {
+		if s.version == "" {
+			f.awaitDefinition(ctx, s)
+			if listed, ok := f.relist(ctx, s); ok {
+				send(listed)
+			}
+			if s.version == "" { // the definition is established a moment before its objects are served
+				pause(ctx)
+			}
+			continue
+		}
 		err := f.watch(ctx, s, send)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case api.Expired(err):
+		case api.Expired(err), s.absent(err):
 			if listed, ok := f.relist(ctx, s); ok {
 				send(listed)
 			}
@@ -147,6 +172,38 @@ func (f *Follower) watch(ctx context.Context, s *source, send func([]change)) er
 		}
 		if err := s.event(e, send); err != nil {
 			return err
+		}
+	}
+}
+
+// awaitDefinition waits until the API server serves a kind, or until ctx ends.
+func (f *Follower) awaitDefinition(ctx context.Context, s *source) {
+	established := func() error {
+		watch, err := f.API.Watch(ctx, definitions, "", api.Options{"fieldSelector": "metadata.name=" + s.definition})
+		if err != nil {
+			return err
+		}
+		defer watch.Close()
+		for {
+			e, err := watch.Next()
+			if err != nil {
+				return err
+			}
+			if served, err := convert.Established(e.Object); err != nil || served && e.Type != api.Deleted {
+				return err
+			}
+		}
+	}
+	for ctx.Err() == nil {
+		err := established()
+		switch {
+		case err == nil:
+			s.call.Succeeded()
+			return
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+		default:
+			s.failed(err)
+			pause(ctx)
 		}
 	}
 }
@@ -180,9 +237,11 @@ type change func(*table.Tx)
 // source is a kind of objects. One goroutine at a time uses it.
 type source struct {
 	path, selector string
-	version        string // of the last list, event or bookmark
-	call           *api.Call
-	objects        rows
+	// definition is the name of the definition of an optional kind; empty: the API server has the kind.
+	definition string
+	version    string // of the last list, event or bookmark; empty while the API server does not serve the kind
+	call       *api.Call
+	objects    rows
 }
 
 // rows are the rows of a kind, whatever their type is.
@@ -199,15 +258,26 @@ type rows interface {
 type typed[V any] struct {
 	table  *table.Input[*V]
 	decode func([]byte) (*V, error) // nil without an error: the object has no row
+	prefix string                   // of the keys
 	rows   map[string]*V
 }
 
 func newSource[V any](t *table.Input[*V], path, selector string, decode func([]byte) (*V, error)) *source {
-	return &source{path: path, selector: selector, objects: &typed[V]{t, decode, map[string]*V{}}}
+	return &source{path: path, selector: selector, objects: &typed[V]{table: t, decode: decode, rows: map[string]*V{}}}
 }
 
+// optional makes a source one of a kind that the API server may lack. Its definition is named after its collection.
+func optional(s *source) *source {
+	parts := strings.Split(s.path, "/") // "", "apis", GROUP, VERSION, PLURAL
+	s.definition = parts[4] + "." + parts[2]
+	return s
+}
+
+// absent reports whether an error means that the API server does not serve an optional kind.
+func (s *source) absent(err error) bool { return s.definition != "" && apierrors.IsNotFound(err) }
+
 func (t *typed[V]) put(raw json.RawMessage) (change, error) {
-	key, err := keyIn(raw)
+	key, err := t.keyIn(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +305,7 @@ func (t *typed[V]) set(key string, row *V) change {
 }
 
 func (t *typed[V]) remove(raw json.RawMessage) (change, error) {
-	key, err := keyIn(raw)
+	key, err := t.keyIn(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +315,7 @@ func (t *typed[V]) remove(raw json.RawMessage) (change, error) {
 func (t *typed[V]) list() (add func(raw json.RawMessage) error, end func() []change) {
 	found := map[string]*V{}
 	add = func(raw json.RawMessage) error {
-		key, err := keyIn(raw)
+		key, err := t.keyIn(raw)
 		if err != nil {
 			return err
 		}
@@ -288,15 +358,15 @@ type identity struct {
 }
 
 // keyIn returns the key of an object's row.
-func keyIn(raw json.RawMessage) (string, error) {
+func (t *typed[V]) keyIn(raw json.RawMessage) (string, error) {
 	var o identity
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return "", err
 	}
 	if o.Metadata.Namespace == "" {
-		return o.Metadata.Name, nil
+		return t.prefix + o.Metadata.Name, nil
 	}
-	return o.Metadata.Name + "." + o.Metadata.Namespace, nil
+	return t.prefix + o.Metadata.Name + "." + o.Metadata.Namespace, nil
 }
 
 func (s *source) query() api.Options { return api.Options{"labelSelector": s.selector} }
@@ -314,7 +384,13 @@ func (s *source) list(ctx context.Context, client *api.Client) ([]change, error)
 			} `json:"metadata"`
 			Items []json.RawMessage `json:"items"`
 		}
-		if err := client.Get(ctx, s.path, query, &l); err != nil {
+		err := client.Get(ctx, s.path, query, &l)
+		if s.absent(err) {
+			s.version = ""
+			_, none := s.objects.list()
+			return none(), nil
+		}
+		if err != nil {
 			return nil, err
 		}
 		for _, raw := range l.Items {

@@ -23,11 +23,16 @@ type Tables struct {
 	Slices     *table.Input[*convert.EndpointSlice]
 	Namespaces *table.Input[*convert.Namespace] // by their name, as are Nodes
 	Nodes      *table.Input[*convert.Node]
+	// Routes are the routes of the Gateway API, by [convert.Route.RowKey]. Without its definitions there is none.
+	Routes *table.Input[*convert.Route]
+	// Grants are its ReferenceGrants, by NAME.NAMESPACE.
+	Grants *table.Input[*convert.ReferenceGrant]
 
 	settings           *convert.Settings
 	servicesBySelector *table.Index[*convert.Service]
 	slicesByPod        *table.Index[*convert.EndpointSlice]
 	readyNodes         *table.Index[*convert.Node]
+	grantsByNamespace  *table.Index[*convert.ReferenceGrant]
 	synced             *table.Input[string]
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
@@ -42,6 +47,8 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		Slices:     table.NewInput(db, func(o *convert.EndpointSlice) string { return o.Key() }),
 		Namespaces: table.NewInput(db, func(o *convert.Namespace) string { return o.Name }),
 		Nodes:      table.NewInput(db, func(o *convert.Node) string { return o.Name }),
+		Routes:     table.NewInput(db, func(o *convert.Route) string { return o.RowKey() }),
+		Grants:     table.NewInput(db, func(o *convert.ReferenceGrant) string { return o.Key() }),
 		synced:     table.NewInput(db, func(string) string { return "" }),
 		settings:   settings,
 	}
@@ -53,6 +60,9 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		return []string{o.Namespace + "," + key}
 	})
 	t.slicesByPod = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string { return o.Pods })
+	t.grantsByNamespace = table.NewIndex(t.Grants, func(o *convert.ReferenceGrant) []string {
+		return []string{o.Namespace}
+	})
 	t.readyNodes = table.NewIndex(t.Nodes, func(o *convert.Node) []string {
 		if !o.Ready {
 			return nil
@@ -144,4 +154,9 @@ func (t *Tables) Around(r *table.Reader, pod *convert.Pod) *convert.Around {
 		Namespace: t.Namespace(r, pod.Namespace), Node: node, Services: t.ServicesOf(r, pod),
 		ReadyNodes: func() []*convert.Node { return t.readyNodes.List(r, "") },
 	}
+}
+
+// GrantsOf returns the ReferenceGrants of a namespace.
+func (t *Tables) GrantsOf(r *table.Reader, namespace string) []*convert.ReferenceGrant {
+	return t.grantsByNamespace.List(r, namespace)
 }

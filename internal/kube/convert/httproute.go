@@ -1,0 +1,481 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/kind"
+	"weft/resource"
+)
+
+// Reasons of the conditions of routes. (Gateway API, RouteConditionReason; the last one is ours.)
+const (
+	routeAccepted        = "Accepted"
+	noMatchingParent     = "NoMatchingParent"
+	unsupportedValue     = "UnsupportedValue"
+	resolvedRefs         = "ResolvedRefs"
+	invalidKind          = "InvalidKind"
+	backendNotFound      = "BackendNotFound"
+	refNotPermitted      = "RefNotPermitted"
+	unsupportedProtocol  = "UnsupportedProtocol"
+	conflictingRouteKind = "Conflicted"
+)
+
+// unresolvedLabel is the label of a reference to a backend that a route may not have. No service has it, so that the
+// share of the backend gets 500. Its value is the reason.
+const unresolvedLabel = gatewayGroup + "/unresolved"
+
+// RouteAround is what the conversion of a route reads beside the route.
+type RouteAround struct {
+	// HasService reports whether there is a Service, NAME.NAMESPACE.
+	HasService func(key string) bool
+	// MeshService returns the MeshService NAME.NAMESPACE of this zone; nil: none.
+	MeshService func(key string) *resource.Object[kind.MeshService]
+	// Grants returns the ReferenceGrants of a namespace.
+	Grants func(namespace string) []*ReferenceGrant
+}
+
+// RouteParent is the conversion of a route for one parent.
+type RouteParent struct {
+	Ref ParentRef
+	// Service and Namespace name the parent, and Mesh is its mesh. Rules has the rules and Ports the names of the
+	// ports for which they are. Without ports, the route is not accepted there.
+	Service, Namespace, Mesh string
+	Ports                    []string
+	Rules                    []kind.HTTPRouteRule
+	Accepted, ResolvedRefs   RouteCondition
+}
+
+// ConvertRoute returns the conversion of a route for each of its parents in the mesh.
+func ConvertRoute(route *Route, around *RouteAround) []RouteParent {
+	var parents []RouteParent
+	for _, ref := range route.Parents {
+		c := &routeConversion{route: route, around: around}
+		parents = append(parents, c.parent(ref))
+	}
+	return parents
+}
+
+// routeConversion is the conversion of a route for one parent.
+type routeConversion struct {
+	route  *Route
+	around *RouteAround
+	mesh   string
+	// problems are the reasons not to accept the route, and unresolved those of references without a backend. reason is
+	// that of the first of these.
+	problems, unresolved []string
+	reason               string
+}
+
+func (c *routeConversion) condition(of, reason string, holds bool, message string) RouteCondition {
+	status := "False"
+	if holds {
+		status = "True"
+	}
+	const maxMessage = 32768 // (Kubernetes API, metav1.Condition.)
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "")
+	}
+	return RouteCondition{Type: of, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: c.route.Generation}
+}
+
+func (c *routeConversion) parent(ref ParentRef) RouteParent {
+	p := RouteParent{Ref: ref, Service: ref.Name, Namespace: cmp.Or(ref.Namespace, c.route.Namespace)}
+	service, missing := c.service(ref.Kind, ref.Name, p.Namespace)
+	if service != nil {
+		c.mesh, p.Mesh = service.Mesh, service.Mesh
+	}
+	p.Rules = distinct(c.rules())
+	p.ResolvedRefs = c.condition(resolvedRefs, resolvedRefs, true, "all references are resolved")
+	if len(c.unresolved) > 0 {
+		p.ResolvedRefs = c.condition(resolvedRefs, c.reason, false, strings.Join(c.unresolved, "; "))
+	}
+	reason, message := noMatchingParent, missing
+	if service != nil {
+		p.Ports, reason, message = c.ports(&ref, service)
+	}
+	if len(p.Ports) > 0 {
+		c.validate(&p)
+	}
+	if len(c.problems) > 0 && service != nil {
+		p.Ports, reason, message = nil, unsupportedValue, strings.Join(c.problems, "; ")
+	}
+	p.Accepted = c.condition(routeAccepted, reason, len(p.Ports) > 0, message)
+	return p
+}
+
+// service returns the MeshService of a Service, or one that is referred to itself; nil with the reason for which there
+// is none.
+func (c *routeConversion) service(of, name, namespace string) (*resource.Object[kind.MeshService], string) {
+	key := name + "." + namespace
+	service := c.around.MeshService(key)
+	switch {
+	case of == "Service" && !c.around.HasService(key):
+		return nil, fmt.Sprintf("there is no Service %s in the namespace %s", name, namespace)
+	case service == nil && of == "Service":
+		return nil, fmt.Sprintf("the Service %s in the namespace %s has no MeshService: none of its Pods has a "+
+			"sidecar that serves, or it is headless; give it the label kuma.io/mesh, or its Pods a sidecar", name, namespace)
+	case service == nil:
+		return nil, fmt.Sprintf("there is no MeshService %s in the namespace %s", name, namespace)
+	}
+	return service, ""
+}
+
+// ports returns the names of the ports of a parent for which the rules are, and the reason and message of Accepted.
+func (c *routeConversion) ports(ref *ParentRef, service *resource.Object[kind.MeshService]) (names []string,
+	reason, message string) {
+	found := false
+	for _, port := range service.Spec.Ports {
+		if ref.Port != 0 && ref.Port != port.Port || ref.SectionName != "" && ref.SectionName != port.Name {
+			continue
+		}
+		if found = true; port.AppProtocol.IsHTTP() {
+			names = append(names, cmp.Or(port.Name, number(port.Port)))
+		}
+	}
+	switch {
+	case !found:
+		return nil, noMatchingParent, "the Service has no such port"
+	case len(names) == 0:
+		return nil, unsupportedValue, "the parent has no HTTP port: set appProtocol of the Service's port to http, " +
+			"http2, grpc or kubernetes.io/h2c"
+	}
+	return names, routeAccepted, "the route is attached to the ports " + strings.Join(names, ", ")
+}
+
+// validate adds the problems of the rules as those of a MeshHTTPRoute.
+func (c *routeConversion) validate(p *RouteParent) {
+	o := kind.MeshHTTPRoutes.Make(p.Mesh, "route", kind.MeshHTTPRoute{To: []kind.HTTPRouteTo{
+		{TargetRef: kind.RoutedRef{Kind: kind.MeshServices.Name, Name: p.Service}, Rules: p.Rules}}})
+	o.Labels = map[string]string{kind.EnvLabel: kind.Kubernetes}
+	for _, problem := range kind.MeshHTTPRoutes.Prepare(o) {
+		c.problem("%s: %s", routeField(problem.Field), problem.Reason)
+	}
+}
+
+// distinct returns the rules without those whose matches an earlier rule has: that rule counts. (Gateway API,
+// HTTPRouteRule.)
+func distinct(rules []kind.HTTPRouteRule) []kind.HTTPRouteRule {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(rules, func(rule kind.HTTPRouteRule) bool {
+		key := kind.MatchesKey(rule.Matches)
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
+}
+
+func (c *routeConversion) problem(format string, args ...any) {
+	c.problems = append(c.problems, fmt.Sprintf(format, args...))
+}
+
+// rules returns the rules of the route.
+func (c *routeConversion) rules() []kind.HTTPRouteRule {
+	c.problems = append(c.problems, c.route.Problems...)
+	var rules []kind.HTTPRouteRule
+	for i := range c.route.Rules {
+		rules = append(rules, c.rule(fmt.Sprintf("rules[%d]", i), &c.route.Rules[i]))
+	}
+	if len(rules) == 0 {
+		// A route without rules matches every request, and has no backend.
+		rules = append(rules, c.rule("rules[0]", &GatewayRule{}))
+	}
+	return rules
+}
+
+func (c *routeConversion) rule(at string, from *GatewayRule) (rule kind.HTTPRouteRule) {
+	for _, field := range []struct {
+		name    string
+		present bool
+		instead string
+	}{
+		{"timeouts", from.Timeouts != nil, "write a MeshTimeout for the Service"},
+		{"retry", from.Retry != nil, "write a MeshRetry for the Service"},
+		{"sessionPersistence", from.SessionPersistence != nil, "write a MeshLoadBalancingStrategy for the Service"},
+	} {
+		if field.present {
+			c.problem("%s.%s: is not supported; %s", at, field.name, field.instead)
+		}
+	}
+	rule.Matches = matchesOf(from.Matches)
+	filters := c.filters(at+".filters", from.Filters)
+	redirects := slices.ContainsFunc(filters, func(f kind.HTTPFilter) bool { return f.Type == kind.RedirectFilter })
+	for i := range from.BackendRefs {
+		ref, field := &from.BackendRefs[i], fmt.Sprintf("%s.backendRefs[%d]", at, i)
+		rule.Default.BackendRefs = append(rule.Default.BackendRefs, c.backend(field, ref))
+		switch {
+		case len(ref.Filters) == 0:
+		case len(from.BackendRefs) > 1:
+			c.problem("%s.filters: are supported where the backend is the only one of its rule; write a rule for each "+
+				"backend", field)
+		default:
+			filters = append(filters, c.filters(field+".filters", ref.Filters)...)
+		}
+	}
+	if len(from.BackendRefs) == 0 && !redirects {
+		rule.Default.BackendRefs = []kind.RouteBackendRef{unresolvedRef("NoBackendRefs", nil)}
+	}
+	rule.Default.Filters = filters
+	return rule
+}
+
+// matchesOf returns the matches of a rule; without any, that of every request.
+func matchesOf(from []kind.HTTPMatch) []kind.HTTPMatch {
+	every := kind.HTTPMatch{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: "/"}}
+	if len(from) == 0 {
+		return []kind.HTTPMatch{every}
+	}
+	matches := slices.Clone(from)
+	for i := range matches {
+		m := &matches[i]
+		if m.Path == nil {
+			m.Path = every.Path
+		}
+		path := kind.PathMatch{Type: cmp.Or(m.Path.Type, kind.PathPrefix), Value: cmp.Or(m.Path.Value, "/")}
+		if path.Type == kind.PathPrefix {
+			path.Value = withoutSlash(path.Value)
+		}
+		m.Path = &path
+		headers := m.Headers
+		m.Headers = nil
+		for _, h := range headers {
+			h.Name = strings.ToLower(h.Name)
+			// Of several matches of one name, the first counts. (Gateway API, HTTPHeaderMatch.)
+			if !slices.ContainsFunc(m.Headers, func(had kind.HeaderMatch) bool { return had.Name == h.Name }) {
+				m.Headers = append(m.Headers, h)
+			}
+		}
+		params := m.QueryParams
+		m.QueryParams = nil
+		for _, q := range params {
+			q.Type = cmp.Or(q.Type, kind.PathExact)
+			if !slices.ContainsFunc(m.QueryParams, func(had kind.QueryMatch) bool { return had.Name == q.Name }) {
+				m.QueryParams = append(m.QueryParams, q)
+			}
+		}
+	}
+	return matches
+}
+
+// withoutSlash returns a prefix without its last slash, which does not count. (Gateway API, PathMatchPathPrefix.)
+func withoutSlash(prefix string) string { return cmp.Or(strings.TrimSuffix(prefix, "/"), "/") }
+
+func (c *routeConversion) filters(at string, from []GatewayFilter) []kind.HTTPFilter {
+	var filters []kind.HTTPFilter
+	for i := range from {
+		field := fmt.Sprintf("%s[%d]", at, i)
+		f := kind.HTTPFilter{Type: from[i].Type}
+		switch f.Type {
+		case kind.RequestHeaderFilter:
+			f.RequestHeaderModifier = literal(from[i].RequestHeaderModifier)
+		case kind.ResponseHeaderFilter:
+			f.ResponseHeaderModifier = literal(from[i].ResponseHeaderModifier)
+		case kind.RedirectFilter:
+			if r := from[i].RequestRedirect; r != nil {
+				redirect := *r
+				redirect.Path = rewriteOf(r.Path)
+				f.RequestRedirect = &redirect
+			}
+		case kind.RewriteFilter:
+			if r := from[i].URLRewrite; r != nil {
+				f.URLRewrite = &kind.URLRewrite{Hostname: r.Hostname, Path: rewriteOf(r.Path)}
+			}
+		case kind.MirrorFilter:
+			f.RequestMirror = c.mirror(field+".requestMirror", &from[i])
+		default:
+			c.problem("%s.type: is %s, which is not supported; leave it out", field, f.Type)
+			continue
+		}
+		filters = append(filters, f)
+	}
+	return filters
+}
+
+// literal returns a modifier whose values have no operators: a percent sign is a character in the Gateway API.
+func literal(from *kind.HeaderModifier) *kind.HeaderModifier {
+	if from == nil {
+		return nil
+	}
+	escaped := func(values []kind.HeaderValue) []kind.HeaderValue {
+		values = slices.Clone(values)
+		for i := range values {
+			values[i].Value = strings.ReplaceAll(values[i].Value, "%", "%%")
+		}
+		return values
+	}
+	return &kind.HeaderModifier{Set: escaped(from.Set), Add: escaped(from.Add), Remove: from.Remove}
+}
+
+func rewriteOf(from *kind.PathRewrite) *kind.PathRewrite {
+	if from == nil || from.Type != kind.ReplacePrefixMatch {
+		return from
+	}
+	return &kind.PathRewrite{Type: from.Type, ReplacePrefixMatch: withoutSlash(from.ReplacePrefixMatch)}
+}
+
+func (c *routeConversion) mirror(at string, f *GatewayFilter) *kind.RequestMirror {
+	from := f.RequestMirror
+	if from == nil {
+		return nil
+	}
+	mirror := &kind.RequestMirror{BackendRef: c.backend(at+".backendRef", &from.BackendRef)}
+	mirror.BackendRef.Weight = nil
+	share := kind.Decimal(100)
+	switch {
+	case from.Percent != nil:
+		share = kind.Decimal(*from.Percent)
+	case from.Fraction != nil && from.Fraction.Denominator == nil:
+		share = kind.Decimal(from.Fraction.Numerator)
+	case from.Fraction != nil && *from.Fraction.Denominator > 0:
+		share = kind.Decimal(100 * float64(from.Fraction.Numerator) / float64(*from.Fraction.Denominator))
+	}
+	mirror.Percentage = &share
+	return mirror
+}
+
+// unresolvedRef returns a reference to a backend that does not exist. Its share of the requests gets 500.
+func unresolvedRef(reason string, weight *uint32) kind.RouteBackendRef {
+	return kind.RouteBackendRef{Kind: kind.MeshServices.Name, Labels: map[string]string{unresolvedLabel: reason},
+		Port: 80, Weight: weight}
+}
+
+// backend returns the backend of a reference, an unresolved one with the reason for which there is none.
+func (c *routeConversion) backend(at string, ref *BackendRef) kind.RouteBackendRef {
+	reason, message := c.unresolvedReason(ref)
+	if reason != "" {
+		c.reason = cmp.Or(c.reason, reason)
+		c.unresolved = append(c.unresolved, at+": "+message)
+		return unresolvedRef(reason, ref.Weight)
+	}
+	return kind.RouteBackendRef{Kind: kind.MeshServices.Name, Name: ref.Name,
+		Namespace: cmp.Or(ref.Namespace, c.route.Namespace), Port: ref.Port, Weight: ref.Weight}
+}
+
+func (c *routeConversion) unresolvedReason(ref *BackendRef) (reason, message string) {
+	of, namespace := cmp.Or(ref.Kind, "Service"), cmp.Or(ref.Namespace, c.route.Namespace)
+	if (ref.Group != "" || of != "Service") && (ref.Group != meshGroup || of != kind.MeshServices.Name) {
+		return invalidKind, fmt.Sprintf("is the %s %s; want a Service, or a MeshService of the group %s",
+			strings.Trim(of+"."+ref.Group, "."), ref.Name, meshGroup)
+	}
+	if namespace != c.route.Namespace && !slices.ContainsFunc(c.around.Grants(namespace), func(g *ReferenceGrant) bool {
+		return g.grants(c.route, GrantTo{ref.Group, of, ref.Name})
+	}) {
+		return refNotPermitted, fmt.Sprintf("no ReferenceGrant in the namespace %s lets %ss of the namespace %s "+
+			"refer to the %s %s", namespace, c.route.Kind, c.route.Namespace, of, ref.Name)
+	}
+	service, missing := c.service(of, ref.Name, namespace)
+	switch {
+	case service == nil:
+		return backendNotFound, missing
+	case c.mesh != "" && service.Mesh != c.mesh:
+		return backendNotFound, fmt.Sprintf("the %s %s is in the mesh %s, and the parent in the mesh %s", of, ref.Name,
+			service.Mesh, c.mesh)
+	}
+	port, ok := kind.PortNumbered(service.Spec.Ports, ref.Port)
+	switch {
+	case !ok:
+		return backendNotFound, fmt.Sprintf("the %s %s has no port %s", of, ref.Name, strconv.Itoa(int(ref.Port)))
+	case !port.AppProtocol.IsHTTP():
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s; set its appProtocol to http, http2, grpc "+
+			"or kubernetes.io/h2c", ref.Port, of, ref.Name, cmp.Or(port.AppProtocol, kind.TCP))
+	}
+	return "", ""
+}
+
+// AttachedRoute is a route with its conversion for a parent.
+type AttachedRoute struct {
+	Route  *Route
+	Parent *RouteParent
+}
+
+// maxRouteRules is how many rules a service port has at most. (HTTPRouteTo.Rules)
+const maxRouteRules = 256
+
+// AttachedName returns the name of the MeshHTTPRoute that has the rules of a route for a parent: one for all routes of
+// the namespace.
+func (r *Route) AttachedName(parent *ParentRef) string {
+	service := hashedName("gateway-api-"+parent.Name, cmp.Or(parent.Namespace, r.Namespace), parent.Name)
+	return service + "." + r.Namespace
+}
+
+// AttachRoutes returns the MeshHTTPRoute of the routes of one namespace for one Service, nil without any route, and
+// the ports at which a route is not attached, by [Route.RowKey] and the port, with the reasons.
+//
+// For equal matches the rule of the oldest route counts, of equally old ones that of the first by name. A port has
+// routes of one kind: that of the oldest. (Gateway API, HTTPRouteRule and GRPCRouteSpec.)
+func AttachRoutes(name string, attached []AttachedRoute) (*resource.Object[kind.MeshHTTPRoute],
+	map[[2]string]string) {
+	attached = slices.Clone(attached)
+	slices.SortStableFunc(attached, func(a, b AttachedRoute) int {
+		return cmp.Or(a.Route.Created.Compare(b.Route.Created), cmp.Compare(a.Route.Namespace, b.Route.Namespace),
+			cmp.Compare(a.Route.Name, b.Route.Name), cmp.Compare(a.Route.Kind, b.Route.Kind))
+	})
+	var ports []string
+	for _, a := range attached {
+		ports = append(ports, a.Parent.Ports...)
+	}
+	slices.Sort(ports)
+	var spec kind.MeshHTTPRoute
+	rejected := map[[2]string]string{}
+	for _, port := range slices.Compact(ports) {
+		to := kind.HTTPRouteTo{}
+		var first *Route
+		for _, a := range attached {
+			if !slices.Contains(a.Parent.Ports, port) {
+				continue
+			}
+			if first == nil {
+				first = a.Route
+			}
+			at := [2]string{a.Route.RowKey(), port}
+			switch {
+			case a.Route.Kind != first.Kind:
+				rejected[at] = fmt.Sprintf("the port %s has the older %s %s, and takes no %s", port, first.Kind,
+					first.Name, a.Route.Kind)
+				continue
+			case len(to.Rules)+len(a.Parent.Rules) > maxRouteRules:
+				rejected[at] = fmt.Sprintf("the port %s has %d rules of older routes, and takes %d at most", port,
+					len(to.Rules), maxRouteRules)
+				continue
+			}
+			to.TargetRef = kind.RoutedRef{Kind: kind.MeshServices.Name, Name: a.Parent.Service,
+				Namespace: a.Parent.Namespace, SectionName: port}
+			to.Rules = append(to.Rules, a.Parent.Rules...)
+		}
+		to.Rules = distinct(to.Rules)
+		spec.To = append(spec.To, to)
+	}
+	if len(spec.To) == 0 {
+		return nil, rejected
+	}
+	o := kind.MeshHTTPRoutes.Make(attached[0].Parent.Mesh, name, spec)
+	o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
+	return o, rejected
+}
+
+// StatusOf returns the status of a route, from its conversions and the reasons for which ports do not take it.
+func StatusOf(route *Route, parents []RouteParent, rejected map[[2]string]string) *RouteStatus {
+	status := &RouteStatus{Kind: route.Kind, Namespace: route.Namespace, Name: route.Name}
+	for _, p := range parents {
+		accepted := p.Accepted
+		var lost []string
+		for _, port := range p.Ports {
+			if reason, ok := rejected[[2]string{route.RowKey(), port}]; ok {
+				lost = append(lost, reason)
+			}
+		}
+		if len(lost) > 0 {
+			accepted.Message = strings.Join(lost, "; ")
+			if len(lost) == len(p.Ports) {
+				accepted.Status, accepted.Reason = "False", conflictingRouteKind
+			}
+		}
+		status.Parents = append(status.Parents, ParentStatus{ParentRef: p.Ref, ControllerName: RouteController,
+			Conditions: []RouteCondition{accepted, p.ResolvedRefs}})
+	}
+	return status
+}

@@ -1,0 +1,345 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"weft/kind"
+)
+
+// Groups of objects in references.
+const (
+	gatewayGroup = "gateway.networking.k8s.io"
+	meshGroup    = "kuma.io"
+)
+
+// RouteController is the controllerName of this control plane in the status of a route. (Gateway API,
+// RouteParentStatus.)
+const RouteController = "kuma.io/mesh-controller"
+
+// Kinds of routes.
+const (
+	HTTPRoute = "HTTPRoute"
+	GRPCRoute = "GRPCRoute"
+)
+
+// RoutePaths are the collections of the kinds of routes in the API server.
+var RoutePaths = map[string]string{
+	HTTPRoute: "/apis/" + gatewayGroup + "/v1/httproutes", GRPCRoute: "/apis/" + gatewayGroup + "/v1/grpcroutes",
+}
+
+// Route is an HTTPRoute or a GRPCRoute of the Gateway API that has a Service or a MeshService among its parents, or a
+// status of this control plane. A rule of a GRPCRoute has the form of HTTP.
+type Route struct {
+	Meta
+	Kind       string
+	Created    time.Time
+	Generation int64
+	// Parents are its parents in the mesh, without Gateways.
+	Parents []ParentRef
+	// Rules are its rules. Problems are the fields that the mesh does not support, with the reasons.
+	Rules    []GatewayRule
+	Problems []string
+	// Status has the entries of this control plane in its status.
+	Status []ParentStatus
+}
+
+// RowKey returns "KIND NAME.NAMESPACE".
+func (r *Route) RowKey() string { return r.Kind + " " + r.Key() }
+
+// ParentRef is a reference of a route to a parent, in the form of the API. (Gateway API, ParentReference.)
+type ParentRef struct {
+	Group       *string `json:"group,omitempty"` // nil: that of Gateways
+	Kind        string  `json:"kind,omitempty"`
+	Namespace   string  `json:"namespace,omitempty"`
+	Name        string  `json:"name"`
+	SectionName string  `json:"sectionName,omitempty"`
+	Port        uint32  `json:"port,omitempty"`
+}
+
+// inMesh reports whether the parent is a Service or a MeshService. A Service in the group of Gateways is a Service: the
+// API server sets this group where none is written.
+func (p *ParentRef) inMesh() bool {
+	group := gatewayGroup
+	if p.Group != nil {
+		group = *p.Group
+	}
+	return p.Kind == "Service" && (group == "" || group == gatewayGroup) ||
+		p.Kind == kind.MeshServices.Name && group == meshGroup
+}
+
+// ParentStatus is the status of a route at one parent. (Gateway API, RouteParentStatus.)
+type ParentStatus struct {
+	ParentRef      ParentRef        `json:"parentRef"`
+	ControllerName string           `json:"controllerName"`
+	Conditions     []RouteCondition `json:"conditions"`
+}
+
+// RouteCondition is a condition in the status of a route.
+type RouteCondition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	ObservedGeneration int64  `json:"observedGeneration"`
+	LastTransitionTime string `json:"lastTransitionTime,omitempty"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+}
+
+// GatewayRule is a rule of a route.
+type GatewayRule struct {
+	Matches            []kind.HTTPMatch `json:"matches"`
+	Filters            []GatewayFilter  `json:"filters"`
+	BackendRefs        []BackendRef     `json:"backendRefs"`
+	Timeouts           json.RawMessage  `json:"timeouts"`
+	Retry              json.RawMessage  `json:"retry"`
+	SessionPersistence json.RawMessage  `json:"sessionPersistence"`
+}
+
+// BackendRef is a reference of a rule to a backend.
+type BackendRef struct {
+	Group     string          `json:"group"`
+	Kind      string          `json:"kind"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Port      uint32          `json:"port"`
+	Weight    *uint32         `json:"weight"`
+	Filters   []GatewayFilter `json:"filters"`
+}
+
+// GatewayFilter is a filter of a rule or of a backend. All but the mirror have the fields of the mesh.
+type GatewayFilter struct {
+	kind.HTTPFilter
+	RequestMirror *struct {
+		BackendRef BackendRef `json:"backendRef"`
+		Percent    *uint32    `json:"percent"`
+		Fraction   *struct {
+			Numerator   uint32  `json:"numerator"`
+			Denominator *uint32 `json:"denominator"`
+		} `json:"fraction"`
+	} `json:"requestMirror"`
+}
+
+// grpcMatch is a match of a GRPCRoute.
+type grpcMatch struct {
+	Method *struct {
+		Type    string `json:"type"`
+		Service string `json:"service"`
+		Method  string `json:"method"`
+	} `json:"method"`
+	Headers []kind.HeaderMatch `json:"headers"`
+}
+
+// http returns the match of the requests of the method: its path is /SERVICE/METHOD. (gRPC over HTTP/2.)
+func (m *grpcMatch) http() kind.HTTPMatch {
+	match := kind.HTTPMatch{Headers: m.Headers}
+	if m.Method == nil || m.Method.Service == "" && m.Method.Method == "" {
+		return match
+	}
+	service, method := m.Method.Service, m.Method.Method
+	match.Path = &kind.PathMatch{Type: kind.PathRegex}
+	switch {
+	case m.Method.Type == kind.PathRegex:
+		if service == "" {
+			service = "[^/]+"
+		}
+		if method == "" {
+			method = "[^/]+"
+		}
+		match.Path.Value = "/(" + service + ")/(" + method + ")"
+	case service == "":
+		match.Path.Value = "/[^/]+/" + regexp.QuoteMeta(method)
+	case method == "":
+		*match.Path = kind.PathMatch{Type: kind.PathPrefix, Value: "/" + service}
+	default:
+		*match.Path = kind.PathMatch{Type: kind.PathExact, Value: "/" + service + "/" + method}
+	}
+	return match
+}
+
+// DecodeRoute returns a function that decodes routes of a kind. It returns nil for a route that does not concern the
+// mesh.
+func DecodeRoute(of string) func([]byte) (*Route, error) {
+	return func(raw []byte) (*Route, error) {
+		var o struct {
+			Metadata struct {
+				meta
+				CreationTimestamp time.Time `json:"creationTimestamp"`
+				Generation        int64     `json:"generation"`
+			} `json:"metadata"`
+			Spec struct {
+				ParentRefs []ParentRef       `json:"parentRefs"`
+				Rules      []json.RawMessage `json:"rules"`
+			} `json:"spec"`
+			Status struct {
+				Parents []ParentStatus `json:"parents"`
+			} `json:"status"`
+		}
+		if err := json.Unmarshal(raw, &o); err != nil {
+			return nil, err
+		}
+		r := &Route{Kind: of, Created: o.Metadata.CreationTimestamp, Generation: o.Metadata.Generation}
+		for _, p := range o.Spec.ParentRefs {
+			if p.inMesh() {
+				r.Parents = append(r.Parents, p)
+			}
+		}
+		for _, s := range o.Status.Parents {
+			if s.ControllerName == RouteController {
+				r.Status = append(r.Status, s)
+			}
+		}
+		if len(r.Parents)+len(r.Status) == 0 {
+			return nil, nil
+		}
+		r.Meta = o.Metadata.decoded()
+		r.Labels = nil
+		for i, raw := range o.Spec.Rules {
+			rule, err := decodeRule(of, raw)
+			if err != nil {
+				r.Problems = append(r.Problems, fmt.Sprintf("rules[%d]: %v", i, err))
+				continue
+			}
+			r.Rules = append(r.Rules, *rule)
+		}
+		return r, nil
+	}
+}
+
+func decodeRule(of string, raw []byte) (*GatewayRule, error) {
+	rule := &GatewayRule{}
+	if of == HTTPRoute {
+		return rule, json.Unmarshal(raw, rule)
+	}
+	grpc := struct {
+		*GatewayRule
+		Matches []grpcMatch `json:"matches"`
+	}{GatewayRule: rule}
+	if err := json.Unmarshal(raw, &grpc); err != nil {
+		return nil, err
+	}
+	for i := range grpc.Matches {
+		rule.Matches = append(rule.Matches, grpc.Matches[i].http())
+	}
+	return rule, nil
+}
+
+// ReferenceGrant lets routes of other namespaces refer to Services of its namespace. (Gateway API, ReferenceGrant.)
+type ReferenceGrant struct {
+	Meta
+	From []GrantFrom
+	To   []GrantTo
+}
+
+// GrantFrom are the objects that may refer.
+type GrantFrom struct{ Group, Kind, Namespace string }
+
+// GrantTo are the objects that they may refer to.
+type GrantTo struct{ Group, Kind, Name string }
+
+// DecodeReferenceGrant decodes a ReferenceGrant.
+func DecodeReferenceGrant(raw []byte) (*ReferenceGrant, error) {
+	var o struct {
+		Metadata meta `json:"metadata"`
+		Spec     struct {
+			From []GrantFrom `json:"from"`
+			To   []GrantTo   `json:"to"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, err
+	}
+	g := &ReferenceGrant{Meta: o.Metadata.decoded(), From: o.Spec.From, To: o.Spec.To}
+	g.Labels = nil
+	return g, nil
+}
+
+// grants reports whether routes of a kind and a namespace may refer to an object.
+func (g *ReferenceGrant) grants(route *Route, to GrantTo) bool {
+	for _, from := range g.From {
+		if from != (GrantFrom{gatewayGroup, route.Kind, route.Namespace}) {
+			continue
+		}
+		for _, granted := range g.To {
+			if granted.Group == to.Group && granted.Kind == to.Kind && (granted.Name == "" || granted.Name == to.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RouteStatus is the status that this control plane wants a route to have at its parents.
+type RouteStatus struct {
+	Kind, Namespace, Name string
+	Parents               []ParentStatus
+}
+
+// Set returns the parents of a stored status with the wanted entries in place of those of this control plane. Entries
+// of other controllers stay as they are, with all their fields. A condition keeps the time of its last transition
+// unless its status changes. changed is false where the stored status has the entries.
+func (s *RouteStatus) Set(stored []json.RawMessage, now time.Time) (parents []json.RawMessage, changed bool,
+	err error) {
+	var had []ParentStatus
+	for _, raw := range stored {
+		var entry ParentStatus
+		if err := json.Unmarshal(raw, &entry); err != nil {
+			return nil, false, err
+		}
+		if entry.ControllerName == RouteController {
+			had = append(had, entry)
+		} else {
+			parents = append(parents, raw)
+		}
+	}
+	if s.Stored(had) {
+		return stored, false, nil
+	}
+	for _, wanted := range s.Parents {
+		wanted.Conditions = append([]RouteCondition(nil), wanted.Conditions...)
+		for i := range wanted.Conditions {
+			c := &wanted.Conditions[i]
+			c.LastTransitionTime = now.UTC().Format(time.RFC3339)
+			for _, before := range had {
+				for _, old := range before.Conditions {
+					if reflect.DeepEqual(before.ParentRef, wanted.ParentRef) && old.Type == c.Type &&
+						old.Status == c.Status && old.LastTransitionTime != "" {
+						c.LastTransitionTime = old.LastTransitionTime
+					}
+				}
+			}
+		}
+		raw, err := json.Marshal(wanted)
+		if err != nil {
+			return nil, false, err
+		}
+		parents = append(parents, raw)
+	}
+	return parents, true, nil
+}
+
+// Stored reports whether the entries of this control plane in a status are the wanted ones, whatever the times of their
+// transitions are.
+func (s *RouteStatus) Stored(entries []ParentStatus) bool {
+	if len(entries) != len(s.Parents) {
+		return false
+	}
+	for i, stored := range entries {
+		stored.Conditions = append([]RouteCondition(nil), stored.Conditions...)
+		for j := range stored.Conditions {
+			stored.Conditions[j].LastTransitionTime = ""
+		}
+		if !reflect.DeepEqual(stored, s.Parents[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// routeField returns a field of the resource that is made from a route as the field of the route.
+func routeField(field string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(field, "spec.to[0]."), ".default.", ".")
+}

@@ -1,0 +1,175 @@
+package reconcile
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"weft/internal/kube/convert"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// Kinds of requests for routes of the Gateway API. They have no mesh. The name of the first is
+// [convert.Route.RowKey], and that of the second the name of a MeshHTTPRoute.
+const (
+	RouteStatusKind    = "status of a route"
+	AttachedRoutesKind = "routes of a Service"
+)
+
+// gatewayRoutes are the derived values of the routes of the Gateway API. (ADR 96)
+type gatewayRoutes struct {
+	// converted are the conversions of a route, one for each parent, by [convert.Route.RowKey].
+	converted *table.Derived[string, []convert.RouteParent]
+	// attached are the routes of a namespace for one Service, by the name of their MeshHTTPRoute.
+	attached *table.Derived[string, attachedRoutes]
+	// byName finds the routes of a MeshHTTPRoute, and made the MeshHTTPRoutes that have a name, in all meshes.
+	byName *table.Index[*convert.Route]
+	made   *table.Index[*resource.Object[kind.MeshHTTPRoute]]
+	// services are the MeshServices of this zone that have a name, in all meshes.
+	services *table.Index[*resource.Object[kind.MeshService]]
+}
+
+// attachedRoutes are the MeshHTTPRoute of routes, nil for none, and the ports that do not take a route, with reasons.
+type attachedRoutes struct {
+	wanted   *resource.Object[kind.MeshHTTPRoute]
+	rejected map[[2]string]string
+}
+
+// addGatewayRoutes adds the writes for routes of the Gateway API: MeshHTTPRoutes and statuses.
+func (p *Plan) addGatewayRoutes() {
+	k, db := p.kubernetes, p.State.Tables.DB
+	g := &k.gateway
+	g.byName = table.NewIndex(k.Objects.Routes, attachedNames)
+	g.services = table.NewIndex(p.State.Tables.Services.Input, func(o *resource.Object[kind.MeshService]) []string {
+		if p.State.Tables.IsRemote(o) {
+			return nil
+		}
+		return []string{o.Name}
+	})
+	g.made = table.NewIndex(p.State.Tables.HTTPRoutes.Input, p.madeFromRoutes)
+	g.converted = table.NewDerived(db, "conversions of routes of the Gateway API", p.convertedRoute,
+		func(a, b []convert.RouteParent) bool { return reflect.DeepEqual(a, b) })
+	g.attached = table.NewDerived(db, "routes of the Gateway API for a Service", p.attachedRoutes,
+		func(a, b attachedRoutes) bool { return reflect.DeepEqual(a, b) })
+	statuses := p.addFamily(RouteStatusKind, p.routeStatus)
+	table.KeepFor(k.Objects.Routes, statuses.Derived, func(o *convert.Route) []Request {
+		return []Request{{Kind: RouteStatusKind, Name: o.RowKey()}}
+	})
+	routes := p.addFamily(AttachedRoutesKind, p.meshHTTPRoute, kind.MeshHTTPRoutes.Name)
+	table.KeepFor(k.Objects.Routes, routes.Derived, func(o *convert.Route) (all []Request) {
+		for _, name := range attachedNames(o) {
+			all = append(all, Request{Kind: AttachedRoutesKind, Name: name})
+		}
+		return all
+	})
+	table.KeepFor(p.State.Tables.HTTPRoutes.Input, routes.Derived,
+		func(o *resource.Object[kind.MeshHTTPRoute]) (all []Request) {
+			for _, name := range p.madeFromRoutes(o) {
+				all = append(all, Request{Kind: AttachedRoutesKind, Name: name})
+			}
+			return all
+		})
+}
+
+// madeFromRoutes returns the name of a MeshHTTPRoute that this zone has made from routes; none for another one.
+func (p *Plan) madeFromRoutes(o *resource.Object[kind.MeshHTTPRoute]) []string {
+	if o.Label(kind.ManagedBy) != kind.GeneratedBy || p.State.Tables.InOtherZone(&o.Meta) {
+		return nil
+	}
+	return []string{o.Name}
+}
+
+// attachedNames returns the names of the MeshHTTPRoutes that a route is a part of, each once.
+func attachedNames(o *convert.Route) []string {
+	var names []string
+	for i := range o.Parents {
+		names = append(names, o.AttachedName(&o.Parents[i]))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// convertedRoute converts a route.
+func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent {
+	k := p.kubernetes
+	route, ok := k.Objects.Routes.Get(r, key)
+	if !ok {
+		return nil
+	}
+	return convert.ConvertRoute(route, &convert.RouteAround{
+		HasService: func(key string) bool {
+			_, ok := k.Objects.Services.Get(r, key)
+			return ok
+		},
+		MeshService: func(key string) *resource.Object[kind.MeshService] {
+			for _, o := range k.gateway.services.List(r, key) {
+				return o
+			}
+			return nil
+		},
+		Grants: func(namespace string) []*convert.ReferenceGrant { return k.Objects.GrantsOf(r, namespace) },
+	})
+}
+
+// attachedRoutes returns the MeshHTTPRoute of the routes with its name.
+func (p *Plan) attachedRoutes(r *table.Reader, name string) attachedRoutes {
+	g := &p.kubernetes.gateway
+	var attached []convert.AttachedRoute
+	for _, route := range g.byName.List(r, name) {
+		parents := g.converted.Get(r, route.RowKey())
+		for i := range parents {
+			if route.AttachedName(&parents[i].Ref) == name {
+				attached = append(attached, convert.AttachedRoute{Route: route, Parent: &parents[i]})
+			}
+		}
+	}
+	var a attachedRoutes
+	a.wanted, a.rejected = convert.AttachRoutes(name, attached)
+	return a
+}
+
+// meshHTTPRoute writes the MeshHTTPRoute of routes, and deletes it where no route is left.
+func (p *Plan) meshHTTPRoute(r *table.Reader, u Request) (w Writes) {
+	k := p.kubernetes
+	if !k.Objects.Synced(r) {
+		return w
+	}
+	wanted := k.gateway.attached.Get(r, u.Name).wanted
+	for _, stored := range k.gateway.made.List(r, u.Name) {
+		if wanted == nil || wanted.Mesh != stored.Mesh {
+			w.addWrite(servingDelay, Write{Delete: stored})
+			continue
+		}
+		if !sameSpec(stored.Spec, wanted.Spec) {
+			updated := *stored
+			updated.Spec = wanted.Spec
+			w.addWrite(servingDelay, Write{Put: &updated})
+		}
+		return w
+	}
+	if wanted != nil && len(w.Do) == 0 {
+		w.addWrite(servingDelay, Write{Create: wanted})
+	}
+	return w
+}
+
+// routeStatus writes the status of a route.
+func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
+	k := p.kubernetes
+	route, ok := k.Objects.Routes.Get(r, u.Name)
+	if !ok || route.Deleting || !k.Objects.Synced(r) {
+		return w
+	}
+	parents := k.gateway.converted.Get(r, u.Name)
+	rejected := map[[2]string]string{}
+	for _, name := range attachedNames(route) {
+		maps.Copy(rejected, k.gateway.attached.Get(r, name).rejected)
+	}
+	status := convert.StatusOf(route, parents, rejected)
+	if !status.Stored(route.Status) {
+		w.addWrite(servingDelay, Write{Status: status})
+	}
+	return w
+}
