@@ -98,7 +98,7 @@ func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent
 	if !ok {
 		return nil
 	}
-	return convert.ConvertRoute(route, &convert.RouteAround{
+	return convert.ParentsOf(route, &convert.RouteAround{
 		HasService: func(key string) bool {
 			_, ok := k.Objects.Services.Get(r, key)
 			return ok

@@ -49,8 +49,8 @@ type RouteParent struct {
 	Accepted, ResolvedRefs   RouteCondition
 }
 
-// ConvertRoute returns the conversion of a route for each of its parents in the mesh.
-func ConvertRoute(route *Route, around *RouteAround) []RouteParent {
+// ParentsOf returns the conversion of a route for each of its parents in the mesh.
+func ParentsOf(route *Route, around *RouteAround) []RouteParent {
 	var parents []RouteParent
 	for _, ref := range route.Parents {
 		c := &routeConversion{route: route, around: around}
@@ -118,7 +118,8 @@ func (c *routeConversion) service(of, name, namespace string) (*resource.Object[
 		return nil, fmt.Sprintf("there is no Service %s in the namespace %s", name, namespace)
 	case service == nil && of == "Service":
 		return nil, fmt.Sprintf("the Service %s in the namespace %s has no MeshService: none of its Pods has a "+
-			"sidecar that serves, or it is headless; give it the label kuma.io/mesh, or its Pods a sidecar", name, namespace)
+			"sidecar that serves, or it is headless; give it the label kuma.io/mesh, or its Pods a sidecar", name,
+			namespace)
 	case service == nil:
 		return nil, fmt.Sprintf("there is no MeshService %s in the namespace %s", name, namespace)
 	}

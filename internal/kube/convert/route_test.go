@@ -98,7 +98,7 @@ func TestRoutes(t *testing.T) {
 		attached, converted := map[string][]AttachedRoute{}, map[*Route][]RouteParent{}
 		var names []string
 		for _, route := range w.routes {
-			parents := ConvertRoute(route, w.around())
+			parents := ParentsOf(route, w.around())
 			converted[route] = parents
 			for i := range parents {
 				name := route.AttachedName(&parents[i].Ref)
