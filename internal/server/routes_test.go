@@ -2,11 +2,8 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/kube/convert"
+	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
 )
-
-// gatewayAPI is the release of the Gateway API whose definitions the tests install.
-const gatewayAPI = "sigs.k8s.io/gateway-api@v1.6.3"
 
 // installGatewayAPI applies the definitions that the control plane reads. uninstall removes them, or
 // the end of the test.
@@ -34,17 +29,8 @@ func (c *cluster) installGatewayAPI(t *testing.T) (uninstall func()) {
 		}
 	})
 	t.Cleanup(uninstall)
-	output, err := exec.Command("go", "mod", "download", "-json", gatewayAPI).Output()
-	var module struct{ Dir string }
-	if err == nil {
-		err = json.Unmarshal(output, &module)
-	}
-	if err != nil {
-		t.Fatalf("the module %s: %v", gatewayAPI, err)
-	}
-	for _, plural := range []string{"httproutes", "grpcroutes", "referencegrants"} {
-		raw, err := os.ReadFile(filepath.Join(module.Dir, "config", "crd", "standard",
-			"gateway.networking.k8s.io_"+plural+".yaml"))
+	for plural, file := range kubetest.GatewayAPI(t) {
+		raw, err := os.ReadFile(file)
 		var definition object
 		if err == nil {
 			err = yaml.Unmarshal(raw, &definition)
