@@ -29,7 +29,7 @@ type adsEnvoy struct {
 	admin  string
 }
 
-// serveEnvoy runs an Envoy and returns once it has all resources and no listener warms.
+// serveEnvoy runs an Envoy and returns once it has all resources and accepts connections.
 func serveEnvoy(t *testing.T, resources ...*xds.Resource) *adsEnvoy {
 	t.Helper()
 	catalog := xds.NewCatalog()
@@ -50,7 +50,16 @@ func serveEnvoy(t *testing.T, resources ...*xds.Resource) *adsEnvoy {
 		t.Fatal("Envoy opens no stream")
 	}
 	s.wait(revision)
-	s.until("no listener warms", func() bool { return s.stat("listener_manager.total_listeners_warming") == 0 })
+	listeners := 0
+	for _, r := range rest {
+		if r.Type == xds.Listener {
+			listeners++
+		}
+	}
+	// Envoy acks a listener before its worker, the only one, accepts connections.
+	s.until("the worker has every listener", func() bool {
+		return s.stat("listener_manager.listener_create_success") >= listeners
+	})
 	return s
 }
 
