@@ -97,6 +97,10 @@ test-images: tools
 test-kubernetes: prerequisites-node test-images node argo ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic; 11 minutes
 	go test -count=1 -timeout 30m ./test/kubernetes/node -node
 
+conformance: prerequisites-node test-images node argo ## the conformance suite of the Gateway API on a Kubernetes node, as root: its report is written to docs; 4 minutes, and 5 once to build it
+	@test/kubernetes/conformance/build >/dev/null
+	@go test -count=1 -timeout 40m ./test/kubernetes/node -node -run TestConformance -conformance $(VERSION) -v
+
 demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kubernetes node of its own, as root, without Docker: mTLS, a denied caller, promotions under traffic
 	@go run ./test/kubernetes/demo
 

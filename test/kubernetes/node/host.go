@@ -169,7 +169,7 @@ func (h *host) join(ctx context.Context) error {
 	if err := h.startContainerd(); err != nil {
 		return err
 	}
-	if err := h.loadImages(); err != nil {
+	if err := h.loadImages(h.node.images); err != nil {
 		return err
 	}
 	return h.startKubelet(ctx)
@@ -208,9 +208,9 @@ func (h *host) ctr(args ...string) error {
 	return h.run("ctr", append([]string{"--address", containerd, "--namespace", "k8s.io"}, args...)...)
 }
 
-// loadImages loads the node's images.
-func (h *host) loadImages() error {
-	for _, file := range h.node.images {
+// loadImages loads archives of images.
+func (h *host) loadImages(files []string) error {
+	for _, file := range files {
 		if err := h.ctr("images", "import", file); err != nil {
 			return err
 		}

@@ -188,15 +188,35 @@ func (n *Node) Plugins() string { return filepath.Join(n.machine.dir(), "plugins
 // pauseImage is the image of the containers that keep the namespaces of Pods.
 const pauseImage = "weft-test/pause:latest"
 
-// writeImages writes the images of the tests.
-func (n *Node) writeImages(ctx context.Context) error {
-	application := filepath.Join(n.Dir, "application")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", application, "weft/test/kubernetes/application")
+// build builds a program of the tests, linked statically, and returns its path.
+func (n *Node) build(ctx context.Context, name string) (string, error) {
+	program := filepath.Join(n.Dir, name)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "weft/test/kubernetes/"+name)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", build, err, out)
+		return "", fmt.Errorf("%s: %w: %s", build, err, out)
 	}
-	for i, image := range []image.Image{
+	return program, nil
+}
+
+// write writes an image of the node's.
+func (n *Node) write(i image.Image) error {
+	i.Architecture = runtime.GOARCH
+	file := filepath.Join(n.Dir, fmt.Sprintf("image-%d.tar", len(n.images)))
+	if err := i.WriteFile(file); err != nil {
+		return err
+	}
+	n.images = append(n.images, file)
+	return nil
+}
+
+// writeImages writes the images of the tests.
+func (n *Node) writeImages(ctx context.Context) error {
+	application, err := n.build(ctx, "application")
+	if err != nil {
+		return err
+	}
+	for _, image := range []image.Image{
 		{Name: TestImage, Entrypoint: []string{"/application"}, Files: map[string]image.File{
 			"/application": {Source: application}}},
 		{Name: pauseImage, Entrypoint: []string{"/application", "pause"}, Files: map[string]image.File{
@@ -204,12 +224,29 @@ func (n *Node) writeImages(ctx context.Context) error {
 		{Name: dnsImage, Entrypoint: []string{"/coredns", "-conf", "/Corefile"}, Files: map[string]image.File{
 			"/coredns": {Source: n.programs["coredns"]}, "/Corefile": {Content: corefile}}},
 	} {
-		image.Architecture = runtime.GOARCH
-		file := filepath.Join(n.Dir, fmt.Sprintf("image-%d.tar", i))
-		if err := image.WriteFile(file); err != nil {
+		if err := n.write(image); err != nil {
 			return err
 		}
-		n.images = append(n.images, file)
+	}
+	return nil
+}
+
+// AddEcho adds the image of the test program echo under a name.
+func (n *Node) AddEcho(ctx context.Context, name string) error {
+	echo, err := n.build(ctx, "echo")
+	if err != nil {
+		return err
+	}
+	if err := n.write(image.Image{Name: name, Entrypoint: []string{"/usr/local/bin/server"},
+		Files: map[string]image.File{
+			"/usr/local/bin/server": {Source: echo}, "/usr/local/bin/client": {Link: "server"}}}); err != nil {
+		return err
+	}
+	added := n.images[len(n.images)-1:]
+	for _, h := range n.hosts {
+		if err := h.loadImages(added); err != nil {
+			return err
+		}
 	}
 	return nil
 }
