@@ -161,7 +161,7 @@ func (l *checker) mesh(mesh string) {
 	l.external(mesh)
 	l.retained(mesh)
 	l.identities(mesh, members)
-	l.signingKey(mesh, len(members))
+	l.signingKey(mesh, members)
 	l.permissions(mesh, members)
 	l.report.Dataplanes += len(members)
 	l.report.Services += len(services)

@@ -204,8 +204,14 @@ func (l *checker) identityTrusted(mi *resource.Object[kind.MeshIdentity], object
 	}
 }
 
-// signingKey finds a mesh whose proxies cannot authenticate.
-func (l *checker) signingKey(mesh string, dataplanes int) {
+// signingKey finds a mesh whose proxies cannot authenticate. Pods prove themselves with tokens of Kubernetes.
+func (l *checker) signingKey(mesh string, members []member) {
+	dataplanes := 0
+	for _, m := range members {
+		if m.object.Label(kind.PodUIDLabel) == "" {
+			dataplanes++
+		}
+	}
 	if dataplanes == 0 {
 		return
 	}

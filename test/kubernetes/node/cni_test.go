@@ -14,16 +14,11 @@ import (
 	"weft/test/kubernetes/shop"
 )
 
-// withCNI installs the control plane with the CNI plugin, and returns when each Pod of the DaemonSet is ready.
+// withCNI installs the CNI plugin, and returns when each Pod of the DaemonSet is ready.
 func (w *world) withCNI() {
 	w.t.Helper()
-	err := shop.InstallControlPlane(w.t.Context(), w.Node, "cni.enabled=true", "cni.chained=true",
-		"cni.netDir="+filepath.Dir(w.Network()), "cni.binDir="+w.Plugins())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.install("cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()), "cni.binDir="+w.Plugins())
 	w.kubectl("rollout", "status", "daemonset/kuma-cni-node", "-n", "kube-system", "--timeout", "3m")
-	w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
 }
 
 // withoutCNI removes the DaemonSet, and returns when its Pods have ended.
@@ -50,16 +45,7 @@ func (w *world) network() string {
 func TestCNI(t *testing.T) {
 	w := mesh(t)
 	before := w.network()
-	t.Cleanup(func() { // the control plane of the other tests
-		w.collect()
-		if err := shop.InstallControlPlane(context.Background(), w.Node); err != nil {
-			t.Error(err)
-		}
-		if _, err := w.Kubectl(context.Background(), "", "rollout", "status", "deployment/kuma-control-plane", "-n",
-			"kuma-system", "--timeout", "3m"); err != nil {
-			t.Error(err)
-		}
-	})
+	w.restore()
 	w.withCNI()
 	w.namespace("restricted", "kuma.io/sidecar-injection=enabled", "pod-security.kubernetes.io/enforce=restricted")
 	w.apply(shop.Server("restricted", "web", 1) + shop.Client("restricted", "client") +

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -16,6 +17,16 @@ func TestDrillADrainedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	drain := []string{"drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "5m"}
+	t.Cleanup(func() { // the other tests run on the first node
+		for _, command := range [][]string{{"uncordon", first}, drain} {
+			if _, err := w.Kubectl(context.Background(), "", command...); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.restore()
+	w.upgrade(1, "info")        // another number of replicas changes no replica
 	w.kubectl("cordon", second) // the clients stay on the first node
 	s := w.open("drain", shop.Server("drain", "web", 2)+`
 ---
@@ -37,13 +48,14 @@ spec:
 		w.run(s.Namespace, "app=web", second, 2)
 		w.run("kuma-system", "app=kuma-control-plane", second, 1)
 		w.kubectl("uncordon", first)
-		w.kubectl("drain", second, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout", "5m")
+		w.kubectl(drain...)
 		w.kubectl("rollout", "status", "deployment/web", "-n", s.Namespace, "--timeout", "4m")
-		w.rolledOut()
+		if err := w.rolledOut(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		w.run(s.Namespace, "app=web", first, 2)
 		w.run("kuma-system", "app=kuma-control-plane", first, 2)
 	})
-	w.upgrade(1, "info")
 }
 
 // run fails the test unless a node has a number of Pods with a label, without those that end.

@@ -16,6 +16,7 @@ import (
 // that starts afterwards joins the mesh.
 func TestDrillFailures(t *testing.T) {
 	w := mesh(t)
+	w.restore()
 	s := w.open("failures", shop.Server("failures", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
 	for _, d := range []struct {
@@ -209,7 +210,6 @@ func (w *world) endQuota(s *shop.Shop) {
 func (w *world) removeControlPlane(s *shop.Shop) {
 	w.t.Helper()
 	w.upgrade(0, "info")
-	w.wait("pod", "delete", "-l", "app=kuma-control-plane", "-n", "kuma-system")
 	err := w.Apply(w.t.Context(), shop.Permission(s.Namespace, "other", "client"))
 	if err == nil || !strings.Contains(err.Error(), "webhook") {
 		w.t.Errorf("a resource without webhooks: %v, want an error", err)
@@ -225,25 +225,16 @@ func (w *world) removeControlPlane(s *shop.Shop) {
 	})
 }
 
-// rolledOut returns when all replicas of the control plane are those of the last change.
-func (w *world) rolledOut() {
-	w.t.Helper()
-	w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
-}
-
 // upgrade applies the objects of the chart with other values, and returns when they have taken effect.
 func (w *world) upgrade(replicas int, logLevel string) {
 	w.t.Helper()
-	err := shop.ApplyControlPlane(w.t.Context(), w.Node, shop.Small, fmt.Sprintf("controlPlane.replicas=%d", replicas),
-		"controlPlane.logLevel="+logLevel)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.rolledOut()
+	w.install(fmt.Sprintf("controlPlane.replicas=%d", replicas), "controlPlane.logLevel="+logLevel)
 }
 
 func (w *world) restartControlPlane() {
 	w.t.Helper()
 	w.kubectl("rollout", "restart", "deployment/kuma-control-plane", "-n", "kuma-system")
-	w.rolledOut()
+	if err := w.rolledOut(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
 }

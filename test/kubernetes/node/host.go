@@ -49,6 +49,9 @@ func (n *Node) addHost() (*host, error) {
 			return nil, err
 		}
 	}
+	if number > 0 {
+		return h, h.routeRest(n.hosts[0])
+	}
 	return h, nil
 }
 
@@ -162,6 +165,11 @@ func (h *host) route(to *host) error {
 		return err
 	}
 	return h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address())
+}
+
+// routeRest sends all other packets to the first host, which has addresses of machines outside the cluster.
+func (h *host) routeRest(to *host) error {
+	return h.run("ip", "route", "replace", "default", "via", to.address(), "dev", to.link(), "src", h.address())
 }
 
 // join starts the programs of a node of the cluster, and returns when the Node is Ready.

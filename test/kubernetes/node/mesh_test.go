@@ -37,6 +37,47 @@ func mesh(t *testing.T) *world {
 	return w
 }
 
+// install applies the objects of the chart with other values than those of mesh, NAME=VALUE, until the end of the test.
+// It returns when all replicas of the control plane have them.
+func (w *world) install(values ...string) {
+	w.t.Helper()
+	if err := w.installed(w.t.Context(), values...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// restore gives the other tests the control plane of mesh, at the end of this test.
+func (w *world) restore() {
+	w.t.Cleanup(func() {
+		if err := w.installed(context.Background()); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+func (w *world) installed(ctx context.Context, values ...string) error {
+	if err := shop.ApplyControlPlane(ctx, w.Node, append([]string{shop.Small}, values...)...); err != nil {
+		return err
+	}
+	return w.rolledOut(ctx)
+}
+
+// rolledOut returns when all replicas of the control plane are those of the last change, and no other one is left: a
+// replica reviews Pods until it has ended.
+func (w *world) rolledOut(ctx context.Context) error {
+	const namespace, label = "kuma-system", "app=kuma-control-plane"
+	if _, err := w.Kubectl(ctx, "", "rollout", "status", "deployment/kuma-control-plane", "-n", namespace, "--timeout",
+		"3m"); err != nil {
+		return err
+	}
+	ending, err := w.Kubectl(ctx, "", "get", "pods", "-n", namespace, "-l", label, "-o",
+		"jsonpath={range .items[?(@.metadata.deletionTimestamp)]}pod/{.metadata.name} {end}")
+	for _, pod := range strings.Fields(ending) {
+		err = errors.Join(err, w.Wait(ctx, pod, "delete", "-n", namespace))
+	}
+	return err
+}
+
 // open makes a namespace with a server "web", a client that it allows, and one that it denies, and returns when the
 // client reaches the server with mutual TLS.
 func (w *world) open(namespace, server string) *shop.Shop {
@@ -102,14 +143,11 @@ func (w *world) verdict(name string, tally traffic.Tally) {
 	w.t.Logf("%s: %s, by %d servers", name, verdict, len(tally.Responses))
 }
 
-// TestTraffic: Pods of a namespace with injection talk mTLS. The server's proxy verifies the client, and denies the one
-// that no permission allows, and a connection without TLS. The probes of the kubelet pass.
-func TestTraffic(t *testing.T) {
-	w := mesh(t)
-	s := w.open("traffic", shop.Server("traffic", "web", 2))
-	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
-	w.wait("pod/stranger", "condition=Ready", "-n", s.Namespace)
-	stranger := w.podIP(s.Namespace, "stranger")
+// strangerIsDenied returns when web responds to the Pod stranger with 403.
+func (w *world) strangerIsDenied(namespace string) {
+	w.t.Helper()
+	w.wait("pod/stranger", "condition=Ready", "-n", namespace)
+	stranger := w.podIP(namespace, "stranger")
 	w.eventually("the stranger is denied", func(ctx context.Context) error {
 		got, err := shop.Get(ctx, stranger, shop.Web)
 		if err == nil && got.Status != http.StatusForbidden {
@@ -117,6 +155,15 @@ func TestTraffic(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestTraffic: Pods of a namespace with injection talk mTLS. The server's proxy verifies the client, and denies the one
+// that no permission allows, and a connection without TLS. The probes of the kubelet pass.
+func TestTraffic(t *testing.T) {
+	w := mesh(t)
+	s := w.open("traffic", shop.Server("traffic", "web", 2))
+	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	w.strangerIsDenied(s.Namespace)
 	pod := strings.Fields(w.kubectl("get", "pods", "-n", s.Namespace, "-l", "app=web", "-o",
 		"jsonpath={.items[*].status.podIP}"))[0]
 	if response, err := http.Get("http://" + pod + ":8080/"); err == nil {
@@ -129,13 +176,9 @@ func TestTraffic(t *testing.T) {
 // control plane tells its agent that the other containers have ended. One container more may succeed or fail.
 func TestJobsWithOrdinarySidecars(t *testing.T) {
 	w := mesh(t)
+	w.restore()
+	w.install("controlPlane.envVars.KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false")
 	s := w.open("ordinary", shop.Server("ordinary", "web", 1))
-	set := func(variable string) {
-		w.kubectl("set", "env", "-n", "kuma-system", "deployment/kuma-control-plane", variable)
-		w.kubectl("rollout", "status", "-n", "kuma-system", "deployment/kuma-control-plane", "--timeout=300s")
-	}
-	set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS=false")
-	defer set("KUMA_EXPERIMENTAL_SIDECAR_CONTAINERS-")
 	for name, end := range map[string]struct{ policy, url, condition, phase string }{
 		"succeeds": {"Never", "http://web", "Complete", "Succeeded"},
 		"retries":  {"OnFailure", "http://web", "Complete", "Succeeded"},

@@ -26,14 +26,16 @@ func TestDrillPromotions(t *testing.T) {
 	if argo.err != nil {
 		t.Fatal(argo.err)
 	}
-	for _, model := range []struct{ name, labels string }{
-		{"ignored labels set", "rollouts-pod-template-hash"}, {"ignored labels not set", ""},
+	w.restore()
+	for _, model := range []struct {
+		name   string
+		values []string
+	}{
+		{"ignored labels set", []string{shop.IgnoredLabels}}, {"ignored labels not set", nil},
 	} {
 		t.Run(model.name, func(t *testing.T) {
 			w := &world{w.Node, t}
-			w.kubectl("set", "env", "deployment/kuma-control-plane", "-n", "kuma-system",
-				shop.IgnoredLabelsVariable+"="+model.labels)
-			w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
+			w.install(model.values...)
 			w.promote(model.name, *promotions)
 		})
 	}

@@ -168,11 +168,10 @@ func (s *Shop) Verified(ctx context.Context) error {
 	return err
 }
 
-// IgnoredLabels is the value of the chart with the label that Argo Rollouts adds to selectors.
-const IgnoredLabels = "controlPlane.envVars." + IgnoredLabelsVariable + "=rollouts-pod-template-hash"
-
-// IgnoredLabelsVariable is the setting of labels in selectors that do not count before a promotion.
-const IgnoredLabelsVariable = "KUMA_RUNTIME_KUBERNETES_INJECTOR_IGNORED_SERVICE_SELECTOR_LABELS"
+// IgnoredLabels is the value of the chart with the label that Argo Rollouts adds to selectors, which does not count
+// before a promotion.
+const IgnoredLabels = "controlPlane.envVars.KUMA_RUNTIME_KUBERNETES_INJECTOR_IGNORED_SERVICE_SELECTOR_LABELS=" +
+	"rollouts-pod-template-hash"
 
 // NewVersion are the arguments of `kubectl patch rollout` that give the Pods of a Rollout a new version.
 func NewVersion(version string) []string {
