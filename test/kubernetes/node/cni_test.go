@@ -17,7 +17,8 @@ import (
 // withCNI installs the CNI plugin, and returns when each Pod of the DaemonSet is ready.
 func (w *world) withCNI() {
 	w.t.Helper()
-	w.install("cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()), "cni.binDir="+w.Plugins())
+	w.install("cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()),
+		"cni.binDir="+w.Plugins())
 	w.kubectl("rollout", "status", "daemonset/kuma-cni-node", "-n", "kube-system", "--timeout", "3m")
 }
 

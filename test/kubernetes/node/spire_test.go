@@ -100,7 +100,8 @@ func (w *world) startSPIRE(namespace string, accounts ...string) {
 	}
 	run := func(program string, args ...string) {
 		w.t.Helper()
-		process, err := cluster.StartProcess(dir, program, append([]string{filepath.Join(programs, program)}, args...)...)
+		process, err := cluster.StartProcess(dir, program,
+			append([]string{filepath.Join(programs, program)}, args...)...)
 		if err != nil {
 			w.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
 		}
@@ -158,7 +159,8 @@ func TestSPIRE(t *testing.T) {
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=spire")
 	w.apply(spireMesh + strings.NewReplacer("kuma.io/mesh: default", "kuma.io/mesh: spire",
 		"spiffe://default.default.mesh.local/", "spiffe://"+spireDomain+"/").Replace(shop.Server(namespace, "web", 1)+
-		shop.Client(namespace, "client")+shop.Client(namespace, "stranger")+shop.Permission(namespace, "web", "client")))
+		shop.Client(namespace, "client")+shop.Client(namespace, "stranger")+
+		shop.Permission(namespace, "web", "client")))
 	w.wait("pod/client", "condition=Ready", "-n", namespace)
 	s := &shop.Shop{Node: w.Node, Namespace: namespace, Client: w.podIP(namespace, "client")}
 	w.eventually("web verifies the client by its certificate of SPIRE", func(ctx context.Context) error {
