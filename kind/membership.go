@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -29,6 +30,16 @@ const anyValue = "*"
 // environment match without a tag. One inbound that is blocked, or that no rule allows, excludes the whole Dataplane.
 // (Mesh Membership.)
 func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone string) string {
+	if by := m.ExcludedBy(dp, zone); by != "" {
+		return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s", dp.Mesh, dp.Name, by)
+	}
+	return ""
+}
+
+// ExcludedBy returns the part of [Membership.NotAdmittedReason] that is equal for Dataplanes with equal tags and
+// labels: the rule, and where none allows the Dataplane, what each rule requires and the Dataplane does not have. It is
+// "" where the mesh admits the Dataplane.
+func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string) string {
 	if m == nil {
 		return ""
 	}
@@ -36,18 +47,16 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 	for i := range parts {
 		for rule := range m.Blocked {
 			if m.Blocked[rule].matches(&parts[i]) {
-				return fmt.Sprintf(
-					"mesh %s does not admit Dataplane %s: %s blocked by dataplaneProxyMembership.blocked[%d] %s",
-					dp.Mesh, dp.Name, parts[i].is, rule, m.Blocked[rule])
+				return fmt.Sprintf("%s blocked by dataplaneProxyMembership.blocked[%d] %s", parts[i].is, rule,
+					m.Blocked[rule])
 			}
 		}
 	}
 	for i := range parts {
 		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
 		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
-			return fmt.Sprintf(
-				"mesh %s does not admit Dataplane %s: %s allowed by none of dataplaneProxyMembership.allowed: %s",
-				dp.Mesh, dp.Name, parts[i].is, someRules(m.Allowed))
+			return fmt.Sprintf("%s allowed by none of dataplaneProxyMembership.allowed: %s", parts[i].is,
+				someRules(m.Allowed, func(*MembershipRule) *judged { return &parts[i] }))
 		}
 	}
 	return ""
@@ -65,13 +74,14 @@ func (m *Membership) NotAdmittedEarly(mesh, proxy string, labels map[string]stri
 	if namespace := labels[NamespaceLabel]; namespace != "" {
 		known.has = map[string]string{NamespaceLabel: namespace}
 	}
-	may := func(rule MembershipRule) bool {
-		best := known // an inbound with each further tag that the rule wants
+	best := func(rule *MembershipRule) *judged { // an inbound with each further tag that the rule wants
+		best := known
 		best.has = map[string]string{}
 		maps.Copy(best.has, rule.Tags)
 		maps.Copy(best.has, known.has)
-		return rule.matches(&best)
+		return &best
 	}
+	may := func(rule MembershipRule) bool { return rule.matches(best(&rule)) }
 	for rule := range m.Blocked {
 		if m.Blocked[rule].matches(&known) {
 			return fmt.Sprintf("mesh %s does not admit %s: it is blocked by dataplaneProxyMembership.blocked[%d] %s",
@@ -80,7 +90,7 @@ func (m *Membership) NotAdmittedEarly(mesh, proxy string, labels map[string]stri
 	}
 	if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, may) {
 		return fmt.Sprintf("mesh %s does not admit %s: it is allowed by none of dataplaneProxyMembership.allowed: %s",
-			mesh, proxy, someRules(m.Allowed))
+			mesh, proxy, someRules(m.Allowed, best))
 	}
 	return ""
 }
@@ -118,25 +128,89 @@ func (j *judged) value(tag string) (string, bool) {
 }
 
 func (rule *MembershipRule) matches(part *judged) bool {
-	if rule.Kubernetes != nil {
-		return part.env == Kubernetes && rule.Kubernetes.matches(part.labels, part.zone)
+	for range rule.unmet(part) {
+		return false
 	}
-	for tag, want := range rule.Tags {
-		if got, ok := part.value(tag); !ok || want != anyValue && got != want {
+	return true
+}
+
+// unmet yields what a rule requires and a proxy does not have, in no order: its name, and the value that the proxy has
+// in its place, nil where it has none. The labels of a Pod are those of its Dataplane.
+func (rule *MembershipRule) unmet(part *judged) iter.Seq2[required, *string] {
+	return func(yield func(required, *string) bool) {
+		if k := rule.Kubernetes; k != nil {
+			k.unmet(part, yield)
+			return
+		}
+		if len(rule.Tags) == 0 {
+			yield(required{name: "rule"}, nil)
+			return
+		}
+		for tag, want := range rule.Tags {
+			got, ok := part.value(tag)
+			if (!ok || want != anyValue && got != want) && !yield(required{name: tag}, found(got, ok)) {
+				return
+			}
+		}
+	}
+}
+
+func (k *KubernetesMembers) unmet(part *judged, yield func(required, *string) bool) {
+	if part.env != Kubernetes {
+		yield(required{name: "environment"}, &part.env)
+		return
+	}
+	if k.Zone != "" && k.Zone != part.zone && !yield(required{name: "zone"}, &part.zone) {
+		return
+	}
+	if k.Pod != nil && !unmetLabels("Pod label ", k.Pod.Labels, part.labels, yield) || k.Namespace == nil {
+		return
+	}
+	got, ok := part.labels[NamespaceLabel]
+	if name := k.Namespace.Name; name != "" && name != got && !yield(required{name: "namespace"}, found(got, ok)) {
+		return
+	}
+	if len(k.Namespace.Labels) > 0 {
+		unmetLabels("namespace label ", k.Namespace.Labels, NamespaceLabels(part.labels), yield)
+	}
+}
+
+// unmetLabels returns false where yield does.
+func unmetLabels(of string, want, labels map[string]string, yield func(required, *string) bool) bool {
+	for name, value := range want {
+		got, ok := labels[name]
+		if (!ok || got != value) && !yield(required{of, name}, found(got, ok)) {
 			return false
 		}
 	}
-	return len(rule.Tags) > 0
+	return true
 }
 
-// matches reports whether the rule matches a Dataplane of a Pod in a zone. The labels of the Pod are those of the
-// Dataplane.
-func (k *KubernetesMembers) matches(labels map[string]string, zone string) bool {
-	if k.Zone != "" && k.Zone != zone || k.Pod != nil && !Subset(k.Pod.Labels, labels) {
-		return false
+// required is what a rule requires: the label with a name of a Pod or namespace, or a tag, or another part of a rule.
+type required struct{ of, name string }
+
+func found(value string, ok bool) *string {
+	if !ok {
+		return nil
 	}
-	return k.Namespace == nil || (k.Namespace.Name == "" || k.Namespace.Name == labels[NamespaceLabel]) &&
-		Subset(k.Namespace.Labels, NamespaceLabels(labels))
+	return &value
+}
+
+// unmetText returns what a proxy does not have, as in messages, "namespace is shop, no Pod label app", sorted.
+func (rule *MembershipRule) unmetText(part *judged) string {
+	var texts []string
+	for what, has := range rule.unmet(part) {
+		switch {
+		case has == nil:
+			texts = append(texts, "no "+what.of+what.name)
+		case *has == "":
+			texts = append(texts, what.of+what.name+" is empty")
+		default:
+			texts = append(texts, what.of+what.name+" is "+*has)
+		}
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
 }
 
 // Labels of a Dataplane that the control plane copies from its Pod, and from the namespace of the Pod.
@@ -202,12 +276,13 @@ func pairs(of map[string]string) string {
 	return "{" + strings.Join(texts, ", ") + "}"
 }
 
-// someRules lists the first rules.
-func someRules(rules []MembershipRule) string {
+// someRules lists the first rules, each with what part, the part of a proxy that the rule is compared with, does not
+// have.
+func someRules(rules []MembershipRule, part func(*MembershipRule) *judged) string {
 	const shown = 5
 	var texts []string
-	for _, rule := range rules[:min(len(rules), shown)] {
-		texts = append(texts, rule.String())
+	for i := range rules[:min(len(rules), shown)] {
+		texts = append(texts, fmt.Sprintf("%s (%s)", rules[i], rules[i].unmetText(part(&rules[i]))))
 	}
 	if more := len(rules) - shown; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))

@@ -1,6 +1,7 @@
 package kind_test
 
 import (
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -27,20 +28,20 @@ func TestMembership(t *testing.T) {
 		"an empty list allows anybody": {`{allowed: []}`, one, ""},
 		"a tag":                        {`{allowed: [{tags: {team: a}}]}`, one, ""},
 		"another value": {`{allowed: [{tags: {team: b}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: b}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: b} (team is a)"},
 		"all tags": {`{allowed: [{tags: {team: a, kuma.io/service: web}}]}`, one, ""},
 		"not all tags": {`{allowed: [{tags: {team: a, kuma.io/service: api}}]}`, one,
 			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/service: " +
-				"api, team: a}"},
+				"api, team: a} (kuma.io/service is web)"},
 		"entries are alternatives": {`{allowed: [{tags: {team: b}}, {tags: {team: a}}]}`, one, ""},
 		"any value":                {`{allowed: [{tags: {team: "*"}}]}`, one, ""},
 		"any value of what is not there": {`{allowed: [{tags: {owner: "*"}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {owner: *}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {owner: *} (no owner)"},
 		"every inbound must be allowed": {`{allowed: [{tags: {team: a}}]}`, two,
-			"networking.inbound[1] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"},
+			"networking.inbound[1] is allowed by none of dataplaneProxyMembership.allowed: {team: a} (team is b)"},
 		"each inbound by an entry of its own": {`{allowed: [{tags: {team: a}}, {tags: {team: b}}]}`, two, ""},
 		"an Ignored inbound too": {`{allowed: [{tags: {team: a}}]}`, ignored,
-			"networking.inbound[1] is allowed by none of dataplaneProxyMembership.allowed: {team: a}"},
+			"networking.inbound[1] is allowed by none of dataplaneProxyMembership.allowed: {team: a} (team is b)"},
 		"an Ignored inbound is blocked too": {`{blocked: [{tags: {team: b}}]}`, ignored,
 			"networking.inbound[1] is blocked by dataplaneProxyMembership.blocked[0] {team: b}"},
 		"blocked wins": {`{allowed: [{tags: {team: a}}], blocked: [{tags: {team: x}}, {tags: {kuma.io/service: web}}]}`,
@@ -50,26 +51,26 @@ func TestMembership(t *testing.T) {
 		"the environment is known": {`{allowed: [{tags: {kuma.io/environment: universal}}]}`, one, ""},
 		"another environment": {`{allowed: [{tags: {kuma.io/environment: kubernetes}}]}`, one,
 			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: " +
-				"kubernetes}"},
+				"kubernetes} (kuma.io/environment is universal)"},
 		"the zone is known":       {`{allowed: [{tags: {kuma.io/zone: east, team: a}}]}`, one, ""},
 		"another zone":            {`{blocked: [{tags: {kuma.io/zone: west}}]}`, one, ""},
 		"labels without inbounds": {`{allowed: [{tags: {role: web}}]}`, none, ""},
 		"labels with inbounds": {`{allowed: [{tags: {role: web}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: web}"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {role: web} (no role)"},
 		"other labels": {`{allowed: [{tags: {role: other}}]}`, none,
-			"by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: other}"},
+			"by its labels it is allowed by none of dataplaneProxyMembership.allowed: {role: other} (role is web)"},
 		"the environment of a zone proxy": {`{allowed: [{tags: {kuma.io/environment: universal, kuma.io/zone: east}}]}`,
 			none, ""},
 		"a blocked zone proxy": {`{blocked: [{tags: {kuma.io/environment: "*"}}]}`, none,
 			"by its labels it is blocked by dataplaneProxyMembership.blocked[0] {kuma.io/environment: *}"},
 		"Kubernetes allows no machine": {`{allowed: [{kubernetes: {namespace: {name: ns-1}}}]}`, one,
 			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {kubernetes: " +
-				"{namespace.name: ns-1}}"},
+				"{namespace.name: ns-1}} (environment is universal)"},
 		"Kubernetes blocks no machine": {`{blocked: [{kubernetes: {zone: east}}]}`, one, ""},
 		"many rules": {`{allowed: [{tags: {a: b}}, {tags: {a: c}}, {tags: {a: d}}, {tags: {a: e}}, {tags: {a: f}}, ` +
 			`{tags: {a: g}}]}`, one,
-			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {a: b}, {a: c}, {a: d}, " +
-				"{a: e}, {a: f}, and 1 more"},
+			"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {a: b} (no a), " +
+				"{a: c} (no a), {a: d} (no a), {a: e} (no a), {a: f} (no a), and 1 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rules *kind.Membership
@@ -100,31 +101,33 @@ func read(t *testing.T, text string, into any) {
 func TestMembershipOfPods(t *testing.T) {
 	pod := kind.Dataplanes.Make("m", "web-1.shop", kind.Dataplane{})
 	pod.Labels = map[string]string{
-		kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web",
+		kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web", "empty": "",
 		kind.NamespaceLabelsLabel: kind.EncodeNamespaceLabels(map[string]string{"team.example.com/owner": "a"}),
 	}
-	for rule, admits := range map[string]bool{
-		`{namespace: {name: shop}}`:                                         true,
-		`{namespace: {name: other}}`:                                        false,
-		`{zone: east}`:                                                      true,
-		`{zone: west}`:                                                      false,
-		`{namespace: {name: shop}, zone: west}`:                             false,
-		`{pod: {labels: {app: web}}}`:                                       true,
-		`{pod: {labels: {app: api}}}`:                                       false,
-		`{namespace: {labels: {team.example.com/owner: a}}}`:                true,
-		`{namespace: {labels: {team.example.com/owner: b}}}`:                false,
-		`{namespace: {name: shop}, pod: {labels: {app: web}}, zone: east}`:  true,
-		`{namespace: {name: other}, pod: {labels: {app: web}}, zone: east}`: false,
+	for rule, lacks := range map[string]string{
+		`{namespace: {name: shop}}`:                                         "",
+		`{namespace: {name: other}}`:                                        "namespace is shop",
+		`{zone: east}`:                                                      "",
+		`{zone: west}`:                                                      "zone is east",
+		`{namespace: {name: shop}, zone: west}`:                             "zone is east",
+		`{pod: {labels: {app: web}}}`:                                       "",
+		`{pod: {labels: {app: api, tier: front, empty: "x"}}}`:              "Pod label app is web, Pod label empty is empty, no Pod label tier",
+		`{namespace: {labels: {team.example.com/owner: a}}}`:                "",
+		`{namespace: {labels: {team.example.com/owner: b}}}`:                "namespace label team.example.com/owner is a",
+		`{namespace: {name: other, labels: {a: b}}}`:                        "namespace is shop, no namespace label a",
+		`{namespace: {name: shop}, pod: {labels: {app: web}}, zone: east}`:  "",
+		`{namespace: {name: other}, pod: {labels: {app: web}}, zone: west}`: "namespace is shop, zone is east",
 	} {
 		var m kind.Membership
 		if err := yaml.Unmarshal([]byte(`allowed: [{kubernetes: `+rule+`}]`), &m); err != nil {
 			t.Fatal(err)
 		}
-		if reason := m.NotAdmittedReason(pod, "east"); (reason == "") != admits {
-			t.Errorf("%s: %q", rule, reason)
+		reason, suffix := m.NotAdmittedReason(pod, "east"), " ("+lacks+")"
+		if lacks == "" && reason != "" || lacks != "" && !strings.HasSuffix(reason, suffix) {
+			t.Errorf("%s: %q, want %q", rule, reason, suffix)
 		}
 		blocked := kind.Membership{Blocked: m.Allowed}
-		if reason := blocked.NotAdmittedReason(pod, "east"); (reason == "") == admits {
+		if reason := blocked.NotAdmittedReason(pod, "east"); (reason == "") != (lacks != "") {
 			t.Errorf("blocked %s: %q", rule, reason)
 		}
 	}
@@ -137,16 +140,16 @@ func TestMembershipOfPodsBeforeTheirServices(t *testing.T) {
 		`{}`: "",
 		`{allowed: [{kubernetes: {namespace: {name: shop}}}]}`: "",
 		`{allowed: [{kubernetes: {namespace: {name: other}}}]}`: "it is allowed by none of " +
-			"dataplaneProxyMembership.allowed: {kubernetes: {namespace.name: other}}",
+			"dataplaneProxyMembership.allowed: {kubernetes: {namespace.name: other}} (namespace is shop)",
 		`{allowed: [{kubernetes: {namespace: {name: other}}}, {tags: {kuma.io/service: web}}]}`: "",
 		`{allowed: [{tags: {kuma.io/service: "*"}}]}`:                                           "",
 		`{allowed: [{tags: {k8s.kuma.io/namespace: shop, team: a}}]}`:                           "",
 		`{allowed: [{tags: {k8s.kuma.io/namespace: other, team: a}}]}`: "it is allowed by none of " +
-			"dataplaneProxyMembership.allowed: {k8s.kuma.io/namespace: other, team: a}",
+			"dataplaneProxyMembership.allowed: {k8s.kuma.io/namespace: other, team: a} (k8s.kuma.io/namespace is shop)",
 		`{allowed: [{tags: {kuma.io/zone: west}}]}`: "it is allowed by none of " +
-			"dataplaneProxyMembership.allowed: {kuma.io/zone: west}",
+			"dataplaneProxyMembership.allowed: {kuma.io/zone: west} (kuma.io/zone is east)",
 		`{allowed: [{tags: {kuma.io/environment: universal}}]}`: "it is allowed by none of " +
-			"dataplaneProxyMembership.allowed: {kuma.io/environment: universal}",
+			"dataplaneProxyMembership.allowed: {kuma.io/environment: universal} (kuma.io/environment is kubernetes)",
 		`{blocked: [{tags: {kuma.io/service: web}}]}`: "",
 		`{blocked: [{tags: {k8s.kuma.io/namespace: shop}}]}`: "it is blocked by " +
 			"dataplaneProxyMembership.blocked[0] {k8s.kuma.io/namespace: shop}",

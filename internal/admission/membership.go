@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,11 +48,11 @@ func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.M
 	return o.(*resource.Object[kind.Mesh]), nil
 }
 
-// maxNamed is how many Dataplanes a warning names.
+// maxNamed is how many Dataplanes a warning names, and how many reasons have a warning of their own.
 const maxNamed = 10
 
-// evictionWarnings warns of the Dataplanes, of every zone, that a Mesh admitted before and does not admit now. Where
-// the store fails, it returns nothing.
+// evictionWarnings warns of the Dataplanes, of every zone, that a Mesh admitted before and does not admit now, with the
+// rules that exclude them: one warning for each reason, the reason of most Dataplanes first.
 func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	var had *kind.Membership
 	if before != nil {
@@ -67,14 +69,17 @@ func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.O
 				"the Dataplanes that dataplaneProxyMembership evicts could not be read: %s; `weft check` lists them",
 				store.Why(err))}
 	}
-	var names []string
+	evicted := map[string][]string{} // names by reason
 	for _, dp := range dataplanes {
 		zone := w.owner(&dp.Meta).Zone
-		if had.NotAdmittedReason(dp, zone) == "" && has.NotAdmittedReason(dp, zone) != "" {
-			names = append(names, w.displayNameWithZone(dp))
+		if had.ExcludedBy(dp, zone) != "" {
+			continue
+		}
+		if by := has.ExcludedBy(dp, zone); by != "" {
+			evicted[by] = append(evicted[by], w.displayNameWithZone(dp))
 		}
 	}
-	return evictionWarning(names)
+	return textOfEvictions(evicted)
 }
 
 // displayNameWithZone returns the name that a Dataplane has in its zone, with the zone where that is another one.
@@ -86,20 +91,37 @@ func (w *Writer) displayNameWithZone(dp *resource.Object[kind.Dataplane]) string
 	return name
 }
 
-func evictionWarning(names []string) []string {
-	if len(names) == 0 {
-		return nil
+func textOfEvictions(evicted map[string][]string) []string {
+	reasons := slices.SortedFunc(maps.Keys(evicted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(evicted[b]), len(evicted[a])), cmp.Compare(a, b))
+	})
+	var warnings []string
+	for _, reason := range reasons[:min(len(reasons), maxNamed)] {
+		names := evicted[reason]
+		slices.Sort(names)
+		text := strings.Join(names[:min(len(names), maxNamed)], ", ")
+		if more := len(names) - maxNamed; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		warnings = append(warnings, fmt.Sprintf("dataplaneProxyMembership evicts %s: %s: %s", count(len(names)), text,
+			reason))
 	}
-	slices.Sort(names)
-	text := strings.Join(names[:min(len(names), maxNamed)], ", ")
-	if more := len(names) - maxNamed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	rest := 0
+	for _, reason := range reasons[min(len(reasons), maxNamed):] {
+		rest += len(evicted[reason])
 	}
-	count := fmt.Sprintf("%d Dataplanes", len(names))
-	if len(names) == 1 {
-		count = "1 Dataplane"
+	if rest > 0 {
+		warnings = append(warnings, fmt.Sprintf("dataplaneProxyMembership evicts %s for %d other reasons", count(rest),
+			len(reasons)-maxNamed))
 	}
-	return []string{fmt.Sprintf("dataplaneProxyMembership evicts %s: %s", count, text)}
+	return warnings
+}
+
+func count(dataplanes int) string {
+	if dataplanes == 1 {
+		return "1 Dataplane"
+	}
+	return fmt.Sprintf("%d Dataplanes", dataplanes)
 }
 
 // memberWarnings warns of membership rules that may not do what the user intends.

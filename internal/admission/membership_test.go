@@ -174,11 +174,13 @@ func TestEvictionWarnings(t *testing.T) {
 			t.Errorf("%s is warned of\n%q before and\n%q after, want\n%q", doc, before.Warnings, after.Warnings, want)
 		}
 	}
-	says(teamA, "dataplaneProxyMembership evicts 2 Dataplanes: web-1 of zone east, web-1 of zone west")
+	says(teamA, "dataplaneProxyMembership evicts 2 Dataplanes: web-1 of zone east, web-1 of zone west: "+
+		"networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {team: a} (team is b)")
 	says(teamA)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {kuma.io/zone: west, team: "*"}}]}}`)
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {blocked: [{tags: {team: a}}]}}`,
-		"dataplaneProxyMembership evicts 1 Dataplane: web-2 of zone west")
+		"dataplaneProxyMembership evicts 1 Dataplane: web-2 of zone west: networking.inbound[0] is "+
+			"blocked by dataplaneProxyMembership.blocked[0] {team: a}")
 	says(`{type: Mesh, name: m, dataplaneProxyMembership: {allowed: []}}`,
 		`dataplaneProxyMembership.allowed: is empty, which admits every proxy; to admit none, block `+
 			`{kuma.io/zone: "*"}`)
@@ -193,7 +195,23 @@ func TestEvictionWarnings(t *testing.T) {
 		"dataplaneProxyMembership evicts 12 Dataplanes: api-00 of zone east, api-01 of zone east, api-02 of zone "+
 			"east, api-03 of zone east, api-04 of zone east, "+
 			"api-05 of zone east, api-06 of zone east, api-07 of zone east, api-08 of zone east, api-09 of zone "+
-			"east and 2 more")
+			"east and 2 more: networking.inbound[0] is blocked by dataplaneProxyMembership.blocked[0] {team: c}")
+	for i := range 11 {
+		receive(west, fmt.Sprintf("db-%02d", i), fmt.Sprintf("db-%02d", i))
+	}
+	put(t, w, `{type: Mesh, name: m}`)
+	const none = `{type: Mesh, name: m, dataplaneProxyMembership: {allowed: [{tags: {owner: "*"}}, {tags: {team: z}}]}}`
+	warned, err := w.Put(t.Context(), parse(t, none), admission.Change{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rule = ": networking.inbound[0] is allowed by none of dataplaneProxyMembership.allowed: {owner: *} " +
+		"(no owner), {team: z} (team is "
+	if n := len(warned.Warnings); n != 11 || !strings.HasSuffix(warned.Warnings[0], "and 2 more"+rule+"c)") ||
+		!strings.HasSuffix(warned.Warnings[1], "2 Dataplanes: web-1 of zone east, web-1 of zone west"+rule+"b)") ||
+		warned.Warnings[10] != "dataplaneProxyMembership evicts 4 Dataplanes for 4 other reasons" {
+		t.Errorf("%d warnings: %q", n, warned.Warnings)
+	}
 }
 
 // TestDataplaneMovesBetweenMeshes writes a Dataplane into two meshes that admit it, one after the other. A third mesh

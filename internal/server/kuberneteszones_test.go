@@ -147,15 +147,8 @@ controlPlane:
 	t.Run("a mesh of global evicts a Pod by its namespace", func(t *testing.T) {
 		const rule = `{type: Mesh, name: default, dataplaneProxyMembership: {blocked: [{kubernetes: {namespace: ` +
 			`{labels: {team: blue-a}}}}]}}`
-		written, err := kind.Parse([]byte(rule))
-		if err != nil {
-			t.Fatal(err)
-		}
-		preview, err := global.Admin.PreviewPut(t.Context(), written.Object, kind.Meshes)
-		want := "web-1." + i.namespace + "-a of zone east"
-		if err != nil || !strings.Contains(strings.Join(preview.Warnings, "\n"), want) {
-			t.Errorf("the dry run says %q, %v; want %s", preview.Warnings, err, want)
-		}
+		evicts(t, global, rule, "1 Dataplane: web-1."+i.namespace+"-a of zone east: networking.inbound[0] is blocked "+
+			"by dataplaneProxyMembership.blocked[0] {kubernetes: {namespace.labels: {team: blue-a}}}")
 		apply(t, global, rule)
 		s := &shop{i.cluster, t, i.namespace + "-a"}
 		servertest.Await(t, "an event of the Pod says so", func() bool {
@@ -165,6 +158,38 @@ controlPlane:
 		if slices.Contains(other.reasons("web-1"), "MeshMembershipRefused") {
 			t.Error("the Pod of another namespace is evicted too")
 		}
+	})
+	t.Run("a mesh of global admits machines and Pods by their environments", func(t *testing.T) {
+		apply(t, west, `{type: Dataplane, mesh: default, name: vm-1, networking: {address: 10.0.0.9, inbound: [{port: 80, `+
+			`tags: {kuma.io/service: vm}}]}}`)
+		machine := "/meshes/default/dataplanes/" + copied(kind.Dataplanes, "default", "vm-1", "west")
+		awaitRead(t, global, machine, `"kuma.io/environment":"universal"`)
+		both := fmt.Sprintf(`{type: Mesh, name: default, dataplaneProxyMembership: {allowed: [{tags: {kuma.io/environment: `+
+			`universal}}, {tags: {k8s.kuma.io/namespace: %[1]s-a}}, {tags: {k8s.kuma.io/namespace: %[1]s-b, kuma.io/zone: `+
+			`west}}]}}`, i.namespace)
+		evicts(t, global, both, fmt.Sprintf("1 Dataplane: web-1.%[1]s-b of zone east: networking.inbound[0] is "+
+			"allowed by none of dataplaneProxyMembership.allowed: {kuma.io/environment: universal} ("+
+			"kuma.io/environment is kubernetes), {k8s.kuma.io/namespace: %[1]s-a} (k8s.kuma.io/namespace is %[1]s-b), "+
+			"{k8s.kuma.io/namespace: %[1]s-b, kuma.io/zone: west} (kuma.io/zone is east)", i.namespace))
+		apply(t, global, both)
+		b := &shop{i.cluster, t, i.namespace + "-b"}
+		servertest.Await(t, "an event of the evicted Pod", func() bool {
+			return slices.Contains(b.reasons("web-1"), "MeshMembershipRefused")
+		})
+		const excluded = "mesh default does not admit Dataplane "
+		admits(t, east, "web-1."+i.namespace+"-a", "")
+		admits(t, east, "web-1."+i.namespace+"-b", excluded+"web-1."+i.namespace+"-b: ")
+		admits(t, west, "vm-1", "")
+
+		const pods = `{type: Mesh, name: default, dataplaneProxyMembership: {allowed: [{tags: {kuma.io/environment: ` +
+			`kubernetes}}]}}`
+		evicts(t, global, pods, "1 Dataplane: vm-1 of zone west: networking.inbound[0] is allowed by none of "+
+			"dataplaneProxyMembership.allowed: {kuma.io/environment: kubernetes} (kuma.io/environment is universal)")
+		apply(t, global, pods)
+		admits(t, west, "vm-1", excluded+"vm-1: ")
+		admits(t, east, "web-1."+i.namespace+"-b", "")
+		apply(t, global, "{type: Mesh, name: default}")
+		admits(t, west, "vm-1", "")
 	})
 	t.Run("what is deleted on global is deleted in the zone", func(t *testing.T) {
 		if err := global.Admin.Delete(t.Context(), kind.MeshTimeouts, "pay", "slow.v1"); err != nil {
@@ -184,6 +209,41 @@ controlPlane:
 		alone := servertest.Start(t, servertest.Options{Settings: map[string]string{"audit.output": "off"}})
 		name := copied(kind.MeshTimeouts, "default", "slow.v1", "")
 		awaitRead(t, alone, "/meshes/default/meshtimeouts/"+name, `"kuma.io/zone":"east"`)
+		evicts(t, alone, `{type: Mesh, name: default, dataplaneProxyMembership: {allowed: [{kubernetes: {namespace: `+
+			`{labels: {team: blue-b}}}}]}}`, "1 Dataplane: web-1."+i.namespace+"-a: networking.inbound[0] is allowed by none of "+
+			"dataplaneProxyMembership.allowed: {kubernetes: {namespace.labels: {team: blue-b}}} (namespace label team "+
+			"is blue-a)")
+	})
+}
+
+// evicts fails the test unless the dry run of a Mesh names the Dataplanes of a message, and changes nothing.
+func evicts(t *testing.T, plane *servertest.Plane, mesh, message string) {
+	t.Helper()
+	written, err := kind.Parse([]byte(mesh))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message = "dataplaneProxyMembership evicts " + message
+	var warnings []string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the dry run warns of %q", warnings)
+		}
+	})
+	servertest.Await(t, "the dry run says "+message, func() bool {
+		preview, err := plane.Admin.PreviewPut(t.Context(), written.Object, kind.Meshes)
+		warnings = preview.Warnings
+		return err == nil && slices.Contains(warnings, message)
+	})
+}
+
+// admits waits until a zone admits one of its Dataplanes, or, with a reason, does not.
+func admits(t *testing.T, zone *servertest.Plane, name, reason string) {
+	t.Helper()
+	servertest.Await(t, fmt.Sprintf("zone %s does not admit %s: %q", zone.DataDir, name, reason), func() bool {
+		var text []byte
+		err := zone.Admin.Get(t.Context(), "/meshes/default/dataplanes/"+name+"/_overview", nil, &text)
+		return err == nil && strings.Contains(string(text), `"notAdmitted":"`+reason) == (reason != "")
 	})
 }
 
