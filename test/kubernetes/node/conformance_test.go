@@ -42,6 +42,28 @@ metadata: {name: all, namespace: kuma-system, labels: {kuma.io/mesh: default}}
 spec: {rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe://default.default.mesh.local/ns/"}}]}}]}
 `
 
+// echoImage returns the name of the image of the servers in the suite's manifests.
+func echoImage(t *testing.T) string {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api/conformance")
+	list.Dir = "../conformance"
+	folder, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(folder)), "mesh", "manifests.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(manifests)) {
+		if name, found := strings.CutPrefix(strings.TrimSpace(line), "image: "); found {
+			return name
+		}
+	}
+	t.Fatal("the suite's manifests have no image")
+	return ""
+}
+
 // TestConformance runs the conformance suite of the Gateway API with the profile MESH-HTTP, and writes its report.
 func TestConformance(t *testing.T) {
 	if *conformance == "" {
@@ -53,7 +75,7 @@ func TestConformance(t *testing.T) {
 	}
 	w := mesh(t)
 	t.Cleanup(w.collect)
-	if err := w.AddEcho(t.Context(), "registry.k8s.io/gateway-api/echo-advanced:v1.5.1"); err != nil {
+	if err := w.AddEcho(t.Context(), echoImage(t)); err != nil {
 		t.Fatal(err)
 	}
 	w.kubectl("apply", "--server-side", "-f", filepath.Dir(kubetest.GatewayAPI(t)["httproutes"]))
