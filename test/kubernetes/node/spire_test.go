@@ -150,8 +150,11 @@ func TestSPIRE(t *testing.T) {
 		if err := w.Wait(context.Background(), "namespace/"+namespace, "delete"); err != nil {
 			t.Error(err)
 		}
-		if _, err := w.Kubectl(context.Background(), "", "delete", "mesh", "spire"); err != nil {
-			t.Error(err)
+		for _, object := range []string{"meshidentity/spire", "mesh/spire"} {
+			_, err := w.Kubectl(context.Background(), "", "delete", object, "-n", "kuma-system")
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	w.restore()
