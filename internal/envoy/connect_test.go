@@ -85,9 +85,10 @@ func TestAServerThatDoesNotRespondIsEjected(t *testing.T) {
 					t.Fatal("the server is not ejected")
 				}
 			}
-			// Envoy's timers are early by less than a millisecond.
-			if slowest < row.least-time.Millisecond || row.stat("upstream_cx_connect_timeout") < ejectedAfter {
-				t.Errorf("the slowest attempt took %s, want at least %s; %d attempts timed out", slowest, row.least,
+			// Envoy counts a timer from the beginning of the iteration of its event loop that starts it: on a busy
+			// machine it is early by what that iteration has taken.
+			if slowest < row.least*9/10 || row.stat("upstream_cx_connect_timeout") < ejectedAfter {
+				t.Errorf("the slowest attempt took %s, want about %s; %d attempts timed out", slowest, row.least,
 					row.stat("upstream_cx_connect_timeout"))
 			}
 		})
