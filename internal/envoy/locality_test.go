@@ -58,6 +58,10 @@ func (l *zonesLab) client(conf string, deadServers int) {
 		},
 		Effective: effectiveOf(l.t, "MeshLoadBalancingStrategy: {localityAwareness: {"+conf+"}}"),
 	}
+	if len(l.servers["south"]) > 0 {
+		d.Zones = append(d.Zones, service.Servers{Zone: "south", Way: zoneroute.ByIngress, SNI: multiZoneSNI,
+			Identities: []string{serverID}, TrustDomain: domainEast})
+	}
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
 		Protocol: d.Protocol}
 	route := service.RouteTo(d).With(d.Effective)
@@ -151,11 +155,11 @@ func (l *zonesLab) servedBy(when string, zones ...string) {
 }
 
 // TestFailoverFollowsItsEntries: while the servers of zones die, the traffic goes to the zones of the next entry, and
-// no request fails, also where two zones die at once. Zones that no entry selects get none.
+// no request fails, also where two or three zones die at once. Zones that no entry selects get none.
 func TestFailoverFollowsItsEntries(t *testing.T) {
-	newLab := func(conf string) *zonesLab {
+	newLab := func(conf string, others ...string) *zonesLab {
 		l := newZonesLab(t)
-		for _, zone := range []string{"east", "north", "west"} {
+		for _, zone := range append([]string{"east", "north", "west"}, others...) {
 			l.server(zone)
 		}
 		l.client("crossZone: {failover: ["+conf+"]}", 0)
@@ -172,6 +176,10 @@ func TestFailoverFollowsItsEntries(t *testing.T) {
 	l = newLab(onlyWest + ", " + anyZone)
 	l.kill("east", "west")
 	l.servedBy("after two zones died at once", "north")
+
+	l = newLab(onlyWest+", {to: {type: Only, zones: [north]}}, "+anyZone, "south")
+	l.kill("east", "west", "north")
+	l.servedBy("after three zones died at once", "south")
 
 	l = newLab("{to: {type: AnyExcept, zones: [west]}}")
 	l.kill("east")
