@@ -95,6 +95,22 @@ func enabled(value string) bool {
 	return false
 }
 
+// Gateway reports whether the annotations of a Pod make it a delegated gateway, which has no inbounds, and whose
+// inbound connections are not redirected. problem is what to do about a value without a meaning.
+func Gateway(annotations map[string]string) (delegated bool, problem string) {
+	switch value := annotations[gatewayAnnotation]; {
+	case value == "", disabledValue(value):
+		return false, ""
+	case value == "provided", enabledValue(value):
+		return true, ""
+	case value == "builtin":
+		return false, `is "builtin", which is not supported; run an implementation of the Gateway API with ` +
+			gatewayAnnotation + ": enabled"
+	default:
+		return false, fmt.Sprintf("is %q; use enabled or provided", value)
+	}
+}
+
 // meshOf returns the mesh that an object names, else the mesh of its namespace, else the default. Annotations are the
 // older form.
 func (s *Settings) meshOf(m *Meta, namespace *Namespace) string {

@@ -170,10 +170,15 @@ func (c *conversion) networking() (n kind.Networking, ok bool) {
 	if n.TransparentProxying, ok = c.redirection(); !ok {
 		return n, false
 	}
-	if c.pod.Annotations[gatewayAnnotation] == "" {
+	gateway, problem := Gateway(c.pod.Annotations)
+	if problem != "" {
+		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s %s", gatewayAnnotation, problem)
+		return n, false
+	}
+	if !gateway {
 		n.Inbound = c.inbounds(others)
 	}
-	return n, c.checkGateway()
+	return n, true
 }
 
 func nameOf(services []Serves) string {
@@ -181,17 +186,6 @@ func nameOf(services []Serves) string {
 		return "of the label " + ZoneProxyLabel
 	}
 	return services[0].Name
-}
-
-func (c *conversion) checkGateway() bool {
-	switch value := c.pod.Annotations[gatewayAnnotation]; {
-	case value == "", value == "provided", enabled(value):
-		return true
-	default:
-		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s: %s has no meaning here; run an implementation of the "+
-			"Gateway API in front of the mesh with the value enabled, or a zone ingress", gatewayAnnotation, value)
-		return false
-	}
 }
 
 // admin reads the port of Envoy's administration interface.

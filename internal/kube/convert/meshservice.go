@@ -37,8 +37,9 @@ func ofTool(label string) bool {
 // HasMeshService reports whether a Service may have a MeshService: it names a mesh, or the Pods of its namespace get
 // sidecars. The namespace may stop to inject: the Pods that have sidecars keep their service.
 func (s *Settings) HasMeshService(service *Service, namespace *Namespace, stored bool) bool {
+	gateway, problem := Gateway(service.Annotations)
 	switch {
-	case service.Excluded(), service.Annotations[gatewayAnnotation] != "", service.Labels[ZoneProxyLabel] != "",
+	case service.Excluded(), gateway, problem != "", service.Labels[ZoneProxyLabel] != "",
 		service.Deleting, len(service.ClusterIPs) == 0 && !service.Headless:
 		return false
 	}

@@ -183,7 +183,7 @@ func (i *injection) again() {
 		place++
 	}
 	i.options.probePort = i.written(probePortAnnotation)
-	i.options.gateway = i.pod.Annotations[gatewayAnnotation] != ""
+	i.options.gateway, _ = convert.Gateway(i.pod.Annotations)
 	i.options.zoneProxy = i.pod.Labels[zoneProxyLabel]
 	i.addProbeFlags()
 	i.rewriteProbes()

@@ -153,16 +153,11 @@ func (i *injection) mesh() string {
 }
 
 func (i *injection) readGateway() {
-	switch text := i.pod.Annotations[gatewayAnnotation]; text {
-	case "":
-	case "enabled", "provided":
-		i.options.gateway = true
-	case "builtin":
-		i.invalid(gatewayAnnotation, "builtin is not supported; run an implementation of the Gateway API with "+
-			"%s: enabled", gatewayAnnotation)
-	default:
-		i.invalid(gatewayAnnotation, "is %q; use enabled or provided", text)
+	gateway, problem := convert.Gateway(i.pod.Annotations)
+	if problem != "" {
+		i.invalid(gatewayAnnotation, "%s", problem)
 	}
+	i.options.gateway = gateway
 }
 
 // environment returns the environment variables of the settings and of the annotation, which has precedence.

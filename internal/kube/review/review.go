@@ -99,7 +99,7 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 	if q.Operation == v1.Delete {
 		return webhook.Response{}, r.reviewDeletion(ctx, stored)
 	}
-	sent, err := r.Store.Sent(name, q.Object.Raw, stored)
+	sent, err := r.Store.Sent(ctx, name, q.Object.Raw, stored)
 	if err != nil {
 		return webhook.Response{}, err
 	}

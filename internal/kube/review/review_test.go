@@ -1,10 +1,13 @@
 package review_test
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -247,13 +250,17 @@ func TestReview(t *testing.T) {
 		labels := field(stored, "metadata", "labels").(object)
 		if labels["kuma.io/zone"] != "east" || labels["kuma.io/origin"] != "zone" ||
 			labels["k8s.kuma.io/namespace"] != team || labels["kuma.io/env"] != "kubernetes" ||
-			labels["kuma.io/owner"] != nil || labels["kuma.io/record"] != nil {
+			labels["kuma.io/owner"] == "x" || labels["kuma.io/record"] != nil {
 			w.Errorf("the labels are %v", labels)
 		}
-		for _, name := range []string{"kuma.io/vouched", "kuma.io/owner", "kuma.io/name", "kuma.io/labels"} {
+		for _, name := range []string{"kuma.io/vouched", "kuma.io/name", "kuma.io/labels"} {
 			if got := field(stored, "metadata", "annotations", name); got != nil {
 				w.Errorf("the annotation %s is kept: %v", name, got)
 			}
+		}
+		row, err := w.control.Get(w.Context(), kind.MeshServices.Key("default", "forged."+team))
+		if want := kind.Meshes.Key("", "default"); err != nil || row.Owner == nil || *row.Owner != want {
+			w.Errorf("the owner is %v, %v; want %s", row.Owner, err, want)
 		}
 	})
 
@@ -421,6 +428,8 @@ func TestReview(t *testing.T) {
 		}
 	})
 
+	at("deletion of a Mesh with what it owns", deleteMesh)
+
 	at("the validating webhook alone", validateAlone)
 
 	at("Secrets", func(w *world) {
@@ -442,6 +451,59 @@ func TestReview(t *testing.T) {
 
 func rowOf(name, body string) store.Row {
 	return store.Row{Key: kind.MeshServices.Key("default", name), Body: []byte(body)}
+}
+
+// deleteMesh deletes a Mesh with kubectl. The resources that users wrote with kubectl are deleted with it, as by the
+// REST API. A Mesh with Dataplanes is not deleted.
+func deleteMesh(w *world) {
+	in := object{"labels": object{"kuma.io/mesh": "brief"}}
+	policy := func() object {
+		return object{"metadata": maps.Clone(in), "spec": object{"to": []object{{"targetRef": object{"kind": "Mesh"},
+			"default": object{"connectionTimeout": "3s"}}}}}
+	}
+	proxy := object{"metadata": maps.Clone(in), "spec": object{"networking": object{"address": "10.0.0.1"}}}
+	_, err := w.apply(kind.Meshes, "", "brief", object{"spec": object{}})
+	for _, write := range []func() error{
+		func() error { _, err := w.apply(kind.MeshTimeouts, team, "of-brief", policy()); return err },
+		func() error { _, err := w.apply(kind.MeshTimeouts, system, "of-brief", policy()); return err },
+		func() error { _, err := w.apply(kind.Dataplanes, team, "of-brief", proxy); return err },
+	} {
+		if err = cmp.Or(err, write()); err != nil {
+			w.Fatal(err)
+		}
+	}
+	w.create("/api/v1/namespaces/"+system+"/secrets", object{"apiVersion": "v1", "kind": "Secret",
+		"metadata": object{"name": "of-brief", "labels": object{"kuma.io/mesh": "brief"}},
+		"type":     "system.kuma.io/secret", "data": object{"value": "eA=="}})
+	mesh := crd.Path(kind.Meshes, "") + "/brief"
+	w.rejected(w.user.Delete(w.Context(), mesh, "", ""), 409, "Mesh brief still has Dataplanes (1); delete them first")
+	if err := w.user.Delete(w.Context(), crd.Path(kind.Dataplanes, team)+"/of-brief", "", ""); err != nil {
+		w.Fatal(err)
+	}
+	owned := []resource.Key{kind.MeshTimeouts.Key("brief", "of-brief."+team),
+		kind.MeshTimeouts.Key("brief", "of-brief."+system), kind.Secrets.Key("brief", "of-brief")}
+	for _, key := range owned {
+		if _, err := w.control.Get(w.Context(), key); err != nil {
+			w.Errorf("%s went before its Mesh: %v", key, err)
+		}
+	}
+	if err := w.user.Delete(w.Context(), mesh, "", ""); err != nil {
+		w.Fatal(err)
+	}
+	for _, key := range owned {
+		for end := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+			_, err := w.control.Get(w.Context(), key)
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil || time.Now().After(end) {
+				w.Fatalf("%s after its Mesh was deleted: %v", key, err)
+			}
+		}
+	}
+	if _, err := w.control.Get(w.Context(), kind.MeshTimeouts.Key("default", "mine."+team)); err != nil {
+		w.Errorf("a policy of another mesh: %v", err)
+	}
 }
 
 // validateAlone: an object that the mutating webhook did not complete is rejected.

@@ -261,12 +261,9 @@ func (p place) newObject(o *object, row store.Row, by owner) error {
 		}
 		o.Metadata.OwnerReferences = references
 	default:
-		text, err := json.Marshal(by)
-		if err != nil {
+		if err := o.Metadata.setOwner(by); err != nil {
 			return err
 		}
-		o.Metadata.Labels[ownerLabel], o.Metadata.Labels[ownerKindLabel] = digest(by.Key), by.Kind
-		o.Metadata.Annotations[ownerAnnotation] = string(text)
 	}
 	if p.of.own() {
 		o.Metadata.Labels[recordLabel] = row.Key.Kind
@@ -403,6 +400,17 @@ func (p place) shownName(m *metadata) string {
 		return m.Name + "." + m.Namespace
 	}
 	return m.Name
+}
+
+// setOwner writes the owner of an object's row.
+func (m *metadata) setOwner(by owner) error {
+	text, err := json.Marshal(by)
+	if err != nil {
+		return err
+	}
+	m.Labels[ownerLabel], m.Labels[ownerKindLabel] = digest(by.Key), by.Kind
+	m.Annotations[ownerAnnotation] = string(text)
+	return nil
 }
 
 // ownerIn returns the owner of an object's row; nil without one.

@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"weft/internal/store"
@@ -18,8 +20,9 @@ type Object struct {
 }
 
 // Sent reads an object of a kind that a user sends. Labels and annotations that only the store writes are taken from
-// the stored object; nil where nothing is stored.
-func (s *Store) Sent(kind string, raw []byte, stored *Object) (*Object, error) {
+// the stored object; nil where nothing is stored. An object without an owner gets the usual one, its Mesh, and is
+// deleted with it, as a row that this store creates.
+func (s *Store) Sent(ctx context.Context, kind string, raw []byte, stored *Object) (*Object, error) {
 	o, err := s.Stored(kind, raw)
 	if err != nil {
 		return nil, err
@@ -28,10 +31,38 @@ func (s *Store) Sent(kind string, raw []byte, stored *Object) (*Object, error) {
 	if stored != nil {
 		before = stored.object.Metadata
 	}
+	if before, err = s.owned(ctx, o, before); err != nil {
+		return nil, err
+	}
 	o.object.Metadata.Labels = o.restored("labels", o.object.Metadata.Labels, before.Labels, storeLabels)
 	o.object.Metadata.Annotations = o.restored("annotations", o.object.Metadata.Annotations, before.Annotations,
 		[]string{ownerAnnotation, nameAnnotation, recordAnnotation})
 	return o, nil
+}
+
+// owned returns the metadata of the stored object of a sent one, with an owner where that has none and its Mesh exists.
+func (s *Store) owned(ctx context.Context, sent *Object, m metadata) (metadata, error) {
+	of := s.kinds[sent.at.of.Owner]
+	if of == nil || of.Meshed || m.Annotations[ownerAnnotation] != "" || (&object{Metadata: m}).ownedByNative() {
+		return m, nil
+	}
+	key, err := sent.at.keyOf(&sent.object)
+	if err != nil {
+		return m, nil // Row returns the reason
+	}
+	by := owner{Key: resource.Key{Kind: of.Name, Name: key.Mesh}}
+	if by.UID, err = s.uid(ctx, by.Key); err != nil || by.UID == "" {
+		return m, err
+	}
+	m.Labels, m.Annotations = copyOf(m.Labels), copyOf(m.Annotations)
+	return m, m.setOwner(by)
+}
+
+// copyOf returns a map that can be changed.
+func copyOf(m map[string]string) map[string]string {
+	copied := map[string]string{}
+	maps.Copy(copied, m)
+	return copied
 }
 
 // Stored reads an object of a kind as the API server has it.
