@@ -114,8 +114,8 @@ func (c *checks) changedHeader(at, name string) {
 }
 
 func (c *checks) redirect(at string, r *RequestRedirect, prefixes bool) {
-	if r.Scheme == "" && r.Hostname == "" && r.Path == nil && r.Port == 0 {
-		c.add(at, "leads to the URL of the request; want scheme, hostname, path or port")
+	if *r == (RequestRedirect{}) {
+		c.add(at, "leads to the URL of the request; want scheme, hostname, path, port or statusCode")
 	}
 	c.optionalOneOf(at+".scheme", r.Scheme, "http", "https")
 	c.optionalHostname(at+".hostname", r.Hostname)

@@ -35,6 +35,8 @@ type gatewayRoutes struct {
 type attachedRoutes struct {
 	wanted   *resource.Object[kind.MeshHTTPRoute]
 	rejected map[[2]string]string
+	// pending is true while the MeshHTTPRoute stays as it is: a service would lack the protocol that routes give it.
+	pending bool
 }
 
 // addGatewayRoutes adds the writes for routes of the Gateway API: MeshHTTPRoutes and statuses.
@@ -109,6 +111,10 @@ func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent
 			}
 			return nil
 		},
+		Routed: func(key string, port uint32) bool {
+			_, routed := k.Objects.Routed(r, key)[port]
+			return routed
+		},
 		Grants: func(namespace string) []*convert.ReferenceGrant { return k.Objects.GrantsOf(r, namespace) },
 	})
 }
@@ -117,15 +123,17 @@ func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent
 func (p *Plan) attachedRoutes(r *table.Reader, name string) attachedRoutes {
 	g := &p.kubernetes.gateway
 	var attached []convert.AttachedRoute
+	pending := false
 	for _, route := range g.byName.List(r, name) {
 		parents := g.converted.Get(r, route.RowKey())
 		for i := range parents {
 			if route.AttachedName(&parents[i].Ref) == name {
 				attached = append(attached, convert.AttachedRoute{Route: route, Parent: &parents[i]})
+				pending = pending || parents[i].Pending
 			}
 		}
 	}
-	var a attachedRoutes
+	a := attachedRoutes{pending: pending}
 	a.wanted, a.rejected = convert.AttachRoutes(name, attached)
 	return a
 }
@@ -136,7 +144,11 @@ func (p *Plan) meshHTTPRoute(r *table.Reader, u Request) (w Writes) {
 	if !k.Objects.Synced(r) {
 		return w
 	}
-	wanted := k.gateway.attached.Get(r, u.Name).wanted
+	attached := k.gateway.attached.Get(r, u.Name)
+	if attached.pending {
+		return w
+	}
+	wanted := attached.wanted
 	for _, stored := range k.gateway.made.List(r, u.Name) {
 		if wanted == nil || wanted.Mesh != stored.Mesh {
 			w.addWrite(servingDelay, Write{Delete: stored})
@@ -165,7 +177,11 @@ func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
 	parents := k.gateway.converted.Get(r, u.Name)
 	rejected := map[[2]string]string{}
 	for _, name := range attachedNames(route) {
-		maps.Copy(rejected, k.gateway.attached.Get(r, name).rejected)
+		attached := k.gateway.attached.Get(r, name)
+		if attached.pending {
+			return w
+		}
+		maps.Copy(rejected, attached.rejected)
 	}
 	status := convert.StatusOf(route, parents, rejected)
 	if !status.Stored(route.Status) {

@@ -268,7 +268,7 @@ func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Servic
 	if namespace == nil || namespace.Terminating || !k.Settings.HasMeshService(service, namespace, false) {
 		return
 	}
-	wanted := k.Settings.MeshService(service, namespace, pod)
+	wanted := k.Settings.MeshService(service, namespace, pod, k.Objects.Routed(r, service.Key()))
 	if wanted == nil {
 		return
 	}
@@ -335,7 +335,7 @@ func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshSer
 			return nil, service.Ref(), true
 		}
 	}
-	wanted = k.Settings.MeshService(service, namespace, pod)
+	wanted = k.Settings.MeshService(service, namespace, pod, k.Objects.Routed(r, service.Key()))
 	if wanted != nil && (wanted.Mesh != stored.Mesh || wanted.Name != stored.Name) {
 		wanted = nil
 	}

@@ -181,6 +181,41 @@ func TestKubernetes(t *testing.T) {
 	})
 }
 
+// TestARouteWaitsForTheProtocolsOfItsServices: the MeshHTTPRoute of a route that makes ports HTTP is written after the
+// MeshServices have the protocol. A backend that is TCP would respond with 500.
+func TestARouteWaitsForTheProtocolsOfItsServices(t *testing.T) {
+	c := newCluster(t, kubernetesSettings())
+	c.user(kind.Meshes.Make("", "default", kind.Mesh{}))
+	c.synced(true)
+	scenario, err := txtar.ParseFile("testdata/kubernetes/gateway-api-protocol.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.apply(string(scenario.Files[0].Data))
+	c.drain()
+	c.lags = true
+	c.apply(string(scenario.Files[2].Data))
+	c.now = c.now.Add(servingDelay)
+	for c.step() {
+	}
+	routes := func() int {
+		return len(slices.DeleteFunc(c.made(), func(o resource.Any) bool {
+			return o.Key().Kind != kind.MeshHTTPRoutes.Name
+		}))
+	}
+	web, ok := c.rows[kind.MeshServices.Key("default", "web.shop")].(*resource.Object[kind.MeshService])
+	if !ok || web.Spec.Ports[0].AppProtocol != kind.HTTP {
+		t.Fatalf("the MeshService is %+v, want an HTTP port", web)
+	}
+	if n := routes(); n != 0 {
+		t.Errorf("%d MeshHTTPRoutes are stored before the table has the protocol of the MeshService, want none", n)
+	}
+	c.drain()
+	if n := routes(); n != 1 {
+		t.Errorf("%d MeshHTTPRoutes are stored afterwards, want 1", n)
+	}
+}
+
 func (c *cluster) applyAny(doc string) {
 	var named struct{ Type string }
 	if err := yaml.Unmarshal([]byte(doc), &named); err != nil {

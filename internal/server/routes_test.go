@@ -93,21 +93,28 @@ func TestGatewayAPI(t *testing.T) {
 		err := c.client.Create(t.Context(), s.routes(), route, nil)
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})
-	servertest.Await(t, "the route is rejected: the port is not HTTP", func() bool {
-		return strings.HasPrefix(s.conditions("r"), "Accepted=False UnsupportedValue 1")
-	})
-	for {
-		var service object
-		s.read(t, s.services()+"/web", &service)
-		service["spec"].(object)["ports"].([]any)[0].(object)["appProtocol"] = "http"
-		err := c.client.Update(t.Context(), s.services()+"/web", service, nil)
-		if err == nil {
-			break
-		}
-		if !apierrors.IsConflict(err) {
-			t.Fatal(err)
+	appProtocol := func(protocol string) {
+		for {
+			var service object
+			s.read(t, s.services()+"/web", &service)
+			service["spec"].(object)["ports"].([]any)[0].(object)["appProtocol"] = protocol
+			err := c.client.Update(t.Context(), s.services()+"/web", service, nil)
+			if err == nil {
+				return
+			}
+			if !apierrors.IsConflict(err) {
+				t.Fatal(err)
+			}
 		}
 	}
+	servertest.Await(t, "the route makes the port HTTP", func() bool {
+		return s.conditions("r") == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
+	})
+	appProtocol("tcp")
+	servertest.Await(t, "the route is rejected: the Service states another protocol", func() bool {
+		return strings.HasPrefix(s.conditions("r"), "Accepted=False UnsupportedValue 1")
+	})
+	appProtocol("http")
 	servertest.Await(t, "the route is accepted", func() bool {
 		return s.conditions("r") == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
 	})

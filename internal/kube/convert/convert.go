@@ -218,13 +218,25 @@ var protocols = map[string]kind.Protocol{
 	"https": kind.TLS, "kubernetes.io/h2c": kind.HTTP2, "kubernetes.io/ws": kind.HTTP, "kubernetes.io/wss": kind.TLS,
 }
 
-// ProtocolOf returns the protocol of a port: its appProtocol, else the annotation of the Service, else TCP. stated is
-// false for the last.
-func (service *Service) ProtocolOf(port *Port) (protocol kind.Protocol, stated bool) {
+// basis is what the protocol of a port follows from. The greater one counts.
+type basis int
+
+const (
+	assumed basis = iota // TCP
+	routed               // the routes of the Gateway API
+	stated               // the Service
+)
+
+// ProtocolOf returns the protocol of a port: its appProtocol, else the annotation of the Service, else that of routes
+// of the Gateway API (see [RoutedProtocols]), else TCP.
+func (service *Service) ProtocolOf(port *Port, routes RoutedProtocols) (kind.Protocol, basis) {
 	for _, name := range []string{port.AppProtocol, service.Annotations[number(port.Port)+protocolSuffix]} {
 		if protocol, ok := protocols[strings.ToLower(name)]; ok {
-			return protocol, true
+			return protocol, stated
 		}
 	}
-	return kind.TCP, false
+	if protocol, ok := routes[port.Port]; ok {
+		return protocol, routed
+	}
+	return kind.TCP, assumed
 }

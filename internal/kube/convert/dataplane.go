@@ -30,6 +30,8 @@ type Around struct {
 	// ReadyNodes returns the Nodes that are Ready, in the order of their names. Only a zone ingress behind a NodePort
 	// whose own Node is not Ready reads them.
 	ReadyNodes func() []*Node
+	// Routed returns the protocols that routes give the ports of a Service, NAME.NAMESPACE: see [RoutedProtocols].
+	Routed func(service string) RoutedProtocols
 	// HasMesh reports whether a Mesh exists.
 	HasMesh func(name string) bool
 	// Stored is the stored Dataplane of the Pod; nil without one.
@@ -301,7 +303,8 @@ func (c *conversion) inbounds(services []Serves) []kind.Inbound {
 				continue
 			}
 			protocol := protocols[at.Port]
-			if own, stated := service.ProtocolOf(port); stated && own != protocol.is {
+			own, of := service.ProtocolOf(port, c.Routed(service.Key()))
+			if of == stated && own != protocol.is {
 				c.warn(service.Ref(), ConflictingProtocol, "port %d is %s, and the Service %s says that port %d of "+
 					"the same Pods is %s, which counts; let them agree", port.Port, own, protocol.of, at.Port,
 					protocol.is)
@@ -322,13 +325,13 @@ func (c *conversion) inbounds(services []Serves) []kind.Inbound {
 
 // listenerProtocol is the protocol of a port, and the Service that states it.
 type listenerProtocol struct {
-	is     kind.Protocol
-	of     string
-	stated bool
+	is   kind.Protocol
+	of   string
+	from basis
 }
 
 // listenerProtocols returns the protocol of each port: inbounds that share a port have one listener. The first Service
-// by name that states a protocol decides.
+// by name that states a protocol decides, else the first one to whose port routes give a protocol.
 func (c *conversion) listenerProtocols(services []Serves) map[uint32]listenerProtocol {
 	of := map[uint32]listenerProtocol{}
 	for _, service := range services {
@@ -337,9 +340,9 @@ func (c *conversion) listenerProtocols(services []Serves) map[uint32]listenerPro
 			if !ok {
 				continue
 			}
-			is, stated := service.ProtocolOf(&service.Ports[i])
-			if had, known := of[at.Port]; !known || stated && !had.stated {
-				of[at.Port] = listenerProtocol{is, service.Name, stated}
+			is, from := service.ProtocolOf(&service.Ports[i], c.Routed(service.Key()))
+			if had, known := of[at.Port]; !known || from > had.from {
+				of[at.Port] = listenerProtocol{is, service.Name, from}
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type RouteAround struct {
 	HasService func(key string) bool
 	// MeshService returns the MeshService NAME.NAMESPACE of this zone; nil: none.
 	MeshService func(key string) *resource.Object[kind.MeshService]
+	// Routed reports whether routes make a port of the Service NAME.NAMESPACE HTTP: see [RoutedProtocols].
+	Routed func(key string, port uint32) bool
 	// Grants returns the ReferenceGrants of a namespace.
 	Grants func(namespace string) []*ReferenceGrant
 }
@@ -47,13 +49,15 @@ type RouteParent struct {
 	Ports                    []string
 	Rules                    []kind.HTTPRouteRule
 	Accepted, ResolvedRefs   RouteCondition
+	// Pending is true while a MeshService lacks the protocol that routes give its port: the conversion is not final.
+	Pending bool
 }
 
 // ParentsOf returns the conversion of a route for each of its parents in the mesh.
 func ParentsOf(route *Route, around *RouteAround) []RouteParent {
 	var parents []RouteParent
 	for _, ref := range route.Parents {
-		c := &routeConversion{route: route, around: around}
+		c := &routeConversion{route: route, around: around, ref: ref}
 		parents = append(parents, c.parent(ref))
 	}
 	return parents
@@ -63,7 +67,10 @@ func ParentsOf(route *Route, around *RouteAround) []RouteParent {
 type routeConversion struct {
 	route  *Route
 	around *RouteAround
+	ref    ParentRef
 	mesh   string
+	// pending is true while a MeshService lacks the protocol that routes give its port.
+	pending bool
 	// problems are the reasons not to accept the route, and unresolved those of references without a backend. reason is
 	// that of the first of these.
 	problems, unresolved []string
@@ -104,7 +111,7 @@ func (c *routeConversion) parent(ref ParentRef) RouteParent {
 	if len(c.problems) > 0 && service != nil {
 		p.Ports, reason, message = nil, unsupportedValue, strings.Join(c.problems, "; ")
 	}
-	p.Accepted = c.condition(routeAccepted, reason, len(p.Ports) > 0, message)
+	p.Accepted, p.Pending = c.condition(routeAccepted, reason, len(p.Ports) > 0, message), c.pending
 	return p
 }
 
@@ -134,7 +141,7 @@ func (c *routeConversion) ports(ref *ParentRef, service *resource.Object[kind.Me
 		if ref.Port != 0 && ref.Port != port.Port || ref.SectionName != "" && ref.SectionName != port.Name {
 			continue
 		}
-		if found = true; port.AppProtocol.IsHTTP() {
+		if found = true; c.isHTTP(service, &port) {
 			names = append(names, cmp.Or(port.Name, number(port.Port)))
 		}
 	}
@@ -142,10 +149,23 @@ func (c *routeConversion) ports(ref *ParentRef, service *resource.Object[kind.Me
 	case !found:
 		return nil, noMatchingParent, "the Service has no such port"
 	case len(names) == 0:
-		return nil, unsupportedValue, "the parent has no HTTP port: set appProtocol of the Service's port to http, " +
-			"http2, grpc or kubernetes.io/h2c"
+		return nil, unsupportedValue, "the parent has no HTTP port: " + howHTTP
 	}
 	return names, routeAccepted, "the route is attached to the ports " + strings.Join(names, ", ")
+}
+
+// howHTTP says what makes a port HTTP.
+const howHTTP = "set appProtocol of the Service's port to http, http2, grpc or kubernetes.io/h2c; a port without " +
+	"appProtocol is HTTP where a route of the Service's namespace names it"
+
+// isHTTP reports whether a port of a service is HTTP, or will be: routes give the port of its Service a protocol.
+func (c *routeConversion) isHTTP(service *resource.Object[kind.MeshService], port *kind.ServicePort) bool {
+	if port.AppProtocol.IsHTTP() {
+		return true
+	}
+	later := service.Label(kind.ManagedBy) == kind.GeneratedBy && c.around.Routed(service.Name, port.Port)
+	c.pending = c.pending || later
+	return later
 }
 
 // validate adds the problems of the rules as those of a MeshHTTPRoute.
@@ -362,9 +382,9 @@ func (c *routeConversion) unresolvedReason(ref *BackendRef) (reason, message str
 		return invalidKind, fmt.Sprintf("is the %s %s; want a Service, or a MeshService of the group %s",
 			strings.Trim(of+"."+ref.Group, "."), ref.Name, meshGroup)
 	}
-	if namespace != c.route.Namespace && !slices.ContainsFunc(c.around.Grants(namespace), func(g *ReferenceGrant) bool {
-		return g.grants(c.route, GrantTo{ref.Group, of, ref.Name})
-	}) {
+	// Clients reach the parent anyway.
+	parent := c.ref.Kind == of && c.ref.Name == ref.Name && cmp.Or(c.ref.Namespace, c.route.Namespace) == namespace
+	if !parent && !granted(c.around.Grants(namespace), c.route, namespace, GrantTo{ref.Group, of, ref.Name}) {
 		return refNotPermitted, fmt.Sprintf("no ReferenceGrant in the namespace %s lets %ss of the namespace %s "+
 			"refer to the %s %s", namespace, c.route.Kind, c.route.Namespace, of, ref.Name)
 	}
@@ -380,9 +400,9 @@ func (c *routeConversion) unresolvedReason(ref *BackendRef) (reason, message str
 	switch {
 	case !ok:
 		return backendNotFound, fmt.Sprintf("the %s %s has no port %s", of, ref.Name, strconv.Itoa(int(ref.Port)))
-	case !port.AppProtocol.IsHTTP():
-		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s; set its appProtocol to http, http2, grpc "+
-			"or kubernetes.io/h2c", ref.Port, of, ref.Name, cmp.Or(port.AppProtocol, kind.TCP))
+	case !c.isHTTP(service, &port):
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s: %s", ref.Port, of, ref.Name,
+			cmp.Or(port.AppProtocol, kind.TCP), howHTTP)
 	}
 	return "", ""
 }
@@ -411,10 +431,7 @@ func (r *Route) AttachedName(parent *ParentRef) string {
 func AttachRoutes(name string, attached []AttachedRoute) (*resource.Object[kind.MeshHTTPRoute],
 	map[[2]string]string) {
 	attached = slices.Clone(attached)
-	slices.SortStableFunc(attached, func(a, b AttachedRoute) int {
-		return cmp.Or(a.Route.Created.Compare(b.Route.Created), cmp.Compare(a.Route.Namespace, b.Route.Namespace),
-			cmp.Compare(a.Route.Name, b.Route.Name), cmp.Compare(a.Route.Kind, b.Route.Kind))
-	})
+	slices.SortStableFunc(attached, func(a, b AttachedRoute) int { return a.Route.compareAge(b.Route) })
 	var ports []string
 	for _, a := range attached {
 		ports = append(ports, a.Parent.Ports...)

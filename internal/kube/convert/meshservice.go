@@ -49,7 +49,10 @@ func (s *Settings) HasMeshService(service *Service, namespace *Namespace, stored
 // MeshService returns the MeshService of a Service, nil for one without TCP ports. A headless Service has one for each
 // Pod instead: pod is nil for all others. The selector is by tags of the inbounds, so that a Pod whose inbound for the
 // Service is Ignored is no server, whatever other Services have on the same port. (Adding inbounds in runtime.)
-func (s *Settings) MeshService(service *Service, namespace *Namespace, pod *Pod) *MeshService {
+//
+// routes are the protocols that routes give its ports.
+func (s *Settings) MeshService(service *Service, namespace *Namespace, pod *Pod,
+	routes RoutedProtocols) *MeshService {
 	if len(service.Ports) == 0 || service.Headless != (pod != nil) {
 		return nil
 	}
@@ -79,7 +82,7 @@ func (s *Settings) MeshService(service *Service, namespace *Namespace, pod *Pod)
 	spec := kind.MeshService{Selector: kind.ServiceSelector{DataplaneTags: tags}}
 	for i := range service.Ports {
 		port := &service.Ports[i]
-		protocol, _ := service.ProtocolOf(port)
+		protocol, _ := service.ProtocolOf(port, routes)
 		written := kind.ServicePort{Port: port.Port, Name: port.Name, AppProtocol: protocol,
 			TargetPort: &kind.PortRef{Number: port.TargetPort, Name: port.TargetName}}
 		if written.Name == "" {

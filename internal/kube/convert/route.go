@@ -1,10 +1,12 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +72,100 @@ func (p *ParentRef) inMesh() bool {
 	}
 	return p.Kind == "Service" && (group == "" || group == gatewayGroup) ||
 		p.Kind == kind.MeshServices.Name && group == meshGroup
+}
+
+// Services returns the names of the Services, NAME.NAMESPACE, that are among its parents and backends, each once.
+func (r *Route) Services() []string {
+	var names []string
+	r.eachBackend(func(ref *BackendRef) {
+		names = append(names, ref.Name+"."+cmp.Or(ref.Namespace, r.Namespace))
+	})
+	for _, ref := range r.Parents {
+		names = append(names, ref.Name+"."+cmp.Or(ref.Namespace, r.Namespace))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// eachBackend calls a function with each reference to a Service as a backend, also as that of a mirror.
+func (r *Route) eachBackend(with func(*BackendRef)) {
+	services := func(ref *BackendRef) {
+		if ref.Group == "" && cmp.Or(ref.Kind, "Service") == "Service" {
+			with(ref)
+		}
+	}
+	mirrors := func(filters []GatewayFilter) {
+		for i := range filters {
+			if mirror := filters[i].RequestMirror; mirror != nil {
+				services(&mirror.BackendRef)
+			}
+		}
+	}
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		mirrors(rule.Filters)
+		for j := range rule.BackendRefs {
+			services(&rule.BackendRefs[j])
+			mirrors(rule.BackendRefs[j].Filters)
+		}
+	}
+}
+
+// RoutedProtocols are the protocols that routes give the ports of a Service: HTTP for an HTTPRoute, and gRPC for a
+// GRPCRoute. Ports with a protocol of their own have none.
+type RoutedProtocols map[uint32]kind.Protocol
+
+// RoutedProtocolsOf returns the protocols that some routes give the ports of a Service.
+//
+// A route gives a protocol to the ports that its references name: as parents where it is in the namespace of the
+// Service, and as backends there or with a ReferenceGrant. A reference to a parent without a port names the port of a
+// Service that has one. The oldest route counts. (ADR 98)
+func RoutedProtocolsOf(service *Service, routes []*Route, grants []*ReferenceGrant) RoutedProtocols {
+	of := RoutedProtocols{}
+	for _, route := range byAge(routes) {
+		protocol := map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}[route.Kind]
+		give := func(number uint32) {
+			for i := range service.Ports {
+				port := &service.Ports[i]
+				_, from := service.ProtocolOf(port, nil)
+				if _, given := of[number]; !given && port.Port == number && from == assumed {
+					of[number] = protocol
+				}
+			}
+		}
+		for _, ref := range route.Parents {
+			if ref.Name != service.Name || cmp.Or(ref.Namespace, route.Namespace) != service.Namespace ||
+				route.Namespace != service.Namespace {
+				continue
+			}
+			for _, port := range service.Ports {
+				switch {
+				case ref.Port != 0 && ref.Port != port.Port, ref.SectionName != "" && ref.SectionName != port.Name:
+				case ref.Port != 0, ref.SectionName != "", len(service.Ports) == 1:
+					give(port.Port)
+				}
+			}
+		}
+		route.eachBackend(func(ref *BackendRef) {
+			if ref.Name == service.Name && cmp.Or(ref.Namespace, route.Namespace) == service.Namespace &&
+				granted(grants, route, service.Namespace, GrantTo{"", "Service", service.Name}) {
+				give(ref.Port)
+			}
+		})
+	}
+	return of
+}
+
+// byAge returns routes with the oldest first, and equally old ones by their names.
+func byAge(routes []*Route) []*Route {
+	routes = slices.Clone(routes)
+	slices.SortStableFunc(routes, (*Route).compareAge)
+	return routes
+}
+
+func (r *Route) compareAge(with *Route) int {
+	return cmp.Or(r.Created.Compare(with.Created), cmp.Compare(r.Namespace, with.Namespace),
+		cmp.Compare(r.Name, with.Name), cmp.Compare(r.Kind, with.Kind))
 }
 
 // ParentStatus is the status of a route at one parent. (Gateway API, RouteParentStatus.)
@@ -270,6 +366,12 @@ func (g *ReferenceGrant) grants(route *Route, to GrantTo) bool {
 		}
 	}
 	return false
+}
+
+// granted reports whether a route may refer to an object of a namespace with some ReferenceGrants.
+func granted(grants []*ReferenceGrant, route *Route, namespace string, to GrantTo) bool {
+	return namespace == route.Namespace ||
+		slices.ContainsFunc(grants, func(g *ReferenceGrant) bool { return g.grants(route, to) })
 }
 
 // RouteStatus is the status that this control plane wants a route to have at its parents.

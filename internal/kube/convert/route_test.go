@@ -59,6 +59,17 @@ func (w *routeWorld) add(t *testing.T, doc string) {
 	}
 }
 
+// routed returns the protocols that routes give the ports of a Service.
+func (w *routeWorld) routed(service *Service) RoutedProtocols {
+	var grants []*ReferenceGrant
+	for _, g := range w.grants {
+		if g.Namespace == service.Namespace {
+			grants = append(grants, g)
+		}
+	}
+	return RoutedProtocolsOf(service, w.routes, grants)
+}
+
 func (w *routeWorld) around() *RouteAround {
 	find := func(key string) *Service {
 		i := slices.IndexFunc(w.services, func(s *Service) bool { return s.Key() == key })
@@ -75,8 +86,9 @@ func (w *routeWorld) around() *RouteAround {
 			if service == nil || w.outside[key] {
 				return nil
 			}
-			return settings.MeshService(service, &Namespace{}, nil).Object
+			return settings.MeshService(service, &Namespace{}, nil, w.routed(service)).Object
 		},
+		Routed: func(string, uint32) bool { return false }, // MeshServices have the protocols already
 		Grants: func(namespace string) (of []*ReferenceGrant) {
 			for _, g := range w.grants {
 				if g.Namespace == namespace {

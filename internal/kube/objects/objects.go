@@ -7,6 +7,7 @@
 package objects
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,7 +34,10 @@ type Tables struct {
 	slicesByPod        *table.Index[*convert.EndpointSlice]
 	readyNodes         *table.Index[*convert.Node]
 	grantsByNamespace  *table.Index[*convert.ReferenceGrant]
+	routesByService    *table.Index[*convert.Route]
 	synced             *table.Input[string]
+	// routed are the protocols that routes give the ports of a Service, NAME.NAMESPACE.
+	routed *table.Derived[string, convert.RoutedProtocols]
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
 	selecting *table.Derived[string, []convert.Serves]
@@ -63,6 +67,8 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 	t.grantsByNamespace = table.NewIndex(t.Grants, func(o *convert.ReferenceGrant) []string {
 		return []string{o.Namespace}
 	})
+	t.routesByService = table.NewIndex(t.Routes, (*convert.Route).Services)
+	t.routed = table.NewDerived(db, "protocols of routed ports", t.routedProtocols, maps.Equal)
 	t.readyNodes = table.NewIndex(t.Nodes, func(o *convert.Node) []string {
 		if !o.Ready {
 			return nil
@@ -153,7 +159,25 @@ func (t *Tables) Around(r *table.Reader, pod *convert.Pod) *convert.Around {
 	return &convert.Around{
 		Namespace: t.Namespace(r, pod.Namespace), Node: node, Services: t.ServicesOf(r, pod),
 		ReadyNodes: func() []*convert.Node { return t.readyNodes.List(r, "") },
+		Routed:     func(service string) convert.RoutedProtocols { return t.Routed(r, service) },
 	}
+}
+
+// Routed returns the protocols that routes of the Gateway API give the ports of a Service, NAME.NAMESPACE.
+func (t *Tables) Routed(r *table.Reader, service string) convert.RoutedProtocols {
+	return t.routed.Get(r, service)
+}
+
+func (t *Tables) routedProtocols(r *table.Reader, key string) convert.RoutedProtocols {
+	routes := t.routesByService.List(r, key)
+	if len(routes) == 0 {
+		return nil
+	}
+	service, ok := t.Services.Get(r, key)
+	if !ok {
+		return nil
+	}
+	return convert.RoutedProtocolsOf(service, routes, t.GrantsOf(r, service.Namespace))
 }
 
 // GrantsOf returns the ReferenceGrants of a namespace.

@@ -22,9 +22,11 @@ const conformanceReport = "../../../docs/kubernetes-conformance.yaml"
 // supportedFeatures are the supported features of the Gateway API. (pkg/features of the Gateway API)
 var supportedFeatures = []string{
 	"Mesh", "MeshClusterIPMatching",
+	"MeshConsumerRoute", "GRPCRoute",
 	"HTTPRoute", "HTTPRouteParentRefPort", "HTTPRouteResponseHeaderModification",
 	"MeshHTTPRouteRewritePath", "MeshHTTPRouteSchemeRedirect", "MeshHTTPRouteRedirectPort", "MeshHTTPRouteRedirectPath",
 	"MeshHTTPRouteBackendRequestHeaderModification", "MeshHTTPRouteQueryParamMatching", "MeshHTTPRouteNamedRouteRule",
+	"HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
 }
 
 // conformanceMesh accepts plaintext connections beside mutual TLS: the suite sends requests to the address of a Pod,
@@ -64,7 +66,8 @@ func echoImage(t *testing.T) string {
 	return ""
 }
 
-// TestConformance runs the conformance suite of the Gateway API with the profile MESH-HTTP, and writes its report.
+// TestConformance runs the conformance suite of the Gateway API with the profiles MESH-HTTP and MESH-GRPC, and
+// writes its report.
 func TestConformance(t *testing.T) {
 	if *conformance == "" {
 		t.Skip("needs the suite, and minutes: make conformance")
@@ -80,7 +83,7 @@ func TestConformance(t *testing.T) {
 	}
 	w.kubectl("apply", "--server-side", "-f", filepath.Dir(kubetest.GatewayAPI(t)["httproutes"]))
 	w.apply(conformanceMesh)
-	args := []string{"-test.v", "-test.timeout=30m", "-conformance-profiles=MESH-HTTP",
+	args := []string{"-test.v", "-test.timeout=30m", "-conformance-profiles=MESH-HTTP,MESH-GRPC",
 		"-supported-features=" + strings.Join(supportedFeatures, ","),
 		"-namespace-labels=kuma.io/sidecar-injection=enabled", "-cleanup-base-resources=false"}
 	if *conformanceTest != "" {
