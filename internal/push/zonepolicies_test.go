@@ -49,8 +49,10 @@ func TestPoliciesOfZoneIngresses(t *testing.T) {
 		return &kind.TargetRef{Kind: "Dataplane", Name: name, SectionName: section}
 	}
 	service := kind.DestinationRef{Kind: "MeshService", Name: "web"}
-	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), withSNI(sni), zoneIngressOf("one", "10.0.0.1"),
-		zoneIngressOf("two", "10.0.0.2"), kind.ZoneIngresses.Make("", "old", kind.ZoneIngress{
+	both := zoneIngressOf("one", "10.0.0.1").(*resource.Object[kind.Dataplane])
+	both.Spec.Networking.ZoneEgress = &kind.ZoneEgressSection{Address: "10.0.0.1", Port: 10002, Name: "ze-port"}
+	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), withSNI(sni), both, zoneIngressOf("two", "10.0.0.2"),
+		kind.ZoneIngresses.Make("", "old", kind.ZoneIngress{
 			Networking: kind.ZoneIngressNetworking{Address: "10.0.0.3", Port: 10001}}))
 	one, two, old := watched(t, hub, "one"), watched(t, hub, "two"), state.ZoneIngressProxy("old")
 	t.Cleanup(hub.Proxies.Watch(old, func(*proxy.Proxy) {}))
@@ -70,7 +72,7 @@ func TestPoliciesOfZoneIngresses(t *testing.T) {
 		change resource.Any
 		want   [3]uint32
 	}{
-		{"another section", limitOf("p", named("one", "other"), service, 1), [3]uint32{}},
+		{"another section", limitOf("p", named("one", "ze-port"), service, 1), [3]uint32{}},
 		{"another service", limitOf("p", named("one", ""), kind.DestinationRef{Kind: "MeshService", Name: "x"}, 1),
 			[3]uint32{}},
 		{"one ingress", limitOf("p", named("one", "10001"), service, 2), [3]uint32{2}},
