@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/demo"
 	"weft/internal/kube/kubetest"
+	"weft/internal/traffic"
 	"weft/test/kubernetes/shop"
 )
 
@@ -86,4 +88,46 @@ func TestGatewayAPI(t *testing.T) {
 	w.kubectl("delete", "httproute", "web", "-n", "producer")
 	requires(s.Client, "/b", "web")
 	requires(consumer, "/a", "404")
+}
+
+// TestDrillADelegatedGateway: clients without the mesh reach the proxy of a delegated gateway, in its Pod and by its
+// Service. The requests that it sends on reach the servers with mutual TLS and the SPIFFE ID of the gateway. None is
+// lost while the servers are restarted.
+func TestDrillADelegatedGateway(t *testing.T) {
+	w := mesh(t)
+	const namespace = "delegated"
+	w.namespace(namespace, "kuma.io/sidecar-injection=enabled")
+	w.apply(shop.Server(namespace, "web", 2) + shop.DelegatedGateway(namespace, "gateway") +
+		shop.Permission(namespace, "web", "gateway"))
+	w.wait("deployment/web", "condition=Available", "-n", namespace)
+	w.wait("pod/gateway", "condition=Ready", "-n", namespace)
+	if inbounds := w.kubectl("get", "dataplane", "gateway", "-n", namespace, "-o",
+		"jsonpath={.spec.networking.inbound}"); inbounds != "" {
+		t.Errorf("the Dataplane of the gateway has the inbounds %s, want none", inbounds)
+	}
+	s := &shop.Shop{Node: w.Node, Namespace: namespace}
+	through := func(address string) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) {
+			return call(ctx, fromPod(address, shop.Web), "web", s.ID("gateway"))
+		}
+	}
+	service := w.kubectl("get", "service", "gateway", "-n", namespace, "-o", "jsonpath={.spec.clusterIP}")
+	for _, address := range []string{w.podIP(namespace, "gateway"), service} {
+		w.eventually("web responds through the gateway at "+address, func(ctx context.Context) error {
+			_, err := through(address)(ctx)
+			return err
+		})
+	}
+	rate := 50
+	if *drills {
+		rate = 200
+	}
+	former := w.servers(s)
+	run := traffic.Start(rate, 20*time.Second, through(service))
+	w.kubectl("rollout", "restart", "deployment/web", "-n", namespace)
+	w.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout", "5m")
+	for _, pod := range former {
+		w.wait("pod/"+pod, "delete", "-n", namespace)
+	}
+	w.verdict("servers behind a delegated gateway are restarted", run.Stop())
 }

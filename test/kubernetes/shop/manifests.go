@@ -83,6 +83,21 @@ spec:
 `, namespace, name)
 }
 
+// DelegatedGateway is a Pod with its Service that sends requests of clients without the mesh on, at the port 8080. It
+// calls the server "web" alone.
+func DelegatedGateway(namespace, name string) string {
+	return strings.Replace(Client(namespace, name), `traffic.kuma.io/exclude-inbound-ports: "8080"`,
+		"kuma.io/gateway: enabled", 1) + fmt.Sprintf(`
+---
+apiVersion: v1
+kind: Service
+metadata: {name: %[2]s, namespace: %[1]s, annotations: {kuma.io/gateway: enabled}}
+spec:
+  selector: {app: %[2]s}
+  ports: [{name: http, port: 8080, appProtocol: http}]
+`, namespace, name)
+}
+
 // Permission allows the Pods of a ServiceAccount to call a server.
 func Permission(namespace, server, account string) string {
 	return fmt.Sprintf(`
