@@ -29,6 +29,8 @@ type apiServer struct {
 	client *api.Client
 	outage *api.Outage
 	rows   *kube.Store
+	// wentBack receives the error of an API server that has an earlier state than before.
+	wentBack chan error
 }
 
 // openKubernetes opens the store on the API server. The store is new until its first start has given it an ID.
@@ -41,6 +43,15 @@ func (s *Server) openKubernetes(ctx context.Context) error {
 	s.log.Info("the store is on an API server of Kubernetes", "apiServer", found.Config.Host, "from", found.Source,
 		"user", found.user, "systemNamespace", s.settings.Kubernetes.SystemNamespace)
 	s.store, s.apiServer = rows, found
+	s.group.Go(func() error {
+		select {
+		case err := <-found.wentBack:
+			return fmt.Errorf("%w: its etcd was restored from a backup, and this control plane starts again with what it "+
+				"has now", err)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	_, err = rows.Get(ctx, kind.StoreIDs.Key("", kind.TheStoreID))
 	if s.firstStart = errors.Is(err, store.ErrNotFound); s.firstStart {
 		return nil
@@ -68,7 +79,7 @@ func findAPIServer() (api.Server, error) {
 // openAt is [openAPIServer] for a known one.
 func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *slog.Logger) (*kube.Store, *apiServer,
 	error) {
-	found := &apiServer{Server: server, outage: api.NewOutage(log)}
+	found := &apiServer{Server: server, outage: api.NewOutage(log), wentBack: make(chan error, 1)}
 	fail := func(err error) (*kube.Store, *apiServer, error) {
 		return nil, nil, fmt.Errorf("the API server of Kubernetes %s (%s): %w", server.Config.Host, server.Source, err)
 	}
@@ -82,7 +93,8 @@ func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *s
 	}
 	found.client = client
 	found.rows, err = kube.Open(ctx, server.Config, kube.Options{Namespace: s.Kubernetes.SystemNamespace,
-		Kinds: crd.Rows(), LeaseDuration: s.Kubernetes.LeaseDuration, Outage: found.outage})
+		Kinds: crd.Rows(), LeaseDuration: s.Kubernetes.LeaseDuration, Outage: found.outage,
+		WentBack: func(err error) { found.wentBack <- err }})
 	if err != nil {
 		return fail(err)
 	}

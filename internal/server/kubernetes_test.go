@@ -651,7 +651,7 @@ func (p *proxy) assign(r *discoveryv3.Resource) error {
 func (p *proxy) fail(problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.problem = problem
+	p.problem = cmp.Or(p.problem, problem)
 }
 
 // await waits until an endpoint list has an address.

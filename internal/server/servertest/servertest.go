@@ -38,6 +38,8 @@ type Plane struct {
 	Log func() string
 	// Stop stops the control plane as SIGTERM does, and returns the error of its end. The end of the test calls it too.
 	Stop func() error
+	// Ended waits until the control plane ends by itself, and returns its error, which does not fail the test.
+	Ended func() error
 }
 
 // output is the log of a test. What is logged after the end of the test is dropped: the number of denied callers is
@@ -122,9 +124,11 @@ func start(t *testing.T, o Options) (*Plane, error) {
 		_ = tail.Copy(&text) // a Builder never fails
 		return text.String()
 	}}
-	p.Stop = sync.OnceValue(func() error { cancel(); return running.Wait() })
+	ended, expected := sync.OnceValue(running.Wait), false
+	p.Stop = func() error { cancel(); return ended() }
+	p.Ended = func() error { expected = true; return ended() }
 	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
+		if err := p.Stop(); err != nil && !expected {
 			t.Errorf("the control plane ended with %v", err)
 		}
 	})

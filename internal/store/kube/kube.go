@@ -81,6 +81,9 @@ type Options struct {
 	Backlog int
 	// Outage logs failed watches; nil discards them.
 	Outage *api.Outage
+	// WentBack is called once if the API server has an earlier state than the store has seen, as after a restoration of
+	// its etcd. Watches that find it send nothing more. nil: they end, so that their readers list again.
+	WentBack func(error)
 }
 
 const defaultBacklog = 100_000
@@ -99,6 +102,7 @@ type Store struct {
 	mu      sync.Mutex     // guards closed, deleted and additions to running
 	closed  bool
 	deleted map[string]*deletion // by kind and version of the row
+	history history
 }
 
 var _ store.Store = (*Store)(nil)
@@ -319,6 +323,7 @@ func (s *Store) createObject(ctx context.Context, at place, row store.Row, by ow
 		}
 		return store.Row{}, failure(err, true)
 	}
+	s.history.wrote(at, row, &stored)
 	created, _, err := at.row(&stored)
 	return created, err
 }
@@ -408,6 +413,7 @@ func (s *Store) put(ctx context.Context, at place, o *object, row store.Row) (st
 		}
 		return store.Row{}, failure(err, true)
 	}
+	s.history.wrote(at, row, &stored)
 	written, _, err := at.row(&stored)
 	return written, err
 }

@@ -70,14 +70,35 @@ type shown struct {
 	version string
 }
 
-// read follows the stream until ctx ends, or the server no longer has the version.
+// read follows the stream until ctx ends, or the server no longer has the version. Between two streams the server may
+// have been restored from a backup.
 func (w *watcher) read(ctx context.Context) {
 	defer w.end()
 	defer w.call.Succeeded() // it is not tried any more
+	connected, expired := true, false
 	for ctx.Err() == nil {
-		switch err := w.follow(ctx); {
-		case api.Expired(err), errors.Is(err, errLags):
+		var err error
+		if !connected {
+			err = w.store.checkHistory(ctx, w.version)
+			connected = err == nil
+		}
+		if connected && expired {
 			return
+		}
+		if connected {
+			err, connected = w.follow(ctx), false
+		}
+		switch {
+		case errors.Is(err, errWentBack):
+			if w.store.wentBack(err); w.store.options.WentBack != nil {
+				<-ctx.Done() // readers would take what it has now for changes
+			}
+			return
+		case errors.Is(err, errLags):
+			return
+		case api.Expired(err):
+			expired = true
+			continue
 		case errors.Is(err, io.EOF) || ctx.Err() != nil:
 			continue // the server ends each stream after some minutes
 		default:

@@ -177,6 +177,33 @@ func (s *Server) start(name string, args ...string) (*Process, error) {
 // StopEtcd kills etcd, without which the API server responds with errors.
 func (s *Server) StopEtcd() { s.etcd.Kill() }
 
+// SaveEtcd copies the data of etcd as it is at one moment into a new folder.
+func (s *Server) SaveEtcd(dir string) error {
+	if err := s.etcd.Freeze(); err != nil {
+		return err
+	}
+	return errors.Join(os.CopyFS(dir, os.DirFS(s.file("etcd"))), s.etcd.Thaw())
+}
+
+// RestoreEtcd kills both programs and starts them again with the data of [Server.SaveEtcd]. The versions of objects go
+// back, as after `etcdutl snapshot restore` without --bump-revision.
+func (s *Server) RestoreEtcd(dir string) error {
+	s.Close()
+	if err := os.RemoveAll(s.file("etcd")); err != nil {
+		return err
+	}
+	if err := os.CopyFS(s.file("etcd"), os.DirFS(dir)); err != nil {
+		return err
+	}
+	if err := os.Chmod(s.file("etcd"), 0o700); err != nil {
+		return err
+	}
+	if err := s.StartEtcd(); err != nil {
+		return err
+	}
+	return s.StartAPI()
+}
+
 // FreezeAPI has the API server accept connections and respond to none until ThawAPI.
 func (s *Server) FreezeAPI() error { return s.api.Freeze() }
 
