@@ -21,12 +21,14 @@ func newLoadZonesCommand() *cobra.Command {
 protocol, and measures its time, CPU and memory: when all zones join, at rest, when one more joins, and while
 every zone changes a service each second. Run it on a machine that does nothing else.`,
 		Example: `  weft load zones
+  weft load zones --zones 20 --services 100 --pods 1000
   weft load zones --zones 100 --services 50 --during 10s -o json`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Zones, "zones", 500, "simulated zones")
 	flags.IntVar(&o.Services, "services", 200, "services of each zone")
+	flags.IntVar(&o.Pods, "pods", 0, "Pods of each zone, whose Dataplanes global gets")
 	flags.DurationVar(&o.Idle, "idle", 30*time.Second, "how long to measure the idle control plane")
 	flags.DurationVar(&o.During, "during", 30*time.Second, "how long every zone changes a service each second")
 	setMeasurement(cmd, func(ctx context.Context, self string, progress io.Writer) (measurementReport, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/client"
 	"weft/internal/sni"
 	"weft/internal/wait"
 	"weft/internal/wire"
@@ -26,6 +28,7 @@ type ZonesOptions struct {
 	Weft     string        // the program, which the tool runs as the global control plane
 	Zones    int           // simulated, at least 2
 	Services int           // of each zone
+	Pods     int           // of each zone: Dataplanes as a cluster has them, of which global gets a copy
 	Idle     time.Duration // how long to measure the idle control plane
 	During   time.Duration // how long every zone changes a service each second
 	Progress io.Writer
@@ -35,6 +38,7 @@ type ZonesOptions struct {
 type ZonesReport struct {
 	Zones    int `json:"zones"`
 	Services int `json:"services"` // of each zone
+	Pods     int `json:"pods"`     // of each zone
 	Streams  int `json:"streams"`
 
 	EmptyRSSBytes    int64   `json:"emptyRSSBytes"`    // before the first zone
@@ -71,8 +75,9 @@ const revisionLabel = "load/made-at"
 // RunZones measures the cost of a global control plane with many zones. They are simulated over the real protocol: they
 // send their services, count the received items, and store nothing.
 func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err error) {
-	if o.Zones < 2 || o.Services < 1 {
-		return nil, fmt.Errorf("want 2 zones or more, with a service or more each; got %d and %d", o.Zones, o.Services)
+	if o.Zones < 2 || o.Services < 1 || o.Pods < 0 {
+		return nil, fmt.Errorf("want 2 zones or more, with a service or more each, and no negative number of Pods; got "+
+			"%d, %d and %d", o.Zones, o.Services, o.Pods)
 	}
 	d, err := newDeployment(o.Weft)
 	if err != nil {
@@ -85,7 +90,7 @@ func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err err
 	if run.global, err = d.global(ctx); err != nil {
 		return nil, err
 	}
-	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Streams: o.Zones * len(syncedKinds())}
+	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Pods: o.Pods, Streams: o.Zones * len(syncedKinds())}
 	return report, run.measure(ctx, report)
 }
 
@@ -123,6 +128,11 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 				return err
 			}
 		}
+		for p := range r.Pods {
+			if err := zone.put(simulatedPod(zone.name, p, p%r.Services)); err != nil {
+				return err
+			}
+		}
 		r.zones = append(r.zones, zone)
 	}
 	r.zones[0].onBatch = r.watch
@@ -146,6 +156,9 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 	}); err != nil {
 		return err
 	}
+	if err := r.awaitPods(ctx); err != nil {
+		return err
+	}
 	report.JoinSeconds = time.Since(start).Seconds()
 	after, err := processStats(ctx, r.global.Diagnostics)
 	report.JoinCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
@@ -154,6 +167,21 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 		report.JoinItems, report.JoinBytes = report.JoinItems+items, report.JoinBytes+bytes
 	}
 	return err
+}
+
+// awaitPods waits until global has the Dataplanes of all zones.
+func (r *zonesRun) awaitPods(ctx context.Context) error {
+	for want := r.Zones * r.Pods; want > 0; {
+		var page struct{ Total int }
+		err := r.global.API.Get(ctx, client.Path(kind.Dataplanes, meshName, ""), url.Values{"size": {"1"}}, &page)
+		if err != nil || page.Total >= want {
+			return err
+		}
+		if err := wait.Sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // connect connects a zone for as long as the measurement lasts.
@@ -358,9 +386,25 @@ func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
 	return o
 }
 
+// simulatedPod is the Dataplane of a Pod as the control plane of its zone stores it.
+func simulatedPod(zone string, i, service int) *resource.Object[kind.Dataplane] {
+	const namespace = "load"
+	name, of := fmt.Sprintf("pod-%d", i), fmt.Sprintf("service-%d", service)
+	o := kind.Dataplanes.Make(meshName, name+"."+namespace, kind.Dataplane{Networking: kind.Networking{
+		Address: fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255),
+		Inbound: []kind.Inbound{{Port: 8080, State: kind.Ready, Tags: map[string]string{kind.ServiceTag: of,
+			kind.ProtocolTag: "http", kind.ZoneLabel: zone, kind.NamespaceLabel: namespace,
+			"k8s.kuma.io/service-name": of, "k8s.kuma.io/service-port": "80"}}},
+	}})
+	o.Labels = map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.EnvLabel: "kubernetes",
+		kind.DisplayName: name, kind.NamespaceLabel: namespace, "app": of, "pod-template-hash": "5d4f8c7b9d",
+		"topology.kubernetes.io/zone": zone}
+	return o
+}
+
 // Print writes the report as a table.
 func (r *ZonesReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d zones of %d services, %d streams\n\n", r.Zones, r.Services, r.Streams)
+	fmt.Fprintf(out, "%d zones of %d services and %d Pods, %d streams\n\n", r.Zones, r.Services, r.Pods, r.Streams)
 	const mega = 1e6
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, f := range []Metric{

@@ -190,6 +190,12 @@ func TestASimulatedServiceIsValid(t *testing.T) {
 	}
 }
 
+func TestASimulatedPodIsValid(t *testing.T) {
+	for _, p := range kind.Dataplanes.Prepare(simulatedPod("zone-1", 70_000, 3)) {
+		t.Errorf("%s %s", p.Field, p.Reason)
+	}
+}
+
 func TestAcrossReportMarksValuesOverBudget(t *testing.T) {
 	report := &AcrossReport{ServiceP99Millis: 299, AddressP99Millis: 301, AddressItems: 1, FewBytes: 100,
 		ManyBytes: 100}
