@@ -117,7 +117,7 @@ func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 		return nil, err
 	}
 	// The state of a zone is known once the zone, or the instance that it is connected to, has sent it.
-	for zone := range g.logs.linksNow() {
+	for _, zone := range g.logs.joinedZones() {
 		for _, k := range g.logs.kinds {
 			if enabled, _ := g.logs.zoneEnabled(zone); enabled && k.kind.Describe().Sync.Has(resource.ZoneToZones) {
 				k.log.Await(kind.Owner{Zone: zone})

@@ -15,7 +15,9 @@ type Replicas interface {
 	WaitAcked(ctx context.Context, rows []resource.Key) error
 	// Expired returns whether the lease of an instance has expired, and when the instance was last live.
 	Expired(instance string) (last time.Time, ended bool)
-	// Changed is closed when an instance has joined or left.
+	// Renewed returns whether an instance has renewed its lease since this one started.
+	Renewed(instance string) bool
+	// Changed is closed when an instance has joined, has renewed its lease, or left.
 	Changed() <-chan struct{}
 }
 
@@ -72,6 +74,19 @@ func (l *logs) linksNow() map[string]link {
 	return links
 }
 
+// joinedZones returns the zones that have ever connected. The store of such a zone is recorded before any resource of
+// it, the connection only some time later.
+func (l *logs) joinedZones() (zones []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for zone, link := range l.links {
+		if link.store != "" || link.instance != "" {
+			zones = append(zones, zone)
+		}
+	}
+	return zones
+}
+
 // atOtherReplica returns whether a zone is connected to another live instance.
 func (g *Global) atOtherReplica(l link) bool {
 	if g.Replicas == nil || !l.open || l.instance == g.Instance {
@@ -96,7 +111,8 @@ func (g *Global) countZones(now time.Time) (next time.Duration) {
 		case !atOther && enabled && !g.counted[zone]:
 			g.addToTracker(zone)
 		}
-		if atOther && link.complete {
+		// An instance that ended before this one started may have completed the link in a later state of the store.
+		if atOther && link.complete && g.Replicas.Renewed(link.instance) {
 			g.completeLogs(zone)
 		}
 		if left := g.expireIngresses(zone, here || atOther, now); left > 0 && (next == 0 || left < next) {

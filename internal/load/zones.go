@@ -76,8 +76,8 @@ const revisionLabel = "load/made-at"
 // send their services, count the received items, and store nothing.
 func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err error) {
 	if o.Zones < 2 || o.Services < 1 || o.Pods < 0 {
-		return nil, fmt.Errorf("want 2 zones or more, with a service or more each, and no negative number of Pods; got "+
-			"%d, %d and %d", o.Zones, o.Services, o.Pods)
+		return nil, fmt.Errorf("want 2 zones or more, with a service or more each, and no negative number of Pods; "+
+			"got %d, %d and %d", o.Zones, o.Services, o.Pods)
 	}
 	d, err := newDeployment(o.Weft)
 	if err != nil {

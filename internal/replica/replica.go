@@ -119,6 +119,14 @@ func (m *Member) Expired(id string) (last time.Time, ended bool) {
 	return m.view.ended(id)
 }
 
+// Renewed reports whether another replica is live, and has renewed its lease since this one has read it first. Until
+// then, it may have ended before this one started.
+func (m *Member) Renewed(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view.peers[id].renewed
+}
+
 // Live returns the IDs of this replica and of the other live ones, sorted.
 func (m *Member) Live() []string {
 	m.mu.Lock()

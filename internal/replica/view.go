@@ -53,6 +53,7 @@ type view struct {
 type peer struct {
 	version   string    // of its row
 	renewedAt time.Time // the time at which that version was first read
+	renewed   bool      // an earlier version was read before
 }
 
 type departure struct {
@@ -69,8 +70,8 @@ func newView(self string, now time.Time, timing Timing) *view {
 
 // observe records the row of a replica.
 func (v *view) observe(id, version string, now time.Time) {
-	if id != v.self && v.peers[id].version != version {
-		v.peers[id] = peer{version, now}
+	if was, known := v.peers[id]; id != v.self && was.version != version {
+		v.peers[id] = peer{version, now, known}
 		delete(v.gone, id)
 	}
 }
@@ -90,7 +91,7 @@ func (v *view) renewed(began time.Time, failedBefore bool) {
 	v.leadUntil = began.Add(v.timing.RenewDeadline)
 	if failedBefore {
 		for id, p := range v.peers {
-			v.peers[id] = peer{p.version, began}
+			v.peers[id] = peer{p.version, began, p.renewed}
 		}
 	}
 }

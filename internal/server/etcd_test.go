@@ -76,8 +76,9 @@ func TestRestoredZone(t *testing.T) {
 	}
 
 	again := servertest.Start(t, options)
-	if got := read(t, again, "/meshes/default/meshtimeouts"); !strings.Contains(got, "3s") || strings.Contains(got, "4s") {
-		t.Errorf("the policies are %s", got)
+	policies := read(t, again, "/meshes/default/meshtimeouts")
+	if !strings.Contains(policies, "3s") || strings.Contains(policies, "4s") {
+		t.Errorf("the policies are %s", policies)
 	}
 	apply(t, again, fmt.Sprintf(server, 3))
 	former := connect(t, again, "default.web-1.restored")
@@ -117,6 +118,7 @@ func TestRestoredGlobal(t *testing.T) {
 		return "/meshes/default/meshtimeouts/" + copied(kind.MeshTimeouts, "default", name+"."+c.namespace, "")
 	}
 	apply(t, global, fmt.Sprintf(namedTimeout, "slow."+c.namespace, "3s"))
+	awaitRead(t, west, "/meshes/default", "default")
 	apply(t, west, fmt.Sprintf(service, "before"))
 	awaitRead(t, east, path("before"), "web")
 	awaitRead(t, east, policy("slow"), "3s")

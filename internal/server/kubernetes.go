@@ -46,8 +46,8 @@ func (s *Server) openKubernetes(ctx context.Context) error {
 	s.group.Go(func() error {
 		select {
 		case err := <-found.wentBack:
-			return fmt.Errorf("%w: its etcd was restored from a backup, and this control plane starts again with what it "+
-				"has now", err)
+			return fmt.Errorf("%w: its etcd was restored from a backup, and this control plane starts again with what "+
+				"it has now", err)
 		case <-ctx.Done():
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"weft/internal/kube/api"
 	"weft/internal/store"
 )
 
@@ -32,20 +33,25 @@ func (h *history) wrote(at place, row store.Row, o *object) {
 	h.lease = o.Metadata
 }
 
-// checkHistory returns errWentBack if the API server has an earlier state than a watch or a write of this store has
-// seen. Writes since the restoration may have made its version a later one: then the Lease of this replica is older
-// than it was last written. A Lease that is missing says nothing, because another replica may have deleted it.
-func (s *Store) checkHistory(ctx context.Context, version string) error {
+// checkHistory returns errWentBack if the API server has an earlier state than a watch of a collection, up to a
+// version, or a write of this store has seen. Writes since the restoration may have made the version a later one: then
+// the Lease of this replica is older than it was last written. A Lease that is missing says nothing, because another
+// replica may have deleted it. Versions are compared within one resource, since the API server may keep each in an etcd
+// of its own.
+func (s *Store) checkHistory(ctx context.Context, collection, version string) error {
 	s.history.mu.Lock()
 	last := s.history.lease
 	s.history.mu.Unlock()
-	var leases list
+	var now, leases list
+	if err := s.api.Get(ctx, collection, api.Options{"limit": "1"}, &now); err != nil {
+		return err
+	}
+	if earlier(now.Metadata.ResourceVersion, version) {
+		return fmt.Errorf("%w: version %s, and was %s", errWentBack, now.Metadata.ResourceVersion, version)
+	}
 	err := s.api.Get(ctx, "/apis/coordination.k8s.io/v1/namespaces/"+s.options.Namespace+"/leases", nil, &leases)
 	if err != nil {
 		return err
-	}
-	if earlier(leases.Metadata.ResourceVersion, version) {
-		return fmt.Errorf("%w: version %s, and was %s", errWentBack, leases.Metadata.ResourceVersion, version)
 	}
 	for _, o := range leases.Items {
 		if o.Metadata.UID == last.UID && earlier(o.Metadata.ResourceVersion, last.ResourceVersion) {

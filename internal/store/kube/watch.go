@@ -79,7 +79,7 @@ func (w *watcher) read(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
 		if !connected {
-			err = w.store.checkHistory(ctx, w.version)
+			err = w.store.checkHistory(ctx, w.at.collection(), w.version)
 			connected = err == nil
 		}
 		if connected && expired {
