@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,10 @@ const (
 	notNoticed = "NOT NOTICED"
 	unusable   = "ERROR"
 )
+
+// withAPIServer are the packages whose tests are left out without the programs that `make apiserver` builds.
+var withAPIServer = []string{"internal/kube/injector", "internal/kube/review", "internal/kube/webhook",
+	"internal/server", "internal/store/kube"}
 
 // try runs the tests of a mutation without it and with it. The detail is what go test printed.
 func (m mutation) try(o options) (result, detail string) {
@@ -108,6 +113,9 @@ func (m mutation) goTest(o options, root string, environment []string, arguments
 	arguments = append(arguments, "./"+m.pkg())
 	if m.isEndToEnd() {
 		arguments = append(arguments, "-spire") // else the tests with SPIRE are left out
+	}
+	if slices.Contains(withAPIServer, m.pkg()) {
+		arguments = append(arguments, "-apiserver")
 	}
 	command := exec.Command("go", arguments...)
 	command.Dir = root
