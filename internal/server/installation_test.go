@@ -510,7 +510,8 @@ func (i *installation) delete(path string) {
 	}
 }
 
-// stored returns all objects outside the system namespace, which the namespace controller empties. Events expire.
+// stored returns all objects outside the system namespaces of the tests, which the namespace controller would empty.
+// Events expire.
 func (i *installation) stored() []string {
 	i.t.Helper()
 	all := map[string]bool{}
@@ -519,7 +520,7 @@ func (i *installation) stored() []string {
 			continue
 		}
 		for _, o := range i.list(collection, "") {
-			if o.Metadata.Namespace != i.namespace && o.Metadata.Name != i.namespace {
+			if !strings.HasPrefix(o.Metadata.Namespace, "system-") && o.Metadata.Name != i.namespace {
 				all[collection+" "+o.Metadata.Namespace+"/"+o.Metadata.Name] = true
 			}
 		}
