@@ -61,7 +61,7 @@ test: prerequisites build tools ## the tests that a change needs: format, vet, l
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
 	tools/generated
-	go test ./...
+	go test -timeout 30m ./...
 
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
@@ -71,10 +71,10 @@ APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubete
 	./internal/kube/review ./internal/kube/webhook ./internal/store/kube ./internal/server
 
 test-real: prerequisites-real build tools spire apiserver helm ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
-	cd test/e2e && go test -count=1 -run SPIRE -spire
-	go test -count=1 $(APISERVER) -apiserver
+	cd test/e2e && go test -count=1 -timeout 30m -run SPIRE -spire
+	go test -count=1 -timeout 30m $(APISERVER) -apiserver
 	go test -count=1 ./internal/kube/install -helm
-	go test -race $(RACED)
+	go test -race -timeout 30m $(RACED)
 	@$(MAKE) --no-print-directory hostile
 
 # The policies that `make check` draws.
@@ -95,7 +95,7 @@ test-images: tools
 	@tools/images test >/dev/null
 
 test-kubernetes: prerequisites-node test-images node argo spire ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic; 11 minutes
-	go test -count=1 -timeout 30m ./test/kubernetes/node -node
+	go test -count=1 -timeout 60m ./test/kubernetes/node -node
 
 conformance: prerequisites-node test-images node argo ## the conformance suite of the Gateway API on a Kubernetes node, as root: its report is written to docs; 4 minutes, and 5 once to build it
 	@test/kubernetes/conformance/build >/dev/null

@@ -56,14 +56,20 @@ func newNamespace(t *testing.T) *namespace {
 	return n
 }
 
-// rules returns the rules of a namespace; nil is that of the test.
+// rules returns the rules of a namespace, without the comments, which have the time; nil is that of the test.
 func (n *namespace) rules(t *testing.T) string {
 	t.Helper()
 	out, err := n.run("iptables-save", "-t", "nat")
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return out
+	var rules strings.Builder
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "#") {
+			rules.WriteString(line)
+		}
+	}
+	return rules.String()
 }
 
 func (n *namespace) run(program string, args ...string) (string, error) {
