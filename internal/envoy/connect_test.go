@@ -77,7 +77,11 @@ func TestAServerThatDoesNotRespondIsEjected(t *testing.T) {
 				}
 			}
 			slowest := time.Duration(0)
-			for deadline := time.Now().Add(time.Minute); row.stat("outlier_detection.ejections_active") == 0; {
+			ejected := func() bool {
+				return row.stat("outlier_detection.ejections_active") > 0 &&
+					row.stat("upstream_cx_connect_timeout") >= ejectedAfter
+			}
+			for deadline := time.Now().Add(time.Minute); !ejected(); {
 				began := time.Now()
 				attempt()
 				slowest = max(slowest, time.Since(began))
@@ -87,9 +91,8 @@ func TestAServerThatDoesNotRespondIsEjected(t *testing.T) {
 			}
 			// Envoy counts a timer from the beginning of the iteration of its event loop that starts it: on a busy
 			// machine it is early by what that iteration has taken.
-			if slowest < row.least*9/10 || row.stat("upstream_cx_connect_timeout") < ejectedAfter {
-				t.Errorf("the slowest attempt took %s, want about %s; %d attempts timed out", slowest, row.least,
-					row.stat("upstream_cx_connect_timeout"))
+			if slowest < row.least*9/10 {
+				t.Errorf("the slowest attempt took %s, want about %s", slowest, row.least)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func crossZoneContents(egress string) []*xds.Resource {
 			// The filter before this one names the cluster; no cluster has this name.
 			ClusterSpecifier:   &tcpproxyv3.TcpProxy_Cluster{Cluster: "self_" + egress},
 			IdleTimeout:        duration(inboundIdleTimeout),
-			MaxConnectAttempts: uint32Value(connectAttempts),
+			MaxConnectAttempts: uint32Value(zonesConnectAttempts),
 			BackoffOptions:     zonesRetryBackoff(),
 		}),
 	}

@@ -73,6 +73,9 @@ const (
 	// dead endpoints and reach the next zone. Envoy counts an attempt for each pending connection to an endpoint when
 	// one of them fails.
 	connectAttempts = 10
+	// zonesConnectAttempts is connectAttempts of a connection that may go to other zones. Between its attempts Envoy
+	// waits, and they last longer than a busy machine takes to eject dead endpoints.
+	zonesConnectAttempts = 20
 
 	// Between two proxies that both read requests: unackedTimeout is the time for which data may stay unacknowledged; a
 	// PING is sent every pingInterval; without data for pingTimeout after a PING, the connection is closed.

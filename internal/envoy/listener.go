@@ -104,11 +104,11 @@ func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
 		}
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: clusters}
 	}
+	if toManyZones(rule) {
+		proxy.MaxConnectAttempts, proxy.BackoffOptions = uint32Value(zonesConnectAttempts), zonesRetryBackoff()
+	}
 	if retry := to.Effective.Retry.TCP; retry != nil && retry.MaxConnectAttempt != nil {
 		proxy.MaxConnectAttempts = uint32Value(*retry.MaxConnectAttempt)
-	}
-	if toManyZones(rule) {
-		proxy.BackoffOptions = zonesRetryBackoff()
 	}
 	return proxy
 }

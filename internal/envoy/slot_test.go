@@ -168,7 +168,13 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 	if client.status() != 200 || limited.status() != 200 {
 		t.Fatal("a slot without content changes a response")
 	}
-	run := traffic.Start(200, 10*time.Second, traffic.By(client.transport, http.MethodGet, client.url))
+	// A connection carries at most 100 streams: a client with more opens another one.
+	send, streams := traffic.By(client.transport, http.MethodGet, client.url), make(chan struct{}, 50)
+	run := traffic.Start(200, 10*time.Second, func(ctx context.Context) (string, error) {
+		streams <- struct{}{}
+		defer func() { <-streams }()
+		return send(ctx)
+	})
 
 	const added = "x-added"
 	route := routeOf(t, in)

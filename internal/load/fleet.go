@@ -144,6 +144,9 @@ func (f *fleet) fail(err error) {
 func (f *fleet) run(ctx context.Context, p *proxy, started func()) error {
 	err := f.stream(ctx, p, started)
 	for closedByUs(ctx, p, err) != nil && f.restarting.Load() {
+		if f.mayEnd != nil && f.mayEnd(err) {
+			time.Sleep(reconnect.BaseDelay) // gRPC waits before it connects again, but this connection stands
+		}
 		err = f.stream(ctx, p, started)
 	}
 	return closedByUs(ctx, p, err)
@@ -403,8 +406,8 @@ func (f *fleet) wait(ctx context.Context, done func() bool) error {
 		case err := <-f.failed:
 			return err
 		case <-limit:
-			return fmt.Errorf("%d of %d proxies have their configuration after %s", f.completed.Load(), len(f.proxies),
-				timeout)
+			return fmt.Errorf("%d of %d proxies have their configuration after %s; the server ended %d streams",
+				f.completed.Load(), len(f.proxies), timeout, f.ended.Load())
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -156,6 +156,9 @@ func (r *membershipRun) admitAll(ctx context.Context, report *MembershipReport) 
 	if err != nil {
 		return err
 	}
+	// The control plane may still reject a proxy that connects at the moment of the change. It reconnects, as Envoy
+	// does.
+	r.evicted.rejoin()
 	if err := r.evicted.connect(ctx, r.half(1)); err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	if report.OneBytes < 4*5*100 || report.JoinBytes < report.JoinItems*100 {
 		t.Errorf("impossible values: %+v", report)
 	}
-	if report.ChangesPerSecond < 2 || report.ChangeP50Millis <= 0 || report.ChangeP99Millis < report.ChangeP50Millis {
+	if report.ChangesPerSecond <= 0 || report.ChangeP50Millis <= 0 || report.ChangeP99Millis < report.ChangeP50Millis {
 		t.Errorf("impossible values of changes: %+v", report)
 	}
 }

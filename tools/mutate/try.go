@@ -18,7 +18,7 @@ const (
 	unusable   = "ERROR"
 )
 
-// withAPIServer are the packages whose tests are left out without the programs that `make apiserver` builds.
+// withAPIServer are the packages with tests that need the flag -apiserver.
 var withAPIServer = []string{"internal/kube/injector", "internal/kube/review", "internal/kube/webhook",
 	"internal/server", "internal/store/kube"}
 

@@ -23,7 +23,7 @@ type Compacter interface{ Compact(t *testing.T) }
 const plenty = 100_000
 
 // waitTimeout bounds the wait of a test for an expected event.
-const waitTimeout = 20 * time.Second
+const waitTimeout = 3 * time.Minute
 
 // Run runs the suite, each test with a store of its own.
 func Run(t *testing.T, open Open) {
