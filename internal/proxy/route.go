@@ -100,17 +100,18 @@ func (s *Stage) RoutingOf(r *table.Reader, key EffectiveKey) *Routing {
 	if d == nil || own == nil {
 		return nil
 	}
-	about := map[string][]policy.Part{}
-	for _, of := range routeKinds {
-		if of != kind.MeshHTTPRoutes.Name || own.Protocol.IsHTTP() {
-			about[of] = s.outbound(r, key.Policies, of, d)
+	about, consumed := make([][]policy.Part, len(routeKinds)), false
+	for i, of := range routeKinds {
+		if of == kind.MeshHTTPRoutes.Name && !own.Protocol.IsHTTP() {
+			continue
 		}
+		about[i] = s.outbound(r, key.Policies, of, d)
+		consumed = consumed || slices.ContainsFunc(about[i], func(part policy.Part) bool {
+			return s.gatewayRole(r, part) == "consumer"
+		})
 	}
-	consumed := slices.ContainsFunc(routeKinds, func(of string) bool {
-		return slices.ContainsFunc(about[of], func(part policy.Part) bool { return s.gatewayRole(r, part) == "consumer" })
-	})
-	for _, of := range routeKinds {
-		parts, exclusive := s.ofGatewayAPI(r, about[of], consumed)
+	for i, of := range routeKinds {
+		parts, exclusive := s.ofGatewayAPI(r, about[i], consumed)
 		if len(parts) == 0 {
 			continue
 		}
@@ -166,8 +167,8 @@ type routeBuilder struct {
 	own     *service.Route // of the destination itself
 	parts   []policy.Part
 	routing *Routing
-	// exclusive is true where a route is of the Gateway API: a request that no rule matches gets 404, and the share of a
-	// backend that does not exist is rejected.
+	// exclusive is true where a route is of the Gateway API: a request that no rule matches gets 404, and the share of
+	// a backend that does not exist is rejected.
 	exclusive bool
 }
 

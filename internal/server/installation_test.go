@@ -243,9 +243,7 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 func (i *installation) attachesRoutes(shop *shop) {
 	i.t.Helper()
 	for _, of := range convert.RouteKinds {
-		collection := convert.RoutePaths[of]
-		slash := strings.LastIndex(collection, "/")
-		path := collection[:slash] + "/namespaces/" + shop.name + collection[slash:]
+		path := shop.routes(of)
 		servertest.Await(i.t, "the API server has the kind "+of, func() bool {
 			return i.client.Get(i.t.Context(), path, nil, nil) == nil
 		})

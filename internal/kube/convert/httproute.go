@@ -444,13 +444,13 @@ func (c *routeConversion) unresolvedReason(ref *BackendRef) (reason, message str
 	}
 	switch http := c.isHTTP(service, &port); {
 	case !http && c.ofConnections() && c.http != "":
-		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s, and the port %s of the parent is HTTP: %s",
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s, and the parent's port %s is HTTP: %s",
 			ref.Port, of, ref.Name, cmp.Or(port.AppProtocol, kind.TCP), c.http, sameKind)
 	case !http && !c.ofConnections():
 		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s: %s", ref.Port, of, ref.Name,
 			cmp.Or(port.AppProtocol, kind.TCP), howHTTP)
 	case http && c.other != "":
-		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is HTTP, and the port %s of the parent is not: %s",
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is HTTP, and the parent's port %s is not: %s",
 			ref.Port, of, ref.Name, c.other, sameKind)
 	}
 	return "", ""

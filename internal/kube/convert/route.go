@@ -44,7 +44,7 @@ var RoutePaths = map[string]string{
 var routedProtocol = map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}
 
 // Route is a route of the Gateway API that has a Service or a MeshService among its parents, or a status of this
-// control plane. A rule of a GRPCRoute has the form of HTTP, and the rule of a TCPRoute or a TLSRoute has backends only.
+// control plane. A rule of a GRPCRoute has the form of HTTP. The rule of a TCPRoute or a TLSRoute has only backends.
 type Route struct {
 	Meta
 	Kind       string

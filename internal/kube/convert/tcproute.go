@@ -11,8 +11,8 @@ const serverNames = "the mesh does not route by the server name of TLS (SNI), an
 	"TCPRoute, which routes all connections of a port, and give each host name a Service of its own"
 
 // sameKind says which backends a route of connections can have.
-const sameKind = "HTTP ports have HTTP backends, and other ports none of these; for a Service with ports of both kinds, " +
-	"write a route for each port, and set port in parentRefs"
+const sameKind = "HTTP ports have HTTP backends, and other ports none of these; for a Service with ports of both " +
+	"kinds, write a route for each port, and set port in parentRefs"
 
 // connections returns the backends of the connections of a TCPRoute or a TLSRoute.
 func (c *routeConversion) connections() []kind.RouteBackendRef {

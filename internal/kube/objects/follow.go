@@ -189,7 +189,8 @@ func (f *Follower) awaitDefinition(ctx context.Context, s *source) {
 			if err != nil {
 				return err
 			}
-			if served, err := convert.ServesVersion(e.Object, s.defined); err != nil || served && e.Type != api.Deleted {
+			served, err := convert.ServesVersion(e.Object, s.defined)
+			if err != nil || served && e.Type != api.Deleted {
 				return err
 			}
 		}
