@@ -100,7 +100,7 @@ func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
 		clusters := &tcpproxyv3.TcpProxy_WeightedCluster{}
 		for _, b := range rule.Backends {
 			clusters.Clusters = append(clusters.Clusters,
-				&tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight{Name: b.Destination.String(), Weight: b.Weight})
+				&tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight{Name: clusterOf(&b), Weight: b.Weight})
 		}
 		proxy.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: clusters}
 	}

@@ -43,6 +43,28 @@ func TestRulesHaveRetriesAndHashesOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestTheShareOfAMissingBackendIsClosed: of the connections that a TCPRoute splits, those of a backend that does not
+// exist are closed, and those of the other one are served.
+func TestTheShareOfAMissingBackendIsClosed(t *testing.T) {
+	l := newLab(t)
+	d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: "split", Port: 80},
+		Protocol: kind.TCP, Effective: effectiveOf(t, "MeshRetry: {}")}
+	route := service.RouteTo(d).With(d.Effective)
+	route.Rules[0].Backends = append(route.Rules[0].Backends, service.RouteBackend{Weight: 1})
+	split := l.routedBy(d, route, l.server(responding(http.StatusOK)))
+	l.start()
+
+	served := 0
+	for range 60 {
+		if response := split.send(); response != nil && response.StatusCode == http.StatusOK {
+			served++
+		}
+	}
+	if served < 10 || served > 50 {
+		t.Errorf("%d of 60 connections are served, want about 30", served)
+	}
+}
+
 // routed adds a destination whose requests below a path have confs of their own.
 func (l *lab) routed(path string, e, ofRule service.Effective, servers ...service.Endpoint) *labDestination {
 	l.t.Helper()
@@ -53,6 +75,11 @@ func (l *lab) routed(path string, e, ofRule service.Effective, servers ...servic
 	rule.Name, rule.Effective = "rule_0", &ofRule
 	rule.Match = kind.HTTPMatch{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: path}}
 	route.Rules = append([]service.RouteRule{rule}, route.Rules...)
+	return l.routedBy(d, route, servers...)
+}
+
+// routedBy adds a destination with a route.
+func (l *lab) routedBy(d *service.Destination, route *service.Route, servers ...service.Endpoint) *labDestination {
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
 		Protocol: d.Protocol}
 	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),

@@ -225,6 +225,9 @@ func (c *Config) followCluster(result *OutboundResult, backend *Backend, call Ca
 	switch {
 	case cluster == nil && result.NotFoundStatus == routev3.RouteAction_INTERNAL_SERVER_ERROR:
 		return fmt.Errorf("the proxy responds with 500: the backend does not exist")
+	case cluster == nil && result.Route == "":
+		return fmt.Errorf("the proxy closes the connection: the backend does not exist (no cluster %s)",
+			backend.Cluster)
 	case cluster == nil:
 		return fmt.Errorf("the proxy has no cluster %s", backend.Cluster)
 	}

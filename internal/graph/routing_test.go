@@ -27,7 +27,25 @@ func httpRoute(name, spec string) resource.Any {
 
 // ofGatewayAPI is a MeshHTTPRoute with rules for api that was made from routes of the Gateway API.
 func ofGatewayAPI(role, name, rules string) resource.Any {
-	o := httpRoute(name, toAPI(rules))
+	return madeFromRoutes(role, httpRoute(name, toAPI(rules)))
+}
+
+// connectionsOf is a MeshTCPRoute for port 90 of api, and for its HTTP port 80, that was made from TCPRoutes. Each
+// backend is "NAME WEIGHT", on the port.
+func connectionsOf(role, name string, backends ...string) resource.Any {
+	to := func(section, port string) string {
+		var refs []string
+		for _, backend := range backends {
+			name, weight, _ := strings.Cut(backend, " ")
+			refs = append(refs, fmt.Sprintf("{kind: MeshService, name: %s, port: %s, weight: %s}", name, port, weight))
+		}
+		return fmt.Sprintf(`{targetRef: {kind: MeshService, name: api, sectionName: "%s"}, rules: [{default: `+
+			`{backendRefs: [%s]}}]}`, section, strings.Join(refs, ", "))
+	}
+	return madeFromRoutes(role, tcpRoute(name, "{to: ["+to("90", "90")+", "+to("http", "80")+"]}"))
+}
+
+func madeFromRoutes(role string, o resource.Any) resource.Any {
 	o.Envelope().Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy, "kuma.io/policy-role": role}
 	return o
 }
@@ -114,6 +132,23 @@ func TestRouting(t *testing.T) {
 			ofGatewayAPI("producer", "r", rule("/a", "db")), ofGatewayAPI("consumer", "s", rule("/b", "db")),
 			httpRoute("t", toAPI(rule("/c", "api")))}, api,
 			"rule_0 /b: db_80 1 | rule_1 /c: api_80 1 | unmatched : 404"},
+		{"connections by the Gateway API, and the share of a backend that is not there", []resource.Any{
+			connectionsOf("producer", "r", "db 2", "gone 3", "api 0")}, destination(service.MeshService, "api", 90),
+			"rule_0 : db_90 2, ? 3"},
+		{"requests by a TCPRoute", []resource.Any{connectionsOf("producer", "r", "db 2", "gone 3")}, api,
+			"rule_0 : db_80 2, ? 3"},
+		{"no connection by the Gateway API", []resource.Any{connectionsOf("producer", "r", "db 0", "gone 3")},
+			destination(service.MeshService, "api", 90), "rule_0 : 503"},
+		{"an HTTPRoute over a TCPRoute", []resource.Any{connectionsOf("producer", "r", "db 2"),
+			ofGatewayAPI("producer", "s", rule("/a", "db"))}, api, "rule_0 /a: db_80 1 | unmatched : 404"},
+		{"a consumer's TCPRoute in place of the producer's HTTPRoute", []resource.Any{
+			connectionsOf("consumer", "r", "db 2"), ofGatewayAPI("producer", "s", rule("/a", "db"))}, api,
+			"rule_0 : db_80 2"},
+		{"a consumer's TCPRoute in place of the producer's", []resource.Any{connectionsOf("producer", "a", "api 1"),
+			connectionsOf("consumer", "r", "db 2")}, destination(service.MeshService, "api", 90), "rule_0 : db_90 2"},
+		{"a consumer's HTTPRoute in place of the producer's TCPRoute", []resource.Any{
+			connectionsOf("producer", "r", "db 2"), ofGatewayAPI("consumer", "s", rule("/a", "db"))}, api,
+			"rule_0 /a: db_80 1 | unmatched : 404"},
 		{"no weight", []resource.Any{httpRoute("r", toAPI(rule("/a", "db 0", "api 0")))}, api,
 			"rule_0 /a: 503 | : api_80 1"},
 		{"a port that is not HTTP, and one that is not there", []resource.Any{httpRoute("r", toAPI(

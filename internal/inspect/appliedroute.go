@@ -40,7 +40,8 @@ type AppliedRouteRule struct {
 
 // AppliedBackend is a destination with its share of the traffic of a rule.
 type AppliedBackend struct {
-	// Destination is its name in Envoy's configuration; empty: it does not exist, and its requests get 500.
+	// Destination is its name in Envoy's configuration; empty: it does not exist, its requests get 500, and its
+	// connections are closed.
 	Destination string `json:"destination"`
 	Weight      uint32 `json:"weight"`
 }

@@ -100,11 +100,18 @@ func (s *Stage) RoutingOf(r *table.Reader, key EffectiveKey) *Routing {
 	if d == nil || own == nil {
 		return nil
 	}
-	for _, of := range routeKinds {
+	about, consumed := make([][]policy.Part, len(routeKinds)), false
+	for i, of := range routeKinds {
 		if of == kind.MeshHTTPRoutes.Name && !own.Protocol.IsHTTP() {
 			continue
 		}
-		parts, exclusive := s.ofGatewayAPI(r, s.outbound(r, key.Policies, of, d))
+		about[i] = s.outbound(r, key.Policies, of, d)
+		consumed = consumed || slices.ContainsFunc(about[i], func(part policy.Part) bool {
+			return s.gatewayRole(r, part) == "consumer"
+		})
+	}
+	for i, of := range routeKinds {
+		parts, exclusive := s.ofGatewayAPI(r, about[i], consumed)
 		if len(parts) == 0 {
 			continue
 		}
@@ -128,26 +135,28 @@ func (s *Stage) outbound(r *table.Reader, set PolicySet, of string, d *policy.De
 	return parts
 }
 
+// gatewayRole returns the role of the policy of a part, where it was made from routes of the Gateway API; else "".
+func (s *Stage) gatewayRole(r *table.Reader, part policy.Part) string {
+	o, ok := s.state.Find(r, part.Policy.Key)
+	if !ok || o.Envelope().Label(kind.ManagedBy) != kind.GeneratedBy {
+		return ""
+	}
+	return o.Envelope().Label(policy.RoleLabel)
+}
+
 // ofGatewayAPI returns the parts of routes that count, and whether one of them is of the Gateway API: then a request
-// that no rule matches does not go to the service itself. The routes of a consumer replace those of the producer of the
-// service as a whole. (GEP-1324, GEP-1426)
-func (s *Stage) ofGatewayAPI(r *table.Reader, parts []policy.Part) (count []policy.Part, exclusive bool) {
-	role := func(part policy.Part) string {
-		o, ok := s.state.Find(r, part.Policy.Key)
-		if !ok || o.Envelope().Label(kind.ManagedBy) != kind.GeneratedBy {
-			return ""
-		}
-		return o.Envelope().Label(policy.RoleLabel)
-	}
-	consumed := false
+// that no rule matches does not go to the service itself. The routes of a consumer, of any kind, replace those of the
+// producer of the service as a whole; consumed is true where there is one. (GEP-1324, GEP-1426)
+func (s *Stage) ofGatewayAPI(r *table.Reader, parts []policy.Part, consumed bool) (count []policy.Part,
+	exclusive bool) {
 	for _, part := range parts {
-		of := role(part)
-		exclusive, consumed = exclusive || of != "", consumed || of == "consumer"
+		role := s.gatewayRole(r, part)
+		if consumed && role == "producer" {
+			continue
+		}
+		count, exclusive = append(count, part), exclusive || role != ""
 	}
-	if consumed {
-		parts = slices.DeleteFunc(parts, func(part policy.Part) bool { return role(part) == "producer" })
-	}
-	return parts, exclusive
+	return count, exclusive
 }
 
 // routeBuilder makes the route of merged rules.
@@ -158,7 +167,8 @@ type routeBuilder struct {
 	own     *service.Route // of the destination itself
 	parts   []policy.Part
 	routing *Routing
-	// exclusive is true where a request that no rule matches gets 404.
+	// exclusive is true where a route is of the Gateway API: a request that no rule matches gets 404, and the share of
+	// a backend that does not exist is rejected.
 	exclusive bool
 }
 
@@ -241,7 +251,8 @@ func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.Rou
 	return rules
 }
 
-// tcpRule returns the rule of a MeshTCPRoute. Its unresolved backends, and those without a share, are left out.
+// tcpRule returns the rule of a MeshTCPRoute. Its unresolved backends are left out, unless the route is of the Gateway
+// API: then their share of the connections is closed. Backends without a share are left out too.
 func (b *routeBuilder) tcpRule(conf *kind.TCPRouteConf) service.RouteRule {
 	source := b.source(0, nil)
 	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
@@ -249,11 +260,11 @@ func (b *routeBuilder) tcpRule(conf *kind.TCPRouteConf) service.RouteRule {
 		source.Conf = &conf.Rules[0].Default
 		rule.Backends, rule.Status = b.backends(&source, conf.Rules[0].Default.BackendRefs)
 		rule.Backends = slices.DeleteFunc(rule.Backends, func(backend service.RouteBackend) bool {
-			return !backend.Exists() || backend.Weight == 0
+			return backend.Weight == 0 || !backend.Exists() && !b.exclusive
 		})
 	}
-	if len(rule.Backends) == 0 {
-		rule.Status = cmp.Or(rule.Status, http.StatusServiceUnavailable)
+	if !slices.ContainsFunc(rule.Backends, func(backend service.RouteBackend) bool { return backend.Exists() }) {
+		rule.Backends, rule.Status = nil, cmp.Or(rule.Status, http.StatusServiceUnavailable)
 	}
 	b.routing.Rules = append(b.routing.Rules, source)
 	return rule

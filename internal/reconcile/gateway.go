@@ -12,7 +12,7 @@ import (
 )
 
 // Kinds of requests for routes of the Gateway API. They have no mesh. The name of the first is
-// [convert.Route.RowKey], and that of the second the name of a MeshHTTPRoute.
+// [convert.Route.RowKey], and that of the second the name of a MeshHTTPRoute and a MeshTCPRoute.
 const (
 	RouteStatusKind    = "status of a route"
 	AttachedRoutesKind = "routes of a Service"
@@ -22,24 +22,25 @@ const (
 type gatewayRoutes struct {
 	// converted are the conversions of a route, one for each parent, by [convert.Route.RowKey].
 	converted *table.Derived[string, []convert.RouteParent]
-	// attached are the routes of a namespace for one Service, by the name of their MeshHTTPRoute.
+	// attached are the routes of a namespace for one Service, by the name of their policies.
 	attached *table.Derived[string, attachedRoutes]
-	// byName finds the routes of a MeshHTTPRoute, and made the MeshHTTPRoutes that have a name, in all meshes.
-	byName *table.Index[*convert.Route]
-	made   *table.Index[*resource.Object[kind.MeshHTTPRoute]]
+	// byName finds the routes by the name of their policies. madeHTTP and madeTCP are the policies that have a name, in
+	// all meshes.
+	byName   *table.Index[*convert.Route]
+	madeHTTP *table.Index[*resource.Object[kind.MeshHTTPRoute]]
+	madeTCP  *table.Index[*resource.Object[kind.MeshTCPRoute]]
 	// services are the MeshServices of this zone that have a name, in all meshes.
 	services *table.Index[*resource.Object[kind.MeshService]]
 }
 
-// attachedRoutes are the MeshHTTPRoute of routes, nil for none, and the ports that do not take a route, with reasons.
+// attachedRoutes are the policies of routes, and the ports that do not take a route.
 type attachedRoutes struct {
-	wanted   *resource.Object[kind.MeshHTTPRoute]
-	rejected map[[2]string]string
-	// pending is true while the MeshHTTPRoute stays as it is: a service would lack the protocol that routes give it.
+	convert.Attached
+	// pending is true while the policies stay as they are: a service would lack the protocol that routes give it.
 	pending bool
 }
 
-// addGatewayRoutes adds the writes for routes of the Gateway API: MeshHTTPRoutes and statuses.
+// addGatewayRoutes adds the writes for routes of the Gateway API: MeshHTTPRoutes, MeshTCPRoutes and statuses.
 func (p *Plan) addGatewayRoutes() {
 	k, db := p.kubernetes, p.State.Tables.DB
 	g := &k.gateway
@@ -50,7 +51,8 @@ func (p *Plan) addGatewayRoutes() {
 		}
 		return []string{o.Name}
 	})
-	g.made = table.NewIndex(p.State.Tables.HTTPRoutes.Input, p.madeFromRoutes)
+	g.madeHTTP = table.NewIndex(p.State.Tables.HTTPRoutes.Input, madeFromRoutes[kind.MeshHTTPRoute](p))
+	g.madeTCP = table.NewIndex(p.State.Tables.TCPRoutes.Input, madeFromRoutes[kind.MeshTCPRoute](p))
 	g.converted = table.NewDerived(db, "conversions of routes of the Gateway API", p.convertedRoute,
 		func(a, b []convert.RouteParent) bool { return reflect.DeepEqual(a, b) })
 	g.attached = table.NewDerived(db, "routes of the Gateway API for a Service", p.attachedRoutes,
@@ -59,31 +61,34 @@ func (p *Plan) addGatewayRoutes() {
 	table.KeepFor(k.Objects.Routes, statuses.Derived, func(o *convert.Route) []Request {
 		return []Request{{Kind: RouteStatusKind, Name: o.RowKey()}}
 	})
-	routes := p.addFamily(AttachedRoutesKind, p.meshHTTPRoute, kind.MeshHTTPRoutes.Name)
-	table.KeepFor(k.Objects.Routes, routes.Derived, func(o *convert.Route) (all []Request) {
-		for _, name := range attachedNames(o) {
+	routes := p.addFamily(AttachedRoutesKind, p.policiesOfRoutes, kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name)
+	keepAttached(routes, k.Objects.Routes, attachedNames)
+	keepAttached(routes, p.State.Tables.HTTPRoutes.Input, madeFromRoutes[kind.MeshHTTPRoute](p))
+	keepAttached(routes, p.State.Tables.TCPRoutes.Input, madeFromRoutes[kind.MeshTCPRoute](p))
+}
+
+// keepAttached keeps the writes of the policies with the names that names returns for a row.
+func keepAttached[V any](writes *family, rows *table.Input[V], names func(V) []string) {
+	table.KeepFor(rows, writes.Derived, func(o V) (all []Request) {
+		for _, name := range names(o) {
 			all = append(all, Request{Kind: AttachedRoutesKind, Name: name})
 		}
 		return all
 	})
-	table.KeepFor(p.State.Tables.HTTPRoutes.Input, routes.Derived,
-		func(o *resource.Object[kind.MeshHTTPRoute]) (all []Request) {
-			for _, name := range p.madeFromRoutes(o) {
-				all = append(all, Request{Kind: AttachedRoutesKind, Name: name})
-			}
-			return all
-		})
 }
 
-// madeFromRoutes returns the name of a MeshHTTPRoute that this zone has made from routes; none for another one.
-func (p *Plan) madeFromRoutes(o *resource.Object[kind.MeshHTTPRoute]) []string {
-	if o.Label(kind.ManagedBy) != kind.GeneratedBy || p.State.Tables.InOtherZone(&o.Meta) {
-		return nil
+// madeFromRoutes returns a function that returns the name of a policy that this zone has made from routes; none for
+// another one.
+func madeFromRoutes[S any](p *Plan) func(*resource.Object[S]) []string {
+	return func(o *resource.Object[S]) []string {
+		if o.Label(kind.ManagedBy) != kind.GeneratedBy || p.State.Tables.InOtherZone(&o.Meta) {
+			return nil
+		}
+		return []string{o.Name}
 	}
-	return []string{o.Name}
 }
 
-// attachedNames returns the names of the MeshHTTPRoutes that a route is a part of, each once.
+// attachedNames returns the names of the policies that a route is a part of, each once.
 func attachedNames(o *convert.Route) []string {
 	var names []string
 	for i := range o.Parents {
@@ -119,7 +124,7 @@ func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent
 	})
 }
 
-// attachedRoutes returns the MeshHTTPRoute of the routes with its name.
+// attachedRoutes returns the policies of the routes with their name.
 func (p *Plan) attachedRoutes(r *table.Reader, name string) attachedRoutes {
 	g := &p.kubernetes.gateway
 	var attached []convert.AttachedRoute
@@ -133,13 +138,11 @@ func (p *Plan) attachedRoutes(r *table.Reader, name string) attachedRoutes {
 			}
 		}
 	}
-	a := attachedRoutes{pending: pending}
-	a.wanted, a.rejected = convert.AttachRoutes(name, attached)
-	return a
+	return attachedRoutes{convert.AttachRoutes(name, attached), pending}
 }
 
-// meshHTTPRoute writes the MeshHTTPRoute of routes, and deletes it where no route is left.
-func (p *Plan) meshHTTPRoute(r *table.Reader, u Request) (w Writes) {
+// policiesOfRoutes writes the policies of routes, and deletes each where no route of it is left.
+func (p *Plan) policiesOfRoutes(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	if !k.Objects.Synced(r) {
 		return w
@@ -148,8 +151,14 @@ func (p *Plan) meshHTTPRoute(r *table.Reader, u Request) (w Writes) {
 	if attached.pending {
 		return w
 	}
-	wanted := attached.wanted
-	for _, stored := range k.gateway.made.List(r, u.Name) {
+	writeMade(&w, k.gateway.madeHTTP.List(r, u.Name), attached.HTTP)
+	writeMade(&w, k.gateway.madeTCP.List(r, u.Name), attached.TCP)
+	return w
+}
+
+// writeMade writes the policy of routes in place of the stored ones, one in each mesh; nil: there is none.
+func writeMade[S any](w *Writes, made []*resource.Object[S], wanted *resource.Object[S]) {
+	for _, stored := range made {
 		if wanted == nil || wanted.Mesh != stored.Mesh {
 			w.addWrite(servingDelay, Write{Delete: stored})
 			continue
@@ -159,12 +168,11 @@ func (p *Plan) meshHTTPRoute(r *table.Reader, u Request) (w Writes) {
 			updated.Spec = wanted.Spec
 			w.addWrite(servingDelay, Write{Put: &updated})
 		}
-		return w
+		return
 	}
-	if wanted != nil && len(w.Do) == 0 {
+	if wanted != nil && len(made) == 0 {
 		w.addWrite(servingDelay, Write{Create: wanted})
 	}
-	return w
 }
 
 // routeStatus writes the status of a route.
@@ -181,7 +189,7 @@ func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
 		if attached.pending {
 			return w
 		}
-		maps.Copy(rejected, attached.rejected)
+		maps.Copy(rejected, attached.Rejected)
 	}
 	status := convert.StatusOf(route, parents, rejected)
 	if !status.Stored(route.Status) {

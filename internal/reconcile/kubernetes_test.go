@@ -98,7 +98,7 @@ func (c *cluster) object(raw []byte) {
 		case "Node":
 			err = setRow(tx, o.Nodes, named.Metadata.Name, named.Deleted, raw,
 				convert.DecodeNode([]string{"topology.kubernetes.io/zone"}))
-		case convert.HTTPRoute, convert.GRPCRoute:
+		case convert.HTTPRoute, convert.GRPCRoute, convert.TCPRoute, convert.TLSRoute:
 			err = setRow(tx, o.Routes, named.Kind+" "+key, named.Deleted, raw, convert.DecodeRoute(named.Kind))
 		case "ReferenceGrant":
 			err = setRow(tx, o.Grants, key, named.Deleted, raw, convert.DecodeReferenceGrant)
@@ -266,6 +266,8 @@ func (c *cluster) shown() string {
 			}
 		case *resource.Object[kind.MeshHTTPRoute]:
 			line("  spec %s", of(o.Spec))
+		case *resource.Object[kind.MeshTCPRoute]:
+			line("  spec %s", of(o.Spec))
 		}
 	}
 	slices.Sort(c.events)
@@ -276,12 +278,13 @@ func (c *cluster) shown() string {
 	return text.String()
 }
 
-// made returns the Dataplanes, MeshServices, MeshHTTPRoutes and reports about Pods that are stored.
+// made returns the Dataplanes, MeshServices, routes and reports about Pods that are stored.
 func (c *cluster) made() []resource.Any {
 	var all []resource.Any
 	for key, o := range c.rows {
 		switch key.Kind {
-		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.MeshHTTPRoutes.Name, kind.PodReports.Name:
+		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name,
+			kind.PodReports.Name:
 			all = append(all, o)
 		}
 	}

@@ -242,16 +242,15 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 // attachesRoutes: routes of the Gateway API with a Service as their parent have conditions.
 func (i *installation) attachesRoutes(shop *shop) {
 	i.t.Helper()
-	for _, of := range []string{convert.HTTPRoute, convert.GRPCRoute} {
-		collection := convert.RoutePaths[of]
-		slash := strings.LastIndex(collection, "/")
-		path := collection[:slash] + "/namespaces/" + shop.name + collection[slash:]
+	for _, of := range convert.RouteKinds {
+		path := shop.routes(of)
 		servertest.Await(i.t, "the API server has the kind "+of, func() bool {
 			return i.client.Get(i.t.Context(), path, nil, nil) == nil
 		})
 		i.create(i.t, path, object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": of,
 			"metadata": object{"name": "r"}, "spec": object{"parentRefs": []any{object{"group": "", "kind": "Service",
-				"name": "web"}}}})
+				"name": "web"}}, "hostnames": []any{"web.example.com"},
+				"rules": []any{object{"backendRefs": []any{object{"name": "web", "port": 80}}}}}})
 		servertest.Await(i.t, "the "+of+" has conditions", func() bool {
 			var route object
 			i.read(i.t, path+"/r", &route)

@@ -12,8 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/kube/convert"
+	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
+	"weft/kind"
+	"weft/resource"
 )
 
 // installGatewayAPI applies the definitions that the control plane reads. uninstall removes them, or
@@ -29,31 +32,38 @@ func (c *cluster) installGatewayAPI(t *testing.T) (uninstall func()) {
 		}
 	})
 	t.Cleanup(uninstall)
-	for plural, file := range kubetest.GatewayAPI(t) {
-		raw, err := os.ReadFile(file)
-		var definition object
-		if err == nil {
-			err = yaml.Unmarshal(raw, &definition)
-		}
-		path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + plural + ".gateway.networking.k8s.io"
-		if err == nil {
-			delete(definition, "status")
-			err = c.client.Apply(t.Context(), path, definition, nil)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, path)
+	for plural := range kubetest.GatewayAPI(t) {
+		paths = append(paths, c.define(t, plural, func(object) {}))
 	}
 	return uninstall
 }
 
+// define applies one of these definitions, edited by a function, and returns its path.
+func (c *cluster) define(t *testing.T, plural string, edit func(definition object)) string {
+	t.Helper()
+	raw, err := os.ReadFile(kubetest.GatewayAPI(t)[plural])
+	var definition object
+	if err == nil {
+		err = yaml.Unmarshal(raw, &definition)
+	}
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + plural + ".gateway.networking.k8s.io"
+	if err == nil {
+		delete(definition, "status")
+		edit(definition)
+		err = c.client.Apply(t.Context(), path, definition, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // conditions returns "TYPE=STATUS REASON GENERATION" of a route at its parents of this control plane.
-func (s *shop) conditions(route string) string {
+func (s *shop) conditions(of, route string) string {
 	var o struct {
 		Status struct{ Parents []convert.ParentStatus }
 	}
-	s.read(s.t, s.routes()+"/"+route, &o)
+	s.read(s.t, s.routes(of)+"/"+route, &o)
 	var all []string
 	for _, p := range o.Status.Parents {
 		for _, c := range p.Conditions {
@@ -63,8 +73,35 @@ func (s *shop) conditions(route string) string {
 	return strings.Join(all, ", ")
 }
 
-func (s *shop) routes() string {
-	return "/apis/gateway.networking.k8s.io/v1/namespaces/" + s.name + "/httproutes"
+// routes returns the collection of a kind of routes in the namespace.
+func (s *shop) routes(of string) string {
+	collection := convert.RoutePaths[of]
+	slash := strings.LastIndex(collection, "/")
+	return collection[:slash] + "/namespaces/" + s.name + collection[slash:]
+}
+
+// createRoute creates a route with the Service web as its parent, once the API server has the kind.
+func (s *shop) createRoute(of, name string, spec object) {
+	s.t.Helper()
+	spec["parentRefs"] = []any{object{"group": "", "kind": "Service", "name": "web", "port": 80}}
+	route := object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": of, "metadata": object{"name": name},
+		"spec": spec}
+	servertest.Await(s.t, "the API server has the kind "+of, func() bool {
+		err := s.client.Create(s.t.Context(), s.routes(of), route, nil)
+		return err == nil || apierrors.IsAlreadyExists(err)
+	})
+}
+
+// made returns the labels and the specs of the resources in the namespace that a kind of routes became.
+func (s *shop) made(of resource.Descriptor) string {
+	var made struct {
+		Items []struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     object
+		}
+	}
+	s.read(s.t, crd.Path(of, s.name), &made)
+	return fmt.Sprint(made.Items)
 }
 
 // TestGatewayAPI: the definitions of the Gateway API are installed while the control plane runs. Then an HTTPRoute with
@@ -75,24 +112,11 @@ func TestGatewayAPI(t *testing.T) {
 	s := c.newShop(t)
 	s.service("web", object{"kuma.io/mesh": "default"}, object{"app": "web"})
 	servertest.Start(t, c.options(nil))
-	var made struct {
-		Items []struct {
-			Metadata struct{ Labels map[string]string }
-			Spec     object
-		}
-	}
-	meshRoutes := func() string {
-		s.read(t, "/apis/kuma.io/v1alpha1/namespaces/"+s.name+"/meshhttproutes", &made)
-		return fmt.Sprint(made.Items)
-	}
+	meshRoutes := func() string { return s.made(kind.MeshHTTPRoutes) }
+	conditions := func() string { return s.conditions(convert.HTTPRoute, "r") }
 	c.installGatewayAPI(t)
-	route := object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": object{"name": "r"},
-		"spec": object{"parentRefs": []any{object{"group": "", "kind": "Service", "name": "web", "port": 80}},
-			"rules": []any{object{"backendRefs": []any{object{"name": "web", "port": 80}}}}}}
-	servertest.Await(t, "the API server has HTTPRoutes", func() bool {
-		err := c.client.Create(t.Context(), s.routes(), route, nil)
-		return err == nil || apierrors.IsAlreadyExists(err)
-	})
+	s.createRoute(convert.HTTPRoute, "r", object{"rules": []any{object{"backendRefs": []any{
+		object{"name": "web", "port": 80}}}}})
 	appProtocol := func(protocol string) {
 		for {
 			var service object
@@ -108,26 +132,26 @@ func TestGatewayAPI(t *testing.T) {
 		}
 	}
 	servertest.Await(t, "the route makes the port HTTP", func() bool {
-		return s.conditions("r") == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
+		return conditions() == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
 	})
 	appProtocol("tcp")
 	servertest.Await(t, "the route is rejected: the Service states another protocol", func() bool {
-		return strings.HasPrefix(s.conditions("r"), "Accepted=False UnsupportedValue 1")
+		return strings.HasPrefix(conditions(), "Accepted=False UnsupportedValue 1")
 	})
 	appProtocol("http")
 	servertest.Await(t, "the route is accepted", func() bool {
-		return s.conditions("r") == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
+		return conditions() == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
 	})
 	servertest.Await(t, "there is a MeshHTTPRoute", func() bool { return strings.Contains(meshRoutes(), "name:web") })
-	if got := made.Items[0].Metadata.Labels["kuma.io/policy-role"]; got != "producer" {
-		t.Errorf("the role is %q", got)
+	if got := meshRoutes(); !strings.Contains(got, "kuma.io/policy-role:producer") {
+		t.Errorf("the MeshHTTPRoute has not the role producer: %s", got)
 	}
 	for {
 		var stored object
-		s.read(t, s.routes()+"/r", &stored)
+		s.read(t, s.routes(convert.HTTPRoute)+"/r", &stored)
 		rule := stored["spec"].(object)["rules"].([]any)[0].(object)
 		rule["backendRefs"] = []any{object{"name": "missing", "port": 80}}
-		err := c.client.Update(t.Context(), s.routes()+"/r", stored, nil)
+		err := c.client.Update(t.Context(), s.routes(convert.HTTPRoute)+"/r", stored, nil)
 		if err == nil {
 			break
 		}
@@ -136,11 +160,63 @@ func TestGatewayAPI(t *testing.T) {
 		}
 	}
 	servertest.Await(t, "the reference is not resolved", func() bool {
-		return s.conditions("r") == "Accepted=True Accepted 2, ResolvedRefs=False BackendNotFound 2" &&
+		return conditions() == "Accepted=True Accepted 2, ResolvedRefs=False BackendNotFound 2" &&
 			strings.Contains(meshRoutes(), "unresolved:BackendNotFound")
 	})
-	if err := c.client.Delete(t.Context(), s.routes()+"/r", "", ""); err != nil {
+	if err := c.client.Delete(t.Context(), s.routes(convert.HTTPRoute)+"/r", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	servertest.Await(t, "the MeshHTTPRoute is gone", func() bool { return meshRoutes() == "[]" })
+}
+
+// TestTCPRoutes: the API server has TCPRoutes in an older version when the control plane starts. Once it has the
+// version v1, a TCPRoute with a Service as its parent becomes a MeshTCPRoute, until an HTTPRoute makes the port HTTP. A
+// TLSRoute has the condition that it has no effect.
+func TestTCPRoutes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", object{"kuma.io/mesh": "default"}, object{"app": "web"})
+	c.installGatewayAPI(t)
+	serve := func(version string) {
+		c.define(t, "tcproutes", func(definition object) {
+			for _, v := range definition["spec"].(object)["versions"].([]any) {
+				v.(object)["served"] = v.(object)["name"] == version
+			}
+		})
+	}
+	serve("v1alpha2")
+	servertest.Await(t, "the API server lacks the version v1", func() bool {
+		return apierrors.IsNotFound(c.client.Get(t.Context(), convert.RoutePaths[convert.TCPRoute], nil, nil))
+	})
+	servertest.Start(t, c.options(nil))
+	rules := []any{object{"backendRefs": []any{object{"name": "web", "port": 80, "weight": 3},
+		object{"name": "missing", "port": 80}}}}
+	s.createRoute(convert.TLSRoute, "sni", object{"hostnames": []any{"web.example.com"}, "rules": rules})
+	servertest.Await(t, "the TLSRoute has no effect", func() bool {
+		return s.conditions(convert.TLSRoute, "sni") ==
+			"Accepted=False UnsupportedValue 1, ResolvedRefs=False BackendNotFound 1"
+	})
+	serve("v1")
+	s.createRoute(convert.TCPRoute, "all", object{"rules": rules})
+	accepted := func() bool {
+		made := s.made(kind.MeshTCPRoutes)
+		return s.conditions(convert.TCPRoute, "all") ==
+			"Accepted=True Accepted 1, ResolvedRefs=False BackendNotFound 1" && strings.Contains(made, "weight:3") &&
+			strings.Contains(made, "kuma.io/policy-role:producer")
+	}
+	servertest.Await(t, "the TCPRoute is a MeshTCPRoute", accepted)
+	s.createRoute(convert.HTTPRoute, "requests", object{"rules": rules})
+	servertest.Await(t, "the HTTPRoute takes the place of the TCPRoute", func() bool {
+		return strings.HasPrefix(s.conditions(convert.TCPRoute, "all"), "Accepted=False Conflicted 1") &&
+			s.made(kind.MeshTCPRoutes) == "[]"
+	})
+	if err := c.client.Delete(t.Context(), s.routes(convert.HTTPRoute)+"/requests", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Await(t, "the TCPRoute is a MeshTCPRoute again", accepted)
+	if err := c.client.Delete(t.Context(), s.routes(convert.TCPRoute)+"/all", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	servertest.Await(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
 }

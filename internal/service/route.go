@@ -49,7 +49,8 @@ type RouteRule struct {
 
 // RouteBackend is a destination that gets a share of the traffic of a rule.
 type RouteBackend struct {
-	// Destination is the zero key where the backend does not exist. Its share of the requests gets 500.
+	// Destination is the zero key where the backend does not exist. Its share of the requests gets 500, and its share
+	// of the connections is closed.
 	Destination DestinationKey
 	Weight      uint32 // its share, relative to the sum of the rule's weights
 	// TCPInbound is [Destination.HasTCPInbound], CrossZone is [Destination.IsCrossZone].

@@ -28,7 +28,7 @@ func (t *Tables) addPolicies() {
 	AddPolicies(t, kind.MeshRateLimits)
 	AddPolicies(t, kind.MeshFaultInjections)
 	t.HTTPRoutes, _ = AddPolicies(t, kind.MeshHTTPRoutes)
-	AddPolicies(t, kind.MeshTCPRoutes)
+	t.TCPRoutes, _ = AddPolicies(t, kind.MeshTCPRoutes)
 	AddPolicies(t, kind.MeshCircuitBreakers)
 	AddPolicies(t, kind.MeshLoadBalancingStrategies)
 	AddPolicies(t, kind.MeshRetries)

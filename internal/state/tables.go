@@ -55,8 +55,9 @@ type Tables struct {
 	ResolvedNameTables
 	PodReportTables
 
-	// HTTPRoutes are the rows of PolicyRows with their specs.
+	// HTTPRoutes and TCPRoutes are the rows of PolicyRows with their specs.
 	HTTPRoutes Rows[kind.MeshHTTPRoute]
+	TCPRoutes  Rows[kind.MeshTCPRoute]
 	// PolicyRows are the policies by kind.
 	PolicyRows map[string]PolicyRows
 

@@ -80,3 +80,27 @@ func TestNotRedirected(t *testing.T) {
 		}
 	}
 }
+
+// TestServesVersion: a definition serves a kind where it is established, has the version and is not deleted.
+func TestServesVersion(t *testing.T) {
+	definition := func(versions, established, deleted string) string {
+		return `{"metadata": {` + deleted + `}, "spec": {"versions": [` + versions + `]}, "status": {"conditions": ` +
+			`[{"type": "Established", "status": "` + established + `"}]}}`
+	}
+	const older, served, stored = `{"name": "v1alpha2", "served": true}`, `{"name": "v1", "served": true}`,
+		`{"name": "v1", "served": false}`
+	for _, c := range []struct {
+		definition string
+		want       bool
+	}{
+		{definition(older+","+served, "True", ""), true},
+		{definition(older, "True", ""), false},
+		{definition(older+","+stored, "True", ""), false},
+		{definition(served, "False", ""), false},
+		{definition(served, "True", `"deletionTimestamp": "2030-01-01T00:00:00Z"`), false},
+	} {
+		if got, err := ServesVersion([]byte(c.definition), "v1"); got != c.want || err != nil {
+			t.Errorf("%s serves v1: %v (%v), want %v", c.definition, got, err, c.want)
+		}
+	}
+}

@@ -43,11 +43,13 @@ type RouteAround struct {
 // RouteParent is the conversion of a route for one parent.
 type RouteParent struct {
 	Ref ParentRef
-	// Service and Namespace name the parent, and Mesh is its mesh. Rules has the rules and Ports the names of the
-	// ports for which they are. Without ports, the route is not accepted there.
+	// Service and Namespace name the parent, and Mesh is its mesh. Rules has the rules, Backends those of the
+	// connections of a TCPRoute in place of rules, and Ports the names of the ports for which they are. Without ports,
+	// the route is not accepted there.
 	Service, Namespace, Mesh string
 	Ports                    []string
 	Rules                    []kind.HTTPRouteRule
+	Backends                 []kind.RouteBackendRef
 	Accepted, ResolvedRefs   RouteCondition
 	// Pending is true while a MeshService lacks the protocol that routes give its port: the conversion is not final.
 	Pending bool
@@ -69,6 +71,8 @@ type routeConversion struct {
 	around *RouteAround
 	ref    ParentRef
 	mesh   string
+	// http and other are the first ports of the parent that have the rules and are HTTP, and that are not.
+	http, other string
 	// pending is true while a MeshService lacks the protocol that routes give its port.
 	pending bool
 	// problems are the reasons not to accept the route, and unresolved those of references without a backend. reason is
@@ -96,14 +100,14 @@ func (c *routeConversion) parent(ref ParentRef) RouteParent {
 	if service != nil {
 		c.mesh, p.Mesh = service.Mesh, service.Mesh
 	}
-	p.Rules = distinct(c.rules())
-	p.ResolvedRefs = c.condition(resolvedRefs, resolvedRefs, true, "all references are resolved")
-	if len(c.unresolved) > 0 {
-		p.ResolvedRefs = c.condition(resolvedRefs, c.reason, false, strings.Join(c.unresolved, "; "))
-	}
 	reason, message := noMatchingParent, missing
 	if service != nil {
 		p.Ports, reason, message = c.ports(&ref, service)
+	}
+	c.convert(&p)
+	p.ResolvedRefs = c.condition(resolvedRefs, resolvedRefs, true, "all references are resolved")
+	if len(c.unresolved) > 0 {
+		p.ResolvedRefs = c.condition(resolvedRefs, c.reason, false, strings.Join(c.unresolved, "; "))
 	}
 	if len(p.Ports) > 0 {
 		c.validate(&p)
@@ -141,9 +145,17 @@ func (c *routeConversion) ports(ref *ParentRef, service *resource.Object[kind.Me
 		if ref.Port != 0 && ref.Port != port.Port || ref.SectionName != "" && ref.SectionName != port.Name {
 			continue
 		}
-		if found = true; c.isHTTP(service, &port) {
-			names = append(names, cmp.Or(port.Name, number(port.Port)))
+		found = true
+		name, http := cmp.Or(port.Name, number(port.Port)), c.isHTTP(service, &port)
+		switch {
+		case http:
+			c.http = cmp.Or(c.http, name)
+		case c.ofConnections():
+			c.other = cmp.Or(c.other, name)
+		default:
+			continue
 		}
+		names = append(names, name)
 	}
 	switch {
 	case !found:
@@ -168,14 +180,42 @@ func (c *routeConversion) isHTTP(service *resource.Object[kind.MeshService], por
 	return later
 }
 
-// validate adds the problems of the rules as those of a MeshHTTPRoute.
+// ofConnections reports whether the route is about connections, which all ports have, and not about requests.
+func (c *routeConversion) ofConnections() bool {
+	return c.route.Kind == TCPRoute || c.route.Kind == TLSRoute
+}
+
+// convert sets the rules of the parent, or the backends of its connections.
+func (c *routeConversion) convert(p *RouteParent) {
+	c.problems = append(c.problems, c.route.Problems...)
+	if c.ofConnections() {
+		p.Backends = c.connections()
+	} else {
+		p.Rules = distinct(c.rules())
+	}
+}
+
+// validate adds the problems of the rules as those of a MeshHTTPRoute or a MeshTCPRoute.
 func (c *routeConversion) validate(p *RouteParent) {
-	o := kind.MeshHTTPRoutes.Make(p.Mesh, "route", kind.MeshHTTPRoute{To: []kind.HTTPRouteTo{
-		{TargetRef: kind.RoutedRef{Kind: kind.MeshServices.Name, Name: p.Service}, Rules: p.Rules}}})
-	o.Labels = map[string]string{kind.EnvLabel: kind.Kubernetes}
-	for _, problem := range kind.MeshHTTPRoutes.Prepare(o) {
+	to := kind.RoutedRef{Kind: kind.MeshServices.Name, Name: p.Service}
+	var problems resource.Problems
+	if c.ofConnections() {
+		problems = problemsOf(&kind.MeshTCPRoutes.Kind, p.Mesh, kind.MeshTCPRoute{
+			To: []kind.TCPRouteTo{connectionsTo(to, p.Backends)}})
+	} else {
+		problems = problemsOf(&kind.MeshHTTPRoutes.Kind, p.Mesh, kind.MeshHTTPRoute{
+			To: []kind.HTTPRouteTo{{TargetRef: to, Rules: p.Rules}}})
+	}
+	for _, problem := range problems {
 		c.problem("%s: %s", routeField(problem.Field), problem.Reason)
 	}
+}
+
+// problemsOf returns the problems of a policy that is made from a route.
+func problemsOf[S any](of *resource.Kind[S], mesh string, spec S) resource.Problems {
+	o := of.Make(mesh, "route", spec)
+	o.Labels = map[string]string{kind.EnvLabel: kind.Kubernetes}
+	return of.Prepare(o)
 }
 
 // distinct returns the rules without those whose matches an earlier rule has: that rule counts. (Gateway API,
@@ -196,7 +236,6 @@ func (c *routeConversion) problem(format string, args ...any) {
 
 // rules returns the rules of the route.
 func (c *routeConversion) rules() []kind.HTTPRouteRule {
-	c.problems = append(c.problems, c.route.Problems...)
 	var rules []kind.HTTPRouteRule
 	for i := range c.route.Rules {
 		rules = append(rules, c.rule(fmt.Sprintf("rules[%d]", i), &c.route.Rules[i]))
@@ -370,7 +409,9 @@ func (c *routeConversion) backend(at string, ref *BackendRef) kind.RouteBackendR
 	if reason != "" {
 		c.reason = cmp.Or(c.reason, reason)
 		c.unresolved = append(c.unresolved, at+": "+message)
-		return unresolvedRef(reason, ref.Weight)
+		if reason != unsupportedProtocol || !c.ofConnections() { // another port of the parent may have its protocol
+			return unresolvedRef(reason, ref.Weight)
+		}
 	}
 	return kind.RouteBackendRef{Kind: kind.MeshServices.Name, Name: ref.Name,
 		Namespace: cmp.Or(ref.Namespace, c.route.Namespace), Port: ref.Port, Weight: ref.Weight}
@@ -400,100 +441,17 @@ func (c *routeConversion) unresolvedReason(ref *BackendRef) (reason, message str
 	switch {
 	case !ok:
 		return backendNotFound, fmt.Sprintf("the %s %s has no port %s", of, ref.Name, strconv.Itoa(int(ref.Port)))
-	case !c.isHTTP(service, &port):
+	}
+	switch http := c.isHTTP(service, &port); {
+	case !http && c.ofConnections() && c.http != "":
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s, and the parent's port %s is HTTP: %s",
+			ref.Port, of, ref.Name, cmp.Or(port.AppProtocol, kind.TCP), c.http, sameKind)
+	case !http && !c.ofConnections():
 		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is %s: %s", ref.Port, of, ref.Name,
 			cmp.Or(port.AppProtocol, kind.TCP), howHTTP)
+	case http && c.other != "":
+		return unsupportedProtocol, fmt.Sprintf("port %d of the %s %s is HTTP, and the parent's port %s is not: %s",
+			ref.Port, of, ref.Name, c.other, sameKind)
 	}
 	return "", ""
-}
-
-// AttachedRoute is a route with its conversion for a parent.
-type AttachedRoute struct {
-	Route  *Route
-	Parent *RouteParent
-}
-
-// maxRouteRules is how many rules a service port has at most. (HTTPRouteTo.Rules)
-const maxRouteRules = 256
-
-// AttachedName returns the name of the MeshHTTPRoute that has the rules of a route for a parent: one for all routes of
-// the namespace.
-func (r *Route) AttachedName(parent *ParentRef) string {
-	service := hashedName("gateway-api-"+parent.Name, cmp.Or(parent.Namespace, r.Namespace), parent.Name)
-	return service + "." + r.Namespace
-}
-
-// AttachRoutes returns the MeshHTTPRoute of the routes of one namespace for one Service, nil without any route, and
-// the ports at which a route is not attached, by [Route.RowKey] and the port, with the reasons.
-//
-// For equal matches the rule of the oldest route counts, of equally old ones that of the first by name. A port has
-// routes of one kind: that of the oldest. (Gateway API, HTTPRouteRule and GRPCRouteSpec.)
-func AttachRoutes(name string, attached []AttachedRoute) (*resource.Object[kind.MeshHTTPRoute],
-	map[[2]string]string) {
-	attached = slices.Clone(attached)
-	slices.SortStableFunc(attached, func(a, b AttachedRoute) int { return a.Route.compareAge(b.Route) })
-	var ports []string
-	for _, a := range attached {
-		ports = append(ports, a.Parent.Ports...)
-	}
-	slices.Sort(ports)
-	var spec kind.MeshHTTPRoute
-	rejected := map[[2]string]string{}
-	for _, port := range slices.Compact(ports) {
-		to := kind.HTTPRouteTo{}
-		var first *Route
-		for _, a := range attached {
-			if !slices.Contains(a.Parent.Ports, port) {
-				continue
-			}
-			if first == nil {
-				first = a.Route
-			}
-			at := [2]string{a.Route.RowKey(), port}
-			switch {
-			case a.Route.Kind != first.Kind:
-				rejected[at] = fmt.Sprintf("the port %s has the older %s %s, and takes no %s", port, first.Kind,
-					first.Name, a.Route.Kind)
-				continue
-			case len(to.Rules)+len(a.Parent.Rules) > maxRouteRules:
-				rejected[at] = fmt.Sprintf("the port %s has %d rules of older routes, and takes %d at most", port,
-					len(to.Rules), maxRouteRules)
-				continue
-			}
-			to.TargetRef = kind.RoutedRef{Kind: kind.MeshServices.Name, Name: a.Parent.Service,
-				Namespace: a.Parent.Namespace, SectionName: port}
-			to.Rules = append(to.Rules, a.Parent.Rules...)
-		}
-		to.Rules = distinct(to.Rules)
-		spec.To = append(spec.To, to)
-	}
-	if len(spec.To) == 0 {
-		return nil, rejected
-	}
-	o := kind.MeshHTTPRoutes.Make(attached[0].Parent.Mesh, name, spec)
-	o.Labels = map[string]string{kind.ManagedBy: kind.GeneratedBy}
-	return o, rejected
-}
-
-// StatusOf returns the status of a route, from its conversions and the reasons for which ports do not take it.
-func StatusOf(route *Route, parents []RouteParent, rejected map[[2]string]string) *RouteStatus {
-	status := &RouteStatus{Kind: route.Kind, Namespace: route.Namespace, Name: route.Name}
-	for _, p := range parents {
-		accepted := p.Accepted
-		var lost []string
-		for _, port := range p.Ports {
-			if reason, ok := rejected[[2]string{route.RowKey(), port}]; ok {
-				lost = append(lost, reason)
-			}
-		}
-		if len(lost) > 0 {
-			accepted.Message = strings.Join(lost, "; ")
-			if len(lost) == len(p.Ports) {
-				accepted.Status, accepted.Reason = "False", conflictingRouteKind
-			}
-		}
-		status.Parents = append(status.Parents, ParentStatus{ParentRef: p.Ref, ControllerName: RouteController,
-			Conditions: []RouteCondition{accepted, p.ResolvedRefs}})
-	}
-	return status
 }

@@ -240,16 +240,26 @@ func isTrue(conditions []condition, of string) bool {
 	return slices.ContainsFunc(conditions, func(c condition) bool { return c.Type == of && c.Status == "True" })
 }
 
-// Established reports whether the API server serves the objects of a CustomResourceDefinition.
-func Established(raw []byte) (bool, error) {
+// ServesVersion reports whether the API server serves the objects of a CustomResourceDefinition in a version.
+func ServesVersion(raw []byte, version string) (bool, error) {
 	var o struct {
 		Metadata meta `json:"metadata"`
-		Status   struct {
+		Spec     struct {
+			Versions []definedVersion `json:"versions"`
+		} `json:"spec"`
+		Status struct {
 			Conditions []condition `json:"conditions"`
 		} `json:"status"`
 	}
 	err := json.Unmarshal(raw, &o)
-	return o.Metadata.DeletionTimestamp == "" && isTrue(o.Status.Conditions, "Established"), err
+	return o.Metadata.DeletionTimestamp == "" && isTrue(o.Status.Conditions, "Established") &&
+		slices.Contains(o.Spec.Versions, definedVersion{version, true}), err
+}
+
+// definedVersion is a version of a CustomResourceDefinition.
+type definedVersion struct {
+	Name   string `json:"name"`
+	Served bool   `json:"served"`
 }
 
 // Sidecar is the name of the container that runs the proxy.

@@ -27,15 +27,24 @@ const RouteController = "kuma.io/mesh-controller"
 const (
 	HTTPRoute = "HTTPRoute"
 	GRPCRoute = "GRPCRoute"
+	TCPRoute  = "TCPRoute"
+	TLSRoute  = "TLSRoute"
 )
+
+// RouteKinds are the kinds of routes that the control plane follows. A TLSRoute has conditions only. (ADR 105)
+var RouteKinds = []string{HTTPRoute, GRPCRoute, TCPRoute, TLSRoute}
 
 // RoutePaths are the collections of the kinds of routes in the API server.
 var RoutePaths = map[string]string{
 	HTTPRoute: "/apis/" + gatewayGroup + "/v1/httproutes", GRPCRoute: "/apis/" + gatewayGroup + "/v1/grpcroutes",
+	TCPRoute: "/apis/" + gatewayGroup + "/v1/tcproutes", TLSRoute: "/apis/" + gatewayGroup + "/v1/tlsroutes",
 }
 
-// Route is an HTTPRoute or a GRPCRoute of the Gateway API that has a Service or a MeshService among its parents, or a
-// status of this control plane. A rule of a GRPCRoute has the form of HTTP.
+// routedProtocol are the protocols that the kinds of routes give ports. A TCPRoute leaves them TCP. (ADR 104)
+var routedProtocol = map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}
+
+// Route is a route of the Gateway API that has a Service or a MeshService among its parents, or a status of this
+// control plane. A rule of a GRPCRoute has the form of HTTP. The rule of a TCPRoute or a TLSRoute has only backends.
 type Route struct {
 	Meta
 	Kind       string
@@ -123,7 +132,10 @@ type RoutedProtocols map[uint32]kind.Protocol
 func RoutedProtocolsOf(service *Service, routes []*Route, grants []*ReferenceGrant) RoutedProtocols {
 	of := RoutedProtocols{}
 	for _, route := range byAge(routes) {
-		protocol := map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}[route.Kind]
+		protocol, gives := routedProtocol[route.Kind]
+		if !gives {
+			continue
+		}
 		give := func(number uint32) {
 			for i := range service.Ports {
 				port := &service.Ports[i]
@@ -307,7 +319,7 @@ func DecodeRoute(of string) func([]byte) (*Route, error) {
 
 func decodeRule(of string, raw []byte) (*GatewayRule, error) {
 	rule := &GatewayRule{}
-	if of == HTTPRoute {
+	if of != GRPCRoute {
 		return rule, json.Unmarshal(raw, rule)
 	}
 	grpc := struct {

@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -100,12 +101,20 @@ func (w *routeWorld) around() *RouteAround {
 	}
 }
 
-// TestRoutes converts the routes of each scenario to MeshHTTPRoutes and statuses.
+// TestRoutes converts the routes of each scenario to MeshHTTPRoutes, MeshTCPRoutes and statuses.
 func TestRoutes(t *testing.T) {
 	golden.Run(t, "testdata/routes/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		w := &routeWorld{outside: map[string]bool{}}
+		var text strings.Builder
 		for doc := range strings.SplitSeq(golden.Section(scenario, "objects.yaml"), "\n---\n") {
 			w.add(t, doc)
+		}
+		show := func(o resource.Any, spec any) {
+			raw, err := yaml.Marshal(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&text, "%s\n%s", o.Key(), raw)
 		}
 		attached, converted := map[string][]AttachedRoute{}, map[*Route][]RouteParent{}
 		var names []string
@@ -119,19 +128,15 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 		slices.Sort(names)
-		var text strings.Builder
 		rejected := map[[2]string]string{}
 		for _, name := range slices.Compact(names) {
-			o, reasons := AttachRoutes(name, attached[name])
-			for at, reason := range reasons {
-				rejected[at] = reason
+			a := AttachRoutes(name, attached[name])
+			maps.Copy(rejected, a.Rejected)
+			if a.HTTP != nil {
+				show(a.HTTP, a.HTTP.Spec)
 			}
-			if o != nil {
-				raw, err := yaml.Marshal(o.Spec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fmt.Fprintf(&text, "%s\n%s", o.Key(), raw)
+			if a.TCP != nil {
+				show(a.TCP, a.TCP.Spec)
 			}
 		}
 		for _, route := range w.routes {

@@ -23,7 +23,7 @@ func GatewayAPI(t testing.TB) map[string]string {
 		t.Fatalf("the module %s: %v", gatewayAPI, err)
 	}
 	files := map[string]string{}
-	for _, plural := range []string{"httproutes", "grpcroutes", "referencegrants"} {
+	for _, plural := range []string{"httproutes", "grpcroutes", "tcproutes", "tlsroutes", "referencegrants"} {
 		files[plural] = filepath.Join(module.Dir, "config", "crd", "standard",
 			fmt.Sprintf("gateway.networking.k8s.io_%s.yaml", plural))
 	}

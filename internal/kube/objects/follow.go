@@ -57,7 +57,7 @@ func (f *Follower) Run(ctx context.Context) {
 		newSource(t.Nodes, "/api/v1/nodes", "", convert.DecodeNode(f.NodeLabels)),
 		optional(newSource(t.Grants, grantsPath, "", convert.DecodeReferenceGrant)),
 	}
-	for _, of := range []string{convert.HTTPRoute, convert.GRPCRoute} {
+	for _, of := range convert.RouteKinds {
 		s := optional(newSource(t.Routes, convert.RoutePaths[of], "", convert.DecodeRoute(of)))
 		s.objects.(*typed[convert.Route]).prefix = of + " "
 		sources = append(sources, s)
@@ -189,7 +189,8 @@ func (f *Follower) awaitDefinition(ctx context.Context, s *source) {
 			if err != nil {
 				return err
 			}
-			if served, err := convert.Established(e.Object); err != nil || served && e.Type != api.Deleted {
+			served, err := convert.ServesVersion(e.Object, s.defined)
+			if err != nil || served && e.Type != api.Deleted {
 				return err
 			}
 		}
@@ -237,11 +238,13 @@ type change func(*table.Tx)
 // source is a kind of objects. One goroutine at a time uses it.
 type source struct {
 	path, selector string
-	// definition is the name of the definition of an optional kind; empty: the API server has the kind.
-	definition string
-	version    string // of the last list, event or bookmark; empty while the API server does not serve the kind
-	call       *api.Call
-	objects    rows
+	// definition is the name of the definition of an optional kind, and defined the version of the kind that is read.
+	// Empty: the API server has the kind.
+	definition, defined string
+
+	version string // of the last list, event or bookmark; empty while the API server does not serve the kind
+	call    *api.Call
+	objects rows
 }
 
 // rows are the rows of a kind, whatever their type is.
@@ -269,7 +272,7 @@ func newSource[V any](t *table.Input[*V], path, selector string, decode func([]b
 // optional makes a source one of a kind that the API server may lack. Its definition is named after its collection.
 func optional(s *source) *source {
 	parts := strings.Split(s.path, "/") // "", "apis", GROUP, VERSION, PLURAL
-	s.definition = parts[4] + "." + parts[2]
+	s.definition, s.defined = parts[4]+"."+parts[2], parts[3]
 	return s
 }
 
