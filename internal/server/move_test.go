@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,8 +85,17 @@ func moveGlobal(t *testing.T, from, to map[string]string) {
 		t.Fatal(err)
 	}
 	to["multizone.global.kds.grpcPort"] = port
+	ca, err := os.ReadFile(filepath.Join(former.DataDir, "ca.crt"))
+	trusted := filepath.Join(t.TempDir(), "global-ca.crt")
+	if err == nil {
+		err = os.WriteFile(trusted, ca, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	zone := func(name string) servertest.Options {
 		o := universal(joins(t, former, name))
+		o.Settings["multizone.zone.kds.rootCaFile"] = trusted
 		o.Settings["store.type"], o.Settings["general.dataDir"] = "sqlite", t.TempDir()
 		return o
 	}
@@ -120,8 +130,12 @@ func moveGlobal(t *testing.T, from, to map[string]string) {
 	}
 	awaitRead(t, former, "/meshes/default/dataplanes/"+copied(kind.Dataplanes, "default", "web-1", "west"), "10.0.0.1")
 	proxies, admin := dataplaneToken(t, former), adminToken(t, former)
+	for _, zone := range []*servertest.Plane{west, east} {
+		awaitRead(t, zone, "/meshes/default/secrets/dataplane-token-signing-key-default-global-1", "global")
+	}
 	served := connectAs(t, west, "default.web-1", proxies)
 	served.await(t, "10.0.0.1")
+	awaitRead(t, east, at("web", "west"), `"state":"Available"`)
 	if err := north.Stop(); err != nil {
 		t.Fatal(err)
 	}
