@@ -149,49 +149,48 @@ func TestAValueOfALaterRelease(t *testing.T) {
 			fmt.Sprintf(timeout, "other"), []*plane{east.plane, west.plane}, "spec.targetRef.kind",
 			func() []zonesync.Rejection { return rejected(west, kind.MeshTimeouts.Name) }},
 	} {
-		t.Run(name+" is of the later release", func(t *testing.T) {
-			there := keyOutsideOwner(kind.ByName(test.key.Kind), "m", test.key.Name, test.from.name)
-			former := test.receivers[1].body(there)
-			if !strings.Contains(former, test.known) {
-				t.Fatalf("the resource lacks %s: %s", test.known, former)
+		t.Logf("%s is of the later release", name)
+		there := keyOutsideOwner(kind.ByName(test.key.Kind), "m", test.key.Name, test.from.name)
+		former := test.receivers[1].body(there)
+		if !strings.Contains(former, test.known) {
+			t.Fatalf("the resource lacks %s: %s", test.known, former)
+		}
+		write := func(from, to string) {
+			t.Helper()
+			row, err := test.from.rows.Get(t.Context(), test.key)
+			if err == nil {
+				row.Body = []byte(strings.Replace(string(row.Body), from, to, 1))
+				_, err = test.from.rows.Update(t.Context(), row)
 			}
-			write := func(from, to string) {
-				t.Helper()
-				row, err := test.from.rows.Get(t.Context(), test.key)
-				if err == nil {
-					row.Body = []byte(strings.Replace(string(row.Body), from, to, 1))
-					_, err = test.from.rows.Update(t.Context(), row)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+			if err != nil {
+				t.Fatal(err)
 			}
-			write(test.known, test.unknown)
-			test.from.eventually("the zone lists the resource and the field", func() bool {
-				list := test.listed()
-				return len(list) == 1 && list[0].Key.Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
-			})
-			g.eventually("global lists them", func() bool {
-				list := append(g.insight("east").Rejected, g.insight("west").Rejected...)
-				return len(list) > 0 && list[0].Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
-			})
-			written := test.from.put(test.other).Key()
-			for _, receiver := range test.receivers {
-				receiver.awaitRow(keyOutsideOwner(kind.ByName(written.Kind), "m", written.Name, test.from.name))
-				if now := receiver.body(there); now != former {
-					t.Errorf("%q has %s, and had %s", receiver.name, now, former)
-				}
-			}
-			write(test.unknown, test.known)
-			g.eventually("nothing is rejected any more", func() bool {
-				return len(test.listed())+len(g.insight("east").Rejected)+len(g.insight("west").Rejected) == 0
-			})
-			for _, receiver := range test.receivers {
-				receiver.eventually("it has the known value", func() bool {
-					return receiver.body(there) == test.from.body(test.key)
-				})
-			}
+		}
+		write(test.known, test.unknown)
+		test.from.eventually("the zone lists the resource and the field", func() bool {
+			list := test.listed()
+			return len(list) == 1 && list[0].Key.Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
 		})
+		g.eventually("global lists them", func() bool {
+			list := append(g.insight("east").Rejected, g.insight("west").Rejected...)
+			return len(list) > 0 && list[0].Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
+		})
+		written := test.from.put(test.other).Key()
+		for _, receiver := range test.receivers {
+			receiver.awaitRow(keyOutsideOwner(kind.ByName(written.Kind), "m", written.Name, test.from.name))
+			if now := receiver.body(there); now != former {
+				t.Errorf("%q has %s, and had %s", receiver.name, now, former)
+			}
+		}
+		write(test.unknown, test.known)
+		g.eventually("nothing is rejected any more", func() bool {
+			return len(test.listed())+len(g.insight("east").Rejected)+len(g.insight("west").Rejected) == 0
+		})
+		for _, receiver := range test.receivers {
+			receiver.eventually("it has the known value", func() bool {
+				return receiver.body(there) == test.from.body(test.key)
+			})
+		}
 	}
 }
 
