@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"weft/internal/store/sql/postgrestest"
 )
 
 // weftFails runs a command that must fail, and returns its error output.
@@ -83,4 +86,60 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	startPlane(t, "--data-dir", keyless)
+}
+
+// TestTheStepsOfAMoveWorkAsWritten runs the commands of docs/operations/store.md that move a control plane from SQLite
+// to PostgreSQL, with the paths and the database of the test.
+func TestTheStepsOfAMoveWorkAsWritten(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations/store.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, steps, found := strings.Cut(string(page), "\n## Move to another store\n")
+	_, steps, hasBlock := strings.Cut(steps, "```sh\n")
+	steps, _, closed := strings.Cut(steps, "```\n")
+	if !found || !hasBlock || !closed {
+		t.Fatal("docs/operations/store.md has no steps of a move")
+	}
+	database, dir := postgrestest.Start(t).Database(t), t.TempDir()
+	t.Setenv("KUMA_STORE_POSTGRES_PORT", strconv.Itoa(int(database.Port)))
+	t.Setenv("KUMA_STORE_POSTGRES_USER", database.User)
+	t.Setenv("KUMA_STORE_POSTGRES_DB_NAME", database.Database)
+	steps = strings.NewReplacer("\\\n", "", "/var/lib/weft", dir, "db.example.com", database.Host,
+		"weft-move.backup", filepath.Join(t.TempDir(), "backup")).Replace(steps)
+	at := startPlane(t, "--data-dir", dir, "--mode", "global")
+	secret := filepath.Join(t.TempDir(), "secret.yaml")
+	if err := os.WriteFile(secret, []byte(secretYAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	weft(t, at.API, "apply", "-f", secret)
+	ran := map[string]bool{}
+	for line := range strings.Lines(steps) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) < 3 {
+			t.Fatalf("the step %q is not one that this test runs", line)
+		}
+		step := strings.Join(words[:min(3, len(words))], " ")
+		ran[step] = true
+		switch {
+		case step == "systemctl stop weft":
+			at.Stop()
+		case words[0] == "export":
+			for _, assigned := range words[1:] {
+				name, value, _ := strings.Cut(assigned, "=")
+				t.Setenv(name, value)
+			}
+		case step == "weft cp run":
+			at = startPlane(t, words[3:]...)
+		default:
+			weft(t, at.API, words[1:]...)
+		}
+	}
+	if !ran["systemctl stop weft"] || !ran["weft cp restore"] || !ran["weft cp run"] {
+		t.Errorf("the steps are %q", steps)
+	}
+	if got := weft(t, at.API, "get", "secret", "s", "-o", "yaml"); !strings.Contains(got, "Y29ycmVjdCBob3JzZQ==") {
+		t.Errorf("after the move the Secret is\n%s", got)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/store"
+	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
 )
@@ -115,6 +116,82 @@ func TestUnknownFieldsAreSynced(t *testing.T) {
 	west.eventually("the field is there", func() bool {
 		return west.has(there) && west.body(there) == string(row.Body)
 	})
+}
+
+// TestAValueOfALaterRelease: a value that the receiver does not know is rejected with the name of the resource and of
+// the field, on both sides. The former state stays there, and other resources of the kind are synced. The resource is
+// taken once its value is known.
+func TestAValueOfALaterRelease(t *testing.T) {
+	const timeout = `{type: MeshTimeout, mesh: m, name: %s, spec: {targetRef: {kind: Mesh}, to: [{targetRef: ` +
+		`{kind: Mesh}, default: {connectionTimeout: 3s}}]}}`
+	g := newGlobal(t)
+	g.put(mesh)
+	g.put(fmt.Sprintf(timeout, "slow"))
+	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
+	east.awaitRow(keyOutsideOwner(kind.MeshTimeouts, "m", "slow", ""))
+	east.put(service)
+	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
+	rejects := func(z *zone, name string) []zonesync.Rejection { return z.joined.Links()[name].Rejects }
+	rejected := func(z *zone, name string) []zonesync.Rejection { return z.joined.Links()[name].Rejected }
+	for name, test := range map[string]struct {
+		from           *plane // the owner, of a later release
+		key            resource.Key
+		known, unknown string
+		other          string // a resource of the kind that all releases know
+		receivers      []*plane
+		says           string
+		listed         func() []zonesync.Rejection // in the zone
+	}{
+		"a zone": {east.plane, kind.MeshServices.Key("m", "web"), `"appProtocol":"tcp"`, `"appProtocol":"quic"`,
+			strings.Replace(service, "name: web,", "name: other,", 1), []*plane{g.plane, west.plane},
+			"spec.ports[0].appProtocol", func() []zonesync.Rejection { return rejects(east, kind.MeshServices.Name) }},
+		"global": {g.plane, kind.MeshTimeouts.Key("m", "slow"), `"kind":"Mesh"}`, `"kind":"Galaxy"}`,
+			fmt.Sprintf(timeout, "other"), []*plane{east.plane, west.plane}, "spec.targetRef.kind",
+			func() []zonesync.Rejection { return rejected(west, kind.MeshTimeouts.Name) }},
+	} {
+		t.Logf("%s is of the later release", name)
+		there := keyOutsideOwner(kind.ByName(test.key.Kind), "m", test.key.Name, test.from.name)
+		former := test.receivers[1].body(there)
+		if !strings.Contains(former, test.known) {
+			t.Fatalf("the resource lacks %s: %s", test.known, former)
+		}
+		write := func(from, to string) {
+			t.Helper()
+			row, err := test.from.rows.Get(t.Context(), test.key)
+			if err == nil {
+				row.Body = []byte(strings.Replace(string(row.Body), from, to, 1))
+				_, err = test.from.rows.Update(t.Context(), row)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(test.known, test.unknown)
+		test.from.eventually("the zone lists the resource and the field", func() bool {
+			list := test.listed()
+			return len(list) == 1 && list[0].Key.Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
+		})
+		g.eventually("global lists them", func() bool {
+			list := append(g.insight("east").Rejected, g.insight("west").Rejected...)
+			return len(list) > 0 && list[0].Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
+		})
+		written := test.from.put(test.other).Key()
+		for _, receiver := range test.receivers {
+			receiver.awaitRow(keyOutsideOwner(kind.ByName(written.Kind), "m", written.Name, test.from.name))
+			if now := receiver.body(there); now != former {
+				t.Errorf("%q has %s, and had %s", receiver.name, now, former)
+			}
+		}
+		write(test.unknown, test.known)
+		g.eventually("nothing is rejected any more", func() bool {
+			return len(test.listed())+len(g.insight("east").Rejected)+len(g.insight("west").Rejected) == 0
+		})
+		for _, receiver := range test.receivers {
+			receiver.eventually("it has the known value", func() bool {
+				return receiver.body(there) == test.from.body(test.key)
+			})
+		}
+	}
 }
 
 // TestAMeshThatGlobalDoesNotHave: an item whose mesh does not exist on global is rejected with the reason, does not

@@ -65,18 +65,8 @@ func TestAPIServerAcceptsExamples(t *testing.T) {
 // TestRowsOfExamples: a row of every example is read with the bytes that were stored, by which zones and global compare
 // their resources.
 func TestRowsOfExamples(t *testing.T) {
-	client := installed(t)
 	const namespace = "rows"
-	if err := client.Create(t.Context(), "/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"name": namespace}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := kube.Open(t.Context(), kubetest.Start(t).Config(),
-		kube.Options{Namespace: namespace, Kinds: crd.Rows()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
+	rows := openRows(t, namespace)
 	examples(t, func(at, name string, d resource.Descriptor, o resource.Any) {
 		meta := o.Envelope()
 		meta.Name = name + "." + namespace
@@ -98,6 +88,49 @@ func TestRowsOfExamples(t *testing.T) {
 			t.Errorf("%s: the store has %v\n%s\nwant\n%s", at, err, read.Body, body)
 		}
 	})
+}
+
+// TestFieldsOfALaterReleaseAreKept: the API server stores fields that this release does not know, at any depth, and the
+// store returns them after a write of such a row too.
+func TestFieldsOfALaterReleaseAreKept(t *testing.T) {
+	rows := openRows(t, "later")
+	key := kind.MeshServices.Key("default", "web.later")
+	const body = `{"spec":{"ports":[{"port":%d,"later":{"than":["this",1]}}],"selector":{"dataplaneTags":{"a":"b"}},` +
+		`"later":true}}`
+	row, err := rows.Create(t.Context(), store.Row{Key: key, Body: fmt.Appendf(nil, body, 80)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Body = fmt.Appendf(nil, body, 81)
+	if _, err := rows.Update(t.Context(), row); err != nil {
+		t.Fatal(err)
+	}
+	read, err := rows.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"port":81`, `"later":{"than":["this",1]}`, `"later":true`} {
+		if !strings.Contains(string(read.Body), want) {
+			t.Errorf("the store has %s, which lacks %s", read.Body, want)
+		}
+	}
+}
+
+// openRows returns the store of a new system namespace.
+func openRows(t *testing.T, namespace string) *kube.Store {
+	t.Helper()
+	client := installed(t)
+	if err := client.Create(t.Context(), "/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": namespace}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := kube.Open(t.Context(), kubetest.Start(t).Config(),
+		kube.Options{Namespace: namespace, Kinds: crd.Rows()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rows.Close() })
+	return rows
 }
 
 // examples calls with every example of the documentation that users may write.
