@@ -29,6 +29,9 @@ func (w *world) certificateAt(address string) (*x509.Certificate, error) {
 // Requests and new connections between them do not fail, a restarted control plane renews the certificates, and a new
 // proxy serves. Afterwards each side has what the other one has written meanwhile.
 func TestDrillZonesAreCutOffForLong(t *testing.T) {
+	if !*showDrills {
+		t.Skip("a long drill: make drills")
+	}
 	const life = 20 * time.Second
 	f := newFederation(t)
 	east, west := f.eastAndWestBy(strings.Replace(crossZoneRules, "provider: {type: Bundled}",
