@@ -112,7 +112,7 @@ func (m mutation) goTest(o options, root string, environment []string, arguments
 	arguments = append([]string{"test", "-vet=off", "-timeout", timeout.String(), "-run", m.pattern()}, arguments...)
 	arguments = append(arguments, "./"+m.pkg())
 	if m.isEndToEnd() {
-		arguments = append(arguments, "-spire", "-drills") // else the tests with SPIRE and the long drills are left out
+		arguments = append(arguments, "-spire") // else the tests with SPIRE are left out
 	}
 	if slices.Contains(withAPIServer, m.pkg()) {
 		arguments = append(arguments, "-apiserver")
