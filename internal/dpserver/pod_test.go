@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -31,7 +32,7 @@ func (i issued) Verify(context.Context, string) (*pki.PodClaims, error) {
 
 func (issued) Remove(string) {}
 
-func (issued) WithoutDataplane(_ context.Context, pod *pki.PodClaims) error {
+func (issued) WithoutResource(_ context.Context, pod *pki.PodClaims, _ state.ProxyKey) error {
 	return resource.Errorf(resource.Unauthorized, "the Pod %s is gone", pod)
 }
 
