@@ -120,9 +120,10 @@ func TestTokensOfPods(t *testing.T) {
 }
 
 // TestTokensOfZoneProxiesOfEveryMesh: the token of a Pod whose resource is a ZoneIngress opens this ZoneIngress, and no
-// proxy of another type or name. A zone token opens other ZoneIngresses of the zone, and registers no resource of a Pod.
+// proxy of another type or name. A zone token opens and registers no resource of a Pod.
 func TestTokensOfZoneProxiesOfEveryMesh(t *testing.T) {
 	pods := issued{"in": {Namespace: "kuma-system", Name: "in-1", UID: "in"},
+		"former": {Namespace: "kuma-system", Name: "in-1", UID: "former"},
 		"out": {Namespace: "kuma-system", Name: "out-1", UID: "out"},
 		"web": {Namespace: "shop", Name: "web-1", UID: "web"}}
 	ingress := kind.ZoneIngresses.Make("", "in-1.kuma-system", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{
@@ -152,6 +153,7 @@ func TestTokensOfZoneProxiesOfEveryMesh(t *testing.T) {
 		{"in", "ingress", ".in-1.kuma-system", codes.OK},
 		{"out", "egress", ".out-1.kuma-system", codes.OK},
 		{"in", "egress", ".in-1.kuma-system", codes.Unauthenticated},
+		{"former", "ingress", ".in-1.kuma-system", codes.Unauthenticated},
 		{"in", "dataplane", "default.in-1.kuma-system", codes.Unauthenticated},
 		{"out", "ingress", ".out-1.kuma-system", codes.Unauthenticated},
 		{"in", "egress", ".out-1.kuma-system", codes.PermissionDenied},

@@ -83,8 +83,8 @@ func madeFromService(o *resource.Object[kind.MeshService]) bool {
 	return o.Label(kind.ManagedBy) == kind.GeneratedBy && o.Spec.Selector.DataplaneTags[kind.ServiceNameTag] != ""
 }
 
-// pod writes the Dataplane, ZoneIngress or ZoneEgress of a Pod, its MeshServices of headless Services, and the report about it. It deletes those
-// of a Pod that is gone, and of one whose name another Pod has now.
+// pod writes the Dataplane, ZoneIngress or ZoneEgress of a Pod, its MeshServices of headless Services, and the report
+// about it. It deletes those of a Pod that is gone, and of one whose name another Pod has now.
 func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	if !k.Objects.Synced(r) {
@@ -219,8 +219,8 @@ func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored
 	putOfPod(w, pod, of, wanted)
 }
 
-// putZoneProxy writes a ZoneIngress or ZoneEgress of a Pod, unless its name is that of another proxy, which a zone token
-// or an operator has registered.
+// putZoneProxy writes a ZoneIngress or ZoneEgress of a Pod, unless its name is that of another proxy, which a zone
+// token or an operator has registered.
 func putZoneProxy[S any](r *table.Reader, w *Writes, rows state.Rows[S], pod *convert.Pod,
 	wanted *resource.Object[S]) {
 	stored, ok := rows.Find(r, "", wanted.Name)

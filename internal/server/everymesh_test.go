@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,17 +12,55 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
 
 	"weft/internal/server/servertest"
 )
 
-// zoneProxyPod creates a running Pod of a zone proxy, as the manifests of Kuma 2.x have it.
-func (s *shop) zoneProxyPod(name, ip string, annotations object) {
+// zoneProxies creates the Services of the example, and returns the templates of its Pods by their role.
+func (s *shop) zoneProxies() map[string]object {
 	s.t.Helper()
-	s.create(s.t, "/api/v1/namespaces/"+s.name+"/pods", object{"apiVersion": "v1", "kind": "Pod",
-		"metadata": object{"name": name, "labels": object{"app": "kuma-ingress"}, "annotations": annotations},
-		"spec": object{"automountServiceAccountToken": false, "containers": []any{
-			object{"name": "ingress", "image": "weft-dp", "ports": []any{object{"containerPort": 10001}}}}}})
+	text, err := os.ReadFile("../../examples/kubernetes/zone-proxies.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	templates := map[string]object{}
+	for document := range strings.SplitSeq(strings.ReplaceAll(string(text), "kuma-system", s.name), "\n---\n") {
+		var o object
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			s.t.Fatal(err)
+		}
+		name := o["metadata"].(object)["name"].(string)
+		switch o["kind"] {
+		case "ServiceAccount":
+			s.create(s.t, "/api/v1/namespaces/"+s.name+"/serviceaccounts", o)
+		case "Service":
+			s.create(s.t, s.services(), o)
+		case "Deployment":
+			s.create(s.t, "/apis/apps/v1/namespaces/"+s.name+"/deployments", o)
+			templates[strings.TrimPrefix(name, "kuma-")] = o["spec"].(object)["template"].(object)
+		}
+	}
+	return templates
+}
+
+// zoneProxyPod creates a running Pod of a template, in place of the controller of its Deployment.
+func (s *shop) zoneProxyPod(name, ip string, template, annotations object) {
+	s.t.Helper()
+	var pod object
+	text, err := yaml.Marshal(template)
+	if err == nil {
+		err = yaml.Unmarshal(text, &pod)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pod["apiVersion"], pod["kind"] = "v1", "Pod"
+	metadata := pod["metadata"].(object)
+	metadata["name"] = name
+	maps.Copy(metadata["annotations"].(object), annotations)
+	pod["spec"].(object)["serviceAccountName"] = "default"
+	s.create(s.t, "/api/v1/namespaces/"+s.name+"/pods", pod)
 	s.status(name, ip, true)
 }
 
@@ -47,8 +87,9 @@ func (s *shop) zoneProxy(plural, name string) (proxy zoneProxy, ok bool) {
 	return proxy, err == nil
 }
 
-// TestZoneProxiesOfEveryMesh: Pods of the system namespace with the annotations of Kuma 2.x are a ZoneIngress and a
-// ZoneEgress, for as long as the Pods exist. The token of such a Pod opens its own proxy, and none of another type.
+// TestZoneProxiesOfEveryMesh: Pods of the system namespace with the annotations of Kuma 2.x, as the example has them,
+// are a ZoneIngress and a ZoneEgress, for as long as the Pods exist. The token of such a Pod opens its own proxy, and
+// none of another type.
 func TestZoneProxiesOfEveryMesh(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)
@@ -56,14 +97,13 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 	s := &shop{c, t, c.namespace}
 	s.try("/api/v1/namespaces/"+s.name+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount",
 		"metadata": object{"name": "default"}})
-	s.create(t, s.services(), object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "kuma-ingress"},
-		"spec": object{"type": "LoadBalancer", "selector": object{"app": "kuma-ingress"}, "externalIPs": []any{
-			"203.0.113.9"}, "ports": []any{object{"port": 443, "targetPort": 10001}}}})
+	templates := s.zoneProxies()
 	p := servertest.Start(t, c.options(nil))
 	conn := dial(t, p)
-	s.zoneProxyPod("in-1", "10.42.0.1", object{"kuma.io/ingress": "enabled"})
-	s.zoneProxyPod("out-1", "10.42.0.2", object{"kuma.io/egress": "enabled"})
-	s.zoneProxyPod("both-1", "10.42.0.3", object{"kuma.io/ingress": "enabled", "kuma.io/egress": "enabled"})
+	s.zoneProxyPod("in-1", "10.42.0.1", templates["ingress"], object{"kuma.io/ingress-public-address": "203.0.113.9",
+		"kuma.io/ingress-public-port": "443"})
+	s.zoneProxyPod("out-1", "10.42.0.2", templates["egress"], nil)
+	s.zoneProxyPod("both-1", "10.42.0.3", templates["ingress"], object{"kuma.io/egress": "enabled"})
 	application.pod("web-1", "10.42.0.4", true, object{"app": "web"})
 
 	servertest.Await(t, "the zone proxies are written", func() bool {

@@ -44,8 +44,8 @@ func (p *podTokens) WithoutResource(ctx context.Context, pod *pki.PodClaims, of 
 	is := p.server.pods.derived.Settings.ProxyType(decoded)
 	if is != of.Type {
 		return resource.Errorf(resource.Forbidden, "the Pod %s is the proxy of a %s, as its annotations and its "+
-			"namespace say, and the agent states that it is that of a %s; correct its --proxy-type, or the annotations "+
-			"kuma.io/ingress and kuma.io/egress", pod, state.ProxyKey{Type: is}.Resource().Kind, wanted)
+			"namespace say, and the agent states that it is that of a %s; correct its --proxy-type, or the "+
+			"annotations kuma.io/ingress and kuma.io/egress", pod, state.ProxyKey{Type: is}.Resource().Kind, wanted)
 	}
 	tables := p.server.state.Tables
 	report, ok := tables.PodReports.Find(table.Eval(tables.DB.Snapshot()), "", pod.Proxy())

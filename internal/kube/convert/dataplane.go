@@ -41,8 +41,8 @@ type Around struct {
 
 // Result is what a Pod asks for.
 type Result struct {
-	// Dataplane is the wanted Dataplane, ZoneIngress or ZoneEgress that of a zone proxy of every mesh; nil: none. One of
-	// them is set at most.
+	// Dataplane is the wanted Dataplane; nil: none. ZoneIngress or ZoneEgress is the wanted resource of a zone proxy of
+	// every mesh. One of the three is set at most.
 	Dataplane   *resource.Object[kind.Dataplane]
 	ZoneIngress *resource.Object[kind.ZoneIngress]
 	ZoneEgress  *resource.Object[kind.ZoneEgress]
@@ -79,10 +79,10 @@ func (s *Settings) Proxy(pod *Pod, around *Around) Result {
 	if s.ProxyType(pod) != kind.DataplaneProxy {
 		return c.ofEveryMesh()
 	}
-	if asked := proxyType(pod.Annotations); asked != kind.DataplaneProxy {
+	if written := proxyType(pod.Annotations); written != kind.DataplaneProxy {
 		c.warn(pod.Ref(), FailedDataplane, "the annotation %s has no effect: a zone proxy of every mesh runs in the "+
 			"namespace %s; run the Pod there, or make it a zone proxy of its mesh by a Service with the label %s",
-			roleAnnotations[asked], s.SystemNamespace, ZoneProxyLabel)
+			roleAnnotations[written], s.SystemNamespace, ZoneProxyLabel)
 		if !pod.hasDataplane() {
 			return Result{Events: c.events}
 		}

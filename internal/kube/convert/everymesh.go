@@ -12,8 +12,8 @@ var roleAnnotations = map[kind.ProxyType]string{
 	kind.IngressProxy: ingressAnnotation, kind.EgressProxy: egressAnnotation,
 }
 
-// ProxyType returns the type of the proxy of a Pod: a zone proxy of every mesh, in the system namespace, or else that of
-// a Dataplane.
+// ProxyType returns the type of the proxy of a Pod: a zone proxy of every mesh, in the system namespace, or else a
+// Dataplane.
 func (s *Settings) ProxyType(pod *Pod) kind.ProxyType {
 	if pod.Namespace != s.SystemNamespace {
 		return kind.DataplaneProxy
@@ -105,8 +105,8 @@ func (c *conversion) serviceOfEveryMesh() (of *Serves, ok bool) {
 		switch {
 		case service.Excluded(), service.Ignored:
 		case service.Labels[ZoneProxyLabel] != "":
-			return fail("the annotation %s makes the Pod a zone proxy of every mesh, and the Service %s with the label "+
-				"%s one of a single mesh; remove one of them", annotation, service.Name, ZoneProxyLabel)
+			return fail("the annotation %s makes the Pod a zone proxy of every mesh, and the Service %s with the "+
+				"label %s one of a single mesh; remove one of them", annotation, service.Name, ZoneProxyLabel)
 		default:
 			of, names = service, append(names, service.Name)
 		}

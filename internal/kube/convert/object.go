@@ -322,7 +322,8 @@ func DecodePod(raw []byte) (*Pod, error) {
 	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
 	injected := o.Metadata.Annotations[injectedAnnotation] == "true"
 	exempt := o.Spec.exempt(injected)
-	if !injected && proxyType(o.Metadata.Annotations) == kind.DataplaneProxy && o.Metadata.Labels[ZoneProxyLabel] == "" {
+	ofEveryMesh := proxyType(o.Metadata.Annotations) != kind.DataplaneProxy
+	if !injected && !ofEveryMesh && o.Metadata.Labels[ZoneProxyLabel] == "" {
 		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true, Ended: ended, Exempt: exempt}, nil
 	}
 	pod := &Pod{

@@ -240,7 +240,7 @@ func TestReview(t *testing.T) {
 			return object{"spec": object{"networking": object{"address": "10.0.0.1", "port": port}}}
 		}
 		for _, d := range []resource.Descriptor{kind.ZoneIngresses, kind.ZoneEgresses} {
-			_, err := w.apply(d, team, "elsewhere", networking(10001))
+			_, err := w.apply(d, team, "remote", networking(10001))
 			w.rejected(err, 422, "metadata.name: is in the namespace team", "write it in the namespace kuma-system")
 			_, err = w.apply(d, system, "bad", networking(70000))
 			w.rejected(err, 422, "spec.networking.port")
