@@ -124,8 +124,8 @@ func TestTokensOfPods(t *testing.T) {
 func TestTokensOfZoneProxiesOfEveryMesh(t *testing.T) {
 	pods := issued{"in": {Namespace: "kuma-system", Name: "in-1", UID: "in"},
 		"former": {Namespace: "kuma-system", Name: "in-1", UID: "former"},
-		"out": {Namespace: "kuma-system", Name: "out-1", UID: "out"},
-		"web": {Namespace: "shop", Name: "web-1", UID: "web"}}
+		"out":    {Namespace: "kuma-system", Name: "out-1", UID: "out"},
+		"web":    {Namespace: "shop", Name: "web-1", UID: "web"}}
 	ingress := kind.ZoneIngresses.Make("", "in-1.kuma-system", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{
 		Address: "10.0.0.8", Port: 10001}})
 	ingress.Labels = map[string]string{kind.PodUIDLabel: "in"}
