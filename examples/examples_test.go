@@ -70,7 +70,7 @@ func each(t *testing.T, folder, extension string, visit func(file string, conten
 
 var (
 	comments   = regexp.MustCompile(`(?m)^ *#.*$`)
-	kubernetes = regexp.MustCompile(`(?m)^apiVersion: (v1|[a-z0-9.]+\.k8s\.io/.*)$`)
+	kubernetes = regexp.MustCompile(`(?m)^apiVersion: (v1|apps/v1|[a-z0-9.]+\.k8s\.io/.*)$`)
 )
 
 // accepted parses, defaults and validates each document of a text as a write would. It returns the number of documents

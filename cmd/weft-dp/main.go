@@ -109,9 +109,11 @@ GET /live returns 200 while weft-dp runs.`,
 		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
 			"meshes")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
-		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --mesh and --name)")
+		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --name)")
 	f.StringVar(&c.Mesh, "mesh", "", "mesh of a Dataplane that the control plane writes, as it does for a Pod")
-	f.StringVar(&c.Name, "name", "", "name of this Dataplane; weft-dp waits until it exists")
+	f.StringVar(&c.Name, "name", "",
+		"name of this Dataplane or, with --proxy-type, of a ZoneIngress or ZoneEgress that the control plane writes; "+
+			"weft-dp waits until it exists")
 	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
 		"file with the dataplane token, or with the zone token for a ZoneIngress or ZoneEgress; it is read for each "+
 			"call, so a new token takes effect and a pipe does not work (required)")

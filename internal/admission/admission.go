@@ -140,8 +140,13 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 }
 
 // recordVouched records in a written Dataplane which facts its token or an operator vouches for. It returns an error
-// for a Dataplane that the token may not write.
+// for a Dataplane, ZoneIngress or ZoneEgress that the token may not write.
 func recordVouched(before, o resource.Any, change Change) error {
+	if change.Token != nil {
+		if err := checkNoPod(before, o); err != nil {
+			return err
+		}
+	}
 	after, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		o.Envelope().Vouched = resource.Vouched{}
@@ -157,6 +162,17 @@ func recordVouched(before, o resource.Any, change Change) error {
 		kind.VouchToken(stored, after, nil)
 	default:
 		kind.VouchOperator(stored, after)
+	}
+	return nil
+}
+
+// checkNoPod returns an error for a resource of a Pod, which no token may write. before is nil where none is stored.
+func checkNoPod(before, after resource.Any) error {
+	for _, o := range []resource.Any{before, after} {
+		if o != nil && o.Envelope().Label(kind.PodUIDLabel) != "" {
+			return resource.Errorf(resource.Forbidden, "%s has the label %s, which only the resources of Pods have; "+
+				"choose another name, and leave the label out", o.Key(), kind.PodUIDLabel)
+		}
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ type Config struct {
 	CAFile         string   // PEM, the CA certificates of the control plane
 	ProxyType      ProxyType
 	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON; empty: Mesh and Name
-	Mesh, Name     string           // of a Dataplane that the control plane writes, for a Pod
+	Mesh, Name     string           // of the resource that the control plane writes, for a Pod; ProxyType has its kind
 	TokenFile      string           // read for each call, so that it may be replaced
 	Envoy          string           // the binary; empty: see findEnvoy
 	ReadinessPort  int              // the port of `/ready`; 0: none
@@ -178,7 +178,7 @@ func newAgent(c Config, version string) (*agent, error) {
 // started reports whether Envoy was started.
 func (a *agent) started() bool { return a.admin.Load() != nil }
 
-// registers reports whether the agent registers its Dataplane. The control plane writes that of a Pod.
+// registers reports whether the agent registers its resource. The control plane writes that of a Pod.
 func (a *agent) registers() bool { return a.document != nil }
 
 // dataplaneOf returns the Dataplane, with its document if the agent registers it.
@@ -188,10 +188,15 @@ func dataplaneOf(c Config) ([]byte, *resource.Object[kind.Dataplane], error) {
 		return nil, nil, errors.New("--dataplane-file has the mesh and the name; leave out --mesh and --name")
 	case !named:
 		return readDataplane(c.DataplaneFile, c.ProxyType)
-	case c.Mesh == "" || c.Name == "":
+	}
+	if err := c.ProxyType.check(); err != nil {
+		return nil, nil, err
+	}
+	switch ofMesh := c.ProxyType == DataplaneProxy; {
+	case ofMesh && (c.Mesh == "" || c.Name == ""):
 		return nil, nil, errors.New("--mesh and --name belong together: the Dataplane that the control plane writes")
-	case c.ProxyType != DataplaneProxy:
-		return nil, nil, fmt.Errorf("--proxy-type %s needs --dataplane-file", c.ProxyType)
+	case !ofMesh && (c.Mesh != "" || c.Name == ""):
+		return nil, nil, fmt.Errorf("--proxy-type %s serves every mesh: write --name without --mesh", c.ProxyType)
 	}
 	return nil, kind.Dataplanes.Make(c.Mesh, c.Name, kind.Dataplane{}), nil
 }
@@ -218,9 +223,8 @@ func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind
 
 // proxyOf returns the Dataplane. A zone proxy that serves every mesh becomes a Dataplane without a mesh.
 func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane], error) {
-	if wanted != DataplaneProxy && wanted != IngressProxy && wanted != EgressProxy {
-		return nil, fmt.Errorf("--proxy-type is %q, want %s, %s or %s", wanted, DataplaneProxy, IngressProxy,
-			EgressProxy)
+	if err := wanted.check(); err != nil {
+		return nil, err
 	}
 	dataplane, is := proxyResource(o)
 	if is == "" {
@@ -230,6 +234,14 @@ func proxyOf(o resource.Any, wanted ProxyType) (*resource.Object[kind.Dataplane]
 		return nil, fmt.Errorf("is a %s, which runs with --proxy-type %s, not %s", o.Key().Kind, is, wanted)
 	}
 	return dataplane, nil
+}
+
+// check returns an error for a type that does not exist.
+func (t ProxyType) check() error {
+	if t != DataplaneProxy && t != IngressProxy && t != EgressProxy {
+		return fmt.Errorf("--proxy-type is %q, want %s, %s or %s", t, DataplaneProxy, IngressProxy, EgressProxy)
+	}
+	return nil
 }
 
 // proxyResource returns a proxy's resource as a Dataplane, with the proxy type that it needs; "" for a resource of

@@ -17,9 +17,12 @@ import (
 const resolvConf = "/etc/resolv.conf"
 
 // resolves reports whether the agent serves the machine's DNS. The host names of a mesh resolve to virtual IPs, which
-// only redirected connections reach.
+// only redirected connections reach; none of a zone proxy of every mesh is redirected.
 func (a *agent) resolves() bool {
-	return a.DNSPort != 0 && (!a.registers() || a.dataplane.Spec.Networking.TransparentProxying != nil)
+	if a.DNSPort == 0 || a.ProxyType != DataplaneProxy {
+		return false
+	}
+	return !a.registers() || a.dataplane.Spec.Networking.TransparentProxying != nil
 }
 
 // serveNames serves DNS until ctx ends.

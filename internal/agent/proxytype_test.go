@@ -47,3 +47,40 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 		})
 	}
 }
+
+// TestProxiesOfPods: an agent in a Pod names the resource that the control plane writes: a Dataplane of a mesh, or, by
+// its type, a ZoneIngress or ZoneEgress, which has no mesh.
+func TestProxiesOfPods(t *testing.T) {
+	for _, c := range []struct {
+		proxy                ProxyType
+		mesh, name, rejected string
+	}{
+		{DataplaneProxy, "default", "web-1.shop", ""},
+		{IngressProxy, "", "in-1.kuma-system", ""},
+		{EgressProxy, "", "out-1.kuma-system", ""},
+		{DataplaneProxy, "", "web-1.shop", "--mesh and --name belong together"},
+		{DataplaneProxy, "default", "", "--mesh and --name belong together"},
+		{IngressProxy, "default", "in-1.kuma-system", "--proxy-type ingress serves every mesh: write --name without"},
+		{EgressProxy, "default", "", "--proxy-type egress serves every mesh: write --name without --mesh"},
+		{"gateway", "default", "web-1.shop", `--proxy-type is "gateway", want dataplane, ingress or egress`},
+	} {
+		config := Config{ProxyType: c.proxy, Mesh: c.mesh, Name: c.name, DNSPort: 15053}
+		document, proxy, err := dataplaneOf(config)
+		if c.rejected != "" {
+			if err == nil || !strings.Contains(err.Error(), c.rejected) {
+				t.Errorf("%+v: got %v, want that it says %q", c, err, c.rejected)
+			}
+			continue
+		}
+		if err != nil || document != nil || proxy.Mesh != c.mesh || proxy.Name != c.name {
+			t.Fatalf("%+v: got %v, %v", c, proxy, err)
+		}
+		a := &agent{Config: config, dataplane: proxy}
+		if got := a.resolves(); got != (c.proxy == DataplaneProxy) {
+			t.Errorf("%+v serves DNS: %v", c, got)
+		}
+		if got := a.hasZoneEgress(); got != (c.proxy == EgressProxy) {
+			t.Errorf("%+v resolves external services: %v", c, got)
+		}
+	}
+}

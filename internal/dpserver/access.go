@@ -25,10 +25,11 @@ import (
 // signingKeyBound is how long a call waits for a signing key that another instance has just created.
 const signingKeyBound = time.Second
 
-// caller is a proxy or its agent, authenticated by a token. One of the kinds of claims is set.
+// caller is a proxy or its agent, authenticated by a token. One of the kinds of claims is set; for a Pod, dataplane or
+// zone is set beside it once its resource is known.
 type caller struct {
-	dataplane *pki.DataplaneClaims // for a Pod, set once its Dataplane is known
-	zone      *pki.ZoneClaims      // of a zone proxy, which serves every mesh
+	dataplane *pki.DataplaneClaims
+	zone      *pki.ZoneClaims // of a zone proxy, which serves every mesh
 	pod       *pki.PodClaims
 	token     string
 }
@@ -197,21 +198,20 @@ func (s *Server) mayBe(ctx context.Context, c *caller, key state.ProxyKey) error
 			return err
 		}
 	}
-	if _, ok := s.Rows.Networking(key); !ok {
+	stored := s.Rows.Resource(key)
+	if stored == nil {
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
 			key.Resource()))
 	}
-	if dataplane, ok := s.Rows.Dataplane(key); ok {
-		err := c.checkPermitted(dataplane)
-		if err == nil && c.pod == nil {
-			err = s.checkNoPod(dataplane)
-		}
-		if err == nil {
-			err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
-		}
-		if err != nil {
-			return status.Error(codes.PermissionDenied, err.Error())
-		}
+	err := c.checkPermitted(stored)
+	if err == nil && c.pod == nil {
+		err = s.checkNoPod(stored)
+	}
+	if dataplane, ok := stored.(*resource.Object[kind.Dataplane]); ok && err == nil {
+		err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
+	}
+	if err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return s.checkAdmitted(key)
 }

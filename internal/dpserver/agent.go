@@ -34,7 +34,8 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 	}
 	if caller.pod != nil {
 		return nil, status.Error(codes.PermissionDenied, fmt.Sprintf("the control plane writes the Dataplane of the "+
-			"Pod %s; start the agent with --mesh and --name in place of --dataplane-file", caller.pod))
+			"Pod %s, or its ZoneIngress or ZoneEgress; start the agent with --mesh and --name, or --proxy-type and "+
+			"--name, in place of --dataplane-file", caller.pod))
 	}
 	payer := s.payer(ctx, caller)
 	if err := checkMessage(request); err != nil {
@@ -153,12 +154,6 @@ func (c *caller) admissionToken() *admission.Token {
 			var operator []string
 			if stored != nil {
 				operator = stored.Vouched.Operator
-			}
-			for _, o := range []*resource.Object[kind.Dataplane]{stored, next} {
-				if o != nil && o.Label(kind.PodUIDLabel) != "" {
-					return resource.Errorf(resource.Forbidden, "%s has the label %s, which only Dataplanes of Pods "+
-						"have; choose another name, and leave the label out", o.Key(), kind.PodUIDLabel)
-				}
 			}
 			err := c.dataplane.Sections(next, operator)
 			if err == nil && stored != nil {

@@ -21,9 +21,10 @@ type PodTokens interface {
 	Verify(ctx context.Context, token string) (*pki.PodClaims, error)
 	// Remove has the next Known return nothing.
 	Remove(token string)
-	// WithoutDataplane returns why a Pod has no Dataplane: Unauthorized for one that is gone, Forbidden for one that
-	// its mesh does not admit, NotFound for one whose Dataplane is not written yet.
-	WithoutDataplane(ctx context.Context, pod *pki.PodClaims) error
+	// WithoutResource returns why a Pod has no Dataplane, ZoneIngress or ZoneEgress: Unauthorized for a Pod that is
+	// gone, Forbidden for one that its mesh does not admit, and for one with a proxy of another type, NotFound for one
+	// whose resource is not written yet.
+	WithoutResource(ctx context.Context, pod *pki.PodClaims, of state.ProxyKey) error
 }
 
 // podCaller authenticates a call by the token of a Pod. Requests to the API server are bounded for each source address:
@@ -46,11 +47,15 @@ func (s *Server) podCaller(ctx context.Context, token string) (*caller, error) {
 	return &caller{pod: pod, token: token}, nil
 }
 
-// permitPod returns an error unless the Dataplane of a proxy is that of the calling Pod. The Dataplane goes with its
-// Pod, so the row decides, even where the API server still accepts the token.
+// permitPod returns an error unless the resource of a proxy is that of the calling Pod. The resource goes with its Pod,
+// so the row decides, even where the API server still accepts the token. The row also decides the type of the proxy.
 func (s *Server) permitPod(ctx context.Context, c *caller, key state.ProxyKey) error {
-	if dataplane, ok := s.Rows.Dataplane(key); ok && c.pod.Owns(dataplane) {
-		c.dataplane = c.pod.DataplaneClaims(key.Mesh)
+	if o := s.Rows.Resource(key); o != nil && c.pod.Owns(o) {
+		if key.Type == kind.DataplaneProxy {
+			c.dataplane = c.pod.DataplaneClaims(key.Mesh)
+		} else {
+			c.zone = &pki.ZoneClaims{Zone: s.Zone, Scope: []string{string(key.Type)}}
+		}
 		return nil
 	}
 	s.Pods.Remove(c.token)
@@ -59,20 +64,20 @@ func (s *Server) permitPod(ctx context.Context, c *caller, key state.ProxyKey) e
 		return err
 	}
 	s.flood.noteReview(from)
-	return s.statusError(s.Pods.WithoutDataplane(ctx, c.pod), "looking for the Dataplane of a Pod")
+	return s.statusError(s.Pods.WithoutResource(ctx, c.pod, key), "looking for the resource of a Pod")
 }
 
-// checkNoPod returns an error for the Dataplane of a Pod, which no other token opens.
-func (s *Server) checkNoPod(o *resource.Object[kind.Dataplane]) error {
-	if s.Pods == nil || o.Label(kind.PodUIDLabel) == "" {
+// checkNoPod returns an error for the resource of a Pod, which no other token opens.
+func (s *Server) checkNoPod(o resource.Any) error {
+	if s.Pods == nil || o.Envelope().Label(kind.PodUIDLabel) == "" {
 		return nil
 	}
 	return fmt.Errorf("%s is of a Pod, which connects with the token of its service account alone; run the proxy in "+
 		"the Pod", o.Key())
 }
 
-// notePod closes the open calls of a Pod whose Dataplane is gone, or is of another Pod; now is nil without a Dataplane.
-func (s *Server) notePod(key state.ProxyKey, now *resource.Object[kind.Dataplane]) {
+// notePod closes the open calls of a Pod whose resource is gone, or is of another Pod; now is nil without one.
+func (s *Server) notePod(key state.ProxyKey, now resource.Any) {
 	s.mu.Lock()
 	var gone []*openCall
 	for e := range s.podCalls[key] {
@@ -83,7 +88,8 @@ func (s *Server) notePod(key state.ProxyKey, now *resource.Object[kind.Dataplane
 	s.mu.Unlock()
 	for _, e := range gone {
 		s.Pods.Remove(e.caller.token)
-		e.close(status.Error(codes.NotFound, fmt.Sprintf("the Dataplane of the Pod %s was deleted", e.caller.pod)))
+		e.close(status.Error(codes.NotFound, fmt.Sprintf("the %s of the Pod %s was deleted", key.Resource().Kind,
+			e.caller.pod)))
 	}
 }
 
@@ -109,7 +115,7 @@ func (s *Server) notePods(put []resource.Any, removed []resource.Key) {
 	}
 	for _, o := range put {
 		switch o := o.(type) {
-		case *resource.Object[kind.Dataplane]:
+		case *resource.Object[kind.Dataplane], *resource.Object[kind.ZoneIngress], *resource.Object[kind.ZoneEgress]:
 			key, _ := state.ProxyOf(o.Key())
 			s.notePod(key, o)
 		case *resource.Object[kind.PodReport]:
@@ -117,8 +123,7 @@ func (s *Server) notePods(put []resource.Any, removed []resource.Key) {
 		}
 	}
 	for _, removed := range removed {
-		if removed.Kind == kind.Dataplanes.Name {
-			key, _ := state.ProxyOf(removed)
+		if key, ok := state.ProxyOf(removed); ok && key.Resource() == removed {
 			s.notePod(key, nil)
 		}
 	}
@@ -133,8 +138,7 @@ func (s *Server) trackPod(e *openCall) (leave func()) {
 	}
 	s.podCalls[key][e] = struct{}{}
 	s.mu.Unlock()
-	dataplane, _ := s.Rows.Dataplane(key)
-	s.notePod(key, dataplane)
+	s.notePod(key, s.Rows.Resource(key))
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -6,12 +6,15 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/admission"
 	"weft/internal/pki"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -31,7 +34,7 @@ func (i issued) Verify(context.Context, string) (*pki.PodClaims, error) {
 
 func (issued) Remove(string) {}
 
-func (issued) WithoutDataplane(_ context.Context, pod *pki.PodClaims) error {
+func (issued) WithoutResource(_ context.Context, pod *pki.PodClaims, _ state.ProxyKey) error {
 	return resource.Errorf(resource.Unauthorized, "the Pod %s is gone", pod)
 }
 
@@ -114,6 +117,89 @@ func TestTokensOfPods(t *testing.T) {
 	p.eventually(func() bool { return status.Code(first(as("next"))) == codes.Unauthenticated }, func() any {
 		return "the token of a Pod without a Dataplane opens a stream"
 	})
+}
+
+// TestTokensOfZoneProxiesOfEveryMesh: the token of a Pod whose resource is a ZoneIngress opens this ZoneIngress, and no
+// proxy of another type or name. A zone token opens and registers no resource of a Pod.
+func TestTokensOfZoneProxiesOfEveryMesh(t *testing.T) {
+	pods := issued{"in": {Namespace: "kuma-system", Name: "in-1", UID: "in"},
+		"former": {Namespace: "kuma-system", Name: "in-1", UID: "former"},
+		"out":    {Namespace: "kuma-system", Name: "out-1", UID: "out"},
+		"web":    {Namespace: "shop", Name: "web-1", UID: "web"}}
+	ingress := kind.ZoneIngresses.Make("", "in-1.kuma-system", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{
+		Address: "10.0.0.8", Port: 10001}})
+	ingress.Labels = map[string]string{kind.PodUIDLabel: "in"}
+	egress := kind.ZoneEgresses.Make("", "out-1.kuma-system", kind.ZoneEgress{Networking: kind.ZoneEgressNetworking{
+		Address: "10.0.0.9", Port: 10002}})
+	egress.Labels = map[string]string{kind.PodUIDLabel: "out"}
+	p := newPlaneFor(t, pods, alone, ingress, egress, podDataplane("web-1", "web"),
+		kind.GlobalSecrets.Make("", pki.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()}))
+	as := func(token string) context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		t.Cleanup(cancel)
+		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	first := func(ctx context.Context, proxyType, id string) error {
+		stream, err := p.discoverAs(ctx, nodeOf(proxyType, id))
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	for _, c := range []struct {
+		token, proxyType, id string
+		code                 codes.Code
+	}{
+		{"in", "ingress", ".in-1.kuma-system", codes.OK},
+		{"out", "egress", ".out-1.kuma-system", codes.OK},
+		{"in", "egress", ".in-1.kuma-system", codes.Unauthenticated},
+		{"former", "ingress", ".in-1.kuma-system", codes.Unauthenticated},
+		{"in", "dataplane", "default.in-1.kuma-system", codes.Unauthenticated},
+		{"out", "ingress", ".out-1.kuma-system", codes.Unauthenticated},
+		{"in", "egress", ".out-1.kuma-system", codes.PermissionDenied},
+		{"web", "ingress", ".in-1.kuma-system", codes.PermissionDenied},
+		{"web", "ingress", ".web-1.shop", codes.Unauthenticated},
+	} {
+		if err := first(as(c.token), c.proxyType, c.id); status.Code(err) != c.code {
+			t.Errorf("the token %s for the %s %s: got %v, want %s", c.token, c.proxyType, c.id, err, c.code)
+		}
+	}
+	if err := first(p.zoneToken("east", "ingress"), "ingress", ".in-1.kuma-system"); status.Code(err) !=
+		codes.PermissionDenied || !strings.Contains(err.Error(), "is of a Pod") {
+		t.Errorf("a zone token opens the ZoneIngress of a Pod: %v", err)
+	}
+	for _, document := range []string{
+		"{type: ZoneIngress, name: in-1.kuma-system, networking: {address: 10.0.0.7, port: 10001}}",
+		"{type: ZoneIngress, name: other, labels: {" + kind.PodUIDLabel + ": in}, networking: {address: 10.0.0.7, " +
+			"port: 10001}}",
+	} {
+		_, err := p.agent.Register(p.zoneToken("east", "ingress"), &wire.RegisterRequest{Dataplane: []byte(document)})
+		if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), kind.PodUIDLabel) {
+			t.Errorf("a zone token registers %s: %v", document, err)
+		}
+	}
+	stream, err := p.discoverAs(as("in"), nodeOf("ingress", ".in-1.kuma-system"))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.writer.Delete(t.Context(), ingress.Key(), admission.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "kuma-system/in-1 was deleted") {
+		t.Errorf("the stream of a deleted Pod ends with %v", err)
+	}
+}
+
+// nodeOf is the node of a proxy of some type.
+func nodeOf(proxyType, id string) *corev3.Node {
+	return &corev3.Node{Id: id, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+		"dataplane.proxyType": structpb.NewStringValue(proxyType)}}}
 }
 
 // TestSessionOfACompletedPod: the agent of a Pod whose other containers have ended is told so, whether it was connected

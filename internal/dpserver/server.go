@@ -36,6 +36,8 @@ import (
 type Rows interface {
 	Proxy(key state.ProxyKey) (*proxy.Proxy, bool)
 	Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane], bool)
+	// Resource returns the Dataplane, ZoneIngress or ZoneEgress of a proxy; nil without one.
+	Resource(key state.ProxyKey) resource.Any
 	Networking(key state.ProxyKey) (*kind.Networking, bool)
 	// NotAdmittedReason returns why the mesh does not admit a proxy; empty if it does.
 	NotAdmittedReason(key state.ProxyKey) string

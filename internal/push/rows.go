@@ -26,6 +26,11 @@ func (rows Rows) Dataplane(key state.ProxyKey) (*resource.Object[kind.Dataplane]
 	return rows.state.Tables.Dataplanes.Find(rows.reader(), key.Mesh, key.Name)
 }
 
+// Resource returns the Dataplane, ZoneIngress or ZoneEgress of a proxy; nil without one.
+func (rows Rows) Resource(key state.ProxyKey) resource.Any {
+	return rows.state.Tables.ProxyResource(rows.reader(), key)
+}
+
 // NotAdmittedReason returns why the mesh does not admit a proxy, or "" where it does.
 func (rows Rows) NotAdmittedReason(key state.ProxyKey) string {
 	return rows.state.Identity.NotAdmittedReason(rows.reader(), key)

@@ -44,16 +44,14 @@ func (p *Plan) addKubernetes() {
 		}
 		return []string{o.Name}
 	})
-	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name, kind.PodReports.Name)
+	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name, kind.ZoneIngresses.Name, kind.ZoneEgresses.Name,
+		kind.PodReports.Name)
 	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {
 		return []Request{{Kind: PodKind, Name: o.Key()}}
 	})
-	table.KeepFor(s.Tables.Dataplanes.Input, pods.Derived, func(o *resource.Object[kind.Dataplane]) []Request {
-		if len(podOf(o)) == 0 {
-			return nil
-		}
-		return []Request{{Kind: PodKind, Name: o.Name}}
-	})
+	table.KeepFor(s.Tables.Dataplanes.Input, pods.Derived, requestOfPod)
+	table.KeepFor(s.Tables.ZoneIngresses.Input, pods.Derived, requestOfPod)
+	table.KeepFor(s.Tables.ZoneEgresses.Input, pods.Derived, requestOfPod)
 	table.KeepFor(s.Tables.PodReports.Input, pods.Derived, func(o *resource.Object[kind.PodReport]) []Request {
 		return []Request{{Kind: PodKind, Name: o.Name}}
 	})
@@ -64,8 +62,16 @@ func (p *Plan) addKubernetes() {
 	p.addGatewayRoutes()
 }
 
-// podOf returns the name of the Pod of a Dataplane, none for another one.
-func podOf(o *resource.Object[kind.Dataplane]) []string {
+// requestOfPod returns the Request of the Pod of a proxy's resource, none for another one.
+func requestOfPod[S any](o *resource.Object[S]) []Request {
+	if len(podOf(o)) == 0 {
+		return nil
+	}
+	return []Request{{Kind: PodKind, Name: o.Name}}
+}
+
+// podOf returns the name of the Pod of a Dataplane, a ZoneIngress or a ZoneEgress, none for another one.
+func podOf[S any](o *resource.Object[S]) []string {
 	if o.Label(kind.PodUIDLabel) == "" {
 		return nil
 	}
@@ -77,24 +83,44 @@ func madeFromService(o *resource.Object[kind.MeshService]) bool {
 	return o.Label(kind.ManagedBy) == kind.GeneratedBy && o.Spec.Selector.DataplaneTags[kind.ServiceNameTag] != ""
 }
 
-// pod writes the Dataplane of a Pod, its MeshServices of headless Services, and the report about it. It deletes those
-// of a Pod that is gone, and of one whose name another Pod has now.
+// pod writes the Dataplane, ZoneIngress or ZoneEgress of a Pod, its MeshServices of headless Services, and the report
+// about it. It deletes those of a Pod that is gone, and of one whose name another Pod has now.
 func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	if !k.Objects.Synced(r) {
 		return w
 	}
-	stored := k.dataplanes.List(r, u.Name)
+	stored := p.storedOf(r, u.Name)
 	pod, _ := k.Objects.Pods.Get(r, u.Name)
 	w = p.podWrites(r, pod, stored)
 	p.reportPod(r, &w, u.Name, pod, stored)
 	return w
 }
 
+// ofPod are the stored resources of the Pods of a name: several while one replaces the other.
+type ofPod struct {
+	dataplanes []*resource.Object[kind.Dataplane]
+	ingress    *resource.Object[kind.ZoneIngress] // nil without one
+	all        []resource.Any
+}
+
+func (p *Plan) storedOf(r *table.Reader, name string) (of ofPod) {
+	of.dataplanes = p.kubernetes.dataplanes.List(r, name)
+	for _, o := range of.dataplanes {
+		of.all = append(of.all, o)
+	}
+	if o, ok := p.State.Tables.ZoneIngresses.Find(r, "", name); ok && len(podOf(o)) > 0 {
+		of.ingress, of.all = o, append(of.all, o)
+	}
+	if o, ok := p.State.Tables.ZoneEgresses.Find(r, "", name); ok && len(podOf(o)) > 0 {
+		of.all = append(of.all, o)
+	}
+	return of
+}
+
 // reportPod writes what the other replicas have to know of a Pod, once nothing else is to be written for it; pod is nil
 // where it is gone.
-func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.Pod,
-	dataplanes []*resource.Object[kind.Dataplane]) {
+func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.Pod, of ofPod) {
 	stored, _ := p.State.Tables.PodReports.Find(r, "", name)
 	if pod != nil && len(w.Do) > 0 {
 		return
@@ -102,13 +128,13 @@ func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.P
 	var report kind.PodReport
 	switch {
 	case pod == nil:
-	case len(dataplanes) == 0:
+	case len(of.all) == 0:
 		about := func(e convert.Event) bool { return e.Warning && e.On == pod.Ref() }
 		if i := slices.IndexFunc(w.Events, about); i >= 0 {
 			report = kind.PodReport{UID: pod.UID, Reason: w.Events[i].Reason, Message: w.Events[i].Message}
 		}
-	case pod.Completed && dataplanes[0].Label(kind.PodUIDLabel) == pod.UID:
-		report = kind.PodReport{UID: pod.UID, Mesh: dataplanes[0].Mesh, CompletedContainers: true}
+	case pod.Completed && len(of.dataplanes) > 0 && of.dataplanes[0].Label(kind.PodUIDLabel) == pod.UID:
+		report = kind.PodReport{UID: pod.UID, Mesh: of.dataplanes[0].Mesh, CompletedContainers: true}
 	}
 	switch {
 	case report != kind.PodReport{}:
@@ -119,11 +145,9 @@ func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.P
 }
 
 // podWrites returns the writes of a Pod without its report; pod is nil where it is gone.
-func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored []*resource.Object[kind.Dataplane]) (w Writes) {
+func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored ofPod) (w Writes) {
 	k := p.kubernetes
-	exists := pod != nil
-	if exists && pod.Proxyless {
-		exists = false
+	if pod != nil {
 		if reason := k.Objects.MissingSidecar(r, pod); reason != "" {
 			w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.MissingSidecar,
 				Message: reason})
@@ -131,28 +155,39 @@ func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored []*resource.O
 	}
 	var result convert.Result
 	var around *convert.Around
-	if exists {
+	if pod != nil && !pod.Proxyless {
 		around = k.Objects.Around(r, pod)
 		around.HasMesh = func(name string) bool {
 			_, ok := p.State.Tables.Meshes.Find(r, "", name)
 			return ok
 		}
-		if len(stored) > 0 {
-			around.Stored = stored[0]
+		if len(stored.dataplanes) > 0 {
+			around.Stored = stored.dataplanes[0]
 		}
-		result = k.Settings.Dataplane(pod, around)
+		around.StoredIngress = stored.ingress
+		result = k.Settings.Proxy(pod, around)
 	}
-	for _, dp := range stored {
-		if gone := !result.Keep && result.Dataplane == nil; gone || dp.Label(kind.PodUIDLabel) != pod.UID ||
-			result.Dataplane != nil && result.Dataplane.Mesh != dp.Mesh {
-			w.addWrite(servingDelay, Write{Delete: dp})
+	wanted, wants := result.Key()
+	for _, o := range stored.all {
+		if stays := result.Keep || wants && o.Key() == wanted; !stays ||
+			o.Envelope().Label(kind.PodUIDLabel) != pod.UID {
+			w.addWrite(servingDelay, Write{Delete: o})
 		}
 	}
 	w.Events = append(w.Events, result.Events...)
-	if len(w.Do) > 0 || result.Dataplane == nil {
+	if len(w.Do) > 0 {
 		return w // the name is free once the rows are gone
 	}
-	p.putDataplane(r, &w, pod, stored, result.Dataplane)
+	switch {
+	case result.ZoneIngress != nil:
+		putZoneProxy(r, &w, p.State.Tables.ZoneIngresses, pod, result.ZoneIngress)
+	case result.ZoneEgress != nil:
+		putZoneProxy(r, &w, p.State.Tables.ZoneEgresses, pod, result.ZoneEgress)
+	}
+	if result.Dataplane == nil {
+		return w
+	}
+	p.putDataplane(r, &w, pod, stored.dataplanes, result.Dataplane)
 	for _, service := range around.Services {
 		if service.Headless && !service.Ignored {
 			p.createService(r, &w, service.Service, around.Namespace, pod)
@@ -176,19 +211,41 @@ func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored
 			return
 		}
 	}
-	report := &Report{On: pod.Ref(), Done: convert.CreatedDataplane, Failed: convert.FailedDataplane}
 	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted)} // each follows from the Pod
-	if len(stored) == 0 {
+	var of *resource.Object[kind.Dataplane]
+	if len(stored) > 0 {
+		of = stored[0]
+	}
+	putOfPod(w, pod, of, wanted)
+}
+
+// putZoneProxy writes a ZoneIngress or ZoneEgress of a Pod, unless its name is that of another proxy, which a zone
+// token or an operator has registered.
+func putZoneProxy[S any](r *table.Reader, w *Writes, rows state.Rows[S], pod *convert.Pod,
+	wanted *resource.Object[S]) {
+	stored, ok := rows.Find(r, "", wanted.Name)
+	if ok && len(podOf(stored)) == 0 {
+		w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.FailedDataplane,
+			Message: fmt.Sprintf("%s exists and is not the Pod's; delete it", stored.Key())})
+		return
+	}
+	putOfPod(w, pod, stored, wanted)
+}
+
+// putOfPod writes a resource of a Pod, unless it is stored in this form; stored is nil where it is not stored.
+func putOfPod[S any](w *Writes, pod *convert.Pod, stored, wanted *resource.Object[S]) {
+	report := &Report{On: pod.Ref(), Done: convert.CreatedDataplane, Failed: convert.FailedDataplane}
+	if stored == nil {
 		owner := &resource.Key{Kind: PodKind, Name: pod.Key()}
 		w.addWrite(servingDelay, Write{Create: wanted, Owner: owner, Report: report})
 		return
 	}
-	had := stored[0].Vouched
-	if maps.Equal(wanted.Labels, stored[0].Labels) && sameSpec(wanted.Spec, stored[0].Spec) &&
+	had := stored.Vouched
+	if maps.Equal(wanted.Labels, stored.Labels) && sameSpec(wanted.Spec, stored.Spec) &&
 		slices.Equal(wanted.Vouched.Operator, had.Operator) && len(had.Token)+len(had.Agent) == 0 {
 		return
 	}
-	wanted.Version, report.Done = stored[0].Version, convert.UpdatedDataplane
+	wanted.Version, report.Done = stored.Version, convert.UpdatedDataplane
 	w.addWrite(servingDelay, Write{Put: wanted, Report: report})
 }
 

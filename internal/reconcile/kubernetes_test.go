@@ -254,6 +254,10 @@ func (c *cluster) shown() string {
 			}
 			n.Inbound = nil
 			line("  networking %s", of(n))
+		case *resource.Object[kind.ZoneIngress]:
+			line("  %s", of(o.Spec))
+		case *resource.Object[kind.ZoneEgress]:
+			line("  %s", of(o.Spec))
 		case *resource.Object[kind.PodReport]:
 			line("  %s", of(o.Spec))
 		case *resource.Object[kind.MeshService]:
@@ -284,7 +288,7 @@ func (c *cluster) made() []resource.Any {
 	for key, o := range c.rows {
 		switch key.Kind {
 		case kind.Dataplanes.Name, kind.MeshServices.Name, kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name,
-			kind.PodReports.Name:
+			kind.PodReports.Name, kind.ZoneIngresses.Name, kind.ZoneEgresses.Name:
 			all = append(all, o)
 		}
 	}

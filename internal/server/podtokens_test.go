@@ -65,13 +65,17 @@ func dial(t *testing.T, p *servertest.Plane) *grpc.ClientConn {
 
 // tryConnect opens a stream, and returns once it has its first configuration, or has ended with an error.
 func tryConnect(ctx context.Context, conn *grpc.ClientConn, node, token string) error {
+	return tryConnectAs(ctx, conn, &corev3.Node{Id: node}, token)
+}
+
+func tryConnectAs(ctx context.Context, conn *grpc.ClientConn, node *corev3.Node, token string) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: xds.Cluster.URL()})
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()})
 	_, err = stream.Recv()
 	return err
 }

@@ -43,19 +43,32 @@ func (t *Tables) ZoneAddress(r *table.Reader, mesh, zone string) (*resource.Obje
 // Networking returns the networking of a Dataplane, with an IP address in the place of a host name, or of a ZoneIngress
 // or ZoneEgress of this zone.
 func (t *Tables) Networking(r *table.Reader, key ProxyKey) (*kind.Networking, bool) {
+	switch o := t.ProxyResource(r, key).(type) {
+	case *resource.Object[kind.ZoneIngress]:
+		return o.Spec.Dataplane(), true
+	case *resource.Object[kind.ZoneEgress]:
+		return o.Spec.Dataplane(), true
+	case *resource.Object[kind.Dataplane]:
+		return t.NetworkingOf(r, o), true
+	}
+	return nil, false
+}
+
+// ProxyResource returns the Dataplane of a proxy, or its ZoneIngress or ZoneEgress of this zone; nil without one.
+func (t *Tables) ProxyResource(r *table.Reader, key ProxyKey) resource.Any {
 	switch key.Type {
 	case kind.IngressProxy:
 		if z, ok := t.ZoneIngresses.Find(r, "", key.Name); ok && t.IsOwn(&z.Meta) {
-			return z.Spec.Dataplane(), true
+			return z
 		}
 	case kind.EgressProxy:
 		if z, ok := t.ZoneEgresses.Find(r, "", key.Name); ok && t.IsOwn(&z.Meta) {
-			return z.Spec.Dataplane(), true
+			return z
 		}
 	default:
 		if dp, ok := t.Dataplanes.Find(r, key.Mesh, key.Name); ok {
-			return t.NetworkingOf(r, dp), true
+			return dp
 		}
 	}
-	return nil, false
+	return nil
 }

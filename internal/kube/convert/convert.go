@@ -24,6 +24,10 @@ const (
 	// protocolSuffix ends the annotation "PORT.service.kuma.io/protocol" of a Service.
 	protocolSuffix = ".service.kuma.io/protocol"
 
+	// With one of these, a Pod of the system namespace is a zone proxy of every mesh.
+	ingressAnnotation = "kuma.io/ingress"
+	egressAnnotation  = "kuma.io/egress"
+
 	publicAddressAnnotation = "kuma.io/ingress-public-address"
 	publicPortAnnotation    = "kuma.io/ingress-public-port"
 	backendsAnnotation      = "kuma.io/reachable-backends"

@@ -72,7 +72,7 @@ func TestNotRedirected(t *testing.T) {
 			t.Fatal(err)
 		}
 		var reasons []string
-		for _, event := range settings.Dataplane(pod, &around).Events {
+		for _, event := range settings.Proxy(pod, &around).Events {
 			reasons = append(reasons, event.Reason)
 		}
 		if slices.Contains(reasons, NotRedirected) != want {

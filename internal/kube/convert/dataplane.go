@@ -34,30 +34,58 @@ type Around struct {
 	Routed func(service string) RoutedProtocols
 	// HasMesh reports whether a Mesh exists.
 	HasMesh func(name string) bool
-	// Stored is the stored Dataplane of the Pod; nil without one.
-	Stored *resource.Object[kind.Dataplane]
+	// Stored is the stored Dataplane of the Pod, and StoredIngress its ZoneIngress; nil without one.
+	Stored        *resource.Object[kind.Dataplane]
+	StoredIngress *resource.Object[kind.ZoneIngress]
 }
 
 // Result is what a Pod asks for.
 type Result struct {
-	// Dataplane is the wanted Dataplane; nil: none.
-	Dataplane *resource.Object[kind.Dataplane]
-	// Keep is true where the stored Dataplane stays as it is, because no better one can be made now.
+	// Dataplane is the wanted Dataplane; nil: none. ZoneIngress or ZoneEgress is the wanted resource of a zone proxy of
+	// every mesh. One of the three is set at most.
+	Dataplane   *resource.Object[kind.Dataplane]
+	ZoneIngress *resource.Object[kind.ZoneIngress]
+	ZoneEgress  *resource.Object[kind.ZoneEgress]
+	// Keep is true where the stored resource stays as it is, because no better one can be made now.
 	Keep   bool
 	Events []Event
+}
+
+// Key returns the key of the wanted resource; false: there is none.
+func (r *Result) Key() (resource.Key, bool) {
+	switch {
+	case r.Dataplane != nil:
+		return r.Dataplane.Key(), true
+	case r.ZoneIngress != nil:
+		return r.ZoneIngress.Key(), true
+	case r.ZoneEgress != nil:
+		return r.ZoneEgress.Key(), true
+	}
+	return resource.Key{}, false
 }
 
 // reservedPort is the port of the only inbound that older control planes gave a Pod without a Service.
 const reservedPort = 49151
 
-// Dataplane returns the Dataplane of a Pod.
-func (s *Settings) Dataplane(pod *Pod, around *Around) Result {
+// Proxy returns the Dataplane of a Pod, or the ZoneIngress or ZoneEgress of a zone proxy of every mesh.
+func (s *Settings) Proxy(pod *Pod, around *Around) Result {
 	c := conversion{Settings: s, pod: pod, Around: around}
 	switch {
 	case pod.IP == "" || pod.Ended:
 		return Result{}
 	case around.Namespace == nil || around.Namespace.Terminating:
 		return Result{Keep: true} // writes in the namespace are rejected anyway
+	}
+	if s.ProxyType(pod) != kind.DataplaneProxy {
+		return c.ofEveryMesh()
+	}
+	if written := proxyType(pod.Annotations); written != kind.DataplaneProxy {
+		c.warn(pod.Ref(), FailedDataplane, "the annotation %s has no effect: a zone proxy of every mesh runs in the "+
+			"namespace %s; run the Pod there, or make it a zone proxy of its mesh by a Service with the label %s",
+			roleAnnotations[written], s.SystemNamespace, ZoneProxyLabel)
+		if !pod.hasDataplane() {
+			return Result{Events: c.events}
+		}
 	}
 	mesh := s.MeshOf(pod, around)
 	if label := pod.Labels[meshLabel]; label != "" && label != mesh {
@@ -423,10 +451,18 @@ func (c *conversion) tags(service Serves, port *Port, protocol kind.Protocol) ma
 
 func number(port uint32) string { return strconv.FormatUint(uint64(port), 10) }
 
-// storedIngress returns the section of the stored Dataplane of this Pod; nil without one.
+// storedIngress returns the section of the stored Dataplane, or ZoneIngress, of this Pod; nil without an advertised
+// address.
 func (c *conversion) storedIngress() *kind.ZoneIngressSection {
-	if c.Stored == nil || c.Stored.Label(kind.PodUIDLabel) != c.pod.UID {
+	var stored *kind.ZoneIngressSection
+	switch {
+	case c.Stored != nil && c.Stored.Label(kind.PodUIDLabel) == c.pod.UID:
+		stored = c.Stored.Spec.Networking.ZoneIngress
+	case c.StoredIngress != nil && c.StoredIngress.Label(kind.PodUIDLabel) == c.pod.UID:
+		stored = c.StoredIngress.Spec.Dataplane().ZoneIngress
+	}
+	if stored == nil || stored.AdvertisedAddress == "" {
 		return nil
 	}
-	return c.Stored.Spec.Networking.ZoneIngress
+	return stored
 }

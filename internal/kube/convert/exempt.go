@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"weft/kind"
 )
 
 // enabledValue and disabledValue report whether a value of [InjectionLabel] means so, with the values that the
@@ -73,10 +75,18 @@ func (s *Settings) Exempt(pod *Pod, namespace *Namespace) string {
 	return ""
 }
 
+// hasProxy reports whether a Pod has a proxy: a sidecar, or that of a zone proxy.
+func (s *Settings) hasProxy(pod *Pod) bool {
+	return !pod.Proxyless && (pod.hasDataplane() || s.ProxyType(pod) != kind.DataplaneProxy)
+}
+
+// hasDataplane reports whether a Pod with a proxy has that of a Dataplane.
+func (p *Pod) hasDataplane() bool { return p.Injected || p.Labels[ZoneProxyLabel] != "" }
+
 // MissingSidecar returns the reason for which a Pod has no sidecar, although its label or that of its namespace asks
 // for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept every caller.
 func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
-	if !pod.Proxyless || namespace == nil || !WishOf(pod, namespace).Sidecar || s.Exempt(pod, namespace) != "" {
+	if s.hasProxy(pod) || namespace == nil || !WishOf(pod, namespace).Sidecar || s.Exempt(pod, namespace) != "" {
 		return ""
 	}
 	if _, labeled := namespace.Labels[InjectionLabel]; !labeled {

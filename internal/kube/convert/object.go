@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"unique"
+
+	"weft/kind"
 )
 
 // Ref names an object of Kubernetes.
@@ -41,6 +43,8 @@ type Pod struct {
 	// Proxyless is true where it has no proxy. It has its metadata, Ended and Exempt then, and no other
 	// field.
 	Proxyless bool
+	// Injected is true where the injector has added its sidecar.
+	Injected bool
 	// Exempt is the reason for which no Pod with its spec gets a sidecar; empty where it may have one.
 	Exempt string
 	// LabelSet is the same text for Pods of one namespace with the same labels.
@@ -318,11 +322,12 @@ func DecodePod(raw []byte) (*Pod, error) {
 	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
 	injected := o.Metadata.Annotations[injectedAnnotation] == "true"
 	exempt := o.Spec.exempt(injected)
-	if !injected && o.Metadata.Labels[ZoneProxyLabel] == "" {
+	ofEveryMesh := proxyType(o.Metadata.Annotations) != kind.DataplaneProxy
+	if !injected && !ofEveryMesh && o.Metadata.Labels[ZoneProxyLabel] == "" {
 		return &Pod{Meta: o.Metadata.decoded(), Proxyless: true, Ended: ended, Exempt: exempt}, nil
 	}
 	pod := &Pod{
-		Meta: o.Metadata.decoded(), Exempt: exempt, Node: intern(o.Spec.NodeName),
+		Meta: o.Metadata.decoded(), Injected: injected, Exempt: exempt, Node: intern(o.Spec.NodeName),
 		ServiceAccount: intern(cmp.Or(o.Spec.ServiceAccountName, "default")),
 		IP:             o.Status.PodIP, Ready: isTrue(o.Status.Conditions, "Ready"), Ended: ended,
 		Completed: o.Spec.completed(o.Status.ContainerStatuses),

@@ -63,19 +63,28 @@ type address struct {
 	port uint32
 }
 
-// advertised returns the address at which other zones reach a port of an ingress: as the annotations of the Pod state,
-// else as the Service provides it. The last known one stays where a load balancer or the Nodes have none now. ok is
-// false for annotations that contradict each other.
-func (c *conversion) advertised(service Serves, port *Port) (at address, ok bool) {
+// written returns the address at which other zones reach an ingress, as the annotations of the Pod state it; none
+// without them. ok is false for annotations that contradict each other.
+func (c *conversion) written() (at address, ok bool) {
 	host, text := c.pod.Annotations[publicAddressAnnotation], c.pod.Annotations[publicPortAnnotation]
 	if (host == "") != (text == "") {
 		c.warn(c.pod.Ref(), FailedDataplane, "the annotations %s and %s belong together; write both or neither",
 			publicAddressAnnotation, publicPortAnnotation)
 		return address{}, false
 	}
-	if host != "" {
-		number, valid := c.port(c.pod.Ref(), FailedDataplane, publicPortAnnotation, text)
-		return address{host, number}, valid
+	if host == "" {
+		return address{}, true
+	}
+	number, valid := c.port(c.pod.Ref(), FailedDataplane, publicPortAnnotation, text)
+	return address{host, number}, valid
+}
+
+// advertised returns the address at which other zones reach a port of an ingress: as the annotations of the Pod state,
+// else as the Service provides it. The last known one stays where a load balancer or the Nodes have none now. ok is
+// false for annotations that contradict each other.
+func (c *conversion) advertised(service Serves, port *Port) (at address, ok bool) {
+	if at, ok = c.written(); !ok || at.host != "" {
+		return at, ok
 	}
 	if len(service.ExternalIPs) > 0 {
 		return address{service.ExternalIPs[0], port.Port}, true

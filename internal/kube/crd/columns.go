@@ -19,6 +19,10 @@ func columnsOf(d resource.Descriptor) []Column {
 	case kind.ZoneIngresses.Name, kind.ZoneEgresses.Name:
 		columns = []Column{text("ADDRESS", ".spec.networking.address"),
 			{"PORT", "integer", ".spec.networking.port"}}
+		if name == kind.ZoneIngresses.Name {
+			columns = append(columns, text("ADVERTISED ADDRESS", ".spec.networking.advertisedAddress"),
+				Column{"ADVERTISED PORT", "integer", ".spec.networking.advertisedPort"})
+		}
 	case kind.MeshServices.Name:
 		columns = []Column{mesh, hostname, text("STATE", ".spec.state"),
 			{"HEALTHY", "integer", ".status.dataplaneProxies.healthy"}}

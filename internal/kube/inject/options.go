@@ -66,8 +66,10 @@ var withoutMeaning = []struct{ name, advice string }{
 
 // replaced are annotations that would open or close a Pod if they had no effect, so the Pod is denied.
 var replaced = map[string]string{
-	"kuma.io/ingress": "run weft-dp with a ZoneIngress, or label the Service with " + zoneProxyLabel + ": ingress",
-	"kuma.io/egress":  "run weft-dp with a ZoneEgress, or label the Service with " + zoneProxyLabel + ": egress",
+	"kuma.io/ingress": "run weft-dp in a Pod of the system namespace, without the label " + injectionLabel +
+		", or label the Service with " + zoneProxyLabel + ": ingress",
+	"kuma.io/egress": "run weft-dp in a Pod of the system namespace, without the label " + injectionLabel +
+		", or label the Service with " + zoneProxyLabel + ": egress",
 	"traffic.kuma.io/transparent-proxy-configmap-name": "use the annotations traffic.kuma.io/exclude-*, or the " +
 		"settings runtime.kubernetes.injector.sidecarTraffic",
 }

@@ -141,9 +141,6 @@ func (t *Tables) ServicesOf(r *table.Reader, pod *convert.Pod) []convert.Serves 
 
 // MissingSidecar returns the reason for which a Pod lacks its sidecar; empty for every other Pod.
 func (t *Tables) MissingSidecar(r *table.Reader, pod *convert.Pod) string {
-	if !pod.Proxyless {
-		return ""
-	}
 	return t.settings.MissingSidecar(pod, t.Namespace(r, pod.Namespace))
 }
 

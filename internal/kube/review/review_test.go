@@ -235,6 +235,26 @@ func TestReview(t *testing.T) {
 		w.rejected(err, 404, `mesh: "absent" does not exist; create the Mesh first`)
 	})
 
+	at("zone proxies of every mesh", func(w *world) {
+		networking := func(port int) object {
+			return object{"spec": object{"networking": object{"address": "10.0.0.1", "port": port}}}
+		}
+		for _, d := range []resource.Descriptor{kind.ZoneIngresses, kind.ZoneEgresses} {
+			_, err := w.apply(d, team, "remote", networking(10001))
+			w.rejected(err, 422, "metadata.name: is in the namespace team", "write it in the namespace kuma-system")
+			_, err = w.apply(d, system, "bad", networking(70000))
+			w.rejected(err, 422, "spec.networking.port")
+			stored, err := w.apply(d, system, "good", networking(10001))
+			if got := field(stored, "spec", "zone"); err != nil || got != "east" {
+				w.Errorf("%s is of the zone %v, %v", d.Describe().Name, got, err)
+			}
+		}
+		half := networking(10001)
+		half["spec"].(object)["networking"].(object)["advertisedAddress"] = "203.0.113.1"
+		_, err := w.apply(kind.ZoneIngresses, system, "half", half)
+		w.rejected(err, 422, "spec.networking.advertisedPort")
+	})
+
 	at("labels and annotations of the control plane", func(w *world) {
 		forged := service()
 		forged["metadata"] = object{
