@@ -17,9 +17,10 @@ import (
 // hostsFile has the host names of the machine.
 const hostsFile = "/etc/hosts"
 
-// hasZoneEgress reports whether the proxy is a zone egress.
+// hasZoneEgress reports whether the proxy is a zone egress. The control plane tells that of a Pod, before Envoy starts.
 func (a *agent) hasZoneEgress() bool {
-	return a.ProxyType == EgressProxy || a.dataplane.Spec.Networking.ZoneEgress != nil
+	settings, _ := a.settings.load()
+	return a.ProxyType == EgressProxy || a.dataplane.Spec.Networking.ZoneEgress != nil || settings.GetZoneEgress()
 }
 
 // serveExternal resolves host names of external services for the Envoy of a zone egress, until ctx ends. It excludes

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weft/internal/wire"
 )
 
 func TestWhichFileAProxyTakes(t *testing.T) {
@@ -75,12 +77,15 @@ func TestProxiesOfPods(t *testing.T) {
 		if err != nil || document != nil || proxy.Mesh != c.mesh || proxy.Name != c.name {
 			t.Fatalf("%+v: got %v, %v", c, proxy, err)
 		}
-		a := &agent{Config: config, dataplane: proxy}
+		a := &agent{Config: config, dataplane: proxy, settings: watch(&wire.Settings{})}
 		if got := a.resolves(); got != (c.proxy == DataplaneProxy) {
 			t.Errorf("%+v serves DNS: %v", c, got)
 		}
 		if got := a.hasZoneEgress(); got != (c.proxy == EgressProxy) {
 			t.Errorf("%+v resolves external services: %v", c, got)
+		}
+		if a.settings.store(&wire.Settings{ZoneEgress: true}); !a.hasZoneEgress() {
+			t.Errorf("%+v does not resolve external services though the control plane says that it is an egress", c)
 		}
 	}
 }

@@ -50,7 +50,8 @@ func (a *session) sendInspection(q *wire.InspectionRequest) error {
 
 // settings returns the settings of a proxy's agent.
 func settings(p *proxy.Proxy, n *kind.Networking, drained bool) *wire.Settings {
-	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained}
+	s := &wire.Settings{Zone: p.Zone, DrainSeconds: uint32(drainTime.Seconds()), Drained: drained,
+		ZoneEgress: n.ZoneEgress != nil}
 	if n.Admin != nil {
 		s.AdminPort = n.Admin.Port
 	}

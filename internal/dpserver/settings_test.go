@@ -73,3 +73,13 @@ func TestCertificatesThatChangeTogetherAreRequestedOneAfterAnother(t *testing.T)
 		})
 	}
 }
+
+// TestAZoneEgressKnowsThatItIsOne: the agent of a Pod has no document with the section, and only the agent of an
+// egress resolves the host names of external services.
+func TestAZoneEgressKnowsThatItIsOne(t *testing.T) {
+	for _, n := range []*kind.Networking{{}, {ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.9", Port: 10002}}} {
+		if got := settings(&proxy.Proxy{}, n, false).ZoneEgress; got != (n.ZoneEgress != nil) {
+			t.Errorf("the settings of %+v have zone_egress %v", n, got)
+		}
+	}
+}

@@ -629,7 +629,9 @@ type Settings struct {
 	LocalNetworks []string `protobuf:"bytes,9,rep,name=local_networks,json=localNetworks,proto3" json:"local_networks,omitempty"`
 	// True once the other containers of the proxy's Pod have ended for good: the agent drains and ends with success, so
 	// that the Pod completes.
-	Completed     bool `protobuf:"varint,10,opt,name=completed,proto3" json:"completed,omitempty"`
+	Completed bool `protobuf:"varint,10,opt,name=completed,proto3" json:"completed,omitempty"`
+	// True of a Dataplane with a zone egress. The agent of a Pod has it from here alone.
+	ZoneEgress    bool `protobuf:"varint,11,opt,name=zone_egress,json=zoneEgress,proto3" json:"zone_egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +732,13 @@ func (x *Settings) GetLocalNetworks() []string {
 func (x *Settings) GetCompleted() bool {
 	if x != nil {
 		return x.Completed
+	}
+	return false
+}
+
+func (x *Settings) GetZoneEgress() bool {
+	if x != nil {
+		return x.ZoneEgress
 	}
 	return false
 }
@@ -1450,7 +1459,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
 	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x1d\n" +
 	"\n" +
-	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\xa2\x03\n" +
+	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\xc3\x03\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1465,7 +1474,9 @@ const file_agent_proto_rawDesc = "" +
 	"\afurther\x18\b \x03(\v2\x17.weft.agent.v1.IdentityR\afurther\x12%\n" +
 	"\x0elocal_networks\x18\t \x03(\tR\rlocalNetworks\x12\x1c\n" +
 	"\tcompleted\x18\n" +
-	" \x01(\bR\tcompleted\"~\n" +
+	" \x01(\bR\tcompleted\x12\x1f\n" +
+	"\vzone_egress\x18\v \x01(\bR\n" +
+	"zoneEgress\"~\n" +
 	"\x11InspectionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +
