@@ -283,7 +283,9 @@ func (k *peerStream) renewReceiver(rejects *zonesync.Budget) {
 }
 
 func (k *peerStream) release() {
-	k.setCurrent(nil)
+	k.mu.Lock()
+	k.current, k.synced = nil, false
+	k.mu.Unlock()
 	<-k.turn
 }
 
@@ -353,7 +355,7 @@ func (g *Global) recordForwarded(owner kind.Owner, k *peerStream) {
 // recordProgress sets the position that a zone has acked.
 func (g *Global) recordProgress(p *zonePeer, k *peerStream, c *conversation) {
 	t, owner := g.kinds[c.own.Kind], kind.Owner{Zone: p.name}
-	if !c.synced && c.receiver != nil && c.receiver.Synced() {
+	if !c.synced && c.receiver != nil && c.receiver.CaughtUp() {
 		c.synced = true
 		g.recordSynced(p, k)
 	}
@@ -426,11 +428,12 @@ func (g *Global) recordSynced(p *zonePeer, k *peerStream) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// A control plane that takes the place of another one at once continues its subscription, which is complete.
 	if p.insight.current.CompleteTime == nil {
 		p.insight.current.CompleteTime = &kind.Time{Time: time.Now()}
-		p.insight.done = true
-		g.storeSoon(p)
 	}
+	p.insight.done = true
+	g.storeSoon(p)
 }
 
 // confirm sends a zone the position up to which all others have acked its changes.

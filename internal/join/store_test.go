@@ -113,16 +113,42 @@ func TestAReinstalledZone(t *testing.T) {
 	for _, key := range keys {
 		west.awaitDeleted(key)
 	}
-	g.eventually("nothing waits any more", func() bool {
-		i := g.insight("east")
-		return i.Confirmed == nil && i.Store == anew.store() && len(i.RejectedStores) == 0 &&
-			len(i.DoubtedDeletions) == 0
-	})
+	g.awaitReplaced(anew)
 	if err := join.Replace(t.Context(), g.writer, "east", ""); resource.CodeOf(err) != resource.Conflict {
 		t.Errorf("nothing waits, and is confirmed: %v", err)
 	}
 	anew.stop()
 	east.join(g).awaitTrouble("belongs to a control plane with another store")
+}
+
+// awaitReplaced waits until the control plane of a zone has taken the place of another one, and the confirmation of it
+// is used up: a later loss of resources needs one of its own.
+func (g *global) awaitReplaced(by *zone) {
+	g.t.Helper()
+	g.eventually("nothing waits any more", func() bool {
+		i := g.insight(by.name)
+		return i.Confirmed == nil && i.Store == by.store() && len(i.RejectedStores) == 0 && len(i.DoubtedDeletions) == 0
+	})
+}
+
+// TestAReinstalledZoneAtOnce: the new control plane is confirmed beforehand and connects before the end of the former
+// connection is recorded, so it continues that one's subscription.
+func TestAReinstalledZoneAtOnce(t *testing.T) {
+	g, east, west, keys := connectedZones(t, 30)
+	g.eventually("the connection is complete", func() bool {
+		s := g.insight("east").Subscriptions
+		return len(s) == 1 && s[0].CompleteTime != nil
+	})
+	anew := newZone(t, "east")
+	if err := join.Replace(t.Context(), g.writer, "east", anew.store()); err != nil {
+		t.Fatal(err)
+	}
+	east.stop()
+	anew.join(g).connected()
+	for _, key := range keys {
+		west.awaitDeleted(key)
+	}
+	g.awaitReplaced(anew)
 }
 
 // TestReplaceWithOneOfSeveralStores: if several stores were rejected, the operator selects one.

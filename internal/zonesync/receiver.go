@@ -27,6 +27,7 @@ type Receiver struct {
 	released bool
 
 	// Of the stream.
+	caughtUp    bool          // all items are stored that the sender had when the stream began
 	waiting     []*wire.Frame // batches and requests that are not handled yet
 	applying    *Apply
 	storedItems []StoredItem // the items of the digest; nil once the sender has sent a batch
@@ -82,7 +83,7 @@ func (r *Receiver) Release() {
 // connect starts a stream with the receiver's position. Items that are being applied are sent again.
 func (r *Receiver) connect() {
 	r.abandon()
-	r.waiting, r.applying, r.storedItems, r.listing = nil, nil, nil, false
+	r.caughtUp, r.waiting, r.applying, r.storedItems, r.listing = false, nil, nil, nil, false
 	r.received, r.stored, r.unstored, r.round, r.ackDue, r.frames = 0, 0, 0, 0, r.acked > 0, nil
 	r.compared, r.gone = nil, nil
 	r.rejected.markAllChanged()
@@ -113,6 +114,9 @@ func (r *Receiver) sendPosition() {
 func (r *Receiver) Synced() bool {
 	return r.synced && !r.rejected.missed && !r.rejected.anyRetryable()
 }
+
+// CaughtUp is [Receiver.Synced] for the stream: all items are stored that the sender had when the stream began.
+func (r *Receiver) CaughtUp() bool { return r.caughtUp && r.Synced() }
 
 // Position returns the stored position of the sender's log, or zero if it is unknown.
 func (r *Receiver) Position() Position { return r.applied }
@@ -424,7 +428,7 @@ func (r *Receiver) finish(a *Apply, rejected []Rejection) {
 	r.stored++
 	r.unstored -= a.bytes
 	r.ackDue = true
-	r.synced = r.synced || a.complete
+	r.synced, r.caughtUp = r.synced || a.complete, r.caughtUp || a.complete
 	if a.position != (Position{}) && r.compared == nil {
 		r.applied.Epoch, r.applied.Seq = a.position.Epoch, a.position.Seq
 	}
