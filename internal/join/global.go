@@ -283,16 +283,14 @@ func (k *peerStream) renewReceiver(rejects *zonesync.Budget) {
 }
 
 func (k *peerStream) release() {
-	k.mu.Lock()
-	k.current, k.synced = nil, false
-	k.mu.Unlock()
+	k.setCurrent(nil)
 	<-k.turn
 }
 
 func (k *peerStream) setCurrent(c *conversation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.current = c
+	k.current, k.synced = c, false
 }
 
 // endStream ends the active stream with an error for its zone.
