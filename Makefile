@@ -88,7 +88,7 @@ PROXIES ?= 200
 UPDATED ?= 100
 
 scale-kubernetes: build kwok ## the cost of NODES Kubernetes nodes with PODS Pods each, simulated by kwok: 1,000 x 30 by default, which takes the whole machine
-	@go test -count=1 -timeout 3h ./test/kubernetes/scale -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
+	@cd test/kubernetes/scale && go test -count=1 -timeout 3h -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
 
 # The images of the Pods in these tests, and in the demo.
 test-images: tools
@@ -108,7 +108,7 @@ demo-kubernetes: prerequisites-node test-images node argo ## a mesh on a Kuberne
 PROMOTIONS ?= 100
 
 drills-kubernetes: prerequisites-node test-images node argo ## every drill on a Kubernetes node under 1,000 requests a second, among them PROMOTIONS blue/green promotions with and without ignored labels, 100 by default
-	@go test -count=1 -timeout 3h ./test/kubernetes/node -node -run TestDrill -drills -promotions $(PROMOTIONS)
+	@cd test/kubernetes/node && go test -count=1 -timeout 3h -node -run TestDrill -drills -promotions $(PROMOTIONS)
 
 check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
