@@ -290,8 +290,8 @@ func (b *body) unknownFields(key resource.Key) (string, error) {
 	if err == nil && len(text) > maxUnknown {
 		err = &resource.Error{Code: resource.Invalid, Detail: key.String() + " can't be stored in Kubernetes",
 			Problems: resource.Problems{{Field: strings.Join(slices.Sorted(maps.Keys(b.Unknown)), ", "),
-				Reason: fmt.Sprintf("this release does not know it, and an object keeps at most %d bytes of such fields, "+
-					"of %d; upgrade this control plane", maxUnknown, len(text))}}}
+				Reason: fmt.Sprintf("unknown to this release, with %d bytes, and an object keeps at most %d bytes of "+
+					"such fields; upgrade this control plane", len(text), maxUnknown)}}}
 	}
 	return string(text), err
 }
