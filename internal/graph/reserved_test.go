@@ -91,6 +91,9 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 			identities: mids(meshIdentity("id", spire, "", ""))},
 		{way: "SPIRE: a label in the path", name: "d", labels: labels{"app": "zone-egress"}, networking: plain,
 			identities: mids(meshIdentity("id", spire, `/{{ label "app" }}`, ""))},
+		{way: "SPIRE: the ServiceAccount of a Pod", name: "d", networking: plain, labels: labels{kind.PodUIDLabel: "1",
+			kind.NamespaceLabel: "shop", kind.ServiceAccountLabel: "zone-egress"},
+			identities: mids(meshIdentity("id", spire, "", ""))},
 		{way: "SPIRE: an egress", name: "zone-egress", networking: egress,
 			identities: mids(meshIdentity("id", spire, "", "")),
 			has:        "spiffe://default.east.mesh.local/workload/zone-egress", rests: kind.SectionFacts(&egress)},
@@ -144,16 +147,19 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 }
 
 // TestAZoneEgressSharesItsIdentityWithNoWorkload: a MeshIdentity whose path is the same for all Dataplanes gives none
-// to a ZoneEgress, unless the path is reserved.
+// to a ZoneEgress, unless the path is reserved, and neither does one with values of Pods.
 func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
 	for path, has := range map[string]bool{"/shared": false, "/edge/zone-egress": true,
-		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false} {
+		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false, kind.DefaultPodPath: false} {
 		s := manyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
 		r := table.Eval(s.Tables.DB.Snapshot())
 		id := s.Identity.EgressIdentity.Get(r, state.IdentityKey{Mesh: "default", Name: "all"})
 		if got := len(id.List()) > 0; got != has || has != (id.Problem == "") {
 			t.Errorf("with the path %s a ZoneEgress has %q with the problem %q; want any: %v", path, id.List(),
 				id.Problem, has)
+		}
+		if !has && !strings.Contains(id.Problem, "path ends with /zone-egress") {
+			t.Errorf("with the path %s the problem is %q, without what to do", path, id.Problem)
 		}
 	}
 }

@@ -44,11 +44,16 @@ func (s *Stage) reservedIDs(r *table.Reader, _ string) []string {
 }
 
 // egressID returns the SPIFFE ID and the trust domain that a MeshIdentity gives the ZoneEgresses of this zone. A path
-// that is the same for every workload is an error: workloads would have the SPIFFE ID of the ZoneEgress.
+// that is the same for every workload is an error: workloads would have the SPIFFE ID of the ZoneEgress. All
+// ZoneEgresses have one SPIFFE ID, so it has no value of a Pod.
 func (s *Stage) egressID(mi *resource.Object[kind.MeshIdentity]) (id, trustDomain string, err error) {
 	id, trustDomain, err = pki.SpiffeID(&mi.Spec, mi.Mesh, s.state.Zone, EgressWorkload,
 		map[string]string{kind.WorkloadLabel: EgressWorkload}, &kind.Dataplane{})
-	if err == nil && !pki.DistinguishesWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload) {
+	switch {
+	case err != nil && pki.ReadsPods(&mi.Spec):
+		err = fmt.Errorf("spec.spiffeID.path: has values of a Pod, and all ZoneEgresses have one SPIFFE ID; leave the "+
+			"path out, which Pods have by default, or add a MeshIdentity whose path ends with /%s", EgressWorkload)
+	case err == nil && !pki.DistinguishesWorkloads(&mi.Spec) && !slices.Contains(segments(id), EgressWorkload):
 		err = fmt.Errorf("spec.spiffeID.path: gives %s to a ZoneEgress and to every workload; have it read {{ "+
 			".Workload }}, or add a MeshIdentity whose path ends with /%s", id, EgressWorkload)
 	}

@@ -68,6 +68,12 @@ func DistinguishesWorkloads(spec *kind.MeshIdentity) bool {
 	return err == nil && (t.Reads(".Workload") || slices.Contains(t.Labels(), kind.WorkloadLabel))
 }
 
+// ReadsPods reports whether the path of a MeshIdentity uses a value that only Pods have.
+func ReadsPods(spec *kind.MeshIdentity) bool {
+	t, err := kind.ParseTemplate(spec.PathFor(nil), kind.PathActions)
+	return err == nil && (t.Reads(".Namespace") || t.Reads(".ServiceAccount"))
+}
+
 // render accepts any action in both templates: admission checks which one is allowed in which.
 func render(template string, values kind.Values) (string, error) {
 	t, err := kind.ParseTemplate(template, kind.PathActions)

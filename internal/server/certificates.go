@@ -72,8 +72,9 @@ func apiTLS(s settings.APIOverTLS, certificate *certfile.Certificate, log *slog.
 	return config, nil
 }
 
-// serverCertificate returns the operator's certificate, else one of the control plane's own CA. The CA is in the data
-// directory or, where replicas share a store, in the store: agents then trust every replica.
+// serverCertificate returns the operator's certificate, else one of the control plane's own CA. The CA is in the store:
+// agents trust every replica, and a control plane whose store was moved or restored. A store in memory keeps nothing,
+// so there the CA is in the data directory.
 func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, error) {
 	c := s.settings
 	if c.TLSCertFile != "" {
@@ -84,10 +85,10 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 		return certificate, nil
 	}
 	var err error
-	if sharesStore(c) {
-		err = s.makeSharedServerCertificate(ctx)
-	} else {
+	if c.Store == settings.Memory {
 		_, err = pki.ServerCertificate(c.DataDir, ownAddresses(c), time.Now())
+	} else {
+		err = s.makeServerCertificate(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the server's certificate in general.dataDir: %w", err)
@@ -96,8 +97,9 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 		s.log)
 }
 
-// makeSharedServerCertificate signs by the CA in the store. The first replica stores the CA that it has had alone.
-func (s *Server) makeSharedServerCertificate(ctx context.Context) error {
+// makeServerCertificate signs by the CA in the store. The first start stores the CA that an earlier release has kept in
+// the data directory.
+func (s *Server) makeServerCertificate(ctx context.Context) error {
 	dir := s.settings.DataDir
 	own, err := pki.ReadServerCA(dir)
 	if err == nil && own == nil {

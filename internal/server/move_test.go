@@ -72,6 +72,16 @@ func TestGlobalMovesToKubernetes(t *testing.T) {
 		"store.encryption.keyFile": from["store.encryption.keyFile"]}).Settings)
 }
 
+// TestGlobalMovesFromSQLiteToKubernetes: the backup has the CA of the control plane, which zones trust.
+func TestGlobalMovesFromSQLiteToKubernetes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	dir := t.TempDir()
+	moveGlobal(t, map[string]string{"mode": "global", "store.type": "sqlite", "general.dataDir": dir},
+		c.options(map[string]string{"mode": "global", "general.dataDir": t.TempDir(),
+			"store.encryption.keyFile": filepath.Join(dir, "secrets.key")}).Settings)
+}
+
 // moveGlobal moves a global control plane with three zones to another store, by a backup of the stopped control plane.
 // Zone north is stopped meanwhile, and starts last.
 //

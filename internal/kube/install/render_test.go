@@ -264,23 +264,39 @@ func TestReadValues(t *testing.T) {
 	}
 }
 
-// TestSpireOfZoneProxies: one value has the socket of the SPIRE agent in sidecars and in zone proxies.
+// TestSpireOfZoneProxies: one value has the socket of the SPIRE agent in sidecars and in zone proxies. The annotation
+// of a Pod has precedence, as it has for sidecars.
 func TestSpireOfZoneProxies(t *testing.T) {
-	for hostPath, want := range map[string]string{"": "driver: csi.spiffe.io", "/run/spire": "path: /run/spire"} {
+	render := func(hostPath string, enabled bool, annotations map[string]any) string {
+		t.Helper()
 		text, err := install.Render(install.Options{Namespace: "kuma-system", Values: map[string]any{
-			"dataPlane": map[string]any{"spire": map[string]any{"enabled": true, "hostPath": hostPath}},
+			"dataPlane": map[string]any{"spire": map[string]any{"enabled": enabled, "hostPath": hostPath}},
 			"meshes": []any{map[string]any{"name": "default", "ingress": map[string]any{"enabled": true},
-				"egress": map[string]any{"enabled": true}}}}})
+				"egress": map[string]any{"enabled": true, "podAnnotations": annotations}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		return string(text)
+	}
+	for hostPath, want := range map[string]string{"": "driver: csi.spiffe.io", "/run/spire": "path: /run/spire"} {
+		text := render(hostPath, true, nil)
 		for _, part := range []string{want, "mountPath: /run/spire/sockets"} {
-			if n := strings.Count(string(text), part); n != 2 {
+			if n := strings.Count(text, part); n != 2 {
 				t.Errorf("with the folder %q of the Node, %q is there %d times, want 2", hostPath, part, n)
 			}
 		}
-		if !strings.Contains(string(text), "KUMA_RUNTIME_KUBERNETES_INJECTOR_SPIRE_ENABLED") {
+		if !strings.Contains(text, "KUMA_RUNTIME_KUBERNETES_INJECTOR_SPIRE_ENABLED") {
 			t.Errorf("with the folder %q of the Node, the injector has no setting of SPIRE", hostPath)
+		}
+	}
+	for annotation, want := range map[string][2]int{"": {0, 2}, "enabled": {1, 2}, "true": {1, 2}, "disabled": {0, 1},
+		"false": {0, 1}} {
+		for i, enabled := range []bool{false, true} {
+			text := render("", enabled, map[string]any{"k8s.kuma.io/spire-support": annotation})
+			if n := strings.Count(text, "csi.spiffe.io"); n != want[i] {
+				t.Errorf("dataPlane.spire.enabled=%t, and the annotation %q: %d volumes, want %d", enabled, annotation,
+					n, want[i])
+			}
 		}
 	}
 }

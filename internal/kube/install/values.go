@@ -251,7 +251,8 @@ func zoneProxies() []value {
 				doc: "The policy of the Service for traffic from outside the cluster."},
 			value{path: at + "service.annotations", shape: mapping, doc: "Annotations of the Service."},
 			value{path: at + "podAnnotations", shape: mapping, doc: "Annotations of the Pods, such as " +
-				"`kuma.io/ingress-public-address`."},
+				"`kuma.io/ingress-public-address`, and `k8s.kuma.io/spire-support`, which has precedence over " +
+				"`dataPlane.spire.enabled`."},
 			value{path: at + "terminationGracePeriodSeconds", shape: integer, doc: "How long a drain may take. By " +
 				"default 140."},
 			value{path: at + "nodeSelector", shape: mapping, doc: "Labels of the Nodes on which it may run."},

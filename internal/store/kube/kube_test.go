@@ -105,6 +105,52 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestFields runs the suite of unknown fields with rows that are objects of their definitions and Secrets.
+func TestFields(t *testing.T) {
+	s, _, _, _ := opened(t)
+	storetest.RunFields(t, s)
+}
+
+// TestUnknownFieldsAreBounded: a row whose unknown fields do not fit into an annotation is rejected by name, and the
+// stored row stays. The annotation gives a row no field that this release knows.
+func TestUnknownFieldsAreBounded(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	row := create(t, s, service(mesh, "web", "a"), nil)
+	known := string(row.Body)
+	with := func(size int) error {
+		row.Body = fmt.Appendf(nil, `{"later":%q,%s`, strings.Repeat("x", size), known[1:])
+		stored, err := s.Update(t.Context(), row)
+		if err == nil {
+			row = stored
+		}
+		return err
+	}
+	const largest = 64<<10 - len(`{"later":""}`)
+	if err := with(largest); err != nil {
+		t.Error(err)
+	}
+	version := row.Version
+	if err := with(largest + 1); resource.CodeOf(err) != resource.Invalid || !strings.Contains(err.Error(), "later") {
+		t.Errorf("one byte more: %v, want an error that names the field", err)
+	}
+	if read, err := s.Get(t.Context(), row.Key); err != nil || read.Version != version {
+		t.Errorf("after the rejected update the version is %s (%v), want %s", read.Version, err, version)
+	}
+	var object map[string]any
+	path := crd.Path(kind.MeshServices, mesh) + "/web"
+	get(t, client, path, &object)
+	set(object, `{"later":1,"Spec":{"ports":[]},"vouched":{"operator":["fact"]}}`, "metadata", "annotations",
+		"kuma.io/unknown-fields")
+	if err := client.Update(t.Context(), path, object, nil); err != nil {
+		t.Fatal(err)
+	}
+	read, err := s.Get(t.Context(), row.Key)
+	if got := string(read.Body); err != nil || !strings.HasSuffix(got, `},"later":1}`) ||
+		strings.Contains(got, "Spec") || strings.Contains(got, "vouched") {
+		t.Errorf("the row is %s (%v), want the field later and no other one", got, err)
+	}
+}
+
 // opened returns a store of the kinds that users know, in a namespace of its own, with a Mesh of the same name.
 func opened(t *testing.T) (*kube.Store, *kubetest.Server, *api.Client, string) {
 	t.Helper()

@@ -32,6 +32,9 @@ const (
 	// vouchedAnnotation has the vouched facts, labelsAnnotation the labels that no label of Kubernetes can have.
 	vouchedAnnotation = "kuma.io/vouched"
 	labelsAnnotation  = "kuma.io/labels"
+	// unknownAnnotation has the fields of a row's body that this release does not know, beside its labels, its spec and
+	// its vouched facts. The API server keeps unknown fields of the spec alone.
+	unknownAnnotation = "kuma.io/unknown-fields"
 	// recordAnnotation has the row of a Lease.
 	recordAnnotation = "kuma.io/record"
 )
@@ -40,7 +43,11 @@ const (
 var annotated = []string{"kuma.io/display-name", "k8s.kuma.io/service-account", "kuma.io/workload"}
 
 // rowAnnotations are the annotations that belong to a row.
-var rowAnnotations = slices.Concat(annotated, []string{nameAnnotation, vouchedAnnotation, labelsAnnotation})
+var rowAnnotations = slices.Concat(annotated, []string{nameAnnotation, vouchedAnnotation, labelsAnnotation,
+	unknownAnnotation})
+
+// maxUnknown bounds unknownAnnotation, in bytes. An object has 256 KiB of annotations at most.
+const maxUnknown = 64 << 10
 
 // storeLabels are the labels of an object that are no labels of its row.
 var storeLabels = []string{recordLabel, ownerLabel, ownerKindLabel}
@@ -243,6 +250,50 @@ type body struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	Spec    json.RawMessage   `json:"spec"`
 	Vouched json.RawMessage   `json:"vouched,omitempty"`
+	// Unknown are the other fields, which a later release writes.
+	Unknown map[string]json.RawMessage `json:"-"`
+}
+
+func decodeBody(raw []byte) (b body, err error) {
+	if err = json.Unmarshal(raw, &b); err == nil {
+		err = b.addUnknown(raw)
+	}
+	return b, err
+}
+
+// addUnknown adds the fields of a JSON object, except those with the names of the known ones.
+func (b *body) addUnknown(raw []byte) error {
+	err := json.Unmarshal(raw, &b.Unknown)
+	maps.DeleteFunc(b.Unknown, func(name string, _ json.RawMessage) bool {
+		return slices.ContainsFunc([]string{"labels", "spec", "vouched"}, func(known string) bool {
+			return strings.EqualFold(known, name) // as a decoder of the body reads it
+		})
+	})
+	return err
+}
+
+func (b *body) encode() ([]byte, error) {
+	known, err := json.Marshal(b)
+	if err != nil || len(b.Unknown) == 0 {
+		return known, err
+	}
+	unknown, err := json.Marshal(b.Unknown)
+	return slices.Concat(known[:len(known)-1], []byte(","), unknown[1:]), err // spec is always there
+}
+
+// unknownFields returns the value of unknownAnnotation, or Invalid for one above its bound.
+func (b *body) unknownFields(key resource.Key) (string, error) {
+	if len(b.Unknown) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(b.Unknown)
+	if err == nil && len(text) > maxUnknown {
+		err = &resource.Error{Code: resource.Invalid, Detail: key.String() + " can't be stored in Kubernetes",
+			Problems: resource.Problems{{Field: strings.Join(slices.Sorted(maps.Keys(b.Unknown)), ", "),
+				Reason: fmt.Sprintf("unknown to this release, with %d bytes, and an object keeps at most %d bytes of "+
+					"such fields; upgrade this control plane", len(text), maxUnknown)}}}
+	}
+	return string(text), err
 }
 
 // newObject writes a new row into a new object.
@@ -282,15 +333,17 @@ func (p place) fill(o *object, row store.Row) error {
 		}
 		return p.fillRecord(o, row, stored.Created)
 	}
-	var b body
-	if err := json.Unmarshal(row.Body, &b); err != nil {
+	b, err := decodeBody(row.Body)
+	if err != nil {
 		return fmt.Errorf("%s: %w", row.Key, err)
 	}
 	if p.kind.StatusOf != "" {
 		o.Status = withoutNulls(b.Spec)
 		return nil
 	}
-	p.fillMeta(&o.Metadata, row, b)
+	if err := p.fillMeta(&o.Metadata, row, b); err != nil {
+		return err
+	}
 	if p.of.MeshField {
 		o.Mesh = row.Key.Mesh
 	}
@@ -353,8 +406,13 @@ func (p place) leaseOf(row store.Row, now time.Time) (json.RawMessage, error) {
 	return json.Marshal(spec)
 }
 
-// fillMeta writes the labels, the mesh, the name and the vouched facts. It keeps other annotations and the owner.
-func (p place) fillMeta(m *metadata, row store.Row, b body) {
+// fillMeta writes the labels, the mesh, the name, the vouched facts and unknown fields. It keeps other annotations and
+// the owner.
+func (p place) fillMeta(m *metadata, row store.Row, b body) error {
+	unknown, err := b.unknownFields(row.Key)
+	if err != nil {
+		return err
+	}
 	labels, annotations := map[string]string{}, maps.Clone(m.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -380,6 +438,9 @@ func (p place) fillMeta(m *metadata, row store.Row, b body) {
 	if len(b.Vouched) > 0 {
 		annotations[vouchedAnnotation] = string(b.Vouched)
 	}
+	if unknown != "" {
+		annotations[unknownAnnotation] = unknown
+	}
 	if row.Key.Name != p.shownName(m) {
 		annotations[nameAnnotation] = row.Key.Name
 	}
@@ -392,6 +453,7 @@ func (p place) fillMeta(m *metadata, row store.Row, b body) {
 		}
 	}
 	m.Labels, m.Annotations = labels, annotations
+	return nil
 }
 
 // shownName returns the name of the row of an object without the annotation.
@@ -499,7 +561,7 @@ func (p place) row(o *object) (store.Row, bool, error) {
 		return row, true, err
 	}
 	b := p.bodyOf(o)
-	content, err := json.Marshal(b)
+	content, err := b.encode()
 	if err != nil {
 		return store.Row{}, false, err
 	}
@@ -509,7 +571,7 @@ func (p place) row(o *object) (store.Row, bool, error) {
 }
 
 func (p place) normal(b body) ([]byte, error) {
-	raw, err := json.Marshal(b)
+	raw, err := b.encode()
 	if err != nil || p.kind.Normal == nil {
 		return raw, err
 	}
@@ -572,6 +634,9 @@ func (p place) bodyOf(o *object) body {
 	_ = json.Unmarshal([]byte(o.Metadata.Annotations[labelsAnnotation]), &b.Labels) // of this store alone
 	if vouched := o.Metadata.Annotations[vouchedAnnotation]; json.Valid([]byte(vouched)) {
 		b.Vouched = json.RawMessage(vouched)
+	}
+	if unknown := o.Metadata.Annotations[unknownAnnotation]; unknown != "" && b.addUnknown([]byte(unknown)) != nil {
+		b.Unknown = nil // this store alone writes it
 	}
 	switch {
 	case p.of.SecretType != "":

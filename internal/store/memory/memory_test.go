@@ -12,4 +12,5 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(_ *testing.T, history int) store.Store {
 		return memory.New(memory.Options{History: history})
 	})
+	storetest.RunFields(t, memory.New(memory.Options{}))
 }

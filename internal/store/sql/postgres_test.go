@@ -38,6 +38,7 @@ func TestPostgres(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, history int) store.Store {
 		return openPostgres(t, server.Database(t), history)
 	})
+	storetest.RunFields(t, openPostgres(t, server.Database(t), 0))
 	t.Run("shared", func(t *testing.T) {
 		storetest.RunShared(t, func(t *testing.T, stores int) []store.Store {
 			return openTogether(t, server.Database(t), stores)

@@ -35,6 +35,7 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, history int) store.Store {
 		return open(t, t.TempDir(), history)
 	})
+	storetest.RunFields(t, open(t, t.TempDir(), 0))
 }
 
 func TestDurableStore(t *testing.T) {

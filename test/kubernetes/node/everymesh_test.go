@@ -10,24 +10,30 @@ import (
 	"weft/test/kubernetes/shop"
 )
 
-// TestZoneProxiesOfEveryMesh: the Deployments of the example, which have the annotations of Kuma 2.x, run a zone
-// ingress and a zone egress of every mesh with the tokens of their Pods. Their resources go with the Pods.
-func TestZoneProxiesOfEveryMesh(t *testing.T) {
-	w := mesh(t)
+// applyEveryMesh applies the example with the image of the tests, until the end of the test.
+func (w *world) applyEveryMesh() {
+	w.t.Helper()
 	text, err := os.ReadFile("../../../examples/kubernetes/zone-proxies.yaml")
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	image := w.kubectl("get", "deployment/kuma-control-plane", "-n", "kuma-system", "-o",
 		`jsonpath={.spec.template.spec.containers[0].env[?(@.name=="KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_IMAGE")].value}`)
 	objects := strings.NewReplacer("registry.example/weft-dp:v1", image, "type: LoadBalancer", "type: NodePort").
 		Replace(string(text))
 	w.apply(objects)
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		if _, err := w.Kubectl(context.Background(), objects, "delete", "--ignore-not-found", "-f", "-"); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
+}
+
+// TestZoneProxiesOfEveryMesh: the Deployments of the example, which have the annotations of Kuma 2.x, run a zone
+// ingress and a zone egress of every mesh with the tokens of their Pods. Their resources go with the Pods.
+func TestZoneProxiesOfEveryMesh(t *testing.T) {
+	w := mesh(t)
+	w.applyEveryMesh()
 	for _, role := range []string{"ingress", "egress"} {
 		w.kubectl("rollout", "status", "deployment/kuma-"+role, "-n", "kuma-system", "--timeout", "3m")
 	}

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,67 +73,109 @@ plugins {
 }
 `
 
-// spireCommand runs a command of SPIRE's server, and returns its output.
-func (w *world) spireCommand(programs, dir string, args ...string) (string, error) {
-	out, err := exec.Command(filepath.Join(programs, "spire-server"),
-		append(args, "-socketPath", dir+"/server.sock")...).CombinedOutput()
+// spire is a SPIRE server with the agent of the node.
+type spire struct {
+	*world
+	programs, dir string
+}
+
+// command runs a command of SPIRE's server, and returns its output.
+func (s *spire) command(args ...string) (string, error) {
+	out, err := exec.Command(filepath.Join(s.programs, "spire-server"),
+		append(args, "-socketPath", s.dir+"/server.sock")...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("spire-server %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return string(out), err
 }
 
-// startSPIRE starts a server and the node's agent. Pods of a namespace have the SPIFFE IDs of their ServiceAccounts.
-func (w *world) startSPIRE(namespace string, accounts ...string) {
+// must runs a command of SPIRE's server, and returns its output.
+func (s *spire) must(args ...string) string {
+	s.t.Helper()
+	out, err := s.command(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// register gives the Pods of a ServiceAccount a SPIFFE ID.
+func (s *spire) register(namespace, account, id string) {
+	s.t.Helper()
+	s.must("entry", "create", "-parentID", spireMachine, "-spiffeID", id, "-selector", "k8s:ns:"+namespace,
+		"-selector", "k8s:sa:"+account)
+}
+
+// startSPIRE starts a server and the node's agent.
+func (w *world) startSPIRE() *spire {
 	w.t.Helper()
 	out, err := exec.Command("../../spire/build", "--print").Output()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	programs, dir := strings.TrimSpace(string(out)), w.t.TempDir()
+	s := &spire{w, strings.TrimSpace(string(out)), w.t.TempDir()}
 	for name, config := range map[string]string{"server.conf": spireServer, "agent.conf": spireAgent} {
-		if err := os.WriteFile(filepath.Join(dir, name), fmt.Appendf(nil, config, dir), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, name), fmt.Appendf(nil, config, s.dir), 0o600); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	if err := os.MkdirAll(spireFolder, 0o755); err != nil { // the agent would make it for its own user
 		w.t.Fatal(err)
 	}
-	run := func(program string, args ...string) {
-		w.t.Helper()
-		process, err := cluster.StartProcess(dir, program,
-			append([]string{filepath.Join(programs, program)}, args...)...)
-		if err != nil {
-			w.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
-		}
-		w.t.Cleanup(func() {
-			if said, err := os.ReadFile(process.Log); err == nil && w.t.Failed() {
-				w.t.Logf("%s: %s", program, said)
-			}
-			process.Kill()
-		})
-	}
-	run("spire-server", "run", "-config", dir+"/server.conf")
+	s.start("spire-server", "run", "-config", s.dir+"/server.conf")
 	w.eventually("the SPIRE server responds", func(context.Context) error {
-		_, err := w.spireCommand(programs, dir, "healthcheck")
+		_, err := s.command("healthcheck")
 		return err
 	})
-	for _, account := range accounts {
-		if _, err := w.spireCommand(programs, dir, "entry", "create", "-parentID", spireMachine, "-spiffeID",
-			spireID(namespace, account), "-selector", "k8s:ns:"+namespace, "-selector", "k8s:sa:"+account); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	token, err := w.spireCommand(programs, dir, "token", "generate", "-spiffeID", spireMachine)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	run("spire-agent", "run", "-config", dir+"/agent.conf", "-joinToken",
+	token := s.must("token", "generate", "-spiffeID", spireMachine)
+	s.start("spire-agent", "run", "-config", s.dir+"/agent.conf", "-joinToken",
 		strings.TrimSpace(strings.TrimPrefix(token, "Token:")))
 	w.eventually("the SPIRE agent listens", func(context.Context) error {
-		_, err := os.Stat(spireFolder + "/socket")
+		conn, err := net.Dial("unix", spireFolder+"/socket")
+		if err == nil {
+			conn.Close()
+		}
 		return err
 	})
+	return s
+}
+
+// start starts a program of SPIRE, until the end of the test.
+func (s *spire) start(program string, args ...string) {
+	s.t.Helper()
+	process, err := cluster.StartProcess(s.dir, program,
+		append([]string{filepath.Join(s.programs, program)}, args...)...)
+	if err != nil {
+		s.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
+	}
+	s.t.Cleanup(func() {
+		if said, err := os.ReadFile(process.Log); err == nil && s.t.Failed() {
+			s.t.Logf("%s: %s", program, said)
+		}
+		process.Kill()
+	})
+}
+
+// removeMesh deletes the mesh with SPIRE at the end of the test, once its namespace is gone: a Mesh with Dataplanes is
+// not deleted.
+func (s *spire) removeMesh(namespace string) {
+	s.t.Cleanup(func() {
+		if err := s.Wait(context.Background(), "namespace/"+namespace, "delete"); err != nil {
+			s.t.Error(err)
+		}
+		for _, object := range []string{"meshidentity/spire", "mesh/spire"} {
+			_, err := s.Kubectl(context.Background(), "", "delete", object, "-n", "kuma-system")
+			if err != nil {
+				s.t.Error(err)
+			}
+		}
+	})
+}
+
+// ofSPIRE returns manifests of the mesh default as those of the mesh with SPIRE.
+func ofSPIRE(manifests ...string) string {
+	return strings.NewReplacer("kuma.io/mesh: default", "kuma.io/mesh: spire",
+		"spiffe://default.default.mesh.local/", "spiffe://"+spireDomain+"/").Replace(strings.Join(manifests, ""))
 }
 
 func spireID(namespace, account string) string {
@@ -145,29 +188,20 @@ func spireID(namespace, account string) string {
 func TestSPIRE(t *testing.T) {
 	w := mesh(t)
 	const namespace = "spire"
-	w.startSPIRE(namespace, "web", "client", "stranger")
-	t.Cleanup(func() { // a Mesh with Dataplanes is not deleted
-		if err := w.Wait(context.Background(), "namespace/"+namespace, "delete"); err != nil {
-			t.Error(err)
-		}
-		for _, object := range []string{"meshidentity/spire", "mesh/spire"} {
-			_, err := w.Kubectl(context.Background(), "", "delete", object, "-n", "kuma-system")
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	s := w.startSPIRE()
+	for _, account := range []string{"web", "client", "stranger"} {
+		s.register(namespace, account, spireID(namespace, account))
+	}
+	s.removeMesh(namespace)
 	w.restore()
 	w.install("dataPlane.spire.enabled=true", "dataPlane.spire.hostPath="+spireFolder)
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=spire")
-	w.apply(spireMesh + strings.NewReplacer("kuma.io/mesh: default", "kuma.io/mesh: spire",
-		"spiffe://default.default.mesh.local/", "spiffe://"+spireDomain+"/").Replace(shop.Server(namespace, "web", 1)+
-		shop.Client(namespace, "client")+shop.Client(namespace, "stranger")+
-		shop.Permission(namespace, "web", "client")))
+	w.apply(spireMesh + ofSPIRE(shop.Server(namespace, "web", 1), shop.Client(namespace, "client"),
+		shop.Client(namespace, "stranger"), shop.Permission(namespace, "web", "client")))
 	w.wait("pod/client", "condition=Ready", "-n", namespace)
-	s := &shop.Shop{Node: w.Node, Namespace: namespace, Client: w.podIP(namespace, "client")}
+	client := &shop.Shop{Node: w.Node, Namespace: namespace, Client: w.podIP(namespace, "client")}
 	w.eventually("web verifies the client by its certificate of SPIRE", func(ctx context.Context) error {
-		of, err := s.Call(ctx)
+		of, err := client.Call(ctx)
 		if want := spireID(namespace, "client"); err == nil && of.Client != want {
 			err = fmt.Errorf("web sees the client %q, want %s", of.Client, want)
 		}
