@@ -115,8 +115,8 @@ func withTLS(conn net.Conn, sni string) net.Conn {
 	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}) // the proxies do not verify it either
 }
 
-// served returns the name of the application at the other end of a connection; "closed" where there is none.
-func served(conn net.Conn) string {
+// servedBy returns the name of the application at the other end of a connection; "closed" where there is none.
+func servedBy(conn net.Conn) string {
 	if _, err := conn.Write([]byte{'?'}); err != nil {
 		return "closed"
 	}
@@ -138,11 +138,11 @@ func TestConnectionsFollowTheirSNI(t *testing.T) {
 		"x.y.example.com": "below", "a.b.example.com": "deeper", "a.x.b.example.com": "deeper", "example.com": "others",
 		"db.example.org": "others", "": "others",
 	} {
-		if got := served(withTLS(w.dial(t), sni)); got != want {
+		if got := servedBy(withTLS(w.dial(t), sni)); got != want {
 			t.Errorf("a connection with the SNI %q is served by %q, want %q", sni, got, want)
 		}
 	}
-	if got := served(w.dial(t)); got != "others" {
+	if got := servedBy(w.dial(t)); got != "others" {
 		t.Errorf("a connection without TLS is served by %q, want others", got)
 	}
 	timeouts := func() int {
@@ -150,7 +150,7 @@ func TestConnectionsFollowTheirSNI(t *testing.T) {
 	}
 	silent := w.dial(t)
 	w.until("the listener does not wait for a silent client", func() bool { return timeouts() == 1 })
-	if got := served(withTLS(silent, "db.example.com")); got != "others" {
+	if got := servedBy(withTLS(silent, "db.example.com")); got != "others" {
 		t.Errorf("a connection on which the client was silent is served by %q, want others", got)
 	}
 }
@@ -165,7 +165,7 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 	stay := func(when string) {
 		t.Helper()
 		for want, conn := range open {
-			if got := served(conn); got != want {
+			if got := servedBy(conn); got != want {
 				t.Errorf("%s, an open connection is served by %q, want %q", when, got, want)
 			}
 		}
@@ -175,7 +175,7 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 	draining := func() int { return w.stat(`listener_manager\.total_filter_chains_draining`) }
 
 	w.change(w.route("a.example.com others", "b.example.com b", " others"))
-	if got := served(withTLS(w.dial(t), "a.example.com")); got != "others" {
+	if got := servedBy(withTLS(w.dial(t), "a.example.com")); got != "others" {
 		t.Errorf("a new connection is served by %q, want others", got)
 	}
 	stay("after an edit of the backend of one SNI")
@@ -185,7 +185,7 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 
 	w.change(w.route("a.example.com others", "b.example.com b", "c.example.com a", "*.example.com b", " others"))
 	w.until("the listener is changed", func() bool { return updates() == 1 })
-	w.until("a new SNI counts", func() bool { return served(withTLS(w.dial(t), "c.example.com")) == "a" })
+	w.until("a new SNI counts", func() bool { return servedBy(withTLS(w.dial(t), "c.example.com")) == "a" })
 	stay("after two more SNIs")
 	if got := draining(); got != 0 {
 		t.Errorf("%d filter chains drain after two more SNIs, want none", got)
@@ -193,7 +193,7 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 
 	w.change(w.route("b.example.com b", "c.example.com a", "*.example.com b", " others"))
 	w.until("the chain of the removed SNI drains, and no other", func() bool { return draining() == 1 })
-	w.until("it takes no new connection", func() bool { return served(withTLS(w.dial(t), "a.example.com")) == "b" })
+	w.until("it takes no new connection", func() bool { return servedBy(withTLS(w.dial(t), "a.example.com")) == "b" })
 	stay("while the removed SNI drains")
 }
 
