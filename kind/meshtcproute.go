@@ -12,9 +12,10 @@ import (
 //
 // A rule with matches has the connections of the application's own TLS with one of its server names (SNI): exact names
 // before wildcards, and longer wildcards before shorter ones. The rule without matches has all other connections.
-// Without it, they go to the service itself. Rules of several MeshTCPRoutes with the same matches are one rule, of which
-// the policy with the more specific target decides; it also decides about an SNI that several rules have. At a port with
-// such matches, a connection on which the application sends less than five bytes in the first second has no SNI.
+// Without it, they go to the service itself. Rules of several MeshTCPRoutes with the same matches are one rule, of
+// which the policy with the more specific target decides; it also decides about an SNI that several rules have. At a
+// port with such matches, a connection on which the application sends less than five bytes in the first second has no
+// SNI.
 //
 // A backend that does not exist is left out. Without any backend, connections are closed. On an HTTP port, the weights
 // split requests, rules with matches have no effect, and a MeshHTTPRoute about the port takes precedence.

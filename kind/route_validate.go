@@ -115,8 +115,8 @@ func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
 	case m.Value == "*":
 		return c.add(at+".value", "is *; a rule without matches has the connections that no other rule matches")
 	case wildcard != (m.Type == SNIWildcard) || !IsHostname(domain):
-		return c.add(at+".value", "%s is not the value of a match of the type %s: want a host name in lower case, such "+
-			"as db.example.com for Exact and *.example.com for Wildcard", quote(m.Value), m.Type)
+		return c.add(at+".value", "%s is not the value of a match of the type %s: want a host name in lower case, "+
+			"such as db.example.com for Exact and *.example.com for Wildcard", quote(m.Value), m.Type)
 	}
 	return true
 }

@@ -87,8 +87,8 @@ func sniRouteName(to *service.Route, sni string) string {
 	return to.Destination.String() + sniPart + sni
 }
 
-// SplitRouteName returns the name of the route that a TCP proxy is a part of, and the SNI of its connections; without an
-// SNI, it has all connections that no other one has.
+// SplitRouteName returns the name of the route that a TCP proxy is a part of, and the SNI of its connections; without
+// an SNI, it has all connections that no other one has.
 func SplitRouteName(proxy string) (route, sni string) {
 	route, sni, _ = strings.Cut(proxy, sniPart)
 	return route, sni

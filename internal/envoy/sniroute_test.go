@@ -29,8 +29,8 @@ type sniWorld struct {
 func newSNIWorld(t *testing.T, applications ...string) *sniWorld {
 	t.Helper()
 	certificate := newAuthority(t, domainEast).certificate(t, serverID)
-	w := &sniWorld{outbound: &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: namedDB("db"),
-		Protocol: kind.TLS}}
+	w := &sniWorld{outbound: &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t),
+		Destination: namedDB("db"), Protocol: kind.TLS}}
 	for _, name := range applications {
 		d := &service.Destination{Key: namedDB(name), Protocol: kind.TLS}
 		w.backends = append(append(w.backends, Clusters(d, false, identity.Source{})...), Assignment(&service.Endpoints{
@@ -115,7 +115,7 @@ func (w *sniWorld) dial(t *testing.T) net.Conn {
 
 // withTLS begins TLS with a server name on a connection.
 func withTLS(conn net.Conn, sni string) net.Conn {
-	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}) // the proxies do not verify it either
+	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}) // the name says who responds
 }
 
 // servedBy returns the name of the application at the other end of a connection; "closed" where there is none.
@@ -215,7 +215,8 @@ func TestListenersWithoutSNIsDetectNothing(t *testing.T) {
 	if with := VIPListeners(d, routed, "DualStack"); with[0].Version != without[0].Version {
 		t.Error("a route without SNIs changes the listener")
 	}
-	if l := message(t, without[0]).(*listenerv3.Listener); len(l.ListenerFilters) > 0 || l.ListenerFiltersTimeout != nil {
+	if l := message(t, without[0]).(*listenerv3.Listener); len(l.ListenerFilters) > 0 ||
+		l.ListenerFiltersTimeout != nil {
 		t.Error("a listener without SNIs inspects first bytes")
 	}
 	if len(SNIProxies(routed)) != 0 {

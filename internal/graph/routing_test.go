@@ -63,8 +63,8 @@ func bySNI(name, target string, rules ...string) resource.Any {
 				matches = append(matches, fmt.Sprintf("{sni: {type: %s, value: '%s'}}", m.SNI.Type, m.SNI.Value))
 			}
 		}
-		all = append(all, fmt.Sprintf("{matches: [%s], default: {backendRefs: [{kind: MeshService, name: %s, port: %s}]}}",
-			strings.Join(matches, ", "), backend, port))
+		all = append(all, fmt.Sprintf("{matches: [%s], default: {backendRefs: [{kind: MeshService, name: %s, port: "+
+			"%s}]}}", strings.Join(matches, ", "), backend, port))
 	}
 	return tcpRoute(name, `{`+target+`to: [{targetRef: {kind: MeshService, name: api}, rules: [`+strings.Join(all, ", ")+
 		`]}]}`)
@@ -216,7 +216,8 @@ func TestRouting(t *testing.T) {
 			destination(service.MeshService, "api", 90), "rule_0 c.d : db_90 1 | unmatched : 404"},
 		{"requests, which have no SNI", []resource.Any{madeFromRoutes("producer", bySNI("r", "", "a.b: db 80"))}, api,
 			": api_80 1"},
-		{"requests split beside SNIs", []resource.Any{bySNI("r", "", "a.b: api 80", ": db 80")}, api, "rule_1 : db_80 1"},
+		{"requests split beside SNIs", []resource.Any{bySNI("r", "", "a.b: api 80", ": db 80")}, api,
+			"rule_1 : db_80 1"},
 		{"requests split by a MeshTCPRoute", []resource.Any{tcpRoute("r", `{to: [{targetRef: {kind: MeshService, name: `+
 			`api}, rules: [{default: {backendRefs: [{kind: MeshService, name: api, port: 80, weight: 3}, {kind: `+
 			`MeshService, name: db, port: 80}]}}]}]}`)}, api, "rule_0 : api_80 3, db_80 1"},

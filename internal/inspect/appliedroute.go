@@ -15,8 +15,8 @@ import (
 type AppliedRouting struct {
 	// The conf has the merged rules of the kind of policies that routes: MeshHTTPRoute or MeshTCPRoute.
 	AppliedConf
-	// Rules are the merged rules. A request or connection takes the first one with the most specific match; see the page
-	// of the kind.
+	// Rules are the merged rules. A request or connection takes the first one with the most specific match; see the
+	// page of the kind.
 	Rules []AppliedRouteRule `json:"rules"`
 }
 

@@ -288,8 +288,8 @@ func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.Rou
 	return rules
 }
 
-// tcpRules adds the merged rules of MeshTCPRoutes to the route, one for each SNI. Of several rules with an SNI the first
-// one counts, which is that of the most specific policy. Requests have no SNI.
+// tcpRules adds the merged rules of MeshTCPRoutes to the route, one for each SNI. Of several rules with an SNI the
+// first one counts, which is that of the most specific policy. Requests have no SNI.
 func (b *routeBuilder) tcpRules(merged []kind.TCPRouteRule) {
 	to, seen := b.routing.Route, map[string]bool{}
 	for i := range merged {

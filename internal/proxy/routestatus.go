@@ -71,7 +71,7 @@ func (p *routeProblems) backend(at string, ref *kind.RouteBackendRef, http ...bo
 	p.problems = append(p.problems, at+": "+reason)
 }
 
-// ports adds a problem for each port of an addressed service that is HTTP, or that is not. what is without effect there.
+// ports adds a problem for each port of an addressed service that is HTTP, or that is not. what has no effect there.
 func (p *routeProblems) ports(at string, to *policy.To, http bool, what string) {
 	for _, d := range p.services.TargetedBy(p.r, p.of.Envelope().Mesh, to) {
 		if of := p.services.ProtocolOf(p.r, d); of.IsHTTP() == http {

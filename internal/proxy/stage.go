@@ -79,7 +79,7 @@ type Stage struct {
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
 	// endpoint, and no value of it differs while only an origin does.
 	Routed *table.Derived[EffectiveKey, service.RouteValue]
-	// SNIs are the SNIs of the rules of a route, in the order of their precedence. Other edits of rules leave them equal.
+	// SNIs are the SNIs of the rules of a route, in the order of their precedence. Other edits leave them equal.
 	SNIs *table.Derived[EffectiveKey, []string]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]

@@ -135,13 +135,15 @@ func TestExplainCitesSNIs(t *testing.T) {
 		{rules, "b.example.com", []string{"match SNI b.example.com or SNI *.example.com, by MeshTCPRoute default/r " +
 			"to[0].rules[1].matches", "backends by MeshTCPRoute default/r to[0].rules[1].default.backendRefs",
 			"destination kri_msvc_default_east__db_80"}},
-		{rules, "x.y.example.com", []string{"match SNI *.example.com", "by MeshTCPRoute default/r to[0].rules[1].matches"}},
+		{rules, "x.y.example.com", []string{"match SNI *.example.com",
+			"by MeshTCPRoute default/r to[0].rules[1].matches"}},
 		{rules, "example.org", []string{"match no rule matches, so the request goes to the service itself",
 			"destination kri_msvc_default_east__db_80"}},
 		{rules, "", []string{"match no rule matches, so the request goes to the service itself"}},
 		{rules + others, "", []string{"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs",
 			"there is no MeshService lost"}},
-		{rules + others, "example.com", []string{"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs"}},
+		{rules + others, "example.com", []string{
+			"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs"}},
 	} {
 		hub := zone("east", client, db, policyOf(t, kind.MeshTCPRoutes, "r",
 			"{to: [{targetRef: {kind: MeshService, name: db}, rules: ["+c.rules+"]}]}"))

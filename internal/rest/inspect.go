@@ -129,7 +129,8 @@ const (
 	maxExplainedPath    = 8192 // bytes of the path, its query included
 )
 
-// explainedRequest reads a request to explain: `to`, `method`, `path`, `sni` and, for each header, `header=NAME: VALUE`.
+// explainedRequest reads a request to explain: `to`, `method`, `path`, `sni` and, for each header,
+// `header=NAME: VALUE`.
 func explainedRequest(values url.Values) (request envoysim.Request, problems []resource.Problem) {
 	add := func(field, reason string, args ...any) {
 		problems = append(problems, resource.Problem{Field: field, Reason: fmt.Sprintf(reason, args...)})

@@ -236,10 +236,10 @@ func TestTLSRoutes(t *testing.T) {
 	routed := func(by, weight, sni string) func() bool {
 		return func() bool {
 			made := s.made(kind.MeshTCPRoutes)
-			return strings.HasPrefix(s.conditions(by, map[string]string{convert.TCPRoute: "all",
-				convert.TLSRoute: "sni"}[by]), "Accepted=True Accepted 1") && strings.Contains(made, "weight:"+weight) &&
-				strings.Contains(made, sni) && strings.Contains(made, "matches") == (sni != "") &&
-				strings.Contains(made, "kuma.io/policy-role:producer")
+			conditions := s.conditions(by, map[string]string{convert.TCPRoute: "all", convert.TLSRoute: "sni"}[by])
+			return strings.HasPrefix(conditions, "Accepted=True Accepted 1") &&
+				strings.Contains(made, "kuma.io/policy-role:producer") && strings.Contains(made, "weight:"+weight) &&
+				strings.Contains(made, sni) && strings.Contains(made, "matches") == (sni != "")
 		}
 	}
 	servertest.Await(t, "the TCPRoute is a MeshTCPRoute", routed(convert.TCPRoute, "3", ""))

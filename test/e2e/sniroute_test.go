@@ -46,7 +46,8 @@ type readAhead struct {
 
 func (c *readAhead) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
-// dialSNI opens a connection to the client's port of "tcp" with TLS of the application and an SNI; "plain": without TLS.
+// dialSNI opens a connection to the client's port of "tcp" with TLS of the application and an SNI; with "plain" without
+// TLS.
 func (w *world) dialSNI(sni string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", w.address(3)+":10003")
 	if err != nil || sni == "plain" {
@@ -91,7 +92,8 @@ func TestConnectionsAreRoutedBySNI(t *testing.T) {
 	w.proxies("default", threeProtocols("web-1", "NET.2"), nextServer, everyCaller)
 	w.eventually("a connection passes", func() error { _, err := w.said(); return err })
 	rule := func(snis, backend string) string {
-		return "{matches: [" + snis + "], default: {backendRefs: [{kind: MeshService, name: " + backend + ", port: 20082}]}}"
+		return "{matches: [" + snis + "], default: {backendRefs: [{kind: MeshService, name: " + backend +
+			", port: 20082}]}}"
 	}
 	route := func(rules ...string) {
 		w.apply("type: MeshTCPRoute\nmesh: default\nname: c\nspec: {targetRef: {kind: Dataplane, labels: " +
@@ -102,7 +104,8 @@ func TestConnectionsAreRoutedBySNI(t *testing.T) {
 		`{sni: {type: Exact, value: one.example.com}}`, `{sni: {type: Exact, value: other.example.com}}`
 	route(rule(below, "next-tcp"), rule(one, "gone"))
 	w.eventually("the SNI of a connection decides", w.servedBySNI(map[string]string{"a.example.com": "next",
-		"a.b.example.com": "next", "one.example.com": "", "example.com": "weft", "example.org": "weft", "plain": "weft"}))
+		"a.b.example.com": "next", "one.example.com": "", "example.com": "weft", "example.org": "weft",
+		"plain": "weft"}))
 
 	open := map[string]net.Conn{}
 	for sni, text := range map[string]string{"a.example.com": "next", "example.org": "weft", "plain": "weft"} {

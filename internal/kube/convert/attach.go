@@ -151,7 +151,8 @@ func (p *portAttachment) reject(route *Route, reason, format string, args ...any
 func (p *portAttachment) httpRules(routes []AttachedRoute) (rules []kind.HTTPRouteRule) {
 	for _, a := range routes {
 		if len(rules)+len(a.Parent.Rules) > maxRouteRules {
-			p.reject(a.Route, conflicted, "has %d rules of older routes, and takes %d at most", len(rules), maxRouteRules)
+			p.reject(a.Route, conflicted, "has %d rules of older routes, and takes %d at most", len(rules),
+				maxRouteRules)
 			continue
 		}
 		rules = append(rules, a.Parent.Rules...)

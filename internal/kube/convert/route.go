@@ -40,7 +40,8 @@ var RoutePaths = map[string]string{
 	TCPRoute: "/apis/" + gatewayGroup + "/v1/tcproutes", TLSRoute: "/apis/" + gatewayGroup + "/v1/tlsroutes",
 }
 
-// routedProtocol are the protocols that the kinds of routes give ports. TCPRoutes and TLSRoutes leave them TCP. (ADR 104)
+// routedProtocol are the protocols that the kinds of routes give ports. TCPRoutes and TLSRoutes leave them TCP. (ADR
+// 104)
 var routedProtocol = map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}
 
 // Route is a route of the Gateway API that has a Service or a MeshService among its parents, or a status of this
