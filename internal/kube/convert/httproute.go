@@ -45,8 +45,8 @@ type RouteParent struct {
 	Ref ParentRef
 	// Service and Namespace name the parent, and Mesh is its mesh. Rules has the rules, Backends those of the
 	// connections of a TCPRoute or a TLSRoute in place of rules, and Ports the names of the ports for which they are.
-	// Without ports, the route is not accepted there. HTTP are those ports of a TLSRoute that do not take it, since they
-	// are HTTP.
+	// Without ports, the route is not accepted there. HTTP are those ports of a TLSRoute that do not take it, since
+	// they are HTTP.
 	Service, Namespace, Mesh string
 	Ports, HTTP              []string
 	Rules                    []kind.HTTPRouteRule
