@@ -379,3 +379,39 @@ func TestChangesOfRoutes(t *testing.T) {
 		})
 	}
 }
+
+// TestChangesOfSNIs says for each change of a route whether the listeners that lead to it change: they read its SNIs and
+// no backend.
+func TestChangesOfSNIs(t *testing.T) {
+	to := destination(service.MeshService, "api", 90)
+	for _, c := range []struct {
+		name   string
+		change resource.Any
+		want   string
+	}{
+		{"another backend", bySNI("r", "", "a.b: api 90"), "1/0"},
+		{"a rule for all others", bySNI("r", "", "a.b: db 90", ": db 90"), "1/0"},
+		{"another SNI", bySNI("r", "", "a.b: db 90", "c.d: db 90"), "1/1"},
+		{"no SNI", bySNI("r", "", ": db 90"), "1/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := timeoutWorld(bySNI("r", "", "a.b: db 90"))
+			s.Proxies.Proxy.Pin(dataplaneKey("web-1"))
+			p, _ := s.Proxies.Proxy.Value(dataplaneKey("web-1"))
+			s.Proxies.SNIs.Pin(proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to})
+			stages := map[string]table.Stage{}
+			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
+			store(s, c.change)
+			stage := stages[s.Proxies.SNIs.String()]
+			if got := fmt.Sprintf("%d/%d", stage.Recomputed, stage.Changed); got != c.want {
+				t.Errorf("the SNIs are computed and changed %s times, want %s", got, c.want)
+			}
+		})
+	}
+	s := timeoutWorld(httpRoute("r", toAPI(rule("/a", "db"))))
+	r := table.Eval(s.Tables.DB.Snapshot())
+	set := s.Proxies.Proxy.Get(r, dataplaneKey("web-1")).Group.Policies
+	if snis := s.Proxies.SNIsOf(r, set, to); snis != nil {
+		t.Errorf("without a MeshTCPRoute, connections are routed by the SNIs %v", snis)
+	}
+}
