@@ -154,6 +154,9 @@ func TestConnectionsFollowTheirSNI(t *testing.T) {
 	if n := timeouts(); n != 0 {
 		t.Errorf("%d connections waited for the end of a time", n)
 	}
+	if t.Failed() {
+		return
+	}
 	silent := w.dial(t)
 	w.until("the listener does not wait for a silent client", func() bool { return timeouts() == 1 })
 	if got := servedBy(withTLS(silent, "db.example.com")); got != "others" {
@@ -199,7 +202,10 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 	}
 
 	w.change(w.route("b.example.com b", "c.example.com a", "*.example.com b", " others"))
-	w.until("the chain of the removed SNI drains, and no other", func() bool { return draining() == 1 })
+	w.until("the chain of the removed SNI drains", func() bool { return draining() > 0 })
+	if got := draining(); got != 1 {
+		t.Errorf("%d filter chains drain after the removal of one SNI", got)
+	}
 	w.until("it takes no new connection", func() bool { return servedBy(withTLS(w.dial(t), "a.example.com")) == "b" })
 	stay("while the removed SNI drains")
 }
