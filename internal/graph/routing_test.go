@@ -380,8 +380,8 @@ func TestChangesOfRoutes(t *testing.T) {
 	}
 }
 
-// TestChangesOfSNIs says for each change of a route whether the listeners that lead to it change: they read its SNIs and
-// no backend.
+// TestChangesOfSNIs says for each change of a route whether the listeners that lead to it change: they read its SNIs
+// and no backend.
 func TestChangesOfSNIs(t *testing.T) {
 	to := destination(service.MeshService, "api", 90)
 	for _, c := range []struct {
