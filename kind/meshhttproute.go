@@ -76,6 +76,13 @@ type HTTPMatch struct {
 	QueryParams []QueryMatch `json:"queryParams,omitempty" schema:"maxItems=16"`
 }
 
+// RouteMatch is a match of a rule of a route: an [HTTPMatch] or a [TCPMatch].
+type RouteMatch interface {
+	// MergeKey returns a text of the match. Equal matches have equal texts.
+	MergeKey() string
+	String() string
+}
+
 // PathMatch matches the path of a request, without its query.
 type PathMatch struct {
 	// the type of the match: the whole path; the path or its beginning up to a slash; the whole path by a regular

@@ -1,6 +1,8 @@
 package kind_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,14 +96,55 @@ func TestMeshHTTPRouteRejects(t *testing.T) {
 func TestMeshTCPRouteRejects(t *testing.T) {
 	rejects(t, `{type: MeshTCPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, name: a}, rules: %s}]}}`,
 		[]rejected{
-			{"no rule", `[]`, []string{"spec.to[0].rules: has 0 rules, want one"}},
-			{"two rules", `[{default: {backendRefs: []}}, {default: {backendRefs: []}}]`,
-				[]string{"spec.to[0].rules: has 2 items, want 1 at most"}},
+			{"no rule", `[]`, []string{"spec.to[0].rules: is required: at least one rule"}},
+			{"two rules without matches", `[` + toDB("") + `, ` + toDB("matches: [], ") + `]`,
+				[]string{"spec.to[0].rules[1].matches: is empty, and so is spec.to[0].rules[0].matches"}},
+			{"matches", `[` + toDB(`matches: [{}, {sni: {value: a}}, {sni: {type: Exact}}, {sni: {type: Exact, value: `+
+				`"*.a"}}, {sni: {type: Wildcard, value: a.b}}, {sni: {type: Wildcard, value: "*"}}, {sni: {type: Exact, `+
+				`value: A.b}}, {sni: {type: Exact, value: 10.0.0.1}}, {sni: {type: Exact, value: a.b}}], `) + `, ` +
+				toDB(`matches: [{sni: {type: Exact, value: a.b}}, {sni: {type: Wildcard, value: "*.*.b"}}], `) + `]`,
+				[]string{
+					"spec.to[0].rules[0].matches[0].sni: is required",
+					"spec.to[0].rules[0].matches[1].sni.type: is required",
+					"spec.to[0].rules[0].matches[2].sni.value: is required",
+					`spec.to[0].rules[0].matches[3].sni.value: "*.a" is not the value of a match of the type Exact`,
+					`spec.to[0].rules[0].matches[4].sni.value: "a.b" is not the value of a match of the type Wildcard`,
+					"spec.to[0].rules[0].matches[5].sni.value: is *; a rule without matches",
+					`spec.to[0].rules[0].matches[6].sni.value: "A.b" is not`,
+					`spec.to[0].rules[0].matches[7].sni.value: "10.0.0.1" is not`,
+					"spec.to[0].rules[1].matches[0].sni: is that of spec.to[0].rules[0].matches[8].sni too",
+					`spec.to[0].rules[1].matches[1].sni.value: "*.*.b" is not`}},
+			{"too many matches", `[` + toDB(manySNIs("a", 600)) + `, ` + toDB(manySNIs("b", 425)) + `]`,
+				[]string{"spec.to[0].rules: have 1025 matches in total, want at most 1024"}},
 			{"no backend", `[{default: {backendRefs: []}}]`,
 				[]string{"spec.to[0].rules[0].default.backendRefs: is required"}},
 			{"a backend", `[{default: {backendRefs: [{kind: MeshService, name: a}]}}]`,
 				[]string{"spec.to[0].rules[0].default.backendRefs[0].port: is required"}},
 		})
+}
+
+// toDB is a rule of a MeshTCPRoute with matches.
+func toDB(matches string) string {
+	return `{` + matches + `default: {backendRefs: [{kind: MeshService, name: db, port: 5432}]}}`
+}
+
+// manySNIs are matches of some host names below a domain.
+func manySNIs(domain string, n int) string {
+	var matches []string
+	for i := range n {
+		matches = append(matches, fmt.Sprintf("{sni: {type: Exact, value: h%d.%s}}", i, domain))
+	}
+	return "matches: [" + strings.Join(matches, ", ") + "], "
+}
+
+// TestOrderOfSNIs: exact names precede wildcards, and longer wildcards precede shorter ones.
+func TestOrderOfSNIs(t *testing.T) {
+	order := []string{"a.example.com", "z", "*.b.example.com", "*.example.com", "*.example.org", "*.com"}
+	shuffled := []string{"*.com", "*.example.org", "z", "*.b.example.com", "*.example.com", "a.example.com"}
+	slices.SortFunc(shuffled, kind.CompareSNIs)
+	if !slices.Equal(shuffled, order) {
+		t.Errorf("the order is %v, want %v", shuffled, order)
+	}
 }
 
 // TestEqualMatchesHaveOneKey: the order of matches and headers, and values by default, do not count.

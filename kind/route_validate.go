@@ -45,7 +45,7 @@ func validateMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) resource.Problems 
 }
 
 // MatchesKey returns a text of matches. Equal sets of matches have equal texts.
-func MatchesKey(matches []HTTPMatch) string {
+func MatchesKey[M RouteMatch](matches []M) string {
 	keys := make([]string, len(matches))
 	for i := range matches {
 		keys[i] = matches[i].MergeKey()
@@ -59,9 +59,10 @@ func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute]) resource.Problems {
 	for i := range o.Spec.To {
 		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
 		c.routedRef(at+".targetRef", &to.TargetRef)
-		if len(to.Rules) != 1 {
-			c.add(at+".rules", "has %d rules, want one", len(to.Rules))
+		if len(to.Rules) == 0 {
+			c.add(at+".rules", "is required: at least one rule")
 		}
+		c.tcpMatches(at, to.Rules)
 		for j := range to.Rules {
 			refs := fmt.Sprintf("%s.rules[%d].default.backendRefs", at, j)
 			if len(to.Rules[j].Default.BackendRefs) == 0 {
@@ -71,6 +72,53 @@ func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute]) resource.Problems {
 		}
 	}
 	return c.problems
+}
+
+// tcpMatches checks the matches of rules for one service. Each SNI has one rule, and so have all other connections.
+func (c *checks) tcpMatches(to string, rules []TCPRouteRule) {
+	seen, total := map[string]string{}, 0
+	once := func(at, sni, what string) {
+		if first, again := seen[sni]; again {
+			c.add(at, "%s; leave one out", fmt.Sprintf(what, first))
+			return
+		}
+		seen[sni] = at
+	}
+	for i := range rules {
+		at := fmt.Sprintf("%s.rules[%d].matches", to, i)
+		if len(rules[i].Matches) == 0 {
+			once(at, "", "is empty, and so is %s: both rules have the connections that no other rule matches")
+		}
+		for j := range rules[i].Matches {
+			field, m := fmt.Sprintf("%s[%d].sni", at, j), rules[i].Matches[j].SNI
+			if m == nil {
+				c.add(field, "is required")
+			} else if c.routeSNI(field, m) {
+				once(field, m.Value, "is that of %s too")
+			}
+		}
+		total += len(rules[i].Matches)
+	}
+	if total > MaxTCPMatches {
+		c.add(to+".rules", "have %d matches in total, want at most %d", total, MaxTCPMatches)
+	}
+}
+
+func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
+	if !c.oneOf(at+".type", m.Type, SNIExact, SNIWildcard) {
+		return false
+	}
+	domain, wildcard := strings.CutPrefix(m.Value, "*.")
+	switch {
+	case m.Value == "":
+		return c.add(at+".value", "is required")
+	case m.Value == "*":
+		return c.add(at+".value", "is *; a rule without matches has the connections that no other rule matches")
+	case wildcard != (m.Type == SNIWildcard) || !IsHostname(domain):
+		return c.add(at+".value", "%s is not the value of a match of the type %s: want a host name in lower case, "+
+			"such as db.example.com for Exact and *.example.com for Wildcard", quote(m.Value), m.Type)
+	}
+	return true
 }
 
 // routeEnvelope returns the checks of a route, with the problems of what all kinds of routes have.

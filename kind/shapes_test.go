@@ -313,6 +313,10 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 		{"MeshTCPRoute", `{type: MeshTCPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, name: a}, ` +
 			`rules: [{default: {backendRefs: [%s]}}]}]}}`, `
 			{kind: MeshService, name: a, port: 80, weight: 90}`},
+		{"MeshTCPRoute's matches", `{type: MeshTCPRoute, mesh: m, name: r, spec: {to: [{targetRef: {kind: MeshService, ` +
+			`name: a}, rules: [{matches: [%s], default: {backendRefs: [{kind: MeshService, name: a, port: 80}]}}]}]}}`, `
+			{sni: {type: Exact, value: db.example.com}}
+			{sni: {type: Wildcard, value: "*.example.com"}}`},
 		{"MeshTrafficPermission", `{type: MeshTrafficPermission, mesh: m, name: p, spec: {%s}}`, `
 			targetRef: {kind: Mesh}
 			targetRef: {kind: Dataplane, name: web-1}

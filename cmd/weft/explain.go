@@ -13,7 +13,7 @@ import (
 )
 
 func newExplainCommand(r *remote) *cobra.Command {
-	var from, to, path, method string
+	var from, to, path, method, sni string
 	var headers []string
 	command := &cobra.Command{
 		Use:   "explain --from NAME --to SERVICE|VIP|ADDRESS[:PORT]",
@@ -26,6 +26,7 @@ The explanation is read from the configuration that is sent to the proxies.`,
 		Example: `  weft explain --from web --to backend
   weft explain --from web --to backend:80 --method POST --path /orders
   weft explain --from web --to backend --path '/orders?version=2' --header x-canary:true
+  weft explain --from web --to db --sni orders.db.example.com
   weft explain --from web --to 127.0.0.1:10001 -o json`,
 		Args: cobra.NoArgs,
 	}
@@ -36,12 +37,13 @@ The explanation is read from the configuration that is sent to the proxies.`,
 	command.Flags().StringVar(&method, "method", "GET", "method of the request, for HTTP")
 	command.Flags().StringArrayVarP(&headers, "header", "H", nil, "header of the request as 'NAME: VALUE', for HTTP; "+
 		"several by repeating the flag")
+	command.Flags().StringVar(&sni, "sni", "", "server name (SNI) that the application sends in TLS of its own")
 	completeFlag(command, "from", r.completeName(kind.Dataplanes))
 	completeFlag(command, "to", r.completeName(kind.MeshServices))
 	_ = command.MarkFlagRequired("from") // both exist
 	_ = command.MarkFlagRequired("to")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		query := url.Values{"to": {to}, "path": {path}, "method": {method}, "header": headers}
+		query := url.Values{"to": {to}, "path": {path}, "method": {method}, "header": headers, "sni": {sni}}
 		path := client.Path(kind.Dataplanes, r.mesh, from) + "/_explain"
 		return show(r, command, path, query, o.form, func(w io.Writer, explanation *envoysim.Explanation) error {
 			_, err := fmt.Fprint(w, explanation.Text())

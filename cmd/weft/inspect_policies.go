@@ -241,13 +241,26 @@ type policiesBy struct {
 // routeRule is an [inspect.AppliedRouteRule] with the confs as JSON.
 type routeRule struct {
 	Name       string                           `json:"name"`
-	Matches    []kind.HTTPMatch                 `json:"matches,omitempty"`
+	Matches    []ruleMatch                      `json:"matches,omitempty"`
 	Conf       kind.HTTPRouteAction             `json:"conf"`
 	Origins    map[string]inspect.AppliedItem   `json:"origins"`
 	Overridden map[string][]inspect.AppliedItem `json:"overridden,omitempty"`
 	Backends   []inspect.AppliedBackend         `json:"backends,omitempty"`
 	Unresolved []string                         `json:"unresolved,omitempty"`
 	Confs      []appliedConf                    `json:"confs,omitempty"`
+}
+
+// ruleMatch is a match of a rule of a route of any kind.
+type ruleMatch struct {
+	kind.HTTPMatch
+	kind.TCPMatch
+}
+
+func (m ruleMatch) String() string {
+	if m.SNI != nil {
+		return m.TCPMatch.String()
+	}
+	return m.HTTPMatch.String()
 }
 
 // rows returns a row for the filters and one for the backends of the rule.

@@ -58,7 +58,7 @@ func (n *nouns) resources() []*xds.Resource {
 	var all []*xds.Resource
 	if d := n.Destination; d != nil {
 		all = append(all, Clusters(d, n.Secured, n.Source)...)
-		all = append(all, Route(n.route()))
+		all = append(append(all, SNIProxies(n.route())...), Route(n.route()))
 		all = append(all, VIPListeners(d, n.route(), n.Families)...)
 	}
 	if n.Endpoints != nil {
@@ -71,7 +71,7 @@ func (n *nouns) resources() []*xds.Resource {
 		}
 	}
 	if n.Explicit != nil {
-		all = append(all, ExplicitListener(n.Explicit, n.route()))
+		all = append(all, ExplicitListener(n.Explicit, n.route(), n.route().SNIs()...))
 	}
 	if n.Capture != nil {
 		all = append(all, Capture(n.Capture)...)

@@ -96,6 +96,11 @@ func (p *InboundParts) Inbound(l *proxy.InboundListener) []*xds.Resource {
 // so TLS connections are not drained.
 func detectTLS(l *listenerv3.Listener) {
 	l.FilterChains[0].FilterChainMatch = &listenerv3.FilterChainMatch{TransportProtocol: "tls"}
+	detectFirstBytes(l)
+}
+
+// detectFirstBytes has a listener inspect the first bytes of a connection, and take one without any for plaintext.
+func detectFirstBytes(l *listenerv3.Listener) {
 	l.ListenerFilters = inspectTLS()
 	l.ListenerFiltersTimeout = duration(firstBytesTimeout)
 	l.ContinueOnListenerFiltersTimeout = true

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -34,7 +35,7 @@ func VIPListeners(d *service.Destination, route *service.Route, families string)
 		if i > 0 {
 			name += "_" + vip
 		}
-		listener := outbound(name, vip, d.Key.Port, route)
+		listener := outbound(name, vip, d.Key.Port, route, route.SNIs())
 		listener.BindToPort = boolFalse()
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
 	}
@@ -42,10 +43,10 @@ func VIPListeners(d *service.Destination, route *service.Route, families string)
 }
 
 // ExplicitListener returns the listener of an outbound: an address of the proxy's own machine that leads to the route
-// of its destination.
-func ExplicitListener(o *proxy.ExplicitOutbound, route *service.Route) *xds.Resource {
+// of its destination. snis are the SNIs of the route's rules.
+func ExplicitListener(o *proxy.ExplicitOutbound, route *service.Route, snis ...string) *xds.Resource {
 	name := OutboundName(o)
-	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route))
+	return xds.NewResource(xds.Listener, name, outbound(name, o.Address, o.Port, route, snis))
 }
 
 // OutboundName returns the name of the listener of an explicit outbound.
@@ -53,8 +54,11 @@ func OutboundName(o *proxy.ExplicitOutbound) string {
 	return fmt.Sprintf("self_outbound_%s_%d", o.Address, o.Port)
 }
 
-func outbound(name, address string, port uint32, to *service.Route) *listenerv3.Listener {
-	return &listenerv3.Listener{
+// outbound returns a listener that leads to a route. With SNIs, each has a filter chain of its own, whose name, match
+// and filters are constant: chains of other SNIs come and go without draining its connections. The first and the last
+// SNI of a route replace the listener, since others do not detect TLS.
+func outbound(name, address string, port uint32, to *service.Route, snis []string) *listenerv3.Listener {
+	listener := &listenerv3.Listener{
 		Name:             name,
 		Address:          socketAddress(address, port),
 		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
@@ -62,6 +66,32 @@ func outbound(name, address string, port uint32, to *service.Route) *listenerv3.
 			Filters: []*listenerv3.Filter{outboundFilter(to)},
 		}},
 	}
+	if len(snis) > 0 {
+		detectFirstBytes(listener)
+	}
+	for _, sni := range snis {
+		listener.FilterChains = append(listener.FilterChains, &listenerv3.FilterChain{
+			Name:             sni,
+			FilterChainMatch: sniMatch(sni),
+			Filters:          []*listenerv3.Filter{tcpProxySlot(sniRouteName(to, sni))},
+		})
+	}
+	return listener
+}
+
+// sniPart is between the name of a destination and an SNI in the name of a TCP proxy.
+const sniPart = "_sni_"
+
+// sniRouteName returns the name of the TCP proxy of the connections with an SNI.
+func sniRouteName(to *service.Route, sni string) string {
+	return to.Destination.String() + sniPart + sni
+}
+
+// SplitRouteName returns the name of the route that a TCP proxy is a part of, and the SNI of its connections; without
+// an SNI, it has all connections that no other one has.
+func SplitRouteName(proxy string) (route, sni string) {
+	route, sni, _ = strings.Cut(proxy, sniPart)
+	return route, sni
 }
 
 // outboundFilter follows a route by its name.
@@ -84,9 +114,20 @@ func routeNamed(name string) *hcmv3.HttpConnectionManager_Rds {
 	return &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: adsOrWait(), RouteConfigName: name}}
 }
 
-// routedConnections sends connections to the backends of the last rule of a route. Without a backend, it closes them.
-func routedConnections(name string, to *service.Route) *tcpproxyv3.TcpProxy {
-	rule := to.Last()
+// SNIProxies returns the TCP proxies of the connections with the SNIs of a route. [Route] has all others.
+func SNIProxies(to *service.Route) []*xds.Resource {
+	var proxies []*xds.Resource
+	for i := range to.Rules {
+		if rule := &to.Rules[i]; rule.SNI != "" {
+			name := sniRouteName(to, rule.SNI)
+			proxies = append(proxies, tcpProxy(name, routedConnections(name, to, rule)))
+		}
+	}
+	return proxies
+}
+
+// routedConnections sends connections to the backends of a rule of a route. Without a backend, it closes them.
+func routedConnections(name string, to *service.Route, rule *service.RouteRule) *tcpproxyv3.TcpProxy {
 	proxy := &tcpproxyv3.TcpProxy{
 		StatPrefix: name, IdleTimeout: timeout(to.Effective.Timeout.IdleTimeout, idleTimeout),
 		MaxConnectAttempts: uint32Value(connectAttempts), HashPolicy: hashedConnection(&to.Effective.LoadBalancing),

@@ -17,7 +17,7 @@ import (
 func Route(to *service.Route) *xds.Resource {
 	name := to.Destination.String()
 	if !to.Protocol.IsHTTP() {
-		return tcpProxy(name, routedConnections(name, to))
+		return tcpProxy(name, routedConnections(name, to, to.Last()))
 	}
 	var routes []*routev3.Route
 	for i := range to.Rules {

@@ -2,12 +2,14 @@ package envoy
 
 import (
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/xds"
 	"weft/kind"
 )
 
@@ -82,7 +84,8 @@ func (l *lab) routed(path string, e, ofRule service.Effective, servers ...servic
 func (l *lab) routedBy(d *service.Destination, route *service.Route, servers ...service.Endpoint) *labDestination {
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
 		Protocol: d.Protocol}
-	l.resources = append(append(l.resources, Clusters(d, false, identity.Source{})...), Route(route),
-		ExplicitListener(outbound, route), Assignment(&service.Endpoints{Destination: d.Key, Endpoints: servers}))
+	l.resources = slices.Concat(l.resources, Clusters(d, false, identity.Source{}), SNIProxies(route), []*xds.Resource{
+		Route(route), ExplicitListener(outbound, route, route.SNIs()...),
+		Assignment(&service.Endpoints{Destination: d.Key, Endpoints: servers})})
 	return &labDestination{l, d.Key.String(), kind.HostPort(outbound.Address, outbound.Port)}
 }

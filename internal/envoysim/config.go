@@ -78,8 +78,8 @@ type Call struct {
 	Path    string // default /
 	Headers map[string]string
 
-	// TLS states that the caller of an inbound uses TLS. SNI is its server name, and PeerURIs are the URI SANs of its
-	// certificate, in their order.
+	// TLS states that the caller uses TLS: the application at an outbound, and its proxy at an inbound. SNI is its
+	// server name, and PeerURIs are the URI SANs of its certificate, in their order.
 	TLS      bool
 	SNI      string
 	PeerURIs []string

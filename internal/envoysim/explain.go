@@ -46,6 +46,8 @@ type Request struct {
 	Path   string // with the query; default /
 	// Headers are the headers by their names in lower case. Several values of a header are joined with commas.
 	Headers map[string]string
+	// SNI is the SNI of the application's own TLS; empty: it uses none, or sends none.
+	SNI string
 }
 
 // Verdict is the result of a request.
@@ -77,10 +79,13 @@ type Explanation struct {
 	Path   string `json:"path,omitempty"`
 	// Headers are the headers of the request, where a proxy reads requests.
 	Headers  map[string]string `json:"headers,omitempty"`
+	SNI      string            `json:"sni,omitempty"`     // of the application's own TLS
 	Address  string            `json:"address,omitempty"` // what the application dials
 	Listener string            `json:"listener,omitempty"`
 	Captured bool              `json:"captured,omitempty"` // only redirected connections reach the listener
 	Route    string            `json:"route,omitempty"`
+	// SNIMatch is the match that the SNI has: the name, or *.DOMAIN.
+	SNIMatch string `json:"sniMatch,omitempty"`
 	// Addressed is the destination that the application calls. Its route may lead to others.
 	Addressed string `json:"addressed,omitempty"`
 	// Sources are the fields of policies that the route is from, in the order of its steps. They are of the control
@@ -178,7 +183,7 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 		return nil, fmt.Errorf("%s reaches nothing at %q: %w", request.From, request.To, err)
 	}
 	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path,
-		Headers: request.Headers}
+		Headers: request.Headers, TLS: request.SNI != "", SNI: request.SNI}
 	way := client.Outbound(call)
 	e := explanation(world.SpiffeIDs(request.From), request, address, way)
 	switch {
@@ -201,7 +206,7 @@ func explanation(names kind.SpiffeIDs, request Request, address Address, way Out
 		Listener: way.Listener, Captured: way.Captured, Route: way.Route,
 		MutualTLS: way.TLS, ServerSpiffeIDs: way.ServerSpiffeIDs, Retries: way.Retries, RetryOn: way.RetryOn,
 		Addressed: way.Addressed, Changes: way.Changes, Redirect: way.Redirect, Mirrors: way.Mirrors,
-		Settings: way.Settings,
+		Settings: way.Settings, SNI: request.SNI, SNIMatch: way.SNI,
 	}
 	for _, b := range way.Backends {
 		for _, setting := range b.Settings {

@@ -21,6 +21,8 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
+
+	"weft/kind"
 )
 
 // InboundResult is the result of a connection or request to a proxy's application.
@@ -64,15 +66,17 @@ func (c *Config) inboundListener(address string, port uint32) *listenerv3.Listen
 	return c.listener(corev3.TrafficDirection_INBOUND, address, port)
 }
 
-// chainFor returns the filter chain of a call, by TLS or by SNI. It is nil where no chain matches.
+// chainFor returns the filter chain of a call, by SNI, and else by TLS. It is nil where no chain matches.
 func chainFor(l *listenerv3.Listener, call Call) *listenerv3.FilterChain {
-	var others *listenerv3.FilterChain // that match any SNI
+	if call.TLS {
+		if chain := chainOfSNI(l, call.SNI); chain != nil {
+			return chain
+		}
+	}
+	var others *listenerv3.FilterChain
 	for _, chain := range l.FilterChains {
 		match := chain.GetFilterChainMatch()
-		if names := match.GetServerNames(); len(names) > 0 {
-			if call.TLS && namesMatch(names, call.SNI) {
-				return chain
-			}
+		if len(match.GetServerNames()) > 0 {
 			continue
 		}
 		if (match.GetTransportProtocol() == "raw_buffer") != call.TLS {
@@ -81,6 +85,19 @@ func chainFor(l *listenerv3.Listener, call Call) *listenerv3.FilterChain {
 		others = cmp.Or(others, chain)
 	}
 	return others
+}
+
+// chainOfSNI returns the filter chain with the most specific server name for an SNI; nil where none has one.
+func chainOfSNI(l *listenerv3.Listener, sni string) (best *listenerv3.FilterChain) {
+	most := ""
+	for _, chain := range l.FilterChains {
+		for _, name := range chain.GetFilterChainMatch().GetServerNames() {
+			if namesMatch([]string{name}, sni) && (best == nil || kind.CompareSNIs(name, most) < 0) {
+				best, most = chain, name
+			}
+		}
+	}
+	return best
 }
 
 // admit evaluates a filter chain as Envoy would for a connection. An error means that the connection is denied.

@@ -13,6 +13,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
+	"weft/internal/envoy"
 	"weft/kind"
 )
 
@@ -25,13 +26,16 @@ type OutboundResult struct {
 	Route string
 	// Addressed is the name of the destination that the listener belongs to; empty for a capture listener.
 	Addressed string
+	// SNI is the SNI of the filter chain, or *.DOMAIN; empty: the chain is not for one.
+	SNI string
 	// Backends are the clusters that the call may lead to, one of them by chance.
 	Backends []Backend
 	// TLS states that the proxy presents its certificate to some endpoint. ServerSpiffeIDs are the SPIFFE IDs that it
 	// accepts.
 	TLS             bool
 	ServerSpiffeIDs []string
-	// Sent is the call as the proxy sends it: the route may change its path and its headers.
+	// Sent is the call as the proxy sends it: the route may change its path and its headers. The application's own TLS
+	// is a part of its bytes.
 	Sent Call
 	// Changes are the changes of the request and of the response, in words. Redirect is the response of the proxy,
 	// where the request is not sent. Mirrors are the clusters that get copies.
@@ -79,18 +83,19 @@ func (a Address) String() string { return kind.HostPort(a.Address, a.Port) }
 // Outbound returns the destination of a call of the proxy's application.
 func (c *Config) Outbound(call Call) OutboundResult {
 	result := OutboundResult{Sent: call}
+	result.Sent.TLS, result.Sent.SNI = false, ""
 	listener := c.listener(corev3.TrafficDirection_OUTBOUND, call.Address, call.Port)
 	capture := c.capture(corev3.TrafficDirection_OUTBOUND, call.Address)
 	var chain *listenerv3.FilterChain
 	switch {
 	case listener != nil && bound(listener):
-		chain = listener.FilterChains[0]
+		chain = chainFor(listener, call)
 	case capture == nil:
 		result.Error = fmt.Sprintf("the proxy has no listener at %s, and nothing redirects connections to it",
 			call.target())
 		return result
 	case listener != nil:
-		result.Captured, chain = true, listener.FilterChains[0]
+		result.Captured, chain = true, chainFor(listener, call)
 	default:
 		listener, result.Captured, chain = capture, true, capture.DefaultFilterChain
 	}
@@ -111,7 +116,7 @@ func (c *Config) follow(result *OutboundResult, chain *listenerv3.FilterChain, c
 	}
 	switch f := filter.(type) {
 	case *tcpproxyv3.TcpProxy:
-		result.Addressed = f.StatPrefix
+		result.Addressed, result.SNI = envoy.SplitRouteName(f.StatPrefix)
 		result.Backends = tcpBackends(f)
 		result.Settings = connectionSettings(f)
 	case *hcmv3.HttpConnectionManager:

@@ -19,8 +19,10 @@ func (e *Explanation) Text() string {
 	for _, name := range sortedKeys(e.Headers) {
 		line("header", name+": "+e.Headers[name])
 	}
+	line("SNI", e.SNI)
 	line("dials", e.dialed())
 	line("listener", e.Listener)
+	line("match", e.matched())
 	line("route", e.Route)
 	for _, source := range e.Sources {
 		line("  "+source.Step, source.text())
@@ -80,6 +82,13 @@ func (e *Explanation) requested() string {
 		return requested
 	}
 	return e.Method + " " + e.Path + " " + requested
+}
+
+func (e *Explanation) matched() string {
+	if e.SNIMatch == "" {
+		return ""
+	}
+	return "SNI " + e.SNIMatch
 }
 
 func (e *Explanation) dialed() string {

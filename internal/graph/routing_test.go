@@ -50,6 +50,26 @@ func madeFromRoutes(role string, o resource.Any) resource.Any {
 	return o
 }
 
+// bySNI is a MeshTCPRoute to the services with a rule for each text "SNI,SNI: NAME PORT"; without an SNI for all
+// connections.
+func bySNI(name, target string, rules ...string) resource.Any {
+	var all []string
+	for _, rule := range rules {
+		snis, to, _ := strings.Cut(rule, ": ")
+		backend, port, _ := strings.Cut(to, " ")
+		var matches []string
+		for sni := range strings.SplitSeq(snis, ",") {
+			if m := kind.MatchOfSNI(sni); sni != "" {
+				matches = append(matches, fmt.Sprintf("{sni: {type: %s, value: '%s'}}", m.SNI.Type, m.SNI.Value))
+			}
+		}
+		all = append(all, fmt.Sprintf("{matches: [%s], default: {backendRefs: [{kind: MeshService, name: %s, port: "+
+			"%s}]}}", strings.Join(matches, ", "), backend, port))
+	}
+	return tcpRoute(name, `{`+target+`to: [{targetRef: {kind: MeshService, name: api}, rules: [`+strings.Join(all, ", ")+
+		`]}]}`)
+}
+
 func tcpRoute(name, spec string) resource.Any {
 	var route kind.MeshTCPRoute
 	if err := yaml.UnmarshalStrict([]byte(spec), &route); err != nil {
@@ -176,6 +196,28 @@ func TestRouting(t *testing.T) {
 		{"no connection", []resource.Any{tcpRoute("r", `{to: [{targetRef: {kind: MeshService, name: api}, rules: [`+
 			`{default: {backendRefs: [{kind: MeshService, name: gone, port: 90}]}}]}]}`)},
 			destination(service.MeshService, "api", 90), "rule_0 : 500"},
+		{"connections by SNI, and the service itself for the others", []resource.Any{bySNI("r", "",
+			"*.example.com,*.a.example.com: db 90", "b.example.com,a.example.com: gone 90")},
+			destination(service.MeshService, "api", 90), "rule_1 a.example.com : 500 | rule_1 b.example.com : 500 | " +
+				"rule_0 *.a.example.com : db_90 1 | rule_0 *.example.com : db_90 1 | : api_90 1"},
+		{"connections by SNI, and a rule for the others", []resource.Any{bySNI("r", "", ": db 90", "a.b: api 90")},
+			destination(service.MeshService, "api", 90), "rule_1 a.b : api_90 1 | rule_0 : db_90 1"},
+		{"SNIs of two policies", []resource.Any{bySNI("a", web, "a.b,c.d: db 90"), bySNI("b", "", "c.d,e.f: api 90",
+			": db 90")}, destination(service.MeshService, "api", 90),
+			"rule_0 a.b : db_90 1 | rule_0 c.d : db_90 1 | rule_1 e.f : api_90 1 | rule_2 : db_90 1"},
+		{"the same SNIs of two policies", []resource.Any{bySNI("a", web, "a.b,c.d: db 90"), bySNI("b", "",
+			"c.d,a.b: gone 90")}, destination(service.MeshService, "api", 90),
+			"rule_0 a.b : db_90 1 | rule_0 c.d : db_90 1 | : api_90 1"},
+		{"SNIs by the Gateway API, and no connection with another one", []resource.Any{madeFromRoutes("producer",
+			bySNI("r", "", "a.b: db 90"))}, destination(service.MeshService, "api", 90),
+			"rule_0 a.b : db_90 1 | unmatched : 404"},
+		{"a consumer's TLSRoute in place of the producer's", []resource.Any{madeFromRoutes("producer", bySNI("r", "",
+			"a.b: db 90")), madeFromRoutes("consumer", bySNI("s", "", "c.d: db 90"))},
+			destination(service.MeshService, "api", 90), "rule_0 c.d : db_90 1 | unmatched : 404"},
+		{"requests, which have no SNI", []resource.Any{madeFromRoutes("producer", bySNI("r", "", "a.b: db 80"))}, api,
+			": api_80 1"},
+		{"requests split beside SNIs", []resource.Any{bySNI("r", "", "a.b: api 80", ": db 80")}, api,
+			"rule_1 : db_80 1"},
 		{"requests split by a MeshTCPRoute", []resource.Any{tcpRoute("r", `{to: [{targetRef: {kind: MeshService, name: `+
 			`api}, rules: [{default: {backendRefs: [{kind: MeshService, name: api, port: 80, weight: 3}, {kind: `+
 			`MeshService, name: db, port: 80}]}}]}]}`)}, api, "rule_0 : api_80 3, db_80 1"},
@@ -229,6 +271,9 @@ func shownRule(rule *service.RouteRule) string {
 		text += " " + map[string]string{kind.PathExact: "=", kind.PathRegex: "~"}[path.Type] + path.Value
 	} else if rule.Name != "" {
 		text += " "
+	}
+	if rule.SNI != "" {
+		text = rule.Name + " " + rule.SNI + " "
 	}
 	if rule.Match.Method != "" {
 		text += " " + rule.Match.Method
@@ -332,5 +377,41 @@ func TestChangesOfRoutes(t *testing.T) {
 				t.Errorf("the stages computed and changed %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestChangesOfSNIs says for each change of a route whether the listeners that lead to it change: they read its SNIs
+// and no backend.
+func TestChangesOfSNIs(t *testing.T) {
+	to := destination(service.MeshService, "api", 90)
+	for _, c := range []struct {
+		name   string
+		change resource.Any
+		want   string
+	}{
+		{"another backend", bySNI("r", "", "a.b: api 90"), "1/0"},
+		{"a rule for all others", bySNI("r", "", "a.b: db 90", ": db 90"), "1/0"},
+		{"another SNI", bySNI("r", "", "a.b: db 90", "c.d: db 90"), "1/1"},
+		{"no SNI", bySNI("r", "", ": db 90"), "1/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := timeoutWorld(bySNI("r", "", "a.b: db 90"))
+			s.Proxies.Proxy.Pin(dataplaneKey("web-1"))
+			p, _ := s.Proxies.Proxy.Value(dataplaneKey("web-1"))
+			s.Proxies.SNIs.Pin(proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to})
+			stages := map[string]table.Stage{}
+			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
+			store(s, c.change)
+			stage := stages[s.Proxies.SNIs.String()]
+			if got := fmt.Sprintf("%d/%d", stage.Recomputed, stage.Changed); got != c.want {
+				t.Errorf("the SNIs are computed and changed %s times, want %s", got, c.want)
+			}
+		})
+	}
+	s := timeoutWorld(httpRoute("r", toAPI(rule("/a", "db"))))
+	r := table.Eval(s.Tables.DB.Snapshot())
+	set := s.Proxies.Proxy.Get(r, dataplaneKey("web-1")).Group.Policies
+	if snis := s.Proxies.SNIsOf(r, set, to); snis != nil {
+		t.Errorf("without a MeshTCPRoute, connections are routed by the SNIs %v", snis)
 	}
 }

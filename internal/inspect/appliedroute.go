@@ -15,15 +15,16 @@ import (
 type AppliedRouting struct {
 	// The conf has the merged rules of the kind of policies that routes: MeshHTTPRoute or MeshTCPRoute.
 	AppliedConf
-	// Rules are the merged rules. A request takes the first one with the most specific match; see the page of the kind.
+	// Rules are the merged rules. A request or connection takes the first one with the most specific match; see the
+	// page of the kind.
 	Rules []AppliedRouteRule `json:"rules"`
 }
 
 // AppliedRouteRule is one merged rule of a route.
 type AppliedRouteRule struct {
-	Name    string           `json:"name"`              // "rule_0", the name of its routes in Envoy
-	Matches []kind.HTTPMatch `json:"matches,omitempty"` // none: all connections, or all requests
-	Conf    any              `json:"conf"`
+	Name    string            `json:"name"`              // "rule_0", the name of its routes in Envoy
+	Matches []kind.RouteMatch `json:"matches,omitempty"` // none: all connections, or all requests
+	Conf    any               `json:"conf"`
 	// Origins are the fields of policies that "matches", "filters" and "backendRefs" are from.
 	Origins map[string]AppliedItem `json:"origins"`
 	// Overridden are the fields of other policies that the former override, the least specific first.
@@ -72,6 +73,9 @@ func (rs *Reports) appliedRouting(key proxy.EffectiveKey) *AppliedRouting {
 		rule.Confs = appliedConfs(rs.State.Proxies.MergedOf(rs.r, key, source), "to")
 		if fmt.Sprint(confsByKind(rule.Confs)) == fmt.Sprint(own) {
 			rule.Confs = nil // those of the destination
+		}
+		if routing.Kind == kind.MeshTCPRoutes.Name && len(rule.Matches) > 0 && routing.Route.Protocol.IsHTTP() {
+			a.Notes = append(a.Notes, rule.Name+" has no effect: requests have no SNI")
 		}
 		a.Rules = append(a.Rules, rule)
 	}

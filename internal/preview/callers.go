@@ -178,6 +178,17 @@ func (c *comparer) requestsOf(before, after *proxy.Proxy) []Request {
 	return requests
 }
 
+// ruleText returns the match of a rule of a route as text.
+func ruleText(route *service.Route, rule *service.RouteRule) string {
+	switch {
+	case rule.SNI != "":
+		return kind.MatchOfSNI(rule.SNI).String()
+	case !route.Protocol.IsHTTP():
+		return "connections"
+	}
+	return rule.Match.String()
+}
+
 // backends returns the backends of a destination's route with their weights, and the filters, by match.
 func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.DestinationKey) map[string][]string {
 	if p == nil || !slices.Contains(c.reached(r, p), d) {
@@ -193,7 +204,7 @@ func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.Destinati
 	byMatch := map[string][]string{}
 	for i := range route.Rules {
 		rule := &route.Rules[i]
-		text := rule.Match.String()
+		text := ruleText(route, rule)
 		for _, backend := range rule.Backends {
 			weight := ""
 			if len(rule.Backends) > 1 {

@@ -28,8 +28,8 @@ type Routing struct {
 // RoutingRule is one merged rule.
 type RoutingRule struct {
 	Name    string
-	Matches []kind.HTTPMatch // none for the rule of a MeshTCPRoute
-	Conf    any              // a *kind.HTTPRouteAction or a *kind.TCPRouteAction
+	Matches []kind.RouteMatch // none for all connections that no other rule of a MeshTCPRoute matches
+	Conf    any               // a *kind.HTTPRouteAction or a *kind.TCPRouteAction
 	// Fields are the fields of policies that the rule is from: "matches", "filters" and "backendRefs".
 	Fields map[string]RouteField
 	// Overridden are the fields of other policies that those of Fields override, the least specific first.
@@ -85,10 +85,28 @@ func (s *Stage) RouteOf(r *table.Reader, set PolicySet, destination service.Dest
 }
 
 // Routes reports whether a policy of the set routes traffic. It runs for each destination of a group, so it does not
-// parse the keys: the text of a set has a kind and a space only where it has a policy of the kind.
-func (s PolicySet) Routes() bool {
-	text := s.String()
-	return slices.ContainsFunc(routeKinds, func(of string) bool { return strings.Contains(text, of+" ") })
+// parse the keys.
+func (s PolicySet) Routes() bool { return slices.ContainsFunc(routeKinds, s.has) }
+
+// has reports whether the set has a policy of a kind: only then, its text has the kind and a space.
+func (s PolicySet) has(of string) bool { return strings.Contains(s.String(), of+" ") }
+
+// snis returns the SNIs of the rules of a route, in the order of their precedence. The listeners that lead to the route
+// read nothing else of it.
+func (s *Stage) snis(r *table.Reader, key EffectiveKey) []string {
+	route := s.Routed.Get(r, key).Route()
+	if route == nil {
+		return nil
+	}
+	return route.SNIs()
+}
+
+// SNIsOf returns the SNIs by which policies of a set route the connections to a destination.
+func (s *Stage) SNIsOf(r *table.Reader, set PolicySet, destination service.DestinationKey) []string {
+	if !set.has(kind.MeshTCPRoutes.Name) {
+		return nil
+	}
+	return s.SNIs.Get(r, EffectiveKey{set, destination})
 }
 
 // RoutingOf returns the route of the traffic to a destination; nil where no policy routes it. A MeshHTTPRoute routes
@@ -181,16 +199,35 @@ func (b *routeBuilder) build() {
 			to.Rules = append(to.Rules, b.httpRule(i, &conf.Rules[i])...)
 		}
 		slices.SortStableFunc(to.Rules, func(x, y service.RouteRule) int { return compareMatches(&x.Match, &y.Match) })
-		switch every := func(rule service.RouteRule) bool { return rule.Match.Every() }; {
-		case slices.ContainsFunc(to.Rules, every):
-		case b.exclusive:
-			to.Rules = append(to.Rules, service.RouteRule{Name: "unmatched", Status: http.StatusNotFound})
-		default:
-			to.Rules = append(to.Rules, b.own.Rules...)
-		}
+		b.others(func(rule service.RouteRule) bool { return rule.Match.Every() }, b.exclusive)
 	case *kind.TCPRouteConf:
-		to.Rules = []service.RouteRule{b.tcpRule(conf)}
+		b.tcpRules(conf.Rules)
+		slices.SortFunc(to.Rules, func(x, y service.RouteRule) int { return compareSNIs(x.SNI, y.SNI) })
+		// The requests of an HTTP port have no SNI, so a TLSRoute has no effect there.
+		b.others(func(rule service.RouteRule) bool { return rule.SNI == "" }, b.exclusive && !to.Protocol.IsHTTP())
 	}
+}
+
+// UnmatchedRule is the name of the rule of the traffic that no rule of the Gateway API matches.
+const UnmatchedRule = "unmatched"
+
+// others adds the rule of the traffic that no rule of the policies matches, where none of them is about all traffic.
+func (b *routeBuilder) others(all func(service.RouteRule) bool, exclusive bool) {
+	switch to := b.routing.Route; {
+	case slices.ContainsFunc(to.Rules, all):
+	case exclusive:
+		to.Rules = append(to.Rules, service.RouteRule{Name: UnmatchedRule, Status: http.StatusNotFound})
+	default:
+		to.Rules = append(to.Rules, b.own.Rules...)
+	}
+}
+
+// compareSNIs sorts SNIs in the order of their precedence. An empty one is that of all connections.
+func compareSNIs(a, b string) int {
+	if a == "" || b == "" {
+		return cmp.Compare(b, a)
+	}
+	return kind.CompareSNIs(a, b)
 }
 
 // compareMatches sorts matches in the order of their precedence.
@@ -222,7 +259,7 @@ func pathLength(path *kind.PathMatch) int {
 
 // httpRule returns a merged rule as a rule of the route for each match.
 func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.RouteRule {
-	source := b.source(i, merged.Matches)
+	source := b.source(i, routeMatches(merged.Matches))
 	source.Conf = &merged.Default
 	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
 	for n := range merged.Default.Filters {
@@ -251,18 +288,34 @@ func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.Rou
 	return rules
 }
 
-// tcpRule returns the rule of a MeshTCPRoute. Its unresolved backends are left out, unless the route is of the Gateway
-// API: then their share of the connections is closed. Backends without a share are left out too.
-func (b *routeBuilder) tcpRule(conf *kind.TCPRouteConf) service.RouteRule {
-	source := b.source(0, nil)
-	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
-	if len(conf.Rules) > 0 {
-		source.Conf = &conf.Rules[0].Default
-		rule.Backends, rule.Status = b.backends(&source, conf.Rules[0].Default.BackendRefs)
-		rule.Backends = slices.DeleteFunc(rule.Backends, func(backend service.RouteBackend) bool {
-			return backend.Weight == 0 || !backend.Exists() && !b.exclusive
-		})
+// tcpRules adds the merged rules of MeshTCPRoutes to the route, one for each SNI. Of several rules with an SNI the
+// first one counts, which is that of the most specific policy. Requests have no SNI.
+func (b *routeBuilder) tcpRules(merged []kind.TCPRouteRule) {
+	to, seen := b.routing.Route, map[string]bool{}
+	for i := range merged {
+		rule := b.tcpRule(i, &merged[i])
+		if len(merged[i].Matches) == 0 {
+			to.Rules = append(to.Rules, rule)
+		}
+		for _, m := range merged[i].Matches {
+			if rule.SNI = m.SNI.Value; !seen[rule.SNI] && !to.Protocol.IsHTTP() {
+				seen[rule.SNI] = true
+				to.Rules = append(to.Rules, rule)
+			}
+		}
 	}
+}
+
+// tcpRule returns a merged rule of MeshTCPRoutes. Its unresolved backends are left out, unless the route is of the
+// Gateway API: then their share of the connections is closed. Backends without a share are left out too.
+func (b *routeBuilder) tcpRule(i int, merged *kind.TCPRouteRule) service.RouteRule {
+	source := b.source(i, routeMatches(merged.Matches))
+	source.Conf = &merged.Default
+	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
+	rule.Backends, rule.Status = b.backends(&source, merged.Default.BackendRefs)
+	rule.Backends = slices.DeleteFunc(rule.Backends, func(backend service.RouteBackend) bool {
+		return backend.Weight == 0 || !backend.Exists() && !b.exclusive
+	})
 	if !slices.ContainsFunc(rule.Backends, func(backend service.RouteBackend) bool { return backend.Exists() }) {
 		rule.Backends, rule.Status = nil, cmp.Or(rule.Status, http.StatusServiceUnavailable)
 	}
@@ -321,7 +374,7 @@ func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service
 }
 
 // source returns the rule with an index among the merged rules, with the fields that it is from.
-func (b *routeBuilder) source(i int, matches []kind.HTTPMatch) RoutingRule {
+func (b *routeBuilder) source(i int, matches []kind.RouteMatch) RoutingRule {
 	rule := RoutingRule{Name: fmt.Sprintf("rule_%d", i), Matches: matches, Fields: map[string]RouteField{},
 		Overridden: map[string][]RouteField{}}
 	key := kind.MatchesKey(matches)
@@ -332,7 +385,16 @@ func (b *routeBuilder) source(i int, matches []kind.HTTPMatch) RoutingRule {
 		}
 		switch conf := part.Conf.(type) {
 		case *kind.TCPRouteConf:
-			at("backendRefs", 0, ".default.backendRefs")
+			j := slices.IndexFunc(conf.Rules, func(rule kind.TCPRouteRule) bool {
+				return kind.MatchesKey(rule.Matches) == key
+			})
+			if j < 0 {
+				continue
+			}
+			if len(matches) > 0 {
+				at("matches", j, ".matches")
+			}
+			at("backendRefs", j, ".default.backendRefs")
 		case *kind.HTTPRouteConf:
 			j := slices.IndexFunc(conf.Rules, func(rule kind.HTTPRouteRule) bool {
 				return kind.MatchesKey(rule.Matches) == key
@@ -350,6 +412,15 @@ func (b *routeBuilder) source(i int, matches []kind.HTTPMatch) RoutingRule {
 		}
 	}
 	return rule
+}
+
+// routeMatches returns matches of one type as those of any route.
+func routeMatches[M kind.RouteMatch](of []M) []kind.RouteMatch {
+	var matches []kind.RouteMatch
+	for _, m := range of {
+		matches = append(matches, m)
+	}
+	return matches
 }
 
 // set sets the source of a field, which overrides the former one.

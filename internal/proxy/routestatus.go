@@ -21,12 +21,15 @@ func (s *Stage) RouteProblems(r *table.Reader, of resource.Key) []string {
 		at := fmt.Sprintf("to[%d]", part.Index)
 		switch conf := part.Conf.(type) {
 		case *kind.HTTPRouteConf:
-			p.ports(at, part.To)
+			p.ports(at+".targetRef", part.To, false, "the route has")
 			for i := range conf.Rules {
 				p.httpRule(fmt.Sprintf("%s.rules[%d].default", at, i), &conf.Rules[i].Default)
 			}
 		case *kind.TCPRouteConf:
 			for i := range conf.Rules {
+				if len(conf.Rules[i].Matches) > 0 {
+					p.ports(fmt.Sprintf("%s.rules[%d].matches", at, i), part.To, true, "matches of SNIs have")
+				}
 				p.backends(fmt.Sprintf("%s.rules[%d].default", at, i), conf.Rules[i].Default.BackendRefs, true, false)
 			}
 		}
@@ -68,12 +71,12 @@ func (p *routeProblems) backend(at string, ref *kind.RouteBackendRef, http ...bo
 	p.problems = append(p.problems, at+": "+reason)
 }
 
-// ports adds a problem for each port of an addressed service that is not HTTP.
-func (p *routeProblems) ports(at string, to *policy.To) {
+// ports adds a problem for each port of an addressed service that is HTTP, or that is not. what has no effect there.
+func (p *routeProblems) ports(at string, to *policy.To, http bool, what string) {
 	for _, d := range p.services.TargetedBy(p.r, p.of.Envelope().Mesh, to) {
-		if of := p.services.ProtocolOf(p.r, d); !of.IsHTTP() {
-			p.problems = append(p.problems, fmt.Sprintf("%s.targetRef: port %d of %s %s is %s, on which the route "+
-				"has no effect", at, d.Port, d.Kind, d.Service, of))
+		if of := p.services.ProtocolOf(p.r, d); of.IsHTTP() == http {
+			p.problems = append(p.problems, fmt.Sprintf("%s: port %d of %s %s is %s, on which %s no effect", at, d.Port,
+				d.Kind, d.Service, of, what))
 		}
 	}
 }

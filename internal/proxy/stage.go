@@ -79,6 +79,8 @@ type Stage struct {
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
 	// endpoint, and no value of it differs while only an origin does.
 	Routed *table.Derived[EffectiveKey, service.RouteValue]
+	// SNIs are the SNIs of the rules of a route, in the order of their precedence. Other edits leave them equal.
+	SNIs *table.Derived[EffectiveKey, []string]
 	// Proxy is one proxy; nil where there is no such Dataplane.
 	Proxy *table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
@@ -115,6 +117,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.TLS = table.NewDerived(t.DB, "TLS of a mesh", s.tls, func(a, b identity.TLS) bool { return a == b })
 	s.Routed = table.NewDerived(t.DB, "routes of policies", s.routed,
 		func(a, b service.RouteValue) bool { return a == b })
+	s.SNIs = table.NewDerived(t.DB, "SNIs of routes", s.snis, slices.Equal)
 	s.Proxy = table.NewDerived(t.DB, "proxy", s.proxy, state.DeepEqual[*Proxy])
 	s.Draining = table.NewDerived(t.DB, "draining", s.draining, slices.Equal)
 	return s

@@ -123,13 +123,23 @@ func (c *citation) route() {
 	for _, origin := range routing.Merged.Parts {
 		items = append(items, toItem(origin).String())
 	}
-	c.cite("match", strings.Join(items, ", "), "no rule matches, so the request goes to the service itself")
+	detail := "no rule matches, so the request goes to the service itself"
+	if routing.Route.Last().Name == proxy.UnmatchedRule {
+		detail = "no rule matches, so the proxy rejects the request"
+	}
+	c.cite("match", strings.Join(items, ", "), detail)
 }
 
 // takes reports whether the request takes a rule. Routes in Envoy have its name, and a suffix for some methods.
+// Connections take a rule by the match of their SNI.
 func (c *citation) takes(rule *proxy.RoutingRule, routing *proxy.Routing) bool {
-	isTCP := routing.Kind == kind.MeshTCPRoutes.Name && c.e.Route == ""
-	return isTCP || c.e.Route == rule.Name || strings.HasPrefix(c.e.Route, rule.Name+"_")
+	if routing.Kind != kind.MeshTCPRoutes.Name || c.e.Route != "" {
+		return c.e.Route == rule.Name || strings.HasPrefix(c.e.Route, rule.Name+"_")
+	}
+	if c.e.SNIMatch == "" {
+		return len(rule.Matches) == 0
+	}
+	return slices.ContainsFunc(rule.Matches, func(m kind.RouteMatch) bool { return m.MergeKey() == c.e.SNIMatch })
 }
 
 func (c *citation) rule(rule *proxy.RoutingRule) {

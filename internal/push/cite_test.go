@@ -110,3 +110,53 @@ func TestExplainCitesPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainCitesSNIs: a connection of TLS takes the rule of its SNI, and one without that of all others. Without such
+// a rule it goes to the service itself.
+func TestExplainCitesSNIs(t *testing.T) {
+	client := kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{
+		Address: "10.0.0.9",
+		Outbound: []kind.Outbound{{Address: "127.0.0.1", Port: 10001,
+			BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "db", Port: 80}}},
+	}})
+	db := kind.MeshServices.Make(mesh, "db", shop("db").(*resource.Object[kind.MeshService]).Spec)
+	db.Spec.Ports = []kind.ServicePort{{Port: 80, AppProtocol: kind.TLS}}
+	const rules = `{matches: [{sni: {type: Exact, value: a.example.com}}], default: {backendRefs: [{kind: MeshService, ` +
+		`name: gone, port: 80}]}}, {matches: [{sni: {type: Exact, value: b.example.com}}, {sni: {type: Wildcard, value: ` +
+		`"*.example.com"}}], default: {backendRefs: [{kind: MeshService, name: db, port: 80}]}}`
+	const others = `, {default: {backendRefs: [{kind: MeshService, name: lost, port: 80}]}}`
+	for _, c := range []struct {
+		rules, sni string
+		want       []string
+	}{
+		{rules, "a.example.com", []string{"SNI a.example.com", "match SNI a.example.com",
+			"match SNI a.example.com, by MeshTCPRoute default/r to[0].rules[0].matches",
+			"unresolved there is no MeshService gone", "the proxy closes the connection"}},
+		{rules, "b.example.com", []string{"match SNI b.example.com or SNI *.example.com, by MeshTCPRoute default/r " +
+			"to[0].rules[1].matches", "backends by MeshTCPRoute default/r to[0].rules[1].default.backendRefs",
+			"destination kri_msvc_default_east__db_80"}},
+		{rules, "x.y.example.com", []string{"match SNI *.example.com",
+			"by MeshTCPRoute default/r to[0].rules[1].matches"}},
+		{rules, "example.org", []string{"match no rule matches, so the request goes to the service itself",
+			"destination kri_msvc_default_east__db_80"}},
+		{rules, "", []string{"match no rule matches, so the request goes to the service itself"}},
+		{rules + others, "", []string{"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs",
+			"there is no MeshService lost"}},
+		{rules + others, "example.com", []string{
+			"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs"}},
+	} {
+		hub := zone("east", client, db, policyOf(t, kind.MeshTCPRoutes, "r",
+			"{to: [{targetRef: {kind: MeshService, name: db}, rules: ["+c.rules+"]}]}"))
+		e, err := hub.Inspector.Explain(envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "db",
+			SNI: c.sni}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(e.Text()), " ")
+		for _, line := range c.want {
+			if !strings.Contains(text, line) {
+				t.Errorf("%q: the explanation lacks %q:\n%s", c.sni, line, e.Text())
+			}
+		}
+	}
+}

@@ -194,7 +194,7 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	if d == nil || route == nil || clusters == nil {
 		return &outbound{}
 	}
-	resources := append(slices.Clone(clusters.resources), envoy.Route(route))
+	resources := append(slices.Concat(clusters.resources, envoy.SNIProxies(route)), envoy.Route(route))
 	if key.families != "" {
 		resources = append(resources, envoy.VIPListeners(d, route, key.families)...)
 	}
@@ -447,7 +447,11 @@ func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	for i := range p.Outbounds {
 		to := p.Outbounds[i].Destination
 		route := c.routeOf(r, to, service.RouteValue{}, c.state.Proxies.ConfsOf(r, p.Group.Policies, to))
-		resources = append(resources, envoy.ExplicitListener(&p.Outbounds[i], route))
+		var snis []string
+		if !p.Outbounds[i].Protocol.IsHTTP() {
+			snis = c.state.Proxies.SNIsOf(r, p.Group.Policies, to)
+		}
+		resources = append(resources, envoy.ExplicitListener(&p.Outbounds[i], route, snis...))
 	}
 	for i := range p.Ingresses {
 		resources = append(resources, envoy.Ingress(&p.Ingresses[i])...)

@@ -183,7 +183,7 @@ func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
 		return w
 	}
 	parents := k.gateway.converted.Get(r, u.Name)
-	rejected := map[[2]string]string{}
+	rejected := map[[2]string]convert.Rejection{}
 	for _, name := range attachedNames(route) {
 		attached := k.gateway.attached.Get(r, name)
 		if attached.pending {

@@ -129,17 +129,22 @@ const (
 	maxExplainedPath    = 8192 // bytes of the path, its query included
 )
 
-// explainedRequest reads a request to explain: `to`, `method`, `path` and, for each header, `header=NAME: VALUE`.
+// explainedRequest reads a request to explain: `to`, `method`, `path`, `sni` and, for each header,
+// `header=NAME: VALUE`.
 func explainedRequest(values url.Values) (request envoysim.Request, problems []resource.Problem) {
 	add := func(field, reason string, args ...any) {
 		problems = append(problems, resource.Problem{Field: field, Reason: fmt.Sprintf(reason, args...)})
 	}
-	request = envoysim.Request{To: values.Get("to"), Method: values.Get("method"), Path: values.Get("path")}
+	request = envoysim.Request{To: values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
+		SNI: strings.ToLower(values.Get("sni"))}
 	if request.To == "" {
 		add("to", "is required: a service, a virtual IP or an address, with :PORT or without")
 	}
 	if len(request.Path) > maxExplainedPath {
 		add("path", "has %d bytes, at most %d are possible", len(request.Path), maxExplainedPath)
+	}
+	if request.SNI != "" && !kind.IsHostname(request.SNI) {
+		add("sni", "%.260q is not a host name, as TLS clients send it", request.SNI)
 	}
 	headers := values["header"]
 	if len(headers) > maxExplainedHeaders {

@@ -57,6 +57,7 @@ var kumactlDrops = map[string]dropped{
 	"MeshService":           {after2: []string{"selector.dataplaneTags"}},
 	"MeshMultiZoneService":  {always: []string{"ports[].targetPort"}},
 	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
+	"MeshTCPRoute":          {always: []string{"to[].rules[].matches"}},
 }
 
 // tooOldToWrite returns a Conflict for a kumactl before 2.13. It drops further fields, among them the rules of

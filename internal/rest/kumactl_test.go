@@ -270,6 +270,11 @@ var dropsByKumactl = map[string]string{
 		`{meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
 	"spec.rules[].matches": `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: ` +
 		`[{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
+	"spec.to[].rules[].matches": `{type: MeshTCPRoute, mesh: default, name: by-sni, spec: {to: [{targetRef: {kind: ` +
+		`MeshService, name: a}, rules: [{default: {backendRefs: [{kind: MeshService, name: a, port: 80}]}}, {matches: ` +
+		`[{sni: {type: Exact, value: a.b}}], default: {backendRefs: [{kind: MeshService, name: b, port: 80}]}}, ` +
+		`{matches: [{sni: {type: Exact, value: b.b}}], default: {backendRefs: [{kind: MeshService, name: c, port: ` +
+		`80}]}}]}]}}`,
 }
 
 // asKumactl returns the document that a kumactl sends after it read a resource.

@@ -132,7 +132,7 @@ const tillRoutes = "dataplanes/cart-1/_outbounds/kri_msvc_shop_east__till_80/_ro
 
 // routedTills is a route of one rule, which no stored policy has.
 func routedTills() *inspect.AppliedRouting {
-	get := []kind.HTTPMatch{{Method: "GET"}}
+	get := []kind.RouteMatch{kind.HTTPMatch{Method: "GET"}}
 	return &inspect.AppliedRouting{
 		AppliedConf: inspect.AppliedConf{Kind: "MeshHTTPRoute", Conf: kind.HTTPRouteConf{},
 			Items: []inspect.AppliedItem{{Policy: "MeshTimeout shop/tills", Item: "to[0]"}}},

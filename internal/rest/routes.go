@@ -27,12 +27,16 @@ func (p inspected) httpMatches() []httpMatch {
 		}
 		for j := range route.Rules {
 			for _, match := range route.Rules[j].Matches {
+				ofRequests, ok := match.(kind.HTTPMatch)
+				if !ok {
+					continue
+				}
 				h := fnv.New64a()
 				_, _ = h.Write([]byte(match.MergeKey())) // never fails
 				hash := base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 				if !seen[hash] {
 					seen[hash] = true
-					matches = append(matches, httpMatch{hash, match})
+					matches = append(matches, httpMatch{hash, ofRequests})
 				}
 			}
 		}
@@ -80,9 +84,9 @@ func (a *api) outboundRoutes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	type rule struct {
-		KRI     string           `json:"kri"`
-		Matches []kind.HTTPMatch `json:"matches"`
-		Conf    any              `json:"conf"`
+		KRI     string            `json:"kri"`
+		Matches []kind.RouteMatch `json:"matches"`
+		Conf    any               `json:"conf"`
 		// Origins and Overridden are the fields of policies that the rule is from, and those that they override.
 		Origins    map[string]inspect.AppliedItem   `json:"origins"`
 		Overridden map[string][]inspect.AppliedItem `json:"overridden,omitempty"`
@@ -97,7 +101,7 @@ func (a *api) outboundRoutes(w http.ResponseWriter, r *http.Request) error {
 		of := route{Kind: out.Route.Kind, Rules: []rule{}, Origins: []origin{}}
 		for i := range out.Route.Rules {
 			from := &out.Route.Rules[i]
-			entry := rule{Matches: append([]kind.HTTPMatch{}, from.Matches...), Conf: from.Conf, Origins: from.Origins,
+			entry := rule{Matches: append([]kind.RouteMatch{}, from.Matches...), Conf: from.Conf, Origins: from.Origins,
 				Overridden: from.Overridden}
 			if kris := p.routeKRIs(out.Route, from); len(kris) > 0 {
 				entry.KRI = kris[0]

@@ -170,8 +170,7 @@ func TestGatewayAPI(t *testing.T) {
 }
 
 // TestTCPRoutes: the API server has TCPRoutes in an older version when the control plane starts. Once it has the
-// version v1, a TCPRoute with a Service as its parent becomes a MeshTCPRoute, until an HTTPRoute makes the port HTTP. A
-// TLSRoute has the condition that it has no effect.
+// version v1, a TCPRoute with a Service as its parent becomes a MeshTCPRoute, until an HTTPRoute makes the port HTTP.
 func TestTCPRoutes(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)
@@ -192,11 +191,6 @@ func TestTCPRoutes(t *testing.T) {
 	servertest.Start(t, c.options(nil))
 	rules := []any{object{"backendRefs": []any{object{"name": "web", "port": 80, "weight": 3},
 		object{"name": "missing", "port": 80}}}}
-	s.createRoute(convert.TLSRoute, "sni", object{"hostnames": []any{"web.example.com"}, "rules": rules})
-	servertest.Await(t, "the TLSRoute has no effect", func() bool {
-		return s.conditions(convert.TLSRoute, "sni") ==
-			"Accepted=False UnsupportedValue 1, ResolvedRefs=False BackendNotFound 1"
-	})
 	serve("v1")
 	s.createRoute(convert.TCPRoute, "all", object{"rules": rules})
 	accepted := func() bool {
@@ -218,5 +212,53 @@ func TestTCPRoutes(t *testing.T) {
 	if err := c.client.Delete(t.Context(), s.routes(convert.TCPRoute)+"/all", "", ""); err != nil {
 		t.Fatal(err)
 	}
+	servertest.Await(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
+}
+
+// TestTLSRoutes: a TLSRoute with a Service as its parent becomes a MeshTCPRoute with a match for each host name. It
+// precedes a TCPRoute of the port, of which it takes the place, and an HTTPRoute precedes it.
+func TestTLSRoutes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	s.service("web", object{"kuma.io/mesh": "default"}, object{"app": "web"})
+	c.installGatewayAPI(t)
+	servertest.Start(t, c.options(nil))
+	backends := func(weight int) []any {
+		return []any{object{"backendRefs": []any{object{"name": "web", "port": 80, "weight": weight}}}}
+	}
+	remove := func(of, name string) {
+		if err := c.client.Delete(t.Context(), s.routes(of)+"/"+name, "", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.createRoute(convert.TCPRoute, "all", object{"rules": backends(3)})
+	routed := func(by, weight, sni string) func() bool {
+		return func() bool {
+			made := s.made(kind.MeshTCPRoutes)
+			conditions := s.conditions(by, map[string]string{convert.TCPRoute: "all", convert.TLSRoute: "sni"}[by])
+			return strings.HasPrefix(conditions, "Accepted=True Accepted 1") &&
+				strings.Contains(made, "kuma.io/policy-role:producer") && strings.Contains(made, "weight:"+weight) &&
+				strings.Contains(made, sni) && strings.Contains(made, "matches") == (sni != "")
+		}
+	}
+	servertest.Await(t, "the TCPRoute is a MeshTCPRoute", routed(convert.TCPRoute, "3", ""))
+	s.createRoute(convert.TLSRoute, "sni", object{"hostnames": []any{"web.example.com", "*.example.org"},
+		"rules": backends(5)})
+	servertest.Await(t, "the TLSRoute takes the place of the TCPRoute", func() bool {
+		return routed(convert.TLSRoute, "5", "web.example.com")() && strings.Contains(s.made(kind.MeshTCPRoutes),
+			"map[sni:map[type:Wildcard value:*.example.org]]") &&
+			strings.HasPrefix(s.conditions(convert.TCPRoute, "all"), "Accepted=False Conflicted 1")
+	})
+	s.createRoute(convert.HTTPRoute, "requests", object{"rules": backends(1)})
+	servertest.Await(t, "the HTTPRoute takes the place of the TLSRoute", func() bool {
+		return strings.HasPrefix(s.conditions(convert.TLSRoute, "sni"), "Accepted=False Conflicted 1") &&
+			s.made(kind.MeshTCPRoutes) == "[]"
+	})
+	remove(convert.HTTPRoute, "requests")
+	servertest.Await(t, "the TLSRoute counts again", routed(convert.TLSRoute, "5", "web.example.com"))
+	remove(convert.TLSRoute, "sni")
+	servertest.Await(t, "the TCPRoute counts again", routed(convert.TCPRoute, "3", ""))
+	remove(convert.TCPRoute, "all")
 	servertest.Await(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
 }

@@ -16,8 +16,8 @@ type Route struct {
 	// Destination is the destination that clients address. Its name is also the name of the route.
 	Destination DestinationKey
 	Protocol    kind.Protocol
-	// Rules are in the order of their precedence: the first rule that matches a request decides. The last one matches
-	// every request. Connections of a protocol without requests follow the last rule.
+	// Rules are in the order of their precedence: the first rule that matches a request or a connection decides. The
+	// last one matches all of them.
 	Rules []RouteRule
 	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see [With].
 	Effective Effective
@@ -35,6 +35,8 @@ type RouteRule struct {
 	// Name distinguishes the rules of policies, such as "rule_0"; empty: the rule is of no policy.
 	Name  string         `json:",omitempty"`
 	Match kind.HTTPMatch // the zero value matches every request
+	// SNI is the SNI of the connections, or *.DOMAIN; empty: of all of them. Rules of requests have none.
+	SNI string `json:",omitempty"`
 	// Backends share the traffic. Without any, requests get Status and connections are closed.
 	Backends []RouteBackend
 	// Status is the status of the response of the proxy itself, where the rule has no backend.
@@ -118,8 +120,19 @@ func (r *RouteRule) Redirect() *kind.RequestRedirect {
 	return nil
 }
 
-// Last returns the rule of the connections, and of the requests that no other rule matches.
+// Last returns the rule of the connections and requests that no other rule matches.
 func (r *Route) Last() *RouteRule { return &r.Rules[len(r.Rules)-1] }
+
+// SNIs returns the SNIs of the rules, in their order.
+func (r *Route) SNIs() []string {
+	var snis []string
+	for i := range r.Rules {
+		if sni := r.Rules[i].SNI; sni != "" {
+			snis = append(snis, sni)
+		}
+	}
+	return snis
+}
 
 // RouteValue is the routing of the traffic of some proxies to a destination, by value: equal routes are equal values,
 // of the size of a pointer, whichever policies they are from. The zero value is the route of a destination that no

@@ -241,7 +241,9 @@ type ZoneRequest_Explain struct {
 	Method    string                 `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	Path      string                 `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	// By name in lower case.
-	Headers       map[string]string `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Headers map[string]string `protobuf:"bytes,6,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of the application's own TLS.
+	Sni           string `protobuf:"bytes,7,opt,name=sni,proto3" json:"sni,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,6 +318,13 @@ func (x *ZoneRequest_Explain) GetHeaders() map[string]string {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *ZoneRequest_Explain) GetSni() string {
+	if x != nil {
+		return x.Sni
+	}
+	return ""
 }
 
 // CrossZone: what happens to a request of another zone at a zone ingress of the zone.
@@ -693,7 +702,7 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x8d\v\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x9f\v\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
@@ -702,14 +711,15 @@ const file_zonequery_proto_rawDesc = "" +
 	"cross_zone\x18\x04 \x01(\v2(.weft.zonequery.v1.ZoneRequest.CrossZoneH\x00R\tcrossZone\x12E\n" +
 	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x129\n" +
 	"\x04diff\x18\x06 \x01(\v2#.weft.zonequery.v1.ZoneRequest.DiffH\x00R\x04diff\x12?\n" +
-	"\x06config\x18\a \x01(\v2%.weft.zonequery.v1.ZoneRequest.ConfigH\x00R\x06config\x1a\x82\x02\n" +
+	"\x06config\x18\a \x01(\v2%.weft.zonequery.v1.ZoneRequest.ConfigH\x00R\x06config\x1a\x94\x02\n" +
 	"\aExplain\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
 	"\x06method\x18\x04 \x01(\tR\x06method\x12\x12\n" +
 	"\x04path\x18\x05 \x01(\tR\x04path\x12M\n" +
-	"\aheaders\x18\x06 \x03(\v23.weft.zonequery.v1.ZoneRequest.Explain.HeadersEntryR\aheaders\x1a:\n" +
+	"\aheaders\x18\x06 \x03(\v23.weft.zonequery.v1.ZoneRequest.Explain.HeadersEntryR\aheaders\x12\x10\n" +
+	"\x03sni\x18\a \x01(\tR\x03sni\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\xbb\x02\n" +

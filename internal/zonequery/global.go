@@ -53,10 +53,15 @@ type zoneStream struct {
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
 	response, err := g.request(ctx, explainRequest(zone, r), Timeout)
 	e, err := read[envoysim.Explanation](zone, response, err)
-	if err == nil && e.Route != "" && len(e.Headers) < len(r.Headers) {
-		return nil, noHeaders(zone)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.Route != "" && len(e.Headers) < len(r.Headers):
+		return nil, notExplained(zone, "headers")
+	case e.SNI != r.SNI:
+		return nil, notExplained(zone, "SNI")
 	}
-	return e, err
+	return e, nil
 }
 
 // CrossZone returns the result of a request that arrives at an ingress of a zone, as that zone computes it.

@@ -42,13 +42,13 @@ type Inspector interface {
 func explainRequest(zone string, r envoysim.Request) *wire.ZoneRequest {
 	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{
 		Mesh: r.From.Mesh, Dataplane: r.From.Name, To: r.To, Method: r.Method, Path: r.Path,
-		Headers: r.Headers,
+		Headers: r.Headers, Sni: r.SNI,
 	}}}
 }
 
 func requestOf(q *wire.ZoneRequest_Explain) envoysim.Request {
 	return envoysim.Request{From: state.ProxyKey{Mesh: q.Mesh, Name: q.Dataplane}, To: q.To, Method: q.Method,
-		Path: q.Path, Headers: q.Headers}
+		Path: q.Path, Headers: q.Headers, SNI: q.Sni}
 }
 
 func crossZoneRequest(zone string, c envoysim.CrossZoneRequest) *wire.ZoneRequest {
@@ -129,13 +129,13 @@ func (query client) crossZone(ctx context.Context, zone string, c envoysim.Cross
 	response, err := query(ctx, crossZoneRequest(zone, c), Timeout)
 	result, err := read[envoysim.IngressResult](zone, response, err)
 	if err == nil && result.Cluster != "" && len(result.Headers) < len(c.Headers) {
-		return nil, noHeaders(zone)
+		return nil, notExplained(zone, "headers")
 	}
 	return result, err
 }
 
-// noHeaders is the error of a request with headers, where the release of a zone ignores them.
-func noHeaders(zone string) error {
+// notExplained is the error of a request with a part that the release of a zone ignores.
+func notExplained(zone, part string) error {
 	return resource.Errorf(resource.Unavailable,
-		"the release of the zone %s explains no headers; upgrade its control plane, or leave them out", zone)
+		"the release of the zone %s explains no %s; upgrade its control plane, or leave the %[2]s out", zone, part)
 }

@@ -32,7 +32,7 @@ import (
 type inspector struct{ zone string }
 
 func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {
-	if r.From.Name == "older" { // of a release that ignores headers
+	if r.From.Name == "older" { // of a release that ignores headers and SNIs
 		return &envoysim.Explanation{Route: "safe"}, nil
 	}
 	if r.From.Name != "web" {
@@ -45,7 +45,7 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 	if err != nil {
 		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
 	}
-	return &envoysim.Explanation{From: r.From.String(), Headers: r.Headers, Verdict: envoysim.Allowed,
+	return &envoysim.Explanation{From: r.From.String(), Headers: r.Headers, SNI: r.SNI, Verdict: envoysim.Allowed,
 		Listener: arrival.Listener}, nil
 }
 
@@ -236,7 +236,7 @@ func TestGlobalComparesTheProxiesOfAZone(t *testing.T) {
 }
 
 var request = envoysim.Request{From: state.ProxyKey{Mesh: "default", Name: "web"}, To: "db", Path: "/a",
-	Headers: map[string]string{"x-a": "b"}}
+	Headers: map[string]string{"x-a": "b"}, SNI: "db.example.com"}
 
 // A caller of global follows a request through both zones; each zone computes its part.
 func TestGlobalQueriesBothZones(t *testing.T) {
@@ -245,6 +245,7 @@ func TestGlobalQueriesBothZones(t *testing.T) {
 	z.join(t, "west")
 	got, err := z.global.Explain(t.Context(), "east", request)
 	if err != nil || got.Verdict != envoysim.Allowed || got.Headers["x-a"] != "b" ||
+		got.SNI != request.SNI ||
 		got.Listener != "west default.zi db.ms spiffe://east/web PUT /a b" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -278,12 +279,17 @@ func TestNoResponse(t *testing.T) {
 			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{
 				From: state.ProxyKey{Mesh: "default", Name: "older"}, Headers: map[string]string{"x-a": "b"}})
 			return err
-		}, "the release of the zone east explains no headers; upgrade its control plane, or leave them out"},
+		}, "the release of the zone east explains no headers; upgrade its control plane, or leave the headers out"},
+		"an SNI in a zone of an older release": {func() error {
+			_, err := z.global.Explain(t.Context(), "east", envoysim.Request{
+				From: state.ProxyKey{Mesh: "default", Name: "older"}, SNI: "db.example.com"})
+			return err
+		}, "the release of the zone east explains no SNI; upgrade its control plane, or leave the SNI out"},
 		"headers at an ingress of an older release": {func() error {
 			_, err := z.global.CrossZone(t.Context(), "east", envoysim.CrossZoneRequest{SNI: "db.ms",
 				Ingress: state.ProxyKey{Mesh: "default", Name: "older"}, Headers: map[string]string{"x-a": "b"}})
 			return err
-		}, "the release of the zone east explains no headers; upgrade its control plane, or leave them out"},
+		}, "the release of the zone east explains no headers; upgrade its control plane, or leave the headers out"},
 		"no configuration": {func() error {
 			_, err := z.global.Config(t.Context(), "east", state.ProxyKey{Mesh: "default", Name: "missing"}, false)
 			return err

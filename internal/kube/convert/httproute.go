@@ -13,15 +13,15 @@ import (
 
 // Reasons of the conditions of routes. (Gateway API, RouteConditionReason; the last one is ours.)
 const (
-	routeAccepted        = "Accepted"
-	noMatchingParent     = "NoMatchingParent"
-	unsupportedValue     = "UnsupportedValue"
-	resolvedRefs         = "ResolvedRefs"
-	invalidKind          = "InvalidKind"
-	backendNotFound      = "BackendNotFound"
-	refNotPermitted      = "RefNotPermitted"
-	unsupportedProtocol  = "UnsupportedProtocol"
-	conflictingRouteKind = "Conflicted"
+	routeAccepted       = "Accepted"
+	noMatchingParent    = "NoMatchingParent"
+	unsupportedValue    = "UnsupportedValue"
+	resolvedRefs        = "ResolvedRefs"
+	invalidKind         = "InvalidKind"
+	backendNotFound     = "BackendNotFound"
+	refNotPermitted     = "RefNotPermitted"
+	unsupportedProtocol = "UnsupportedProtocol"
+	conflicted          = "Conflicted"
 )
 
 // unresolvedLabel is the label of a reference to a backend that a route may not have. No service has it, so that the
@@ -44,10 +44,11 @@ type RouteAround struct {
 type RouteParent struct {
 	Ref ParentRef
 	// Service and Namespace name the parent, and Mesh is its mesh. Rules has the rules, Backends those of the
-	// connections of a TCPRoute in place of rules, and Ports the names of the ports for which they are. Without ports,
-	// the route is not accepted there.
+	// connections of a TCPRoute or a TLSRoute in place of rules, and Ports the names of the ports for which they are.
+	// Without ports, the route is not accepted there. HTTP are those ports of a TLSRoute that do not take it, since
+	// they are HTTP.
 	Service, Namespace, Mesh string
-	Ports                    []string
+	Ports, HTTP              []string
 	Rules                    []kind.HTTPRouteRule
 	Backends                 []kind.RouteBackendRef
 	Accepted, ResolvedRefs   RouteCondition
@@ -73,6 +74,8 @@ type routeConversion struct {
 	mesh   string
 	// http and other are the first ports of the parent that have the rules and are HTTP, and that are not.
 	http, other string
+	// httpPorts are the HTTP ports of the parent of a TLSRoute.
+	httpPorts []string
 	// pending is true while a MeshService lacks the protocol that routes give its port.
 	pending bool
 	// problems are the reasons not to accept the route, and unresolved those of references without a backend. reason is
@@ -103,6 +106,7 @@ func (c *routeConversion) parent(ref ParentRef) RouteParent {
 	reason, message := noMatchingParent, missing
 	if service != nil {
 		p.Ports, reason, message = c.ports(&ref, service)
+		p.HTTP = c.httpPorts
 	}
 	c.convert(&p)
 	p.ResolvedRefs = c.condition(resolvedRefs, resolvedRefs, true, "all references are resolved")
@@ -148,6 +152,8 @@ func (c *routeConversion) ports(ref *ParentRef, service *resource.Object[kind.Me
 		found = true
 		name, http := cmp.Or(port.Name, number(port.Port)), c.isHTTP(service, &port)
 		switch {
+		case http && c.route.Kind == TLSRoute:
+			c.httpPorts = append(c.httpPorts, name)
 		case http:
 			c.http = cmp.Or(c.http, name)
 		case c.ofConnections():
@@ -200,14 +206,14 @@ func (c *routeConversion) validate(p *RouteParent) {
 	to := kind.RoutedRef{Kind: kind.MeshServices.Name, Name: p.Service}
 	var problems resource.Problems
 	if c.ofConnections() {
-		problems = problemsOf(&kind.MeshTCPRoutes.Kind, p.Mesh, kind.MeshTCPRoute{
-			To: []kind.TCPRouteTo{connectionsTo(to, p.Backends)}})
+		problems = problemsOf(&kind.MeshTCPRoutes.Kind, p.Mesh, kind.MeshTCPRoute{To: []kind.TCPRouteTo{{TargetRef: to,
+			Rules: []kind.TCPRouteRule{connectionRule(c.route.Hostnames, p.Backends)}}}})
 	} else {
 		problems = problemsOf(&kind.MeshHTTPRoutes.Kind, p.Mesh, kind.MeshHTTPRoute{
 			To: []kind.HTTPRouteTo{{TargetRef: to, Rules: p.Rules}}})
 	}
 	for _, problem := range problems {
-		c.problem("%s: %s", routeField(problem.Field), problem.Reason)
+		c.problem("%s: %s", c.route.routeField(problem.Field), problem.Reason)
 	}
 }
 

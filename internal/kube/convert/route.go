@@ -31,7 +31,7 @@ const (
 	TLSRoute  = "TLSRoute"
 )
 
-// RouteKinds are the kinds of routes that the control plane follows. A TLSRoute has conditions only. (ADR 105)
+// RouteKinds are the kinds of routes that the control plane follows.
 var RouteKinds = []string{HTTPRoute, GRPCRoute, TCPRoute, TLSRoute}
 
 // RoutePaths are the collections of the kinds of routes in the API server.
@@ -40,7 +40,8 @@ var RoutePaths = map[string]string{
 	TCPRoute: "/apis/" + gatewayGroup + "/v1/tcproutes", TLSRoute: "/apis/" + gatewayGroup + "/v1/tlsroutes",
 }
 
-// routedProtocol are the protocols that the kinds of routes give ports. A TCPRoute leaves them TCP. (ADR 104)
+// routedProtocol are the protocols that the kinds of routes give ports. TCPRoutes and TLSRoutes leave them TCP. (ADR
+// 104)
 var routedProtocol = map[string]kind.Protocol{HTTPRoute: kind.HTTP, GRPCRoute: kind.GRPC}
 
 // Route is a route of the Gateway API that has a Service or a MeshService among its parents, or a status of this
@@ -52,6 +53,8 @@ type Route struct {
 	Generation int64
 	// Parents are its parents in the mesh, without Gateways.
 	Parents []ParentRef
+	// Hostnames are the SNIs of a TLSRoute. Those of other routes have no meaning in a mesh.
+	Hostnames []string
 	// Rules are its rules. Problems are the fields that the mesh does not support, with the reasons.
 	Rules    []GatewayRule
 	Problems []string
@@ -280,6 +283,7 @@ func DecodeRoute(of string) func([]byte) (*Route, error) {
 			} `json:"metadata"`
 			Spec struct {
 				ParentRefs []ParentRef       `json:"parentRefs"`
+				Hostnames  []string          `json:"hostnames"`
 				Rules      []json.RawMessage `json:"rules"`
 			} `json:"spec"`
 			Status struct {
@@ -305,6 +309,9 @@ func DecodeRoute(of string) func([]byte) (*Route, error) {
 		}
 		r.Meta = o.Metadata.decoded()
 		r.Labels = nil
+		if of == TLSRoute {
+			r.Hostnames = distinctNames(o.Spec.Hostnames)
+		}
 		for i, raw := range o.Spec.Rules {
 			rule, err := decodeRule(of, raw)
 			if err != nil {
@@ -315,6 +322,16 @@ func DecodeRoute(of string) func([]byte) (*Route, error) {
 		}
 		return r, nil
 	}
+}
+
+// distinctNames returns names in their order, each once.
+func distinctNames(names []string) []string {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(names, func(name string) bool {
+		again := seen[name]
+		seen[name] = true
+		return again
+	})
 }
 
 func decodeRule(of string, raw []byte) (*GatewayRule, error) {
@@ -453,7 +470,15 @@ func (s *RouteStatus) Stored(entries []ParentStatus) bool {
 	return true
 }
 
+// sniField is the prefix of the matches of a TLSRoute in the resource that is made from it.
+const sniField = "rules[0].matches["
+
 // routeField returns a field of the resource that is made from a route as the field of the route.
-func routeField(field string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(field, "spec.to[0]."), ".default.", ".")
+func (r *Route) routeField(field string) string {
+	field = strings.ReplaceAll(strings.TrimPrefix(field, "spec.to[0]."), ".default.", ".")
+	if at, ok := strings.CutPrefix(field, sniField); ok && r.Kind == TLSRoute {
+		at, _, _ = strings.Cut(at, "]")
+		return "hostnames[" + at + "]"
+	}
+	return field
 }

@@ -128,7 +128,7 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 		slices.Sort(names)
-		rejected := map[[2]string]string{}
+		rejected := map[[2]string]Rejection{}
 		for _, name := range slices.Compact(names) {
 			a := AttachRoutes(name, attached[name])
 			maps.Copy(rejected, a.Rejected)

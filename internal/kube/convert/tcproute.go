@@ -6,9 +6,8 @@ import (
 	"weft/kind"
 )
 
-// serverNames says what to use in place of a TLSRoute.
-const serverNames = "the mesh does not route by the server name of TLS (SNI), and the route has no effect; write a " +
-	"TCPRoute, which routes all connections of a port, and give each host name a Service of its own"
+// noSNI says which ports take a TLSRoute.
+const noSNI = "is HTTP, and its requests have no SNI; set appProtocol of the Service's port to tls, or to tcp"
 
 // sameKind says which backends a route of connections can have.
 const sameKind = "HTTP ports have HTTP backends, and other ports none of these; for a Service with ports of both " +
@@ -16,8 +15,8 @@ const sameKind = "HTTP ports have HTTP backends, and other ports none of these; 
 
 // connections returns the backends of the connections of a TCPRoute or a TLSRoute.
 func (c *routeConversion) connections() []kind.RouteBackendRef {
-	if c.route.Kind == TLSRoute {
-		c.problem("hostnames: %s", serverNames)
+	if c.route.Kind == TLSRoute && len(c.route.Hostnames) == 0 {
+		c.problem("hostnames: is required: at least one host name")
 	}
 	if n := len(c.route.Rules); n > 1 {
 		c.problem("rules: has %d rules, want one", n)
@@ -35,8 +34,11 @@ func (c *routeConversion) connections() []kind.RouteBackendRef {
 	return backends
 }
 
-// connectionsTo returns the to item that sends the connections to a service to backends.
-func connectionsTo(service kind.RoutedRef, backends []kind.RouteBackendRef) kind.TCPRouteTo {
-	return kind.TCPRouteTo{TargetRef: service,
-		Rules: []kind.TCPRouteRule{{Default: kind.TCPRouteAction{BackendRefs: backends}}}}
+// connectionRule returns the rule that sends the connections with some SNIs to backends; without SNIs, all connections.
+func connectionRule(snis []string, backends []kind.RouteBackendRef) kind.TCPRouteRule {
+	rule := kind.TCPRouteRule{Default: kind.TCPRouteAction{BackendRefs: backends}}
+	for _, sni := range snis {
+		rule.Matches = append(rule.Matches, kind.MatchOfSNI(sni))
+	}
+	return rule
 }
