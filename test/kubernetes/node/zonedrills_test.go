@@ -2,12 +2,14 @@ package node_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"weft/internal/rest"
 	"weft/internal/traffic"
 	"weft/test/kubernetes/shop"
 )
@@ -45,6 +47,8 @@ func TestDrillZones(t *testing.T) {
 		{"the global control plane is killed", z.flows(), z.killGlobal},
 		{"the control plane of the cluster is killed", z.flows(), z.killClusterPlane},
 		{"the control plane of the machines is killed", z.flows(), z.killMachinesPlane},
+		// The last one: connections keep the SPIFFE ID with which they were opened.
+		{"all proxies get another MeshIdentity, and the former one again", z.inBothIdentities(), z.changeIdentities},
 	} {
 		z.run(d.name, func() {
 			z.losslessFlows("zones: "+d.name, d.flows, func() {
@@ -256,4 +260,86 @@ func (z *zones) killMachinesPlane() {
 	z.awaitAPI(machinesAPI)
 	z.machines.server("another", "19006", anotherMachine, "18081")
 	z.reached(z.toMachine.by("another"))
+}
+
+// The MeshIdentity of all Pods, and that of all machines, which takes precedence over the one with fewer labels.
+const (
+	secondOfPods = `
+apiVersion: kuma.io/v1alpha1
+kind: MeshIdentity
+metadata: {name: second, namespace: kuma-system, labels: {kuma.io/mesh: default}}
+spec:
+  selector: {dataplane: {matchLabels: {kuma.io/env: kubernetes}}}
+  spiffeID: {trustDomain: second.cluster.local}
+  provider: {type: Bundled, bundled: {insecureAllowSelfSigned: true, autogenerate: {enabled: true}}}
+`
+	secondOfMachines = `
+type: MeshIdentity
+mesh: default
+name: second
+spec:
+  selector: {dataplane: {matchLabels: {kuma.io/env: universal}}}
+  spiffeID: {trustDomain: second.machines.local}
+  provider: {type: Bundled}
+`
+)
+
+// second returns the SPIFFE ID that a client has by these.
+var second = strings.NewReplacer("default.default.mesh.local", "second.cluster.local", "default.machines.mesh.local",
+	"second.machines.local").Replace
+
+// inBothIdentities are all flows, whose clients also have their second SPIFFE ID.
+func (z *zones) inBothIdentities() []flow {
+	flows := z.flows()
+	for i := range flows {
+		flows[i].clients = append(flows[i].clients, second(flows[i].clients[0]))
+	}
+	return flows
+}
+
+// changeIdentities gives all proxies another MeshIdentity with another trust domain, and returns them to the former.
+func (z *zones) changeIdentities() {
+	z.whole.Cleanup(func() { // also where the drill fails
+		_, err := z.Kubectl(context.Background(), "", "delete", "meshidentity/second", "-n", "kuma-system",
+			"--ignore-not-found")
+		if err != nil {
+			z.whole.Error(err)
+		}
+	})
+	z.apply(secondOfPods)
+	z.put(machinesAPI, "second", secondOfMachines)
+	z.certifiedBy("second")
+	anew := z.inCluster // a new server gets new connections
+	anew.clients = []string{second(anew.clients[0])}
+	z.oneMore(anew)
+	z.kubectl("delete", "meshidentity/second", "-n", "kuma-system")
+	z.weft(machinesAPI, "delete", "meshidentity", "second")
+	z.certifiedBy("identity")
+	z.oneMore(z.inCluster)
+}
+
+// certifiedBy returns when the certificates of all proxies are of a MeshIdentity, in both zones.
+func (z *zones) certifiedBy(identity string) {
+	z.t.Helper()
+	for api, suffix := range map[string]string{machinesAPI: "", clusterAPI: ".kuma-system"} {
+		z.eventually("all certificates at "+api+" are of "+identity, func(ctx context.Context) error {
+			out, err := shop.RunWeft(ctx, z.Node, "--api", api, "inspect", "meshes", "-o", "json")
+			if err != nil {
+				return err
+			}
+			var meshes []rest.MeshInsight
+			if err := json.Unmarshal([]byte(out), &meshes); err != nil {
+				return err
+			}
+			for _, m := range meshes {
+				for issuer, proxies := range m.MTLS.IssuedBackends {
+					if m.Name == "default" && issuer != identity+suffix && proxies.Online > 0 {
+						state, err := shop.RunWeft(ctx, z.Node, "--api", api, "get", "meshidentities", "-o", "yaml")
+						return fmt.Errorf("%d have one of %s (%v): %s", proxies.Online, issuer, err, state)
+					}
+				}
+			}
+			return nil
+		})
+	}
 }
