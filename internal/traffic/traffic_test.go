@@ -96,7 +96,8 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 }
 
 func TestTalliesAreAdded(t *testing.T) {
-	one := Tally{Sent: 3, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2}, Failed: map[string]int{"x": 1}}
+	one := Tally{Sent: 3, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2},
+		Failed: map[string]int{"x": 1}}
 	other := Tally{Sent: 4, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 1, "b": 2},
 		Failed: map[string]int{"x": 1}}
 	want := Tally{Sent: 7, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 3, "b": 2},

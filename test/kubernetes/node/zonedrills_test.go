@@ -19,14 +19,14 @@ import (
 func TestDrillZones(t *testing.T) {
 	mesh(t).startArgo()
 	const namespace = "zone-drills"
-	z := openZones(t, namespace, shop.Rollout(namespace, "web", 2), "rollout/web", "jsonpath={.status.phase}=Healthy")
+	z := openZones(t, namespace, shop.Rollout(namespace, "web", 2), "rollout/web",
+		"jsonpath={.status.phase}=Healthy")
 	t.Cleanup(z.collect)
 	for _, model := range promotionModels {
 		z.run(model.name, func() {
 			z.joinCluster(z.world, append([]string{nodePort}, model.values...)...)
-			tally := z.losslessFlows(fmt.Sprintf("zones: %d promotions, %s", *promotions, model.name), z.flows(), func() {
-				z.promotions(z.shop, model.name, *promotions)
-			})
+			name := fmt.Sprintf("zones: %d promotions, %s", *promotions, model.name)
+			tally := z.losslessFlows(name, z.flows(), func() { z.promotions(z.shop, model.name, *promotions) })
 			z.servedBy(2**promotions+1, tally) // and the machine
 		})
 	}
@@ -73,8 +73,8 @@ func (z *zones) more() {
 	})
 }
 
-// losslessFlows sends the load of drills, in equal shares by these flows, during the event that the name states. It fails
-// the test where a request failed, and returns the results of all.
+// losslessFlows sends the load of drills, in equal shares by these flows, during the event that the name states. It
+// fails the test where a request failed, and returns the results of all.
 func (w *world) losslessFlows(name string, flows []flow, event func()) (all traffic.Tally) {
 	w.t.Helper()
 	load := drillLoad()
@@ -142,7 +142,8 @@ func (z *zones) migrateSNIs() {
 		})
 		for _, kind := range []string{"meshservices", "meshmultizoneservices"} {
 			out := z.weft(globalAPI, "get", kind, "-o", "yaml")
-			if err := errors.Join(contains("value: "+format.first)(out), lacks("value: "+format.former)(out)); err != nil {
+			err := errors.Join(contains("value: "+format.first)(out), lacks("value: "+format.former)(out))
+			if err != nil {
 				z.t.Error(err)
 			}
 		}
@@ -197,7 +198,8 @@ func (z *zones) useNoEgresses() {
 
 func (z *zones) takeOwnEgresses() {
 	z.t.Helper()
-	z.explained("the egress of the mesh is used", contains(" default.kuma-default-egress"), contains(" default.egress:"))
+	z.explained("the egress of the mesh is used", contains(" default.kuma-default-egress"),
+		contains(" default.egress:"))
 }
 
 // moveEgresses has a ZoneEgress in each zone, which serves while the mesh's own egress is away.
@@ -224,7 +226,13 @@ func (z *zones) oneMore(f flow) {
 	z.t.Helper()
 	before := z.servers(z.shop)
 	z.scaleTo("rollout/web", z.shop.Namespace, len(before)+1)
-	z.eventually(f.name+": a new server responds", func(ctx context.Context) error {
+	z.reachedAnother(f, before)
+}
+
+// reachedAnother returns when a server responds that is none of these.
+func (w *world) reachedAnother(f flow, before []string) {
+	w.t.Helper()
+	w.eventually(f.name+": a new server responds", func(ctx context.Context) error {
 		of, err := f.call(ctx)
 		if err == nil && slices.Contains(before, of.Instance) {
 			err = fmt.Errorf("%s responds, which was there before", of.Instance)

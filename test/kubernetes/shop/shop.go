@@ -215,8 +215,8 @@ func (s *Shop) Promote(ctx context.Context, version string) error {
 // convergence bounds the time in which a change reaches all proxies of a busy machine.
 const convergence = time.Minute
 
-// Eventually tries until it succeeds, for a minute at most. The response to an attempt is the event that is awaited. The
-// error is that of the last attempt which the end of the minute has not interrupted.
+// Eventually tries until it succeeds, for a minute at most. The response to an attempt is the event that is awaited.
+// The error is that of the last attempt which the end of the minute has not interrupted.
 func Eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, convergence)
 	defer cancel()
