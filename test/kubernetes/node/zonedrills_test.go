@@ -60,11 +60,11 @@ func TestDrillZones(t *testing.T) {
 	}
 }
 
-// more returns when each client has sent for 3 more seconds, since some effects of a change come after it.
+// more returns when each client has sent for another second, since some effects of a change come after it.
 func (z *zones) more() {
 	z.t.Helper()
 	run := z.machineToBoth.stream.(*localStream).run // every drill has it
-	enough := run.Begun() + int64(3*drillLoad().PerSecond/len(z.flows()))
+	enough := run.Begun() + int64(drillLoad().PerSecond/len(z.flows()))
 	z.eventually("more requests are sent", func(context.Context) error {
 		if n := enough - run.Begun(); n > 0 {
 			return fmt.Errorf("%d are missing", n)
