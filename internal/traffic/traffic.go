@@ -133,6 +133,27 @@ func (t Tally) Verdict() (string, error) {
 	return fmt.Sprintf("%d requests, none failed, the slowest took %d ms", t.Sent, t.Slowest.Milliseconds()), nil
 }
 
+// Plus returns the tally of the requests of both.
+func (t Tally) Plus(o Tally) Tally {
+	sum := t
+	if o.Slowest > t.Slowest {
+		sum.Slowest, sum.SlowestAfter = o.Slowest, o.SlowestAfter
+	}
+	sum.Sent += o.Sent
+	sum.Responses, sum.Failed = plus(t.Responses, o.Responses), plus(t.Failed, o.Failed)
+	return sum
+}
+
+func plus(a, b map[string]int) map[string]int {
+	sum := map[string]int{}
+	for _, counts := range []map[string]int{a, b} {
+		for name, n := range counts {
+			sum[name] += n
+		}
+	}
+	return sum
+}
+
 // deadlinePassed is the cause of requests whose client has reached its timeout.
 const deadlinePassed = "timeout"
 

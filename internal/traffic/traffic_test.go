@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -92,6 +93,23 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 				count.Slowest)
 		}
 	})
+}
+
+func TestTalliesAreAdded(t *testing.T) {
+	one := Tally{Sent: 3, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2},
+		Failed: map[string]int{"x": 1}}
+	other := Tally{Sent: 4, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 1, "b": 2},
+		Failed: map[string]int{"x": 1}}
+	want := Tally{Sent: 7, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 3, "b": 2},
+		Failed: map[string]int{"x": 2}}
+	for _, sum := range []Tally{one.Plus(other), other.Plus(one)} {
+		if !reflect.DeepEqual(sum, want) {
+			t.Errorf("the sum is %+v, want %+v", sum, want)
+		}
+	}
+	if one.Responses["a"] != 2 || one.Failed["x"] != 1 {
+		t.Errorf("an addend has changed: %+v", one)
+	}
 }
 
 func TestDeadlinesAreLeftOut(t *testing.T) {

@@ -3,7 +3,7 @@
 //	application pause      waits until it is stopped, as the container of a Pod's sandbox
 //	application serve      serves HTTP on PORT: each response has the name of the Pod and the verified client
 //	application relay      serves HTTP on PORT: GET /?url=URL sends a request from this Pod;
-//	                       POST /traffic?url=URL&rate=N sends N requests a second until DELETE /traffic
+//	                       POST /traffic?url=URL&rate=N sends N requests a second until DELETE /traffic?url=URL
 //	application get URL    ends with an error unless URL responds with 200
 //
 // PORT is 8080 by default.
@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"weft/internal/demo"
+	"weft/internal/traffic"
 )
 
 func main() {
@@ -49,7 +50,7 @@ func run(ctx context.Context, command string, args []string) error {
 	case "relay":
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /", relay)
-		var g generator
+		g := generator{runs: map[string]*traffic.Run{}}
 		mux.HandleFunc("POST /traffic", g.start)
 		mux.HandleFunc("DELETE /traffic", g.stop)
 		return serve(ctx, mux)

@@ -10,10 +10,10 @@ import (
 	"weft/internal/traffic"
 )
 
-// generator sends traffic from this Pod, one run at a time.
+// generator sends traffic from this Pod, one run to each URL at a time.
 type generator struct {
-	mu  sync.Mutex
-	run *traffic.Run
+	mu   sync.Mutex
+	runs map[string]*traffic.Run // by URL
 }
 
 // start starts the traffic to the URL: at the rate in requests a second, each with the timeout.
@@ -29,24 +29,26 @@ func (g *generator) start(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "timeout: "+err.Error(), http.StatusBadRequest)
 		return
 	}
+	url := query.Get("url")
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.run != nil {
-		http.Error(w, "the traffic has started already", http.StatusConflict)
+	if g.runs[url] != nil {
+		http.Error(w, "the traffic to "+url+" has started already", http.StatusConflict)
 		return
 	}
-	g.run = traffic.Start(rate, timeout, traffic.Get(query.Get("url")))
+	g.runs[url] = traffic.Start(rate, timeout, traffic.Get(url))
 }
 
-// stop ends the traffic, and responds with the results of all requests.
-func (g *generator) stop(w http.ResponseWriter, _ *http.Request) {
+// stop ends the traffic to the URL, and responds with the results of all its requests.
+func (g *generator) stop(w http.ResponseWriter, r *http.Request) {
+	url := r.URL.Query().Get("url")
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.run == nil {
-		http.Error(w, "no traffic has started", http.StatusConflict)
+	run := g.runs[url]
+	delete(g.runs, url)
+	g.mu.Unlock()
+	if run == nil {
+		http.Error(w, "no traffic to "+url+" has started", http.StatusConflict)
 		return
 	}
-	tally := g.run.Stop()
-	g.run = nil
-	_ = json.NewEncoder(w).Encode(tally)
+	_ = json.NewEncoder(w).Encode(run.Stop())
 }

@@ -6,9 +6,17 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"weft/test/kubernetes/shop"
 )
+
+// proxiesOfEveryMesh runs the Deployments of the example, a zone ingress and a zone egress of every mesh, until the end
+// of the test.
+func (w *world) proxiesOfEveryMesh() {
+	w.t.Helper()
+	w.applyEveryMesh()
+	for _, role := range []string{"ingress", "egress"} {
+		w.kubectl("rollout", "status", "deployment/kuma-"+role, "-n", "kuma-system", "--timeout", "3m")
+	}
+}
 
 // applyEveryMesh applies the example with the image of the tests, until the end of the test.
 func (w *world) applyEveryMesh() {
@@ -33,10 +41,7 @@ func (w *world) applyEveryMesh() {
 // ingress and a zone egress of every mesh with the tokens of their Pods. Their resources go with the Pods.
 func TestZoneProxiesOfEveryMesh(t *testing.T) {
 	w := mesh(t)
-	w.applyEveryMesh()
-	for _, role := range []string{"ingress", "egress"} {
-		w.kubectl("rollout", "status", "deployment/kuma-"+role, "-n", "kuma-system", "--timeout", "3m")
-	}
+	w.proxiesOfEveryMesh()
 	port := w.kubectl("get", "service/kuma-ingress", "-n", "kuma-system", "-o", "jsonpath={.spec.ports[0].nodePort}")
 	all := func(ctx context.Context, format string) (string, error) {
 		return w.Kubectl(ctx, "", "get", "zoneingresses,zoneegresses", "-n", "kuma-system", "-o", format)
@@ -49,13 +54,7 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 		}
 		return err
 	})
-	w.eventually("nothing is wrong", func(ctx context.Context) error {
-		out, err := shop.RunWeft(ctx, w.Node, "--api", "kubernetes:", "check") // a finding is an exit code
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, out)
-		}
-		return err
-	})
+	w.nothingIsWrong(clusterAPI)
 	w.kubectl("delete", "deployment/kuma-ingress", "deployment/kuma-egress", "-n", "kuma-system")
 	w.eventually("the resources are gone with their Pods", func(ctx context.Context) error {
 		got, err := all(ctx, "name")

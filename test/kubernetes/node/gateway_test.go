@@ -106,24 +106,20 @@ func TestDrillADelegatedGateway(t *testing.T) {
 		t.Errorf("the Dataplane of the gateway has the inbounds %s, want none", inbounds)
 	}
 	s := &shop.Shop{Node: w.Node, Namespace: namespace}
-	through := func(address string) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) {
-			return call(ctx, fromPod(address, shop.Web), "web", s.ID("gateway"))
-		}
+	through := func(address string) flow {
+		return fromPod(address, shop.Web).named("through the gateway at "+address, s.ID("gateway"), "web")
 	}
 	service := w.kubectl("get", "service", "gateway", "-n", namespace, "-o", "jsonpath={.spec.clusterIP}")
-	for _, address := range []string{w.podIP(namespace, "gateway"), service} {
-		w.eventually("web responds through the gateway at "+address, func(ctx context.Context) error {
-			_, err := through(address)(ctx)
-			return err
-		})
-	}
+	w.reached(through(w.podIP(namespace, "gateway")), through(service))
 	rate := 50
 	if *drills {
 		rate = 200
 	}
 	former := w.servers(s)
-	run := traffic.Start(rate, 20*time.Second, through(service))
+	run := traffic.Start(rate, 20*time.Second, func(ctx context.Context) (string, error) {
+		of, err := through(service).call(ctx)
+		return of.Instance, err
+	})
 	w.kubectl("rollout", "restart", "deployment/web", "-n", namespace)
 	w.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout", "5m")
 	for _, pod := range former {

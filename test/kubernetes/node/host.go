@@ -14,9 +14,9 @@ import (
 )
 
 // host is what a Node runs on: a network and mounts, a folder, control groups, a container runtime, a kubelet and
-// kube-proxy. The first one has the namespaces of this process. Each further one has its own, and a link to each other
-// host, on which the addresses of Nodes and of Pods are routed. All addresses follow from its number, so hosts of
-// several clusters may be linked too.
+// kube-proxy. The first one of the machine has the namespaces of this process. Each further one has its own, and a link
+// to each other host, on which the addresses of Nodes and of Pods are routed. All addresses follow from its number,
+// which no host of another cluster has.
 type host struct {
 	node       *Node
 	number     int
@@ -28,9 +28,9 @@ type host struct {
 	containerd, kubelet *cluster.Process
 }
 
-// addHost makes the next host of the node's machine.
+// addHost makes the next host of the machine, for this cluster.
 func (n *Node) addHost() (*host, error) {
-	number := len(n.hosts)
+	number := len(n.machine.hosts)
 	h := &host{node: n, number: number, name: n.machine.name(), dir: n.machine.dir(),
 		group: filepath.Join(n.machine.name(), strconv.Itoa(number))}
 	if number > 0 {
@@ -40,18 +40,20 @@ func (n *Node) addHost() (*host, error) {
 			return nil, err
 		}
 	}
-	n.hosts = append(n.hosts, h)
 	if err := h.prepare(); err != nil {
 		return nil, err
 	}
-	for _, other := range n.hosts[:number] {
+	for _, other := range n.machine.hosts {
 		if err := errors.Join(other.connect(h), other.route(h), h.route(other)); err != nil {
 			return nil, err
 		}
 	}
 	if number > 0 {
-		return h, h.routeRest(n.hosts[0])
+		if err := h.routeRest(n.machine.hosts[0]); err != nil {
+			return nil, err
+		}
 	}
+	n.hosts, n.machine.hosts = append(n.hosts, h), append(n.machine.hosts, h)
 	return h, nil
 }
 
@@ -167,7 +169,7 @@ func (h *host) route(to *host) error {
 	return h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address())
 }
 
-// routeRest sends all other packets to the first host, which has addresses of machines outside the cluster.
+// routeRest sends all other packets to the first host, which has addresses of machines outside the clusters.
 func (h *host) routeRest(to *host) error {
 	return h.run("ip", "route", "replace", "default", "via", to.address(), "dev", to.link(), "src", h.address())
 }

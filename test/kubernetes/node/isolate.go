@@ -24,10 +24,14 @@ const maxNodes = 16
 type machine struct {
 	number int
 	lock   *os.File
+	hosts  []*host // those of all clusters, by their numbers
 }
 
 // name is the name of the node, of its folder and of its control groups.
 func (m *machine) name() string { return "weft-node-" + strconv.Itoa(m.number) }
+
+// address is where API servers are: that of the first host, which has the namespaces of their processes.
+func (m *machine) address() string { return m.hosts[0].address() }
 
 // dir is the folder of all files of the node.
 func (m *machine) dir() string { return filepath.Join(os.TempDir(), m.name()) }

@@ -111,11 +111,7 @@ func (w *world) eventually(what string, attempt func(context.Context) error) {
 // lossless sends requests to web during the event that the name states, and fails the test where one failed.
 func (w *world) lossless(name string, s *shop.Shop, event func()) (tally traffic.Tally) {
 	w.t.Helper()
-	load := shop.Test
-	if *drills {
-		load = shop.Drill
-	}
-	if err := s.Start(w.t.Context(), load); err != nil {
+	if err := s.Start(w.t.Context(), drillLoad()); err != nil {
 		w.t.Fatal(err)
 	}
 	defer func() { // also where the event ends the test
@@ -129,6 +125,14 @@ func (w *world) lossless(name string, s *shop.Shop, event func()) (tally traffic
 	}()
 	event()
 	return tally
+}
+
+// drillLoad is the load of this run.
+func drillLoad() shop.Load {
+	if *drills {
+		return shop.Drill
+	}
+	return shop.Test
 }
 
 // verdict adds the results of requests to the report, and fails the test where one failed.
@@ -274,11 +278,17 @@ func TestDrillAKilledControlPlane(t *testing.T) {
 	s := w.open("control-plane", shop.Server("control-plane", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
 	w.lossless("the control plane is killed", s, func() {
-		w.kubectl("delete", "pod", "-n", "kuma-system", "-l", "app=kuma-control-plane", "--force", "--grace-period=0")
-		w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
+		w.killControlPlane()
 		w.kubectl("scale", "deployment/web", "-n", s.Namespace, "--replicas", "3")
 		w.kubectl("rollout", "status", "deployment/web", "-n", s.Namespace, "--timeout", "3m")
 	})
+}
+
+// killControlPlane kills the Pods of the control plane, and returns when others are available.
+func (w *world) killControlPlane() {
+	w.t.Helper()
+	w.kubectl("delete", "pod", "-n", "kuma-system", "-l", "app=kuma-control-plane", "--force", "--grace-period=0")
+	w.kubectl("rollout", "status", "deployment/kuma-control-plane", "-n", "kuma-system", "--timeout", "3m")
 }
 
 // TestDrillAKilledSidecar: the agent and Envoy of a server get SIGKILL under traffic. No request fails, and the kubelet

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ const (
 type Node struct {
 	*cluster.Server
 	machine  *machine
-	hosts    []*host
+	hosts    []*host // those of this cluster
 	programs map[string]string
 	images   []string           // archives
 	running  []*cluster.Process // in the order of their start
@@ -61,17 +62,32 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if n.programs, err = programs(); err != nil {
 		return nil, err
 	}
+	return n, n.start(ctx, n.writeImages)
+}
+
+// Beside starts another cluster beside this one, with the same images, and returns when it is ready. Its node is linked
+// to the others of the machine. The caller stops it before this one.
+func (n *Node) Beside(ctx context.Context) (*Node, error) {
+	beside := &Node{machine: n.machine, programs: n.programs}
+	return beside, beside.start(ctx, func(context.Context) error {
+		beside.images = slices.Clone(n.images)
+		return nil
+	})
+}
+
+// start starts the cluster and its first node.
+func (n *Node) start(ctx context.Context, provideImages func(context.Context) error) error {
 	first, err := n.addHost()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, start := range []func(context.Context) error{n.startAPIServer, n.startControllers, n.writeImages, first.join,
+	for _, start := range []func(context.Context) error{n.startAPIServer, n.startControllers, provideImages, first.join,
 		n.startDNS} {
 		if err := start(ctx); err != nil {
-			return nil, errors.Join(err, n.Stop())
+			return errors.Join(err, n.Stop())
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // Name is the name of the first Node.
@@ -119,7 +135,7 @@ func (n *Node) startAPIServer(context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.Server, err = cluster.Start(cluster.Options{Programs: folder, Dir: n.machine.dir(), Address: n.hosts[0].address(),
+	n.Server, err = cluster.Start(cluster.Options{Programs: folder, Dir: n.hosts[0].dir, Address: n.machine.address(),
 		Flags: []string{
 			"--allow-privileged",
 			// Webhooks are called at the Pods of their Service, without kube-proxy.
@@ -129,14 +145,14 @@ func (n *Node) startAPIServer(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(n.Kubeconfig(), fmt.Appendf(nil, kubeconfig, n.Config().Host, n.Config().CAFile,
+	return os.WriteFile(n.Kubeconfig(), fmt.Appendf(nil, kubeconfig, n.Name(), n.Config().Host, n.Config().CAFile,
 		cluster.AdminToken), 0o600)
 }
 
 //go:embed kubeconfig.yaml
 var kubeconfig string
 
-// Kubeconfig is the file with the configuration of an administrator's client.
+// Kubeconfig is the file with the configuration of an administrator's client. Its context has the name of the node.
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
 
 // run starts a program by its command, which [Node.Stop] ends.
@@ -152,25 +168,31 @@ func (n *Node) run(dir, name string, command ...string) (*cluster.Process, error
 var local = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 func (n *Node) startControllers(context.Context) error {
-	for _, c := range []struct {
-		name, health string
-		args         []string
-	}{
-		{"kube-controller-manager", "https://127.0.0.1:10257/healthz", []string{
+	for name, args := range map[string][]string{
+		"kube-controller-manager": {
 			"--service-account-private-key-file", n.ServiceAccountKey(), "--root-ca-file", n.Config().CAFile,
-			"--use-service-account-credentials", "--kube-api-qps", "500", "--kube-api-burst", "1000"}},
-		{"kube-scheduler", "https://127.0.0.1:10259/healthz", nil},
+			"--use-service-account-credentials", "--kube-api-qps", "500", "--kube-api-burst", "1000"},
+		"kube-scheduler": nil,
 	} {
-		process, err := n.hosts[0].start(c.name, append(c.args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
-			"--bind-address", "127.0.0.1")...)
+		port, err := cluster.FreePort()
 		if err != nil {
 			return err
 		}
-		if err := process.Ready(c.health, local); err != nil {
+		process, err := n.control(name, append(args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
+			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(port))...)
+		if err != nil {
+			return err
+		}
+		if err := process.Ready(fmt.Sprintf("https://127.0.0.1:%d/healthz", port), local); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// control starts a program of the control plane of Kubernetes, in the namespaces of this process.
+func (n *Node) control(name string, args ...string) (*cluster.Process, error) {
+	return n.run(n.Dir, name, append([]string{n.programs[name]}, args...)...)
 }
 
 //go:embed containerd.toml

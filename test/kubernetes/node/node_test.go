@@ -38,8 +38,10 @@ func TestMain(m *testing.M) {
 		if *drills {
 			results.Print(os.Stdout)
 		}
-		if shared.node != nil {
-			shared.node.Stop()
+		for _, n := range []*node.Node{secondCluster, shared.node} {
+			if n != nil {
+				n.Stop()
+			}
 		}
 		os.Exit(code)
 	}

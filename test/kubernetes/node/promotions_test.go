@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"weft/internal/traffic"
 	"weft/test/kubernetes/shop"
 )
 
@@ -18,21 +19,30 @@ var argo struct {
 	err error
 }
 
+// startArgo starts Argo Rollouts, which the first test with it does.
+func (w *world) startArgo() {
+	w.t.Helper()
+	argo.Do(func() { argo.err = w.StartArgo(w.t.Context()) })
+	if argo.err != nil {
+		w.t.Fatal(argo.err)
+	}
+}
+
+// promotionModels are the values of the chart with which Pods are promoted.
+var promotionModels = []struct {
+	name   string
+	values []string
+}{
+	{"ignored labels set", []string{shop.IgnoredLabels}}, {"ignored labels not set", nil},
+}
+
 // TestDrillPromotions promotes new Pods under traffic, with the ignored labels that the documentation of blue/green
 // deployments has, and without. No request fails.
 func TestDrillPromotions(t *testing.T) {
 	w := mesh(t)
-	argo.Do(func() { argo.err = w.StartArgo(t.Context()) })
-	if argo.err != nil {
-		t.Fatal(argo.err)
-	}
+	w.startArgo()
 	w.restore()
-	for _, model := range []struct {
-		name   string
-		values []string
-	}{
-		{"ignored labels set", []string{shop.IgnoredLabels}}, {"ignored labels not set", nil},
-	} {
+	for _, model := range promotionModels {
 		t.Run(model.name, func(t *testing.T) {
 			w := &world{w.Node, t}
 			w.install(model.values...)
@@ -47,14 +57,23 @@ func (w *world) promote(name string, n int) {
 	namespace := strings.ReplaceAll(name, " ", "-")
 	s := w.open(namespace, shop.Rollout(namespace, "web", 2))
 	w.wait("rollout/web", "jsonpath={.status.phase}=Healthy", "-n", namespace)
-	tally := w.lossless(fmt.Sprintf("%d promotions, %s", n, name), s, func() {
-		for i := range n {
-			if err := s.Promote(w.t.Context(), fmt.Sprint(i)); err != nil {
-				w.t.Fatal(err)
-			}
+	w.servedBy(2*n, w.lossless(fmt.Sprintf("%d promotions, %s", n, name), s, func() { w.promotions(s, name, n) }))
+}
+
+// promotions promotes new Pods n times.
+func (w *world) promotions(s *shop.Shop, name string, n int) {
+	w.t.Helper()
+	for i := range n {
+		if err := s.Promote(w.t.Context(), fmt.Sprint(name, " ", i)); err != nil {
+			w.t.Fatal(err)
 		}
-	})
-	if len(tally.Responses) < 2*n {
-		w.t.Errorf("%d Pods have responded in %d promotions, want two of each", len(tally.Responses), n)
+	}
+}
+
+// servedBy fails the test unless a number of servers have responded: two of each promotion.
+func (w *world) servedBy(servers int, tally traffic.Tally) {
+	w.t.Helper()
+	if len(tally.Responses) < servers {
+		w.t.Errorf("%d servers have responded, want %d", len(tally.Responses), servers)
 	}
 }

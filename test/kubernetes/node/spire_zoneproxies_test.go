@@ -43,10 +43,7 @@ func caller(namespace, name, mesh string) string {
 // reachesOutside waits until the external service of a mesh responds to a Pod.
 func (w *world) reachesOutside(what, pod, mesh string) {
 	w.t.Helper()
-	w.eventually(what, func(ctx context.Context) error {
-		_, err := call(ctx, fromPod(pod, "http://outside-"+mesh+".extsvc.mesh.local"), "outside", "")
-		return err
-	})
+	w.reached(fromPod(pod, "http://outside-"+mesh+".extsvc.mesh.local").named(what, "", "outside"))
 }
 
 // client returns a client of a zone ingress with a certificate that SPIRE's server issues, and which accepts one SPIFFE

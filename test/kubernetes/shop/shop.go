@@ -3,6 +3,7 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,8 +66,13 @@ const Web = "http://web"
 
 // RunWeft runs weft with the node's kubeconfig, and returns its output.
 func RunWeft(ctx context.Context, n *node.Node, args ...string) (string, error) {
+	return RunWeftBy(ctx, n.Kubeconfig(), args...)
+}
+
+// RunWeftBy runs weft with a kubeconfig, and returns its output.
+func RunWeftBy(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, Weft(), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+n.Kubeconfig())
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	out, err := command.Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -162,10 +168,18 @@ func (s *Shop) ID(account string) string {
 // Verified sends a request, and returns an error unless the server's proxy has verified the client.
 func (s *Shop) Verified(ctx context.Context) error {
 	of, err := s.Call(ctx)
-	if err == nil && of.Client != s.ID("client") {
-		err = fmt.Errorf("web sees the client %q, want %s", of.Client, s.ID("client"))
+	if err != nil {
+		return err
 	}
-	return err
+	return s.verified(of)
+}
+
+// verified returns an error unless the server's proxy has verified the client.
+func (s *Shop) verified(of demo.Response) error {
+	if of.Client != s.ID("client") {
+		return fmt.Errorf("the proxy of %s sees the client %q, want %s", of.Instance, of.Client, s.ID("client"))
+	}
+	return nil
 }
 
 // IgnoredLabels is the value of the chart with the label that Argo Rollouts adds to selectors, which does not count
@@ -202,11 +216,20 @@ func (s *Shop) Promote(ctx context.Context, version string) error {
 const convergence = time.Minute
 
 // Eventually tries until it succeeds, for a minute at most. The response to an attempt is the event that is awaited.
+// The error is that of the last attempt which the end of the minute has not interrupted.
 func Eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, convergence)
 	defer cancel()
-	if err := wait.Until(ctx, 50*time.Millisecond, attempt); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	var last error
+	err := wait.Until(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		err := attempt(ctx)
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, cmp.Or(last, err))
 	}
 	return nil
 }

@@ -28,43 +28,36 @@ var (
 	Drill = Load{1000, 5 * time.Second}
 )
 
-// Start starts requests from the client's Pod to the server, until Stop.
-func (s *Shop) Start(ctx context.Context, l Load) error {
-	_, err := s.traffic(ctx, http.MethodPost, url.Values{"url": {Web}, "rate": {strconv.Itoa(l.PerSecond)},
+// Stream is the traffic of a client's Pod to a URL.
+type Stream struct {
+	Pod string // its address
+	URL string
+}
+
+// Start starts requests from the Pod to the URL, until Stop.
+func (s Stream) Start(ctx context.Context, l Load) error {
+	_, err := s.request(ctx, http.MethodPost, url.Values{"rate": {strconv.Itoa(l.PerSecond)},
 		"timeout": {l.Timeout.String()}})
 	return err
 }
 
-// Stop ends the requests, and returns their results by the server's instance. A response counts as failed if the
-// server's proxy has not verified the client.
-func (s *Shop) Stop(ctx context.Context) (traffic.Tally, error) {
+// Stop ends the requests, and returns their results by the text of the response.
+func (s Stream) Stop(ctx context.Context) (traffic.Tally, error) {
 	var tally traffic.Tally
-	text, err := s.traffic(ctx, http.MethodDelete, nil)
+	text, err := s.request(ctx, http.MethodDelete, url.Values{})
 	if err == nil {
 		err = json.Unmarshal(text, &tally)
 	}
 	if err != nil {
-		return tally, fmt.Errorf("the traffic of %s: %w", s.Client, err)
+		return tally, fmt.Errorf("the traffic of %s to %s: %w", s.Pod, s.URL, err)
 	}
-	responses := map[string]int{}
-	for text, n := range tally.Responses {
-		var of demo.Response
-		if err := json.Unmarshal([]byte(text), &of); err != nil {
-			return tally, fmt.Errorf("the response %q: %w", text, err)
-		}
-		if of.Client != s.ID("client") {
-			tally.Failed[fmt.Sprintf("the proxy of %s sees the client %q", of.Instance, of.Client)] += n
-			continue
-		}
-		responses[of.Instance] += n
-	}
-	tally.Responses = responses
 	return tally, nil
 }
 
-// traffic sends a request to the generator in the client's Pod.
-func (s *Shop) traffic(ctx context.Context, method string, query url.Values) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.Client+":8080/traffic?"+query.Encode(), nil)
+// request sends a request to the generator in the Pod.
+func (s Stream) request(ctx context.Context, method string, query url.Values) ([]byte, error) {
+	query.Set("url", s.URL)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.Pod+":8080/traffic?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +71,41 @@ func (s *Shop) traffic(ctx context.Context, method string, query url.Values) ([]
 		err = errors.New(response.Status + ": " + strings.TrimSpace(string(body)))
 	}
 	return body, err
+}
+
+// Check decodes the responses of a tally, and returns it by the servers' instances. A response that the check rejects
+// counts as failed.
+func Check(tally traffic.Tally, check func(demo.Response) error) (traffic.Tally, error) {
+	responses := map[string]int{}
+	for text, n := range tally.Responses {
+		var of demo.Response
+		if err := json.Unmarshal([]byte(text), &of); err != nil {
+			return tally, fmt.Errorf("the response %q: %w", text, err)
+		}
+		if err := check(of); err != nil {
+			tally.Failed[err.Error()] += n
+			continue
+		}
+		responses[of.Instance] += n
+	}
+	tally.Responses = responses
+	return tally, nil
+}
+
+// stream is the traffic of the client to the server.
+func (s *Shop) stream() Stream { return Stream{s.Client, Web} }
+
+// Start starts requests from the client's Pod to the server, until Stop.
+func (s *Shop) Start(ctx context.Context, l Load) error { return s.stream().Start(ctx, l) }
+
+// Stop ends the requests, and returns their results by the server's instance. A response counts as failed if the
+// server's proxy has not verified the client.
+func (s *Shop) Stop(ctx context.Context) (traffic.Tally, error) {
+	tally, err := s.stream().Stop(ctx)
+	if err != nil {
+		return tally, err
+	}
+	return Check(tally, s.verified)
 }
 
 // During sends requests while something happens, and returns their results. An error of the event comes first.
