@@ -98,11 +98,13 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 	return found[0].Address, nil
 }
 
-// reaches returns the outbound listeners with their destinations, those that bind a port first.
+// reaches returns the outbound listeners with their destinations, those that bind a port first. Internal listeners have
+// no address that an application dials.
 func (c *Config) reaches() ([]reach, error) {
 	var ways []reach
 	for _, l := range c.listeners {
-		if l.TrafficDirection != corev3.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() {
+		if l.TrafficDirection != corev3.TrafficDirection_OUTBOUND || l.UseOriginalDst.GetValue() ||
+			l.GetInternalListener() != nil {
 			continue
 		}
 		destination, err := c.destinationOf(l)

@@ -10,6 +10,10 @@ import (
 	"weft/internal/traffic"
 )
 
+// maxConnections bounds the connections to a URL. After a stall of the machine, the requests that are due share them. A
+// new connection for each would use more of the machine than all requests at the usual rate, and the stall would not end.
+const maxConnections = 256
+
 // generator sends traffic from this Pod, one run to each URL at a time.
 type generator struct {
 	mu   sync.Mutex
@@ -36,7 +40,8 @@ func (g *generator) start(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the traffic to "+url+" has started already", http.StatusConflict)
 		return
 	}
-	g.runs[url] = traffic.Start(rate, timeout, traffic.Get(url))
+	transport := &http.Transport{MaxIdleConnsPerHost: maxConnections, MaxConnsPerHost: maxConnections}
+	g.runs[url] = traffic.Start(rate, timeout, traffic.By(transport, http.MethodGet, url))
 }
 
 // stop ends the traffic to the URL, and responds with the results of all its requests.
