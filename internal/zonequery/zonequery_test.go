@@ -43,7 +43,8 @@ func (i inspector) Explain(r envoysim.Request, remote envoysim.RemoteZones) (*en
 		SpiffeIDs: []string{"spiffe://east/web"}, Method: "PUT", Path: r.Path, Headers: r.Headers,
 	})
 	if err != nil {
-		return &envoysim.Explanation{From: r.From.String(), Verdict: envoysim.Unknown, Reason: err.Error()}, nil
+		return &envoysim.Explanation{From: r.From.String(), SNI: r.SNI, Verdict: envoysim.Unknown,
+			Reason: err.Error()}, nil
 	}
 	return &envoysim.Explanation{From: r.From.String(), Headers: r.Headers, SNI: r.SNI, Verdict: envoysim.Allowed,
 		Listener: arrival.Listener}, nil

@@ -11,7 +11,8 @@ import (
 )
 
 // maxConnections bounds the connections to a URL. After a stall of the machine, the requests that are due share them. A
-// new connection for each would use more of the machine than all requests at the usual rate, and the stall would not end.
+// new connection for each would use more of the machine than all requests at the usual rate, and the stall would not
+// end.
 const maxConnections = 256
 
 // generator sends traffic from this Pod, one run to each URL at a time.
