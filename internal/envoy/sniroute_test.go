@@ -12,6 +12,7 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
+	"weft/internal/envoy/envoytest"
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
@@ -54,38 +55,10 @@ func eitherTLS(t *testing.T, name string, certificate tls.Certificate) net.Addr 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				began := &begun{conn, bufio.NewReader(conn)}
-				first, err := began.Peek(1)
-				served := net.Conn(began)
-				if err == nil && first[0] == 22 { // a handshake (RFC 8446, ContentType)
-					served = tls.Server(began, &tls.Config{Certificates: []tls.Certificate{certificate}})
-				}
-				for message := make([]byte, len(hello)); err == nil; {
-					if _, err = io.ReadFull(served, message); err == nil {
-						_, err = fmt.Fprintln(served, name)
-					}
-				}
-			}()
-		}
-	}()
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	go envoytest.ServeEitherTLS(l, config, len(hello), name+"\n")
 	return l.Addr()
 }
-
-// begun is a connection of which the first bytes have been read ahead.
-type begun struct {
-	net.Conn
-	*bufio.Reader
-}
-
-func (b *begun) Read(p []byte) (int, error) { return b.Reader.Read(p) }
 
 // route returns the resources of a route with the rules, each "SNI APPLICATION". Without an SNI, the rule is for all
 // other connections; without an application, they are closed.

@@ -1,50 +1,20 @@
 package e2e
 
 import (
-	"bufio"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
+
+	"weft/internal/envoy/envoytest"
 )
 
 // eitherTLS responds to each four bytes with a text, with TLS of its own and without.
 func (w *world) eitherTLS(host, port int, text string) {
-	config, l := anyCertificate(w.t), w.listen(host, port)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				ahead := &readAhead{conn, bufio.NewReader(conn)}
-				first, err := ahead.Peek(1)
-				served := net.Conn(ahead)
-				if err == nil && first[0] == 22 { // a handshake (RFC 8446, ContentType)
-					served = tls.Server(ahead, config)
-				}
-				for four := make([]byte, 4); err == nil; {
-					if _, err = io.ReadFull(served, four); err == nil {
-						_, err = io.WriteString(served, text)
-					}
-				}
-			}()
-		}
-	}()
+	go envoytest.ServeEitherTLS(w.listen(host, port), anyCertificate(w.t), 4, text)
 }
-
-// readAhead is a connection of which some bytes have been read ahead.
-type readAhead struct {
-	net.Conn
-	*bufio.Reader
-}
-
-func (c *readAhead) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
 // dialSNI opens a connection to the client's port of "tcp" with TLS of the application and an SNI; with "plain" without
 // TLS.
@@ -53,7 +23,7 @@ func (w *world) dialSNI(sni string) (net.Conn, error) {
 	if err != nil || sni == "plain" {
 		return conn, err
 	}
-	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}), nil // applications are told apart
+	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}), nil // by any certificate
 }
 
 // servedBySNI requires which application each SNI leads to, and "" for those whose connections are closed.

@@ -62,17 +62,23 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	if n.programs, err = programs(); err != nil {
 		return nil, err
 	}
-	return n, n.start(ctx, n.writeImages)
+	if err := n.start(ctx, n.writeImages); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // Beside starts another cluster beside this one, with the same images, and returns when it is ready. Its node is linked
 // to the others of the machine. The caller stops it before this one.
 func (n *Node) Beside(ctx context.Context) (*Node, error) {
 	beside := &Node{machine: n.machine, programs: n.programs}
-	return beside, beside.start(ctx, func(context.Context) error {
+	if err := beside.start(ctx, func(context.Context) error {
 		beside.images = slices.Clone(n.images)
 		return nil
-	})
+	}); err != nil {
+		return nil, err
+	}
+	return beside, nil
 }
 
 // start starts the cluster and its first node.
