@@ -122,24 +122,27 @@ func TestNamesDiffer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := drawPort(t, "a")
 		b := drawPort(t, "b")
-		// Most often they differ in one field alone.
-		for i, same := range rapid.SliceOfN(rapid.Bool(), 6, 6).Draw(t, "same") {
-			if same {
-				[]func(){
-					func() { b.Kind = a.Kind }, func() { b.Mesh = a.Mesh }, func() { b.Zone = a.Zone },
-					func() { b.Namespace = a.Namespace }, func() { b.Name = a.Name }, func() { b.Number = a.Number },
-				}[i]()
-			}
+		others := []sni.Port{b}
+		for _, take := range []func(c *sni.Port){
+			func(c *sni.Port) { c.Kind = b.Kind }, func(c *sni.Port) { c.Mesh = b.Mesh },
+			func(c *sni.Port) { c.Zone = b.Zone }, func(c *sni.Port) { c.Namespace = b.Namespace },
+			func(c *sni.Port) { c.Name = b.Name }, func(c *sni.Port) { c.Number = b.Number },
+		} {
+			c := a // differs in one field alone
+			take(&c)
+			others = append(others, c)
 		}
-		for _, f := range sni.Formats() {
-			for _, g := range sni.Formats() {
-				if same := f.Name(a) == g.Name(b); same != (a == b && f == g) {
-					t.Fatalf("%s of %+v is %q, %s of %+v is %q", f, a, f.Name(a), g, b, g.Name(b))
+		for _, other := range others {
+			for _, f := range sni.Formats() {
+				for _, g := range sni.Formats() {
+					if same := f.Name(a) == g.Name(other); same != (a == other && f == g) {
+						t.Fatalf("%s of %+v is %q, %s of %+v is %q", f, a, f.Name(a), g, other, g.Name(other))
+					}
 				}
 			}
-		}
-		if made := sni.FormatOf(sni.V1.Name(b), a); (made != nil) != (a == b) {
-			t.Fatalf("the name of %+v is taken for one of %+v", b, a)
+			if made := sni.FormatOf(sni.V1.Name(other), a); (made != nil) != (a == other) {
+				t.Fatalf("the name of %+v is taken for one of %+v", other, a)
+			}
 		}
 	})
 }
