@@ -56,8 +56,8 @@ type acks struct {
 // Rows are the tables of the progress. Acks have a table of their own, so that a changed list of pending proxies wakes
 // only the values that show it.
 type Rows struct {
-	progress *table.Input[Progress]
-	acks     *table.Input[acks]
+	progress table.Input[Progress]
+	acks     table.Input[acks]
 }
 
 // NewRows adds the tables to a database, before its first commit.

@@ -18,43 +18,43 @@ type Stage struct {
 
 	// Membership is the membership rules of a mesh; nil: every Dataplane may join. NotAdmitted is why a Dataplane may
 	// not, where there are rules; [Stage.NotAdmittedReason] returns it for any proxy.
-	Membership  *table.Derived[string, *kind.Membership]
-	NotAdmitted *table.Derived[state.ProxyKey, string]
+	Membership  table.Derived[string, *kind.Membership]
+	NotAdmitted table.Derived[state.ProxyKey, string]
 	// EvictedSANs are the DNS SANs of the proxies that a mesh has evicted, in all zones, sorted.
-	EvictedSANs *table.Derived[string, []string]
+	EvictedSANs table.Derived[string, []string]
 	// MTLS is the effect of a mesh's mtls on its proxies.
-	MTLS *table.Derived[string, MTLS]
+	MTLS table.Derived[string, MTLS]
 	// Identity is the identity of a Dataplane; nil for a plaintext one.
-	Identity *table.Derived[state.ProxyKey, *Identity]
+	Identity table.Derived[state.ProxyKey, *Identity]
 	// ReservedIDs are the SPIFFE IDs that ZoneEgresses of this zone have or could be given, by "".
-	ReservedIDs *table.Derived[string, []string]
+	ReservedIDs table.Derived[string, []string]
 	// EgressChoice is the choice of identities of the zone's ZoneEgresses, by the zone's name.
-	EgressChoice *table.Derived[string, *EgressChoice]
+	EgressChoice table.Derived[string, *EgressChoice]
 	// EgressIdentity is each of those identities; nil where it does not exist.
-	EgressIdentity *table.Derived[state.IdentityKey, *Identity]
+	EgressIdentity table.Derived[state.IdentityKey, *Identity]
 	// Authority is the CA that signs for a MeshIdentity.
-	Authority *table.Derived[state.IdentityKey, Authority]
+	Authority table.Derived[state.IdentityKey, Authority]
 	// Presented are the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one.
-	Presented *table.Derived[state.ProxyKey, []string]
+	Presented table.Derived[state.ProxyKey, []string]
 	// ServiceIDs are the Presented IDs that the mtls of the mesh gives, one for each service of the proxy.
-	ServiceIDs *table.Derived[state.ProxyKey, []string]
+	ServiceIDs table.Derived[state.ProxyKey, []string]
 	// NextIDs are the SPIFFE IDs that will replace the presented ones of a proxy; none where nothing is replaced.
-	NextIDs *table.Derived[state.ProxyKey, kind.SpiffeIDs]
+	NextIDs table.Derived[state.ProxyKey, kind.SpiffeIDs]
 	// Changing is true where any proxy of a mesh changes its SPIFFE IDs.
-	Changing *table.Derived[string, bool]
+	Changing table.Derived[string, bool]
 	// Aliases are the SPIFFE IDs of this zone's workloads that belong to one proxy, a set for each pair, sorted.
-	Aliases *table.Derived[string, [][]string]
-	ofShard *table.Derived[state.Shard, *aliases]
-	ofZone  *table.Derived[state.IdentityKey, *aliases] // by the key of the zone's row
-	inMesh  *table.Derived[string, []*aliases]
+	Aliases table.Derived[string, [][]string]
+	ofShard table.Derived[state.Shard, *aliases]
+	ofZone  table.Derived[state.IdentityKey, *aliases] // by the key of the zone's row
+	inMesh  table.Derived[string, []*aliases]
 	// Also are the further SPIFFE IDs that a rule matches.
-	Also *table.Derived[callers, []string]
+	Also table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
-	Domains *table.Derived[string, *pki.Domains]
+	Domains table.Derived[string, *pki.Domains]
 	// Trust are the roots that the proxies of a mesh trust.
-	Trust *table.Derived[string, *Trust]
+	Trust table.Derived[string, *Trust]
 	// EgressTrust is the set of roots with which the proxies of a mesh validate the zone's egresses.
-	EgressTrust *table.Derived[string, *Trust]
+	EgressTrust table.Derived[string, *Trust]
 }
 
 // New adds the stage to the tables, before their first commit.

@@ -24,68 +24,68 @@ type Stage struct {
 
 	// Reached are the destinations that proxies reach, sorted by name. Groups that differ in other properties share
 	// them.
-	Reached *table.Derived[ReachKey, []service.DestinationKey]
+	Reached table.Derived[ReachKey, []service.DestinationKey]
 	// ReachedPart is a part of them.
-	ReachedPart *table.Derived[ReachPart, []service.DestinationKey]
+	ReachedPart table.Derived[ReachPart, []service.DestinationKey]
 	// Hosts are the host names that proxies resolve, sorted; none where they are not transparent.
-	Hosts *table.Derived[HostsKey, []service.Host]
+	Hosts table.Derived[HostsKey, []service.Host]
 	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
-	Policies *table.Derived[PoliciesKey, *policy.List]
+	Policies table.Derived[PoliciesKey, *policy.List]
 	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
 	// of these kinds only, so the first policy of a kind wakes the proxies of the mesh, and a permission none.
-	OutboundKinds *table.Derived[string, []string]
+	OutboundKinds table.Derived[string, []string]
 	// InboundKinds are the kinds of which a mesh has a policy with rules that merge, sorted. A place where connections
 	// arrive reads the selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
-	InboundKinds *table.Derived[string, []string]
+	InboundKinds table.Derived[string, []string]
 	// WholeProxyKinds are the kinds of which a mesh has a policy about whole proxies, sorted. A proxy reads its
 	// selections of these kinds only, so the first policy of a kind wakes the proxies of the mesh.
-	WholeProxyKinds *table.Derived[string, []string]
+	WholeProxyKinds table.Derived[string, []string]
 	// Selectable is a Dataplane as policies select it; nil where there is none. The proxy of a ZoneEgress has no name,
 	// labels and sections. Endpoint statuses leave it equal.
-	Selectable *table.Derived[state.ProxyKey, *policy.Proxy]
+	Selectable table.Derived[state.ProxyKey, *policy.Proxy]
 	// Selections are the policies of a kind that apply to a proxy, in ascending order.
-	Selections *table.Derived[SelectionKey, []policy.Selected]
+	Selections table.Derived[SelectionKey, []policy.Selected]
 	// Concerned are the destinations in a part of those that proxies reach which a policy has to items about. An edited
 	// conf leaves them equal.
-	Concerned *table.Derived[ConcernKey, []service.DestinationKey]
+	Concerned table.Derived[ConcernKey, []service.DestinationKey]
 	// About are the items of one policy about a destination.
-	About *table.Derived[AboutKey, []policy.Part]
+	About table.Derived[AboutKey, []policy.Part]
 	// Effective are the effective confs of the traffic of proxies with a set of policies to a destination. Groups with
 	// different policies and equal confs share the resources of the destination.
-	Effective *table.Derived[EffectiveKey, policy.Confs]
+	Effective table.Derived[EffectiveKey, policy.Confs]
 	// AffinityLabels are the labels by which the policies of a set group endpoints, sorted. AffinityServed are the
 	// values of a label that servers of this zone have in a destination whose endpoints it groups, and AffinityMatters
 	// is whether one value is among them. They read configured servers, and no endpoint.
-	AffinityLabels  *table.Derived[PolicySet, []string]
-	AffinityServed  *table.Derived[AffinityKey, []string]
-	AffinityMatters *table.Derived[AffinityMatch, bool]
+	AffinityLabels  table.Derived[PolicySet, []string]
+	AffinityServed  table.Derived[AffinityKey, []string]
+	AffinityMatters table.Derived[AffinityMatch, bool]
 	// AffinityExceeds is whether the affinity tags of a policy make more than [AffinityLimit] proxy groups.
-	AffinityExceeds *table.Derived[resource.Key, bool]
+	AffinityExceeds table.Derived[resource.Key, bool]
 	// Conflicts are the to items of a kind's policies in a mesh that have no effect somewhere. The statuses of the
 	// policies read them.
-	Conflicts *table.Derived[PoliciesKey, []Conflict]
+	Conflicts table.Derived[PoliciesKey, []Conflict]
 	// OutboundSets are the sets of outbound policies of the Dataplanes of a mesh, each once, sorted. A Dataplane that
 	// changes between them leaves them equal, so no conflicts are computed again.
-	OutboundSets *table.Derived[string, []PolicySet]
-	partialSets  *table.Derived[meshPart, []PolicySet]
+	OutboundSets table.Derived[string, []PolicySet]
+	partialSets  table.Derived[meshPart, []PolicySet]
 	// Received are the effective confs of the traffic that a proxy receives at one place, by caller. It reads
 	// selections and the policies with rules that apply.
-	Received *table.Derived[PlaceKey, policy.Confs]
+	Received table.Derived[PlaceKey, policy.Confs]
 	// WholeProxy are the effective confs about a proxy as a whole. It reads selections and the policies with such a
 	// conf that apply.
-	WholeProxy *table.Derived[WholeKey, policy.Confs]
+	WholeProxy table.Derived[WholeKey, policy.Confs]
 	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
-	TLS *table.Derived[string, identity.TLS]
+	TLS table.Derived[string, identity.TLS]
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
 	// endpoint, and no value of it differs while only an origin does.
-	Routed *table.Derived[EffectiveKey, service.RouteValue]
+	Routed table.Derived[EffectiveKey, service.RouteValue]
 	// SNIs are the SNIs of the rules of a route, in the order of their precedence. Other edits leave them equal.
-	SNIs *table.Derived[EffectiveKey, []string]
+	SNIs table.Derived[EffectiveKey, []string]
 	// Proxy is one proxy; nil where there is no such Dataplane.
-	Proxy *table.Derived[state.ProxyKey, *Proxy]
+	Proxy table.Derived[state.ProxyKey, *Proxy]
 	// Draining are the listeners that a proxy serves and its Dataplane no longer has, and, by their Section, such
 	// inbounds of its listeners.
-	Draining *table.Derived[state.ProxyKey, []string]
+	Draining table.Derived[state.ProxyKey, []string]
 }
 
 // New adds the stage to the tables, before their first commit.

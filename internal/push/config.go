@@ -28,23 +28,23 @@ type outbound = block[service.List]
 // generated once and shared by all proxy groups that reach it.
 type config struct {
 	state           *graph.State
-	clusters        *table.Derived[clustersKey, *outbound]
-	outbound        *table.Derived[outboundKey, *outbound]
-	patches         *table.Derived[policy.Confs, *envoy.Patches] // of a proxy or a group
-	bundles         *table.Derived[string, []*xds.Resource]
-	evicted         *table.Derived[string, []*xds.Resource]
-	trust           *table.Derived[trustKey, *outbound]
-	names           *table.Derived[proxy.Group, *HostNames]
-	sniRouteCluster *table.Derived[sniRouteKey, *xds.Resource]
-	upstream        *table.Derived[upstreamKey, []*xds.Resource]
-	patched         *table.Derived[patchedKey, *outbound]
-	matches         *table.Derived[patchedKey, envoy.Patched] // for inspection: never kept
-	near            *table.Derived[nearKey, *outbound]
-	externalRoute   *table.Derived[externalRouteKey, *xds.Resource]
-	captures        *table.Derived[proxy.Capture, []*xds.Resource]
-	inbounds        *table.Derived[proxy.InboundSettings, *envoy.InboundParts]
-	own             *table.Derived[state.ProxyKey, *Own]
-	reached         *table.Derived[reachedPart, Shared[service.List]]
+	clusters        table.Derived[clustersKey, *outbound]
+	outbound        table.Derived[outboundKey, *outbound]
+	patches         table.Derived[policy.Confs, *envoy.Patches] // of a proxy or a group
+	bundles         table.Derived[string, []*xds.Resource]
+	evicted         table.Derived[string, []*xds.Resource]
+	trust           table.Derived[trustKey, *outbound]
+	names           table.Derived[proxy.Group, *HostNames]
+	sniRouteCluster table.Derived[sniRouteKey, *xds.Resource]
+	upstream        table.Derived[upstreamKey, []*xds.Resource]
+	patched         table.Derived[patchedKey, *outbound]
+	matches         table.Derived[patchedKey, envoy.Patched] // for inspection: never kept
+	near            table.Derived[nearKey, *outbound]
+	externalRoute   table.Derived[externalRouteKey, *xds.Resource]
+	captures        table.Derived[proxy.Capture, []*xds.Resource]
+	inbounds        table.Derived[proxy.InboundSettings, *envoy.InboundParts]
+	own             table.Derived[state.ProxyKey, *Own]
+	reached         table.Derived[reachedPart, Shared[service.List]]
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.List]

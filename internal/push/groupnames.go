@@ -11,7 +11,7 @@ import (
 // groupNames has the host names of the proxy groups that are in use, as agents were sent them. The lock of the
 // table's writer guards it.
 type groupNames struct {
-	derived *table.Derived[proxy.Group, *HostNames]
+	derived table.Derived[proxy.Group, *HostNames]
 	sets    *resourceSets
 	sent    map[proxy.Group]*HostNames
 	late    map[proxy.Group]bool // groups whose further host names wait

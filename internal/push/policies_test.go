@@ -108,8 +108,8 @@ type policyZone struct {
 	rows    []resource.Any // without drawn policies
 	config  *config
 	proxies []state.ProxyKey
-	sent    *table.Derived[state.ProxyKey, []*xds.Resource] // pinned for each proxy
-	drawn   []resource.Key                                  // policies that are there
+	sent    table.Derived[state.ProxyKey, []*xds.Resource] // pinned for each proxy
+	drawn   []resource.Key                                 // policies that are there
 }
 
 // policyCase is the policies that apply together.

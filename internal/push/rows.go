@@ -82,7 +82,7 @@ func (rows Rows) secret(r *table.Reader, key resource.Key) (*resource.Object[kin
 func (rows Rows) SigningKeys(realm pki.Realm) []resource.Key {
 	var keys []resource.Key
 	r := rows.reader()
-	for _, index := range []*table.Index[*resource.Object[kind.Secret]]{rows.state.Tables.SigningKeys,
+	for _, index := range []table.Index[*resource.Object[kind.Secret]]{rows.state.Tables.SigningKeys,
 		rows.state.Tables.GlobalSigningKeys} {
 		for _, secret := range index.List(r, realm.String()) {
 			keys = append(keys, secret.Key())

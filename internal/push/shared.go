@@ -75,8 +75,8 @@ func withoutCommon[L comparable](a, b Shared[L]) (onlyA, onlyB Shared[L]) {
 
 // sharing derives the resources that proxies with the same K share. The resources use the endpoint lists L.
 type sharing[K, L comparable] struct {
-	shared     *table.Derived[K, Shared[L]]
-	assignment *table.Derived[L, *xds.Resource]
+	shared     table.Derived[K, Shared[L]]
+	assignment table.Derived[L, *xds.Resource]
 	name       func(L) string // of a list's assignment
 }
 

@@ -48,7 +48,7 @@ func (p *Plan) removeLocalRows(tx *table.Tx) {
 // zoneProxyRole is ingress, through which other zones connect, or egress, through which the proxies of this zone
 // connect to others. Each role has one row for each mesh, with the addresses of its zone proxies.
 type zoneProxyRole struct {
-	proxies *table.Derived[string, []zoneproxy.Proxy]
+	proxies table.Derived[string, []zoneproxy.Proxy]
 	stored  func(r *table.Reader, mesh string) (entries []kind.ZoneProxyAddress, row resource.Any)
 	newRow  func(mesh string, entries []kind.ZoneProxyAddress) resource.Any
 	// keepRows makes the row of a mesh keep the value of its Request.
@@ -76,7 +76,7 @@ func zoneProxyRoles(s *graph.State) map[string]*zoneProxyRole {
 }
 
 func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows state.Rows[S],
-	proxies *table.Derived[string, []zoneproxy.Proxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
+	proxies table.Derived[string, []zoneproxy.Proxy], entriesOf func(*S) *[]kind.ZoneProxyAddress) *zoneProxyRole {
 	return &zoneProxyRole{
 		proxies: proxies,
 		stored: func(r *table.Reader, mesh string) ([]kind.ZoneProxyAddress, resource.Any) {
@@ -92,7 +92,7 @@ func newZoneProxyRole[S any](zone string, k *resource.Kind[S], rows state.Rows[S
 			return k.Make(mesh, zone, spec)
 		},
 		keepRows: func(f *family) {
-			table.KeepFor(rows.Input, f.Derived, func(o *resource.Object[S]) []Request {
+			table.KeepFor(rows, f.Derived, func(o *resource.Object[S]) []Request {
 				if o.Name != zone {
 					return nil
 				}

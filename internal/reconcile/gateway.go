@@ -21,16 +21,16 @@ const (
 // gatewayRoutes are the derived values of the routes of the Gateway API. (ADR 96)
 type gatewayRoutes struct {
 	// converted are the conversions of a route, one for each parent, by [convert.Route.RowKey].
-	converted *table.Derived[string, []convert.RouteParent]
+	converted table.Derived[string, []convert.RouteParent]
 	// attached are the routes of a namespace for one Service, by the name of their policies.
-	attached *table.Derived[string, attachedRoutes]
+	attached table.Derived[string, attachedRoutes]
 	// byName finds the routes by the name of their policies. madeHTTP and madeTCP are the policies that have a name, in
 	// all meshes.
-	byName   *table.Index[*convert.Route]
-	madeHTTP *table.Index[*resource.Object[kind.MeshHTTPRoute]]
-	madeTCP  *table.Index[*resource.Object[kind.MeshTCPRoute]]
+	byName   table.Index[*convert.Route]
+	madeHTTP table.Index[*resource.Object[kind.MeshHTTPRoute]]
+	madeTCP  table.Index[*resource.Object[kind.MeshTCPRoute]]
 	// services are the MeshServices of this zone that have a name, in all meshes.
-	services *table.Index[*resource.Object[kind.MeshService]]
+	services table.Index[*resource.Object[kind.MeshService]]
 }
 
 // attachedRoutes are the policies of routes, and the ports that do not take a route.
@@ -45,14 +45,14 @@ func (p *Plan) addGatewayRoutes() {
 	k, db := p.kubernetes, p.State.Tables.DB
 	g := &k.gateway
 	g.byName = table.NewIndex(k.Objects.Routes, attachedNames)
-	g.services = table.NewIndex(p.State.Tables.Services.Input, func(o *resource.Object[kind.MeshService]) []string {
+	g.services = table.NewIndex(p.State.Tables.Services, func(o *resource.Object[kind.MeshService]) []string {
 		if p.State.Tables.IsRemote(o) {
 			return nil
 		}
 		return []string{o.Name}
 	})
-	g.madeHTTP = table.NewIndex(p.State.Tables.HTTPRoutes.Input, madeFromRoutes[kind.MeshHTTPRoute](p))
-	g.madeTCP = table.NewIndex(p.State.Tables.TCPRoutes.Input, madeFromRoutes[kind.MeshTCPRoute](p))
+	g.madeHTTP = table.NewIndex(p.State.Tables.HTTPRoutes, madeFromRoutes[kind.MeshHTTPRoute](p))
+	g.madeTCP = table.NewIndex(p.State.Tables.TCPRoutes, madeFromRoutes[kind.MeshTCPRoute](p))
 	g.converted = table.NewDerived(db, "conversions of routes of the Gateway API", p.convertedRoute,
 		func(a, b []convert.RouteParent) bool { return reflect.DeepEqual(a, b) })
 	g.attached = table.NewDerived(db, "routes of the Gateway API for a Service", p.attachedRoutes,
@@ -63,12 +63,12 @@ func (p *Plan) addGatewayRoutes() {
 	})
 	routes := p.addFamily(AttachedRoutesKind, p.policiesOfRoutes, kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name)
 	keepAttached(routes, k.Objects.Routes, attachedNames)
-	keepAttached(routes, p.State.Tables.HTTPRoutes.Input, madeFromRoutes[kind.MeshHTTPRoute](p))
-	keepAttached(routes, p.State.Tables.TCPRoutes.Input, madeFromRoutes[kind.MeshTCPRoute](p))
+	keepAttached(routes, p.State.Tables.HTTPRoutes, madeFromRoutes[kind.MeshHTTPRoute](p))
+	keepAttached(routes, p.State.Tables.TCPRoutes, madeFromRoutes[kind.MeshTCPRoute](p))
 }
 
 // keepAttached keeps the writes of the policies with the names that names returns for a row.
-func keepAttached[V any](writes *family, rows *table.Input[V], names func(V) []string) {
+func keepAttached[V any](writes *family, rows table.Input[V], names func(V) []string) {
 	table.KeepFor(rows, writes.Derived, func(o V) (all []Request) {
 		for _, name := range names(o) {
 			all = append(all, Request{Kind: AttachedRoutesKind, Name: name})

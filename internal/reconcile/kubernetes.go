@@ -29,16 +29,16 @@ type Kubernetes struct {
 	WriteStatus func(context.Context, *convert.RouteStatus) error
 
 	// dataplanes finds the Dataplanes of Pods, and services the MeshServices of Services, in all meshes by their names.
-	dataplanes *table.Index[*resource.Object[kind.Dataplane]]
-	services   *table.Index[*resource.Object[kind.MeshService]]
+	dataplanes table.Index[*resource.Object[kind.Dataplane]]
+	services   table.Index[*resource.Object[kind.MeshService]]
 	gateway    gatewayRoutes
 }
 
 // addKubernetes adds the writes for Pods and Services. A Pod, and the Dataplane of a Pod that is gone, keep the Pod's.
 func (p *Plan) addKubernetes() {
 	k, s := p.kubernetes, p.State
-	k.dataplanes = table.NewIndex(s.Tables.Dataplanes.Input, podOf)
-	k.services = table.NewIndex(s.Tables.Services.Input, func(o *resource.Object[kind.MeshService]) []string {
+	k.dataplanes = table.NewIndex(s.Tables.Dataplanes, podOf)
+	k.services = table.NewIndex(s.Tables.Services, func(o *resource.Object[kind.MeshService]) []string {
 		if !madeFromService(o) || s.Tables.IsRemote(o) {
 			return nil
 		}
@@ -49,10 +49,10 @@ func (p *Plan) addKubernetes() {
 	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {
 		return []Request{{Kind: PodKind, Name: o.Key()}}
 	})
-	table.KeepFor(s.Tables.Dataplanes.Input, pods.Derived, requestOfPod)
-	table.KeepFor(s.Tables.ZoneIngresses.Input, pods.Derived, requestOfPod)
-	table.KeepFor(s.Tables.ZoneEgresses.Input, pods.Derived, requestOfPod)
-	table.KeepFor(s.Tables.PodReports.Input, pods.Derived, func(o *resource.Object[kind.PodReport]) []Request {
+	table.KeepFor(s.Tables.Dataplanes, pods.Derived, requestOfPod)
+	table.KeepFor(s.Tables.ZoneIngresses, pods.Derived, requestOfPod)
+	table.KeepFor(s.Tables.ZoneEgresses, pods.Derived, requestOfPod)
+	table.KeepFor(s.Tables.PodReports, pods.Derived, func(o *resource.Object[kind.PodReport]) []Request {
 		return []Request{{Kind: PodKind, Name: o.Name}}
 	})
 	services := p.addFamily(ServiceKind, p.kubernetesService)

@@ -111,7 +111,7 @@ func (c *cluster) object(raw []byte) {
 	})
 }
 
-func setRow[V any](tx *table.Tx, t *table.Input[*V], key string, deleted bool, raw []byte,
+func setRow[V any](tx *table.Tx, t table.Input[*V], key string, deleted bool, raw []byte,
 	decode func([]byte) (*V, error)) error {
 	row, err := decode(raw)
 	if deleted || row == nil {
@@ -331,7 +331,7 @@ func (c *cluster) copyObjects(tx *table.Tx, of *cluster) {
 	to.SetSynced(tx, true)
 }
 
-func copyRows[V any](tx *table.Tx, s *table.Snapshot, from, to *table.Input[V]) {
+func copyRows[V any](tx *table.Tx, s *table.Snapshot, from, to table.Input[V]) {
 	for row := range from.All(s) {
 		to.Put(tx, row)
 	}

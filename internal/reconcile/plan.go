@@ -68,28 +68,28 @@ type Plan struct {
 
 	kubernetes         *Kubernetes // nil outside Kubernetes
 	zoneProxyRoles     map[string]*zoneProxyRole
-	nacks              *table.Derived[causeKey, nackSummary]
-	facts              *table.Derived[state.ServiceKey, facts]
-	generated          *table.Derived[tagKey, *kind.MeshService]
-	progress           *table.Derived[rowKey, progress]
-	hostnamesByService *table.Derived[Request, []hostname]
+	nacks              table.Derived[causeKey, nackSummary]
+	facts              table.Derived[state.ServiceKey, facts]
+	generated          table.Derived[tagKey, *kind.MeshService]
+	progress           table.Derived[rowKey, progress]
+	hostnamesByService table.Derived[Request, []hostname]
 	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
-	egressStatus *table.Derived[string, []kind.Condition]
-	members      *table.Derived[state.ServiceKey, members]
+	egressStatus table.Derived[string, []kind.Condition]
+	members      table.Derived[state.ServiceKey, members]
 	// notAdmitted are the evicted proxies of a shard, with the ends of their certificates.
-	notAdmitted *table.Derived[state.Shard, []kind.EvictedProxy]
-	announced   *table.Derived[state.Shard, announced]
+	notAdmitted table.Derived[state.Shard, []kind.EvictedProxy]
+	announced   table.Derived[state.Shard, announced]
 	// full is true where a mesh has the largest number of generated services, and noVIP where a range has no free
 	// address.
-	full              *table.Derived[string, bool]
-	noVIP             *table.Derived[netip.Prefix, bool]
-	absences          *table.Input[absence]
-	absencesByRequest *table.Index[absence] // by the Request that waits
+	full              table.Derived[string, bool]
+	noVIP             table.Derived[netip.Prefix, bool]
+	absences          table.Input[absence]
+	absencesByRequest table.Index[absence] // by the Request that waits
 	// servicesMoving and multiZoneMoving find the services of which a port has several SNIs, by their mesh.
-	servicesMoving  *table.Index[*resource.Object[kind.MeshService]]
-	multiZoneMoving *table.Index[*resource.Object[kind.MeshMultiZoneService]]
+	servicesMoving  table.Index[*resource.Object[kind.MeshService]]
+	multiZoneMoving table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// instances has one row, the live instances of the control plane.
-	instances *table.Input[[]string]
+	instances table.Input[[]string]
 	families  map[string]*family // by the kind of their Requests
 }
 
@@ -118,8 +118,8 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	}
 	p.absences = table.NewInput(g.Tables.DB, absence.key)
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
-	p.servicesMoving = table.NewIndex(g.Tables.Services.Input, movingSNIs[kind.MeshService])
-	p.multiZoneMoving = table.NewIndex(g.Tables.MultiZoneServices.Input, movingSNIs[kind.MeshMultiZoneService])
+	p.servicesMoving = table.NewIndex(g.Tables.Services, movingSNIs[kind.MeshService])
+	p.multiZoneMoving = table.NewIndex(g.Tables.MultiZoneServices, movingSNIs[kind.MeshMultiZoneService])
 	p.instances = table.NewInput(g.Tables.DB, func([]string) string { return "" })
 	p.nacks = table.NewDerived(g.Tables.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
 	p.facts = table.NewDerived(g.Tables.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })

@@ -99,7 +99,7 @@ func sameSpec[S any](a, b S) bool {
 
 // family is a derived table of writes. Its keys are the Requests of one kind.
 type family struct {
-	*table.Derived[Request, Writes]
+	table.Derived[Request, Writes]
 	rows []string // kinds of the rows that it writes
 }
 
@@ -148,47 +148,47 @@ func (p *Plan) addFamilies() {
 	s := p.State
 	multiZone := p.addFamily(kind.MeshMultiZoneServices.Name, p.multiZone, kind.MeshMultiZoneServices.Name,
 		kind.MeshMultiZoneServiceStatuses.Name)
-	table.KeepFor(s.Tables.MultiZoneServices.Input, multiZone.Derived, ownRequest)
+	table.KeepFor(s.Tables.MultiZoneServices, multiZone.Derived, ownRequest)
 	trusts := p.addFamily(kind.MeshTrusts.Name, p.trust, kind.MeshTrustStatuses.Name)
-	table.KeepFor(s.Tables.Trusts.Input, trusts.Derived, ownRequest)
+	table.KeepFor(s.Tables.Trusts, trusts.Derived, ownRequest)
 	p.addIdentities()
 	snis := p.addFamily(SNIKind, p.waitForSNIs, kind.SNIWaits.Name)
-	table.KeepFor(s.Tables.Meshes.Input, snis.Derived, perMesh[kind.Mesh](SNIKind))
-	table.KeepFor(s.Tables.SNIWaits.Input, snis.Derived, perMesh[kind.SNIWait](SNIKind))
+	table.KeepFor(s.Tables.Meshes, snis.Derived, perMesh[kind.Mesh](SNIKind))
+	table.KeepFor(s.Tables.SNIWaits, snis.Derived, perMesh[kind.SNIWait](SNIKind))
 	if p.Global() {
 		return
 	}
 	p.addProxies()
 	services := p.addFamily(kind.MeshServices.Name, p.service, kind.MeshServices.Name, kind.MeshServiceStatuses.Name)
-	table.KeepFor(s.Tables.Services.Input, services.Derived, ownRequest)
+	table.KeepFor(s.Tables.Services, services.Derived, ownRequest)
 	tags := p.addFamily(TagKind, p.tag)
-	table.KeepFor(s.Tables.Dataplanes.Input, tags.Derived, tagsOf)
+	table.KeepFor(s.Tables.Dataplanes, tags.Derived, tagsOf)
 	external := p.addFamily(kind.MeshExternalServices.Name, p.external, kind.MeshExternalServiceStatuses.Name,
 		kind.ExternalMaterials.Name)
-	table.KeepFor(s.Tables.ExternalServices.Input, external.Derived, ownRequest)
-	table.KeepFor(s.Tables.ExternalMaterials.Input, external.Derived,
+	table.KeepFor(s.Tables.ExternalServices, external.Derived, ownRequest)
+	table.KeepFor(s.Tables.ExternalMaterials, external.Derived,
 		func(o *resource.Object[kind.ExternalMaterial]) []Request {
 			return []Request{{kind.MeshExternalServices.Name, o.Mesh, o.Name}}
 		})
 	retainedExternal := p.addFamily(kind.RetainedExternalServices.Name, p.retainExternalService,
 		kind.RetainedExternalServices.Name)
-	table.KeepFor(s.Tables.RetainedExternalServices.Input, retainedExternal.Derived, ownRequest)
+	table.KeepFor(s.Tables.RetainedExternalServices, retainedExternal.Derived, ownRequest)
 	if p.kubernetes != nil {
 		p.addKubernetes()
 	}
 	p.addPolicies()
 	egresses := p.addFamily(kind.ZoneEgresses.Name, p.egressIdentities, kind.ZoneEgressStatuses.Name)
-	table.KeepFor(s.Tables.ZoneEgresses.Input, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
+	table.KeepFor(s.Tables.ZoneEgresses, egresses.Derived, func(*resource.Object[kind.ZoneEgress]) []Request {
 		return []Request{{Kind: kind.ZoneEgresses.Name}}
 	})
 	egressCertificates := p.addFamily(kind.ZoneEgressCertificatesList.Name, p.egressCertificates,
 		kind.ZoneEgressCertificatesList.Name)
-	table.KeepFor(s.Tables.EgressCertificates.Input, egressCertificates.Derived, ownRequest)
+	table.KeepFor(s.Tables.EgressCertificates, egressCertificates.Derived, ownRequest)
 	retained := p.addFamily(kind.RetainedEndpointsList.Name, p.retainEndpoints, kind.RetainedEndpointsList.Name)
-	table.KeepFor(s.Tables.RetainedEndpoints.Input, retained.Derived, ownRequest)
+	table.KeepFor(s.Tables.RetainedEndpoints, retained.Derived, ownRequest)
 	for of, g := range p.zoneProxyRoles {
 		addresses := p.addFamily(of, func(r *table.Reader, u Request) Writes { return p.address(r, g, u) }, of)
-		table.KeepFor(s.Tables.Meshes.Input, addresses.Derived, perMesh[kind.Mesh](of))
+		table.KeepFor(s.Tables.Meshes, addresses.Derived, perMesh[kind.Mesh](of))
 		g.keepRows(addresses)
 		table.KeepFor(p.absences, addresses.Derived, func(a absence) []Request {
 			if a.Request.Kind != of {
@@ -214,15 +214,15 @@ func (p *Plan) addIdentities() {
 	s, of := p.State, kind.MeshIdentities.Name
 	identities := p.addFamily(of, p.identity, kind.SigningCAs.Name, kind.MeshTrusts.Name,
 		kind.MeshIdentityStatuses.Name, kind.MeshStatuses.Name)
-	table.KeepFor(s.Tables.Identities.Input, identities.Derived, ownRequest)
-	table.KeepFor(s.Tables.SigningCAs.Input, identities.Derived, func(o *resource.Object[kind.SigningCA]) []Request {
+	table.KeepFor(s.Tables.Identities, identities.Derived, ownRequest)
+	table.KeepFor(s.Tables.SigningCAs, identities.Derived, func(o *resource.Object[kind.SigningCA]) []Request {
 		return []Request{{of, o.Mesh, o.Name}}
 	})
-	table.KeepFor(s.Tables.Meshes.Input, identities.Derived, func(o *resource.Object[kind.Mesh]) []Request {
+	table.KeepFor(s.Tables.Meshes, identities.Derived, func(o *resource.Object[kind.Mesh]) []Request {
 		return []Request{{of, o.Name, kind.MTLSIdentity}}
 	})
 	providers := p.addFamily(ProvidersKind, p.providers)
-	table.KeepFor(s.Tables.Identities.Input, providers.Derived, perMesh[kind.MeshIdentity](ProvidersKind))
+	table.KeepFor(s.Tables.Identities, providers.Derived, perMesh[kind.MeshIdentity](ProvidersKind))
 }
 
 // addProxies adds the writes for certificates and listener statuses of this zone's proxies.
@@ -230,22 +230,22 @@ func (p *Plan) addProxies() {
 	s := p.State
 	certificates := p.addFamily(kind.DataplaneCertificatesList.Name, p.certificates,
 		kind.DataplaneCertificatesList.Name)
-	table.KeepFor(s.Tables.Certificates.Input, certificates.Derived, ownRequest)
+	table.KeepFor(s.Tables.Certificates, certificates.Derived, ownRequest)
 	ids := p.addFamily(kind.ChangingIdentitiesList.Name, p.changingIdentities, kind.ChangingIdentitiesList.Name)
-	table.KeepFor(s.Tables.Meshes.Input, ids.Derived, perMesh[kind.Mesh](kind.ChangingIdentitiesList.Name))
-	table.KeepFor(s.Tables.ChangingIdentities.Input, ids.Derived,
+	table.KeepFor(s.Tables.Meshes, ids.Derived, perMesh[kind.Mesh](kind.ChangingIdentitiesList.Name))
+	table.KeepFor(s.Tables.ChangingIdentities, ids.Derived,
 		perMesh[kind.ChangingIdentities](kind.ChangingIdentitiesList.Name))
 	evicted := p.addFamily(kind.EvictedProxiesList.Name, p.evicted, kind.EvictedProxiesList.Name)
-	table.KeepFor(s.Tables.Meshes.Input, evicted.Derived, perMesh[kind.Mesh](kind.EvictedProxiesList.Name))
-	table.KeepFor(s.Tables.EvictedProxies.Input, evicted.Derived,
+	table.KeepFor(s.Tables.Meshes, evicted.Derived, perMesh[kind.Mesh](kind.EvictedProxiesList.Name))
+	table.KeepFor(s.Tables.EvictedProxies, evicted.Derived,
 		perMesh[kind.EvictedProxies](kind.EvictedProxiesList.Name))
 	plaintext := p.addFamily(kind.DataplaneListenerStatuses.Name, p.endPlaintext, kind.DataplaneListenerStatuses.Name)
 	tls := p.addFamily(PlaintextKind, p.waitForTLS)
-	table.KeepFor(s.Tables.ListenerStatuses.Input, plaintext.Derived, whileChanging(ownRequest))
-	table.KeepFor(s.Tables.ListenerStatuses.Input, tls.Derived,
+	table.KeepFor(s.Tables.ListenerStatuses, plaintext.Derived, whileChanging(ownRequest))
+	table.KeepFor(s.Tables.ListenerStatuses, tls.Derived,
 		whileChanging(perMesh[kind.DataplaneListenerStatus](PlaintextKind)))
 	routes := p.addFamily(kind.RetainedSNIRoutes.Name, p.retainSNIRoute, kind.RetainedSNIRoutes.Name)
-	table.KeepFor(s.Tables.RetainedSNIRoutes.Input, routes.Derived, ownRequest)
+	table.KeepFor(s.Tables.RetainedSNIRoutes, routes.Derived, ownRequest)
 }
 
 // whileChanging returns the Requests of a listener status while it accepts plaintext beside mutual TLS.

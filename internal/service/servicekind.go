@@ -23,8 +23,8 @@ type serviceKind struct {
 	// isMember returns whether a proxy is a backend of a destination, or may be.
 	isMember func(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool
 
-	destination *table.Derived[DestinationKey, *Destination]
-	endpoints   *table.Derived[DestinationKey, *Endpoints]
+	destination table.Derived[DestinationKey, *Destination]
+	endpoints   table.Derived[DestinationKey, *Endpoints]
 }
 
 // places returns the addresses and host names of the services of a kind.
@@ -72,14 +72,14 @@ func (s *Stage) serviceKinds() []serviceKind {
 	}
 }
 
-func listed[S any](services *table.Index[*resource.Object[S]],
+func listed[S any](services table.Index[*resource.Object[S]],
 	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string) []DestinationKey {
 	return func(r *table.Reader, mesh string) []DestinationKey {
 		return keysOf(services.List(r, state.MeshKey(mesh)), keyOf)
 	}
 }
 
-func labeledIn[S any](services *table.Index[*resource.Object[S]],
+func labeledIn[S any](services table.Index[*resource.Object[S]],
 	keyOf func(*resource.Object[S]) DestinationKey) func(*table.Reader, string, map[string]string) []DestinationKey {
 	return func(r *table.Reader, mesh string, labels map[string]string) []DestinationKey {
 		return keysOf(withLabels(services.List(r, state.MeshKey(mesh)), labels), keyOf)
@@ -114,8 +114,8 @@ func portsIn[S any](rows state.Rows[S]) func(*table.Reader, state.ServiceKey) []
 
 // placesIn adds the places in the statuses of a kind's services.
 func placesIn[S any](t *state.Tables, services string, rows state.Rows[S], of func(*S) kind.Places) places {
-	vips := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
-	names := table.NewIndex(rows.Input, func(o *resource.Object[S]) []string {
+	vips := table.NewIndex(rows, func(o *resource.Object[S]) []string { return addressesOf(of(&o.Spec).VIPs) })
+	names := table.NewIndex(rows, func(o *resource.Object[S]) []string {
 		return hostnameKeys(o.Mesh, of(&o.Spec).HostnameGenerators)
 	})
 	derived := table.NewDerived(t.DB, "places of a "+services, func(r *table.Reader, row state.ServiceKey) kind.Places {
@@ -128,7 +128,7 @@ func placesIn[S any](t *state.Tables, services string, rows state.Rows[S], of fu
 	return places{of: derived.Get, vipOwners: rowsIn(vips), claimants: rowsIn(names)}
 }
 
-func rowsIn[S any](index *table.Index[*resource.Object[S]]) func(*table.Reader, string) []state.ServiceKey {
+func rowsIn[S any](index table.Index[*resource.Object[S]]) func(*table.Reader, string) []state.ServiceKey {
 	return func(r *table.Reader, key string) []state.ServiceKey {
 		var rows []state.ServiceKey
 		for _, o := range index.List(r, key) {
@@ -175,8 +175,8 @@ func (s *Stage) EndpointsOf(r *table.Reader, key DestinationKey) *Endpoints {
 }
 
 // EndpointLists returns the tables of all published endpoints, of services of every kind.
-func (s *Stage) EndpointLists() []*table.Derived[DestinationKey, *Endpoints] {
-	var lists []*table.Derived[DestinationKey, *Endpoints]
+func (s *Stage) EndpointLists() []table.Derived[DestinationKey, *Endpoints] {
+	var lists []table.Derived[DestinationKey, *Endpoints]
 	for i := range s.kinds {
 		lists = append(lists, s.kinds[i].endpoints)
 	}

@@ -21,37 +21,37 @@ type Stage struct {
 	routes   *zoneroute.Stage
 
 	// Inbounds are the inbounds of a Dataplane, with their listener status; none where the mesh does not admit it.
-	Inbounds *table.Derived[state.ProxyKey, []Member]
+	Inbounds table.Derived[state.ProxyKey, []Member]
 	// ServiceMembers are the [Stage.Members] of a MeshService, which several values read whenever one of them changes.
-	ServiceMembers *table.Derived[state.ServiceKey, []*Member]
+	ServiceMembers table.Derived[state.ServiceKey, []*Member]
 	// Destinations are the services of a mesh, of every kind and zone. Tagged are the MeshServices that select a value
 	// of kuma.io/service, by its [TagKey]. Labeled are the services of a kind that have labels. Named is the service
 	// with a name, the zero key where there is none. Ports are a service's ports. These values separate the services
 	// from their clients: a change of a service that leaves them equal recomputes no proxy group.
-	Destinations *table.Derived[string, []DestinationKey]
-	Tagged       *table.Derived[string, []DestinationKey]
-	Labeled      *table.Derived[labelQuery, []DestinationKey]
-	Named        *table.Derived[NameQuery, DestinationKey]
-	Ports        *table.Derived[DestinationKey, []uint32]
+	Destinations table.Derived[string, []DestinationKey]
+	Tagged       table.Derived[string, []DestinationKey]
+	Labeled      table.Derived[labelQuery, []DestinationKey]
+	Named        table.Derived[NameQuery, DestinationKey]
+	Ports        table.Derived[DestinationKey, []uint32]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
-	ServiceIdentities *table.Derived[state.ServiceKey, []string]
+	ServiceIdentities table.Derived[state.ServiceKey, []string]
 	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same for a
 	// MeshMultiZoneService, derived from the former, and External for a MeshExternalService. [Stage.DestinationOf]
 	// returns any of them.
-	Destination, MultiZone, External *table.Derived[DestinationKey, *Destination]
+	Destination, MultiZone, External table.Derived[DestinationKey, *Destination]
 	// Routes are the routes of destinations; nil where there is none.
-	Routes *table.Derived[DestinationKey, *Route]
+	Routes table.Derived[DestinationKey, *Route]
 	// Endpoints are the published endpoints of a MeshService's port. LocalityEndpoints are those of a locality of a
 	// MeshMultiZoneService's port, and ExternalEndpoints those of a MeshExternalService's. [Stage.EndpointsOf] returns
 	// any of them.
-	Endpoints, LocalityEndpoints, ExternalEndpoints *table.Derived[DestinationKey, *Endpoints]
+	Endpoints, LocalityEndpoints, ExternalEndpoints table.Derived[DestinationKey, *Endpoints]
 	// Targeted is a destination as policies target it; nil where there is no such service.
-	Targeted *table.Derived[DestinationKey, *policy.Destination]
+	Targeted table.Derived[DestinationKey, *policy.Destination]
 	// AffinityValues are the values of a label that the servers of a destination in this zone have, sorted. Statuses
 	// and endpoints leave them equal.
-	AffinityValues *table.Derived[AffinityQuery, []string]
+	AffinityValues table.Derived[AffinityQuery, []string]
 	// HostsOf are the host names of a destination, whose key has no port.
-	HostsOf *table.Derived[DestinationKey, []Host]
+	HostsOf table.Derived[DestinationKey, []Host]
 	kinds   []serviceKind // by DestinationKind
 	// placesOf are the places of services, by DestinationKind. They separate a status from its readers: a changed count
 	// of proxies recomputes no destination.

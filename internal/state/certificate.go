@@ -15,24 +15,24 @@ type CertificateTables struct {
 	// EgressCertificates are the certificates that ZoneEgresses may present, by the mesh of their identity.
 	EgressCertificates Rows[kind.DataplaneCertificates]
 	// CertificatesByRoot finds the proxies with certificates below a root, by its [RootKey], and all of a [MeshKey].
-	CertificatesByRoot *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	CertificatesByRoot table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// CertificatesByShard finds the certificates of a [Shard].
-	CertificatesByShard *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	CertificatesByShard table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// CertificatesChanging finds the proxies that change their SPIFFE IDs, by their [MeshKey] and by their [Shard].
-	CertificatesChanging *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	CertificatesChanging table.Index[*resource.Object[kind.DataplaneCertificates]]
 	// EgressCertificatesByRoot is CertificatesByRoot for ZoneEgresses. EgressCertificatesByName finds them by the
 	// ZoneEgress.
-	EgressCertificatesByRoot, EgressCertificatesByName *table.Index[*resource.Object[kind.DataplaneCertificates]]
+	EgressCertificatesByRoot, EgressCertificatesByName table.Index[*resource.Object[kind.DataplaneCertificates]]
 }
 
 func (t *Tables) addCertificate() {
 	t.Certificates = addRows(t, kind.DataplaneCertificatesList)
 	t.EgressCertificates = addRows(t, kind.ZoneEgressCertificatesList)
-	t.CertificatesByRoot = table.NewIndex(t.Certificates.Input, rootKeys)
-	t.CertificatesByShard = table.NewIndex(t.Certificates.Input, shardKeys)
-	t.CertificatesChanging = table.NewIndex(t.Certificates.Input, movingKeys)
-	t.EgressCertificatesByRoot = table.NewIndex(t.EgressCertificates.Input, rootKeys)
-	t.EgressCertificatesByName = table.NewIndex(t.EgressCertificates.Input, egressNameKeys)
+	t.CertificatesByRoot = table.NewIndex(t.Certificates, rootKeys)
+	t.CertificatesByShard = table.NewIndex(t.Certificates, shardKeys)
+	t.CertificatesChanging = table.NewIndex(t.Certificates, movingKeys)
+	t.EgressCertificatesByRoot = table.NewIndex(t.EgressCertificates, rootKeys)
+	t.EgressCertificatesByName = table.NewIndex(t.EgressCertificates, egressNameKeys)
 }
 
 // RootKey returns the index key of the certificates below a root, by the root's fingerprint.

@@ -10,7 +10,7 @@ import (
 type ChangingIdentitiesTables struct {
 	ChangingIdentities Rows[kind.ChangingIdentities]
 	// ChangingIdentitiesByMesh finds them by a [MeshKey].
-	ChangingIdentitiesByMesh *table.Index[*resource.Object[kind.ChangingIdentities]]
+	ChangingIdentitiesByMesh table.Index[*resource.Object[kind.ChangingIdentities]]
 }
 
 func (t *Tables) addChangingIdentities() {

@@ -10,23 +10,23 @@ import (
 type DataplaneTables struct {
 	Dataplanes Rows[kind.Dataplane]
 	// DataplanesBySelector finds Dataplanes by [TagKey], [LabelKey], [PartKey] or, all of a mesh, [MeshKey].
-	DataplanesBySelector *table.Index[*resource.Object[kind.Dataplane]]
+	DataplanesBySelector table.Index[*resource.Object[kind.Dataplane]]
 	// IngressesByMesh finds the Dataplanes that are zone ingresses, and EgressesByMesh those that are zone egresses,
 	// by their [MeshKey].
-	IngressesByMesh, EgressesByMesh *table.Index[*resource.Object[kind.Dataplane]]
+	IngressesByMesh, EgressesByMesh table.Index[*resource.Object[kind.Dataplane]]
 	// DataplanesByHostName finds the Dataplanes that have a host name which this zone resolves.
-	DataplanesByHostName *table.Index[*resource.Object[kind.Dataplane]]
+	DataplanesByHostName table.Index[*resource.Object[kind.Dataplane]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
-	DataplanesByListener *table.Index[*resource.Object[kind.Dataplane]]
+	DataplanesByListener table.Index[*resource.Object[kind.Dataplane]]
 }
 
 func (t *Tables) addDataplane() {
 	t.Dataplanes = addRows(t, kind.Dataplanes)
-	t.DataplanesBySelector = table.NewIndex(t.Dataplanes.Input, selectorKeys)
-	t.IngressesByMesh = table.NewIndex(t.Dataplanes.Input, ingressKeys)
-	t.EgressesByMesh = table.NewIndex(t.Dataplanes.Input, egressKeys)
-	t.DataplanesByHostName = table.NewIndex(t.Dataplanes.Input, hostNameKeys[kind.Dataplane](t))
-	t.DataplanesByListener = table.NewIndex(t.Dataplanes.Input, listenerKeys)
+	t.DataplanesBySelector = table.NewIndex(t.Dataplanes, selectorKeys)
+	t.IngressesByMesh = table.NewIndex(t.Dataplanes, ingressKeys)
+	t.EgressesByMesh = table.NewIndex(t.Dataplanes, egressKeys)
+	t.DataplanesByHostName = table.NewIndex(t.Dataplanes, hostNameKeys[kind.Dataplane](t))
+	t.DataplanesByListener = table.NewIndex(t.Dataplanes, listenerKeys)
 }
 
 func egressKeys(dp *resource.Object[kind.Dataplane]) []string {

@@ -10,7 +10,7 @@ import (
 type EvictedProxiesTables struct {
 	EvictedProxies Rows[kind.EvictedProxies]
 	// EvictedProxiesByMesh finds them by a [MeshKey].
-	EvictedProxiesByMesh *table.Index[*resource.Object[kind.EvictedProxies]]
+	EvictedProxiesByMesh table.Index[*resource.Object[kind.EvictedProxies]]
 }
 
 func (t *Tables) addEvictedProxies() {

@@ -17,11 +17,11 @@ type ExternalServiceTables struct {
 	ExternalMaterials       Rows[kind.ExternalMaterial]
 	// RetainedExternalServicesByMesh finds the RetainedExternalServices of a [MeshKey].
 	RetainedExternalServices       Rows[kind.RetainedExternalService]
-	RetainedExternalServicesByMesh *table.Index[*resource.Object[kind.RetainedExternalService]]
+	RetainedExternalServicesByMesh table.Index[*resource.Object[kind.RetainedExternalService]]
 	// ExternalServicesByMesh finds the external services of a [MeshKey], ExternalServicesBySNI those that have an SNI.
-	ExternalServicesByMesh, ExternalServicesBySNI *table.Index[*resource.Object[kind.MeshExternalService]]
+	ExternalServicesByMesh, ExternalServicesBySNI table.Index[*resource.Object[kind.MeshExternalService]]
 	// ExternalServicesBySecret finds the external services that refer to a Secret, by its [RowKey].
-	ExternalServicesBySecret *table.Index[*resource.Object[kind.MeshExternalService]]
+	ExternalServicesBySecret table.Index[*resource.Object[kind.MeshExternalService]]
 }
 
 func (t *Tables) addExternalService() {
@@ -31,8 +31,8 @@ func (t *Tables) addExternalService() {
 	t.RetainedExternalServices = addRows(t, kind.RetainedExternalServices)
 	t.RetainedExternalServicesByMesh = byMesh(t.RetainedExternalServices)
 	t.ExternalServicesByMesh = byMesh(t.ExternalServices)
-	t.ExternalServicesBySNI = table.NewIndex(t.ExternalServices.Input, externalSNIKeys)
-	t.ExternalServicesBySecret = table.NewIndex(t.ExternalServices.Input, namedSecrets)
+	t.ExternalServicesBySNI = table.NewIndex(t.ExternalServices, externalSNIKeys)
+	t.ExternalServicesBySecret = table.NewIndex(t.ExternalServices, namedSecrets)
 }
 
 // namedSecrets returns the keys of the Secrets to which an external service refers.

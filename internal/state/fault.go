@@ -7,9 +7,9 @@ import (
 
 // FaultTables are the faults of this instance alone.
 type FaultTables struct {
-	Faults *table.Input[Fault]
+	Faults table.Input[Fault]
 	// FaultsByCause finds them by [CauseKey].
-	FaultsByCause *table.Index[Fault]
+	FaultsByCause table.Index[Fault]
 }
 
 func (t *Tables) addFault() {

@@ -10,7 +10,7 @@ import (
 type HostnameGeneratorTables struct {
 	Generators Rows[kind.HostnameGenerator]
 	// GeneratorsByScope finds all HostnameGenerators under the [MeshKey] of no mesh.
-	GeneratorsByScope *table.Index[*resource.Object[kind.HostnameGenerator]]
+	GeneratorsByScope table.Index[*resource.Object[kind.HostnameGenerator]]
 }
 
 func (t *Tables) addHostnameGenerator() {

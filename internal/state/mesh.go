@@ -13,7 +13,7 @@ type MeshTables struct {
 	Meshes       Rows[kind.Mesh]
 	MeshStatuses Rows[kind.MeshStatus]
 	// MeshesByScope finds all meshes under the [MeshKey] of no mesh.
-	MeshesByScope *table.Index[*resource.Object[kind.Mesh]]
+	MeshesByScope table.Index[*resource.Object[kind.Mesh]]
 }
 
 func (t *Tables) addMesh() {

@@ -11,8 +11,8 @@ type MeshIdentityTables struct {
 	Identities Rows[kind.MeshIdentity]
 	SigningCAs Rows[kind.SigningCA]
 	// IdentitiesByMesh and SigningCAsByMesh find them by a [MeshKey].
-	IdentitiesByMesh *table.Index[*resource.Object[kind.MeshIdentity]]
-	SigningCAsByMesh *table.Index[*resource.Object[kind.SigningCA]]
+	IdentitiesByMesh table.Index[*resource.Object[kind.MeshIdentity]]
+	SigningCAsByMesh table.Index[*resource.Object[kind.SigningCA]]
 }
 
 func (t *Tables) addMeshIdentity() {

@@ -11,22 +11,22 @@ type MeshServiceTables struct {
 	Services        Rows[kind.MeshService]
 	ServiceStatuses Rows[kind.MeshServiceStatus]
 	// ServicesByMesh finds the services of a [MeshKey].
-	ServicesByMesh *table.Index[*resource.Object[kind.MeshService]]
+	ServicesByMesh table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByTag finds the services that select a value of kuma.io/service, by [TagKey].
-	ServicesByTag *table.Index[*resource.Object[kind.MeshService]]
+	ServicesByTag table.Index[*resource.Object[kind.MeshService]]
 	// ServicesByLabel finds the services that have a label, by [LabelKey].
-	ServicesByLabel *table.Index[*resource.Object[kind.MeshService]]
+	ServicesByLabel table.Index[*resource.Object[kind.MeshService]]
 	// ServicesBySNI finds the services that have an SNI.
-	ServicesBySNI *table.Index[*resource.Object[kind.MeshService]]
+	ServicesBySNI table.Index[*resource.Object[kind.MeshService]]
 }
 
 func (t *Tables) addMeshService() {
 	t.Services = addRows(t, kind.MeshServices)
 	t.ServiceStatuses = addRows(t, kind.MeshServiceStatuses)
 	t.ServicesByMesh = byMesh(t.Services)
-	t.ServicesByTag = table.NewIndex(t.Services.Input, serviceTagKeys)
-	t.ServicesByLabel = table.NewIndex(t.Services.Input, serviceLabelKeys)
-	t.ServicesBySNI = table.NewIndex(t.Services.Input, sniKeys)
+	t.ServicesByTag = table.NewIndex(t.Services, serviceTagKeys)
+	t.ServicesByLabel = table.NewIndex(t.Services, serviceLabelKeys)
+	t.ServicesBySNI = table.NewIndex(t.Services, sniKeys)
 }
 
 func sniKeys[S any](service *resource.Object[S]) []string {

@@ -11,7 +11,7 @@ type MeshTrustTables struct {
 	Trusts        Rows[kind.MeshTrust]
 	TrustStatuses Rows[kind.MeshTrustStatus]
 	// TrustsByMesh finds the MeshTrusts of a [MeshKey].
-	TrustsByMesh *table.Index[*resource.Object[kind.MeshTrust]]
+	TrustsByMesh table.Index[*resource.Object[kind.MeshTrust]]
 }
 
 func (t *Tables) addMeshTrust() {

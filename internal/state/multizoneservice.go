@@ -11,12 +11,12 @@ type MultiZoneServiceTables struct {
 	MultiZoneServices        Rows[kind.MeshMultiZoneService]
 	MultiZoneServiceStatuses Rows[kind.MeshMultiZoneServiceStatus]
 	// MultiZoneServicesByMesh finds the services of a [MeshKey], MultiZoneServicesBySNI those that have an SNI.
-	MultiZoneServicesByMesh, MultiZoneServicesBySNI *table.Index[*resource.Object[kind.MeshMultiZoneService]]
+	MultiZoneServicesByMesh, MultiZoneServicesBySNI table.Index[*resource.Object[kind.MeshMultiZoneService]]
 }
 
 func (t *Tables) addMultiZoneService() {
 	t.MultiZoneServices = addRows(t, kind.MeshMultiZoneServices)
 	t.MultiZoneServiceStatuses = addRows(t, kind.MeshMultiZoneServiceStatuses)
 	t.MultiZoneServicesByMesh = byMesh(t.MultiZoneServices)
-	t.MultiZoneServicesBySNI = table.NewIndex(t.MultiZoneServices.Input, sniKeys)
+	t.MultiZoneServicesBySNI = table.NewIndex(t.MultiZoneServices, sniKeys)
 }

@@ -10,7 +10,7 @@ import (
 type PermissionTables struct {
 	Permissions Rows[kind.MeshTrafficPermission]
 	// PermissionByMesh finds the MeshTrafficPermissions of a [MeshKey].
-	PermissionByMesh *table.Index[*resource.Object[kind.MeshTrafficPermission]]
+	PermissionByMesh table.Index[*resource.Object[kind.MeshTrafficPermission]]
 }
 
 func (t *Tables) addPermission() {

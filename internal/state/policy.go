@@ -39,7 +39,7 @@ func (t *Tables) addPolicies() {
 
 // AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
 // kind whose confs do not merge.
-func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], *table.Index[*resource.Object[S]]) {
+func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], table.Index[*resource.Object[S]]) {
 	plan, err := policy.NewPlan(k.Conf())
 	if err != nil {
 		panic(err)

@@ -18,10 +18,10 @@ type ProxyStatusTables struct {
 	ZoneIngressInsights         Rows[kind.DataplaneInsight]
 	ZoneEgressInsights          Rows[kind.DataplaneInsight]
 	// ListenerStatusesChanging finds the proxies that accept mutual TLS and plaintext, by their [MeshKey].
-	ListenerStatusesChanging *table.Index[*resource.Object[kind.DataplaneListenerStatus]]
+	ListenerStatusesChanging table.Index[*resource.Object[kind.DataplaneListenerStatus]]
 	// InsightsByCause finds the insights of connected proxies that NACK the configuration of a resource, by its
 	// [CauseKey].
-	InsightsByCause *table.Index[*resource.Object[kind.DataplaneInsight]]
+	InsightsByCause table.Index[*resource.Object[kind.DataplaneInsight]]
 }
 
 func (t *Tables) addProxyStatus() {
@@ -31,8 +31,8 @@ func (t *Tables) addProxyStatus() {
 	t.Insights = addRows(t, kind.DataplaneInsights)
 	t.ZoneIngressInsights = addRows(t, kind.ZoneIngressInsights)
 	t.ZoneEgressInsights = addRows(t, kind.ZoneEgressInsights)
-	t.ListenerStatusesChanging = table.NewIndex(t.ListenerStatuses.Input, changingKeys)
-	t.InsightsByCause = table.NewIndex(t.Insights.Input, causeKeys)
+	t.ListenerStatusesChanging = table.NewIndex(t.ListenerStatuses, changingKeys)
+	t.InsightsByCause = table.NewIndex(t.Insights, causeKeys)
 }
 
 // CauseKey returns the index key of a resource whose configuration gets a NACK of a proxy of a mesh.

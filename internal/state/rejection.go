@@ -8,9 +8,9 @@ import (
 // RejectionTables are the rejected resources of which proxies get another form, as the insights of proxies told this
 // instance since its start.
 type RejectionTables struct {
-	Rejections *table.Input[Rejection]
+	Rejections table.Input[Rejection]
 	// RejectionsByCause finds them by the [CauseKey] of each policy.
-	RejectionsByCause *table.Index[Rejection]
+	RejectionsByCause table.Index[Rejection]
 }
 
 func (t *Tables) addRejections() {

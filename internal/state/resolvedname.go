@@ -13,12 +13,12 @@ import (
 type ResolvedNameTables struct {
 	ResolvedNames Rows[kind.ResolvedName]
 	// ResolvedNamesByAddress finds the names by an IP address.
-	ResolvedNamesByAddress *table.Index[*resource.Object[kind.ResolvedName]]
+	ResolvedNamesByAddress table.Index[*resource.Object[kind.ResolvedName]]
 }
 
 func (t *Tables) addResolvedName() {
 	t.ResolvedNames = addRows(t, kind.ResolvedNames)
-	t.ResolvedNamesByAddress = table.NewIndex(t.ResolvedNames.Input, resolvedKeys)
+	t.ResolvedNamesByAddress = table.NewIndex(t.ResolvedNames, resolvedKeys)
 }
 
 // HostNames returns the host names of a resource that this zone resolves, sorted: networking.address of its own

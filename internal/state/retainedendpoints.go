@@ -12,12 +12,12 @@ import (
 type RetainedEndpointsTables struct {
 	RetainedEndpoints Rows[kind.RetainedEndpoints]
 	// RetainedEndpointsByProxy finds the retained endpoints of a Dataplane, by its [RowKey].
-	RetainedEndpointsByProxy *table.Index[*resource.Object[kind.RetainedEndpoints]]
+	RetainedEndpointsByProxy table.Index[*resource.Object[kind.RetainedEndpoints]]
 }
 
 func (t *Tables) addRetainedEndpoints() {
 	t.RetainedEndpoints = addRows(t, kind.RetainedEndpointsList)
-	t.RetainedEndpointsByProxy = table.NewIndex(t.RetainedEndpoints.Input, retainedEndpointKeys)
+	t.RetainedEndpointsByProxy = table.NewIndex(t.RetainedEndpoints, retainedEndpointKeys)
 }
 
 func retainedEndpointKeys(o *resource.Object[kind.RetainedEndpoints]) []string {

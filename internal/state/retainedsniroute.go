@@ -11,12 +11,12 @@ type RetainedSNIRouteTables struct {
 	RetainedSNIRoutes Rows[kind.RetainedSNIRoute]
 	// RetainedSNIRoutesByProxy finds the retained SNI routes of a Dataplane, by its [RowKey], and
 	// RetainedSNIRoutesByMesh all of a [MeshKey].
-	RetainedSNIRoutesByProxy, RetainedSNIRoutesByMesh *table.Index[*resource.Object[kind.RetainedSNIRoute]]
+	RetainedSNIRoutesByProxy, RetainedSNIRoutesByMesh table.Index[*resource.Object[kind.RetainedSNIRoute]]
 }
 
 func (t *Tables) addRetainedSNIRoute() {
 	t.RetainedSNIRoutes = addRows(t, kind.RetainedSNIRoutes)
-	t.RetainedSNIRoutesByProxy = table.NewIndex(t.RetainedSNIRoutes.Input, retainedSNIRouteKeys)
+	t.RetainedSNIRoutesByProxy = table.NewIndex(t.RetainedSNIRoutes, retainedSNIRouteKeys)
 	t.RetainedSNIRoutesByMesh = byMesh(t.RetainedSNIRoutes)
 }
 

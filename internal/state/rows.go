@@ -9,13 +9,19 @@ import (
 	"weft/resource"
 )
 
-// Rows is the table of one kind, keyed by [RowKey].
-type Rows[S any] struct {
-	*table.Input[*resource.Object[S]]
+// Rows is the table of one kind, keyed by [RowKey]. It is an interface as [table.Derived] is.
+type Rows[S any] interface {
+	table.Input[*resource.Object[S]]
+	// Find returns one resource.
+	Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool)
 }
 
-// Find returns one resource.
-func (t Rows[S]) Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool) {
+// rows is the only [Rows].
+type rows[S any] struct {
+	table.Input[*resource.Object[S]]
+}
+
+func (t rows[S]) Find(r *table.Reader, mesh, name string) (*resource.Object[S], bool) {
 	return t.Get(r, RowKey(mesh, name))
 }
 
@@ -44,8 +50,8 @@ func partOf(name string) uint32 {
 	return h.Sum32() % MeshParts
 }
 
-func byMesh[S any](rows Rows[S]) *table.Index[*resource.Object[S]] {
-	return table.NewIndex(rows.Input, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
+func byMesh[S any](rows Rows[S]) table.Index[*resource.Object[S]] {
+	return table.NewIndex(rows, func(o *resource.Object[S]) []string { return []string{MeshKey(o.Mesh)} })
 }
 
 // ServiceKey identifies the row of a MeshService. A service of a remote zone has another name there than its owner gave

@@ -12,14 +12,14 @@ type SecretTables struct {
 	Secrets       Rows[kind.Secret]
 	GlobalSecrets Rows[kind.Secret]
 	// SigningKeys and GlobalSigningKeys find the Secrets with the signing keys of a realm of tokens, by its String.
-	SigningKeys, GlobalSigningKeys *table.Index[*resource.Object[kind.Secret]]
+	SigningKeys, GlobalSigningKeys table.Index[*resource.Object[kind.Secret]]
 }
 
 func (t *Tables) addSecret() {
 	t.Secrets = addRows(t, kind.Secrets)
 	t.GlobalSecrets = addRows(t, kind.GlobalSecrets)
-	t.SigningKeys = table.NewIndex(t.Secrets.Input, signingKeyRealms)
-	t.GlobalSigningKeys = table.NewIndex(t.GlobalSecrets.Input, signingKeyRealms)
+	t.SigningKeys = table.NewIndex(t.Secrets, signingKeyRealms)
+	t.GlobalSigningKeys = table.NewIndex(t.GlobalSecrets, signingKeyRealms)
 }
 
 func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {

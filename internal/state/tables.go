@@ -109,7 +109,7 @@ func addRows[S any](t *Tables, k *resource.Kind[S]) Rows[S] {
 	if t.HasRows(k.Name) {
 		panic("state: " + k.Name + " has a table already")
 	}
-	rows := Rows[S]{table.NewInput(t.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
+	rows := rows[S]{table.NewInput(t.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
 	t.kinds[k.Name] = kindRows{
 		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
 		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },

@@ -16,11 +16,11 @@ type ZoneProxyTables struct {
 	ZoneAddresses   Rows[kind.MeshZoneAddress]
 	EgressAddresses Rows[kind.MeshEgressAddress]
 	// ZoneIngressesByScope and ZoneEgressesByScope find all of them under the [MeshKey] of no mesh.
-	ZoneIngressesByScope *table.Index[*resource.Object[kind.ZoneIngress]]
-	ZoneEgressesByScope  *table.Index[*resource.Object[kind.ZoneEgress]]
+	ZoneIngressesByScope table.Index[*resource.Object[kind.ZoneIngress]]
+	ZoneEgressesByScope  table.Index[*resource.Object[kind.ZoneEgress]]
 	// ZoneAddressesByMesh finds the zone addresses of a [MeshKey], and ZoneAddressesByHostName those that have a host
 	// name which this zone resolves.
-	ZoneAddressesByMesh, ZoneAddressesByHostName *table.Index[*resource.Object[kind.MeshZoneAddress]]
+	ZoneAddressesByMesh, ZoneAddressesByHostName table.Index[*resource.Object[kind.MeshZoneAddress]]
 }
 
 func (t *Tables) addZoneProxy() {
@@ -32,7 +32,7 @@ func (t *Tables) addZoneProxy() {
 	t.ZoneIngressesByScope = byMesh(t.ZoneIngresses)
 	t.ZoneEgressesByScope = byMesh(t.ZoneEgresses)
 	t.ZoneAddressesByMesh = byMesh(t.ZoneAddresses)
-	t.ZoneAddressesByHostName = table.NewIndex(t.ZoneAddresses.Input, hostNameKeys[kind.MeshZoneAddress](t))
+	t.ZoneAddressesByHostName = table.NewIndex(t.ZoneAddresses, hostNameKeys[kind.MeshZoneAddress](t))
 }
 
 // ZoneAddress returns the row with the zone ingresses of a zone, as other zones dial them for a mesh.

@@ -17,7 +17,7 @@ type keepChange struct{ added, dropped []any }
 // KeepFor keeps values of a derived table while rows of an [Input] exist: for each row the values under the keys that
 // keys returns, without duplicates. Several rows, also of several Inputs, may keep the same value. It is called before
 // the first commit.
-func KeepFor[V any, K comparable, W any](t *Input[V], d *Derived[K, W], keys func(V) []K) {
+func KeepFor[V any, K comparable, W any](t Input[V], d Derived[K, W], keys func(V) []K) {
 	t.KeepFor(d, func(row V) []any {
 		var all []any
 		for _, key := range keys(row) {
@@ -30,15 +30,14 @@ func KeepFor[V any, K comparable, W any](t *Input[V], d *Derived[K, W], keys fun
 // Kept is a derived table whatever its types are.
 type Kept interface{ keptID() int }
 
-func (d *Derived[K, V]) keptID() int { return d.id }
+func (d *derived[K, V]) keptID() int { return d.id }
 
-// KeepFor is the function [KeepFor] for a derived table of unknown types. keys returns keys of its type.
-func (t *Input[V]) KeepFor(d Kept, keys func(V) []any) {
+func (t *input[V]) KeepFor(d Kept, keys func(V) []any) {
 	t.keeps = append(t.keeps, keepRule[V]{d.keptID(), keys})
 }
 
 // recordKeep records the values that a replaced row and its replacement keep. stored is nil where the row is new.
-func (t *Input[V]) recordKeep(tx *Tx, stored any, row V, present bool) {
+func (t *input[V]) recordKeep(tx *Tx, stored any, row V, present bool) {
 	for _, k := range t.keeps {
 		var before, after []any
 		if stored != nil {
@@ -78,8 +77,7 @@ func (db *DB) applyKeep(kept *keepChange, stage int, s *Snapshot, changes *Chang
 	return len(kept.added)
 }
 
-// Dropped returns the keys of this table that lost their last pin in a commit because no row keeps them any more.
-func (d *Derived[K, V]) Dropped(c *Changes) iter.Seq[K] {
+func (d *derived[K, V]) Dropped(c *Changes) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for _, key := range c.dropped[d.id] {
 			if !yield(key.(K)) {

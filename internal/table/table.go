@@ -83,8 +83,27 @@ type inputTable interface {
 	indexKeys(row any, visit func(source int, key string))
 }
 
-// Input is a table of rows that come from outside, in the order of their keys.
-type Input[V any] struct {
+// Input is a table of rows that come from outside, in the order of their keys. [Derived] tells why it is an interface.
+type Input[V any] interface {
+	// Get returns the row with a key. ok is false where there is none.
+	Get(r *Reader, key string) (row V, ok bool)
+	// All returns every row in the order of their keys. It records no read, so derived functions must not use it: they
+	// read an [Index].
+	All(s *Snapshot) iter.Seq[V]
+	// From returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An empty
+	// after is before the first key. It records no read, so derived functions must not use it.
+	From(s *Snapshot, prefix, after string) iter.Seq[V]
+	// Put stores a row, and replaces a row with the same key.
+	Put(tx *Tx, row V)
+	// Delete removes the row with a key, if there is one.
+	Delete(tx *Tx, key string)
+	// KeepFor is the function [KeepFor] for a derived table of unknown types. keys returns keys of its type.
+	KeepFor(d Kept, keys func(V) []any)
+	newIndex(keys func(V) []string) Index[V]
+}
+
+// input is the only [Input].
+type input[V any] struct {
 	db      *DB
 	source  int
 	key     func(V) string
@@ -96,8 +115,8 @@ type Input[V any] struct {
 }
 
 // NewInput adds a table. Rows are shared and must not change after they are put.
-func NewInput[V any](db *DB, key func(V) string) *Input[V] {
-	t := &Input[V]{db: db, source: db.addSource(), key: key}
+func NewInput[V any](db *DB, key func(V) string) Input[V] {
+	t := &input[V]{db: db, source: db.addSource(), key: key}
 	db.inputs = append(db.inputs, t)
 	return t
 }
@@ -109,7 +128,7 @@ func (db *DB) addSource() int {
 	return len(s.trees) - 1
 }
 
-func (t *Input[V]) indexKeys(row any, visit func(source int, key string)) {
+func (t *input[V]) indexKeys(row any, visit func(source int, key string)) {
 	for _, x := range t.indexes {
 		for _, key := range x.keys(row.(V)) {
 			visit(x.source, key)
@@ -117,8 +136,7 @@ func (t *Input[V]) indexKeys(row any, visit func(source int, key string)) {
 	}
 }
 
-// Get returns the row with a key. ok is false where there is none.
-func (t *Input[V]) Get(r *Reader, key string) (V, bool) {
+func (t *input[V]) Get(r *Reader, key string) (V, bool) {
 	r.recordRead(readKey{t.source, key})
 	row, ok := r.snapshot.trees[t.source].Get([]byte(key))
 	if !ok {
@@ -128,15 +146,13 @@ func (t *Input[V]) Get(r *Reader, key string) (V, bool) {
 	return row.(V), true
 }
 
-// All returns every row in the order of their keys. It records no read, so derived functions must not use it: they read
-// an [Index].
-func (t *Input[V]) All(s *Snapshot) iter.Seq[V] {
+func (t *input[V]) All(s *Snapshot) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		t.walk(s, nil, t.source, yield)
 	}
 }
 
-func (t *Input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bool) {
+func (t *input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bool) {
 	it := s.trees[source].Root().Iterator()
 	it.SeekPrefix(prefix)
 	for _, row, ok := it.Next(); ok; _, row, ok = it.Next() {
@@ -146,9 +162,7 @@ func (t *Input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bo
 	}
 }
 
-// From returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An empty after
-// is before the first key. It records no read, so derived functions must not use it.
-func (t *Input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
+func (t *input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
 	least := prefix
 	if after >= prefix && after != "" {
 		least = after + "\x00" // the successor of the key
@@ -164,15 +178,25 @@ func (t *Input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
 	}
 }
 
-// Index finds the rows of an [Input] by keys that are computed from the rows.
-type Index[V any] struct {
-	table  *Input[V]
+// Index finds the rows of an [Input] by keys that are computed from the rows. [Derived] tells why it is an interface.
+type Index[V any] interface {
+	// List returns the rows under an index key, in the order of the rows' own keys.
+	List(r *Reader, key string) []V
+	// Any returns true where a row is under an index key. It reads as much as List, without the cost of the rows.
+	Any(r *Reader, key string) bool
+}
+
+// index is the only [Index].
+type index[V any] struct {
+	table  *input[V]
 	source int
 }
 
 // NewIndex adds an index. It is called before the first commit. Index keys must not contain a zero byte.
-func NewIndex[V any](t *Input[V], keys func(V) []string) *Index[V] {
-	x := &Index[V]{table: t, source: t.db.addSource()}
+func NewIndex[V any](t Input[V], keys func(V) []string) Index[V] { return t.newIndex(keys) }
+
+func (t *input[V]) newIndex(keys func(V) []string) Index[V] {
+	x := &index[V]{table: t, source: t.db.addSource()}
 	t.indexes = append(t.indexes, struct {
 		source int
 		keys   func(V) []string
@@ -180,8 +204,7 @@ func NewIndex[V any](t *Input[V], keys func(V) []string) *Index[V] {
 	return x
 }
 
-// List returns the rows under an index key, in the order of the rows' own keys.
-func (x *Index[V]) List(r *Reader, key string) []V {
+func (x *index[V]) List(r *Reader, key string) []V {
 	r.recordRead(readKey{x.source, key})
 	var rows []V
 	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(row V) bool {
@@ -191,8 +214,7 @@ func (x *Index[V]) List(r *Reader, key string) []V {
 	return rows
 }
 
-// Any returns true where a row is under an index key. It reads as much as List, without the cost of the rows.
-func (x *Index[V]) Any(r *Reader, key string) (found bool) {
+func (x *index[V]) Any(r *Reader, key string) (found bool) {
 	r.recordRead(readKey{x.source, key})
 	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(V) bool {
 		found = true
@@ -206,16 +228,14 @@ func entryPrefix(key string) []byte { return append([]byte(key), 0) }
 
 func entryKey(index, row string) []byte { return append(entryPrefix(index), row...) }
 
-// Put stores a row, and replaces a row with the same key.
-func (t *Input[V]) Put(tx *Tx, row V) { t.replace(tx, t.key(row), row, true) }
+func (t *input[V]) Put(tx *Tx, row V) { t.replace(tx, t.key(row), row, true) }
 
-// Delete removes the row with a key, if there is one.
-func (t *Input[V]) Delete(tx *Tx, key string) {
+func (t *input[V]) Delete(tx *Tx, key string) {
 	var none V
 	t.replace(tx, key, none, false)
 }
 
-func (t *Input[V]) replace(tx *Tx, key string, row V, present bool) {
+func (t *input[V]) replace(tx *Tx, key string, row V, present bool) {
 	rows := tx.txn(t.source)
 	stored, ok := rows.Get([]byte(key))
 	t.recordKeep(tx, stored, row, present)
@@ -392,7 +412,33 @@ type derivedTable interface {
 }
 
 // Derived is a table of values that are computed from rows and from values of derived tables that were added before.
-type Derived[K comparable, V any] struct {
+//
+// It is an interface because the methods of a generic struct are compiled in each package that knows a type with such
+// fields, and the tables of a control plane are more than a hundred.
+type Derived[K comparable, V any] interface {
+	Kept
+	fmt.Stringer // the table's name
+	// Get returns a value to a function of a derived table that was added later, or to an [Eval]. It panics for a table
+	// that was added later than the reader's.
+	Get(r *Reader, key K) V
+	// Pin keeps a value up to date until as many calls of Unpin, and returns it.
+	Pin(key K) V
+	// Unpin reverts one Pin. It panics where the value has no pin.
+	Unpin(key K)
+	// Value returns a kept value; false: the value is not kept.
+	Value(key K) (V, bool)
+	// Changed returns the pinned values of this table that differ after a commit, in no order.
+	Changed(c *Changes) iter.Seq2[K, V]
+	// Transitions returns all kept values of this table that differ after a commit, pinned or not, in no order.
+	Transitions(c *Changes) iter.Seq[Transition[K, V]]
+	// Dropped returns the keys of this table that lost their last pin in a commit because no row keeps them any more.
+	Dropped(c *Changes) iter.Seq[K]
+	// Len returns the number of kept values.
+	Len() int
+}
+
+// derived is the only [Derived].
+type derived[K comparable, V any] struct {
 	db    *DB
 	id    int
 	name  string
@@ -403,21 +449,19 @@ type Derived[K comparable, V any] struct {
 
 // NewDerived adds a derived table. The result of fn must depend only on its key and on its reads through the Reader.
 // same reports whether two results are equal; the readers of an equal result are not recomputed.
-func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V, same func(a, b V) bool) *Derived[K,
+func NewDerived[K comparable, V any](db *DB, name string, fn func(*Reader, K) V, same func(a, b V) bool) Derived[K,
 	V] {
-	d := &Derived[K, V]{db: db, id: len(db.derived), name: name, fn: fn, same: same, nodes: map[K]*node{}}
+	d := &derived[K, V]{db: db, id: len(db.derived), name: name, fn: fn, same: same, nodes: map[K]*node{}}
 	db.derived = append(db.derived, d)
 	return d
 }
 
-func (d *Derived[K, V]) compute(r *Reader, key any) any { return d.fn(r, key.(K)) }
-func (d *Derived[K, V]) equal(a, b any) bool            { return d.same(a.(V), b.(V)) }
-func (d *Derived[K, V]) deleteNode(key any)             { delete(d.nodes, key.(K)) }
-func (d *Derived[K, V]) zero() any                      { var none V; return none }
+func (d *derived[K, V]) compute(r *Reader, key any) any { return d.fn(r, key.(K)) }
+func (d *derived[K, V]) equal(a, b any) bool            { return d.same(a.(V), b.(V)) }
+func (d *derived[K, V]) deleteNode(key any)             { delete(d.nodes, key.(K)) }
+func (d *derived[K, V]) zero() any                      { var none V; return none }
 
-// Get returns a value to a function of a derived table that was added later, or to an [Eval]. It panics for a table
-// that was added later than the reader's.
-func (d *Derived[K, V]) Get(r *Reader, key K) V {
+func (d *derived[K, V]) Get(r *Reader, key K) V {
 	if r.memo != nil {
 		return d.evaluate(r, key)
 	}
@@ -432,12 +476,11 @@ func (d *Derived[K, V]) Get(r *Reader, key K) V {
 	return n.value.(V)
 }
 
-// String returns the table's name.
-func (d *Derived[K, V]) String() string { return d.name }
+func (d *derived[K, V]) String() string { return d.name }
 
 // node returns a kept value, and computes it where it is not kept yet. Tables that were added earlier hold no outdated
 // value then, since stages are recomputed in their order.
-func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
+func (d *derived[K, V]) node(s *Snapshot, key K) *node {
 	if n := d.nodes[key]; n != nil {
 		return n
 	}
@@ -451,20 +494,18 @@ func (d *Derived[K, V]) node(s *Snapshot, key K) *node {
 	return n
 }
 
-// Pin keeps a value up to date until as many calls of Unpin, and returns it.
-func (d *Derived[K, V]) Pin(key K) V { return d.pinned(d.db.Snapshot(), key).value.(V) }
+func (d *derived[K, V]) Pin(key K) V { return d.pinned(d.db.Snapshot(), key).value.(V) }
 
-func (d *Derived[K, V]) pinned(s *Snapshot, key any) *node {
+func (d *derived[K, V]) pinned(s *Snapshot, key any) *node {
 	n := d.node(s, key.(K))
 	n.pins++
 	return n
 }
 
-// Unpin reverts one Pin. It panics where the value has no pin.
-func (d *Derived[K, V]) Unpin(key K) { d.unpin(key) }
+func (d *derived[K, V]) Unpin(key K) { d.unpin(key) }
 
 // unpin returns whether it removed the last pin.
-func (d *Derived[K, V]) unpin(key any) (last bool) {
+func (d *derived[K, V]) unpin(key any) (last bool) {
 	n := d.nodes[key.(K)]
 	if n == nil || n.pins == 0 {
 		panic(fmt.Sprintf("table: %s %v unpinned, but it is not pinned", d.name, key))
@@ -474,8 +515,7 @@ func (d *Derived[K, V]) unpin(key any) (last bool) {
 	return n.pins == 0
 }
 
-// Value returns a kept value; false: the value is not kept.
-func (d *Derived[K, V]) Value(key K) (V, bool) {
+func (d *derived[K, V]) Value(key K) (V, bool) {
 	if n := d.nodes[key]; n != nil {
 		return n.value.(V), true
 	}
@@ -483,8 +523,7 @@ func (d *Derived[K, V]) Value(key K) (V, bool) {
 	return none, false
 }
 
-// Changed returns the pinned values of this table that differ after a commit, in no order.
-func (d *Derived[K, V]) Changed(c *Changes) iter.Seq2[K, V] {
+func (d *derived[K, V]) Changed(c *Changes) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, change := range c.nodes[d.id] {
 			if n := change.node; !n.dead && n.pins > 0 && !yield(n.key.(K), n.value.(V)) {
@@ -500,8 +539,7 @@ type Transition[K comparable, V any] struct {
 	Old, New V
 }
 
-// Transitions returns all kept values of this table that differ after a commit, pinned or not, in no order.
-func (d *Derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
+func (d *derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
 	return func(yield func(Transition[K, V]) bool) {
 		for _, change := range c.nodes[d.id] {
 			if n := change.node; !n.dead && !yield(Transition[K, V]{n.key.(K), change.before.(V), n.value.(V)}) {
@@ -511,8 +549,7 @@ func (d *Derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
 	}
 }
 
-// Len returns the number of kept values.
-func (d *Derived[K, V]) Len() int { return len(d.nodes) }
+func (d *derived[K, V]) Len() int { return len(d.nodes) }
 
 // Reader gives a derived function its inputs, and records which inputs it reads.
 type Reader struct {
@@ -559,7 +596,7 @@ func Eval(s *Snapshot) *Reader {
 	return &Reader{snapshot: s, memo: map[memoKey]any{}}
 }
 
-func (d *Derived[K, V]) evaluate(r *Reader, key K) V {
+func (d *derived[K, V]) evaluate(r *Reader, key K) V {
 	m := memoKey{d.id, key}
 	if v, ok := r.memo[m]; ok {
 		if r.comparison != nil {

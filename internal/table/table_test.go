@@ -21,12 +21,12 @@ type item struct {
 // themselves, and a value over many of those.
 type world struct {
 	db     *table.DB
-	items  *table.Input[item]
-	groups *table.Index[item]
-	parity *table.Derived[string, int]
-	sums   *table.Derived[string, int]
-	hops   *table.Derived[string, int]
-	totals *table.Derived[int, int]
+	items  table.Input[item]
+	groups table.Index[item]
+	parity table.Derived[string, int]
+	sums   table.Derived[string, int]
+	hops   table.Derived[string, int]
+	totals table.Derived[int, int]
 	runs   map[string]int
 }
 
@@ -154,7 +154,7 @@ func TestOnlyReadersOfAChangeAreRecomputed(t *testing.T) {
 func TestReadingALaterTablePanics(t *testing.T) {
 	db := table.New()
 	equal := func(a, b int) bool { return a == b }
-	var late *table.Derived[int, int]
+	var late table.Derived[int, int]
 	early := table.NewDerived(db, "early", func(r *table.Reader, k int) int { return late.Get(r, k) }, equal)
 	late = table.NewDerived(db, "late", func(*table.Reader, int) int { return 1 }, equal)
 	defer func() {

@@ -22,10 +22,10 @@ type lease struct {
 type leases struct {
 	db    *table.DB
 	now   time.Time
-	rows  *table.Input[lease]
-	of    *table.Index[lease]
-	open  *table.Derived[string, bool]
-	count *table.Derived[string, int]
+	rows  table.Input[lease]
+	of    table.Index[lease]
+	open  table.Derived[string, bool]
+	count table.Derived[string, int]
 	runs  int
 }
 

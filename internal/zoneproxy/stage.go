@@ -23,20 +23,20 @@ type Stage struct {
 	// ServiceSNIRoutes are the SNI routes of a service, and SNIRoutes those of a mesh, on which the zone ingresses
 	// forward to the Forwardable endpoints of a destination. CrossZoneSNIRoutes are those on which the zone egresses
 	// forward to ingresses of remote zones, the RemoteEndpoints. [Stage.SNIRouteBackends] returns either.
-	ServiceSNIRoutes   *table.Derived[service.DestinationKey, []SNIRoute]
-	SNIRoutes          *table.Derived[string, []SNIRoute]
-	Forwardable        *table.Derived[service.DestinationKey, []service.Endpoint]
-	CrossZoneSNIRoutes *table.Derived[string, []SNIRoute]
-	RemoteEndpoints    *table.Derived[service.DestinationKey, []service.Endpoint]
+	ServiceSNIRoutes   table.Derived[service.DestinationKey, []SNIRoute]
+	SNIRoutes          table.Derived[string, []SNIRoute]
+	Forwardable        table.Derived[service.DestinationKey, []service.Endpoint]
+	CrossZoneSNIRoutes table.Derived[string, []SNIRoute]
+	RemoteEndpoints    table.Derived[service.DestinationKey, []service.Endpoint]
 	// IngressProxies are the zone ingresses of a mesh in this zone; those that serve every mesh under no mesh.
-	IngressProxies *table.Derived[string, []Proxy]
+	IngressProxies table.Derived[string, []Proxy]
 	// EgressProxies are the zone egresses, likewise.
-	EgressProxies *table.Derived[string, []Proxy]
+	EgressProxies table.Derived[string, []Proxy]
 	// EgressServices are the external services of a mesh, as its zone egresses accept connections for them, sorted by
 	// key. ExternalUpstreams are the services as egresses dial them; nil where there is none, or where it refers to
 	// certificates that never existed.
-	EgressServices    *table.Derived[string, []EgressService]
-	ExternalUpstreams *table.Derived[service.DestinationKey, *ExternalUpstream]
+	EgressServices    table.Derived[string, []EgressService]
+	ExternalUpstreams table.Derived[service.DestinationKey, *ExternalUpstream]
 }
 
 // New adds the stage to the tables, before their first commit.

@@ -16,8 +16,8 @@ type Stage struct {
 
 	// EgressRoute is the route of the proxies of a mesh out of this zone. ByEgress is whether they also use it for
 	// remote zones.
-	EgressRoute *table.Derived[string, *EgressRoute]
-	ByEgress    *table.Derived[string, bool]
+	EgressRoute table.Derived[string, *EgressRoute]
+	ByEgress    table.Derived[string, bool]
 }
 
 // New adds the stage to the tables, before their first commit.

@@ -259,13 +259,13 @@ type rows interface {
 
 // typed are the rows of a table, as the commits have them or will have them.
 type typed[V any] struct {
-	table  *table.Input[*V]
+	table  table.Input[*V]
 	decode func([]byte) (*V, error) // nil without an error: the object has no row
 	prefix string                   // of the keys
 	rows   map[string]*V
 }
 
-func newSource[V any](t *table.Input[*V], path, selector string, decode func([]byte) (*V, error)) *source {
+func newSource[V any](t table.Input[*V], path, selector string, decode func([]byte) (*V, error)) *source {
 	return &source{path: path, selector: selector, objects: &typed[V]{table: t, decode: decode, rows: map[string]*V{}}}
 }
 

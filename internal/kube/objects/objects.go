@@ -18,29 +18,29 @@ import (
 // Tables are the objects by kind.
 type Tables struct {
 	// Pods are the Pods that have a proxy, or might have one, by NAME.NAMESPACE, as are Services and Slices.
-	Pods     *table.Input[*convert.Pod]
-	Services *table.Input[*convert.Service]
+	Pods     table.Input[*convert.Pod]
+	Services table.Input[*convert.Service]
 	// Slices are the EndpointSlices that the controller of Kubernetes does not manage.
-	Slices     *table.Input[*convert.EndpointSlice]
-	Namespaces *table.Input[*convert.Namespace] // by their name, as are Nodes
-	Nodes      *table.Input[*convert.Node]
+	Slices     table.Input[*convert.EndpointSlice]
+	Namespaces table.Input[*convert.Namespace] // by their name, as are Nodes
+	Nodes      table.Input[*convert.Node]
 	// Routes are the routes of the Gateway API, by [convert.Route.RowKey]. Without its definitions there is none.
-	Routes *table.Input[*convert.Route]
+	Routes table.Input[*convert.Route]
 	// Grants are its ReferenceGrants, by NAME.NAMESPACE.
-	Grants *table.Input[*convert.ReferenceGrant]
+	Grants table.Input[*convert.ReferenceGrant]
 
 	settings           *convert.Settings
-	servicesBySelector *table.Index[*convert.Service]
-	slicesByPod        *table.Index[*convert.EndpointSlice]
-	readyNodes         *table.Index[*convert.Node]
-	grantsByNamespace  *table.Index[*convert.ReferenceGrant]
-	routesByService    *table.Index[*convert.Route]
-	synced             *table.Input[string]
+	servicesBySelector table.Index[*convert.Service]
+	slicesByPod        table.Index[*convert.EndpointSlice]
+	readyNodes         table.Index[*convert.Node]
+	grantsByNamespace  table.Index[*convert.ReferenceGrant]
+	routesByService    table.Index[*convert.Route]
+	synced             table.Input[string]
 	// routed are the protocols that routes give the ports of a Service, NAME.NAMESPACE.
-	routed *table.Derived[string, convert.RoutedProtocols]
+	routed table.Derived[string, convert.RoutedProtocols]
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
-	selecting *table.Derived[string, []convert.Serves]
+	selecting table.Derived[string, []convert.Serves]
 }
 
 // New adds the tables to a DB, before its first commit.
