@@ -157,9 +157,10 @@ func TestExplainACallerOfSPIRE(t *testing.T) {
 		SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "default.west.mesh.local"},
 		Provider: kind.IdentityProvider{Type: kind.Spire},
 	}))
-	e, err := east.Inspector.Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
-		return newWest(permission(caller)).Inspector.CrossZone(c)
-	})
+	e, err := east.Inspector.
+		Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return newWest(permission(caller)).Inspector.CrossZone(c)
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Command csi is a CSI driver whose inline volumes are the folder of a Node with the socket of the SPIFFE Workload API.
 //
-// In the tests it stands for the SPIFFE CSI driver (github.com/spiffe/spiffe-csi) and for the registrar that runs beside
-// it: it has their name, their sockets, and the limits that a Pod notices. A volume is ephemeral and read-only in the
-// Pod, and leads to whatever the folder has later, so an agent may be restarted. It has no metrics of volumes.
+// In the tests it stands for the SPIFFE CSI driver (github.com/spiffe/spiffe-csi) and for the registrar beside it. It
+// has their name and their sockets, and rejects the volumes that they reject. A volume is ephemeral and read-only, and
+// shows what the folder has later, so an agent may be restarted. It reports no state of volumes.
 package main
 
 import (

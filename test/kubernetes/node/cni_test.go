@@ -14,7 +14,8 @@ import (
 	"weft/test/kubernetes/shop"
 )
 
-// withCNI installs the CNI plugin, with further values of the chart, and returns when each Pod of the DaemonSet is ready.
+// withCNI installs the CNI plugin, with further values of the chart, and returns when each Pod of the DaemonSet is
+// ready.
 func (w *world) withCNI(values ...string) {
 	w.t.Helper()
 	w.install(append(values, "cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()),

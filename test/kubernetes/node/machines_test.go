@@ -67,8 +67,8 @@ func (m *machines) agent(name, readiness, document, token string, args ...string
 	return a
 }
 
-// envoy is the Envoy of a proxy. One with a certificate of SPIRE has a path of its own, by which the agent attests it as
-// the workload of this name.
+// envoy is the Envoy of a proxy. One with a certificate of SPIRE has a path of its own, by which SPIRE attests the
+// workload of this name.
 func (m *machines) envoy(name string) string {
 	m.t.Helper()
 	shared := envoytest.Binary(m.t)

@@ -125,9 +125,9 @@ func (s *spire) startAgent(id, socket string, changes ...string) {
 	s.t.Helper()
 	name := "spire-agent-" + path.Base(id)
 	token := s.must("token", "generate", "-spiffeID", id)
-	s.agents = append(s.agents, s.start(name, "agent.conf", append(changes, "/var/lib/spire/agent", filepath.Join(s.dir, name),
-		"/run/spire/agent.sock", socket, "insecure_bootstrap = true",
-		"insecure_bootstrap = true\n    experimental { sync_interval = \"1s\" }"), "spire-agent", "-joinToken",
+	changes = append(changes, "/var/lib/spire/agent", filepath.Join(s.dir, name), "/run/spire/agent.sock", socket,
+		"insecure_bootstrap = true", "insecure_bootstrap = true\n    experimental { sync_interval = \"1s\" }")
+	s.agents = append(s.agents, s.start(name, "agent.conf", changes, "spire-agent", "-joinToken",
 		strings.TrimSpace(strings.TrimPrefix(token, "Token:"))))
 	s.eventually("the SPIRE agent listens at "+socket, func(context.Context) error {
 		conn, err := net.Dial("unix", socket)

@@ -254,8 +254,8 @@ func (z *zones) explainedFor(client, what string, cluster, machine func(string) 
 		{machinesAPI, client, "web." + z.shop.Namespace, machine},
 	} {
 		z.eventually(what+", from "+way.from, func(ctx context.Context) error {
-			out, err := shop.RunWeft(ctx, z.Node, "--api", way.api, "--mesh", z.meshName(), "explain", "--from", way.from,
-				"--to", way.to)
+			out, err := shop.RunWeft(ctx, z.Node, "--api", way.api, "--mesh", z.meshName(), "explain", "--from",
+				way.from, "--to", way.to)
 			if err == nil {
 				err = way.check(out)
 			}
