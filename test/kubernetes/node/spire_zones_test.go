@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -52,6 +53,10 @@ func openZonesOfSPIRE(t *testing.T, namespace string) *zones {
 	z.joinCluster(w, nodePort)
 	z.eventually("the machines have the mesh", func(ctx context.Context) error {
 		_, err := shop.RunWeft(ctx, z.Node, "--api", machinesAPI, "get", "mesh", "spire")
+		if err != nil {
+			findings, _ := shop.RunWeft(ctx, z.Node, "--api", globalAPI, "check") // a finding is an exit code
+			err = fmt.Errorf("%w: global finds: %s", err, findings)
+		}
 		return err
 	})
 	z.populate(namespace, shop.Server(namespace, "web", 2), "deployment/web", "condition=Available",
