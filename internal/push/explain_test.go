@@ -3,6 +3,7 @@ package push
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,27 @@ zone ingress 192.168.1.100:30001 ingress of the zone west
 SNI a1.web.80.default.ms
 `+test.want, e.Text())
 		})
+	}
+}
+
+// A client whose certificate SPIRE issues has the SPIFFE ID of its MeshIdentity, here and in the other zone.
+func TestExplainACallerOfSPIRE(t *testing.T) {
+	const caller = "spiffe://default.west.mesh.local/workload/client"
+	east := newEast()
+	put(east, kind.MeshIdentities.Make(mesh, "by-spire", kind.MeshIdentity{
+		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+		SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "default.west.mesh.local"},
+		Provider: kind.IdentityProvider{Type: kind.Spire},
+	}))
+	e, err := east.Inspector.
+		Explain(toWeb, func(_ string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult, error) {
+			return newWest(permission(caller)).Inspector.CrossZone(c)
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.SpiffeIDs.List(); e.Verdict != envoysim.Allowed || !slices.Equal(got, []string{caller}) {
+		t.Errorf("%q is %s: %s", got, e.Verdict, e.Reason)
 	}
 }
 

@@ -161,9 +161,14 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 	return configOf(w.config, w.r, key)
 }
 
+// SpiffeIDs are those of a proxy's certificate, which the control plane or SPIRE signs.
 func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
-	if p := w.config.state.Proxies.Proxy.Get(w.r, key); p != nil && p.Certificate != nil {
+	switch p := w.config.state.Proxies.Proxy.Get(w.r, key); {
+	case p == nil:
+	case p.Certificate != nil:
 		return p.Certificate.SpiffeIDs
+	case p.Identity != nil && p.Identity.Source.FromSPIRE():
+		return p.Identity.SpiffeIDs
 	}
 	return kind.SpiffeIDs{}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"flag"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
+	"weft/internal/envoy/envoytest"
 	"weft/internal/traffic"
 )
 
@@ -126,30 +126,8 @@ func (s *spire) register(program, id string) {
 func (w *world) ownEnvoy(name string) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "envoy-"+name)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	original, err := filepath.EvalSymlinks(envoy)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if os.Link(original, path) == nil {
-		return path
-	}
-	in, err := os.Open(original)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err = io.Copy(out, in); err == nil {
-		err = out.Close()
-	}
-	if err != nil {
-		w.t.Fatal(err)
+	if _, err := os.Stat(path); err != nil {
+		envoytest.Copy(w.t, envoy, path)
 	}
 	return path
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,34 @@ func Binary(t testing.TB) string {
 		t.Fatal("no Envoy to test with: run `make tools`, or set WEFT_ENVOY")
 	}
 	return path
+}
+
+// Copy makes an Envoy with a path of its own, by which SPIRE distinguishes its processes from those of other Envoys of
+// this machine: a link, or a copy on another file system.
+func Copy(t testing.TB, from, to string) {
+	t.Helper()
+	original, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Link(original, to) == nil {
+		return
+	}
+	in, err := os.Open(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = io.Copy(out, in); err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // installed returns the Envoy of .tools/ at the root of the module.

@@ -14,11 +14,12 @@ import (
 	"weft/test/kubernetes/shop"
 )
 
-// withCNI installs the CNI plugin, and returns when each Pod of the DaemonSet is ready.
-func (w *world) withCNI() {
+// withCNI installs the CNI plugin, with further values of the chart, and returns when each Pod of the DaemonSet is
+// ready.
+func (w *world) withCNI(values ...string) {
 	w.t.Helper()
-	w.install("cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()),
-		"cni.binDir="+w.Plugins())
+	w.install(append(values, "cni.enabled=true", "cni.chained=true", "cni.netDir="+filepath.Dir(w.Network()),
+		"cni.binDir="+w.Plugins())...)
 	w.kubectl("rollout", "status", "daemonset/kuma-cni-node", "-n", "kube-system", "--timeout", "3m")
 }
 

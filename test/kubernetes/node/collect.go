@@ -49,7 +49,7 @@ func (h *host) collect(ctx context.Context, dir string) error {
 
 // admin returns the sockets of the Envoys of a Pod, by its UID, or * for all.
 func (h *host) admin(pod string) ([]string, error) {
-	return filepath.Glob(filepath.Join(h.root(), h.dir, "kubelet", "pods", pod, "volumes", "kubernetes.io~empty-dir",
+	return filepath.Glob(filepath.Join(h.root(), kubeletDir, "pods", pod, "volumes", "kubernetes.io~empty-dir",
 		"*", "weft-dp-*", "admin.sock"))
 }
 

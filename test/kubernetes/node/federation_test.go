@@ -25,6 +25,23 @@ type federation struct {
 	whole  *testing.T // beside that of a subtest
 	dir    string
 	global *cluster.Process
+	spire  *spire // issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: "default"
+}
+
+// meshName is the name of the mesh of zone proxies and machines.
+func (f *federation) meshName() string {
+	if f.spire != nil {
+		return "spire"
+	}
+	return "default"
+}
+
+// of returns manifests of the mesh default as those of this mesh.
+func (f *federation) of(manifests string) string {
+	if f.spire != nil {
+		return ofSPIRE(manifests)
+	}
+	return manifests
 }
 
 // startGlobal starts global until the end of the test, with tokens for zones.
@@ -112,15 +129,18 @@ func (f *federation) access(w *world, zone string) {
 func (f *federation) joinCluster(w *world, values ...string) {
 	f.t.Helper()
 	const mount = "/var/run/secrets/kuma.io/zone-token"
+	if f.spire != nil {
+		values = append(values, byHostPath...)
+	}
 	f.must(shop.InstallControlPlane(f.t.Context(), w.Node, append([]string{
 		shop.Small, "controlPlane.kdsGlobalAddress=grpcs://" + globalMachine + ":5685",
 		"controlPlane.tls.kdsZoneClient.secretName=global-ca",
 		"controlPlane.extraSecrets.token.name=zone-token", "controlPlane.extraSecrets.token.mountPath=" + mount,
 		"controlPlane.envVars.KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + mount + "/token",
-		"meshes[0].name=default", "meshes[0].ingress.enabled=true", "meshes[0].egress.enabled=true",
+		"meshes[0].name=" + f.meshName(), "meshes[0].ingress.enabled=true", "meshes[0].egress.enabled=true",
 	}, values...)...))
-	for _, name := range []string{"kuma-control-plane", "kuma-default-ingress", "kuma-default-egress"} {
-		w.kubectl("rollout", "status", "deployment/"+name, "-n", "kuma-system", "--timeout", "3m")
+	for _, name := range []string{"control-plane", f.meshName() + "-ingress", f.meshName() + "-egress"} {
+		w.kubectl("rollout", "status", "deployment/kuma-"+name, "-n", "kuma-system", "--timeout", "3m")
 	}
 }
 
@@ -139,7 +159,7 @@ func (w *world) restoreAlone() {
 	w.restore()
 	w.t.Cleanup(func() { // before that
 		_, err := w.Kubectl(context.Background(), "", "delete", "deployment", "-n", "kuma-system", "--ignore-not-found",
-			"kuma-default-ingress", "kuma-default-egress")
+			"kuma-default-ingress", "kuma-default-egress", "kuma-spire-ingress", "kuma-spire-egress")
 		if err != nil {
 			w.t.Error(err)
 		}
@@ -152,8 +172,16 @@ func (f *federation) run(name string, subtest func()) {
 		of := *f.world
 		whole := f.world
 		of.t = t
-		f.world = &of
-		defer func() { f.world = whole }()
+		f.in(&of)
+		defer f.in(whole)
 		subtest()
 	})
+}
+
+// in has the helpers fail the test of a world.
+func (f *federation) in(w *world) {
+	f.world = w
+	if f.spire != nil {
+		f.spire.world = w
+	}
 }

@@ -237,16 +237,25 @@ func (h *host) own(file string) string {
 	return filepath.Join(h.dir, path)
 }
 
+// kubeletDir is the folder of a kubelet, at the path where Pods such as those of CSI drivers expect it.
+const kubeletDir = "/var/lib/kubelet"
+
 // startKubelet starts the kubelet and kube-proxy, and returns when the Node is Ready.
 func (h *host) startKubelet(ctx context.Context) error {
 	config := filepath.Join(h.dir, "kubelet.yaml")
-	err := os.WriteFile(config, fmt.Appendf(nil, kubeletConfig, h.group, containerd, filepath.Join(h.dir, "pod-logs")),
-		0o644)
+	files := filepath.Join(h.dir, "kubelet")
+	err := errors.Join(
+		os.WriteFile(config, fmt.Appendf(nil, kubeletConfig, h.group, containerd, filepath.Join(h.dir, "pod-logs")),
+			0o644),
+		os.Mkdir(files, 0o755),
+		h.run("mkdir", kubeletDir),
+		h.run("mount", "--bind", files, kubeletDir),
+		h.run("mount", "--make-shared", kubeletDir)) // the Pod of a CSI driver mounts volumes there
 	if err != nil {
 		return err
 	}
 	h.kubelet, err = h.start("kubelet", "--config", config, "--kubeconfig", h.node.Kubeconfig(),
-		"--hostname-override", h.name, "--node-ip", h.address(), "--root-dir", filepath.Join(h.dir, "kubelet"))
+		"--hostname-override", h.name, "--node-ip", h.address(), "--root-dir", kubeletDir)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,9 @@ package node_test
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 
+	"weft/internal/envoy/envoytest"
 	"weft/test/kubernetes/cluster"
 	"weft/test/kubernetes/shop"
 )
@@ -20,6 +20,7 @@ const (
 	anotherMachine = "172.31.0.7"
 	olderMachine   = "172.31.0.8" // of a ZoneEgress
 	balancer       = "172.31.0.9"
+	otherMachine   = "172.31.0.10" // of a client without permission
 )
 
 // machinesConfig moves the ports of the second control plane of the node's network.
@@ -38,7 +39,7 @@ func (w *world) startMachines() *machines {
 	w.t.Helper()
 	m := &machines{federation: w.startGlobal("default", "machines")}
 	for _, address := range []string{serverMachine, ingressMachine, clientMachine, egressMachine, anotherMachine,
-		olderMachine} {
+		olderMachine, otherMachine} {
 		m.address(address)
 	}
 	m.plane = m.program("machines", shop.Weft(), "cp", "run", "--config-file", m.file("machines.yaml", machinesConfig),
@@ -58,16 +59,26 @@ type agent struct {
 // agent starts weft-dp, and returns when its proxy is ready.
 func (m *machines) agent(name, readiness, document, token string, args ...string) agent {
 	m.t.Helper()
-	envoy := os.Getenv("WEFT_ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join(filepath.Dir(shop.Weft()), "../../../.tools/envoy/envoy")
-	}
 	a := agent{m.program(name, filepath.Join(filepath.Dir(shop.Weft()), "weft-dp"), append([]string{"run",
 		"--cp-address", "https://127.0.0.1:15678", "--ca-cert-file", m.path("machines/data/ca.crt"), "--dataplane-file",
-		document, "--dataplane-token-file", m.file(name+".token", token), "--envoy", envoy, "--readiness-port",
+		document, "--dataplane-token-file", m.file(name+".token", token), "--envoy", m.envoy(name), "--readiness-port",
 		readiness}, args...)...), readiness}
 	m.ready(a)
 	return a
+}
+
+// envoy is the Envoy of a proxy. One with a certificate of SPIRE has a path of its own, by which SPIRE attests the
+// workload of this name.
+func (m *machines) envoy(name string) string {
+	m.t.Helper()
+	shared := envoytest.Binary(m.t)
+	if m.spire == nil {
+		return shared
+	}
+	own := m.path("envoy-" + name)
+	envoytest.Copy(m.t, shared, own)
+	m.spire.entry(spireMachines, "spiffe://"+spireDomain+"/workload/"+name, "unix:path:"+own)
+	return own
 }
 
 // ready waits until the proxy of an agent is ready.
@@ -86,11 +97,11 @@ func (m *machines) again(a agent) {
 // proxy starts weft-dp with a Dataplane, and returns when it is ready.
 func (m *machines) proxy(name, readiness, networking string) agent {
 	m.t.Helper()
-	document := m.file(name+".dp.yaml", fmt.Sprintf(
+	document := m.file(name+".dp.yaml", m.of(fmt.Sprintf(
 		"{type: Dataplane, mesh: default, name: %[1]s, labels: {kuma.io/workload: %[1]s}, networking: %[2]s}", name,
-		networking))
-	return m.agent(name, readiness, document, m.weft(machinesAPI, "generate", "dataplane-token", "--mesh", "default",
-		"--dataplane-file", document))
+		networking)))
+	return m.agent(name, readiness, document, m.weft(machinesAPI, "generate", "dataplane-token", "--mesh",
+		m.meshName(), "--dataplane-file", document))
 }
 
 // server starts a server of the service web, whose responses have a name, with its proxy.

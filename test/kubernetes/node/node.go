@@ -265,9 +265,14 @@ func (n *Node) AddEcho(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := n.write(image.Image{Name: name, Entrypoint: []string{"/usr/local/bin/server"},
+	return n.addImage(image.Image{Name: name, Entrypoint: []string{"/usr/local/bin/server"},
 		Files: map[string]image.File{
-			"/usr/local/bin/server": {Source: echo}, "/usr/local/bin/client": {Link: "server"}}}); err != nil {
+			"/usr/local/bin/server": {Source: echo}, "/usr/local/bin/client": {Link: "server"}}})
+}
+
+// addImage adds an image to all hosts.
+func (n *Node) addImage(i image.Image) error {
+	if err := n.write(i); err != nil {
 		return err
 	}
 	added := n.images[len(n.images)-1:]

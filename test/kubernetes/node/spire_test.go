@@ -2,40 +2,31 @@ package node_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"weft/kind"
 	"weft/test/kubernetes/cluster"
 	"weft/test/kubernetes/shop"
 )
 
 const (
-	spireDomain  = "weft.test"
-	spireMachine = "spiffe://" + spireDomain + "/node"
+	spireDomain = "weft.test"
+	// spireNode and spireMachines are the SPIFFE IDs of the agents of the node and of the machines.
+	spireNode     = "spiffe://" + spireDomain + "/node"
+	spireMachines = "spiffe://" + spireDomain + "/machines"
 	// spireFolder is the folder of the node with the agent's socket.
 	spireFolder = "/run/spire/agent"
 )
-
-// spireServer is the configuration of SPIRE's server, with the folder of its files.
-const spireServer = `
-server {
-    bind_address = "127.0.0.1"
-    bind_port = "18081"
-    socket_path = "%[1]s/server.sock"
-    trust_domain = "weft.test"
-    data_dir = "%[1]s"
-}
-plugins {
-    DataStore "sql" { plugin_data { database_type = "sqlite3" connection_string = "%[1]s/datastore.sqlite3" } }
-    NodeAttestor "join_token" { plugin_data {} }
-    KeyManager "memory" { plugin_data {} }
-}
-`
 
 // spireMesh is a mesh whose identities SPIRE provides.
 const spireMesh = `
@@ -47,36 +38,26 @@ spec: {}
 apiVersion: kuma.io/v1alpha1
 kind: MeshIdentity
 metadata: {name: spire, namespace: kuma-system, labels: {kuma.io/mesh: spire}}
+` + spireIdentity
+
+// spireIdentity states no socket: each zone has its own.
+const spireIdentity = `
 spec:
   selector: {dataplane: {matchLabels: {}}}
   spiffeID: {trustDomain: ` + spireDomain + `}
   provider: {type: Spire}
 `
 
-// spireAgent is the configuration of SPIRE's agent, which asks the kubelet for the Pod of a process.
-const spireAgent = `
-agent {
-    data_dir = "%[1]s/agent"
-    server_address = "127.0.0.1"
-    server_port = "18081"
-    socket_path = "` + spireFolder + `/socket"
-    trust_domain = "weft.test"
-    insecure_bootstrap = true
-    experimental { sync_interval = "1s" }
-}
-plugins {
-    NodeAttestor "join_token" { plugin_data {} }
-    KeyManager "memory" { plugin_data {} }
-    WorkloadAttestor "k8s" {
-        plugin_data { skip_kubelet_verification = true use_anonymous_authentication = true }
-    }
-}
-`
+// byHostPath are the values of the chart by which sidecars and zone proxies have the socket of the agent, from a folder
+// of the Node.
+var byHostPath = []string{"dataPlane.spire.enabled=true", "dataPlane.spire.hostPath=" + spireFolder}
 
 // spire is a SPIRE server with the agent of the node.
 type spire struct {
 	*world
 	programs, dir string
+	server        *cluster.Process
+	agents        []*cluster.Process
 }
 
 // command runs a command of SPIRE's server, and returns its output.
@@ -102,80 +83,146 @@ func (s *spire) must(args ...string) string {
 // register gives the Pods of a ServiceAccount a SPIFFE ID.
 func (s *spire) register(namespace, account, id string) {
 	s.t.Helper()
-	s.must("entry", "create", "-parentID", spireMachine, "-spiffeID", id, "-selector", "k8s:ns:"+namespace,
-		"-selector", "k8s:sa:"+account)
+	s.entry(spireNode, id, "k8s:ns:"+namespace, "k8s:sa:"+account)
 }
 
-// startSPIRE starts a server and the node's agent.
-func (w *world) startSPIRE() *spire {
+// entry gives the processes that an agent attests with these selectors a SPIFFE ID.
+func (s *spire) entry(agent, id string, selectors ...string) {
+	s.t.Helper()
+	args := []string{"entry", "create", "-parentID", agent, "-spiffeID", id}
+	for _, selector := range selectors {
+		args = append(args, "-selector", selector)
+	}
+	s.must(args...)
+}
+
+// startSPIRE starts a server, whose certificates are valid for ttl, and the agent of the node, which asks the kubelet
+// for the Pod of a process.
+func (w *world) startSPIRE(ttl string) *spire {
 	w.t.Helper()
 	out, err := exec.Command("../../spire/build", "--print").Output()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s := &spire{w, strings.TrimSpace(string(out)), w.t.TempDir()}
-	for name, config := range map[string]string{"server.conf": spireServer, "agent.conf": spireAgent} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), fmt.Appendf(nil, config, s.dir), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(spireFolder, 0o755); err != nil { // the agent would make it for its own user
-		w.t.Fatal(err)
-	}
-	s.start("spire-server", "run", "-config", s.dir+"/server.conf")
+	s := &spire{world: w, programs: strings.TrimSpace(string(out)), dir: w.t.TempDir()}
+	s.server = s.start("spire-server", "server.conf", []string{
+		"/var/lib/spire/server", s.dir, "/run/spire/server.sock", s.dir + "/server.sock",
+		`"1h"`, fmt.Sprintf("%q\n    agent_ttl = \"1h\"", ttl)}, "spire-server")
 	w.eventually("the SPIRE server responds", func(context.Context) error {
 		_, err := s.command("healthcheck")
 		return err
 	})
-	token := s.must("token", "generate", "-spiffeID", spireMachine)
-	s.start("spire-agent", "run", "-config", s.dir+"/agent.conf", "-joinToken",
-		strings.TrimSpace(strings.TrimPrefix(token, "Token:")))
-	w.eventually("the SPIRE agent listens", func(context.Context) error {
-		conn, err := net.Dial("unix", spireFolder+"/socket")
+	if err := os.MkdirAll(spireFolder, 0o755); err != nil { // the agent would make it for its own user
+		w.t.Fatal(err)
+	}
+	s.startAgent(spireNode, spireFolder+"/socket", `"unix"`, `"k8s"`, "discover_workload_path = true",
+		"skip_kubelet_verification = true\n            use_anonymous_authentication = true")
+	return s
+}
+
+// startAgent starts an agent by its SPIFFE ID, with changes of the example's configuration.
+func (s *spire) startAgent(id, socket string, changes ...string) {
+	s.t.Helper()
+	name := "spire-agent-" + path.Base(id)
+	token := s.must("token", "generate", "-spiffeID", id)
+	changes = append(changes, "/var/lib/spire/agent", filepath.Join(s.dir, name), "/run/spire/agent.sock", socket,
+		"insecure_bootstrap = true", "insecure_bootstrap = true\n    experimental { sync_interval = \"1s\" }")
+	s.agents = append(s.agents, s.start(name, "agent.conf", changes, "spire-agent", "-joinToken",
+		strings.TrimSpace(strings.TrimPrefix(token, "Token:"))))
+	s.eventually("the SPIRE agent listens at "+socket, func(context.Context) error {
+		conn, err := net.Dial("unix", socket)
 		if err == nil {
 			conn.Close()
 		}
 		return err
 	})
-	return s
 }
 
-// start starts a program of SPIRE, until the end of the test.
-func (s *spire) start(program string, args ...string) {
+// start starts a program of SPIRE, with changes of the example's configuration, until the end of the test.
+func (s *spire) start(name, example string, changes []string, program string, args ...string) *cluster.Process {
 	s.t.Helper()
-	process, err := cluster.StartProcess(s.dir, program,
-		append([]string{filepath.Join(s.programs, program)}, args...)...)
+	text, err := os.ReadFile("../../../examples/spire/" + example)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := filepath.Join(s.dir, name+".conf")
+	err = os.WriteFile(config, []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	process, err := cluster.StartProcess(s.dir, name, append([]string{filepath.Join(s.programs, program), "run",
+		"-config", config}, args...)...)
 	if err != nil {
 		s.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
 	}
 	s.t.Cleanup(func() {
 		if said, err := os.ReadFile(process.Log); err == nil && s.t.Failed() {
-			s.t.Logf("%s: %s", program, said)
+			s.t.Logf("%s: %s", name, said)
 		}
 		process.Kill()
 	})
+	return process
+}
+
+// backdated is the time by which SPIRE's server has a certificate begin earlier.
+const backdated = 10 * time.Second
+
+// renewed returns when all proxies of the mesh that have certificates have newer ones, at these control planes.
+func (s *spire) renewed(since time.Time, apis ...string) {
+	s.t.Helper()
+	for _, api := range apis {
+		s.eventually("all proxies at "+api+" have new certificates", func(ctx context.Context) error {
+			out, err := shop.RunWeft(ctx, s.Node, "--api", api, "--mesh", "spire", "get", "dataplane-insights", "-o",
+				"json")
+			if err != nil {
+				return err
+			}
+			var insights []struct {
+				Name        string
+				Certificate *kind.Certificate
+			}
+			if err := json.Unmarshal([]byte(out), &insights); err != nil {
+				return err
+			}
+			proxies := 0
+			for _, of := range insights {
+				if of.Certificate == nil { // a zone ingress
+					continue
+				}
+				if proxies++; of.Certificate.NotBefore.Add(backdated).Before(since) {
+					err = errors.Join(err, fmt.Errorf("%s has one of %s", of.Name, of.Certificate.NotBefore))
+				}
+			}
+			if proxies == 0 {
+				return errors.New("no proxy has a certificate: " + out)
+			}
+			return err
+		})
+	}
 }
 
 // removeMesh deletes the mesh with SPIRE at the end of the test, once its namespace is gone: a Mesh with Dataplanes is
 // not deleted.
 func (s *spire) removeMesh(namespace string) {
 	s.t.Cleanup(func() {
-		if err := s.Wait(context.Background(), "namespace/"+namespace, "delete"); err != nil {
+		ctx := context.Background()
+		if err := s.Wait(ctx, "namespace/"+namespace, "delete"); err != nil {
 			s.t.Error(err)
 		}
-		for _, object := range []string{"meshidentity/spire", "mesh/spire"} {
-			_, err := s.Kubectl(context.Background(), "", "delete", object, "-n", "kuma-system")
-			if err != nil {
-				s.t.Error(err)
-			}
+		if err := shop.Eventually(ctx, "the mesh is deleted", func(ctx context.Context) error {
+			_, err := s.Kubectl(ctx, "", "delete", "--ignore-not-found", "-n", "kuma-system", "meshidentity/spire",
+				"mesh/spire")
+			return err
+		}); err != nil {
+			s.t.Error(err)
 		}
 	})
 }
 
 // ofSPIRE returns manifests of the mesh default as those of the mesh with SPIRE.
 func ofSPIRE(manifests ...string) string {
-	return strings.NewReplacer("kuma.io/mesh: default", "kuma.io/mesh: spire",
-		"spiffe://default.default.mesh.local/", "spiffe://"+spireDomain+"/").Replace(strings.Join(manifests, ""))
+	return strings.NewReplacer("mesh: default", "mesh: spire", "default.default.mesh.local", spireDomain,
+		"default.machines.mesh.local", spireDomain).Replace(strings.Join(manifests, ""))
 }
 
 func spireID(namespace, account string) string {
@@ -188,13 +235,13 @@ func spireID(namespace, account string) string {
 func TestSPIRE(t *testing.T) {
 	w := mesh(t)
 	const namespace = "spire"
-	s := w.startSPIRE()
+	s := w.startSPIRE("1h")
 	for _, account := range []string{"web", "client", "stranger"} {
 		s.register(namespace, account, spireID(namespace, account))
 	}
 	s.removeMesh(namespace)
 	w.restore()
-	w.install("dataPlane.spire.enabled=true", "dataPlane.spire.hostPath="+spireFolder)
+	w.install(byHostPath...)
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=spire")
 	w.apply(spireMesh + ofSPIRE(shop.Server(namespace, "web", 1), shop.Client(namespace, "client"),
 		shop.Client(namespace, "stranger"), shop.Permission(namespace, "web", "client")))
@@ -208,8 +255,17 @@ func TestSPIRE(t *testing.T) {
 		return err
 	})
 	w.strangerIsDenied(namespace)
-	beside := w.open("beside-spire", shop.Server("beside-spire", "web", 1))
-	if got, err := shop.Get(t.Context(), beside.Client, shop.Web+"."+namespace); err != nil || got.Error == "" {
-		t.Errorf("a Pod of the mesh without SPIRE gets %d %s of one of the mesh with it: %v", got.Status, got.Body, err)
+	w.besideSPIRE("beside-spire", namespace)
+}
+
+// besideSPIRE opens a namespace of the mesh without SPIRE, whose Pods talk mTLS, and reach none of a namespace of the
+// mesh with it.
+func (w *world) besideSPIRE(namespace, of string) *shop.Shop {
+	w.t.Helper()
+	s := w.open(namespace, shop.Server(namespace, "web", 1))
+	if got, err := shop.Get(w.t.Context(), s.Client, shop.Web+"."+of); err != nil || got.Error == "" {
+		w.t.Errorf("a Pod of the mesh without SPIRE gets %d %s of one of the mesh with it: %v", got.Status, got.Body,
+			err)
 	}
+	return s
 }

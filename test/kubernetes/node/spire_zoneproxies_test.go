@@ -46,6 +46,23 @@ func (w *world) reachesOutside(what, pod, mesh string) {
 	w.reached(fromPod(pod, "http://outside-"+mesh+".extsvc.mesh.local").named(what, "", "outside"))
 }
 
+// removeZoneProxies deletes the zone proxies of the chart and the external services at the end of the test.
+func (w *world) removeZoneProxies() {
+	w.t.Cleanup(func() {
+		for _, objects := range [][]string{
+			{"deployment,service,serviceaccount,poddisruptionbudget", "kuma-spire-ingress", "kuma-spire-egress",
+				"kuma-default-egress", "--cascade=foreground"},
+			{"meshexternalservice", "outside-spire", "outside-default"},
+		} {
+			_, err := w.Kubectl(context.Background(), "", append([]string{"delete", "--ignore-not-found", "-n",
+				"kuma-system"}, objects...)...)
+			if err != nil {
+				w.t.Error(err)
+			}
+		}
+	})
+}
+
 // client returns a client of a zone ingress with a certificate that SPIRE's server issues, and which accepts one SPIFFE
 // ID.
 func (s *spire) client(id, sni, server string) *http.Client {
@@ -73,7 +90,8 @@ func TestZoneProxiesOfSPIRE(t *testing.T) {
 	w := mesh(t)
 	const namespace, beside = "spire-zone", "beside-zone"
 	const everyMesh = "spiffe://" + spireDomain + "/workload/zone-egress"
-	s := w.startSPIRE()
+	s := w.startSPIRE("1h")
+	s.startDriver()
 	for _, account := range []string{"web", "client", "stranger"} {
 		s.register(namespace, account, spireID(namespace, account))
 	}
@@ -82,23 +100,11 @@ func TestZoneProxiesOfSPIRE(t *testing.T) {
 	s.register(namespace, "zone-egress", everyMesh)
 	s.removeMesh(namespace)
 	w.restore()
-	t.Cleanup(func() { // before both
-		for _, objects := range [][]string{
-			{"deployment,service,serviceaccount,poddisruptionbudget", "kuma-spire-ingress", "kuma-spire-egress",
-				"kuma-default-egress", "--cascade=foreground"},
-			{"meshexternalservice", "outside-spire", "outside-default"},
-		} {
-			_, err := w.Kubectl(context.Background(), "", append([]string{"delete", "--ignore-not-found", "-n",
-				"kuma-system"}, objects...)...)
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	w.removeZoneProxies() // before both
 	w.apply(spireMesh + external("spire") + external("default"))
-	w.install("dataPlane.spire.enabled=true", "dataPlane.spire.hostPath="+spireFolder,
-		"meshes[0].name=spire", "meshes[0].egress.enabled=true", "meshes[0].ingress.enabled=true",
-		"meshes[0].ingress.service.type=NodePort", "meshes[1].name=default", "meshes[1].egress.enabled=true")
+	w.install("dataPlane.spire.enabled=true", "meshes[0].name=spire", "meshes[0].egress.enabled=true",
+		"meshes[0].ingress.enabled=true", "meshes[0].ingress.service.type=NodePort", "meshes[1].name=default",
+		"meshes[1].egress.enabled=true")
 	w.namespace("outside")
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=spire")
 	w.namespace(beside, "kuma.io/sidecar-injection=enabled")
@@ -181,8 +187,7 @@ func (s *spire) replaceEgress() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.kubectl("patch", "deployment/kuma-egress", "-n", "kuma-system", "--patch", strings.Replace(string(patch),
-		"csi: {driver: csi.spiffe.io, readOnly: true}", "hostPath: {path: "+spireFolder+", type: Directory}", 1))
+	s.kubectl("patch", "deployment/kuma-egress", "-n", "kuma-system", "--patch", string(patch))
 	s.kubectl("rollout", "status", "deployment/kuma-egress", "-n", "kuma-system", "--timeout", "3m")
 	s.kubectl("delete", "deployment/kuma-spire-egress", "-n", "kuma-system", "--cascade=foreground", "--wait")
 }

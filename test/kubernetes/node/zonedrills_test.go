@@ -181,7 +181,8 @@ func (z *zones) advertises(address string) {
 // throughEgresses has requests to other zones take zone egresses, or none.
 func (z *zones) throughEgresses(enabled bool) {
 	z.t.Helper()
-	z.put(globalAPI, "routing", fmt.Sprintf("{type: Mesh, name: default, routing: {zoneEgress: %v}}\n", enabled))
+	z.put(globalAPI, "routing", fmt.Sprintf("{type: Mesh, name: %s, routing: {zoneEgress: %v}}\n", z.meshName(),
+		enabled))
 }
 
 // useEgresses has requests take the zone egresses of the mesh.
@@ -198,8 +199,9 @@ func (z *zones) useNoEgresses() {
 
 func (z *zones) takeOwnEgresses() {
 	z.t.Helper()
-	z.explained("the egress of the mesh is used", contains(" default.kuma-default-egress"),
-		contains(" default.egress:"))
+	mesh := z.meshName()
+	z.explained("the egress of the mesh is used", contains(fmt.Sprintf(" %s.kuma-%s-egress", mesh, mesh)),
+		contains(" "+mesh+".egress:"))
 }
 
 // moveEgresses has a ZoneEgress in each zone, which serves while the mesh's own egress is away.

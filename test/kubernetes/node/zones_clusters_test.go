@@ -49,7 +49,7 @@ func TestClusters(t *testing.T) {
 		f.joinCluster(of, "controlPlane.zone="+zone, nodePort)
 		of.apply(shop.Identity)
 		of.namespace(namespace, "kuma.io/sidecar-injection=enabled")
-		of.apply(clientOfEveryWeb(namespace) + permission(namespace, ids...))
+		of.apply(clientOfEveryWeb(namespace, "client") + permission(namespace, ids...))
 	}
 	west.apply(shop.Rollout(namespace, "web", 2))
 	east.apply(strings.Replace(shop.Server(namespace, "web", 2), "value: web}", "value: web-east}", 1))

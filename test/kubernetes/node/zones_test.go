@@ -20,7 +20,9 @@ type: MeshIdentity
 mesh: default
 name: identity
 spec: {selector: {dataplane: {matchLabels: {}}}, provider: {type: Bundled}}
----
+`
+	// machineService is the service of the machines, and its clients.
+	machineService = `
 type: MeshTrafficPermission
 mesh: default
 name: clients
@@ -40,9 +42,7 @@ mesh: default
 name: NAME
 spec: {selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}
 `
-	// machineWeb is the service of the machines, as the cluster knows it.
-	machineWeb = "kri_msvc_default_machines__web_80"
-	machineID  = "spiffe://default.machines.mesh.local/workload/client"
+	machineID = "spiffe://default.machines.mesh.local/workload/client"
 )
 
 // permission allows clients, by their SPIFFE IDs, to call the servers of a namespace.
@@ -64,8 +64,8 @@ spec:
 }
 
 // clientOfEveryWeb is shop.Client, which calls the services "web" of all zones.
-func clientOfEveryWeb(namespace string) string {
-	return strings.Replace(shop.Client(namespace, "client"), `{"kind": "MeshService", "name": "web"}`,
+func clientOfEveryWeb(namespace, name string) string {
+	return strings.Replace(shop.Client(namespace, name), `{"kind": "MeshService", "name": "web"}`,
 		`{"kind": "MeshService", "labels": {"kuma.io/display-name": "web"}},
       {"kind": "MeshMultiZoneService", "labels": {"kuma.io/display-name": "web"}}`, 1)
 }
@@ -92,33 +92,58 @@ func openZones(t *testing.T, namespace, server, object, available string) *zones
 	z := &zones{machines: w.startMachines()}
 	z.access(w, "default")
 	z.joinCluster(w, nodePort)
-	z.shop = &shop.Shop{Node: w.Node, Namespace: namespace}
-	z.apply(server + clientOfEveryWeb(namespace) + permission(namespace, z.shop.ID("client"), machineID))
-	z.put(globalAPI, "multi-zone", strings.ReplaceAll(multiZone, "NAME", "web"))
-	z.put(machinesAPI, "identity", strings.ReplaceAll(machineIdentity, "NAMESPACE", namespace))
+	z.put(machinesAPI, "identity", machineIdentity)
+	z.populate(namespace, server, object, available)
+	return z
+}
+
+// populate runs the services and the clients, and returns when the requests of all succeed. The client on a machine has
+// these further backends.
+func (z *zones) populate(namespace, server, object, available string, further ...string) {
+	z.t.Helper()
+	z.shop = &shop.Shop{Node: z.Node, Namespace: namespace}
+	podID, machineID := z.of(z.shop.ID("client")), z.of(machineID)
+	z.apply(z.of(server + clientOfEveryWeb(namespace, "client") + permission(namespace, podID, machineID)))
+	z.put(globalAPI, "multi-zone", z.of(strings.ReplaceAll(multiZone, "NAME", "web")))
+	z.put(machinesAPI, "service", z.of(strings.ReplaceAll(machineService, "NAMESPACE", namespace)))
 	z.server = z.machines.server("machine", "19001", serverMachine, "18080")
 	z.proxy("ingress", "19002", "{zoneIngress: {address: "+ingressMachine+", port: 10001, advertisedAddress: "+
 		ingressMachine+", advertisedPort: 10001}}")
-	z.proxy("client", "19003", "{address: "+clientMachine+", outbound: ["+
-		"{address: "+clientMachine+", port: 20001, backendRef: {kind: MeshService, labels: {kuma.io/display-name: web"+
-		", kuma.io/zone: default, k8s.kuma.io/namespace: "+namespace+"}, port: 80}}, "+
-		"{address: "+clientMachine+", port: 20002, backendRef: {kind: MeshMultiZoneService, name: web, port: 80}}]}")
+	z.proxy("client", "19003", clientOn(clientMachine, append([]string{webOfCluster(namespace),
+		"{kind: MeshMultiZoneService, name: web, port: 80}"}, further...)...))
 	z.wait(object, available, "-n", namespace)
 	z.wait("pod/client", "condition=Ready", "-n", namespace)
-	z.shop.Client = w.podIP(namespace, "client")
+	z.shop.Client = z.podIP(namespace, "client")
 	pod := func(name, url string, services ...string) flow {
-		return fromPod(z.shop.Client, url).named(name, z.shop.ID("client"), services...)
+		return fromPod(z.shop.Client, url).named(name, podID, services...)
 	}
 	machine := func(name, port string, services ...string) flow {
-		return fromMachine(port).named(name, machineID, services...)
+		return fromMachine(clientMachine, port).named(name, machineID, services...)
 	}
-	z.toMachine = pod("a Pod to machines", "http://web.svc.machines.mesh.local", "machine", "another")
+	z.toMachine = pod("a Pod to machines", webOfMachines, "machine", "another")
 	z.inCluster = pod("a Pod to Pods", shop.Web, "web")
 	z.podToBoth = pod("a Pod to both zones", "http://web.mzsvc.mesh.local", "web", "machine", "another")
 	z.toPod = machine("a machine to Pods", "20001", "web")
 	z.machineToBoth = machine("a machine to both zones", "20002", "web", "machine", "another")
 	z.reached(z.flows()...)
-	return z
+}
+
+// webOfMachines is the URL of the service of the machines, as Pods have it.
+const webOfMachines = "http://web.svc.machines.mesh.local"
+
+// webOfCluster is the reference to the service of the cluster, as machines have it.
+func webOfCluster(namespace string) string {
+	return "{kind: MeshService, labels: {kuma.io/display-name: web, kuma.io/zone: default, k8s.kuma.io/namespace: " +
+		namespace + "}, port: 80}"
+}
+
+// clientOn is the networking of a client on a machine, whose ports from 20001 on lead to these backends.
+func clientOn(address string, backends ...string) string {
+	var outbounds []string
+	for i, backend := range backends {
+		outbounds = append(outbounds, fmt.Sprintf("{address: %s, port: %d, backendRef: %s}", address, 20001+i, backend))
+	}
+	return fmt.Sprintf("{address: %s, outbound: [%s]}", address, strings.Join(outbounds, ", "))
 }
 
 // flows are the traffic of all clients.
@@ -149,9 +174,9 @@ func fromPod(pod, url string) flow {
 	}}
 }
 
-// fromMachine is the traffic through an outbound of the client's machine.
-func fromMachine(port string) flow {
-	get := traffic.Get("http://" + clientMachine + ":" + port)
+// fromMachine is the traffic through an outbound of a machine.
+func fromMachine(address, port string) flow {
+	get := traffic.Get("http://" + address + ":" + port)
 	return flow{stream: &localStream{send: get}, get: get}
 }
 
@@ -211,19 +236,26 @@ func (w *world) reached(flows ...flow) {
 	}
 }
 
-// explained returns when `weft explain` of the requests to the other zone accepts, from the cluster and from the
-// machines.
+// explained returns when `weft explain` of the client's requests to the other zone accepts, from the cluster and from
+// the machines.
 func (z *zones) explained(what string, cluster, machine func(string) error) {
+	z.t.Helper()
+	z.explainedFor("client", what, cluster, machine)
+}
+
+// explainedFor is the same for the clients of a name.
+func (z *zones) explainedFor(client, what string, cluster, machine func(string) error) {
 	z.t.Helper()
 	for _, way := range []struct {
 		api, from, to string
 		check         func(string) error
 	}{
-		{clusterAPI, "client." + z.shop.Namespace, machineWeb, cluster},
-		{machinesAPI, "client", "web." + z.shop.Namespace, machine},
+		{clusterAPI, client + "." + z.shop.Namespace, "kri_msvc_" + z.meshName() + "_machines__web_80", cluster},
+		{machinesAPI, client, "web." + z.shop.Namespace, machine},
 	} {
 		z.eventually(what+", from "+way.from, func(ctx context.Context) error {
-			out, err := shop.RunWeft(ctx, z.Node, "--api", way.api, "explain", "--from", way.from, "--to", way.to)
+			out, err := shop.RunWeft(ctx, z.Node, "--api", way.api, "--mesh", z.meshName(), "explain", "--from",
+				way.from, "--to", way.to)
 			if err == nil {
 				err = way.check(out)
 			}
