@@ -53,7 +53,8 @@ func (p *Proxies) Create(ctx context.Context, service, endpoint string,
 }
 
 // timed makes a change, and returns the time until it is reached.
-func (p *Proxies) timed(ctx context.Context, e *expectation, change func(context.Context) error) (time.Duration, error) {
+func (p *Proxies) timed(ctx context.Context, e *expectation,
+	change func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
 	if err := change(ctx); err != nil {
 		return 0, err

@@ -21,7 +21,7 @@ var (
 	zones             = flag.Int("zones", 20, "zones: the clusters, and simulated zones")
 	podsOfCluster     = flag.Int("pods-of-cluster", 1000, "Pods of each zone")
 	servicesOfCluster = flag.Int("services-of-cluster", 100, "Services of each zone, which the Pods share evenly")
-	onKubernetes      = flag.Bool("global-on-kubernetes", false, "global stores its resources in a cluster, not in SQLite")
+	onKubernetes      = flag.Bool("global-on-kubernetes", false, "global has its resources in a cluster, not in SQLite")
 	rate              = flag.Int("rate", 20, "changes of a Service each second, for which the zones take turns")
 	during            = flag.Duration("during", 30*time.Second, "how long that many are made")
 )
@@ -178,8 +178,8 @@ func (r *report) addLatency(name string, took []time.Duration) {
 	r.add(name+", p99, ms", millis(took[len(took)*99/100]), 500, "")
 }
 
-// measureReadiness measures the readiness of the only server of a service in the first cluster, until its state is in the
-// API server of the second one.
+// measureReadiness measures the readiness of the only server of a service in the first cluster, until its state is in
+// the API server of the second one.
 func (f *federation) measureReadiness(r *report) {
 	f.mark()
 	var took []time.Duration

@@ -51,8 +51,8 @@ func federate(t *testing.T) *federation {
 		f.global = newPlane(t, map[string]string{"KUMA_MODE": "global"})
 	}
 	f.global.start()
-	// The Pods of Services have an identity, which other zones require. Simulated Envoys have no certificate, so a proxy
-	// whose listener has to serve has no identity.
+	// The Pods of Services have an identity, which other zones require. Simulated Envoys have no certificate, so a
+	// proxy whose listener has to serve has no identity.
 	identity := kind.MeshIdentities.Make("default", "identity", kind.MeshIdentity{
 		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{
 			MatchLabels: map[string]string{"pod-template-hash": "a"}}},

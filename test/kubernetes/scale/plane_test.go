@@ -51,7 +51,7 @@ func newPlane(t *testing.T, env map[string]string) *plane {
 	}
 	t.Cleanup(func() {
 		p.process.Kill()
-		if log, err := os.ReadFile(p.process.Log); t.Failed() && err == nil {
+		if log, err := os.ReadFile(p.process.Log); t.Failed() && !reported && err == nil {
 			t.Logf("the control plane of %s:\n%s", p.data, log[max(0, len(log)-4000):])
 		}
 	})

@@ -85,9 +85,13 @@ func (r *report) measure(of audited, phases ...phase) {
 	}
 }
 
+// reported is true once the report is written. A test that fails before has the logs of the control planes.
+var reported bool
+
 // print writes the report, and fails the test for each metric over its budget.
 func (r *report) print(t *testing.T, title string) {
 	t.Helper()
+	reported = true
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Printf("\n%s\n\n", title)
 	fmt.Fprint(table, "\tcontrol plane\tbudget\tpeer\t\t\n")
