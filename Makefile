@@ -88,7 +88,14 @@ PROXIES ?= 200
 UPDATED ?= 100
 
 scale-kubernetes: build kwok ## the cost of NODES Kubernetes nodes with PODS Pods each, simulated by kwok: 1,000 x 30 by default, which takes the whole machine
-	@cd test/kubernetes/scale && go test -count=1 -timeout 3h -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
+	@cd test/kubernetes/scale && go test -count=1 -timeout 3h -run 'TestScale$$' -scale -nodes $(NODES) -pods $(PODS) -services $(SERVICES) -proxies $(PROXIES) -updated $(UPDATED)
+
+# The sizes of `make scale-clusters`.
+CLUSTERS ?= 8
+ZONES ?= 20
+
+scale-clusters: build kwok ## the cost of a global control plane with ZONES zones of 1,000 Pods each, 20 by default, of which CLUSTERS are clusters, 8 by default, simulated by kwok; GLOBAL=kubernetes: global in a cluster too; takes the whole machine
+	@cd test/kubernetes/scale && go test -count=1 -timeout 90m -run TestScaleClusters -scale -clusters $(CLUSTERS) -zones $(ZONES) $(if $(filter kubernetes,$(GLOBAL)),-global-on-kubernetes)
 
 # The images of the Pods in these tests, and in the demo.
 test-images: tools
@@ -143,4 +150,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver helm images node argo kwok scale-kubernetes generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: help demo build tools spire apiserver helm images node argo kwok scale-kubernetes scale-clusters generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies

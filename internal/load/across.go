@@ -325,7 +325,7 @@ func (a *across) zoneBytes(ctx context.Context, zone string) (bytes int64, err e
 
 // watch joins one more zone and waits until it has all items.
 func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error) {
-	token, err := zoneToken(ctx, a.global.API, name)
+	token, err := ZoneToken(ctx, a.global.API, name)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (d *deployment) global(ctx context.Context) (*ownPlane, error) {
 
 // join starts a zone of a global control plane.
 func (d *deployment) join(ctx context.Context, global *ownPlane, zone string) (*ownPlane, error) {
-	token, err := zoneToken(ctx, global.API, zone)
+	token, err := ZoneToken(ctx, global.API, zone)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func (d *deployment) join(ctx context.Context, global *ownPlane, zone string) (*
 		"--global-address", "grpcs://"+global.sync, "--global-ca-file", global.roots)
 }
 
-// zoneToken returns a token for the control plane of a zone.
-func zoneToken(ctx context.Context, global *client.Client, zone string) (string, error) {
+// ZoneToken returns a token of the global control plane for the control plane of a zone.
+func ZoneToken(ctx context.Context, global *client.Client, zone string) (string, error) {
 	var token []byte
 	request := map[string]any{"zone": zone, "scope": []string{"cp"}, "validFor": "24h"}
 	err := global.Post(ctx, "/tokens/zone", request, &token)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/xds"
@@ -37,12 +38,28 @@ func (p *Proxies) Change(ctx context.Context, endpoint string, comes bool,
 	if !ok {
 		return 0, fmt.Errorf("no proxy has had the endpoint %s", endpoint)
 	}
-	expectation := p.fleet.expect(endpoint, endpointIs(assignment, endpoint, comes))
+	return p.timed(ctx, p.fleet.expect(endpoint, endpointIs(assignment, endpoint, comes)), change)
+}
+
+// Create makes a change after which a service that is new to the proxies has an endpoint at an address, and returns the
+// time until the last proxy has it.
+func (p *Proxies) Create(ctx context.Context, service, endpoint string,
+	change func(context.Context) error) (time.Duration, error) {
+	return p.timed(ctx, p.fleet.expect(service, func(m *message) bool {
+		return m.typ == xds.Endpoint && slices.ContainsFunc(m.parts, func(p *part) bool {
+			return strings.Contains(p.name, "_"+service+"_") && slices.Contains(p.endpoints, endpoint)
+		})
+	}), change)
+}
+
+// timed makes a change, and returns the time until it is reached.
+func (p *Proxies) timed(ctx context.Context, e *expectation,
+	change func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
 	if err := change(ctx); err != nil {
 		return 0, err
 	}
-	end, err := p.fleet.reached(ctx, expectation)
+	end, err := p.fleet.reached(ctx, e)
 	return end.Sub(start), err
 }
 

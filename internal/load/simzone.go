@@ -97,11 +97,13 @@ func (z *simulatedZone) connect(ctx context.Context, address, token string, root
 	return nil
 }
 
-// close ends the connection.
+// close ends the connection. The zone may connect again.
 func (z *simulatedZone) close() {
 	z.leaving.Store(true)
 	_ = z.conn.Close() // its streams end with it
 	z.running.Wait()
+	z.streams = map[string]*syncStream{}
+	z.leaving.Store(false)
 }
 
 // put sends the newest state of a resource of the zone.

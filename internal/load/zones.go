@@ -7,13 +7,9 @@ import (
 	"io"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"text/tabwriter"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"weft/internal/client"
 	"weft/internal/sni"
@@ -62,15 +58,11 @@ type ZonesReport struct {
 type zonesRun struct {
 	ZonesOptions
 	global *ownPlane
-	zones  []*simulatedZone
-	failed chan error // of one value
+	zones  *Zones
 
 	mu    sync.Mutex
 	delay []time.Duration // of the changes that the watched zone received
 }
-
-// revisionLabel changes with each change of a simulated service, and has the time of the change.
-const revisionLabel = "load/made-at"
 
 // RunZones measures the cost of a global control plane with many zones. They are simulated over the real protocol: they
 // send their services, count the received items, and store nothing.
@@ -86,7 +78,7 @@ func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err err
 	defer func() { err = errors.Join(err, d.close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the zones end before the control plane does
-	run := &zonesRun{ZonesOptions: o, failed: make(chan error, 1)}
+	run := &zonesRun{ZonesOptions: o}
 	if run.global, err = d.global(ctx); err != nil {
 		return nil, err
 	}
@@ -121,38 +113,23 @@ func (r *zonesRun) prepare(ctx context.Context, report *ZonesReport) error {
 // join connects all zones at once, each with its services.
 func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("%d zones of %d services each join", r.Zones, r.Services)
-	for i := range r.Zones {
-		zone := newSimulatedZone(zoneName(i))
-		for s := range r.Services {
-			if err := zone.put(simulatedService(zone.name, s)); err != nil {
-				return err
-			}
-		}
-		for p := range r.Pods {
-			if err := zone.put(simulatedPod(zone.name, p, p%r.Services)); err != nil {
-				return err
-			}
-		}
-		r.zones = append(r.zones, zone)
+	var err error
+	if r.zones, err = NewZones(meshName, r.Zones, r.Services, r.Pods); err != nil {
+		return err
 	}
-	r.zones[0].onBatch = r.watch
+	r.zones.all[0].onBatch = r.watch
 	before, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	group, connecting := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for _, zone := range r.zones {
-		group.Go(func() error { return r.connect(connecting, ctx, zone) })
-	}
-	if err := group.Wait(); err != nil {
+	if err := r.zones.Connect(ctx, r.global.API, r.global.sync, r.global.Roots); err != nil {
 		return err
 	}
 	r.logProgress("all are connected after %.1f s", time.Since(start).Seconds())
 	want := int64(r.Zones) * int64(r.Zones-1) * int64(r.Services)
 	if err := r.awaitCount(ctx, "zones have the services of all others", func() (int64, int64) {
-		return r.services(), want
+		return r.zones.Received(), want
 	}); err != nil {
 		return err
 	}
@@ -162,7 +139,7 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 	report.JoinSeconds = time.Since(start).Seconds()
 	after, err := processStats(ctx, r.global.Diagnostics)
 	report.JoinCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
-	for _, zone := range r.zones {
+	for _, zone := range r.zones.all {
 		items, bytes := zone.received()
 		report.JoinItems, report.JoinBytes = report.JoinItems+items, report.JoinBytes+bytes
 	}
@@ -184,30 +161,6 @@ func (r *zonesRun) awaitPods(ctx context.Context) error {
 	return nil
 }
 
-// connect connects a zone for as long as the measurement lasts.
-func (r *zonesRun) connect(ctx, lasting context.Context, zone *simulatedZone) error {
-	token, err := zoneToken(ctx, r.global.API, zone.name)
-	if err != nil {
-		return err
-	}
-	return zone.connect(lasting, r.global.sync, token, r.global.Roots, r.fail)
-}
-
-func (r *zonesRun) fail(err error) {
-	select {
-	case r.failed <- err:
-	default: // one reason is enough
-	}
-}
-
-// services returns the number of MeshService versions that all zones received.
-func (r *zonesRun) services() (n int64) {
-	for _, zone := range r.zones {
-		n += zone.services()
-	}
-	return n
-}
-
 // awaitCount waits for a count.
 func (r *zonesRun) awaitCount(ctx context.Context, what string, count func() (have, want int64)) error {
 	const limit = 15 * time.Minute
@@ -224,7 +177,7 @@ func (r *zonesRun) awaitCount(ctx context.Context, what string, count func() (ha
 		case <-tick.C:
 		case <-report.C:
 			r.logProgress("  %d of %d", have, want)
-		case err := <-r.failed:
+		case err := <-r.zones.failed:
 			return err
 		case <-expired:
 			return fmt.Errorf("waiting until %s: %d of %d after %s", what, have, want, limit)
@@ -255,7 +208,7 @@ func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) erro
 	r.logProgress("one more zone joins")
 	zone := newSimulatedZone("late")
 	start := time.Now()
-	if err := r.connect(ctx, ctx, zone); err != nil {
+	if err := r.zones.connect(ctx, zone, r.global.API, r.global.sync, r.global.Roots); err != nil {
 		return err
 	}
 	defer zone.close()
@@ -269,7 +222,7 @@ func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) erro
 // measureChanges makes every zone change a service each second.
 func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("every zone changes a service each second, for %s", r.During)
-	had := r.services()
+	had := r.zones.Received()
 	before, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
@@ -285,7 +238,7 @@ func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) erro
 		return err
 	}
 	report.ChangesPerSecond = float64(made) / took.Seconds()
-	report.ItemsPerSecond = float64(r.services()-had) / took.Seconds()
+	report.ItemsPerSecond = float64(r.zones.Received()-had) / took.Seconds()
 	report.ChangeCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / took.Seconds()
 	report.ChangeRSSBytes = int64(after.RSSBytes)
 	if err := r.awaitQuiet(ctx); err != nil {
@@ -308,16 +261,13 @@ func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 	defer tick.Stop()
 	for time.Since(began) < r.During {
 		for due := int64(time.Since(began).Seconds() * float64(r.Zones)); made < due; made++ {
-			zone := r.zones[made%int64(r.Zones)]
-			changed := simulatedService(zone.name, int(made/int64(r.Zones))%r.Services)
-			changed.Labels[revisionLabel] = strconv.FormatInt(time.Now().UnixMicro(), 10)
-			if err := zone.put(changed); err != nil {
+			if err := r.zones.Change(int(made)%r.Zones, int(made)/r.Zones%r.Services); err != nil {
 				return made, err
 			}
 		}
 		select {
 		case <-tick.C:
-		case err := <-r.failed:
+		case err := <-r.zones.failed:
 			return made, err
 		case <-ctx.Done():
 			return made, ctx.Err()
@@ -328,8 +278,8 @@ func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 
 // awaitQuiet waits until no zone has received anything for a second.
 func (r *zonesRun) awaitQuiet(ctx context.Context) error {
-	for before := int64(-1); before != r.services(); {
-		before = r.services()
+	for before := int64(-1); before != r.zones.Received(); {
+		before = r.zones.Received()
 		if err := wait.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
@@ -342,42 +292,24 @@ func (r *zonesRun) watch(of string, batch *wire.Batch) {
 	if of != kind.MeshServices.Name {
 		return
 	}
-	now := time.Now()
 	for _, encoded := range batch.Items {
-		if made, ok := madeAt(encoded); ok {
+		if age, ok := ageOf(encoded); ok {
 			r.mu.Lock()
-			r.delay = append(r.delay, now.Sub(made))
+			r.delay = append(r.delay, age)
 			r.mu.Unlock()
 		}
 	}
 }
 
-// madeAt returns when a change was made; false for a service that has not been changed yet.
-func madeAt(encoded []byte) (time.Time, bool) {
-	var item wire.Item
-	if err := proto.Unmarshal(encoded, &item); err != nil {
-		return time.Time{}, false
-	}
-	service, err := resource.FromBody(kind.MeshServices, resource.Meta{Mesh: meshName, Name: item.Key.GetName()},
-		item.Body)
-	if err != nil {
-		return time.Time{}, false
-	}
-	micros, err := strconv.ParseInt(service.Envelope().Labels[revisionLabel], 10, 64)
-	return time.UnixMicro(micros), err == nil
-}
-
-func zoneName(i int) string { return fmt.Sprintf("zone-%d", i) }
-
-// simulatedService is a service as the control plane of its zone stores it.
-func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
+// simulatedService is a service of a mesh as the control plane of its zone stores it.
+func simulatedService(mesh, zone string, i int) *resource.Object[kind.MeshService] {
 	name := fmt.Sprintf("service-%d", i)
-	o := kind.MeshServices.Make(meshName, name, kind.MeshService{
+	o := kind.MeshServices.Make(mesh, name, kind.MeshService{
 		State:    "Available",
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
 		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: "http"}},
 		Identities: []kind.ServiceIdentity{{Type: "SpiffeID",
-			Value: fmt.Sprintf("spiffe://%s.%s.mesh.local/workload/%s", meshName, zone, name)}},
+			Value: fmt.Sprintf("spiffe://%s/workload/%s", trustDomain(mesh, zone), name)}},
 	})
 	o.Labels = map[string]string{
 		kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.EnvLabel: "universal", kind.DisplayName: name,
@@ -387,10 +319,10 @@ func simulatedService(zone string, i int) *resource.Object[kind.MeshService] {
 }
 
 // simulatedPod is the Dataplane of a Pod as the control plane of its zone stores it.
-func simulatedPod(zone string, i, service int) *resource.Object[kind.Dataplane] {
+func simulatedPod(mesh, zone string, i, service int) *resource.Object[kind.Dataplane] {
 	const namespace = "load"
 	name, of := fmt.Sprintf("pod-%d", i), fmt.Sprintf("service-%d", service)
-	o := kind.Dataplanes.Make(meshName, name+"."+namespace, kind.Dataplane{Networking: kind.Networking{
+	o := kind.Dataplanes.Make(mesh, name+"."+namespace, kind.Dataplane{Networking: kind.Networking{
 		Address: fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255),
 		Inbound: []kind.Inbound{{Port: 8080, State: kind.Ready, Tags: map[string]string{kind.ServiceTag: of,
 			kind.ProtocolTag: "http", kind.ZoneLabel: zone, kind.NamespaceLabel: namespace,

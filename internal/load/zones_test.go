@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 
 	"weft/internal/client"
 	"weft/internal/diag"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -161,7 +163,7 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	run := &zonesRun{
 		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: time.Second,
 			Progress: &progress},
-		global: startGlobal(t), failed: make(chan error, 1),
+		global: startGlobal(t),
 	}
 	report := &ZonesReport{}
 	if err := run.measure(ctx, report); err != nil {
@@ -179,8 +181,34 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	}
 }
 
+// TestZonesConnectAgain: zones that were disconnected get everything again, and no closed stream counts as a failure.
+func TestZonesConnectAgain(t *testing.T) {
+	global := startGlobal(t)
+	zones, err := NewZones(meshName, 3, 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want := int64(3 * 2 * 2); want <= 2*3*2*2; want += 3 * 2 * 2 {
+		if err := zones.Connect(t.Context(), global.API, global.sync, global.Roots); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait.Until(t.Context(), time.Millisecond, func(context.Context) error {
+			if got := zones.Received(); got < want {
+				return fmt.Errorf("%d services received, want %d", got, want)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		zones.Close()
+	}
+	if err := zones.Failed(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestASimulatedServiceIsValid(t *testing.T) {
-	service := simulatedService("zone-1", 3)
+	service := simulatedService(meshName, "zone-1", 3)
 	for _, p := range kind.MeshServices.Prepare(service) {
 		t.Errorf("%s %s", p.Field, p.Reason)
 	}
@@ -191,7 +219,7 @@ func TestASimulatedServiceIsValid(t *testing.T) {
 }
 
 func TestASimulatedPodIsValid(t *testing.T) {
-	for _, p := range kind.Dataplanes.Prepare(simulatedPod("zone-1", 70_000, 3)) {
+	for _, p := range kind.Dataplanes.Prepare(simulatedPod(meshName, "zone-1", 70_000, 3)) {
 		t.Errorf("%s %s", p.Field, p.Reason)
 	}
 }

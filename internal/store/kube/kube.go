@@ -273,6 +273,11 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 	if err != nil {
 		return store.Row{}, err
 	}
+	object := resource.Key{Kind: at.kind.StatusOf, Mesh: row.Key.Mesh, Name: row.Key.Name}
+	if object.Kind != "" && row.Owner != nil && *row.Owner == object {
+		created, err := s.createStatus(ctx, at, row) // which finds the owner
+		return created, s.ended(ctx, err)
+	}
 	owner, err := s.ownerOf(ctx, row)
 	if err != nil {
 		return store.Row{}, err
@@ -352,16 +357,18 @@ func (s *Store) exists(ctx context.Context, at place, key resource.Key) error {
 const conflicts = 20
 
 func (s *Store) createStatus(ctx context.Context, at place, row store.Row) (store.Row, error) {
+	uid := "" // of the object at the first attempt
 	for range conflicts {
 		o, _, err := s.find(ctx, row.Key)
 		switch {
 		case err == nil:
 			return store.Row{}, store.ErrExists
-		case o == nil && errors.Is(err, store.ErrNotFound):
-			return store.Row{}, store.ErrNoOwner
 		case !errors.Is(err, store.ErrNotFound):
 			return store.Row{}, err
+		case o == nil || uid != "" && uid != o.Metadata.UID:
+			return store.Row{}, store.ErrNoOwner
 		}
+		uid = o.Metadata.UID
 		if written, err := s.put(ctx, at, o, row); !apierrors.IsConflict(err) {
 			return written, notOwned(err)
 		}

@@ -737,34 +737,71 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// countingTransport counts the lists of rows by their owner, by URL.
+// countingTransport counts requests, by method and URL.
 type countingTransport struct {
-	next  http.RoundTripper
-	mu    sync.Mutex
-	lists map[string]int
+	next     http.RoundTripper
+	counts   func(*http.Request) bool
+	mu       sync.Mutex
+	requests map[string]int
 }
 
 // RoundTrip implements http.RoundTripper.
 func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.Contains(r.URL.Query().Get("labelSelector"), "kuma.io/owner=") {
+	if c.counts(r) {
 		c.mu.Lock()
-		c.lists[r.URL.RequestURI()]++
+		c.requests[r.Method+" "+r.URL.RequestURI()]++
 		c.mu.Unlock()
 	}
 	return c.next.RoundTrip(r)
 }
 
-// TestOwnersAreCollectedOnce: the rows of an owner are looked for once, whether the store deletes the owner or a user.
-func TestOwnersAreCollectedOnce(t *testing.T) {
-	_, server, client, mesh := opened(t)
-	counting := &countingTransport{lists: map[string]int{}}
+// openCounted opens a store whose requests are counted.
+func openCounted(t *testing.T, server *kubetest.Server, namespace string, counts func(*http.Request) bool) (*kube.Store,
+	*countingTransport) {
+	t.Helper()
+	counting := &countingTransport{counts: counts, requests: map[string]int{}}
 	config := server.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { counting.next = next; return counting })
-	s, err := kube.Open(t.Context(), config, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
+	s, err := kube.Open(t.Context(), config, kube.Options{Namespace: namespace, Kinds: crd.Rows()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	return s, counting
+}
+
+// TestAStatusIsCreatedByTwoRequests: the owner of a status is the object that has it, which is read once, and written.
+func TestAStatusIsCreatedByTwoRequests(t *testing.T) {
+	_, server, _, mesh := opened(t)
+	object := crd.Path(kind.MeshServices, mesh) + "/web"
+	s, counting := openCounted(t, server, mesh, func(r *http.Request) bool {
+		return strings.HasPrefix(r.URL.Path, object)
+	})
+	spec := create(t, s, service(mesh, "web", "a"), nil)
+	create(t, s, kind.MeshServiceStatuses.Make(mesh, spec.Key.Name, kind.MeshServiceStatus{}), &spec.Key)
+	reads, all := 0, 0
+	for request, n := range counting.requests {
+		if all += n; strings.HasPrefix(request, http.MethodGet) {
+			reads += n
+		}
+	}
+	if reads != 1 || all != 2 {
+		t.Errorf("the requests are %v, want a read and a write", counting.requests)
+	}
+	row := rowOf(t, kind.MeshServiceStatuses.Make(mesh, "none", kind.MeshServiceStatus{}), nil)
+	none := kind.MeshServices.Key(mesh, "none")
+	row.Owner = &none
+	if _, err := s.Create(t.Context(), row); !errors.Is(err, store.ErrNoOwner) {
+		t.Errorf("the status of no object: %v, want %v", err, store.ErrNoOwner)
+	}
+}
+
+// TestOwnersAreCollectedOnce: the rows of an owner are looked for once, whether the store deletes the owner or a user.
+func TestOwnersAreCollectedOnce(t *testing.T) {
+	_, server, client, mesh := opened(t)
+	s, counting := openCounted(t, server, mesh, func(r *http.Request) bool {
+		return strings.Contains(r.URL.Query().Get("labelSelector"), "kuma.io/owner=")
+	})
 	byStore := create(t, s, kind.Meshes.Make("", mesh+"-1", kind.Mesh{}), nil)
 	byUser := create(t, s, kind.Meshes.Make("", mesh+"-2", kind.Mesh{}), nil)
 	if err := s.Delete(t.Context(), byStore.Key, ""); err != nil {
@@ -787,16 +824,16 @@ func TestOwnersAreCollectedOnce(t *testing.T) {
 	}
 	counting.mu.Lock()
 	defer counting.mu.Unlock()
-	for list, n := range counting.lists {
+	for list, n := range counting.requests {
 		if n != 1 {
 			t.Errorf("%d times: %s", n, list)
 		}
 	}
 }
 
-// different is the number of different lists.
+// different is the number of different requests.
 func (c *countingTransport) different() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.lists)
+	return len(c.requests)
 }

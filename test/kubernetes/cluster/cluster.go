@@ -213,6 +213,9 @@ func (s *Server) ThawAPI() error { return s.api.Thaw() }
 // StopAPI kills the API server. etcd keeps its data.
 func (s *Server) StopAPI() { s.api.Kill() }
 
+// Processes returns both programs.
+func (s *Server) Processes() []*Process { return []*Process{s.etcd, s.api} }
+
 // Close ends both programs, the API server first: without etcd it would not end.
 func (s *Server) Close() {
 	s.api.Kill()
@@ -236,10 +239,22 @@ func MachineAddress() (string, error) {
 
 // FreePort returns a port of 127.0.0.1 that no program uses.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := FreePorts(1)
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return ports[0], nil
+}
+
+// FreePorts returns different ports of 127.0.0.1 that no program uses.
+func FreePorts(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
 }

@@ -22,15 +22,21 @@ const startTimeout = 2 * time.Minute
 // Process is a program.
 type Process struct {
 	Name    string
-	Log     string // the file with its output
+	Log     string   // the file with its output
+	Env     []string // its environment, as NAME=VALUE, beside that of this process
 	command []string
 	cmd     *exec.Cmd
 	exited  chan struct{}
 }
 
+// NewProcess returns a program, by its command, that is not started. Its output goes to a file NAME.log in dir.
+func NewProcess(dir, name string, command ...string) *Process {
+	return &Process{Name: name, Log: filepath.Join(dir, name+".log"), command: command}
+}
+
 // StartProcess starts a program by its command, as [Process.Start] does. Its output goes to a file NAME.log in dir.
 func StartProcess(dir, name string, command ...string) (*Process, error) {
-	p := &Process{Name: name, Log: filepath.Join(dir, name+".log"), command: command}
+	p := NewProcess(dir, name, command...)
 	return p, p.Start()
 }
 
@@ -43,6 +49,7 @@ func (p *Process) Start() error {
 	defer output.Close()
 	program, exited := exec.Command(p.command[0], p.command[1:]...), make(chan struct{})
 	program.Stdout, program.Stderr = output, output
+	program.Env = append(os.Environ(), p.Env...)
 	endWithParent(program)
 	started := make(chan error)
 	go func() {

@@ -60,11 +60,40 @@ func (r *report) addRequests(phase string, found requests) {
 	r.requests = append(r.requests, phase+": "+cmp.Or(strings.Join(kinds, ", "), "none"))
 }
 
+// phase is a part of a measurement.
+type phase struct {
+	name string
+	run  func(*report)
+}
+
+// audited has the audit log of an API server, or of several.
+type audited interface {
+	// mark begins to count the requests of control planes.
+	mark()
+	// sinceMark returns the requests since the mark.
+	sinceMark() requests
+}
+
+// measure runs the phases, and adds the requests of each.
+func (r *report) measure(of audited, phases ...phase) {
+	for _, phase := range phases {
+		began := time.Now()
+		of.mark()
+		phase.run(r)
+		r.addRequests(phase.name, of.sinceMark())
+		fmt.Printf("%s: %.0f s\n", phase.name, time.Since(began).Seconds())
+	}
+}
+
+// reported is true once the report is written. A test that fails before has the logs of the control planes.
+var reported bool
+
 // print writes the report, and fails the test for each metric over its budget.
-func (r *report) print(t *testing.T) {
+func (r *report) print(t *testing.T, title string) {
 	t.Helper()
+	reported = true
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Printf("\n%d nodes, %d Pods, %d Services, %d simulated Envoys\n\n", *nodes, *nodes**pods, *services, *proxies)
+	fmt.Printf("\n%s\n\n", title)
 	fmt.Fprint(table, "\tcontrol plane\tbudget\tpeer\t\t\n")
 	for _, m := range r.metrics {
 		budget, verdict := "", ""
@@ -103,25 +132,16 @@ func TestScale(t *testing.T) {
 			*services, *nodes**pods)
 	}
 	r := &report{}
-	w := start(t)
-	for _, phase := range []struct {
-		name string
-		run  func(*report)
-	}{
-		{"the Pods are created", w.measureCreation},
-		{"at rest", w.measureRest},
-		{"a start", w.measureStart},
-		{"Pods become ready", w.measureReadiness},
-		{"a rolling update", w.measureUpdate},
-		{"at rest after it", w.measureRest},
-	} {
-		began := time.Now()
-		w.mark()
-		phase.run(r)
-		r.addRequests(phase.name, w.sinceMark())
-		fmt.Printf("%s: %.0f s\n", phase.name, time.Since(began).Seconds())
-	}
-	r.print(t)
+	w := start(t, size{nodes: *nodes, pods: *nodes * *pods, services: *services, proxies: *proxies})
+	r.measure(w,
+		phase{"the Pods are created", w.measureCreation},
+		phase{"at rest", w.measureRest},
+		phase{"a start", w.measureStart},
+		phase{"Pods become ready", w.measureReadiness},
+		phase{"a rolling update", w.measureUpdate},
+		phase{"at rest after it", w.measureRest})
+	r.print(t, fmt.Sprintf("%d nodes, %d Pods, %d Services, %d simulated Envoys", w.nodes, w.pods, w.services,
+		w.proxies))
 }
 
 func (w *world) measureCreation(r *report) {
@@ -130,7 +150,7 @@ func (w *world) measureCreation(r *report) {
 	created := time.Since(began)
 	w.awaitDataplanes()
 	w.awaitQuiet()
-	n := float64(*nodes * *pods)
+	n := float64(w.pods)
 	after := w.usage()
 	r.add("creation of all Pods, s", created.Seconds(), noBudget, "")
 	r.add("repeated creations, since the webhook did not respond", float64(w.repeated.Load()), noBudget, "")
@@ -154,10 +174,10 @@ func (w *world) measureRest(r *report) {
 }
 
 func (w *world) measureStart(r *report) {
-	w.stopPlane()
+	w.stop()
 	w.mark()
 	began := time.Now()
-	w.startPlane()
+	w.start()
 	r.add("a start: ready, s", time.Since(began).Seconds(), noBudget, "")
 	w.awaitLeader()
 	r.add("a start: it leads, s", time.Since(began).Seconds(), noBudget, "")
@@ -174,9 +194,9 @@ func (w *world) measureReadiness(r *report) {
 	before, began := w.usage(), time.Now()
 	tokens := map[string]string{}
 	for _, p := range w.proxied() {
-		tokens["default."+p.name+"."+p.namespace] = w.podToken(p)
+		tokens["default."+p.name+"."+p.namespace] = w.podToken(p, "default")
 	}
-	connected, err := load.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(), tokens, *services)
+	connected, err := load.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(), tokens, w.services)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -189,7 +209,7 @@ func (w *world) measureReadiness(r *report) {
 	w.mark()
 	var took []time.Duration
 	for n := range *changes {
-		pod := w.proxied()[n%*proxies]
+		pod := w.proxied()[n%w.proxies]
 		for _, ready := range []bool{false, true} {
 			latency, err := connected.Change(w.t.Context(), w.podIP(pod), ready, func(ctx context.Context) error {
 				return w.setReady(ctx, pod, ready)

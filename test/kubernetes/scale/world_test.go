@@ -2,16 +2,13 @@ package scale_test
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,9 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
-	"weft/internal/adminsocket"
-	"weft/internal/client"
-	"weft/internal/diag"
 	_ "weft/internal/envoy" // registers the types of Envoy's configuration, which simulated Envoys decode
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
@@ -45,33 +39,51 @@ const (
 	writers       = 16
 )
 
-// world is the cluster with its control plane.
+// size is the size of a cluster.
+type size struct {
+	nodes    int // 0: kwok does not run
+	pods     int // in all, which the nodes share evenly
+	services int // which the Pods share evenly
+	proxies  int // simulated Envoys, each of the first Pod of another Service
+}
+
+// world is a cluster with its control plane.
 type world struct {
 	*cluster.Server
+	*plane
+	size
 	t         *testing.T
 	api       *api.Client
-	plane     *cluster.Process
-	weft      string // the program
-	data      string // the data directory
-	dataPlane string // HOST:PORT
-	ready     string // URL
-	admin     *client.Client
-	marked    int64        // a position of the audit log
-	pods      [][]pod      // by Service
-	repeated  atomic.Int64 // creations of Pods that failed, since the webhook did not respond
+	kwok      *cluster.Process
+	templates map[string]object // of the Pods of the chart's Deployments, by the name of the Deployment
+	marked    int64             // a position of the audit log
+	podsOf    [][]pod           // by Service
+	repeated  atomic.Int64      // creations of Pods that failed, since the webhook did not respond
 }
 
 // pod is a Pod of a Service.
 type pod struct{ namespace, name string }
 
-// start starts the API server, kwok with all nodes, and the control plane, and creates the Services.
-func start(t *testing.T) *world {
+// start starts a cluster with its control plane, and creates the Services.
+func start(t *testing.T, of size) *world {
+	t.Helper()
+	w := newWorld(t, of, object{})
+	w.start()
+	w.createServices()
+	w.awaitCount(kind.MeshServices, w.services)
+	w.awaitQuiet()
+	return w
+}
+
+// newWorld starts the API server, and kwok with all nodes, and installs the control plane with values of the chart. The
+// control plane does not run yet.
+func newWorld(t *testing.T, of size, values object) *world {
 	t.Helper()
 	programs, err := cluster.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, weft: repository("bin", "weft")}
+	w := &world{t: t, size: of, templates: map[string]object{}}
 	if w.Server, err = cluster.Start(cluster.Options{Programs: programs, Dir: t.TempDir(), Audit: true,
 		Flags: []string{"--enable-aggregator-routing"}}); err != nil {
 		t.Fatal(err)
@@ -80,12 +92,10 @@ func start(t *testing.T) *world {
 	if w.api, err = api.New(w.Config()); err != nil {
 		t.Fatal(err)
 	}
-	w.startKwok()
-	w.install()
-	w.startPlane()
-	w.createServices()
-	w.awaitCount(kind.MeshServices, *services)
-	w.awaitQuiet()
+	if w.nodes > 0 {
+		w.startKwok()
+	}
+	w.install(values)
 	return w
 }
 
@@ -121,14 +131,14 @@ func (w *world) startKwok() {
 		w.t.Fatal(err)
 	}
 	folder := strings.TrimSpace(string(out))
-	process, err := cluster.StartProcess(w.Dir, "kwok", filepath.Join(folder, "kwok"),
+	w.kwok, err = cluster.StartProcess(w.Dir, "kwok", filepath.Join(folder, "kwok"),
 		"--kubeconfig", w.kubeconfig(cluster.AdminToken), "--config", filepath.Join(folder, "stages.yaml"),
 		"--manage-all-nodes", "--node-lease-duration-seconds", "0")
 	if err != nil {
 		w.t.Fatalf("kwok is not built, `make kwok` does so once, in about 3 minutes: %v", err)
 	}
-	w.t.Cleanup(process.Kill)
-	w.each(*nodes, func(ctx context.Context, n int) error {
+	w.t.Cleanup(w.kwok.Kill)
+	w.each(w.nodes, func(ctx context.Context, n int) error {
 		return w.api.Create(ctx, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node",
 			"metadata": object{"name": nodeName(n), "labels": object{"kubernetes.io/hostname": nodeName(n),
 				"topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", n%3)}},
@@ -152,58 +162,41 @@ func (w *world) each(n int, do func(context.Context, int) error) {
 	}
 }
 
-// install applies the objects of the chart, and sets the environment of the control plane as its Deployment has it.
-func (w *world) install() {
+// install applies the objects of the chart, and prepares the control plane as its Deployment has it.
+func (w *world) install(values object) {
 	w.t.Helper()
-	objects := installtest.Objects(w.t, install.Options{Namespace: system, CRDs: true,
-		Values: object{"createNamespace": true}})
-	for _, o := range objects {
+	values = maps.Clone(values)
+	values["createNamespace"] = true
+	for _, o := range installtest.Objects(w.t, install.Options{Namespace: system, CRDs: true, Values: values}) {
 		if err := w.api.Apply(w.t.Context(), o.Path(), o, nil); err != nil {
 			w.t.Fatalf("%s: %v", o.Path(), err)
 		}
-		if o.Kind() != "Deployment" {
-			continue
-		}
-		template := o["spec"].(object)["template"].(object)["spec"].(object)
-		for _, v := range template["containers"].([]any)[0].(object)["env"].([]any) {
-			if value, ok := v.(object)["value"].(string); ok {
-				w.t.Setenv(v.(object)["name"].(string), value)
-			}
+		if o.Kind() == "Deployment" {
+			w.templates[o["metadata"].(object)["name"].(string)] = o["spec"].(object)["template"].(object)
 		}
 	}
 	address, err := cluster.MachineAddress()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var ports [5]int
-	for i := range ports {
-		if ports[i], err = cluster.FreePort(); err != nil {
-			w.t.Fatal(err)
+	env := map[string]string{
+		"KUBECONFIG": w.kubeconfig(w.token(system, account, object{})),
+		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_ADDRESS": address,
+	}
+	container := w.templates[account]["spec"].(object)["containers"].([]any)[0].(object)
+	for _, v := range container["env"].([]any) {
+		if value, ok := v.(object)["value"].(string); ok {
+			env[v.(object)["name"].(string)] = value
 		}
 	}
-	w.data = w.t.TempDir()
-	w.dataPlane = net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[2]))
-	w.ready = fmt.Sprintf("http://127.0.0.1:%d/ready", ports[3])
-	for name, value := range map[string]string{
-		"KUBECONFIG": w.kubeconfig(w.token(system, account, object{})), "KUMA_GENERAL_DATA_DIR": w.data,
-		"KUMA_API_SERVER_HTTP_PORT": strconv.Itoa(ports[0]), "KUMA_API_SERVER_HTTPS_PORT": strconv.Itoa(ports[1]),
-		"KUMA_DP_SERVER_PORT": strconv.Itoa(ports[2]), "KUMA_DIAGNOSTICS_SERVER_PORT": strconv.Itoa(ports[3]),
-		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT":    strconv.Itoa(ports[4]),
-		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_ADDRESS": address,
-	} {
-		w.t.Setenv(name, value)
-	}
+	w.plane = newPlane(w.t, env)
 	// As the controllers of Kubernetes do. The API server calls the webhooks there.
 	w.create("/apis/discovery.k8s.io/v1/namespaces/"+system+"/endpointslices", object{
 		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
 		"metadata": object{"name": account + "-1", "labels": object{"kubernetes.io/service-name": account,
 			"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
 		"endpoints": []any{object{"addresses": []any{address}, "conditions": object{"ready": true}}},
-		"ports":     []any{object{"name": "https-admission", "port": ports[4], "protocol": "TCP"}}})
-	if w.admin, err = client.New(client.Options{
-		Address: client.UnixScheme + filepath.Join(w.data, adminsocket.Name)}); err != nil {
-		w.t.Fatal(err)
-	}
+		"ports":     []any{object{"name": "https-admission", "port": w.webhooks, "protocol": "TCP"}}})
 }
 
 func (w *world) create(path string, o object) {
@@ -225,22 +218,6 @@ func (w *world) token(namespace, account string, spec object) string {
 	return created.Status.Token
 }
 
-// startPlane starts the control plane, and returns when it is ready.
-func (w *world) startPlane() {
-	w.t.Helper()
-	plane, err := cluster.StartProcess(w.Dir, "weft", w.weft, "cp", "run")
-	if err != nil {
-		w.t.Fatalf("weft is not built, `make build` does so: %v", err)
-	}
-	w.plane = plane
-	w.t.Cleanup(plane.Kill)
-	if err := plane.Ready(w.ready, http.DefaultClient); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) stopPlane() { w.plane.Stop() }
-
 // awaitLeader waits until the control plane follows the objects of Kubernetes, which the leader does.
 func (w *world) awaitLeader() {
 	w.await("the control plane leads", func() bool {
@@ -252,46 +229,60 @@ func (w *world) awaitLeader() {
 func namespaceOf(service int) string { return fmt.Sprintf("shop-%d", service/namespaceSize) }
 func serviceName(n int) string       { return fmt.Sprintf("service-%d", n) }
 
-// createServices creates the namespaces with injection, and the Services. Each names its mesh: another one has no
-// MeshService before the proxy of a Pod serves it.
+// createServices creates the namespaces with injection, and the Services.
 func (w *world) createServices() {
 	w.t.Helper()
-	for n := 0; n < *services; n += namespaceSize {
+	for n := 0; n < w.services; n += namespaceSize {
 		name := namespaceOf(n)
 		w.create("/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name,
 			"labels": object{"kuma.io/sidecar-injection": "enabled"}}})
 		w.create("/api/v1/namespaces/"+name+"/serviceaccounts", object{"apiVersion": "v1", "kind": "ServiceAccount",
 			"metadata": object{"name": "default"}})
 	}
-	w.each(*services, func(ctx context.Context, n int) error {
-		return w.api.Create(ctx, "/api/v1/namespaces/"+namespaceOf(n)+"/services", object{"apiVersion": "v1",
-			"kind": "Service", "metadata": object{"name": serviceName(n),
-				"labels": object{"kuma.io/mesh": "default"}}, "spec": object{
-				"selector": object{"app": serviceName(n)},
-				"ports":    []any{object{"port": 80, "targetPort": "http", "appProtocol": "http"}}}}, nil)
+	w.each(w.services, func(ctx context.Context, n int) error {
+		return w.createService(ctx, namespaceOf(n), serviceName(n), serviceName(n), object{})
 	})
+}
+
+// createService creates a Service of the Pods of an application. It names its mesh: another one has no MeshService
+// before the proxy of a Pod serves it.
+func (w *world) createService(ctx context.Context, namespace, name, app string, labels object) error {
+	labels = maps.Clone(labels)
+	labels["kuma.io/mesh"] = "default"
+	return w.api.Create(ctx, "/api/v1/namespaces/"+namespace+"/services", object{"apiVersion": "v1",
+		"kind": "Service", "metadata": object{"name": name, "labels": labels}, "spec": object{
+			"selector": object{"app": app},
+			"ports":    []any{object{"port": 80, "targetPort": "http", "appProtocol": "http"}}}}, nil)
 }
 
 // createPods creates the Pods, each with its node, in place of the controllers and the scheduler. A proxy's Pod is the
 // first of its Service.
 func (w *world) createPods() {
 	w.t.Helper()
-	w.pods = make([][]pod, *services)
-	for i := range *nodes * *pods {
-		service := i % *services
-		w.pods[service] = append(w.pods[service], pod{namespaceOf(service),
-			fmt.Sprintf("%s-a-%d", serviceName(service), i / *services)})
+	w.podsOf = make([][]pod, w.services)
+	for i := range w.pods {
+		service := i % w.services
+		w.podsOf[service] = append(w.podsOf[service], pod{namespaceOf(service),
+			fmt.Sprintf("%s-a-%d", serviceName(service), i/w.services)})
 	}
-	w.each(*nodes**pods, func(ctx context.Context, i int) error {
-		return w.createPod(ctx, w.pods[i%*services][i / *services], i%*services, "a", i%*nodes)
+	w.each(w.pods, func(ctx context.Context, i int) error {
+		service := i % w.services
+		return w.createPod(ctx, w.podsOf[service][i/w.services], serviceName(service), "a", i%w.nodes)
 	})
 }
 
-func (w *world) createPod(ctx context.Context, p pod, service int, hash string, node int) error {
-	o := object{"apiVersion": "v1", "kind": "Pod",
-		"metadata": object{"name": p.name, "labels": object{"app": serviceName(service), "pod-template-hash": hash}},
-		"spec": object{"nodeName": nodeName(node), "containers": []any{object{"name": "app", "image": "app",
-			"ports": []any{object{"name": "http", "containerPort": 8080}}}}}}
+func (w *world) createPod(ctx context.Context, p pod, app, hash string, node int) error {
+	return w.createPodOf(ctx, p, object{
+		"metadata": object{"labels": object{"app": app, "pod-template-hash": hash}},
+		"spec": object{"containers": []any{object{"name": "app", "image": "app",
+			"ports": []any{object{"name": "http", "containerPort": 8080}}}}}}, node)
+}
+
+// createPodOf creates a Pod of a template.
+func (w *world) createPodOf(ctx context.Context, p pod, template object, node int) error {
+	metadata, spec := maps.Clone(template["metadata"].(object)), maps.Clone(template["spec"].(object))
+	metadata["name"], spec["nodeName"] = p.name, nodeName(node)
+	o := object{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 	for {
 		err := w.api.Create(ctx, "/api/v1/namespaces/"+p.namespace+"/pods", o, nil)
 		if !apierrors.IsInternalError(err) {
@@ -307,13 +298,13 @@ func (w *world) createPod(ctx context.Context, p pod, service int, hash string, 
 func (w *world) replacePods() int {
 	w.t.Helper()
 	var replaced atomic.Int64
-	w.each(min(*updated, *services), func(ctx context.Context, service int) error {
-		for i, old := range w.pods[service] {
-			if i == 0 && service < *proxies {
+	w.each(min(*updated, w.services), func(ctx context.Context, service int) error {
+		for i, old := range w.podsOf[service] {
+			if i == 0 && service < w.proxies {
 				continue
 			}
 			next := pod{old.namespace, fmt.Sprintf("%s-b-%d", serviceName(service), i)}
-			err := w.createPod(ctx, next, service, "b", (service+i)%*nodes)
+			err := w.createPod(ctx, next, serviceName(service), "b", (service+i)%w.nodes)
 			if err == nil {
 				err = w.awaitReady(ctx, next)
 			}
@@ -351,15 +342,16 @@ func (w *world) awaitReady(ctx context.Context, p pod) error {
 // proxied returns the Pods of the simulated Envoys.
 func (w *world) proxied() []pod {
 	var all []pod
-	for service := range *proxies {
-		all = append(all, w.pods[service][0])
+	for service := range w.proxies {
+		all = append(all, w.podsOf[service][0])
 	}
 	return all
 }
 
-func (w *world) podToken(p pod) string {
+// podToken returns a token of a Pod's ServiceAccount that is bound to the Pod.
+func (w *world) podToken(p pod, account string) string {
 	w.t.Helper()
-	return w.token(p.namespace, "default", object{"audiences": []string{"weft"},
+	return w.token(p.namespace, account, object{"audiences": []string{"weft"},
 		"boundObjectRef": object{"kind": "Pod", "apiVersion": "v1", "name": p.name}})
 }
 
@@ -396,12 +388,18 @@ func (w *world) setReady(ctx context.Context, p pod, ready bool) error {
 }
 
 // awaitDataplanes waits until there are as many Dataplanes as Pods.
-func (w *world) awaitDataplanes() { w.awaitCount(kind.Dataplanes, *nodes**pods) }
+func (w *world) awaitDataplanes() { w.awaitCount(kind.Dataplanes, w.pods) }
 
 // awaitCount waits until there is a number of objects of a kind.
 func (w *world) awaitCount(d resource.Descriptor, want int) {
 	w.t.Helper()
 	collection := "/apis/kuma.io/v1alpha1/" + crd.Plural(d.Describe())
+	found := 0
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("%s has %d objects", collection, found)
+		}
+	}()
 	w.await(fmt.Sprintf("%s has %d objects", collection, want), func() bool {
 		var list struct {
 			Metadata struct{ RemainingItemCount int }
@@ -410,20 +408,31 @@ func (w *world) awaitCount(d resource.Descriptor, want int) {
 		if err := w.api.Get(w.t.Context(), collection, api.Options{"limit": "1"}, &list); err != nil {
 			w.t.Fatal(err)
 		}
-		return len(list.Items)+list.Metadata.RemainingItemCount == want
+		found = len(list.Items) + list.Metadata.RemainingItemCount
+		return found == want
 	})
 }
 
-// timeout is how long the test waits for any condition.
-const timeout = 20 * time.Minute
+const (
+	// timeout is how long the test waits for any condition.
+	timeout = 10 * time.Minute
+	// poll is the interval of attempts that cost little.
+	poll = 50 * time.Millisecond
+)
 
 func (w *world) await(condition string, reached func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
+	await(w.t, poll, condition, reached)
+}
+
+// await waits until a condition is reached, and looks at an interval.
+func await(t *testing.T, interval time.Duration, condition string, reached func() bool) {
+	t.Helper()
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(timeout); !reached(); <-tick.C {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not within %s: %s", timeout, condition)
+			t.Fatalf("not within %s: %s", timeout, condition)
 		}
 	}
 }
@@ -433,11 +442,22 @@ const quiet = 3 * time.Second
 
 func (w *world) awaitQuiet() {
 	w.t.Helper()
-	for {
-		position := w.end()
-		wait(w.t, quiet)
-		if found, _ := w.requestsAfter(position); found.writes() == found.leases() {
-			return
+	awaitQuiet(w.t, w)
+}
+
+// awaitQuiet waits until the control planes of all clusters are quiet at the same time.
+func awaitQuiet(t *testing.T, of ...*world) {
+	t.Helper()
+	for written := true; written; {
+		var positions []int64
+		for _, w := range of {
+			positions = append(positions, w.end())
+		}
+		wait(t, quiet)
+		written = false
+		for i, w := range of {
+			found := w.requestsAfter(positions[i])
+			written = written || found.writes() != found.leases()
 		}
 	}
 }
@@ -462,6 +482,13 @@ func (r requests) sum(counts func(resource, verb string) bool) (n int) {
 	return n
 }
 
+// add adds other requests.
+func (r requests) add(others requests) {
+	for kind, number := range others {
+		r[kind] += number
+	}
+}
+
 func (r requests) all() int { return r.sum(func(string, string) bool { return true }) }
 
 // writes leaves out reviews of tokens and permissions, which the API server does not store.
@@ -483,8 +510,7 @@ func (w *world) mark() { w.marked = w.end() }
 // sinceMark returns the requests of the control plane since the mark.
 func (w *world) sinceMark() requests {
 	w.t.Helper()
-	found, _ := w.requestsAfter(w.marked)
-	return found
+	return w.requestsAfter(w.marked)
 }
 
 // end is the position of the end of the audit log.
@@ -496,9 +522,9 @@ func (w *world) end() int64 {
 	return info.Size()
 }
 
-func (w *world) requestsAfter(position int64) (requests, int64) {
+func (w *world) requestsAfter(position int64) requests {
 	w.t.Helper()
-	list, next, err := w.Requests(user, position)
+	list, _, err := w.Requests(user, position)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -510,40 +536,5 @@ func (w *world) requestsAfter(position int64) (requests, int64) {
 		}
 		found[resource+" "+r.Verb]++
 	}
-	return found, next
-}
-
-// usage is the usage of the control plane's process.
-func (w *world) usage() (p diag.Process) {
-	w.t.Helper()
-	if err := w.admin.Get(w.t.Context(), "/debug/process", nil, &p); err != nil {
-		w.t.Fatal(err)
-	}
-	return p
-}
-
-// collectGarbage is usage after a collection.
-func (w *world) collectGarbage() (p diag.Process) {
-	w.t.Helper()
-	if err := w.admin.Post(w.t.Context(), "/debug/gc", nil, &p); err != nil {
-		w.t.Fatal(err)
-	}
-	return p
-}
-
-// cpu is the CPU time between two usages, in seconds.
-func cpu(before, after diag.Process) float64 {
-	return float64(after.CPUNanoseconds-before.CPUNanoseconds) / 1e9
-}
-
-// roots are those of the control plane's own CA.
-func (w *world) roots() *x509.CertPool {
-	w.t.Helper()
-	pem, err := os.ReadFile(filepath.Join(w.data, "ca.crt"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return roots
+	return found
 }
