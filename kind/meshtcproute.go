@@ -82,6 +82,20 @@ func MatchOfSNI(name string) TCPMatch {
 	return TCPMatch{&RouteSNIMatch{of, name}}
 }
 
+// RulesOfSNIs returns the index of the rule that has each SNI of merged rules: of several the first one, which is that
+// of the most specific policy.
+func RulesOfSNIs(merged []TCPRouteRule) map[string]int {
+	rules := map[string]int{}
+	for i := range merged {
+		for _, m := range merged[i].Matches {
+			if _, taken := rules[m.SNI.Value]; !taken {
+				rules[m.SNI.Value] = i
+			}
+		}
+	}
+	return rules
+}
+
 // CompareSNIs compares the values of two matches in the order of their precedence: exact names before wildcards, and
 // longer wildcards before shorter ones.
 func CompareSNIs(a, b string) int {

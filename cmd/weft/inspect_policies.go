@@ -246,8 +246,10 @@ type routeRule struct {
 	Origins    map[string]inspect.AppliedItem   `json:"origins"`
 	Overridden map[string][]inspect.AppliedItem `json:"overridden,omitempty"`
 	Backends   []inspect.AppliedBackend         `json:"backends,omitempty"`
-	Unresolved []string                         `json:"unresolved,omitempty"`
-	Confs      []appliedConf                    `json:"confs,omitempty"`
+	// OverriddenSNIs are the SNIs that another rule has, with the field that decides.
+	OverriddenSNIs map[string]inspect.AppliedItem `json:"overriddenSNIs,omitempty"`
+	Unresolved     []string                       `json:"unresolved,omitempty"`
+	Confs          []appliedConf                  `json:"confs,omitempty"`
 }
 
 // ruleMatch is a match of a rule of a route of any kind.
@@ -263,7 +265,7 @@ func (m ruleMatch) String() string {
 	return m.HTTPMatch.String()
 }
 
-// rows returns a row for the filters and one for the backends of the rule.
+// rows returns a row for the filters, one for the backends of the rule, and one for each SNI that another rule has.
 func (r *routeRule) rows(of string) [][]string {
 	at := r.Name
 	if len(r.Matches) > 0 {
@@ -297,6 +299,11 @@ func (r *routeRule) rows(of string) [][]string {
 	}
 	row("filters", filters)
 	row("backendRefs", backends)
+	for _, sni := range slices.Sorted(maps.Keys(r.OverriddenSNIs)) {
+		by := r.OverriddenSNIs[sni].String()
+		merged := r.Origins["matches"].String() + ", " + by
+		rows = append(rows, []string{of, at + " SNI " + sni, "overridden", by, merged})
+	}
 	return rows
 }
 

@@ -17,21 +17,23 @@ import (
 type Adopted struct {
 	Labeled int // had no owner label, or that of a former name of this zone
 	Taken   int // belonged to the global control plane
+	Given   int // had been taken from global, and belong to it again
 	Removed int // belonged to another zone
 	Tagged  int // Dataplanes whose inbounds lacked tags of the zone
 }
 
 // Adopt brings the owner labels of stored resources in line with the control plane's present role. It is called at the
 // start with all stored resources of the kinds that zone sync carries. A zone that has left its global control plane
-// takes over global's resources, and removes those of other zones. Resources without an owner label, or with that of a
-// former name of the zone, become the zone's own. Inbounds of its Dataplanes get the tags that a write would set now:
-// the environment, where the zone has joined since. (Mesh Membership.)
+// takes over global's resources, and removes those of other zones. A zone that joins gives back the resources that it
+// took and that no user has written since, so zone sync replaces or deletes them. Resources without an owner label, or
+// with that of a former name of the zone, become the zone's own. Inbounds of its Dataplanes get the tags that a write
+// would set now: the environment, where the zone has joined since. (Mesh Membership.)
 func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (Adopted, error) {
 	var done Adopted
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(adopters)
 	for o := range resources {
-		change := w.relabel
+		change := func(ctx context.Context, key resource.Key) error { return w.relabel(ctx, key, w.own(key)) }
 		switch w.ownerStateOf(o) {
 		case ownerKnown:
 			continue
@@ -41,6 +43,11 @@ func (w *Writer) Adopt(ctx context.Context, resources iter.Seq[resource.Any]) (A
 			done.Tagged++
 		case formerGlobal:
 			done.Taken++
+			name := kind.OwnerName(kind.ByName(o.Key().Kind).Describe(), o.Envelope())
+			change = func(ctx context.Context, key resource.Key) error { return w.relabel(ctx, key, w.take(key, name)) }
+		case takenFromGlobal:
+			done.Given++
+			change = func(ctx context.Context, key resource.Key) error { return w.relabel(ctx, key, giveBack) }
 		case otherZone:
 			done.Removed++
 			change = func(ctx context.Context, key resource.Key) error { return w.rows.Delete(ctx, key, "") }
@@ -66,6 +73,7 @@ const (
 	ownerUnlabeled              // its own, without the label
 	inboundsUntagged            // its own Dataplane, whose inbounds lack tags
 	formerGlobal                // of global, in a zone without a global control plane
+	takenFromGlobal             // its own since it left global, in a zone that has joined one
 	otherZone                   // of another zone, in a zone without a global control plane
 )
 
@@ -90,6 +98,8 @@ func (w *Writer) labeledOwnerState(o resource.Any) ownerState {
 		return ownerKnown // no other zone receives it; its next write labels it
 	case origin == "":
 		return ownerUnlabeled
+	case w.joined && w.isTaken(o):
+		return takenFromGlobal
 	case kind.OwnerOf(meta) == w.self(), origin == kind.OriginGlobal && !alone:
 		return ownerKnown
 	case origin == kind.OriginGlobal:
@@ -102,13 +112,23 @@ func (w *Writer) labeledOwnerState(o resource.Any) ownerState {
 	return ownerKnown
 }
 
-// relabel gives a row the labels of this control plane, and the inbounds of a Dataplane their tags.
-func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
-	row, err := w.rows.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	row.Body, err = resource.Relabel(row.Body, func(labels map[string]string) {
+// takenLabel marks a resource of a zone that it took when it left a global control plane. The value is the name of the
+// resource on global ([kind.OwnerName]). No user and no other control plane can set the label, and a user's write
+// removes it.
+const takenLabel = "weft.io/taken-from-global"
+
+// isTaken returns whether a resource of this zone, under any name of the zone, is still as it was taken from global.
+func (w *Writer) isTaken(o resource.Any) bool {
+	meta, key := o.Envelope(), o.Key()
+	name := meta.Label(takenLabel)
+	return name != "" && meta.Label(kind.OriginLabel) == kind.OriginZone &&
+		w.displayName(key) == kind.DisplayNameOf(meta) &&
+		kind.SyncedName(kind.ByName(key.Kind).Describe(), key.Mesh, name, kind.Owner{}) == key.Name
+}
+
+// own returns the change of a row's labels by which this control plane owns it.
+func (w *Writer) own(key resource.Key) func(labels map[string]string) {
+	return func(labels map[string]string) {
 		maps.Copy(labels, w.ownership())
 		name, namespace := w.namespaced(key)
 		labels[kind.DisplayName], labels[kind.NamespaceLabel] = name, namespace
@@ -117,9 +137,38 @@ func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
 		}
 		if w.self().Global() {
 			delete(labels, kind.ZoneLabel)
+			delete(labels, takenLabel)
 		}
-	})
+	}
+}
+
+// take is own for a row of global, whose name there is name.
+func (w *Writer) take(key resource.Key, name string) func(labels map[string]string) {
+	return func(labels map[string]string) {
+		w.own(key)(labels)
+		labels[takenLabel] = name
+	}
+}
+
+// giveBack makes a taken row one of global again. Its name on global, by which zone sync knows it, is complete. The
+// other labels are those of this zone until global sends the resource, or its deletion.
+func giveBack(labels map[string]string) {
+	if labels[takenLabel] == "" {
+		return // another replica was first, or a user
+	}
+	labels[kind.OriginLabel], labels[kind.DisplayName] = kind.OriginGlobal, labels[takenLabel]
+	for _, name := range []string{kind.ZoneLabel, kind.NamespaceLabel, takenLabel} {
+		delete(labels, name)
+	}
+}
+
+// relabel changes the labels of a row, and gives the inbounds of a Dataplane their tags.
+func (w *Writer) relabel(ctx context.Context, key resource.Key, change func(labels map[string]string)) error {
+	row, err := w.rows.Get(ctx, key)
 	if err != nil {
+		return err
+	}
+	if row.Body, err = resource.Relabel(row.Body, change); err != nil {
 		return err
 	}
 	if row, err = w.retag(row); err != nil {
@@ -127,7 +176,7 @@ func (w *Writer) relabel(ctx context.Context, key resource.Key) error {
 	}
 	_, err = w.rows.Update(ctx, row)
 	if errors.Is(err, store.ErrStale) {
-		return w.relabel(ctx, key)
+		return w.relabel(ctx, key, change)
 	}
 	return err
 }

@@ -12,7 +12,9 @@ import (
 // ignoreComputed removes the computed labels from a user's write. It returns a warning for each computed field whose
 // value is neither the stored one nor a default, since the user may have meant it.
 func (w *Writer) ignoreComputed(o resource.Any, stored *current) []string {
-	warnings := w.ignoreLabels(o.Envelope(), w.protectedLabels(o), stored)
+	computed := w.protectedLabels(o)
+	computed[takenLabel] = ""
+	warnings := w.ignoreLabels(o.Envelope(), computed, stored)
 	switch o := o.(type) {
 	case *resource.Object[kind.Dataplane]:
 		warnings = append(warnings, ignoreProxyType(&o.Meta, proxyTypes(&o.Spec.Networking))...)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 
+	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
@@ -136,15 +137,15 @@ func zoneOf(o resource.Any) (zone string, ok bool) {
 }
 
 // checkReplaceable returns an error where a received resource may not replace the stored one. It may replace a Mesh of
-// this control plane, a hidden kind, a resource with an equal spec, and one at a name that only received resources
-// have. It never replaces a resource of a third control plane, although a name can be made up that leads to the same
-// key.
+// this control plane, a hidden kind, and a resource with an equal spec. It never replaces a resource of a third control
+// plane, although a name can be made up that leads to the same key, nor one that this zone took from global and a user
+// has written since.
 func (w *Writer) checkReplaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
 	info := r.Kind.Describe()
 	switch owner := w.owner(meta); {
 	case owner != r.Owner && owner != w.self():
-	case owner == r.Owner, meta.Name != r.Name, info.Name == kind.Meshes.Name, info.Hidden:
+	case owner == r.Owner, info.Name == kind.Meshes.Name, info.Hidden:
 		return nil
 	case equalSpecs(stored.row.Body, r.Body):
 		return nil
@@ -172,7 +173,8 @@ func (w *Writer) errMissing(row store.Row) error {
 }
 
 // RemoveReceived removes a resource that its owner has deleted. A resource that belongs to another owner by now is kept
-// without an error. A mesh that still has Dataplanes here is kept with an error: Conflict.
+// without an error. A mesh that still has Dataplanes here, or resources that users of this control plane wrote, is kept
+// with an error: Conflict.
 func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 	key := r.Key()
 	for {
@@ -181,7 +183,11 @@ func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 			return userError(key, err)
 		}
 		if key.Kind == kind.Meshes.Name {
-			if err := w.checkMeshUnused(ctx, key); err != nil {
+			err := w.checkMeshUnused(ctx, key)
+			if err == nil {
+				err = w.checkMeshLosesNothing(ctx, key)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -189,4 +195,46 @@ func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 			return userError(key, err)
 		}
 	}
+}
+
+// checkMeshLosesNothing rejects the deletion of a received mesh that has resources of this control plane's users: they
+// would be deleted with it. Resources that the control plane generates do not count, apart from signing keys, without
+// which the tokens of the zone are invalid.
+func (w *Writer) checkMeshLosesNothing(ctx context.Context, mesh resource.Key) error {
+	var one resource.Key
+	count := 0
+	for _, d := range kind.All() {
+		info := d.Describe()
+		if info.Scope != resource.Mesh || info.ReadOnly || info.Hidden || info.Name == kind.MeshTrusts.Name {
+			continue
+		}
+		rows, _, err := w.rows.List(ctx, info.Name)
+		if err != nil {
+			return userError(mesh, err)
+		}
+		for _, row := range rows {
+			if row.Key.Mesh == mesh.Name && w.isOfUsers(row) {
+				one = row.Key
+				count++
+			}
+		}
+	}
+	if count > 0 {
+		return resource.Errorf(resource.Conflict, "%s still has resources of %s (%d), such as %s, which would be "+
+			"deleted with it; delete them first, or create the Mesh on the global control plane", mesh,
+			ownerPhrase(w.self()), count, one)
+	}
+	return nil
+}
+
+// isOfUsers returns whether users of this control plane may have written a row.
+func (w *Writer) isOfUsers(row store.Row) bool {
+	o, err := Decode(row)
+	if err != nil {
+		return true
+	}
+	meta := o.Envelope()
+	generated := meta.Label(kind.ManagedBy) == kind.GeneratedBy ||
+		row.Key.Kind == kind.Secrets.Name && strings.HasPrefix(row.Key.Name, pki.CASecretName(""))
+	return w.owner(meta) == w.self() && !generated
 }

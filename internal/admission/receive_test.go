@@ -231,6 +231,9 @@ func TestAZoneThatLeftGlobal(t *testing.T) {
 		t.Errorf("alone: %+v", done)
 	}
 	put(t, alone, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
+	if labels := read(t, rows, kind.Meshes.Key("", "m")).Envelope().Labels; labels["weft.io/taken-from-global"] != "" {
+		t.Errorf("the Mesh that a user has written has the labels %v", labels)
+	}
 	name := kind.SyncedName(&kind.MeshTrafficPermissions.Info, "m", "p", global)
 	row, err := rows.Get(t.Context(), kind.MeshTrafficPermissions.Key("m", name))
 	if err != nil || !strings.Contains(string(row.Body), `"later":1`) {
@@ -240,12 +243,99 @@ func TestAZoneThatLeftGlobal(t *testing.T) {
 	if done := adopt(t, alone, rows); done != (admission.Adopted{}) {
 		t.Errorf("a second time: %+v", done)
 	}
-	// After joining again, global's resources belong to global again.
+	// After joining again, global does not replace what a user has written meanwhile.
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
-	if err := joined.Receive(t.Context(),
-		received(global, kind.MeshTrafficPermissions, "p", `{"rules":[]}`)); err != nil {
+	if done := adopt(t, joined, rows); done != (admission.Adopted{}) {
+		t.Errorf("joined again: %+v", done)
+	}
+	again := received(global, kind.MeshTrafficPermissions, "p", `{"rules":[],"later":2}`)
+	wantError(t, joined.Receive(t.Context(), again), resource.Conflict,
+		`the zone "east" has one of the same name; delete that one, or rename one of the two`)
+}
+
+// TestAZoneGivesBackWhatItTook: a zone that joins a global control plane again, of whatever name the zone is by then,
+// gives back every resource that it took from the former one and that no user has written. The new one replaces or
+// deletes them, as it does its own.
+func TestAZoneGivesBackWhatItTook(t *testing.T) {
+	for _, zone := range []string{"east", "renamed"} {
+		t.Run(zone, func(t *testing.T) {
+			w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+			all := []admission.Received{
+				received(global, kind.Meshes, "m", `{}`),
+				received(global, kind.MeshTrafficPermissions, "p", `{"rules":[]}`),
+				received(global, kind.MeshTrafficPermissions, "edited", `{"rules":[]}`),
+				received(global, kind.Secrets, "s", `{"data":"eA=="}`),
+				received(global, kind.GlobalSecrets, "s", `{"data":"eA=="}`),
+			}
+			for _, r := range all {
+				if err := w.Receive(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			alone := admission.New(rows, admission.Options{Zone: "east"})
+			if done := adopt(t, alone, rows); done != (admission.Adopted{Taken: len(all)}) {
+				t.Fatalf("alone: %+v", done)
+			}
+			name := kind.SyncedName(&kind.MeshTrafficPermissions.Info, "m", "edited", global)
+			put(t, alone, strings.Replace(permission, "name: p", "name: "+name, 1))
+
+			joined := admission.New(rows, admission.Options{Zone: zone, Joined: true})
+			adopt(t, joined, rows)
+			for _, r := range all {
+				meta := read(t, rows, r.Key()).Envelope()
+				if r.Name == "edited" {
+					if owner := kind.OwnerOf(meta); owner.Zone != zone {
+						t.Errorf("what a user has written is of %s", owner)
+					}
+					continue
+				}
+				if owner, at := kind.OwnerOf(meta), kind.OwnerName(r.Kind.Describe(), meta); !owner.Global() ||
+					at != r.Name {
+					t.Errorf("%s is of %s, where its name is %s; want global and %s", r.Key(), owner, at, r.Name)
+				}
+			}
+			if err := joined.Receive(t.Context(), received(global, kind.Secrets, "s", `{"data":"eQ=="}`)); err != nil {
+				t.Errorf("another Secret of the same name: %v", err)
+			}
+			gone := received(global, kind.MeshTrafficPermissions, "p", `{}`)
+			if err := joined.RemoveReceived(t.Context(), gone); err != nil {
+				t.Error(err)
+			}
+			wantGone(t, rows, gone.Key())
+		})
+	}
+}
+
+// TestOnlyTheControlPlaneMarksWhatItTook: a user cannot mark a resource as taken, which would give it to global.
+func TestOnlyTheControlPlaneMarksWhatItTook(t *testing.T) {
+	alone, rows := newWriterWithMesh(t, admission.Options{Zone: "east"})
+	put(t, alone, `{type: GlobalSecret, name: s, data: eA==, labels: {weft.io/taken-from-global: s}}`)
+	if done := adopt(t, admission.New(rows, admission.Options{Zone: "east", Joined: true}),
+		rows); done.Given != 0 {
+		t.Errorf("%+v", done)
+	}
+}
+
+// TestADeletedMeshLosesNothing: a Mesh that global has deleted, or that another global lacks, stays while users of the
+// zone have resources in it.
+func TestADeletedMeshLosesNothing(t *testing.T) {
+	w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+	mesh := received(global, kind.Meshes, "m", `{}`)
+	for _, r := range []admission.Received{mesh, received(global, kind.Secrets, "of-global", `{"data":"eA=="}`)} {
+		if err := w.Receive(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, w, secret)
+	wantError(t, w.RemoveReceived(t.Context(), mesh), resource.Conflict, `Mesh m still has resources of the zone `+
+		`"east" (1), such as Secret m/s`)
+	if err := w.Delete(t.Context(), kind.Secrets.Key("m", "s"), admission.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.RemoveReceived(t.Context(), mesh); err != nil {
 		t.Error(err)
 	}
+	wantGone(t, rows, mesh.Key())
 }
 
 // TestAdoptUnlabeledResources: resources without an owner label, and those with a former name of the zone, become its

@@ -109,9 +109,12 @@ type Explanation struct {
 	Reason          string            `json:"reason,omitempty"`
 }
 
+// Overrides is the step of a [Source] with a field that the step before it overrides.
+const Overrides = "overrides"
+
 // Source is a field of a policy that a step of a route is from.
 type Source struct {
-	Step string `json:"step"` // match, filters, backends or unresolved
+	Step string `json:"step"` // match, filters, backends, overrides or unresolved
 	// Field is the field, such as "MeshHTTPRoute default/web to[0].rules[1].default.filters".
 	Field string `json:"field"`
 	// Detail is the match, or the reason for which a backend is unresolved.

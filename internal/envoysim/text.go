@@ -99,7 +99,12 @@ func (e *Explanation) dialed() string {
 }
 
 func (s *Source) text() string {
-	if s.Detail == "" {
+	switch {
+	case s.Step == Overrides && s.Detail != "":
+		return s.Field + ", for " + s.Detail
+	case s.Step == Overrides:
+		return s.Field
+	case s.Detail == "":
 		return "by " + s.Field
 	}
 	return s.Detail + ", by " + s.Field

@@ -29,6 +29,8 @@ type AppliedRouteRule struct {
 	Origins map[string]AppliedItem `json:"origins"`
 	// Overridden are the fields of other policies that the former override, the least specific first.
 	Overridden map[string][]AppliedItem `json:"overridden,omitempty"`
+	// OverriddenSNIs are the SNIs of its matches that another rule has, with the field of a policy that decides.
+	OverriddenSNIs map[string]AppliedItem `json:"overriddenSNIs,omitempty"`
 	// Backends are the destinations that share the traffic; none where the proxy itself responds.
 	Backends []AppliedBackend `json:"backends,omitempty"`
 	// Unresolved are the references without a destination, with the reason.
@@ -105,6 +107,12 @@ func appliedRouteRule(source *proxy.RoutingRule) AppliedRouteRule {
 		for _, from := range source.Overridden[field] {
 			rule.Overridden[field] = append(rule.Overridden[field], item(from))
 		}
+	}
+	for sni, by := range source.OverriddenSNIs {
+		if rule.OverriddenSNIs == nil {
+			rule.OverriddenSNIs = map[string]AppliedItem{}
+		}
+		rule.OverriddenSNIs[sni] = item(by)
 	}
 	for _, u := range source.Unresolved {
 		rule.Unresolved = append(rule.Unresolved, fmt.Sprintf("%s: %s", u.Field, u.Reason))

@@ -381,14 +381,18 @@ func (p *policyEffect) selectsNone() {
 
 // fields states which fields have an effect.
 func (p *policyEffect) fields(own []policy.Part) {
-	fields, results := map[string]fieldEffect{}, []*effectResult{}
+	fields, results, snis := map[string]fieldEffect{}, []*effectResult{}, sniPolicies{}
 	paths := p.paths(own)
 	for _, result := range p.results() {
 		results = append(results, result)
 		for path, of := range result.fields[p.key] {
 			fields[path] = fields[path].with(of)
 		}
-		if !slices.ContainsFunc(paths, func(path string) bool { return !fields[path].applied }) {
+		for sni, decides := range result.snis[p.key] {
+			snis.add(sni, decides)
+		}
+		if !snis.anyOverridden() &&
+			!slices.ContainsFunc(paths, func(path string) bool { return !fields[path].applied }) {
 			break // the other selections have no effect on the result
 		}
 	}
@@ -401,6 +405,7 @@ func (p *policyEffect) fields(own []policy.Part) {
 			p.effect.Warnings = append(p.effect.Warnings, path+": no effect: "+of.reason)
 		}
 	}
+	p.effect.Warnings = append(p.effect.Warnings, snis.warnings()...)
 	switch {
 	case len(fields) == 0:
 		p.without(Overridden, "other policies override each of its fields: %s", p.overriders(paths, results))

@@ -41,6 +41,7 @@ func bothReasons(reason, other string) string {
 // all of their traffic are absent.
 type effectResult struct {
 	fields map[resource.Key]map[string]fieldEffect
+	snis   map[resource.Key]sniPolicies // of MeshTCPRoutes
 }
 
 func (r *effectResult) add(by policy.Origin, path, reason string) {
@@ -79,7 +80,8 @@ type selectionFields struct {
 }
 
 func newSelectionFields(e *PolicyEffects, pass *effectPass, of *policy.Selection, ports []reached) *selectionFields {
-	return &selectionFields{e, pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{}}}
+	return &selectionFields{e, pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{},
+		map[resource.Key]sniPolicies{}}}
 }
 
 // merge merges parts, each list of parts once.
@@ -154,7 +156,11 @@ func (s *selectionFields) sentAs(about []policy.Part, protocol kind.Protocol) {
 	for i := range about {
 		toRoute[about[i].Origin()] = about[i].To.Kind == policy.ToMeshHTTPRoute
 	}
+	unused := s.snis(about, m, protocol)
 	for path, origin := range m.Origins.All() {
+		if unused != nil && unused[ruleIn(path)] {
+			continue
+		}
 		s.result.add(origin, path, withoutEffect(origin.Policy.Kind, path, protocol, m.Conf, toRoute[origin]))
 	}
 }

@@ -34,6 +34,8 @@ type RoutingRule struct {
 	Fields map[string]RouteField
 	// Overridden are the fields of other policies that those of Fields override, the least specific first.
 	Overridden map[string][]RouteField
+	// OverriddenSNIs are the SNIs of its matches that another rule has, with the field of a policy that decides.
+	OverriddenSNIs map[string]RouteField
 	// Unresolved are the references of the rule without a destination.
 	Unresolved []UnresolvedRef
 }
@@ -288,19 +290,23 @@ func (b *routeBuilder) httpRule(i int, merged *kind.HTTPRouteRule) []service.Rou
 	return rules
 }
 
-// tcpRules adds the merged rules of MeshTCPRoutes to the route, one for each SNI. Of several rules with an SNI the
-// first one counts, which is that of the most specific policy. Requests have no SNI.
+// tcpRules adds the merged rules of MeshTCPRoutes to the route, one for each SNI. Requests have no SNI.
 func (b *routeBuilder) tcpRules(merged []kind.TCPRouteRule) {
-	to, seen := b.routing.Route, map[string]bool{}
+	to, serving := b.routing.Route, kind.RulesOfSNIs(merged)
 	for i := range merged {
 		rule := b.tcpRule(i, &merged[i])
 		if len(merged[i].Matches) == 0 {
 			to.Rules = append(to.Rules, rule)
 		}
+		if to.Protocol.IsHTTP() {
+			continue
+		}
 		for _, m := range merged[i].Matches {
-			if rule.SNI = m.SNI.Value; !seen[rule.SNI] && !to.Protocol.IsHTTP() {
-				seen[rule.SNI] = true
+			rule.SNI = m.SNI.Value
+			if by := serving[rule.SNI]; by == i {
 				to.Rules = append(to.Rules, rule)
+			} else {
+				b.routing.Rules[i].override(rule.SNI, b.routing.Rules[by].Fields["matches"])
 			}
 		}
 	}
@@ -429,6 +435,14 @@ func (r *RoutingRule) set(field string, from RouteField) {
 		r.Overridden[field] = append(r.Overridden[field], former)
 	}
 	r.Fields[field] = from
+}
+
+// override records that another rule has an SNI of this one.
+func (r *RoutingRule) override(sni string, by RouteField) {
+	if r.OverriddenSNIs == nil {
+		r.OverriddenSNIs = map[string]RouteField{}
+	}
+	r.OverriddenSNIs[sni] = by
 }
 
 // effectiveOf returns the confs of the requests of a rule; nil where they are those of the destination.

@@ -115,7 +115,7 @@ func (c *citation) route() {
 	for i := range routing.Rules {
 		if rule := &routing.Rules[i]; c.takes(rule, routing) {
 			c.confs = c.config.state.Proxies.MergedOf(c.r, c.key, rule)
-			c.rule(rule)
+			c.rule(rule, routing.Rules)
 			return
 		}
 	}
@@ -142,7 +142,8 @@ func (c *citation) takes(rule *proxy.RoutingRule, routing *proxy.Routing) bool {
 	return slices.ContainsFunc(rule.Matches, func(m kind.RouteMatch) bool { return m.MergeKey() == c.e.SNIMatch })
 }
 
-func (c *citation) rule(rule *proxy.RoutingRule) {
+// rule adds the sources of the rule that the request takes, one of several.
+func (c *citation) rule(rule *proxy.RoutingRule, all []proxy.RoutingRule) {
 	for _, step := range []struct{ name, field string }{{"match", "matches"}, {"filters", "filters"},
 		{"backends", "backendRefs"}} {
 		from, ok := rule.Fields[step.field]
@@ -156,9 +157,24 @@ func (c *citation) rule(rule *proxy.RoutingRule) {
 			}
 		}
 		c.cite(step.name, from.String(), strings.Join(matches, " or "))
+		for _, former := range rule.Overridden[step.field] {
+			c.cite(envoysim.Overrides, former.String(), "")
+		}
+		if step.field == "matches" {
+			c.overridden(all)
+		}
 	}
 	for _, u := range rule.Unresolved {
 		c.cite("unresolved", u.Field.String(), u.Reason)
+	}
+}
+
+// overridden adds the matches of the other rules with the SNI of the connection, which its rule overrides.
+func (c *citation) overridden(rules []proxy.RoutingRule) {
+	for i := range rules {
+		if _, ok := rules[i].OverriddenSNIs[c.e.SNIMatch]; ok {
+			c.cite(envoysim.Overrides, rules[i].Fields["matches"].String(), "SNI "+c.e.SNIMatch)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -144,9 +145,22 @@ func TestExplainCitesSNIs(t *testing.T) {
 			"there is no MeshService lost"}},
 		{rules + others, "example.com", []string{
 			"backends by MeshTCPRoute default/r to[0].rules[2].default.backendRefs"}},
+		{rules, "same.example.org", []string{"match SNI same.example.org, by MeshTCPRoute default/of-client " +
+			"to[0].rules[0].matches overrides MeshTCPRoute default/others to[0].rules[0].matches",
+			"overrides MeshTCPRoute default/others to[0].rules[0].default.backendRefs"}},
+		{rules, "shared.example.org", []string{"by MeshTCPRoute default/of-client to[0].rules[1].matches overrides " +
+			"MeshTCPRoute default/others to[0].rules[1].matches, for SNI shared.example.org"}},
 	} {
-		hub := zone("east", client, db, policyOf(t, kind.MeshTCPRoutes, "r",
-			"{to: [{targetRef: {kind: MeshService, name: db}, rules: ["+c.rules+"]}]}"))
+		const same, shared = `{matches: [{sni: {type: Exact, value: same.example.org}}], `,
+			`{matches: [{sni: {type: Exact, value: shared.example.org}}, {sni: {type: Exact, value: %s.example.org}}], `
+		const to = `default: {backendRefs: [{kind: MeshService, name: db, port: 80}]}}`
+		route := func(target, rules string) string {
+			return "{" + target + "to: [{targetRef: {kind: MeshService, name: db}, rules: [" + rules + "]}]}"
+		}
+		hub := zone("east", client, db, policyOf(t, kind.MeshTCPRoutes, "r", route("", c.rules)),
+			policyOf(t, kind.MeshTCPRoutes, "others", route("", same+to+", "+fmt.Sprintf(shared, "one")+to)),
+			policyOf(t, kind.MeshTCPRoutes, "of-client", route("targetRef: {kind: Dataplane, name: client}, ",
+				same+to+", "+fmt.Sprintf(shared, "other")+to)))
 		e, err := hub.Inspector.Explain(envoysim.Request{From: state.ProxyKey{Mesh: mesh, Name: "client"}, To: "db",
 			SNI: c.sni}, nil)
 		if err != nil {

@@ -320,9 +320,9 @@ func (s *Server) adoptStored(ctx context.Context) error {
 	if done.Tagged > 0 {
 		s.log.Info("inbounds of stored Dataplanes have the tags of this zone now", "dataplanes", done.Tagged)
 	}
-	if done.Labeled+done.Taken+done.Removed > 0 {
+	if done.Labeled+done.Taken+done.Given+done.Removed > 0 {
 		s.log.Info("stored resources have another owner now", "labeled", done.Labeled, "takenFromGlobal", done.Taken,
-			"ofOtherZonesRemoved", done.Removed)
+			"givenBackToGlobal", done.Given, "ofOtherZonesRemoved", done.Removed)
 	}
 	return nil
 }

@@ -2,14 +2,13 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"weft/internal/rest"
 	"weft/internal/server/servertest"
 	"weft/internal/settings"
 	"weft/kind"
@@ -107,22 +106,10 @@ func TestAZoneJoinsGlobal(t *testing.T) {
 	if global.DataPlane != "off" {
 		t.Errorf("a global control plane serves proxies at %s", global.DataPlane)
 	}
-	token := filepath.Join(t.TempDir(), "east.token")
-	var signed []byte
-	if err := global.Admin.Post(t.Context(), "/tokens/zone", rest.ZoneTokenRequest{Zone: "east", Scope: []string{"cp"},
-		ValidFor: kind.Duration(time.Hour)}, &signed); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(token, signed, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	east := servertest.Start(t, servertest.Options{Settings: map[string]string{
-		"general.dataDir": dir, "multizone.zone.name": "east",
-		"multizone.zone.globalAddress":        "grpcs://" + global.Zones,
-		"multizone.zone.kds.rootCaFile":       filepath.Join(global.DataDir, "ca.crt"),
-		"multizone.zone.kds.auth.cpTokenPath": token,
-	}})
+	joined := joins(t, global, "east")
+	joined["general.dataDir"] = dir
+	east := servertest.Start(t, servertest.Options{Settings: joined})
 	awaitRead(t, east, "/meshes/default", `"kuma.io/origin":"global"`)
 	apply(t, east, web)
 	awaitRead(t, global, "/meshes/default/meshservices", `"kuma.io/zone":"east"`)
@@ -134,6 +121,111 @@ func TestAZoneJoinsGlobal(t *testing.T) {
 	if got := read(t, alone, "/meshes/default"); !strings.Contains(got, `"kuma.io/zone":"east"`) {
 		t.Errorf("a zone that left global has the mesh\n%s", got)
 	}
+}
+
+// TestAZoneMovesToAnotherGlobal: a zone that joins another global control plane, at once or after it ran alone, ends
+// with the resources of the new one and with its own. It rejects none, and nothing of the former one is left.
+func TestAZoneMovesToAnotherGlobal(t *testing.T) {
+	const policy = `type: MeshTimeout
+mesh: default
+name: %s
+spec: {targetRef: {kind: Mesh}, to: [{targetRef: {kind: Mesh}, default: {connectionTimeout: %s}}]}
+`
+	const secret, key = "type: GlobalSecret\nname: %s\ndata: %s\n", "zone-token-signing-key-global-1"
+	for name, alone := range map[string]bool{"at once": false, "after it ran alone": true} {
+		t.Run(name, func(t *testing.T) {
+			former := servertest.Start(t, servertest.Options{Settings: map[string]string{"mode": "global"}})
+			next := servertest.Start(t, servertest.Options{Settings: map[string]string{"mode": "global"}})
+			dir := t.TempDir()
+			start := func(settings map[string]string) *servertest.Plane {
+				settings["general.dataDir"] = dir
+				return servertest.Start(t, servertest.Options{Settings: settings})
+			}
+			write := func(p *servertest.Plane, timeout, data string, names ...string) {
+				for _, name := range names {
+					apply(t, p, fmt.Sprintf(policy, name, timeout)+"---\n"+fmt.Sprintf(secret, name, data))
+				}
+			}
+			write(former, "1s", "eA==", "both", "of-former")
+			write(next, "2s", "eQ==", "both", "of-next")
+			east := start(joins(t, former, "east"))
+			for _, path := range []string{"/meshtimeouts", "/globalsecrets"} {
+				awaitRead(t, east, path, `"of-former"`)
+			}
+			awaitRead(t, east, "/meshes/default", `"kuma.io/origin":"global"`)
+			awaitRead(t, east, "/globalsecrets/"+key, "data")
+			formerKey := dataOf(t, east, "/globalsecrets/"+key)
+			apply(t, east, web)
+			write(east, "3s", "eg==", "own")
+			east.Stop()
+			if alone {
+				start(map[string]string{"multizone.zone.name": "east"}).Stop()
+			}
+			east = start(joins(t, next, "east"))
+			awaitRead(t, next, "/meshes/default/meshservices", `"kuma.io/zone":"east"`)
+			for _, path := range []string{"/meshes", "/hostnamegenerators", "/meshtimeouts"} {
+				servertest.Await(t, "the zone has the "+path+" of the next global", func() bool {
+					has, want := specs(t, east, path, kind.OriginGlobal), specs(t, next, path, kind.OriginGlobal)
+					return slices.Equal(has, want)
+				})
+			}
+			servertest.Await(t, "the zone has the GlobalSecrets of the next global", func() bool {
+				got := strings.Join(specs(t, east, "/globalsecrets", kind.OriginGlobal), "\n")
+				return strings.Count(got, "\n") == 2 && strings.Contains(got, key) && strings.Contains(got, `"of-next"`) &&
+					strings.Contains(got, `"eQ=="`) && dataOf(t, east, "/globalsecrets/"+key) != formerKey
+			})
+			for path, want := range map[string]string{"/meshtimeouts": `"3s"`, "/globalsecrets": `"eg=="`,
+				"/meshes/default/dataplanes": `"10.0.0.1"`} {
+				own := strings.Join(specs(t, east, path, kind.OriginZone), "\n")
+				if !strings.Contains(own, want) || strings.Contains(own, `"of-former"`) {
+					t.Errorf("the zone's own %s are %s, want those that it wrote, with %s", path, own, want)
+				}
+			}
+			if findings := read(t, east, "/_check"); strings.Contains(findings, "sync-item-rejected") {
+				t.Errorf("the zone rejects resources: %s", findings)
+			}
+		})
+	}
+}
+
+// dataOf returns the value of a Secret.
+func dataOf(t *testing.T, p *servertest.Plane, path string) string {
+	t.Helper()
+	var secret struct{ Data string }
+	if err := p.Admin.Get(t.Context(), path, nil, &secret); err != nil {
+		t.Fatal(err)
+	}
+	return secret.Data
+}
+
+// specs returns the resources of an owner in a list, without the fields that differ between copies, sorted.
+func specs(t *testing.T, p *servertest.Plane, path, origin string) []string {
+	t.Helper()
+	items, err := p.Admin.List(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, item := range items {
+		var of map[string]any
+		if err := json.Unmarshal(item, &of); err != nil {
+			t.Fatal(err)
+		}
+		labels, _ := of["labels"].(map[string]any)
+		if labels[kind.OriginLabel] != origin {
+			continue
+		}
+		for _, field := range []string{"name", "creationTime", "modificationTime", "status"} {
+			delete(of, field)
+		}
+		text, err := json.Marshal(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(text))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // The first start creates the mesh and its host names; a later start does not create them again.

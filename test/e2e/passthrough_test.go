@@ -3,21 +3,17 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"weft/internal/demo"
 	"weft/internal/traffic"
 )
 
@@ -68,16 +64,11 @@ func (w *world) greeting(l net.Listener) {
 
 func anyCertificate(t *testing.T) *tls.Config {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	config, err := demo.AnyCertificate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1),
-		NotAfter: time.Now().Add(time.Hour)}, &x509.Certificate{}, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return config
 }
 
 // try makes a connection as its words say: tcp or tcp6, tls SNI, http HOST, http-once HOST with `Connection: close`, or

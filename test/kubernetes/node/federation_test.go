@@ -149,13 +149,6 @@ const nodePort = "meshes[0].ingress.service.type=NodePort"
 
 // restoreAlone has the cluster run alone again at the end of the test, without zone proxies.
 func (w *world) restoreAlone() {
-	w.t.Cleanup(func() { // after that: the next global has another key of the same name
-		_, err := w.Kubectl(context.Background(), "", "delete", "secret/zone-token-signing-key-global-1", "-n",
-			"kuma-system", "--ignore-not-found")
-		if err != nil {
-			w.t.Error(err)
-		}
-	})
 	w.restore()
 	w.t.Cleanup(func() { // before that
 		_, err := w.Kubectl(context.Background(), "", "delete", "deployment", "-n", "kuma-system", "--ignore-not-found",

@@ -56,6 +56,13 @@ spec:
 `, namespace, name, replicas)
 }
 
+// TLSServer is [Server] with one Pod, where the application has TLS of its own.
+func TLSServer(namespace, name string) string {
+	return strings.NewReplacer("httpGet: {path: /ready, port: 8080}", "tcpSocket: {port: 8080}",
+		"env: [", `env: [{name: TLS, value: "true"}, `, "{name: http, port: 80, targetPort: 8080, appProtocol: http}",
+		"{name: tls, port: 443, targetPort: 8080, appProtocol: tls}").Replace(Server(namespace, name, 1))
+}
+
 // Client is a Pod that sends requests for the test, which reaches it at a port without the mesh. It calls the server
 // "web" alone, so services of other namespaces do not change its configuration.
 func Client(namespace, name string) string {

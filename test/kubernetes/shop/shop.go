@@ -128,9 +128,17 @@ func (r Response) Err() error {
 
 // Get sends a request from a Pod, by its address.
 func Get(ctx context.Context, pod, to string) (Response, error) {
+	return relay(ctx, pod, url.Values{"url": {to}})
+}
+
+// WithSNI is [Get] on a new connection with TLS of the application, with an SNI, and by any certificate.
+func WithSNI(ctx context.Context, pod, to, sni string) (Response, error) {
+	return relay(ctx, pod, url.Values{"url": {to}, "sni": {sni}})
+}
+
+func relay(ctx context.Context, pod string, query url.Values) (Response, error) {
 	var result Response
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		"http://"+pod+":8080/?url="+url.QueryEscape(to), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+pod+":8080/?"+query.Encode(), nil)
 	if err != nil {
 		return result, err
 	}
