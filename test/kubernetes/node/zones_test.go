@@ -70,6 +70,11 @@ func clientOfEveryWeb(namespace string) string {
       {"kind": "MeshMultiZoneService", "labels": {"kuma.io/display-name": "web"}}`, 1)
 }
 
+// respondsAs is a shop.Server web whose responses have another name.
+func respondsAs(name, server string) string {
+	return strings.Replace(server, "value: web}", "value: "+name+"}", 1)
+}
+
 // zones are a cluster, which is the zone default, and a zone of machines. Both have a service web and a client, and
 // global a service of both zones.
 type zones struct {
@@ -97,8 +102,7 @@ func openZones(t *testing.T, namespace, server, object, available string) *zones
 	z.put(globalAPI, "multi-zone", strings.ReplaceAll(multiZone, "NAME", "web"))
 	z.put(machinesAPI, "identity", strings.ReplaceAll(machineIdentity, "NAMESPACE", namespace))
 	z.server = z.machines.server("machine", "19001", serverMachine, "18080")
-	z.proxy("ingress", "19002", "{zoneIngress: {address: "+ingressMachine+", port: 10001, advertisedAddress: "+
-		ingressMachine+", advertisedPort: 10001}}")
+	z.proxy("ingress", "19002", ingressAt(ingressMachine))
 	z.proxy("client", "19003", "{address: "+clientMachine+", outbound: ["+
 		"{address: "+clientMachine+", port: 20001, backendRef: {kind: MeshService, labels: {kuma.io/display-name: web"+
 		", kuma.io/zone: default, k8s.kuma.io/namespace: "+namespace+"}, port: 80}}, "+
@@ -110,7 +114,7 @@ func openZones(t *testing.T, namespace, server, object, available string) *zones
 		return fromPod(z.shop.Client, url).named(name, z.shop.ID("client"), services...)
 	}
 	machine := func(name, port string, services ...string) flow {
-		return fromMachine(port).named(name, machineID, services...)
+		return fromMachine(clientMachine, port).named(name, machineID, services...)
 	}
 	z.toMachine = pod("a Pod to machines", "http://web.svc.machines.mesh.local", "machine", "another")
 	z.inCluster = pod("a Pod to Pods", shop.Web, "web")
@@ -149,9 +153,9 @@ func fromPod(pod, url string) flow {
 	}}
 }
 
-// fromMachine is the traffic through an outbound of the client's machine.
-func fromMachine(port string) flow {
-	get := traffic.Get("http://" + clientMachine + ":" + port)
+// fromMachine is the traffic through an outbound of a machine.
+func fromMachine(address, port string) flow {
+	get := traffic.Get("http://" + address + ":" + port)
 	return flow{stream: &localStream{send: get}, get: get}
 }
 
@@ -176,6 +180,12 @@ func (f flow) named(name, client string, services ...string) flow {
 // by is the flow where this service alone may respond.
 func (f flow) by(service string) flow {
 	f.services = []string{service}
+	return f
+}
+
+// sentHere is the flow whose requests this process sends, each by the relay in the Pod.
+func (f flow) sentHere() flow {
+	f.stream = &localStream{send: f.get}
 	return f
 }
 
