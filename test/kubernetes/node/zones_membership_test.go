@@ -36,7 +36,7 @@ const (
 
 // TestMembershipOfBothEnvironments: one mesh admits machines by their environment, and Pods by their namespaces, their
 // zone and a label. Members of both environments reach each other. A Pod that is no member has no traffic, and its user
-// sees the rule. When the mesh admits Pods alone, requests of machines and to machines are denied at once.
+// sees the rule. When the mesh admits Pods alone, requests between machines and Pods are denied at once.
 func TestMembershipOfBothEnvironments(t *testing.T) {
 	m := openMixed(t, "ns-1", "ns-2", "ns-3", "ns-4")
 	m.reached(m.among("ns-1", "ns-2", "ns-3", "ns-4")...)
@@ -61,7 +61,8 @@ func TestMembershipOfBothEnvironments(t *testing.T) {
 		m.event(missingLabel, "ns-3", notAdmittedEvent+"client")
 		m.says(missingLabel, clusterAPI, "inspect", "dataplane", "client.ns-3", "-o", "json")
 		m.says(notAdmitted+"Dataplane client.ns-4", clusterAPI, "check")
-		m.says("denied", clusterAPI, "explain", "--from", "client.ns-4", "--to", "web.ns-1")
+		m.says(notAdmitted+"the caller", clusterAPI, "explain", "--from", "client.ns-4", "--to", "web.ns-1")
+		m.says("not admitted", clusterAPI, "inspect", "service", "web.ns-4")
 	})
 	m.run("new Pods that are no members do not start", m.newPodsDoNotStart)
 	m.run("Pods get the label, and are members", func() {
@@ -83,7 +84,7 @@ func TestMembershipOfBothEnvironments(t *testing.T) {
 			began := time.Now()
 			m.unreached(deniedRequest, machines[:2]...)
 			m.unreached(noServer, machines[2:]...)
-			m.t.Logf("requests of machines and to machines are denied after %.1f s", time.Since(began).Seconds())
+			m.t.Logf("requests between machines and Pods are denied after %.1f s", time.Since(began).Seconds())
 			m.says("{kuma.io/environment: kubernetes} (kuma.io/environment is universal)", machinesAPI, "inspect",
 				"dataplane", "machine", "-o", "json")
 			m.reached(m.pod("ns-4", "ns-1"), m.pod("ns-1", "ns-4"))
