@@ -460,7 +460,7 @@ func (r *Runner) lookUp(ctx context.Context, name string) (next time.Time) {
 	if ctx.Err() != nil {
 		return now
 	}
-	changed, err := r.store(ctx, name, found, now)
+	row, changed, err := r.store(ctx, name, found, now)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.Log.Warn("the addresses of a host name can't be stored", "name", name, "requeueAfter", minInterval,
@@ -475,7 +475,7 @@ func (r *Runner) lookUp(ctx context.Context, name string) (next time.Time) {
 		e.slow = now.Sub(began) > slow
 		e.lookup = now.Add(e.after(found, changed, now))
 	}
-	return r.next(name, e.lookup)
+	return nextChange(row, e.lookup)
 }
 
 // rank returns how soon a name has a worker among those that are due: first names that resolve, then new ones, then
@@ -517,9 +517,8 @@ func (e *entry) after(found *result, changed bool, now time.Time) time.Duration 
 	return max(e.pace, min(minInterval<<min(doubled, 6), maxInterval)) + spread
 }
 
-// next returns when the row of a name changes next: at a lookup, or where a former address has been drained.
-func (r *Runner) next(name string, lookup time.Time) time.Time {
-	row, _ := r.row(name)
+// nextChange returns when a row changes next: at a lookup, or where a former address has been drained.
+func nextChange(row kind.ResolvedName, lookup time.Time) time.Time {
 	for _, a := range row.Addresses {
 		if !a.Until.IsZero() && a.Until.Before(lookup) {
 			lookup = a.Until.Time
@@ -528,22 +527,25 @@ func (r *Runner) next(name string, lookup time.Time) time.Time {
 	return lookup
 }
 
-// store writes the row of a name where the result or time changes it, and returns whether the result does.
-func (r *Runner) store(ctx context.Context, name string, found *result, now time.Time) (changed bool, err error) {
+// store writes the row of a name where the result or time changes it. It returns the row, which the table has later,
+// and whether the result changes it.
+func (r *Runner) store(ctx context.Context, name string, found *result, now time.Time) (row kind.ResolvedName,
+	changed bool, err error) {
 	change := func(row *kind.ResolvedName) bool {
 		next := advance(*row, found, now, r.Drain)
 		changed := !equal(row, &next)
 		*row = next
 		return changed
 	}
-	row, _ := r.row(name)
-	known, drained := *row, advance(*row, nil, now, r.Drain)
-	if !change(&known) {
-		return false, nil
+	known, _ := r.row(name)
+	row = *known
+	drained := advance(row, nil, now, r.Drain)
+	if !change(&row) {
+		return row, false, nil
 	}
-	r.Log.Info("a host name has other addresses, or another problem", "name", name, "addresses", texts(known.Addresses),
-		"problem", known.Problem)
-	return !equal(&drained, &known), r.Writer.Modify(ctx, name, change)
+	r.Log.Info("a host name has other addresses, or another problem", "name", name, "addresses", texts(row.Addresses),
+		"problem", row.Problem)
+	return row, !equal(&drained, &row), r.Writer.Modify(ctx, name, change)
 }
 
 func texts(addresses []kind.ResolvedAddress) []string {

@@ -6,11 +6,10 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/miekg/dns"
+	"weft/test/network"
 )
 
 // tryAPI sends a request to a possible API of the control plane. It returns the status of the response, or 0.
@@ -132,59 +131,13 @@ func countConnections(l net.Listener, connections *atomic.Int32) {
 	}
 }
 
-// zoneFile resolves names to records that change, and counts the queries of each.
-type zoneFile struct {
-	mu      sync.Mutex
-	records map[string][]string // by "name. TYPE"
-	queries map[string]int
-	silent  bool // it does not respond
-}
-
-func (z *zoneFile) silence(silent bool) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.silent = silent
-}
-
-func (z *zoneFile) set(name, of string, values ...string) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.records[name+". "+of] = values
-}
-
-func (z *zoneFile) times(name, of string) int {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.queries[name+". "+of]
-}
-
-// ServeDNS implements [dns.Handler]. The TTL is one second.
-func (z *zoneFile) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	q := request.Question[0]
-	key := strings.ToLower(q.Name) + " " + dns.TypeToString[q.Qtype]
-	z.queries[key]++
-	if z.silent {
-		return
-	}
-	reply := new(dns.Msg).SetReply(request)
-	for _, value := range z.records[key] {
-		if rr, err := dns.NewRR(fmt.Sprintf("%s 1 IN %s %s", q.Name, dns.TypeToString[q.Qtype], value)); err == nil {
-			reply.Answer = append(reply.Answer, rr)
-		}
-	}
-	w.WriteMsg(reply)
-}
-
-func startResolver(t *testing.T) (z *zoneFile, at string) {
+func startResolver(t *testing.T) (names *network.Resolver, at string) {
 	return startResolverOn(t, nil, "127.0.0.1:0")
 }
 
 // startResolverOn starts a resolver at an address of a machine.
-func startResolverOn(t *testing.T, m *machine, address string) (z *zoneFile, at string) {
+func startResolverOn(t *testing.T, m *machine, address string) (names *network.Resolver, at string) {
 	t.Helper()
-	z = &zoneFile{records: map[string][]string{}, queries: map[string]int{}}
 	var socket net.PacketConn
 	err := m.do(func() (err error) {
 		socket, err = net.ListenPacket("udp", address)
@@ -193,10 +146,9 @@ func startResolverOn(t *testing.T, m *machine, address string) (z *zoneFile, at 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &dns.Server{PacketConn: socket, Handler: z}
-	go server.ActivateAndServe()
-	t.Cleanup(func() { server.Shutdown() })
-	return z, socket.LocalAddr().String()
+	names = network.StartResolver(socket)
+	t.Cleanup(names.Stop)
+	return names, socket.LocalAddr().String()
 }
 
 // An author of external services and rules gets no connection of an egress to its own machine, its link or a cloud's
@@ -260,7 +212,7 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 			ports[name], service, servicePort)
 	}
 	for name, record := range names {
-		zone.set(name, record[0], record[1])
+		zone.Set(name, record[0], record[1])
 		at := secret
 		if record[1] == "::1" && six != 0 {
 			at = six
@@ -268,7 +220,7 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		add(name, strings.ReplaceAll(name, ".", "-"), 100+n, at)
 	}
 	rebound := "rebound.example"
-	zone.set(rebound, "A", w.address(30))
+	zone.Set(rebound, "A", w.address(30))
 	add(rebound, "rebound", 90, port)
 	outbounds += "  - {address: NET.8, port: 12000, backendRef: {kind: MeshExternalService, name: stored, port: 83}}\n"
 	w.apply(resources)
@@ -279,7 +231,7 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	w.responds(fetch, w.out(8, ports[rebound]), "partner")
 	for name, record := range names {
 		w.eventually(name+" is looked up", func() error {
-			if zone.times(name, record[0]) == 0 {
+			if zone.Times(name, record[0]) == 0 {
 				return fmt.Errorf("it is not")
 			}
 			return nil
@@ -296,16 +248,16 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 		defer victimThere.Close()
 		go countConnections(victimThere, connections)
 	}
-	before := zone.times(rebound, "A")
-	zone.set(rebound, "A", "127.0.0.1")
+	before := zone.Times(rebound, "A")
+	zone.Set(rebound, "A", "127.0.0.1")
 	w.eventually("the name is looked up anew, twice", func() error {
-		if now := zone.times(rebound, "A"); now < before+2 {
+		if now := zone.Times(rebound, "A"); now < before+2 {
 			return fmt.Errorf("%d times", now-before)
 		}
 		return nil
 	})
 	reaches(a, w, "a host name that had another address before", w.out(8, ports[rebound]), connections)
-	zone.set(rebound, "A", w.address(30))
+	zone.Set(rebound, "A", w.address(30))
 	w.responds(fetch, w.out(8, ports[rebound]), "partner")
 }
 

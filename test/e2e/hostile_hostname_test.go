@@ -17,8 +17,8 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 	url := west.outbound(3, "http")
 	connections := west.countsConnections("127.0.0.1:20100", "127.0.0.1:20080", "[::1]:20100", "[::1]:20080")
 
-	names.set("lb.example", "A", east.address(10))
-	names.set("local.example", "A", "127.0.0.1")
+	names.Set("lb.example", "A", east.address(10))
+	names.Set("local.example", "A", "127.0.0.1")
 	east.apply(ingressAt("ingress-1", 10, "lb.example"))
 	west.eventually("the name is resolved", func() error { return west.resolves("lb.example", "") })
 	west.passes(url, "web-1")
@@ -34,9 +34,9 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 		{"A", []string{"127.0.0.1", "169.254.169.254", "0.0.0.0"}},
 		{"AAAA", []string{"::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"}},
 	} {
-		names.set("lb.example", "A")
-		names.set("lb.example", "AAAA")
-		names.set("lb.example", records.kind, records.addresses...)
+		names.Set("lb.example", "A")
+		names.Set("lb.example", "AAAA")
+		names.Set("lb.example", records.kind, records.addresses...)
 		for _, address := range records.addresses {
 			shown := strings.TrimPrefix(address, "::ffff:") // the IPv4 address that it maps
 			west.eventually(address+" is found", func() error { return west.resolves("lb.example", shown+" is") })
@@ -55,8 +55,8 @@ func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
 		a.fellTo("%d connections came to the client's own machine", n)
 	}
 
-	names.silence(true)
-	names.set("lb.example", "A", east.address(10))
+	names.Silence(true)
+	names.Set("lb.example", "A", east.address(10))
 	if body, err := west.machine.fetch(url); err != nil {
 		a.fellTo("a resolver that hangs costs a request: %v %s", err, body)
 	}

@@ -20,16 +20,8 @@ func TestHostilePassthrough(t *testing.T) {
 	router.forwardPackets()
 	client := w.redirected(router, "client", "3")
 	// A tunnel to the control plane from its loopback address, like one of SSH.
-	tunnel := router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort))
-	go func() {
-		for {
-			c, err := tunnel.Accept()
-			if err != nil {
-				return
-			}
-			go splice(c, nil, fmt.Sprintf("127.0.0.1:%d", w.apiPort))
-		}
-	}()
+	forward(router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort)), nil,
+		fmt.Sprintf("127.0.0.1:%d", w.apiPort))
 	secret := w.serve(client.listen(t, "127.0.0.1:18099"), "secret")
 	defer secret.Close()
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))

@@ -46,19 +46,19 @@ func TestDrillHostNamesMove(t *testing.T) {
 	first, second := east.address(10)+":20100", east.address(11)+":20100"
 	url := west.outbound(3, "http")
 
-	names.silence(true)
-	names.set("lb.example", "A", east.address(10))
+	names.Silence(true)
+	names.Set("lb.example", "A", east.address(10))
 	d := west.drill("the address of an ingress becomes a host name", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	east.apply(ingressAt("ingress-1", 10, "lb.example"))
 	west.eventually("the other zone looks it up", func() error {
-		if names.times("lb.example", "A") == 0 {
+		if names.Times("lb.example", "A") == 0 {
 			return fmt.Errorf("it does not")
 		}
 		return nil
 	})
 	d.more(50)
-	names.silence(false)
+	names.Silence(false)
 	west.eventually("the name is resolved", func() error { return west.resolves("lb.example", "") })
 	d.more(50)
 	d.end()
@@ -66,7 +66,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	d = west.drill("a host name moves to another ingress", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	east.proxy("default", "ingress-2", ingressAt("ingress-2", 11, "lb.example"))
-	names.set("lb.example", "A", east.address(11))
+	names.Set("lb.example", "A", east.address(11))
 	west.dialsAt("client", "the new address joins and the former one is drained", second, first)
 	old := east.processOf("ingress-1")
 	old.Process.Signal(syscall.SIGTERM)
@@ -74,7 +74,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	d.more(50)
 	d.end()
 
-	names.silence(true)
+	names.Silence(true)
 	d = west.drill("no resolver responds, and the control plane is restarted", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	west.plane.kill()
@@ -110,7 +110,7 @@ func TestDrillADataplaneAtAHostName(t *testing.T) {
 	w.apply(secured + "---" + service("web", webPorts))
 	w.service(3, 18080, "web-1")
 	w.echo(3, 18081)
-	names.set("web-1.example", "A", w.address(3))
+	names.Set("web-1.example", "A", w.address(3))
 	document := strings.Replace(webServer("web-1", 3), "address: NET.3\n  inbound", "address: web-1.example\n  inbound",
 		1)
 	if !strings.Contains(document, "web-1.example") {
@@ -123,7 +123,7 @@ func TestDrillADataplaneAtAHostName(t *testing.T) {
 	d := w.drill("the host name of a Dataplane moves",
 		inTurn(w.get(w.outbound(8, "http")), w.post(w.outbound(8, "http"))))
 	d.more(50)
-	names.set("web-1.example", "A", w.address(4))
+	names.Set("web-1.example", "A", w.address(4))
 	w.dialsAt("client", "the client follows", w.address(4)+":20080", w.address(3)+":20080")
 	w.eventually("the former listener is closed", func() error { return w.closed(w.address(3) + ":20080") })
 	d.more(50)

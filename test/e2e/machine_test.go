@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"weft/test/network"
 )
 
 // proxyGroup is the group of weft-dp and its Envoy, by which redirect rules identify their connections.
@@ -136,34 +137,12 @@ func (m *machine) bring(port int) { m.bringFrom(nil, port) }
 func (m *machine) bringFrom(other *machine, port int) {
 	m.t.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	l := m.listen(m.t, address)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go splice(conn, other, address)
-		}
-	}()
+	forward(m.listen(m.t, address), other, address)
 }
 
-// splice copies bytes in both directions until one side closes.
-func splice(conn net.Conn, other *machine, to string) {
-	defer conn.Close()
-	onward, err := other.dial(context.Background(), "tcp", to)
-	if err != nil {
-		return
-	}
-	defer onward.Close()
-	ended := make(chan struct{}, 2)
-	for _, way := range [][2]net.Conn{{conn, onward}, {onward, conn}} {
-		go func() {
-			io.Copy(way[0], way[1])
-			ended <- struct{}{}
-		}()
-	}
-	<-ended
+// forward forwards the connections of a listener to an address of a machine.
+func forward(l net.Listener, to *machine, address string) {
+	network.StartForwarder(l, func() (net.Conn, error) { return to.dial(context.Background(), "tcp", address) })
 }
 
 // listen returns a listener of the machine, which the end of the test closes. A child process has a copy of every

@@ -190,11 +190,17 @@ func (w *world) exhaustQuota(s *shop.Shop) {
 		fmt.Sprintf("count/dataplanes.kuma.io=%d", len(dataplanes)))
 	w.wait("quota/dataplanes", `jsonpath={.status.used}`, "-n", s.Namespace)
 	w.scale(s, len(w.servers(s))+1)
-	w.eventually("the rejected Dataplane is an event", func(ctx context.Context) error {
-		events, err := w.Kubectl(ctx, "", "get", "events", "-n", s.Namespace, "--field-selector",
-			"reason=FailedToGenerateKumaDataplane", "-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(events, "exceeded quota") {
-			err = errors.New("no event with the quota: " + events)
+	w.event("exceeded quota", s.Namespace, "reason=FailedToGenerateKumaDataplane")
+}
+
+// event returns when an event of a namespace, by a field selector, contains a text.
+func (w *world) event(text, namespace, selector string) {
+	w.t.Helper()
+	w.eventually("an event with "+selector, func(ctx context.Context) error {
+		events, err := w.Kubectl(ctx, "", "get", "events", "-n", namespace, "--field-selector", selector, "-o",
+			"jsonpath={.items[*].message}")
+		if err == nil {
+			err = contains(text)(events)
 		}
 		return err
 	})
@@ -215,14 +221,7 @@ func (w *world) removeControlPlane(s *shop.Shop) {
 		w.t.Errorf("a resource without webhooks: %v, want an error", err)
 	}
 	w.scale(s, len(w.servers(s))+1)
-	w.eventually("the rejected Pod is an event", func(ctx context.Context) error {
-		events, err := w.Kubectl(ctx, "", "get", "events", "-n", s.Namespace, "--field-selector", "reason=FailedCreate",
-			"-o", "jsonpath={.items[*].message}")
-		if err == nil && !strings.Contains(events, "webhook") {
-			err = errors.New("no event with the webhook: " + events)
-		}
-		return err
-	})
+	w.event("webhook", s.Namespace, "reason=FailedCreate")
 }
 
 // upgrade applies the objects of the chart with other values, and returns when they have taken effect.

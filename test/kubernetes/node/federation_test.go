@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"weft/test/kubernetes/cluster"
 	"weft/test/kubernetes/shop"
+	"weft/test/network"
 )
 
 // Addresses of the control planes' APIs.
@@ -22,10 +24,13 @@ const (
 // federation is a global control plane for several zones, which runs beside the cluster of the world.
 type federation struct {
 	*world
-	whole  *testing.T // beside that of a subtest
-	dir    string
-	global *cluster.Process
-	spire  *spire // issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: "default"
+	whole    *testing.T // beside that of a subtest
+	dir      string
+	global   *cluster.Process
+	resolver *network.Resolver // of all zones
+	spire    *spire            // issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: "default"
+
+	balancers int // the number of load balancers that were started
 }
 
 // meshName is the name of the mesh of zone proxies and machines.
@@ -49,6 +54,10 @@ func (w *world) startGlobal(zones ...string) *federation {
 	w.t.Helper()
 	f := &federation{world: w, whole: w.t, dir: w.t.TempDir()}
 	f.address(globalMachine)
+	socket, err := net.ListenPacket("udp", resolverAddress)
+	f.must(err)
+	f.resolver = network.StartResolver(socket)
+	w.t.Cleanup(f.resolver.Stop)
 	f.global = f.program("global", shop.Weft(), "cp", "run", "--mode", "global", "--data-dir", f.path("global/data"))
 	f.awaitAPI(globalAPI)
 	for _, zone := range zones {
@@ -137,6 +146,8 @@ func (f *federation) joinCluster(w *world, values ...string) {
 		"controlPlane.tls.kdsZoneClient.secretName=global-ca",
 		"controlPlane.extraSecrets.token.name=zone-token", "controlPlane.extraSecrets.token.mountPath=" + mount,
 		"controlPlane.envVars.KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + mount + "/token",
+		"controlPlane.envVars.KUMA_HOST_NAMES_RESOLVERS=" + resolverAddress,
+		"controlPlane.envVars.KUMA_HOST_NAMES_DRAIN_TIME=" + drainTime,
 		"meshes[0].name=" + f.meshName(), "meshes[0].ingress.enabled=true", "meshes[0].egress.enabled=true",
 	}, values...)...))
 	for _, name := range []string{"control-plane", f.meshName() + "-ingress", f.meshName() + "-egress"} {
@@ -144,8 +155,12 @@ func (f *federation) joinCluster(w *world, values ...string) {
 	}
 }
 
-// nodePort is the value of the chart by which other zones dial the ingress at the Node.
-const nodePort = "meshes[0].ingress.service.type=NodePort"
+// nodePort is the value of the chart by which other zones dial the ingress at the Node, and loadBalancer the one by
+// which they dial the load balancer of its Service.
+const (
+	nodePort     = "meshes[0].ingress.service.type=NodePort"
+	loadBalancer = "meshes[0].ingress.service.type=LoadBalancer"
+)
 
 // restoreAlone has the cluster run alone again at the end of the test, without zone proxies.
 func (w *world) restoreAlone() {

@@ -60,7 +60,9 @@ func Isolate(ctx context.Context) (code int, err error) {
 	// As the first process of its namespace, the shell ends the processes whose parents have ended.
 	arguments := slices.Concat(isolated, []string{"/bin/sh", "-c", `"$@"; exit $?`, m.name(), os.Args[0]}, os.Args[1:])
 	command := exec.CommandContext(ctx, "unshare", arguments...)
-	command.Env = append(os.Environ(), numberVariable+"="+strconv.Itoa(m.number))
+	// weft finds control planes of its machine by their addresses, which other nodes have too, in this file's folder.
+	command.Env = append(os.Environ(), numberVariable+"="+strconv.Itoa(m.number),
+		"WEFT_CONFIG="+filepath.Join(m.dir(), "weft", "config"))
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Cancel = func() error { return killFirst(command.Process.Pid) }

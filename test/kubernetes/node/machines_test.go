@@ -23,9 +23,15 @@ const (
 	otherMachine   = "172.31.0.10" // of a client without permission
 )
 
+const (
+	resolverAddress = globalMachine + ":5353" // of the resolver of all zones
+	drainTime       = "2s"                    // in which their clients leave the former address of a host name
+)
+
 // machinesConfig moves the ports of the second control plane of the node's network.
 const machinesConfig = `{apiServer: {http: {port: 15681}, https: {port: 0}}, dpServer: {port: 15678}, ` +
-	`diagnostics: {serverPort: 15680}}`
+	`diagnostics: {serverPort: 15680}, ` +
+	`hostNames: {resolvers: ["` + resolverAddress + `"], drainTime: ` + drainTime + `}}`
 
 // machines are a global control plane and a zone of machines, whose programs have addresses of their own in the network
 // of the node. Its cluster is the zone default.
@@ -94,12 +100,22 @@ func (m *machines) again(a agent) {
 	m.ready(a)
 }
 
+// dataplane is the Dataplane of a machine.
+func dataplane(name, networking string) string {
+	return fmt.Sprintf("{type: Dataplane, mesh: default, name: %[1]s, labels: {kuma.io/workload: %[1]s}, "+
+		"networking: %[2]s}", name, networking)
+}
+
+// ingressAt is the zone ingress of the machines, with the host that other zones dial.
+func ingressAt(host string) string {
+	return "{zoneIngress: {address: " + ingressMachine + ", port: 10001, advertisedAddress: " + host +
+		", advertisedPort: 10001}}"
+}
+
 // proxy starts weft-dp with a Dataplane, and returns when it is ready.
 func (m *machines) proxy(name, readiness, networking string) agent {
 	m.t.Helper()
-	document := m.file(name+".dp.yaml", m.of(fmt.Sprintf(
-		"{type: Dataplane, mesh: default, name: %[1]s, labels: {kuma.io/workload: %[1]s}, networking: %[2]s}", name,
-		networking)))
+	document := m.file(name+".dp.yaml", m.of(dataplane(name, networking)))
 	return m.agent(name, readiness, document, m.weft(machinesAPI, "generate", "dataplane-token", "--mesh",
 		m.meshName(), "--dataplane-file", document))
 }

@@ -132,7 +132,7 @@ func TestDrillZonesOfSPIRE(t *testing.T) {
 		z.losslessFlows("zones: SPIRE is restarted, and replaces all certificates", flows, func() {
 			z.restartSPIRE()
 			z.reached(flows...)
-			z.more()
+			z.more(flows)
 		})
 	})
 }

@@ -40,6 +40,10 @@ func TestDrillZones(t *testing.T) {
 		{"the server of the machines goes away, and comes back",
 			[]flow{z.toPod, z.inCluster, z.podToBoth, z.machineToBoth}, z.emptyMachines},
 		{"SNIs get another format, and the former one again", z.flows(), z.migrateSNIs},
+		{"the load balancer of a cluster has a host name, which moves, and gets another one", z.flows(),
+			z.moveClustersLoadBalancer},
+		{"the load balancer of machines has a host name, which moves, and gets another one", z.flows(),
+			z.moveMachinesLoadBalancer},
 		{"the address of a zone ingress changes", z.flows(), z.moveIngress},
 		{"requests take zone egresses", z.flows(), z.useEgresses},
 		{"zone egresses of every mesh take over, and give way", z.flows(), z.moveEgresses},
@@ -54,23 +58,31 @@ func TestDrillZones(t *testing.T) {
 			z.losslessFlows("zones: "+d.name, d.flows, func() {
 				d.event()
 				z.reached(d.flows...)
-				z.more()
+				z.more(d.flows)
 			})
 		})
 	}
 }
 
-// more returns when each client has sent for another second, since some effects of a change come after it.
-func (z *zones) more() {
-	z.t.Helper()
-	run := z.machineToBoth.stream.(*localStream).run // every drill has it
-	enough := run.Begun() + int64(drillLoad().PerSecond/len(z.flows()))
-	z.eventually("more requests are sent", func(context.Context) error {
-		if n := enough - run.Begun(); n > 0 {
-			return fmt.Errorf("%d are missing", n)
+// more returns when each of these flows, of which this process sends one, has gone on for another second, since some
+// effects of a change come after it.
+func (w *world) more(flows []flow) {
+	w.t.Helper()
+	for _, f := range flows {
+		sent, ok := f.stream.(*localStream)
+		if !ok {
+			continue
 		}
-		return nil
-	})
+		enough := sent.run.Begun() + int64(drillLoad().PerSecond/len(flows))
+		w.eventually("more requests are sent", func(context.Context) error {
+			if n := enough - sent.run.Begun(); n > 0 {
+				return fmt.Errorf("%d are missing", n)
+			}
+			return nil
+		})
+		return
+	}
+	w.t.Error("this process sends none of the flows")
 }
 
 // losslessFlows sends the load of drills, in equal shares by these flows, during the event that the name states. It
@@ -152,12 +164,10 @@ func (z *zones) migrateSNIs() {
 
 // moveIngress gives the ingress of the cluster the address of a load balancer, then one by annotations.
 func (z *zones) moveIngress() {
-	z.joinCluster(z.world, "meshes[0].ingress.service.type=LoadBalancer")
-	z.kubectl("patch", "service", "kuma-default-ingress", "-n", "kuma-system", "--subresource", "status", "-p",
-		`{"status":{"loadBalancer":{"ingress":[{"ip":"`+balancer+`"}]}}}`)
+	z.joinCluster(z.world, loadBalancer)
+	z.balancedAt(`{"ip":"` + balancer + `"}`)
 	z.advertises(balancer + ":10001")
-	port := z.kubectl("get", "service", "kuma-default-ingress", "-n", "kuma-system", "-o",
-		"jsonpath={.spec.ports[0].nodePort}")
+	port := z.ingressPort()
 	z.kubectl("patch", "deployment", "kuma-default-ingress", "-n", "kuma-system", "-p",
 		`{"spec":{"template":{"metadata":{"annotations":{"kuma.io/ingress-public-address":"`+globalMachine+
 			`","kuma.io/ingress-public-port":"`+port+`"}}}}}`)
@@ -168,14 +178,7 @@ func (z *zones) moveIngress() {
 // advertises waits until the machines know an address of the cluster's ingress.
 func (z *zones) advertises(address string) {
 	z.t.Helper()
-	z.eventually("other zones dial "+address, func(ctx context.Context) error {
-		out, err := shop.RunWeft(ctx, z.Node, "--api", machinesAPI, "inspect", "service", "web."+z.shop.Namespace, "-o",
-			"json")
-		if err == nil && !strings.Contains(out, address) {
-			err = errors.New("no ingress has the address: " + out)
-		}
-		return err
-	})
+	z.dialed(address, machinesAPI, "web."+z.shop.Namespace)
 }
 
 // throughEgresses has requests to other zones take zone egresses, or none.

@@ -52,7 +52,7 @@ func TestClusters(t *testing.T) {
 		of.apply(clientOfEveryWeb(namespace, "client") + permission(namespace, ids...))
 	}
 	west.apply(shop.Rollout(namespace, "web", 2))
-	east.apply(strings.Replace(shop.Server(namespace, "web", 2), "value: web}", "value: web-east}", 1))
+	east.apply(respondsAs("web-east", shop.Server(namespace, "web", 2)))
 	f.put(globalAPI, "multi-zone", strings.ReplaceAll(multiZone, "NAME", "web"))
 	west.wait("rollout/web", "jsonpath={.status.phase}=Healthy", "-n", namespace)
 	east.wait("deployment/web", "condition=Available", "-n", namespace)
@@ -102,6 +102,16 @@ func TestClusters(t *testing.T) {
 			})
 		})
 	}
+	f.run("the load balancer of the cluster east has a host name, which moves, and gets another one", func() {
+		flows := []flow{toEast, westToBoth}
+		f.losslessFlows("clusters: the load balancer of the cluster east has a host name, which moves, and gets "+
+			"another one", flows, func() {
+			f.moveLoadBalancer(&world{east.Node, f.t}, "east", func(address string) {
+				f.dialed(address, clusterAPI, "web.clusters", "--zone", "east")
+			})
+			f.reached(flows...)
+		})
+	})
 	f.run("an operator with one kubeconfig", func() { f.operate(west, east) })
 }
 

@@ -70,6 +70,11 @@ func clientOfEveryWeb(namespace, name string) string {
       {"kind": "MeshMultiZoneService", "labels": {"kuma.io/display-name": "web"}}`, 1)
 }
 
+// respondsAs is a shop.Server web whose responses have another name.
+func respondsAs(name, server string) string {
+	return strings.Replace(server, "value: web}", "value: "+name+"}", 1)
+}
+
 // zones are a cluster, which is the zone default, and a zone of machines. Both have a service web and a client, and
 // global a service of both zones.
 type zones struct {
@@ -107,8 +112,7 @@ func (z *zones) populate(namespace, server, object, available string, further ..
 	z.put(globalAPI, "multi-zone", z.of(strings.ReplaceAll(multiZone, "NAME", "web")))
 	z.put(machinesAPI, "service", z.of(strings.ReplaceAll(machineService, "NAMESPACE", namespace)))
 	z.server = z.machines.server("machine", "19001", serverMachine, "18080")
-	z.proxy("ingress", "19002", "{zoneIngress: {address: "+ingressMachine+", port: 10001, advertisedAddress: "+
-		ingressMachine+", advertisedPort: 10001}}")
+	z.proxy("ingress", "19002", ingressAt(ingressMachine))
 	z.proxy("client", "19003", clientOn(clientMachine, append([]string{webOfCluster(namespace),
 		"{kind: MeshMultiZoneService, name: web, port: 80}"}, further...)...))
 	z.wait(object, available, "-n", namespace)
@@ -201,6 +205,12 @@ func (f flow) named(name, client string, services ...string) flow {
 // by is the flow where this service alone may respond.
 func (f flow) by(service string) flow {
 	f.services = []string{service}
+	return f
+}
+
+// sentHere is the flow whose requests this process sends, each by the relay in the Pod.
+func (f flow) sentHere() flow {
+	f.stream = &localStream{send: f.get}
 	return f
 }
 

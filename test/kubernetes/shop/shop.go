@@ -71,17 +71,25 @@ func RunWeft(ctx context.Context, n *node.Node, args ...string) (string, error) 
 
 // RunWeftBy runs weft with a kubeconfig, and returns its output.
 func RunWeftBy(ctx context.Context, kubeconfig string, args ...string) (string, error) {
+	out, _, err := runWeft(ctx, kubeconfig, args)
+	return out, err
+}
+
+// Warnings runs weft with the node's kubeconfig, and returns what it writes to standard error.
+func Warnings(ctx context.Context, n *node.Node, args ...string) (string, error) {
+	_, warnings, err := runWeft(ctx, n.Kubeconfig(), args)
+	return warnings, err
+}
+
+func runWeft(ctx context.Context, kubeconfig string, args []string) (out, warnings string, err error) {
 	command := exec.CommandContext(ctx, Weft(), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	out, err := command.Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		return string(out), fmt.Errorf("weft %s: %w", strings.Join(args, " "), err)
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err = command.Run(); err != nil {
+		err = fmt.Errorf("weft %s: %w: %s", strings.Join(args, " "), err, &stderr)
 	}
-	return string(out), nil
+	return stdout.String(), stderr.String(), err
 }
 
 // Small is the value of the chart by which several replicas and their servers fit on a machine with 2 CPUs.
