@@ -45,6 +45,8 @@ type Zone struct {
 	ZoneConfig
 	logs  *logs
 	kinds map[string]*zoneKind
+	// connected is raised when the stream of a kind has a connection.
+	connected *wait.Broadcast
 }
 
 // zoneKind is one kind between a zone and the global control plane.
@@ -70,7 +72,7 @@ type Link struct {
 
 // NewZone returns a zone that has not connected yet.
 func NewZone(c ZoneConfig) *Zone {
-	z := &Zone{ZoneConfig: c, kinds: map[string]*zoneKind{}}
+	z := &Zone{ZoneConfig: c, kinds: map[string]*zoneKind{}, connected: &wait.Broadcast{}}
 	z.logs = newLogs(z.self(), c.Store, c.Log)
 	z.logs.serving = c.WaitServed
 	for name, k := range z.logs.kinds {
@@ -118,7 +120,8 @@ const stableAfter = longestRetry
 // redial is the same for the connection of the streams.
 var redial = backoff.Config{BaseDelay: firstRetry, Multiplier: 2, Jitter: 0.5, MaxDelay: longestRetry}
 
-// keepStream opens a kind's stream again whenever it breaks.
+// keepStream opens a kind's stream again whenever it breaks. A stream that had no connection does not wait longer than
+// until another one has it.
 func (z *Zone) keepStream(ctx context.Context, client wire.ZoneSyncClient, k *zoneKind) {
 	pause := firstRetry
 	for ctx.Err() == nil {
@@ -130,12 +133,17 @@ func (z *Zone) keepStream(ctx context.Context, client wire.ZoneSyncClient, k *zo
 			pause = firstRetry
 		}
 		wait := pause/2 + rand.N(pause)
-		if status.Code(err) == codes.Unimplemented {
+		var connected <-chan struct{}
+		switch status.Code(err) {
+		case codes.Unimplemented:
 			wait = unknownRetry
+		case codes.Unavailable:
+			connected = z.connected.Next()
 		}
 		k.recordDisconnected(err, z.Log)
 		select {
 		case <-time.After(wait):
+		case <-connected:
 		case <-ctx.Done():
 		}
 		pause = min(2*pause, longestRetry)
@@ -169,7 +177,10 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 		list: func() []zonesync.StoredItem {
 			return z.logs.kinds[info.Name].storedItems(func(owner kind.Owner) bool { return owner != z.self() })
 		},
-		heard: func(peer *zonesync.Side) { k.recordConnected(peer, z.Log) },
+		heard: func(peer *zonesync.Side) {
+			k.recordConnected(peer, z.Log)
+			z.connected.Send()
+		},
 		stored: func(c *conversation, items []zonesync.Item) {
 			k.localAcks.add(ctx, rowsOf(k.kind, items), c.receiver.Position())
 		},

@@ -1,6 +1,7 @@
 package zonesync
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -47,8 +48,24 @@ type Apply struct {
 
 	position Position // of the sender's log, once the items are stored; zero: unchanged
 	complete bool
-	bytes    int  // of the batch
-	retried  bool // the items were rejected before
+	batches  uint64 // whose items these are
+	bytes    int    // of the batches
+	retried  bool   // the items were rejected before
+}
+
+// join adds the items of the next batch. They replace former states of their keys.
+func (a *Apply) join(next *Apply) {
+	newer := make(map[Key]bool, len(next.Items))
+	for _, item := range next.Items {
+		newer[item.Key] = true
+	}
+	a.Items = slices.DeleteFunc(a.Items, func(item Item) bool { return newer[item.Key] })
+	a.Items = append(a.Items, next.Items...)
+	if next.position != (Position{}) {
+		a.position = next.position
+	}
+	a.complete = a.complete || next.complete
+	a.batches, a.bytes = a.batches+next.batches, a.bytes+next.bytes
 }
 
 // NewReceiver returns a receiver without a position, so that it starts with a comparison.
@@ -296,13 +313,22 @@ func (r *Receiver) sendItems(buckets []uint32) {
 	r.storedItems = nil
 }
 
-// handleBatch starts to apply a batch.
+// handleBatch starts to apply a batch, with the batches that wait after it: they came while former items were stored.
+// So a receiver that stores a batch in a longer time than its sender takes to send one stays behind by one storing.
 func (r *Receiver) handleBatch(b *wire.Batch) error {
-	apply, err := r.readBatch(b)
+	apply, err := r.readBatch(b, r.applied)
 	if err != nil {
 		return err
 	}
 	r.storedItems = nil
+	for r.compared == nil && r.nextFits(len(apply.Items)) {
+		next, err := r.readBatch(r.waiting[0].GetBatch(), cmp.Or(apply.position, r.applied))
+		if err != nil {
+			return err
+		}
+		r.waiting = r.waiting[1:]
+		apply.join(next)
+	}
 	if len(apply.Items) == 0 {
 		r.finish(apply, nil)
 	} else {
@@ -311,7 +337,17 @@ func (r *Receiver) handleBatch(b *wire.Batch) error {
 	return nil
 }
 
-func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
+// nextFits returns whether a batch waits whose items may be stored together with a number of others.
+func (r *Receiver) nextFits(items int) bool {
+	if len(r.waiting) == 0 {
+		return false
+	}
+	next := r.waiting[0].GetBatch()
+	return next != nil && items+len(next.Items) <= r.BatchItems
+}
+
+// readBatch returns the items of a batch that follows a position.
+func (r *Receiver) readBatch(b *wire.Batch, from Position) (*Apply, error) {
 	switch {
 	case len(b.Items) > r.BatchItems:
 		return nil, fmt.Errorf("a batch has %d items, want at most %d", len(b.Items), r.BatchItems)
@@ -319,11 +355,11 @@ func (r *Receiver) readBatch(b *wire.Batch) (*Apply, error) {
 		return nil, fmt.Errorf("a batch is of epoch %x and round %d, and the last compare request was of round %d",
 			b.Epoch,
 			b.Round, r.round)
-	case r.applied.Epoch != 0 && (b.Epoch != r.applied.Epoch || b.Seq < r.applied.Seq):
+	case from.Epoch != 0 && (b.Epoch != from.Epoch || b.Seq < from.Seq):
 		return nil, fmt.Errorf("a batch of epoch %x position %d does not follow epoch %x position %d", b.Epoch, b.Seq,
-			r.applied.Epoch, r.applied.Seq)
+			from.Epoch, from.Seq)
 	}
-	apply := &Apply{complete: b.Complete, bytes: bytesIn(b)}
+	apply := &Apply{complete: b.Complete, batches: 1, bytes: bytesIn(b)}
 	if b.Seq != 0 {
 		apply.position = Position{Epoch: b.Epoch, Seq: b.Seq}
 	}
@@ -425,7 +461,7 @@ func (r *Receiver) finish(a *Apply, rejected []Rejection) {
 		}
 		return
 	}
-	r.stored++
+	r.stored += a.batches
 	r.unstored -= a.bytes
 	r.ackDue = true
 	r.synced, r.caughtUp = r.synced || a.complete, r.caughtUp || a.complete

@@ -221,7 +221,7 @@ func TestRestart(t *testing.T) {
 	l.log = restored
 	l.connect()
 	l.said("hello", "hello", "position", "comparerequest", "digest", "comparerequest", "digest", "batch of 2",
-		"batch of 1", "ack", "ack")
+		"batch of 1", "ack")
 	if len(l.store) != 998 || l.store[key("s000")] != "2" {
 		t.Errorf("the zone holds %d resources, s000 as %q; want 998 and 2", len(l.store), l.store[key("s000")])
 	}
@@ -277,6 +277,56 @@ func TestSlowReceiver(t *testing.T) {
 	l.has("a=999", "b=999", "c=999")
 	if batches := len(l.trace); batches > 12 {
 		t.Errorf("%d frames for three resources:\n%v", batches, l.trace)
+	}
+}
+
+// TestWaitingBatches: batches that come while items are being stored are stored together, each key in its last state.
+func TestWaitingBatches(t *testing.T) {
+	log := openLog(1)
+	l := newLink(t, log)
+	l.connect()
+	send := func() {
+		t.Helper()
+		ready, err := l.up.Ready()
+		if err != nil || len(ready.Frames) != 1 {
+			t.Fatalf("%d frames, want a batch: %v", len(ready.Frames), err)
+		}
+		if err := l.down.Step(ready.Frames[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, log, key("a"), "1")
+	send()
+	first, err := l.down.Ready()
+	if err != nil || first.Apply == nil {
+		t.Fatalf("nothing to store: %v", err)
+	}
+	put(t, log, key("a"), "2")
+	put(t, log, key("b"), "1")
+	send()
+	put(t, log, key("b"), "2")
+	put(t, log, key("c"), "1")
+	send()
+	remove(t, log, key("a"))
+	send()
+	l.receiver.Applied(first.Apply, l.apply(first.Apply))
+	second, err := l.down.Ready()
+	if err != nil || second.Apply == nil {
+		t.Fatalf("nothing more to store: %v", err)
+	}
+	var got []string
+	for _, item := range second.Apply.Items {
+		got = append(got, fmt.Sprintf("%s=%s deleted=%t", item.Key.Name, item.Body, item.Deleted))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"a= deleted=true", "b=2 deleted=false", "c=1 deleted=false"}, got); diff != "" {
+		t.Errorf("stored together (-want +got):\n%s", diff)
+	}
+	l.receiver.Applied(second.Apply, l.apply(second.Apply))
+	l.run()
+	l.has("b=2", "c=1")
+	if progress := l.sender.Progress(epoch); !progress.Current {
+		t.Errorf("the receiver is not current: %+v", progress)
 	}
 }
 
