@@ -134,10 +134,10 @@ func (z *Zone) keepStream(ctx context.Context, client wire.ZoneSyncClient, k *zo
 		}
 		wait := pause/2 + rand.N(pause)
 		var connected <-chan struct{}
-		switch status.Code(err) {
-		case codes.Unimplemented:
+		switch code := status.Code(err); {
+		case code == codes.Unimplemented:
 			wait = unknownRetry
-		case codes.Unavailable:
+		case code == codes.Unavailable && lasted == 0: // not one that breaks again and again
 			connected = z.connected.Next()
 		}
 		k.recordDisconnected(err, z.Log)
