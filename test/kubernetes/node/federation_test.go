@@ -28,7 +28,8 @@ type federation struct {
 	dir      string
 	global   *cluster.Process
 	resolver *network.Resolver // of all zones
-	spire    *spire            // issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: "default"
+	// spire issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: their mesh is "default".
+	spire *spire
 
 	balancers int // the number of load balancers that were started
 }
