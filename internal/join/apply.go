@@ -32,7 +32,8 @@ func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor,
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				rejected = append(rejected, zonesync.Rejection{Key: item.Key, Reason: rejectReason(ctx, err, d, item, log)})
+				rejected = append(rejected,
+					zonesync.Rejection{Key: item.Key, Reason: rejectReason(ctx, err, d, item, log)})
 			}
 			return nil
 		})
@@ -55,7 +56,8 @@ func receivedOf(d resource.Descriptor, item zonesync.Item) admission.Received {
 
 // rejectReason returns the reason of a rejection for the other side, without details that only an operator of this side
 // may see. It logs nothing once ctx, that of the stream, has ended: the item comes again by the next stream.
-func rejectReason(ctx context.Context, err error, d resource.Descriptor, item zonesync.Item, log *slog.Logger) string {
+func rejectReason(ctx context.Context, err error, d resource.Descriptor, item zonesync.Item,
+	log *slog.Logger) string {
 	if resource.CodeOf(err) != resource.Internal || ctx.Err() != nil {
 		return err.Error()
 	}

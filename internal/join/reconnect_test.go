@@ -19,7 +19,7 @@ import (
 	"weft/resource"
 )
 
-// connection is to a global control plane that is away until a time.
+// connection is to a global control plane that does not respond until a time.
 type connection struct {
 	until  time.Time
 	mu     sync.Mutex
@@ -74,22 +74,22 @@ func (s *openStream) RecvMsg(m any) error {
 	return nil
 }
 
-// TestAllKindsReconnectTogether: after global was away for long, its kinds do not come back one after the other: the
+// TestAllKindsReconnectTogether: after global did not respond for long, its kinds do not come back one after the other: the
 // first stream that has a connection ends the pauses of all others.
 func TestAllKindsReconnectTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := &connection{until: time.Now().Add(time.Minute)}
-		zone := join.NewZone(join.ZoneConfig{Zone: "east", Instance: "e-1", Global: away,
+		dialed := &connection{until: time.Now().Add(time.Minute)}
+		zone := join.NewZone(join.ZoneConfig{Zone: "east", Instance: "e-1", Global: dialed,
 			WaitAcked: func(context.Context, []resource.Key) error { return nil },
 			Log:       slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { zone.Run(ctx) })
-		for away.count() == 0 {
+		for dialed.count() == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Millisecond)
-		if got, want := away.count(), len(zone.Links()); got != want {
+		if got, want := dialed.count(), len(zone.Links()); got != want {
 			t.Errorf("%d of %d streams are open soon after the first", got, want)
 		}
 		stop()

@@ -36,7 +36,7 @@ func (n *Node) addHost() (*host, error) {
 	if number > 0 {
 		h.name += "-" + strconv.Itoa(number)
 		h.dir = filepath.Join(h.dir, "host-"+strconv.Itoa(number))
-		if err := errors.Join(os.MkdirAll(h.dir, 0o755), h.separate(), h.forgetKubelet()); err != nil {
+		if err := errors.Join(os.MkdirAll(h.dir, 0o755), h.separate(), h.removeKubeletMounts()); err != nil {
 			return nil, err
 		}
 	}
@@ -240,9 +240,9 @@ func (h *host) own(file string) string {
 // kubeletDir is the folder of a kubelet, at the path where Pods such as those of CSI drivers expect it.
 const kubeletDir = "/var/lib/kubelet"
 
-// forgetKubelet removes the mounts of the first host's kubelet from the view of a further one. Hidden below the host's
+// removeKubeletMounts removes the mounts of the first host's kubelet from the view of a further one. Hidden below the host's
 // own mounts, they would stay in the list where containerd looks a folder up by its path.
-func (h *host) forgetKubelet() error {
+func (h *host) removeKubeletMounts() error {
 	return h.run("sh", "-c", "! mountpoint -q "+kubeletDir+" || umount --recursive --lazy "+kubeletDir)
 }
 

@@ -119,7 +119,8 @@ func openMixed(t *testing.T, namespaces ...string) *mixed {
 	for _, namespace := range namespaces {
 		if namespace != first {
 			m.namespace(namespace, "kuma.io/sidecar-injection=enabled")
-			m.apply(respondsAs("web-"+namespace, shop.Server(namespace, "web", 1)) + clientOfEveryWeb(namespace, "client"))
+			m.apply(respondsAs("web-"+namespace, shop.Server(namespace, "web", 1)) +
+				clientOfEveryWeb(namespace, "client"))
 		}
 		m.apply(permission(namespace, ids...))
 	}
