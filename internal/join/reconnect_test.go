@@ -74,8 +74,8 @@ func (s *openStream) RecvMsg(m any) error {
 	return nil
 }
 
-// TestAllKindsReconnectTogether: after global did not respond for long, its kinds do not come back one after the other: the
-// first stream that has a connection ends the pauses of all others.
+// TestAllKindsReconnectTogether: after global did not respond for long, its kinds do not come back one after the other:
+// the first stream that has a connection ends the pauses of all others.
 func TestAllKindsReconnectTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialed := &connection{until: time.Now().Add(time.Minute)}

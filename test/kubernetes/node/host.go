@@ -240,8 +240,8 @@ func (h *host) own(file string) string {
 // kubeletDir is the folder of a kubelet, at the path where Pods such as those of CSI drivers expect it.
 const kubeletDir = "/var/lib/kubelet"
 
-// removeKubeletMounts removes the mounts of the first host's kubelet from the view of a further one. Hidden below the host's
-// own mounts, they would stay in the list where containerd looks a folder up by its path.
+// removeKubeletMounts removes the mounts of the first host's kubelet from the view of a further one. Hidden below the
+// host's own mounts, they would stay in the list where containerd looks a folder up by its path.
 func (h *host) removeKubeletMounts() error {
 	return h.run("sh", "-c", "! mountpoint -q "+kubeletDir+" || umount --recursive --lazy "+kubeletDir)
 }
