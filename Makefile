@@ -101,7 +101,7 @@ scale-clusters: build kwok ## the cost of a global control plane with ZONES zone
 test-images: tools
 	@tools/images test >/dev/null
 
-test-kubernetes: prerequisites-node test-images node argo spire ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic, also of two clusters and a zone of machines; 15 minutes
+test-kubernetes: prerequisites-node test-images node argo spire ## the tests with a Kubernetes node, as root: injected Pods, mTLS, restarts and failures under traffic, also of two clusters and a zone of machines; 25 minutes
 	go test -count=1 -timeout 60m ./test/kubernetes/node -node
 
 conformance: prerequisites-node test-images node argo ## the conformance suite of the Gateway API on a Kubernetes node, as root: its report is written to docs; 4 minutes, and 5 once to build it
