@@ -36,7 +36,7 @@ func (r *removals) follow(_ []resource.Any, removed []resource.Key, commits []*t
 	defer r.mu.Unlock()
 	for _, changes := range commits {
 		for _, lists := range r.state.Services.EndpointLists() {
-			for t := range lists.Transitions(changes) {
+			for t := range table.Transitions(lists, changes) {
 				if t.Old != nil {
 					r.note(t)
 				}

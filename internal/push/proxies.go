@@ -168,7 +168,7 @@ type changedProxies struct {
 
 // update moves the differences of a commit into the own resource sets of proxies, and notifies their sessions.
 func (ps *Proxies) update(e edits, changes *table.Changes) (c changedProxies) {
-	for key, own := range ps.config.own.Changed(changes) {
+	for key, own := range table.Changed(ps.config.own, changes) {
 		p := ps.used[key]
 		c.all = append(c.all, p)
 		before, moves := ps.updateProxy(e, p, own)

@@ -56,7 +56,7 @@ func storeRows[S any](k *retention, rows []*resource.Object[S],
 func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedEndpoints] {
 	var rows []*resource.Object[kind.RetainedEndpoints]
-	for t := range k.state.Services.Endpoints.Transitions(changes) {
+	for t := range table.Transitions(k.state.Services.Endpoints, changes) {
 		if t.Old == nil || len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
 			continue
 		}
@@ -77,7 +77,7 @@ func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
 func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedSNIRoute] {
 	var rows []*resource.Object[kind.RetainedSNIRoute]
-	for t := range k.state.ZoneProxies.SNIRoutes.Transitions(changes) {
+	for t := range table.Transitions(k.state.ZoneProxies.SNIRoutes, changes) {
 		rows = append(rows, k.state.ZoneProxies.RetainSNIRoutes(before, after, t.Old, t.New, now)...)
 	}
 	if len(rows) > 0 {
@@ -97,7 +97,7 @@ func (k *retention) sniRoutes(before, after *table.Reader, changes *table.Change
 func (k *retention) externalServices(before, after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedExternalService] {
 	var rows []*resource.Object[kind.RetainedExternalService]
-	for t := range k.state.ZoneProxies.EgressServices.Transitions(changes) {
+	for t := range table.Transitions(k.state.ZoneProxies.EgressServices, changes) {
 		rows = append(rows, k.state.ZoneProxies.RetainExternalServices(before, after, t.Old, now)...)
 	}
 	if len(rows) > 0 {
@@ -114,7 +114,7 @@ func (k *retention) externalServices(before, after *table.Reader, changes *table
 func (k *retention) spiffeIDs(after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.DataplaneCertificates] {
 	var rows []*resource.Object[kind.DataplaneCertificates]
-	for t := range k.state.Identity.NextIDs.Transitions(changes) {
+	for t := range table.Transitions(k.state.Identity.NextIDs, changes) {
 		if row := k.state.Identity.WithNextIDs(after, t.Key, now); row != nil && t.New.SpiffeID != "" {
 			rows = append(rows, row)
 		}

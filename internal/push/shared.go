@@ -257,7 +257,7 @@ func (p *sharedSets[K, L]) leave(key K) (last bool) {
 //
 // The first endpoint of an assignment that was published empty does not wait: without it, every request fails.
 func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(K) bool) (grew, changed bool) {
-	for key, shared := range p.shared.Changed(changes) {
+	for key, shared := range table.Changed(p.shared, changes) {
 		of := p.open[key]
 		c := p.change(of, shared)
 		if of.late = c.adds && delays != nil && delays(key); of.late {
@@ -267,7 +267,7 @@ func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(
 		grew, changed = grew || c.adds, changed || !c.adds
 		p.update(e, of, shared, c)
 	}
-	for c := range p.assignment.Transitions(changes) {
+	for c := range table.Transitions(p.assignment, changes) {
 		published, waits := p.waiting[c.Key]
 		if !waits {
 			published = c.Old

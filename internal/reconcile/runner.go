@@ -103,10 +103,10 @@ func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []
 	rn.heard = rn.plan.State.Tables.DB.Snapshot()
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
-			for u, writes := range f.Changed(changes) {
+			for u, writes := range table.Changed(f.Derived, changes) {
 				rn.setWrites(u, writes, now)
 			}
-			for u := range f.Dropped(changes) {
+			for u := range table.Dropped(f.Derived, changes) {
 				rn.setWrites(u, Writes{}, now)
 			}
 		}

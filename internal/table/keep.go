@@ -77,9 +77,10 @@ func (db *DB) applyKeep(kept *keepChange, stage int, s *Snapshot, changes *Chang
 	return len(kept.added)
 }
 
-func (d *derived[K, V]) Dropped(c *Changes) iter.Seq[K] {
+// Dropped returns the keys of a table that lost their last pin in a commit because no row keeps them any more.
+func Dropped[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq[K] {
 	return func(yield func(K) bool) {
-		for _, key := range c.dropped[d.id] {
+		for _, key := range c.dropped[d.keptID()] {
 			if !yield(key.(K)) {
 				return
 			}

@@ -427,12 +427,6 @@ type Derived[K comparable, V any] interface {
 	Unpin(key K)
 	// Value returns a kept value; false: the value is not kept.
 	Value(key K) (V, bool)
-	// Changed returns the pinned values of this table that differ after a commit, in no order.
-	Changed(c *Changes) iter.Seq2[K, V]
-	// Transitions returns all kept values of this table that differ after a commit, pinned or not, in no order.
-	Transitions(c *Changes) iter.Seq[Transition[K, V]]
-	// Dropped returns the keys of this table that lost their last pin in a commit because no row keeps them any more.
-	Dropped(c *Changes) iter.Seq[K]
 	// Len returns the number of kept values.
 	Len() int
 }
@@ -523,9 +517,11 @@ func (d *derived[K, V]) Value(key K) (V, bool) {
 	return none, false
 }
 
-func (d *derived[K, V]) Changed(c *Changes) iter.Seq2[K, V] {
+// Changed returns the pinned values of a table that differ after a commit, in no order. It is no method, so that a loop
+// over it allocates nothing.
+func Changed[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		for _, change := range c.nodes[d.id] {
+		for _, change := range c.nodes[d.keptID()] {
 			if n := change.node; !n.dead && n.pins > 0 && !yield(n.key.(K), n.value.(V)) {
 				return
 			}
@@ -539,9 +535,10 @@ type Transition[K comparable, V any] struct {
 	Old, New V
 }
 
-func (d *derived[K, V]) Transitions(c *Changes) iter.Seq[Transition[K, V]] {
+// Transitions returns all kept values of a table that differ after a commit, pinned or not, in no order.
+func Transitions[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq[Transition[K, V]] {
 	return func(yield func(Transition[K, V]) bool) {
-		for _, change := range c.nodes[d.id] {
+		for _, change := range c.nodes[d.keptID()] {
 			if n := change.node; !n.dead && !yield(Transition[K, V]{n.key.(K), change.before.(V), n.value.(V)}) {
 				return
 			}
