@@ -49,20 +49,29 @@ func awaitRead(t *testing.T, p *servertest.Plane, path, want string) {
 	})
 }
 
-// names returns the names of the resources in a list.
-func names(t *testing.T, p *servertest.Plane, path string) []string {
+// resourcesIn returns the resources in a list.
+func resourcesIn(t *testing.T, p *servertest.Plane, path string) (all []map[string]any) {
 	t.Helper()
 	items, err := p.Admin.List(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
 	for _, item := range items {
-		var named struct{ Name string }
-		if err := json.Unmarshal(item, &named); err != nil {
+		var of map[string]any
+		if err := json.Unmarshal(item, &of); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, named.Name)
+		all = append(all, of)
+	}
+	return all
+}
+
+// names returns the names of the resources in a list.
+func names(t *testing.T, p *servertest.Plane, path string) []string {
+	t.Helper()
+	var all []string
+	for _, of := range resourcesIn(t, p, path) {
+		all = append(all, of["name"].(string))
 	}
 	return all
 }
@@ -201,16 +210,8 @@ func dataOf(t *testing.T, p *servertest.Plane, path string) string {
 // specs returns the resources of an owner in a list, without the fields that differ between copies, sorted.
 func specs(t *testing.T, p *servertest.Plane, path, origin string) []string {
 	t.Helper()
-	items, err := p.Admin.List(t.Context(), path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []string
-	for _, item := range items {
-		var of map[string]any
-		if err := json.Unmarshal(item, &of); err != nil {
-			t.Fatal(err)
-		}
+	for _, of := range resourcesIn(t, p, path) {
 		labels, _ := of["labels"].(map[string]any)
 		if labels[kind.OriginLabel] != origin {
 			continue
