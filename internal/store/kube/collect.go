@@ -110,6 +110,7 @@ func (s *Store) deleteOwner(ctx context.Context, at place, o *object, row store.
 		}
 	}
 	err := s.api.Delete(ctx, at.path(), o.Metadata.UID, o.Metadata.ResourceVersion)
+	s.recent.drop(at)
 	if err != nil {
 		s.takeDeletion(row)
 		mine.err = err

@@ -103,6 +103,7 @@ type Store struct {
 	closed  bool
 	deleted map[string]*deletion // by kind and version of the row
 	history history
+	recent  recent
 }
 
 var _ store.Store = (*Store)(nil)
@@ -115,7 +116,8 @@ func Open(ctx context.Context, config *rest.Config, o Options) (*Store, error) {
 		return nil, err
 	}
 	o.Backlog = cmp.Or(o.Backlog, defaultBacklog)
-	s := &Store{api: client, options: o, kinds: map[string]*Kind{}, deleted: map[string]*deletion{}}
+	s := &Store{api: client, options: o, kinds: map[string]*Kind{}, deleted: map[string]*deletion{},
+		recent: newRecent()}
 	for i := range o.Kinds {
 		s.kinds[o.Kinds[i].Name] = &o.Kinds[i]
 	}
@@ -169,8 +171,12 @@ func (s *Store) find(ctx context.Context, key resource.Key) (*object, store.Row,
 	}
 	var o object
 	if err := s.api.Get(ctx, at.path(), nil, &o); err != nil {
+		if apierrors.IsNotFound(err) {
+			s.recent.drop(at)
+		}
 		return nil, store.Row{}, s.ended(ctx, failure(err, false))
 	}
+	s.recent.keep(at, &o)
 	if found, err := at.keyOf(&o); err != nil || found != key {
 		return nil, store.Row{}, cmp.Or(err, store.ErrNotFound)
 	}
@@ -278,30 +284,51 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 		created, err := s.createStatus(ctx, at, row) // which finds the owner
 		return created, s.ended(ctx, err)
 	}
-	owner, err := s.ownerOf(ctx, row)
+	by, err := s.keptOwner(ctx, row)
 	if err != nil {
 		return store.Row{}, err
 	}
-	var created store.Row
-	if at.kind.StatusOf != "" {
-		created, err = s.createStatus(ctx, at, row)
-	} else {
-		created, err = s.createObject(ctx, at, row, owner)
-	}
-	if err != nil {
-		return store.Row{}, s.ended(ctx, err)
-	}
-	if natives[owner.Kind] != "" {
-		return created, nil // the API server knows whether the owner exists
-	}
-	// The owner may have been deleted between the check and the write, after its rows were looked for.
-	if now, err := s.ownerOf(ctx, row); errors.Is(err, store.ErrNoOwner) || err == nil && now != owner {
+	for range conflicts {
+		created, err := s.createOwned(ctx, at, row, by)
+		if err != nil {
+			return store.Row{}, s.ended(ctx, err)
+		}
+		if row.Owner == nil || natives[by.Kind] != "" {
+			return created, nil // the API server knows whether the owner exists
+		}
+		// The owner may have been deleted before the write, after its rows were looked for, and another one created.
+		now, missing := s.ownerOf(ctx, row)
+		if missing == nil && now == by || missing != nil && !errors.Is(missing, store.ErrNoOwner) {
+			return created, nil
+		}
 		if err := s.Delete(ctx, row.Key, ""); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Row{}, err
 		}
-		return store.Row{}, store.ErrNoOwner
+		if missing != nil {
+			return store.Row{}, missing
+		}
+		by = now
 	}
-	return created, nil
+	return store.Row{}, store.ErrNoOwner
+}
+
+func (s *Store) createOwned(ctx context.Context, at place, row store.Row, by owner) (store.Row, error) {
+	if at.kind.StatusOf != "" {
+		return s.createStatus(ctx, at, row)
+	}
+	return s.createObject(ctx, at, row, by)
+}
+
+// keptOwner returns the owner of a new row as this store last had it, else [Store.ownerOf].
+func (s *Store) keptOwner(ctx context.Context, row store.Row) (owner, error) {
+	if row.Owner != nil && natives[row.Owner.Kind] == "" {
+		if at, err := s.place(*row.Owner); err == nil {
+			if o, _, err := s.recent.get(at, *row.Owner); err == nil {
+				return owner{*row.Owner, o.Metadata.UID}, nil
+			}
+		}
+	}
+	return s.ownerOf(ctx, row)
 }
 
 // ownerOf returns the owner of a new row, or ErrNoOwner.
@@ -329,6 +356,7 @@ func (s *Store) createObject(ctx context.Context, at place, row store.Row, by ow
 		return store.Row{}, failure(err, true)
 	}
 	s.history.wrote(at, row, &stored)
+	s.recent.keep(at, &stored)
 	created, _, err := at.row(&stored)
 	return created, err
 }
@@ -357,7 +385,12 @@ func (s *Store) exists(ctx context.Context, at place, key resource.Key) error {
 const conflicts = 20
 
 func (s *Store) createStatus(ctx context.Context, at place, row store.Row) (store.Row, error) {
-	uid := "" // of the object at the first attempt
+	if o, _, err := s.recent.get(at, row.Key); o != nil && errors.Is(err, store.ErrNotFound) {
+		if written, err := s.put(ctx, at, o, row); !apierrors.IsConflict(err) {
+			return written, notOwned(err)
+		}
+	}
+	uid := "" // of the object at the first attempt that reads it
 	for range conflicts {
 		o, _, err := s.find(ctx, row.Key)
 		switch {
@@ -392,8 +425,8 @@ func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
 	if err != nil {
 		return store.Row{}, store.ErrNotFound
 	}
-	for range conflicts {
-		o, stored, err := s.find(ctx, row.Key)
+	for attempt := range conflicts {
+		o, stored, err := s.findVersion(ctx, at, row.Key, row.Version, attempt)
 		switch {
 		case err != nil:
 			return store.Row{}, err
@@ -421,6 +454,7 @@ func (s *Store) put(ctx context.Context, at place, o *object, row store.Row) (st
 		return store.Row{}, failure(err, true)
 	}
 	s.history.wrote(at, row, &stored)
+	s.recent.keep(at, &stored)
 	written, _, err := at.row(&stored)
 	return written, err
 }
@@ -434,8 +468,8 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 	if err != nil {
 		return store.ErrNotFound
 	}
-	for range conflicts {
-		o, row, err := s.find(ctx, key)
+	for attempt := range conflicts {
+		o, row, err := s.findVersion(ctx, at, key, version, attempt)
 		switch {
 		case err != nil:
 			return err

@@ -737,12 +737,13 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// countingTransport counts requests, by method and URL.
+// countingTransport counts requests, by method and URL, and has the methods and paths in their order.
 type countingTransport struct {
 	next     http.RoundTripper
 	counts   func(*http.Request) bool
 	mu       sync.Mutex
 	requests map[string]int
+	order    []string
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -750,6 +751,7 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.counts(r) {
 		c.mu.Lock()
 		c.requests[r.Method+" "+r.URL.RequestURI()]++
+		c.order = append(c.order, r.Method+" "+r.URL.Path)
 		c.mu.Unlock()
 	}
 	return c.next.RoundTrip(r)
@@ -770,29 +772,114 @@ func openCounted(t *testing.T, server *kubetest.Server, namespace string, counts
 	return s, counting
 }
 
-// TestAStatusIsCreatedByTwoRequests: the owner of a status is the object that has it, which is read once, and written.
-func TestAStatusIsCreatedByTwoRequests(t *testing.T) {
-	_, server, _, mesh := opened(t)
-	object := crd.Path(kind.MeshServices, mesh) + "/web"
+// TestRequestsOfWrites: a store writes an object that it wrote or read before without reading it again, whoever wrote
+// its status. It reads one that others have changed since. A new row reads its owner once, after the write.
+func TestRequestsOfWrites(t *testing.T) {
+	other, server, client, mesh := opened(t)
 	s, counting := openCounted(t, server, mesh, func(r *http.Request) bool {
-		return strings.HasPrefix(r.URL.Path, object)
+		return strings.HasPrefix(r.URL.Path, "/apis/kuma.io/") && r.URL.Query().Get("watch") == "" &&
+			r.URL.Query().Get("limit") == ""
 	})
-	spec := create(t, s, service(mesh, "web", "a"), nil)
-	create(t, s, kind.MeshServiceStatuses.Make(mesh, spec.Key.Name, kind.MeshServiceStatus{}), &spec.Key)
-	reads, all := 0, 0
-	for request, n := range counting.requests {
-		if all += n; strings.HasPrefix(request, http.MethodGet) {
-			reads += n
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if got := counting.take(); !slices.Equal(got, want) {
+			t.Errorf("%s: the requests are %v, want %v", what, got, want)
 		}
 	}
-	if reads != 1 || all != 2 {
-		t.Errorf("the requests are %v, want a read and a write", counting.requests)
+	update := func(s *kube.Store, row store.Row, image string) store.Row {
+		t.Helper()
+		row.Body = rowOf(t, service(mesh, "web", image), nil).Body
+		stored, err := s.Update(t.Context(), row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored
 	}
-	row := rowOf(t, kind.MeshServiceStatuses.Make(mesh, "none", kind.MeshServiceStatus{}), nil)
+	owner := kind.Meshes.Key("", mesh)
+	if _, err := s.Get(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	counting.take()
+	objects := crd.Path(kind.MeshServices, mesh)
+	object, status, ownerPath := objects+"/web", objects+"/web/status", crd.Path(kind.Meshes, "")+"/"+mesh
+
+	web := create(t, s, service(mesh, "web", "a"), &owner)
+	expect("a row is created", "POST "+objects, "GET "+ownerPath)
+	of := kind.MeshServiceStatuses.Make(mesh, web.Key.Name, kind.MeshServiceStatus{})
+	row := create(t, s, of, &web.Key)
+	expect("its status is created", "PUT "+status)
+	web = update(s, web, "b")
+	expect("the row is changed", "PUT "+object)
+	if err := s.Delete(t.Context(), row.Key, row.Version); err != nil {
+		t.Fatal(err)
+	}
+	expect("its status is deleted", "PUT "+status)
+	web = update(other, web, "c")
+	web = update(s, web, "d")
+	expect("another store has changed the row", "GET "+object, "PUT "+object)
+	var edited map[string]any
+	get(t, client, object, &edited)
+	set(edited, "yes", "metadata", "annotations", "kept")
+	if err := client.Update(t.Context(), object, edited, nil); err != nil {
+		t.Fatal(err)
+	}
+	web = update(s, web, "e")
+	expect("a user has changed the object", "PUT "+object, "GET "+object, "PUT "+object)
+	var kept struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	if get(t, client, object, &kept); kept.Metadata.Annotations["kept"] != "yes" {
+		t.Errorf("the annotations are %v, and lack that of the user", kept.Metadata.Annotations)
+	}
+	if err := s.Delete(t.Context(), web.Key, web.Version); err != nil {
+		t.Fatal(err)
+	}
+	expect("the row is deleted, and then what it owned", "DELETE "+object, "GET "+object)
+	if _, err := s.Update(t.Context(), web); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an update of the deleted row: %v, want %v", err, store.ErrNotFound)
+	}
 	none := kind.MeshServices.Key(mesh, "none")
-	row.Owner = &none
+	row = rowOf(t, kind.MeshServiceStatuses.Make(mesh, "none", kind.MeshServiceStatus{}), &none)
 	if _, err := s.Create(t.Context(), row); !errors.Is(err, store.ErrNoOwner) {
 		t.Errorf("the status of no object: %v, want %v", err, store.ErrNoOwner)
+	}
+}
+
+// TestAFormerOwner: a row whose owner was deleted by another store, and created again, belongs to the new owner. It is
+// not created while there is no owner.
+func TestAFormerOwner(t *testing.T) {
+	other, server, _, mesh := opened(t)
+	s := open(t, server, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
+	first := create(t, s, kind.Meshes.Make("", mesh+"-1", kind.Mesh{}), nil)
+	deleted := func() {
+		t.Helper()
+		if err := other.Delete(t.Context(), first.Key, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted()
+	of := func(name string) store.Row {
+		o := service(mesh, name, "a")
+		o.Mesh = first.Key.Name
+		return rowOf(t, o, &first.Key)
+	}
+	missing := of("one")
+	if _, err := s.Create(t.Context(), missing); !errors.Is(err, store.ErrNoOwner) {
+		t.Errorf("without the owner: %v, want %v", err, store.ErrNoOwner)
+	}
+	if _, err := s.Get(t.Context(), missing.Key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the row without an owner: %v, want %v", err, store.ErrNotFound)
+	}
+	create(t, s, kind.Meshes.Make("", mesh+"-1", kind.Mesh{}), nil)
+	deleted()
+	create(t, other, kind.Meshes.Make("", mesh+"-1", kind.Mesh{}), nil)
+	row, err := s.Create(t.Context(), of("two"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted()
+	if _, err := s.Get(t.Context(), row.Key); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the row after its owner: %v, want %v", err, store.ErrNotFound)
 	}
 }
 
@@ -836,4 +923,13 @@ func (c *countingTransport) different() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.requests)
+}
+
+// take returns the requests since the last call.
+func (c *countingTransport) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	order := c.order
+	c.order = nil
+	return order
 }
