@@ -35,45 +35,68 @@ func (r *Received) Key() resource.Key {
 // Errors are Invalid, NotFound for the mesh or owner that is missing here, Conflict with a resource of this control
 // plane, and Unavailable. After each of them the call may be repeated.
 func (w *Writer) Receive(ctx context.Context, r Received) error {
+	_, err := w.ReceiveAt(ctx, r, nil)
+	return err
+}
+
+// ReceiveAt is [Writer.Receive] for a caller that knows the version of the row that the resource replaces, empty for a
+// new row; nil: it is not known. The row is another resource of the same owner. If it has another version by now, it
+// is read. ReceiveAt returns the version of the stored row.
+func (w *Writer) ReceiveAt(ctx context.Context, r Received, known *string) (version string, err error) {
+	key := r.Key()
+	o, err := w.checkReceived(key, &r)
+	if err != nil {
+		return "", userError(key, err)
+	}
+	if known != nil {
+		// An error may come from a row that was written since, so it is read for the next attempt.
+		if version, err = w.replace(ctx, o, &r, nil, *known); err == nil {
+			return version, nil
+		}
+	}
 	for {
-		err := w.receiveOnce(ctx, &r)
+		version, err = w.receiveOnce(ctx, key, o, &r)
 		if isConflict(err) {
 			continue // another write came first: read again
 		}
-		return userError(r.Key(), err)
+		return version, userError(key, err)
 	}
 }
 
-func (w *Writer) receiveOnce(ctx context.Context, r *Received) error {
-	key := r.Key()
-	o, err := w.checkReceived(key, r)
-	if err != nil {
-		return err
-	}
+func (w *Writer) receiveOnce(ctx context.Context, key resource.Key, o resource.Any, r *Received) (version string,
+	err error) {
 	stored, err := w.stored(ctx, key)
 	if err != nil {
-		return err
+		return "", err
 	}
-	row := store.Row{Key: key, Body: r.Body}
 	if stored != nil {
+		version = stored.row.Version
 		if err := w.checkReplaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
-			return err
+			return version, err
 		}
 	}
+	return w.replace(ctx, o, r, stored, version)
+}
+
+// replace stores a checked resource in place of the row with a version; empty: as a new row. Where stored is nil, what
+// a zone writes about trust domains is checked as if it were new.
+func (w *Writer) replace(ctx context.Context, o resource.Any, r *Received, stored *current, version string) (string,
+	error) {
 	if err := w.checkTrust(ctx, o, r.Owner, stored, true, false); err != nil {
-		return err
+		return "", err
 	}
-	if stored == nil {
-		row.Owner = ownerOf(key)
-		_, err = w.rows.Create(ctx, row)
-		if errors.Is(err, store.ErrNoOwner) {
-			err = w.errMissing(row)
-		}
-		return err
+	row := store.Row{Key: r.Key(), Version: version, Body: r.Body}
+	var err error
+	if version != "" {
+		row, err = w.rows.Update(ctx, row)
+		return row.Version, err
 	}
-	row.Version = stored.row.Version
-	_, err = w.rows.Update(ctx, row)
-	return err
+	row.Owner = ownerOf(row.Key)
+	created, err := w.rows.Create(ctx, row)
+	if errors.Is(err, store.ErrNoOwner) {
+		err = w.errMissing(row)
+	}
+	return created.Version, err
 }
 
 // checkReceived returns the received resource, or its problems. It makes the same checks for every sender.

@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -67,6 +68,85 @@ func TestReceive(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantGone(t, rows, row.Key)
+}
+
+// countingReads counts the rows that are read.
+type countingReads struct {
+	store.Store
+	reads int
+}
+
+// Get implements [store.Store].
+func (c *countingReads) Get(ctx context.Context, key resource.Key) (store.Row, error) {
+	c.reads++
+	return c.Store.Get(ctx, key)
+}
+
+// TestReceiveAt: a resource that replaces the version that its receiver knows needs no read. One that another replica
+// has written, deleted or taken meanwhile is stored or rejected as by Receive.
+func TestReceiveAt(t *testing.T) {
+	written := received(west, kind.MeshServices, "web", webService)
+	newer := received(west, kind.MeshServices, "web", strings.Replace(webService, "8", "9", 1))
+	for name, test := range map[string]struct {
+		before func(t *testing.T, w *admission.Writer) (known string)
+		reads  int
+	}{
+		"a new row": {func(*testing.T, *admission.Writer) string { return "" }, 0},
+		"the known version": {func(t *testing.T, w *admission.Writer) string {
+			return receiveAt(t, w, written, "")
+		}, 0},
+		"a row that is not known": {func(t *testing.T, w *admission.Writer) string {
+			receiveAt(t, w, written, "")
+			return ""
+		}, 1},
+		"another version": {func(t *testing.T, w *admission.Writer) string {
+			known := receiveAt(t, w, written, "")
+			receiveAt(t, w, received(west, kind.MeshServices, "web", strings.Replace(webService, "8", "7", 1)), known)
+			return known
+		}, 1},
+		"stored meanwhile": {func(t *testing.T, w *admission.Writer) string {
+			known := receiveAt(t, w, written, "")
+			receiveAt(t, w, newer, known)
+			return known
+		}, 1},
+		"deleted meanwhile": {func(t *testing.T, w *admission.Writer) string {
+			known := receiveAt(t, w, written, "")
+			if err := w.RemoveReceived(t.Context(), written); err != nil {
+				t.Fatal(err)
+			}
+			return known
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+			known := test.before(t, w)
+			counting := &countingReads{Store: rows}
+			w = admission.New(counting, admission.Options{Zone: "east", Joined: true})
+			version := receiveAt(t, w, newer, known)
+			row, err := rows.Get(t.Context(), newer.Key())
+			if err != nil || string(row.Body) != string(newer.Body) || row.Version != version {
+				t.Errorf("stored is %s in version %s (%v), want %s in version %s", row.Body, row.Version, err, newer.Body,
+					version)
+			}
+			if counting.reads != test.reads {
+				t.Errorf("%d rows are read, want %d", counting.reads, test.reads)
+			}
+		})
+	}
+	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+	missing, none := received(west, kind.MeshServices, "web", webService), ""
+	missing.Mesh = "other"
+	_, err := w.ReceiveAt(t.Context(), missing, &none)
+	wantError(t, err, resource.NotFound, `the Mesh "other" does not exist`)
+}
+
+func receiveAt(t *testing.T, w *admission.Writer, r admission.Received, known string) (version string) {
+	t.Helper()
+	version, err := w.ReceiveAt(t.Context(), r, &known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
 }
 
 // TestReceiveOfNamespaces: resources of one name in two namespaces, and in two meshes, are different ones here.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/admission"
+	"weft/internal/mirror"
 	"weft/internal/zonesync"
 	"weft/resource"
 )
@@ -15,39 +16,47 @@ import (
 // writers is the number of concurrent writes, which the store can commit together.
 const writers = 32
 
-// apply stores items of one kind, which have different keys, and returns the rejected ones, including those that check
-// rejects.
-func apply(ctx context.Context, writer *admission.Writer, d resource.Descriptor, items []zonesync.Item,
-	check func(zonesync.Item) error, log *slog.Logger) []zonesync.Rejection {
+// apply stores items of one kind, which have different keys. It returns their rows, and the rejected items, including
+// those that check rejects.
+func apply(ctx context.Context, writer *admission.Writer, k *kindLog, items []zonesync.Item,
+	check func(zonesync.Item) error, log *slog.Logger) (mirror.Rows, []zonesync.Rejection) {
 	var mu sync.Mutex
 	var rejected []zonesync.Rejection
+	rows := mirror.Rows{}
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for _, item := range items {
 		group.Go(func() error {
+			r := receivedOf(k.kind, item)
+			var version mirror.Version
 			err := check(item)
 			if err == nil {
-				err = write(ctx, writer, d, item)
+				version, err = write(ctx, writer, k, r, item)
 			}
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			if rows[r.Key()] = version; err != nil {
 				rejected = append(rejected,
-					zonesync.Rejection{Key: item.Key, Reason: rejectReason(ctx, err, d, item, log)})
+					zonesync.Rejection{Key: item.Key, Reason: rejectReason(ctx, err, k.kind, item, log)})
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // an item that fails is rejected alone
-	return rejected
+	return rows, rejected
 }
 
-func write(ctx context.Context, writer *admission.Writer, d resource.Descriptor, item zonesync.Item) error {
-	r := receivedOf(d, item)
+// write returns the version of the row, if it has stored one.
+func write(ctx context.Context, writer *admission.Writer, k *kindLog, r admission.Received, item zonesync.Item) (
+	mirror.Version, error) {
 	if item.Deleted {
-		return writer.RemoveReceived(ctx, r)
+		return mirror.Version{}, writer.RemoveReceived(ctx, r)
 	}
-	return writer.Receive(ctx, r)
+	version, err := writer.ReceiveAt(ctx, r, k.replaced(r.Key(), item))
+	if err != nil {
+		return mirror.Version{}, err
+	}
+	return mirror.Written(version), nil
 }
 
 func receivedOf(d resource.Descriptor, item zonesync.Item) admission.Received {
@@ -64,14 +73,4 @@ func rejectReason(ctx context.Context, err error, d resource.Descriptor, item zo
 	log.Error("a resource of another control plane can't be stored", "kind", d.Describe().Name, "resource", item.Key,
 		"error", err)
 	return "the control plane failed to store it; its log says why"
-}
-
-// rowsOf returns the keys under which items are stored.
-func rowsOf(d resource.Descriptor, items []zonesync.Item) []resource.Key {
-	rows := make([]resource.Key, len(items))
-	for i, item := range items {
-		r := receivedOf(d, item)
-		rows[i] = r.Key()
-	}
-	return rows
 }

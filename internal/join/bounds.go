@@ -52,14 +52,14 @@ func (p *rateLimit) allows(now time.Time) bool {
 type ownerSize struct{ items, bytes int }
 
 // checkBounds rejects an item above the bounds of its owner.
-func (k *kindLog) checkBounds(d resource.Descriptor, item zonesync.Item) error {
+func (k *kindLog) checkBounds(item zonesync.Item) error {
 	if item.Deleted {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	has, was := k.sizes[item.Key.Owner], 0
-	r := receivedOf(d, item)
+	r := receivedOf(k.kind, item)
 	if stored, ok := k.rows[r.Key()]; ok {
 		was = stored.bytes
 	} else {
@@ -67,9 +67,9 @@ func (k *kindLog) checkBounds(d resource.Descriptor, item zonesync.Item) error {
 	}
 	switch {
 	case has.items > maxResources:
-		return errBound(d, item.Key.Owner, fmt.Sprintf("%d resources", maxResources))
+		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d resources", maxResources))
 	case len(item.Body) > was && has.bytes-was+len(item.Body) > maxResourceBytes:
-		return errBound(d, item.Key.Owner, fmt.Sprintf("%d MiB", maxResourceBytes>>20))
+		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d MiB", maxResourceBytes>>20))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestWithin(t *testing.T) {
 	} {
 		k.rows[stored.Key()] = known{key: item("web", 0).Key, bytes: 10}
 		k.sizes[east] = c.has
-		err := k.checkBounds(kind.MeshServices, c.item)
+		err := k.checkBounds(c.item)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}

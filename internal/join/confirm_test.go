@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/mirror"
 	"weft/kind"
 	"weft/resource"
 )
@@ -58,9 +59,9 @@ func TestConfirmed(t *testing.T) {
 }
 
 // ackOnceOpen acks services once a channel is closed.
-func ackOnceOpen(opened chan struct{}) func(context.Context, []resource.Key) error {
-	return func(ctx context.Context, rows []resource.Key) error {
-		if len(rows) == 0 || rows[0].Kind != kind.MeshServices.Name {
+func ackOnceOpen(opened chan struct{}) func(context.Context, mirror.Rows) error {
+	return func(ctx context.Context, rows mirror.Rows) error {
+		if keys := rows.Keys(); len(keys) == 0 || keys[0].Kind != kind.MeshServices.Name {
 			return nil
 		}
 		select {

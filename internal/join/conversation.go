@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"weft/internal/mirror"
 	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
@@ -61,14 +62,14 @@ type peerKind struct {
 	peer     kind.Owner
 	logs     *logs
 	receiver *zonesync.Receiver // outlives the streams; nil if the peer sends nothing of the kind
-	apply    func(context.Context, []zonesync.Item) []zonesync.Rejection
+	apply    func(context.Context, []zonesync.Item) (mirror.Rows, []zonesync.Rejection)
 	list     func() []zonesync.StoredItem
 	count    Count // nil: frames are not counted
 
-	// heard is called once the peer has sent its hello, stored after some of its items were stored, and progressed
+	// heard is called once the peer has sent its hello, stored after some of its items were stored in rows, and progressed
 	// after each step. All are called in the conversation, as is nudged after each signal of nudge.
 	heard      func(*zonesync.Side)
-	stored     func(c *conversation, items []zonesync.Item)
+	stored     func(c *conversation, rows mirror.Rows)
 	progressed func(c *conversation)
 	nudge      *wait.Broadcast
 	nudged     func(c *conversation)
@@ -228,13 +229,13 @@ func (c *conversation) sendAll(ctx context.Context) error {
 
 // store applies items in a goroutine of its own.
 func (c *conversation) store(ctx context.Context, a *zonesync.Apply) {
-	rejected := c.apply(ctx, a.Items)
+	rows, rejected := c.apply(ctx, a.Items)
 	if ctx.Err() != nil {
 		return
 	}
 	c.call(func() {
 		c.receiver.Applied(a, rejected)
-		c.stored(c, a.Items)
+		c.stored(c, rows)
 		if len(rejected) > 0 {
 			c.retryIn(retryInterval)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admission"
+	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/wait"
@@ -153,7 +154,9 @@ func (g *Global) peer(zone string) *zonePeer {
 			s.receiver = newReceiver(s.way, p.rejects)
 		}
 		if k.kind.Describe().Sync.Has(resource.ZoneToZones) {
-			s.forwardedAcks = newLocalAcks(g.awaitReplicas)
+			s.forwardedAcks = newLocalAcks(func(ctx context.Context, rows mirror.Rows) error {
+				return g.awaitReplicas(ctx, rows.Keys())
+			})
 			s.forwardedAcks.positionChanged = s.nudge
 		}
 		p.kinds[name] = s
@@ -307,22 +310,22 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Instance: g.Instance, Release: g.Release}, peer: owner,
 		logs: g.logs, receiver: k.receiver, count: g.Count,
-		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Rejection {
-			within := func(item zonesync.Item) error { return g.logs.kinds[info.Name].checkBounds(k.kind, item) }
-			rejected := apply(ctx, g.Writer, k.kind, items, within, g.Log)
+		apply: func(ctx context.Context, items []zonesync.Item) (mirror.Rows, []zonesync.Rejection) {
+			of := g.logs.kinds[info.Name]
+			rows, rejected := apply(ctx, g.Writer, of, items, of.checkBounds, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {
 				// before that, the items are not in the log for other zones; an error means that ctx has ended
-				_ = g.logs.await(ctx, rowsOf(k.kind, items))
+				_ = g.logs.await(ctx, rows)
 			}
-			return rejected
+			return rows, rejected
 		},
 		list: func() []zonesync.StoredItem {
 			return g.logs.kinds[info.Name].storedItems(func(of kind.Owner) bool { return of == owner })
 		},
 		heard: func(side *zonesync.Side) { g.recordConnected(p, side) },
-		stored: func(c *conversation, items []zonesync.Item) {
+		stored: func(c *conversation, rows mirror.Rows) {
 			if k.forwardedAcks != nil {
-				k.forwardedAcks.add(g.ctx, rowsOf(k.kind, items), c.receiver.Position())
+				k.forwardedAcks.add(g.ctx, rows, c.receiver.Position())
 			}
 		},
 		progressed: func(c *conversation) { g.recordProgress(p, k, c) },

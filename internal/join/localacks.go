@@ -2,35 +2,37 @@ package join
 
 import (
 	"context"
+	"maps"
 	"sync"
 
+	"weft/internal/mirror"
 	"weft/internal/wait"
 	"weft/internal/zonesync"
-	"weft/resource"
 )
 
 // localAcks waits, for one kind, until the zone's proxies run with the stored rows. Rows that are added during a wait
 // belong to the next one. It outlives the streams, as the receiver does.
 type localAcks struct {
-	waitAcked       func(context.Context, []resource.Key) error
+	waitAcked       func(context.Context, mirror.Rows) error
 	positionChanged *wait.Broadcast // raised after each wait
 
 	mu      sync.Mutex
 	waiting bool
-	rows    []resource.Key // of the next wait
+	rows    mirror.Rows // of the next wait
 	to      zonesync.Position
 	at      zonesync.Position
 }
 
-func newLocalAcks(waitAcked func(context.Context, []resource.Key) error) *localAcks {
-	return &localAcks{waitAcked: waitAcked, positionChanged: &wait.Broadcast{}}
+func newLocalAcks(waitAcked func(context.Context, mirror.Rows) error) *localAcks {
+	return &localAcks{waitAcked: waitAcked, rows: mirror.Rows{}, positionChanged: &wait.Broadcast{}}
 }
 
 // add adds stored rows, and the receiver's position that includes them.
-func (s *localAcks) add(ctx context.Context, rows []resource.Key, to zonesync.Position) {
+func (s *localAcks) add(ctx context.Context, rows mirror.Rows, to zonesync.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.to = append(s.rows, rows...), to
+	maps.Copy(s.rows, rows)
+	s.to = to
 	s.awaitNext(ctx)
 }
 
@@ -42,7 +44,7 @@ func (s *localAcks) awaitNext(ctx context.Context) {
 	}
 	s.waiting = true
 	rows, to := s.rows, s.to
-	s.rows = nil
+	s.rows = mirror.Rows{}
 	go func() {
 		for s.waitAcked(ctx, rows) != nil {
 			if ctx.Err() != nil {

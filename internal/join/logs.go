@@ -369,41 +369,26 @@ func (l *logs) traveling(rows []resource.Key) []resource.Key {
 	return slices.DeleteFunc(slices.Clone(rows), func(key resource.Key) bool { return l.kinds[key.Kind] == nil })
 }
 
-// await returns once the logs have the stored rows, and the items that may be sent are in the logs.
-func (l *logs) await(ctx context.Context, rows []resource.Key) error {
-	for {
-		next := l.batchRead.Next()
-		var err error
-		if rows, err = l.outOfDate(ctx, rows); len(rows) == 0 || err != nil {
-			return err
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// await returns once the logs have rows, and the items that may be sent are in the logs.
+func (l *logs) await(ctx context.Context, rows mirror.Rows) error {
+	return mirror.Copy{Stored: l.storedVersion, Shown: l.shown, Changed: l.batchRead.Next}.Await(ctx, rows)
 }
 
-// outOfDate returns the rows that differ between the logs and the store.
-func (l *logs) outOfDate(ctx context.Context, rows []resource.Key) (outOfDate []resource.Key, err error) {
-	for _, key := range rows {
-		version := ""
-		row, err := l.rows.Get(ctx, key)
-		switch {
-		case err == nil:
-			version = row.Version
-		case !errors.Is(err, store.ErrNotFound):
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		l.mu.Lock()
-		pending := l.pending[key] != nil
-		l.mu.Unlock()
-		if pending || l.kinds[key.Kind].version(key) != version {
-			outOfDate = append(outOfDate, key)
-		}
+func (l *logs) storedVersion(ctx context.Context, key resource.Key) (version string, err error) {
+	switch row, err := l.rows.Get(ctx, key); {
+	case err == nil:
+		return row.Version, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return "", fmt.Errorf("%s: %w", key, err)
 	}
-	return outOfDate, nil
+	return "", nil
+}
+
+// shown returns the version of a row in the logs, and whether its item is in the log.
+func (l *logs) shown(key resource.Key) (version string, ready bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kinds[key.Kind].version(key), l.pending[key] == nil
 }
 
 // add sets the state of a row, and returns its state before.
@@ -451,6 +436,18 @@ func (k *kindLog) version(key resource.Key) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.rows[key].version
+}
+
+// replaced returns the version of the row that an item replaces; empty for a new row. It returns nil where another owner
+// has the row, or where it is equal to the item.
+func (k *kindLog) replaced(row resource.Key, item zonesync.Item) *string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	stored, ok := k.rows[row]
+	if ok && (stored.key != item.Key || k.hashes[item.Key.Owner][item.Key] == zonesync.Sum(item.Key, item.Body)) {
+		return nil
+	}
+	return &stored.version
 }
 
 // storedItems returns the items of owners for which a condition is true.

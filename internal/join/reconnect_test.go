@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/join"
+	"weft/internal/mirror"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
-	"weft/resource"
 )
 
 // connection is to a global control plane that does not respond until a time.
@@ -80,7 +80,7 @@ func TestAllKindsReconnectTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialed := &connection{until: time.Now().Add(time.Minute)}
 		zone := join.NewZone(join.ZoneConfig{Zone: "east", Instance: "e-1", Global: dialed,
-			WaitAcked: func(context.Context, []resource.Key) error { return nil },
+			WaitAcked: func(context.Context, mirror.Rows) error { return nil },
 			Log:       slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup

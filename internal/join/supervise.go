@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
+	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -165,7 +166,7 @@ func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
 // Here is Confirmed for the zones that are not connected to another replica. Other replicas call it.
 func (g *Global) Here(ctx context.Context, rows []resource.Key) error {
 	rows = g.logs.traveling(rows)
-	if err := g.logs.await(ctx, rows); err != nil {
+	if err := g.logs.await(ctx, mirror.Stored(rows)); err != nil {
 		return err
 	}
 	for _, row := range rows {

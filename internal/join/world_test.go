@@ -20,6 +20,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/join"
+	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/replica"
 	"weft/internal/store"
@@ -165,13 +166,13 @@ func (g *global) start() {
 type zone struct {
 	*plane
 	joined    *join.Zone
-	waitAcked func(context.Context, []resource.Key) error
+	waitAcked func(context.Context, mirror.Rows) error
 	serving   func(context.Context, resource.Key) error
 }
 
 func newZone(t *testing.T, name string) *zone {
 	t.Helper()
-	return &zone{plane: newPlane(t, name), waitAcked: func(context.Context, []resource.Key) error { return nil }}
+	return &zone{plane: newPlane(t, name), waitAcked: func(context.Context, mirror.Rows) error { return nil }}
 }
 
 // join connects a zone; by default with a valid token of its own.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
+	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/wait"
 	"weft/internal/wire"
@@ -31,8 +32,8 @@ type ZoneConfig struct {
 	Global   grpc.ClientConnInterface // to the global control plane, from [Dial]
 	Store    store.Store
 	Writer   *admission.Writer
-	// WaitAcked returns once every proxy of the zone has acked rows, as they are stored, or ctx ends.
-	WaitAcked func(ctx context.Context, rows []resource.Key) error
+	// WaitAcked returns once every proxy of the zone has acked rows in their versions, or in later ones, or ctx ends.
+	WaitAcked func(ctx context.Context, rows mirror.Rows) error
 	// WaitServed returns once a row of the zone may be sent to other zones, because its proxies serve it. It is called
 	// for kinds that are sent to other zones. Its error is logged, and the row is sent all the same. Optional.
 	WaitServed func(ctx context.Context, row resource.Key) error
@@ -171,8 +172,8 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 	return peerKind{
 		kind: k.kind, own: zonesync.Side{Kind: info.Name, Owner: z.self(), Instance: z.Instance, Release: z.Release},
 		logs: z.logs, receiver: k.receiver, count: z.Count,
-		apply: func(ctx context.Context, items []zonesync.Item) []zonesync.Rejection {
-			return apply(ctx, z.Writer, k.kind, items, func(zonesync.Item) error { return nil }, z.Log)
+		apply: func(ctx context.Context, items []zonesync.Item) (mirror.Rows, []zonesync.Rejection) {
+			return apply(ctx, z.Writer, z.logs.kinds[info.Name], items, func(zonesync.Item) error { return nil }, z.Log)
 		},
 		list: func() []zonesync.StoredItem {
 			return z.logs.kinds[info.Name].storedItems(func(owner kind.Owner) bool { return owner != z.self() })
@@ -181,8 +182,8 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 			k.recordConnected(peer, z.Log)
 			z.connected.Send()
 		},
-		stored: func(c *conversation, items []zonesync.Item) {
-			k.localAcks.add(ctx, rowsOf(k.kind, items), c.receiver.Position())
+		stored: func(c *conversation, rows mirror.Rows) {
+			k.localAcks.add(ctx, rows, c.receiver.Position())
 		},
 		progressed: k.recordProgress,
 		nudge:      k.localAcks.positionChanged,
@@ -258,7 +259,7 @@ func (z *Zone) Links() map[string]Link {
 // deleted.
 func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	rows = z.logs.traveling(rows)
-	if err := z.logs.await(ctx, rows); err != nil {
+	if err := z.logs.await(ctx, mirror.Stored(rows)); err != nil {
 		return err
 	}
 	var kinds []string

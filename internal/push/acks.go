@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"weft/internal/mirror"
 	"weft/resource"
 )
 
@@ -33,49 +34,35 @@ func (a *Acks) everywhere(ctx context.Context, revision uint64, rows []resource.
 // Here returns once the clients of this instance are in sync with the state that rows have in the store now or later.
 // It serves another instance's [Acks.Everywhere].
 func (a *Acks) Here(ctx context.Context, rows []resource.Key) error {
+	return a.HereAt(ctx, mirror.Stored(rows))
+}
+
+// HereAt returns once the clients of this instance are in sync with rows in their versions, or in later ones.
+func (a *Acks) HereAt(ctx context.Context, rows mirror.Rows) error {
 	revision, err := a.catchUp(ctx, rows)
 	if err != nil {
 		return err
 	}
-	return a.localAcked(ctx, revision, rows)
+	return a.localAcked(ctx, revision, rows.Keys())
 }
 
-// catchUp waits until the table has rows as the store has them, and returns the revision at which they are published.
-func (a *Acks) catchUp(ctx context.Context, rows []resource.Key) (revision uint64, err error) {
-	for {
-		next := a.next()
-		stored := make([]string, len(rows))
-		for i, key := range rows {
-			if stored[i], err = a.callbacks.Version(ctx, key); err != nil {
-				return 0, err
-			}
-		}
-		if revision, ok := a.publishedAt(rows, stored); ok {
-			return revision, nil
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
+// catchUp waits until the table has rows, and returns a revision at which they are published.
+func (a *Acks) catchUp(ctx context.Context, rows mirror.Rows) (revision uint64, err error) {
+	table := mirror.Copy{Stored: a.callbacks.Version, Shown: a.shown, Changed: a.next}
+	if err := table.Await(ctx, rows); err != nil {
+		return 0, err
 	}
+	return a.revision(), nil
 }
 
-// publishedAt returns the newest revision where the table has the rows in these versions.
-func (a *Acks) publishedAt(rows []resource.Key, versions []string) (revision uint64, ok bool) {
+// shown returns the version of a row in the newest published state.
+func (a *Acks) shown(key resource.Key) (version string, ready bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := a.reader()
-	for i, key := range rows {
-		version := ""
-		if o, ok := a.state.Tables.Find(r, key); ok {
-			version = o.Envelope().Version
-		}
-		if version != versions[i] {
-			return 0, false
-		}
+	if o, ok := a.state.Tables.Find(a.reader(), key); ok {
+		version = o.Envelope().Version
 	}
-	return a.catalog.Revision(), true
+	return version, true
 }
 
 // localAcked waits for the streams of this instance. A stream that ends, or that rejects a resource that concerns the

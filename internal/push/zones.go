@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weft/internal/mirror"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/resource"
@@ -17,7 +18,7 @@ import (
 // request arrives. The error is of a ctx that ended before. Callers bound ctx by [Bound], since an ingress that hangs
 // must not delay other zones.
 func (a *Acks) Passed(ctx context.Context, mesh string, rows ...resource.Key) error {
-	revision, err := a.catchUp(ctx, rows)
+	revision, err := a.catchUp(ctx, mirror.Stored(rows))
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -15,6 +15,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/join"
 	"weft/internal/lookup"
+	"weft/internal/mirror"
 	"weft/internal/push"
 	"weft/internal/rest"
 	"weft/internal/settings"
@@ -140,22 +141,20 @@ func zoneToken(to *settings.Join) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// waitAcked returns when every proxy of the zone, on every replica, has acked the rows as they are stored.
-func (s *Server) waitAcked(ctx context.Context, rows []resource.Key) error {
-	rows = slices.DeleteFunc(
-		slices.Clone(rows),
-		func(key resource.Key) bool { return !s.state.Tables.HasRows(key.Kind) },
-	)
+// waitAcked returns when every proxy of the zone, on every replica, has acked rows in their versions, or in later ones.
+func (s *Server) waitAcked(ctx context.Context, written mirror.Rows) error {
+	rows := maps.Clone(written)
+	maps.DeleteFunc(rows, func(key resource.Key, _ mirror.Version) bool { return !s.state.Tables.HasRows(key.Kind) })
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
-	rows = append(rows, s.hub.Rows.LookedUp(resolved, rows)...)
+	maps.Copy(rows, mirror.Stored(s.hub.Rows.LookedUp(resolved, rows.Keys())))
 	done()
 	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
-	if err := s.replica.WaitAcked(ctx, rows); err != nil {
+	if err := s.replica.WaitAcked(ctx, rows.Keys()); err != nil {
 		// first: it also waits for proxies that reconnect to this replica
 		return err
 	}
-	return s.hub.Acks.Here(ctx, rows)
+	return s.hub.Acks.HereAt(ctx, rows)
 }
 
 // waitForwarded returns when the zone's ingresses forward what a row of a service says, so other zones may get the row.
