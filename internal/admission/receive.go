@@ -224,8 +224,6 @@ func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 // would be deleted with it. Resources that the control plane generates do not count, apart from signing keys, without
 // which the tokens of the zone are invalid.
 func (w *Writer) checkMeshLosesNothing(ctx context.Context, mesh resource.Key) error {
-	var one resource.Key
-	count := 0
 	for _, d := range kind.All() {
 		info := d.Describe()
 		if info.Scope != resource.Mesh || info.ReadOnly || info.Hidden || info.Name == kind.MeshTrusts.Name {
@@ -237,15 +235,11 @@ func (w *Writer) checkMeshLosesNothing(ctx context.Context, mesh resource.Key) e
 		}
 		for _, row := range rows {
 			if row.Key.Mesh == mesh.Name && w.isOfUsers(row) {
-				one = row.Key
-				count++
+				return resource.Errorf(resource.Conflict, "%s still has resources of %s, such as %s, which would be "+
+					"deleted with it; delete them first, or create the Mesh on the global control plane", mesh,
+					ownerPhrase(w.self()), row.Key)
 			}
 		}
-	}
-	if count > 0 {
-		return resource.Errorf(resource.Conflict, "%s still has resources of %s (%d), such as %s, which would be "+
-			"deleted with it; delete them first, or create the Mesh on the global control plane", mesh,
-			ownerPhrase(w.self()), count, one)
 	}
 	return nil
 }

@@ -408,7 +408,7 @@ func TestADeletedMeshLosesNothing(t *testing.T) {
 	}
 	put(t, w, secret)
 	wantError(t, w.RemoveReceived(t.Context(), mesh), resource.Conflict, `Mesh m still has resources of the zone `+
-		`"east" (1), such as Secret m/s`)
+		`"east", such as Secret m/s`)
 	if err := w.Delete(t.Context(), kind.Secrets.Key("m", "s"), admission.Change{}); err != nil {
 		t.Fatal(err)
 	}
