@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -18,9 +19,14 @@ const (
 	unusable   = "ERROR"
 )
 
-// withAPIServer are the packages with tests that need the flag -apiserver.
-var withAPIServer = []string{"internal/kube/injector", "internal/kube/review", "internal/kube/webhook",
-	"internal/server", "internal/store/kube"}
+// needsAPIServer returns whether tests of a package need the flag -apiserver, without which they are left out.
+func needsAPIServer(root, pkg string) bool {
+	files, _ := filepath.Glob(filepath.Join(root, pkg, "*_test.go")) // an error means a wrong pattern
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, _ := os.ReadFile(file) // the go command reports a file that can't be read
+		return bytes.Contains(text, []byte("kubetest.Main("))
+	})
+}
 
 // try runs the tests of a mutation without it and with it. The detail is what go test printed.
 func (m mutation) try(o options) (result, detail string) {
@@ -114,7 +120,7 @@ func (m mutation) goTest(o options, root string, environment []string, arguments
 	if m.isEndToEnd() {
 		arguments = append(arguments, "-spire") // else the tests with SPIRE are left out
 	}
-	if slices.Contains(withAPIServer, m.pkg()) {
+	if needsAPIServer(root, m.pkg()) {
 		arguments = append(arguments, "-apiserver")
 	}
 	command := exec.Command("go", arguments...)
