@@ -125,8 +125,8 @@ func TestReceiveAt(t *testing.T) {
 			version := receiveAt(t, w, newer, known)
 			row, err := rows.Get(t.Context(), newer.Key())
 			if err != nil || string(row.Body) != string(newer.Body) || row.Version != version {
-				t.Errorf("stored is %s in version %s (%v), want %s in version %s", row.Body, row.Version, err, newer.Body,
-					version)
+				t.Errorf("stored is %s in version %s (%v), want %s in version %s", row.Body, row.Version, err,
+					newer.Body, version)
 			}
 			if counting.reads != test.reads {
 				t.Errorf("%d rows are read, want %d", counting.reads, test.reads)

@@ -444,7 +444,8 @@ func (k *kindLog) replaced(row resource.Key, item zonesync.Item) *string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	stored, ok := k.rows[row]
-	if ok && (stored.key != item.Key || k.hashes[item.Key.Owner][item.Key] == zonesync.Sum(item.Key, item.Body)) {
+	is := k.hashes[item.Key.Owner][item.Key]
+	if ok && (stored.key != item.Key || is == zonesync.Sum(item.Key, item.Body)) {
 		return nil
 	}
 	return &stored.version
