@@ -66,8 +66,8 @@ type peerKind struct {
 	list     func() []zonesync.StoredItem
 	count    Count // nil: frames are not counted
 
-	// heard is called once the peer has sent its hello, stored after some of its items were stored in rows, and progressed
-	// after each step. All are called in the conversation, as is nudged after each signal of nudge.
+	// heard is called once the peer has sent its hello, stored with the rows of some of its items, and progressed after
+	// each step. All are called in the conversation, as is nudged after each signal of nudge.
 	heard      func(*zonesync.Side)
 	stored     func(c *conversation, rows mirror.Rows)
 	progressed func(c *conversation)

@@ -438,8 +438,8 @@ func (k *kindLog) version(key resource.Key) string {
 	return k.rows[key].version
 }
 
-// replaced returns the version of the row that an item replaces; empty for a new row. It returns nil where another owner
-// has the row, or where it is equal to the item.
+// replaced returns the version of the row that an item replaces; empty for a new row. It returns nil where the row has
+// another owner, or is equal to the item.
 func (k *kindLog) replaced(row resource.Key, item zonesync.Item) *string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

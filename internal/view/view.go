@@ -1,13 +1,15 @@
 // Package view reads resources from the table's state instead of the store.
 //
 // A read returns all earlier writes of this replica: it waits until the mirror has brought them, a few milliseconds,
-// and for no write of another replica. Where the mirror lags for longer than [Timeout], it reads the store itself, at
-// the cost of a list. Writes of other replicas appear a few milliseconds later.
+// and for no write of another replica. Where the mirror brings nothing for longer than [Timeout], it reads the store
+// itself, at the cost of a list. A mirror that lags, as while many zones join at once, is waited for: lists would take
+// from it the time that it needs. Writes of other replicas appear a few milliseconds later.
 package view
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,8 +23,8 @@ import (
 	"weft/resource"
 )
 
-// Timeout is the time for which a reader waits for the mirror before it reads the store.
-const Timeout = time.Second
+// Timeout is the time for which a reader waits for the next batch of the mirror before it reads the store.
+const Timeout = bounded.Limit
 
 // View reads resources. It is safe for concurrent use.
 type View struct {
@@ -34,13 +36,17 @@ type View struct {
 	unseen  map[string]map[resource.Key]write
 	writes  uint64         // number of writes
 	applied wait.Broadcast // of each batch
+	last    time.Time      // of the last batch
 }
 
 // write is a write that the state does not contain yet.
 type write struct {
-	version string // of the row; empty after a deletion
+	version string   // of the row; empty after a deletion
+	former  []string // versions of earlier writes of this replica that the state does not contain yet
 	number  uint64
 	at      time.Time
+	// doubted is true where the mirror has brought a version of another replica: the later one of the two stays.
+	doubted bool
 }
 
 // New returns a view of a state that mirrors a store.
@@ -89,7 +95,7 @@ func (n noting) note(key resource.Key, version string, err error) error {
 func (v *View) note(key resource.Key, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, onItsWay := v.unseen[key.Kind][key]
+	earlier, onItsWay := v.unseen[key.Kind][key]
 	if !onItsWay && v.shown(key) == version {
 		return
 	}
@@ -97,7 +103,11 @@ func (v *View) note(key resource.Key, version string) {
 		v.unseen[key.Kind] = map[resource.Key]write{}
 	}
 	v.writes++
-	v.unseen[key.Kind][key] = write{version, v.writes, time.Now()}
+	is := write{version: version, number: v.writes, at: time.Now()}
+	if onItsWay {
+		is.former = append(earlier.former, earlier.version)
+	}
+	v.unseen[key.Kind][key] = is
 }
 
 // shown returns the version of a row in the state, or an empty string.
@@ -119,13 +129,25 @@ func (v *View) Applied(b mirror.Batch) {
 	for _, key := range b.Removed {
 		v.seen(key, "")
 	}
+	v.last = time.Now()
 	v.applied.Send()
 }
 
 func (v *View) seen(key resource.Key, version string) {
-	if w, ok := v.unseen[key.Kind][key]; ok && w.version == version {
-		delete(v.unseen[key.Kind], key)
+	w, ok := v.unseen[key.Kind][key]
+	if !ok {
+		return
 	}
+	if w.version == version {
+		delete(v.unseen[key.Kind], key)
+		return
+	}
+	if i := slices.Index(w.former, version); i >= 0 {
+		w.former = w.former[i+1:]
+	} else {
+		w.doubted = true
+	}
+	v.unseen[key.Kind][key] = w
 }
 
 // Read returns the resources of the given kinds, with all earlier writes of this replica; other kinds may be missing.
@@ -138,11 +160,14 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	last := v.writes
 	v.mu.Unlock()
 	for {
-		oldest, applied := v.oldest(kinds, last)
-		if oldest.IsZero() {
+		if err := v.settleDoubts(ctx, kinds, last); err != nil {
+			return nil, err
+		}
+		stuck, applied := v.stuckAt(kinds, last)
+		if stuck.IsZero() {
 			return &Rows{v.state, v.state.Tables.DB.Snapshot()}, nil
 		}
-		timeout := time.NewTimer(time.Until(oldest.Add(Timeout)))
+		timeout := time.NewTimer(time.Until(stuck))
 		select {
 		case <-applied:
 			timeout.Stop()
@@ -155,19 +180,67 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	}
 }
 
-// oldest returns the time of the oldest write up to number last that the state lacks, or zero. The channel closes when
-// that may have changed.
-func (v *View) oldest(kinds []string, last uint64) (at time.Time, applied <-chan struct{}) {
+// stuckAt returns the time at which the mirror is stuck, unless it brings a batch before; zero: the state has all writes
+// up to number last. The channel closes when that may have changed.
+func (v *View) stuckAt(kinds []string, last uint64) (at time.Time, applied <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	var oldest time.Time // of the writes that the state lacks
 	for _, kind := range kinds {
 		for _, w := range v.unseen[kind] {
-			if w.number <= last && (at.IsZero() || w.at.Before(at)) {
-				at = w.at
+			if w.number <= last && (oldest.IsZero() || w.at.Before(oldest)) {
+				oldest = w.at
 			}
 		}
 	}
-	return at, v.applied.Next()
+	if oldest.IsZero() {
+		return oldest, nil
+	}
+	if v.last.After(oldest) {
+		oldest = v.last
+	}
+	return oldest.Add(Timeout), v.applied.Next()
+}
+
+// settleDoubts reads the rows of doubted writes up to number last.
+func (v *View) settleDoubts(ctx context.Context, kinds []string, last uint64) error {
+	for _, key := range v.doubted(kinds, last) {
+		row, err := v.rows.Get(ctx, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		v.mu.Lock()
+		v.expect(key, row.Version, last)
+		v.mu.Unlock()
+	}
+	return nil
+}
+
+func (v *View) doubted(kinds []string, last uint64) (keys []resource.Key) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, kind := range kinds {
+		for key, w := range v.unseen[kind] {
+			if w.doubted && w.number <= last {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// expect sets the version that the state must have in place of that of a write up to number last.
+func (v *View) expect(key resource.Key, version string, last uint64) {
+	w, ok := v.unseen[key.Kind][key]
+	if !ok || w.number > last {
+		return
+	}
+	if v.shown(key) == version {
+		delete(v.unseen[key.Kind], key)
+		return
+	}
+	w.version, w.former, w.doubted = version, nil, false
+	v.unseen[key.Kind][key] = w
 }
 
 // stored reads the store into a new state.
@@ -220,15 +293,8 @@ func (v *View) correct(kind string, rows []store.Row, last uint64) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for key, w := range v.unseen[kind] {
-		if w.number > last {
-			continue
-		}
-		if w.version = versions[key]; v.shown(key) == w.version {
-			delete(v.unseen[kind], key)
-		} else {
-			v.unseen[kind][key] = w
-		}
+	for key := range v.unseen[kind] {
+		v.expect(key, versions[key], last)
 	}
 }
 

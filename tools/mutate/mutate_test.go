@@ -93,7 +93,9 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 // TestNeedsAPIServer: the tests of the repository with an API server are recognized, since a test that is left out
 // notices nothing.
 func TestNeedsAPIServer(t *testing.T) {
-	for pkg, want := range map[string]bool{"internal/kube/crd": true, "internal/store/kube": true, "internal/table": false} {
+	for pkg, want := range map[string]bool{
+		"internal/kube/crd": true, "internal/store/kube": true, "internal/table": false,
+	} {
 		if got := needsAPIServer("../..", pkg); got != want {
 			t.Errorf("%s needs an API server: %t, want %t", pkg, got, want)
 		}
