@@ -160,7 +160,7 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	last := v.writes
 	v.mu.Unlock()
 	for {
-		if err := v.settleDoubts(ctx, kinds, last); err != nil {
+		if err := v.clearDoubts(ctx, kinds, last); err != nil {
 			return nil, err
 		}
 		stuck, applied := v.stuckAt(kinds, last)
@@ -180,8 +180,8 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	}
 }
 
-// stuckAt returns the time at which the mirror is stuck, unless it brings a batch before; zero: the state has all writes
-// up to number last. The channel closes when that may have changed.
+// stuckAt returns the time at which the mirror is stuck, unless it brings a batch before; zero: the state has all
+// writes up to number last. The channel closes when that may have changed.
 func (v *View) stuckAt(kinds []string, last uint64) (at time.Time, applied <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,8 +202,8 @@ func (v *View) stuckAt(kinds []string, last uint64) (at time.Time, applied <-cha
 	return oldest.Add(Timeout), v.applied.Next()
 }
 
-// settleDoubts reads the rows of doubted writes up to number last.
-func (v *View) settleDoubts(ctx context.Context, kinds []string, last uint64) error {
+// clearDoubts reads the rows of doubted writes up to number last.
+func (v *View) clearDoubts(ctx context.Context, kinds []string, last uint64) error {
 	for _, key := range v.doubted(kinds, last) {
 		row, err := v.rows.Get(ctx, key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
