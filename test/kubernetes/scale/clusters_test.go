@@ -165,6 +165,7 @@ func (f *federation) measureServices(r *report) {
 		found := f.clusters[i].sinceMark()
 		r.add("a Service is created: writes to the API server of "+name,
 			float64(found.writes()-found.leases())/float64(*changes), noBudget, "")
+		r.add("a Service is created: reads of objects of "+name, float64(found.reads())/float64(*changes), noBudget, "")
 	}
 }
 
@@ -221,6 +222,7 @@ func (f *federation) measureChanges(r *report) {
 	found := f.ofClusters()
 	r.add("many changes: writes to each API server, each second", perCluster(found.writes()-found.leases())/took,
 		noBudget, "")
+	r.add("many changes: reads of objects of each API server, each second", perCluster(found.reads())/took, noBudget, "")
 }
 
 // makeChanges returns the number of all changes, and of those that were made outside of the second cluster.

@@ -496,6 +496,11 @@ func (r requests) writes() int {
 	return r.sum(func(resource, verb string) bool { return isWrite(verb) && !strings.HasSuffix(resource, "reviews") })
 }
 
+// reads are those of single objects, except Leases.
+func (r requests) reads() int {
+	return r.sum(func(resource, verb string) bool { return verb == "get" && resource != "leases" })
+}
+
 func (r requests) leases() int {
 	return r.sum(func(resource, verb string) bool { return isWrite(verb) && resource == "leases" })
 }
