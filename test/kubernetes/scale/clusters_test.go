@@ -222,7 +222,8 @@ func (f *federation) measureChanges(r *report) {
 	found := f.ofClusters()
 	r.add("many changes: writes to each API server, each second", perCluster(found.writes()-found.leases())/took,
 		noBudget, "")
-	r.add("many changes: reads of objects of each API server, each second", perCluster(found.reads())/took, noBudget, "")
+	r.add("many changes: reads of objects of each API server, each second", perCluster(found.reads())/took, noBudget,
+		"")
 }
 
 // makeChanges returns the number of all changes, and of those that were made outside of the second cluster.
