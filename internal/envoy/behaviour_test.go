@@ -344,33 +344,67 @@ func TestWhichServerIsTrusted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			server.TLS = &tls.Config{Certificates: []tls.Certificate{c.server}, ClientAuth: tls.RequireAnyClientCert}
-			server.Config.ErrorLog = log.New(io.Discard, "", 0)
-			server.EnableHTTP2 = true // as an inbound does
-			server.StartTLS()
-			t.Cleanup(server.Close)
-			destination := &service.Destination{
-				Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
-				Protocol: kind.HTTP, Servers: service.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
-			}
-			outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
-				Protocol: kind.HTTP}
-			at := server.Listener.Addr().(*net.TCPAddr)
-			endpoints := &service.Endpoints{Destination: destination.Key,
-				Endpoints: []service.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
-			resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
-				certificateSecret(t, east.certificate(t, clientID)),
-				Clusters(destination, true, identity.Source{})[0], Route(service.RouteTo(destination)),
-				ExplicitListener(outbound, service.RouteTo(destination)),
-				Assignment(endpoints))
-			startEnvoy(t, resources...)
-			response := do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
+			response := requestOf(t, service.Servers{Identities: []string{serverID}, TrustDomain: domainEast}, c.server,
+				append(DomainBundles(trustOf(east, west)), trust(east, west),
+					certificateSecret(t, east.certificate(t, clientID))))
 			if got := response.StatusCode == 200; got != c.trusted {
 				t.Errorf("trusted: %v (%s), want %v", got, response.Status, c.trusted)
 			}
 		})
 	}
+}
+
+// TestServersOfAnUnknownTrustDomain: an Envoy that starts while no roots of a service's trust domain are known serves
+// all else, and accepts no server of that service, whoever signed its certificate.
+func TestServersOfAnUnknownTrustDomain(t *testing.T) {
+	east, west, north := newAuthority(t, domainEast), newAuthority(t, domainWest), newAuthority(t, "north")
+	for name, c := range map[string]struct {
+		server  tls.Certificate
+		servers service.Servers
+		trusted bool
+	}{
+		"another service": {east.certificate(t, serverID),
+			service.Servers{Identities: []string{serverID}, TrustDomain: domainEast}, true},
+		"its own": {north.certificate(t, "spiffe://north/workload/server"),
+			service.Servers{Identities: []string{"spiffe://north/workload/server"}, TrustDomain: "north", Untrusted: true},
+			false},
+		"signed by a trusted CA": {east.certificate(t, serverID, "spiffe://north/workload/server"),
+			service.Servers{Identities: []string{"spiffe://north/workload/server"}, TrustDomain: "north", Untrusted: true},
+			false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := requestOf(t, c.servers, c.server, append(DomainBundles(trustOf(east, west)), trust(east, west),
+				certificateSecret(t, east.certificate(t, clientID))))
+			if got := response.StatusCode == 200; got != c.trusted {
+				t.Errorf("trusted: %v (%s), want %v", got, response.Status, c.trusted)
+			}
+		})
+	}
+}
+
+// requestOf returns the response to a request through an Envoy with secrets, to a server with a certificate.
+func requestOf(t *testing.T, servers service.Servers, presents tls.Certificate, secrets []*xds.Resource) *http.Response {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{presents}, ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true // as an inbound does
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	destination := &service.Destination{
+		Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "server", Port: 80},
+		Protocol: kind.HTTP, Servers: servers,
+	}
+	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: destination.Key,
+		Protocol: kind.HTTP}
+	at := server.Listener.Addr().(*net.TCPAddr)
+	endpoints := &service.Endpoints{Destination: destination.Key,
+		Endpoints: []service.Endpoint{{Address: "127.0.0.1", Port: uint32(at.Port)}}}
+	startEnvoy(t, append(secrets, Clusters(destination, true, identity.Source{})[0],
+		Route(service.RouteTo(destination)), ExplicitListener(outbound, service.RouteTo(destination)),
+		Assignment(endpoints))...)
+	return do(t, "GET", fmt.Sprintf("http://127.0.0.1:%d/", outbound.Port))
 }
 
 // listener returns an application that echoes each byte, and a count of its bytes.

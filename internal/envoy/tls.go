@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"crypto/sha256"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -101,7 +102,8 @@ func bundle(name string, domains []identity.TrustDomain) *xds.Resource {
 	})
 }
 
-// clientTLS presents the proxy's certificate and accepts only a server with one of the servers' SPIFFE IDs.
+// clientTLS presents the proxy's certificate and accepts only a server with one of the servers' SPIFFE IDs, and none
+// whose trust domain has no roots.
 func clientTLS(
 	key service.DestinationKey,
 	h hop,
@@ -114,7 +116,17 @@ func clientTLS(
 	}
 	common := mutualTLS(from, roots, servers.Identities)
 	common.AlpnProtocols = h.alpn()
+	if servers.UntrustedReason() != "" && !from.FromSPIRE() {
+		common.ValidationContextType = acceptNone()
+	}
 	return transportSocket(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: serverName(key, servers)})
+}
+
+// acceptNone accepts no certificate: none has this hash.
+func acceptNone() *tlsv3.CommonTlsContext_ValidationContext {
+	return &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{
+		VerifyCertificateHash: []string{strings.Repeat("00", sha256.Size)},
+	}}
 }
 
 // requireTLS makes a filter chain terminate mutual TLS. A client that does not complete the handshake in time is

@@ -99,7 +99,7 @@ func allServers(zones []service.Servers) *service.Servers {
 		zone := &zones[1+i]
 		all.Identities = append(all.Identities, zone.Identities...)
 		if zone.TrustDomain != all.TrustDomain {
-			all.TrustDomain = ""
+			all.TrustDomain, all.Untrusted = "", false
 		}
 	}
 	slices.Sort(all.Identities)

@@ -282,6 +282,16 @@ func ItemOf(origin policy.Origin, list string) AppliedItem {
 	return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
 }
 
+// untrustedReason returns why no server of a destination is accepted; empty: some are.
+func untrustedReason(d *service.Destination) (reason string) {
+	for _, servers := range d.AllServers() {
+		if reason = servers.UntrustedReason(); reason == "" {
+			return ""
+		}
+	}
+	return reason
+}
+
 func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {
 	secured := p.Identity != nil
 	a := AppliedOutbound{
@@ -308,8 +318,11 @@ func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {
 		slices.Sort(a.Identities)
 		a.Identities = slices.Compact(a.Identities)
 	}
-	if from := p.Group.Source; a.MutualTLS && from.FromSPIRE() {
+	switch from := p.Group.Source; {
+	case a.MutualTLS && from.FromSPIRE():
 		a.TrustDomain, a.Unreachable = from.TrustDomain, cmp.Or(a.Unreachable, from.UntrustedReason(a.Identities))
+	case a.MutualTLS:
+		a.Unreachable = cmp.Or(a.Unreachable, untrustedReason(d))
 	}
 	for _, out := range p.Outbounds {
 		if out.Destination == d.Key {

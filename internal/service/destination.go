@@ -155,6 +155,9 @@ type Servers struct {
 	// of this domain only, so that no other domain's CA can issue certificates for its servers. Empty: clients trust
 	// all roots of the mesh.
 	TrustDomain string
+	// Untrusted is true where the mesh trusts other domains than TrustDomain alone. Clients accept no server then. To
+	// wait for roots would keep an Envoy that starts from serving anything.
+	Untrusted bool `json:",omitempty"`
 }
 
 // Row returns the row of a destination's service among the rows of its kind. It depends on the key only.
@@ -261,6 +264,16 @@ func (s *Servers) UnreachableReason(secured bool) string {
 		return fmt.Sprintf("zone %s has given the port no SNI, by which its ingress would know it", s.Zone)
 	}
 	return ""
+}
+
+// UntrustedReason returns why clients whose roots are from the control plane accept none of the servers; empty: they
+// do.
+func (s *Servers) UntrustedReason() string {
+	if !s.Untrusted || s.External() {
+		return ""
+	}
+	return fmt.Sprintf("its servers are of the trust domain %s, and no MeshTrust of the mesh has roots of it",
+		s.TrustDomain)
 }
 
 // HasLocalities returns whether the destination's servers are in its localities.

@@ -271,9 +271,13 @@ func (s *Stage) hasTCPInbound(r *table.Reader, service *resource.Object[kind.Mes
 // identify sets the SPIFFE IDs that servers may present.
 func (s *Stage) identify(r *table.Reader, mesh string, servers *Servers, ids []string) {
 	servers.Identities = ids
-	if len(ids) > 0 && len(s.identity.Trust.Get(r, mesh).Domains) > 1 {
-		servers.TrustDomain = commonDomain(ids)
+	trusted := s.identity.Trust.Get(r, mesh).Domains
+	if len(ids) == 0 || len(trusted) < 2 {
+		return
 	}
+	servers.TrustDomain = commonDomain(ids)
+	servers.Untrusted = servers.TrustDomain != "" && !slices.ContainsFunc(trusted,
+		func(domain identity.TrustDomain) bool { return domain.Name == servers.TrustDomain })
 }
 
 func addressesOf(vips []kind.VIP) []string {
