@@ -355,9 +355,11 @@ func TestWhichServerIsTrusted(t *testing.T) {
 }
 
 // TestServersOfAnUnknownTrustDomain: an Envoy that starts while no roots of a service's trust domain are known serves
-// all else, and accepts no server of that service, whoever signed its certificate.
+// all else, and accepts no server of that service, also with a certificate of a CA that the mesh trusts.
 func TestServersOfAnUnknownTrustDomain(t *testing.T) {
 	east, west, north := newAuthority(t, domainEast), newAuthority(t, domainWest), newAuthority(t, "north")
+	const far = "spiffe://north/workload/server"
+	unknown := service.Servers{Identities: []string{far}, TrustDomain: "north", Untrusted: true}
 	for name, c := range map[string]struct {
 		server  tls.Certificate
 		servers service.Servers
@@ -365,12 +367,8 @@ func TestServersOfAnUnknownTrustDomain(t *testing.T) {
 	}{
 		"another service": {east.certificate(t, serverID),
 			service.Servers{Identities: []string{serverID}, TrustDomain: domainEast}, true},
-		"its own": {north.certificate(t, "spiffe://north/workload/server"),
-			service.Servers{Identities: []string{"spiffe://north/workload/server"}, TrustDomain: "north", Untrusted: true},
-			false},
-		"signed by a trusted CA": {east.certificate(t, serverID, "spiffe://north/workload/server"),
-			service.Servers{Identities: []string{"spiffe://north/workload/server"}, TrustDomain: "north", Untrusted: true},
-			false},
+		"its own":                {north.certificate(t, far), unknown, false},
+		"signed by a trusted CA": {east.certificate(t, serverID, far), unknown, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -384,7 +382,8 @@ func TestServersOfAnUnknownTrustDomain(t *testing.T) {
 }
 
 // requestOf returns the response to a request through an Envoy with secrets, to a server with a certificate.
-func requestOf(t *testing.T, servers service.Servers, presents tls.Certificate, secrets []*xds.Resource) *http.Response {
+func requestOf(t *testing.T, servers service.Servers, presents tls.Certificate,
+	secrets []*xds.Resource) *http.Response {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{presents}, ClientAuth: tls.RequireAnyClientCert}

@@ -151,7 +151,8 @@ func describeServers(b *strings.Builder, who string, servers *service.Servers) {
 		fmt.Fprintf(b, "  %s are %s\n", who, id)
 	}
 	if servers.TrustDomain != "" {
-		fmt.Fprintf(b, "  %s are trusted as of %s\n", who, servers.TrustDomain)
+		trusted := stdcmp.Or(servers.UntrustedReason(), "trusted as of "+servers.TrustDomain)
+		fmt.Fprintf(b, "  %s are %s\n", who, strings.Replace(trusted, "its servers are ", "not trusted: ", 1))
 	}
 }
 
