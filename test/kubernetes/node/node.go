@@ -177,7 +177,9 @@ func (n *Node) startControllers(context.Context) error {
 	for name, args := range map[string][]string{
 		"kube-controller-manager": {
 			"--service-account-private-key-file", n.ServiceAccountKey(), "--root-ca-file", n.Config().CAFile,
-			"--use-service-account-credentials", "--kube-api-qps", "500", "--kube-api-burst", "1000"},
+			"--use-service-account-credentials", "--kube-api-qps", "500", "--kube-api-burst", "1000",
+			// A quota of a kind that the controller did not know yet is counted at the next of these syncs.
+			"--resource-quota-sync-period", "10s"},
 		"kube-scheduler": nil,
 	} {
 		port, err := cluster.FreePort()
