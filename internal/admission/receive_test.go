@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"bytes"
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -70,18 +69,6 @@ func TestReceive(t *testing.T) {
 	wantGone(t, rows, row.Key)
 }
 
-// countingReads counts the rows that are read.
-type countingReads struct {
-	store.Store
-	reads int
-}
-
-// Get implements [store.Store].
-func (c *countingReads) Get(ctx context.Context, key resource.Key) (store.Row, error) {
-	c.reads++
-	return c.Store.Get(ctx, key)
-}
-
 // TestReceiveAt: a resource that replaces the version that its receiver knows needs no read. One that another replica
 // has written, deleted or taken meanwhile is stored or rejected as by Receive.
 func TestReceiveAt(t *testing.T) {
@@ -120,7 +107,7 @@ func TestReceiveAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
 			known := test.before(t, w)
-			counting := &countingReads{Store: rows}
+			counting := &countingStore{Store: rows}
 			w = admission.New(counting, admission.Options{Zone: "east", Joined: true})
 			version := receiveAt(t, w, newer, known)
 			row, err := rows.Get(t.Context(), newer.Key())
@@ -128,8 +115,8 @@ func TestReceiveAt(t *testing.T) {
 				t.Errorf("stored is %s in version %s (%v), want %s in version %s", row.Body, row.Version, err,
 					newer.Body, version)
 			}
-			if counting.reads != test.reads {
-				t.Errorf("%d rows are read, want %d", counting.reads, test.reads)
+			if counting.n != test.reads {
+				t.Errorf("%d rows are read, want %d", counting.n, test.reads)
 			}
 		})
 	}
