@@ -21,6 +21,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/join"
+	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/store/memory"
 	"weft/internal/traffic"
@@ -76,7 +77,7 @@ func (f *federation) lie(zone string) *liar {
 	l.joined = join.NewZone(join.ZoneConfig{
 		Zone: zone, Instance: "liar", Release: "liar", Global: conn, Store: rows, Log: slog.New(slog.DiscardHandler),
 		Writer:    admission.New(rows, admission.Options{Zone: zone, Joined: true}),
-		WaitAcked: func(context.Context, []resource.Key) error { return nil },
+		WaitAcked: func(context.Context, mirror.Rows) error { return nil },
 	})
 	return l
 }
