@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -371,17 +369,7 @@ func (l *logs) traveling(rows []resource.Key) []resource.Key {
 
 // await returns once the logs have rows, and the items that may be sent are in the logs.
 func (l *logs) await(ctx context.Context, rows mirror.Rows) error {
-	return mirror.Copy{Stored: l.storedVersion, Shown: l.shown, Changed: l.batchRead.Next}.Await(ctx, rows)
-}
-
-func (l *logs) storedVersion(ctx context.Context, key resource.Key) (version string, err error) {
-	switch row, err := l.rows.Get(ctx, key); {
-	case err == nil:
-		return row.Version, nil
-	case !errors.Is(err, store.ErrNotFound):
-		return "", fmt.Errorf("%s: %w", key, err)
-	}
-	return "", nil
+	return mirror.Copy{Stored: mirror.StoredIn(l.rows), Shown: l.shown, Changed: l.batchRead.Next}.Await(ctx, rows)
 }
 
 // shown returns the version of a row in the logs, and whether its item is in the log.

@@ -2,10 +2,13 @@ package mirror
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"weft/internal/store"
 	"weft/resource"
 )
 
@@ -43,6 +46,20 @@ type Copy struct {
 	Shown func(key resource.Key) (version string, ready bool)
 	// Changed returns a channel that is closed when the copy has changed.
 	Changed func() <-chan struct{}
+}
+
+// StoredIn returns [Copy.Stored] of a store.
+func StoredIn(rows store.Store) func(context.Context, resource.Key) (version string, err error) {
+	return func(ctx context.Context, key resource.Key) (string, error) {
+		row, err := rows.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", key, err)
+		}
+		return row.Version, nil
+	}
 }
 
 // rereadAfter is the time after which the store is asked again for the version of a row that the copy does not show.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/admission"
+	"weft/internal/mirror"
 	"weft/internal/push"
 	"weft/internal/reconcile"
 	"weft/internal/state"
@@ -46,7 +47,7 @@ func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string)
 }
 
 func (w ownWrites) Version(ctx context.Context, key resource.Key) (string, error) {
-	return storedVersion(w.rows)(ctx, key)
+	return mirror.StoredIn(w.rows)(ctx, key)
 }
 
 func (w ownWrites) List(ctx context.Context, kind string) ([]resource.Any, error) {
@@ -86,7 +87,7 @@ func ignoreSuperseded(err error) error {
 func (s *Server) callbacks() push.Callbacks {
 	return push.Callbacks{
 		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
-		Version: storedVersion(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
+		Version: mirror.StoredIn(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
 		RetainSNIRoutes:        retain(s.writer, kind.RetainedSNIRoutes),
 		RetainExternalServices: retain(s.writer, kind.RetainedExternalServices),
 		KeepIngresses:          keepIngresses(s.writer),
@@ -173,15 +174,4 @@ func modifyEach[S any](ctx context.Context, writer *admission.Writer, k *resourc
 		failed = errors.Join(failed, ignoreSuperseded(err))
 	}
 	return failed
-}
-
-// storedVersion reads the version of a row from the store; empty where there is no row.
-func storedVersion(rows store.Store) func(context.Context, resource.Key) (string, error) {
-	return func(ctx context.Context, key resource.Key) (string, error) {
-		row, err := rows.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) {
-			return "", nil
-		}
-		return row.Version, err
-	}
 }

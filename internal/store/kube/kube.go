@@ -177,14 +177,19 @@ func (s *Store) find(ctx context.Context, key resource.Key) (*object, store.Row,
 		return nil, store.Row{}, s.ended(ctx, failure(err, false))
 	}
 	s.recent.keep(at, &o)
-	if found, err := at.keyOf(&o); err != nil || found != key {
+	return at.found(&o, key)
+}
+
+// found returns an object that is at the place of a row, and the row, as [Store.find] does.
+func (p place) found(o *object, key resource.Key) (*object, store.Row, error) {
+	if has, err := p.keyOf(o); err != nil || has != key {
 		return nil, store.Row{}, cmp.Or(err, store.ErrNotFound)
 	}
-	row, ok, err := at.row(&o)
+	row, ok, err := p.row(o)
 	if err == nil && !ok {
 		err = store.ErrNotFound
 	}
-	return &o, row, err
+	return o, row, err
 }
 
 // ended returns the error of an ended context or a closed store in place of the failure that it causes.

@@ -54,14 +54,7 @@ func (r recent) get(at place, key resource.Key) (*object, store.Row, error) {
 	if !ok {
 		return nil, store.Row{}, store.ErrNotFound
 	}
-	if found, err := at.keyOf(&o); err != nil || found != key {
-		return nil, store.Row{}, store.ErrNotFound
-	}
-	row, ok, err := at.row(&o)
-	if err == nil && !ok {
-		err = store.ErrNotFound
-	}
-	return &o, row, err
+	return at.found(&o, key)
 }
 
 // findVersion is [Store.find] for an attempt of a write to a version of a row. The first attempt takes the kept object,
