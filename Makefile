@@ -138,7 +138,7 @@ hostile: build tools ## every attack with real Envoys and hostile clients: attem
 ROW ?=
 PART ?=
 
-mutate: tools spire ## break each decision of docs/requirements.md once: its tests must fail; ROW=regexp, PART=I/N; about 25 minutes
+mutate: tools spire ## break each decision of docs/requirements.md once: its tests must fail; ROW=regexp, PART=I/N; about 2 hours
 	@cd tools && go run ./mutate -row '$(ROW)' -part '$(PART)'
 
 bench: build ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and across zones, beside their budgets

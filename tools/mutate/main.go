@@ -7,15 +7,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -29,7 +32,10 @@ func main() {
 		"longest run of one mutation's tests, three times as much in test/e2e; a longer run counts as noticed")
 	flag.BoolVar(&o.checkOnly, "check", false, "check the table against the page and the source, and run no test")
 	flag.Parse()
-	if err := run(o, os.Stdout); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
@@ -49,7 +55,7 @@ const (
 	table = "tools/mutate/requirements.txt"
 )
 
-func run(o options, out io.Writer) error {
+func run(ctx context.Context, o options, out io.Writer) error {
 	text, err := os.ReadFile(filepath.Join(o.root, page))
 	if err != nil {
 		return err
@@ -69,7 +75,7 @@ func run(o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return runAll(o, selected, out)
+	return runAll(ctx, o, selected, out)
 }
 
 // selected returns the mutations that the flags select.
@@ -96,14 +102,24 @@ func (o options) selected(all []mutation) ([]mutation, error) {
 	return selected, nil
 }
 
-// runAll runs mutations and reports each of them.
-func runAll(o options, mutations []mutation, out io.Writer) error {
+// runAll runs mutations and reports each of them, until ctx ends.
+func runAll(ctx context.Context, o options, mutations []mutation, out io.Writer) error {
+	jobs := max(1, o.jobs)
+	caches := make(chan buildCache, jobs)
+	for range jobs {
+		cache, err := newBuildCache()
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(cache.copy)
+		caches <- cache
+	}
 	var (
 		lock    sync.Mutex
 		done    int
 		failed  []string
 		workers sync.WaitGroup
-		slots   = make(chan struct{}, max(1, o.jobs))
+		slots   = make(chan struct{}, jobs)
 	)
 	for _, m := range mutations {
 		workers.Go(func() {
@@ -113,8 +129,12 @@ func runAll(o options, mutations []mutation, out io.Writer) error {
 			}
 			takeSlots(slots, need)
 			defer releaseSlots(slots, need)
-			began := time.Now()
-			result, detail := m.try(o)
+			if ctx.Err() != nil {
+				return
+			}
+			began, cache := time.Now(), <-caches
+			result, detail := m.try(ctx, o, cache)
+			caches <- cache
 			lock.Lock()
 			defer lock.Unlock()
 			done++
@@ -126,6 +146,9 @@ func runAll(o options, mutations []mutation, out io.Writer) error {
 		})
 	}
 	workers.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%d of %d mutations ran: %w", done, len(mutations), context.Cause(ctx))
+	}
 	if len(failed) > 0 {
 		return fmt.Errorf("%d of %d mutations:\n  %s", len(failed), len(mutations), strings.Join(failed, "\n  "))
 	}

@@ -4,13 +4,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // TestTheTable holds the table against the page and the source of this repository.
 func TestTheTable(t *testing.T) {
-	if err := run(options{root: "../..", checkOnly: true}, io.Discard); err != nil {
+	if err := run(t.Context(), options{root: "../..", checkOnly: true}, io.Discard); err != nil {
 		t.Error(err)
 	}
 }
@@ -82,11 +83,49 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := run(options{root: root, checkOnly: true}, io.Discard)
+			err := run(t.Context(), options{root: root, checkOnly: true}, io.Discard)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestBuildCache: what builds with a mutation add does not stay, and what other builds added is at hand.
+func TestBuildCache(t *testing.T) {
+	c := buildCache{base: t.TempDir(), copy: t.TempDir()}
+	write := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(path), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(c.base, "README"))
+	write(filepath.Join(c.base, "01", "first-d"))
+	write(filepath.Join(c.base, "01", "program-d", "program"))
+	if err := c.update(); err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(c.copy, "01", "mutated-d"))
+	write(filepath.Join(c.copy, "01", "mutatedprogram-d", "program"))
+	write(filepath.Join(c.base, "01", "second-d"))
+	write(filepath.Join(c.base, "02", "third-d"))
+	if err := c.update(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := filepath.Glob(filepath.Join(c.copy, "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range []string{"01/first-d", "01/second-d", "02/third-d"} {
+		want = append(want, filepath.Join(c.copy, name))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the copy has %q, want %q", got, want)
 	}
 }
 

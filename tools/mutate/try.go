@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -28,8 +29,9 @@ func needsAPIServer(root, pkg string) bool {
 	})
 }
 
-// try runs the tests of a mutation without it and with it. The detail is what go test printed.
-func (m mutation) try(o options) (result, detail string) {
+// try runs the tests of a mutation without it and with it, where the builds with it use cache. The detail is what go
+// test printed.
+func (m mutation) try(ctx context.Context, o options, cache buildCache) (result, detail string) {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
 		return unusable, err.Error()
@@ -43,15 +45,18 @@ func (m mutation) try(o options) (result, detail string) {
 	if err != nil {
 		return unusable, err.Error()
 	}
-	if text, err := m.goTest(o, root, nil); err != nil {
+	if text, err := m.goTest(ctx, o, root, nil); err != nil {
 		return unusable, "without the mutation: " + text
 	} else if strings.Contains(text, "no tests to run") {
 		return unusable, text
 	}
+	if err := cache.update(); err != nil {
+		return unusable, err.Error()
+	}
 	// Programs that tests build with go build are built with the mutation too.
 	// Their results are not in the cache: the go command does not know that they depend on those programs.
 	flags := "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay)
-	text, err := m.goTest(o, root, []string{flags}, "-count=1")
+	text, err := m.goTest(ctx, o, root, []string{flags, "GOCACHE=" + cache.copy}, "-count=1")
 	switch {
 	case strings.Contains(text, "[build failed]") || strings.Contains(text, "[setup failed]") ||
 		strings.Contains(text, "\n# weft/"):
@@ -110,7 +115,9 @@ func (m mutation) overlay(root, dir string) (string, error) {
 }
 
 // goTest runs the tests of a mutation with further variables and arguments.
-func (m mutation) goTest(o options, root string, environment []string, arguments ...string) (string, error) {
+func (m mutation) goTest(
+	ctx context.Context, o options, root string, environment []string, arguments ...string,
+) (string, error) {
 	timeout := o.timeout
 	if m.isEndToEnd() {
 		timeout *= 3
@@ -123,7 +130,8 @@ func (m mutation) goTest(o options, root string, environment []string, arguments
 	if needsAPIServer(root, m.pkg()) {
 		arguments = append(arguments, "-apiserver")
 	}
-	command := exec.Command("go", arguments...)
+	command := exec.CommandContext(ctx, "go", arguments...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // which ends the tests too
 	command.Dir = root
 	command.Env = append(os.Environ(), environment...)
 	text, err := command.CombinedOutput()
