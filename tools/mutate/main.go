@@ -3,7 +3,8 @@
 // mutation at a time, as an overlay of the build so that no file changes, and runs the tests that the mutation names.
 // A test that passes all the same is reported as "not noticed", and the command fails.
 //
-// A mutation whose old text does not occur exactly once is an error, and so is a row without a mutation.
+// A mutation whose old text does not occur exactly once is an error, and so is one that does not compile, and a row
+// without a mutation.
 package main
 
 import (
@@ -30,7 +31,8 @@ func main() {
 	flag.IntVar(&o.jobs, "jobs", 2, "number of mutations that run at the same time; those in test/e2e run alone")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute,
 		"longest run of one mutation's tests, three times as much in test/e2e; a longer run counts as noticed")
-	flag.BoolVar(&o.checkOnly, "check", false, "check the table against the page and the source, and run no test")
+	flag.BoolVar(&o.checkOnly, "check", false,
+		"check the table against the page and the source, and that all compile; run no test")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, os.Stdout)
@@ -68,7 +70,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}
-	if err := check(o.root, rows, mutations); err != nil || o.checkOnly {
+	if err := check(o.root, rows, mutations); err != nil {
+		return err
+	}
+	compiler, err := newCompiler(o.root)
+	if err != nil {
+		return err
+	}
+	if err := compiler.checkAll(mutations); err != nil || o.checkOnly {
 		return err
 	}
 	selected, err := o.selected(mutations)

@@ -69,12 +69,14 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 		"no file":                     {testPage, swap("kind/value.go", "kind/other.go"), testFile, "no such file"},
 		"no test": {testPage, swap("test kind TestValue/small\ntest kind TestSign\n", ""), testFile,
 			"lacks its test or file"},
+		"it does not compile": {testPage, swap("+return true", "+return 1"), testFile, "cannot use 1"},
 		"a row twice":         {testPage + testPage, testTable, testFile, "this row twice"},
 		"a line out of place": {testPage, "test kind TestSign\n", testFile, "no part of a mutation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			for path, text := range map[string]string{page: c.page, table: c.table, "kind/value.go": c.file} {
+			for path, text := range map[string]string{page: c.page, table: c.table, "kind/value.go": c.file,
+				"go.mod": "module weft\n"} {
 				at := filepath.Join(root, path)
 				if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 					t.Fatal(err)
