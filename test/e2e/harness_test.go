@@ -163,13 +163,13 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	return w
 }
 
-// freePorts returns unused ports from 21000 to 31999: below the ephemeral range, so that no client's socket takes one
-// meanwhile, and above the ports that tests have in their documents. Each is returned once, so no other test gets it.
+// freePorts returns unused ports from 22000 to 31999: below the ephemeral range, so that no client's socket takes one
+// meanwhile, and above the ports of the demo and of documents. Each is returned once, so no other test gets it.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for len(ports) < n {
-		port := 21000 + (os.Getpid()*50+int(nextPort.Add(1)))%11000
+		port := 22000 + (os.Getpid()*50+int(nextPort.Add(1)))%10000
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err == nil {
 			l.Close()
