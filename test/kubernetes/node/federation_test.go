@@ -50,27 +50,32 @@ func (f *federation) of(manifests string) string {
 	return manifests
 }
 
-// startGlobal starts global until the end of the test, with tokens for zones.
-func (w *world) startGlobal(zones ...string) *federation {
+// startGlobal starts global until the end of the test.
+func (w *world) startGlobal() *federation {
 	w.t.Helper()
 	f := &federation{world: w, whole: w.t, dir: w.t.TempDir()}
-	f.address(globalMachine)
+	w.address(globalMachine)
 	socket, err := net.ListenPacket("udp", resolverAddress)
 	f.must(err)
 	f.resolver = network.StartResolver(socket)
 	w.t.Cleanup(f.resolver.Stop)
 	f.global = f.program("global", shop.Weft(), "cp", "run", "--mode", "global", "--data-dir", f.path("global/data"))
 	f.awaitAPI(globalAPI)
-	for _, zone := range zones {
-		f.file(zone+".token", f.weft(globalAPI, "generate", "zone-token", "--zone", zone, "--scope", "cp"))
-	}
 	return f
 }
 
-// address adds an address of a machine to the network of the node. A former test may have added it.
-func (f *federation) address(address string) {
+// token generates the token of a zone's control plane, and returns the file with it.
+func (f *federation) token(zone string) string {
 	f.t.Helper()
-	f.must(exec.Command("ip", "address", "replace", address+"/32", "dev", "lo").Run())
+	return f.file(zone+".token", f.weft(globalAPI, "generate", "zone-token", "--zone", zone, "--scope", "cp"))
+}
+
+// address adds an address of a machine to the network of the node. A former test may have added it.
+func (w *world) address(address string) {
+	w.t.Helper()
+	if err := exec.Command("ip", "address", "replace", address+"/32", "dev", "lo").Run(); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (f *federation) must(err error) {
@@ -128,7 +133,7 @@ func (f *federation) awaitAPI(api string) {
 // access gives a cluster the token of a zone, and the CA of global.
 func (f *federation) access(w *world, zone string) {
 	f.t.Helper()
-	for name, file := range map[string]string{"zone-token": "token=" + f.path(zone+".token"),
+	for name, file := range map[string]string{"zone-token": "token=" + f.token(zone),
 		"global-ca": "ca.crt=" + f.path("global/data/ca.crt")} {
 		w.apply(w.kubectl("create", "secret", "generic", name, "-n", "kuma-system", "--from-file", file,
 			"--dry-run=client", "-o", "yaml"))
@@ -163,9 +168,9 @@ const (
 	loadBalancer = "meshes[0].ingress.service.type=LoadBalancer"
 )
 
-// restoreAlone has the cluster run alone again at the end of the test, without zone proxies.
-func (w *world) restoreAlone() {
-	w.restore()
+// restoreAlone has the cluster run alone again at the end of the test, without zone proxies, with values of the chart.
+func (w *world) restoreAlone(values ...string) {
+	w.restore(values...)
 	w.t.Cleanup(func() { // before that
 		_, err := w.Kubectl(context.Background(), "", "delete", "deployment", "-n", "kuma-system", "--ignore-not-found",
 			"kuma-default-ingress", "kuma-default-egress", "kuma-spire-ingress", "kuma-spire-egress")

@@ -13,6 +13,7 @@ import (
 // Addresses of machines in the network of the node.
 const (
 	globalMachine  = "172.31.0.1"
+	spireMachine   = "172.31.0.2" // of the SPIRE server
 	serverMachine  = "172.31.0.3"
 	ingressMachine = "172.31.0.4"
 	clientMachine  = "172.31.0.5"
@@ -43,7 +44,7 @@ type machines struct {
 // startMachines starts global, and the zone of machines.
 func (w *world) startMachines() *machines {
 	w.t.Helper()
-	m := &machines{federation: w.startGlobal("default", "machines")}
+	m := &machines{federation: w.startGlobal()}
 	for _, address := range []string{serverMachine, ingressMachine, clientMachine, egressMachine, anotherMachine,
 		olderMachine, otherMachine} {
 		m.address(address)
@@ -51,7 +52,7 @@ func (w *world) startMachines() *machines {
 	m.plane = m.program("machines", shop.Weft(), "cp", "run", "--config-file", m.file("machines.yaml", machinesConfig),
 		"--zone", "machines", "--data-dir", m.path("machines/data"), "--global-address",
 		"grpcs://"+globalMachine+":5685", "--global-ca-file", m.path("global/data/ca.crt"), "--zone-token-file",
-		m.path("machines.token"))
+		m.token("machines"))
 	m.awaitAPI(machinesAPI)
 	return m
 }

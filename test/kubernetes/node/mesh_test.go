@@ -46,10 +46,10 @@ func (w *world) install(values ...string) {
 	}
 }
 
-// restore gives the other tests the control plane of mesh, at the end of this test.
-func (w *world) restore() {
+// restore gives the other tests the control plane of mesh, with values of the chart, at the end of this test.
+func (w *world) restore(values ...string) {
 	w.t.Cleanup(func() {
-		if err := w.installed(context.Background()); err != nil {
+		if err := w.installed(context.Background(), values...); err != nil {
 			w.t.Error(err)
 		}
 	})

@@ -99,6 +99,12 @@ func (n *Node) start(ctx context.Context, provideImages func(context.Context) er
 // Name is the name of the first Node.
 func (n *Node) Name() string { return n.hosts[0].name }
 
+// Command is the command that runs a program of this machine where the first Node is: in its network, and with its
+// mounts.
+func (n *Node) Command(name string, args ...string) []string {
+	return n.hosts[0].command(name, args...)
+}
+
 // Join makes a further node of the cluster on this machine, linked to the others, and returns its name when it is
 // Ready.
 func (n *Node) Join(ctx context.Context) (string, error) {

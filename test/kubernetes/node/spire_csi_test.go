@@ -40,7 +40,7 @@ func TestSPIREByCSI(t *testing.T) {
 	}
 	s.register("kuma-system", "kuma-spire-egress", spireID("kuma-system", "kuma-spire-egress"))
 	s.startDriver()
-	s.removeMesh(namespace)
+	w.removeSPIREMesh(namespace)
 	w.restore()
 	defer w.withoutCNI()
 	w.removeZoneProxies()

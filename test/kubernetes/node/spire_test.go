@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -21,8 +20,9 @@ import (
 
 const (
 	spireDomain = "weft.test"
-	// spireNode and spireMachines are the SPIFFE IDs of the agents of the node and of the machines.
-	spireNode     = "spiffe://" + spireDomain + "/node"
+	// spireNodes, with the name of a node, and spireMachines are the SPIFFE IDs of the agents of nodes and of the
+	// machines.
+	spireNodes    = "spiffe://" + spireDomain + "/nodes/"
 	spireMachines = "spiffe://" + spireDomain + "/machines"
 	// spireFolder is the folder of the node with the agent's socket.
 	spireFolder = "/run/spire/agent"
@@ -52,7 +52,7 @@ spec:
 // of the Node.
 var byHostPath = []string{"dataPlane.spire.enabled=true", "dataPlane.spire.hostPath=" + spireFolder}
 
-// spire is a SPIRE server with the agent of the node.
+// spire is a SPIRE server with agents.
 type spire struct {
 	*world
 	programs, dir string
@@ -80,10 +80,16 @@ func (s *spire) must(args ...string) string {
 	return out
 }
 
-// register gives the Pods of a ServiceAccount a SPIFFE ID.
+// register gives the Pods of a ServiceAccount on the node a SPIFFE ID.
 func (s *spire) register(namespace, account, id string) {
 	s.t.Helper()
-	s.entry(spireNode, id, "k8s:ns:"+namespace, "k8s:sa:"+account)
+	s.registerAt(s.world, namespace, account, id)
+}
+
+// registerAt is the same on the node of a cluster.
+func (s *spire) registerAt(of *world, namespace, account, id string) {
+	s.t.Helper()
+	s.entry(spireNodes+of.Name(), id, "k8s:ns:"+namespace, "k8s:sa:"+account)
 }
 
 // entry gives the processes that an agent attests with these selectors a SPIFFE ID.
@@ -96,8 +102,7 @@ func (s *spire) entry(agent, id string, selectors ...string) {
 	s.must(args...)
 }
 
-// startSPIRE starts a server, whose certificates are valid for ttl, and the agent of the node, which asks the kubelet
-// for the Pod of a process.
+// startSPIRE starts a server, whose certificates are valid for ttl, and the agent of the node.
 func (w *world) startSPIRE(ttl string) *spire {
 	w.t.Helper()
 	out, err := exec.Command("../../spire/build", "--print").Output()
@@ -105,53 +110,73 @@ func (w *world) startSPIRE(ttl string) *spire {
 		w.t.Fatal(err)
 	}
 	s := &spire{world: w, programs: strings.TrimSpace(string(out)), dir: w.t.TempDir()}
-	s.server = s.start("spire-server", "server.conf", []string{
+	w.address(spireMachine)
+	s.server = s.start(w, "spire-server", "server.conf", []string{
 		"/var/lib/spire/server", s.dir, "/run/spire/server.sock", s.dir + "/server.sock",
 		`"1h"`, fmt.Sprintf("%q\n    agent_ttl = \"1h\"", ttl)}, "spire-server")
 	w.eventually("the SPIRE server responds", func(context.Context) error {
 		_, err := s.command("healthcheck")
 		return err
 	})
-	if err := os.MkdirAll(spireFolder, 0o755); err != nil { // the agent would make it for its own user
-		w.t.Fatal(err)
-	}
-	s.startAgent(spireNode, spireFolder+"/socket", `"unix"`, `"k8s"`, "discover_workload_path = true",
-		"skip_kubelet_verification = true\n            use_anonymous_authentication = true")
+	s.startNodeAgent(w)
 	return s
 }
 
-// startAgent starts an agent by its SPIFFE ID, with changes of the example's configuration.
-func (s *spire) startAgent(id, socket string, changes ...string) {
+// startNodeAgent starts the agent of a cluster's node, which asks the kubelet for the Pod of a process.
+func (s *spire) startNodeAgent(of *world) {
+	s.t.Helper()
+	s.in(of, "mkdir", "-p", "-m", "755", spireFolder) // the agent would make it for its own user
+	s.startAgent(of, spireNodes+of.Name(), spireFolder+"/socket", `"unix"`, `"k8s"`, "discover_workload_path = true",
+		"skip_kubelet_verification = true\n            use_anonymous_authentication = true")
+}
+
+// in runs a program where the node of a cluster is.
+func (s *spire) in(of *world, program string, args ...string) {
+	s.t.Helper()
+	command := of.Command(program, args...)
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		s.t.Fatalf("%s: %v: %s", command, err, out)
+	}
+}
+
+// startAgent starts an agent by its SPIFFE ID where the node of a cluster is, with changes of the example's
+// configuration.
+func (s *spire) startAgent(of *world, id, socket string, changes ...string) {
 	s.t.Helper()
 	name := "spire-agent-" + path.Base(id)
 	token := s.must("token", "generate", "-spiffeID", id)
 	changes = append(changes, "/var/lib/spire/agent", filepath.Join(s.dir, name), "/run/spire/agent.sock", socket,
 		"insecure_bootstrap = true", "insecure_bootstrap = true\n    experimental { sync_interval = \"1s\" }")
-	s.agents = append(s.agents, s.start(name, "agent.conf", changes, "spire-agent", "-joinToken",
+	s.agents = append(s.agents, s.start(of, name, "agent.conf", changes, "spire-agent", "-joinToken",
 		strings.TrimSpace(strings.TrimPrefix(token, "Token:"))))
-	s.eventually("the SPIRE agent listens at "+socket, func(context.Context) error {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			conn.Close()
+	s.eventually(id+" has its certificate, and listens at "+socket, func(ctx context.Context) error {
+		command := of.Command(filepath.Join(s.programs, "spire-agent"), "healthcheck", "-socketPath", socket)
+		out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
 		}
 		return err
 	})
 }
 
-// start starts a program of SPIRE, with changes of the example's configuration, until the end of the test.
-func (s *spire) start(name, example string, changes []string, program string, args ...string) *cluster.Process {
+// start starts a program of SPIRE where the node of a cluster is, with changes of the example's configuration, until
+// the end of the test.
+func (s *spire) start(
+	of *world, name, example string, changes []string, program string, args ...string,
+) *cluster.Process {
 	s.t.Helper()
 	text, err := os.ReadFile("../../../examples/spire/" + example)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	config := filepath.Join(s.dir, name+".conf")
+	changes = append(changes, "127.0.0.1", spireMachine)
 	err = os.WriteFile(config, []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	process, err := cluster.StartProcess(s.dir, name, append([]string{filepath.Join(s.programs, program), "run",
-		"-config", config}, args...)...)
+	process, err := cluster.StartProcess(s.dir, name, of.Command(filepath.Join(s.programs, program),
+		append([]string{"run", "-config", config}, args...)...)...)
 	if err != nil {
 		s.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)
 	}
@@ -168,11 +193,11 @@ func (s *spire) start(name, example string, changes []string, program string, ar
 const backdated = 10 * time.Second
 
 // renewed returns when all proxies of the mesh that have certificates have newer ones, at these control planes.
-func (s *spire) renewed(since time.Time, apis ...string) {
-	s.t.Helper()
+func (w *world) renewed(since time.Time, apis ...string) {
+	w.t.Helper()
 	for _, api := range apis {
-		s.eventually("all proxies at "+api+" have new certificates", func(ctx context.Context) error {
-			out, err := shop.RunWeft(ctx, s.Node, "--api", api, "--mesh", "spire", "get", "dataplane-insights", "-o",
+		w.eventually("all proxies at "+api+" have new certificates", func(ctx context.Context) error {
+			out, err := shop.RunWeft(ctx, w.Node, "--api", api, "--mesh", "spire", "get", "dataplane-insights", "-o",
 				"json")
 			if err != nil {
 				return err
@@ -201,20 +226,20 @@ func (s *spire) renewed(since time.Time, apis ...string) {
 	}
 }
 
-// removeMesh deletes the mesh with SPIRE at the end of the test, once its namespace is gone: a Mesh with Dataplanes is
-// not deleted.
-func (s *spire) removeMesh(namespace string) {
-	s.t.Cleanup(func() {
+// removeSPIREMesh deletes the mesh with SPIRE at the end of the test, once its namespace is gone: a Mesh with
+// Dataplanes is not deleted.
+func (w *world) removeSPIREMesh(namespace string) {
+	w.t.Cleanup(func() {
 		ctx := context.Background()
-		if err := s.Wait(ctx, "namespace/"+namespace, "delete"); err != nil {
-			s.t.Error(err)
+		if err := w.Wait(ctx, "namespace/"+namespace, "delete"); err != nil {
+			w.t.Error(err)
 		}
 		if err := shop.Eventually(ctx, "the mesh is deleted", func(ctx context.Context) error {
-			_, err := s.Kubectl(ctx, "", "delete", "--ignore-not-found", "-n", "kuma-system", "meshidentity/spire",
+			_, err := w.Kubectl(ctx, "", "delete", "--ignore-not-found", "-n", "kuma-system", "meshidentity/spire",
 				"mesh/spire")
 			return err
 		}); err != nil {
-			s.t.Error(err)
+			w.t.Error(err)
 		}
 	})
 }
@@ -239,7 +264,7 @@ func TestSPIRE(t *testing.T) {
 	for _, account := range []string{"web", "client", "stranger"} {
 		s.register(namespace, account, spireID(namespace, account))
 	}
-	s.removeMesh(namespace)
+	w.removeSPIREMesh(namespace)
 	w.restore()
 	w.install(byHostPath...)
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=spire")

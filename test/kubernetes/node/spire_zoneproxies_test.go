@@ -98,7 +98,7 @@ func TestZoneProxiesOfSPIRE(t *testing.T) {
 	s.register("kuma-system", "kuma-spire-egress", spireID("kuma-system", "kuma-spire-egress"))
 	s.register("kuma-system", "kuma-egress", everyMesh)
 	s.register(namespace, "zone-egress", everyMesh)
-	s.removeMesh(namespace)
+	w.removeSPIREMesh(namespace)
 	w.restore()
 	w.removeZoneProxies() // before both
 	w.apply(spireMesh + external("spire") + external("default"))

@@ -28,7 +28,9 @@ func (w *world) beside() *world {
 		secondCluster = started
 		w.t.Logf("a second cluster is ready after %.1f s", time.Since(began).Seconds())
 	}
-	return &world{secondCluster, w.t}
+	east := &world{secondCluster, w.t}
+	east.apply("{apiVersion: v1, kind: Namespace, metadata: {name: kuma-system}}")
+	return east
 }
 
 // TestClusters: two clusters are zones of a global control plane, and reach each other by the NodePorts of their zone
@@ -39,12 +41,11 @@ func TestClusters(t *testing.T) {
 	west.startArgo()
 	east := west.beside()
 	west.restoreAlone()
-	f := west.startGlobal("default", "east")
+	f := west.startGlobal()
 	const namespace = "clusters"
 	ids := []string{"spiffe://default.default.mesh.local/ns/clusters/sa/client",
 		"spiffe://default.east.mesh.local/ns/clusters/sa/client"}
 	for zone, of := range map[string]*world{"default": west, "east": east} {
-		of.apply("{apiVersion: v1, kind: Namespace, metadata: {name: kuma-system}}")
 		f.access(of, zone)
 		f.joinCluster(of, "controlPlane.zone="+zone, nodePort)
 		of.apply(shop.Identity)

@@ -113,7 +113,7 @@ func (z *zones) populate(namespace, server, object, available string, further ..
 	z.put(machinesAPI, "service", z.of(strings.ReplaceAll(machineService, "NAMESPACE", namespace)))
 	z.server = z.machines.server("machine", "19001", serverMachine, "18080")
 	z.proxy("ingress", "19002", ingressAt(ingressMachine))
-	z.proxy("client", "19003", clientOn(clientMachine, append([]string{webOfCluster(namespace),
+	z.proxy("client", "19003", clientOn(clientMachine, append([]string{webOfCluster("default", namespace),
 		"{kind: MeshMultiZoneService, name: web, port: 80}"}, further...)...))
 	z.wait(object, available, "-n", namespace)
 	z.wait("pod/client", "condition=Ready", "-n", namespace)
@@ -135,10 +135,10 @@ func (z *zones) populate(namespace, server, object, available string, further ..
 // webOfMachines is the URL of the service of the machines, as Pods have it.
 const webOfMachines = "http://web.svc.machines.mesh.local"
 
-// webOfCluster is the reference to the service of the cluster, as machines have it.
-func webOfCluster(namespace string) string {
-	return "{kind: MeshService, labels: {kuma.io/display-name: web, kuma.io/zone: default, k8s.kuma.io/namespace: " +
-		namespace + "}, port: 80}"
+// webOfCluster is the reference to the service of a cluster, as machines have it.
+func webOfCluster(zone, namespace string) string {
+	return fmt.Sprintf("{kind: MeshService, labels: {kuma.io/display-name: web, kuma.io/zone: %s, "+
+		"k8s.kuma.io/namespace: %s}, port: 80}", zone, namespace)
 }
 
 // clientOn is the networking of a client on a machine, whose ports from 20001 on lead to these backends.
@@ -261,7 +261,7 @@ func (z *zones) explainedFor(client, what string, cluster, machine func(string) 
 		check         func(string) error
 	}{
 		{clusterAPI, client + "." + z.shop.Namespace, "kri_msvc_" + z.meshName() + "_machines__web_80", cluster},
-		{machinesAPI, client, "web." + z.shop.Namespace, machine},
+		{machinesAPI, client, "kri_msvc_" + z.meshName() + "_default__web." + z.shop.Namespace + "_80", machine},
 	} {
 		z.eventually(what+", from "+way.from, func(ctx context.Context) error {
 			out, err := shop.RunWeft(ctx, z.Node, "--api", way.api, "--mesh", z.meshName(), "explain", "--from",
