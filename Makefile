@@ -64,8 +64,8 @@ test: prerequisites build tools ## the tests that a change needs: format, vet, l
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
 	tools/generated
-	@# The longest package, which is first, mostly waits: the others have all cores beside it.
-	$(GOTEST) -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 30m ./test/e2e ./...
+	@# The longest package, which is first, mostly waits: the others are compiled beside it.
+	$(GOTEST) -timeout 30m ./test/e2e ./...
 
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
@@ -79,6 +79,7 @@ test-real: prerequisites-real build tools spire apiserver helm ## the long tests
 	$(GOTEST) -count=1 -timeout 30m $(APISERVER) -apiserver
 	$(GOTEST) -count=1 ./internal/kube/install -helm
 	$(GOTEST) -race -timeout 30m $(RACED)
+	cd tools && go run ./mutate -check
 	@$(MAKE) --no-print-directory hostile
 
 # The policies that `make check` draws.

@@ -395,7 +395,7 @@ func TestRequirementsAreShown(t *testing.T) {
 }
 
 // TestRequirementsHaveMutations: every row of docs/requirements.md has a mutation, since its test might be unable to
-// fail, and every mutation applies and compiles. `make mutate` runs the mutations.
+// fail, and every mutation applies. `make test-real` compiles the mutations, `make mutate` runs them.
 func TestRequirementsHaveMutations(t *testing.T) {
 	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil {
 		// go test caches the result by the files that the test reads

@@ -57,20 +57,26 @@ const (
 	table = "tools/mutate/requirements.txt"
 )
 
-func run(ctx context.Context, o options, out io.Writer) error {
-	text, err := os.ReadFile(filepath.Join(o.root, page))
+// applicable returns the mutations of the table, all of which apply to the source. Each row of the page has one.
+func applicable(root string) ([]mutation, error) {
+	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rows := readRows(string(text))
-	if text, err = os.ReadFile(filepath.Join(o.root, table)); err != nil {
-		return err
+	if text, err = os.ReadFile(filepath.Join(root, table)); err != nil {
+		return nil, err
 	}
 	mutations, err := readMutations(string(text))
 	if err != nil {
-		return fmt.Errorf("%s: %w", table, err)
+		return nil, fmt.Errorf("%s: %w", table, err)
 	}
-	if err := check(o.root, rows, mutations); err != nil {
+	return mutations, check(root, rows, mutations)
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	mutations, err := applicable(o.root)
+	if err != nil {
 		return err
 	}
 	compiler, err := newCompiler(o.root)

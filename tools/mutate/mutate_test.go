@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestTheTable holds the table against the page and the source of this repository.
+// TestTheTable holds the table against the page and the source of this repository. Whether all mutations compile takes
+// longer, and is a part of `make test-real`.
 func TestTheTable(t *testing.T) {
-	if err := run(t.Context(), options{root: "../..", checkOnly: true}, io.Discard); err != nil {
+	if _, err := applicable("../.."); err != nil {
 		t.Error(err)
 	}
 }
