@@ -89,7 +89,12 @@ func (w *world) more(flows []flow) {
 // fails the test where a request failed, and returns the results of all.
 func (w *world) losslessFlows(name string, flows []flow, event func()) (all traffic.Tally) {
 	w.t.Helper()
-	load := drillLoad()
+	return w.losslessFlowsAt(drillLoad(), name, flows, event)
+}
+
+// losslessFlowsAt is the same with another load.
+func (w *world) losslessFlowsAt(load shop.Load, name string, flows []flow, event func()) (all traffic.Tally) {
+	w.t.Helper()
 	load.PerSecond /= len(flows)
 	defer func() { w.verdict(name, all) }() // also where the event ends the test
 	for _, f := range flows {
