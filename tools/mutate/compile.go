@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 )
 
@@ -118,35 +117,21 @@ func (c *compiler) parse(dir string) error {
 
 // check returns the first error in each package that a mutation edits.
 func (c *compiler) check(m mutation, imports types.Importer) error {
-	edited := map[string]string{} // the texts by the paths
-	var dirs []string
-	for _, e := range m.edits {
-		path := filepath.Join(c.root, e.file)
-		text, again := edited[path]
-		if !again {
-			read, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = string(read)
-		}
-		changed, err := e.apply(text)
-		if err != nil {
-			return err
-		}
-		edited[path] = changed
-		if dir := filepath.Dir(path); !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
+	edited, err := m.edited(c.root)
+	if err != nil {
+		return err
 	}
-	for _, dir := range dirs {
+	dirs := map[string]bool{}
+	for path := range edited {
+		dirs[filepath.Dir(path)] = true
+	}
+	for dir := range dirs {
 		of := c.packages[dir]
 		var files []*ast.File
 		for _, name := range of.GoFiles {
 			path := filepath.Join(dir, name)
 			file := c.parsed[path]
 			if text, is := edited[path]; is {
-				var err error
 				if file, err = parser.ParseFile(c.files, path, text, parser.SkipObjectResolution); err != nil {
 					return err
 				}

@@ -79,15 +79,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	selected, err := o.selected(mutations)
+	if err != nil {
+		return err
+	}
 	compiler, err := newCompiler(o.root)
 	if err != nil {
 		return err
 	}
-	if err := compiler.checkAll(mutations); err != nil || o.checkOnly {
-		return err
-	}
-	selected, err := o.selected(mutations)
-	if err != nil {
+	if err := compiler.checkAll(selected); err != nil || o.checkOnly {
 		return err
 	}
 	return runAll(ctx, o, selected, out)

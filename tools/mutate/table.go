@@ -145,6 +145,26 @@ func (e edit) apply(text string) (string, error) {
 	return strings.Join(slices.Concat(lines[:found], e.new, lines[found+len(e.old):]), "\n"), nil
 }
 
+// edited returns the texts of the files that the mutation edits, by their paths.
+func (m mutation) edited(root string) (map[string]string, error) {
+	texts := map[string]string{}
+	for _, e := range m.edits {
+		path := filepath.Join(root, e.file)
+		if _, again := texts[path]; !again {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			texts[path] = string(text)
+		}
+		var err error
+		if texts[path], err = e.apply(texts[path]); err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
 // check compares the table with the page and with the source. Each test that a row names has a mutation of that row;
 // those in test/e2e, which take long, need none where the row names others.
 func check(root string, rows []row, mutations []mutation) error {
@@ -178,14 +198,8 @@ func check(root string, rows []row, mutations []mutation) error {
 					table, m.row))
 			}
 		}
-		for _, e := range m.edits {
-			text, err := os.ReadFile(filepath.Join(root, e.file))
-			if err == nil {
-				_, err = e.apply(string(text))
-			}
-			if err != nil {
-				problems = append(problems, fmt.Errorf("%s: %s: %w", table, m.row, err))
-			}
+		if _, err := m.edited(root); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", table, m.row, err))
 		}
 	}
 	for _, r := range rows {

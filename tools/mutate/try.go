@@ -86,23 +86,14 @@ func (m mutation) passed(text string) []string {
 
 // overlay writes the changed files and the list of them that the go command reads.
 func (m mutation) overlay(root, dir string) (string, error) {
+	edited, err := m.edited(root)
+	if err != nil {
+		return "", err
+	}
 	replaced := map[string]string{}
-	for i, e := range m.edits {
-		path := filepath.Join(root, e.file)
-		from := path
-		if earlier, again := replaced[path]; again {
-			from = earlier
-		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			return "", err
-		}
-		changed, err := e.apply(string(text))
-		if err != nil {
-			return "", err
-		}
-		replaced[path] = filepath.Join(dir, strconv.Itoa(i)+".go")
-		if err := os.WriteFile(replaced[path], []byte(changed), 0o600); err != nil {
+	for path, text := range edited {
+		replaced[path] = filepath.Join(dir, strconv.Itoa(len(replaced))+".go")
+		if err := os.WriteFile(replaced[path], []byte(text), 0o600); err != nil {
 			return "", err
 		}
 	}

@@ -125,18 +125,22 @@ func (w *world) startSPIRE(ttl string) *spire {
 // startNodeAgent starts the agent of a cluster's node, which asks the kubelet for the Pod of a process.
 func (s *spire) startNodeAgent(of *world) {
 	s.t.Helper()
-	s.in(of, "mkdir", "-p", "-m", "755", spireFolder) // the agent would make it for its own user
+	// The agent would make it for its own user.
+	if err := s.in(s.t.Context(), of, "mkdir", "-p", "-m", "755", spireFolder); err != nil {
+		s.t.Fatal(err)
+	}
 	s.startAgent(of, spireNodes+of.Name(), spireFolder+"/socket", `"unix"`, `"k8s"`, "discover_workload_path = true",
 		"skip_kubelet_verification = true\n            use_anonymous_authentication = true")
 }
 
 // in runs a program where the node of a cluster is.
-func (s *spire) in(of *world, program string, args ...string) {
-	s.t.Helper()
+func (s *spire) in(ctx context.Context, of *world, program string, args ...string) error {
 	command := of.Command(program, args...)
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-		s.t.Fatalf("%s: %v: %s", command, err, out)
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", command, err, out)
 	}
+	return err
 }
 
 // startAgent starts an agent by its SPIFFE ID where the node of a cluster is, with changes of the example's
@@ -150,12 +154,7 @@ func (s *spire) startAgent(of *world, id, socket string, changes ...string) {
 	s.agents = append(s.agents, s.start(of, name, "agent.conf", changes, "spire-agent", "-joinToken",
 		strings.TrimSpace(strings.TrimPrefix(token, "Token:"))))
 	s.eventually(id+" has its certificate, and listens at "+socket, func(ctx context.Context) error {
-		command := of.Command(filepath.Join(s.programs, "spire-agent"), "healthcheck", "-socketPath", socket)
-		out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("%w: %s", err, out)
-		}
-		return err
+		return s.in(ctx, of, filepath.Join(s.programs, "spire-agent"), "healthcheck", "-socketPath", socket)
 	})
 }
 
