@@ -210,15 +210,22 @@ func (ps *Proxies) updateProxy(e edits, p *usedProxy, own *Own) (before *proxy.P
 	return old.Proxy, true
 }
 
-// finish moves streams to the resource sets of other groups, once the sets of these groups are published.
+// moves returns the moves of streams to the resource sets of other groups.
+func (ps *Proxies) moves(c changedProxies) (moves []xds.Move) {
+	for _, p := range c.moved {
+		for s := range p.streams {
+			moves = append(moves, xds.Move{Stream: s, Sets: ps.setsOf(p)})
+		}
+	}
+	return moves
+}
+
+// finish follows the publication of a commit.
 func (ps *Proxies) finish(c changedProxies) {
 	for _, p := range c.all {
 		p.revision = ps.sets.catalog.Revision()
 	}
 	for _, p := range c.moved {
-		for s := range p.streams {
-			s.SetResourceSets(ps.setsOf(p)...)
-		}
 		p.tellNames(ps.hostNames.sent[p.own.Proxy.Group])
 	}
 	for _, before := range c.left {

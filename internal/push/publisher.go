@@ -16,8 +16,8 @@ type publisher struct {
 	additions *Additions
 }
 
-// publish moves the differences of a commit into the resource sets. Streams move to another group only once the set of
-// that group is complete.
+// publish moves the differences of a commit into the resource sets. Streams move to another group together with these
+// differences, once the set of that group is complete: a listener of their own may name clusters of that group.
 func (p *publisher) publish(changes *table.Changes) {
 	e := edits{}
 	p.sets.publishZoneProxies(e, changes)
@@ -31,7 +31,7 @@ func (p *publisher) publish(changes *table.Changes) {
 	if together || overtakes {
 		p.sets.groups.release(e)
 	}
-	p.sets.commit(e)
+	p.sets.commit(e, p.used.moves(changed)...)
 	if grew {
 		p.additions.begin(p.sets.catalog.Revision())
 	}

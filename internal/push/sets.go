@@ -29,16 +29,16 @@ func newResourceSets(c *config, catalog *xds.Catalog) *resourceSets {
 	}
 }
 
-// commit publishes the changes of one commit together.
-func (s *resourceSets) commit(e edits) {
-	if len(e) == 0 {
+// commit publishes the changes of one commit together, and moves streams to other sets.
+func (s *resourceSets) commit(e edits, moves ...xds.Move) {
+	if len(e)+len(moves) == 0 {
 		return
 	}
 	var changes []xds.Change
 	for _, c := range e {
 		changes = append(changes, *c)
 	}
-	s.catalog.Commit(changes...)
+	s.catalog.CommitAndMove(moves, changes...)
 }
 
 // publishZoneProxies moves the differences of a commit into the resource sets of zone ingresses and egresses.

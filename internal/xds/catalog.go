@@ -40,6 +40,7 @@ type Change struct {
 
 // Catalog is a set of resource sets that change together.
 type Catalog struct {
+	moving   sync.Mutex   // before the locks of streams, which are before mu
 	mu       sync.RWMutex // guards all fields below, and every resource set
 	revision uint64
 	nonces   atomic.Uint64

@@ -61,7 +61,7 @@ type place struct {
 func (s *session) move(t Type, before []*ResourceSet) {
 	sub := &s.subs[t]
 	old := place{sub, before, sub.sets}
-	sub.sets = make([]idSets, len(s.sets))
+	sub.sets, sub.postponed = make([]idSets, len(s.sets)), nil
 	for i, f := range s.sets {
 		if j := slices.Index(before, f); j >= 0 {
 			sub.sets[i] = old.sets[j]
@@ -108,6 +108,7 @@ func (s *session) joinSet(t Type, old place, i int) {
 		sub.resolveMissing(i, e)
 		if sub.wants(i, e) && old.version(t, e.name) != e.resource.Version {
 			sub.sets[i].due.add(e.id)
+			sub.acked = min(sub.acked, e.changed-1)
 		}
 	}
 }

@@ -11,8 +11,11 @@ func (s *session) ready() []*response {
 	defer s.catalog.mu.RUnlock()
 	var out []*response
 	for t := range numTypes {
-		if sub := &s.subs[t]; sub.open && len(sub.outstanding) == 0 && !s.mustWait(t) {
-			out = append(out, s.batch(t)...)
+		if sub := &s.subs[t]; !sub.open || len(sub.outstanding) > 0 {
+			continue
+		}
+		if limit, ok := s.limit(t); ok {
+			out = append(out, s.batch(t, limit)...)
 		}
 	}
 	if clusters := &s.subs[Cluster]; len(clusters.gone) > 0 && clusters.idle() && s.unreferenced() {
@@ -22,8 +25,8 @@ func (s *session) ready() []*response {
 	return out
 }
 
-// batch returns the responses of a type to send now.
-func (s *session) batch(t Type) []*response {
+// batch returns the responses of a type to send now, with the changes up to a revision.
+func (s *session) batch(t Type, limit uint64) []*response {
 	sub := &s.subs[t]
 	if batch := s.isolated(t); len(batch) > 0 {
 		if t == Cluster {
@@ -35,12 +38,15 @@ func (s *session) batch(t Type) []*response {
 	list := lists.Get().(*[]*Resource)
 	defer lists.Put(list)
 	for i, f := range s.sets {
-		if *list = s.changed((*list)[:0], t, i, f); len(*list) > 0 {
+		if *list = s.changed((*list)[:0], t, i, limit); len(*list) > 0 {
 			batch = append(batch, f.response(t, *list))
 		}
 		clear(*list)
 	}
-	sub.position, sub.waitsSince = s.catalog.revision, 0
+	sub.position, sub.waitsSince = limit, 0
+	if s.pending(t) {
+		sub.waitsSince = s.catalog.revision
+	}
 	switch {
 	case t == Cluster:
 		s.requireEndpoints(batch)
@@ -91,14 +97,17 @@ func (s *session) alone(t Type, i int, e *entry) *response {
 // lists are lists of resources of one response. Thousands of clients that connect at once have the same responses.
 var lists = sync.Pool{New: func() any { return &[]*Resource{} }}
 
-// changed appends the resources of one resource set that the client needs: those that changed since the type's position
-// and those that are due, as many as fit into one response. The rest is due afterwards.
-func (s *session) changed(changed []*Resource, t Type, i int, f *ResourceSet) []*Resource {
-	sub, typeSet := &s.subs[t], &f.types[t]
+// changed appends the resources of one resource set that the client needs: those that changed since the type's
+// position, up to a revision, and those that are due, as many as fit into one response. The rest is due afterwards.
+func (s *session) changed(changed []*Resource, t Type, i int, limit uint64) []*Resource {
+	sub, typeSet := &s.subs[t], &s.sets[i].types[t]
 	due := &sub.sets[i].due
 	for e := typeSet.newest; e != nil && e.changed > sub.position; e = e.older {
 		if e.resource == nil {
-			s.drop(t, i, e)
+			if e.changed <= limit {
+				s.drop(t, i, e)
+			}
+			due.remove(e.id)
 			continue
 		}
 		sub.resolveMissing(i, e)
@@ -112,13 +121,13 @@ func (s *session) changed(changed []*Resource, t Type, i int, f *ResourceSet) []
 	changed = slices.Grow(changed, due.len())
 	size := 0
 	for id := range due.all() {
-		r := typeSet.byID[id].resource
-		if size += len(r.Wire); size > chunkBytes && len(changed) > 0 {
+		e := typeSet.byID[id]
+		if size += len(e.resource.Wire); size > chunkBytes && len(changed) > 0 {
 			return changed
 		}
 		due.remove(id)
-		if sub.wants(i, typeSet.byID[id]) && !sub.rejects(r) {
-			changed = append(changed, r)
+		if sub.wants(i, e) && !sub.rejects(e.resource) && sub.passes(e, limit) {
+			changed = append(changed, e.resource)
 		}
 	}
 	*due = (*due)[:0]
@@ -176,20 +185,26 @@ func (s *session) unreferenced() bool {
 // leadsToClusters reports whether resources of a type name clusters. Of the extension configs, TCP proxies do.
 func leadsToClusters(t Type) bool { return t == Listener || t == Extension || t == Route }
 
-// mustWait reports whether a type waits for clusters. It does not wait for clusters that changed after the wait began:
-// under steady changes of clusters it would never be sent.
-func (s *session) mustWait(t Type) bool {
+// limit returns the revision up to which changes of a type may be sent, and false where none may be. A type that leads
+// to clusters waits for those that were there when it began to wait, not for every later one: under steady changes of
+// clusters it would never be sent. What leads to later ones is postponed ([subscription.passes]), except in the
+// first response, after which Envoy begins to serve.
+func (s *session) limit(t Type) (revision uint64, ok bool) {
 	sub, clusters := &s.subs[t], &s.subs[Cluster]
-	if !leadsToClusters(t) || !s.pending(t) {
-		return false
+	if !leadsToClusters(t) || len(clusters.outstanding) == 0 && !s.pending(Cluster) {
+		return s.catalog.revision, true
 	}
-	if len(clusters.outstanding) == 0 && !s.pending(Cluster) {
-		return false
+	if !s.pending(t) {
+		sub.waitsSince = 0
+		return s.catalog.revision, true
 	}
 	if sub.waitsSince == 0 {
 		sub.waitsSince = s.catalog.revision
 	}
-	return clusters.acked < sub.waitsSince
+	if !sub.responded {
+		return s.catalog.revision, clusters.acked >= sub.waitsSince
+	}
+	return clusters.acked, clusters.acked >= sub.waitsSince
 }
 
 // pending reports whether there is, or may be, something that was not sent yet.

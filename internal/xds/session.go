@@ -17,8 +17,8 @@ import (
 //
 //   - An assignment follows its cluster at once, changed or not: Envoy waits 15 s for the endpoints of a
 //     changed cluster, and does not request them anew.
-//   - Listeners, extension configs and routes wait until the clusters that were sent before them are
-//     acknowledged, that is until those are warm.
+//   - Listeners, extension configs and routes wait until the clusters of the same revision are acknowledged,
+//     that is until those are warm.
 //   - Removals have responses of their own, since Envoy applies them even where it rejects the response;
 //     clusters are removed once listeners, extension configs and routes are acked.
 //   - Resources that were rejected together are sent again one by one: after a NACK any resource of the
@@ -203,7 +203,7 @@ func (s *session) requireAll(t Type) {
 	for i, f := range s.sets {
 		for e := f.types[t].newest; e != nil; e = e.older {
 			if e.resource != nil {
-				s.subs[t].sets[i].due.add(e.id)
+				s.subs[t].require(i, e)
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func (s *session) subscribe(t Type, names []string) {
 			sub.addMissing(name)
 		default:
 			sub.sets[i].wanted.add(e.id)
-			sub.sets[i].due.add(e.id)
+			sub.require(i, e)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (sub *subscription) dropEntry(i int, e *entry) {
 	sub.sets[i].wanted.remove(e.id)
 	sub.sets[i].due.remove(e.id)
 	if sub.wildcard && e.resource != nil {
-		sub.sets[i].due.add(e.id)
+		sub.require(i, e)
 	}
 	if !sub.wildcard {
 		delete(sub.nacks, e.name)

@@ -54,11 +54,36 @@ func (s *Stream) Node() string { return s.node }
 func (s *Stream) SetResourceSets(sets ...*ResourceSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return
+	s.setResourceSets(sets)
+}
+
+func (s *Stream) setResourceSets(sets []*ResourceSet) {
+	if !s.ended {
+		s.session.follow(sets)
+		s.signal()
 	}
-	s.session.follow(sets)
-	s.signal()
+}
+
+// Move gives a stream other resource sets.
+type Move struct {
+	Stream *Stream
+	Sets   []*ResourceSet // as [Stream.SetResourceSets] takes them
+}
+
+// CommitAndMove is [Catalog.Commit] and [Stream.SetResourceSets] in one step: a moved stream never has the changes with
+// its former sets. Each stream may be moved once.
+func (c *Catalog) CommitAndMove(moves []Move, changes ...Change) (revision uint64) {
+	c.moving.Lock() // of all callers one has several streams locked
+	defer c.moving.Unlock()
+	for _, m := range moves {
+		m.Stream.mu.Lock()
+	}
+	revision = c.Commit(changes...)
+	for _, m := range moves {
+		m.Stream.setResourceSets(m.Sets)
+		m.Stream.mu.Unlock()
+	}
+	return revision
 }
 
 // Close ends the stream with this error, which should be a gRPC status; the client may reconnect. The client is sent

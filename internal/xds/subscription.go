@@ -17,6 +17,9 @@ type subscription struct {
 	acked uint64
 	// waitsSince is the revision at which the type began to wait for clusters; 0: it does not wait.
 	waitsSince uint64
+	// postponed are the entries that a response left out, since they may lead to clusters that the client does not have
+	// yet; with the revision of the content that was sent all the same, 0: none.
+	postponed map[*entry]uint64
 
 	sets    []idSets            // one for each resource set
 	missing map[string]struct{} // requested names that no set has
@@ -64,6 +67,32 @@ func (sub *subscription) resolveMissing(i int, e *entry) {
 	}
 }
 
+// require makes an entry due, also where the client has it.
+func (sub *subscription) require(i int, e *entry) {
+	sub.sets[i].due.add(e.id)
+	delete(sub.postponed, e)
+}
+
+// passes reports whether an entry may be sent in a response with the changes up to a revision. An entry that has
+// changed since is postponed once. It is sent if it has changed again in the meantime: a listener of all services
+// that come and go would never be sent.
+func (sub *subscription) passes(e *entry, limit uint64) bool {
+	sent, known := sub.postponed[e]
+	switch {
+	case e.changed <= limit:
+		delete(sub.postponed, e)
+	case !known:
+		if sub.postponed == nil {
+			sub.postponed = map[*entry]uint64{}
+		}
+		sub.postponed[e] = 0
+		return false
+	default:
+		sub.postponed[e] = e.changed
+	}
+	return sent != e.changed
+}
+
 // markMissing turns a wanted entry without a resource into a requested name that is missing.
 func (sub *subscription) markMissing(i int, e *entry) {
 	if sub.sets[i].wanted.has(e.id) {
@@ -71,6 +100,7 @@ func (sub *subscription) markMissing(i int, e *entry) {
 		sub.addMissing(e.name)
 	}
 	sub.sets[i].due.remove(e.id)
+	delete(sub.postponed, e)
 	delete(sub.nacks, e.name)
 }
 
