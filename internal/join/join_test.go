@@ -128,7 +128,9 @@ func TestAValueOfALaterRelease(t *testing.T) {
 	g.put(mesh)
 	g.put(fmt.Sprintf(timeout, "slow"))
 	east, west := newZone(t, "east").join(g), newZone(t, "west").join(g)
-	east.awaitRow(keyOutsideOwner(kind.MeshTimeouts, "m", "slow", ""))
+	for _, z := range []*zone{east, west} {
+		z.awaitRow(keyOutsideOwner(kind.MeshTimeouts, "m", "slow", ""))
+	}
 	east.put(service)
 	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
 	rejects := func(z *zone, name string) []zonesync.Rejection { return z.joined.Links()[name].Rejects }
