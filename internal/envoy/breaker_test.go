@@ -127,6 +127,7 @@ func exchange(t *testing.T, conn net.Conn) {
 // TestEjectionsHaveTheirEffect: each field of a MeshCircuitBreaker's outlierDetection does to traffic what it says, in
 // one Envoy. Of the servers of a destination, the first one fails as told, and the other two do not.
 func TestEjectionsHaveTheirEffect(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	well := []service.Endpoint{l.server(responding(200)), l.server(responding(200))}
 	of := func(outliers string) service.Effective {

@@ -42,6 +42,7 @@ func silentServer(t *testing.T) service.Endpoint {
 // TestAServerThatDoesNotRespondIsEjected: an attempt to connect ends after the connectionTimeout of policies, or the
 // default, and counts as a failure of the server, for TCP as for HTTP.
 func TestAServerThatDoesNotRespondIsEjected(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	type row struct {
 		protocol kind.Protocol

@@ -96,6 +96,7 @@ func soon(t *testing.T, what string, holds func() bool) {
 
 // TestHealthChecksHaveTheirEffect: each field of a MeshHealthCheck does what it says, in one Envoy.
 func TestHealthChecksHaveTheirEffect(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	effects := map[string]func(t *testing.T){}
 	// avoided adds a destination of a failing and a healthy server, of which the failing one is to be used or not.

@@ -219,6 +219,7 @@ func TestLocalityAwarenessCanBeDisabled(t *testing.T) {
 // the percentage, and 100 % at most. Without a threshold, one server keeps all traffic. (Envoy's overprovisioning
 // factor.)
 func TestTheFailoverThreshold(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		percentage  string
 		least, most int // of 200 requests

@@ -278,6 +278,7 @@ func TestBucketsStay(t *testing.T) {
 // TestLimitsOfConnectionsHaveTheirEffect: connections over the rate are closed, and those that are open stay. The
 // chains for TLS and for plaintext of an inbound count together.
 func TestLimitsOfConnectionsHaveTheirEffect(t *testing.T) {
+	t.Parallel()
 	const limit = "MeshRateLimit: [{match: {}, conf: {local: {tcp: {%s}}}}]"
 	for _, protocol := range []kind.Protocol{kind.TCP, kind.HTTP} {
 		s := receiving(t, protocol, true, true)

@@ -28,8 +28,11 @@ type attack struct {
 	fell  int
 }
 
-// newAttack starts the count of an attack. The name states attacker and attempt, as docs/security.md lists them.
+// newAttack starts the count of an attack, and skips it under -short. The name states attacker and attempt, as
+// docs/security.md lists them.
 func newAttack(t *testing.T, name string) *attack {
+	t.Helper()
+	skipAttacks(t)
 	a := &attack{t: t, name: name}
 	t.Cleanup(func() {
 		a.mu.Lock()
@@ -42,6 +45,14 @@ func newAttack(t *testing.T, name string) *attack {
 		attacks.results = append(attacks.results, attackResult{a.name, a.tried, a.fell})
 	})
 	return a
+}
+
+// skipAttacks skips a test of attacks under -short.
+func skipAttacks(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("nothing was tested: attacks are left out with -short; `make hostile` runs them")
+	}
 }
 
 // repelled counts an attempt that gained the attacker nothing.

@@ -133,6 +133,7 @@ func steering(headers ...http.Header) []string {
 
 // With any response of an application, a POST is executed once, and no header between proxies reaches the caller.
 func TestHostileApplicationsRequestARetry(t *testing.T) {
+	a := newAttack(t, "a hostile application asks proxies to repeat a POST")
 	w := newWorld(t)
 	app := newRecorder()
 	inbounds, outbounds := "", ""
@@ -174,7 +175,6 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 		w.eventually(name+" is reached", func() error { return get(url) })
 	}
 
-	a := newAttack(t, "a hostile application asks proxies to repeat a POST")
 	for form, respond := range responsesThatRequestARetry() {
 		app.responds(respond)
 		for name, url := range paths {
@@ -294,6 +294,7 @@ var passing = map[string]string{
 
 // No proxy obeys headers of a caller, inside the mesh or outside.
 func TestHostileCallersSteerProxies(t *testing.T) {
+	a := newAttack(t, "a hostile caller writes headers of proxies")
 	w := newWorld(t)
 	app := newRecorder()
 	app.responds(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusServiceUnavailable) })
@@ -343,7 +344,6 @@ networking:
 		})
 	}
 
-	a := newAttack(t, "a hostile caller writes headers of proxies")
 	for i, c := range callers {
 		for j, forwardedFor := range []string{"", "10.0.0.1", "127.0.0.1", "::1", "203.0.113.7, 192.168.0.1"} {
 			path := fmt.Sprintf("/%d-%d", i, j)

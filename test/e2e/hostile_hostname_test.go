@@ -9,8 +9,8 @@ import (
 // The DNS server of a host name, of another zone's ingresses or of a Dataplane, leads no proxy to its own machine, its
 // link or a cloud's metadata. A resolver that hangs costs no request.
 func TestHostileHostNamesOnTheClientsMachine(t *testing.T) {
-	f := newFederation(t)
 	a := newAttack(t, "a name of an ingress or a Dataplane leads to the client's own machine")
+	f := newFederation(t)
 	east, west := f.eastAndWestBy(crossZoneRules, "KUMA_HOST_NAMES_RESOLVERS="+resolverAddress,
 		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=")
 	names, _ := startResolverOn(t, west.machine, resolverAddress)

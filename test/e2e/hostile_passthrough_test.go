@@ -13,8 +13,8 @@ import (
 // plane from a loopback address. Strangers reach nothing of the machine through the redirection's ports.
 func TestHostilePassthrough(t *testing.T) {
 	wantRoot(t)
-	w := newWorld(t)
 	a := newAttack(t, "an application or a stranger uses the passthrough of a transparent proxy as somebody else")
+	w := newWorld(t)
 	w.apply(secured)
 	router := newMachine(t)
 	router.forwardPackets()

@@ -173,6 +173,7 @@ func (w *world) serveOn(m *machine, address, name string) {
 
 // A machine, or a proxy, that falls silent costs no safe request within a zone.
 func TestDrillAServerFallsSilent(t *testing.T) {
+	skipAttacks(t)
 	ms := newMachines(t)
 	all := []silence{dropped(ms.router, ms.cables[0]), ms.stopped(ms.agents[1])}
 	if *showDrills {
@@ -213,6 +214,7 @@ var openTCP = regexp.MustCompile(`(?m)^\S*_20082::\S*::cx_active::[1-9].*$`)
 
 // An ingress that falls silent, and a server behind one, cost no safe request of another zone.
 func TestDrillAnIngressFallsSilent(t *testing.T) {
+	skipAttacks(t)
 	f := newFederation(t)
 	east, west := f.eastAndWest()
 	apart := f.machine("apart", east)

@@ -72,8 +72,10 @@ func (o *output) Write(line []byte) (int, error) {
 // timeout is for a condition that a working control plane meets within milliseconds.
 const timeout = time.Minute
 
-// freePorts are the settings of the listeners: any free port of the loopback interface.
-var freePorts = map[string]string{
+// defaults are settings of every control plane: any free port of the loopback interface for each listener, and the
+// shortest drain time.
+var defaults = map[string]string{
+	"dpServer.drainTime":       "2s",
 	"apiServer.http.interface": "127.0.0.1", "apiServer.http.port": "0",
 	"apiServer.https.interface": "127.0.0.1", "apiServer.https.port": "0",
 	"dpServer.interface": "127.0.0.1", "dpServer.port": "0",
@@ -100,7 +102,7 @@ func TryStart(t *testing.T, o Options) error {
 }
 
 func start(t *testing.T, o Options) (*Plane, error) {
-	values := maps.Clone(freePorts)
+	values := maps.Clone(defaults)
 	maps.Copy(values, o.Settings)
 	if values["general.dataDir"] == "" {
 		values["general.dataDir"] = t.TempDir()
