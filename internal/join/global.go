@@ -92,7 +92,8 @@ type peerStream struct {
 	current   *conversation
 	outdated  bool // the receiver's state is outdated
 	confirmed zonesync.Position
-	synced    bool // all resources that the zone had when it connected are stored
+	store     string // the fingerprint of the zone's store
+	synced    bool   // all resources that the zone had when it connected are stored
 	state     StreamState
 	doubted   *kind.DoubtedDeletion // nil: no deletion waits
 }
@@ -238,7 +239,7 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 	}
 	k.renewReceiver(p.rejects)
 	c := newConversation(g.peerKind(p, k), &streamWithFirst{s, first})
-	k.setCurrent(c)
+	k.setCurrent(c, storeOf(s.Context()))
 	err = c.run(ctx)
 	if c.known {
 		g.recordDisconnected(p)
@@ -286,14 +287,14 @@ func (k *peerStream) renewReceiver(rejects *zonesync.Budget) {
 }
 
 func (k *peerStream) release() {
-	k.setCurrent(nil)
+	k.setCurrent(nil, "")
 	<-k.turn
 }
 
-func (k *peerStream) setCurrent(c *conversation) {
+func (k *peerStream) setCurrent(c *conversation, store string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.current, k.synced = c, false
+	k.current, k.store, k.synced = c, store, false
 }
 
 // endStream ends the active stream with an error for its zone.
@@ -330,7 +331,12 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		},
 		progressed: func(c *conversation) { g.recordProgress(p, k, c) },
 		nudge:      k.nudge,
-		nudged:     func(c *conversation) { g.recordForwarded(owner, k); k.confirm(c); g.updateDoubted(p, k, c) },
+		nudged: func(c *conversation) {
+			g.recordForwarded(owner, k)
+			k.confirm(c)
+			g.updateDoubted(p, k, c)
+			g.recordReplaced(p)
+		},
 	}
 }
 
@@ -406,8 +412,9 @@ func (g *Global) updateDoubted(p *zonePeer, k *peerStream, c *conversation) {
 		g.storeSoon(p)
 		p.mu.Unlock()
 	}
-	if doubted && (g.logs.confirmed(p.name) || now.Sub(is.Time.Time) >= g.timeout()) {
+	if doubted && (!g.logs.confirmed(p.name).IsZero() || now.Sub(is.Time.Time) >= g.timeout()) {
 		c.receiver.Release()
+		k.nudge.Send() // the conversation may wait already
 	}
 }
 
@@ -419,22 +426,52 @@ func (g *Global) recordSynced(p *zonePeer, k *peerStream) {
 	k.mu.Lock()
 	k.synced = true
 	k.mu.Unlock()
-	for _, other := range p.kinds {
-		other.mu.Lock()
-		lacks := other.forwardedAcks != nil && !other.synced
-		other.mu.Unlock()
-		if lacks {
-			return
-		}
+	if _, synced := p.syncedStore(); !synced {
+		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// A control plane that takes the place of another one at once continues its subscription, which is complete.
 	if p.insight.current.CompleteTime == nil {
 		p.insight.current.CompleteTime = &kind.Time{Time: time.Now()}
+		g.storeSoon(p)
 	}
-	p.insight.done = true
-	g.storeSoon(p)
+}
+
+// syncedStore returns the store of the zone's control plane, and whether all its resources are stored that are sent on
+// to other zones. While a control plane takes the place of another one, streams are of two stores.
+func (p *zonePeer) syncedStore() (store string, synced bool) {
+	for _, k := range p.kinds {
+		if k.forwardedAcks == nil {
+			continue
+		}
+		k.mu.Lock()
+		is, synced := k.store, k.synced && k.doubted == nil
+		k.mu.Unlock()
+		if !synced || store != "" && is != store {
+			return "", false
+		}
+		store = is
+	}
+	return store, true
+}
+
+// recordReplaced ends the confirmation by an operator once the resources of the confirmed store are in place of the
+// former ones: a later loss of resources needs one of its own.
+func (g *Global) recordReplaced(p *zonePeer) {
+	confirmed := g.logs.confirmed(p.name) // before the zone is found in sync, since a later one is not used up
+	if confirmed.IsZero() {
+		return
+	}
+	if store, synced := p.syncedStore(); !synced || store != g.logs.storeOf(p.name) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.insight.used.Equal(confirmed) {
+		p.insight.used = confirmed
+		g.storeSoon(p)
+	}
 }
 
 // confirm sends a zone the position up to which all others have acked its changes.

@@ -29,7 +29,7 @@ type connection struct {
 	lost    time.Time
 	writing bool // a goroutine stores the changes
 	changed bool
-	done    bool // all resources of the zone are stored, so that a confirmation by an operator has taken effect
+	used    time.Time // of the last confirmation by an operator that has taken effect
 }
 
 // recordConnected counts a stream of a zone whose hello was received.
@@ -94,7 +94,7 @@ func (g *Global) write(p *zonePeer) {
 		case <-g.ctx.Done():
 			return
 		}
-		subscription, rejected, done, ok := p.takeSnapshot(time.Now())
+		subscription, rejected, used, ok := p.takeSnapshot(time.Now())
 		if !ok {
 			return
 		}
@@ -103,7 +103,7 @@ func (g *Global) write(p *zonePeer) {
 				o.Spec.Subscriptions = replaceSubscription(o.Spec.Subscriptions, subscription)
 				o.Spec.Rejected = keepTimes(rejected, o.Spec.Rejected)
 				o.Spec.DoubtedDeletions = p.doubtedDeletions()
-				if done {
+				if o.Spec.Confirmed != nil && o.Spec.Confirmed.Equal(used) {
 					o.Spec.Confirmed = nil
 				}
 				return true
@@ -115,23 +115,23 @@ func (g *Global) write(p *zonePeer) {
 }
 
 // takeSnapshot returns the state to store; ok is false if nothing has changed.
-func (p *zonePeer) takeSnapshot(now time.Time) (_ kind.ZoneSubscription, _ []kind.RejectedItem, done, ok bool) {
+func (p *zonePeer) takeSnapshot(now time.Time) (_ kind.ZoneSubscription, _ []kind.RejectedItem, used time.Time,
+	ok bool) {
 	rejected := p.rejected(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := &p.insight
 	if !i.changed {
 		i.writing = false
-		return kind.ZoneSubscription{}, nil, false, false
+		return kind.ZoneSubscription{}, nil, time.Time{}, false
 	}
 	i.changed = false
-	done, i.done = i.done, false
 	subscription := i.current
 	if i.streams == 0 {
 		subscription.DisconnectTime = &kind.Time{Time: i.lost}
 		i.current = kind.ZoneSubscription{}
 	}
-	return subscription, rejected, done, true
+	return subscription, rejected, i.used, true
 }
 
 // doubtedDeletions returns the deletions that wait, by kind.

@@ -27,8 +27,9 @@ type link struct {
 	open     bool
 	complete bool // global has stored all resources of the zone since the connection began
 	store    string
-	// confirmed: an operator confirmed that the zone's present resources replace its former ones.
-	confirmed bool
+	// confirmed is the time at which an operator confirmed that the zone's present resources replace its former ones;
+	// zero if no confirmation waits for them.
+	confirmed time.Time
 }
 
 // storeOf returns the fingerprint of a zone's store; empty if it is not known.
@@ -38,7 +39,7 @@ func (l *logs) storeOf(zone string) string {
 	return l.links[zone].store
 }
 
-func (l *logs) confirmed(zone string) bool {
+func (l *logs) confirmed(zone string) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.links[zone].confirmed
@@ -50,7 +51,10 @@ func (l *logs) putLink(o *resource.Object[stored]) bool {
 	if json.Unmarshal(o.Spec.body, &row) != nil {
 		return false
 	}
-	now := link{store: row.Spec.Store, confirmed: row.Spec.Confirmed != nil}
+	now := link{store: row.Spec.Store}
+	if row.Spec.Confirmed != nil {
+		now.confirmed = row.Spec.Confirmed.UTC()
+	}
 	if n := len(row.Spec.Subscriptions); n > 0 {
 		last := row.Spec.Subscriptions[n-1]
 		now.instance, now.open, now.complete = last.ControlPlaneInstanceID, last.DisconnectTime == nil,

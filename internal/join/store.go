@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -67,7 +68,7 @@ func (g *Global) checkStore(ctx context.Context, zone string) error {
 			"want one metadata `%s` with the ID of the store, which has at most %d bytes; upgrade the control plane "+
 				"of the zone to a release that sends it", zonesync.StoreMetadata, maxStoreID)
 	}
-	fingerprint := zonesync.Fingerprint(values[0])
+	fingerprint := storeOf(ctx)
 	if g.logs.storeOf(zone) == fingerprint {
 		return nil
 	}
@@ -101,6 +102,11 @@ func (g *Global) checkStore(ctx context.Context, zone string) error {
 			zone, known, fingerprint, g.timeout())
 	}
 	return nil
+}
+
+// storeOf returns the fingerprint of the store of the control plane that calls.
+func storeOf(ctx context.Context) string {
+	return zonesync.Fingerprint(strings.Join(metadata.ValueFromIncomingContext(ctx, zonesync.StoreMetadata), ","))
 }
 
 func (g *Global) timeout() time.Duration {

@@ -135,10 +135,7 @@ func (g *global) awaitReplaced(by *zone) {
 // connection is recorded, so it continues that one's subscription.
 func TestAReinstalledZoneAtOnce(t *testing.T) {
 	g, east, west, keys := connectedZones(t, 30)
-	g.eventually("the connection is complete", func() bool {
-		s := g.insight("east").Subscriptions
-		return len(s) == 1 && s[0].CompleteTime != nil
-	})
+	g.awaitComplete("east")
 	anew := newZone(t, "east")
 	if err := join.Replace(t.Context(), g.writer, "east", anew.store()); err != nil {
 		t.Fatal(err)
@@ -149,6 +146,29 @@ func TestAReinstalledZoneAtOnce(t *testing.T) {
 		west.awaitDeleted(key)
 	}
 	g.awaitReplaced(anew)
+}
+
+// awaitComplete waits until a zone's first connection is recorded as complete.
+func (g *global) awaitComplete(zone string) {
+	g.t.Helper()
+	g.eventually("the connection is complete", func() bool {
+		s := g.insight(zone).Subscriptions
+		return len(s) == 1 && s[0].CompleteTime != nil
+	})
+}
+
+// TestAConfirmationWaitsForItsControlPlane: the former control plane, which is still connected and in sync, does not
+// use it up.
+func TestAConfirmationWaitsForItsControlPlane(t *testing.T) {
+	g, _, _, _ := connectedZones(t, 30)
+	anew := newZone(t, "east")
+	if err := join.Replace(t.Context(), g.writer, "east", anew.store()); err != nil {
+		t.Fatal(err)
+	}
+	g.awaitComplete("east")
+	if g.insight("east").Confirmed == nil {
+		t.Error("the confirmation is used up before the confirmed control plane has come")
+	}
 }
 
 // TestReplaceWithOneOfSeveralStores: if several stores were rejected, the operator selects one.

@@ -125,7 +125,7 @@ func (g *Global) endStreams() (next time.Duration) {
 		g.completeLogs(zone)
 	}
 	for zone, p := range g.zones {
-		if g.logs.confirmed(zone) {
+		if !g.logs.confirmed(zone).IsZero() {
 			for _, k := range p.kinds {
 				k.nudge.Send()
 			}

@@ -50,7 +50,7 @@ func given(name string) (is bool) {
 func prepare(m *testing.M) (int, error) {
 	flag.Parse()
 	if !given("test.parallel") {
-		flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // tests mostly wait
+		flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // tests mostly wait
 	}
 	dir, err := os.MkdirTemp("", "weft-e2e-")
 	if err != nil {
@@ -163,13 +163,14 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 	return w
 }
 
-// freePorts returns unused ports from 22000 to 31999: below the ephemeral range, so that no client's socket takes one
-// meanwhile, and above the ports of the demo and of documents. Each is returned once, so no other test gets it.
+// freePorts returns unused ports from 25000 to 31999: below the ephemeral range, so that no client's socket takes one
+// meanwhile, and above the ports of the demo, of documents, and of the tests of internal/envoy, which run at the same
+// time. Each is returned once, so no other test gets it.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for len(ports) < n {
-		port := 22000 + (os.Getpid()*50+int(nextPort.Add(1)))%10000
+		port := 25000 + (os.Getpid()*50+int(nextPort.Add(1)))%7000
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err == nil {
 			l.Close()
