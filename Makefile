@@ -62,7 +62,7 @@ PROPERTIES := ./internal/cni ./internal/envoysim ./internal/kube/inject ./intern
 # Without debugging information, and without the part of `go vet ./...` that go test would run another time.
 GOTEST := go test -vet=off -ldflags=-w
 
-test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests except test-real; installs PostgreSQL and pip; 12 minutes from nothing
+test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests but those of test-real, with -short; installs PostgreSQL and pip; 10 to 12 minutes from nothing
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
 	go vet ./...
