@@ -55,21 +55,17 @@ prerequisites-real:
 prerequisites-node:
 	@tools/prerequisites node
 
-# Packages with properties of random worlds beside these. -short tries a fifth of the worlds of each property.
-PROPERTIES := ./internal/cni ./internal/envoysim ./internal/kube/inject ./internal/migrate ./internal/policy \
-	./internal/sni ./resource
-
 # Without debugging information, and without the part of `go vet ./...` that go test would run another time.
 GOTEST := go test -vet=off -ldflags=-w
 
-test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests but those of test-real, with -short; installs PostgreSQL and pip; 10 to 12 minutes from nothing
+test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests but those of test-real; installs PostgreSQL and pip; 10 to 12 minutes from nothing
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
 	go vet ./...
 	@$(MAKE) --no-print-directory lint
 	tools/generated
 	@# The longest package, which is first, mostly waits: the others are compiled beside it.
-	$(GOTEST) -short -timeout 30m ./test/e2e ./...
+	WEFT_SKIP_ATTACKS=true $(GOTEST) -timeout 30m ./test/e2e ./...
 
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
@@ -83,7 +79,6 @@ test-real: prerequisites-real build tools spire apiserver helm ## the long tests
 	$(GOTEST) -count=1 -timeout 30m $(APISERVER) -apiserver
 	$(GOTEST) -count=1 ./internal/kube/install -helm
 	$(GOTEST) -race -timeout 30m $(RACED)
-	$(GOTEST) $(PROPERTIES)
 	cd tools && go run ./mutate -check
 	@$(MAKE) --no-print-directory hostile
 
