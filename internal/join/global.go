@@ -92,7 +92,7 @@ type peerStream struct {
 	current   *conversation
 	outdated  bool // the receiver's state is outdated
 	confirmed zonesync.Position
-	store     string // the fingerprint of the zone's store
+	store     string // of the control plane whose stream is active: its fingerprint
 	synced    bool   // all resources that the zone had when it connected are stored
 	state     StreamState
 	doubted   *kind.DoubtedDeletion // nil: no deletion waits
@@ -374,6 +374,7 @@ func (g *Global) recordProgress(p *zonePeer, k *peerStream, c *conversation) {
 		t.moved.Send()
 	}
 	g.updateDoubted(p, k, c)
+	g.recordReplaced(p)
 	g.recordState(p, k, c)
 }
 

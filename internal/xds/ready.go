@@ -191,10 +191,7 @@ func leadsToClusters(t Type) bool { return t == Listener || t == Extension || t 
 // first response, after which Envoy begins to serve.
 func (s *session) limit(t Type) (revision uint64, ok bool) {
 	sub, clusters := &s.subs[t], &s.subs[Cluster]
-	if !leadsToClusters(t) || len(clusters.outstanding) == 0 && !s.pending(Cluster) {
-		return s.catalog.revision, true
-	}
-	if !s.pending(t) {
+	if !leadsToClusters(t) || !s.pending(t) || len(clusters.outstanding) == 0 && !s.pending(Cluster) {
 		sub.waitsSince = 0
 		return s.catalog.revision, true
 	}
