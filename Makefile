@@ -8,7 +8,7 @@ RACED := ./internal/table/... ./internal/state/... ./internal/identity/... ./int
 	./internal/store/... ./internal/admission/... ./internal/mirror/... ./internal/push/... ./internal/barrier/... \
 	./internal/reconcile/... ./internal/dpserver/... ./internal/agent/... ./internal/replica/... ./internal/view/... \
 	./internal/access/... ./internal/audit/... ./internal/lookup/... ./internal/zonesync/... ./internal/certfile/... \
-	./internal/rest/...
+	./internal/rest/... ./internal/bubble
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile

@@ -317,17 +317,34 @@ var getter = regexp.MustCompile(`^Get[A-Z]`)
 
 var grpcMethods = []string{"GetRequestMetadata", "GetInfo", "GetPluginInfo", "GetPluginCapabilities"}
 
-// TestTestsWaitForEvents: a test that sleeps is slow when the event is early and fails when it is late. Under
-// testing/synctest time is simulated, so a test may sleep.
+// TestTestsWaitForEvents: a test that sleeps is slow when the event is early and fails when it is late. In a bubble time
+// is simulated, so a test may sleep.
 func TestTestsWaitForEvents(t *testing.T) {
 	for file, source := range goFiles(t) {
-		if !strings.HasSuffix(file, "_test.go") || source.imports("testing/synctest") {
+		if !strings.HasSuffix(file, "_test.go") || source.imports("weft/internal/bubble") {
 			continue
 		}
 		ast.Inspect(source.tree, func(n ast.Node) bool {
 			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Sleep" {
 				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" {
 					t.Errorf("%s:%d sleeps: wait for the event", file, source.files.Position(n.Pos()).Line)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestBubblesAreOfPackageBubble: a bubble of synctest.Test crashes the race detector now and then ([bubble.Test]).
+func TestBubblesAreOfPackageBubble(t *testing.T) {
+	for file, source := range goFiles(t) {
+		if filepath.Dir(file) == "internal/bubble" {
+			continue
+		}
+		ast.Inspect(source.tree, func(n ast.Node) bool {
+			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Test" {
+				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "synctest" {
+					t.Errorf("%s:%d calls synctest.Test: call bubble.Test", file, source.files.Position(n.Pos()).Line)
 				}
 			}
 			return true

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weft/internal/bubble"
 )
 
 // Who knocks a thousand times in a second fills two lines.
 func TestDenialsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := NewDenials(slog.New(slog.NewTextHandler(&log, nil)))
 		said := func() string {

@@ -7,9 +7,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/wire"
 )
 
@@ -40,7 +40,7 @@ func TestTheReportIsWhatWasSeenAndHeard(t *testing.T) {
 }
 
 func TestProbeThresholds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var heard []string
 		results := []bool{false, true, false, false, true, false, false, false, true, true}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/wire"
 )
 
@@ -161,7 +162,7 @@ func TestADrainWaitsForTheControlPlane(t *testing.T) {
 		}, 25 * second, 27 * second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				a := &agent{settings: watch(&wire.Settings{}), session: watch(time.Time{})}
 				began := time.Now()
 				go c.control(a)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -59,7 +60,7 @@ type bench struct {
 }
 
 func inBench(t *testing.T, test func(*bench)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		b := &bench{t: t, db: table.New(), mesh: &mesh{acked: make(chan error), confirmed: make(chan error)}}
 		b.rows = NewRows(b.db)
 		var mu sync.Mutex

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"weft/internal/bubble"
 	"weft/internal/pki"
 	"weft/internal/wire"
 )
@@ -93,7 +94,7 @@ func TestPortSeparatesProtocols(t *testing.T) {
 // TestAnIdleConnectionWithoutHTTP2IsClosed: a client that sends nothing frees its slot, though nothing reads from the
 // connection and the deadlines of its socket are cleared.
 func TestAnIdleConnectionWithoutHTTP2IsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		others := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, 1), closed: make(chan struct{})}
 		server, client := net.Pipe()
 		go others.offer(server)

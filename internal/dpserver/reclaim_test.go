@@ -5,10 +5,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"weft/internal/bubble"
 )
 
 func TestMemoryIsGivenBackOnceManyStreamsAreInSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var streams, sent atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/bubble"
 	"weft/internal/join"
 	"weft/internal/mirror"
 	"weft/internal/wire"
@@ -77,7 +77,7 @@ func (s *openStream) RecvMsg(m any) error {
 // TestAllKindsReconnectTogether: after global did not respond for long, its kinds do not come back one after the other:
 // the first stream that has a connection ends the pauses of all others.
 func TestAllKindsReconnectTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		dialed := &connection{until: time.Now().Add(time.Minute)}
 		zone := join.NewZone(join.ZoneConfig{Zone: "east", Instance: "e-1", Global: dialed,
 			WaitAcked: func(context.Context, mirror.Rows) error { return nil },

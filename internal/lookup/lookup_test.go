@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"weft/internal/agent/nameserver"
+	"weft/internal/bubble"
 	"weft/internal/graph"
 	"weft/internal/lookup"
 	"weft/internal/table"
@@ -204,7 +205,7 @@ func (w *world) run(test func()) {
 // An address that leaves a name stays for the drain time beside the new ones, and nothing is written while nothing
 // changes.
 func TestANameMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.resolveTo("lb.example", 10*time.Second, "192.0.2.1", "192.0.2.2")
 		w.put(ingresses("west", "lb.example", "192.0.2.9", "lb.example"), dataplane("a", "10.0.0.1"))
@@ -229,7 +230,7 @@ func TestANameMoves(t *testing.T) {
 
 // Between the write of a row and its commit to the table, a drained address causes no further write.
 func TestADrainedAddressIsRemovedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.resolveTo("lb.example", 2*time.Minute, "192.0.2.1")
 		w.put(ingresses("west", "lb.example"))
@@ -268,7 +269,7 @@ func TestTheLastAddressesRemain(t *testing.T) {
 			"(192.0.2.1) 192.0.2.7 ! excluded: 224.0.0.1 is a multicast address"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				w.resolveTo("lb.example", time.Second, "192.0.2.1")
 				w.put(ingresses("west", "lb.example"))
@@ -291,7 +292,7 @@ func TestTheLastAddressesRemain(t *testing.T) {
 // Names are looked up as long as a resource of this zone's proxies or of another zone's ingresses has them, and never
 // those of this zone's own ingresses.
 func TestWhichNamesAreLookedUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		for _, name := range []string{"web.example", "lb.example", "own.example", "left.example"} {
 			w.resolveTo(name, time.Second, "192.0.2.1")
@@ -326,7 +327,7 @@ func TestWhichNamesAreLookedUp(t *testing.T) {
 // Names whose resolvers do not respond keep no other name from being looked up in its time, and are looked up less and
 // less.
 func TestANameThatHangsBlocksNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		hanging := make([]string, 64)
 		for i := range hanging {
@@ -354,7 +355,7 @@ func TestANameThatHangsBlocksNoOther(t *testing.T) {
 
 // A name has 16 addresses at most, and as many that it has left.
 func TestTheNumberOfAddressesIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.put(ingresses("hostile", "lb.example"))
 		w.run(func() {
@@ -376,7 +377,7 @@ func TestTheNumberOfAddressesIsBounded(t *testing.T) {
 
 // What could not be stored is tried again; another run begins with all names.
 func TestAnotherRunGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.resolveTo("lb.example", time.Minute, "192.0.2.1")
 		w.storeFails(fmt.Errorf("the store is away"))
@@ -473,7 +474,7 @@ func (w *world) hang(prefix string, n int) (names []string) {
 // Silent names of a hostile mesh and of a hostile zone delay neither the names of another zone's ingresses nor those of
 // another mesh's Dataplanes, new or known, nor names of the same mesh that resolve.
 func TestSilentNamesDelayNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.resolveTo("known.example", time.Second, "10.0.0.1")
 		w.put(dataplane("known", "known.example"))
@@ -509,7 +510,7 @@ func TestSilentNamesDelayNoOther(t *testing.T) {
 
 // Names that resolve, but slowly, delay names of the same mesh by one round at most.
 func TestSlowNamesAreLast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var all []resource.Any
 		for i, name := range w.hang("slow", 400) {
@@ -535,7 +536,7 @@ func TestSlowNamesAreLast(t *testing.T) {
 // One mesh has 1,000 host names of Dataplanes looked up. Each further name has a row with the reason, until another
 // name is no longer used. Names of other meshes and of ingresses do not count.
 func TestTheNamesOfAMeshAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var all []resource.Any
 		for i := range 1000 {
@@ -589,7 +590,7 @@ func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				alternate(w, 2)
 				w.put(ingresses("hostile", "lb.example"))
@@ -622,7 +623,7 @@ func TestANameThatChangesOftenIsWrittenAtAPace(t *testing.T) {
 // A name in whose place former ingresses are dialed is tried each second or two, also where its lookups failed before,
 // for a while.
 func TestANameWithFormerIngressesIsTriedOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.fail("lb.example", fmt.Errorf("SERVFAIL"))
 		w.put(dataplane("a", "lb.example"))
@@ -668,7 +669,7 @@ func (s slow) Delete(ctx context.Context, name string) error {
 
 // A name that comes back while its row is being removed has a row again at once.
 func TestANameReturnsWhileItsRowIsRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.runner.Writer = slow{world: w}
 		w.resolveTo("web.example", 5*time.Minute, "10.0.0.1")
@@ -688,7 +689,7 @@ func TestANameReturnsWhileItsRowIsRemoved(t *testing.T) {
 
 // A row that can't be removed is tried again each 5 s.
 func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w, failed := newWorld(t), 0
 		w.runner.Writer = slow{w, &failed}
 		w.resolveTo("web.example", time.Minute, "10.0.0.1")
@@ -707,7 +708,7 @@ func TestARemovalThatFailsIsTriedAgain(t *testing.T) {
 
 // An instance that does not lead keeps the names that resources have and those that have a row, and no other.
 func TestAReplicaThatDoesNotLeadDropsNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.resolveTo("web.example", time.Minute, "10.0.0.1")
 		names := func(want int) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/mirror"
 	"weft/internal/wait"
 	"weft/kind"
@@ -46,7 +47,7 @@ func TestAwait(t *testing.T) {
 		"deleted":                                  {mirror.Version{}, "", []string{"a", "a", ""}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				c := &shownCopy{stored: test.stored, shown: test.shows[0]}
 				done := c.await(t.Context(), mirror.Rows{row: test.version})
 				for _, shown := range test.shows[1:] {
@@ -68,7 +69,7 @@ func TestAwait(t *testing.T) {
 
 // TestAwaitOfALaterVersion: a copy that had a later version before the wait began is not waited for without end.
 func TestAwaitOfALaterVersion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := &shownCopy{stored: "c", shown: "c"}
 		began := time.Now()
 		err := <-c.await(t.Context(), mirror.Rows{kind.Meshes.Key("", "m"): mirror.Written("b")})
@@ -80,7 +81,7 @@ func TestAwaitOfALaterVersion(t *testing.T) {
 
 // TestAwaitOfWithheldRows: a row that the copy has and does not show is waited for. The wait ends with its context.
 func TestAwaitOfWithheldRows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		c := &shownCopy{stored: "b", shown: "b", withheld: true}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

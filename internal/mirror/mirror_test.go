@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/admission"
+	"weft/internal/bubble"
 	"weft/internal/mirror"
 	"weft/internal/store"
 	"weft/internal/store/memory"
@@ -129,7 +130,7 @@ func meshRow(t *testing.T, name string) store.Row {
 }
 
 func TestTheFirstBatchHasTheWholeStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
 		for i := range 5 {
@@ -145,7 +146,7 @@ func TestTheFirstBatchHasTheWholeStore(t *testing.T) {
 }
 
 func TestWritesWithinTheQuietPeriodAreOneBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
 		c := startMirror(t, rows)
@@ -167,7 +168,7 @@ func TestWritesWithinTheQuietPeriodAreOneBatch(t *testing.T) {
 
 func TestBatchesAddUpToTheStoreWhenWatchesFail(t *testing.T) {
 	for seed := range uint64(50) {
-		synctest.Test(t, func(t *testing.T) {
+		bubble.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			rows := memory.New(memory.Options{})
 			t.Cleanup(func() { rows.Close() })

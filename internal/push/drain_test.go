@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/kind"
@@ -92,7 +93,7 @@ func allowed(t *testing.T, hub *Hub) []string {
 // A client's proxy may have sent a request just before it acked that the inbound is no endpoint any more. The request
 // arrives while the inbound still has its listener and permissions: for the drain time, counted from the last ack.
 func TestADrainedInboundKeepsItsPermissionsForTheDrainTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		acked := make(onDemand)
 		hub, _, gone := newHub(t, acked)
 		hub.callbacks.DrainTime = 5 * time.Second

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/xds"
@@ -70,7 +71,7 @@ func clientHas(hub *Hub) []*xds.Resource {
 }
 
 func growing(t *testing.T, test func(hub *Hub, acks acks)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hub, _, _ := newHub(t, never{})
 		put(hub, web("web"))
 		acks := halfAcked(hub)
@@ -286,7 +287,7 @@ func TestAChangeIsPublishedWithAllThatWaits(t *testing.T) {
 		"a host name is removed": func(hub *Hub) { hub.Apply(removal(kind.MeshServiceStatuses.Key(mesh, "web"))) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				hub, _, _ := newHub(t, never{})
 				other := web("other").(*resource.Object[kind.MeshService])
 				other.Name = "other"
@@ -337,7 +338,7 @@ func TestTheFirstEndpointOfAPublishedServiceDoesNotWait(t *testing.T) {
 
 // Streams that are slow but ack one after another do not end a round.
 func TestARoundLastsWhileStreamsAck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hub, _, _ := newHub(t, never{})
 		put(hub, web("web"))
 		hub.callbacks.HalfAcked = func(ctx context.Context, _ uint64, progress func()) error {
@@ -369,7 +370,7 @@ func TestARoundLastsWhileStreamsAck(t *testing.T) {
 
 // The groups of ZoneEgresses belong to no mesh: merging is for the proxies of a mesh, which connect all at once.
 func TestAZoneEgressDoesNotWaitForAdditions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		hub, _, _ := newHub(t, never{})
 		put(hub,
 			kind.ZoneEgresses.Make("", "ze",

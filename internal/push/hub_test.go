@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/proxy"
@@ -240,7 +241,7 @@ func TestADrainIsCountedByWhatEndedIt(t *testing.T) {
 		"somebody never is":       {func() AckWaiter { return never{} }, false, Bound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				hub, _, gone := newHub(t, c.waiter())
 				counted := 0
 				hub.callbacks.Drained = func(listeners int, after time.Duration, acked bool) {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"weft/internal/admission"
+	"weft/internal/bubble"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/replica"
@@ -93,7 +93,7 @@ func listenersOf(t *testing.T, rows store.Store) int {
 }
 
 func TestADrainWaitsForTheClientsOfEveryInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
 		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080),
@@ -118,7 +118,7 @@ func TestADrainWaitsForTheClientsOfEveryInstance(t *testing.T) {
 }
 
 func TestADrainOutlivesTheInstanceThatBeganIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		rows := memory.New(memory.Options{})
 		t.Cleanup(func() { rows.Close() })
 		storeAll(t, rows, kind.Meshes.Make("", mesh, kind.Mesh{}), server("blue", "10.0.0.1", "blue", 8080),

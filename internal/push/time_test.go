@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/graph"
 	"weft/internal/push"
 	"weft/internal/table"
@@ -16,7 +17,7 @@ import (
 
 // A value that waits for a time is recomputed then, also where an earlier time came while a later one was waited for.
 func TestATimeThatAValueWaitsForIsCommitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		state, began := graph.NewState("east"), time.Now()
 		past := table.NewDerived(state.Tables.DB, "past", func(r *table.Reader, in time.Duration) bool {
 			return r.Past(began.Add(in))

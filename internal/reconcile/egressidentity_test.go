@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/kind"
 	"weft/resource"
 )
@@ -81,7 +82,7 @@ func TestAZoneEgressHasAConditionForItsIdentity(t *testing.T) {
 // TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership: a new leader logs it although an earlier one has stored the
 // condition, and once for all ZoneEgresses of the zone. (Zone Egress Identity.)
 func TestTheMissingDefaultMeshIsLoggedOnceForEachLeadership(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t, "241.0.0.0/8")
 		var log bytes.Buffer
 		m := follow(w, true, slog.New(slog.NewTextHandler(&log, nil)))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/kind"
 	"weft/resource"
 )
@@ -17,7 +18,7 @@ import (
 // TestDeletedRowsOfTheControlPlaneAreWrittenAgain: a deleted row of the control plane is written again at once, and not
 // at the next start, while its sources exist.
 func TestDeletedRowsOfTheControlPlaneAreWrittenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := follow(newWorld(t, "241.0.0.0/8"), true, slog.New(slog.DiscardHandler))
 		s.now = time.Now()
 		s.plan.Lives = func(instance string) bool { return instance == "here" }

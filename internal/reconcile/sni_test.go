@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/bubble"
 	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
@@ -240,7 +241,7 @@ func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
 // TestOtherZonesAreWaitedFor: an SNI becomes the first once all zones have confirmed and the drain time has passed.
 // Until then, the pending zones are reported.
 func TestOtherZonesAreWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m := follow(newWorld(t, "241.0.0.0/8"), true, slog.New(slog.DiscardHandler))
 		m.now = time.Now()
 		zones := &cutOff{connected: make(chan struct{})}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/kind"
 	"weft/resource"
 )
@@ -82,7 +83,7 @@ func TestSNIRoutesOfAGlobalServiceStayForATimeout(t *testing.T) {
 }
 
 func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, z := retaining(t)
 		if rows := <-z.requested; len(rows) != 1 || rows[0] != kind.MeshServices.Key("default", "web") {
 			t.Errorf("other zones must confirm %v", rows)
@@ -98,7 +99,7 @@ func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 }
 
 func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, z := retaining(t)
 		go func() {
 			for range z.requested { // again and again
@@ -113,7 +114,7 @@ func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 
 // A port that returned and was removed again needs new confirmations.
 func TestASecondRemovalIsConfirmedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		m, z := retaining(t)
 		<-z.requested
 		m.user(passedOn(m.now.Add(time.Second)))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/admission"
+	"weft/internal/bubble"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/kind"
@@ -126,7 +127,7 @@ func (w *world) join(id string) *instance {
 func (i *instance) crash() { i.link.set(true); i.stop() }
 
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := &world{t, memory.New(memory.Options{}), map[string]*atomic.Bool{"a": {}, "b": {}, "c": {}}}
 		t.Cleanup(func() { w.rows.Close() })
 		test(t, w)
@@ -336,7 +337,7 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 		"they do not":    {time.Hour, 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
 				began := time.Now()
 				m := Alone(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool {
 					return time.Since(began) < test.back

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"weft/internal/bubble"
 )
 
 // serveUntil responds with "backend-1", and breaks the connections that broken selects. reached closes at the n-th
@@ -81,7 +82,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 }
 
 func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		running := Start(1000, 5*time.Second, func(context.Context) (string, error) {
 			time.Sleep(time.Second)
 			return "slow", nil

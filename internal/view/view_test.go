@@ -7,10 +7,10 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"weft/internal/admission"
+	"weft/internal/bubble"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/store"
@@ -113,7 +113,7 @@ func versionIn(rows *view.Rows, name string) string {
 }
 
 func TestReadWaitsForWhatWasWrittenBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		row := w.create(w.store, "a")
 		time.AfterFunc(3*time.Millisecond, func() { w.bring(row) })
@@ -127,7 +127,7 @@ func TestReadWaitsForWhatWasWrittenBefore(t *testing.T) {
 }
 
 func TestReadDoesNotWaitForWhatComesLaterOrForOtherKinds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		first := w.create(w.store, "a")
 		time.AfterFunc(time.Millisecond, func() {
@@ -145,7 +145,7 @@ func TestReadDoesNotWaitForWhatComesLaterOrForOtherKinds(t *testing.T) {
 }
 
 func TestAStuckMirrorCostsOneWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		row := w.create(w.store, "a")
 		if version, took := w.version("a"); version != row.Version || took != view.Timeout {
@@ -165,7 +165,7 @@ func TestAStuckMirrorCostsOneWait(t *testing.T) {
 
 // TestALaggingMirrorIsWaitedFor: a mirror that brings other writes is not disturbed by a list of the store.
 func TestALaggingMirrorIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		other := w.create(w.store, "other")
 		row := w.create(w.store, "a")
@@ -189,7 +189,7 @@ func TestALaggingMirrorIsWaitedFor(t *testing.T) {
 // Where another replica overwrites a write of this one, the mirror brings the other replica's version only. The row is
 // read once. An earlier version of this replica is no doubt.
 func TestAnotherInstanceWritesOverIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		first := w.create(w.store, "a")
 		second := w.update(w.store, first)
@@ -213,7 +213,7 @@ func TestAnotherInstanceWritesOverIt(t *testing.T) {
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.create(w.store, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -277,7 +277,7 @@ func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) er
 
 // A read from the store, while the mirror is stuck, applies the settings of the control plane.
 func TestTheStoreIsReadWithTheSettings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.state.Tables.DefaultMesh, w.state.Tables.Alone = "shop", true
 		w.create(w.store, "a") // that the state never gets

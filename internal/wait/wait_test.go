@@ -8,11 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/wait"
 )
 
 func TestSleep(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if err := wait.Sleep(t.Context(), time.Minute); err != nil || time.Since(began) != time.Minute {
 			t.Errorf("%v after %s, want nil after a minute", err, time.Since(began))
@@ -29,7 +30,7 @@ func TestSleep(t *testing.T) {
 
 // The error is that of the attempt, which says more than that of the context.
 func TestUntil(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		began, attempts, pending := time.Now(), 0, errors.New("pending")
 		third := func(context.Context) error {
 			if attempts++; attempts < 3 {
@@ -52,7 +53,7 @@ func TestUntil(t *testing.T) {
 
 // One Send wakes all that wait, and none that begins to wait afterwards.
 func TestBroadcast(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		var changed wait.Broadcast
 		changed.Send() // for no goroutine
 		var woken atomic.Int32

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/store/storetest"
@@ -46,7 +46,7 @@ func (h hanging) Delete(ctx context.Context, _ resource.Key, _ string) error {
 }
 
 func TestNothingHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
 		s := New(hanging{})
 		for name, call := range map[string]struct {
 			call  func(context.Context) error
