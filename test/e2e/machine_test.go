@@ -56,6 +56,8 @@ func newMachine(t *testing.T) *machine {
 			err)
 	}
 	m.command("ip", "link", "set", "lo", "up")
+	// Within a minute a drill opens more connections to one address than there are ports.
+	m.enable("ipv4/tcp_tw_reuse")
 	return m
 }
 
@@ -122,11 +124,15 @@ func (m *machine) connect(other *machine, name, address, otherAddress string) {
 // forwardPackets makes the machine a router.
 func (m *machine) forwardPackets() {
 	m.t.Helper()
-	for _, setting := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
-		err := m.do(func() error { return os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0) })
-		if err != nil {
-			m.t.Fatal(err)
-		}
+	m.enable("ipv4/ip_forward")
+	m.enable("ipv6/conf/all/forwarding")
+}
+
+// enable sets a setting of the kernel, which each machine has for itself, to 1.
+func (m *machine) enable(setting string) {
+	m.t.Helper()
+	if err := m.do(func() error { return os.WriteFile("/proc/sys/net/"+setting, []byte("1"), 0) }); err != nil {
+		m.t.Fatal(err)
 	}
 }
 
