@@ -3,6 +3,10 @@
 //
 // The batches add up to the store's content even when a watch fails: the mirror then lists the kind again and emits the
 // difference from the versions already passed on, deletions included.
+//
+// Kinds are followed independently. Where the store has one order of all writes, batches keep it: a batch contains every
+// write before its last one, so that nobody reads a state that the store never had, such as a permission for new SPIFFE
+// IDs before the MeshIdentity that was written before it.
 package mirror
 
 import (
@@ -10,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +34,9 @@ const (
 	quietPeriod   = time.Millisecond     // delay after the last change
 	maxBatchDelay = 5 * time.Millisecond // longest delay after the first change
 	retryInterval = time.Second          // delay after a failure of the store
+	// orderTimeout is the longest wait for the earlier writes of other kinds. They take milliseconds, unless a database
+	// loses the notification of a write, which costs 5 s, or does not respond.
+	orderTimeout = 15 * time.Second
 )
 
 // Config is the configuration of a mirror. All fields are required.
@@ -46,17 +54,30 @@ type Config struct {
 // Mirror follows the content of a store.
 type Mirror struct {
 	Config
-	events chan []store.Event
+	reads chan read
 	// failing is true while the store can't be read, so that the failure is logged once for all kinds.
 	failing atomic.Bool
 	// versions are those passed on, by kind. Each inner map belongs to the follow goroutine of its kind.
 	versions map[string]map[resource.Key]string
+
+	// reached is the position up to which each kind was read, and applied that of the last batch. They belong to the
+	// goroutine that makes the batches.
+	reached map[string]int64
+	applied int64
+}
+
+// read is what was read of one kind: all events up to a position.
+type read struct {
+	kind    string
+	events  []store.Event
+	reached int64 // 0 in a store without an order of all writes
 }
 
 // Start lists every kind and applies the first batch before it returns; an error of the first list is returned. It then
 // follows the store until ctx ends. The returned function blocks until the mirror has stopped.
 func Start(ctx context.Context, c Config) (wait func(), err error) {
-	m := &Mirror{Config: c, events: make(chan []store.Event), versions: map[string]map[resource.Key]string{}}
+	m := &Mirror{Config: c, reads: make(chan read), versions: map[string]map[resource.Key]string{},
+		reached: map[string]int64{}}
 	cursors := map[string]store.Cursor{}
 	var first []store.Event
 	for _, kind := range c.Kinds {
@@ -67,6 +88,12 @@ func Start(ctx context.Context, c Config) (wait func(), err error) {
 		}
 		first = append(first, events...)
 		cursors[kind] = cursor
+		m.reached[kind], _ = c.Store.Position(cursor)
+	}
+	for _, position := range m.reached {
+		if m.applied == 0 || position < m.applied {
+			m.applied = position
+		}
 	}
 	c.Apply(m.batch(first))
 
@@ -132,7 +159,7 @@ func (m *Mirror) follow(ctx context.Context, kind string, cursor store.Cursor) {
 				if m.failing.Swap(false) {
 					m.Log.Info("reading the store succeeds again")
 				}
-				m.send(ctx, events)
+				m.send(ctx, kind, events, cursor)
 				break
 			}
 		}
@@ -149,37 +176,46 @@ func (m *Mirror) watch(ctx context.Context, kind string, cursor store.Cursor) er
 	}
 	for events := range watch {
 		m.recordVersions(kind, events)
-		m.send(ctx, events)
+		if len(events) > 0 {
+			m.send(ctx, kind, events, events[len(events)-1].Cursor)
+		}
 	}
 	return nil
 }
 
-func (m *Mirror) send(ctx context.Context, events []store.Event) {
-	if len(events) == 0 {
-		return
-	}
+func (m *Mirror) send(ctx context.Context, kind string, events []store.Event, until store.Cursor) {
+	reached, _ := m.Store.Position(until)
 	select {
-	case m.events <- events:
+	case m.reads <- read{kind, events, reached}:
 	case <-ctx.Done():
 	}
 }
 
+// add appends what was read to the events that no batch has yet.
+func (m *Mirror) add(pending []store.Event, r read) []store.Event {
+	m.reached[r.kind] = r.reached
+	return append(pending, r.events...)
+}
+
 // collect merges the changes of a few milliseconds into one batch.
 func (m *Mirror) collect(ctx context.Context) {
+	var pending []store.Event
 	for {
-		var pending []store.Event
-		select {
-		case pending = <-m.events:
-		case <-ctx.Done():
-			return
+		for len(pending) == 0 {
+			select {
+			case r := <-m.reads:
+				pending = m.add(pending, r)
+			case <-ctx.Done():
+				return
+			}
 		}
 		deadline := time.NewTimer(maxBatchDelay)
 	gather:
 		for {
 			quietTimer := time.NewTimer(quietPeriod)
 			select {
-			case more := <-m.events:
-				pending = append(pending, more...)
+			case r := <-m.reads:
+				pending = m.add(pending, r)
 			case <-quietTimer.C:
 				break gather
 			case <-deadline.C:
@@ -188,8 +224,79 @@ func (m *Mirror) collect(ctx context.Context) {
 				return
 			}
 		}
-		m.Apply(m.batch(pending))
+		var next, later []store.Event
+		if next, later = m.complete(ctx, pending); ctx.Err() != nil {
+			return
+		}
+		m.Apply(m.batch(next))
+		pending = later
 	}
+}
+
+// complete returns the events of the next batch, with all earlier writes of other kinds, and those that are later than
+// the last of pending.
+func (m *Mirror) complete(ctx context.Context, pending []store.Event) (next, later []store.Event) {
+	until := int64(0)
+	for _, e := range pending {
+		until = max(until, m.position(e))
+	}
+	if until <= m.applied {
+		return pending, nil // rows of a list, or a store without an order
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, orderTimeout, errOrder)
+	defer cancel()
+	newest := m.newest(ctx, until)
+	for lacking := m.lacking(newest); len(lacking) > 0; lacking = m.lacking(newest) {
+		select {
+		case r := <-m.reads:
+			pending = m.add(pending, r)
+			continue
+		case <-ctx.Done():
+		}
+		if context.Cause(ctx) == errOrder {
+			m.Log.Warn("the store does not show earlier writes of some kinds, so later ones take effect before them",
+				"kinds", lacking)
+		}
+		break
+	}
+	m.applied = until
+	for _, e := range pending {
+		if m.position(e) <= until {
+			next = append(next, e)
+		} else {
+			later = append(later, e)
+		}
+	}
+	return next, later
+}
+
+var errOrder = errors.New("mirror: the store does not show earlier writes")
+
+// position returns the position of an event; 0 for a row of a list.
+func (m *Mirror) position(e store.Event) int64 {
+	position, _ := m.Store.Position(e.Cursor)
+	return position
+}
+
+// newest returns, for each kind, the position of its last event since the last batch, at most until.
+func (m *Mirror) newest(ctx context.Context, until int64) map[string]int64 {
+	for {
+		newest, err := m.Store.Newest(ctx, m.applied, until)
+		if err == nil || wait.Sleep(ctx, retryInterval) != nil {
+			return newest
+		}
+	}
+}
+
+// lacking returns the mirrored kinds that were not read up to these positions, sorted.
+func (m *Mirror) lacking(newest map[string]int64) (kinds []string) {
+	for kind, position := range newest {
+		if reached, mirrored := m.reached[kind]; mirrored && reached < position {
+			kinds = append(kinds, kind)
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 // batch returns the last event of each key.

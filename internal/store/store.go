@@ -1,7 +1,7 @@
 // Package store is the durable contract of the control plane, which every store implements.
 //
 // A store keeps rows and does not interpret them. Versions and cursors are opaque and are only compared for equality;
-// cursors are per kind. There is no transaction over several rows.
+// cursors are per kind. There is no transaction over several rows, but most stores have one order of all writes.
 package store
 
 import (
@@ -108,6 +108,11 @@ type Store interface {
 	// alone closes the channel before the first event instead. The channel carries simultaneous events together. It is
 	// closed when ctx ends or the watcher lags too far, and the caller must list again.
 	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)
+	// Position returns the position of a cursor among the writes of all kinds; false in a store without such an order.
+	Position(Cursor) (position int64, ordered bool)
+	// Newest returns the position of the last event of each kind that has any after one position and up to another one.
+	// A store without an order of all writes returns none.
+	Newest(ctx context.Context, after, until int64) (map[string]int64, error)
 	// Close releases the store's resources.
 	Close() error
 }

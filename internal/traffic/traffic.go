@@ -86,6 +86,7 @@ func (r *Run) one() {
 	}
 	if err != nil {
 		r.tally.Failed[cause(err)]++
+		r.tally.fail(began, began)
 		return
 	}
 	r.tally.Responses[by]++
@@ -109,6 +110,18 @@ type Tally struct {
 	SlowestAfter time.Duration
 	Responses    map[string]int // by server
 	Failed       map[string]int // by cause
+	// FirstFailed and LastFailed are the times at which the first and the last of the failed requests were sent.
+	FirstFailed, LastFailed time.Time
+}
+
+// fail extends the time of the failed requests.
+func (t *Tally) fail(first, last time.Time) {
+	if t.FirstFailed.IsZero() || first.Before(t.FirstFailed) {
+		t.FirstFailed = first
+	}
+	if last.After(t.LastFailed) {
+		t.LastFailed = last
+	}
 }
 
 // Failures returns the number of failed requests and their causes: "3 x 503 no healthy upstream; 1 x timeout".
@@ -126,7 +139,9 @@ func (t Tally) Verdict() (string, error) {
 	failures, causes := t.Failures()
 	switch {
 	case failures > 0:
-		return "", fmt.Errorf("%d of %d requests failed: %s", failures, t.Sent, causes)
+		const ofLogs = "15:04:05.000Z"
+		return "", fmt.Errorf("%d of %d requests failed: %s (sent from %s to %s)", failures, t.Sent, causes,
+			t.FirstFailed.UTC().Format(ofLogs), t.LastFailed.UTC().Format(ofLogs))
 	case t.Sent == 0:
 		return "", errors.New("no request was sent")
 	}
@@ -138,6 +153,9 @@ func (t Tally) Plus(o Tally) Tally {
 	sum := t
 	if o.Slowest > t.Slowest {
 		sum.Slowest, sum.SlowestAfter = o.Slowest, o.SlowestAfter
+	}
+	if !o.FirstFailed.IsZero() {
+		sum.fail(o.FirstFailed, o.LastFailed)
 	}
 	sum.Sent += o.Sent
 	sum.Responses, sum.Failed = plus(t.Responses, o.Responses), plus(t.Failed, o.Failed)

@@ -38,9 +38,14 @@ func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url str
 
 func TestTrafficCountsEveryFailure(t *testing.T) {
 	url, reached := serveUntil(t, 20, func(i int32) bool { return i == 3 || i == 7 })
+	began := time.Now()
 	running := Start(500, 5*time.Second, Get(url))
 	<-reached
 	count := running.Stop()
+	if count.FirstFailed.Before(began) || !count.LastFailed.After(count.FirstFailed) ||
+		count.LastFailed.After(time.Now()) {
+		t.Errorf("failed from %s to %s, want two times since %s", count.FirstFailed, count.LastFailed, began)
+	}
 	if count.Sent < 20 || count.Responses["backend-1"] != count.Sent-2 {
 		t.Errorf("%d sent, %d answered, want at least 20 and all but two", count.Sent, count.Responses["backend-1"])
 	}
@@ -97,12 +102,13 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 }
 
 func TestTalliesAreAdded(t *testing.T) {
+	early, later, last := time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 	one := Tally{Sent: 3, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2},
-		Failed: map[string]int{"x": 1}}
+		Failed: map[string]int{"x": 1}, FirstFailed: early, LastFailed: later}
 	other := Tally{Sent: 4, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 1, "b": 2},
-		Failed: map[string]int{"x": 1}}
+		Failed: map[string]int{"x": 1}, FirstFailed: later, LastFailed: last}
 	want := Tally{Sent: 7, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 3, "b": 2},
-		Failed: map[string]int{"x": 2}}
+		Failed: map[string]int{"x": 2}, FirstFailed: early, LastFailed: last}
 	for _, sum := range []Tally{one.Plus(other), other.Plus(one)} {
 		if !reflect.DeepEqual(sum, want) {
 			t.Errorf("the sum is %+v, want %+v", sum, want)

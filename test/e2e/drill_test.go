@@ -69,9 +69,8 @@ func (w *world) drillUnder(l load, several int, name string, send traffic.Send) 
 		deadlinesMayPass: *busy}
 	w.t.Cleanup(func() {
 		if tally := d.Stop(); w.t.Failed() {
-			failed, causes := tally.Failures()
-			w.t.Logf("%s: of %d requests %d failed: %s; the slowest took %s", name, tally.Sent, failed, causes,
-				tally.Slowest)
+			_, err := tally.Verdict()
+			w.t.Logf("%s: %d requests, the slowest took %s: %v", name, tally.Sent, tally.Slowest, err)
 		}
 	})
 	return d

@@ -51,6 +51,15 @@ func (b *bounded) Get(ctx context.Context, key resource.Key) (row store.Row, err
 	return row, err
 }
 
+// Newest implements [store.Store].
+func (b *bounded) Newest(ctx context.Context, after, until int64) (newest map[string]int64, err error) {
+	err = within(ctx, b.limit, store.ErrNoResponse, func(ctx context.Context) error {
+		newest, err = b.Store.Newest(ctx, after, until)
+		return err
+	})
+	return newest, err
+}
+
 // List implements [store.Store].
 func (b *bounded) List(ctx context.Context, kind string) (rows []store.Row, cursor store.Cursor, err error) {
 	err = within(ctx, ListLimit, store.ErrNoResponse, func(ctx context.Context) error {

@@ -49,6 +49,12 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	return out, nil
 }
 
+// Position implements [store.Store]: the API server has no order of all kinds.
+func (s *Store) Position(store.Cursor) (position int64, ordered bool) { return 0, false }
+
+// Newest implements [store.Store].
+func (s *Store) Newest(context.Context, int64, int64) (map[string]int64, error) { return nil, nil }
+
 // watcher follows the objects of a kind. One goroutine reads the stream into a queue, another sends the queue.
 type watcher struct {
 	store   *Store

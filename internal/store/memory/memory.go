@@ -175,6 +175,31 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	return s.hub.Watch(ctx, kind, after, s.read)
 }
 
+// Position implements [store.Store].
+func (s *Store) Position(c store.Cursor) (position int64, ordered bool) {
+	position, err := strconv.ParseInt(string(c), 10, 64)
+	return position, err == nil
+}
+
+// Newest implements [store.Store].
+func (s *Store) Newest(ctx context.Context, after, until int64) (map[string]int64, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	newest := map[string]int64{}
+	for kind, of := range s.kinds {
+		next, _ := slices.BinarySearchFunc(of.events, until+1, func(e event, position int64) int {
+			return cmp.Compare(e.position, position)
+		})
+		if next > 0 && of.events[next-1].position > after {
+			newest[kind] = of.events[next-1].position
+		}
+	}
+	return newest, nil
+}
+
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	s.mu.Lock()

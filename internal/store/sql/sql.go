@@ -107,7 +107,7 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	read, err := prepare(ctx, db.read, selectRow, selectEvents, selectReach)
+	read, err := prepare(ctx, db.read, selectRow, selectEvents, selectReach, selectNewest)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +267,33 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 		return nil, s.unavailable(ctx, err)
 	}
 	return s.hub.Watch(ctx, kind, after, s.events)
+}
+
+// Position implements [store.Store]. Revisions are of all kinds, and one transaction at a time takes any.
+func (s *Store) Position(c store.Cursor) (position int64, ordered bool) {
+	position, err := strconv.ParseInt(string(c), 10, 64)
+	return position, err == nil
+}
+
+// Newest implements [store.Store].
+func (s *Store) Newest(ctx context.Context, after, until int64) (map[string]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	found, err := s.read.QueryContext(ctx, selectNewest, after, until)
+	if err != nil {
+		return nil, s.unavailable(ctx, err)
+	}
+	defer found.Close()
+	newest := map[string]int64{}
+	for found.Next() {
+		var kind string
+		var position int64
+		if err := found.Scan(&kind, &position); err != nil {
+			return nil, s.unavailable(ctx, err)
+		}
+		newest[kind] = position
+	}
+	return newest, s.unavailable(ctx, found.Err())
 }
 
 // watchReads is the number of concurrent reads of watches. All kinds are watched, and a start or a lost connection

@@ -25,6 +25,7 @@ const (
 	selectCounter = `SELECT revision FROM counter`
 	updateCounter = `UPDATE counter SET revision = $1`
 	selectReach   = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
+	selectNewest  = `SELECT kind, max(revision) FROM history WHERE revision > $1 AND revision <= $2 GROUP BY kind`
 )
 
 // selectEvents has its limit as a literal: SQLite would prepare a statement with a bound limit again for each read.

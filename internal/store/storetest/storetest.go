@@ -46,6 +46,7 @@ func Run(t *testing.T, open Open) {
 		{"a watch continues after any event", plenty, testResume},
 		{"a watch ends with its context", plenty, testWatchEnds},
 		{"a watch receives the deletion of owned rows", plenty, testWatchOwner},
+		{"writes of all kinds have one order", plenty, testOrder},
 		{"a cursor that was compacted away", 10, testTooOld},
 		{"a cursor of another store", plenty, testCursorOfAnotherStore},
 		{"a lagging watcher is closed", 10, testLaggingWatcher},

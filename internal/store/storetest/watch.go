@@ -3,7 +3,9 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +61,42 @@ func history(t *testing.T, s store.Store) []store.Event {
 	third := create(t, s, key("b"), "")
 	remove(t, s, key("a"))
 	return []store.Event{{Row: first}, {Row: second}, {Row: third}, {Row: second, Deleted: true}}
+}
+
+// testOrder does nothing for a store without an order of all writes.
+func testOrder(t *testing.T, s store.Store) {
+	create(t, s, key("before"), "")
+	_, at := list(t, s, "Thing")
+	after, ordered := s.Position(at)
+	if !ordered {
+		return
+	}
+	history(t, s)
+	other := watch(t, s, "Other", at)
+	things := collect(t, watch(t, s, "Thing", at), 4)
+	between := collect(t, other, 1)[0]
+	var positions []int64
+	for _, e := range []store.Event{things[0], between, things[1], things[2], things[3]} {
+		position, _ := s.Position(e.Cursor)
+		positions = append(positions, position)
+	}
+	if !slices.IsSorted(append([]int64{after}, positions...)) || len(slices.Compact(slices.Clone(positions))) != 5 {
+		t.Errorf("the positions of five writes after %d are %v", after, positions)
+	}
+	for _, c := range []struct {
+		after, until int64
+		want         map[string]int64
+	}{
+		{after, positions[0], map[string]int64{"Thing": positions[0]}},
+		{after, positions[2], map[string]int64{"Thing": positions[2], "Other": positions[1]}},
+		{positions[0], positions[1], map[string]int64{"Other": positions[1]}},
+		{positions[4], positions[4] + 10, map[string]int64{}},
+	} {
+		got, err := s.Newest(t.Context(), c.after, c.until)
+		if err != nil || !maps.Equal(got, c.want) {
+			t.Errorf("the newest events after %d and up to %d are %v, %v, want %v", c.after, c.until, got, err, c.want)
+		}
+	}
 }
 
 func wantEvents(t *testing.T, got, want []store.Event) {
