@@ -4,9 +4,9 @@
 // The batches add up to the store's content even when a watch fails: the mirror then lists the kind again and emits the
 // difference from the versions already passed on, deletions included.
 //
-// Kinds are followed independently. Where the store has one order of all writes, batches keep it: a batch contains every
-// write before its last one, so that nobody reads a state that the store never had, such as a permission for new SPIFFE
-// IDs before the MeshIdentity that was written before it.
+// Kinds are followed independently. Where the store has one order of all writes, batches keep it: a batch contains
+// every write before its last one, so that no reader has a state that the store never had, such as a permission for new
+// SPIFFE IDs without the MeshIdentity that was written before it.
 package mirror
 
 import (
