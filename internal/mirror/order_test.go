@@ -90,6 +90,13 @@ func (b *batches) apply(batch mirror.Batch) {
 	}
 }
 
+// applied are the batches so far. What the mirror logged before the last of them may be read after it.
+func (b *batches) applied() [][]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.all)
+}
+
 func (b *batches) write(k resource.Key) {
 	b.t.Helper()
 	if _, err := b.Create(b.t.Context(), store.Row{Key: k, Body: []byte("{}")}); err != nil {
@@ -113,7 +120,7 @@ func TestABatchHasTheEarlierWritesOfOtherKinds(t *testing.T) {
 		synctest.Wait()
 		b.mesh("third")
 		waitUntilQuiet(t)
-		if got := fmt.Sprint(b.all); got != "[[first second] [third]]" {
+		if got := fmt.Sprint(b.applied()); got != "[[first second] [third]]" {
 			t.Errorf("the batches are %s, want [[first second] [third]]", got)
 		}
 	})
@@ -141,7 +148,7 @@ func TestBatchesAreBeginningsOfTheHistory(t *testing.T) {
 			}
 			waitUntilQuiet(t)
 			applied := 0
-			for _, batch := range b.all {
+			for _, batch := range b.applied() {
 				for _, name := range batch {
 					if want := fmt.Sprintf("w%02d", applied); name != want {
 						t.Fatalf("seed %d: a batch has %s before %s", seed, name, want)
@@ -168,12 +175,12 @@ func TestAKindThatIsNeverShownDelaysOthersForALimitedTime(t *testing.T) {
 		b.secret("second")
 		time.Sleep(14 * time.Second)
 		synctest.Wait()
-		if len(b.all) > 0 {
-			t.Errorf("the batches are %v after 14 s, want none", b.all)
+		if got := b.applied(); len(got) > 0 {
+			t.Errorf("the batches are %v after 14 s, want none", got)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := fmt.Sprint(b.all); got != "[[second]]" || !strings.Contains(b.log.String(), "kinds=[Mesh]") {
+		if got := fmt.Sprint(b.applied()); got != "[[second]]" || !strings.Contains(b.log.String(), "kinds=[Mesh]") {
 			t.Errorf("the batches are %s, and the log %q, want [[second]] and the missing kind", got, &b.log)
 		}
 	})
