@@ -88,7 +88,7 @@ func Start(ctx context.Context, c Config) (wait func(), err error) {
 		}
 		first = append(first, events...)
 		cursors[kind] = cursor
-		m.reached[kind], _ = c.Store.Position(cursor)
+		m.reached[kind] = c.Store.Position(cursor)
 	}
 	for _, position := range m.reached {
 		if m.applied == 0 || position < m.applied {
@@ -184,9 +184,8 @@ func (m *Mirror) watch(ctx context.Context, kind string, cursor store.Cursor) er
 }
 
 func (m *Mirror) send(ctx context.Context, kind string, events []store.Event, until store.Cursor) {
-	reached, _ := m.Store.Position(until)
 	select {
-	case m.reads <- read{kind, events, reached}:
+	case m.reads <- read{kind, events, m.Store.Position(until)}:
 	case <-ctx.Done():
 	}
 }
@@ -238,7 +237,7 @@ func (m *Mirror) collect(ctx context.Context) {
 func (m *Mirror) complete(ctx context.Context, pending []store.Event) (next, later []store.Event) {
 	until := int64(0)
 	for _, e := range pending {
-		until = max(until, m.position(e))
+		until = max(until, m.Store.Position(e.Cursor))
 	}
 	if until <= m.applied {
 		return pending, nil // rows of a list, or a store without an order
@@ -260,8 +259,11 @@ func (m *Mirror) complete(ctx context.Context, pending []store.Event) (next, lat
 		break
 	}
 	m.applied = until
+	if slices.ContainsFunc(pending, func(e store.Event) bool { return e.Cursor == "" }) {
+		return pending, nil // rows of a list are newer than earlier events of their kind, and must follow them
+	}
 	for _, e := range pending {
-		if m.position(e) <= until {
+		if m.Store.Position(e.Cursor) <= until {
 			next = append(next, e)
 		} else {
 			later = append(later, e)
@@ -271,12 +273,6 @@ func (m *Mirror) complete(ctx context.Context, pending []store.Event) (next, lat
 }
 
 var errOrder = errors.New("mirror: the store does not show earlier writes")
-
-// position returns the position of an event; 0 for a row of a list.
-func (m *Mirror) position(e store.Event) int64 {
-	position, _ := m.Store.Position(e.Cursor)
-	return position
-}
 
 // newest returns, for each kind, the position of its last event since the last batch, at most until.
 func (m *Mirror) newest(ctx context.Context, until int64) map[string]int64 {

@@ -21,6 +21,8 @@ import (
 	"weft/resource"
 )
 
+var mirroredKinds = []string{kind.Meshes.Name, kind.Secrets.Name}
+
 // copyOf is the sum of the batches of a mirror.
 type copyOf struct {
 	mu       sync.Mutex
@@ -44,12 +46,14 @@ func (c *copyOf) equals(rows store.Store) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stored := map[resource.Key]string{}
-	list, _, err := rows.List(context.Background(), kind.Meshes.Name)
-	if err != nil {
-		return err
-	}
-	for _, row := range list {
-		stored[row.Key] = row.Version
+	for _, mirrored := range mirroredKinds {
+		list, _, err := rows.List(context.Background(), mirrored)
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			stored[row.Key] = row.Version
+		}
 	}
 	if !maps.Equal(stored, c.versions) {
 		return fmt.Errorf("the store has %v, the mirror %v", stored, c.versions)
@@ -101,7 +105,7 @@ func startMirror(t *testing.T, rows store.Store) *copyOf {
 	c := &copyOf{versions: map[resource.Key]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: rows, Kinds: []string{kind.Meshes.Name}, Decode: admission.Decode, Apply: c.apply,
+		Store: rows, Kinds: mirroredKinds, Decode: admission.Decode, Apply: c.apply,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

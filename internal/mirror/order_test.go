@@ -65,7 +65,7 @@ func mirrorSlowly(t *testing.T, delay func(kind string) time.Duration) *batches 
 	b := &batches{Store: memory.New(memory.Options{}), t: t}
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := mirror.Start(ctx, mirror.Config{
-		Store: &slow{b.Store, delay}, Kinds: []string{kind.Meshes.Name, kind.Secrets.Name}, Decode: admission.Decode,
+		Store: &slow{b.Store, delay}, Kinds: mirroredKinds, Decode: admission.Decode,
 		Apply: b.apply, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
 	})
 	if err != nil {
@@ -107,6 +107,17 @@ func (b *batches) write(k resource.Key) {
 func (b *batches) mesh(name string)   { b.write(kind.Meshes.Key("", name)) }
 func (b *batches) secret(name string) { b.write(kind.Secrets.Key("default", name)) }
 
+// below returns random durations and numbers below a limit, for several goroutines.
+func below(seed uint64) func(limit time.Duration) time.Duration {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	return func(limit time.Duration) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(random.Int64N(int64(limit)))
+	}
+}
+
 func TestABatchHasTheEarlierWritesOfOtherKinds(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		b := mirrorSlowly(t, func(of string) time.Duration {
@@ -129,13 +140,7 @@ func TestABatchHasTheEarlierWritesOfOtherKinds(t *testing.T) {
 func TestBatchesAreBeginningsOfTheHistory(t *testing.T) {
 	for seed := range uint64(200) {
 		bubble.Test(t, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 0))
-			var mu sync.Mutex
-			upTo := func(limit time.Duration) time.Duration {
-				mu.Lock()
-				defer mu.Unlock()
-				return time.Duration(random.Int64N(int64(limit)))
-			}
+			upTo := below(seed)
 			b := mirrorSlowly(t, func(string) time.Duration { return upTo(20 * time.Millisecond) })
 			const writes = 30
 			for i := range writes {
@@ -158,6 +163,40 @@ func TestBatchesAreBeginningsOfTheHistory(t *testing.T) {
 			}
 			if applied != writes {
 				t.Errorf("seed %d: %d writes are applied, want %d", seed, applied, writes)
+			}
+		})
+	}
+}
+
+// A list that follows an ended watch has later states than events that wait for a kind.
+func TestAnEventNeverReplacesALaterListedRow(t *testing.T) {
+	for seed := range uint64(200) {
+		bubble.Test(t, func(t *testing.T) {
+			upTo := below(seed)
+			rows := memory.New(memory.Options{})
+			c := startMirror(t, &unreliable{Store: &slow{rows, func(string) time.Duration {
+				return upTo(20 * time.Millisecond)
+			}}})
+			for range 60 {
+				name := fmt.Sprint(int(upTo(3)))
+				k := kind.Meshes.Key("", name)
+				if upTo(2) == 0 {
+					k = kind.Secrets.Key("default", name)
+				}
+				row, err := rows.Get(t.Context(), k)
+				if err == nil {
+					_, err = rows.Update(t.Context(), row)
+				} else {
+					_, err = rows.Create(t.Context(), store.Row{Key: k, Body: []byte("{}")})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(upTo(5 * time.Millisecond))
+			}
+			waitUntilQuiet(t)
+			if err := c.equals(rows); err != nil {
+				t.Errorf("seed %d: %v", seed, err)
 			}
 		})
 	}

@@ -108,8 +108,9 @@ type Store interface {
 	// alone closes the channel before the first event instead. The channel carries simultaneous events together. It is
 	// closed when ctx ends or the watcher lags too far, and the caller must list again.
 	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)
-	// Position returns the position of a cursor among the writes of all kinds; false in a store without such an order.
-	Position(Cursor) (position int64, ordered bool)
+	// Position returns the position of a cursor among the writes of all kinds; 0 for an empty cursor, and in a store
+	// without such an order.
+	Position(Cursor) int64
 	// Newest returns the position of the last event of each kind that has any after one position and up to another one.
 	// A store without an order of all writes returns none.
 	Newest(ctx context.Context, after, until int64) (map[string]int64, error)

@@ -69,8 +69,11 @@ func (w *world) drillUnder(l load, several int, name string, send traffic.Send) 
 		deadlinesMayPass: *busy}
 	w.t.Cleanup(func() {
 		if tally := d.Stop(); w.t.Failed() {
-			_, err := tally.Verdict()
-			w.t.Logf("%s: %d requests, the slowest took %s: %v", name, tally.Sent, tally.Slowest, err)
+			verdict, err := tally.Verdict()
+			if err != nil {
+				verdict = fmt.Sprintf("%v; the slowest took %s", err, tally.Slowest)
+			}
+			w.t.Logf("%s: %s", name, verdict)
 		}
 	})
 	return d

@@ -50,7 +50,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 }
 
 // Position implements [store.Store]: the API server has no order of all kinds.
-func (s *Store) Position(store.Cursor) (position int64, ordered bool) { return 0, false }
+func (s *Store) Position(store.Cursor) int64 { return 0 }
 
 // Newest implements [store.Store].
 func (s *Store) Newest(context.Context, int64, int64) (map[string]int64, error) { return nil, nil }

@@ -176,9 +176,9 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 }
 
 // Position implements [store.Store].
-func (s *Store) Position(c store.Cursor) (position int64, ordered bool) {
-	position, err := strconv.ParseInt(string(c), 10, 64)
-	return position, err == nil
+func (s *Store) Position(c store.Cursor) int64 {
+	position, _ := strconv.ParseInt(string(c), 10, 64)
+	return position
 }
 
 // Newest implements [store.Store].
