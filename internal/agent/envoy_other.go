@@ -4,5 +4,5 @@ package agent
 
 import "syscall"
 
-// endWithUs sets only the process group: on this platform, a killed agent leaves its Envoy running.
-func endWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// killWithParent sets only the process group: on this platform, a killed agent leaves its Envoy running.
+func killWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
