@@ -55,32 +55,87 @@ prerequisites-real:
 prerequisites-node:
 	@tools/prerequisites node
 
-# Without debugging information, and without the part of `go vet ./...` that go test would run another time.
-GOTEST := go test -vet=off -ldflags=-w
+# The modules that the programs, their tests and the tools need, so that what follows downloads nothing.
+modules:
+	@go list -deps -test ./... >/dev/null
+	@cd tools && go list -deps -test ./... tool >/dev/null
 
-test: prerequisites build tools ## the tests that a change needs: format, vet, lint, all tests but those of test-real; installs PostgreSQL and pip; 10 to 12 minutes from nothing
+# The runner of tests: what fails runs again, alone, after all others.
+.tools/gotest: $(wildcard tools/gotest/*.go)
+	@cd tools && go build -o ../.tools/gotest ./gotest
+
+RUNTESTS := .tools/gotest -logs "$(or $(WEFT_LOGS),.tools/logs)"
+
+# Without debugging information, and without the part of `go vet ./...` that go test would run another time.
+GOTEST := -vet=off -ldflags=-w -timeout 30m
+
+test: ## the tests that a change needs: format, vet, lint, all tests but those of test-real; installs PostgreSQL and pip; 10 to 12 minutes from nothing
+	@tools/steps format prerequisites modules build tools vet lint generated units e2e
+
+test-real: ## the long tests: the race detector, SPIRE, a real API server of Kubernetes, every attack; 30 minutes from nothing
+	@tools/steps prerequisites-real modules build tools race spire test-spire apiserver test-apiserver helm test-helm mutations attacks
+
+ci: ## what CI runs, in a fresh clone of HEAD: test and test-real, with the minutes of each step; a commit that has passed passes at once
+	@tools/ci
+
+# The number of runs of `make flaky`.
+RUNS ?= 10
+
+flaky: build tools .tools/gotest ## which tests fail in RUNS runs beside six busy processes, 10 by default: end-to-end tests and the race detector; hours
+	@$(RUNTESTS)/e2e -times $(RUNS) -busy 6 ./test/e2e -- $(GOTEST)
+	@$(RUNTESTS)/race -times $(RUNS) -busy 6 $(RACED) -- -race $(GOTEST)
+
+# The steps of `make test` and `make test-real`, in the order of tools/steps.
+
+format:
 	@test -z "$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go'))" || \
 		{ echo "not formatted; run: gofmt -w" $$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); exit 1; }
-	go vet ./...
-	@$(MAKE) --no-print-directory lint
-	tools/generated
-	@# The longest package, which is first, mostly waits: the others are compiled beside it.
-	WEFT_SKIP_ATTACKS=true $(GOTEST) -timeout 30m ./test/e2e ./...
+
+vet:
+	@go vet ./...
+	@cd tools && go vet ./...
 
 lint: ## the form of the code: doc comments, parameters, spelling; the linters are pinned in tools/go.mod
 	@tools/lint
 
+generated:
+	@tools/generated
+
+# No cached result for the tools: a test of theirs reads files of another module.
+units: .tools/gotest
+	@cd tools && go test -count=1 ./...
+	@$(RUNTESTS) $$(go list ./... | grep -v '^weft/test/e2e$$') -- $(GOTEST)
+
+# Without attacks, all of which test-real runs.
+e2e: .tools/gotest
+	@WEFT_SKIP_ATTACKS=true $(RUNTESTS) ./test/e2e -- $(GOTEST)
+
+race: .tools/gotest
+	@$(RUNTESTS) $(RACED) -- -race $(GOTEST)
+
+test-spire: .tools/gotest
+	@$(RUNTESTS) ./test/e2e -- $(GOTEST) -count=1 -run SPIRE -spire
+
+test-apiserver: .tools/gotest
+	@$(RUNTESTS) $(APISERVER) -- $(GOTEST) -count=1 -apiserver
+
+test-helm: .tools/gotest
+	@$(RUNTESTS) ./internal/kube/install -- $(GOTEST) -count=1 -helm
+
+mutations:
+	@cd tools && go run ./mutate -check
+
+ATTACKS := -count=1 -run 'TestHostile|FallsSilent' -parallel 2
+
+attacks: .tools/gotest
+	@$(RUNTESTS) ./test/e2e -- $(GOTEST) $(ATTACKS) -hostile
+
+attacks-few: .tools/gotest
+	@$(RUNTESTS) ./test/e2e -- $(GOTEST) $(ATTACKS)
+
 # The packages with tests that need a real API server of Kubernetes.
 APISERVER := ./internal/kube/crd ./internal/kube/injector ./internal/kube/kubetest ./internal/kube/reach \
 	./internal/kube/review ./internal/kube/webhook ./internal/store/kube ./internal/server
-
-test-real: prerequisites-real build tools spire apiserver helm ## the long tests: SPIRE, a real API server of Kubernetes, the race detector, every attack; 30 minutes from nothing
-	cd test/e2e && $(GOTEST) -count=1 -timeout 30m -run SPIRE -spire
-	$(GOTEST) -count=1 -timeout 30m $(APISERVER) -apiserver
-	$(GOTEST) -count=1 ./internal/kube/install -helm
-	$(GOTEST) -race -timeout 30m $(RACED)
-	cd tools && go run ./mutate -check
-	@$(MAKE) --no-print-directory hostile
 
 # The policies that `make check` draws.
 POLICIES ?= 10000
@@ -135,8 +190,7 @@ sim: ## zone sync in SEEDS seeded worlds, 100,000 by default: crashes, partition
 drills: build tools spire ## every drill with real Envoys: sent requests, responses, and failures by cause; BUSY=1: on a busy machine
 	@cd test/e2e && go test -count=1 -timeout 2h -run TestDrill -parallel 1 -drills -spire $(if $(BUSY),-busy)
 
-hostile: build tools ## every attack with real Envoys and hostile clients: attempts, and whether the defence held
-	@cd test/e2e && go test -count=1 -timeout 1h -run 'TestHostile|FallsSilent' -parallel 2 -hostile
+hostile: build tools attacks ## every attack with real Envoys and hostile clients: attempts, and whether the defence held
 
 # Rows of docs/requirements.md that `make mutate` breaks: a regular expression, by default all; PART=1/4 is the first
 # quarter of them.
@@ -155,4 +209,4 @@ zones: build ## the cost of a global control plane with 500 simulated zones
 policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
 	@bin/weft load policies
 
-.PHONY: help demo build tools spire apiserver helm images node argo kwok scale-kubernetes scale-clusters generate prerequisites prerequisites-real prerequisites-node test lint test-real test-images test-kubernetes demo-kubernetes drills-kubernetes check sim drills hostile mutate bench zones policies
+.PHONY: $(shell sed -n 's/^\([a-z-][a-z0-9-]*\):.*/\1/p' Makefile)
