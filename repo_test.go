@@ -39,6 +39,8 @@ var walls = []wall{
 	{"internal/adminsocket", nil,
 		"the operating system decides which users may open the socket, independent of the API behind it"},
 	{"internal/wait", nil, "a wait does not depend on its condition"},
+	{"internal/testwait", nil, "the deadlines of tests do not depend on the tested package"},
+	{"internal/testnet", nil, "the network of tests does not depend on the tested package"},
 	{"internal/certfile", nil, "reading certificate files does not depend on the server that presents them"},
 	{"internal/audit", []string{"resource", "kind", "internal/access"},
 		"the recorded fields and the masked values do not depend on the caller that writes"},
@@ -227,11 +229,25 @@ func TestWalls(t *testing.T) {
 		wall, limited := wallOf(p.path())
 		for _, imported := range p.Imports {
 			ours, isOurs := strings.CutPrefix(imported, "weft/")
+			if isOurs && slices.Contains(testSupport, ours) {
+				if !isTestPackage(p.path()) {
+					t.Errorf("%s imports %s, which is for tests", p.path(), ours)
+				}
+				continue
+			}
 			if isOurs && limited && !within(ours, append(wall.may, p.path())) {
 				t.Errorf("%s imports %s: %s", p.path(), ours, wall.reason)
 			}
 		}
 	}
+}
+
+// testSupport are packages for every test. Of the other packages, those that tests alone use import them.
+var testSupport = []string{"internal/testwait", "internal/testnet"}
+
+// isTestPackage reports whether a package is one that tests alone use, or a program for tests.
+func isTestPackage(pkg string) bool {
+	return strings.HasSuffix(pkg, "test") || within(pkg, []string{"test"})
 }
 
 func TestDependencies(t *testing.T) {
@@ -409,21 +425,6 @@ func TestDocumentationReferences(t *testing.T) {
 func TestRequirementsAreShown(t *testing.T) {
 	checkNamedTests(t, "docs/requirements.md", "")
 	checkNamedTests(t, "docs/security.md", "## Attacks that are tested\n")
-}
-
-// TestRequirementsHaveMutations: every row of docs/requirements.md has a mutation, since its test might be unable to
-// fail, and every mutation applies. `make test-real` compiles the mutations, `make mutate` runs them.
-func TestRequirementsHaveMutations(t *testing.T) {
-	if _, err := os.ReadFile("tools/mutate/requirements.txt"); err != nil {
-		// go test caches the result by the files that the test reads
-		t.Fatal(err)
-	}
-	// no cached result, since the test reads files of another module
-	check := exec.Command("go", "test", "-count=1", "./mutate")
-	check.Dir = "tools"
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
 }
 
 // checkNamedTests fails if the last cell of a table's line names a test that does not exist. With a heading, only the

@@ -21,6 +21,7 @@ import (
 	"weft/internal/match"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testnet"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -64,25 +65,13 @@ func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 	t.Fatalf("Envoy ended:\n%s", seen.String())
 }
 
-// freePort returns an unused port of 127.0.0.1. It is below the ports that the kernel gives to connections, so no
-// connection takes it before Envoy does. No port is given twice.
+func TestMain(m *testing.M) { testnet.Main(m) }
+
+// freePort returns an unused port.
 func freePort(t *testing.T) uint32 {
 	t.Helper()
-	for range portsEnd - portsBegin {
-		port := portsBegin + givenPorts.Add(1)
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
+	return uint32(testnet.Port(t))
 }
-
-// The ports of test/e2e, whose tests run at the same time, begin where these end.
-const portsBegin, portsEnd = 22_000, 25_000
-
-var givenPorts atomic.Uint32
 
 // inboundTo returns a listener in front of an application that allows the clients of the given rules.
 func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow ...match.Rule) *proxy.InboundListener {

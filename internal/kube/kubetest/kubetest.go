@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"weft/internal/testnet"
 	"weft/test/kubernetes/cluster"
 )
 
@@ -29,14 +30,16 @@ var shared struct {
 	err error
 }
 
-// Main runs the tests of a package, and then stops the server that they started.
+// Main runs the tests of a package in a network of their own, and then stops the server that they started.
 func Main(m *testing.M) {
-	code := m.Run()
-	if shared.Server != nil {
-		shared.Close()
-		os.RemoveAll(shared.Dir)
-	}
-	os.Exit(code)
+	os.Exit(testnet.Run(func() int {
+		code := m.Run()
+		if shared.Server != nil {
+			shared.Close()
+			os.RemoveAll(shared.Dir)
+		}
+		return code
+	}))
 }
 
 // Start returns the server of this test run. The first call starts it.

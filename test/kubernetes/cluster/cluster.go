@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
+
+	"weft/internal/testnet"
 )
 
 // AdminToken authenticates a user of the group system:masters, which RBAC allows everything.
@@ -85,10 +87,12 @@ func Start(o Options) (*Server, error) {
 
 func retry(start func() error, ports ...*int) (err error) {
 	for range 4 {
-		for _, port := range ports {
-			if *port, err = FreePort(); err != nil {
-				return err
-			}
+		free, portsErr := testnet.Ports(len(ports))
+		if portsErr != nil {
+			return portsErr
+		}
+		for i, port := range ports {
+			*port = free[i]
 		}
 		if err = start(); err == nil {
 			return nil
@@ -235,26 +239,4 @@ func MachineAddress() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("the machine has no IPv4 address that an EndpointSlice may have: %v", addresses)
-}
-
-// FreePort returns a port of 127.0.0.1 that no program uses.
-func FreePort() (int, error) {
-	ports, err := FreePorts(1)
-	if err != nil {
-		return 0, err
-	}
-	return ports[0], nil
-}
-
-// FreePorts returns different ports of 127.0.0.1 that no program uses.
-func FreePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }

@@ -13,11 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/wait"
 )
-
-// startTimeout bounds the start of a program. All are ready after some seconds on free cores.
-const startTimeout = 2 * time.Minute
 
 // Process is a program.
 type Process struct {
@@ -69,8 +67,8 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Ready waits until the URL responds with success, for 2 minutes at most. It returns an error with the program's last
-// output once the program has exited.
+// Ready waits until the URL responds with success, for [testwait.Timeout] at most. It returns an error with the
+// program's last output once the program has exited.
 func (p *Process) Ready(url string, client *http.Client) error {
 	return p.Await(url, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -89,10 +87,10 @@ func (p *Process) Ready(url string, client *http.Client) error {
 	})
 }
 
-// Await tries until an attempt succeeds, for 2 minutes at most. It returns an error with the program's last output once
-// the program has exited.
+// Await tries until an attempt succeeds, for [testwait.Timeout] at most. It returns an error with the program's last
+// output once the program has exited.
 func (p *Process) Await(condition string, attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testwait.Timeout)
 	defer cancel()
 	go func() {
 		defer cancel()
@@ -110,7 +108,8 @@ func (p *Process) Await(condition string, attempt func(context.Context) error) e
 		return fmt.Errorf("%s ended: %s", p.Name, p.lastLines())
 	default:
 		p.Kill()
-		return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, startTimeout, condition, err, p.lastLines())
+		return fmt.Errorf("%s is not ready after %s: %s: %w: %s", p.Name, testwait.Timeout, condition, err,
+			p.lastLines())
 	}
 }
 

@@ -20,9 +20,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"weft/internal/image"
+	"weft/internal/testnet"
+	"weft/internal/testwait"
 	"weft/test/kubernetes/cluster"
 )
 
@@ -188,16 +189,16 @@ func (n *Node) startControllers(context.Context) error {
 			"--resource-quota-sync-period", "10s"},
 		"kube-scheduler": nil,
 	} {
-		port, err := cluster.FreePort()
+		ports, err := testnet.Ports(1)
 		if err != nil {
 			return err
 		}
 		process, err := n.control(name, append(args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
-			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(port))...)
+			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(ports[0]))...)
 		if err != nil {
 			return err
 		}
-		if err := process.Ready(fmt.Sprintf("https://127.0.0.1:%d/healthz", port), local); err != nil {
+		if err := process.Ready(fmt.Sprintf("https://127.0.0.1:%d/healthz", ports[0]), local); err != nil {
 			return err
 		}
 	}
@@ -374,13 +375,11 @@ func (n *Node) RestartContainerd() error {
 	return h.awaitContainerd()
 }
 
-// waitTimeout bounds the wait for a condition of an object.
-const waitTimeout = 3 * time.Minute
-
-// Wait waits for a condition of an object, as `kubectl wait --for` has it. After 3 minutes it returns an error.
+// Wait waits for a condition of an object, as `kubectl wait --for` has it. After [testwait.Timeout] it returns an
+// error.
 func (n *Node) Wait(ctx context.Context, object, condition string, args ...string) error {
 	_, err := n.Kubectl(ctx, "", append([]string{"wait", object, "--for", condition, "--timeout",
-		waitTimeout.String()}, args...)...)
+		testwait.Timeout.String()}, args...)...)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"weft/internal/adminsocket"
 	"weft/internal/client"
 	"weft/internal/diag"
+	"weft/internal/testnet"
 	"weft/test/kubernetes/cluster"
 )
 
@@ -31,7 +32,7 @@ type plane struct {
 // newPlane returns a control plane with an environment and ports of its own, which is not started.
 func newPlane(t *testing.T, env map[string]string) *plane {
 	t.Helper()
-	ports, err := cluster.FreePorts(6)
+	ports, err := testnet.Ports(6)
 	if err != nil {
 		t.Fatal(err)
 	}

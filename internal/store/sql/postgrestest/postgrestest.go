@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -21,11 +20,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"weft/internal/store/sql"
+	"weft/internal/testnet"
+	"weft/internal/testwait"
 )
 
 // Server is a running PostgreSQL.
@@ -44,16 +44,13 @@ type Server struct {
 	empty     []string // of them
 }
 
-const (
-	administrator = "weft"
-	timeout       = 30 * time.Second
-)
+const administrator = "weft"
 
 // Start answers a server that runs until the test ends. It does not wait for the disk, so that it survives
 // [Server.Kill] and no loss of power; settings such as "fsync=on" go over that.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s := &Server{bin: programs(t), port: freePort(t), settings: append(small(), settings...)}
+	s := &Server{bin: programs(t), port: testnet.Port(t), settings: append(small(), settings...)}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "weft-postgres-"); err != nil { // t.TempDir is too long for a socket
 		t.Fatal(err)
@@ -81,17 +78,6 @@ func small() []string {
 		"fsync=off", "listen_addresses=", "shared_buffers=16MB", "autovacuum=off",
 		"wal_level=minimal", "max_wal_senders=0", "max_connections=100",
 	}
-}
-
-// freePort returns a port that is free at the moment.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // ServeTLS starts the server again, so that it also answers at 127.0.0.1, with a certificate in PEM, and there
@@ -168,23 +154,23 @@ func (s *Server) Run(t testing.TB) {
 	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	responds := false
+	defer func() {
+		if !responds {
+			s.end(syscall.SIGQUIT)
+			t.Logf("%s", s.output.Bytes())
+		}
+	}()
+	testwait.Until(t, "PostgreSQL responds", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), testwait.Attempt)
+		defer cancel()
 		connection, err := s.connect(ctx, "postgres")
 		if err == nil {
 			connection.Close(ctx)
-			return
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.end(syscall.SIGQUIT)
-			t.Fatalf("PostgreSQL does not answer: %v\n%s", err, s.output.Bytes())
-		}
-	}
+		return err
+	})
+	responds = true
 }
 
 // start keeps the thread that starts the server for as long as that runs: a program that is to die with its parent
@@ -288,12 +274,13 @@ func (s *Server) Database(t testing.TB) sql.Postgres {
 	name := s.empty[0]
 	s.empty = s.empty[1:]
 	t.Cleanup(func() { s.recycle(name) })
-	return sql.Postgres{Host: s.dir, Port: uint16(s.port), User: administrator, Database: name, MaxConnections: 10}
+	return sql.Postgres{Host: s.dir, Port: uint16(s.port), User: administrator, Database: name, MaxConnections: 10,
+		ConnectTimeout: testwait.Timeout}
 }
 
 // recycle leaves a database alone that cannot be emptied, such as one of a server that was stopped.
 func (s *Server) recycle(name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), testwait.Timeout)
 	defer cancel()
 	if s.exec(ctx, name, `DROP SCHEMA public CASCADE; CREATE SCHEMA public`) == nil {
 		s.mu.Lock()
