@@ -1,18 +1,17 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"weft/internal/testwait"
 	"weft/internal/wire"
 )
 
@@ -56,10 +55,9 @@ networking: {address: 10.0.0.9, port: 10002}
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
 	token := strings.TrimSpace(weft(t, api, "generate", "dataplane-token", "--mesh", "shop", "--name", "web-1"))
-	_, err = wire.NewAgentClient(conn).Register(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token),
+	ctx := metadata.AppendToOutgoingContext(testwait.Context(t), "authorization", "Bearer "+token)
+	_, err = wire.NewAgentClient(conn).Register(ctx,
 		&wire.RegisterRequest{Dataplane: []byte("{type: Dataplane, name: web-1, networking: {address: 10.0.0.1}}")})
 	if err != nil {
 		t.Errorf("a Dataplane without a mesh: %v", err)
@@ -68,15 +66,6 @@ networking: {address: 10.0.0.9, port: 10002}
 		t.Errorf("the Dataplane in the mesh shop is %s", out)
 	}
 
-	const want = "it presents the identity of MeshIdentity shop/identity"
-	look, said := time.NewTicker(20*time.Millisecond), ""
-	defer look.Stop()
-	for !strings.Contains(said, want) {
-		said = weft(t, api, "get", "zoneegress", "egress", "-o", "json")
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			t.Fatalf("the ZoneEgress is %s, want a status that says %q", said, want)
-		}
-	}
+	awaitOutput(t, "it presents the identity of MeshIdentity shop/identity", api, "get", "zoneegress", "egress", "-o",
+		"json")
 }

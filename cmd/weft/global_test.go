@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"weft/internal/testwait"
 )
 
 // TestAGlobalControlPlane has meshes and zones, serves no proxy, and rejects a Dataplane with a remedy.
@@ -32,15 +34,17 @@ func TestAGlobalControlPlane(t *testing.T) {
 	}
 }
 
-// awaitOutput runs a command until it prints something.
-func awaitOutput(t *testing.T, says, api string, args ...string) {
+// awaitOutput runs a command until it prints a text, and returns the output.
+func awaitOutput(t *testing.T, text, api string, args ...string) (output string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(out.String(), says); {
-		if time.Now().After(deadline) {
-			t.Fatalf("weft %s never said %q:\n%s%s", strings.Join(args, " "), says, out.String(), errs.String())
-		}
-		out.Reset()
+	testwait.Until(t, fmt.Sprintf("weft %s prints %q", strings.Join(args, " "), text), func() error {
+		var out, errs bytes.Buffer
 		run(t.Context(), append([]string{"--api", "http://" + api}, args...), nil, &out, &errs)
-	}
+		output = out.String()
+		if !strings.Contains(output, text) {
+			return fmt.Errorf("it prints\n%s%s", output, &errs)
+		}
+		return nil
+	})
+	return output
 }

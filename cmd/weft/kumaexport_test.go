@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestAnExportOfKumactlLosesNothing follows `kumactl export` with the secrets of a mesh with a CA of weft. It
@@ -87,28 +86,15 @@ func TestAListOfMigrateIsApplied(t *testing.T) {
 	}
 }
 
-// roots waits for the roots of the mesh's mtls.
+// awaitRoots returns the roots of the mesh's mtls, once there are some.
 func awaitRoots(t *testing.T, api string) string {
 	t.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	late := time.After(20 * time.Second)
-	for {
-		var out, errs bytes.Buffer
-		if run(t.Context(), []string{"--api", "http://" + api, "get", "meshtrust", "mesh.mtls", "--mesh", "shop", "-o",
-			"json"}, nil, &out, &errs) == 0 {
-			var trust struct{ Spec json.RawMessage }
-			if err := json.Unmarshal(out.Bytes(), &trust); err != nil {
-				t.Fatal(err)
-			}
-			return string(trust.Spec)
-		}
-		select {
-		case <-look.C:
-		case <-late:
-			t.Fatalf("the mesh has no roots: %s", &errs)
-		}
+	out := awaitOutput(t, `"spec"`, api, "get", "meshtrust", "mesh.mtls", "--mesh", "shop", "-o", "json")
+	var trust struct{ Spec json.RawMessage }
+	if err := json.Unmarshal([]byte(out), &trust); err != nil {
+		t.Fatal(err)
 	}
+	return string(trust.Spec)
 }
 
 // keyOf returns the header of a token, which names its signing key.

@@ -5,9 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/store/sealed"
 	"weft/internal/store/sql/postgrestest"
@@ -24,16 +22,7 @@ func TestControlPlanesShareAPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	weft(t, one.API, "apply", "-f", secret)
-	end := time.After(20 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !strings.Contains(weft(t, other.API, "get", "secrets", "-o", "yaml"), "Y29ycmVjdCBob3JzZQ==") {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal("the other control plane does not have the Secret")
-		}
-	}
+	awaitOutput(t, "Y29ycmVjdCBob3JzZQ==", other.API, "get", "secrets", "-o", "yaml")
 	file := filepath.Join(t.TempDir(), "backup")
 	weft(t, other.API, "cp", "backup", file)
 	one.Stop()

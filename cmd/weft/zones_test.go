@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/client"
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 )
 
 const shop = `
@@ -110,7 +111,7 @@ func TestAReplicaOfGlobalNamesTheReplicaOfAZone(t *testing.T) {
 	}
 	want := "the zone east cannot be queried here: it is connected to the replica " + index.InstanceID +
 		" of the global control plane; send the request to that replica"
-	servertest.Await(t, "the other replica names the zone's", func() bool {
+	testwait.UntilTrue(t, "the other replica names the zone's", func() bool {
 		var config json.RawMessage
 		err := other.Admin.Get(t.Context(), "/meshes/default/dataplanes/client/_config", nil, &config)
 		return err != nil && strings.Contains(err.Error(), want)
@@ -143,7 +144,9 @@ func TestGlobalComparesEveryZone(t *testing.T) {
 	const changes = "zone %s, mesh default: 1 proxy changes: client\n" +
 		"AT       CALLERS   KIND          FIELD                 BEFORE      AFTER\n" +
 		"web:80             MeshTimeout   http.requestTimeout   (default)   9s (MeshTimeout default/"
-	awaitOutput(t, fmt.Sprintf(changes, "west"), global.API, "diff", "-f", change)
+	for zone := range zones {
+		awaitOutput(t, fmt.Sprintf(changes, zone), global.API, "diff", "-f", change)
+	}
 	got := weft(t, global.API, "diff", "-f", change)
 	for _, want := range []string{"MeshTimeout default/slower created\n", fmt.Sprintf(changes, "east"),
 		fmt.Sprintf(changes, "west")} {

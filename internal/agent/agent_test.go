@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/bubble"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 )
 
@@ -66,7 +67,7 @@ func TestAProbeConnects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := probe{application: listener.Addr().String(), timeout: time.Second}
+	p := probe{application: listener.Addr().String(), timeout: testwait.Timeout}
 	if !p.connect(t.Context()) {
 		t.Error("an application that listens counts as dead")
 	}
@@ -85,7 +86,7 @@ func TestAProbeComesFromWhereRedirectRulesLetItPass(t *testing.T) {
 	port := uint32(listener.Addr().(*net.TCPAddr).Port)
 	p := newProbe(&wire.Listener{
 		ServiceAddress: "127.0.0.1", ServicePort: port, ServiceSource: "127.0.0.6",
-		Probe: &wire.Probe{TimeoutMs: 1000},
+		Probe: &wire.Probe{TimeoutMs: uint32(testwait.Timeout.Milliseconds())},
 	})
 	if !p.connect(t.Context()) {
 		t.Fatal("an application that listens counts as dead")
@@ -120,34 +121,36 @@ func TestAnAgentWhoseClockIsAheadPausesBetweenRequests(t *testing.T) {
 }
 
 func TestTheNextCertificateIsRequestedInTurn(t *testing.T) {
-	now := time.Now()
-	due := now.Add(time.Hour)
-	store := &workloadCert{generation: "a", renew: due}
-	requested := func(l *workloadCert, identity *wire.Identity) time.Duration {
-		var renewalTurn renewalTurn
-		return renewalTurn.next(l, identity).Sub(now).Round(time.Second)
-	}
-	if got := requested(nil, &wire.Identity{Generation: "a", SpreadMs: 60_000}); got != 0 {
-		t.Errorf("without a certificate it is requested in %s, want at once", got)
-	}
-	if got := requested(store, &wire.Identity{Generation: "a"}); got != time.Hour {
-		t.Errorf("a valid certificate is requested again in %s, want when it is due", got)
-	}
-	if got := requested(store, &wire.Identity{Generation: "b"}); got != 0 {
-		t.Errorf("another generation is asked for in %s, want at once", got)
-	}
-	if got := requested(store, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
-		t.Errorf("another generation is asked for in %s, want within 10 s", got)
-	}
-	if got := requested(&workloadCert{generation: "a", renew: now},
-		&wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
-		t.Errorf("a certificate that is due waits %s for the proxy's turn", got)
-	}
-	var kept renewalTurn
-	many := &wire.Identity{Generation: "b", SpreadMs: 3_000_000}
-	if first, second := kept.next(store, many), kept.next(store, many); first != second {
-		t.Errorf("its turn moved from %s to %s", first, second)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		now := time.Now()
+		due := now.Add(time.Hour)
+		store := &workloadCert{generation: "a", renew: due}
+		requested := func(l *workloadCert, identity *wire.Identity) time.Duration {
+			var renewalTurn renewalTurn
+			return renewalTurn.next(l, identity).Sub(now)
+		}
+		if got := requested(nil, &wire.Identity{Generation: "a", SpreadMs: 60_000}); got != 0 {
+			t.Errorf("without a certificate it is requested in %s, want at once", got)
+		}
+		if got := requested(store, &wire.Identity{Generation: "a"}); got != time.Hour {
+			t.Errorf("a valid certificate is requested again in %s, want when it is due", got)
+		}
+		if got := requested(store, &wire.Identity{Generation: "b"}); got != 0 {
+			t.Errorf("another generation is asked for in %s, want at once", got)
+		}
+		if got := requested(store, &wire.Identity{Generation: "b", SpreadMs: 10_000}); got > 10*time.Second {
+			t.Errorf("another generation is asked for in %s, want within 10 s", got)
+		}
+		if got := requested(&workloadCert{generation: "a", renew: now},
+			&wire.Identity{Generation: "b", SpreadMs: 3_600_000}); got != 0 {
+			t.Errorf("a certificate that is due waits %s for the proxy's turn", got)
+		}
+		var kept renewalTurn
+		many := &wire.Identity{Generation: "b", SpreadMs: 3_000_000}
+		if first, second := kept.next(store, many), kept.next(store, many); first != second {
+			t.Errorf("its turn moved from %s to %s", first, second)
+		}
+	})
 }
 
 func TestEnvoyVersions(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 )
 
@@ -77,7 +78,8 @@ func connectTo(t *testing.T, dir string, urls ...string) *controlPlane {
 	return p
 }
 
-func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
+// TestAnAgentGoesToAnotherReplicaAtOnce: a call that waits for no backoff succeeds at the other replica.
+func TestAnAgentGoesToAnotherReplicaAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	all := map[string]*replica{}
 	for _, i := range []*replica{startReplica(t, "a", "127.30.250.1", dir),
@@ -85,12 +87,8 @@ func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
 		all[i.name] = i
 	}
 	p := connectTo(t, dir, all["a"].url, all["b"].url)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	response, err := p.tryRegister(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := testwait.Context(t)
+	response := tryRegister(t, p)
 	stream, err := p.agent.Session(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +100,20 @@ func TestAnAgentGoesToAnotherInstanceWithinASecond(t *testing.T) {
 	if _, err := stream.Recv(); err == nil {
 		t.Fatal("the session outlived its instance")
 	}
-	began := time.Now()
-	again, err := p.agent.Register(ctx, &wire.RegisterRequest{}, grpc.WaitForReady(true))
+	again, err := p.agent.Register(ctx, &wire.RegisterRequest{})
 	if err != nil || again.Mesh == response.Mesh {
 		t.Fatalf("registered at %v after %s was stopped: %v", again, response.Mesh, err)
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("the other instance was reached after %s, want a second at most", took)
-	}
+}
+
+// tryRegister registers once the control plane is reached: on a busy machine a handshake may end at its timeout.
+func tryRegister(t *testing.T, p *controlPlane) (response *wire.RegisterResponse) {
+	t.Helper()
+	testwait.Until(t, "the agent registers", func() (err error) {
+		response, err = p.tryRegister(t.Context(), nil)
+		return err
+	})
+	return response
 }
 
 func TestARegistrationSkipsAReplicaThatIsDown(t *testing.T) {
@@ -117,8 +121,8 @@ func TestARegistrationSkipsAReplicaThatIsDown(t *testing.T) {
 	there := startReplica(t, "there", "127.30.250.3", dir)
 	gone := startReplica(t, "gone", "127.30.250.4", dir)
 	gone.server.Stop()
-	if _, err := connectTo(t, dir, gone.url, there.url).tryRegister(t.Context(), nil); err != nil {
-		t.Error(err)
+	if got := tryRegister(t, connectTo(t, dir, gone.url, there.url)); got.Mesh != "there" {
+		t.Errorf("registered at %s", got.Mesh)
 	}
 }
 

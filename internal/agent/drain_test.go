@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft/internal/bubble"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 )
 
@@ -83,7 +84,7 @@ func TestAnEnvoyThatDoesNotRespondIsNotDrained(t *testing.T) {
 				"/healthcheck/fail": {"", "OK"}, "/drain_listeners": {"", "OK"}, "/stats": counts,
 			}}
 			e := asEnvoy(t)
-			e.drain(t.Context(), &admin{&http.Client{Transport: s}}, time.Minute, slog.New(slog.DiscardHandler))
+			e.drain(t.Context(), &admin{&http.Client{Transport: s}}, testwait.Timeout, slog.New(slog.DiscardHandler))
 			<-e.done
 			if got := s.count("/stats"); got != len(counts) {
 				t.Errorf("it was ended after %d of %d responses", got, len(counts))

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"weft/internal/agent/redirect"
+	"weft/internal/testwait"
 )
 
 // TestProbeProxy: a probe reaches the application as the kubelet would have sent it, and the kubelet gets the
@@ -99,6 +100,9 @@ func TestProbeProxy(t *testing.T) {
 				proxy.Paths = []string{test.path}
 			}
 			request := httptest.NewRequestWithContext(t.Context(), test.method, test.path, nil)
+			if test.name != "a timeout" {
+				request.Header.Set(probeTimeout, fmt.Sprint(testwait.Timeout.Seconds()))
+			}
 			for name, value := range test.headers {
 				request.Header.Set(name, value)
 			}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -22,14 +20,14 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"weft/internal/testwait"
 )
 
 // rawStream is a client's side of the relayed service, with encoded frames.
 func rawStream(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	t.Cleanup(cancel)
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+	stream, err := conn.NewStream(testwait.Context(t), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
 		"/"+adsService+"/"+adsStream, grpc.ForceCodecV2(frames{encoding.GetCodecV2(proto.Name)}))
 	if err != nil {
 		t.Fatal(err)

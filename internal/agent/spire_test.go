@@ -24,6 +24,7 @@ import (
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"google.golang.org/grpc"
 
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -143,7 +144,7 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 			Generation: "1"}}),
 		cert: watch[*workloadCert](nil), statusReporter: newStatusReporter("run", "1.40.0"),
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(testwait.Context(t))
 	defer cancel()
 	ended := make(chan struct{})
 	admin := envoyShowing(t, func() string { now, _ := page.load(); return now }, func() string { return awaited })
@@ -174,7 +175,8 @@ func TestACertificateOfSPIREIsFollowed(t *testing.T) {
 // A listener presents its certificate before it requests the client's, and rejects clients without one.
 func TestAListenerWithACertificateOfSPIREServes(t *testing.T) {
 	listener := listenAs(t, func() *workloadCert { return newTestCert(t, 0x22) })
-	seen, err := probeListeners(t.Context(), nil, []*wire.Listener{listener}, &workloadCert{serial: "22"}, nil)
+	var seen map[string]probeResult
+	err := probeUntilReached(t, nil, listener, &workloadCert{serial: "22"}, &seen)
 	if got := seen[kind.HostPort(listener.Address, listener.Port)].cert.serial; err != nil || got != "22" {
 		t.Errorf("saw serial %q (%v), want 22", got, err)
 	}

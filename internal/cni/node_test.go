@@ -14,11 +14,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"weft/internal/cni"
+	"weft/internal/testwait"
 )
 
 // calico is a configuration with the form in which its owner wrote it.
@@ -252,19 +252,19 @@ func TestKeep(t *testing.T) {
 		{"20-calico.conflist", calico}, {"10-bridge.conf", single}, {"05-new.conflist", calico},
 	} {
 		write(t, n, step.name, step.text)
-		for deadline := time.Now().Add(time.Minute); ; {
-			err := n.Installed()
-			chained := 0
-			for _, text := range stored(t, n) {
+		testwait.Until(t, "the plugin is chained after a write of "+step.name, func() error {
+			if err := n.Installed(); err != nil {
+				return err
+			}
+			files, chained := stored(t, n), 0
+			for _, text := range files {
 				chained += strings.Count(text, cni.Type)
 			}
-			if err == nil && chained == 1 {
-				break
+			if chained != 1 {
+				return fmt.Errorf("the files are %q", files)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("after %s: %v, %q", step.name, err, stored(t, n))
-			}
-		}
+			return nil
+		})
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	"weft/internal/testwait"
 )
 
 // TestKillTakesTheWholeFamily: a shell starts another shell with a child in its own session, and a kill ends all of
@@ -34,7 +35,7 @@ func TestKillTakesTheWholeFamily(t *testing.T) {
 
 	p.kill(parent)
 
-	if err := lives.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := lives.SetReadDeadline(testwait.Deadline()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(lives); err != nil {

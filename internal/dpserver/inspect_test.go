@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/state"
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -258,14 +260,12 @@ func (p *plane) attached() (stream discoveryv3.AggregatedDiscoveryService_DeltaA
 // eventually waits for the effect of other goroutines, for which there is no channel.
 func (p *plane) eventually(right func() bool, show func() any) {
 	p.t.Helper()
-	deadline := time.After(10 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); !right(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			p.t.Fatalf("it stays at %+v", show())
+	testwait.Until(p.t, "the control plane is as expected", func() error {
+		if !right() {
+			return fmt.Errorf("it is %+v", show())
 		}
-	}
+		return nil
+	})
 }
 
 func TestANACKNamesTheCausesOfItsResource(t *testing.T) {

@@ -32,6 +32,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -200,9 +201,7 @@ func (p *plane) tokenAndID(claims pki.DataplaneClaims) (context.Context, string)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
-	p.t.Cleanup(cancel)
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), claims.ID
+	return metadata.AppendToOutgoingContext(testwait.Context(p.t), "authorization", "Bearer "+token), claims.ID
 }
 
 const web = `{type: Dataplane, mesh: default, name: web-1, labels: {kuma.io/workload: web},
@@ -254,7 +253,7 @@ func (p *plane) settings(stream wire.Agent_SessionClient, right func(*wire.Setti
 // stored waits until the stored row of web-1 in a kind is right.
 func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithCancel(testwait.Context(p.t))
 	defer cancel()
 	rows, cursor, err := p.rows.List(ctx, k.Name)
 	if err != nil {

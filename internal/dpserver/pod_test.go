@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -15,6 +14,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/pki"
 	"weft/internal/state"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -60,9 +60,7 @@ func TestTokensOfPods(t *testing.T) {
 	egress.Vouched = resource.Vouched{Operator: kind.Facts(egress)} // by the control plane, which writes it
 	p := newPlaneFor(t, pods, alone, podDataplane("web-1", "one"), podDataplane("web-2", "two"), egress)
 	as := func(token string) context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		t.Cleanup(cancel)
-		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		return metadata.AppendToOutgoingContext(testwait.Context(t), "authorization", "Bearer "+token)
 	}
 	firstOf := func(ctx context.Context, node string) error {
 		stream, err := p.discover(ctx, node)
@@ -135,9 +133,7 @@ func TestTokensOfZoneProxiesOfEveryMesh(t *testing.T) {
 	p := newPlaneFor(t, pods, alone, ingress, egress, podDataplane("web-1", "web"),
 		kind.GlobalSecrets.Make("", pki.ZoneRealm.SigningKey("1").Name, kind.Secret{Data: signingKey()}))
 	as := func(token string) context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		t.Cleanup(cancel)
-		return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+		return metadata.AppendToOutgoingContext(testwait.Context(t), "authorization", "Bearer "+token)
 	}
 	first := func(ctx context.Context, proxyType, id string) error {
 		stream, err := p.discoverAs(ctx, nodeOf(proxyType, id))

@@ -27,7 +27,7 @@ func NewPort(config *tls.Config) (credentials.TransportCredentials, net.Listener
 	config.NextProtos = []string{"h2", "http/1.1"}
 	config.DynamicRecordSizingDisabled = true // no client shows the beginning of a configuration before it has the end
 	passed := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, maxOtherConns),
-		closed: make(chan struct{})}
+		closed: make(chan struct{}), timeout: otherConnTimeout}
 	return &portCredentials{credentials.NewTLS(config), config, passed}, passed
 }
 
@@ -65,8 +65,9 @@ type otherConns struct {
 	conns chan net.Conn
 	free  chan struct{} // one for each connection that may be opened
 
-	once   sync.Once
-	closed chan struct{}
+	once    sync.Once
+	closed  chan struct{}
+	timeout time.Duration // otherConnTimeout
 }
 
 // offer passes a connection to Accept. It returns false if the connection was not accepted.
@@ -76,7 +77,7 @@ func (o *otherConns) offer(conn net.Conn) bool {
 	default:
 		return false
 	}
-	end := time.AfterFunc(otherConnTimeout, func() { conn.Close() })
+	end := time.AfterFunc(o.timeout, func() { conn.Close() })
 	passed := &otherConn{Conn: conn, release: sync.OnceFunc(func() { end.Stop(); <-o.free })}
 	select {
 	case o.conns <- passed:

@@ -1,7 +1,6 @@
 package dpserver
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -16,6 +15,7 @@ import (
 
 	"weft/internal/bubble"
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 )
 
@@ -27,6 +27,7 @@ func TestPortSeparatesProtocols(t *testing.T) {
 		t.Fatal(err)
 	}
 	creds, rest := NewPort(&tls.Config{Certificates: []tls.Certificate{certificate}})
+	rest.(*otherConns).timeout = testwait.Timeout // no connection ends before the test has counted them
 	server := grpc.NewServer(grpc.Creds(creds))
 	wire.RegisterAgentServer(server, wire.UnimplementedAgentServer{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,9 +43,8 @@ func TestPortSeparatesProtocols(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if _, err := wire.NewAgentClient(client).Sign(ctx, &wire.SignRequest{}); status.Code(err) != codes.Unimplemented {
+	if _, err := wire.NewAgentClient(client).Sign(testwait.Context(t),
+		&wire.SignRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a gRPC call: %v", err)
 	}
 
@@ -95,7 +95,8 @@ func TestPortSeparatesProtocols(t *testing.T) {
 // connection and the deadlines of its socket are cleared.
 func TestAnIdleConnectionWithoutHTTP2IsClosed(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
-		others := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, 1), closed: make(chan struct{})}
+		others := &otherConns{conns: make(chan net.Conn), free: make(chan struct{}, 1), closed: make(chan struct{}),
+			timeout: otherConnTimeout}
 		server, client := net.Pipe()
 		go others.offer(server)
 		accepted, err := others.Accept()

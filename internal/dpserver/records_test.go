@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"weft/internal/pki"
+	"weft/internal/testwait"
 )
 
 // tcpByRecord returns both ends of a TCP connection, the second of which is read by record.
@@ -90,12 +92,28 @@ func TestAnIdleConnectionHasNoBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(server, make([]byte, 6)); err != nil || server.buffer != nil {
-		t.Errorf("after all bytes the buffer is %v, and the error %v", server.buffer, err)
+		t.Errorf("after all bytes there is a buffer: %v, and the error %v", server.buffer != nil, err)
 	}
-	server.SetReadDeadline(time.Now().Add(time.Millisecond))
-	if _, err := server.Read(make([]byte, 6)); !errors.Is(err, os.ErrDeadlineExceeded) || server.buffer != nil {
-		t.Errorf("after the deadline the buffer is %v, and the error %v", server.buffer, err)
+	waits, fill := make(chan struct{}), server.fill
+	waiting := sync.OnceFunc(func() { close(waits) })
+	server.fill = func(fd uintptr) bool {
+		done := fill(fd)
+		if !done {
+			waiting()
+		}
+		return done
 	}
+	ended := make(chan error)
+	go func() {
+		_, err := server.Read(make([]byte, 6))
+		ended <- err
+	}()
+	<-waits
+	server.SetReadDeadline(testwait.Deadline().Add(-2 * testwait.Timeout)) // in the past
+	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || server.buffer != nil {
+		t.Errorf("after the deadline there is a buffer: %v, and the error %v", server.buffer != nil, err)
+	}
+	server.fill = fill
 	server.SetReadDeadline(time.Time{})
 	client.Close()
 	if _, err := server.Read(make([]byte, 6)); err != io.EOF {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -39,9 +40,7 @@ func (p *plane) zoneToken(zone string, scope ...string) context.Context {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(p.t.Context(), 20*time.Second)
-	p.t.Cleanup(cancel)
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	return metadata.AppendToOutgoingContext(testwait.Context(p.t), "authorization", "Bearer "+token)
 }
 
 func TestAZoneIngressServesByAZoneToken(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"weft/internal/testwait"
 	"weft/internal/xds"
 )
 
@@ -44,11 +45,7 @@ func serveEnvoy(t *testing.T, resources ...*xds.Resource) *adsEnvoy {
 	bootstrap.Admin = &bootstrapv3.Admin{Address: socketAddress("127.0.0.1", admin)}
 	revision := s.set.Commit(rest, nil)
 	runEnvoy(t, writeBootstrap(t, bootstrap))
-	select {
-	case s.stream = <-accepted:
-	case <-t.Context().Done():
-		t.Fatal("Envoy opens no stream")
-	}
+	s.stream = testwait.Receive(t, "Envoy opens a stream", accepted)
 	s.wait(revision)
 	listeners := 0
 	for _, r := range rest {
@@ -57,7 +54,7 @@ func serveEnvoy(t *testing.T, resources ...*xds.Resource) *adsEnvoy {
 		}
 	}
 	// Envoy acks a listener before its worker, the only one, accepts connections.
-	s.until("the worker has every listener", func() bool {
+	testwait.UntilTrue(t, "the worker has every listener", func() bool {
 		return s.stat("listener_manager.listener_create_success") >= listeners
 	})
 	return s
@@ -121,32 +118,28 @@ func (s *adsEnvoy) change(changed []*xds.Resource, removed ...xds.Key) {
 
 func (s *adsEnvoy) wait(revision uint64) {
 	s.t.Helper()
-	if err := s.stream.WaitAcked(s.t.Context(), revision); err != nil {
+	if err := s.stream.WaitAcked(testwait.Context(s.t), revision); err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-// until returns once a condition holds.
-func (s *adsEnvoy) until(what string, holds func() bool) {
-	s.t.Helper()
-	for !holds() {
-		if s.t.Context().Err() != nil {
-			s.t.Fatalf("it never happens that %s", what)
-		}
 	}
 }
 
 // stat returns a counter or gauge of Envoy, or 0 where Envoy has none of the name.
 func (s *adsEnvoy) stat(name string) int {
 	s.t.Helper()
-	response, err := http.Get(s.admin + "/stats?filter=^" + name + "$")
+	return statAt(s.t, s.admin, name)
+}
+
+// statAt returns the counter or gauge of the Envoy with an administration interface.
+func statAt(t *testing.T, admin, name string) int {
+	t.Helper()
+	response, err := http.Get(admin + "/stats?filter=^" + name + "$")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	_, value, found := strings.Cut(strings.TrimSpace(string(body)), ": ")
 	if !found {
@@ -154,7 +147,7 @@ func (s *adsEnvoy) stat(name string) int {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return n
 }

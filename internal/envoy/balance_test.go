@@ -41,8 +41,8 @@ func TestLoadBalancersHaveTheirEffect(t *testing.T) {
 	l := newLab(t)
 	three := l.named("a", "b", "c")
 	to := func(protocol kind.Protocol, balancer, hashes string, servers ...service.Endpoint) *labDestination {
-		e := effectiveOf(t, fmt.Sprintf("MeshLoadBalancingStrategy: {loadBalancer: {%s}, hashPolicies: [%s]}", balancer,
-			hashes))
+		e := effectiveOf(t, fmt.Sprintf("MeshLoadBalancingStrategy: {loadBalancer: {%s}, hashPolicies: [%s]}"+endless,
+			balancer, hashes))
 		return l.destination(protocol, e, servers...)
 	}
 	const byUser = "{type: Header, header: {name: x-user}}"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -18,12 +19,18 @@ func overflowed(r *http.Response) bool {
 	return r != nil && r.StatusCode == 503 && r.Header.Get("x-envoy-overloaded") == "true"
 }
 
+// endless lets a stalled request of a destination last as long as the test, and endlessInbound that of an inbound.
+const (
+	endless        = ", MeshTimeout: {http: {requestTimeout: 0s}}"
+	endlessInbound = ", MeshTimeout: [{match: {}, conf: {http: {requestTimeout: 0s}}}]"
+)
+
 // TestLimitsHaveTheirEffect: each limit of a MeshCircuitBreaker does to traffic what it says, in one Envoy.
 func TestLimitsHaveTheirEffect(t *testing.T) {
 	l := newLab(t)
 	stall, begun := l.stalling()
 	of := func(limits string) service.Effective {
-		return effectiveOf(t, "MeshCircuitBreaker: {connectionLimits: {"+limits+"}}")
+		return effectiveOf(t, "MeshCircuitBreaker: {connectionLimits: {"+limits+"}}"+endless)
 	}
 	requests := l.destination(kind.HTTP, of("maxRequests: 1"), l.server(stall))
 	pools := l.destination(kind.HTTP, of("maxConnectionPools: 1"), l.server(stall), l.server(stall))
@@ -37,8 +44,8 @@ func TestLimitsHaveTheirEffect(t *testing.T) {
 		Assignment(&service.Endpoints{Destination: one, Endpoints: []service.Endpoint{l.server(stall)}}))
 	echo, _ := listener(t)
 	connections := l.destination(kind.TCP, of("maxConnections: 1"), endpointAt(echo))
-	retrying, retried := l.destination(kind.HTTP, of("maxRetries: 1"), l.server(breakingFirst(stall)),
-		l.server(breakingFirst(stall))), begun
+	breaking := breakingFirst(stall)
+	retrying, retried := l.destination(kind.HTTP, of("maxRetries: 1"), l.server(breaking), l.server(breaking)), begun
 	l.start()
 
 	for name, d := range map[string]*labDestination{"maxRequests": requests, "maxRequests of several zones": zones} {
@@ -101,11 +108,10 @@ func checkOneConnection(t *testing.T, to *labDestination, limit string) {
 	}
 }
 
-// firsts are the requests of which the first attempt was seen, by destination and name.
-var firsts sync.Map
-
-// breakingFirst closes the connection of the first attempt of each request, and hands over the next ones.
+// breakingFirst closes the connection of the first attempt of each request, which the header x-request names, and hands
+// over the next ones.
 func breakingFirst(next http.HandlerFunc) http.HandlerFunc {
+	var firsts sync.Map
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, seen := firsts.LoadOrStore(r.Header.Get("x-request"), true); !seen {
 			panic(http.ErrAbortHandler)
@@ -134,9 +140,9 @@ func TestEjectionsHaveTheirEffect(t *testing.T) {
 		return effectiveOf(t, "MeshCircuitBreaker: {outlierDetection: {"+outliers+"}}")
 	}
 	enforced := func(detector string, least int) func(*testing.T, *labDestination) {
-		return func(_ *testing.T, d *labDestination) {
+		return func(t *testing.T, d *labDestination) {
 			n := 0
-			d.until("an ejection by "+detector, func(*http.Response) bool {
+			d.until(t, "an ejection by "+detector, func(*http.Response) bool {
 				n++ // each look takes as long as several requests
 				return n%10 == 0 && d.stat("outlier_detection.ejections_enforced_"+detector) >= least
 			})
@@ -151,9 +157,9 @@ func TestEjectionsHaveTheirEffect(t *testing.T) {
 		}
 	}
 	steadily := func(status, times int) func(*testing.T, *labDestination) {
-		return func(_ *testing.T, d *labDestination) {
+		return func(t *testing.T, d *labDestination) {
 			inRow := 0
-			d.until(fmt.Sprintf("%d responses with %d in a row", times, status), func(r *http.Response) bool {
+			d.until(t, fmt.Sprintf("%d responses with %d in a row", times, status), func(r *http.Response) bool {
 				if inRow++; r.StatusCode != status {
 					inRow = 0
 				}
@@ -162,7 +168,20 @@ func TestEjectionsHaveTheirEffect(t *testing.T) {
 		}
 	}
 	const long = "interval: 100ms, baseEjectionTime: 1m, "
-	const rated = "interval: 500ms, baseEjectionTime: 1m, "
+	const rated = "interval: 1s, baseEjectionTime: 1m, "
+	// crowded sends many requests at once, so that a busy machine too serves as many in an interval as are wanted.
+	crowded := func(detector string) func(*testing.T, *labDestination) {
+		return func(t *testing.T, d *labDestination) {
+			testwait.UntilTrue(t, "an ejection by "+detector, func() bool {
+				var crowd sync.WaitGroup
+				for range 30 {
+					crowd.Go(func() { d.send() })
+				}
+				crowd.Wait()
+				return d.stat("outlier_detection.ejections_enforced_"+detector) > 0
+			})
+		}
+	}
 	rows := []struct {
 		name, outliers string
 		status         int // of the first server; 0: it is not reached
@@ -184,12 +203,12 @@ func TestEjectionsHaveTheirEffect(t *testing.T) {
 			"{consecutive: 3}}", 0, false, enforced("consecutive_5xx", 1)},
 		{"successRate", rated + `detectors: {successRate: {minimumHosts: 3, requestVolume: 3, ` +
 			`standardDeviationFactor: "0.5"}}`,
-			500, false, enforced("success_rate", 1)},
+			500, false, crowded("success_rate")},
 		{"successRate of too few hosts", rated + `detectors: {successRate: {minimumHosts: 4, requestVolume: 3, ` +
 			`standardDeviationFactor: "0.5"}}`, 500, false, none},
 		{"failurePercentage", rated + "detectors: {failurePercentage: {minimumHosts: 3, requestVolume: 3, " +
 			"threshold: 50}}",
-			500, false, enforced("failure_percentage", 1)},
+			500, false, crowded("failure_percentage")},
 		{"disabled", "disabled: true", 0, false, none},
 		{"maxEjectionPercent", long + "maxEjectionPercent: 33, detectors: {totalFailures: {consecutive: 3}}", 500,
 			false, none}, // one of three is more
@@ -228,7 +247,7 @@ func TestLimitsOfApplicationsHaveTheirEffect(t *testing.T) {
 	l := newLab(t)
 	stall, begun := l.stalling()
 	of := func(conf string) string { return "MeshCircuitBreaker: [{match: {}, conf: {" + conf + "}}]" }
-	limits := func(conf string) string { return of("connectionLimits: {" + conf + "}") }
+	limits := func(conf string) string { return of("connectionLimits: {"+conf+"}") + endlessInbound }
 	ejecting := func(conf string) string {
 		return of("outlierDetection: {interval: 100ms, baseEjectionTime: 1m, " + conf + "}")
 	}
@@ -280,7 +299,7 @@ func TestLimitsOfApplicationsHaveTheirEffect(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			if row.after == 503 {
 				// Envoy's main thread ejects, some requests later. The client's proxy tries another server.
-				inbounds[i].until("a response that is marked", func(r *http.Response) bool {
+				inbounds[i].until(t, "a response that is marked", func(r *http.Response) bool {
 					return r.StatusCode == 503 && r.Header.Get(unservedHeader) == unservedNotReached
 				})
 			}
@@ -299,7 +318,7 @@ func TestLimitsOfApplicationsHaveTheirEffect(t *testing.T) {
 		*labDestination
 		by string
 	}{"localOriginFailures": {dark, "local_origin_failure"}, "failures to connect without it": {counted, "5xx"}} {
-		ejected.until("an ejection by "+name, func(r *http.Response) bool {
+		ejected.until(t, "an ejection by "+name, func(r *http.Response) bool {
 			return r.Header.Get("test-body") == "no healthy upstream"
 		})
 		if ejected.stat("outlier_detection.ejections_enforced_consecutive_"+ejected.by) == 0 {

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
 	"weft/internal/match"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -65,7 +65,7 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := fmt.Sprintf("127.0.0.1:%d", c.port)
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at,
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: testwait.Timeout}, "tcp", at,
 				naming(east.certificate(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()

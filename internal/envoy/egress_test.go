@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
@@ -22,6 +21,7 @@ import (
 	"weft/internal/match"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/internal/zoneproxy"
 	"weft/kind"
@@ -89,7 +89,7 @@ func through(t *testing.T, egress, sni string, certificate tls.Certificate) *htt
 		DialContext:     (&dialTo{egress}).DialContext,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return &http.Client{Transport: transport, Timeout: testwait.Timeout}
 }
 
 // The certificate and the SNI together decide which external service a client reaches.
@@ -273,21 +273,19 @@ func TestWhichExternalServerIsTrusted(t *testing.T) {
 
 // reaches reports whether requests get a response of an external server. The first request may come before the host
 // name is resolved.
-func reaches(t *testing.T, client *http.Client) bool {
+func reaches(t *testing.T, client *http.Client) (does bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	testwait.UntilTrue(t, "the server's name is looked up", func() bool {
 		response, err := client.Get("https://example/")
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
-		if !strings.Contains(string(body), "no healthy upstream") {
-			return response.StatusCode == 200
-		}
-	}
-	t.Fatal("the server's name was not looked up")
-	return false
+		does = response.StatusCode == 200
+		return !strings.Contains(string(body), "no healthy upstream")
+	})
+	return does
 }
 
 func worldServer(t *testing.T, config *tls.Config, handler http.HandlerFunc) *httptest.Server {
@@ -403,7 +401,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	reload := startReloading(t, one[0], resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*tls.Conn, error) {
-		return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", egress,
+		return tls.DialWithDialer(&net.Dialer{Timeout: testwait.Timeout}, "tcp", egress,
 			naming(east.certificate(t, clientID), sni))
 	}
 	conn, err := dial(apiSNI)
@@ -412,7 +410,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 	}
 	defer conn.Close()
 	responded := func(conn net.Conn) bool {
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(testwait.Deadline())
 		_, _ = io.WriteString(conn, "x")
 		_, err := io.ReadFull(conn, make([]byte, 1))
 		return err == nil
@@ -421,17 +419,18 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 		t.Fatal("the connection is not answered to begin with")
 	}
 	reload(both[0])
-	other, err := dial(otherSNI)
-	for giveUp := time.Now().Add(20 * time.Second); err != nil && time.Now().Before(giveUp); {
+	var other *tls.Conn
+	testwait.Until(t, "the added service is reached", func() error {
 		other, err = dial(otherSNI) // Envoy applies the new listener asynchronously
-	}
-	if err != nil || !responded(other) {
-		t.Fatalf("what came is not reached: %v", err)
+		return err
+	})
+	if !responded(other) {
+		t.Fatal("the added service does not respond")
 	}
 	defer other.Close()
 	reload(one[0])
 	// The removed chain closes its connections after the drain time of a second, which shows that this time has passed.
-	_ = other.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = other.SetReadDeadline(testwait.Deadline())
 	if _, err := bufio.NewReader(other).ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("what went is still served: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"weft/internal/match"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -43,52 +44,63 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 		name, confs string
 		caller      *requester
 		want        string
-		atLeast     time.Duration // that a response takes
+		delays      int // that are injected
 	}{
 		{"no policy", "", client, "200", 0},
 		{"abort", faultsOf(faultsOfCallers("", aborted(599, "100"))), client, "599", 0},
 		{"abort in plaintext", faultsOf(faultsOfCallers("", aborted(200, "100"))), plain, "200 fault filter abort", 0},
 		{"abort of none", faultsOf(faultsOfCallers("", aborted(555, "0"))), client, "200", 0},
-		{"delay", faultsOf(faultsOfCallers("", delayed("300ms"))), client, "200", 300 * time.Millisecond},
+		{"delay", faultsOf(faultsOfCallers("", delayed("10ms"))), client, "200", 1},
 		{"delay of none", faultsOf(faultsOfCallers("", "{delay: {value: 1h, percentage: 0}}")), client, "200", 0},
 		{"a delayed abort", faultsOf(faultsOfCallers("", "{abort: {httpStatus: 555, percentage: 100}, "+
-			"delay: {value: 300ms, percentage: 100}}")), client, "555", 300 * time.Millisecond},
-		{"a delay, then an abort", faultsOf(faultsOfCallers("", delayed("200ms"), aborted(555, "100"))), client, "555",
-			200 * time.Millisecond},
-		{"every delay", faultsOf(faultsOfCallers("", delayed("100ms"), delayed("100ms"), delayed("100ms"),
-			delayed("100ms"))), client, "200", 400 * time.Millisecond},
+			"delay: {value: 10ms, percentage: 100}}")), client, "555", 1},
+		{"a delay, then an abort", faultsOf(faultsOfCallers("", delayed("10ms"), aborted(555, "100"))), client, "555",
+			1},
+		{"every delay", faultsOf(faultsOfCallers("", delayed("1ms"), delayed("1ms"), delayed("1ms"), delayed("1ms"))),
+			client, "200", 4},
 		{"the fifth", faultsOf(faultsOfCallers("", delayed("1ms"), delayed("1ms"), delayed("1ms"), delayed("1ms"),
-			aborted(555, "100"))), client, "200", 0},
+			aborted(555, "100"))), client, "200", 4},
 		{"an exact ID", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), shop, "555", 0},
 		{"another ID", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), client, "200", 0},
 		{"a plaintext caller", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), plain, "200", 0},
 		{"one of two IDs", faultsOf(faultsOfCallers(exact, aborted(555, "100"))), both, "555", 0},
-		{"the first match of two IDs", faultsOf(faultsOfCallers(other, delayed("200ms")),
-			faultsOfCallers(exact, aborted(555, "100"))), both, "200", 200 * time.Millisecond},
+		{"the first match of two IDs", faultsOf(faultsOfCallers(other, delayed("10ms")),
+			faultsOfCallers(exact, aborted(555, "100"))), both, "200", 1},
 		{"a prefix", faultsOf(faultsOfCallers(prefix, aborted(555, "100"))), shop, "555", 0},
 		{"not the prefix", faultsOf(faultsOfCallers(prefix, aborted(555, "100"))), client, "200", 0},
 		{"every other caller in plaintext", faultsOf(faultsOfCallers(exact, aborted(555, "100")),
 			faultsOfCallers("", aborted(556, "100"))), plain, "556", 0},
-		{"the most specific match", faultsOf(faultsOfCallers(exact, delayed("200ms"), aborted(556, "100")),
-			faultsOfCallers("", aborted(557, "100"))), shop, "556", 200 * time.Millisecond},
-		{"every other caller", faultsOf(faultsOfCallers(exact, delayed("200ms"), aborted(556, "100")),
+		{"the most specific match", faultsOf(faultsOfCallers(exact, delayed("10ms"), aborted(556, "100")),
+			faultsOfCallers("", aborted(557, "100"))), shop, "556", 1},
+		{"every other caller", faultsOf(faultsOfCallers(exact, delayed("10ms"), aborted(556, "100")),
 			faultsOfCallers("", aborted(557, "100"))), client, "557", 0},
 		{"no policy any more", "", client, "200", 0},
 	} {
 		s.get(c.confs)
-		begun := time.Now()
+		before := s.faults("delays_injected")
 		response := s.send(c.caller)
-		took := time.Since(begun)
 		got := fmt.Sprint(response.StatusCode, " ", response.Header.Get("test-body"))
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
-		const early = 20 * time.Millisecond // by which a timer of Envoy may fire before its time
-		if took < c.atLeast-early {
-			t.Errorf("%s: it takes %s, want %s", c.name, took, c.atLeast)
+		if n := s.faults("delays_injected") - before; n != c.delays {
+			t.Errorf("%s: it has %d delays, want %d", c.name, n, c.delays)
 		}
 	}
+	s.get(faultsOf(faultsOfCallers("", delayed("1s"))))
+	begun := time.Now()
+	s.send(client)
+	// Envoy counts a timer from the beginning of the iteration of its event loop that starts it.
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("a response with a delay of a second takes %s", took)
+	}
 	s.undrained()
+}
+
+// faults returns a count of the faults of the inbound.
+func (s *received) faults(count string) int {
+	s.t.Helper()
+	return s.stat("http.self_inbound_" + strings.ReplaceAll(address(s.in), ":", "_") + ".fault." + count)
 }
 
 // TestPercentagesOfFaults: a fault is injected into its share of the requests, and each of several faults draws for
@@ -118,28 +130,32 @@ func TestPercentagesOfFaults(t *testing.T) {
 	}
 }
 
-// TestTheBandwidthOfResponses: kbps is 1,024 bytes per second.
+// TestTheBandwidthOfResponses: kbps is 1,024 bytes per second, and the highest limit is one.
 func TestTheBandwidthOfResponses(t *testing.T) {
 	s := receiving(t, kind.HTTP, true, false)
 	client := s.caller(clientID)
-	for _, c := range []struct {
-		limit     string
-		low, high time.Duration
+	const size = 200 * 1024
+	for limits, c := range []struct {
+		limit string
+		least time.Duration
 	}{
-		{"100 kbps", 700 * time.Millisecond, 5 * time.Second},
-		{"1000 Gbps", 0, 500 * time.Millisecond},
+		{"100 kbps", time.Second}, // of 2: a part is sent at once
+		{"1000 Gbps", 0},
 	} {
 		s.get(faultsOf(faultsOfCallers("", "{responseBandwidth: {limit: "+c.limit+", percentage: 100}}")))
 		begun := time.Now()
 		response, err := client.Post(client.url, "text/plain", strings.NewReader(
-			strings.Repeat("x", 100*1024)))
+			strings.Repeat("x", size)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		n, err := io.Copy(io.Discard, response.Body)
 		response.Body.Close()
-		if took := time.Since(begun); err != nil || n != 100*1024 || took < c.low || took > c.high {
-			t.Errorf("%s: %d bytes take %s (%v), want %s to %s", c.limit, n, took, err, c.low, c.high)
+		if took := time.Since(begun); err != nil || n != size || took < c.least || took > testwait.Timeout {
+			t.Errorf("%s: %d bytes take %s (%v), want %s at least, and an end", c.limit, n, took, err, c.least)
+		}
+		if n := s.faults("response_rl_injected"); n != limits+1 {
+			t.Errorf("%s: %d responses are limited, want %d", c.limit, n, limits+1)
 		}
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/identity"
 	"weft/internal/match"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -51,7 +51,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 		{"the suffix alone", "ms", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", at,
+			conn, err := tls.DialWithDialer(&net.Dialer{Timeout: testwait.Timeout}, "tcp", at,
 				naming(east.certificate(t, clientID), c.sni))
 			if err == nil {
 				defer conn.Close()

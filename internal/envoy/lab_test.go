@@ -9,13 +9,13 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -161,15 +161,13 @@ func (d *labDestination) stat(name string) int {
 	return sum
 }
 
-// until sends requests until a condition holds, for 8 seconds at most.
-func (d *labDestination) until(what string, holds func(*http.Response) bool) {
-	d.lab.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if response := d.send(); response != nil && holds(response) {
-			return
-		}
-	}
-	d.lab.t.Errorf("within a minute there was never: %s", what)
+// until sends requests until a condition of the response holds.
+func (d *labDestination) until(t *testing.T, what string, holds func(*http.Response) bool) {
+	t.Helper()
+	testwait.UntilTrue(t, what, func() bool {
+		response := d.send()
+		return response != nil && holds(response)
+	})
 }
 
 // effectiveOf returns confs by their written form.

@@ -2,13 +2,16 @@ package envoy
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
-	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/internal/zoneroute"
 	"weft/kind"
@@ -20,6 +23,7 @@ type zonesLab struct {
 	east, west *authority
 	servers    map[string][]*zoneServer // by zone
 	address    string
+	admin      string // the client's
 }
 
 func newZonesLab(t *testing.T) *zonesLab {
@@ -42,9 +46,14 @@ func (l *zonesLab) server(zone string) *zoneServer {
 	return s
 }
 
-// client starts the client with a conf of a MeshLoadBalancingStrategy, and dead servers of its own zone.
+// client starts the client with a conf of a MeshLoadBalancingStrategy, and dead servers of its own zone, which are
+// ejected and stay so.
 func (l *zonesLab) client(conf string, deadServers int) {
 	l.t.Helper()
+	conf = "MeshLoadBalancingStrategy: {localityAwareness: {" + conf + "}}"
+	if deadServers > 0 {
+		conf += ", MeshCircuitBreaker: {outlierDetection: {baseEjectionTime: 1h}}"
+	}
 	d := &service.Destination{
 		Key:        service.MultiZoneKey("default", "server").At(80),
 		Protocol:   kind.HTTP,
@@ -56,7 +65,7 @@ func (l *zonesLab) client(conf string, deadServers int) {
 			{Zone: "west", Way: zoneroute.ByIngress, SNI: multiZoneSNI, Identities: []string{westID},
 				TrustDomain: domainWest},
 		},
-		Effective: effectiveOf(l.t, "MeshLoadBalancingStrategy: {localityAwareness: {"+conf+"}}"),
+		Effective: effectiveOf(l.t, conf),
 	}
 	if len(l.servers["south"]) > 0 {
 		d.Zones = append(d.Zones, service.Servers{Zone: "south", Way: zoneroute.ByIngress, SNI: multiZoneSNI,
@@ -68,8 +77,21 @@ func (l *zonesLab) client(conf string, deadServers int) {
 	resources := append(DomainBundles(trustOf(l.east, l.west)), trust(l.east, l.west),
 		certificateSecret(l.t, l.east.certificate(l.t, clientID)), ExplicitListener(outbound, route), Route(route))
 	resources = append(resources, Clusters(d, true, identity.Source{})...)
-	startEnvoy(l.t, append(resources, l.assignments(d, deadServers)...)...)
-	l.address = fmt.Sprintf("127.0.0.1:%d", outbound.Port)
+	admin, bootstrap := freePort(l.t), static(l.t, append(resources, l.assignments(d, deadServers)...))
+	bootstrap.Admin = &bootstrapv3.Admin{Address: socketAddress("127.0.0.1", admin)}
+	runEnvoy(l.t, writeBootstrap(l.t, bootstrap))
+	l.address, l.admin = fmt.Sprintf("127.0.0.1:%d", outbound.Port), fmt.Sprintf("http://127.0.0.1:%d", admin)
+	if deadServers > 0 {
+		ejected := `cluster\.` + regexp.QuoteMeta(d.Key.On(service.LocalLocality).String()) +
+			`\.outlier_detection\.ejections_active`
+		testwait.Until(l.t, "the dead servers are ejected", func() error {
+			_ = call(l.t, kind.HTTP, "POST", l.address)
+			if n := statAt(l.t, l.admin, ejected); n < deadServers {
+				return fmt.Errorf("%d of %d are ejected", n, deadServers)
+			}
+			return nil
+		})
+	}
 }
 
 // assignments returns the endpoints of each list of the destination.
@@ -222,11 +244,11 @@ func TestTheFailoverThreshold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		percentage  string
-		least, most int // of 200 requests
+		least, most int // of 400 requests
 	}{
-		{"failoverThreshold: {percentage: 70}", 60, 112}, // 86
-		{`failoverThreshold: {percentage: "30"}`, 200, 200},
-		{"failover: [{to: {type: Any}}]", 200, 200},
+		{"failoverThreshold: {percentage: 70}", 120, 224}, // 171
+		{`failoverThreshold: {percentage: "30"}`, 400, 400},
+		{"failover: [{to: {type: Any}}]", 400, 400},
 	} {
 		t.Run(c.percentage, func(t *testing.T) {
 			l := newZonesLab(t)
@@ -235,11 +257,8 @@ func TestTheFailoverThreshold(t *testing.T) {
 			}
 			l.server("north")
 			l.client("crossZone: {"+c.percentage+"}", 7)
-			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); { // the dead servers are ejected
-				_ = call(t, kind.HTTP, "POST", l.address)
-			}
-			if served := l.shares(200)["east"]; served < c.least || served > c.most {
-				t.Errorf("the own zone serves %d of 200 requests, want %d to %d", served, c.least, c.most)
+			if served := l.shares(400)["east"]; served < c.least || served > c.most {
+				t.Errorf("the own zone serves %d of 400 requests, want %d to %d", served, c.least, c.most)
 			}
 		})
 	}

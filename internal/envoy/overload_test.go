@@ -10,6 +10,7 @@ import (
 	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
 	injectedresourcev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/injected_resource/v3"
 
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -41,20 +42,18 @@ func TestAnOverloadedProxySaysThatItServedNothing(t *testing.T) {
 		}},
 	}
 	runEnvoy(t, writeBootstrap(t, bootstrap))
-	for {
+	testwait.UntilTrue(t, "Envoy is overloaded", func() bool {
 		response, err := http.Get("http://" + address(in))
 		if err != nil {
 			t.Fatal(err)
 		}
 		response.Body.Close()
-		if response.StatusCode == http.StatusServiceUnavailable {
-			if got := response.Header.Get(unservedHeader); got != unservedNotReached {
-				t.Errorf("%s: %q, want %q", unservedHeader, got, unservedNotReached)
-			}
-			return
+		if response.StatusCode != http.StatusServiceUnavailable {
+			return false
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("Envoy is not overloaded")
+		if got := response.Header.Get(unservedHeader); got != unservedNotReached {
+			t.Errorf("%s: %q, want %q", unservedHeader, got, unservedNotReached)
 		}
-	}
+		return true
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -259,7 +260,7 @@ func TestBucketsStay(t *testing.T) {
 	stay("another permission")
 	s.in.AlsoPlaintext = true
 	s.apply()
-	s.until("plaintext is accepted", func() bool {
+	testwait.UntilTrue(t, "plaintext is accepted", func() bool {
 		plain := s.caller()
 		response, err := plain.Get(plain.url)
 		if err == nil {

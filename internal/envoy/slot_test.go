@@ -27,6 +27,7 @@ import (
 
 	"weft/internal/match"
 	"weft/internal/proxy"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 	"weft/internal/xds"
 	"weft/kind"
@@ -132,7 +133,7 @@ func routeResource(route *routev3.RouteConfiguration) *xds.Resource {
 
 // echoes sends a byte on a connection and reports whether it comes back.
 func echoes(conn net.Conn) bool {
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(testwait.Deadline())
 	if _, err := io.WriteString(conn, "x"); err != nil {
 		return false
 	}
@@ -170,7 +171,7 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 	}
 	// A connection carries at most 100 streams: a client with more opens another one.
 	send, streams := traffic.By(client.transport, http.MethodGet, client.url), make(chan struct{}, 50)
-	run := traffic.Start(200, 10*time.Second, func(ctx context.Context) (string, error) {
+	run := traffic.Start(200, testwait.Timeout, func(ctx context.Context) (string, error) {
 		streams <- struct{}{}
 		defer func() { <-streams }()
 		return send(ctx)
@@ -180,10 +181,13 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 	route := routeOf(t, in)
 	route.ResponseHeadersToAdd = []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: added, Value: "route"}}}
 	s.change([]*xds.Resource{routeResource(route)})
-	s.until("the changed route is used", func() bool { _, value := client.response(added); return value == "route" })
+	testwait.UntilTrue(t, "the changed route is used", func() bool {
+		_, value := client.response(added)
+		return value == "route"
+	})
 	amid := func() {
 		begun := run.Begun()
-		s.until("requests pass between two changes", func() bool {
+		testwait.UntilTrue(t, "requests pass between two changes", func() bool {
 			client.status()
 			return run.Begun() > begun+20
 		})
@@ -192,25 +196,27 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 
 	fault, limit := faultSlotName(1, in.Name), rateLimitSlotName(in.Name)
 	s.change([]*xds.Resource{routeResource(routeOf(t, in, fault)), extension(fault, abort(555))})
-	s.until("the fault is injected", func() bool { return client.status() == 555 })
+	testwait.UntilTrue(t, "the fault is injected", func() bool { return client.status() == 555 })
 	amid()
 	s.change([]*xds.Resource{routeResource(routeOf(t, in))}, xds.Key{Type: xds.Extension, Name: fault})
-	s.until("the slot is empty", func() bool { return client.status() == 200 })
+	testwait.UntilTrue(t, "the slot is empty", func() bool { return client.status() == 200 })
 	amid()
 	s.change([]*xds.Resource{routeResource(routeOf(t, in, fault, limit)), extension(fault, abort(556)),
 		extension(limit, limitOf(limitedID))})
-	s.until("the second fault is injected", func() bool {
+	testwait.UntilTrue(t, "the second fault is injected", func() bool {
 		status := client.status()
 		if status == 555 {
 			t.Fatal("the slot still has the content that was removed")
 		}
 		return status == 556
 	})
-	s.until("the caller is limited", func() bool { return limited.status() == 429 })
+	testwait.UntilTrue(t, "the caller is limited", func() bool { return limited.status() == 429 })
 	amid()
 	s.change([]*xds.Resource{routeResource(routeOf(t, in))}, xds.Key{Type: xds.Extension, Name: fault},
 		xds.Key{Type: xds.Extension, Name: limit})
-	s.until("both slots are empty", func() bool { return client.status() == 200 && limited.status() == 200 })
+	testwait.UntilTrue(t, "both slots are empty", func() bool {
+		return client.status() == 200 && limited.status() == 200
+	})
 	amid()
 
 	verdict, err := run.Stop().Verdict()
@@ -256,7 +262,7 @@ func TestSlotsOfConnectionsDrainNothing(t *testing.T) {
 	s.change([]*xds.Resource{tcpProxy(slot, &tcpproxyv3.TcpProxy{
 		StatPrefix: slot, ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: "second"},
 	})})
-	s.until("new connections reach the second application", func() bool {
+	testwait.UntilTrue(t, "new connections reach the second application", func() bool {
 		return echoes(dial()) && heard.Load() > 0
 	})
 	stillOpen("after a change of the TCP proxy")
@@ -265,7 +271,7 @@ func TestSlotsOfConnectionsDrainNothing(t *testing.T) {
 	s.change([]*xds.Resource{extension(limit, &limitv3.LocalRateLimit{
 		StatPrefix: "limit", TokenBucket: &typev3.TokenBucket{MaxTokens: 1, FillInterval: duration(time.Hour)},
 	})})
-	s.until("a new connection is closed", func() bool {
+	testwait.UntilTrue(t, "a new connection is closed", func() bool {
 		conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))
 		if err != nil {
 			return true
@@ -275,7 +281,7 @@ func TestSlotsOfConnectionsDrainNothing(t *testing.T) {
 	})
 	stillOpen("after a limit of connections")
 	s.change([]*xds.Resource{noConnectionLimit(in.Name)})
-	s.until("a new connection is accepted", func() bool {
+	testwait.UntilTrue(t, "a new connection is accepted", func() bool {
 		conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))
 		if err != nil {
 			return false

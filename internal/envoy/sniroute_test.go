@@ -8,7 +8,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
@@ -16,6 +15,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -82,13 +82,39 @@ func (w *sniWorld) dial(t *testing.T) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(testwait.Deadline())
 	return conn
 }
 
 // withTLS begins TLS with a server name on a connection.
 func withTLS(conn net.Conn, sni string) net.Conn {
 	return tls.Client(conn, &tls.Config{ServerName: sni, InsecureSkipVerify: true}) // the name says who responds
+}
+
+// open opens a connection, with TLS and a server name unless the protocol is plaintext, and returns it with the name of
+// the application at its other end. It repeats that where a busy machine makes the client silent for so long that the
+// listener does not wait for its first bytes.
+func (w *sniWorld) open(t *testing.T, protocol kind.Protocol, sni string) (conn net.Conn, name string) {
+	t.Helper()
+	testwait.Until(t, "the first bytes of a connection come in time", func() error {
+		before := w.timeouts()
+		conn = w.dial(t)
+		if protocol == kind.TLS {
+			conn = withTLS(conn, sni)
+		}
+		name = servedBy(conn)
+		if n := w.timeouts() - before; n > 0 {
+			return fmt.Errorf("%d connections waited for the end of a time", n)
+		}
+		return nil
+	})
+	return conn, name
+}
+
+// timeouts returns the number of connections whose first bytes the listener did not wait for.
+func (w *sniWorld) timeouts() int {
+	w.t.Helper()
+	return w.stat(fmt.Sprintf(`listener\.127\.0\.0\.1_%d\.downstream_pre_cx_timeout`, w.outbound.Port))
 }
 
 // servedBy returns the name of the application at the other end of a connection; "closed" where there is none.
@@ -114,24 +140,17 @@ func TestConnectionsFollowTheirSNI(t *testing.T) {
 		"x.y.example.com": "below", "a.b.example.com": "deeper", "a.x.b.example.com": "deeper", "example.com": "others",
 		"db.example.org": "others", "": "others",
 	} {
-		if got := servedBy(withTLS(w.dial(t), sni)); got != want {
+		if _, got := w.open(t, kind.TLS, sni); got != want {
 			t.Errorf("a connection with the SNI %q is served by %q, want %q", sni, got, want)
 		}
 	}
-	if got := servedBy(w.dial(t)); got != "others" {
+	if _, got := w.open(t, kind.TCP, ""); got != "others" {
 		t.Errorf("a connection without TLS is served by %q, want others", got)
 	}
-	timeouts := func() int { // of the wait for first bytes
-		return w.stat(fmt.Sprintf(`listener\.127\.0\.0\.1_%d\.downstream_pre_cx_timeout`, w.outbound.Port))
-	}
-	if n := timeouts(); n != 0 {
-		t.Errorf("%d connections waited for the end of a time", n)
-	}
-	if t.Failed() {
-		return
-	}
-	silent := w.dial(t)
-	w.until("the listener does not wait for a silent client", func() bool { return timeouts() == 1 })
+	before, silent := w.timeouts(), w.dial(t)
+	testwait.UntilTrue(t, "the listener does not wait for a silent client", func() bool {
+		return w.timeouts() > before
+	})
 	if got := servedBy(withTLS(silent, "db.example.com")); got != "others" {
 		t.Errorf("a connection on which the client was silent is served by %q, want others", got)
 	}
@@ -142,8 +161,10 @@ func TestConnectionsFollowTheirSNI(t *testing.T) {
 func TestSNIsComeAndGoAlone(t *testing.T) {
 	w := newSNIWorld(t, "a", "b", "others")
 	w.adsEnvoy = serveEnvoy(t, append(w.backends, w.route("a.example.com a", "b.example.com b", " others")...)...)
-	open := map[string]net.Conn{"a": withTLS(w.dial(t), "a.example.com"), "b": withTLS(w.dial(t), "b.example.com"),
-		"others": withTLS(w.dial(t), "c.example.com")}
+	open := map[string]net.Conn{}
+	for name, sni := range map[string]string{"a": "a.example.com", "b": "b.example.com", "others": "c.example.com"} {
+		open[name], _ = w.open(t, kind.TLS, sni)
+	}
 	stay := func(when string) {
 		t.Helper()
 		for want, conn := range open {
@@ -158,7 +179,7 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 	draining := func() int { return w.stat(`listener_manager\.total_filter_chains_draining`) }
 
 	w.change(w.route("a.example.com others", "b.example.com b", " others"))
-	if got := servedBy(withTLS(w.dial(t), "a.example.com")); got != "others" {
+	if _, got := w.open(t, kind.TLS, "a.example.com"); got != "others" {
 		t.Errorf("a new connection is served by %q, want others", got)
 	}
 	stay("after an edit of the backend of one SNI")
@@ -167,19 +188,25 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 	}
 
 	w.change(w.route("a.example.com others", "b.example.com b", "c.example.com a", "*.example.com b", " others"))
-	w.until("the listener has two more filter chains", func() bool { return inPlace() == 1 })
-	w.until("a new SNI counts", func() bool { return servedBy(withTLS(w.dial(t), "c.example.com")) == "a" })
+	testwait.UntilTrue(t, "the listener has two more filter chains", func() bool { return inPlace() == 1 })
+	testwait.UntilTrue(t, "a new SNI counts", func() bool {
+		_, got := w.open(t, kind.TLS, "c.example.com")
+		return got == "a"
+	})
 	stay("after two more SNIs")
 	if got := draining(); got != 0 {
 		t.Errorf("%d filter chains drain after two more SNIs, want none", got)
 	}
 
 	w.change(w.route("b.example.com b", "c.example.com a", "*.example.com b", " others"))
-	w.until("the chain of the removed SNI drains", func() bool { return draining() > 0 })
+	testwait.UntilTrue(t, "the chain of the removed SNI drains", func() bool { return draining() > 0 })
 	if got := draining(); got != 1 {
 		t.Errorf("%d filter chains drain after the removal of one SNI", got)
 	}
-	w.until("it takes no new connection", func() bool { return servedBy(withTLS(w.dial(t), "a.example.com")) == "b" })
+	testwait.UntilTrue(t, "it takes no new connection", func() bool {
+		_, got := w.open(t, kind.TLS, "a.example.com")
+		return got == "b"
+	})
 	stay("while the removed SNI drains")
 }
 

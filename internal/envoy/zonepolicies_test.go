@@ -9,6 +9,7 @@ import (
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
+	"weft/internal/testwait"
 	"weft/internal/zoneproxy"
 	"weft/kind"
 )
@@ -55,7 +56,7 @@ func TestZoneProxiesApplyPolicies(t *testing.T) {
 	keeping := l.sniRoute("MeshCircuitBreaker: {outlierDetection: {disabled: true}}", dead(t, ""), well)
 
 	pending := l.external(kind.HTTP, "", "MeshCircuitBreaker: {connectionLimits: {maxConnections: 1, "+
-		"maxPendingRequests: 1}}", l.server(stall))
+		"maxPendingRequests: 1}}"+endless, l.server(stall))
 	failing := l.external(kind.HTTP2, "", "MeshCircuitBreaker: {outlierDetection: {baseEjectionTime: 1m, "+
 		"maxEjectionPercent: 100, healthyPanicThreshold: 0, detectors: {totalFailures: {consecutive: 3}}}}",
 		l.server(responding(500)))
@@ -65,9 +66,9 @@ func TestZoneProxiesApplyPolicies(t *testing.T) {
 	long := l.external(kind.HTTP, "http: {maxStreamDuration: 200ms}", "", l.server(stall))
 	l.start()
 
-	soon(t, "listeners, which wait for the first checks", func() bool { return old.send() != nil })
+	testwait.UntilTrue(t, "listeners, which wait for the first checks", func() bool { return old.send() != nil })
 	checkOneConnection(t, limited, "maxConnections at an ingress")
-	soon(t, "one of two servers is healthy for an ingress", func() bool {
+	testwait.UntilTrue(t, "one of two servers is healthy for an ingress", func() bool {
 		return watched.stat("membership_healthy") == 1 && watched.stat("health_check.success") > 0
 	})
 	if n := unwatched.stat("health_check.attempt"); n > 0 {
@@ -81,10 +82,10 @@ func TestZoneProxiesApplyPolicies(t *testing.T) {
 			}
 		}
 	}
-	connect(ejecting)
-	if n := ejecting.stat("outlier_detection.ejections_enforced_consecutive_local_origin_failure"); n != 1 {
-		t.Errorf("an ingress ejects %d unreachable servers", n)
-	}
+	testwait.UntilTrue(t, "an ingress ejects an unreachable server", func() bool {
+		connect(ejecting)
+		return ejecting.stat("outlier_detection.ejections_enforced_consecutive_local_origin_failure") == 1
+	})
 	connect(keeping)
 	if n := keeping.stat("outlier_detection.ejections_enforced_total"); n > 0 {
 		t.Errorf("an ingress ejects %d servers although ejection is disabled", n)
@@ -99,14 +100,16 @@ func TestZoneProxiesApplyPolicies(t *testing.T) {
 	if got := <-results; !overflowed(got) {
 		t.Errorf("maxPendingRequests at an egress: the third request gets %v", got)
 	}
-	failing.until("an ejected external server", func(r *http.Response) bool {
+	failing.until(t, "an ejected external server", func(r *http.Response) bool {
 		return r.StatusCode == 503 && r.Header.Get("test-body") == "no healthy upstream"
 	})
-	soon(t, "one of two external servers is healthy", func() bool { return checked.stat("membership_healthy") == 1 })
+	testwait.UntilTrue(t, "one of two external servers is healthy", func() bool {
+		return checked.stat("membership_healthy") == 1
+	})
 	if seen, _ := ill.seen(); len(seen) == 0 || seen[0].host != "127.0.0.1" {
 		t.Errorf("the checks of an external server are %+v, want its own host", seen)
 	}
-	old.until("a connection that is too old", func(*http.Response) bool {
+	old.until(t, "a connection that is too old", func(*http.Response) bool {
 		return old.stat("upstream_cx_max_duration_reached") > 0
 	})
 	if r := long.send(); r == nil || r.StatusCode != 504 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/internal/mirror"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -27,15 +28,12 @@ func TestConfirmed(t *testing.T) {
 	west.awaitRow(kind.Meshes.Key("", "m"))
 	key := east.put(service).Key()
 	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := east.joined.Confirmed(short, key); !errors.Is(err, context.DeadlineExceeded) ||
+	if err := confirmedSoon(t, east, key); !errors.Is(err, context.Canceled) ||
 		!strings.Contains(err.Error(), "not every other zone has acked") {
 		t.Errorf("before west has acked: %v", err)
 	}
 	close(opened)
-	long, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	long := testwait.Context(t)
 	if err := east.joined.Confirmed(long, key); err != nil {
 		t.Error(err)
 	}
@@ -51,11 +49,21 @@ func TestConfirmed(t *testing.T) {
 	}
 	west.stop()
 	east.put(service)
-	short, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := east.joined.Confirmed(short, key); err == nil {
+	if err := confirmedSoon(t, east, key); err == nil {
 		t.Error("confirmed by a zone that is cut off")
 	}
+}
+
+// confirmedSoon returns the error of a wait for a confirmation that does not come: the test ends the wait.
+func confirmedSoon(t *testing.T, z *zone, key resource.Key) error {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	ended := make(chan error, 1)
+	go func() { ended <- z.joined.Confirmed(ctx, key) }()
+	testwait.Pass(300*time.Millisecond, "a confirmation that comes too soon would come now")
+	end()
+	return testwait.Receive(t, "the wait for a confirmation ends", ended)
 }
 
 // ackOnceOpen acks services once a channel is closed.
@@ -84,14 +92,11 @@ func TestConfirmedByZonesAtAnotherInstance(t *testing.T) {
 	east.awaitRow(kind.Meshes.Key("", "m"))
 	key := east.put(service).Key()
 	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := east.joined.Confirmed(short, key); err == nil {
+	if err := confirmedSoon(t, east, key); err == nil {
 		t.Error("confirmed before the zone at the other instance has acked")
 	}
 	close(opened)
-	long, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
+	long := testwait.Context(t)
 	if err := east.joined.Confirmed(long, key); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -51,12 +52,12 @@ func TestJoin(t *testing.T) {
 	west.awaitDeleted(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
 	g.remove(kind.MeshTrafficPermissions.Key("m", "p"))
 	east.awaitDeleted(keyOutsideOwner(kind.MeshTrafficPermissions, "m", "p", ""))
-	g.eventually("both are said to be connected", func() bool {
+	testwait.UntilTrue(t, "both are said to be connected", func() bool {
 		e, w := g.insight("east").Subscriptions, g.insight("west").Subscriptions
 		return len(e) == 1 && len(w) == 1 && e[0].DisconnectTime == nil && e[0].Version.Text() == "test"
 	})
 	west.stop()
-	g.eventually("west is said to be gone", func() bool {
+	testwait.UntilTrue(t, "west is said to be gone", func() bool {
 		return g.insight("west").Subscriptions[0].DisconnectTime != nil
 	})
 }
@@ -113,7 +114,7 @@ func TestUnknownFieldsAreSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := keyOutsideOwner(kind.MeshServices, "m", "web", "east")
-	west.eventually("the field is there", func() bool {
+	testwait.UntilTrue(t, "the field is there", func() bool {
 		return west.has(there) && west.body(there) == string(row.Body)
 	})
 }
@@ -169,11 +170,11 @@ func TestAValueOfALaterRelease(t *testing.T) {
 			}
 		}
 		write(test.known, test.unknown)
-		test.from.eventually("the zone lists the resource and the field", func() bool {
+		testwait.UntilTrue(t, "the zone lists the resource and the field", func() bool {
 			list := test.listed()
 			return len(list) == 1 && list[0].Key.Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
 		})
-		g.eventually("global lists them", func() bool {
+		testwait.UntilTrue(t, "global lists them", func() bool {
 			list := append(g.insight("east").Rejected, g.insight("west").Rejected...)
 			return len(list) > 0 && list[0].Name == test.key.Name && strings.Contains(list[0].Reason, test.says)
 		})
@@ -185,11 +186,11 @@ func TestAValueOfALaterRelease(t *testing.T) {
 			}
 		}
 		write(test.unknown, test.known)
-		g.eventually("nothing is rejected any more", func() bool {
+		testwait.UntilTrue(t, "nothing is rejected any more", func() bool {
 			return len(test.listed())+len(g.insight("east").Rejected)+len(g.insight("west").Rejected) == 0
 		})
 		for _, receiver := range test.receivers {
-			receiver.eventually("it has the known value", func() bool {
+			testwait.UntilTrue(t, "it has the known value", func() bool {
 				return receiver.body(there) == test.from.body(test.key)
 			})
 		}
@@ -211,7 +212,7 @@ func TestAMeshThatGlobalDoesNotHave(t *testing.T) {
 	east.awaitRow(kind.Meshes.Key("", "other"))
 	east.put(strings.ReplaceAll(service, "mesh: m", "mesh: other"))
 	g.awaitRow(keyOutsideOwner(kind.MeshServices, "other", "web", "east"))
-	g.eventually("the rejection is known", func() bool {
+	testwait.UntilTrue(t, "the rejection is known", func() bool {
 		rejected := g.insight("east").Rejected
 		return len(rejected) == 1 && rejected[0].Name == "web" &&
 			strings.Contains(rejected[0].Reason,
@@ -219,8 +220,8 @@ func TestAMeshThatGlobalDoesNotHave(t *testing.T) {
 	})
 	g.put(mesh)
 	g.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
-	g.eventually("nothing is rejected any more", func() bool { return len(g.insight("east").Rejected) == 0 })
-	east.eventually("the mesh is global's", func() bool {
+	testwait.UntilTrue(t, "nothing is rejected any more", func() bool { return len(g.insight("east").Rejected) == 0 })
+	testwait.UntilTrue(t, "the mesh is global's", func() bool {
 		return strings.Contains(east.body(kind.Meshes.Key("", "m")), `"kuma.io/origin":"global"`)
 	})
 }
@@ -240,7 +241,7 @@ func TestARecreatedMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.awaitDeleted(there)
-	east.eventually("the zone keeps a mesh that has Dataplanes", func() bool {
+	testwait.UntilTrue(t, "the zone keeps a mesh that has Dataplanes", func() bool {
 		rejected := east.joined.Links()[kind.Meshes.Name].Rejected
 		return len(rejected) == 1 && strings.Contains(rejected[0].Reason, "still has Dataplanes")
 	})
@@ -331,7 +332,9 @@ func TestAZoneThatIsDisconnectedForLong(t *testing.T) {
 	east.putIngress()
 	ingress := keyOutsideOwner(kind.MeshZoneAddresses, "m", "east", "east")
 	west.awaitRow(ingress)
-	g.eventually("it is known that the zone was here", func() bool { return len(g.insight("east").Subscriptions) > 0 })
+	testwait.UntilTrue(t, "it is known that the zone was here", func() bool {
+		return len(g.insight("east").Subscriptions) > 0
+	})
 	east.stop()
 	g.stop()
 	g.expiry = 300 * time.Millisecond

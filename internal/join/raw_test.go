@@ -1,13 +1,13 @@
 package join_test
 
 import (
-	"context"
 	"crypto/x509"
 	"testing"
 	"time"
 
 	"weft/internal/join"
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -29,9 +29,7 @@ func callFor(t *testing.T, g *global, zone, token, storeID, kindName string) err
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	stream, err := wire.NewZoneSyncClient(conn).Sync(ctx)
+	stream, err := wire.NewZoneSyncClient(conn).Sync(testwait.Context(t))
 	if err != nil {
 		return err
 	}

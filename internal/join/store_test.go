@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/join"
+	"weft/internal/testwait"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -73,7 +74,7 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		// while the zone's own control plane is connected, and while it is not
 		if !serving {
 			east.stop()
-			g.eventually("east is away", func() bool {
+			testwait.UntilTrue(t, "east is away", func() bool {
 				s := g.insight("east").Subscriptions
 				return len(s) > 0 && s[len(s)-1].DisconnectTime != nil
 			})
@@ -125,7 +126,7 @@ func TestAReinstalledZone(t *testing.T) {
 // is used up: a later loss of resources needs one of its own.
 func (g *global) awaitReplaced(by *zone) {
 	g.t.Helper()
-	g.eventually("nothing waits any more", func() bool {
+	testwait.UntilTrue(g.t, "nothing waits any more", func() bool {
 		i := g.insight(by.name)
 		return i.Confirmed == nil && i.Store == by.store() && len(i.RejectedStores) == 0 && len(i.DoubtedDeletions) == 0
 	})
@@ -151,7 +152,7 @@ func TestAReinstalledZoneAtOnce(t *testing.T) {
 // awaitComplete waits until a zone's first connection is recorded as complete.
 func (g *global) awaitComplete(zone string) {
 	g.t.Helper()
-	g.eventually("the connection is complete", func() bool {
+	testwait.UntilTrue(g.t, "the connection is complete", func() bool {
 		s := g.insight(zone).Subscriptions
 		return len(s) == 1 && s[0].CompleteTime != nil
 	})
@@ -194,7 +195,7 @@ func TestAnotherStoreAfterALongTime(t *testing.T) {
 	g.stop()
 	g.timeout = time.Millisecond
 	g.start()
-	g.eventually("east is said to be connected again", func() bool {
+	testwait.UntilTrue(t, "east is said to be connected again", func() bool {
 		s := g.insight("east").Subscriptions
 		return len(s) > 1 && s[len(s)-1].DisconnectTime == nil || len(s) == 1 && s[0].ConnectTime.After(restarted)
 	})
@@ -225,17 +226,17 @@ func TestHostileDigest(t *testing.T) {
 				d := g.insight("east").DoubtedDeletions
 				return len(d) == 1 && d[0].Kind == "MeshService" && d[0].Deletions == 30 && d[0].Of == 30
 			}
-			g.eventually("the deletions wait", doubted)
+			testwait.UntilTrue(t, "the deletions wait", doubted)
 			if here, there := g.count(keys), west.count(keys); here != 30 || there != 30 {
 				t.Fatalf("global has %d of 30 services, and west %d", here, there)
 			}
-			east.eventually("the zone is told", func() bool {
+			testwait.UntilTrue(t, "the zone is told", func() bool {
 				return len(east.joined.Links()["MeshService"].Rejects) == 30
 			})
 			g.stop() // a restart of global changes nothing
 			g.start()
 			east.connected()
-			g.eventually("the deletions wait after a restart", doubted)
+			testwait.UntilTrue(t, "the deletions wait after a restart", doubted)
 			if there := west.count(keys); there != 30 {
 				t.Fatalf("west has %d of 30 services", there)
 			}
@@ -249,7 +250,7 @@ func TestHostileDigest(t *testing.T) {
 			} else {
 				east.putServices(30)
 			}
-			g.eventually("nothing waits", func() bool {
+			testwait.UntilTrue(t, "nothing waits", func() bool {
 				i := g.insight("east")
 				return len(i.DoubtedDeletions) == 0 &&
 					len(i.Rejected) == 0
@@ -309,7 +310,7 @@ func TestHostileTrust(t *testing.T) {
 		`{type: Bundled}}}`)
 	west.join(g)
 	north.awaitRow(keyOutsideOwner(kind.MeshTrusts, "m", "own", "west"))
-	g.eventually("what is forged is named", func() bool {
+	testwait.UntilTrue(t, "what is forged is named", func() bool {
 		trusts, identities := 0, 0
 		for _, r := range g.insight("west").Rejected {
 			switch r.Kind {

@@ -25,11 +25,10 @@ import (
 	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
-
-const testTimeout = 20 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -136,7 +135,7 @@ func (g *global) start() {
 	self, instance := replica.Alone(replica.Config{ID: "global"}), uuid.NewString()
 	if g.shared {
 		self, err = replica.Join(ctx, replica.Config{
-			ID: instance, Store: g.rows, Writer: g.writer, Lost: testTimeout, Log: quiet,
+			ID: instance, Store: g.rows, Writer: g.writer, Lost: testwait.Timeout, Log: quiet,
 			LocalAcked:     func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
 			HasLostClients: func(string) bool { return false },
 		})
@@ -229,22 +228,6 @@ func (p *plane) remove(key resource.Key) {
 	}
 }
 
-// eventually waits until a condition is true. It is checked after each possible change of the plane's store.
-func (p *plane) eventually(what string, holds func() bool) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), testTimeout)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			p.t.Fatalf("%s never held", what)
-		}
-	}
-}
-
 func (p *plane) has(key resource.Key) bool {
 	_, err := p.rows.Get(p.t.Context(), key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -265,12 +248,14 @@ func (p *plane) body(key resource.Key) string {
 // awaitRow waits until the plane has a row.
 func (p *plane) awaitRow(key resource.Key) {
 	p.t.Helper()
-	p.eventually(key.String()+" is in "+kind.Owner{Zone: p.name}.String(), func() bool { return p.has(key) })
+	testwait.UntilTrue(p.t, key.String()+" is in "+kind.Owner{Zone: p.name}.String(), func() bool { return p.has(key) })
 }
 
 func (p *plane) awaitDeleted(key resource.Key) {
 	p.t.Helper()
-	p.eventually(key.String()+" is no more in "+kind.Owner{Zone: p.name}.String(), func() bool { return !p.has(key) })
+	testwait.UntilTrue(p.t, key.String()+" is no more in "+kind.Owner{Zone: p.name}.String(), func() bool {
+		return !p.has(key)
+	})
 }
 
 // keyOutsideOwner is the key of a resource in control planes other than its owner's.
@@ -282,7 +267,7 @@ func keyOutsideOwner(of resource.Descriptor, mesh, name, zone string) resource.K
 // awaitTrouble waits until a kind of the zone is disconnected with an error, and returns the error.
 func (z *zone) awaitTrouble(says string) {
 	z.t.Helper()
-	z.eventually("the trouble "+says, func() bool {
+	testwait.UntilTrue(z.t, "the trouble "+says, func() bool {
 		link := z.joined.Links()[kind.Meshes.Name]
 		return !link.Connected && strings.Contains(link.Problem, says)
 	})
@@ -290,7 +275,7 @@ func (z *zone) awaitTrouble(says string) {
 
 func (z *zone) connected() {
 	z.t.Helper()
-	z.eventually("every kind is connected", func() bool {
+	testwait.UntilTrue(z.t, "every kind is connected", func() bool {
 		for _, link := range z.joined.Links() {
 			if !link.Connected {
 				return false

@@ -20,7 +20,7 @@ import (
 
 	"weft/internal/client"
 	"weft/internal/diag"
-	"weft/internal/wait"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
@@ -161,7 +161,7 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	defer cancel()
 	var progress bytes.Buffer
 	run := &zonesRun{
-		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: time.Second,
+		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: 3 * time.Second,
 			Progress: &progress},
 		global: startGlobal(t),
 	}
@@ -192,14 +192,12 @@ func TestZonesConnectAgain(t *testing.T) {
 		if err := zones.Connect(t.Context(), global.API, global.sync, global.Roots); err != nil {
 			t.Fatal(err)
 		}
-		if err := wait.Until(t.Context(), time.Millisecond, func(context.Context) error {
+		testwait.Until(t, "every zone has the services of the others", func() error {
 			if got := zones.Received(); got < want {
 				return fmt.Errorf("%d services received, want %d", got, want)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		zones.Close()
 	}
 	if err := zones.Failed(); err != nil {

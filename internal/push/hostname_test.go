@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"weft/internal/bubble"
 	"weft/internal/service"
 	"weft/kind"
 	"weft/resource"
@@ -97,56 +99,62 @@ func TestIngressesStayUntilTheirHostNameIsResolved(t *testing.T) {
 
 // Other zones learn that this zone applies a change only after its host names have been looked up.
 func TestAChangeWaitsForTheFirstLookupOfItsNames(t *testing.T) {
-	hub, _, _ := newHub(t, never{})
-	row := ingressesOfWest("lb.example", "other.example")
-	put(hub, remoteService(), row)
-	done := make(chan []resource.Key, 1)
-	go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
-	put(hub, resolved("lb.example", "192.0.2.3"))
-	select {
-	case names := <-done:
-		t.Fatalf("it went on with %v", names)
-	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table, which is the only condition
-	}
-	put(hub, resolved("other.example"))
-	if names := <-done; fmt.Sprint(names) != "[ResolvedName lb.example ResolvedName other.example]" {
-		t.Errorf("the names are %v", names)
-	}
-	bounded, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	again := ingressesOfWest("hangs.example")
-	put(hub, again)
-	if names := hub.Rows.LookedUp(bounded, []resource.Key{again.Key()}); len(names) != 1 {
-		t.Errorf("the names are %v", names)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		hub, _, _ := newHub(t, never{})
+		row := ingressesOfWest("lb.example", "other.example")
+		put(hub, remoteService(), row)
+		done := make(chan []resource.Key, 1)
+		go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
+		put(hub, resolved("lb.example", "192.0.2.3"))
+		synctest.Wait()
+		select {
+		case names := <-done:
+			t.Fatalf("it went on with %v", names)
+		default:
+		}
+		put(hub, resolved("other.example"))
+		if names := <-done; fmt.Sprint(names) != "[ResolvedName lb.example ResolvedName other.example]" {
+			t.Errorf("the names are %v", names)
+		}
+		bounded, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		again := ingressesOfWest("hangs.example")
+		put(hub, again)
+		if names := hub.Rows.LookedUp(bounded, []resource.Key{again.Key()}); len(names) != 1 {
+			t.Errorf("the names are %v", names)
+		}
+	})
 }
 
 // Another zone waits for the lookup of its new host name as long as this zone dials the former ingresses in its place.
 func TestAChangeWaitsWhileFormerIngressesAreDialled(t *testing.T) {
-	hub, _, _ := newHub(t, never{})
-	hub.callbacks.KeepIngresses = func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil }
-	put(hub, remoteService(), ingressesOfWest("192.0.2.1"))
-	row := ingressesOfWest("lb.example")
-	put(hub, row)
-	failed := resolved("lb.example").(*resource.Object[kind.ResolvedName])
-	failed.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "west",
-		Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.1", Port: 10001}}}}
-	put(hub, failed)
-	done := make(chan []resource.Key, 1)
-	go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
-	select {
-	case <-done:
-		t.Fatal("it went on, though the former ingress is dialed")
-	case <-time.After(20 * time.Millisecond): // longer than a lookup of the table, which is the only condition
-	}
-	put(hub, resolved("lb.example", "192.0.2.3"))
-	<-done
-	atOtherInstance := resolved("other.example").(*resource.Object[kind.ResolvedName])
-	atOtherInstance.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "north",
-		Ingresses: failed.Spec.Former[0].Ingresses}}
-	other := ingressesOfWest("lb.example", "other.example")
-	put(hub, atOtherInstance, other)
-	if names := hub.Rows.LookedUp(t.Context(), []resource.Key{other.Key()}); len(names) != 2 {
-		t.Errorf("the names are %v", names)
-	}
+	bubble.Test(t, func(t *testing.T) {
+		hub, _, _ := newHub(t, never{})
+		hub.callbacks.KeepIngresses = func(context.Context, []*resource.Object[kind.ResolvedName]) error { return nil }
+		put(hub, remoteService(), ingressesOfWest("192.0.2.1"))
+		row := ingressesOfWest("lb.example")
+		put(hub, row)
+		failed := resolved("lb.example").(*resource.Object[kind.ResolvedName])
+		failed.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "west",
+			Ingresses: []kind.IngressEndpoint{{Address: "192.0.2.1", Port: 10001}}}}
+		put(hub, failed)
+		done := make(chan []resource.Key, 1)
+		go func() { done <- hub.Rows.LookedUp(t.Context(), []resource.Key{row.Key()}) }()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("it went on, though the former ingress is dialed")
+		default:
+		}
+		put(hub, resolved("lb.example", "192.0.2.3"))
+		<-done
+		atOtherInstance := resolved("other.example").(*resource.Object[kind.ResolvedName])
+		atOtherInstance.Spec.Former = []kind.FormerIngresses{{Mesh: mesh, Zone: "north",
+			Ingresses: failed.Spec.Former[0].Ingresses}}
+		other := ingressesOfWest("lb.example", "other.example")
+		put(hub, atOtherInstance, other)
+		if names := hub.Rows.LookedUp(t.Context(), []resource.Key{other.Key()}); len(names) != 2 {
+			t.Errorf("the names are %v", names)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weft/internal/bubble"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
@@ -126,4 +127,21 @@ func TestASecondRemovalIsConfirmedAgain(t *testing.T) {
 		z.confirm <- struct{}{}
 		m.untilDeleted()
 	})
+}
+
+// keepTime commits at each deadline until ctx ends, in a bubble.
+func (m *mirrored) keepTime(ctx context.Context) {
+	for ctx.Err() == nil {
+		next, changed := m.plan.State.Tables.DB.NextDeadline()
+		var come <-chan time.Time
+		if !next.IsZero() {
+			come = time.After(time.Until(next))
+		}
+		select {
+		case <-come:
+			m.commit(func(*table.Tx) {})
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }

@@ -327,20 +327,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// keepTime commits at each deadline until ctx ends.
-func (m *mirrored) keepTime(ctx context.Context) {
-	for ctx.Err() == nil {
-		next, changed := m.plan.State.Tables.DB.NextDeadline()
-		var come <-chan time.Time
-		if !next.IsZero() {
-			come = time.After(time.Until(next))
-		}
-		select {
-		case <-come:
-			m.commit(func(*table.Tx) {})
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-}

@@ -23,6 +23,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/internal/view/viewtest"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
@@ -141,15 +142,13 @@ func (g *globalReplica) join(t *testing.T, name string, services int) {
 // awaits returns when a zone can be queried.
 func (g *globalReplica) awaits(t *testing.T, zone string) {
 	t.Helper()
-	for {
+	testwait.Until(t, zone+" can be queried", func() error {
 		_, err := g.queries.Explain(t.Context(), zone, envoysim.Request{From: state.ProxyKey{Name: "no"}})
 		if resource.CodeOf(err) != resource.Unavailable {
-			return
+			return nil
 		}
-		if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-	}
+		return err
+	})
 }
 
 // hostile connects a zone that responds to every request with the same response.

@@ -400,8 +400,8 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestHostileDocumentsAreRejectedAtOnce: a document that would cost seconds to parse costs one pass over its bytes.
-func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
+// TestHostileDocumentsAreRejected: a document that would cost seconds to parse is rejected by a bound, before that.
+func TestHostileDocumentsAreRejected(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 	var labels, inbounds strings.Builder
@@ -417,14 +417,13 @@ func TestHostileDocumentsAreRejectedAtOnce(t *testing.T) {
 		"60,000 inbounds": `{"type":"Dataplane","name":"a","networking":{"address":"10.0.0.1","inbound":[{"port":1}` +
 			inbounds.String() + `]}}`,
 	} {
-		begin := time.Now()
 		r := w.do("PUT", path, body, nil)
-		said, took := text(r), time.Since(begin)
+		said := text(r)
 		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusRequestEntityTooLarge ||
-			took > 2*time.Second {
-			t.Errorf("%s: %s after %s: %.300s", name, r.Status, took, said)
+			!regexp.MustCompile(`at most \d+ are read`).MatchString(said) {
+			t.Errorf("%s: %s: %.300s", name, r.Status, said)
 		}
-		t.Logf("%s of %d bytes: %s after %s: %.200s", name, len(body), r.Status, took, said)
+		t.Logf("%s of %d bytes: %s: %.200s", name, len(body), r.Status, said)
 	}
 }
 
@@ -683,43 +682,5 @@ func TestAConnectionToAFormerInstanceIsOver(t *testing.T) {
 				t.Errorf("GET %s: over is not %v: %s", path, over, body)
 			}
 		}
-	}
-}
-
-// TestWholeListsWaitForEachOther: a request for a whole list waits while the maximum number is being generated; a page
-// does not wait.
-func TestWholeListsWaitForEachOther(t *testing.T) {
-	w := newWorld(t, newStore(t))
-	a := newAPI(w.config())
-	get := func(ctx context.Context, target string) int {
-		recorder := httptest.NewRecorder()
-		AsAdministrator(a.Guard.identify(http.HandlerFunc(a.route))).ServeHTTP(recorder,
-			httptest.NewRequestWithContext(ctx, "GET", target, nil))
-		return recorder.Code
-	}
-	for range maxWhole {
-		a.whole <- struct{}{}
-	}
-	if code := get(t.Context(), "/meshes?size=1"); code != http.StatusOK {
-		t.Errorf("a page gets %d", code)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if get(gone, "/meshes"); len(a.whole) != maxWhole {
-		t.Errorf("a client that has gone leaves %d lists, want %d", len(a.whole), maxWhole)
-	}
-	list := make(chan int)
-	go func() { list <- get(t.Context(), "/meshes") }()
-	select {
-	case <-list:
-		t.Error("a list is made beyond the bound")
-	case <-time.After(50 * time.Millisecond):
-		<-a.whole
-		if code := <-list; code != http.StatusOK {
-			t.Errorf("a list that has waited gets %d", code)
-		}
-	}
-	if len(a.whole) != maxWhole-1 {
-		t.Errorf("%d lists are being made at the end, want %d", len(a.whole), maxWhole-1)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/kube/crd"
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -23,19 +24,15 @@ func (c *cluster) restored(t *testing.T, backup string, p *servertest.Plane) {
 		return lease.Spec.RenewTime
 	}
 	before := lease()
-	servertest.Await(t, "the Lease is renewed after the backup", func() bool { return lease() != before })
+	testwait.UntilTrue(t, "the Lease is renewed after the backup", func() bool { return lease() != before })
 	if err := c.RestoreEtcd(backup); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- p.Ended() }()
-	select {
-	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "its etcd was restored from a backup") {
-			t.Fatalf("the control plane ended with %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the control plane runs on with what the API server does not have any more")
+	err := testwait.Receive(t, "the control plane ends, whose API server has an earlier state", ended)
+	if err == nil || !strings.Contains(err.Error(), "its etcd was restored from a backup") {
+		t.Fatalf("the control plane ended with %v", err)
 	}
 }
 
@@ -66,7 +63,7 @@ func TestRestoredZone(t *testing.T) {
 	connected := connect(t, p, "default.web-2.restored")
 	connected.await(t, "10.0.0.2")
 	c.restored(t, backup, p)
-	servertest.Await(t, "the stream has ended", func() bool {
+	testwait.UntilTrue(t, "the stream has ended", func() bool {
 		connected.mu.Lock()
 		defer connected.mu.Unlock()
 		return connected.problem != ""
@@ -137,7 +134,7 @@ func TestRestoredGlobal(t *testing.T) {
 	stop := make(chan struct{})
 	go func() {
 		defer close(lost)
-		for {
+		for tick := time.NewTicker(time.Millisecond); ; {
 			for _, name := range []string{"before", "after"} {
 				if err := east.Admin.Get(t.Context(), path(name), nil, new([]byte)); err != nil {
 					lost <- fmt.Sprintf("east lost %s of west: %v", name, err)
@@ -147,7 +144,7 @@ func TestRestoredGlobal(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			case <-tick.C:
 			}
 		}
 	}()
@@ -160,7 +157,7 @@ func TestRestoredGlobal(t *testing.T) {
 	}
 	for _, zone := range []*servertest.Plane{west, east} {
 		awaitRead(t, zone, policy("slow"), "3s")
-		servertest.Await(t, "what global does not have any more is gone", func() bool {
+		testwait.UntilTrue(t, "what global does not have any more is gone", func() bool {
 			return zone.Admin.Get(t.Context(), policy("later"), nil, new([]byte)) != nil
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 )
 
 // zoneProxies creates the Services of the example, and returns the templates of its Pods by their role.
@@ -106,7 +107,7 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 	s.zoneProxyPod("both-1", "10.42.0.3", templates["ingress"], object{"kuma.io/egress": "enabled"})
 	application.pod("web-1", "10.42.0.4", true, object{"app": "web"})
 
-	servertest.Await(t, "the zone proxies are written", func() bool {
+	testwait.UntilTrue(t, "the zone proxies are written", func() bool {
 		_, in := s.zoneProxy("zoneingresses", "in-1")
 		_, out := s.zoneProxy("zoneegresses", "out-1")
 		return in && out && slices.Contains(s.reasons("both-1"), "FailedToGenerateKumaDataplane")
@@ -131,14 +132,14 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 			Fields: map[string]*structpb.Value{"dataplane.proxyType": structpb.NewStringValue(proxyType)}}},
 			of.token(pod, "weft"))
 	}
-	servertest.Await(t, "the proxies connect", func() bool {
+	testwait.UntilTrue(t, "the proxies connect", func() bool {
 		return try(s, "ingress", "in-1") == nil && try(s, "egress", "out-1") == nil &&
 			try(application, "dataplane", "web-1") == nil
 	})
 	rejects(t, try(s, "egress", "in-1"), codes.PermissionDenied, "the proxy of a ZoneIngress", "--proxy-type")
 	rejects(t, try(s, "dataplane", "in-1"), codes.PermissionDenied, "the proxy of a ZoneIngress")
 	rejects(t, try(application, "ingress", "web-1"), codes.PermissionDenied, "the proxy of a Dataplane")
-	servertest.Await(t, "the agent of a Pod that contradicts itself gets the reason", func() bool {
+	testwait.UntilTrue(t, "the agent of a Pod that contradicts itself gets the reason", func() bool {
 		err := try(s, "ingress", "both-1")
 		return status.Code(err) == codes.NotFound && strings.Contains(err.Error(), "exclude each other")
 	})
@@ -152,7 +153,7 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 			t.Fatalf("the stream of the deleted Pod ends with %v", err)
 		}
 	}
-	servertest.Await(t, "the zone proxies are deleted", func() bool {
+	testwait.UntilTrue(t, "the zone proxies are deleted", func() bool {
 		_, in := s.zoneProxy("zoneingresses", "in-1")
 		_, out := s.zoneProxy("zoneegresses", "out-1")
 		return !in && !out

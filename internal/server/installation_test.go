@@ -27,6 +27,7 @@ import (
 	"weft/internal/kube/install/installtest"
 	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/kind"
 	kubernetes "weft/test/kubernetes/cluster"
 )
@@ -184,7 +185,7 @@ func (i *installation) timeout(namespace, name, value string) (object, error) {
 // awaitWebhooks waits until the API server has the caBundle and the EndpointSlice. Before, it rejects every write.
 func (i *installation) awaitWebhooks(t *testing.T) {
 	t.Helper()
-	servertest.Await(t, "a policy is reviewed", func() bool {
+	testwait.UntilTrue(t, "a policy is reviewed", func() bool {
 		_, err := i.timeout(i.namespace, "bad", "-1s")
 		if err == nil {
 			t.Fatal("an invalid policy is stored")
@@ -223,10 +224,10 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 	}
 	shop.status("web-1", "10.0.0.1", true)
 	shop.awaitStates("web-1", "web=Ready")
-	servertest.Await(i.t, "the Service has a MeshService", func() bool {
+	testwait.UntilTrue(i.t, "the Service has a MeshService", func() bool {
 		return i.client.Get(i.t.Context(), crd.Path(kind.MeshServices, shop.name)+"/web", nil, nil) == nil
 	})
-	servertest.Await(i.t, "an event says so", func() bool {
+	testwait.UntilTrue(i.t, "an event says so", func() bool {
 		return slices.Contains(shop.reasons("web-1"), "CreatedKumaDataplane")
 	})
 	if err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("web-1"), shop.token("web-1", "weft")); err != nil {
@@ -244,14 +245,14 @@ func (i *installation) attachesRoutes(shop *shop) {
 	i.t.Helper()
 	for _, of := range convert.RouteKinds {
 		path := shop.routes(of)
-		servertest.Await(i.t, "the API server has the kind "+of, func() bool {
+		testwait.UntilTrue(i.t, "the API server has the kind "+of, func() bool {
 			return i.client.Get(i.t.Context(), path, nil, nil) == nil
 		})
 		i.create(i.t, path, object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": of,
 			"metadata": object{"name": "r"}, "spec": object{"parentRefs": []any{object{"group": "", "kind": "Service",
 				"name": "web"}}, "hostnames": []any{"web.example.com"},
 				"rules": []any{object{"backendRefs": []any{object{"name": "web", "port": 80}}}}}})
-		servertest.Await(i.t, "the "+of+" has conditions", func() bool {
+		testwait.UntilTrue(i.t, "the "+of+" has conditions", func() bool {
 			var route object
 			i.read(i.t, path+"/r", &route)
 			return strings.Contains(fmt.Sprint(route["status"]), convert.RouteController)
@@ -271,13 +272,13 @@ func (i *installation) runsZoneProxies(around *shop) {
 	system := &shop{around.cluster, i.t, i.namespace}
 	system.status("egress-1", "10.0.0.7", true)
 	path := crd.Path(kind.Dataplanes, i.namespace) + "/egress-1"
-	servertest.Await(i.t, "the zone egress has a Dataplane", func() bool {
+	testwait.UntilTrue(i.t, "the zone egress has a Dataplane", func() bool {
 		var stored object
 		err := i.client.Get(i.t.Context(), path, nil, &stored)
 		return err == nil &&
 			strings.Contains(fmt.Sprint(stored), "zoneEgress:map[address:10.0.0.7 name:egress port:10002")
 	})
-	servertest.Await(i.t, "the system namespace has the CA", func() bool {
+	testwait.UntilTrue(i.t, "the system namespace has the CA", func() bool {
 		return i.client.Get(i.t.Context(), "/api/v1/namespaces/"+i.namespace+"/configmaps/"+inject.CAConfigMap, nil,
 			nil) == nil
 	})
@@ -301,14 +302,14 @@ func (i *installation) keepsCA(shop *shop) {
 			i.t.Fatal(err)
 		}
 	}
-	servertest.Await(i.t, "the namespace has the CA", func() bool {
+	testwait.UntilTrue(i.t, "the namespace has the CA", func() bool {
 		return i.client.Get(i.t.Context(), collection+"/"+inject.CAConfigMap, nil, nil) == nil
 	})
 	edit(collection, inject.CAConfigMap, func(o object) { o["data"] = object{inject.CAKey: "changed"} })
 	edit("/api/v1/namespaces", shop.name, func(o object) { // a change of the Namespace has it read again
 		o["metadata"].(object)["annotations"] = object{"example.com/changed": "true"}
 	})
-	servertest.Await(i.t, "the CA is corrected", func() bool {
+	testwait.UntilTrue(i.t, "the CA is corrected", func() bool {
 		var stored struct{ Data map[string]string }
 		i.read(i.t, collection+"/"+inject.CAConfigMap, &stored)
 		return strings.Contains(stored.Data[inject.CAKey], "BEGIN CERTIFICATE")
@@ -350,7 +351,7 @@ func (i *installation) daemonSet() *cni.DaemonSet {
 // knowsItsDaemonSet: a Pod of the CNI plugin knows whether it was uninstalled.
 func (i *installation) knowsItsDaemonSet(d *cni.DaemonSet, deleted bool) {
 	i.t.Helper()
-	servertest.Await(i.t, fmt.Sprintf("the DaemonSet is deleted: %v", deleted), func() bool {
+	testwait.UntilTrue(i.t, fmt.Sprintf("the DaemonSet is deleted: %v", deleted), func() bool {
 		got, err := d.Deleted(i.t.Context())
 		if err != nil {
 			i.t.Fatal(err)
@@ -499,7 +500,7 @@ func (i *installation) uninstall() {
 			}
 		}
 	}
-	servertest.Await(i.t, "the definitions are gone", func() bool { return len(i.list(crd.Definitions, "")) == 0 })
+	testwait.UntilTrue(i.t, "the definitions are gone", func() bool { return len(i.list(crd.Definitions, "")) == 0 })
 }
 
 func (i *installation) delete(path string) {

@@ -40,6 +40,7 @@ import (
 	"weft/internal/server"
 	"weft/internal/server/servertest"
 	"weft/internal/settings"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -80,8 +81,8 @@ func (c *cluster) startChild(t *testing.T) *child {
 	started := &child{Cmd: exec.Command(os.Args[0])}
 	started.Env = append(os.Environ(), childVariable+"=1", "KUMA_ENVIRONMENT=kubernetes", "KUMA_STORE_TYPE=kubernetes",
 		"KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE="+c.namespace, "KUMA_GENERAL_DATA_DIR="+t.TempDir(),
-		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION="+leaseDuration,
-		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline,
+		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION="+leaseDuration.String(),
+		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline.String(),
 		"KUMA_API_SERVER_HTTP_PORT=0", "KUMA_API_SERVER_HTTPS_PORT=0", "KUMA_DP_SERVER_PORT=0",
 		"KUMA_DIAGNOSTICS_SERVER_PORT=0",
 		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT=0")
@@ -109,14 +110,14 @@ func (c *cluster) startChild(t *testing.T) *child {
 
 func (c *child) kill() { _ = c.Process.Kill(); _ = c.Wait() }
 
-// Times of leases in tests.
-const leaseDuration, renewDeadline = "3s", "2s"
+// Times of leases in tests. They are shorter than by default, and so long that a busy machine renews them.
+const leaseDuration, renewDeadline = 12 * time.Second, 10 * time.Second
 
 // replica are the options of a replica with short leases.
 func (c *cluster) replica() servertest.Options {
 	return c.options(map[string]string{
-		"runtime.kubernetes.leaderElection.leaseDuration": leaseDuration,
-		"runtime.kubernetes.leaderElection.renewDeadline": renewDeadline})
+		"runtime.kubernetes.leaderElection.leaseDuration": leaseDuration.String(),
+		"runtime.kubernetes.leaderElection.renewDeadline": renewDeadline.String()})
 }
 
 // cluster is an API server with the definitions, and a system namespace of the test.
@@ -293,10 +294,10 @@ func TestKubernetesIsNotReady(t *testing.T) {
 		if err := c.client.Delete(t.Context(), path, "", ""); err != nil {
 			t.Fatal(err)
 		}
-		servertest.Await(t, "the definition is gone", func() bool {
+		testwait.UntilTrue(t, "the definition is gone", func() bool {
 			return c.client.Get(t.Context(), path, nil, nil) != nil
 		})
-		servertest.Await(t, "it is not served", func() bool {
+		testwait.UntilTrue(t, "it is not served", func() bool {
 			err := servertest.TryStart(t, c.options(nil))
 			return err != nil && strings.Contains(err.Error(), "meshretries.kuma.io")
 		})
@@ -354,7 +355,7 @@ func TestKubernetesLeadership(t *testing.T) {
 	c := newCluster(t)
 	c.kubeconfig(t, c.Config().BearerToken)
 	first := servertest.Start(t, c.replica())
-	servertest.Await(t, "the only replica leads", first.Leads)
+	testwait.UntilTrue(t, "the only replica leads", first.Leads)
 	second := c.startChild(t)
 	if got, want := c.holder(t), instanceOf(t, first); got != want {
 		t.Errorf("the holder is %s with two replicas, want the first, %s", got, want)
@@ -363,7 +364,7 @@ func TestKubernetesLeadership(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the second leads", func() bool { return c.holder(t) == second.instance })
+	testwait.UntilTrue(t, "the second leads", func() bool { return c.holder(t) == second.instance })
 	t.Logf("another replica leads %s after SIGTERM", time.Since(began))
 
 	third := servertest.Start(t, c.replica())
@@ -372,7 +373,7 @@ func TestKubernetesLeadership(t *testing.T) {
 	}
 	began = time.Now()
 	second.kill()
-	servertest.Await(t, "the third leads", third.Leads)
+	testwait.UntilTrue(t, "the third leads", third.Leads)
 	t.Logf("another replica leads %s after a kill", time.Since(began))
 	if got := c.holder(t); got != instanceOf(t, third) {
 		t.Errorf("the holder is %s", got)
@@ -404,16 +405,16 @@ func TestKubernetesOutage(t *testing.T) {
 	for _, proxy := range proxies {
 		proxy.await(t, "10.0.0.1")
 	}
-	servertest.Await(t, "one replica leads", func() bool { return leaders() == 1 })
+	testwait.UntilTrue(t, "one replica leads", func() bool { return leaders() == 1 })
 
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for {
+		for tick := time.NewTicker(time.Millisecond); ; {
 			select {
 			case <-done:
 				return
-			case <-time.After(time.Millisecond):
+			case <-tick.C:
 			}
 			if n := leaders(); n > 1 {
 				t.Errorf("%d replicas lead", n)
@@ -422,11 +423,11 @@ func TestKubernetesOutage(t *testing.T) {
 		}
 	})
 	c.StopAPI()
-	servertest.Await(t, "no replica leads without the API server", func() bool { return leaders() == 0 })
-	<-time.After(3 * time.Second) // the duration of the leases passes
+	testwait.UntilTrue(t, "no replica leads without the API server", func() bool { return leaders() == 0 })
+	testwait.Pass(leaseDuration, "the leases expire")
 	c.StartAPI(t)
-	servertest.Await(t, "one replica leads again", func() bool { return leaders() == 1 })
-	servertest.Await(t, "a write works again", func() bool {
+	testwait.UntilTrue(t, "one replica leads again", func() bool { return leaders() == 1 })
+	testwait.UntilTrue(t, "a write works again", func() bool {
 		written, err := kind.Parse([]byte(fmt.Sprintf(server, 2, 2)))
 		if err != nil {
 			t.Fatal(err)
@@ -446,7 +447,7 @@ func TestKubernetesOutage(t *testing.T) {
 	for _, p := range planes {
 		for line, want := range map[string]int{"the API server of Kubernetes does not respond": 1,
 			"the API server of Kubernetes responds again": 1, "are not followed": 0, "a watch failed": 0} {
-			servertest.Await(t, fmt.Sprintf("the log has %d times %q", want, line), func() bool {
+			testwait.UntilTrue(t, fmt.Sprintf("the log has %d times %q", want, line), func() bool {
 				return strings.Count(p.Log(), line) == want
 			})
 		}
@@ -464,33 +465,26 @@ func TestKubernetesAtRest(t *testing.T) {
 		`{type: MeshService, mesh: default, name: web.rest, `+
 		`spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 8080}]}}`)
 	connect(t, p, "default.web-1.rest").await(t, "10.0.0.1")
-	servertest.Await(t, "it leads", p.Leads)
-	const period = 20 * time.Second
-	var before map[string]float64
-	for { // until the writes that follow the connection are done
-		before = c.writes(t)
-		<-time.After(5 * time.Second)
-		now := c.writes(t)
-		delete(now, "leases")
-		delete(before, "leases")
-		if maps.Equal(before, now) {
-			break
+	testwait.UntilTrue(t, "it leads", p.Leads)
+	// The writes that follow the connection come to an end.
+	testwait.Until(t, "the control plane writes its Leases alone", func() error {
+		before, began := c.writes(t), time.Now()
+		testwait.Pass(20*time.Second, "the control plane is at rest")
+		for resource, n := range c.writes(t) {
+			period := time.Since(began)
+			// A control plane renews its Lease each 5 s, and the API server itself each 10 s.
+			most := float64(2 + period/(5*time.Second) + period/(10*time.Second))
+			switch n -= before[resource]; {
+			case resource == "leases" && n > most:
+				return fmt.Errorf("%v writes of Leases within %s, want %v at most", n, period, most)
+			case resource == "leases":
+				t.Logf("%v writes of Leases within %s", n, period)
+			case n > 0:
+				return fmt.Errorf("%v writes of %s within %s, want none", n, resource, period)
+			}
 		}
-		t.Logf("writes before %v, 5 s later %v", before, now)
-	}
-	before = c.writes(t)
-	<-time.After(period)
-	for resource, n := range c.writes(t) {
-		switch n -= before[resource]; {
-		// The API server itself renews a Lease each 10 s.
-		case resource == "leases" && n > 8:
-			t.Errorf("%v writes of Leases within %s, want one each 5 s and one each 10 s", n, period)
-		case resource == "leases":
-			t.Logf("%v writes of Leases within %s", n, period)
-		case n > 0:
-			t.Errorf("%v writes of %s within %s, want none", n, resource, period)
-		}
-	}
+		return nil
+	})
 }
 
 // writes returns the number of writes that the API server has stored, by resource.
@@ -563,7 +557,7 @@ func connectAs(t *testing.T, p *servertest.Plane, node, token string) *proxy {
 	go func() {
 		err := connected.run(ctx, conn, node)
 		for status.Code(err) == codes.NotFound { // the replica has not read the Dataplane yet
-			<-time.After(50 * time.Millisecond)
+			testwait.Pass(50*time.Millisecond, "the replica reads")
 			err = connected.run(ctx, conn, node)
 		}
 		if t.Context().Err() == nil {
@@ -657,7 +651,7 @@ func (p *proxy) fail(problem string) {
 // await waits until an endpoint list has an address.
 func (p *proxy) await(t *testing.T, address string) {
 	t.Helper()
-	servertest.Await(t, "an endpoint list has "+address, func() bool {
+	testwait.UntilTrue(t, "an endpoint list has "+address, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, addresses := range p.endpoints {

@@ -12,6 +12,7 @@ import (
 	"weft/internal/kube/crd"
 	"weft/internal/rest"
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -53,7 +54,7 @@ func copied(d resource.Descriptor, mesh, name, zone string) string {
 // reads awaits an object that has texts.
 func (c *cluster) reads(t *testing.T, path string, wants ...string) {
 	t.Helper()
-	servertest.Await(t, path+" has "+strings.Join(wants, ", "), func() bool {
+	testwait.UntilTrue(t, path+" has "+strings.Join(wants, ", "), func() bool {
 		var stored object
 		err := c.client.Get(t.Context(), path, nil, &stored)
 		text := fmt.Sprint(stored)
@@ -151,7 +152,7 @@ controlPlane:
 			"by dataplaneProxyMembership.blocked[0] {kubernetes: {namespace.labels: {team: blue-a}}}")
 		apply(t, global, rule)
 		s := &shop{i.cluster, t, i.namespace + "-a"}
-		servertest.Await(t, "an event of the Pod says so", func() bool {
+		testwait.UntilTrue(t, "an event of the Pod says so", func() bool {
 			return slices.Contains(s.reasons("web-1"), "MeshMembershipRefused")
 		})
 		other := &shop{i.cluster, t, i.namespace + "-b"}
@@ -173,7 +174,7 @@ controlPlane:
 			"{k8s.kuma.io/namespace: %[1]s-b, kuma.io/zone: west} (kuma.io/zone is east)", i.namespace))
 		apply(t, global, both)
 		b := &shop{i.cluster, t, i.namespace + "-b"}
-		servertest.Await(t, "an event of the evicted Pod", func() bool {
+		testwait.UntilTrue(t, "an event of the evicted Pod", func() bool {
 			return slices.Contains(b.reasons("web-1"), "MeshMembershipRefused")
 		})
 		const excluded = "mesh default does not admit Dataplane "
@@ -196,7 +197,7 @@ controlPlane:
 			t.Fatal(err)
 		}
 		path := crd.Path(kind.MeshTimeouts, i.namespace) + "/" + copied(kind.MeshTimeouts, "pay", "slow.v1", "")
-		servertest.Await(t, path+" is gone", func() bool { return i.client.Get(t.Context(), path, nil, nil) != nil })
+		testwait.UntilTrue(t, path+" is gone", func() bool { return i.client.Get(t.Context(), path, nil, nil) != nil })
 	})
 	t.Run("a zone that leaves owns what global had", func(t *testing.T) {
 		if err := east.Stop(); err != nil {
@@ -230,7 +231,7 @@ func evicts(t *testing.T, plane *servertest.Plane, mesh, message string) {
 			t.Logf("the dry run warns of %q", warnings)
 		}
 	})
-	servertest.Await(t, "the dry run says "+message, func() bool {
+	testwait.UntilTrue(t, "the dry run says "+message, func() bool {
 		preview, err := plane.Admin.PreviewPut(t.Context(), written.Object, kind.Meshes)
 		warnings = preview.Warnings
 		return err == nil && slices.Contains(warnings, message)
@@ -240,7 +241,7 @@ func evicts(t *testing.T, plane *servertest.Plane, mesh, message string) {
 // admits waits until a zone admits one of its Dataplanes, or, with a reason, does not.
 func admits(t *testing.T, zone *servertest.Plane, name, reason string) {
 	t.Helper()
-	servertest.Await(t, fmt.Sprintf("zone %s does not admit %s: %q", zone.DataDir, name, reason), func() bool {
+	testwait.UntilTrue(t, fmt.Sprintf("zone %s does not admit %s: %q", zone.DataDir, name, reason), func() bool {
 		var text []byte
 		err := zone.Admin.Get(t.Context(), "/meshes/default/dataplanes/"+name+"/_overview", nil, &text)
 		return err == nil && strings.Contains(string(text), `"notAdmitted":"`+reason) == (reason != "")

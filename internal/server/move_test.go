@@ -16,6 +16,7 @@ import (
 	"weft/internal/store"
 	"weft/internal/store/sealed"
 	"weft/internal/store/sql/postgrestest"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -176,7 +177,7 @@ func moveGlobal(t *testing.T, from, to map[string]string) {
 
 	for _, plane := range []*servertest.Plane{now, east} {
 		awaitRead(t, plane, at("meanwhile", "west"), `"kuma.io/zone":"west"`)
-		servertest.Await(t, "what west has deleted meanwhile is gone", func() bool {
+		testwait.UntilTrue(t, "what west has deleted meanwhile is gone", func() bool {
 			return plane.Admin.Get(t.Context(), gone, nil, new([]byte)) != nil
 		})
 		awaitRead(t, plane, at("web", "north"), `"kuma.io/zone":"north"`)

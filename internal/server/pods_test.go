@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 )
 
 // object is an object of Kubernetes as a test writes it.
@@ -195,7 +196,7 @@ func (s *shop) states(name string) string {
 
 func (s *shop) awaitStates(name, want string) {
 	s.t.Helper()
-	servertest.Await(s.t, name+" is "+want, func() bool { return s.states(name) == want })
+	testwait.UntilTrue(s.t, name+" is "+want, func() bool { return s.states(name) == want })
 }
 
 // reasons returns the reasons of the events about an object.
@@ -246,14 +247,14 @@ func TestPods(t *testing.T) {
 	}
 	var cluster struct{ Spec struct{ ClusterIP string } }
 	s.read(t, s.services()+"/web", &cluster)
-	servertest.Await(t, "the MeshService has the cluster IP", func() bool {
+	testwait.UntilTrue(t, "the MeshService has the cluster IP", func() bool {
 		s.read(t, "/apis/kuma.io/v1alpha1/namespaces/"+s.name+"/meshservices/web", &service)
 		return len(service.Status.VIPs) == 1 && service.Status.VIPs[0].IP == cluster.Spec.ClusterIP
 	})
 	if got := service.Spec.Selector.DataplaneTags["k8s.kuma.io/service-name"]; got != "web" {
 		t.Errorf("the selector is %v", service.Spec.Selector)
 	}
-	servertest.Await(t, "the events are stored", func() bool {
+	testwait.UntilTrue(t, "the events are stored", func() bool {
 		return slices.Equal(s.reasons("web-1"), []string{"CreatedKumaDataplane", "UpdatedKumaDataplane"}) &&
 			slices.Contains(s.reasons("web"), "CreatedMeshService")
 	})
@@ -344,7 +345,7 @@ func (p *proxy) lists(service string) [][]string {
 // awaitList waits until the last endpoint list of a service has one address alone.
 func (p *proxy) awaitList(t *testing.T, service, address string) {
 	t.Helper()
-	servertest.Await(t, service+" has the endpoint "+address, func() bool {
+	testwait.UntilTrue(t, service+" has the endpoint "+address, func() bool {
 		lists := p.lists(service)
 		return len(lists) > 0 && slices.Equal(lists[len(lists)-1], []string{address})
 	})
@@ -387,10 +388,7 @@ func newFaultyServer(t *testing.T, to *rest.Config) *faultyServer {
 			f.writes[resourceOf(r.URL.Path)]++
 		}
 		f.mu.Unlock()
-		select {
-		case <-time.After(delay):
-		case <-r.Context().Done():
-		}
+		testwait.Pass(delay, "the API server is slow")
 		switch {
 		case expired:
 			fmt.Fprintln(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",`+
@@ -451,7 +449,7 @@ func TestObjectsSurviveTheAPIServer(t *testing.T) {
 
 	faulty.set(func() { faulty.expired, faulty.failing = true, true })
 	faulty.CloseClientConnections()
-	servertest.Await(t, "two lists failed", func() bool {
+	testwait.UntilTrue(t, "two lists failed", func() bool {
 		faulty.mu.Lock()
 		defer faulty.mu.Unlock()
 		return faulty.rejected >= 2
@@ -501,13 +499,13 @@ func TestRejectedDataplane(t *testing.T) {
 	}
 	servertest.Start(t, c.options(nil))
 	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
-	servertest.Await(t, "the Pod has an event", func() bool {
+	testwait.UntilTrue(t, "the Pod has an event", func() bool {
 		return slices.Contains(s.reasons("web-1"), "FailedToGenerateKumaDataplane")
 	})
 	if err := c.client.Delete(t.Context(), quota+"/none", "", ""); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the Dataplane is stored", func() bool { return s.states("web-1") == "" })
+	testwait.UntilTrue(t, "the Dataplane is stored", func() bool { return s.states("web-1") == "" })
 	path := "/apis/kuma.io/v1alpha1/namespaces/" + s.name + "/dataplanes/web-1"
 	var dp object
 	c.read(t, path, &dp)
@@ -515,7 +513,7 @@ func TestRejectedDataplane(t *testing.T) {
 	if err := c.client.Update(t.Context(), path, dp, nil); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the label is that of the Pod", func() bool {
+	testwait.UntilTrue(t, "the label is that of the Pod", func() bool {
 		now, _ := s.dataplane("web-1")
 		return now.Metadata.Labels["app"] == "web"
 	})

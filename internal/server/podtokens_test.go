@@ -28,6 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 )
@@ -192,7 +193,7 @@ func TestPodTokens(t *testing.T) {
 		}
 		t.Logf("the API server accepts the token of the deleted Pod now: %v", review.Status.Authenticated)
 		rejects(t, try("web-1", own), codes.Unauthenticated)
-		servertest.Await(t, "the next Pod of the name connects", func() bool {
+		testwait.UntilTrue(t, "the next Pod of the name connects", func() bool {
 			return try("web-1", s.token("web-1", "weft")) == nil
 		})
 	})
@@ -237,7 +238,7 @@ func TestPodTokensWithoutAPIServer(t *testing.T) {
 	rejects(t, tryConnect(t.Context(), conn, s.node("web-2"), unknown), codes.Unavailable, "does not review the token")
 	open.check(t)
 	c.StartAPI(t)
-	servertest.Await(t, "the other token is accepted", func() bool {
+	testwait.UntilTrue(t, "the other token is accepted", func() bool {
 		return tryConnect(t.Context(), conn, s.node("web-2"), unknown) == nil
 	})
 	open.check(t)
@@ -325,7 +326,7 @@ func TestPodIdentity(t *testing.T) {
 	s.awaitStates("web-2", "web=Ready")
 	own, other := s.token("web-1", "weft"), s.token("web-2", "weft")
 	var id string
-	servertest.Await(t, "web-1 has a certificate", func() bool {
+	testwait.UntilTrue(t, "web-1 has a certificate", func() bool {
 		var err error
 		if id, err = s.sign(conn, "web-1", own); err != nil && status.Code(err) != codes.Unavailable &&
 			status.Code(err) != codes.FailedPrecondition {
@@ -356,7 +357,7 @@ func TestPodIdentity(t *testing.T) {
 		"metadata": object{"name": "forged", "labels": object{"kuma.io/mesh": "default",
 			"k8s.kuma.io/service-account": "admin"}},
 		"spec": object{"networking": object{"address": "10.42.0.3"}}})
-	servertest.Await(t, "the forged Dataplane has no SPIFFE ID", func() bool {
+	testwait.UntilTrue(t, "the forged Dataplane has no SPIFFE ID", func() bool {
 		_, err := s.sign(conn, "forged", dataplaneToken(t, p))
 		return status.Code(err) == codes.PermissionDenied
 	})
@@ -437,7 +438,7 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 		t.Errorf("the webhook allows the Pod: %v, %s", allowed, message)
 	}
 	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
-	servertest.Await(t, "the Pod has an event", func() bool {
+	testwait.UntilTrue(t, "the Pod has an event", func() bool {
 		return slices.Contains(s.reasons("web-1"), "MeshMembershipRefused")
 	})
 	token, node := s.token("web-1", "weft"), "demo.web-1."+s.name
@@ -450,7 +451,7 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 	}
 	s.labelNamespace("team", "a")
 	for _, conn := range conns {
-		servertest.Await(t, "the Pod is admitted", func() bool {
+		testwait.UntilTrue(t, "the Pod is admitted", func() bool {
 			return tryConnect(t.Context(), conn, node, token) == nil
 		})
 	}
@@ -487,7 +488,7 @@ func TestReportsOnEveryReplica(t *testing.T) {
 	token := s.token("web-1", "weft")
 	for _, p := range planes {
 		conn := dial(t, p)
-		servertest.Await(t, "the sidecar gets the rule", func() bool {
+		testwait.UntilTrue(t, "the sidecar gets the rule", func() bool {
 			err := tryConnect(t.Context(), conn, s.node("web-1"), token)
 			return status.Code(err) == codes.PermissionDenied &&
 				strings.Contains(err.Error(), "is blocked by dataplaneProxyMembership.blocked[0]")
@@ -496,7 +497,7 @@ func TestReportsOnEveryReplica(t *testing.T) {
 	}
 	s.removePod("bare")
 	for _, p := range planes {
-		servertest.Await(t, "the finding ends with its Pod", func() bool {
+		testwait.UntilTrue(t, "the finding ends with its Pod", func() bool {
 			return !strings.Contains(read(t, p, "/_check"), "bare."+s.name)
 		})
 	}

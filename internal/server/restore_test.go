@@ -15,6 +15,7 @@ import (
 	"weft/internal/server/servertest"
 	"weft/internal/settings"
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -170,7 +171,7 @@ func TestCopyOfPods(t *testing.T) {
 	}
 	path := crd.Path(kind.MeshTimeouts, s.name)
 	c.create(t, path, timeout("slow", "3s"))
-	servertest.Await(t, "the MeshService has its status", func() bool {
+	testwait.UntilTrue(t, "the MeshService has its status", func() bool {
 		return strings.Contains(read(t, p, "/meshes/default/meshservices/web."+s.name), "vips")
 	})
 	if err := p.Stop(); err != nil {
@@ -210,7 +211,7 @@ func TestCopyOfPods(t *testing.T) {
 		t.Errorf("the Dataplane of the Pod was %+v, and is %+v", dataplane.Metadata, now.Metadata)
 	}
 	again := servertest.Start(t, c.options(nil))
-	servertest.Await(t, "the control plane has its resources again", func() bool {
+	testwait.UntilTrue(t, "the control plane has its resources again", func() bool {
 		return strings.Contains(read(t, again, "/meshes/default/meshtimeouts/slow."+s.name), "3s")
 	})
 	if got := names(t, again, "/meshes/default/dataplanes"); !slices.Equal(got, []string{"web-1." + s.name}) {

@@ -15,6 +15,7 @@ import (
 	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -86,7 +87,7 @@ func (s *shop) createRoute(of, name string, spec object) {
 	spec["parentRefs"] = []any{object{"group": "", "kind": "Service", "name": "web", "port": 80}}
 	route := object{"apiVersion": "gateway.networking.k8s.io/v1", "kind": of, "metadata": object{"name": name},
 		"spec": spec}
-	servertest.Await(s.t, "the API server has the kind "+of, func() bool {
+	testwait.UntilTrue(s.t, "the API server has the kind "+of, func() bool {
 		err := s.client.Create(s.t.Context(), s.routes(of), route, nil)
 		return err == nil || apierrors.IsAlreadyExists(err)
 	})
@@ -131,18 +132,18 @@ func TestGatewayAPI(t *testing.T) {
 			}
 		}
 	}
-	servertest.Await(t, "the route makes the port HTTP", func() bool {
+	testwait.UntilTrue(t, "the route makes the port HTTP", func() bool {
 		return conditions() == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
 	})
 	appProtocol("tcp")
-	servertest.Await(t, "the route is rejected: the Service states another protocol", func() bool {
+	testwait.UntilTrue(t, "the route is rejected: the Service states another protocol", func() bool {
 		return strings.HasPrefix(conditions(), "Accepted=False UnsupportedValue 1")
 	})
 	appProtocol("http")
-	servertest.Await(t, "the route is accepted", func() bool {
+	testwait.UntilTrue(t, "the route is accepted", func() bool {
 		return conditions() == "Accepted=True Accepted 1, ResolvedRefs=True ResolvedRefs 1"
 	})
-	servertest.Await(t, "there is a MeshHTTPRoute", func() bool { return strings.Contains(meshRoutes(), "name:web") })
+	testwait.UntilTrue(t, "there is a MeshHTTPRoute", func() bool { return strings.Contains(meshRoutes(), "name:web") })
 	if got := meshRoutes(); !strings.Contains(got, "kuma.io/policy-role:producer") {
 		t.Errorf("the MeshHTTPRoute has not the role producer: %s", got)
 	}
@@ -159,14 +160,14 @@ func TestGatewayAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	servertest.Await(t, "the reference is not resolved", func() bool {
+	testwait.UntilTrue(t, "the reference is not resolved", func() bool {
 		return conditions() == "Accepted=True Accepted 2, ResolvedRefs=False BackendNotFound 2" &&
 			strings.Contains(meshRoutes(), "unresolved:BackendNotFound")
 	})
 	if err := c.client.Delete(t.Context(), s.routes(convert.HTTPRoute)+"/r", "", ""); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the MeshHTTPRoute is gone", func() bool { return meshRoutes() == "[]" })
+	testwait.UntilTrue(t, "the MeshHTTPRoute is gone", func() bool { return meshRoutes() == "[]" })
 }
 
 // TestTCPRoutes: the API server has TCPRoutes in an older version when the control plane starts. Once it has the
@@ -185,7 +186,7 @@ func TestTCPRoutes(t *testing.T) {
 		})
 	}
 	serve("v1alpha2")
-	servertest.Await(t, "the API server lacks the version v1", func() bool {
+	testwait.UntilTrue(t, "the API server lacks the version v1", func() bool {
 		return apierrors.IsNotFound(c.client.Get(t.Context(), convert.RoutePaths[convert.TCPRoute], nil, nil))
 	})
 	servertest.Start(t, c.options(nil))
@@ -199,20 +200,20 @@ func TestTCPRoutes(t *testing.T) {
 			"Accepted=True Accepted 1, ResolvedRefs=False BackendNotFound 1" && strings.Contains(made, "weight:3") &&
 			strings.Contains(made, "kuma.io/policy-role:producer")
 	}
-	servertest.Await(t, "the TCPRoute is a MeshTCPRoute", accepted)
+	testwait.UntilTrue(t, "the TCPRoute is a MeshTCPRoute", accepted)
 	s.createRoute(convert.HTTPRoute, "requests", object{"rules": rules})
-	servertest.Await(t, "the HTTPRoute takes the place of the TCPRoute", func() bool {
+	testwait.UntilTrue(t, "the HTTPRoute takes the place of the TCPRoute", func() bool {
 		return strings.HasPrefix(s.conditions(convert.TCPRoute, "all"), "Accepted=False Conflicted 1") &&
 			s.made(kind.MeshTCPRoutes) == "[]"
 	})
 	if err := c.client.Delete(t.Context(), s.routes(convert.HTTPRoute)+"/requests", "", ""); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the TCPRoute is a MeshTCPRoute again", accepted)
+	testwait.UntilTrue(t, "the TCPRoute is a MeshTCPRoute again", accepted)
 	if err := c.client.Delete(t.Context(), s.routes(convert.TCPRoute)+"/all", "", ""); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Await(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
+	testwait.UntilTrue(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
 }
 
 // TestTLSRoutes: a TLSRoute with a Service as its parent becomes a MeshTCPRoute with a match for each host name. It
@@ -242,23 +243,23 @@ func TestTLSRoutes(t *testing.T) {
 				strings.Contains(made, sni) && strings.Contains(made, "matches") == (sni != "")
 		}
 	}
-	servertest.Await(t, "the TCPRoute is a MeshTCPRoute", routed(convert.TCPRoute, "3", ""))
+	testwait.UntilTrue(t, "the TCPRoute is a MeshTCPRoute", routed(convert.TCPRoute, "3", ""))
 	s.createRoute(convert.TLSRoute, "sni", object{"hostnames": []any{"web.example.com", "*.example.org"},
 		"rules": backends(5)})
-	servertest.Await(t, "the TLSRoute takes the place of the TCPRoute", func() bool {
+	testwait.UntilTrue(t, "the TLSRoute takes the place of the TCPRoute", func() bool {
 		return routed(convert.TLSRoute, "5", "web.example.com")() && strings.Contains(s.made(kind.MeshTCPRoutes),
 			"map[sni:map[type:Wildcard value:*.example.org]]") &&
 			strings.HasPrefix(s.conditions(convert.TCPRoute, "all"), "Accepted=False Conflicted 1")
 	})
 	s.createRoute(convert.HTTPRoute, "requests", object{"rules": backends(1)})
-	servertest.Await(t, "the HTTPRoute takes the place of the TLSRoute", func() bool {
+	testwait.UntilTrue(t, "the HTTPRoute takes the place of the TLSRoute", func() bool {
 		return strings.HasPrefix(s.conditions(convert.TLSRoute, "sni"), "Accepted=False Conflicted 1") &&
 			s.made(kind.MeshTCPRoutes) == "[]"
 	})
 	remove(convert.HTTPRoute, "requests")
-	servertest.Await(t, "the TLSRoute counts again", routed(convert.TLSRoute, "5", "web.example.com"))
+	testwait.UntilTrue(t, "the TLSRoute counts again", routed(convert.TLSRoute, "5", "web.example.com"))
 	remove(convert.TLSRoute, "sni")
-	servertest.Await(t, "the TCPRoute counts again", routed(convert.TCPRoute, "3", ""))
+	testwait.UntilTrue(t, "the TCPRoute counts again", routed(convert.TCPRoute, "3", ""))
 	remove(convert.TCPRoute, "all")
-	servertest.Await(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
+	testwait.UntilTrue(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
 }

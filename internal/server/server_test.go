@@ -11,6 +11,7 @@ import (
 
 	"weft/internal/server/servertest"
 	"weft/internal/settings"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -42,7 +43,7 @@ func read(t *testing.T, p *servertest.Plane, path string) string {
 // awaitRead reads a path until it has a text.
 func awaitRead(t *testing.T, p *servertest.Plane, path, want string) {
 	t.Helper()
-	servertest.Await(t, path+" has "+want, func() bool {
+	testwait.UntilTrue(t, path+" has "+want, func() bool {
 		var text []byte
 		err := p.Admin.Get(t.Context(), path, nil, &text)
 		return err == nil && strings.Contains(string(text), want)
@@ -173,12 +174,12 @@ spec: {targetRef: {kind: Mesh}, to: [{targetRef: {kind: Mesh}, default: {connect
 			east = start(joins(t, next, "east"))
 			awaitRead(t, next, "/meshes/default/meshservices", `"kuma.io/zone":"east"`)
 			for _, path := range []string{"/meshes", "/hostnamegenerators", "/meshtimeouts"} {
-				servertest.Await(t, "the zone has the "+path+" of the next global", func() bool {
+				testwait.UntilTrue(t, "the zone has the "+path+" of the next global", func() bool {
 					has, want := specs(t, east, path, kind.OriginGlobal), specs(t, next, path, kind.OriginGlobal)
 					return slices.Equal(has, want)
 				})
 			}
-			servertest.Await(t, "the zone has the GlobalSecrets of the next global", func() bool {
+			testwait.UntilTrue(t, "the zone has the GlobalSecrets of the next global", func() bool {
 				got := strings.Join(specs(t, east, "/globalsecrets", kind.OriginGlobal), "\n")
 				return strings.Count(got, "\n") == 2 && strings.Contains(got, key) && strings.Contains(got, `"of-next"`) &&
 					strings.Contains(got, `"eQ=="`) && dataOf(t, east, "/globalsecrets/"+key) != formerKey

@@ -11,14 +11,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/server/servertest"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
 // A stop does not wait for clients that are slow or idle, or that have sent a part of a request.
-func TestAStopIsCleanWithinSeconds(t *testing.T) {
+func TestAStopIsClean(t *testing.T) {
 	p := servertest.Start(t, servertest.Options{})
 	for _, address := range []string{p.API, p.APIOverTLS, p.DataPlane, p.Diagnostics} {
 		for _, said := range []string{"", "GET / HTTP/1.1\r\nHost: x\r\n",
@@ -47,12 +47,10 @@ func TestAStopIsCleanWithinSeconds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	began := time.Now()
-	if err := p.Stop(); err != nil {
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.Stop() }()
+	if err := testwait.Receive(t, "it stops", stopped); err != nil {
 		t.Errorf("it ended with %v", err)
-	}
-	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("it took %s to stop", took)
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -22,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+
+	"weft/internal/testwait"
 )
 
 // room is a server on a real connection, with one resource set that every stream follows.
@@ -82,13 +82,8 @@ func (w *witness) Closed(err error) { w.events <- fmt.Sprintf("%s closed: %v", w
 
 func (r *room) expect(t *testing.T, want string) {
 	t.Helper()
-	select {
-	case got := <-r.events:
-		if got != want {
-			t.Fatalf("event %q, want %q", got, want)
-		}
-	case <-t.Context().Done():
-		t.Fatalf("no event %q", want)
+	if got := testwait.Receive(t, "there is the event "+want, r.events); got != want {
+		t.Fatalf("event %q, want %q", got, want)
 	}
 }
 
@@ -392,11 +387,11 @@ func TestEachAckOfAStreamIsProgress(t *testing.T) {
 // awaited returns once every stream is waited for.
 func (r *room) awaited(t *testing.T) {
 	for _, stream := range r.server.Streams() {
-		for waits := 0; waits == 0 && t.Context().Err() == nil; runtime.Gosched() {
+		testwait.UntilTrue(t, "a stream is waited for", func() bool {
 			stream.mu.Lock()
-			waits = len(stream.waits)
-			stream.mu.Unlock()
-		}
+			defer stream.mu.Unlock()
+			return len(stream.waits) > 0
+		})
 	}
 }
 
@@ -418,9 +413,7 @@ func TestManyStreamsUnderChanges(t *testing.T) {
 			fake(Cluster, fmt.Sprint("b", i%7), fmt.Sprint(i))}, nil)
 	}
 	wg.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if s, err := r.server.WaitAcked(ctx, r.catalog.Revision(), nil); err != nil || s.InSync != streams {
+	if s, err := r.server.WaitAcked(testwait.Context(t), r.catalog.Revision(), nil); err != nil || s.InSync != streams {
 		t.Errorf("the state is %+v, %v", s, err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"weft/internal/rest"
 	"weft/internal/state"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/internal/zonequery"
@@ -156,13 +157,14 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 	done := make(chan struct{})
 	go func() { defer close(done); zone.Follow(ctx, z.conn(name)) }()
 	t.Cleanup(func() { cancel(); <-done })
-	for {
-		if _, err := z.global.CrossZone(t.Context(), name, envoysim.CrossZoneRequest{}); err == nil {
-			return zone
-		} else if resource.CodeOf(err) != resource.Unavailable {
+	testwait.Until(t, name+" can be queried", func() error {
+		_, err := z.global.CrossZone(t.Context(), name, envoysim.CrossZoneRequest{})
+		if err != nil && resource.CodeOf(err) != resource.Unavailable {
 			t.Fatal(err)
 		}
-	}
+		return err
+	})
+	return zone
 }
 
 // body returns a resource of global as it is stored.

@@ -58,6 +58,7 @@ func TestNamesOutsideLeadToNoLocalAddress(t *testing.T) {
 			return ""
 		},
 	})
+	waitForResolvers(e.server)
 	at, err := e.Listen()
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type forwarder struct {
 	resolvers *resolvers
 	log       *slog.Logger
 	slots     chan struct{}
+	each, all time.Duration // tryBound and forwardBound, or longer times of tests
 	preferred atomic.Uint32 // index of the first resolver to try; a failure increments it
 
 	mu sync.Mutex
@@ -42,6 +43,8 @@ func newForwarder(c Config) *forwarder {
 		resolvers: newResolvers(c),
 		log:       c.Log,
 		slots:     make(chan struct{}, maxForwards),
+		each:      tryBound,
+		all:       forwardBound,
 		waiting:   map[netip.AddrPort]bool{},
 	}
 }
@@ -57,7 +60,7 @@ func (f *forwarder) forward(request *dns.Msg, from net.Addr) *dns.Msg {
 	default:
 		return failure(request)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), forwardBound)
+	ctx, cancel := context.WithTimeout(context.Background(), f.all)
 	defer cancel()
 	reply, err := f.query(ctx, request)
 	f.note(err)
@@ -109,7 +112,7 @@ func (f *forwarder) query(ctx context.Context, request *dns.Msg) (*dns.Msg, erro
 
 // exchange uses UDP, and TCP for a truncated response.
 func (f *forwarder) exchange(ctx context.Context, request *dns.Msg, resolver netip.AddrPort) (*dns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryBound)
+	ctx, cancel := context.WithTimeout(ctx, f.each)
 	defer cancel()
 	reply, err := f.exchangeOver(ctx, "udp", request, resolver)
 	if err == nil && reply.Truncated {
@@ -125,7 +128,7 @@ func (f *forwarder) exchangeOver(ctx context.Context, network string, request *d
 	resolver netip.AddrPort) (*dns.Msg, error) {
 	question := request.Copy()
 	question.Id = dns.Id()
-	client := &dns.Client{Net: network, Timeout: tryBound}
+	client := &dns.Client{Net: network, Timeout: f.each}
 	conn, err := client.DialContext(ctx, resolver.String())
 	if err != nil {
 		return nil, err

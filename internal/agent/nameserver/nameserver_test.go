@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"weft/internal/testwait"
 )
 
 // mesh are the host names of these tests.
@@ -40,6 +42,7 @@ func start(t testing.TB, c Config) (*Server, netip.AddrPort) {
 		s = New(c)
 		err = s.Listen()
 	}
+	waitForResolvers(s)
 	s.Replace(mesh)
 	ended := make(chan error)
 	go func() { ended <- s.Serve(t.Context()) }()
@@ -49,6 +52,11 @@ func start(t testing.TB, c Config) (*Server, netip.AddrPort) {
 		}
 	})
 	return s, netip.AddrPortFrom(loopback[0], uint16(c.Port))
+}
+
+// waitForResolvers lets a server wait for a resolver of the test for as long as the test waits.
+func waitForResolvers(s *Server) {
+	s.forwarder.each, s.forwarder.all = testwait.Timeout, testwait.Timeout
 }
 
 func freePort(t testing.TB) int {
@@ -106,7 +114,7 @@ func question(name string, of uint16) *dns.Msg { return new(dns.Msg).SetQuestion
 
 func queryOver(t testing.TB, network string, at netip.AddrPort, m *dns.Msg) *dns.Msg {
 	t.Helper()
-	reply, _, err := (&dns.Client{Net: network, UDPSize: maxUDP}).Exchange(m, at.String())
+	reply, _, err := (&dns.Client{Net: network, UDPSize: maxUDP, Timeout: testwait.Timeout}).Exchange(m, at.String())
 	if err != nil {
 		t.Fatalf("%s %s: %v", network, m.Question[0].String(), err)
 	}

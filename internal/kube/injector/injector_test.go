@@ -3,6 +3,7 @@ package injector_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"weft/internal/kube/kubetest"
 	"weft/internal/kube/webhook"
 	"weft/internal/settings"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -138,15 +140,13 @@ func TestInjection(t *testing.T) {
 	// The API server reads a new configuration a moment later. It rejects the Pod before it has the caBundle, and calls
 	// no webhook before that.
 	var pod *core.Pod
-	for deadline := time.Now().Add(time.Minute); ; {
-		var err error
-		if pod, err = c.pod(t, "meshed", simplePod); err == nil && sidecars(pod) == 1 {
-			break
+	testwait.Until(t, "the API server injects", func() (err error) {
+		pod, err = c.pod(t, "meshed", simplePod)
+		if err == nil && sidecars(pod) != 1 {
+			err = fmt.Errorf("the Pod has %d sidecars", sidecars(pod))
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the API server does not inject: %v", err)
-		}
-	}
+		return err
+	})
 	var names []string
 	for _, container := range pod.Spec.InitContainers {
 		names = append(names, container.Name)
@@ -267,16 +267,14 @@ func TestCAOfNamespaces(t *testing.T) {
 			c.namespace(t, "ca-after", "enabled")
 		}
 		for _, name := range []string{"ca-before", "ca-after", "ca-system"} {
-			for deadline := time.Now().Add(time.Minute); ; {
+			testwait.Until(t, "the namespace "+name+" has the CA "+ca, func() error {
 				var m core.ConfigMap
 				err := client.Get(t.Context(), namespaces+"/"+name+"/configmaps/"+inject.CAConfigMap, nil, &m)
-				if err == nil && m.Data[inject.CAKey] == ca {
-					break
+				if err == nil && m.Data[inject.CAKey] != ca {
+					err = fmt.Errorf("it has %v", m.Data)
 				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the namespace %s has %v, %v, want the CA %s", name, m.Data, err, ca)
-				}
-			}
+				return err
+			})
 		}
 		stop()
 	}

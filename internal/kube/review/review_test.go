@@ -25,6 +25,7 @@ import (
 	"weft/internal/pki"
 	"weft/internal/store"
 	"weft/internal/store/kube"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -135,9 +136,9 @@ func (w *world) serve(r *review.Reviewer) {
 	// The API server follows the configurations: they are in use once a Record is rejected.
 	record := object{"apiVersion": "kuma.io/v1alpha1", "kind": "Record", "metadata": object{"generateName": "probe-"},
 		"spec": object{"kind": "x", "name": "y"}}
-	for w.user.Create(w.Context(), "/apis/kuma.io/v1alpha1/namespaces/"+system+"/records", record, nil) == nil {
-		<-time.After(20 * time.Millisecond)
-	}
+	testwait.UntilTrue(w, "a Record is rejected", func() bool {
+		return w.user.Create(w.Context(), "/apis/kuma.io/v1alpha1/namespaces/"+system+"/records", record, nil) != nil
+	})
 }
 
 // apply creates an object of a kind in a namespace, and returns it as it is stored.
@@ -511,15 +512,13 @@ func deleteMesh(w *world) {
 		w.Fatal(err)
 	}
 	for _, key := range owned {
-		for end := time.Now().Add(time.Minute); ; <-time.After(20 * time.Millisecond) {
+		testwait.UntilTrue(w, key.String()+" is deleted after its Mesh", func() bool {
 			_, err := w.control.Get(w.Context(), key)
-			if errors.Is(err, store.ErrNotFound) {
-				break
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				w.Fatal(err)
 			}
-			if err != nil || time.Now().After(end) {
-				w.Fatalf("%s after its Mesh was deleted: %v", key, err)
-			}
-		}
+			return err != nil
+		})
 	}
 	if _, err := w.control.Get(w.Context(), kind.MeshTimeouts.Key("default", "mine."+team)); err != nil {
 		w.Errorf("a policy of another mesh: %v", err)

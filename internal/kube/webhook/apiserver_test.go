@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"weft/internal/kube/kubetest"
 	"weft/internal/kube/webhook"
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/resource"
 )
 
@@ -125,15 +127,13 @@ func TestAPIServerCallsWebhooks(t *testing.T) {
 		return response, got.Header.Values("Warning")
 	}
 	// The API server reads the configurations a moment after they are created.
-	for deadline := time.Now().Add(time.Minute); ; {
+	testwait.Until(t, "the API server calls the webhooks", func() error {
 		response, warnings := create("valid", "?dryRun=All")
-		if response.Data["added"] == "1" && len(warnings) == 1 && strings.Contains(warnings[0], "a warning") {
-			break
+		if response.Data["added"] != "1" || len(warnings) != 1 || !strings.Contains(warnings[0], "a warning") {
+			return fmt.Errorf("it returns %v, %q", response, warnings)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the API server returns %v, %q", response, warnings)
-		}
-	}
+		return nil
+	})
 	if dryRuns.Load() == 0 {
 		t.Error("no request was a dry run")
 	}

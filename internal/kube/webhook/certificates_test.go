@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"weft/internal/kube/api"
 	"weft/internal/kube/kubetest"
 	"weft/internal/kube/webhook"
+	"weft/internal/testwait"
 )
 
 // TestCertificatesAreShared: two replicas serve with one CA from a Secret, and write it into a webhook configuration
@@ -31,11 +33,14 @@ func TestCertificatesAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	called := make(chan struct{}, 100)
+	called := make(chan struct{}, 1)
 	handler := webhook.New(map[string]webhook.Handler{"/v": func(context.Context, *webhook.Request) (
 		webhook.Response, error,
 	) {
-		called <- struct{}{}
+		select {
+		case called <- struct{}{}:
+		default: // there was a call
+		}
 		return webhook.Response{}, nil
 	}}, slog.New(slog.DiscardHandler))
 	replicas := make([]*webhook.Certificates, 2)
@@ -75,15 +80,16 @@ func TestCertificatesAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range replicas {
-		for string(r.Current().Certificate[0]) == before {
-			if t.Context().Err() != nil {
-				t.Fatal("the former certificate is served")
+		testwait.Until(t, "another certificate is served", func() error {
+			if string(r.Current().Certificate[0]) != before {
+				return nil
 			}
-			dryRun(t, namespace)
-		}
+			return fmt.Errorf("the API server returns %s", dryRun(t, namespace))
+		})
 	}
-	for len(called) > 0 {
-		<-called
+	select {
+	case <-called:
+	default:
 	}
 	awaitCall(t, namespace, called)
 	if string(replicas[0].Current().Certificate[0]) != string(replicas[1].Current().Certificate[0]) {
@@ -104,17 +110,15 @@ func run(t *testing.T, part func(context.Context)) {
 // and rejects the objects meanwhile.
 func awaitCall(t *testing.T, namespace string, called <-chan struct{}) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	testwait.Until(t, "the API server calls the webhook", func() error {
 		status := dryRun(t, namespace)
 		select {
 		case <-called:
-			return
+			return nil
 		default:
+			return fmt.Errorf("it returns %s", status)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the API server does not call the webhook: %s", status)
-		}
-	}
+	})
 }
 
 // dryRun creates an object as a dry run, and returns the API server's response.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/internal/bundle"
 	"weft/internal/client"
@@ -68,9 +67,6 @@ func (o *output) Write(line []byte) (int, error) {
 	}
 	return o.to.Write(line)
 }
-
-// timeout is for a condition that a working control plane meets within milliseconds.
-const timeout = time.Minute
 
 // defaults are settings of every control plane: any free port of the loopback interface for each listener, and the
 // shortest drain time.
@@ -136,16 +132,4 @@ func start(t *testing.T, o Options) (*Plane, error) {
 	})
 	p.Admin, err = client.New(client.Options{Address: client.UnixScheme + p.AdminSocket})
 	return p, err
-}
-
-// Await calls reached until it returns true.
-func Await(t *testing.T, condition string, reached func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(timeout); !reached(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", timeout, condition)
-		}
-	}
 }

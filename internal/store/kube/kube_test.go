@@ -19,6 +19,7 @@ import (
 	"weft/internal/store"
 	"weft/internal/store/kube"
 	"weft/internal/store/storetest"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -188,20 +189,12 @@ func service(mesh, name, proxy string) *resource.Object[kind.MeshService] {
 // next returns the next events of a watch.
 func next(t *testing.T, events <-chan []store.Event) []store.Event {
 	t.Helper()
-	select {
-	case batch, open := <-events:
-		if !open {
-			t.Fatal("the watch was closed")
-		}
-		return batch
-	case <-time.After(timeout):
-		t.Fatal("no event came")
+	batch := testwait.Receive(t, "the watch has events", events)
+	if len(batch) == 0 {
+		t.Fatal("the watch was closed")
 	}
-	return nil
+	return batch
 }
-
-// timeout bounds the wait of a test for an expected event.
-const timeout = 20 * time.Second
 
 func follow(t *testing.T, s *kube.Store, kind string) <-chan []store.Event {
 	t.Helper()
@@ -408,15 +401,13 @@ func TestOwnersDeletedByUsers(t *testing.T) {
 	s.Close()
 	deleteObject(second)
 	s = open(t, server, kube.Options{Namespace: mesh, Kinds: crd.Rows()})
-	for end := time.Now().Add(timeout); ; {
+	testwait.UntilTrue(t, "the row of an owner is deleted that was deleted while no store was open", func() bool {
 		_, err := s.Get(t.Context(), missed)
-		if errors.Is(err, store.ErrNotFound) {
-			break
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
 		}
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("the row of an owner that was deleted while no store was open: %v", err)
-		}
-	}
+		return err != nil
+	})
 	if _, err := s.Get(t.Context(), kept); err != nil {
 		t.Errorf("the row of an owner that exists: %v", err)
 	}
@@ -504,7 +495,6 @@ func TestLostServer(t *testing.T) {
 	s, server, _, mesh := opened(t)
 	var mu sync.Mutex
 	mirrored := map[string]bool{}
-	changed := make(chan struct{}, 1)
 	wait, err := mirror.Start(t.Context(), mirror.Config{
 		Store: s, Kinds: []string{kind.MeshServices.Name}, Log: slog.New(slog.DiscardHandler),
 		Decode: func(row store.Row) (resource.Any, error) {
@@ -518,10 +508,6 @@ func TestLostServer(t *testing.T) {
 			}
 			for _, key := range b.Removed {
 				delete(mirrored, key.Name)
-			}
-			select {
-			case changed <- struct{}{}:
-			default:
 			}
 		},
 	})
@@ -547,20 +533,14 @@ func TestLostServer(t *testing.T) {
 		} else if err := s.Delete(t.Context(), before.Key, before.Version); err != nil {
 			t.Fatal(err)
 		}
-		end := time.After(timeout)
-		for {
+		testwait.Until(t, "the mirror has every row", func() error {
 			mu.Lock()
-			converged := mirrored["after."+mesh] && mirrored[before.Key.Name] == (round == 0)
-			mu.Unlock()
-			if converged {
-				break
+			defer mu.Unlock()
+			if !mirrored["after."+mesh] || mirrored[before.Key.Name] != (round == 0) {
+				return fmt.Errorf("it has %v", mirrored)
 			}
-			select {
-			case <-changed:
-			case <-end:
-				t.Fatalf("the mirror has %v", mirrored)
-			}
-		}
+			return nil
+		})
 	}
 }
 

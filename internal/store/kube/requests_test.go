@@ -7,12 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
 	"weft/internal/store"
 	"weft/internal/store/kube"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -181,13 +181,9 @@ func TestOwnersAreCollectedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The events of the owners come in their order.
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); counting.different() < 2*places; <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("the rows of the owner that the user deleted are not looked for")
-		}
-	}
+	testwait.UntilTrue(t, "the rows of the owner that the user deleted are looked for", func() bool {
+		return counting.different() >= 2*places
+	})
 	counting.mu.Lock()
 	defer counting.mu.Unlock()
 	for list, n := range counting.requests {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"weft/internal/store"
 	"weft/internal/store/bounded"
 	"weft/internal/store/sql/postgrestest"
+	"weft/internal/testwait"
 )
 
 // If PostgreSQL hangs, every call ends in time, and watches continue once it responds again.
@@ -24,12 +24,11 @@ func TestFrozenDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustCreate(t, s, "before")
-	<-events
+	mustCreate(t, below, "before")
+	testwait.Receive(t, "the watch has the first row", events)
 
 	thaw := server.Freeze(t)
-	began := time.Now()
-	ended := make(chan error, 4)
+	ended := make(chan error, 3)
 	go func() {
 		if _, err := s.Create(t.Context(), store.Row{Key: key("hanging")}); !errors.Is(err,
 			store.ErrNoResponseToWrite) {
@@ -52,42 +51,32 @@ func TestFrozenDatabase(t *testing.T) {
 		}
 		ended <- nil
 	}()
-	go func() { // as the API reads rows that the mirror lacks
-		ctx, cancel := context.WithTimeout(t.Context(), bounded.Limit)
-		defer cancel()
-		if _, _, err := s.List(ctx, "Thing"); err == nil {
-			ended <- errors.New("List responds")
-			return
-		}
-		ended <- nil
+	ctx, leave := context.WithCancel(t.Context()) // that of a reader
+	defer leave()
+	listed := make(chan error, 1)
+	go func() {
+		_, _, err := s.List(ctx, "Thing")
+		listed <- err
 	}()
-	for range 4 {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("while PostgreSQL hangs: %v", err)
-			}
-		case <-time.After(3 * bounded.Limit):
-			t.Fatal("a call hangs with its database")
+	for range 3 {
+		if err := testwait.Receive(t, "a call ends while PostgreSQL hangs", ended); err != nil {
+			t.Errorf("while PostgreSQL hangs: %v", err)
 		}
 	}
-	if took := time.Since(began); took > 2*bounded.Limit {
-		t.Errorf("the calls ended after %s, want about %s", took, bounded.Limit)
+	leave()
+	if err := testwait.Receive(t, "a list ends with its reader", listed); err == nil {
+		t.Error("while PostgreSQL hangs, List responds")
 	}
 
 	thaw()
-	last := mustCreate(t, s, "after")
+	last := mustCreate(t, below, "after")
 	for seen := false; !seen; {
-		select {
-		case batch, open := <-events:
-			if !open {
-				t.Fatal("the watch was closed")
-			}
-			for _, e := range batch {
-				seen = seen || e.Row.Key == last.Key
-			}
-		case <-time.After(40 * time.Second):
-			t.Fatal("the watch does not go on")
+		batch := testwait.Receive(t, "the watch goes on", events)
+		if len(batch) == 0 {
+			t.Fatal("the watch was closed")
+		}
+		for _, e := range batch {
+			seen = seen || e.Row.Key == last.Key
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	weft "weft/internal/store/sql"
 	"weft/internal/store/sql/postgrestest"
 	"weft/internal/store/storetest"
+	"weft/internal/testwait"
 )
 
 func openPostgres(t *testing.T, at weft.Postgres, history int) *weft.Store {
@@ -91,37 +92,30 @@ func TestLostDatabase(t *testing.T) {
 		want = append(want, mustCreate(t, there, name+"-after"))
 	}
 	for len(want) > 0 {
-		select {
-		case batch, open := <-events:
-			if !open {
-				t.Fatal("the watch was closed")
+		batch := testwait.Receive(t, "the watch has the row "+want[0].Key.Name, events)
+		if len(batch) == 0 {
+			t.Fatal("the watch was closed")
+		}
+		for _, e := range batch {
+			if e.Row.Key != want[0].Key || e.Row.Version != want[0].Version {
+				t.Fatalf("the watch says %v, want %v", e.Row, want[0])
 			}
-			for _, e := range batch {
-				if e.Row.Key != want[0].Key || e.Row.Version != want[0].Version {
-					t.Fatalf("the watch says %v, want %v", e.Row, want[0])
-				}
-				want = want[1:]
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("%d events did not come", len(want))
+			want = want[1:]
 		}
 	}
 }
 
 // mustCreate creates a row, and retries while the store is unavailable.
-func mustCreate(t *testing.T, s store.Store, name string) store.Row {
+func mustCreate(t *testing.T, s store.Store, name string) (row store.Row) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for {
-		row, err := s.Create(ctx, store.Row{Key: key(name)})
-		if err == nil {
-			return row
-		}
-		if !errors.Is(err, store.ErrUnavailable) {
+	testwait.Until(t, name+" is created", func() (err error) {
+		row, err = s.Create(t.Context(), store.Row{Key: key(name)})
+		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			t.Fatalf("creating %s: %v", name, err)
 		}
-	}
+		return err
+	})
+	return row
 }
 
 func TestPostgresRejects(t *testing.T) {
@@ -238,11 +232,13 @@ func TestAWriteWhoseContextEndsBeforeItHasTheLockIsNotExecuted(t *testing.T) {
 		_, err := former.Create(ctx, store.Row{Key: key("late")})
 		ended <- err
 	}()
-	for waiting := 0; waiting == 0; {
-		if waiting, err = next.WaitingTransactions(t.Context()); err != nil {
+	testwait.UntilTrue(t, "a write waits for the lock", func() bool {
+		waiting, err := next.WaitingTransactions(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return waiting > 0
+	})
 	endTerm()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatalf("Create: %v, want %v", err, context.Canceled)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/resource"
 )
 
@@ -131,8 +132,8 @@ func testOwner(t *testing.T, s store.Store) {
 	create(t, s, key("free"), "")
 	remove(t, s, key("other-child"))
 	remove(t, s, key("root"))
-	eventually(t, "the child is gone", gone(s, key("child")))
-	eventually(t, "the grandchild is gone", gone(s, key("grandchild")))
+	testwait.UntilTrue(t, "the child is gone", gone(s, key("child")))
+	testwait.UntilTrue(t, "the grandchild is gone", gone(s, key("grandchild")))
 	if rows, _ := list(t, s, "Thing"); len(rows) != 1 || rows[0].Key != key("free") {
 		t.Errorf("left are %d rows, want the free one", len(rows))
 	}
@@ -159,7 +160,7 @@ func testNoOwner(t *testing.T, s store.Store) {
 	if err != nil {
 		wantError(t, "Create under a missing owner", err, store.ErrNoOwner)
 	}
-	eventually(t, "the row without its owner is gone", gone(s, key("a")))
+	testwait.UntilTrue(t, "the row without its owner is gone", gone(s, key("a")))
 }
 
 func testCanceled(t *testing.T, s store.Store) {

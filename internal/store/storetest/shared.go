@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/resource"
 )
 
@@ -151,7 +152,7 @@ func testOwnerDeleted(t *testing.T, s []store.Store) {
 		remove(t, s[1], owner)
 		running.Wait()
 	}
-	eventually(t, "every owned row is gone", func() bool {
+	testwait.UntilTrue(t, "every owned row is gone", func() bool {
 		rows, _ := list(t, s[2], "Thing")
 		return len(rows) == 0
 	})

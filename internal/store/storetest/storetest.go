@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"weft/internal/store"
 	"weft/resource"
@@ -21,9 +20,6 @@ type Compacter interface{ Compact(t *testing.T) }
 
 // plenty is a number of events that no test exceeds.
 const plenty = 100_000
-
-// waitTimeout bounds the wait of a test for an expected event.
-const waitTimeout = 3 * time.Minute
 
 // Run runs the suite, each test with a store of its own.
 func Run(t *testing.T, open Open) {
@@ -132,21 +128,6 @@ func rowDifference(got, want store.Row) string {
 		return fmt.Sprintf("%s: owner %v, want %v", got.Key, got.Owner, want.Owner)
 	}
 	return ""
-}
-
-// eventually waits until a condition is true, for effects that the contract promises "soon after".
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(waitTimeout)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("not within %s: %s", waitTimeout, what)
-		}
-	}
 }
 
 func gone(s store.Store, k resource.Key) func() bool {

@@ -8,25 +8,20 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/resource"
 )
 
 // receive returns the next batch of events. It fails the test if the channel is closed or no batch comes in time.
 func receive(t *testing.T, events <-chan []store.Event) []store.Event {
 	t.Helper()
-	select {
-	case batch, ok := <-events:
-		if !ok {
-			t.Fatal("the watch was closed")
-		}
-		return batch
-	case <-time.After(waitTimeout):
-		t.Fatal("no event came")
+	batch := testwait.Receive(t, "the watch has events", events)
+	if len(batch) == 0 {
+		t.Fatal("the watch was closed")
 	}
-	return nil
+	return batch
 }
 
 // collect returns the next n events.
@@ -145,7 +140,7 @@ func testWatchEnds(t *testing.T, s store.Store) {
 			create(t, s, key("a"), "")
 		}
 		cancel()
-		eventually(t, "the channel is closed", func() bool {
+		testwait.UntilTrue(t, "the channel is closed", func() bool {
 			_, open := <-events
 			return !open
 		})
@@ -300,7 +295,7 @@ func scribble(t *testing.T, s store.Store, writer, writes int, half chan<- struc
 // replicate lists the rows and then applies events until it receives the last row. It returns the rows by key.
 func replicate(t *testing.T, s store.Store, last resource.Key) map[resource.Key]store.Row {
 	replica := map[resource.Key]store.Row{}
-	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	ctx, cancel := context.WithCancel(testwait.Context(t))
 	defer cancel()
 	rows, at, err := s.List(ctx, last.Kind)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"weft/internal/image"
+	"weft/internal/testwait"
 )
 
 // driverImage is the image of the program that stands for the SPIFFE CSI driver.
@@ -25,6 +26,6 @@ func (n *Node) StartSPIFFEDriver(ctx context.Context, folder string) error {
 		return err
 	}
 	_, err := n.Kubectl(ctx, "", "rollout", "status", "daemonset/spiffe-csi-driver", "-n", "spiffe-csi", "--timeout",
-		waitTimeout.String())
+		testwait.Timeout.String())
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/demo"
 	"weft/internal/kube/kubetest"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 	"weft/test/kubernetes/shop"
 )
@@ -250,7 +250,7 @@ func TestDrillADelegatedGateway(t *testing.T) {
 		rate = 200
 	}
 	former := w.servers(s)
-	run := traffic.Start(rate, 20*time.Second, func(ctx context.Context) (string, error) {
+	run := traffic.Start(rate, testwait.Timeout, func(ctx context.Context) (string, error) {
 		of, err := through(service).call(ctx)
 		return of.Instance, err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/diag"
 	"weft/internal/load"
+	"weft/internal/testwait"
 	"weft/kind"
 )
 
@@ -85,11 +86,12 @@ func (f *federation) measureJoin(r *report) {
 	for _, c := range f.clusters {
 		c.awaitCount(kind.MeshServices, f.services())
 	}
-	await(f.t, poll, "the simulated zones have the services of all others", func() bool {
+	want := (*zones - *clusters) * (f.services() - *servicesOfCluster)
+	await(f.t, poll, "services of all others in the simulated zones", want, func() int {
 		if err := f.simulated.Failed(); err != nil {
 			f.t.Fatal(err)
 		}
-		return f.simulated.Received() >= int64((*zones-*clusters)*(f.services()-*servicesOfCluster))
+		return min(int(f.simulated.Received()), want)
 	})
 	r.add("all zones join: each has the services of all others, after s", time.Since(began).Seconds(), noBudget, "")
 	f.awaitZones("global has the Pods and Services of every zone", func(z *zone) bool {
@@ -115,7 +117,7 @@ func (f *federation) measureRest(r *report) {
 	r.add("at rest: memory of the control plane of a zone, MB", float64(memory)/1e6, noBudget, "")
 	f.mark()
 	global, before := f.global.usage(), f.usages()
-	wait(f.t, *rest)
+	testwait.Pass(*rest, "the control planes are at rest")
 	used, after := cpu(global, f.global.usage()), f.usages()
 	found := f.sinceMark()
 	r.add("at rest: writes to all API servers, except of Leases", float64(found.writes()-found.leases()), 0, "")

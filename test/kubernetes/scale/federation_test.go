@@ -18,6 +18,7 @@ import (
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/load"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -250,14 +251,13 @@ func (f *federation) inspect() []zone {
 func (f *federation) awaitZones(condition string, holds func(*zone) bool) {
 	f.t.Helper()
 	// Global computes the counts of all Dataplanes for each request, so it gets few.
-	await(f.t, time.Second, condition, func() bool {
-		reached := 0
+	await(f.t, time.Second, condition, *zones, func() (reached int) {
 		for _, z := range f.inspect() {
 			if holds(&z) {
 				reached++
 			}
 		}
-		return reached == *zones
+		return reached
 	})
 }
 
@@ -387,15 +387,7 @@ func (c *copies) expect(wanted func(*meshService) bool) <-chan time.Time {
 // await returns when the expected copy has been stored.
 func (c *copies) await(seen <-chan time.Time, what string) time.Time {
 	c.t.Helper()
-	select {
-	case at := <-seen:
-		return at
-	case <-time.After(timeout):
-		c.t.Fatalf("not within %s in another API server: %s", timeout, what)
-	case <-c.t.Context().Done():
-		c.t.Fatal("cancelled")
-	}
-	return time.Time{}
+	return testwait.Receive(c.t, what+", in another API server", seen)
 }
 
 // takeAges returns the ages of the changes since the last call, of clusters and of simulated zones.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weft/internal/load"
+	"weft/internal/testwait"
 )
 
 var (
@@ -166,7 +167,7 @@ func (w *world) measureCreation(r *report) {
 func (w *world) measureRest(r *report) {
 	w.mark()
 	before := w.usage()
-	wait(w.t, *rest)
+	testwait.Pass(*rest, "the control plane is at rest")
 	found := w.sinceMark()
 	r.add("at rest: writes, except of its Lease", float64(found.writes()-found["leases update"]), 0, "")
 	r.add("at rest: writes of its Lease, each second", float64(found["leases update"])/rest.Seconds(), 0.5, "")

@@ -23,6 +23,7 @@ import (
 	"weft/internal/kube/crd"
 	"weft/internal/kube/install"
 	"weft/internal/kube/install/installtest"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 	"weft/test/kubernetes/cluster"
@@ -220,7 +221,7 @@ func (w *world) token(namespace, account string, spec object) string {
 
 // awaitLeader waits until the control plane follows the objects of Kubernetes, which the leader does.
 func (w *world) awaitLeader() {
-	w.await("the control plane leads", func() bool {
+	testwait.UntilTrue(w.t, "the control plane leads", func() bool {
 		found := w.sinceMark()
 		return found["pods watch"] > 0 && found["nodes watch"] > 0
 	})
@@ -394,13 +395,7 @@ func (w *world) awaitDataplanes() { w.awaitCount(kind.Dataplanes, w.pods) }
 func (w *world) awaitCount(d resource.Descriptor, want int) {
 	w.t.Helper()
 	collection := "/apis/kuma.io/v1alpha1/" + crd.Plural(d.Describe())
-	found := 0
-	defer func() {
-		if w.t.Failed() {
-			w.t.Logf("%s has %d objects", collection, found)
-		}
-	}()
-	w.await(fmt.Sprintf("%s has %d objects", collection, want), func() bool {
+	await(w.t, poll, "objects of "+collection, want, func() int {
 		var list struct {
 			Metadata struct{ RemainingItemCount int }
 			Items    []json.RawMessage
@@ -408,31 +403,26 @@ func (w *world) awaitCount(d resource.Descriptor, want int) {
 		if err := w.api.Get(w.t.Context(), collection, api.Options{"limit": "1"}, &list); err != nil {
 			w.t.Fatal(err)
 		}
-		found = len(list.Items) + list.Metadata.RemainingItemCount
-		return found == want
+		return len(list.Items) + list.Metadata.RemainingItemCount
 	})
 }
 
-const (
-	// timeout is how long the test waits for any condition.
-	timeout = 10 * time.Minute
-	// poll is the interval of attempts that cost little.
-	poll = 50 * time.Millisecond
-)
+// poll is the interval of counts that cost little.
+const poll = 50 * time.Millisecond
 
-func (w *world) await(condition string, reached func() bool) {
-	w.t.Helper()
-	await(w.t, poll, condition, reached)
-}
-
-// await waits until a condition is reached, and looks at an interval.
-func await(t *testing.T, interval time.Duration, condition string, reached func() bool) {
+// await waits until there are as many things as wanted, and counts them at an interval. A large cluster takes longer
+// than any other test, so it fails the test once the count has not changed for [testwait.Timeout].
+func await(t *testing.T, interval time.Duration, things string, want int, count func() int) {
 	t.Helper()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	for deadline := time.Now().Add(timeout); !reached(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", timeout, condition)
+	found, changed := count(), time.Now()
+	for found != want {
+		<-tick.C
+		if now := count(); now != found {
+			found, changed = now, time.Now()
+		} else if time.Since(changed) > testwait.Timeout {
+			t.Fatalf("%s: there are %d, want %d", things, found, want)
 		}
 	}
 }
@@ -453,20 +443,12 @@ func awaitQuiet(t *testing.T, of ...*world) {
 		for _, w := range of {
 			positions = append(positions, w.end())
 		}
-		wait(t, quiet)
+		testwait.Pass(quiet, "a control plane may write more")
 		written = false
 		for i, w := range of {
 			found := w.requestsAfter(positions[i])
 			written = written || found.writes() != found.leases()
 		}
-	}
-}
-
-func wait(t *testing.T, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-t.Context().Done():
-		t.Fatal("cancelled")
 	}
 }
 

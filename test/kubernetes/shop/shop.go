@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"weft/internal/demo"
+	"weft/internal/testwait"
 	"weft/internal/wait"
 	"weft/test/kubernetes/node"
 )
@@ -228,13 +229,10 @@ func (s *Shop) Promote(ctx context.Context, version string) error {
 	return nil
 }
 
-// convergence bounds the time in which a change reaches all proxies of a busy machine.
-const convergence = time.Minute
-
-// Eventually tries until it succeeds, for a minute at most. The response to an attempt is the event that is awaited.
-// The error is that of the last attempt which the end of the minute has not interrupted.
+// Eventually tries until it succeeds, for [testwait.Timeout] at most. The response to an attempt is the event that is
+// awaited. The error is that of the last attempt which the end of that time has not interrupted.
 func Eventually(ctx context.Context, what string, attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, convergence)
+	ctx, cancel := context.WithTimeout(ctx, testwait.Timeout)
 	defer cancel()
 	var last error
 	err := wait.Until(ctx, 50*time.Millisecond, func(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/demo"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -24,7 +25,7 @@ type Load struct {
 
 // The loads of tests and drills. Beside other programs, two cores have no capacity for the load of drills.
 var (
-	Test  = Load{50, 20 * time.Second}
+	Test  = Load{50, testwait.Timeout}
 	Drill = Load{1000, 5 * time.Second}
 )
 
