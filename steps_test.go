@@ -22,12 +22,12 @@ func TestSteps(t *testing.T) {
 	}{
 		"in their order": {0, "format units attacks mutations", false, "format units attacks mutations",
 			[]string{"format                  0 min 00 s  ok"}},
-		"a failure stops":         {0, "format broken units", true, "format broken", []string{"broken", "FAILED"}},
-		"a download succeeds":     {0, "tools units", false, "tools tools tools units", []string{"3 times at most"}},
-		"a download fails":        {0, "spire units", true, "spire spire spire spire", []string{"FAILED"}},
+		"a failure stops":     {0, "format broken units", true, "format broken", []string{"broken", "FAILED"}},
+		"a download succeeds": {0, "tools units", false, "tools tools tools units", []string{"3 times at most"}},
+		"a download fails":    {0, "spire units", true, "spire spire spire spire", []string{"FAILED"}},
 		"a CI that runs for long": {61, "units attacks mutations", false, "units attacks-few",
 			[]string{"LEFT OUT: attacks", "LEFT OUT: mutations"}},
-		"a CI just before that":   {59, "units attacks mutations", false, "units attacks mutations", nil},
+		"a CI just before that": {59, "units attacks mutations", false, "units attacks mutations", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

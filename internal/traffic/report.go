@@ -14,7 +14,7 @@ import (
 type Drill struct {
 	Name  string // states the event
 	Tally Tally
-	// NormalAfter is the time after a stall until latency was normal; 0 without a stall.
+	// NormalAfter is the time after a stall until latency was normal; 0 where it was not measured.
 	NormalAfter time.Duration
 }
 
@@ -37,12 +37,13 @@ func (r *Report) Print(to io.Writer) {
 	defer r.mu.Unlock()
 	slices.SortFunc(r.drills, func(a, b Drill) int { return cmp.Compare(a.Name, b.Name) })
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "DRILL\tSENT\tANSWERED\tDEADLINE PASSED\tFAILED\tSLOWEST\tNORMAL AFTER\tCAUSES")
+	fmt.Fprintln(out, "DRILL\tSENT\tNOT SENT\tANSWERED\tDEADLINE PASSED\tFAILED\tSLOWEST\tNORMAL AFTER\tCAUSES")
 	for _, d := range r.drills {
 		rest := d.Tally.WithoutDeadlines()
 		failed, causes := rest.Failures()
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", d.Name, d.Tally.Sent, rest.Sent-failed,
-			d.Tally.Sent-rest.Sent, failed, d.Tally.Slowest.Milliseconds(), d.NormalAfter.Milliseconds(), causes)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d ms\t%s\n", d.Name, d.Tally.Sent, d.Tally.Unsent,
+			rest.Sent-failed, d.Tally.Sent-rest.Sent, failed, d.Tally.Slowest.Milliseconds(),
+			d.NormalAfter.Milliseconds(), causes)
 	}
 	out.Flush()
 }

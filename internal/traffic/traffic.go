@@ -1,8 +1,8 @@
 // Package traffic sends requests at a constant rate and counts their results. Tests use it to show that no request is
 // lost.
 //
-// Slow responses do not reduce the rate, so a stall shows as concurrent requests and not as fewer requests. A Run does
-// not know its server.
+// Slow responses do not reduce the rate, so a stall shows as concurrent requests and not as fewer requests, up to the
+// bound of the Load. A Run does not know its server.
 package traffic
 
 import (
@@ -25,43 +25,61 @@ import (
 // Send sends one request and returns the name of the server. Its context ends at the timeout of the client.
 type Send func(ctx context.Context) (by string, err error)
 
+// Load is the requests that a client sends.
+type Load struct {
+	PerSecond int
+	// Timeout is the time after which a request without a response has failed.
+	Timeout time.Duration
+	// MaxOpen is the largest number of requests without a response. While as many are open, no request is sent, so
+	// that a machine that is too slow for the rate gets fewer requests instead of ever more. 0: there is no bound.
+	MaxOpen int
+}
+
 // Run is traffic until Stop.
 type Run struct {
+	load     Load
 	send     Send
-	timeout  time.Duration
 	stop     context.CancelFunc
 	stopped  chan struct{}
 	requests sync.WaitGroup
 	begun    atomic.Int64
 
 	mu    sync.Mutex
+	open  map[int64]time.Time // the times at which requests without a response were sent, by their numbers
 	tally Tally
 	start time.Time
 }
 
 // Start sends perSecond requests a second. A request without a response after timeout has failed.
 func Start(perSecond int, timeout time.Duration, send Send) *Run {
+	return Load{PerSecond: perSecond, Timeout: timeout}.Start(send)
+}
+
+// Start sends the requests of the load.
+func (l Load) Start(send Send) *Run {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Run{
-		send: send, timeout: timeout, stop: stop, stopped: make(chan struct{}), start: time.Now(),
+		load: l, send: send, stop: stop, stopped: make(chan struct{}), start: time.Now(), open: map[int64]time.Time{},
 		tally: Tally{Responses: map[string]int{}, Failed: map[string]int{}},
 	}
-	go r.keep(ctx, perSecond)
+	go r.keep(ctx)
 	return r
 }
 
-// keep keeps the average rate: after a late tick it sends the missing requests.
-func (r *Run) keep(ctx context.Context, perSecond int) {
+// keep keeps the average rate: after a late tick it sends the missing requests. Requests above the bound are not sent
+// later.
+func (r *Run) keep(ctx context.Context) {
 	defer close(r.stopped)
-	tick := time.NewTicker(max(time.Millisecond, time.Second/time.Duration(perSecond)))
+	tick := time.NewTicker(max(time.Millisecond, time.Second/time.Duration(r.load.PerSecond)))
 	defer tick.Stop()
-	for {
+	for decided := int64(0); ; {
 		select {
 		case <-tick.C:
-			due := int64(time.Since(r.start).Seconds() * float64(perSecond))
-			for r.begun.Load() < due {
-				r.begun.Add(1)
-				r.requests.Go(r.one)
+			due := int64(time.Since(r.start).Seconds() * float64(r.load.PerSecond))
+			for ; decided < due; decided++ {
+				if number, began := r.begin(); number > 0 {
+					r.requests.Go(func() { r.complete(number, began) })
+				}
 			}
 		case <-ctx.Done():
 			r.requests.Wait()
@@ -70,16 +88,29 @@ func (r *Run) keep(ctx context.Context, perSecond int) {
 	}
 }
 
-// one continues after Stop, so that each started request is counted.
-func (r *Run) one() {
-	ctx, cancel := context.WithTimeout(context.Background(), r.timeout)
+// begin opens a request and returns its number, or 0 while as many are open as the load allows.
+func (r *Run) begin() (number int64, began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.load.MaxOpen > 0 && len(r.open) >= r.load.MaxOpen {
+		r.tally.Unsent++
+		return 0, time.Time{}
+	}
+	number, began = r.begun.Add(1), time.Now()
+	r.open[number] = began
+	return number, began
+}
+
+// complete sends an open request and counts its result. It continues after Stop, so that each open request is counted.
+func (r *Run) complete(number int64, began time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.load.Timeout)
 	defer cancel()
-	began := time.Now()
 	by, err := r.send(ctx)
 	took := time.Since(began)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.open, number)
 	r.tally.Sent++
 	if took > r.tally.Slowest {
 		r.tally.Slowest, r.tally.SlowestAfter = took, began.Sub(r.start)
@@ -95,6 +126,18 @@ func (r *Run) one() {
 // Begun returns the number of requests sent so far.
 func (r *Run) Begun() int64 { return r.begun.Load() }
 
+// Open returns the number of requests without a response that were sent before a time.
+func (r *Run) Open(before time.Time) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, began := range r.open {
+		if began.Before(before) {
+			n++
+		}
+	}
+	return n
+}
+
 // Stop waits for open requests and returns the results of all.
 func (r *Run) Stop() Tally {
 	r.stop()
@@ -104,7 +147,9 @@ func (r *Run) Stop() Tally {
 
 // Tally has the results of the requests of a run.
 type Tally struct {
-	Sent    int
+	Sent int
+	// Unsent counts the requests that were due while as many as the load allows were open. They are no failures.
+	Unsent  int
 	Slowest time.Duration
 	// SlowestAfter is the time from the start of the run until the slowest request was sent.
 	SlowestAfter time.Duration
@@ -145,7 +190,12 @@ func (t Tally) Verdict() (string, error) {
 	case t.Sent == 0:
 		return "", errors.New("no request was sent")
 	}
-	return fmt.Sprintf("%d requests, none failed, the slowest took %d ms", t.Sent, t.Slowest.Milliseconds()), nil
+	unsent := ""
+	if t.Unsent > 0 {
+		unsent = fmt.Sprintf(", %d more were due while too many were open", t.Unsent)
+	}
+	return fmt.Sprintf("%d requests, none failed, the slowest took %d ms%s", t.Sent, t.Slowest.Milliseconds(), unsent),
+		nil
 }
 
 // Plus returns the tally of the requests of both.
@@ -157,7 +207,7 @@ func (t Tally) Plus(o Tally) Tally {
 	if !o.FirstFailed.IsZero() {
 		sum.fail(o.FirstFailed, o.LastFailed)
 	}
-	sum.Sent += o.Sent
+	sum.Sent, sum.Unsent = t.Sent+o.Sent, t.Unsent+o.Unsent
 	sum.Responses, sum.Failed = plus(t.Responses, o.Responses), plus(t.Failed, o.Failed)
 	return sum
 }

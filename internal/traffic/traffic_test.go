@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/bubble"
+	"weft/internal/testwait"
 )
 
 // serveUntil responds with "backend-1", and breaks the connections that broken selects. reached closes at the n-th
@@ -39,7 +40,7 @@ func serveUntil(t *testing.T, n int32, broken func(request int32) bool) (url str
 func TestTrafficCountsEveryFailure(t *testing.T) {
 	url, reached := serveUntil(t, 20, func(i int32) bool { return i == 3 || i == 7 })
 	began := time.Now()
-	running := Start(500, 5*time.Second, Get(url))
+	running := Start(500, testwait.Timeout, Get(url))
 	<-reached
 	count := running.Stop()
 	if count.FirstFailed.Before(began) || !count.LastFailed.After(count.FirstFailed) ||
@@ -57,7 +58,7 @@ func TestTrafficCountsEveryFailure(t *testing.T) {
 
 func TestTrafficWithoutFailureHolds(t *testing.T) {
 	url, reached := serveUntil(t, 10, func(int32) bool { return false })
-	running := Start(500, 5*time.Second, Get(url))
+	running := Start(500, testwait.Timeout, Get(url))
 	<-reached
 	if text, err := running.Stop().Verdict(); err != nil || !strings.Contains(text, "none failed") {
 		t.Errorf("the verdict is %q, %v, want that none failed", text, err)
@@ -78,7 +79,7 @@ func TestTrafficCountsLostConnections(t *testing.T) {
 		panic(http.ErrAbortHandler) // closes the connection without a response
 	}))
 	t.Cleanup(server.Close)
-	running := Start(500, 5*time.Second, Get(server.URL))
+	running := Start(500, testwait.Timeout, Get(server.URL))
 	<-reached
 	count := running.Stop()
 	if count.Failed["connection closed"] != count.Sent || count.Sent == 0 {
@@ -101,13 +102,58 @@ func TestTheRateHoldsWhenResponsesAreSlow(t *testing.T) {
 	})
 }
 
+func TestNoMoreRequestsAreOpenThanTheLoadAllows(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		load := Load{PerSecond: 1000, Timeout: 5 * time.Second, MaxOpen: 10}
+		var open atomic.Int64
+		running := load.Start(func(context.Context) (string, error) {
+			if n := open.Add(1); n > 10 {
+				t.Errorf("%d requests are open, want 10 at most", n)
+			}
+			time.Sleep(time.Second)
+			open.Add(-1)
+			return "slow", nil
+		})
+		time.Sleep(2500 * time.Millisecond)
+		count := running.Stop()
+		if count.Sent != 30 || count.Unsent < 2400 || count.Unsent > 2500 {
+			t.Errorf("%d sent and %d not, want 10 at once, and the others not", count.Sent, count.Unsent)
+		}
+		if text, err := count.Verdict(); err != nil || !strings.Contains(text, "due while too many were open") {
+			t.Errorf("the verdict is %q, %v, want the number of unsent requests", text, err)
+		}
+	})
+}
+
+func TestOpenRequestsAreCountedByTheTimeOfTheirBeginning(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		running := Start(10, 5*time.Second, func(context.Context) (string, error) {
+			time.Sleep(time.Second)
+			return "slow", nil
+		})
+		time.Sleep(2050 * time.Millisecond)
+		began := time.Now()
+		if n := running.Open(began); n != 10 {
+			t.Errorf("%d of the requests of the last second are open, want 10", n)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if early, all := running.Open(began), running.Open(time.Now()); early != 5 || all != 10 {
+			t.Errorf("%d are open, %d of them of the time before, want 10 and 5", all, early)
+		}
+		running.Stop()
+		if n := running.Open(time.Now()); n != 0 {
+			t.Errorf("%d are open after the end", n)
+		}
+	})
+}
+
 func TestTalliesAreAdded(t *testing.T) {
 	early, later, last := time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
-	one := Tally{Sent: 3, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2},
+	one := Tally{Sent: 3, Unsent: 1, Slowest: 2, SlowestAfter: 7, Responses: map[string]int{"a": 2},
 		Failed: map[string]int{"x": 1}, FirstFailed: early, LastFailed: later}
-	other := Tally{Sent: 4, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 1, "b": 2},
+	other := Tally{Sent: 4, Unsent: 2, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 1, "b": 2},
 		Failed: map[string]int{"x": 1}, FirstFailed: later, LastFailed: last}
-	want := Tally{Sent: 7, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 3, "b": 2},
+	want := Tally{Sent: 7, Unsent: 3, Slowest: 5, SlowestAfter: 1, Responses: map[string]int{"a": 3, "b": 2},
 		Failed: map[string]int{"x": 2}, FirstFailed: early, LastFailed: last}
 	for _, sum := range []Tally{one.Plus(other), other.Plus(one)} {
 		if !reflect.DeepEqual(sum, want) {

@@ -9,7 +9,7 @@ import (
 
 // busy is how `make drills BUSY=1` runs the drills on a machine that other processes keep busy.
 var busy = flag.Bool("busy", false, "run 6 busy processes per core beside the tests; then drills send 100 requests "+
-	"a second, and fail by everything but the clients' own deadlines")
+	"a second")
 
 // busyPerCore is the number of busy processes per core under -busy.
 const busyPerCore = 6

@@ -45,13 +45,19 @@ func TestDrillCanary(t *testing.T) {
 		sends = append(sends, traffic.Get(urls[name]))
 	}
 	d := w.drill("a canary policy is applied and promoted", inTurn(sends...))
-	// reaches waits until the responses to some clients are marked, and requires that those to others are not.
-	reaches := func(when string, want map[string]bool) {
+	// reaches waits until the responses to some clients are marked. Once a later policy has reached every client, those
+	// to the others are not.
+	reaches := func(when string, want map[string]bool, later int) {
 		t.Helper()
 		for name, marked := range want {
 			if marked {
 				w.eventually(when+" "+name+" has the policy", func() error { return hasMark(urls[name], true) })
 			}
+		}
+		w.apply(fmt.Sprintf("type: MeshTimeout\nmesh: default\nname: later\nspec: {to: [{targetRef: {kind: Mesh}, "+
+			"default: {http: {requestTimeout: %ds}}}]}\n", later))
+		for name := range urls {
+			w.configured(name, fmt.Sprintf(`"timeout": "%ds"`, later))
 		}
 		d.more(50)
 		for name := range urls {
@@ -67,17 +73,17 @@ func TestDrillCanary(t *testing.T) {
 	if out, err := w.weftWith(marked, "apply", "-f", "-", "--canary", "version=v2"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	reaches("as a canary", map[string]bool{"v2": true})
+	reaches("as a canary", map[string]bool{"v2": true}, 101)
 	if out, err := w.weft("promote", "meshhttproute", "marked"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	reaches("after the promotion", map[string]bool{"v1": true, "v2": true})
+	reaches("after the promotion", map[string]bool{"v1": true, "v2": true}, 102)
 	d.end()
 }
 
 // hasMark returns an error where a response is marked and should not be, or the reverse.
 func hasMark(url string, want bool) error {
-	response, err := http.Get(url)
+	response, err := client.Get(url)
 	if err != nil {
 		return err
 	}

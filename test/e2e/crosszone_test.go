@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -98,12 +98,7 @@ func TestARequestCrossesZones(t *testing.T) {
 				"URI=spiffe://default.west.mesh.local/workload/client")
 		}
 		echo := greetBy(west.machine.dial, fmt.Sprintf("%s:%d", west.address(3), webOutbounds["tcp"]))
-		west.eventually("bytes come back", func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			_, err := echo(ctx)
-			return err
-		})
+		west.eventually("bytes come back", func() error { return sendOnce(t, echo) })
 	})
 	t.Run("as a permission on global says", func(*testing.T) {
 		f.global.apply(denying("spiffe://default.west.mesh.local/workload/client"))
@@ -167,10 +162,7 @@ func strangersAtIngress(t *testing.T, east, west *world) {
 		t.Fatalf("for %s the ingress shows %q, %v: what follows would show nothing", sni[1], presented, err)
 	}
 	d := west.drill("strangers at a zone's ingress", west.get(west.outbound(3, "http")))
-	clusters, err := east.api("/meshes/default/dataplanes/ingress-1/clusters")
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusters := east.page("ingress-1", "clusters")
 	names := []string{"", "unknown.ms", "a0000000000000000.web.80.default.ms", "a0000000000000000.web.80.default.mzms",
 		"ms", ".ms", "web", "x" + sni[1], sni[1] + ".ms"}
 	for line := range strings.Lines(clusters) {
@@ -201,7 +193,7 @@ func (w *world) presented(address, serverName string) (id string, err error) {
 		return "", err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(testwait.Deadline())
 	client := tls.Client(conn, &tls.Config{ServerName: serverName, InsecureSkipVerify: true,
 		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 			certificate, err := x509.ParseCertificate(raw[0])
@@ -220,7 +212,7 @@ func (w *world) say(address, bytes string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(testwait.Deadline())
 	if _, err := io.WriteString(conn, bytes); err != nil {
 		return "", err
 	}
@@ -282,8 +274,7 @@ func TestDrillZones(t *testing.T) {
 	d = west.drill("the ingress of a zone is replaced", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	east.proxy("default", "ingress-3", ingress("ingress-3", 12))
-	second.Process.Signal(syscall.SIGTERM)
-	<-second.exited
+	east.stops(second)
 	d.more(100)
 	d.end()
 
@@ -307,7 +298,7 @@ func (f *federation) linkCut(east, west *world) {
 	across.more(20)
 	f.cut("global")
 	f.global.apply(denying("spiffe://default.west.mesh.local/workload/witness"))
-	across.during(cut)
+	across.sendFor(cut, "the link is cut for a while")
 	if body, err := west.machine.fetch(west.outbound(4, "http")); err != nil {
 		f.t.Errorf("the witness is denied before the link is back: %v %s", err, body)
 	}

@@ -99,8 +99,7 @@ func TestDrillARollout(t *testing.T) {
 	d := w.drill("an instance is replaced ten times", inTurn(traffic.Get(url), traffic.Post(url)))
 	for range 10 {
 		d.more(100)
-		first.Process.Signal(syscall.SIGTERM)
-		<-first.exited
+		w.stops(first)
 		first = w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 		w.endpoints(2, "it serves again")
 	}

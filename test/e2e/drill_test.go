@@ -2,13 +2,16 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -23,32 +26,31 @@ type drill struct {
 	name      string
 	perSecond int
 
-	// deadlinesMayPass states that requests may fail by their client's deadline, and by nothing else.
+	// deadlinesMayPass states that requests may fail by their client's deadline, and by nothing else. The deadline is
+	// then a part of the event.
 	deadlinesMayPass bool
-	// recovery is the time after a stall until latency was normal; 0 without a stall.
+	// recovery is the time after a stall until latency was normal; 0 where it is not measured.
 	recovery time.Duration
 }
 
-// The load of clients. Beside the other tests, two cores have no capacity for more, and a request that waits for a core
-// proves nothing about a mesh.
+// The load of clients. Beside the other tests, two cores have no capacity for more: few requests are open, so that a
+// slow machine gets fewer of them, and completes each before a timeout of the mesh passes.
 var (
-	alone  = load{perSecond: 1000, timeout: 5 * time.Second, certificateLife: 10 * time.Second}
-	beside = load{perSecond: 100, timeout: 20 * time.Second, certificateLife: 15 * time.Second}
-	// besideBusy is the load on a busy machine, where an agent may wait seconds for a core.
-	besideBusy = load{perSecond: 100, timeout: 20 * time.Second, certificateLife: time.Minute}
+	alone  = load(1000, 1000)
+	beside = load(100, 16)
 )
 
-type load struct {
-	perSecond       int
-	timeout         time.Duration
-	certificateLife time.Duration // where certificates must be renewed
+// renewedLife is the validity of certificates that are renewed during a test. They are renewed after 60 to 80 % of it,
+// so that a slow machine has 24 s for a renewal.
+const renewedLife = 2 * time.Minute
+
+// load returns requests of clients that wait for their responses: a request that waits for a core has not failed.
+func load(perSecond, maxOpen int) traffic.Load {
+	return traffic.Load{PerSecond: perSecond, Timeout: testwait.Timeout, MaxOpen: maxOpen}
 }
 
-func drillLoad() load {
-	switch {
-	case *busy:
-		return besideBusy
-	case *showDrills:
+func drillLoad() traffic.Load {
+	if *showDrills && !*busy {
 		return alone
 	}
 	return beside
@@ -59,14 +61,14 @@ func (w *world) drill(name string, send traffic.Send) *drill { return w.drillAmo
 
 // drillAmong is drill for one of several drills that share the load.
 func (w *world) drillAmong(several int, name string, send traffic.Send) *drill {
-	return w.drillUnder(drillLoad(), several, name, send)
+	l := drillLoad()
+	l.PerSecond /= several
+	return w.drillUnder(l, name, send)
 }
 
-// drillUnder is drillAmong with a load.
-func (w *world) drillUnder(l load, several int, name string, send traffic.Send) *drill {
-	perSecond := l.perSecond / several
-	d := &drill{Run: traffic.Start(perSecond, l.timeout, send), w: w, name: name, perSecond: perSecond,
-		deadlinesMayPass: *busy}
+// drillUnder is drill with a load.
+func (w *world) drillUnder(l traffic.Load, name string, send traffic.Send) *drill {
+	d := &drill{Run: l.Start(send), w: w, name: name, perSecond: l.PerSecond}
 	w.t.Cleanup(func() {
 		if tally := d.Stop(); w.t.Failed() {
 			verdict, err := tally.Verdict()
@@ -82,7 +84,7 @@ func (w *world) drillUnder(l load, several int, name string, send traffic.Send) 
 // more waits for n further requests, or for proportionally more with a higher rate.
 func (d *drill) more(n int64) {
 	d.w.t.Helper()
-	n *= int64(drillLoad().perSecond / beside.perSecond)
+	n *= int64(max(1, d.perSecond/beside.PerSecond))
 	from := d.Begun()
 	d.w.eventually(fmt.Sprintf("%d more requests are sent", n), func() error {
 		if sent := d.Begun() - from; sent < n {
@@ -92,13 +94,29 @@ func (d *drill) more(n int64) {
 	})
 }
 
-// during waits for the duration of a timed event.
-func (d *drill) during(t time.Duration) {
+// sendFor waits for the duration of a timed event, in which requests are sent. The reason is that of [testwait.Pass].
+func (d *drill) sendFor(t time.Duration, reason string) {
 	d.w.t.Helper()
-	from, least := time.Now(), d.Begun()+int64(t.Seconds()*float64(d.perSecond)/2)
-	for time.Since(from) < t || d.Begun() < least {
-		d.more(1)
-	}
+	from := d.Begun()
+	testwait.Pass(t, reason)
+	d.w.eventually("requests are sent meanwhile", func() error {
+		if d.Begun() == from {
+			return errors.New("none is")
+		}
+		return nil
+	})
+}
+
+// awaitResponses waits until every request that was sent until now has its response.
+func (d *drill) awaitResponses(when string) {
+	d.w.t.Helper()
+	now := time.Now()
+	d.w.eventually(d.name+": every request has its response "+when, func() error {
+		if n := d.Open(now); n > 0 {
+			return fmt.Errorf("%d requests have none", n)
+		}
+		return nil
+	})
 }
 
 // end ends the traffic, fails the test if a client saw a failure, and returns the results.
@@ -153,23 +171,64 @@ func greet(address string) traffic.Send { return greetBy((&net.Dialer{}).DialCon
 
 func greetBy(dial traffic.Dial, address string) traffic.Send {
 	return func(ctx context.Context) (string, error) {
-		conn, err := dial(ctx, "tcp", address)
-		if err != nil {
-			return "", err
-		}
-		defer conn.Close()
-		deadline, _ := ctx.Deadline()
-		conn.SetDeadline(deadline)
-		if _, err := io.WriteString(conn, "weft"); err != nil {
-			return "", err
-		}
-		said := make([]byte, 4)
-		if _, err := io.ReadFull(conn, said); err != nil {
-			return "", err
-		}
-		if string(said) != "weft" {
-			return "", fmt.Errorf("the echo of weft is %q", said)
-		}
-		return "echo", nil
+		return "echo", converse(ctx, dial, address, func(conn net.Conn) error { return says(conn, "weft") })
 	}
+}
+
+// exchange sends a text on a connection, and returns as many bytes of the response.
+func exchange(conn net.Conn, text string) (string, error) {
+	if err := conn.SetDeadline(testwait.Deadline()); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		return "", err
+	}
+	response := make([]byte, len(text))
+	_, err := io.ReadFull(conn, response)
+	return string(response), err
+}
+
+// says sends a text on a connection, and expects it back.
+func says(conn net.Conn, text string) error {
+	back, err := exchange(conn, text)
+	if err == nil && back != text {
+		err = fmt.Errorf("the echo of %s is %q", text, back)
+	}
+	return err
+}
+
+// converse calls f with a new connection, which ends with the context.
+func converse(ctx context.Context, dial traffic.Dial, address string, f func(net.Conn) error) error {
+	conn, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return callWithin(ctx, conn, func() error { return f(conn) })
+}
+
+// callWithin calls f, and closes the connection that it uses when the context ends before. The error is the context's
+// then.
+func callWithin(ctx context.Context, conn net.Conn, f func() error) error {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	err := f()
+	if !stop() {
+		return ctx.Err()
+	}
+	return err
+}
+
+// attempt calls f with the context of one attempt of many.
+func attempt(t *testing.T, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Attempt)
+	defer cancel()
+	return f(ctx)
+}
+
+// sendOnce sends one request, in one attempt of many.
+func sendOnce(t *testing.T, send traffic.Send) error {
+	return attempt(t, func(ctx context.Context) error {
+		_, err := send(ctx)
+		return err
+	})
 }

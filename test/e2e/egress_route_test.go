@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"weft/internal/traffic"
@@ -76,8 +75,7 @@ func TestDrillTheRouteToOtherZones(t *testing.T) {
 	d = west.drill("an egress takes another's place", all())
 	d.more(50)
 	west.proxy("default", "egress-2", egressDataplane("egress-2", 12))
-	first.Process.Signal(syscall.SIGTERM)
-	<-first.exited
+	west.stops(first)
 	d.more(50)
 	d.end()
 

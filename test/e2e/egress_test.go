@@ -14,10 +14,10 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -204,10 +204,10 @@ func TestExternalServicesAreReachedThroughTheEgress(t *testing.T) {
 		w.responds(fetch, w.out(8, port), want)
 		w.eventually("the stranger is denied", func() error { return w.denied(w.out(9, port)) })
 	}
-	if _, err := greet(w.address(8) + ":10003")(t.Context()); err != nil {
+	if _, err := greet(w.address(8) + ":10003")(testwait.Context(t)); err != nil {
 		t.Errorf("bytes do not come back: %v", err)
 	}
-	if _, err := greet(w.address(9) + ":10003")(t.Context()); err == nil {
+	if _, err := greet(w.address(9) + ":10003")(testwait.Context(t)); err == nil {
 		t.Error("bytes of the stranger go out")
 	}
 	w.allowsBySNI()
@@ -258,10 +258,7 @@ spec:
 	if err := w.denied(w.out(9, 10002)); err != nil {
 		w.t.Errorf("the stranger is not denied at vault: %v", err)
 	}
-	echoTo := func(host int) error {
-		_, err := greet(fmt.Sprintf("%s:10003", w.address(host)))(w.t.Context())
-		return err
-	}
+	echoTo := func(host int) error { return sendOnce(w.t, greet(fmt.Sprintf("%s:10003", w.address(host)))) }
 	w.eventually("the stranger's TCP connection to echo is allowed", func() error { return echoTo(9) })
 	if err := echoTo(8); err == nil {
 		w.t.Error("the client is not denied at echo")
@@ -300,8 +297,7 @@ func TestDrillEgresses(t *testing.T) {
 	d = w.drill("the egresses of a zone are replaced, one after the other", w.sendsOut(8))
 	d.more(50)
 	w.proxy("default", "egress-3", egress("egress-3", 22))
-	second.Process.Signal(syscall.SIGTERM)
-	<-second.exited
+	w.stops(second)
 	d.more(50)
 	w.apply(strings.Replace(egress("egress-3", 22), "20300", "20301", 1))
 	w.eventually("the place that it had is closed", func() error { return w.closed(w.address(22) + ":20300") })

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -36,7 +37,8 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 	server := &http.Server{Handler: outside}
 	go server.Serve(w.listen(50, 18090))
 	t.Cleanup(func() { server.Close() })
-	w.apply(withIdentity + external("plain", "http", 80, "{address: NET.50, port: 18090}", "") + lettingOut("client"))
+	w.apply(withIdentity + external("plain", "http", 80, "{address: NET.50, port: 18090}", "") + lettingOut("client") +
+		"---\n" + timeoutPolicy(withoutTimeout))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	client := w.proxy("default", "client", externalCaller("client", 8))
 	url := w.out(8, 10001)
@@ -46,7 +48,7 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 		_, err := traffic.Post(url + "long")(t.Context())
 		long <- err
 	}()
-	<-outside.begun
+	testwait.Receive(t, "the long request reaches the server", outside.begun)
 
 	d := w.drill("an external service is removed, and a client does not know yet", traffic.Get(url))
 	d.more(20)
@@ -56,7 +58,7 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	w.eventually("the removal is published", func() error { return w.lacks("client", "extsvc") })
-	d.more(100)
+	d.more(50) // the egress waits 30 s for the ack of the client
 	d.end()
 	w.apply(lettingOut("other"))
 	w.eventually("the permissions apply to the removed service", func() error { return w.denied(url) })
@@ -64,10 +66,10 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 	w.eventually("the client is allowed again", func() error { return get(url) })
 
 	before := outside.served.Load()
-	load := traffic.Start(100, timeout(), w.get(url))
+	late := beside.Start(w.get(url))
 	client.Process.Signal(syscall.SIGCONT)
 	w.eventually("the client has no outbound any more", func() error { return w.closed(w.address(8) + ":10001") })
-	tally := load.Stop()
+	tally := late.Stop()
 	responses := int64(0)
 	for _, n := range tally.Responses {
 		responses += int64(n)
@@ -81,7 +83,7 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 		}
 	}
 	close(outside.release)
-	if err := <-long; err != nil {
+	if err := testwait.Receive(t, "the long response arrives", long); err != nil {
 		t.Errorf("a request in flight: %v", err)
 	}
 	w.eventually("the egress has drained the service", func() error { return w.lacks("egress-1", "extsvc") })

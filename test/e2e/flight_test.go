@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"weft/internal/testwait"
 )
 
 // Requests in flight finish after the removal of their inbound: a slow response, and an open TCP connection.
 func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 	w := newWorld(t)
-	w.apply(secured)
+	w.apply(secured + "---\n" + timeoutPolicy(withoutTimeout))
 	l, err := net.Listen("tcp", w.address(2)+":18080")
 	if err != nil {
 		t.Fatal(err)
@@ -51,15 +52,7 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	said := func() error {
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err := io.WriteString(conn, "weft"); err != nil {
-			return err
-		}
-		_, err := io.ReadFull(conn, make([]byte, 4))
-		return err
-	}
-	if err := said(); err != nil {
+	if err := says(conn, "weft"); err != nil {
 		t.Fatal(err)
 	}
 	responded := make(chan error, 1)
@@ -67,35 +60,35 @@ func TestWhatIsInFlightOutlivesItsInbound(t *testing.T) {
 		_, err := fetch(url + "slow")
 		responded <- err
 	}()
-	<-requested
+	testwait.Receive(t, "the slow request reaches the application", requested)
 
-	holds := func() (n int, err error) {
-		clusters, err := w.api("/meshes/default/dataplanes/web-1/clusters")
+	holds := func() (n int) {
+		clusters := w.page("web-1", "clusters")
 		for _, application := range []string{":18080::", ":18081::"} {
 			if strings.Contains(clusters, w.address(2)+application) {
 				n++
 			}
 		}
-		return n, err
+		return n
 	}
-	if n, err := holds(); n != 2 {
-		t.Fatalf("web-1's Envoy knows %d applications, want 2: %v", n, err)
+	if n := holds(); n != 2 {
+		t.Fatalf("web-1's Envoy knows %d applications, want 2", n)
 	}
 
 	// The service has no endpoint on purpose: no other server could serve the requests in flight.
 	w.apply(dataplane(strings.ReplaceAll(both, "{port", "{state: NotReady, port")))
 	w.apply(dataplane(other))
 	w.eventually("its Envoy has let go of both", func() error {
-		if n, err := holds(); err != nil || n > 0 {
-			return fmt.Errorf("%d left: %v", n, err)
+		if n := holds(); n > 0 {
+			return fmt.Errorf("%d left", n)
 		}
 		return nil
 	})
-	if err := said(); err != nil {
+	if err := says(conn, "weft"); err != nil {
 		t.Errorf("an open connection of bytes: %v", err)
 	}
 	close(release)
-	if err := <-responded; err != nil {
+	if err := testwait.Receive(t, "the slow response arrives", responded); err != nil {
 		t.Errorf("a request that was under way: %v", err)
 	}
 }

@@ -22,23 +22,54 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"weft/internal/testnet"
+	"weft/internal/testwait"
 )
 
 var (
 	binaries string // the folder of weft and weft-dp
 	envoy    string
 	subnets  atomic.Int32 // every test has a subnet 127.30.N.0/24
-	nextPort atomic.Int32
 )
 
+// builtIn is the environment variable with the folder of the programs. They are built before the tests enter their own
+// network, from which no module can be downloaded.
+const builtIn = "WEFT_TEST_PROGRAMS"
+
 func TestMain(m *testing.M) {
-	code, err := prepare(m)
+	end, err := build()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+	code := testnet.Run(func() int {
+		code, err := prepare(m)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			return 1
+		}
+		return code
+	})
+	end()
 	os.Exit(code)
+}
+
+// build builds weft and weft-dp in a new folder, which end removes, unless the process has them already.
+func build() (end func(), err error) {
+	if binaries = os.Getenv(builtIn); binaries != "" {
+		return func() {}, nil
+	}
+	if binaries, err = os.MkdirTemp("", "weft-e2e-"); err != nil {
+		return nil, err
+	}
+	end = func() { os.RemoveAll(binaries) }
+	build := exec.Command("go", "build", "-o", binaries, "weft/cmd/weft", "weft/cmd/weft-dp")
+	if out, err := build.CombinedOutput(); err != nil {
+		end()
+		return nil, fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return end, os.Setenv(builtIn, binaries)
 }
 
 // given reports whether the command line sets a flag.
@@ -52,16 +83,7 @@ func prepare(m *testing.M) (int, error) {
 	if !given("test.parallel") {
 		flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // tests mostly wait
 	}
-	dir, err := os.MkdirTemp("", "weft-e2e-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	binaries = dir
-	build := exec.Command("go", "build", "-o", dir, "weft/cmd/weft", "weft/cmd/weft-dp")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%s: %w\n%s", build, err, out)
-	}
+	var err error
 	if envoy, err = findEnvoy(); err != nil {
 		return 0, err
 	}
@@ -155,27 +177,16 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
 		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // with the links to administrators' sockets
 	)
-	if !*busy {
-		// The minimum: tests wait for drains, and a request that is too late for the default is too late for this.
-		w.env = append(w.env, "KUMA_DP_SERVER_DRAIN_TIME=2s")
-	}
 	w.env = append(w.env, settings...)
 	return w
 }
 
-// freePorts returns unused ports from 25000 to 31999: below the ephemeral range, so that no client's socket takes one
-// meanwhile, and above the ports of the demo, of documents, and of the tests of internal/envoy, which run at the same
-// time. Each is returned once, so no other test gets it.
+// freePorts returns unused ports.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	var ports []int
-	for len(ports) < n {
-		port := 25000 + (os.Getpid()*50+int(nextPort.Add(1)))%7000
-		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err == nil {
-			l.Close()
-			ports = append(ports, port)
-		}
+	ports, err := testnet.Ports(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }
@@ -268,6 +279,21 @@ func (p *process) kill() {
 	<-p.exited
 }
 
+// exits waits until a program has exited.
+func (w *world) exits(p *process) {
+	w.t.Helper()
+	testwait.Receive(w.t, p.name+" exits", p.exited)
+}
+
+// stops stops a program by SIGTERM, and waits until it has exited.
+func (w *world) stops(p *process) {
+	w.t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatalf("SIGTERM to %s: %v", p.name, err)
+	}
+	w.exits(p)
+}
+
 // weft runs one command.
 func (w *world) weft(args ...string) (string, error) {
 	return w.weftWith("", args...)
@@ -284,8 +310,8 @@ func (w *world) weftWith(input string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// apply writes resources. In them, NET stands for the first three bytes of this test's addresses, and LIFE for the
-// validity of a certificate.
+// apply writes resources. In them, NET stands for the first three bytes of this test's addresses, and LIFE for
+// renewedLife.
 func (w *world) apply(resources string) {
 	w.t.Helper()
 	if _, err := w.weftWith(w.expand(resources), "apply", "-f", "-"); err != nil {
@@ -295,7 +321,7 @@ func (w *world) apply(resources string) {
 
 func (w *world) expand(text string) string {
 	// Neither string ends like this in base64.
-	return strings.NewReplacer("NET.", w.network+".", ": LIFE", ": "+drillLoad().certificateLife.String()).Replace(text)
+	return strings.NewReplacer("NET.", w.network+".", ": LIFE", ": "+renewedLife.String()).Replace(text)
 }
 
 // file writes a file into the test's folder.
@@ -410,8 +436,8 @@ func (w *world) serve(l net.Listener, name string) *http.Server {
 	return server
 }
 
-// client never reuses a connection to an application's address, like a new client.
-var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+// client is a client of proxies and of applications. Each of its requests ends: a proxy has a timeout for it.
+var client = &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 
 func get(url string) error {
 	_, err := fetch(url)
@@ -436,34 +462,8 @@ func fetchBy(client *http.Client, url string) (string, error) {
 	return string(body), nil
 }
 
-// timeout is the time for which a test waits for a result of other programs before it fails.
-func timeout() time.Duration {
-	if *busy {
-		return 3 * time.Minute
-	}
-	return 30 * time.Second
-}
-
 // eventually waits for a result of other programs.
 func (w *world) eventually(what string, try func() error) {
 	w.t.Helper()
-	eventually(w.t, what, try)
-}
-
-// eventually repeats try until it succeeds, and fails the test after timeout. A try that starts a program takes a core:
-// it is repeated after as long as it took, so that the proxies of this test and of others have the core meanwhile.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	deadline := time.Now().Add(timeout())
-	for {
-		began := time.Now()
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-		<-time.After(max(20*time.Millisecond, time.Since(began)))
-	}
+	testwait.Until(w.t, what, try)
 }

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 
 	"weft/internal/pki"
+	"weft/internal/testwait"
 )
 
 // recorder is an application of several instances that records each request by its path. The test sets its responses.
@@ -405,7 +405,7 @@ func untouched(app *recorder, path, forwardedFor, identity string) error {
 // certified returns a client with a certificate of a CA.
 func certified(t *testing.T, ca *pki.CA, id string) *http.Client {
 	t.Helper()
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{
+	return &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{
 		InsecureSkipVerify: true, Certificates: []tls.Certificate{*certificate(t, ca, id)},
 	}}}
 }

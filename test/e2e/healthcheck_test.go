@@ -50,7 +50,7 @@ func TestHealthChecksPassTheServersProxy(t *testing.T) {
 			return nil
 		}
 	}
-	w.apply(healthPolicy("interval: 100ms, noTrafficInterval: 100ms, timeout: 1s, http: {path: /health}"))
+	w.apply(healthPolicy("interval: 100ms, noTrafficInterval: 100ms, timeout: 1m, http: {path: /health}"))
 	w.eventually("checks succeed", func() error {
 		if w.counter("client", cluster+`\.health_check\.success`) == 0 {
 			return fmt.Errorf("no check has succeeded")
@@ -76,7 +76,7 @@ func (w *world) editHealthCheck(url string) {
 	checkers := []string{"http: {path: /%d}", "tcp: {}, http: {disabled: true, path: /%d}", "tcp: {disabled: true}, " +
 		"http: {disabled: true, path: /%d}"}
 	w.editUnder(traffic.Get(url), "client", "a MeshHealthCheck", clusterChanges, func(i int) string {
-		return healthPolicy(fmt.Sprintf("interval: %dms, noTrafficInterval: %dms, timeout: 2s, unhealthyThreshold: "+
+		return healthPolicy(fmt.Sprintf("interval: %dms, noTrafficInterval: %dms, timeout: 1m, unhealthyThreshold: "+
 			"%d, healthyPanicThreshold: %d, "+checkers[i%len(checkers)], 100+i, 200+i, 3+i, 10+i, i))
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"weft/internal/testwait"
 )
 
 // A connection that leaves a machine by passthrough makes no caller an administrator, even where it reaches the control
@@ -71,7 +72,7 @@ func (m *machine) say(address, text string) (status int, err error) {
 		return 0, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(testwait.Deadline())
 	if _, err := c.Write([]byte(text)); err != nil {
 		return 0, err
 	}

@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/adminsocket"
+	"weft/internal/testwait"
 )
 
 // The ports of weft-dp tell strangers only whether it is ready, before and after. Envoy's administration interface has
@@ -103,7 +103,7 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		t.Fatal(err)
 	} else {
 		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(testwait.Deadline())
 		said, _ := io.ReadAll(c)
 		c.Close()
 		if len(said) > 0 && !strings.HasPrefix(string(said), "HTTP/1.1 4") &&

@@ -1,19 +1,20 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"weft/internal/testwait"
 )
 
 // greetingSize is the size of a server's first message. It exceeds all buffers between server and client.
@@ -59,25 +60,30 @@ var speakers = []speaker{
 
 // reads returns the number of bytes that a client reads at an address: to the end of the connection, or what it
 // expects.
-func (s speaker) reads(address string) (int, error) {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		return 0, err
-	}
-	if _, err := io.WriteString(conn, s.says); err != nil {
-		return 0, err
-	}
-	if s.silent {
-		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-			return 0, err
+func (s speaker) reads(ctx context.Context, address string) (n int, err error) {
+	err = converse(ctx, (&net.Dialer{}).DialContext, address, func(conn net.Conn) error {
+		if _, err := io.WriteString(conn, s.says); err != nil {
+			return err
 		}
-	}
-	n, err := io.CopyN(io.Discard, conn, int64(s.expects))
-	return int(n), err
+		if s.silent {
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				return err
+			}
+		}
+		read, err := io.CopyN(io.Discard, conn, int64(s.expects))
+		n = int(read)
+		return err
+	})
+	return n, err
+}
+
+// readsOnce is reads in one attempt of many.
+func (s speaker) readsOnce(t *testing.T, address string) (n int, err error) {
+	err = attempt(t, func(ctx context.Context) (err error) {
+		n, err = s.reads(ctx, address)
+		return err
+	})
+	return n, err
 }
 
 // Protocols that are forwarded as TCP, and protocols whose requests are read.
@@ -213,7 +219,7 @@ func TestHostileCallersReadWhatAServerSaysFirst(t *testing.T) {
 // tries counts one connection. For an allowed member it only checks that the member gets its response.
 func (w *world) tries(a *attack, m member, service string, s speaker) {
 	w.t.Helper()
-	n, err := s.reads(w.at(m, service))
+	n, err := s.reads(testwait.Context(w.t), w.at(m, service))
 	switch {
 	case m.allowed && n != s.expects:
 		w.t.Errorf("%s, %s, %s: read %d of %d bytes: %v", m.name, service, s.name, n, s.expects, err)
@@ -231,10 +237,7 @@ func (w *world) tries(a *attack, m member, service string, s speaker) {
 // probes.
 func (w *world) dials(name string) (sum int) {
 	w.t.Helper()
-	body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	body := w.page(name, "stats")
 	found :=
 		regexp.MustCompile(
 			`(?m)^cluster\.self_inbound_[^:]*_2008[012]\.upstream_cx_total: (\d+)$`).FindAllStringSubmatch(body, -1)
@@ -256,7 +259,7 @@ func (w *world) gets(m member, service string, want bool) error {
 	url := "http://" + w.at(m, service)
 	if served()[service] < served()["http"] {
 		listens := speakers[2] // its connection ends in any case
-		n, err := listens.reads(w.at(m, service))
+		n, err := listens.readsOnce(w.t, w.at(m, service))
 		if whole := n == listens.expects; whole != want || n > 0 != want {
 			return fmt.Errorf("%s read %d bytes of %s: %v", m.name, n, service, err)
 		}
@@ -298,6 +301,7 @@ func TestRulesChangeUnderOpenConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		conn.SetDeadline(testwait.Deadline())
 		if _, err := io.CopyN(io.Discard, conn, greetingSize); err != nil {
 			t.Fatal(err)
 		}
@@ -320,10 +324,10 @@ spec: {rules: [{default: {deny: [{spiffeID: {type: Prefix, value: "spiffe://defa
 		}
 	}
 	for _, name := range []string{"server", "egress-1"} {
-		body, err := w.api("/meshes/default/dataplanes/" + name + "/stats")
-		if err != nil || !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") ||
+		body := w.page(name, "stats")
+		if !strings.Contains(body, "listener_manager.total_filter_chains_draining: 0") ||
 			!strings.Contains(body, "listener_manager.total_listeners_draining: 0") {
-			t.Errorf("%s drains: %v", name, err)
+			t.Errorf("%s drains", name)
 		}
 		if !strings.Contains(body, "weft.tcp_connections") ||
 			!strings.Contains(body, "MeshTrafficPermission default/none rules[0].default.deny[0]") {
@@ -343,7 +347,6 @@ func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 	w.greeter(2, 18084)
 	good := members[0]
 	w.eventually(good.name+" reaches the server", func() error { return w.gets(good, "tcp", true) })
-	impatient := &http.Client{Timeout: time.Second} // a response that is not HTTP yet may not end
 	done := make(chan struct{})
 	var trying sync.WaitGroup
 	for _, m := range members[1:3] {
@@ -354,7 +357,7 @@ func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 					return
 				default:
 				}
-				if n, _ := speakers[2].reads(w.at(m, "tcp")); n > 0 {
+				if n, _ := speakers[2].readsOnce(t, w.at(m, "tcp")); n > 0 {
 					a.fellTo("%s reads %d bytes", m.name, n)
 					return
 				}
@@ -367,10 +370,8 @@ func TestHostileCallersWhileAnInboundChanges(t *testing.T) {
 		w.eventually("the application has moved", func() error { return w.dialsApplication("server", 18084) })
 		w.eventually(good.name+" reaches it there", func() error { return w.gets(good, "tcp", true) })
 		w.apply(guardedServer("http", 18081))
-		w.eventually("the inbound takes requests", func() error {
-			_, err := fetchBy(impatient, "http://"+w.at(good, "tcp"))
-			return err
-		})
+		w.eventually("its application has requests", func() error { return w.dialsApplication("server", 18081) })
+		w.eventually("the inbound takes requests", func() error { return get("http://" + w.at(good, "tcp")) })
 		w.apply(guardedServer("tcp", 18080))
 		w.eventually("the inbound takes TCP connections", func() error { return w.gets(good, "tcp", true) })
 	}
@@ -385,22 +386,4 @@ func (w *world) dialsApplication(name string, port int) error {
 		err = fmt.Errorf("no cluster has %s", want)
 	}
 	return err
-}
-
-// says expects its message back.
-func says(conn net.Conn, text string) error {
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		return err
-	}
-	back := make([]byte, len(text))
-	if _, err := io.ReadFull(conn, back); err != nil {
-		return err
-	}
-	if string(back) != text {
-		return fmt.Errorf("read %q", back)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -61,13 +62,13 @@ func sendGarbage(t *testing.T, address string) {
 	var sending sync.WaitGroup
 	for i := range 20 {
 		sending.Go(func() {
-			conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+			conn, err := net.DialTimeout("tcp", address, testwait.Timeout)
 			if err != nil {
 				t.Errorf("connecting to %s: %v", address, err)
 				return
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(5 * time.Second))
+			conn.SetDeadline(time.Now().Add(testwait.Attempt))
 			if i%2 == 1 {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 			}
@@ -83,7 +84,7 @@ func openHalf(t *testing.T, address string, n int) []net.Conn {
 	t.Helper()
 	var all []net.Conn
 	for i := range n {
-		conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+		conn, err := net.DialTimeout("tcp", address, testwait.Timeout)
 		if err != nil {
 			t.Fatalf("connection %d to %s: %v", i, address, err)
 		}
@@ -97,17 +98,24 @@ func openHalf(t *testing.T, address string, n int) []net.Conn {
 // leaveUnread sends requests without end, and reads no response.
 func leaveUnread(t *testing.T, address string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", address, testwait.Timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // until the server accepts no more
-	for range 10_000 {
-		if _, err := io.WriteString(conn, "GET /_resources HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
-			return
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range 10_000 {
+			if _, err := io.WriteString(conn, "GET /_resources HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
+				return
+			}
 		}
-	}
+	}()
+	t.Cleanup(func() {
+		conn.Close()
+		<-sent
+	})
+	testwait.Pass(500*time.Millisecond, "no event marks that the server accepts no more")
 }
 
 // wantTooLarge sends 100 MB where at most 5 are read.
@@ -154,9 +162,9 @@ func (c *counted) Read(p []byte) (int, error) {
 func wantClosed(t *testing.T, all []net.Conn) {
 	t.Helper()
 	for _, conn := range all {
-		conn.SetReadDeadline(time.Now().Add(45 * time.Second))
+		conn.SetReadDeadline(testwait.Deadline())
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("a half-open connection to %s is kept for 45 s", conn.RemoteAddr())
+			t.Fatalf("a half-open connection to %s is kept for %s", conn.RemoteAddr(), testwait.Timeout)
 		}
 	}
 }

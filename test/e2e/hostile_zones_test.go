@@ -24,6 +24,7 @@ import (
 	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 	"weft/kind"
 	"weft/resource"
@@ -136,7 +137,7 @@ func certificate(t *testing.T, ca *pki.CA, id string) *tls.Certificate {
 
 // callAs sends a request to an inbound with a certificate.
 func callAs(dial traffic.Dial, shown *tls.Certificate, address string) (string, error) {
-	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	caller := &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{
 		DisableKeepAlives: true, DialContext: dial,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*shown}},
 	}}
@@ -195,12 +196,7 @@ networking:
   - {address: NET.4, port: 10009, backendRef: {kind: MeshService, labels: {kuma.io/display-name: shop, kuma.io/zone: north}, port: 80}}
 `)
 		echo := greetBy(west.machine.dial, west.address(4)+":10009")
-		call := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			_, err := echo(ctx)
-			return err
-		}
+		call := func() error { return sendOnce(t, echo) }
 		served.Store(certificate(t, own, "spiffe://default.north.mesh.local/workload/shop"))
 		west.eventually("the zone's own server is taken", call)
 		served.Store(certificate(t, forged["spiffe://default.east.mesh.local/workload/web"],

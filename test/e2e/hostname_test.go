@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -69,8 +68,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	names.Set("lb.example", "A", east.address(11))
 	west.dialsAt("client", "the new address joins and the former one is drained", second, first)
 	old := east.processOf("ingress-1")
-	old.Process.Signal(syscall.SIGTERM)
-	<-old.exited
+	east.stops(old)
 	d.more(50)
 	d.end()
 

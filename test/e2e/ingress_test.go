@@ -71,16 +71,14 @@ networking: {zoneIngress: {address: NET.%[1]d, port: 20200, advertisedAddress: N
 	d = west.drill("a ZoneEgress, which serves every mesh, takes over", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	old := f.zoneIngress(east, "east", "old", 11)
-	first.Process.Signal(syscall.SIGTERM)
-	<-first.exited
+	east.stops(first)
 	d.more(100)
 	d.end()
 
 	d = west.drill("the mesh's own ingress takes over again", inTurn(west.get(url), west.post(url)))
 	d.more(50)
 	east.proxy("default", "ingress-1", moved)
-	old.Process.Signal(syscall.SIGTERM)
-	<-old.exited
+	east.stops(old)
 	d.more(100)
 	d.end()
 }

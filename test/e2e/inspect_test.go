@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weft/internal/adminsocket"
+	"weft/internal/testwait"
 )
 
 // keyMaterial matches a private key in PEM, or its first bytes in base64.
@@ -26,12 +27,31 @@ func (w *world) api(path string) (string, error) {
 
 // administrator returns a client of the administrator's socket.
 func (w *world) administrator() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return adminsocket.Dial(ctx, filepath.Join(w.dir, "data", adminsocket.Name))
 		},
 	}}
+}
+
+// inSync returns an error unless a proxy has acked all that the control plane has sent.
+func (w *world) inSync(proxy string) error {
+	body, err := w.api(proxyPath(proxy) + "/_sync")
+	if err != nil {
+		return err
+	}
+	var sync struct {
+		Connected, Agent, InSync bool
+		LastAck                  string
+	}
+	if err := json.Unmarshal([]byte(body), &sync); err != nil {
+		return err
+	}
+	if !sync.Connected || !sync.Agent || !sync.InSync || sync.LastAck == "" {
+		return errors.New(body)
+	}
+	return nil
 }
 
 func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
@@ -50,9 +70,9 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 		"certs":                "spiffe://default.default.mesh.local/workload/web",
 		"server-info":          `"LIVE"`,
 	} {
-		body, err := w.api("/meshes/default/dataplanes/web-1/" + page)
-		if err != nil || !strings.Contains(body, want) {
-			t.Errorf("%s: %v; want %q in\n%.2000s", page, err, want, body)
+		body := w.page("web-1", page)
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: want %q in\n%.2000s", page, want, body)
 		}
 		if found := keyMaterial.FindString(body); found != "" {
 			t.Errorf("%s shows a private key: %q", page, found)
@@ -61,23 +81,7 @@ func TestEnvoysOwnPagesComeThroughTheAgentWithoutKeys(t *testing.T) {
 			t.Errorf("the dump has no redacted key, so that this test proves nothing:\n%.2000s", body)
 		}
 	}
-	w.eventually("the proxy is in sync", func() error {
-		body, err := w.api("/meshes/default/dataplanes/web-1/_sync")
-		if err != nil {
-			return err
-		}
-		var sync struct {
-			Connected, Agent, InSync bool
-			LastAck                  string
-		}
-		if err := json.Unmarshal([]byte(body), &sync); err != nil {
-			return err
-		}
-		if !sync.Connected || !sync.Agent || !sync.InSync || sync.LastAck == "" {
-			return errors.New(body)
-		}
-		return nil
-	})
+	w.eventually("the proxy is in sync", func() error { return w.inSync("web-1") })
 	w.eventually("its overview has every column", func() error {
 		body, err := w.api("/meshes/default/dataplanes/web-1/_overview")
 		if err != nil {
@@ -117,9 +121,9 @@ func TestZoneProxiesOwnPagesComeThroughTheirAgentsWithoutKeys(t *testing.T) {
 			"listeners":             "::" + listener,
 			"server-info":           `"LIVE"`,
 		} {
-			body, err := w.api("/" + proxy + "/" + page)
-			if err != nil || !strings.Contains(body, want) {
-				t.Errorf("%s/%s: %v; want %q in\n%.2000s", proxy, page, err, want, body)
+			body := w.page(proxy, page)
+			if !strings.Contains(body, want) {
+				t.Errorf("%s/%s: want %q in\n%.2000s", proxy, page, want, body)
 			}
 			if found := keyMaterial.FindString(body); found != "" {
 				t.Errorf("%s/%s shows a private key: %q", proxy, page, found)

@@ -5,27 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
-// lasts is the duration of a response, or of a conversation on a TCP connection.
-const lasts = 8 * time.Second
+// A response, or a conversation on a TCP connection, has pieces with pauses. It lasts 8 s, which is longer than the
+// drain time, and much shorter than the 30 s after which a stopping proxy cuts it.
+const pieces, pieceInterval = 32, 250 * time.Millisecond
 
 // streaming is an application that sends its responses in pieces.
 func streaming(rw http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(rw)
-	for began := time.Now(); time.Since(began) < lasts; {
+	for range pieces {
 		io.WriteString(rw, ".")
 		flush.Flush()
-		select {
-		case <-time.After(lasts / 32):
-		case <-r.Context().Done():
+		testwait.Pass(pieceInterval, "the response is long")
+		if r.Context().Err() != nil {
 			return
 		}
 	}
@@ -47,22 +49,15 @@ func streamed(dial traffic.Dial, url string) traffic.Send {
 // conversed expects all its messages back on one connection for a while.
 func conversed(dial traffic.Dial, address string) traffic.Send {
 	return func(ctx context.Context) (string, error) {
-		conn, err := dial(ctx, "tcp", address)
-		if err != nil {
-			return "", err
-		}
-		defer conn.Close()
-		deadline, _ := ctx.Deadline()
-		conn.SetDeadline(deadline)
-		for began := time.Now(); time.Since(began) < lasts; <-time.After(lasts / 32) {
-			if _, err := io.WriteString(conn, "weft"); err != nil {
-				return "", err
+		return "conversation", converse(ctx, dial, address, func(conn net.Conn) error {
+			for range pieces {
+				if err := says(conn, "weft"); err != nil {
+					return err
+				}
+				testwait.Pass(pieceInterval, "the conversation is long")
 			}
-			if _, err := io.ReadFull(conn, make([]byte, 4)); err != nil {
-				return "", err
-			}
-		}
-		return "conversation", nil
+			return nil
+		})
 	}
 }
 
@@ -91,36 +86,37 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 	t.Cleanup(func() { slow.Close() })
 	east.echo(4, 18081)
 	east.apply(service("slow", webPorts))
+	f.global.apply(strings.Replace(timeoutPolicy(withoutTimeout), "workload: client", "workload: slow-client", 1))
+	west.eventually("the timeout of long responses has come", func() error { return west.has("meshtimeouts", "t") })
 	east.proxy("default", "slow-1", strings.ReplaceAll(webServer("slow-1", 4), "service: web", "service: slow"))
 	west.proxy("default", "slow-client", strings.ReplaceAll(webClient("slow-client", 4, "east", 80, 81, 82),
 		"display-name: web", "display-name: slow"))
 	dial := traffic.Dial(west.machine.dial)
 	url, tcp := west.outbound(4, "http"), fmt.Sprintf("%s:%d", west.address(4), webOutbounds["tcp"])
-	long := load{perSecond: 10, timeout: 30 * time.Second}
-	short := load{perSecond: 50, timeout: 20 * time.Second}
+	long, fewer, short := load(10, 100), load(2, 20), load(50, beside.MaxOpen)
 
 	// drains stops a zone proxy, or changes it by do, under long and short connections. Long ones begin until a proxy
 	// of the clients does not dial its address any more, and for some seconds after; short ones until it has ended.
 	drains := func(name, dialer, address string, proxy *process, do func()) {
 		t.Helper()
 		lasting := []*drill{
-			west.drillUnder(long, 1, name+": responses that last 8 s", streamed(dial, url)),
-			west.drillUnder(long, 5, name+": TCP connections that last 8 s", conversed(dial, tcp)),
+			west.drillUnder(long, name+": responses that last 8 s", streamed(dial, url)),
+			west.drillUnder(fewer, name+": TCP connections that last 8 s", conversed(dial, tcp)),
 		}
-		d := west.drillUnder(short, 1, name+": short requests",
+		d := west.drillUnder(short, name+": short requests",
 			inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "http"))))
-		d.during(2 * time.Second)
+		d.sendFor(2*time.Second, "some long connections have begun")
 		do()
 		west.dialsAt(dialer, "the address is drained", "", address)
-		d.during(2 * time.Second)
+		d.sendFor(2*time.Second, "long connections begin while the others last")
 		endAll(lasting)
 		if proxy != nil {
-			<-proxy.exited
+			west.exits(proxy)
 			if proxy.said("connections are still open after the bound") == nil {
 				t.Errorf("%s: %s cut connections", name, proxy.name)
 			}
 		}
-		d.during(time.Second)
+		d.more(50)
 		d.end()
 	}
 	stops := func(name, dialer, address string, proxy *process) {
@@ -128,7 +124,7 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 		drains(name, dialer, address, proxy, func() { proxy.Process.Signal(syscall.SIGTERM) })
 	}
 	reached := func() {
-		west.eventually("a connection passes", func() error { return converses(greetBy(west.machine.dial, tcp)) })
+		west.eventually("a connection passes", func() error { return sendOnce(t, greetBy(west.machine.dial, tcp)) })
 	}
 
 	reached()
@@ -159,12 +155,4 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 		west.eventually("the way leads through it", func() error { return west.goesThrough("egress-3") })
 		stops("an egress that serves every mesh stops", "client", west.address(13)+":20300", third)
 	}
-}
-
-// converses sends one request.
-func converses(send traffic.Send) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	_, err := send(ctx)
-	return err
 }

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 
+	"weft/internal/testwait"
 	"weft/test/network"
 )
 
@@ -155,7 +155,7 @@ func forward(l net.Listener, to *machine, address string) {
 // listener between its fork and its exec, so a just closed address may still be in use.
 func (m *machine) listen(t *testing.T, address string) (l net.Listener) {
 	t.Helper()
-	eventually(t, "listens on "+address, func() error {
+	testwait.Until(t, "listens on "+address, func() error {
 		return m.do(func() (err error) {
 			l, err = net.Listen("tcp", address)
 			return err
@@ -197,9 +197,10 @@ func (m *machine) resolve(at, address string) {
 	m.t.Cleanup(func() { socket.Close() })
 }
 
-// curl requests a URL from the machine, which resolves its host name.
+// curl requests a URL from the machine, which resolves its host name. It is one attempt of many.
 func (m *machine) curl(url string) (string, error) {
-	return m.try("", "curl", "--silent", "--show-error", "--fail", "--max-time", "5", url)
+	return m.try("", "curl", "--silent", "--show-error", "--fail", "--max-time",
+		fmt.Sprint(testwait.Attempt.Seconds()), url)
 }
 
 // fetch requests a URL from the machine over a new connection.
@@ -208,7 +209,7 @@ func (m *machine) fetch(url string) (string, error) {
 		return fetch(url)
 	}
 	return fetchBy(&http.Client{
-		Timeout:   5 * time.Second,
+		Timeout:   testwait.Timeout,
 		Transport: &http.Transport{DialContext: m.dial, DisableKeepAlives: true},
 	}, url)
 }

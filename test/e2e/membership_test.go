@@ -79,7 +79,7 @@ func (w *world) notAdmittedAnywhere(words string) {
 		filepath.Join(w.dir, "data", "ca.crt"),
 		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy,
 		"--readiness-port", "0")
-	<-again.exited
+	w.exits(again)
 	for where, said := range map[string]string{"a write": fmt.Sprint(err), "inspect": inspected, "check": checked} {
 		if !strings.Contains(strings.Join(strings.Fields(said), " "), words) {
 			w.t.Errorf("%s says\n%s\nwant %q", where, said, words)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"weft/internal/pki"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -69,7 +70,7 @@ func callsAs(ca *pki.CA, address string, names ...string) error {
 	if err != nil {
 		return err
 	}
-	caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+	caller := &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true,
 			Certificates:       []tls.Certificate{{Certificate: certificate.Chain, PrivateKey: key}},
@@ -167,51 +168,36 @@ func TestMTLSOfAMesh(t *testing.T) {
 	}
 }
 
-// talk is an open TCP connection.
-type talk struct{ net.Conn }
-
-func (c talk) says() error {
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := c.Write([]byte("weft")); err != nil {
-		return err
-	}
-	heard := make([]byte, 4)
-	if _, err := c.Read(heard); err != nil || string(heard) != "weft" {
-		return fmt.Errorf("heard %q: %v", heard, err)
-	}
-	return nil
-}
-
 // Changes of mutual TLS cost no request: the mode, the signing backend, and the migration to a MeshIdentity and back.
 func TestDrillMTLSModes(t *testing.T) {
 	w := newWorld(t)
 	w.apply(withMTLS("ca-1", "STRICT") + permitting("spiffe://default/workload/client"))
 	send, servers := w.inMotion()
 	d := w.drill("the mtls of a mesh becomes PERMISSIVE and STRICT again", send)
-	conn, err := net.Dial("tcp", w.address(3)+":10003")
+	open, err := net.Dial("tcp", w.address(3)+":10003")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	open := talk{conn}
+	defer open.Close()
 	for _, mode := range []string{"PERMISSIVE", "STRICT", "PERMISSIVE", "STRICT"} {
 		d.more(25)
 		w.apply(withMTLS("ca-1", mode))
 		for _, server := range servers {
 			w.eventually(server+" is "+mode, func() error {
-				if _, err := traffic.Get("http://" + server)(t.Context()); (err == nil) != (mode == "PERMISSIVE") {
+				err := sendOnce(t, traffic.Get("http://"+server))
+				if (err == nil) != (mode == "PERMISSIVE") {
 					return fmt.Errorf("a caller without a certificate is answered: %v", err)
 				}
 				return nil
 			})
 		}
-		if err := open.says(); err != nil {
+		if err := says(open, "weft"); err != nil {
 			t.Errorf("a connection that was open before it became %s: %v", mode, err)
 		}
 	}
 	if *showDrills {
-		d.during(32 * time.Second) // longer than Envoy drains a listener
-		if err := open.says(); err != nil {
+		d.sendFor(32*time.Second, "it is longer than Envoy drains a listener, after which it would close connections")
+		if err := says(open, "weft"); err != nil {
 			t.Errorf("a connection that was open before the modes: %v", err)
 		}
 	}

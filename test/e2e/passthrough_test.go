@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"weft/internal/demo"
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -73,43 +73,38 @@ func anyCertificate(t *testing.T) *tls.Config {
 
 // try makes a connection as its words say: tcp or tcp6, tls SNI, http HOST, http-once HOST with `Connection: close`, or
 // http2 HOST.
-func (o *outside) try(probe string) error {
-	ctx, cancel := context.WithTimeout(o.t.Context(), 3*time.Second)
-	defer cancel()
+func (o *outside) try(ctx context.Context, probe string) error {
 	of, name, _ := strings.Cut(probe, " ")
 	switch of {
 	case "http", "http-once", "http2":
 		return o.request(ctx, of, name)
 	case "tls":
-		conn, err := o.open(ctx, routerAtClient, encryptedPort)
-		if err != nil {
-			return err
-		}
-		return greeted(tls.Client(conn, &tls.Config{ServerName: name, InsecureSkipVerify: true}))
+		return converse(ctx, o.client.dial, net.JoinHostPort(routerAtClient, encryptedPort), func(c net.Conn) error {
+			return greeted(tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}))
+		})
 	case "tcp6":
-		conn, err := o.open(ctx, router6AtClient, greetingPort)
-		return errors.Join(err, greeted(conn))
+		return converse(ctx, o.client.dial, net.JoinHostPort(router6AtClient, greetingPort), greetedFirst)
 	}
-	conn, err := o.open(ctx, routerAtClient, greetingPort)
-	return errors.Join(err, greeted(conn))
+	return converse(ctx, o.client.dial, net.JoinHostPort(routerAtClient, greetingPort), greetedFirst)
 }
 
-// open connects to a server outside the mesh, with the deadline of the context.
-func (o *outside) open(ctx context.Context, address, port string) (net.Conn, error) {
-	conn, err := o.client.dial(ctx, "tcp", net.JoinHostPort(address, port))
-	if err == nil {
-		deadline, _ := ctx.Deadline()
-		conn.SetDeadline(deadline)
-	}
-	return conn, err
+// tryOnce is try in one attempt of many.
+func (o *outside) tryOnce(probe string) error {
+	return attempt(o.t, func(ctx context.Context) error { return o.try(ctx, probe) })
+}
+
+// greetedFirst expects a greeting before it sends anything. A proxy that inspects first bytes waits 15 s for them, so
+// that it gets some after a while.
+func greetedFirst(conn net.Conn) error {
+	go func() {
+		testwait.Pass(time.Second, "a forwarded connection has a greeting by then")
+		_, _ = io.WriteString(conn, "\x00\r\n\r\n") // the connection may be closed
+	}()
+	return greeted(conn)
 }
 
 // greeted expects a greeting.
 func greeted(conn net.Conn) error {
-	if conn == nil {
-		return nil
-	}
-	defer conn.Close()
 	said := make([]byte, 5)
 	if _, err := io.ReadFull(conn, said); err != nil {
 		return err
@@ -126,7 +121,7 @@ func (o *outside) request(ctx context.Context, version, host string) error {
 	protocols.SetUnencryptedHTTP2(version == "http2")
 	c := &http.Client{Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: version == "http-once",
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return o.open(ctx, routerAtClient, requestsPort)
+			return o.client.dial(ctx, "tcp", net.JoinHostPort(routerAtClient, requestsPort))
 		}}}
 	defer c.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":"+requestsPort+"/", nil)
@@ -160,7 +155,7 @@ func TestPassthroughHasItsEffect(t *testing.T) {
 	const tlsOf = "{type: Domain, protocol: tls, value: %q}"
 	keep := fmt.Sprintf(tlsOf, "kept.example")
 	o.apply(passthroughPolicy("appendMatch: [{type: IP, value: 10.0.3.1}, " + keep + "]"))
-	o.eventually("connections to an address are forwarded", func() error { return o.try("tcp") })
+	o.eventually("connections to an address are forwarded", func() error { return o.tryOnce("tcp") })
 	open := map[string]net.Conn{}
 	for name, port := range map[string]string{"to an address": greetingPort, "to a domain": encryptedPort} {
 		conn, err := o.client.dial(t.Context(), "tcp", net.JoinHostPort(routerAtClient, port))
@@ -170,7 +165,8 @@ func TestPassthroughHasItsEffect(t *testing.T) {
 		if port == encryptedPort {
 			conn = tls.Client(conn, &tls.Config{ServerName: "kept.example", InsecureSkipVerify: true})
 		}
-		if _, err := io.ReadFull(conn, make([]byte, 5)); err != nil {
+		conn.SetDeadline(testwait.Deadline())
+		if err := greeted(conn); err != nil {
 			t.Fatalf("the connection %s: %v", name, err)
 		}
 		open[name] = conn
@@ -217,12 +213,8 @@ func TestPassthroughHasItsEffect(t *testing.T) {
 		o.eventually(c.conf, func() error { return o.all(every, c.passed) })
 	}
 	for name, conn := range open {
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
-		said := make([]byte, 4)
-		if _, err := io.WriteString(conn, "weft"); err != nil {
+		if err := says(conn, "weft"); err != nil {
 			t.Errorf("the connection %s is closed: %v", name, err)
-		} else if _, err := io.ReadFull(bufio.NewReader(conn), said); err != nil || string(said) != "weft" {
-			t.Errorf("the connection %s says %q, %v", name, said, err)
 		}
 		conn.Close()
 	}
@@ -250,7 +242,7 @@ func (o *outside) all(probes, passed []string) error {
 	results := make(chan error, len(probes))
 	for _, probe := range probes {
 		go func() {
-			err := o.try(probe)
+			err := o.tryOnce(probe)
 			want := strings.Contains("\n"+strings.Join(passed, "\n")+"\n", "\n"+probe+"\n")
 			switch {
 			case want && err != nil:
@@ -289,7 +281,7 @@ func TestDrillPassthroughIsEdited(t *testing.T) {
 	})
 	sends := make([]traffic.Send, len(allowed))
 	for i, probe := range allowed {
-		sends[i] = func(context.Context) (string, error) { return probe, o.try(probe) }
+		sends[i] = func(ctx context.Context) (string, error) { return probe, o.try(ctx, probe) }
 	}
 	d := o.drill("a MeshPassthrough is edited, ten times", inTurn(sends...))
 	d.more(50)

@@ -186,9 +186,8 @@ func (w *world) drillZonePatch(load traffic.Send, targetRef, zoneProxy, origin s
 	}
 	w.editUnder(load, zoneProxy, "a MeshProxyPatch of "+form+", clusters of the origin "+origin,
 		`cluster_manager\.cluster_modified`, func(i int) string { return zonePatch(targetRef, origin, i) })
-	shown, err := w.api(proxyPath(zoneProxy) + "/xds")
-	if err != nil || !strings.Contains(shown, "patched_9") {
-		w.t.Errorf("the Envoy of %s does not have the last edit: %v", zoneProxy, err)
+	if shown := w.page(zoneProxy, "xds"); !strings.Contains(shown, "patched_9") {
+		w.t.Errorf("the Envoy of %s does not have the last edit", zoneProxy)
 	}
 }
 
@@ -200,8 +199,7 @@ func TestDrillPatchesOfAZoneIngressAreEdited(t *testing.T) {
 	url, newer := west.outbound(3, "http"), east.processOf("ingress-1")
 	east.drillZonePatch(west.get(url), "kind: Dataplane, name: ingress-1", "ingress-1", "ingress")
 	f.zoneIngress(east, "east", "older", 11)
-	newer.Process.Signal(syscall.SIGTERM)
-	<-newer.exited
+	east.stops(newer)
 	west.passes(url, "web-1")
 	east.drillZonePatch(west.get(url), "kind: Mesh", "zoneingresses/older", "ingress")
 }
@@ -217,8 +215,7 @@ func TestDrillPatchesOfAZoneEgressAreEdited(t *testing.T) {
 	w.eventually("a request passes", func() error { return get(url) })
 	w.drillZonePatch(traffic.Get(url), "kind: Dataplane, name: egress-1", "egress-1", "egress")
 	w.zoneEgress("older", 21)
-	newer.Process.Signal(syscall.SIGTERM)
-	<-newer.exited
+	w.stops(newer)
 	w.dialsEgress("plain", "NET.21")
 	w.eventually("a request passes", func() error { return get(url) })
 	w.drillZonePatch(traffic.Get(url), "kind: Mesh", "zoneegresses/older", "egress")
@@ -263,12 +260,10 @@ func TestARejectedPatchAfterARestart(t *testing.T) {
 	w.plane.kill()
 	w.startPlane()
 	w.eventually("Envoy rejects it once more", func() error {
-		stats, err := w.api("/meshes/default/dataplanes/web-1/stats")
-		if want := fmt.Sprintf("listener_manager.lds.update_rejected: %d\n", before+1); err == nil &&
-			!strings.Contains(stats, want) {
-			err = errors.New("no " + want)
+		if now := w.counter("web-1", `listener_manager\.lds\.update_rejected`); now <= before {
+			return fmt.Errorf("it has rejected %d updates", now)
 		}
-		return err
+		return nil
 	})
 	w.eventually("the policy says so again", rejected)
 	d.more(50)

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -94,12 +93,14 @@ func TestReceivedTimeoutsHaveTheirEffect(t *testing.T) {
 			}
 			return nil
 		}},
-		{"idleTimeout of HTTP", "idleTimeout: 300ms", func() error { return w.closedAfterResponse(direct) }},
+		{"idleTimeout of HTTP", "idleTimeout: 300ms", w.closesIdle("web-1", "http://"+direct+"/",
+			`http\.self_inbound_.*_20080\.downstream_cx_idle_timeout`)},
 		{"idleTimeout of TCP", "idleTimeout: 300ms", func() error {
 			return w.closedWhenIdle(w.address(2) + ":20082")
 		}},
 	} {
 		w.apply(received("MeshTimeout", everyCallerGets(c.conf)))
+		w.configured("web-1", shortened(c.field))
 		w.eventually("the effect of "+c.field, c.effect)
 	}
 
@@ -113,6 +114,7 @@ func TestReceivedTimeoutsHaveTheirEffect(t *testing.T) {
 			Replace(clientGets("http: {requestTimeout: 1s}"))},
 	} {
 		w.apply(received("MeshTimeout", everyCallerGets("http: {requestTimeout: 100ms}")))
+		w.configured("web-1", `"timeout": "0\.100s"`)
 		w.eventually("the timeout of every caller", func() error { return gets(url+"stall", 504, "request timeout") })
 		w.apply(received("MeshTimeout", everyCallerGets("http: {requestTimeout: 100ms}")+", "+c.rules))
 		w.eventually("the timeout of the client, "+c.name, func() error {
@@ -130,27 +132,6 @@ func TestReceivedTimeoutsHaveTheirEffect(t *testing.T) {
 		`workload/cl\* +MeshTimeout +http.requestTimeout +1s +MeshTimeout default/t rules\[1\]`).MatchString(out) {
 		t.Errorf("the effective value is not shown: %v\n%s", err, out)
 	}
-}
-
-// closedAfterResponse gets a response on a connection, and requires that it is closed while it is idle.
-func (w *world) closedAfterResponse(address string) error {
-	dialed := &http.Transport{}
-	defer dialed.CloseIdleConnections()
-	before := w.counter("web-1", `http\.self_inbound_.*_20080\.downstream_cx_idle_timeout`)
-	response, err := (&http.Client{Transport: dialed}).Get("http://" + address + "/")
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return err
-	}
-	response.Body.Close()
-	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); {
-		if w.counter("web-1", `http\.self_inbound_.*_20080\.downstream_cx_idle_timeout`) > before {
-			return nil
-		}
-	}
-	return errors.New("no connection was closed within 2s")
 }
 
 // editReceivedTimeout edits the timeouts of an HTTP inbound, also by caller, which change its cluster and its route.

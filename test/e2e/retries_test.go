@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -40,11 +41,8 @@ func (f *failing) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case "":
 	case "none":
 		panic(http.ErrAbortHandler)
-	case "late":
-		select {
-		case <-r.Context().Done():
-		case <-time.After(5 * time.Second):
-		}
+	case "none-yet":
+		<-r.Context().Done()
 	default:
 		code, _ := strconv.Atoi(status)
 		rw.WriteHeader(code)
@@ -105,7 +103,7 @@ func TestRetriesHaveTheirEffect(t *testing.T) {
 	w.eventually("a request passes", func() error { return get(fmt.Sprintf("http://%s:%d/", w.address(3), http1)) })
 	prior := &http.Protocols{}
 	prior.SetUnencryptedHTTP2(true)
-	clients := map[int]*http.Client{http1: client, http2: {Timeout: 10 * time.Second,
+	clients := map[int]*http.Client{http1: client, http2: {Timeout: testwait.Timeout,
 		Transport: &http.Transport{Protocols: prior}}}
 	clients[grpc] = clients[http2]
 	calls := func(requests ...failedRequest) func() error {
@@ -157,7 +155,7 @@ func TestRetriesHaveTheirEffect(t *testing.T) {
 				failedRequest{http1, "GET", "x-status:503 x-once:1", 1, 0},
 				failedRequest{http1, "POST", "x-status:503", 1, 0})},
 		{"perTryTimeout", "http: {numRetries: 1, perTryTimeout: 300ms, retryOn: [GatewayError]}", calls(
-			failedRequest{http1, "GET", "x-status:late", 2, 300 * time.Millisecond})},
+			failedRequest{http1, "GET", "x-status:none-yet", 2, 300 * time.Millisecond})},
 		{"backOff", "http: {retryOn: [5xx], backOff: {baseInterval: 2s, maxInterval: 2s}}", calls(
 			failedRequest{http1, "GET", "x-status:503", 4, 1200 * time.Millisecond})},
 		{"rateLimitedBackOff", "http: {numRetries: 1, retryOn: [5xx], rateLimitedBackOff: {resetHeaders: [{name: " +
@@ -180,7 +178,7 @@ func TestRetriesHaveTheirEffect(t *testing.T) {
 func (w *world) editRetry(url string) {
 	const routes = `http\.[^:]*\.rds\.[^:]*\.config_reload`
 	w.editUnder(traffic.Get(url), "client", "a MeshRetry", routes, func(i int) string {
-		return retryPolicy(fmt.Sprintf("http: {numRetries: %d, perTryTimeout: %ds, retryOn: [5xx, HttpMethodGet, "+
+		return retryPolicy(fmt.Sprintf("http: {numRetries: %d, perTryTimeout: %dm, retryOn: [5xx, HttpMethodGet, "+
 			"%q], backOff: {baseInterval: %dms}, hostSelectionMaxAttempts: %d}", i, 5+i, fmt.Sprint(500+i), 10+i, 1+i))
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/internal/traffic"
 )
@@ -358,26 +357,13 @@ func TestRoutesHaveTheirEffect(t *testing.T) {
 	})
 }
 
-// said exchanges bytes on a new connection to the client's port of "tcp".
-func (w *world) said() (string, error) {
-	conn, err := net.Dial("tcp", w.address(3)+":10003")
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close()
-	return exchange(conn)
-}
-
-func exchange(conn net.Conn) (string, error) {
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(conn, "weft"); err != nil {
-		return "", err
-	}
-	response := make([]byte, 4)
-	_, err := io.ReadFull(conn, response)
-	return string(response), err
+// said exchanges bytes on a new connection to the client's port of "tcp", in one attempt of many.
+func (w *world) said() (response string, err error) {
+	err = w.converseOnce(w.address(3)+":10003", func(conn net.Conn) (err error) {
+		response, err = exchange(conn, "weft")
+		return err
+	})
+	return response, err
 }
 
 // TestTCPRoutesHaveTheirEffect: weights are shares of new connections and, on an HTTP port, of requests. Without a
@@ -472,7 +458,7 @@ func (w *routedWorld) editTCPRoute(t *testing.T) {
 			text, err := w.said()
 			return errors.Join(err, expect("the response", text, backend.text))
 		})
-		if text, err := exchange(open); err != nil || text != "weft" {
+		if text, err := exchange(open, "weft"); err != nil || text != "weft" {
 			t.Fatalf("the open connection got %q: %v", text, err)
 		}
 	}

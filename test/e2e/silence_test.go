@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -50,12 +51,12 @@ func (w *world) stopped(agent *process) silence {
 	}}
 }
 
-// fewSeconds is the maximum duration of a request that moves to another endpoint. Its own timeout is 15 s, and the
-// silence lasts longer than fewSeconds.
-const fewSeconds, silenceLasts = 10 * time.Second, 12 * time.Second
+// silenceLasts is the duration of traffic during a silence. It is longer than the longest ejection of an endpoint.
+const silenceLasts = 12 * time.Second
 
-// lives runs traffic from a machine during a silence. No safe request fails or takes longer than a few seconds, nor
-// does a new TCP connection.
+// lives runs traffic from a machine during a silence. No safe request fails, nor does a new TCP connection, and each
+// gets its response from another endpoint: the silence lasts until what was sent in it has its responses. How long that
+// takes is a measurement, so the mesh has no timeout of a request.
 func (w *world) lives(from *machine, s silence, what, host string, servers ...string) {
 	w.t.Helper()
 	dial := traffic.Dial(from.dial)
@@ -72,26 +73,24 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		}
 		return err
 	})
-	// A request that waits for a core does not wait for a machine: the rate is lower than that of other drills.
-	l := load{perSecond: 100, timeout: 20 * time.Second}
-	d := w.drillUnder(l, 1, what+": "+s.name, inTurn(dial.Get(at(10001)), dial.Get(at(10002))))
-	d.during(time.Second)
+	// Requests that wait for a silent machine are open for seconds.
+	d := w.drillUnder(load(100, 1000), what+": "+s.name, inTurn(dial.Get(at(10001)), dial.Get(at(10002))))
+	d.more(50)
 	s.begin()
 	drills := []*drill{d}
 	if !s.http {
-		drills = append(drills, w.drillUnder(l, 10, what+": "+s.name+": new TCP connections",
+		drills = append(drills, w.drillUnder(load(10, 100), what+": "+s.name+": new TCP connections",
 			greetBy(from.dial, host+":10003")))
 	}
-	d.during(silenceLasts)
+	d.sendFor(silenceLasts, "clients meet silent endpoints, also after their ejections have ended")
+	for _, d := range drills {
+		d.awaitResponses("while an endpoint is silent")
+	}
 	s.end()
-	d.during(time.Second)
+	d.more(50)
 	a := newAttack(w.t, "silence fails requests: "+what+": "+s.name)
-	for i, tally := range endAll(drills) {
+	for _, tally := range endAll(drills) {
 		a.costs(tally)
-		if tally.Slowest > fewSeconds {
-			w.t.Errorf("%s: the slowest request took %s, sent %s after the first", drills[i].name, tally.Slowest,
-				tally.SlowestAfter)
-		}
 	}
 }
 
@@ -142,7 +141,7 @@ func newMachines(t *testing.T) *machines {
 	w := newWorld(t)
 	ms := &machines{world: w, router: newMachine(t)}
 	ms.router.forwardPackets()
-	w.apply(secured)
+	w.apply(secured + "---\n" + timeoutPolicy(withoutTimeout))
 	for i, name := range []string{"web-1", "web-2"} {
 		m, address := ms.routedMachine(name, i+1)
 		w.serveOn(m, address, name)
@@ -193,12 +192,19 @@ func TestNoConnectionWaitsForAClient(t *testing.T) {
 		return respondedByEach(ms.client, "http://"+host+":10001/", []string{"web-1", "web-2"})
 	})
 	stopped := ms.stopped(ms.agents[1])
+	const failed = `cluster\.kri_msvc_default_[^.]*__tcp_\d+\.upstream_cx_connect_timeout`
+	before := ms.counter("client", failed)
 	stopped.begin()
-	d := ms.drillUnder(load{perSecond: 50, timeout: 20 * time.Second}, 1, "a server stops for longer than an attempt",
-		greetBy(ms.client.dial, host+":10003"))
-	d.during(1200 * time.Millisecond)
+	d := ms.drillUnder(load(50, 100), "a server stops for longer than an attempt", greetBy(ms.client.dial,
+		host+":10003"))
+	ms.eventually("attempts of the client have failed", func() error {
+		if ms.counter("client", failed) == before {
+			return errors.New("none has")
+		}
+		return nil
+	})
 	stopped.end()
-	d.during(time.Second)
+	d.more(50)
 	d.end()
 	ms.eventually("the client's proxy has no TCP connection", func() error {
 		clusters, err := ms.api("/meshes/default/dataplanes/client/clusters")
@@ -216,7 +222,7 @@ var openTCP = regexp.MustCompile(`(?m)^\S*_20082::\S*::cx_active::[1-9].*$`)
 func TestDrillAnIngressFallsSilent(t *testing.T) {
 	skipAttacks(t)
 	f := newFederation(t)
-	east, west := f.eastAndWest()
+	east, west := f.eastAndWestBy(crossZoneRules + "---\n" + timeoutPolicy(withoutTimeout))
 	apart := f.machine("apart", east)
 	agent := east.proxyOn(apart.machine, "default", "ingress-2", strings.ReplaceAll(ingress("ingress-2", 0), "NET.0",
 		apart.address))
@@ -265,22 +271,20 @@ func (f *federation) machine(name string, w *world) apart {
 	return apart{m, network + ".2"}
 }
 
-// stall returns the duration for which a live peer is still: longer than the time after which a machine counts as
-// silent.
-func stall() time.Duration {
+// keepStill keeps a live peer still for longer than a machine may be silent: 3 s after a PING, of which there is one
+// every 2 s.
+func keepStill() {
+	lasts := 6 * time.Second
 	if *showDrills {
-		return 12 * time.Second
+		lasts = 12 * time.Second
 	}
-	return 5 * time.Second
+	testwait.Pass(lasts, "a live peer is still for longer than a silent machine may be")
 }
-
-// keepStill waits for it. The time stands for no event: it is the tested property.
-func keepStill() { <-time.After(stall()) }
 
 // A long response, a receiver that stops reading, a WebSocket and an idle connection do not count as silent.
 func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 	w := newWorld(t)
-	w.apply(secured)
+	w.apply(secured + "---\n" + timeoutPolicy(withoutTimeout))
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
@@ -307,18 +311,17 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 	for _, port := range []int{10001, 10002} {
 		w.eventually("a request passes", func() error { return get(w.out(3, port)) })
 	}
-	patient := &http.Client{Timeout: 3 * stall()}
 	for i, protocol := range []string{"http", "http2"} {
 		url := w.out(3, 10001+i)
 		t.Run("a response over "+protocol, func(t *testing.T) {
 			t.Parallel()
-			if body, err := fetchBy(patient, url+"slow"); err != nil || body != "slow" {
+			if body, err := fetch(url + "slow"); err != nil || body != "slow" {
 				t.Errorf("%q, %v", body, err)
 			}
 		})
 		t.Run("an upload over "+protocol, func(t *testing.T) {
 			t.Parallel()
-			response, err := patient.Post(url+"upload", "text/plain", io.LimitReader(zeros{}, large))
+			response, err := client.Post(url+"upload", "text/plain", io.LimitReader(zeros{}, large))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -329,7 +332,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 		})
 		t.Run("a download over "+protocol, func(t *testing.T) {
 			t.Parallel()
-			response, err := patient.Get(url + "download")
+			response, err := client.Get(url + "download")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -349,7 +352,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(3 * stall()))
+			conn.SetDeadline(testwait.Deadline())
 			fmt.Fprint(conn,
 				"GET /socket HTTP/1.1\r\nHost: web\r\nConnection: Upgrade\r\nUpgrade: "+
 					"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
@@ -372,7 +375,7 @@ func TestWhatKeepsStillIsNotTakenForSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(4 * stall()))
+		conn.SetDeadline(testwait.Deadline())
 		if _, err := io.Copy(conn, io.LimitReader(zeros{}, large)); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -52,7 +53,7 @@ func (p *slowPath) deliver(from, to net.Conn) {
 	go func() {
 		defer to.Close()
 		for next := range pieces {
-			<-time.After(time.Until(next.at))
+			testwait.Pass(time.Until(next.at), "the path delays data")
 			if _, err := to.Write(next.data); err != nil {
 				from.Close()
 				return
@@ -75,7 +76,8 @@ func (p *slowPath) deliver(from, to net.Conn) {
 func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
-	w := newInstance(t, int(subnets.Add(1)), "KUMA_DP_SERVER_DRAIN_TIME=5s") // longer than the delay of the requests
+	// The longest drain time: a request arrives later than its delay on a busy machine.
+	w := newInstance(t, int(subnets.Add(1)), "KUMA_DP_SERVER_DRAIN_TIME=20s")
 	w.startPlane()
 	ms := &machines{world: w, router: newMachine(t)}
 	ms.router.forwardPackets()
@@ -101,7 +103,9 @@ func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	w.responds(machine.fetch, url, "blue")
 
 	dial := traffic.Dial(machine.dial)
-	d := w.drill("requests arrive late at an inbound that drains", inTurn(dial.Get(url), dial.Post(url)))
+	l := drillLoad()
+	l.MaxOpen = 4 * l.PerSecond // the delay of the path keeps requests open
+	d := w.drillUnder(l, "requests arrive late at an inbound that drains", inTurn(dial.Get(url), dial.Post(url)))
 	d.more(50)
 	path.delay.Store(int64(2500 * time.Millisecond))
 	d.more(50)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -34,10 +35,15 @@ func (w *world) servedBySNI(want map[string]string) func() error {
 			if err != nil {
 				return err
 			}
-			got, err := exchange(conn)
+			got := ""
+			err = attempt(w.t, func(ctx context.Context) error {
+				return callWithin(ctx, conn, func() (err error) {
+					got, err = exchange(conn, "weft")
+					return err
+				})
+			})
 			conn.Close()
-			var timeout net.Error
-			if errors.As(err, &timeout) && timeout.Timeout() {
+			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("%s: %w", sni, err)
 			}
 			if err != nil {
@@ -84,7 +90,7 @@ func TestConnectionsAreRoutedBySNI(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if got, err := exchange(conn); err != nil || got != text {
+		if got, err := exchange(conn, "weft"); err != nil || got != text {
 			t.Fatalf("a connection with %s is served by %q, want %s: %v", sni, got, text, err)
 		}
 		open[text+" "+sni] = conn
@@ -93,7 +99,7 @@ func TestConnectionsAreRoutedBySNI(t *testing.T) {
 		t.Helper()
 		for name, conn := range open {
 			text, sni, _ := strings.Cut(name, " ")
-			if got, err := exchange(conn); err != nil || got != text {
+			if got, err := exchange(conn, "weft"); err != nil || got != text {
 				t.Errorf("%s, the open connection with %s got %q: %v", when, sni, got, err)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -27,9 +28,14 @@ type freeze struct {
 	begin func() (end func())
 }
 
-// stopped stops every process of the worlds for 3 s.
+// stopped stops every process of the worlds. A PING that a proxy has just sent gets its response after the stall, and
+// its connection is closed after 3 s. Beside other tests that response takes a while, so the stall is shorter.
 func stopped(worlds ...*world) freeze {
-	return freeze{"every process is stopped for 3 s", 3 * time.Second, func() func() {
+	lasts := 3 * time.Second
+	if !*showDrills {
+		lasts = 2 * time.Second
+	}
+	return freeze{fmt.Sprintf("every process is stopped for %.0f s", lasts.Seconds()), lasts, func() func() {
 		var pids []int
 		for _, w := range worlds {
 			pids = append(pids, w.running()...)
@@ -48,7 +54,7 @@ func stopped(worlds ...*world) freeze {
 
 // starved runs 6 busy processes beside a mesh.
 func starved(t *testing.T) freeze {
-	lasts := 10 * time.Second // longer than the timeout of a client
+	lasts := 10 * time.Second
 	if !*showDrills {
 		lasts = 3 * time.Second
 	}
@@ -138,18 +144,12 @@ const (
 	normalFor = time.Second
 )
 
-// leastNormal returns a latency that is normal independent of the latency before the stall. Beside other tests, a
-// request may wait for a core.
-func leastNormal() time.Duration {
-	if *showDrills && !*busy {
-		return 100 * time.Millisecond
-	}
-	return 2 * time.Second
-}
+// leastNormal is a latency that is normal independent of the latency before the stall.
+const leastNormal = 100 * time.Millisecond
 
 // normal returns the highest normal latency after a stall: three times the latency of a span before it.
 func (l *timeline) normal(from, to time.Time) time.Duration {
-	return max(3*l.percentile(from, to), leastNormal())
+	return max(3*l.percentile(from, to), leastNormal)
 }
 
 // recovered returns the time from the end of a stall until the latency became normal for at least normalFor. It is
@@ -170,9 +170,9 @@ func (l *timeline) recovered(over, now time.Time, normal time.Duration) time.Dur
 	return at.Sub(over)
 }
 
-// stalls runs traffic through a stall. Only requests whose client's deadline passed may fail. No POST is repeated, and
-// the latency becomes normal.
-func (w *world) stalls(what string, l load, s freeze, web *countedService, client stallClient) {
+// stalls runs traffic through a stall. No request fails, except that a client's deadline may pass where it is a part of
+// the load. Every request of the stall gets its response, and so do later ones. No POST is repeated.
+func (w *world) stalls(what string, l traffic.Load, s freeze, web *countedService, client stallClient) {
 	w.t.Helper()
 	times := &timeline{}
 	executed := web.posts.Load()
@@ -181,28 +181,26 @@ func (w *world) stalls(what string, l load, s freeze, web *countedService, clien
 		posts.Add(1)
 		return client.post(ctx)
 	}
-	d := w.drillUnder(l, 1, fmt.Sprintf("a stall %s: %s", what, s.name), times.record(inTurn(client.get, counted)))
-	d.deadlinesMayPass = true
+	d := w.drillUnder(l, fmt.Sprintf("a stall %s: %s", what, s.name), times.record(inTurn(client.get, counted)))
+	d.deadlinesMayPass = l.Timeout < testwait.Timeout
 	began := time.Now()
-	d.during(2 * time.Second)
+	d.sendFor(2*time.Second, "the traffic has begun, and its latency is measured")
 	normal := times.normal(began.Add(time.Second), time.Now())
 	end := s.begin()
-	stallLasts(s)
+	testwait.Pass(s.lasts, "the stall lasts this long")
 	end()
 	over := time.Now()
-	var until time.Time
-	w.eventually("latency is normal after the stall", func() error {
-		until = time.Now()
-		if times.recovered(over, until, normal) < 0 {
-			return fmt.Errorf("99 of 100 requests take up to %s, normal is %s",
-				times.percentile(until.Add(-2*normalFor), until), normal)
-		}
-		return nil
-	})
-	d.Stop() // every request has its response
-	if d.recovery = times.recovered(over, until, normal); d.recovery < 0 {
-		w.t.Errorf("%s: latency is not normal: of requests that began in the last second, some take up to %s", d.name,
-			times.percentile(until.Add(-normalFor), until))
+	d.awaitResponses("after the stall")
+	d.more(50)
+	if *showDrills && !*busy {
+		w.eventually("latency is normal again, and not high for ever", func() error {
+			now := time.Now()
+			if d.recovery = times.recovered(over, now, normal); d.recovery < 0 {
+				return fmt.Errorf("99 of 100 requests take up to %s, normal is %s",
+					times.percentile(now.Add(-2*normalFor), now), normal)
+			}
+			return nil
+		})
 	}
 	d.end()
 	if n := web.posts.Load() - executed; n > posts.Load() {
@@ -210,8 +208,15 @@ func (w *world) stalls(what string, l load, s freeze, web *countedService, clien
 	}
 }
 
-// stallLasts waits for the duration of a stall. The duration is the subject of the test and stands for no event.
-func stallLasts(s freeze) { <-time.After(s.lasts) }
+// stallLoad is the load of the drills. All requests of a stall may be open at once.
+func stallLoad() traffic.Load {
+	l := drillLoad()
+	l.MaxOpen = 5 * l.PerSecond
+	return l
+}
+
+// impatience is the deadline of clients that give up: those of the stall cancel their requests.
+const impatience = time.Second
 
 // countedService is an application that counts the POSTs that it gets.
 type countedService struct{ posts atomic.Int64 }
@@ -283,15 +288,14 @@ func carries(client stallClient, perSecond int) bool {
 	times := &timeline{}
 	began := time.Now()
 	run := traffic.Start(perSecond, capacitySpan, times.record(inTurn(client.get, client.post)))
-	<-time.After(capacitySpan)
+	testwait.Pass(capacitySpan, "the rate is measured over this time")
 	failed, _ := run.Stop().Failures()
 	return failed == 0 && times.percentile(began.Add(capacitySpan/4), began.Add(capacitySpan)) <= carriedWithin
 }
 
 // closedLoop returns the requests a second of 64 clients that wait for each response.
 func closedLoop(client stallClient) int {
-	ctx, cancel := context.WithTimeout(context.Background(), capacitySpan)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
 	var served atomic.Int64
 	var clients sync.WaitGroup
 	send := inTurn(client.get, client.post)
@@ -304,16 +308,19 @@ func closedLoop(client stallClient) int {
 			}
 		})
 	}
+	testwait.Pass(capacitySpan, "the rate is measured over this time")
+	cancel()
 	clients.Wait()
 	return int(float64(served.Load()) / capacitySpan.Seconds())
 }
 
 // allStalls stalls a mesh under the load of the drills and, in the long form, under 70 % of what the machine carries.
-// In the long form, the timeout of a request is 1 s. Without it, the backlog of a stall of 3 s would take 7 s at 70 %.
+// Its proxies have no timeout of a request. At 70 % the clients give up after 1 s. Without that, the backlog of a stall
+// of 3 s would take 7 s.
 func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, url string, worlds ...*world) {
 	w.t.Helper()
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
-		w.stalls(where, drillLoad(), s, web, http1Client(dial, url))
+		w.stalls(where, stallLoad(), s, web, http1Client(dial, url))
 	}
 	if !*showDrills || *busy {
 		return
@@ -322,17 +329,18 @@ func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, 
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
 		carried := capacity(client)
 		w.t.Logf("%s: the machine carries %d requests a second", where, carried)
-		w.stalls(where+" at 70 %", load{perSecond: max(1, carried*7/10), timeout: time.Second}, s, web, client)
+		l := traffic.Load{PerSecond: max(1, carried*7/10), Timeout: impatience}
+		w.stalls(where+" at 70 %", l, s, web, client)
 	}
 }
 
-// During a stall of a machine, requests fail only by their clients' deadlines. The latency is normal soon after the
-// stall.
+// A stall of a machine fails no request that its client still waits for.
 func TestDrillAStallWithinAZone(t *testing.T) {
 	w := newWorld(t)
 	web := &countedService{}
 	web.serveAt(w, 2, "web-1")
 	web.serveAt(w, 4, "web-2")
+	w.apply(timeoutPolicy(withoutTimeout))
 	_, url := w.pair()
 	w.allStalls("within a zone", web, nil, url, w)
 }
@@ -342,7 +350,7 @@ func TestDrillAStallAcrossZones(t *testing.T) {
 		t.Skip("a long drill: make drills")
 	}
 	f := newFederation(t)
-	east, west := f.eastAndWest()
+	east, west := f.eastAndWestBy(crossZoneRules + "---\n" + timeoutPolicy(withoutTimeout))
 	web := &countedService{}
 	web.serveAt(east, 4, "web-2")
 	east.proxy("default", "web-2", webServer("web-2", 4))
@@ -366,7 +374,7 @@ func TestRequestsReachEveryServerOfAnIngress(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	send := west.get(west.outbound(3, "http"))
-	d := west.drillUnder(load{perSecond: 400, timeout: 20 * time.Second}, 1, "requests to 5 servers of an ingress",
+	d := west.drillUnder(load(400, 32), "requests to 5 servers of an ingress",
 		func(ctx context.Context) (string, error) {
 			by, err := send(ctx)
 			mu.Lock()
@@ -407,12 +415,13 @@ func TestRequestsThatPileUpAreServed(t *testing.T) {
 	})}
 	go app.Serve(w.listen(2, 18080))
 	t.Cleanup(func() { app.Close() })
+	w.apply(timeoutPolicy(withoutTimeout))
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 	send := http2Client(nil, url+"pile").post
-	ctx, cancel := context.WithTimeout(t.Context(), timeout())
+	ctx, cancel := context.WithCancel(testwait.Context(t))
 	defer cancel()
 	var requests sync.WaitGroup
 	for range pile {
@@ -448,13 +457,13 @@ func TestCanceledRequestsFailNoOthers(t *testing.T) {
 	})}
 	go app.Serve(w.listen(2, 18080))
 	t.Cleanup(func() { app.Close() })
+	w.apply(timeoutPolicy(withoutTimeout))
 	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
 	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))
 	w.eventually("a request passes", func() error { return get(url) })
 
-	ctx, cancel := context.WithTimeout(t.Context(), timeout())
-	defer cancel()
+	ctx := testwait.Context(t)
 	transport := http2Transport(nil)
 	long, never := traffic.By(transport, http.MethodPost, url+"long"),
 		traffic.By(transport, http.MethodGet, url+"never")
@@ -478,10 +487,13 @@ func TestCanceledRequestsFailNoOthers(t *testing.T) {
 		slots <- struct{}{}
 		requests.Go(func() {
 			defer func() { <-slots }()
-			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond) // the deadline is the subject of the test
-			defer cancel()
-			if _, err := never(short); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a request without a response: %v, want that its deadline passed", err)
+			short, cancel := context.WithCancel(ctx)
+			go func() {
+				testwait.Pass(50*time.Millisecond, "a client gives up after this time")
+				cancel()
+			}()
+			if _, err := never(short); !errors.Is(err, context.Canceled) {
+				t.Errorf("a request without a response: %v, want that its client canceled it", err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
 
@@ -19,6 +21,9 @@ func timeoutPolicy(conf string) string {
 	return fmt.Sprintf("type: MeshTimeout\nmesh: default\nname: t\nspec: {targetRef: {kind: Dataplane, labels: "+
 		"{kuma.io/workload: client}}, to: [{targetRef: {kind: Mesh}, default: {%s}}]}\n", conf)
 }
+
+// withoutTimeout is a conf without the timeout of a request, for requests that last as long as the test decides.
+const withoutTimeout = "http: {requestTimeout: 0s}"
 
 // TestTimeoutsHaveTheirEffect: each field of a MeshTimeout does to traffic what it says, in one pair of Envoys.
 func TestTimeoutsHaveTheirEffect(t *testing.T) {
@@ -48,20 +53,6 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 			return nil
 		}
 	}
-	// idle sends a request, and requires that its connection is closed while no further one is sent.
-	idle := func() error {
-		const closed = cluster + "upstream_cx_idle_timeout"
-		before := w.counter("client", closed)
-		if err := get(url); err != nil {
-			return err
-		}
-		for until := time.Now().Add(2 * time.Second); time.Now().Before(until); {
-			if w.counter("client", closed) > before {
-				return nil
-			}
-		}
-		return errors.New("no connection was closed within 2s")
-	}
 	for _, c := range []struct {
 		field, conf string
 		effect      func() error
@@ -75,10 +66,11 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 		}},
 		{"maxConnectionDuration", "http: {maxConnectionDuration: 300ms}",
 			counted(cluster + "upstream_cx_max_duration_reached")},
-		{"idleTimeout of HTTP", "idleTimeout: 300ms", idle},
+		{"idleTimeout of HTTP", "idleTimeout: 300ms", w.closesIdle("client", url, cluster+"upstream_cx_idle_timeout")},
 		{"idleTimeout of TCP", "idleTimeout: 300ms", func() error { return w.closedWhenIdle(w.address(3) + ":10003") }},
 	} {
 		w.apply(timeoutPolicy(c.conf))
+		w.configured("client", shortened(c.field)) // before, an attempt would wait for a timeout that is not set
 		w.eventually("the effect of "+c.field, c.effect)
 	}
 	if out, err := w.weft("inspect", "policies", "--for", "client", "--to", "tcp"); err != nil ||
@@ -97,48 +89,76 @@ func TestTimeoutsHaveTheirEffect(t *testing.T) {
 	})
 }
 
-// unfinished sends half of a request's headers, and requires the response 408.
-func (w *world) unfinished(address string) error {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: web\r\n"); err != nil {
-		return err
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return err
-	}
-	response := make([]byte, 64)
-	n, err := conn.Read(response)
-	if !strings.HasPrefix(string(response[:n]), "HTTP/1.1 408 ") {
-		return fmt.Errorf("%q: %v", response[:n], err)
-	}
-	return nil
+// shortened returns a pattern of Envoy's configuration where a field of a MeshTimeout is 300 ms.
+func shortened(field string) string {
+	return fmt.Sprintf(`"%s": "0\.300s"`, map[string]string{"requestTimeout": "timeout",
+		"streamIdleTimeout": "idle_timeout", "maxStreamDuration": "max_stream_duration",
+		"requestHeadersTimeout": "request_headers_timeout", "maxConnectionDuration": "max_connection_duration",
+		"idleTimeout of HTTP": "idle_timeout", "idleTimeout of TCP": "idle_timeout"}[field])
 }
 
-// closedWhenIdle exchanges bytes on a connection, and requires that it is closed while it is idle.
+// configured waits until the configuration of a proxy's Envoy matches a pattern.
+func (w *world) configured(proxy, pattern string) {
+	w.t.Helper()
+	want := regexp.MustCompile(pattern)
+	w.eventually(fmt.Sprintf("the Envoy of %s has %s", proxy, pattern), func() error {
+		if !want.MatchString(w.page(proxy, "xds")) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
+// closesIdle returns a check that sends a request, and returns an error unless a proxy has counted a connection that it
+// closed while no further request was sent.
+func (w *world) closesIdle(proxy, url, statistic string) func() error {
+	before := w.counter(proxy, statistic)
+	return func() error {
+		if err := get(url); err != nil {
+			return err
+		}
+		testwait.Pass(time.Second, "the connection is idle for longer than its timeout of 300 ms")
+		if now := w.counter(proxy, statistic); now <= before {
+			return fmt.Errorf("%s is %d", statistic, now)
+		}
+		return nil
+	}
+}
+
+// unfinished sends half of a request's headers, and requires the response 408. It is one attempt of many.
+func (w *world) unfinished(address string) error {
+	return w.converseOnce(address, func(conn net.Conn) error {
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: web\r\n"); err != nil {
+			return err
+		}
+		response := make([]byte, 64)
+		n, err := conn.Read(response)
+		if !strings.HasPrefix(string(response[:n]), "HTTP/1.1 408 ") {
+			return fmt.Errorf("%q: %v", response[:n], err)
+		}
+		return nil
+	})
+}
+
+// closedWhenIdle exchanges bytes on a connection, and requires that it is closed while it is idle. It is one attempt of
+// many.
 func (w *world) closedWhenIdle(address string) error {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	buffer := make([]byte, 4)
-	if _, err := io.WriteString(conn, "weft"); err != nil {
-		return err
-	}
-	if _, err := io.ReadFull(conn, buffer); err != nil {
-		return err
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return err
-	}
-	if n, err := conn.Read(buffer); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read %d bytes: %w", n, err)
-	}
-	return nil
+	return w.converseOnce(address, func(conn net.Conn) error {
+		if err := says(conn, "weft"); err != nil {
+			return err
+		}
+		if n, err := conn.Read(make([]byte, 4)); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %d bytes: %w", n, err)
+		}
+		return nil
+	})
+}
+
+// converseOnce calls f with a new connection, in one attempt of many.
+func (w *world) converseOnce(address string, f func(net.Conn) error) error {
+	return attempt(w.t, func(ctx context.Context) error {
+		return converse(ctx, (&net.Dialer{}).DialContext, address, f)
+	})
 }
 
 // proxyPath returns the API path of a Dataplane of the mesh default by its name, and of another proxy by PLURAL/NAME.
@@ -149,13 +169,21 @@ func proxyPath(proxy string) string {
 	return "/meshes/default/dataplanes/" + proxy
 }
 
+// page returns a page of the administration interface of a proxy's Envoy. The control plane waits 10 s for the agent,
+// which a busy machine may exceed.
+func (w *world) page(proxy, name string) (body string) {
+	w.t.Helper()
+	w.eventually(proxy+" shows its page "+name, func() (err error) {
+		body, err = w.api(proxyPath(proxy) + "/" + name)
+		return err
+	})
+	return body
+}
+
 // counter returns the sum of the statistics of a proxy whose names match a pattern.
 func (w *world) counter(proxy, name string) int {
 	w.t.Helper()
-	body, err := w.api(proxyPath(proxy) + "/stats")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	body := w.page(proxy, "stats")
 	sum := 0
 	for _, found := range regexp.MustCompile(`(?m)^`+name+`: (\d+)$`).FindAllStringSubmatch(body, -1) {
 		n, _ := strconv.Atoi(found[1])

@@ -1,10 +1,6 @@
 package e2e
 
-import (
-	"syscall"
-	"testing"
-	"time"
-)
+import "testing"
 
 // Two agents of one Dataplane take over the session from each other repeatedly, so no control plane confirms a drain.
 // Each of them drains nevertheless, before its supervisor ends it.
@@ -18,12 +14,7 @@ func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	w.eventually("an agent takes the session of the other", func() error {
 		return first.said("another agent of this Dataplane has connected")
 	})
-	first.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-first.exited:
-	case <-time.After(85 * time.Second):
-		t.Fatal("it drains for more than 85 s")
-	}
+	w.stops(first)
 	if code := first.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("weft-dp drained and ended with %d, want 0", code)
 	}

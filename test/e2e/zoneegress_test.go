@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -100,8 +99,7 @@ networking: {zoneEgress: {address: NET.11, port: 20300}}
 `)
 	w.dialsEgress("api", "NET.11")
 	w.reaches(3, "outside")
-	newer.Process.Signal(syscall.SIGTERM)
-	<-newer.exited
+	w.stops(newer)
 	w.dialsEgress("api", "NET.10")
 	w.reaches(3, "outside")
 }
@@ -169,16 +167,14 @@ labels: {kuma.io/workload: newer}
 networking: {zoneEgress: {address: NET.11, port: 20300}}
 `)
 	w.dialsEgress("api", "NET.11")
-	older.Process.Signal(syscall.SIGTERM)
-	<-older.exited
+	w.stops(older)
 	d.more(50)
 	d.end()
 
 	d = w.drill("a ZoneEgress takes it back", inTurn(w.get(url), w.post(url)))
 	d.more(50)
 	w.zoneEgress("older", 10)
-	newer.Process.Signal(syscall.SIGTERM)
-	<-newer.exited
+	w.stops(newer)
 	w.dialsEgress("api", "NET.10")
 	d.more(50)
 	d.end()

@@ -23,7 +23,7 @@ mesh: default
 name: zones
 spec:
   targetRef: {kind: Dataplane, name: %[1]s}
-  to: [{targetRef: {kind: %[2]s}, default: {interval: %[5]dms, noTrafficInterval: 100ms, timeout: 2s, tcp: {disabled: %[6]t}}}]
+  to: [{targetRef: {kind: %[2]s}, default: {interval: %[5]dms, noTrafficInterval: 100ms, timeout: 1m, tcp: {disabled: %[6]t}}}]
 `, zoneProxy, service, 1000+i, 5+i, 100+i, i%3 == 2)
 }
 
