@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"weft/internal/bubble"
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 	"weft/internal/wire"
 )
@@ -63,7 +65,7 @@ func TestProbeThresholds(t *testing.T) {
 }
 
 func TestAProbeConnects(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", testnet.Port(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/kind"
@@ -105,12 +106,7 @@ func probeUntilReached(t *testing.T, envoy *admin, listener *wire.Listener, cert
 
 func TestNothingServesBeforeItIsSeen(t *testing.T) {
 	l := newTestCert(t, 0x11)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := uint32(listener.Addr().(*net.TCPAddr).Port)
-	listener.Close()
+	port := uint32(testnet.Port(t)) // closed
 	for name, c := range map[string]struct {
 		listener *wire.Listener
 		cert     *workloadCert

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"weft/internal/agent/redirect"
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 )
 
@@ -51,11 +52,6 @@ func TestProbeProxy(t *testing.T) {
 	}
 	go server.Serve(listener)
 	defer server.Stop()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	portOf := func(address string) string {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -71,7 +67,7 @@ func TestProbeProxy(t *testing.T) {
 		return u.Host
 	}
 	web, tls := portOf(hostOf(plain.URL)), portOf(hostOf(secured.URL))
-	grpcPort, closedPort := portOf(listener.Addr().String()), portOf(closed.Addr().String())
+	grpcPort, closedPort := portOf(listener.Addr().String()), fmt.Sprint(testnet.Port(t))
 	host := map[string]string{probeHost: "web.example", "A": "b"}
 	for _, test := range []struct {
 		name, method, path string

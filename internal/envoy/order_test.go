@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/match"
 	"weft/internal/proxy"
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
@@ -363,8 +364,8 @@ func TestADecisionAtAnIPv6Address(t *testing.T) {
 	if err != nil {
 		t.Skip("this machine has no IPv6: ", err)
 	}
-	port := free.Addr().(*net.TCPAddr).Port
 	free.Close()
+	port := testnet.Port(t)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
 	in.Address, in.Port, in.Name = "::1", uint32(port), fmt.Sprintf("::1_%d", port)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
@@ -103,7 +105,7 @@ func newGlobal(t *testing.T) *global {
 	g.cas = x509.NewCertPool()
 	g.cas.AddCert(parsed)
 	g.tls = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	g.address = "127.0.0.1:0"
+	g.address = fmt.Sprintf("127.0.0.1:%d", testnet.Port(t)) // it listens there again
 	g.start()
 	return g
 }
@@ -116,7 +118,7 @@ func twoGlobals(t *testing.T) (first, second *global) {
 	first.shared = true
 	first.start()
 	second = &global{plane: &plane{t: t, rows: first.rows, writer: first.writer}, cas: first.cas, tls: first.tls,
-		address: "127.0.0.1:0", shared: true}
+		address: fmt.Sprintf("127.0.0.1:%d", testnet.Port(t)), shared: true}
 	second.start()
 	return first, second
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"weft/internal/testnet"
 	"weft/internal/testwait"
 )
 
@@ -37,8 +38,8 @@ func start(t testing.TB, c Config) (*Server, netip.AddrPort) {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
 	var s *Server
-	for err := error(nil); s == nil || err != nil; { // a port that is free for UDP may be in use for TCP
-		c.Port = freePort(t)
+	for err := error(nil); s == nil || err != nil; { // a port that is free for TCP may be in use for UDP
+		c.Port = testnet.Port(t)
 		s = New(c)
 		err = s.Listen()
 	}
@@ -57,16 +58,6 @@ func start(t testing.TB, c Config) (*Server, netip.AddrPort) {
 // waitForResolvers lets a server wait for a resolver of the test for as long as the test waits.
 func waitForResolvers(s *Server) {
 	s.forwarder.each, s.forwarder.all = testwait.Timeout, testwait.Timeout
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	return socket.LocalAddr().(*net.UDPAddr).Port
 }
 
 // resolver serves every query with the function, over UDP and TCP.
@@ -273,7 +264,7 @@ func TestOnlyTheResolverCanRespond(t *testing.T) {
 }
 
 func TestWithoutAResolverOnlyTheMeshIsResolved(t *testing.T) {
-	gone := netip.AddrPortFrom(loopback[0], uint16(freePort(t)))
+	gone := netip.AddrPortFrom(loopback[0], uint16(testnet.Port(t)))
 	_, at := start(t, Config{Resolvers: []netip.AddrPort{gone}})
 	if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
 		t.Errorf("answered %q, want SERVFAIL", got)

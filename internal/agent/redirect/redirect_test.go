@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"pgregory.net/rapid"
+
+	"weft/internal/testnet"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations; understand each difference first")
@@ -65,7 +67,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", testnet.Port(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
