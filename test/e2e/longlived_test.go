@@ -18,7 +18,7 @@ import (
 
 // A response, or a conversation on a TCP connection, has pieces with pauses. It lasts 8 s, which is longer than the
 // drain time, and much shorter than the 30 s after which a stopping proxy cuts it.
-const pieces, pieceInterval = 32, 250 * time.Millisecond
+const pieces, pieceInterval = 16, 500 * time.Millisecond
 
 // streaming is an application that sends its responses in pieces.
 func streaming(rw http.ResponseWriter, r *http.Request) {

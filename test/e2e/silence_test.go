@@ -73,13 +73,14 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		}
 		return err
 	})
-	// Requests that wait for a silent machine are open for seconds.
+	// Requests that wait for a silent machine are open for seconds. Few new connections are: each is a handshake, and a
+	// slow machine would spend its time on those that fail.
 	d := w.drillUnder(load(100, 1000), what+": "+s.name, inTurn(dial.Get(at(10001)), dial.Get(at(10002))))
 	d.more(50)
 	s.begin()
 	drills := []*drill{d}
 	if !s.http {
-		drills = append(drills, w.drillUnder(load(10, 100), what+": "+s.name+": new TCP connections",
+		drills = append(drills, w.drillUnder(load(10, beside.MaxOpen), what+": "+s.name+": new TCP connections",
 			greetBy(from.dial, host+":10003")))
 	}
 	d.sendFor(silenceLasts, "clients meet silent endpoints, also after their ejections have ended")
@@ -195,7 +196,7 @@ func TestNoConnectionWaitsForAClient(t *testing.T) {
 	const failed = `cluster\.kri_msvc_default_[^.]*__tcp_\d+\.upstream_cx_connect_timeout`
 	before := ms.counter("client", failed)
 	stopped.begin()
-	d := ms.drillUnder(load(50, 100), "a server stops for longer than an attempt", greetBy(ms.client.dial,
+	d := ms.drillUnder(load(50, 32), "a server stops for longer than an attempt", greetBy(ms.client.dial,
 		host+":10003"))
 	ms.eventually("attempts of the client have failed", func() error {
 		if ms.counter("client", failed) == before {
