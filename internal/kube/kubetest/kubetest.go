@@ -7,6 +7,7 @@ package kubetest
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -32,6 +33,14 @@ var shared struct {
 
 // Main runs the tests of a package in a network of their own, and then stops the server that they started.
 func Main(m *testing.M) {
+	flag.Parse()
+	if *enabled {
+		// From the network of the tests no module can be downloaded.
+		if _, err := moduleOfGatewayAPI(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	os.Exit(testnet.Run(func() int {
 		code := m.Run()
 		if shared.Server != nil {
