@@ -230,7 +230,7 @@ func TestHostileDigest(t *testing.T) {
 			if here, there := g.count(keys), west.count(keys); here != 30 || there != 30 {
 				t.Fatalf("global has %d of 30 services, and west %d", here, there)
 			}
-			testwait.UntilTrue(t, "the zone is told", func() bool {
+			testwait.UntilTrue(t, "the zone gets the rejections", func() bool {
 				return len(east.joined.Links()["MeshService"].Rejects) == 30
 			})
 			g.stop() // a restart of global changes nothing

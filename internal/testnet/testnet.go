@@ -1,8 +1,9 @@
 // Package testnet gives the tests of a package a network of their own, and ports in it.
 //
 // Tests of several packages, a demo, and what a killed run left behind would otherwise meet at the same ports. A
-// network namespace belongs to the process of the tests, and ends with it, however that ends. Without root, or on
-// systems other than Linux, there is none: then [Ports] avoids what others use at the moment.
+// network namespace belongs to the process of the tests and to the programs that it starts; the next run has another
+// one, also where such a program lives on. Without root, or on systems other than Linux, there is none: then [Ports]
+// avoids what others use at the moment.
 package testnet
 
 import (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -51,12 +52,17 @@ func again(ctx context.Context, o options, first *results, logs *logs, out io.Wr
 	var flaky []attempt
 	for _, a := range attempts {
 		fmt.Fprintf(out, "=== again, alone: %s\n", a)
-		second, err := goTest(ctx, o, out, []string{a.path}, a.flags()...)
+		second, err := goTest(ctx, o, out, []string{a.path}, a.flags(o.flags)...)
 		if err != nil {
 			return err
 		}
-		if len(second.failed()) > 0 {
-			broken = append(broken, a.String()+" twice")
+		if reason := a.failedAgain(second); reason != "" {
+			for _, p := range second.failed() {
+				if err := logs.of(2).keep(p); err != nil {
+					return err
+				}
+			}
+			broken = append(broken, a.String()+reason)
 			continue
 		}
 		flaky = append(flaky, a)
@@ -75,12 +81,26 @@ func again(ctx context.Context, o options, first *results, logs *logs, out io.Wr
 	return nil
 }
 
-// flags are those of the second run.
-func (a attempt) flags() []string {
-	if a.test == nil {
-		return []string{"-count=1"}
+// flags are those of the second run, beside those of the first.
+func (a attempt) flags(first []string) (flags []string) {
+	if !slices.ContainsFunc(first, func(f string) bool { return strings.HasPrefix(f, "-count") }) {
+		flags = []string{"-count=1"}
 	}
-	return []string{"-count=1", "-run", "^" + a.test.name + "$"}
+	if a.test != nil {
+		flags = append(flags, "-run", "^"+regexp.QuoteMeta(a.test.name)+"$")
+	}
+	return flags
+}
+
+// failedAgain returns why the second run is no success. A test that is skipped then has not passed.
+func (a attempt) failedAgain(second *results) string {
+	switch {
+	case len(second.failed()) > 0:
+		return " twice"
+	case a.test != nil && !second.pkg(a.path).test(a.test.name).passed:
+		return ", and it did not pass when it ran again"
+	}
+	return ""
 }
 
 // sort returns what runs again, and what failed for good with the reason.

@@ -42,6 +42,7 @@ type pkg struct {
 	output bytes.Buffer     // everything, in its order
 	own    bytes.Buffer     // what no test printed
 	build  bytes.Buffer     // the output of a failed build
+	ended  bool
 	failed bool
 	built  bool
 	raced  bool // it ran with the race detector
@@ -53,13 +54,23 @@ type test struct {
 	output  bytes.Buffer
 	running map[string]bool // itself and the subtests that have not ended; false: it waits until it may run
 	failed  bool
+	passed  bool
 }
 
 // goTest runs go test once, prints what go test prints, and returns the results. An error means that it could not run;
 // failed tests are no error.
 // Further flags follow those of the options, and the last of two flags counts.
 func goTest(ctx context.Context, o options, out io.Writer, packages []string, flags ...string) (*results, error) {
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, packages, o.flags, flags)...)
+	own, ofTests := o.flags, []string(nil)
+	if i := slices.Index(own, "-args"); i >= 0 {
+		own, ofTests = own[:i], own[i:]
+	}
+	args := slices.Concat([]string{"test", "-json"}, packages, own, flags, ofTests)
+	command := exec.CommandContext(ctx, "go", args...)
+	// These variables would hide the trace of a panic, and the report of a data race.
+	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GOTRACEBACK=") || strings.HasPrefix(v, "GORACE=")
+	})
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	var errs bytes.Buffer
 	command.Stderr = io.MultiWriter(os.Stderr, &errs)
@@ -82,10 +93,13 @@ func goTest(ctx context.Context, o options, out io.Writer, packages []string, fl
 		return nil, ctx.Err()
 	case readErr != nil:
 		return nil, readErr
-	case errors.As(err, &exit) && len(r.failed()) > 0:
-		return r, nil
-	case err != nil:
+	case err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1 && len(r.failed()) > 0):
 		return nil, fmt.Errorf("%s: %w", command, err)
+	}
+	for _, p := range r.packages {
+		if !p.ended && p.build.Len() == 0 {
+			return nil, fmt.Errorf("%s: the package %s did not end", command, p.path)
+		}
 	}
 	return r, nil
 }
@@ -145,6 +159,7 @@ func (r *results) handle(e event, out io.Writer) {
 		t.output.WriteString(e.Output)
 	case "pass", "skip":
 		delete(t.running, e.Test)
+		t.passed = t.passed || e.Test == name && e.Action == "pass"
 	case "fail":
 		delete(t.running, e.Test)
 		t.failed = true
@@ -164,10 +179,14 @@ func (p *pkg) handle(r *results, e event, out io.Writer) {
 			io.WriteString(out, e.Output)
 		}
 	case "pass", "skip":
-		p.output, p.own = bytes.Buffer{}, bytes.Buffer{}
+		p.ended, p.built = true, true
+		// A TestMain may return success although a test failed.
+		if p.failed = len(p.failedTests()) > 0; !p.failed {
+			p.output, p.own = bytes.Buffer{}, bytes.Buffer{}
+		}
 		r.order = append(r.order, p)
 	case "fail":
-		p.failed = true
+		p.ended, p.failed = true, true
 		p.built = e.FailedBuild == ""
 		r.order = append(r.order, p)
 		for _, t := range p.failedTests() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,11 @@ func checkRun(t *testing.T, file string) {
 			if err := os.WriteFile(path, f.Data, 0o644); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+	if strings.Contains(args, "-race") {
+		if _, err := exec.LookPath("gcc"); err != nil {
+			t.Skip("the race detector needs a C compiler")
 		}
 	}
 	t.Chdir(dir)

@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -61,6 +62,9 @@ func split(args []string) (packages, flags []string) {
 func run(ctx context.Context, o options, out io.Writer) error {
 	if len(o.packages) == 0 {
 		return fmt.Errorf("no package is given, for example: gotest ./internal/... -- -race")
+	}
+	if slices.ContainsFunc(o.flags, func(f string) bool { return strings.HasPrefix(f, "-failfast") }) {
+		return fmt.Errorf("-failfast is not possible: the tests after a flaky one would never run")
 	}
 	if err := spin(o.busy); err != nil {
 		return err

@@ -15,24 +15,23 @@ const (
 )
 
 var (
-	dataRace = regexp.MustCompile(`(?m)^\s*WARNING: DATA RACE$`)
+	dataRace = regexp.MustCompile(`WARNING: DATA RACE|race detected during execution of test`)
 
 	timedOut = regexp.MustCompile(`(?m)^panic: test timed out after `)
 
-	// detector matches what the race detector's runtime says when it fails.
-	detector = regexp.MustCompile(`(?m)^(==\d+==)?(FATAL|ERROR): ThreadSanitizer|^ThreadSanitizer: CHECK failed|` +
-		`ThreadSanitizer: (failed to|unexpected|internal)|^FATAL: ThreadSanitizer`)
+	// detector matches what the race detector's runtime says when it fails. The log of a test is indented.
+	detector = regexp.MustCompile(`(?m)^((==\d+==)?(FATAL|ERROR): )?ThreadSanitizer: `)
 
 	// goSignal and outsideOfGo match what Go 1.26 prints of a signal in code that is not Go's. Under the race detector
 	// that is the detector's own runtime: the raced packages have no other.
 	goSignal    = regexp.MustCompile(`(?m)^(SIG(SEGV|BUS|ILL|ABRT|FPE): |\[signal SIG|unexpected fault address )`)
 	outsideOfGo = regexp.MustCompile(`(?m)^runtime: g \d+: (unknown pc|unexpected return pc for runtime\.sigpanic) `)
 
-	// dead matches the end of a Go program by itself: of the tests, or of a program that a test started, whose log is
-	// indented.
-	dead = regexp.MustCompile(`(?m)^\s*(panic: |fatal error: |SIG[A-Z]+: )`)
+	// dead matches the end of a Go program by itself: of the tests, or of a program that a test started, whose log may
+	// have a prefix.
+	dead = regexp.MustCompile(`\b(panic|fatal error|SIG(SEGV|BUS|ILL|ABRT|FPE|QUIT)): `)
 
-	goroutine = regexp.MustCompile(`(?m)^\s*goroutine \d+.* \[`)
+	goroutine = regexp.MustCompile(`\bgoroutine \d+ [^\n]*\[|\bgoroutine \d+ \[`)
 )
 
 // verdict returns what the results of a failed package mean, and why where that is final.
@@ -79,5 +78,5 @@ func hasTrace(output []byte) bool {
 // detectorCrashed reports whether the race detector says that it failed itself, or a signal was in its functions.
 func (p *pkg) detectorCrashed() bool {
 	output := p.output.Bytes()
-	return detector.Match(output) || p.raced && goSignal.Match(output) && outsideOfGo.Match(output)
+	return p.raced && (detector.Match(output) || goSignal.Match(output) && outsideOfGo.Match(output))
 }
