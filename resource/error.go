@@ -27,6 +27,9 @@ type Problem struct {
 	Reason string `json:"reason"`
 }
 
+// String returns the field and the reason; the reason alone where no field has the problem.
+func (p Problem) String() string { return strings.TrimPrefix(p.Field+": "+p.Reason, ": ") }
+
 // Problems are all problems of one resource.
 type Problems []Problem
 
@@ -73,10 +76,28 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Detail)
 	for _, p := range e.Problems {
-		fmt.Fprintf(&b, "\n  %s: %s", p.Field, p.Reason)
+		b.WriteString("\n  " + p.String())
 	}
 	return b.String()
 }
+
+// Line returns the text of an error as one line. Tables, events and conditions of Kubernetes need one, since kubectl
+// cuts a cell at its first line break. The problems come before the detail, each with its field, because long texts
+// lose their end.
+func Line(err error) string {
+	e, ok := err.(*Error)
+	if !ok || len(e.Problems) == 0 {
+		return OneLine(err.Error())
+	}
+	var all []string
+	for _, p := range e.Problems {
+		all = append(all, p.String())
+	}
+	return OneLine(fmt.Sprintf("%s (%s)", strings.Join(all, "; "), e.Detail))
+}
+
+// OneLine returns a text with all of its white space, line breaks too, as single spaces.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // Errorf returns an error whose text may be sent to users.
 func Errorf(code Code, format string, args ...any) *Error {

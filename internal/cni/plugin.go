@@ -120,8 +120,8 @@ func redirected(args *skel.CmdArgs, c *configuration, do func(*redirect.Run, []r
 		err = inNamespace(args.Netns, func() error { return plan(config, do) })
 	}
 	if err != nil {
-		return types.NewError(types.ErrInternal, fmt.Sprintf("the Pod %s/%s can't be redirected to its sidecar: %v",
-			namespace, name, err), "")
+		return types.NewError(types.ErrInternal, fmt.Sprintf("the Pod %s/%s can't be redirected to its sidecar: %s",
+			namespace, name, strings.Join(strings.Fields(err.Error()), " ")), "") // an event shows it as one line
 	}
 	return nil
 }

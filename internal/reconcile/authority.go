@@ -25,7 +25,7 @@ type problem struct{ reason, message string }
 func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (*source, *problem) {
 	domain, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Tables.Zone)
 	if err != nil {
-		return nil, &problem{"TrustDomainInvalid", err.Error()}
+		return nil, &problem{"TrustDomainInvalid", resource.Line(err)}
 	}
 	if holder := p.State.Identity.Domains.Get(r, "").Holder(domain); !p.State.Tables.Alone && !p.Global() &&
 		holder.Zone != "" &&
@@ -36,7 +36,7 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (
 	}
 	text, err := pki.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
 	if err != nil {
-		return nil, &problem{"CAMissing", err.Error()}
+		return nil, &problem{"CAMissing", resource.Line(err)}
 	}
 	if text == nil {
 		return &source{domain: domain}, nil
@@ -48,14 +48,14 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (
 func parseSource(r *table.Reader, src source) (*source, *problem) {
 	ca, err := pki.ParseCA(src.text)
 	if err != nil {
-		return nil, &problem{"CAInvalid", err.Error()}
+		return nil, &problem{"CAInvalid", resource.Line(err)}
 	}
 	if r.Past(ca.NotAfter()) {
 		return nil, &problem{"CAExpired", fmt.Sprintf("the CA ended at %s; replace it", formatTime(ca.NotAfter()))}
 	}
 	r.Past(ca.NotBefore()) // a CA of later is valid from then on
 	if err := ca.MaySign(src.domain, r.Now()); err != nil {
-		return nil, &problem{"CAInvalid", err.Error()}
+		return nil, &problem{"CAInvalid", resource.Line(err)}
 	}
 	src.ca = ca
 	return &src, nil

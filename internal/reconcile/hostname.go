@@ -35,7 +35,7 @@ func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 		}
 		h := hostname{generator: g.Name}
 		if name, err := p.renderHostname(g.Spec.Template, service); err != nil {
-			h.problem = err.Error()
+			h.problem = resource.Line(err)
 		} else {
 			h.name, h.owner = name, p.hostnameOwner(r, u, name)
 		}

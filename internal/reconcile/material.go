@@ -65,7 +65,7 @@ func (p *Plan) resolve(r *table.Reader, service *resource.Object[kind.MeshExtern
 		}
 		text, err := pki.Read(part.source, "spec.tls.verification."+part.field, p.secrets(r, service.Mesh))
 		if err != nil {
-			return nil, &problem{"SecretMissing", err.Error()}
+			return nil, &problem{"SecretMissing", resource.Line(err)}
 		}
 		*part.to = text
 	}

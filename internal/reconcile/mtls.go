@@ -123,7 +123,7 @@ func (p *Plan) readBackend(rot *rotation, mesh *resource.Object[kind.Mesh], b *k
 			&problem{"CAMissing",
 				"the certificate authority has not come from the global control plane, which makes it"}
 	case err != nil:
-		return nil, &problem{"CAMissing", err.Error()}
+		return nil, &problem{"CAMissing", resource.Line(err)}
 	}
 	return parseSource(rot.r, source{domain: rot.mesh, backend: b.Name, text: text})
 }

@@ -40,7 +40,7 @@ func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
 	var f nackSummary
 	var names []string
 	for _, fault := range p.State.Tables.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
-		f.fault = fault.Panic
+		f.fault = resource.OneLine(fault.Panic)
 	}
 	for _, nacked := range p.State.Tables.NACKsOf(r, key.Mesh, key.Cause) {
 		f.proxies++
@@ -67,8 +67,12 @@ func (p *Plan) proxyName(insight *resource.Object[kind.DataplaneInsight]) string
 func nackMessage(insight *kind.DataplaneInsight, c kind.Cause) string {
 	i := slices.IndexFunc(insight.NACKs, func(nack kind.NACK) bool { return slices.Contains(nack.Causes, c) })
 	nack := &insight.NACKs[i] // exists: the index is made of the same causes
-	message := strings.ToValidUTF8(nack.Message[:min(len(nack.Message), maxQuotedBytes)], "")
-	return fmt.Sprintf("%s %s: %s", nack.Type, nack.Name, message)
+	return fmt.Sprintf("%s %s: %s", nack.Type, nack.Name, quoted(nack.Message))
+}
+
+// quoted returns a message of Envoy as a condition has it: at most [maxQuotedBytes], as one line.
+func quoted(message string) string {
+	return resource.OneLine(strings.ToValidUTF8(message[:min(len(message), maxQuotedBytes)], ""))
 }
 
 // conditions returns the condition Accepted=False; none where no proxy has rejected the configuration.
@@ -135,11 +139,10 @@ func (p *Plan) takenBack(r *table.Reader, of resource.Key) []kind.Condition {
 	if of.Kind == kind.MeshHealthChecks.Name {
 		without = "the event log"
 	}
-	message := strings.ToValidUTF8(first.Message[:min(len(first.Message), maxQuotedBytes)], "")
 	return []kind.Condition{{
 		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
 		Message: fmt.Sprintf("Envoy rejects the %s of %s%s, so proxies have it without %s: %s", first.Resource,
-			first.Proxy, more, without, message),
+			first.Proxy, more, without, quoted(first.Message)),
 	}}
 }
 

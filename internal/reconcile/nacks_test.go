@@ -86,7 +86,7 @@ func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 	}
 	const prefix = "Accepted=False RejectedByProxies: "
 	expect("at first", nil)
-	w.put(w.nackingProxy("a-1", "no such field", service, permission, trust))
+	w.put(w.nackingProxy("a-1", "no such\n  field\n", service, permission, trust)) // a condition is one line
 	expect("after one NACK", map[string]string{
 		"web": prefix +
 			"1 proxy rejects its configuration, and keeps the previous one (a-1): cluster of_web: no such field",

@@ -414,7 +414,7 @@ func (rn *runner) reportWrite(ctx context.Context, w *Write, version string, err
 		event.Reason, event.Message = w.Report.Done, row.Key().String()
 		rn.report(event)
 	case errors.As(err, &known):
-		event.Warning, event.Reason, event.Message = true, w.Report.Failed, known.Error()
+		event.Warning, event.Reason, event.Message = true, w.Report.Failed, resource.Line(known)
 		rn.report(event)
 	}
 }

@@ -24,7 +24,8 @@ func (p *Plan) spire(rot *rotation, mi *resource.Object[kind.MeshIdentity]) {
 	ready := kind.Condition{Type: "Ready", Status: "True", Reason: "Ready",
 		Message: "certificates come from the SPIRE agent of each proxy's machine"}
 	if _, err := pki.TrustDomain(&mi.Spec, mi.Mesh, p.State.Tables.Zone); err != nil {
-		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid", Message: err.Error()}
+		ready = kind.Condition{Type: "Ready", Status: "False", Reason: "TrustDomainInvalid",
+			Message: resource.Line(err)}
 	}
 	conditions := append([]kind.Condition{ready}, rot.rotationConverged()...)
 	rot.putStatus(append(conditions, p.mixedProvidersCondition(rot.r, rot.mesh)...))

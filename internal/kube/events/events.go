@@ -66,6 +66,7 @@ func object(e convert.Event, now time.Time) map[string]any {
 	if e.Warning {
 		level = "Warning"
 	}
+	e.Message = strings.Join(strings.Fields(e.Message), " ") // kubectl cuts it at its first line break
 	if len(e.Message) > maxMessage {
 		e.Message = strings.ToValidUTF8(e.Message[:maxMessage], "")
 	}

@@ -51,8 +51,8 @@ type Response struct {
 // Handler reviews requests. It has no side effects, and returns the same response to the same request while the
 // resources that it reads stay the same. It is called by several goroutines at a time.
 //
-// An error denies the request. The text and the problems of a [resource.Error] are sent to the client, with the HTTP
-// status of its code. The text of another error is logged only.
+// An error denies the request. The text of a [resource.Error], as one line, and its problems are sent to the client,
+// with the HTTP status of its code. The text of another error is logged only.
 type Handler func(context.Context, *Request) (Response, error)
 
 // New returns a server of handlers by path. The context of a request ends after the time that the API server waits.
@@ -190,7 +190,10 @@ func (r reviewer) review(ctx context.Context, request *Request) (response *admis
 var internal = errors.New("the control plane failed to review this request; its log has the reason")
 
 func allow(request *Request, allowed Response) *admission.AdmissionResponse {
-	response := &admission.AdmissionResponse{UID: request.UID, Allowed: true, Warnings: allowed.Warnings}
+	response := &admission.AdmissionResponse{UID: request.UID, Allowed: true}
+	for _, warning := range allowed.Warnings {
+		response.Warnings = append(response.Warnings, resource.OneLine(warning)) // a header
+	}
 	if len(allowed.Patch) > 0 {
 		kind := admission.PatchTypeJSONPatch
 		response.Patch, response.PatchType = allowed.Patch, &kind
@@ -199,7 +202,7 @@ func allow(request *Request, allowed Response) *admission.AdmissionResponse {
 }
 
 func denied(request *Request, err error) *admission.AdmissionResponse {
-	status := &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+	status := &metav1.Status{Status: metav1.StatusFailure, Message: resource.Line(err)}
 	var known *resource.Error
 	code := resource.Internal
 	if errors.As(err, &known) {

@@ -62,9 +62,9 @@ func TestAllowedRequest(t *testing.T) {
 		if r.Object.Raw != nil || string(r.OldObject.Raw) != `{"a": 1, "unknown": {"b": [2]}}` || !*r.DryRun {
 			t.Errorf("the handler gets %s, %s", r.Object.Raw, r.OldObject.Raw)
 		}
-		return Response{Patch: []byte(`[]`), Warnings: []string{"w"}}, nil
+		return Response{Patch: []byte(`[]`), Warnings: []string{"w\nx"}}, nil
 	})
-	if !got.Allowed || string(got.Patch) != "[]" || *got.PatchType != "JSONPatch" || got.Warnings[0] != "w" {
+	if !got.Allowed || string(got.Patch) != "[]" || *got.PatchType != "JSONPatch" || got.Warnings[0] != "w x" {
 		t.Errorf("the response is %+v", got)
 	}
 	if got := reviewed(t, func(context.Context, *Request) (Response, error) {
@@ -89,7 +89,9 @@ func TestFailedHandlerDenies(t *testing.T) {
 		{"internal", "its log has the reason", "InternalError", 500, func(context.Context, *Request) (Response, error) {
 			return Response{Patch: []byte("[]")}, errors.New("secret text")
 		}},
-		{"invalid", "spec.mtls: is wrong", "Invalid", 422, func(context.Context, *Request) (Response, error) {
+		{"invalid", "spec.mtls: is wrong (the Mesh is invalid)", "Invalid", 422, func(context.Context, *Request) (
+			Response, error,
+		) {
 			return Response{}, invalid
 		}},
 		{"forbidden", "not yours", "Forbidden", 403, func(context.Context, *Request) (Response, error) {
