@@ -129,7 +129,9 @@ func (p *Plan) reportPod(r *table.Reader, w *Writes, name string, pod *convert.P
 	switch {
 	case pod == nil:
 	case len(of.all) == 0:
-		about := func(e convert.Event) bool { return e.Warning && e.On == pod.Ref() }
+		about := func(e convert.Event) bool {
+			return e.Warning && e.On == pod.Ref() && e.Reason != convert.InjectionWarning
+		}
 		if i := slices.IndexFunc(w.Events, about); i >= 0 {
 			report = kind.PodReport{UID: pod.UID, Reason: w.Events[i].Reason, Message: w.Events[i].Message}
 		}

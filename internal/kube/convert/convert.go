@@ -17,6 +17,9 @@ const (
 	// InjectionLabel on a Namespace has the value enabled or true where its Pods get a sidecar.
 	InjectionLabel = "kuma.io/sidecar-injection"
 
+	// WarningsAnnotation has the warnings of the injection of a Pod, one a line.
+	WarningsAnnotation = "kuma.io/sidecar-warnings"
+
 	meshLabel          = "kuma.io/mesh"
 	injectedAnnotation = "kuma.io/sidecar-injected"
 	gatewayAnnotation  = "kuma.io/gateway"
@@ -58,6 +61,7 @@ const (
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = kind.MissingSidecar
 	NotRedirected       = "NotRedirected"
+	InjectionWarning    = "InjectionWarning"
 	MultipleMeshes      = "MultipleMeshesDetected"
 )
 

@@ -104,3 +104,23 @@ func TestServesVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestInjectionWarningsAreEvents: the warnings of an injection are events of the Pod, one each, since the controller
+// that created the Pod has dropped them.
+func TestInjectionWarningsAreEvents(t *testing.T) {
+	around := Around{Namespace: &Namespace{}, HasMesh: func(string) bool { return true }}
+	pod, err := DecodePod([]byte(`{"metadata": {"name": "web", "annotations": {"kuma.io/sidecar-injected": "true",
+		"kuma.io/sidecar-warnings": "port 9001 is taken\nno effect"}}, "status": {"podIP": "10.0.0.1"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for _, event := range (&Settings{DefaultMesh: "default"}).Proxy(pod, &around).Events {
+		if event.Reason == InjectionWarning && event.Warning && event.On == pod.Ref() {
+			messages = append(messages, event.Message)
+		}
+	}
+	if want := []string{"port 9001 is taken", "no effect"}; !slices.Equal(messages, want) {
+		t.Errorf("the events are %q, want %q", messages, want)
+	}
+}

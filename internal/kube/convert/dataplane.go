@@ -92,6 +92,11 @@ func (s *Settings) Proxy(pod *Pod, around *Around) Result {
 		c.warn(pod.Ref(), FailedDataplane, "the Pod stays in the mesh %s, with which it was started; its label %s: %s "+
 			"takes effect with the next Pod", mesh, meshLabel, label)
 	}
+	if warnings := pod.Annotations[WarningsAnnotation]; pod.Injected && warnings != "" {
+		for warning := range strings.SplitSeq(warnings, "\n") {
+			c.warn(pod.Ref(), InjectionWarning, "%s", warning)
+		}
+	}
 	if pod.NotRedirected {
 		c.warn(pod.Ref(), NotRedirected, "connections of the Pod are not redirected, so its containers do not start "+
 			"(see the log of %s): it started before the CNI plugin was on its Node; once the Pod of the DaemonSet "+

@@ -100,11 +100,11 @@ func (i *injection) sidecar(native bool) core.Container {
 	c := core.Container{
 		Name: SidecarContainer, Image: s.SidecarImage, ImagePullPolicy: core.PullIfNotPresent,
 		Command: []string{program, "run"}, Args: i.sidecarFlags(), Env: i.sidecarEnvironment(),
-		Ports: []core.ContainerPort{{Name: "weft-ready", ContainerPort: readinessPort,
+		Ports: []core.ContainerPort{{Name: "weft-ready", ContainerPort: int32(o.readinessPort),
 			Protocol: core.ProtocolTCP}},
 		SecurityContext: restricted(s.UID, s.GID),
-		ReadinessProbe:  probe("/ready", s.Readiness),
-		LivenessProbe:   probe("/live", s.Live),
+		ReadinessProbe:  i.probe("/ready", s.Readiness),
+		LivenessProbe:   i.probe("/live", s.Live),
 		Lifecycle: &core.Lifecycle{PreStop: &core.LifecycleHandler{
 			Exec: &core.ExecAction{Command: []string{program, "drain", "--control-socket=" + controlFile}}}},
 		VolumeMounts: []core.VolumeMount{{Name: sidecarVolume, MountPath: "/tmp"},
@@ -118,7 +118,7 @@ func (i *injection) sidecar(native bool) core.Container {
 	switch {
 	case native:
 		c.RestartPolicy = ptr(core.ContainerRestartPolicyAlways)
-		c.StartupProbe = probe("/ready", s.Startup)
+		c.StartupProbe = i.probe("/ready", s.Startup)
 	case o.waitForReady:
 		c.Lifecycle.PostStart = &core.LifecycleHandler{
 			Exec: &core.ExecAction{Command: []string{program, "wait", "--control-socket=" + controlFile}}}
@@ -135,7 +135,7 @@ func (i *injection) sidecarFlags() []string {
 		"--dataplane-token-file=" + tokenFile,
 		"--mesh=" + o.mesh,
 		"--name=$(POD_NAME).$(POD_NAMESPACE)",
-		fmt.Sprintf("--readiness-port=%d", readinessPort),
+		fmt.Sprintf("--readiness-port=%d", o.readinessPort),
 		"--control-socket=" + controlFile,
 	}
 	if i.redirects() {
@@ -252,8 +252,8 @@ func quantityOf(text string) resource.Quantity {
 	return q
 }
 
-func probe(path string, p settings.Probe) *core.Probe {
-	call := &core.HTTPGetAction{Path: path, Port: intstr.FromInt32(readinessPort)}
+func (i *injection) probe(path string, p settings.Probe) *core.Probe {
+	call := &core.HTTPGetAction{Path: path, Port: intstr.FromInt32(int32(i.options.readinessPort))}
 	return &core.Probe{
 		ProbeHandler:        core.ProbeHandler{HTTPGet: call},
 		InitialDelaySeconds: int32(p.InitialDelay), TimeoutSeconds: int32(p.Timeout), PeriodSeconds: int32(p.Period),

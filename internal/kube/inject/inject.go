@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 
@@ -93,17 +95,21 @@ func Inject(in Input) (Result, error) {
 	}
 	if i.injected() {
 		i.again()
+		if len(i.problems) > 0 {
+			return Result{}, i.denied()
+		}
 		return i.result()
 	}
 	i.readOptions()
+	i.placeListeners()
 	i.check()
 	if len(i.problems) > 0 {
 		return Result{}, i.denied()
 	}
-	i.addMetadata()
 	i.addVolumes()
 	i.addContainers()
 	i.rewriteProbes()
+	i.addMetadata()
 	if len(i.problems) > 0 {
 		return Result{}, i.denied()
 	}
@@ -121,8 +127,9 @@ func (i *injection) denied() error {
 	return err
 }
 
+// warn adds a warning, which is one line.
 func (i *injection) warn(format string, args ...any) {
-	i.warnings = append(i.warnings, fmt.Sprintf(format, args...))
+	i.warnings = append(i.warnings, resource.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // wanted reports whether the Pod gets a sidecar, and warns where its own label asks for one in vain.
@@ -165,7 +172,8 @@ func (i *injection) injected() bool {
 }
 
 // again repairs a Pod that another webhook changed after it was injected: our containers of a native sidecar are first
-// again, and probes of containers that were added are rewritten.
+// again, and probes of containers that were added are rewritten. A container that was added with a port of the sidecar
+// is a problem.
 func (i *injection) again() {
 	place := 0
 	for _, name := range []string{InitContainer, ValidationContainer, SidecarContainer} {
@@ -182,11 +190,35 @@ func (i *injection) again() {
 		}
 		place++
 	}
-	i.options.probePort = i.written(probePortAnnotation)
+	i.readWrittenPorts()
 	i.options.gateway, _ = convert.Gateway(i.pod.Annotations)
 	i.options.zoneProxy = i.pod.Labels[zoneProxyLabel]
+	i.checkListeners()
 	i.addProbeFlags()
 	i.rewriteProbes()
+}
+
+// readWrittenPorts reads the ports that the sidecar has.
+func (i *injection) readWrittenPorts() {
+	o := &i.options
+	o.probePort, o.adminPort = i.written(probePortAnnotation), i.written(adminPortAnnotation)
+	for _, c := range slices.Concat(i.pod.Spec.InitContainers, i.pod.Spec.Containers) {
+		if c.Name == SidecarContainer {
+			o.readinessPort, o.dnsPort = portFlag(c.Args, "--readiness-port="), portFlag(c.Args, "--dns-port=")
+			o.dns = o.dnsPort != 0
+		}
+	}
+}
+
+// portFlag returns the value of a flag, 0 without one.
+func portFlag(args []string, flag string) uint16 {
+	for _, arg := range args {
+		if text, ok := strings.CutPrefix(arg, flag); ok {
+			n, _ := strconv.ParseUint(text, 10, 16)
+			return uint16(n)
+		}
+	}
+	return 0
 }
 
 // addProbeFlags adds the calls that are rewritten now to the arguments of the sidecar.
@@ -239,22 +271,43 @@ func (i *injection) check() {
 	if zone := i.options.zoneProxy; zone != "" && zone != "ingress" && zone != "egress" {
 		i.problems.Add("metadata.labels["+zoneProxyLabel+"]", "is %q; use ingress or egress", zone)
 	}
-	for n, c := range i.pod.Spec.Containers {
-		if i.runsAsSidecar(c) {
-			i.problems.Add(fmt.Sprintf("spec.containers[%d].securityContext.runAsUser", n),
-				"%d is the user of the sidecar, whose connections are not redirected; use another one", i.Settings.UID)
-		}
-	}
-	for _, c := range i.pod.Spec.InitContainers {
-		if i.runsAsSidecar(c) {
-			i.warn("the init container %s runs as the user of the sidecar, so its connections bypass the mesh", c.Name)
-		}
-	}
+	i.checkContainers("spec.containers", i.pod.Spec.Containers)
+	i.checkContainers("spec.initContainers", i.pod.Spec.InitContainers)
 	if level := i.Namespace.Labels["pod-security.kubernetes.io/enforce"]; !i.Settings.CNI && i.redirects() &&
 		(level == "restricted" || level == "baseline") {
 		i.warn("the namespace enforces the Pod security standard %s, which rejects the container %s: it needs "+
 			"NET_ADMIN; use the CNI plugin", level, InitContainer)
 	}
+}
+
+// checkContainers adds the problems of the user's containers in one list.
+func (i *injection) checkContainers(list string, containers []core.Container) {
+	for n, c := range containers {
+		if c.Name == i.redirecting() {
+			i.problems.Add(fmt.Sprintf("%s[%d].name", list, n), "%s is the name of a container of the mesh; use "+
+				"another name", c.Name)
+		}
+		switch {
+		case !i.runsAsSidecar(c):
+		case list == "spec.containers", restarts(&c):
+			i.problems.Add(fmt.Sprintf("%s[%d].securityContext.runAsUser", list, n),
+				"%d is the user of the sidecar, whose connections are not redirected; use another one", i.Settings.UID)
+		default:
+			i.warn("the init container %s runs as the user of the sidecar, so its connections bypass the mesh", c.Name)
+		}
+	}
+}
+
+// redirecting returns the name of the container that redirects the connections of the Pod, or validates it; empty where
+// they are not redirected.
+func (i *injection) redirecting() string {
+	switch {
+	case !i.redirects():
+		return ""
+	case i.Settings.CNI:
+		return ValidationContainer
+	}
+	return InitContainer
 }
 
 func (i *injection) runsAsSidecar(c core.Container) bool {
@@ -271,7 +324,8 @@ func (i *injection) runsAsSidecar(c core.Container) bool {
 // redirects reports whether connections of the Pod are redirected.
 func (i *injection) redirects() bool { return i.options.zoneProxy == "" }
 
-// addMetadata writes the labels and annotations that others read.
+// addMetadata writes the labels and annotations that others read. It comes last: the client that creates most Pods is a
+// controller, which drops warnings, so they are an annotation from which events are made.
 func (i *injection) addMetadata() {
 	i.edit.setLabel(meshLabel, i.options.mesh)
 	i.edit.setAnnotation(injectedAnnotation, "true")
@@ -279,6 +333,9 @@ func (i *injection) addMetadata() {
 	i.edit.setAnnotation(probePortAnnotation, fmt.Sprint(i.options.probePort))
 	if i.redirects() {
 		i.edit.setAnnotation(redirect.ConfigAnnotation, annotation(i.redirection()))
+	}
+	if len(i.warnings) > 0 {
+		i.edit.setAnnotation(convert.WarningsAnnotation, strings.Join(i.warnings, "\n"))
 	}
 	if len(i.pod.Spec.Containers) == 1 && i.pod.Annotations[defaultContainerAnnotation] == "" {
 		i.edit.setAnnotation(defaultContainerAnnotation, i.pod.Spec.Containers[0].Name)

@@ -257,3 +257,24 @@ func drawPod(r *rapid.T) map[string]any {
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 }
+
+// TestAddedContainersMustNotCollide: a container that another webhook adds after the injection, with a port of the
+// sidecar, denies the Pod.
+func TestAddedContainersMustNotCollide(t *testing.T) {
+	in := input([]byte(`{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "web", "image": "i",
+		"ports": [{"containerPort": 9902}]}]}}`))
+	first, err := Inject(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	injected := applied(t, in.Pod, first.Patch)
+	for port, denied := range map[int]bool{9901: false, 9902: false, 9903: true, 9001: true, 15001: true, 15053: true} {
+		in.Pod = applied(t, injected, fmt.Appendf(nil, `[{"op": "add", "path": "/spec/containers/-", "value":
+			{"name": "other", "image": "i", "ports": [{"containerPort": %d}]}}]`, port))
+		_, err := Inject(in)
+		want := fmt.Sprintf("spec.containers[1].ports[0].containerPort: %d is the port of the sidecar", port)
+		if denied != (err != nil && strings.Contains(err.Error(), want)) {
+			t.Errorf("a container with port %d: %v", port, err)
+		}
+	}
+}

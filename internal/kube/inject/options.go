@@ -85,10 +85,10 @@ type options struct {
 	concurrency              int
 	waitForReady, initFirst  bool
 	logLevel, logLevels      string
-	probePort                uint16
-	dns                      bool
-	dnsPort                  uint16
-	spire                    bool
+	// The ports of the sidecar. An administration interface without a port is a socket.
+	readinessPort, adminPort, probePort, dnsPort uint16
+	dns                                          bool
+	spire                                        bool
 
 	excludeInboundPorts, excludeOutboundPorts []string
 	excludeInboundIPs, excludeOutboundIPs     []string
@@ -108,7 +108,8 @@ func (i *injection) readOptions() {
 	o.initFirst = i.boolean(initFirstAnnotation, false)
 	o.logLevel = i.choice(logLevelAnnotation, "trace", "debug", "info", "warning", "error", "critical", "off")
 	o.logLevels = i.matching(logLevelsAnnotation, componentLevels, "upstream:debug,connection:trace")
-	i.port(adminPortAnnotation, 0, 1)
+	o.readinessPort = readinessPort
+	o.adminPort = i.port(adminPortAnnotation, 0, 1)
 	o.probePort = i.port(probePortAnnotation, s.ProbeProxyPort, 0)
 	o.dns = i.boolean(dnsAnnotation, s.DNS)
 	o.dnsPort = i.port(dnsPortAnnotation, s.DNSPort, 1)

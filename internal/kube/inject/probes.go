@@ -35,7 +35,7 @@ func (i *injection) targets() []target {
 	var all []target
 	for n := range i.pod.Spec.InitContainers {
 		c := &i.pod.Spec.InitContainers[n]
-		if c.RestartPolicy != nil && *c.RestartPolicy == core.ContainerRestartPolicyAlways && !ours(c.Name) {
+		if restarts(c) && !ours(c.Name) {
 			all = append(all, containerTargets(fmt.Sprintf("/spec/initContainers/%d", n), c)...)
 		}
 	}
@@ -45,6 +45,11 @@ func (i *injection) targets() []target {
 		}
 	}
 	return all
+}
+
+// restarts reports whether an init container is a native sidecar.
+func restarts(c *core.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == core.ContainerRestartPolicyAlways
 }
 
 func ours(name string) bool {

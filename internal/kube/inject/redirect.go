@@ -9,7 +9,7 @@ import (
 	"weft/internal/agent/redirect"
 )
 
-// readinessPort is the port of weft-dp's `/ready` and `/live`.
+// readinessPort is the port of weft-dp's `/ready` and `/live`, unless a container of the Pod has it.
 const readinessPort = 9902
 
 // allPorts excludes every port: a delegated gateway receives its connections itself.
@@ -38,7 +38,7 @@ func (i *injection) openPorts() []string {
 	} else {
 		ports = append(ports, i.probedPorts()...)
 	}
-	ports = append(ports, fmt.Sprint(readinessPort))
+	ports = append(ports, fmt.Sprint(i.options.readinessPort))
 	var all []string
 	for _, p := range ports {
 		if !slices.Contains(all, p) {
