@@ -97,9 +97,10 @@ func (i *injection) addContainers() {
 
 func (i *injection) sidecar(native bool) core.Container {
 	s, o := i.Settings, &i.options
+	resources := i.sidecarResources()
 	c := core.Container{
 		Name: SidecarContainer, Image: s.SidecarImage, ImagePullPolicy: core.PullIfNotPresent,
-		Command: []string{program, "run"}, Args: i.sidecarFlags(), Env: i.sidecarEnvironment(),
+		Command: []string{program, "run"}, Args: i.sidecarFlags(), Env: i.sidecarEnvironment(i.keepsThreads(resources)),
 		Ports: []core.ContainerPort{{Name: "weft-ready", ContainerPort: int32(o.readinessPort),
 			Protocol: core.ProtocolTCP}},
 		SecurityContext: restricted(s.UID, s.GID),
@@ -109,7 +110,7 @@ func (i *injection) sidecar(native bool) core.Container {
 			Exec: &core.ExecAction{Command: []string{program, "drain", "--control-socket=" + controlFile}}}},
 		VolumeMounts: []core.VolumeMount{{Name: sidecarVolume, MountPath: "/tmp"},
 			{Name: tokenVolume, MountPath: accessPath, ReadOnly: true}},
-		Resources: i.resources(s.Sidecar, true),
+		Resources: resources,
 	}
 	if o.spire {
 		c.VolumeMounts = append(c.VolumeMounts, core.VolumeMount{Name: spireVolume, MountPath: s.SPIREMountPath,
@@ -157,9 +158,17 @@ func (i *injection) sidecarFlags() []string {
 	return flags
 }
 
-// sidecarEnvironment is in the order of the names, after the variables that others refer to.
-func (i *injection) sidecarEnvironment() []core.EnvVar {
+// threadsVariable keeps Envoy from taking its number of threads from the CPU limit of its cgroup. (Envoy,
+// --concurrency.)
+const threadsVariable = "ENVOY_CGROUP_CPU_DETECTION"
+
+// sidecarEnvironment is in the order of the names, after the variables that others refer to. allThreads is true where
+// Envoy has a thread for each CPU of the Node, although the sidecar has a CPU limit.
+func (i *injection) sidecarEnvironment(allThreads bool) []core.EnvVar {
 	var env []core.EnvVar
+	if _, set := i.options.env[threadsVariable]; allThreads && !set {
+		i.options.env[threadsVariable] = "false"
+	}
 	for _, v := range []struct{ name, field string }{
 		{"INSTANCE_IP", "status.podIP"}, {"POD_NAME", "metadata.name"}, {"POD_NAMESPACE", "metadata.namespace"},
 	} {
@@ -193,7 +202,7 @@ func (i *injection) initContainer() core.Container {
 		Env:             []core.EnvVar{{Name: "XTABLES_LOCKFILE", Value: "/tmp/xtables.lock"}},
 		SecurityContext: security,
 		VolumeMounts:    []core.VolumeMount{{Name: initVolume, MountPath: "/tmp"}},
-		Resources:       i.resources(i.Settings.Init, false),
+		Resources:       i.initResources(i.Settings.Init),
 	}
 }
 
@@ -206,7 +215,7 @@ func (i *injection) validationContainer() core.Container {
 		Args: []string{fmt.Sprintf("--redirect-outbound-port=%d", s.OutboundPort),
 			"--ip-family-mode=" + s.IPFamilyMode},
 		SecurityContext: restricted(s.UID+1, s.GID), // the connections of the proxy's own user are not redirected
-		Resources:       i.resources(s.Validation, false),
+		Resources:       i.initResources(s.Validation),
 	}
 }
 
@@ -218,38 +227,6 @@ func restricted(uid, gid int) *core.SecurityContext {
 		Capabilities:   &core.Capabilities{Drop: []core.Capability{"ALL"}},
 		SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 	}
-}
-
-// resources returns the requests and limits of a container; none where the Pod as a whole has them.
-func (i *injection) resources(of settings.Resources, storage bool) core.ResourceRequirements {
-	if i.pod.Spec.Resources != nil {
-		return core.ResourceRequirements{}
-	}
-	list := func(cpu, memory, disk string) core.ResourceList {
-		quantities := core.ResourceList{}
-		for name, text := range map[core.ResourceName]string{core.ResourceCPU: cpu, core.ResourceMemory: memory,
-			core.ResourceEphemeralStorage: disk} {
-			if q := quantityOf(text); !q.IsZero() {
-				quantities[name] = q
-			}
-		}
-		return quantities
-	}
-	if storage {
-		return core.ResourceRequirements{Requests: list(of.RequestCPU, of.RequestMemory, "50M"),
-			Limits: list(of.LimitCPU, of.LimitMemory, "1G")}
-	}
-	return core.ResourceRequirements{Requests: list(of.RequestCPU, of.RequestMemory, ""),
-		Limits: list(of.LimitCPU, of.LimitMemory, "")}
-}
-
-// quantityOf parses a quantity of the settings, which have checked it. An empty one is zero.
-func quantityOf(text string) resource.Quantity {
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return resource.Quantity{}
-	}
-	return q
 }
 
 func (i *injection) probe(path string, p settings.Probe) *core.Probe {

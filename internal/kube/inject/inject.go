@@ -48,7 +48,10 @@ const (
 type Input struct {
 	Pod       []byte // JSON
 	Namespace *convert.Namespace
-	Settings  *settings.Injector
+	// Quotas and LimitRanges are those of the Namespace.
+	Quotas      []core.ResourceQuota
+	LimitRanges []core.LimitRange
+	Settings    *settings.Injector
 	// System is the system namespace.
 	System string
 	// ControlPlane is the address of the server for proxies, https://HOST:PORT.

@@ -22,7 +22,8 @@ import (
 )
 
 // TestInjection: the patched Pod of each scenario. A scenario has the Pod and its Namespace, settings that differ from
-// the defaults (fields of settings.Injector), and ContainerPatches. Existing meshes are default, demo and team-a.
+// the defaults (fields of settings.Injector), rules of the Namespace (ResourceQuotas and LimitRanges), and
+// ContainerPatches. Existing meshes are default, demo and team-a.
 func TestInjection(t *testing.T) {
 	golden.Run(t, "testdata/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		in := inputOf(t, scenario)
@@ -67,6 +68,13 @@ func inputOf(t testing.TB, scenario *txtar.Archive) Input {
 	if err := yaml.UnmarshalStrict([]byte(golden.Section(scenario, "settings.yaml")), in.Settings); err != nil {
 		t.Fatal(err)
 	}
+	for _, doc := range resource.SplitYAML([]byte(golden.Section(scenario, "rules.yaml"))) {
+		if strings.Contains(string(doc.Text), "kind: ResourceQuota") {
+			in.Quotas = append(in.Quotas, decoded[core.ResourceQuota](t, doc.Text))
+		} else {
+			in.LimitRanges = append(in.LimitRanges, decoded[core.LimitRange](t, doc.Text))
+		}
+	}
 	patches := map[string]*kind.ContainerPatch{}
 	for _, doc := range resource.SplitYAML([]byte(golden.Section(scenario, "patches.yaml"))) {
 		o, err := resource.Parse(doc.Text, kind.ByName)
@@ -81,6 +89,14 @@ func inputOf(t testing.TB, scenario *txtar.Archive) Input {
 	}
 	in.Patch = func(name string) *kind.ContainerPatch { return patches[name] }
 	return in
+}
+
+func decoded[O any](t testing.TB, text []byte) (o O) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(text, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // input returns the input of a Pod in the labeled namespace demo.

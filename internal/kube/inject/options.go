@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weft/internal/kube/convert"
+	"weft/internal/settings"
 )
 
 // Labels and annotations that have a meaning for injection.
@@ -30,6 +31,7 @@ const (
 	logLevelAnnotation     = "kuma.io/envoy-log-level"
 	logLevelsAnnotation    = "kuma.io/envoy-component-log-level"
 	adminPortAnnotation    = "kuma.io/envoy-admin-port"
+	limitCPUAnnotation     = "kuma.io/sidecar-limits-cpu"
 	probePortAnnotation    = "kuma.io/application-probe-proxy-port"
 	dnsAnnotation          = "kuma.io/builtin-dns"
 	dnsPortAnnotation      = "kuma.io/builtin-dns-port"
@@ -82,6 +84,7 @@ type options struct {
 
 	patches, operatorPatches []string
 	env                      map[string]string
+	resources                settings.Resources // of the sidecar
 	concurrency              int
 	waitForReady, initFirst  bool
 	logLevel, logLevels      string
@@ -103,6 +106,7 @@ func (i *injection) readOptions() {
 	i.readGateway()
 	o.operatorPatches, o.patches = s.Patches, splitList(i.pod.Annotations[patchesAnnotation])
 	o.env = i.environment()
+	o.resources = i.readResources()
 	o.concurrency = i.concurrency()
 	o.waitForReady = i.boolean(waitAnnotation, s.WaitForReady)
 	o.initFirst = i.boolean(initFirstAnnotation, false)
@@ -199,7 +203,7 @@ func (i *injection) concurrency() int {
 		}
 		return int(n)
 	}
-	if limit := quantityOf(i.Settings.Sidecar.LimitCPU); !limit.IsZero() && i.pod.Spec.Resources == nil {
+	if limit := quantityOf(i.options.resources.LimitCPU); !limit.IsZero() {
 		return max(2, int(limit.MilliValue()/1000))
 	}
 	return 0

@@ -3,12 +3,14 @@ package injector
 import (
 	"context"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
 	"weft/internal/kube/convert"
 	"weft/internal/kube/inject"
+	"weft/internal/wait"
 )
 
 const namespacesPath = "/api/v1/namespaces"
@@ -26,25 +28,62 @@ type configMap struct {
 // with all namespaces and ends after some minutes, so a ConfigMap that someone changed is written again.
 func KeepCA(ctx context.Context, client *api.Client, system string, ca func() ([]byte, error),
 	outage *api.Outage) {
-	write := func(event api.Event) error {
-		n, err := convert.DecodeNamespace(event.Object)
-		if err != nil || event.Type == api.Deleted || n.Terminating {
-			return err
-		}
-		text, err := ca()
-		if err != nil {
-			return err
-		}
-		return writeCA(ctx, client, n.Name, string(text))
-	}
+	k := &caKeeper{client: client, ca: ca, outage: outage}
 	follow := func(of api.Options) {
+		write := func(event api.Event) error { return k.write(ctx, event) }
 		client.Follow(ctx, namespacesPath, of, write, outage.Call(), "the CA can't be written into the namespaces of "+
 			"proxies")
 	}
-	var both sync.WaitGroup
-	both.Go(func() { follow(api.Options{"fieldSelector": "metadata.name=" + system}) })
-	both.Go(func() { follow(api.Options{"labelSelector": convert.InjectionLabel}) })
-	both.Wait()
+	k.running.Go(func() { follow(api.Options{"fieldSelector": "metadata.name=" + system}) })
+	k.running.Go(func() { follow(api.Options{"labelSelector": convert.InjectionLabel}) })
+	k.running.Wait()
+}
+
+// caKeeper writes the CA into namespaces.
+type caKeeper struct {
+	client   *api.Client
+	ca       func() ([]byte, error)
+	outage   *api.Outage
+	running  sync.WaitGroup
+	rejected sync.Map // names of namespaces that reject the ConfigMap
+}
+
+// rejectedPause is the pause after a namespace has rejected the ConfigMap.
+const rejectedPause = 10 * time.Second
+
+// write writes the CA into the namespace of an event. The others do not wait for a namespace that rejects it, such as
+// one whose ResourceQuota counts ConfigMaps: it is tried again on its own.
+func (k *caKeeper) write(ctx context.Context, event api.Event) error {
+	n, err := convert.DecodeNamespace(event.Object)
+	if err != nil || event.Type == api.Deleted || n.Terminating {
+		return err
+	}
+	if err = k.writeInto(ctx, n.Name); !apierrors.IsForbidden(err) {
+		return err
+	}
+	if _, known := k.rejected.LoadOrStore(n.Name, true); known {
+		return nil
+	}
+	k.running.Go(func() {
+		defer k.rejected.Delete(n.Name)
+		call := k.outage.Call()
+		defer call.Succeeded()
+		for err != nil && ctx.Err() == nil {
+			call.Failed(err, "the namespace rejects the CA of proxies, so its Pods with a sidecar do not start",
+				"namespace", n.Name)
+			_ = wait.Sleep(ctx, rejectedPause)
+			err = k.writeInto(ctx, n.Name)
+		}
+	})
+	return nil
+}
+
+func (k *caKeeper) writeInto(ctx context.Context, namespace string) error {
+	text, err := k.ca()
+	if err != nil {
+		return err
+	}
+	return writeCA(ctx, k.client, namespace, string(text))
 }
 
 // writeCA writes the ConfigMap if it differs.

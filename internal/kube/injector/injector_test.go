@@ -12,6 +12,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/kube/api"
@@ -48,7 +49,9 @@ func start(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{Client: client}
-	c.namespace(t, system, "false")
+	if err := client.Get(t.Context(), namespaces+"/"+system, nil, nil); apierrors.IsNotFound(err) {
+		c.namespace(t, system, "false")
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
