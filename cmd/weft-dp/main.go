@@ -125,6 +125,8 @@ GET /live returns 200 while weft-dp runs.`,
 	f.IntVar(&c.ReadinessPort, "readiness-port", 9902, "port that serves GET /ready; 0 for none")
 	f.StringVar(&c.ControlSocket, "control-socket", "",
 		"path of the unix socket of weft-dp drain and weft-dp wait (default: none)")
+	f.BoolVar(&c.EndsLast, "ends-last", false, "the applications end before weft-dp gets SIGTERM, as in a Pod with a "+
+		"native sidecar: a proxy without inbounds does not drain")
 	f.IntVar(&c.ProbeProxy.Port, "probe-proxy-port", 0,
 		"port that forwards the probes of --probe to the application, for the kubelet; 0 for none")
 	f.StringVar(&c.ProbeProxy.Application, "probe-address", "", "IP address of the application for these probes")

@@ -57,6 +57,9 @@ type Config struct {
 	EnvoyLogLevels string           // as Envoy's --component-log-level; empty: none
 	Concurrency    int              // Envoy's worker threads; 0: the number of CPUs
 	ControlSocket  string           // the unix socket of [Drain] and [WaitReady]; empty: none
+	// EndsLast is true where the applications behind the proxy have ended before SIGTERM, as in the Pod of a native
+	// sidecar.
+	EndsLast       bool
 	ProbeProxy     ProbeProxy
 	EnvoyMaxMemory uint64 // bytes of Envoy's heap; 0: see defaultMemory
 	Version        string // the version of weft-dp, which the control plane shows
@@ -119,6 +122,13 @@ type agent struct {
 // containers of the Pod have ended. An Envoy that exits after it was ready is
 // restarted. Run returns nil after a drain, and an [ExitError] if Envoy exited before it was ready, or too often.
 func Run(ctx context.Context, c Config) error {
+	probes, err := listenReadiness(c.ReadinessPort) // first, so that no early probe of the kubelet fails
+	if err != nil {
+		return err
+	}
+	if probes != nil {
+		defer probes.Close()
+	}
 	binary, version, err := findEnvoy(ctx, c.Envoy)
 	if err != nil {
 		return err
@@ -141,6 +151,7 @@ func Run(ctx context.Context, c Config) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	parts, life := errgroup.WithContext(life)
 	defer func() { end(); parts.Wait() }()
+	a.serveReadiness(life, parts, probes)
 	parts.Go(func() error { return a.keepSession(life) })
 	parts.Go(func() error { return a.keepCertificates(life) })
 
@@ -290,7 +301,7 @@ func (a *agent) serve(ctx, life context.Context, parts *errgroup.Group, binary s
 	defer relay.Stop()
 	parts.Go(func() error { return relay.Serve(listener) })
 	for _, serve := range []func(context.Context, *errgroup.Group) error{
-		a.serveReadiness, a.serveCommands, a.ProbeProxy.serve,
+		a.serveCommands, a.ProbeProxy.serve,
 	} {
 		if err := serve(life, parts); err != nil {
 			return err
@@ -390,8 +401,14 @@ func (a *agent) startDraining() {
 	a.ready.store(false)
 }
 
-// awaitDrained returns nil once the control plane reports the proxy drained. It returns an error after drainTimeout, if
-// ctx ends, or if for sessionTimeout no session has lasted that long.
+// isUnused reports whether no request is lost with the proxy: no client sends requests to it, and its applications have
+// ended, or will have ended before it.
+func (a *agent) isUnused(settings *wire.Settings) bool {
+	return len(settings.Listeners) == 0 && (a.EndsLast || settings.Completed)
+}
+
+// awaitDrained returns nil once the control plane reports the proxy drained; at once where the proxy is unused. It
+// returns an error after drainTimeout, if ctx ends, or if for sessionTimeout no session has lasted that long.
 func (a *agent) awaitDrained(ctx context.Context) error {
 	bound := time.After(drainTimeout)
 	session, _ := a.session.load()
@@ -401,7 +418,7 @@ func (a *agent) awaitDrained(ctx context.Context) error {
 	}
 	for {
 		settings, next := a.settings.load()
-		if settings.Drained {
+		if settings.Drained || a.isUnused(settings) {
 			return nil
 		}
 		present, changed := a.session.load()

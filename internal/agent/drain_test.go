@@ -179,3 +179,32 @@ func TestADrainWaitsForTheControlPlane(t *testing.T) {
 		})
 	}
 }
+
+// TestAnUnusedProxyEndsAtOnce: nothing is lost with a proxy that has no listener for clients and whose applications
+// have ended. Others wait for the control plane.
+func TestAnUnusedProxyEndsAtOnce(t *testing.T) {
+	served := []*wire.Listener{{Address: "10.0.0.1", Port: 80}}
+	for name, c := range map[string]struct {
+		endsLast bool
+		settings *wire.Settings
+		atOnce   bool
+	}{
+		"in a Pod with a native sidecar":      {true, &wire.Settings{}, true},
+		"in a Pod that has completed":         {false, &wire.Settings{Completed: true}, true},
+		"beside a running application":        {false, &wire.Settings{}, false},
+		"with an inbound":                     {true, &wire.Settings{Listeners: served}, false},
+		"with an inbound, in a completed Pod": {false, &wire.Settings{Listeners: served, Completed: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				a := &agent{Config: Config{EndsLast: c.endsLast}, settings: watch(c.settings),
+					session: watch(time.Now().Add(-time.Hour))}
+				began := time.Now()
+				_ = a.awaitDrained(t.Context())
+				if took := time.Since(began); (took == 0) != c.atOnce {
+					t.Errorf("the drain waited for %s", took)
+				}
+			})
+		})
+	}
+}

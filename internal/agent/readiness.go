@@ -34,24 +34,45 @@ func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
 	return true
 }
 
+// listenReadiness opens the port of the probes; nil for none. A connection waits until [agent.serveReadiness] serves
+// it.
+func listenReadiness(port int) (net.Listener, error) {
+	if port == 0 {
+		return nil, nil
+	}
+	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil, fmt.Errorf("the readiness port: %w; choose another with --readiness-port, or 0 for none", err)
+	}
+	return listener, nil
+}
+
+// maxReadyWait bounds the parameter `wait` of `GET /ready`. The server ends a response after 5 s.
+const maxReadyWait = 4 * time.Second
+
+// respondReady responds to `GET /ready`. A proxy that is not ready has the time of the parameter `wait` to become so.
+func (a *agent) respondReady(w http.ResponseWriter, r *http.Request) {
+	bound, _ := time.ParseDuration(r.URL.Query().Get("wait")) // 0 without one
+	waiting, cancel := context.WithTimeout(r.Context(), min(bound, maxReadyWait))
+	defer cancel()
+	if _, err := a.ready.await(waiting, func(ready bool) bool { return ready }); err != nil {
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
 // serveReadiness serves `GET /ready` and `GET /live` on all addresses of the machine, for the probes of an
 // orchestrator. Only the log has the reason for which a proxy is not ready.
-func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error {
-	if a.ReadinessPort == 0 {
-		return nil
-	}
-	listener, err := net.Listen("tcp", fmt.Sprintf(":%d", a.ReadinessPort))
-	if err != nil {
-		return fmt.Errorf("the readiness port: %w; choose another with --readiness-port, or 0 for none", err)
+//
+// A startup probe of `/ready?wait=2s` succeeds at the moment when the proxy is ready, and does not fail before: the
+// kubelet makes an event of each failure.
+func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group, listener net.Listener) {
+	if listener == nil {
+		return
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if ready, _ := a.ready.load(); !ready {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ready")
-	})
+	mux.HandleFunc("GET /ready", a.respondReady)
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 8 << 10,
@@ -62,7 +83,6 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group) error
 		server.Serve(listener)
 		return nil
 	})
-	return nil
 }
 
 // whyNotReady returns the reason for the log.

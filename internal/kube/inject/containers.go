@@ -119,7 +119,7 @@ func (i *injection) sidecar(native bool) core.Container {
 	switch {
 	case native:
 		c.RestartPolicy = ptr(core.ContainerRestartPolicyAlways)
-		c.StartupProbe = i.probe("/ready", s.Startup)
+		c.StartupProbe = i.probe(waitingPath(s.Startup), s.Startup)
 	case o.waitForReady:
 		c.Lifecycle.PostStart = &core.LifecycleHandler{
 			Exec: &core.ExecAction{Command: []string{program, "wait", "--control-socket=" + controlFile}}}
@@ -145,6 +145,9 @@ func (i *injection) sidecarFlags() []string {
 			flags = append(flags, fmt.Sprintf("--probe-proxy-port=%d", o.probePort), "--probe-address=$(INSTANCE_IP)")
 			flags = append(flags, i.probeFlags()...)
 		}
+	}
+	if i.Settings.NativeSidecars {
+		flags = append(flags, "--ends-last")
 	}
 	if o.concurrency != 0 {
 		flags = append(flags, fmt.Sprintf("--concurrency=%d", o.concurrency))
@@ -227,6 +230,12 @@ func restricted(uid, gid int) *core.SecurityContext {
 		Capabilities:   &core.Capabilities{Drop: []core.Capability{"ALL"}},
 		SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
 	}
+}
+
+// waitingPath returns the path of a startup probe. It succeeds when the sidecar becomes ready, not at the next period,
+// and is not an event "Unhealthy" meanwhile. The response comes within the timeout of the probe.
+func waitingPath(p settings.Probe) string {
+	return fmt.Sprintf("/ready?wait=%dms", 1000*p.Timeout-500)
 }
 
 func (i *injection) probe(path string, p settings.Probe) *core.Probe {
