@@ -360,6 +360,10 @@ func TestKubernetesLeadership(t *testing.T) {
 	if got, want := c.holder(t), instanceOf(t, first); got != want {
 		t.Errorf("the holder is %s with two replicas, want the first, %s", got, want)
 	}
+	host, _ := os.Hostname()
+	if label, _, _ := strings.Cut(strings.ToLower(host), "."); !strings.HasPrefix(c.holder(t), label+"-") {
+		t.Errorf("the holder is %s, on the host %s", c.holder(t), host)
+	}
 	began := time.Now()
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)

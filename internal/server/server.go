@@ -10,10 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/access"
@@ -114,9 +114,10 @@ type remoteControlPlanes struct {
 func Start(ctx context.Context, c Config) (*Server, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
+	host, _ := os.Hostname() // the ID is unique without it
 	s := &Server{
 		settings: c.Settings, version: c.Version, socketLinks: c.SocketLinks, log: c.Log, logTail: c.LogTail,
-		instance: uuid.NewString(), cancel: cancel, group: group, denials: access.NewDenials(c.Log),
+		instance: instanceID(host), cancel: cancel, group: group, denials: access.NewDenials(c.Log),
 	}
 	buildRole, startRole := s.buildZone, s.startZone
 	if c.Settings.Mode == settings.Global {
