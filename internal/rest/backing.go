@@ -14,13 +14,14 @@ import (
 
 // backing returns the backends and the clients of a service.
 func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
-	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
+	m, err := a.read(r.Context(), kind.Written()...)
+	if err != nil {
 		return err
 	}
 	key := keyOf(kind.MeshServices, r)
 	backing := a.Inspector.Backing(state.ServiceKey{Mesh: key.Mesh, Name: key.Name})
 	if backing == nil {
-		return resource.Errorf(resource.NotFound, "%s does not exist, so it has no backends", key)
+		return m.missing(key, ", so it has no backends")
 	}
 	return writeJSON(w, http.StatusOK, backing)
 }

@@ -71,8 +71,7 @@ func (a *api) sentTo(r *http.Request, shadow bool) ([]*xds.Resource, error) {
 	}
 	resources, ok := of(state.ProxyKey{Mesh: meta.Mesh, Name: meta.Name})
 	if !ok {
-		return nil, resource.Errorf(resource.NotFound, "%s does not exist, so there is no configuration for it",
-			dataplane.Key())
+		return nil, m.missing(dataplane.Key(), ", so there is no configuration for it")
 	}
 	return resources, nil
 }
@@ -89,12 +88,13 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 // applied returns the resources that determine a proxy's configuration, and their effect.
 func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	key := keyOf(kind.Dataplanes, r)
-	if _, err := a.read(r.Context(), kind.Written()...); err != nil {
+	m, err := a.read(r.Context(), kind.Written()...)
+	if err != nil {
 		return err
 	}
 	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
-		return resource.Errorf(resource.NotFound, "%s does not exist", key)
+		return m.missing(key, "")
 	}
 	return writeJSON(w, http.StatusOK, applied)
 }

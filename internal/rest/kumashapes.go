@@ -112,7 +112,7 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	}
 	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
-		return inspected{}, resource.Errorf(resource.NotFound, "%s does not exist", key)
+		return inspected{}, m.missing(key, "")
 	}
 	return inspected{m, dataplane(o), applied}, nil
 }

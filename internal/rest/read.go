@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"weft/internal/admission"
 	"weft/internal/inspect"
@@ -78,9 +79,33 @@ func (m *snapshot) find(key resource.Key) (resource.Any, bool) {
 func (m *snapshot) need(key resource.Key) (resource.Any, error) {
 	o, ok := m.find(key)
 	if !ok {
-		return nil, resource.Errorf(resource.NotFound, "%s does not exist", key)
+		return nil, m.missing(key, "")
 	}
 	return o, nil
+}
+
+// maxNamesakes is the number of names in the hint of an error.
+const maxNamesakes = 3
+
+// missing returns the error of a resource that does not exist, with what follows from that. On Kubernetes a name has
+// the namespace of its object, and that of a Dataplane is its Pod's: the error names resources that may be meant.
+func (m *snapshot) missing(key resource.Key, consequence string) error {
+	var names []string
+	for o := range m.State.Tables.From(m.Snapshot, key.Kind, key.Mesh, "") {
+		meta := o.Envelope()
+		display := meta.Label(kind.DisplayName)
+		if meta.Label(kind.NamespaceLabel) == "" || display != key.Name && !strings.HasPrefix(display, key.Name+"-") {
+			continue
+		}
+		if names = append(names, meta.Name); len(names) == maxNamesakes {
+			break
+		}
+	}
+	hint := ""
+	if len(names) > 0 {
+		hint = "; names on Kubernetes are NAME.NAMESPACE, such as " + strings.Join(names, ", ")
+	}
+	return resource.Errorf(resource.NotFound, "%s does not exist%s%s", key, consequence, hint)
 }
 
 // needMesh returns an error where the mesh in the path does not exist.
