@@ -120,6 +120,7 @@ func (i *injection) sidecar(native bool) core.Container {
 	case native:
 		c.RestartPolicy = ptr(core.ContainerRestartPolicyAlways)
 		c.StartupProbe = i.probe(waitingPath(s.Startup), s.Startup)
+		c.ReadinessProbe.InitialDelaySeconds = 0 // the startup probe comes before it
 	case o.waitForReady:
 		c.Lifecycle.PostStart = &core.LifecycleHandler{
 			Exec: &core.ExecAction{Command: []string{program, "wait", "--control-socket=" + controlFile}}}
