@@ -73,8 +73,8 @@ func (w *world) lives(from *machine, s silence, what, host string, servers ...st
 		}
 		return err
 	})
-	// Requests that wait for a silent machine are open for seconds, and then all need connections to another one. Few of
-	// them are open, and few new connections: a slow machine would spend its time on handshakes that fail.
+	// Requests that wait for a silent machine are open for seconds, and then all need connections to another one. Few
+	// of them are open, and few new connections: a slow machine would spend its time on handshakes that fail.
 	open := 64
 	if *showDrills {
 		open = 1000
