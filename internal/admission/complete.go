@@ -40,6 +40,9 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 			realm.SigningKey("1").Name)
 	}
 	if written {
+		if stored == nil && !controlPlane {
+			problems = append(problems, w.operatorsName(o.Key())...)
+		}
 		problems = append(problems, w.namespaceProblems(o)...)
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
 		problems = append(problems, w.fillSNIs(o, stored, controlPlane)...)
@@ -136,14 +139,15 @@ func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 }
 
 // namespaced returns the name and the namespace of a resource of Kubernetes, whose name in the API is NAME.NAMESPACE.
-// Secrets, the control plane's own rows, and resources with a name without a dot have no namespace.
+// Secrets, the control plane's own rows, and resources with a name without a dot have no namespace. A resource of
+// [kind.OfOperators] has the system namespace or none.
 func (w *Writer) namespaced(key resource.Key) (name, namespace string) {
 	info := kind.ByName(key.Kind).Describe()
 	if w.env != kind.Kubernetes || info.Hidden || info.Encrypted {
 		return key.Name, ""
 	}
 	at := strings.LastIndexByte(key.Name, '.')
-	if at < 0 {
+	if at < 0 || kind.OfOperators(key.Kind) && key.Name[at+1:] != w.system {
 		return key.Name, ""
 	}
 	return key.Name[:at], key.Name[at+1:]

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"slices"
+	"strings"
 
 	"weft/kind"
 	"weft/resource"
@@ -43,20 +44,30 @@ func produces(part kind.ToPart, namespace string) bool {
 		(ref.Namespace == "" || ref.Namespace == namespace)
 }
 
-// namespaceProblems rejects a resource in a namespace that its kind or its items do not allow.
+// operatorsName rejects the name of a new resource of [kind.OfOperators] that ends with a namespace other than the
+// system namespace. The name would be accepted as a whole, but a user who writes it means the namespace.
+func (w *Writer) operatorsName(key resource.Key) resource.Problems {
+	var problems resource.Problems
+	at := strings.LastIndexByte(key.Name, '.')
+	if w.env != kind.Kubernetes || w.system == "" || at < 0 || !kind.OfOperators(key.Kind) ||
+		key.Name[at+1:] == w.system {
+		return nil
+	}
+	problems.Add("name", "is in the namespace %s, and a %s concerns the whole mesh; write it in the namespace %s",
+		key.Name[at+1:], key.Kind, w.system)
+	return problems
+}
+
+// namespaceProblems rejects a resource in a namespace that its items do not allow.
 func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 	var problems resource.Problems
 	_, namespace := w.namespaced(o.Key())
 	if namespace == "" || namespace == w.system || w.system == "" {
 		return nil
 	}
-	if kind.OfOperators(o.Key().Kind) {
-		problems.Add("name", "is in the namespace %s, and a %s concerns the whole mesh; write it in the namespace %s",
-			namespace, o.Key().Kind, w.system)
-	}
 	d, ok := kind.ByName(o.Key().Kind).(kind.Policy)
 	if !ok {
-		return problems
+		return nil
 	}
 	if w.self().Global() {
 		problems.Add("name", "is in the namespace %s, and a policy of the global control plane concerns all zones; "+

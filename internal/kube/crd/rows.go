@@ -52,6 +52,7 @@ func Rows() []kube.Kind {
 			k.Private = true
 		case !info.Hidden:
 			k.Plural, k.Namespaced = Plural(info), !slices.Contains(clusterScoped, info.Name)
+			k.System = k.Namespaced && kind.OfOperators(info.Name)
 			k.MeshField = info.Flat && k.Meshed
 		}
 		all = append(all, k)

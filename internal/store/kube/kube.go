@@ -41,6 +41,9 @@ type Kind struct {
 	Plural string
 	// Namespaced is true for objects in namespaces. Their rows have the name NAME.NAMESPACE.
 	Namespaced bool
+	// System is true for objects that are in the system namespace alone. Any other end of a row's name is part of the
+	// object's name, so mesh.mtls is the object mesh.mtls of the system namespace.
+	System bool
 	// Meshed is true for rows that belong to a mesh.
 	Meshed bool
 	// MeshField is true for objects with `mesh` beside the metadata.

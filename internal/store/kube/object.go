@@ -188,6 +188,8 @@ func (k *Kind) object(row, system string) (name, namespace string) {
 		return row, system
 	case !k.Namespaced:
 		return row, ""
+	case k.System:
+		return strings.TrimSuffix(row, "."+system), system
 	}
 	if at := strings.LastIndexByte(row, '.'); at > 0 && at < len(row)-1 {
 		return row[:at], row[at+1:]
@@ -209,6 +211,8 @@ func (p place) collection() string {
 		return "/apis/coordination.k8s.io/v1/namespaces/" + p.system + "/leases"
 	case p.of.own():
 		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + RecordPlural
+	case p.of.System:
+		return "/apis/" + resource.APIVersion + "/namespaces/" + p.system + "/" + p.of.Plural
 	case p.namespace != "":
 		return "/apis/" + resource.APIVersion + "/namespaces/" + p.namespace + "/" + p.of.Plural
 	}
@@ -600,6 +604,12 @@ func (p place) keyOf(o *object) (resource.Key, error) {
 		return resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}, err
 	}
 	key := resource.Key{Kind: p.kind.Name, Name: p.shownName(&o.Metadata)}
+	if p.of.System && o.Metadata.Namespace != p.system {
+		return key, &resource.Error{Code: resource.Invalid, Detail: p.of.Name + " " + o.Metadata.Name + " is invalid",
+			Problems: resource.Problems{{Field: "metadata.namespace", Reason: fmt.Sprintf(
+				"is %s, and a %s concerns the whole mesh; write it in the namespace %s", o.Metadata.Namespace,
+				p.of.Name, p.system)}}}
+	}
 	// An annotation that users can write gives no object the row of another one.
 	if name := o.Metadata.Annotations[nameAnnotation]; name != "" {
 		if object, namespace := p.of.object(name, p.system); object == o.Metadata.Name &&
