@@ -85,6 +85,7 @@ func Run(w World) *Report {
 	l := &checker{World: w, r: reports.Reader(), reports: reports,
 		effects: reports.PolicyEffects(), report: &Report{Findings: []Finding{}}}
 	l.controlPlane()
+	l.ownWrites()
 	l.zones()
 	l.hostNames()
 	l.sidecars()

@@ -44,6 +44,8 @@ var (
 		"Set ipam.meshService.cidr to a larger range."}
 	notTranslated = &Problem{"not-translated", Error,
 		"Proxies keep their former configuration. This is a bug in weft: report it, with the control plane's log."}
+	ownWriteFailed = &Problem{"own-write-failed", Error,
+		"Remove the cause that the reason states. The control plane repeats the write at least once a minute."}
 	hostnameMissing = &Problem{"hostname-missing", Warning,
 		"Rename one of the services, or correct the template."}
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
@@ -155,7 +157,7 @@ var (
 )
 
 var problems = []*Problem{
-	serverCertificateExpiring,
+	serverCertificateExpiring, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, configNotAcked, envoyTooOld,

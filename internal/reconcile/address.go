@@ -38,8 +38,11 @@ func (a *absence) store(p *Plan) func(*table.Tx) {
 	}
 }
 
-// removeLocalRows removes the absences of an earlier run of this instance.
+// removeLocalRows removes the absences and failures of an earlier run of this instance.
 func (p *Plan) removeLocalRows(tx *table.Tx) {
+	for f := range p.failures.All(p.State.Tables.DB.Snapshot()) {
+		p.failures.Delete(tx, f.Request.String())
+	}
 	for gone := range p.absences.All(p.State.Tables.DB.Snapshot()) {
 		p.absences.Delete(tx, gone.key())
 	}

@@ -22,6 +22,7 @@ func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	secrets := p.externalMaterial(r, &w, service)
 	nacks := p.nacks.Get(r, causeOf(resource.Key(u)))
 	status := kind.MeshExternalServiceStatus{Conditions: append(nacks.conditions(), secrets...)}
+	status.Conditions = append(status.Conditions, p.reconciled(r, u)...)
 	var old kind.MeshExternalServiceStatus
 	stored, had := p.State.Tables.ExternalServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {

@@ -175,6 +175,7 @@ func readHere(m *kind.MeshMTLS, troubles map[string]*problem) []kind.Condition {
 
 // putMeshStatus writes the conditions of a mesh. A mesh that never had mtls has no status.
 func (p *Plan) putMeshStatus(mesh string, conditions []kind.Condition, rot *rotation) {
+	conditions = append(conditions, p.reconciled(rot.r, rot.request())...)
 	stored, ok := p.State.Tables.MeshStatuses.Find(rot.r, "", mesh)
 	if ok {
 		putIfDifferent(&rot.writes, conditionDelay(stored.Spec.Conditions, conditions), stored,

@@ -57,7 +57,7 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	}
 	m := p.members.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
 	status := kind.MeshMultiZoneServiceStatus{MeshServices: m.services,
-		Conditions: append(m.nacks.conditions(), m.conditions()...)}
+		Conditions: slices.Concat(m.nacks.conditions(), m.conditions(), p.reconciled(r, u))}
 	var old kind.MeshMultiZoneServiceStatus
 	stored, had := p.State.Tables.MultiZoneServiceStatuses.Find(r, u.Mesh, u.Name)
 	if had {

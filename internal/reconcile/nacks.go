@@ -171,7 +171,8 @@ func (p *Plan) trust(r *table.Reader, u Request) (w Writes) {
 	if _, ok := p.State.Tables.Trusts.Find(r, u.Mesh, u.Name); !ok {
 		return w
 	}
-	status := kind.MeshTrustStatus{Conditions: p.nacks.Get(r, causeOf(resource.Key(u))).conditions()}
+	status := kind.MeshTrustStatus{Conditions: append(p.nacks.Get(r, causeOf(resource.Key(u))).conditions(),
+		p.reconciled(r, u)...)}
 	stored, told := p.State.Tables.TrustStatuses.Find(r, u.Mesh, u.Name)
 	if told {
 		status.Origin = stored.Spec.Origin

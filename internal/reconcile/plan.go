@@ -85,6 +85,9 @@ type Plan struct {
 	noVIP             table.Derived[netip.Prefix, bool]
 	absences          table.Input[absence]
 	absencesByRequest table.Index[absence] // by the Request that waits
+	// failures has the writes that fail, by their Request.
+	failures    table.Input[failure]
+	allFailures table.Index[failure]
 	// servicesMoving and multiZoneMoving find the services of which a port has several SNIs, by their mesh.
 	servicesMoving  table.Index[*resource.Object[kind.MeshService]]
 	multiZoneMoving table.Index[*resource.Object[kind.MeshMultiZoneService]]
@@ -118,6 +121,8 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	}
 	p.absences = table.NewInput(g.Tables.DB, absence.key)
 	p.absencesByRequest = table.NewIndex(p.absences, func(a absence) []string { return []string{a.Request.String()} })
+	p.failures = table.NewInput(g.Tables.DB, func(f failure) string { return f.Request.String() })
+	p.allFailures = table.NewIndex(p.failures, func(failure) []string { return []string{""} })
 	p.servicesMoving = table.NewIndex(g.Tables.Services, movingSNIs[kind.MeshService])
 	p.multiZoneMoving = table.NewIndex(g.Tables.MultiZoneServices, movingSNIs[kind.MeshMultiZoneService])
 	p.instances = table.NewInput(g.Tables.DB, func([]string) string { return "" })
@@ -223,7 +228,7 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	}
 	status := kind.MeshServiceStatus{
 		TLS:        &kind.TLSStatus{Status: "NotReady"},
-		Conditions: f.nacks.conditions(),
+		Conditions: append(f.nacks.conditions(), p.reconciled(r, u)...),
 	}
 	if own {
 		status.DataplaneProxies = &f.count

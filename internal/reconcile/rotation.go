@@ -57,6 +57,9 @@ func (p *Plan) rotation(r *table.Reader, mesh, name string) *rotation {
 	return rot
 }
 
+// request returns the Request whose writes the rotation derives.
+func (rot *rotation) request() Request { return Request{kind.MeshIdentities.Name, rot.mesh, rot.name} }
+
 func (rot *rotation) addWrite(w Write) { rot.writes.addWrite(0, w) }
 
 // follow starts or continues the rotation to a source, and returns the problem that prevents it.
@@ -368,6 +371,7 @@ func (rot *rotation) endSigning() {
 // putStatus writes the conditions of the MeshIdentity.
 func (rot *rotation) putStatus(conditions []kind.Condition) {
 	var stored *resource.Object[kind.MeshIdentityStatus]
+	conditions = append(conditions, rot.plan.reconciled(rot.r, rot.request())...)
 	var before []kind.Condition
 	if row, ok := rot.plan.State.Tables.Find(rot.r, kind.MeshIdentityStatuses.Key(rot.mesh, rot.name)); ok {
 		stored = row.(*resource.Object[kind.MeshIdentityStatus])

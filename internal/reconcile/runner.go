@@ -47,6 +47,7 @@ type runner struct {
 	reserved map[string]*job       // by virtual IP that is being written
 	making   map[resource.Key]*job // generated services that are being written
 	declined map[*job]bool         // that wait for what another request has reserved
+	failures map[Request]failure   // that the table has
 	waits    map[Request]string    // names of the conditions that the requests state
 	wake     chan struct{}
 }
@@ -60,6 +61,7 @@ type job struct {
 	due      time.Time
 	running  bool
 	delay    time.Duration // retry delay after failures
+	failure  *failure      // of its last writes; nil: they succeeded
 	// unseen has the stored versions of rows that the table does not have yet, [unknownVersion] after a failed or
 	// conflicting write. At the time check they are compared with the store.
 	unseen     map[resource.Key]string
@@ -139,7 +141,7 @@ func (rn *runner) setWrites(u Request, writes Writes, now time.Time) {
 	delete(rn.declined, j)
 	switch due := now.Add(max(writes.Delay, j.delay)); {
 	case writes.empty():
-		j.due, j.delay = time.Time{}, 0
+		j.due, j.delay, j.failure = time.Time{}, 0, nil
 	case j.due.IsZero() || due.Before(j.due):
 		j.due = due
 	}
@@ -224,6 +226,7 @@ func (rn *runner) run(ctx context.Context) {
 	free := make(chan struct{}, maxConcurrentWrites)
 	for ctx.Err() == nil {
 		now := rn.now()
+		rn.reportFailures(now)
 		due, unsure, next := rn.dequeue(now)
 		for _, j := range due {
 			free <- struct{}{}
@@ -256,6 +259,7 @@ func (rn *runner) start(ctx context.Context) error {
 	rn.barrier.Reset()
 	rn.mu.Lock()
 	rn.running = true
+	rn.failures = nil
 	clear(rn.unseen)
 	clear(rn.reserved)
 	clear(rn.declined)
@@ -379,22 +383,25 @@ func (rn *runner) write(ctx context.Context, j *job) {
 		rn.log.Log(ctx, n.Level, n.Message, n.Attributes...)
 	}
 	stored := map[resource.Key]string{}
+	var failed resource.Key
 	var err error
 	for _, w := range writes.Do {
+		if err != nil && !w.isStatus() {
+			continue // a later write may rest on the failed one; a status states the reason
+		}
 		if !rn.reserve(j, &w) {
 			break
 		}
-		var key resource.Key
-		var version string
-		if key, version, err = rn.storeWrite(ctx, &w); key != (resource.Key{}) {
+		key, version, failure := rn.storeWrite(ctx, &w)
+		if key != (resource.Key{}) {
 			stored[key] = version
 		}
-		rn.reportWrite(ctx, &w, version, err)
-		if err != nil {
-			break
+		rn.reportWrite(ctx, &w, version, failure)
+		if err == nil && failure != nil {
+			failed, err = key, failure
 		}
 	}
-	rn.recordWrites(ctx, j, stored, err)
+	rn.recordWrites(ctx, j, stored, failed, err)
 }
 
 // reportWrite reports a write that follows from an object of Kubernetes, to the owner of the object. A reason that is
@@ -512,10 +519,12 @@ func (rn *runner) deleteRow(ctx context.Context, w *Write) (key resource.Key, er
 }
 
 // recordWrites schedules the job's next write or comparison after its writes.
-func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.Key]string, err error) {
+func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.Key]string, failed resource.Key,
+	err error) {
 	rn.mu.Lock()
 	now := rn.now()
 	j.running = false
+	j.recordFailure(failed, err, now)
 	retryAfter := time.Duration(0)
 	switch {
 	case err == nil:
@@ -548,6 +557,47 @@ func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.
 	if retryAfter > 0 {
 		rn.log.Warn("a write of the control plane failed", "request", j.request, "retryAfter", retryAfter, "error", err)
 	}
+}
+
+// recordFailure keeps the failure of the job's writes, with the time of the first one; nil: they succeeded.
+func (j *job) recordFailure(write resource.Key, err error, now time.Time) {
+	switch {
+	case err == nil:
+		j.failure = nil
+	case j.failure == nil:
+		j.failure = &failure{j.request, write, now, failureText(err)}
+	default:
+		j.failure = &failure{j.request, write, j.failure.Since, failureText(err)}
+	}
+}
+
+// reportFailures puts the failures that are to be reported into the table, and removes those that have ended.
+func (rn *runner) reportFailures(now time.Time) {
+	rn.mu.Lock()
+	failures := map[Request]failure{}
+	for u, j := range rn.jobs {
+		if j.failure.isReported(now) {
+			failures[u] = *j.failure
+		}
+	}
+	before := rn.failures
+	rn.failures = failures
+	rn.mu.Unlock()
+	if maps.Equal(before, failures) {
+		return
+	}
+	rn.commit(func(tx *table.Tx) {
+		for u := range before {
+			if _, fails := failures[u]; !fails {
+				rn.plan.failures.Delete(tx, u.String())
+			}
+		}
+		for u, f := range failures {
+			if before[u] != f {
+				rn.plan.failures.Put(tx, f)
+			}
+		}
+	})
 }
 
 // compare ends the wait for rows whose version in the table equals the store's, whatever has been written since.

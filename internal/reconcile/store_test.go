@@ -28,8 +28,9 @@ type mirrored struct {
 	rows    map[resource.Key]resource.Any
 	late    []resource.Key // changes that the table does not have yet
 	lags    bool
-	fails   bool // every write fails
-	alike   bool // a write equals the stored row
+	fails   bool   // every write fails
+	rejects string // the kind whose creations are rejected; empty: none
+	alike   bool   // a write equals the stored row
 	made    map[resource.Key]bool
 	written int
 }
@@ -216,6 +217,9 @@ func (m *mirrored) Create(_ context.Context, o resource.Any, _ *resource.Key) (s
 	switch {
 	case m.fails:
 		return "", errUnavailable
+	case o.Key().Kind == m.rejects:
+		return "", &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
+			Problems: resource.Problems{{Field: "name", Reason: "is rejected"}}}
 	case ok:
 		return stored.Envelope().Version, nil
 	case m.unowned(o.Key()):
@@ -289,6 +293,7 @@ func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]stat
 // step stores what is due now.
 func (m *mirrored) step() (worked bool) {
 	m.beginWaits()
+	m.rn.reportFailures(m.now)
 	due, unsure, _ := m.rn.dequeue(m.now)
 	for _, j := range due {
 		m.rn.write(context.Background(), j)

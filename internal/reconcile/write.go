@@ -53,6 +53,12 @@ type Writes struct {
 	Events []convert.Event
 }
 
+// isStatus reports whether a write is of a status, which rests on no other write.
+func (w *Write) isStatus() bool {
+	row := cmp.Or(w.Put, w.Create)
+	return row != nil && kind.ByName(row.Key().Kind).Describe().StatusOf != ""
+}
+
 // Report are the reasons of the events about an object: of a write that is done, and of one that is rejected.
 type Report struct {
 	On           convert.Ref
@@ -152,6 +158,11 @@ func (p *Plan) addFamilies() {
 	trusts := p.addFamily(kind.MeshTrusts.Name, p.trust, kind.MeshTrustStatuses.Name)
 	table.KeepFor(s.Tables.Trusts, trusts.Derived, ownRequest)
 	p.addIdentities()
+	failed := p.addFamily(kind.FailedWritesList.Name, p.failedWrites, kind.FailedWritesList.Name)
+	table.KeepFor(s.Tables.FailedWrites, failed.Derived, ownRequest)
+	table.KeepFor(p.failures, failed.Derived, func(failure) []Request {
+		return []Request{Request(kind.FailedWritesList.Key("", kind.TheFailedWrites))}
+	})
 	snis := p.addFamily(SNIKind, p.waitForSNIs, kind.SNIWaits.Name)
 	table.KeepFor(s.Tables.Meshes, snis.Derived, perMesh[kind.Mesh](SNIKind))
 	table.KeepFor(s.Tables.SNIWaits, snis.Derived, perMesh[kind.SNIWait](SNIKind))

@@ -54,6 +54,7 @@ type Tables struct {
 	ZoneProxyTables
 	ResolvedNameTables
 	PodReportTables
+	FailedWritesTables
 
 	// HTTPRoutes and TCPRoutes are the rows of PolicyRows with their specs.
 	HTTPRoutes Rows[kind.MeshHTTPRoute]
@@ -73,6 +74,7 @@ func New(zone string) *Tables {
 	t.addProxyStatus()
 	t.addFault()
 	t.addRejections()
+	t.addFailedWrites()
 	t.addCertificate()
 	t.addChangingIdentities()
 	t.addMeshIdentity()

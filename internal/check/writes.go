@@ -1,0 +1,24 @@
+package check
+
+import (
+	"weft/kind"
+)
+
+// ownWrites finds writes of the control plane itself that fail.
+func (l *checker) ownWrites() {
+	row, ok := l.State.Tables.FailedWrites.Find(l.r, "", kind.TheFailedWrites)
+	if !ok {
+		return
+	}
+	for _, w := range row.Spec.Writes {
+		object := controlPlane
+		if d := kind.ByName(w.Of.Kind); d != nil && !d.Describe().Hidden && w.Of.Name != "" {
+			object = objectOf(w.Of)
+		}
+		l.found(ownWriteFailed, object, "the control plane has not written %s for %s: %s", w.Write,
+			ago(l.Now.Sub(w.Since.Time)), w.Error)
+	}
+	if more := row.Spec.Total - len(row.Spec.Writes); more > 0 {
+		l.found(ownWriteFailed, controlPlane, "%d more writes of the control plane fail", more)
+	}
+}
