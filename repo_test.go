@@ -333,24 +333,6 @@ var getter = regexp.MustCompile(`^Get[A-Z]`)
 
 var grpcMethods = []string{"GetRequestMetadata", "GetInfo", "GetPluginInfo", "GetPluginCapabilities"}
 
-// TestTestsWaitForEvents: a test that sleeps is slow when the event is early and fails when it is late. In a bubble time
-// is simulated, so a test may sleep.
-func TestTestsWaitForEvents(t *testing.T) {
-	for file, source := range goFiles(t) {
-		if !strings.HasSuffix(file, "_test.go") || source.imports("weft/internal/bubble") {
-			continue
-		}
-		ast.Inspect(source.tree, func(n ast.Node) bool {
-			if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Sleep" {
-				if pkg, ok := call.X.(*ast.Ident); ok && pkg.Name == "time" {
-					t.Errorf("%s:%d sleeps: wait for the event", file, source.files.Position(n.Pos()).Line)
-				}
-			}
-			return true
-		})
-	}
-}
-
 // TestBubblesAreOfPackageBubble: a bubble of synctest.Test crashes the race detector now and then ([bubble.Test]).
 func TestBubblesAreOfPackageBubble(t *testing.T) {
 	for file, source := range goFiles(t) {
@@ -572,10 +554,6 @@ type goSource struct {
 
 func (s goSource) lines(n ast.Node) int {
 	return s.files.Position(n.End()).Line - s.files.Position(n.Pos()).Line + 1
-}
-
-func (s goSource) imports(pkg string) bool {
-	return slices.ContainsFunc(s.tree.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"`+pkg+`"` })
 }
 
 // goFiles returns the Go files of the repository, by path.

@@ -24,7 +24,7 @@ func TestDeletedRowsOfTheControlPlaneAreWrittenAgain(t *testing.T) {
 		s.plan.Lives = func(instance string) bool { return instance == "here" }
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.rc.Run(ctx)
-		go s.keepTime(ctx)
+		go keepTime(ctx, s)
 		defer cancel()
 		s.user(meshWith("builtin-1", "builtin-1"), identityFor("default", "identity", nil),
 			generator("all", "{{ .DisplayName }}.mesh", nil),

@@ -253,7 +253,7 @@ func TestOtherZonesAreWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go m.rc.Run(ctx)
-		go m.keepTime(ctx)
+		go keepTime(ctx, m)
 
 		time.Sleep(time.Minute)
 		synctest.Wait()

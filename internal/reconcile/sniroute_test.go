@@ -43,7 +43,7 @@ func retaining(t *testing.T) (m *mirrored, z *zones) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); m.rc.Run(ctx) }()
-	go m.keepTime(ctx)
+	go keepTime(ctx, m)
 	t.Cleanup(func() { stop(); <-done })
 	m.user(passedOn(m.now))
 	return m, z
@@ -58,7 +58,7 @@ func (m *mirrored) retained() bool {
 }
 
 // untilDeleted waits until the retained SNI route is deleted, and returns the time that it took.
-func (m *mirrored) untilDeleted() time.Duration {
+func untilDeleted(m *mirrored) time.Duration {
 	began := time.Now()
 	for m.retained() {
 		time.Sleep(100 * time.Millisecond)
@@ -93,7 +93,7 @@ func TestAnSNIRouteStaysForTheDrainTime(t *testing.T) {
 			t.Fatal("it ends before they have answered")
 		}
 		z.confirm <- struct{}{}
-		if waited := m.untilDeleted(); waited != 5*time.Second {
+		if waited := untilDeleted(m); waited != 5*time.Second {
 			t.Errorf("it ends %s after every zone has confirmed, want the drain time", waited)
 		}
 	})
@@ -106,7 +106,7 @@ func TestAZoneThatIsCutOffIsWaitedForForAWhile(t *testing.T) {
 			for range z.requested { // again and again
 			}
 		}()
-		if waited := m.untilDeleted(); waited != retainTimeout+5*time.Second {
+		if waited := untilDeleted(m); waited != retainTimeout+5*time.Second {
 			t.Errorf("waited %v, want %v and the drain time", waited, retainTimeout)
 		}
 		close(z.requested)
@@ -125,12 +125,12 @@ func TestASecondRemovalIsConfirmedAgain(t *testing.T) {
 			t.Error("it ends with the first answer")
 		}
 		z.confirm <- struct{}{}
-		m.untilDeleted()
+		untilDeleted(m)
 	})
 }
 
 // keepTime commits at each deadline until ctx ends, in a bubble.
-func (m *mirrored) keepTime(ctx context.Context) {
+func keepTime(ctx context.Context, m *mirrored) {
 	for ctx.Err() == nil {
 		next, changed := m.plan.State.Tables.DB.NextDeadline()
 		var come <-chan time.Time

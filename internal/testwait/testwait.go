@@ -77,3 +77,12 @@ func Pass(d time.Duration, reason string) {
 	}
 	time.Sleep(d)
 }
+
+// Input returns a duration that is the input of a test, and ends no wait of the test: for example, the time after which
+// a client cancels its requests. The reason says which.
+func Input(d time.Duration, reason string) time.Duration {
+	if reason == "" {
+		panic("testwait: no reason")
+	}
+	return d
+}

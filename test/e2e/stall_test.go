@@ -215,9 +215,6 @@ func stallLoad() traffic.Load {
 	return l
 }
 
-// impatience is the deadline of clients that give up: those of the stall cancel their requests.
-const impatience = time.Second
-
 // countedService is an application that counts the POSTs that it gets.
 type countedService struct{ posts atomic.Int64 }
 
@@ -329,7 +326,8 @@ func (w *world) allStalls(where string, web *countedService, dial traffic.Dial, 
 	for _, s := range []freeze{stopped(worlds...), starved(w.t)} {
 		carried := capacity(client)
 		w.t.Logf("%s: the machine carries %d requests a second", where, carried)
-		l := traffic.Load{PerSecond: max(1, carried*7/10), Timeout: impatience}
+		l := traffic.Load{PerSecond: max(1, carried*7/10),
+			Timeout: testwait.Input(time.Second, "the clients give up: those of the stall cancel their requests")}
 		w.stalls(where+" at 70 %", l, s, web, client)
 	}
 }

@@ -234,8 +234,8 @@ func (f *federation) makeChanges() (made, ofOthers int) {
 	began := time.Now()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for time.Since(began) < *during && ctx.Err() == nil {
-		for due := int(time.Since(began).Seconds() * float64(*rate)); made < due; made++ {
+	for all := int(during.Seconds() * float64(*rate)); made < all && ctx.Err() == nil; {
+		for due := min(all, int(time.Since(began).Seconds()*float64(*rate))); made < due; made++ {
 			zone, service := made%*zones, made / *zones % *servicesOfCluster
 			if zone != 1 {
 				ofOthers++
