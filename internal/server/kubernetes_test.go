@@ -677,3 +677,57 @@ func (p *proxy) check(t *testing.T) {
 		t.Fatal(p.problem)
 	}
 }
+
+// TestMTLSOfAMeshOnKubernetes: the CA of a mesh that is written with kubectl signs. Its MeshTrust is the object
+// mesh.mtls of the system namespace, also where the cluster has a namespace mtls with an object mesh.
+func TestMTLSOfAMeshOnKubernetes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	c.addNamespace(t, "mtls")
+	p := servertest.Start(t, c.options(nil))
+	c.create(t, "/apis/kuma.io/v1alpha1/meshes", map[string]any{"apiVersion": "kuma.io/v1alpha1", "kind": "Mesh",
+		"metadata": map[string]any{"name": "secured"}, "spec": map[string]any{"mtls": map[string]any{
+			"enabledBackend": "ca-1", "backends": []any{map[string]any{"name": "ca-1", "type": "builtin"}}}}})
+	c.awaitMTLS(t, "secured")
+	if got := read(t, p, "/meshes/secured/meshtrusts/mesh.mtls"); !strings.Contains(got, "BEGIN CERTIFICATE") {
+		t.Errorf("the MeshTrust is %s", got)
+	}
+	if got := read(t, p, "/check"); strings.Contains(got, "own-write-failed") {
+		t.Errorf("a write of the control plane fails: %s", got)
+	}
+	misplaced := map[string]any{"apiVersion": "kuma.io/v1alpha1", "kind": "MeshTrust",
+		"metadata": map[string]any{"name": "mesh", "labels": map[string]any{"kuma.io/mesh": "secured"}},
+		"spec":     map[string]any{"trustDomain": "other", "caBundles": []any{}}}
+	c.create(t, "/apis/kuma.io/v1alpha1/namespaces/mtls/meshtrusts", misplaced) // without the webhook
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := servertest.Start(t, c.options(nil))
+	if got := read(t, again, "/meshes/secured/meshtrusts/mesh.mtls"); !strings.Contains(got, "BEGIN CERTIFICATE") {
+		t.Errorf("beside an object mesh of the namespace mtls, the MeshTrust is %s", got)
+	}
+}
+
+// awaitMTLS waits until the CA of a mesh signs, and the API server has the MeshTrust of it.
+func (c *cluster) awaitMTLS(t *testing.T, mesh string) {
+	t.Helper()
+	testwait.Until(t, "the CA of the mesh signs", func() error {
+		var found struct {
+			Status struct{ Conditions []kind.Condition }
+		}
+		c.read(t, "/apis/kuma.io/v1alpha1/meshes/"+mesh, &found)
+		for _, condition := range found.Status.Conditions {
+			if condition.Type == "Ready" && condition.Status == "True" {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", found.Status.Conditions)
+	})
+	var trust struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	c.read(t, "/apis/kuma.io/v1alpha1/namespaces/"+c.namespace+"/meshtrusts/mesh.mtls", &trust)
+	if trust.Metadata.Labels["kuma.io/mesh"] != mesh {
+		t.Errorf("the MeshTrust has the labels %v", trust.Metadata.Labels)
+	}
+}

@@ -71,6 +71,13 @@ func (rows backedUp) owners() map[resource.Key]resource.Key {
 	return all
 }
 
+// roots returns the certificates in the text of a MeshTrust.
+func roots(trust string) string {
+	_, after, _ := strings.Cut(trust, "-----BEGIN CERTIFICATE")
+	root, _, _ := strings.Cut(after, "END CERTIFICATE")
+	return root
+}
+
 // TestCopyBetweenStores: a control plane moves from SQLite to an API server and back, with its names, owners, Secrets
 // and the administrator's token. While it runs, its store on the API server is backed up, and nothing is restored into
 // it.
@@ -91,7 +98,13 @@ func TestCopyBetweenStores(t *testing.T) {
 	first := servertest.Start(t, servertest.Options{Settings: universal})
 	apply(t, first, "{type: Secret, mesh: default, name: own, data: Y29ycmVjdCBob3JzZQ==}\n---\n"+
 		"{type: MeshTimeout, mesh: default, name: slow, spec: {targetRef: {kind: Mesh}, to: "+
-		"[{targetRef: {kind: Mesh}, default: {connectionTimeout: 3s}}]}}")
+		"[{targetRef: {kind: Mesh}, default: {connectionTimeout: 3s}}]}}\n---\n"+
+		"{type: Mesh, name: secured, mtls: {enabledBackend: ca, backends: [{name: ca, type: builtin}]}}")
+	trust := func(p *servertest.Plane) string { return read(t, p, "/meshes/secured/meshtrusts/mesh.mtls") }
+	testwait.UntilTrue(t, "the mesh trusts its CA", func() bool {
+		return strings.Contains(read(t, first, "/meshes/secured/meshtrusts"), `"mesh.mtls"`)
+	})
+	root := roots(trust(first))
 	token := adminToken(t, first)
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
@@ -113,6 +126,10 @@ func TestCopyBetweenStores(t *testing.T) {
 	}
 	if adminToken(t, second) != token {
 		t.Error("the administrator has another token")
+	}
+	c.awaitMTLS(t, "secured")
+	if got := roots(trust(second)); got != root {
+		t.Errorf("the mesh trusts %s, want %s", got, root)
 	}
 	running := backUp(t, cluster)
 	err := running.restore(t, cluster, true)
@@ -145,6 +162,9 @@ func TestCopyBetweenStores(t *testing.T) {
 	}
 	if adminToken(t, third) != token {
 		t.Error("the administrator has another token")
+	}
+	if got := roots(trust(third)); got != root {
+		t.Errorf("the mesh trusts %s, want %s", got, root)
 	}
 	if err := third.Stop(); err != nil {
 		t.Fatal(err)

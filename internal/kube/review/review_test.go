@@ -242,7 +242,7 @@ func TestReview(t *testing.T) {
 		}
 		for _, d := range []resource.Descriptor{kind.ZoneIngresses, kind.ZoneEgresses} {
 			_, err := w.apply(d, team, "remote", networking(10001))
-			w.rejected(err, 422, "metadata.name: is in the namespace team", "write it in the namespace kuma-system")
+			w.rejected(err, 422, "metadata.namespace: is team", "write it in the namespace kuma-system")
 			_, err = w.apply(d, system, "bad", networking(70000))
 			w.rejected(err, 422, "spec.networking.port")
 			stored, err := w.apply(d, system, "good", networking(10001))

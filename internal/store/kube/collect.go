@@ -43,7 +43,7 @@ func (s *Store) uid(ctx context.Context, key resource.Key) (string, error) {
 	if natives[key.Kind] != "" {
 		return s.nativeUID(ctx, key)
 	}
-	o, _, err := s.find(ctx, key)
+	_, o, _, err := s.find(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}

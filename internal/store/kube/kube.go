@@ -162,16 +162,28 @@ func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 	if err := s.usable(ctx); err != nil {
 		return store.Row{}, err
 	}
-	_, row, err := s.find(ctx, key)
+	_, _, row, err := s.find(ctx, key)
 	return row, err
 }
 
-// find returns the object of a row, and the row. An object whose status was never written is returned with ErrNotFound.
-func (s *Store) find(ctx context.Context, key resource.Key) (*object, store.Row, error) {
-	at, err := s.place(key)
+// find returns the object of a row, with its place, and the row. An object whose status was never written is returned
+// with ErrNotFound.
+func (s *Store) find(ctx context.Context, key resource.Key) (at place, o *object, row store.Row, err error) {
+	places, err := s.places(key)
 	if err != nil {
-		return nil, store.Row{}, store.ErrNotFound
+		return place{}, nil, store.Row{}, store.ErrNotFound
 	}
+	for _, at = range places {
+		o, row, err = s.findAt(ctx, at, key)
+		if o != nil || !errors.Is(err, store.ErrNotFound) {
+			return at, o, row, err
+		}
+	}
+	return places[0], nil, store.Row{}, err
+}
+
+// findAt is [Store.find] at one place.
+func (s *Store) findAt(ctx context.Context, at place, key resource.Key) (*object, store.Row, error) {
 	var o object
 	if err := s.api.Get(ctx, at.path(), nil, &o); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -283,18 +295,24 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 	if err := s.usable(ctx); err != nil {
 		return store.Row{}, err
 	}
-	at, err := s.place(row.Key)
+	places, err := s.places(row.Key)
 	if err != nil {
 		return store.Row{}, err
 	}
+	at := places[0]
 	object := resource.Key{Kind: at.kind.StatusOf, Mesh: row.Key.Mesh, Name: row.Key.Name}
 	if object.Kind != "" && row.Owner != nil && *row.Owner == object {
-		created, err := s.createStatus(ctx, at, row) // which finds the owner
+		created, err := s.createStatus(ctx, row) // which finds the owner
 		return created, s.ended(ctx, err)
 	}
 	by, err := s.keptOwner(ctx, row)
 	if err != nil {
 		return store.Row{}, err
+	}
+	for _, former := range places[1:] {
+		if o, _, err := s.findAt(ctx, former, row.Key); o != nil || !errors.Is(err, store.ErrNotFound) {
+			return store.Row{}, s.ended(ctx, cmp.Or(err, store.ErrExists))
+		}
 	}
 	for range conflicts {
 		created, err := s.createOwned(ctx, at, row, by)
@@ -322,7 +340,7 @@ func (s *Store) Create(ctx context.Context, row store.Row) (store.Row, error) {
 
 func (s *Store) createOwned(ctx context.Context, at place, row store.Row, by owner) (store.Row, error) {
 	if at.kind.StatusOf != "" {
-		return s.createStatus(ctx, at, row)
+		return s.createStatus(ctx, row)
 	}
 	return s.createObject(ctx, at, row, by)
 }
@@ -330,10 +348,8 @@ func (s *Store) createOwned(ctx context.Context, at place, row store.Row, by own
 // keptOwner returns the owner of a new row as this store last had it, else [Store.ownerOf].
 func (s *Store) keptOwner(ctx context.Context, row store.Row) (owner, error) {
 	if row.Owner != nil && natives[row.Owner.Kind] == "" {
-		if at, err := s.place(*row.Owner); err == nil {
-			if o, _, err := s.recent.get(at, *row.Owner); err == nil {
-				return owner{*row.Owner, o.Metadata.UID}, nil
-			}
+		if _, o, _, err := s.recentOf(*row.Owner); err == nil {
+			return owner{*row.Owner, o.Metadata.UID}, nil
 		}
 	}
 	return s.ownerOf(ctx, row)
@@ -392,15 +408,15 @@ func (s *Store) exists(ctx context.Context, at place, key resource.Key) error {
 // conflicts bounds the attempts of a write whose object changes meanwhile, without a change of the row.
 const conflicts = 20
 
-func (s *Store) createStatus(ctx context.Context, at place, row store.Row) (store.Row, error) {
-	if o, _, err := s.recent.get(at, row.Key); o != nil && errors.Is(err, store.ErrNotFound) {
+func (s *Store) createStatus(ctx context.Context, row store.Row) (store.Row, error) {
+	if at, o, _, err := s.recentOf(row.Key); o != nil && errors.Is(err, store.ErrNotFound) {
 		if written, err := s.put(ctx, at, o, row); !apierrors.IsConflict(err) {
 			return written, notOwned(err)
 		}
 	}
 	uid := "" // of the object at the first attempt that reads it
 	for range conflicts {
-		o, _, err := s.find(ctx, row.Key)
+		at, o, _, err := s.find(ctx, row.Key)
 		switch {
 		case err == nil:
 			return store.Row{}, store.ErrExists
@@ -429,12 +445,8 @@ func (s *Store) Update(ctx context.Context, row store.Row) (store.Row, error) {
 	if err := s.usable(ctx); err != nil {
 		return store.Row{}, err
 	}
-	at, err := s.place(row.Key)
-	if err != nil {
-		return store.Row{}, store.ErrNotFound
-	}
 	for attempt := range conflicts {
-		o, stored, err := s.findVersion(ctx, at, row.Key, row.Version, attempt)
+		at, o, stored, err := s.findVersion(ctx, row.Key, row.Version, attempt)
 		switch {
 		case err != nil:
 			return store.Row{}, err
@@ -472,12 +484,8 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	at, err := s.place(key)
-	if err != nil {
-		return store.ErrNotFound
-	}
 	for attempt := range conflicts {
-		o, row, err := s.findVersion(ctx, at, key, version, attempt)
+		at, o, row, err := s.findVersion(ctx, key, version, attempt)
 		switch {
 		case err != nil:
 			return err

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
@@ -647,10 +650,87 @@ func TestNameOfAnotherRow(t *testing.T) {
 	if want := []string{"fake." + mesh, "web." + mesh}; !slices.Equal(names, want) {
 		t.Errorf("the rows are %q, want %q", names, want)
 	}
-	// The row of a name without a namespace is an object of the system namespace, which another row has.
-	_, err = s.Create(t.Context(), rowOf(t, kind.MeshServices.Make(mesh, "web", service(mesh, "web", "b").Spec), nil))
-	if resource.CodeOf(err) != resource.Conflict || !strings.Contains(err.Error(), "is "+row.Key.String()) {
-		t.Errorf("a second row in one object: %v, want a conflict that names the first", err)
+}
+
+// TestRowsWithoutANamespace: a row whose name has no namespace is an object of the system namespace. Rows of several
+// meshes with one name are several objects. A row that an earlier release has stored under the name alone is found
+// there.
+func TestRowsWithoutANamespace(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	trusts := crd.Path(kind.MeshTrusts, mesh) + "/"
+	trust := func(mesh, name string) *resource.Object[kind.MeshTrust] {
+		return kind.MeshTrusts.Make(mesh, name, kind.MeshTrust{TrustDomain: mesh,
+			CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: "root of " + mesh}}}})
+	}
+	stored := map[string]resource.Key{}
+	for object, o := range map[string]*resource.Object[kind.MeshTrust]{
+		kind.MTLSIdentity:              trust("default", kind.MTLSIdentity),
+		kind.MTLSIdentity + "." + mesh: trust(mesh, kind.MTLSIdentity),
+		"of-users":                     trust(mesh, "of-users."+mesh),
+		"copy-0123456789abcdef":        trust(mesh, "copy-0123456789abcdef"),
+	} {
+		row := create(t, s, o, nil)
+		var found struct{ Spec kind.MeshTrust }
+		get(t, client, trusts+object, &found)
+		if found.Spec.TrustDomain != o.Mesh {
+			t.Errorf("the object %s is of the trust domain %q, want %q", object, found.Spec.TrustDomain, o.Mesh)
+		}
+		stored[object] = row.Key
+	}
+	former := trust(mesh, "former")
+	if err := client.Create(t.Context(), strings.TrimSuffix(trusts, "/"), map[string]any{
+		"apiVersion": "kuma.io/v1alpha1", "kind": "MeshTrust", "metadata": map[string]any{"name": "former",
+			"labels":      map[string]any{"kuma.io/mesh": mesh},
+			"annotations": map[string]any{"kuma.io/name": "former"}}, "spec": former.Spec,
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	stored["former"] = former.Key()
+	if _, err := s.Create(t.Context(), rowOf(t, former, nil)); !errors.Is(err, store.ErrExists) {
+		t.Errorf("a row that is stored under its name alone is created again: %v", err)
+	}
+	for object, key := range stored {
+		row, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Errorf("%s: %v", key, err)
+			continue
+		}
+		row.Body = rowOf(t, trust(key.Mesh, "changed"), nil).Body
+		if row, err = s.Update(t.Context(), row); err != nil {
+			t.Errorf("%s is not updated: %v", key, err)
+		}
+		if err := s.Delete(t.Context(), key, row.Version); err != nil {
+			t.Errorf("%s is not deleted: %v", key, err)
+		}
+		if err := client.Get(t.Context(), trusts+object, nil, nil); !apierrors.IsNotFound(err) {
+			t.Errorf("the object of %s is still there: %v", key, err)
+		}
+	}
+}
+
+// TestOperatorsNamespace: a kind that concerns whole meshes has rows in the system namespace alone.
+func TestOperatorsNamespace(t *testing.T) {
+	s, _, client, mesh := opened(t)
+	misplaced := namespace(t, client)
+	body := map[string]any{"apiVersion": "kuma.io/v1alpha1", "kind": "MeshTrust",
+		"metadata": map[string]any{"name": "mesh", "labels": map[string]any{"kuma.io/mesh": mesh}},
+		"spec": map[string]any{"trustDomain": "a", "caBundles": []any{map[string]any{"type": "Pem",
+			"pem": map[string]any{"value": "a"}}}}}
+	if err := client.Create(t.Context(), crd.Path(kind.MeshTrusts, misplaced), body, nil); err != nil {
+		t.Fatal(err)
+	}
+	rows, _, err := s.List(t.Context(), kind.MeshTrusts.Name)
+	if err != nil || len(rows) > 0 {
+		t.Errorf("the rows are %v, %v", rows, err)
+	}
+	body["metadata"].(map[string]any)["namespace"] = misplaced
+	raw, _ := json.Marshal(body)
+	sent, err := s.Sent(t.Context(), kind.MeshTrusts.Name, raw, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sent.Row(); err == nil || !strings.Contains(err.Error(), "write it in the namespace "+mesh) {
+		t.Errorf("the object of another namespace: %v", err)
 	}
 }
 

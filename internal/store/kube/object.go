@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -196,6 +197,29 @@ func (k *Kind) object(row, system string) (name, namespace string) {
 	}
 	return row, system
 }
+
+// syncedName matches the names of copies of other control planes' resources, which have a hash over their mesh.
+var syncedName = regexp.MustCompile(`-[0-9a-f]{16}$`)
+
+// places returns where a row may be; new rows are at the first place. The name of a row without a namespace is unique
+// in its mesh, and an object's in the system namespace: an object of a mesh other than the default one is NAME.MESH. An
+// earlier release wrote it as NAME, and one that is found there stays.
+func (s *Store) places(key resource.Key) ([]place, error) {
+	at, err := s.place(key)
+	if err != nil || !at.of.Namespaced || !at.of.Meshed || key.Mesh == defaultMesh || at.namespace != at.system ||
+		strings.HasSuffix(key.Name, "."+at.system) || syncedName.MatchString(key.Name) {
+		return []place{at}, err
+	}
+	former := at
+	at.name += "." + key.Mesh
+	if problems := validation.IsDNS1123Subdomain(at.name); len(problems) > 0 {
+		return nil, invalidName(key, problems[0])
+	}
+	return []place{at, former}, nil
+}
+
+// defaultMesh is the mesh of an object that names none.
+const defaultMesh = "default"
 
 func invalidName(key resource.Key, problem string) error {
 	return &resource.Error{Code: resource.Invalid, Detail: key.String() + " is invalid", Problems: resource.Problems{
@@ -610,20 +634,21 @@ func (p place) keyOf(o *object) (resource.Key, error) {
 				"is %s, and a %s concerns the whole mesh; write it in the namespace %s", o.Metadata.Namespace,
 				p.of.Name, p.system)}}}
 	}
-	// An annotation that users can write gives no object the row of another one.
-	if name := o.Metadata.Annotations[nameAnnotation]; name != "" {
-		if object, namespace := p.of.object(name, p.system); object == o.Metadata.Name &&
-			namespace == o.Metadata.Namespace {
-			key.Name = name
-		}
-	}
 	if p.of.Meshed {
-		key.Mesh = "default"
+		key.Mesh = defaultMesh
 		if o.Mesh != "" {
 			key.Mesh = o.Mesh
 		}
 		if mesh := o.Metadata.Labels[resource.MeshLabel]; mesh != "" {
 			key.Mesh = mesh
+		}
+	}
+	// An annotation that users can write gives no object the row of another one.
+	if name := o.Metadata.Annotations[nameAnnotation]; name != "" {
+		object, namespace := p.of.object(name, p.system)
+		if namespace == o.Metadata.Namespace && (object == o.Metadata.Name ||
+			p.of.Meshed && object+"."+key.Mesh == o.Metadata.Name) {
+			key.Name = name
 		}
 	}
 	return key, nil

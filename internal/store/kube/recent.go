@@ -59,12 +59,26 @@ func (r recent) get(at place, key resource.Key) (*object, store.Row, error) {
 
 // findVersion is [Store.find] for an attempt of a write to a version of a row. The first attempt takes the kept object,
 // if its row has that version.
-func (s *Store) findVersion(ctx context.Context, at place, key resource.Key, version string, attempt int) (*object,
+func (s *Store) findVersion(ctx context.Context, key resource.Key, version string, attempt int) (place, *object,
 	store.Row, error) {
 	if attempt == 0 && version != "" {
-		if o, row, err := s.recent.get(at, key); err == nil && row.Version == version {
-			return o, row, nil
+		if at, o, row, err := s.recentOf(key); err == nil && row.Version == version {
+			return at, o, row, nil
 		}
 	}
 	return s.find(ctx, key)
+}
+
+// recentOf is [Store.find] among the kept objects. No object is kept of a row that has never been read.
+func (s *Store) recentOf(key resource.Key) (at place, o *object, row store.Row, err error) {
+	places, err := s.places(key)
+	if err != nil {
+		return place{}, nil, store.Row{}, store.ErrNotFound
+	}
+	for _, at = range places {
+		if o, row, err = s.recent.get(at, key); o != nil {
+			break
+		}
+	}
+	return at, o, row, err
 }
