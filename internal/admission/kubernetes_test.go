@@ -147,3 +147,47 @@ func TestLabelsInSPIFFEIDsOfPods(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfOperatorsKinds: a resource of a kind that concerns whole meshes is in the system namespace, so a dot is a
+// part of its name. The control plane and global may give it such a name; of a user it means a namespace.
+func TestNamesOfOperatorsKinds(t *testing.T) {
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	w := admission.New(rows, admission.Options{Zone: "east", Environment: kind.Kubernetes, Joined: true,
+		SystemNamespace: "kuma-system"})
+	if _, err := admission.New(rows, admission.Options{}).Put(t.Context(), parse(t, `{type: Mesh, name: m}`),
+		admission.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	root := newRoot(t, "m")
+	trust := func(name string) resource.Any {
+		return kind.MeshTrusts.Make("m", name, kind.MeshTrust{TrustDomain: "m", CABundles: []kind.CABundle{{
+			Type: "Pem", PEM: &kind.PEMBundle{Value: root}}}})
+	}
+	for name, namespace := range map[string]string{kind.MTLSIdentity: "", "id.kuma-system": "kuma-system"} {
+		result, err := w.Put(t.Context(), trust(name), admission.Change{ControlPlane: true})
+		if err != nil {
+			t.Errorf("the control plane's write of %s: %v", name, err)
+			continue
+		}
+		labels := result.Object.Envelope().Labels
+		if want := strings.TrimSuffix(name, ".kuma-system"); labels[kind.DisplayName] != want ||
+			labels[kind.NamespaceLabel] != namespace {
+			t.Errorf("%s has the labels %v, want the name %s and the namespace %q", name, labels, want, namespace)
+		}
+		if _, err := w.Put(t.Context(), result.Object, admission.Change{}); err != nil {
+			t.Errorf("a user's write of the stored %s: %v", name, err)
+		}
+	}
+	const says = "name: is in the namespace shop, and a MeshTrust concerns the whole mesh; write it in the namespace " +
+		"kuma-system"
+	if _, err := w.Put(t.Context(), trust("own.shop"), admission.Change{}); err == nil ||
+		!strings.Contains(err.Error(), says) {
+		t.Errorf("a user's write: %v, want %q", err, says)
+	}
+	if err := w.Receive(t.Context(), admission.Received{Kind: kind.HostnameGenerators, Name: "a.b", Body: []byte(
+		`{"labels": {"kuma.io/display-name": "a.b", "kuma.io/origin": "global"}, "spec": {"selector": ` +
+			`{"meshService": {"matchLabels": {"a": "b"}}}, "template": "{{ .DisplayName }}.mesh"}}`)}); err != nil {
+		t.Errorf("a resource of global: %v", err)
+	}
+}
