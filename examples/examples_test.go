@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"testing"
 
 	"weft/kind"
@@ -69,6 +70,8 @@ func each(t *testing.T, folder, extension string, visit func(file string, conten
 }
 
 var (
+	// namespaces are those of manifests, which only a control plane on Kubernetes has.
+	namespaces = regexp.MustCompile(`(?m)^apiVersion: kuma\.io/[\s\S]*?(^  namespace: .*\n)`)
 	comments   = regexp.MustCompile(`(?m)^ *#.*$`)
 	kubernetes = regexp.MustCompile(`(?m)^apiVersion: (v1|apps/v1|[a-z0-9.]+\.k8s\.io/.*)$`)
 )
@@ -82,6 +85,9 @@ func accepted(t *testing.T, file string, text []byte) (documents int) {
 			continue
 		}
 		documents++
+		if found := namespaces.FindSubmatchIndex(document); found != nil {
+			document = slices.Concat(document[:found[2]], document[found[3]:])
+		}
 		object, err := resource.Parse(document, kind.ByName)
 		if err != nil {
 			t.Errorf("%s, document %d: %s", file, i+1, err)
