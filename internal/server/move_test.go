@@ -126,7 +126,15 @@ func moveGlobal(t *testing.T, from, to map[string]string) {
 	apply(t, former, "{type: Mesh, name: other}\n---\n"+fmt.Sprintf(namedTimeout, "slow", "3s")+"\n---\n"+
 		"{type: Secret, mesh: default, name: own, data: YQ==}\n---\n"+
 		`{type: MeshMultiZoneService, mesh: default, name: all, spec: {selector: {meshService: {matchLabels: `+
-		`{kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}}`)
+		`{kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}}`+"\n---\n"+
+		`{type: MeshMultiZoneService, mesh: other, name: all, spec: {selector: {meshService: {matchLabels: `+
+		`{kuma.io/display-name: web}}}, ports: [{port: 80, appProtocol: http}]}}`+"\n---\n"+
+		`{type: HostnameGenerator, name: of.team, spec: {selector: {meshMultiZoneService: {matchLabels: {a: b}}}, `+
+		`template: "{{ .DisplayName }}.mesh"}}`+"\n---\n"+
+		`{type: Mesh, name: secured, mtls: {enabledBackend: ca, backends: [{name: ca, type: builtin}]}}`)
+	trust := "/meshes/secured/meshtrusts/" + copied(kind.MeshTrusts, "secured", kind.MTLSIdentity, "")
+	awaitRead(t, west, trust, "BEGIN CERTIFICATE")
+	awaitRead(t, east, trust, "BEGIN CERTIFICATE")
 	awaitRead(t, west, policy("slow"), "3s")
 	awaitRead(t, west, "/meshes/other", "other")
 	awaitRead(t, north, "/meshes/default", "default")
@@ -174,7 +182,10 @@ func moveGlobal(t *testing.T, from, to map[string]string) {
 		t.Fatal(err)
 	}
 	now := servertest.Start(t, servertest.Options{Settings: to})
-
+	for _, path := range []string{"/meshes/secured/meshtrusts/" + kind.MTLSIdentity, "/hostnamegenerators/of.team",
+		"/meshes/default/meshmultizoneservices/all", "/meshes/other/meshmultizoneservices/all"} {
+		awaitRead(t, now, path, path[strings.LastIndexByte(path, '/')+1:])
+	}
 	for _, plane := range []*servertest.Plane{now, east} {
 		awaitRead(t, plane, at("meanwhile", "west"), `"kuma.io/zone":"west"`)
 		testwait.UntilTrue(t, "what west has deleted meanwhile is gone", func() bool {
