@@ -371,6 +371,18 @@ func TestServersOfAnUnknownTrustDomain(t *testing.T) {
 	}
 }
 
+// TestNoServerIsTrustedWithoutRoots: the bundle of a mesh that trusts no root is accepted by Envoy, and accepts no
+// server.
+func TestNoServerIsTrustedWithoutRoots(t *testing.T) {
+	t.Parallel()
+	east := newAuthority(t, domainEast)
+	response := requestOf(t, service.Servers{Identities: []string{serverID}}, east.certificate(t, serverID),
+		[]*xds.Resource{TrustBundle(&identity.Trust{}), certificateSecret(t, east.certificate(t, clientID))})
+	if response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the response is %s, want 503", response.Status)
+	}
+}
+
 // requestOf returns the response to a request through an Envoy with secrets, to a server with a certificate.
 func requestOf(t *testing.T, servers service.Servers, presents tls.Certificate,
 	secrets []*xds.Resource) *http.Response {

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -31,30 +32,28 @@ const (
 )
 
 // TrustBundle returns the roots that the proxies of a mesh trust, each for the SPIFFE IDs of its own trust domain only.
-// It returns nil for a mesh that trusts no root; a listener that refers to it then serves no client.
+// The bundle of a mesh that trusts no root accepts no certificate. It is never absent: Envoy ignores the removal of a
+// secret, so a running proxy would go on trusting the last root.
 func TrustBundle(t *identity.Trust) *xds.Resource {
-	if len(t.Domains) == 0 {
-		return nil
-	}
 	return bundle(trustSecret, t.Domains)
 }
 
 // MeshBundle returns the roots by which a ZoneEgress verifies the proxies of one mesh. (Zone Egress Identity.)
 func MeshBundle(t *identity.Trust) *xds.Resource {
-	if len(t.Domains) == 0 {
-		return nil
-	}
 	return bundle(meshSecret(t.Mesh), t.Domains)
 }
+
+// noRoot is the root of a bundle without roots, since Envoy accepts no empty one: a CA that expired in the year 2000 and
+// whose key was never stored.
+//
+//go:embed noroot.pem
+var noRoot string
 
 func meshSecret(mesh string) string { return trustSecret + "_" + mesh }
 
 // EgressBundle returns the roots by which the proxies of a mesh verify the zone's egresses, whichever authority signs
 // these. (Zone Egress Identity.)
 func EgressBundle(t *identity.Trust) *xds.Resource {
-	if len(t.Domains) == 0 {
-		return nil
-	}
 	return bundle(egressSecret, t.Domains)
 }
 
@@ -82,6 +81,9 @@ func domainSecret(domain string) string {
 }
 
 func bundle(name string, domains []identity.TrustDomain) *xds.Resource {
+	if len(domains) == 0 {
+		domains = []identity.TrustDomain{{Name: "invalid", Roots: []string{noRoot}}}
+	}
 	config := &tlsv3.SPIFFECertValidatorConfig{}
 	for _, domain := range domains {
 		config.TrustDomains = append(config.TrustDomains, &tlsv3.SPIFFECertValidatorConfig_TrustDomain{

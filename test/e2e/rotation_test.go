@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -269,4 +270,38 @@ func (w *world) aPlainMeshGetsIdentities(m model) {
 	}
 	d.more(50)
 	d.end()
+}
+
+// TestAWithdrawnRootIsNotTrusted: once the last MeshTrust of a mesh is deleted, a running proxy accepts no certificate
+// of its root: the handshake of a new connection fails, before any permission decides. `weft check` names the reason.
+func TestAWithdrawnRootIsNotTrusted(t *testing.T) {
+	w := newWorld(t)
+	w.apply(secured + "---" + `
+type: MeshTimeout
+mesh: default
+name: short-connections
+spec: {to: [{targetRef: {kind: Mesh}, default: {http: {maxConnectionDuration: 1s}}}]}
+`)
+	w.service(2, 18080, "web-1")
+	w.proxy("default", "web-1", server("web-1", "web", "http", 2, 20080))
+	w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
+	url := fmt.Sprintf("http://%s:10001/", w.address(3))
+	w.eventually("the client gets through", func() error { return get(url) })
+	w.apply(strings.Replace(withIdentity, "type: Bundled", "type: Bundled, bundled: {meshTrustCreation: Disabled}", 1))
+	if out, err := w.weft("delete", "meshtrust", "identity"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.eventually("the handshake fails", func() error {
+		body, err := fetch(url)
+		if err == nil || !strings.Contains(body, "remote connection failure") {
+			return fmt.Errorf("answered %q, %v", body, err)
+		}
+		return nil
+	})
+	w.eventually("weft check names the missing root", func() error {
+		if out, _ := w.weft("check"); !strings.Contains(out, "trust-domain-not-trusted") {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
