@@ -155,8 +155,12 @@ func (p ProbeProxy) forward(ctx context.Context, w http.ResponseWriter, port, pa
 		}
 	}
 	request.Host = header.Get(probeHost)
+	if header.Get("User-Agent") == "" {
+		request.Header["User-Agent"] = []string{""} // as the probe has it; without it, Go would send its own
+	}
 	client := &http.Client{
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.dial,
+		// The application gets the headers of the probe, and no Accept-Encoding that the kubelet does not send.
+		Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: p.dial,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // as the kubelet
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if next.URL.Hostname() != target.Hostname() || len(via) >= maxProbeRedirects {

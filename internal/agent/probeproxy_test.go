@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
@@ -106,6 +107,46 @@ func TestProbeProxy(t *testing.T) {
 			proxy.ServeHTTP(got, request)
 			if got.Code != test.code {
 				t.Errorf("the kubelet gets %d %s, want %d", got.Code, got.Body, test.code)
+			}
+		})
+	}
+}
+
+// TestProbeHeaders: the application gets the headers that the kubelet would have sent, and no others.
+func TestProbeHeaders(t *testing.T) {
+	var got http.Header
+	var host string
+	application := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got, host = r.Header, r.Host
+	}))
+	defer application.Close()
+	at, err := url.Parse(application.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		sent, want http.Header
+		host       string
+	}{
+		"of the kubelet": {http.Header{"User-Agent": {"kube-probe/1.36"}, "Accept": {"*/*"}},
+			http.Header{"User-Agent": {"kube-probe/1.36"}, "Accept": {"*/*"}}, at.Host},
+		"empty ones, which the kubelet does not send": {http.Header{}, http.Header{}, at.Host},
+		"several of a name": {http.Header{"A": {"b", "c"}, probeHost: {"first.example", "second.example"}},
+			http.Header{"A": {"b", "c"}}, "first.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := "/" + at.Port() + "/ready"
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			request.Header = test.sent
+			request.Header.Set(probeTimeout, fmt.Sprint(testwait.Timeout.Seconds()))
+			response := httptest.NewRecorder()
+			ProbeProxy{Application: "127.0.0.1", Paths: []string{path}}.ServeHTTP(response, request)
+			if response.Code != http.StatusOK {
+				t.Fatalf("the kubelet gets %d %s, want 200", response.Code, response.Body)
+			}
+			got.Del("Connection") // each probe has a connection of its own, as a probe of the kubelet has
+			if !reflect.DeepEqual(got, test.want) || host != test.host {
+				t.Errorf("the application gets %v with the host %s, want %v with %s", got, host, test.want, test.host)
 			}
 		})
 	}

@@ -255,8 +255,8 @@ func rewritten(t target, port int) *core.HTTPGetAction {
 	default:
 		action.Path = fmt.Sprintf("/%d%s", port, absolute(t.http.Path))
 		for _, h := range t.http.HTTPHeaders {
-			if h.Name == "Host" {
-				h.Name = hostHeader
+			if strings.EqualFold(h.Name, "Host") {
+				h.Name = hostHeader // names of headers have no case, and the kubelet sends the first
 			}
 			action.HTTPHeaders = append(action.HTTPHeaders, h)
 		}
