@@ -74,7 +74,7 @@ var walls = []wall{
 	{"deploy", nil, "the chart is files"},
 	{"internal/kube/install", []string{"deploy", "internal/kube/api", "internal/kube/crd", "internal/kube/install"},
 		"the objects of an installation are a function of the values alone"},
-	{"internal/kube/convert", []string{"kind", "resource"},
+	{"internal/kube/convert", []string{"kind", "resource", "internal/agent/redirect"},
 		"a resource is a function of Kubernetes objects, which is tested without an API server"},
 	{"internal/kube/events", []string{"internal/kube/api", "internal/kube/convert"},
 		"sending an event does not depend on its reason"},

@@ -254,7 +254,7 @@ func putOfPod[S any](w *Writes, pod *convert.Pod, stored, wanted *resource.Objec
 // kubernetesService creates the MeshService of a Service. Later changes are those of the MeshService, see fromService.
 func (p *Plan) kubernetesService(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
-	service, ok := k.Objects.Services.Get(r, u.Name)
+	service, ok := k.Objects.Service(r, u.Name)
 	if !ok || !k.Objects.Synced(r) {
 		return w
 	}
@@ -298,19 +298,20 @@ func (p *Plan) hasServers(r *table.Reader, service *convert.Service, mesh string
 	return false
 }
 
-// severalMeshesCondition is the condition of the MeshService of a Service that has servers of other meshes too.
-func (p *Plan) severalMeshesCondition(r *table.Reader, of *resource.Object[kind.MeshService]) []kind.Condition {
+// unreachedServers are the conditions of the MeshService of a Service that has servers which clients of the MeshService
+// do not reach: servers of other meshes, and endpoints that are not Pods.
+func (p *Plan) unreachedServers(r *table.Reader, of *resource.Object[kind.MeshService]) []kind.Condition {
 	tags := of.Spec.Selector.DataplaneTags
-	service, ok := p.kubernetes.Objects.Services.Get(r, tags[kind.ServiceNameTag]+"."+tags[kind.NamespaceLabel])
+	service, ok := p.kubernetes.Objects.Service(r, tags[kind.ServiceNameTag]+"."+tags[kind.NamespaceLabel])
 	if !ok {
 		return nil
 	}
-	others := p.otherMeshes(r, service, of.Mesh)
-	if len(others) == 0 {
-		return nil
+	conditions := service.ExcludedCondition(p.kubernetes.Objects.SlicesOf(r, service))
+	if others := p.otherMeshes(r, service, of.Mesh); len(others) > 0 {
+		conditions = append(conditions, kind.Condition{Type: "MultipleMeshes", Status: "True",
+			Reason: convert.MultipleMeshes, Message: severalMeshes(of.Mesh, others)})
 	}
-	return []kind.Condition{{Type: "MultipleMeshes", Status: "True", Reason: convert.MultipleMeshes,
-		Message: severalMeshes(of.Mesh, others)}}
+	return conditions
 }
 
 func severalMeshes(mesh string, others []string) string {
@@ -378,7 +379,7 @@ func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshSer
 	}
 	tags := stored.Spec.Selector.DataplaneTags
 	in := tags[kind.NamespaceLabel]
-	service, ok := k.Objects.Services.Get(r, tags[kind.ServiceNameTag]+"."+in)
+	service, ok := k.Objects.Service(r, tags[kind.ServiceNameTag]+"."+in)
 	if !ok {
 		return nil, on, true
 	}

@@ -359,7 +359,8 @@ func TestResourcesFollowFromObjectsAlone(t *testing.T) {
 					oneOf("http", "8080", "9000"))
 			case "EndpointSlice":
 				return "kind: EndpointSlice\n" + meta + fmt.Sprintf("labels: {kubernetes.io/service-name: %s}}\n"+
-					"endpoints: [{targetRef: {kind: Pod, uid: %s}}]", oneOf("a", "b"), oneOf("a1", "b1", "c2"))
+					"ports: [{port: %s}]\nendpoints: [{conditions: {ready: %s}, targetRef: {kind: Pod, uid: %s}}]",
+					oneOf("a", "b"), oneOf("8080", "9090"), oneOf("true", "false"), oneOf("a1", "b1", "c2"))
 			case "Namespace":
 				return fmt.Sprintf("kind: Namespace\nmetadata: {name: shop, labels: {team: %s}}", oneOf("one", "two"))
 			case "Node":

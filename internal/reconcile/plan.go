@@ -235,7 +235,7 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 		status.Conditions = append(status.Conditions, p.retainedCondition(r, service)...)
 	}
 	if made {
-		status.Conditions = append(status.Conditions, p.severalMeshesCondition(r, service)...)
+		status.Conditions = append(status.Conditions, p.unreachedServers(r, service)...)
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/agent/redirect"
 	"weft/kind"
 )
 
@@ -35,7 +36,8 @@ const (
 	publicPortAnnotation    = "kuma.io/ingress-public-port"
 	backendsAnnotation      = "kuma.io/reachable-backends"
 	adminPortAnnotation     = "kuma.io/envoy-admin-port"
-	redirectAnnotation      = "traffic.kuma.io/transparent-proxy-config"
+	redirectAnnotation      = redirect.ConfigAnnotation
+	excludedAnnotation      = "traffic.kuma.io/exclude-inbound-ports"
 	inboundPortAnnotation   = "kuma.io/transparent-proxying-inbound-port"
 	outboundPortAnnotation  = "kuma.io/transparent-proxying-outbound-port"
 	ipFamilyAnnotation      = "kuma.io/transparent-proxying-ip-family-mode"
@@ -57,6 +59,7 @@ const (
 	FailedMeshService   = "FailedToGenerateMeshService"
 	UnsupportedPort     = "IgnoredUnsupportedPort"
 	NoPublicAddress     = "NoPublicAddress"
+	ClosedPorts         = "ClosedPorts"
 	NotAdmitted         = "MeshMembershipRefused"
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = kind.MissingSidecar

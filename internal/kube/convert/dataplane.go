@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/agent/redirect"
 	"weft/kind"
 	"weft/resource"
 )
@@ -19,6 +20,8 @@ type Serves struct {
 	*Service
 	// Ignored is true where its selector matches the Pod except for ignored labels.
 	Ignored bool
+	// Listed are the ports at which EndpointSlices have the Pod, for a Service without a selector.
+	Listed []ListedPort
 }
 
 // Around is what a Dataplane follows from beside its Pod.
@@ -212,8 +215,33 @@ func (c *conversion) networking() (n kind.Networking, ok bool) {
 	}
 	if !gateway {
 		n.Inbound = c.inbounds(others)
+		c.reportClosed(n.Inbound)
 	}
 	return n, true
+}
+
+// reportClosed reports the declared ports of the Pod that its proxy closes: connections to them are redirected, and no
+// inbound has them.
+func (c *conversion) reportClosed(inbounds []kind.Inbound) {
+	configured, err := c.redirected()
+	if err != nil || c.pod.Annotations[redirectAnnotation] == "" {
+		return // what is redirected is not known
+	}
+	var closed []string
+	for _, declared := range c.pod.Ports {
+		served := func(in kind.Inbound) bool { return in.Port == declared.Port }
+		port := number(declared.Port)
+		if !slices.ContainsFunc(inbounds, served) && !configured.excludes(declared.Port) &&
+			!slices.Contains(closed, port) {
+			closed = append(closed, port)
+		}
+	}
+	if len(closed) > 0 {
+		c.events = append(c.events, Event{On: c.pod.Ref(), Reason: ClosedPorts, Message: fmt.Sprintf("the proxy "+
+			"closes connections to the ports %s, which containers declare and no Service of the Pod has; add them to "+
+			"a Service, which may be headless, or exclude them from the mesh with the annotation %s",
+			strings.Join(closed, ", "), excludedAnnotation)})
+	}
 }
 
 func nameOf(services []Serves) string {
@@ -244,14 +272,32 @@ func (c *conversion) port(on Ref, reason, annotation, text string) (uint32, bool
 	return uint32(port), true
 }
 
-// redirect is the part of the redirect configuration of a Pod that its Dataplane states.
-type redirect struct {
+// redirected is the part of the redirect configuration of a Pod that is read.
+type redirected struct {
 	IPFamilyMode string `json:"ipFamilyMode"`
 	Redirect     struct {
-		Inbound, Outbound struct {
+		Inbound struct {
+			Port         uint32 `json:"port"`
+			ExcludePorts []any  `json:"excludePorts"` // numbers in configurations of Kuma, and texts
+		} `json:"inbound"`
+		Outbound struct {
 			Port uint32 `json:"port"`
-		}
+		} `json:"outbound"`
 	} `json:"redirect"`
+}
+
+// excludes reports whether connections to a port of the Pod are not redirected.
+func (r *redirected) excludes(port uint32) bool {
+	return slices.ContainsFunc(r.Redirect.Inbound.ExcludePorts, func(excluded any) bool {
+		ports, err := redirect.ParsePorts(fmt.Sprint(excluded))
+		return err == nil && uint32(ports.First) <= port && port <= uint32(ports.Last)
+	})
+}
+
+// redirected reads the redirect configuration of the Pod. It is empty where the Pod has none.
+func (c *conversion) redirected() (r redirected, err error) {
+	err = yaml.Unmarshal([]byte(c.pod.Annotations[redirectAnnotation]), &r)
+	return r, err
 }
 
 // ipFamilies are the values of Kubernetes for the redirected IP families.
@@ -261,8 +307,8 @@ var ipFamilies = map[string]string{"": "", "dualstack": "DualStack", "ipv4": "IP
 // the older annotations, else by the settings.
 func (c *conversion) redirection() (*kind.TransparentProxying, bool) {
 	t := &kind.TransparentProxying{RedirectPortInbound: c.RedirectInbound, RedirectPortOutbound: c.RedirectOutbound}
-	var configured redirect
-	if err := yaml.Unmarshal([]byte(c.pod.Annotations[redirectAnnotation]), &configured); err != nil {
+	configured, err := c.redirected()
+	if err != nil {
 		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s is not valid YAML: %v", redirectAnnotation, err)
 		return nil, false
 	}
@@ -331,21 +377,22 @@ func (c *conversion) inbounds(services []Serves) []kind.Inbound {
 	for _, service := range services {
 		for i := range service.Ports {
 			port := &service.Ports[i]
-			at, ok := c.pod.find(port)
-			if !ok || at.Port == reservedPort {
-				continue
-			}
-			protocol := protocols[at.Port]
 			own, of := service.ProtocolOf(port, c.Routed(service.Key()))
-			if of == stated && own != protocol.is {
-				c.warn(service.Ref(), ConflictingProtocol, "port %d is %s, and the Service %s says that port %d of "+
-					"the same Pods is %s, which counts; let them agree", port.Port, own, protocol.of, at.Port,
-					protocol.is)
+			for _, at := range service.targets(c.pod, port) {
+				if at.Port == reservedPort {
+					continue
+				}
+				protocol := protocols[at.Port]
+				if of == stated && own != protocol.is {
+					c.warn(service.Ref(), ConflictingProtocol, "port %d is %s, and the Service %s says that port %d "+
+						"of the same Pods is %s, which counts; let them agree", port.Port, own, protocol.of, at.Port,
+						protocol.is)
+				}
+				inbounds = append(inbounds, kind.Inbound{
+					Port: at.Port, Name: at.Name, Protocol: protocol.is, State: c.state(service, at),
+					Tags: c.tags(service, port, protocol.is),
+				})
 			}
-			inbounds = append(inbounds, kind.Inbound{
-				Port: at.Port, Name: at.Name, Protocol: protocol.is, State: c.state(service, at),
-				Tags: c.tags(service, port, protocol.is),
-			})
 		}
 	}
 	if len(inbounds) > maxInbounds {
@@ -369,13 +416,11 @@ func (c *conversion) listenerProtocols(services []Serves) map[uint32]listenerPro
 	of := map[uint32]listenerProtocol{}
 	for _, service := range services {
 		for i := range service.Ports {
-			at, ok := c.pod.find(&service.Ports[i])
-			if !ok {
-				continue
-			}
 			is, from := service.ProtocolOf(&service.Ports[i], c.Routed(service.Key()))
-			if had, known := of[at.Port]; !known || from > had.from {
-				of[at.Port] = listenerProtocol{is, service.Name, from}
+			for _, at := range service.targets(c.pod, &service.Ports[i]) {
+				if had, known := of[at.Port]; !known || from > had.from {
+					of[at.Port] = listenerProtocol{is, service.Name, from}
+				}
 			}
 		}
 	}
@@ -385,7 +430,28 @@ func (c *conversion) listenerProtocols(services []Serves) map[uint32]listenerPro
 // servedPort is a port of a Pod to which a port of a Service leads.
 type servedPort struct {
 	ContainerPort
-	declared bool
+	// decided is true where Ready says whether the port is ready: a container declares it, or an EndpointSlice lists
+	// it. The Pod says so for every other port.
+	decided bool
+}
+
+// targets returns the ports of a Pod to which a port of the Service leads: one at most by its selector, and those of
+// EndpointSlices without one.
+func (s *Serves) targets(pod *Pod, port *Port) (all []servedPort) {
+	if len(s.Selector) > 0 {
+		if at, ok := pod.find(port); ok {
+			all = append(all, at)
+		}
+		return all
+	}
+	for _, listed := range s.Listed {
+		if listed.Name != port.Name {
+			continue
+		}
+		at, _ := pod.find(&Port{TargetPort: listed.Port})
+		all = append(all, servedPort{ContainerPort{cmp.Or(port.TargetName, at.Name), listed.Port, listed.Ready}, true})
+	}
+	return all
 }
 
 // find returns the port of the Pod to which a port of a Service leads: a number, whether a container declares it or
@@ -411,14 +477,15 @@ func (p *Pod) find(port *Port) (servedPort, bool) {
 }
 
 // state returns the state of an inbound. A port that no container declares follows the Pod's condition Ready, as the
-// EndpointSlices of Kubernetes do.
+// EndpointSlices of Kubernetes do. publishNotReadyAddresses is for the author of an EndpointSlice, who states the
+// readiness.
 func (c *conversion) state(service Serves, at servedPort) kind.InboundState {
 	switch {
 	case service.Ignored:
 		return kind.Ignored
 	case c.pod.Deleting || !c.pod.SidecarReady:
 		return kind.NotReady
-	case service.PublishNotReady, at.declared && at.Ready, !at.declared && c.pod.Ready:
+	case service.PublishNotReady && len(service.Selector) > 0, at.decided && at.Ready, !at.decided && c.pod.Ready:
 		return kind.Ready
 	}
 	return kind.NotReady

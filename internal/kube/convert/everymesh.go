@@ -129,8 +129,8 @@ func (c *conversion) servedBy(service *Serves) (at uint32, port *Port) {
 		return at, nil
 	}
 	for i := range service.Ports {
-		if found, ok := c.pod.find(&service.Ports[i]); ok {
-			return found.Port, &service.Ports[i]
+		if targets := service.targets(c.pod, &service.Ports[i]); len(targets) > 0 {
+			return targets[0].Port, &service.Ports[i]
 		}
 	}
 	return 0, nil

@@ -101,14 +101,6 @@ type Port struct {
 	NodePort    uint32
 }
 
-// EndpointSlice is an EndpointSlice that the controller of Kubernetes does not manage.
-type EndpointSlice struct {
-	Meta
-	Service string
-	// Pods are the UIDs of the Pods of its endpoints, sorted.
-	Pods []string
-}
-
 // Namespace is a Namespace.
 type Namespace struct {
 	Meta
@@ -448,35 +440,6 @@ func target(raw json.RawMessage) (number uint32, name string, err error) {
 		return uint32(n), "", nil
 	}
 	return 0, name, nil
-}
-
-// serviceNameLabel names the Service of an EndpointSlice.
-const serviceNameLabel = "kubernetes.io/service-name"
-
-// DecodeEndpointSlice decodes an EndpointSlice. It returns nil for one of no Service.
-func DecodeEndpointSlice(raw []byte) (*EndpointSlice, error) {
-	var o struct {
-		Metadata  meta `json:"metadata"`
-		Endpoints []struct {
-			TargetRef struct {
-				Kind string `json:"kind"`
-				UID  string `json:"uid"`
-			} `json:"targetRef"`
-		} `json:"endpoints"`
-	}
-	if err := json.Unmarshal(raw, &o); err != nil || o.Metadata.Labels[serviceNameLabel] == "" {
-		return nil, err
-	}
-	s := &EndpointSlice{Meta: o.Metadata.decoded(), Service: o.Metadata.Labels[serviceNameLabel]}
-	s.Labels = nil
-	for _, e := range o.Endpoints {
-		if e.TargetRef.Kind == "Pod" && e.TargetRef.UID != "" {
-			s.Pods = append(s.Pods, e.TargetRef.UID)
-		}
-	}
-	slices.Sort(s.Pods)
-	s.Pods = slices.Compact(s.Pods)
-	return s, nil
 }
 
 // DecodeNamespace decodes a Namespace.

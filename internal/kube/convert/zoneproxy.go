@@ -17,10 +17,11 @@ func (c *conversion) zoneProxy(n *kind.Networking, services []Serves) bool {
 		}
 		for i := range service.Ports {
 			port := &service.Ports[i]
-			at, ok := c.pod.find(port)
-			if !ok {
+			targets := service.targets(c.pod, port)
+			if len(targets) == 0 {
 				continue
 			}
+			at := targets[0]
 			switch role := service.ZoneProxyRole(); role {
 			case kind.EgressRole:
 				if n.ZoneEgress != nil {

@@ -8,6 +8,7 @@ package objects
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -32,6 +33,7 @@ type Tables struct {
 	settings           *convert.Settings
 	servicesBySelector table.Index[*convert.Service]
 	slicesByPod        table.Index[*convert.EndpointSlice]
+	slicesByService    table.Index[*convert.EndpointSlice]
 	readyNodes         table.Index[*convert.Node]
 	grantsByNamespace  table.Index[*convert.ReferenceGrant]
 	routesByService    table.Index[*convert.Route]
@@ -41,6 +43,8 @@ type Tables struct {
 	// selecting are the Services that select Pods with a set of labels, by [convert.Pod.LabelSet]: the Pods of a
 	// ReplicaSet have one value in common.
 	selecting table.Derived[string, []convert.Serves]
+	// listed are the Services without a selector, NAME.NAMESPACE, as their EndpointSlices complete them.
+	listed table.Derived[string, *convert.Service]
 }
 
 // New adds the tables to a DB, before its first commit.
@@ -63,7 +67,10 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		}
 		return []string{o.Namespace + "," + key}
 	})
-	t.slicesByPod = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string { return o.Pods })
+	t.slicesByPod = table.NewIndex(t.Slices, (*convert.EndpointSlice).Pods)
+	t.slicesByService = table.NewIndex(t.Slices, func(o *convert.EndpointSlice) []string {
+		return []string{o.Service + "." + o.Namespace}
+	})
 	t.grantsByNamespace = table.NewIndex(t.Grants, func(o *convert.ReferenceGrant) []string {
 		return []string{o.Namespace}
 	})
@@ -75,7 +82,10 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		}
 		return []string{""}
 	})
-	t.selecting = table.NewDerived(db, "Services of a set of labels", t.selectingPods, slices.Equal)
+	t.selecting = table.NewDerived(db, "Services of a set of labels", t.selectingPods,
+		func(a, b []convert.Serves) bool { return slices.EqualFunc(a, b, sameSelection) })
+	t.listed = table.NewDerived(db, "Services of EndpointSlices", t.listedService,
+		func(a, b *convert.Service) bool { return reflect.DeepEqual(a, b) })
 	return t
 }
 
@@ -116,24 +126,53 @@ func (t *Tables) selectingPods(r *table.Reader, labelSet string) []convert.Serve
 	return inOrder(services)
 }
 
+func sameSelection(a, b convert.Serves) bool { return a.Service == b.Service && a.Ignored == b.Ignored }
+
 func inOrder(services []convert.Serves) []convert.Serves {
 	slices.SortFunc(services, func(a, b convert.Serves) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(services, func(a, b convert.Serves) bool { return a.Name == b.Name })
+}
+
+// Service returns a Service, NAME.NAMESPACE. One without a selector is as its EndpointSlices complete it.
+func (t *Tables) Service(r *table.Reader, key string) (*convert.Service, bool) {
+	service, ok := t.Services.Get(r, key)
+	if ok && len(service.Selector) == 0 {
+		service = t.listed.Get(r, key)
+	}
+	return service, ok
+}
+
+func (t *Tables) listedService(r *table.Reader, key string) *convert.Service {
+	service, ok := t.Services.Get(r, key)
+	if !ok {
+		return nil
+	}
+	return service.Listed(t.SlicesOf(r, service))
+}
+
+// SlicesOf returns the EndpointSlices of a Service without a selector, in the order of their names; none for every
+// other Service.
+func (t *Tables) SlicesOf(r *table.Reader, service *convert.Service) []*convert.EndpointSlice {
+	if len(service.Selector) > 0 {
+		return nil
+	}
+	return t.slicesByService.List(r, service.Key())
 }
 
 // ServicesOf returns the Services that have a Pod among their servers: by their selectors or, without a selector, by
 // their EndpointSlices. They are in the order of their names.
 func (t *Tables) ServicesOf(r *table.Reader, pod *convert.Pod) []convert.Serves {
 	services := t.selecting.Get(r, pod.LabelSet)
-	listed := t.slicesByPod.List(r, pod.UID)
+	listed := slices.Concat(t.slicesByPod.List(r, pod.UID), t.slicesByPod.List(r, pod.Key()))
 	if len(listed) == 0 {
 		return services
 	}
 	services = slices.Clone(services)
 	for _, slice := range listed {
-		service, ok := t.Services.Get(r, slice.Service+"."+slice.Namespace)
+		service, ok := t.Service(r, slice.Service+"."+slice.Namespace)
 		if ok && len(service.Selector) == 0 && slice.Namespace == pod.Namespace {
-			services = append(services, convert.Serves{Service: service})
+			at := convert.ListedAt(pod, t.SlicesOf(r, service))
+			services = append(services, convert.Serves{Service: service, Listed: at})
 		}
 	}
 	return inOrder(services)
@@ -170,7 +209,7 @@ func (t *Tables) routedProtocols(r *table.Reader, key string) convert.RoutedProt
 	if len(routes) == 0 {
 		return nil
 	}
-	service, ok := t.Services.Get(r, key)
+	service, ok := t.Service(r, key)
 	if !ok {
 		return nil
 	}
