@@ -30,7 +30,7 @@ func Facts(o *resource.Object[Dataplane]) []string {
 // setByControlPlane are the labels whose value admission sets.
 var setByControlPlane = map[string]bool{
 	resource.MeshLabel: true, DisplayName: true, OriginLabel: true, ZoneLabel: true, EnvLabel: true,
-	NamespaceLabel: true,
+	NamespaceLabel: true, ListenerZoneIngressLabel: true, ListenerZoneEgressLabel: true, ZoneProxyTypeLabel: true,
 }
 
 // Prefixes of facts.

@@ -135,6 +135,9 @@ func (w *Writer) protectedLabels(o resource.Any) map[string]string {
 		owned = map[string]string{kind.OriginLabel: "", kind.ZoneLabel: "", kind.EnvLabel: ""}
 	}
 	maps.Copy(labels, owned)
+	if dp, ok := o.(*resource.Object[kind.Dataplane]); ok {
+		maps.Copy(labels, dp.Spec.Networking.RoleLabels(w.env))
+	}
 	return labels
 }
 

@@ -191,3 +191,34 @@ func TestNamesOfOperatorsKinds(t *testing.T) {
 		t.Errorf("a resource of global: %v", err)
 	}
 }
+
+// TestRoleLabels: the labels of a zone proxy follow from its sections, whatever its owner writes.
+func TestRoleLabels(t *testing.T) {
+	const (
+		ingress = `zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 2}`
+		egress  = `zoneEgress: {address: 10.0.0.1, port: 3}`
+		inbound = `address: 10.0.0.1, inbound: [{port: 80}]`
+	)
+	for _, c := range []struct{ environment, networking, want string }{
+		{kind.Kubernetes, ingress, "enabled,,ingress"},
+		{kind.Kubernetes, egress, ",enabled,egress"},
+		{kind.Kubernetes, ingress + ", " + egress, "enabled,enabled,"},
+		{kind.Kubernetes, inbound, ",,"},
+		{kind.Universal, ingress, "enabled,,"},
+		{kind.Universal, egress, ",enabled,"},
+	} {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { _ = rows.Close() })
+		w := admission.New(rows, admission.Options{Zone: "east", Environment: c.environment})
+		put(t, w, `{type: Mesh, name: m}`)
+		result := put(t, w, `{type: Dataplane, mesh: m, name: a.shop, labels: {kuma.io/listener-zoneegress: other, `+
+			`kuma.io/listener-zoneingress: other, k8s.kuma.io/zone-proxy-type: other}, networking: {`+c.networking+`}}`)
+		of := result.Object.Envelope()
+		got := strings.Join([]string{of.Label(kind.ListenerZoneIngressLabel), of.Label(kind.ListenerZoneEgressLabel),
+			of.Label(kind.ZoneProxyTypeLabel)}, ",")
+		if got != c.want || len(result.Warnings) != 3 {
+			t.Errorf("%s, %s: the labels are %q, want %q; the warnings are %q, want 3", c.environment, c.networking,
+				got, c.want, result.Warnings)
+		}
+	}
+}

@@ -163,7 +163,8 @@ func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error)
 }
 
 // computedLabels are set by the control plane of the owner.
-var computedLabels = []string{kind.DisplayName, kind.OriginLabel, kind.ZoneLabel, kind.EnvLabel, resource.MeshLabel}
+var computedLabels = []string{kind.DisplayName, kind.OriginLabel, kind.ZoneLabel, kind.EnvLabel, resource.MeshLabel,
+	kind.ListenerZoneIngressLabel, kind.ListenerZoneEgressLabel, kind.ZoneProxyTypeLabel}
 
 func ownLabels(o resource.Any) map[string]string {
 	labels := maps.Clone(o.Envelope().Labels)

@@ -14,7 +14,7 @@ import (
 var computedLabels = []string{
 	kind.ZoneLabel, kind.OriginLabel, kind.EnvLabel, kind.DisplayName, kind.ProxyTypeLabel, resource.MeshLabel,
 	roleLabel, "kuma.io/kds-sync",
-	kind.NamespaceLabel,
+	kind.NamespaceLabel, kind.ListenerZoneIngressLabel, kind.ListenerZoneEgressLabel,
 }
 
 // clean removes computed fields, and fields whose removal changes nothing that is enforced.

@@ -56,3 +56,21 @@ func TestSpiffeFactsOfAPod(t *testing.T) {
 		}
 	}
 }
+
+// TestSpiffeFactsOfRoleLabels: a MeshIdentity that selects zone proxies by a computed label rests on their section, for
+// which a token of another role does not vouch.
+func TestSpiffeFactsOfRoleLabels(t *testing.T) {
+	o := kind.Dataplanes.Make("default", "out", kind.Dataplane{Networking: kind.Networking{
+		ZoneEgress: &kind.ZoneEgressSection{Address: "10.0.0.1", Port: 10002}}})
+	o.Labels = o.Spec.Networking.RoleLabels(kind.Kubernetes)
+	for _, label := range []string{kind.ListenerZoneEgressLabel, kind.ZoneProxyTypeLabel} {
+		got := pki.SpiffeFacts(&kind.MeshIdentity{
+			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{
+				MatchLabels: map[string]string{label: o.Label(label)}}},
+			SpiffeID: &kind.SpiffeIDTemplate{Path: "/egress"},
+		}, o)
+		if want := kind.SectionFacts(&o.Spec.Networking); !slices.Equal(got, want) {
+			t.Errorf("a selector by %s rests on %q, want %q", label, got, want)
+		}
+	}
+}

@@ -161,7 +161,11 @@ func ServiceFacts(o *resource.Object[kind.Dataplane]) []string {
 func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []string {
 	has := kind.Facts(o)
 	rests := map[string]bool{}
-	label := func(name string) { rests[kind.LabelFact(name, o.Label(name))] = true }
+	label := func(name string) {
+		for _, fact := range kind.FactsOfLabel(o, name) {
+			rests[fact] = true
+		}
+	}
 	// An invalid template gives no SPIFFE ID.
 	if t, err := kind.ParseTemplate(spec.PathFor(o.Labels), kind.PathActions); err == nil {
 		for _, name := range t.Labels() {

@@ -13,7 +13,7 @@ import (
 // Labels and annotations of objects.
 const (
 	// ZoneProxyLabel on a Service makes the Pods that it selects zone proxies: ingress or egress.
-	ZoneProxyLabel = "k8s.kuma.io/zone-proxy-type"
+	ZoneProxyLabel = kind.ZoneProxyTypeLabel
 
 	// InjectionLabel on a Namespace has the value enabled or true where its Pods get a sidecar.
 	InjectionLabel = "kuma.io/sidecar-injection"
@@ -196,9 +196,9 @@ func (service *Service) Excluded() bool {
 // its label, empty without one.
 func (service *Service) ZoneProxyRole() string {
 	switch role := service.Labels[ZoneProxyLabel]; role {
-	case "ingress":
+	case kind.IngressType:
 		return kind.IngressRole
-	case "egress":
+	case kind.EgressType:
 		return kind.EgressRole
 	default:
 		return role

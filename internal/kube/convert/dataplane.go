@@ -119,6 +119,11 @@ func (s *Settings) Proxy(pod *Pod, around *Around) Result {
 	}
 	dp := kind.Dataplanes.Make(mesh, pod.Key(), kind.Dataplane{Networking: spec})
 	dp.Labels = s.Labels(pod, around)
+	for name, value := range spec.RoleLabels(kind.Kubernetes) {
+		if value != "" {
+			dp.Labels[name] = value
+		}
+	}
 	return Result{Dataplane: dp, Events: c.events}
 }
 
