@@ -100,6 +100,10 @@ type Condition struct {
 	Message string `json:"message"`                                 // the reason as text
 }
 
+// Accepted is the condition of a resource whose configuration every connected proxy accepts.
+var Accepted = Condition{Type: AcceptedCondition, Status: "True", Reason: "Accepted",
+	Message: "no connected proxy rejects its configuration"}
+
 // companions are the kinds whose rows are deleted with the resource of another kind that has the same name.
 var companions = map[string]string{
 	DataplaneListenerStatuses.Name:   Dataplanes.Name,

@@ -119,8 +119,8 @@ type MeshExternalServiceStatus struct {
 	VIP *VIP `json:"vip,omitempty"`
 	// Addresses are its host names.
 	Addresses []Address `json:"addresses,omitempty"`
-	// ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading, and not
-	// stored.
+	// ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading. In the objects
+	// of Kubernetes it has no endpoints.
 	ZoneEgress *ServiceEgress `json:"zoneEgress,omitempty"`
 	// HostnameGenerators are the generators that select it, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`

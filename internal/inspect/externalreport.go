@@ -31,16 +31,27 @@ func (rs *Reports) localEndpoints(service *resource.Object[kind.MeshExternalServ
 	return local
 }
 
-// ExternalConditions returns the conditions of an external service: of the stored resource, and of its reachability
-// from this zone. On global the latter is omitted.
+// ExternalConditions returns the conditions of an external service: of the stored resource, and those of
+// [Reports.ReachabilityConditions], which are stored without their messages on Kubernetes.
 func (rs *Reports) ExternalConditions(service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	var conditions []kind.Condition
 	if status, ok := rs.State.Tables.ExternalServiceStatuses.Find(rs.r, service.Mesh, service.Name); ok {
-		conditions = append(conditions, status.Spec.Conditions...)
+		for _, c := range status.Spec.Conditions {
+			if c.Type != reachable && c.Type != endpointsExternal {
+				conditions = append(conditions, c)
+			}
+		}
 	}
+	return append(conditions, rs.ReachabilityConditions(service)...)
+}
+
+// ReachabilityConditions returns the conditions about the reachability of an external service from this zone; none on
+// global.
+func (rs *Reports) ReachabilityConditions(service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	if rs.State.Tables.Zone == "" {
-		return conditions
+		return nil
 	}
+	var conditions []kind.Condition
 	if local := rs.localEndpoints(service); len(local) > 0 {
 		conditions = append(conditions, kind.Condition{
 			Type: endpointsExternal, Status: "False", Reason: "LocalAddress",

@@ -212,8 +212,7 @@ func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
 // Status returns the status of a policy: the stored condition Accepted, and the effect of the policy.
 func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 	effect := e.Of(o)
-	accepted := kind.Condition{Type: kind.AcceptedCondition, Status: "True", Reason: "Accepted",
-		Message: "no connected proxy rejects its configuration"}
+	accepted := kind.Accepted
 	for _, rejected := range e.Accepted(o.Key()) {
 		accepted = rejected
 	}
@@ -238,7 +237,7 @@ func (e *PolicyEffects) Accepted(of resource.Key) []kind.Condition {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(stored.Spec.Conditions), func(c kind.Condition) bool {
-		return c.Type != kind.AcceptedCondition
+		return c.Type != kind.AcceptedCondition || c.Status != "False"
 	})
 }
 

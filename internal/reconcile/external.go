@@ -8,9 +8,10 @@ import (
 	"weft/resource"
 )
 
-// external writes the virtual IP, the host names and the status of a MeshExternalService in this zone. The readiness of
-// zone egresses is not stored, since each change of it would be one write for each service. (Mesh Scoped Zone Ingress
-// and Zone Egress.)
+// external writes the virtual IP, the host names and the status of a MeshExternalService in this zone. Each change of
+// the readiness of zone egresses would be one write for each service, so the zone egress that clients dial is not
+// derived here: it is computed when it is read and, on Kubernetes, once a minute. (Mesh Scoped Zone Ingress and Zone
+// Egress.)
 func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	service, ok := p.State.Tables.ExternalServices.Find(r, u.Mesh, u.Name)
 	if !ok {
@@ -32,6 +33,8 @@ func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	if full != nil {
 		status.Conditions = append(status.Conditions, *full)
 	}
+	status.Conditions = p.withComputed(r, resource.Key(u), status.Conditions, old.Conditions)
+	status.ZoneEgress = p.zoneEgress(r, resource.Key(u), old.ZoneEgress)
 	if len(vips) > 0 {
 		status.VIP = &vips[0]
 	}

@@ -103,7 +103,7 @@ func (f nackSummary) conditions() []kind.Condition {
 }
 
 // policy writes the status of a policy of any kind: the condition Accepted where it is False. The others are computed
-// when they are read.
+// when they are read, and on Kubernetes stored too.
 func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if _, ok := p.State.Tables.Find(r, resource.Key(u)); !ok {
 		return w
@@ -116,6 +116,11 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 		conditions = p.takenBack(r, resource.Key(u))
 	}
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
+	var old kind.PolicyStatus
+	if told {
+		old = stored.Spec
+	}
+	conditions = p.withComputed(r, resource.Key(u), conditions, old.Conditions)
 	if told || len(conditions) > 0 {
 		status := kind.StatusKind(u.Kind).(*resource.Kind[kind.PolicyStatus])
 		putIfDifferent(&w, statusDelay, stored, status.Make(u.Mesh, u.Name, kind.PolicyStatus{Conditions: conditions}))
@@ -173,6 +178,9 @@ func (p *Plan) trust(r *table.Reader, u Request) (w Writes) {
 	}
 	status := kind.MeshTrustStatus{Conditions: append(p.nacks.Get(r, causeOf(resource.Key(u))).conditions(),
 		p.reconciled(r, u)...)}
+	if len(status.Conditions) == 0 && p.kubernetes != nil { // for the column ACCEPTED of kubectl
+		status.Conditions = []kind.Condition{kind.Accepted}
+	}
 	stored, told := p.State.Tables.TrustStatuses.Find(r, u.Mesh, u.Name)
 	if told {
 		status.Origin = stored.Spec.Origin

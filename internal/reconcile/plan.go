@@ -93,7 +93,10 @@ type Plan struct {
 	multiZoneMoving table.Index[*resource.Object[kind.MeshMultiZoneService]]
 	// instances has one row, the live instances of the control plane.
 	instances table.Input[[]string]
-	families  map[string]*family // by the kind of their Requests
+	// computed has the parts of statuses that are computed outside of the table, by their resource, in a zone on
+	// Kubernetes.
+	computed table.Input[*ComputedStatus]
+	families map[string]*family // by the kind of their Requests
 }
 
 // Global returns true for the global control plane, which serves no proxies.
@@ -126,6 +129,7 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	p.servicesMoving = table.NewIndex(g.Tables.Services, movingSNIs[kind.MeshService])
 	p.multiZoneMoving = table.NewIndex(g.Tables.MultiZoneServices, movingSNIs[kind.MeshMultiZoneService])
 	p.instances = table.NewInput(g.Tables.DB, func([]string) string { return "" })
+	p.computed = table.NewInput(g.Tables.DB, func(c *ComputedStatus) string { return c.Of.String() })
 	p.nacks = table.NewDerived(g.Tables.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
 	p.facts = table.NewDerived(g.Tables.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(g.Tables.DB, "generated services", p.generatedService, equalServices)

@@ -480,7 +480,7 @@ var comments = map[string]string{
 	"MeshExternalServiceStatus.Conditions":          "Conditions are VIPAssigned, where there is no free virtual IP, Reachable, whether a zone egress is ready, SecretsResolved, which is False where a Secret that it names is missing or wrong, and EndpointsExternal, which is False where an endpoint has an address to which egresses do not connect.",
 	"MeshExternalServiceStatus.HostnameGenerators":  "HostnameGenerators are the generators that select it, by name.",
 	"MeshExternalServiceStatus.VIP":                 "VIP is its virtual IP address in this zone.",
-	"MeshExternalServiceStatus.ZoneEgress":          "ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading, and not stored.",
+	"MeshExternalServiceStatus.ZoneEgress":          "ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading. In the objects of Kubernetes it has no endpoints.",
 	"MeshFaultInjection":                            "MeshFaultInjection fails, delays or slows down requests that the proxies that it targets receive, for tests.\nEvery rule that matches a caller injects its faults, the ones of the most specific policy and match first, up to four for each caller. A caller with several SPIFFE IDs gets the faults of one of them: that with the most specific match. Only requests of HTTP, HTTP/2 and gRPC get faults. A policy with the label kuma.io/effect: shadow has no effect.",
 	"MeshFaultInjection.From":                       "the older form of rules without matches; it is read and never written",
 	"MeshFaultInjection.Rules":                      "the faults of the requests that the proxies receive; every rule that matches a caller injects its faults",

@@ -59,6 +59,7 @@ func (s *Server) startZone(ctx context.Context) error {
 	s.goLead(ctx, s.hub.Drains.Run)
 	s.goLead(ctx, s.names.Run)
 	s.followPods(ctx)
+	s.computeStatuses(ctx)
 	s.goRun(ctx, s.lookAtIngresses)
 	s.group.Go(func() error { return s.proxies.Run(ctx) })
 	s.group.Go(func() error { return serveGRPC(ctx, s.ports.dataPlane, agents) })

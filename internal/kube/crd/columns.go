@@ -26,8 +26,10 @@ func columnsOf(d resource.Descriptor) []Column {
 	case kind.MeshServices.Name:
 		columns = []Column{mesh, hostname, text("STATE", ".spec.state"),
 			{"HEALTHY", "integer", ".status.dataplaneProxies.healthy"}}
-	case kind.MeshMultiZoneServices.Name, kind.MeshExternalServices.Name:
+	case kind.MeshMultiZoneServices.Name:
 		columns = []Column{mesh, hostname}
+	case kind.MeshExternalServices.Name:
+		columns = []Column{mesh, hostname, condition("REACHABLE", "Reachable")}
 	case kind.MeshIdentities.Name:
 		columns = []Column{mesh, condition("READY", "Ready"), text("TRUSTDOMAIN", ".spec.spiffeID.trustDomain")}
 	case kind.MeshTrusts.Name:
@@ -38,7 +40,8 @@ func columnsOf(d resource.Descriptor) []Column {
 	default:
 		if _, isPolicy := d.(kind.Policy); isPolicy {
 			columns = []Column{mesh, text("TARGETREF KIND", ".spec.targetRef.kind"),
-				text("TARGETREF NAME", ".spec.targetRef.name")}
+				text("TARGETREF NAME", ".spec.targetRef.name"), condition("ACCEPTED", kind.AcceptedCondition),
+				condition("APPLIED", kind.AppliedCondition)}
 		}
 	}
 	return append(columns, Column{"AGE", "date", ".metadata.creationTimestamp"})

@@ -1,0 +1,4 @@
+package server
+
+// ComputeEvery is the time between two computations of statuses.
+var ComputeEvery = &computeEvery
