@@ -115,7 +115,7 @@ var walls = []wall{
 		"a scenario is loaded without the parts that store or publish it"},
 	{
 		"internal/barrier",
-		[]string{"resource", "internal/table", "internal/state", "internal/wait"},
+		[]string{"kind", "resource", "internal/table", "internal/state", "internal/wait"},
 		"waiting for acks does not depend on the write that follows, or on the streams",
 	},
 	{

@@ -27,16 +27,3 @@ var Leaderships = &resource.Kind[Leadership]{
 
 // LeadershipName is the name of the only [Leadership].
 const LeadershipName = "leader"
-
-// AckRequest requests that every replica reports when its clients have ACKed the configuration of some rows.
-type AckRequest struct {
-	Requester string         `json:"requester"`
-	Rows      []resource.Key `json:"rows"`
-	AckedBy   []string       `json:"ackedBy,omitempty"` // the replicas whose clients have ACKed
-}
-
-// AckRequests is the kind of [AckRequest].
-var AckRequests = &resource.Kind[AckRequest]{
-	Info: resource.Info{Name: "AckRequest", Plural: "ack-requests", Scope: resource.Global, ReadOnly: true,
-		Hidden: true},
-}

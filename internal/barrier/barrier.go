@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/wait"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -26,10 +26,10 @@ const (
 // AckWaiter waits for the acks of proxies.
 type AckWaiter interface {
 	// WaitAcked returns once every proxy of a mesh that holds a certificate has acked rows as they are in the table
-	// now, or with ctx's error. It calls pending with the proxies that it waits for, whenever they change. With
-	// everybody it also waits for connected proxies without a certificate.
+	// now, at whatever replica, or with ctx's error. It calls pending with the proxies that it waits for, whenever they
+	// change. With everybody it also waits for connected proxies without a certificate.
 	WaitAcked(ctx context.Context, mesh string, everybody bool, rows []resource.Key,
-		pending func([]state.ProxyKey)) error
+		pending func(kind.PendingAcks)) error
 }
 
 // Zones wait for the acks of other zones' proxies.
@@ -282,7 +282,7 @@ func (b *Barrier) Finish(w *Wait) {
 // waitAcked waits for the proxies of this zone and then for the proxies of the other zones.
 func (b *Barrier) waitAcked(ctx context.Context, w *Wait) error {
 	if !w.ZonesOnly {
-		err := b.waiter.WaitAcked(ctx, w.Mesh, w.AllProxies, w.Rows, func(proxies []state.ProxyKey) {
+		err := b.waiter.WaitAcked(ctx, w.Mesh, w.AllProxies, w.Rows, func(proxies kind.PendingAcks) {
 			b.Report(w, proxies, "")
 		})
 		if err != nil {
@@ -297,7 +297,7 @@ func (b *Barrier) waitAcked(ctx context.Context, w *Wait) error {
 		if why == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		b.Report(w, nil, strings.TrimSuffix(why.Error(), ": "+context.DeadlineExceeded.Error()))
+		b.Report(w, kind.PendingAcks{}, strings.TrimSuffix(why.Error(), ": "+context.DeadlineExceeded.Error()))
 	}
 }
 
@@ -314,9 +314,9 @@ func (b *Barrier) waitZones(ctx context.Context, w *Wait) error {
 }
 
 // Report records the pending proxies or zones of a wait.
-func (b *Barrier) Report(w *Wait, proxies []state.ProxyKey, zones string) {
+func (b *Barrier) Report(w *Wait, proxies kind.PendingAcks, zones string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w.progress.Proxies, w.progress.Zones = slices.Clone(proxies), zones
+	w.progress.Proxies, w.progress.Zones = proxies, zones
 	b.wakeUp()
 }

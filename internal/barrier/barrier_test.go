@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"weft/internal/bubble"
-	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -28,10 +27,10 @@ func (m *mesh) WaitAcked(
 	_ string,
 	_ bool,
 	_ []resource.Key,
-	pending func([]state.ProxyKey),
+	pending func(kind.PendingAcks),
 ) error {
 	m.begun++
-	pending([]state.ProxyKey{{Mesh: "default", Name: "slow"}})
+	pending(kind.NewPendingAcks([]resource.Key{kind.Dataplanes.Key("default", "slow")}))
 	select {
 	case err := <-m.acked:
 		return err
@@ -106,13 +105,13 @@ func TestAStateIsAckedAfterProxiesZonesAndTheDrainTime(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.state("a@1")
 		p := b.rows.Progress(b.reader(), "c")
-		if since, ok := b.rows.Began(b.reader(), "c", "a@1"); !ok || !since.Equal(time.Now()) || len(p.Proxies) != 1 {
+		if since, ok := b.rows.Began(b.reader(), "c", "a@1"); !ok || !since.Equal(time.Now()) || p.Proxies.Count != 1 {
 			t.Errorf("the progress is %+v", p)
 		}
 		b.mesh.acked <- nil
 		b.want("the proxies have acked", "a@1", false)
 		time.Sleep(pendingZonesInterval)
-		if p := b.rows.Progress(b.reader(), "c"); p.Zones == "" || len(p.Proxies) > 0 {
+		if p := b.rows.Progress(b.reader(), "c"); p.Zones == "" || p.Proxies.Count > 0 {
 			t.Errorf("the progress is %+v, want the pending zones", p)
 		}
 		b.mesh.confirmed <- nil

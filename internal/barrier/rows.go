@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/state"
 	"weft/internal/table"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -42,8 +42,9 @@ type Progress struct {
 	Name   string
 	States []string // of the condition, that the wait is for
 	Since  time.Time
-	// Proxies are the pending proxies of this zone, as known so far, and Zones is a phrase about the pending zones.
-	Proxies []state.ProxyKey
+	// Proxies are the pending proxies of this zone, at all replicas, as known so far, and Zones is a phrase about the
+	// pending zones.
+	Proxies kind.PendingAcks
 	Zones   string
 }
 

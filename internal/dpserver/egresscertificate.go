@@ -28,9 +28,10 @@ func (s *Server) storeEgressCertificate(ctx context.Context, key state.ProxyKey,
 			kind.Meshes.Key("", next.Mesh), kind.MeshTrusts.Key(next.Mesh, next.MeshIdentity),
 			kind.MeshIdentities.Key(next.Mesh, next.MeshIdentity),
 		}
-		if s.Acks.Everywhere(ctx, rows...) != nil && !s.certificatesExpireSoon(key) {
-			return resource.Errorf(resource.Unavailable, "not every client takes the egress %s as %s yet; try again",
-				key.Name, next.SpiffeID)
+		if err := s.Acks.ClientsAccept(ctx, rows...); err != nil && !s.certificatesExpireSoon(key) {
+			return resource.Errorf(resource.Unavailable, "not every client accepts the ZoneEgress %s as %s yet (%s); "+
+				"it gets the certificate once they do, or before its former one expires", key.Name, next.SpiffeID,
+				err)
 		}
 	}
 	return admission.Modify(ctx, s.Writer, kind.ZoneEgressCertificatesList, next.Mesh, key.Name,

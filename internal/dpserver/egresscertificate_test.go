@@ -30,7 +30,7 @@ type egressAcks struct {
 	heard bool
 }
 
-func (a egressAcks) Everywhere(context.Context, ...resource.Key) error {
+func (a egressAcks) ClientsAccept(context.Context, ...resource.Key) error {
 	if a.heard {
 		return nil
 	}

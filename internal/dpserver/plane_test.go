@@ -95,7 +95,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
 		Instance: self, Log: log})
 	hub.Follow(server.Observe)
-	hub.Use(ctx, push.Callbacks{Waiter: server, Replicas: self})
+	hub.Use(ctx, push.Callbacks{Waiter: push.Streams{}, Replicas: self})
 	p.server = server
 	p.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	p.put(kind.Meshes.Make("", "other", kind.Mesh{}))

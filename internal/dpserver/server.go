@@ -71,8 +71,9 @@ type Proxies interface {
 
 // Acks wait for the acks of proxies.
 type Acks interface {
-	// Everywhere returns once every client of every instance has acked the present rows, or ctx ends.
-	Everywhere(ctx context.Context, rows ...resource.Key) error
+	// ClientsAccept returns once every connected proxy of all meshes, at every instance, applies the rows, or ctx ends.
+	// The error names the proxies that may not.
+	ClientsAccept(ctx context.Context, rows ...resource.Key) error
 	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
 	// that, or ctx ends.
 	Drained(ctx context.Context, key state.ProxyKey) error
@@ -189,7 +190,7 @@ func (s *Server) acked(after time.Duration) {
 // published, or ctx ends.
 func (s *Server) awaitInSync(ctx context.Context) {
 	for waited := true; waited && ctx.Err() == nil; waited = s.AwaitAdditions(ctx) {
-		_, _ = s.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
+		_, _ = s.discovery.WaitAcked(ctx, s.Catalog.Revision(), nil) // an error means that ctx has ended
 	}
 }
 
@@ -210,14 +211,6 @@ func (s *Server) Sessions() int {
 func (s *Server) Traffic() []xds.Traffic { return s.discovery.Traffic() }
 
 func (s *Server) sentBytes() uint64 { return s.discovery.SentBytes() }
-
-// WaitAcked returns once every stream that is open now has acked or NACKed everything up to a revision. It returns the
-// number of streams that were lost meanwhile or that NACK a resource of concern: their proxies may run with former
-// configuration.
-func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(xds.NACK) bool) (unsure int, err error) {
-	result, err := s.discovery.WaitAcked(ctx, revision, concerns)
-	return result.Lost + result.NACKed, err
-}
 
 // HalfAcked returns once half of the streams that are open now have acked everything up to a revision, or have ended.
 // The error is the context's.

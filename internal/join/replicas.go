@@ -11,8 +11,10 @@ import (
 
 // Replicas are the other instances of a global control plane with the same store. A zone is connected to one of them.
 type Replicas interface {
-	// WaitAcked returns once [Global.Here] has returned at every other instance, or ctx ends.
-	WaitAcked(ctx context.Context, rows []resource.Key) error
+	// WaitAcked returns once [Global.Here] has returned at every other instance, or ctx ends. The error names
+	// the zones.
+	WaitAcked(ctx context.Context, clients kind.AckClients, rows []resource.Key,
+		pending func(kind.PendingAcks)) (waited bool, err error)
 	// Expired returns whether the lease of an instance has expired, and when the instance was last live.
 	Expired(instance string) (last time.Time, ended bool)
 	// Renewed returns whether an instance has renewed its lease since this one started.
@@ -184,5 +186,6 @@ func (g *Global) awaitReplicas(ctx context.Context, rows []resource.Key) error {
 	if g.Replicas == nil {
 		return nil
 	}
-	return g.Replicas.WaitAcked(ctx, rows)
+	_, err := g.Replicas.WaitAcked(ctx, kind.AckClients{Wait: kind.ZonesApply}, rows, nil)
+	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -160,24 +159,30 @@ func (g *Global) removeFromTracker(zone string) {
 func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	others := make(chan error, 1)
 	go func() { others <- g.awaitReplicas(ctx, rows) }()
-	return errors.Join(g.Here(ctx, rows), <-others)
+	return errors.Join(g.here(ctx, rows, func(kind.PendingAcks) {}), <-others)
 }
 
-// Here is Confirmed for the zones that are not connected to another replica. Other replicas call it.
-func (g *Global) Here(ctx context.Context, rows []resource.Key) error {
+// Here is Confirmed for the zones that are not connected to another replica. Other replicas call it. It calls pending
+// with the zones that it waits for.
+func (g *Global) Here(ctx context.Context, _ kind.AckClients, rows []resource.Key,
+	pending func(kind.PendingAcks)) error {
+	return g.here(ctx, rows, pending)
+}
+
+func (g *Global) here(ctx context.Context, rows []resource.Key, pending func(kind.PendingAcks)) error {
 	rows = g.logs.traveling(rows)
 	if err := g.logs.await(ctx, mirror.Stored(rows)); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if err := g.confirmed(ctx, row.Kind); err != nil {
+		if err := g.confirmed(ctx, row.Kind, pending); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *Global) confirmed(ctx context.Context, name string) error {
+func (g *Global) confirmed(ctx context.Context, name string, report func(kind.PendingAcks)) error {
 	t, head := g.kinds[name], g.logs.kinds[name].log.Head()
 	t.mu.Lock()
 	t.tracker.Forwarded(kind.Owner{}, head, head.Seq)
@@ -190,16 +195,22 @@ func (g *Global) confirmed(ctx context.Context, name string) error {
 		if done {
 			return nil
 		}
+		zones := pendingZones(pending)
+		report(zones)
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			var names []string
-			for _, zone := range pending {
-				names = append(names, zone.Zone)
-			}
-			return fmt.Errorf("not acked by the zones %s: %w", strings.Join(names, ", "), ctx.Err())
+			return fmt.Errorf("not acked by %s: %w", zones, ctx.Err())
 		}
 	}
+}
+
+func pendingZones(owners []kind.Owner) kind.PendingAcks {
+	var zones []resource.Key
+	for _, owner := range owners {
+		zones = append(zones, kind.Zones.Key("", owner.Zone))
+	}
+	return kind.NewPendingAcks(zones)
 }
 
 // Sweep removes the resources of deleted zones, until ctx ends. The leader of the replicas runs it.

@@ -138,7 +138,10 @@ func (g *global) start() {
 	if g.shared {
 		self, err = replica.Join(ctx, replica.Config{
 			ID: instance, Store: g.rows, Writer: g.writer, Lost: testwait.Timeout, Log: quiet,
-			LocalAcked:     func(ctx context.Context, rows []resource.Key) error { return g.serves.Here(ctx, rows) },
+			LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
+				pending func(kind.PendingAcks)) error {
+				return g.serves.Here(ctx, clients, rows, pending)
+			},
 			HasLostClients: func(string) bool { return false },
 		})
 		if err != nil {

@@ -44,19 +44,32 @@ type Callbacks struct {
 	ctx context.Context // of the goroutines
 }
 
-// AckWaiter waits for the streams of this instance.
+// AckWaiter waits for streams of this instance.
 type AckWaiter interface {
-	// WaitAcked returns once every attached stream is in sync at a revision. It returns the number of streams that
-	// ended meanwhile or rejected a resource that concerns the caller (nil: any resource): what their clients apply is
-	// not known. concerns is called by several streams at once, and must neither block nor call the Hub.
-	WaitAcked(ctx context.Context, revision uint64, relevantNACKs func(xds.NACK) bool) (unsure int, err error)
+	// WaitAcked returns once each of the streams is in sync at a revision. It returns the number of streams that ended
+	// meanwhile or rejected a resource that concerns the caller (nil: any resource): what their clients apply is not
+	// known. concerns is called by several streams at once, and must neither block nor call the Hub.
+	WaitAcked(ctx context.Context, streams []*xds.Stream, revision uint64,
+		relevantNACKs func(xds.NACK) bool) (unsure int, err error)
+}
+
+// Streams is the AckWaiter of all streams that are attached to a Hub.
+type Streams struct{}
+
+// WaitAcked implements AckWaiter.
+func (Streams) WaitAcked(ctx context.Context, streams []*xds.Stream, revision uint64,
+	relevantNACKs func(xds.NACK) bool) (unsure int, err error) {
+	result, err := xds.WaitAcked(ctx, streams, revision, relevantNACKs)
+	return result.Lost + result.NACKed, err
 }
 
 // Replicas are the other instances that share the store.
 type Replicas interface {
-	// WaitAcked returns once the clients of every other instance are in sync with the present state of rows, or ctx
-	// ends. Without another instance it returns at once.
-	WaitAcked(ctx context.Context, rows []resource.Key) error
+	// WaitAcked returns once those of the clients that every other instance has apply the present state of rows, or
+	// ctx ends. Without another instance it returns at once, and waited is false. It calls pending with the clients
+	// that the other instances wait for, whenever these change.
+	WaitAcked(ctx context.Context, clients kind.AckClients, rows []resource.Key,
+		pending func(kind.PendingAcks)) (waited bool, err error)
 	// OtherInstance returns the other live instance at which one of the subscriptions is open, or "" where there is
 	// none.
 	OtherInstance(subscriptions []kind.Subscription) (instance string)

@@ -144,7 +144,8 @@ func (d *Drains) drainOnceAcked(ctx context.Context, key state.ProxyKey, listene
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, Bound)
 	defer cancel()
-	err := d.acks.everywhere(bounded, revision, append(d.acks.rowsOf(key), key.Resource()))
+	clients := kind.AckClients{Wait: kind.EndpointRemoved, Mesh: key.Mesh}
+	err := d.acks.everywhere(bounded, clients, revision, append(d.acks.rowsOf(key), key.Resource()), nil)
 	if rows := d.addressRowsOf(key, listeners); err == nil && len(rows) > 0 {
 		err = d.acks.confirmed(bounded, rows)
 	}

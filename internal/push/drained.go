@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -21,11 +22,10 @@ func (a *Acks) Drained(ctx context.Context, key state.ProxyKey) error {
 	if err != nil {
 		return err
 	}
-	waits := make(chan error, 2)
-	go func() { waits <- a.callbacks.Replicas.WaitAcked(ctx, a.rowsOf(key)) }()
-	go func() { waits <- a.drainedInOtherZones(ctx, key) }()
-	_, err = a.callbacks.Waiter.WaitAcked(ctx, revision, nil)
-	return errors.Join(err, <-waits, <-waits)
+	zones := make(chan error, 1)
+	go func() { zones <- a.drainedInOtherZones(ctx, key) }()
+	clients := kind.AckClients{Wait: kind.ProxyDrained, Mesh: key.Mesh}
+	return errors.Join(a.everywhere(ctx, clients, revision, a.rowsOf(key), nil), <-zones)
 }
 
 // rowsOf returns the rows from which the proxies of this zone learn the addresses of a proxy.

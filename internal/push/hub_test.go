@@ -24,7 +24,7 @@ import (
 // never is an AckWaiter whose clients never ack.
 type never struct{}
 
-func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
+func (never) WaitAcked(ctx context.Context, _ []*xds.Stream, _ uint64, _ func(xds.NACK) bool) (int, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
@@ -32,7 +32,7 @@ func (never) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (in
 // onDemand is an AckWaiter whose clients ack when the test sends.
 type onDemand chan struct{}
 
-func (s onDemand) WaitAcked(ctx context.Context, _ uint64, _ func(xds.NACK) bool) (int, error) {
+func (s onDemand) WaitAcked(ctx context.Context, _ []*xds.Stream, _ uint64, _ func(xds.NACK) bool) (int, error) {
 	select {
 	case <-s:
 		return 0, nil
@@ -51,7 +51,9 @@ type alone struct{}
 
 func (alone) OtherInstance([]kind.Subscription) string { return "" }
 
-func (alone) WaitAcked(context.Context, []resource.Key) error { return nil }
+func (alone) WaitAcked(context.Context, kind.AckClients, []resource.Key, func(kind.PendingAcks)) (bool, error) {
+	return false, nil
+}
 
 // newHub returns a hub with one attached client, "client", that reaches everything.
 func newHub(t *testing.T, s AckWaiter) (hub *Hub, kept chan []*resource.Object[kind.RetainedEndpoints],

@@ -195,7 +195,7 @@ func told(ingresses ...kind.ZoneProxyAddress) resource.Any {
 // ackedAtOnce is an AckWaiter whose clients ack at once.
 type ackedAtOnce struct{}
 
-func (ackedAtOnce) WaitAcked(context.Context, uint64, func(xds.NACK) bool) (int, error) {
+func (ackedAtOnce) WaitAcked(context.Context, []*xds.Stream, uint64, func(xds.NACK) bool) (int, error) {
 	return 0, nil
 }
 

@@ -63,7 +63,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 // atOnce is an AckWaiter whose clients have always acked.
 type atOnce struct{}
 
-func (atOnce) WaitAcked(context.Context, uint64, func(xds.NACK) bool) (int, error) {
+func (atOnce) WaitAcked(context.Context, []*xds.Stream, uint64, func(xds.NACK) bool) (int, error) {
 	return 0, nil
 }
 

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -290,8 +291,38 @@ func (ps *Proxies) streamOf(key state.ProxyKey) *xds.Stream {
 	return nil
 }
 
-// inSyncAt reports whether a proxy is connected to this instance and has acked everything up to a revision.
+// connected returns the selected proxies that have a stream at this instance, in no order.
+func (ps *Proxies) connected(selects func(state.ProxyKey) bool) (keys []state.ProxyKey) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for key, p := range ps.used {
+		if len(p.streams) > 0 && selects(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// openStreams returns the streams of the selected proxies at this instance.
+func (ps *Proxies) openStreams(selects func(state.ProxyKey) bool) (streams []*xds.Stream) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for key, p := range ps.used {
+		if selects(key) {
+			streams = slices.AppendSeq(streams, maps.Keys(p.streams))
+		}
+	}
+	return streams
+}
+
+// inSyncAt reports whether a proxy is connected to this instance, has acked everything up to a revision, and rejects
+// nothing.
 func (ps *Proxies) inSyncAt(key state.ProxyKey, revision uint64) bool {
+	return ps.ackedAt(key, revision, nil)
+}
+
+// ackedAt is inSyncAt for a proxy that may reject resources which are not relevant; nil: all are.
+func (ps *Proxies) ackedAt(key state.ProxyKey, revision uint64, relevant func(xds.NACK) bool) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p := ps.used[key]
@@ -299,7 +330,11 @@ func (ps *Proxies) inSyncAt(key state.ProxyKey, revision uint64) bool {
 		return false
 	}
 	for s := range p.streams {
-		if s.InSync(revision) && len(s.NACKs()) == 0 {
+		nacks := s.NACKs()
+		if relevant != nil {
+			nacks = slices.DeleteFunc(nacks, func(nack xds.NACK) bool { return !relevant(nack) })
+		}
+		if s.InSync(revision) && len(nacks) == 0 {
 			return true
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/mirror"
+	"weft/internal/replica"
 	"weft/internal/state"
 	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -29,21 +31,44 @@ func (a *Acks) Passed(ctx context.Context, mesh string, rows ...resource.Key) er
 	return waits.Wait()
 }
 
-// ingressAcked returns once a zone ingress has acked a revision, or is not dialed any more, or ctx ends. An ingress
-// whose stream has ended forwards by its former configuration, so it is waited for.
+// ingressAcked waits for one zone ingress. The other instances are asked only where one of them has the ingress, since
+// this is called for each change of a service.
 func (a *Acks) ingressAcked(ctx context.Context, key state.ProxyKey, revision uint64, rows []resource.Key) error {
-	for {
-		next := a.next()
-		r := a.reader()
-		if !a.state.ZoneProxies.Told(r, key) {
+	row := key.Resource()
+	clients := kind.AckClients{Wait: kind.IngressForwards, Proxy: &row}
+	if a.proxies.streamOf(key) != nil || !a.atOtherInstance(key) {
+		own := &localWait{Acks: a, clients: clients, revision: revision, rows: rows, report: func(kind.PendingAcks) {}}
+		if err := own.run(ctx); !errors.Is(err, replica.ErrMoved) {
+			return err
+		}
+	}
+	return a.everywhere(ctx, clients, revision, rows, nil)
+}
+
+// ingressForwards returns once the zone ingress has acked the revision, is not dialed any more, or is at another
+// instance, which waits for it. An ingress whose stream has ended forwards by its former configuration, so it is waited
+// for.
+func (w *localWait) ingressForwards(ctx context.Context) error {
+	key, ok := state.ProxyOf(*w.clients.Proxy)
+	if !ok {
+		return nil
+	}
+	pending := func() []state.ProxyKey { return []state.ProxyKey{key} }
+	return w.whileReporting(ctx, pending, func(ctx context.Context) error { return w.awaitIngress(ctx, key) })
+}
+
+func (w *localWait) awaitIngress(ctx context.Context, key state.ProxyKey) error {
+	for waited := false; ; waited = true {
+		next := w.next()
+		if !w.state.ZoneProxies.Told(w.reader(), key) {
 			return nil
 		}
-		if stream := a.proxies.streamOf(key); stream != nil {
-			if err := stream.WaitAcked(ctx, revision); !errors.Is(err, xds.ErrLost) {
+		if stream := w.proxies.streamOf(key); stream != nil {
+			if err := stream.WaitAcked(ctx, w.revision); !errors.Is(err, xds.ErrLost) {
 				return err
 			}
-		} else if a.atOtherInstance(r, key) {
-			return a.callbacks.Replicas.WaitAcked(ctx, rows)
+		} else if w.atOtherInstance(key) {
+			return movedIf(waited)
 		}
 		select {
 		case <-next:
@@ -51,6 +76,14 @@ func (a *Acks) ingressAcked(ctx context.Context, key state.ProxyKey, revision ui
 			return ctx.Err()
 		}
 	}
+}
+
+// movedIf returns [replica.ErrMoved] for a client that this instance has waited for.
+func movedIf(waited bool) error {
+	if waited {
+		return replica.ErrMoved
+	}
+	return nil
 }
 
 // dialedIngresses returns the zone ingresses that other zones dial for a mesh.

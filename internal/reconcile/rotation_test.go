@@ -198,7 +198,7 @@ func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testin
 		t.Fatalf("%d roots, and %s signs; want two roots and the first CA", w.roots(), w.signing())
 	}
 	for _, wait := range w.waits {
-		w.barrier.Report(wait, []state.ProxyKey{{Mesh: "default", Name: "stuck"}}, "")
+		w.barrier.Report(wait, kind.NewPendingAcks([]resource.Key{kind.Dataplanes.Key("default", "stuck")}), "")
 	}
 	w.beginWaits()
 	if c := w.conditions()["RotationConverged"]; c.Status != "False" || !strings.Contains(c.Message, "stuck") {

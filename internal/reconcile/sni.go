@@ -167,8 +167,8 @@ func (p *Plan) absentIngresses(r *table.Reader, mesh string) []string {
 func (p *Plan) pendingNames(r *table.Reader, wait string) []string {
 	var waits []string
 	progress := p.Acks.Progress(r, wait)
-	for _, proxy := range progress.Proxies {
-		waits = append(waits, "the proxy "+proxy.String())
+	if progress.Proxies.Count > 0 {
+		waits = append(waits, progress.Proxies.String())
 	}
 	if progress.Zones != "" {
 		waits = append(waits, progress.Zones)

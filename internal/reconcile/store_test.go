@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -286,7 +285,7 @@ func (m *mirrored) takeOver() {
 // calm is a mesh whose proxies ack at once.
 type calm struct{}
 
-func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func([]state.ProxyKey)) error {
+func (calm) WaitAcked(context.Context, string, bool, []resource.Key, func(kind.PendingAcks)) error {
 	return nil
 }
 

@@ -2,9 +2,7 @@ package reconcile
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"weft/internal/table"
 	"weft/kind"
@@ -49,9 +47,6 @@ func (p *Plan) syncedRows(rows []resource.Key) []resource.Key {
 	})
 }
 
-// maxNamedPending is the number of proxies that a condition names.
-const maxNamedPending = 10
-
 // pendingText returns the end of a sentence that names the proxies or zones which the wait of a name is waiting for;
 // empty where none is known.
 func (p *Plan) pendingText(r *table.Reader, wait string) string {
@@ -59,16 +54,9 @@ func (p *Plan) pendingText(r *table.Reader, wait string) string {
 	switch {
 	case progress.Zones != "":
 		return "; " + progress.Zones
-	case len(progress.Proxies) == 0:
+	case progress.Proxies.Count == 0:
 		return ""
 	}
-	var names []string
-	for _, proxy := range progress.Proxies[:min(len(progress.Proxies), maxNamedPending)] {
-		names = append(names, proxy.Name)
-	}
-	text := "; it waits for the Dataplanes " + strings.Join(names, ", ")
-	if more := len(progress.Proxies) - maxNamedPending; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ": see what they reject, or delete those that are gone for good"
+	return "; it waits for " + progress.Proxies.String() +
+		": see what they reject, or delete those that are gone for good"
 }

@@ -102,7 +102,7 @@ func (w *world) join(id string) *instance {
 		ID: id, Store: i.link, Writer: admission.New(i.link, admission.Options{}), Lost: 30 * time.Second,
 		Log:            slog.New(slog.DiscardHandler),
 		HasLostClients: func(instance string) bool { return w.lostClients[instance].Load() },
-		LocalAcked: func(ctx context.Context, rows []resource.Key) error {
+		LocalAcked: func(ctx context.Context, _ kind.AckClients, rows []resource.Key, _ func(kind.PendingAcks)) error {
 			i.requests <- rows
 			select {
 			case <-i.mute:
@@ -223,7 +223,10 @@ func TestWaitAckedReturnsWhenEveryOtherHasResponded(t *testing.T) {
 		result := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		t.Cleanup(cancel)
-		go func() { result <- i.WaitAcked(ctx, rows) }()
+		go func() {
+			_, err := i.WaitAcked(ctx, kind.AckClients{}, rows, nil)
+			result <- err
+		}()
 		advance(time.Second)
 		return result
 	}
@@ -320,8 +323,8 @@ func TestAloneNothingIsWrittenAndNoReplicaIsWaitedFor(t *testing.T) {
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
 	<-led
-	if err := m.WaitAcked(t.Context(), []resource.Key{kind.Dataplanes.Key("default", "web-1")}); err != nil ||
-		!m.Leads() {
+	rows := []resource.Key{kind.Dataplanes.Key("default", "web-1")}
+	if _, err := m.WaitAcked(t.Context(), kind.AckClients{}, rows, nil); err != nil || !m.Leads() {
 		t.Errorf("leads %t, asking: %v", m.Leads(), err)
 	}
 	if _, ended := m.Expired("an earlier run"); !ended {
@@ -344,10 +347,10 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 				}})
 				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
-				if err := m.WaitAcked(bounded, nil); err == nil {
+				if _, err := m.WaitAcked(bounded, kind.AckClients{}, nil, nil); err == nil {
 					t.Error("they have no waiting caller")
 				}
-				if err := m.WaitAcked(t.Context(), nil); err != nil {
+				if _, err := m.WaitAcked(t.Context(), kind.AckClients{}, nil, nil); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); took < test.want || took > test.want+2*time.Second {

@@ -33,8 +33,10 @@ type Config struct {
 	ID     string // unique for each run of each replica
 	Store  store.Store
 	Writer *admission.Writer
-	// LocalAcked returns once the clients of this replica have acked the current state of the rows, or ctx ends.
-	LocalAcked func(ctx context.Context, rows []resource.Key) error
+	// LocalAcked returns once the clients of this replica have acked the current state of the rows, or ctx ends, or
+	// with [ErrMoved]. It calls pending with the clients of this replica that it waits for, whenever they change.
+	LocalAcked func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
+		pending func(kind.PendingAcks)) error
 	// Lost is the time for which a client without a replica may use older configuration.
 	Lost time.Duration
 	// HasLostClients reports whether a replica that left has clients that have not connected to another one.

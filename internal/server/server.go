@@ -42,6 +42,7 @@ import (
 	"weft/internal/view"
 	"weft/internal/xds"
 	"weft/internal/zonequery"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -81,7 +82,7 @@ type Server struct {
 	certificates *certificates
 	replica      *replica.Member // this one, among those that share the store
 	// localAcked waits until the clients of this replica have acked rows, for the other replicas.
-	localAcked func(context.Context, []resource.Key) error
+	localAcked func(context.Context, kind.AckClients, []resource.Key, func(kind.PendingAcks)) error
 	catalog    *xds.Catalog
 	hub        *push.Hub
 	reconciler *reconcile.Reconciler
@@ -223,7 +224,10 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
-		LocalAcked: func(ctx context.Context, rows []resource.Key) error { return s.localAcked(ctx, rows) },
+		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
+			pending func(kind.PendingAcks)) error {
+			return s.localAcked(ctx, clients, rows, pending)
+		},
 		HasLostClients: func(gone string) bool {
 			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance == gone })
 		},

@@ -86,7 +86,7 @@ func ignoreSuperseded(err error) error {
 // callbacks are the hub's waits and writes outside its table.
 func (s *Server) callbacks() push.Callbacks {
 	return push.Callbacks{
-		Waiter: s.proxies, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
+		Waiter: push.Streams{}, Replicas: s.replica, Zones: s.sync, HalfAcked: s.proxies.HalfAcked,
 		Version: mirror.StoredIn(s.store), RemoveListeners: removeListeners(s.writer), Keep: retainEndpoints(s.writer),
 		RetainSNIRoutes:        retain(s.writer, kind.RetainedSNIRoutes),
 		RetainExternalServices: retain(s.writer, kind.RetainedExternalServices),

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"weft/internal/access"
@@ -142,20 +143,39 @@ func zoneToken(to *settings.Join) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// waitAcked returns when every proxy of the zone, on every replica, has acked rows in their versions, or in later ones.
+// waitAcked returns when the proxies of the zone, on every replica, apply rows in their versions, or in later ones. The
+// rows of a mesh are waited for at the proxies of that mesh, as a wait within the zone does.
 func (s *Server) waitAcked(ctx context.Context, written mirror.Rows) error {
 	rows := maps.Clone(written)
 	maps.DeleteFunc(rows, func(key resource.Key, _ mirror.Version) bool { return !s.state.Tables.HasRows(key.Kind) })
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
 	maps.Copy(rows, mirror.Stored(s.hub.Rows.LookedUp(resolved, rows.Keys())))
 	done()
-	ctx, cancel := context.WithTimeout(ctx, push.Bound)
-	defer cancel()
-	if err := s.replica.WaitAcked(ctx, rows.Keys()); err != nil {
-		// first: it also waits for proxies that reconnect to this replica
-		return err
+	waits, ctx := errgroup.WithContext(ctx)
+	for clients, rows := range rowsByClients(rows) {
+		waits.Go(func() error { return s.hub.Acks.Apply(ctx, clients, rows) })
 	}
-	return s.hub.Acks.HereAt(ctx, rows)
+	return waits.Wait()
+}
+
+// rowsByClients returns rows by the clients that must apply them. Drains of zone ingresses wait for the addresses: for
+// connected proxies, as drains within the zone do.
+func rowsByClients(rows mirror.Rows) map[kind.AckClients]mirror.Rows {
+	groups := map[kind.AckClients]mirror.Rows{}
+	for key, version := range rows {
+		clients := kind.AckClients{Wait: kind.ProxiesApply, Mesh: key.Mesh}
+		switch key.Kind {
+		case kind.MeshZoneAddresses.Name:
+			clients.Wait = kind.ConnectedApply
+		case kind.Meshes.Name:
+			clients.Mesh = key.Name
+		}
+		if groups[clients] == nil {
+			groups[clients] = mirror.Rows{}
+		}
+		groups[clients][key] = version
+	}
+	return groups
 }
 
 // waitForwarded returns when the zone's ingresses forward what a row of a service says, so other zones may get the row.

@@ -34,7 +34,11 @@ const (
 // streams mean that were lost or that rejected something. concerns selects the NACKs that count (nil: all); several
 // streams call it at once, and it must not block. The error is the context's; the counts are valid then too.
 func (s *Server) WaitAcked(ctx context.Context, revision uint64, concerns func(NACK) bool) (SyncState, error) {
-	streams := s.Streams()
+	return WaitAcked(ctx, s.Streams(), revision, concerns)
+}
+
+// WaitAcked is [Server.WaitAcked] for some streams of a server.
+func WaitAcked(ctx context.Context, streams []*Stream, revision uint64, concerns func(NACK) bool) (SyncState, error) {
 	return waitAcked(ctx, streams, ackWait{revision: revision, concerns: concerns}, 0)
 }
 
