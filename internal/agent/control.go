@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
@@ -34,7 +32,7 @@ type controlPlane struct {
 	caFile    string
 	// rejected is what the control plane rejects with a token: "the token or its use", or that of a Pod.
 	rejected string
-	tls      *tls.Config
+	trusted  *trustedRoots
 	conn     *grpc.ClientConn
 	agent    wire.AgentClient
 }
@@ -44,7 +42,7 @@ func connect(c Config) (*controlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots, err := readRoots(c.CAFile)
+	trusted, err := newTrustedRoots(c.CAFile)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +50,7 @@ func connect(c Config) (*controlPlane, error) {
 		return nil, err
 	}
 	p := &controlPlane{
-		addresses: addresses, caFile: c.CAFile, rejected: "the token or its use",
-		tls: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		addresses: addresses, caFile: c.CAFile, rejected: "the token or its use", trusted: trusted,
 	}
 	if c.Name != "" {
 		p.rejected = fmt.Sprintf("the token of the Pod of %s (--dataplane-token-file %s)", c.Name, c.TokenFile)
@@ -97,7 +94,7 @@ func (p *controlPlane) dial(tokenFile string) (*grpc.ClientConn, error) {
 	instances.InitialState(state)
 	return grpc.NewClient(instances.Scheme()+":///control-plane",
 		grpc.WithResolvers(instances),
-		grpc.WithTransportCredentials(credentials.NewTLS(p.tls)),
+		grpc.WithTransportCredentials(p.trusted.credentials()),
 		grpc.WithPerRPCCredentials(token{file: tokenFile}),
 		grpc.WithWriteBufferSize(wire.WriteBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
@@ -118,18 +115,6 @@ func hostOf(address string) string {
 func (p *controlPlane) String() string { return strings.Join(p.addresses, ", ") }
 
 func (p *controlPlane) close() { p.conn.Close() }
-
-func readRoots(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the control plane's CA (--ca-cert-file): %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s (--ca-cert-file) holds no certificate in PEM", file)
-	}
-	return roots, nil
-}
 
 func readToken(file string) (string, error) {
 	text, err := os.ReadFile(file)
@@ -191,7 +176,7 @@ func (p *controlPlane) trust(ctx context.Context) error {
 	defer cancel()
 	var failed error
 	for _, address := range p.addresses {
-		config := p.tls.Clone()
+		config := p.trusted.tls()
 		config.NextProtos = []string{"h2"}
 		dialer := tls.Dialer{Config: config, NetDialer: &net.Dialer{Timeout: 2 * time.Second}}
 		conn, err := dialer.DialContext(ctx, "tcp", address)

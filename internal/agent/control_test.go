@@ -116,6 +116,37 @@ func tryRegister(t *testing.T, p *controlPlane) (response *wire.RegisterResponse
 	return response
 }
 
+// TestAReplacedCAIsReadAtTheNextConnection: another control plane takes the place of the first, with a CA of its own. Its
+// CA arrives in the file while the agent runs.
+func TestAReplacedCAIsReadAtTheNextConnection(t *testing.T) {
+	former, next := t.TempDir(), t.TempDir()
+	first := startReplica(t, "first", "127.30.250.7", former)
+	second := startReplica(t, "second", "127.30.250.8", next)
+	p := connectTo(t, former, first.url, second.url)
+	tryRegister(t, p)
+	first.server.Stop()
+	if _, err := p.tryRegister(t.Context(), nil); err == nil {
+		t.Error("a control plane is trusted whose CA has not arrived")
+	}
+	file := filepath.Join(former, "ca.crt")
+	if err := os.WriteFile(file, nil, 0o600); err != nil { // half of a replacement
+		t.Fatal(err)
+	}
+	if _, err := p.tryRegister(t.Context(), nil); err == nil {
+		t.Error("a control plane is trusted without a CA")
+	}
+	ca, err := os.ReadFile(filepath.Join(next, "ca.crt"))
+	if err == nil {
+		err = os.WriteFile(file, ca, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tryRegister(t, p); got.Mesh != "second" {
+		t.Errorf("it is registered at %s, want the second", got.Mesh)
+	}
+}
+
 func TestARegistrationSkipsAReplicaThatIsDown(t *testing.T) {
 	dir := t.TempDir()
 	there := startReplica(t, "there", "127.30.250.3", dir)
