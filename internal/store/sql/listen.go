@@ -22,6 +22,7 @@ const (
 
 // listener wakes watchers after writes of other replicas.
 type listener struct {
+	database Postgres
 	config   *pgx.ConnConfig
 	instance string // its own notifications are ignored
 	hub      *follow.Hub
@@ -50,7 +51,11 @@ func (l *listener) run(ctx context.Context) {
 
 // connected listens on one connection until it fails.
 func (l *listener) connected(ctx context.Context) error {
-	connection, err := pgx.ConnectConfig(ctx, l.config)
+	config := l.config.Copy()
+	if err := l.database.readTLS(ctx, config); err != nil {
+		return err
+	}
+	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func (p Postgres) open(ctx context.Context) (database, error) {
 	instance := uuid.NewString()
 	db.dialect = postgresDialect(instance)
 	db.listen = func(ctx context.Context, hub *follow.Hub, log *slog.Logger) {
-		(&listener{config: config, instance: instance, hub: hub, log: log.With("database", p.String())}).run(ctx)
+		(&listener{database: p, config: config, instance: instance, hub: hub, log: log.With("database", p.String())}).run(ctx)
 	}
 	return db, nil
 }
@@ -175,7 +175,7 @@ func (p Postgres) attach(context.Context) (*sql.DB, sql.TxOptions, error) {
 const idleConnection = 5 * time.Minute
 
 func (p Postgres) pool(config *pgx.ConnConfig, connections int) *sql.DB {
-	db := stdlib.OpenDB(*config)
+	db := stdlib.OpenDB(*config, stdlib.OptionBeforeConnect(p.readTLS))
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
 	db.SetConnMaxIdleTime(idleConnection)
@@ -201,6 +201,15 @@ func (p Postgres) config() (*pgx.ConnConfig, error) {
 		return nil, err
 	}
 	return config, nil
+}
+
+// readTLS gives a new connection the CA and the client certificate that the files have now. Where they can't be read, as
+// in the moment of their replacement, those of the start are used.
+func (p Postgres) readTLS(_ context.Context, config *pgx.ConnConfig) error {
+	if current, err := p.tls(); err == nil {
+		config.TLSConfig = current
+	}
+	return nil
 }
 
 // dialer returns a dialer that detects a dead peer within half a minute.

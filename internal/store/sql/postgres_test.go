@@ -184,6 +184,36 @@ func TestPostgresTLS(t *testing.T) {
 	}
 }
 
+// TestPostgresTLSFilesAreReadForEachConnection: the server gets a certificate of another CA, and the CA arrives in the
+// file of a running store.
+func TestPostgresTLSFilesAreReadForEachConnection(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	ca, certificate, key := serverCertificate(t)
+	server.ServeTLS(t, certificate, key)
+	at.Host, at.TLS, at.CAFile = "localhost", weft.TLSVerifyFull, filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(at.CAFile, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := weft.Open(t.Context(), at, weft.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	nextCA, certificate, key := serverCertificate(t)
+	server.ServeTLS(t, certificate, key)
+	if _, _, err := s.List(t.Context(), "Mesh"); err == nil {
+		t.Error("the next CA is trusted before it is in the file")
+	}
+	if err := os.WriteFile(at.CAFile, nextCA, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the store connects with the next CA", func() error {
+		_, _, err := s.List(t.Context(), "Mesh")
+		return err
+	})
+}
+
 // serverCertificate returns a new CA and a certificate for localhost with its key, in PEM.
 func serverCertificate(t *testing.T) (ca, certificate, key []byte) {
 	t.Helper()
