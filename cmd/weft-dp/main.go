@@ -104,7 +104,9 @@ GET /live returns 200 while weft-dp runs.`,
 	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
 		"address of the control plane's server for proxies, https://HOST:PORT; with several replicas, one address "+
 			"each, comma-separated or in several flags")
-	f.StringVar(&c.CAFile, "ca-cert-file", "", "file with the CA of the control plane's certificate, PEM (required)")
+	f.StringVar(&c.CAFile, "ca-cert-file", "",
+		"file with the CA of the control plane's certificate, PEM; it is read for each connection, so a new CA takes "+
+			"effect (required)")
 	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy),
 		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
 			"meshes")

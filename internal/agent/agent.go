@@ -44,7 +44,7 @@ import (
 // Config is the configuration of one agent.
 type Config struct {
 	ControlPlane   []string // https://HOST:PORT, of each replica
-	CAFile         string   // PEM, the CA certificates of the control plane
+	CAFile         string   // PEM, the CA certificates of the control plane; read for each connection
 	ProxyType      ProxyType
 	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON; empty: Mesh and Name
 	Mesh, Name     string           // of the resource that the control plane writes, for a Pod; ProxyType has its kind

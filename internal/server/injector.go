@@ -1,16 +1,19 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"weft/internal/kube/convert"
 	"weft/internal/kube/injector"
 	"weft/internal/settings"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -64,7 +67,26 @@ func (s *Server) keepCA(ctx context.Context) {
 		file = filepath.Join(s.settings.DataDir, "ca.crt")
 	}
 	read := func() ([]byte, error) { return os.ReadFile(file) }
-	injector.KeepCA(ctx, s.apiServer.client, s.settings.Kubernetes.SystemNamespace, read, s.apiServer.outage)
+	for ctx.Err() == nil {
+		unchanged, stop := context.WithCancel(ctx)
+		go func() { defer stop(); awaitChange(unchanged, read, caInterval) }()
+		injector.KeepCA(unchanged, s.apiServer.client, s.settings.Kubernetes.SystemNamespace, read, s.apiServer.outage)
+		stop()
+	}
+}
+
+// caInterval is the time between two readings of the CA that is written into namespaces.
+const caInterval = 10 * time.Second
+
+// awaitChange returns once a file has another content than now, or ctx ends. A file that can't be read has not changed.
+func awaitChange(ctx context.Context, read func() ([]byte, error), interval time.Duration) {
+	first, err := read()
+	for wait.Sleep(ctx, interval) == nil {
+		now, failed := read()
+		if failed == nil && (err != nil || !bytes.Equal(first, now)) {
+			return
+		}
+	}
 }
 
 // checkCA returns an error for a certificate whose CA is not known.
