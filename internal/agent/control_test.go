@@ -116,8 +116,8 @@ func tryRegister(t *testing.T, p *controlPlane) (response *wire.RegisterResponse
 	return response
 }
 
-// TestAReplacedCAIsReadAtTheNextConnection: another control plane takes the place of the first, with a CA of its own. Its
-// CA arrives in the file while the agent runs.
+// TestAReplacedCAIsReadAtTheNextConnection: another control plane takes the place of the first, with a CA of its own.
+// Its CA arrives in the file while the agent runs.
 func TestAReplacedCAIsReadAtTheNextConnection(t *testing.T) {
 	former, next := t.TempDir(), t.TempDir()
 	first := startReplica(t, "first", "127.30.250.7", former)

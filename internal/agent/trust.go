@@ -13,8 +13,8 @@ import (
 )
 
 // trustedRoots are the CAs of the control plane's certificate. Their file is read at the beginning of each connection,
-// since another control plane, or a replaced CA, writes it while the agent runs. Where the file can't be read, as in the
-// moment of its replacement, the former CAs stay trusted.
+// since another control plane, or a replaced CA, writes it while the agent runs. Where the file can't be read, as in
+// the moment of its replacement, the former CAs stay trusted.
 type trustedRoots struct {
 	file string
 

@@ -158,7 +158,8 @@ func (p Postgres) open(ctx context.Context) (database, error) {
 	instance := uuid.NewString()
 	db.dialect = postgresDialect(instance)
 	db.listen = func(ctx context.Context, hub *follow.Hub, log *slog.Logger) {
-		(&listener{database: p, config: config, instance: instance, hub: hub, log: log.With("database", p.String())}).run(ctx)
+		log = log.With("database", p.String())
+		(&listener{database: p, config: config, instance: instance, hub: hub, log: log}).run(ctx)
 	}
 	return db, nil
 }
@@ -203,8 +204,8 @@ func (p Postgres) config() (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// readTLS gives a new connection the CA and the client certificate that the files have now. Where they can't be read, as
-// in the moment of their replacement, those of the start are used.
+// readTLS gives a new connection the CA and the client certificate that the files have now. Where they can't be read,
+// as in the moment of their replacement, those of the start are used.
 func (p Postgres) readTLS(_ context.Context, config *pgx.ConnConfig) error {
 	if current, err := p.tls(); err == nil {
 		config.TLSConfig = current
