@@ -440,8 +440,11 @@ func TestAWaitEndsWithItsReplica(t *testing.T) {
 	}{
 		"its client acks at another replica":       {(*slowClient).ackAtFirst, "ends"},
 		"its client is pending at another replica": {(*slowClient).hangAtFirst, waitsForSlow},
-		"its client stays away":                    {func(*slowClient) {}, waitsForSlow},
-		"the Dataplane of its client is deleted":   {(*slowClient).delete, "ends"},
+		"its client is pending at one that has responded": {func(c *slowClient) {
+			c.all[1].connect(c.key, hangs)
+		}, waitsForSlow},
+		"its client stays away":                  {func(*slowClient) {}, waitsForSlow},
+		"the Dataplane of its client is deleted": {(*slowClient).delete, "ends"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := certified(hangs, func(slow *slowClient) {
