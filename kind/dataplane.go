@@ -173,8 +173,8 @@ type ReachableBackends struct {
 	Refs []BackendRef `json:"refs,omitempty" schema:"maxItems=4096"` // the services; an empty list reaches none
 }
 
-// adminAddress is the address of Envoy's administration interface.
-const adminAddress = "127.0.0.1"
+// AdminAddress is the address of Envoy's administration interface.
+const AdminAddress = "127.0.0.1"
 
 // Admin is Envoy's administration interface.
 type Admin struct {

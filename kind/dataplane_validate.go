@@ -336,7 +336,7 @@ func (c *checks) boundAddresses(n *Networking) {
 		taken[listener] = at
 	}
 	if n.Admin != nil && n.Admin.Port != 0 {
-		bind("networking.admin", adminAddress, n.Admin.Port)
+		bind("networking.admin", AdminAddress, n.Admin.Port)
 	}
 	if n.TransparentProxying == nil {
 		shared := map[string]bool{}

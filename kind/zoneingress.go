@@ -73,8 +73,8 @@ func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) 
 		}
 	}
 	c.zoneProxyAddress("networking", address, port)
-	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == adminAddress &&
+	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == AdminAddress &&
 		admin.Port == port {
-		c.add("networking.admin.port", "%s:%d is taken by networking", adminAddress, port)
+		c.add("networking.admin.port", "%s:%d is taken by networking", AdminAddress, port)
 	}
 }

@@ -85,6 +85,8 @@ var (
 		"Start its weft-dp. If it runs, its log has the reason."}
 	inboundNotReady = &Problem{"inbound-not-ready", Warning,
 		"Verify that the application listens at its servicePort, and read the log of its weft-dp."}
+	listenerExcluded = &Problem{"listener-excluded", Warning,
+		"Give one of the two another port, or delete the one that is not needed."}
 	outboundWithoutBackend = &Problem{"outbound-without-backend", Warning,
 		"Create the MeshService, or correct the outbound. Until then, no listener exists at its address."}
 	serviceMatchesNothing = &Problem{"service-matches-nothing", Error,
@@ -167,7 +169,8 @@ var problems = []*Problem{
 	listenerDrainStuck,
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
-	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, outboundWithoutBackend,
+	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, listenerExcluded,
+	outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
 }

@@ -2,9 +2,7 @@ package check
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"weft/internal/proxy"
@@ -30,6 +28,7 @@ func (l *checker) proxy(m member) {
 	}
 	l.draining(m)
 	l.outbounds(m)
+	l.excludedListeners(m)
 	l.unreachableOutbounds(m)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
 		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
@@ -148,17 +147,28 @@ func (l *checker) outbounds(m member) {
 	var missing []string
 	for i := range m.object.Spec.Networking.Outbound {
 		out := &m.object.Spec.Networking.Outbound[i]
+		at := kind.HostPort(out.EffectiveAddress(), out.Port)
 		listens := slices.ContainsFunc(m.proxy.Outbounds, func(o proxy.ExplicitOutbound) bool {
 			return o.Address == out.EffectiveAddress() && o.Port == out.Port
 		})
-		if !listens {
-			missing = append(missing,
-				fmt.Sprintf("%s (%s)", net.JoinHostPort(out.EffectiveAddress(), strconv.Itoa(int(out.Port))),
-					wanted(out)))
+		excluded := slices.ContainsFunc(m.proxy.Excluded, func(e proxy.Exclusion) bool { return e.At == at })
+		if !listens && !excluded {
+			missing = append(missing, fmt.Sprintf("%s (%s)", at, wanted(out)))
 		}
 	}
 	if len(missing) > 0 {
 		l.found(outboundWithoutBackend, objectOf(m.object.Key()), "no MeshService exists for %s", someOf(missing))
+	}
+}
+
+// excludedListeners finds listeners that the proxy does not get, since another one has the address. A virtual IP at
+// which the proxy itself serves is as it should be: its application reaches itself without a proxy.
+func (l *checker) excludedListeners(m member) {
+	for i := range m.proxy.Excluded {
+		if e := &m.proxy.Excluded[i]; !e.Own {
+			l.found(listenerExcluded, objectOf(m.object.Key()), "%s gets no listener at %s, which is the address of %s",
+				e.Listener, e.At, e.Holder)
+		}
 	}
 }
 

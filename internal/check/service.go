@@ -44,6 +44,10 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 		if len(l.State.Services.Endpoints.Get(l.r, key).Endpoints) == 0 {
 			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
 		}
+		for _, older := range l.State.Services.Preceding.Get(l.r, key) {
+			l.found(listenerExcluded, object, "the proxies that reach %s too get no listener of this one at %s: the "+
+				"older service has the address", older.Service(), kind.HostPort(older.VIP, port.Port))
+		}
 		l.callers(meshService, port, members, calls)
 	}
 }

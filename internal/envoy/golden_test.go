@@ -59,7 +59,7 @@ func (n *nouns) resources() []*xds.Resource {
 	if d := n.Destination; d != nil {
 		all = append(all, Clusters(d, n.Secured, n.Source)...)
 		all = append(append(all, SNIProxies(n.route())...), Route(n.route()))
-		all = append(all, VIPListeners(d, n.route(), n.Families)...)
+		all = append(all, VIPListeners(d, n.route(), n.Families, "")...)
 	}
 	if n.Endpoints != nil {
 		all = append(all, Assignment(n.Endpoints))

@@ -20,26 +20,41 @@ import (
 )
 
 // VIPListeners returns the listeners of redirected connections to a destination's virtual IPs, which lead to its route.
-// They bind no port, so
-// they are the same for every proxy of a proxy group: the capture listener hands them the connections to their address.
-// families is the family of the virtual IPs that the group's machines reach: DualStack, IPv4 or IPv6.
-//
-// The first listener has the destination's name. The names of the others end with their address.
-func VIPListeners(d *service.Destination, route *service.Route, families string) []*xds.Resource {
+// They bind no port, so they are the same for every proxy of a proxy group: the capture listener hands them the
+// connections to their address. families is the family of the virtual IPs that the group's machines reach: DualStack,
+// IPv4 or IPv6. Virtual IPs in without have no listener.
+func VIPListeners(d *service.Destination, route *service.Route, families string, without proxy.VIPs) []*xds.Resource {
 	var resources []*xds.Resource
 	for i, vip := range d.VIPs {
-		if !proxy.Reachable(vip, families) {
+		if !proxy.Reachable(vip, families) || without.Has(vip) {
 			continue
 		}
-		name := d.Key.String()
-		if i > 0 {
-			name += "_" + vip
-		}
+		name := vipListenerName(service.VirtualAddress{VIP: vip, Destination: d.Key, Position: i})
 		listener := outbound(name, vip, d.Key.Port, route, route.SNIs())
 		listener.BindToPort = boolFalse()
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
 	}
 	return resources
+}
+
+// vipListenerName returns the name of the listener of a virtual IP. The first listener has the destination's name. The
+// names of the others end with their address.
+func vipListenerName(v service.VirtualAddress) string {
+	if v.Position > 0 {
+		return v.Destination.String() + "_" + v.VIP
+	}
+	return v.Destination.String()
+}
+
+// Exclusions returns the exclusions of the listeners of virtual IPs that a proxy does not get with those of its group.
+func Exclusions(excluded []proxy.Exclusion) []*xds.Resource {
+	var exclusions []*xds.Resource
+	for i := range excluded {
+		if v := excluded[i].Virtual; v.VIP != "" {
+			exclusions = append(exclusions, xds.Exclusion(xds.Listener, vipListenerName(v)))
+		}
+	}
+	return exclusions
 }
 
 // ExplicitListener returns the listener of an outbound: an address of the proxy's own machine that leads to the route

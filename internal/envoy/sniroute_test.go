@@ -214,11 +214,11 @@ func TestSNIsComeAndGoAlone(t *testing.T) {
 // connections wait for nothing.
 func TestListenersWithoutSNIsDetectNothing(t *testing.T) {
 	d := &service.Destination{Key: namedDB("db"), Protocol: kind.TLS, VIPs: []string{"241.0.0.1"}}
-	without := VIPListeners(d, service.RouteTo(d), "DualStack")
+	without := VIPListeners(d, service.RouteTo(d), "DualStack", "")
 	routed := service.RouteTo(d)
 	routed.Rules[0] = service.RouteRule{Name: "rule_0", Backends: []service.RouteBackend{{Destination: namedDB("next"),
 		Weight: 1}}}
-	if with := VIPListeners(d, routed, "DualStack"); with[0].Version != without[0].Version {
+	if with := VIPListeners(d, routed, "DualStack", ""); with[0].Version != without[0].Version {
 		t.Error("a route without SNIs changes the listener")
 	}
 	if l := message(t, without[0]).(*listenerv3.Listener); len(l.ListenerFilters) > 0 ||

@@ -102,7 +102,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 			resources = append(resources, route)
 		}
 		if p.Captured {
-			resources = append(resources, envoy.VIPListeners(d, w.route(d), "DualStack")...)
+			resources = append(resources, envoy.VIPListeners(d, w.route(d), "DualStack", "")...)
 		}
 	}
 	for i := range w.Endpoints {

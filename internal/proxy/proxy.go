@@ -46,6 +46,8 @@ type Proxy struct {
 	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
 	// section was removed does so while it drains.
 	Forwards []ZoneGroup
+	// Excluded are the listeners that the proxy does not get, since others have their address.
+	Excluded []Exclusion
 }
 
 // Capture is the address at which redirected connections arrive. Proxies with equal ones have the same listeners for
@@ -104,6 +106,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 		p.Passes = s.passes(r, key, n.ZoneIngress)
 	}
 	s.egressChains(r, dp, p)
+	s.assignAddresses(r, p, n)
 	return p
 }
 
@@ -124,5 +127,6 @@ func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	if key.Type == kind.EgressProxy {
 		s.zoneEgressChains(r, n.ZoneEgress, p)
 	}
+	s.assignAddresses(r, p, n)
 	return p
 }

@@ -19,6 +19,16 @@ import (
 type Own struct {
 	Proxy     *proxy.Proxy
 	Resources []*xds.Resource // sorted by type and name
+	// Excluded are exclusions of resources that the proxy's group shares.
+	Excluded []*xds.Resource
+}
+
+// entries returns what the resource set of the proxy has, sorted by type and name.
+func (o *Own) entries() []*xds.Resource {
+	if o == nil {
+		return nil
+	}
+	return inOrder(slices.Concat(o.Resources, o.Excluded))
 }
 
 // outbound has the clusters of a destination, or the listeners and the route of a destination with its clusters.
@@ -84,6 +94,7 @@ type externalRouteKey struct {
 type outboundKey struct {
 	clustersKey
 	families string             // of the listeners at virtual IPs; empty: none
+	without  proxy.VIPs         // virtual IPs without a listener
 	route    service.RouteValue // of the policies; the zero value: no policy routes the traffic
 }
 
@@ -196,7 +207,7 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 	}
 	resources := append(slices.Concat(clusters.resources, envoy.SNIProxies(route)), envoy.Route(route))
 	if key.families != "" {
-		resources = append(resources, envoy.VIPListeners(d, route, key.families)...)
+		resources = append(resources, envoy.VIPListeners(d, route, key.families, key.without)...)
 	}
 	return &outbound{inOrder(resources), clusters.lists}
 }
@@ -262,7 +273,9 @@ func (c *config) makeReached(r *table.Reader, part reachedPart) (shared Shared[s
 // of the group may be about it.
 func (c *config) outboundKeys(r *table.Reader, group proxy.Group, d service.DestinationKey, concerned bool) []any {
 	key := outboundKey{clustersKey: clustersKey{d, group.Secured, group.Source, policy.Confs{}}}
-	key.families = group.IPFamilies
+	if key.families = group.IPFamilies; group.Transparent {
+		key.without = c.state.Proxies.ExcludedVIPs(r, group, d)
+	}
 	if concerned {
 		key.clustersKey, key.route = c.clustersKey(r, group, d), c.state.Proxies.RouteOf(r, group.Policies, d)
 	}
@@ -434,7 +447,7 @@ func (c *config) makeOwn(r *table.Reader, key state.ProxyKey) *Own {
 	if p == nil {
 		return nil
 	}
-	return &Own{Proxy: p, Resources: inOrder(c.modified(r, p, c.ownResources(r, p)))}
+	return &Own{p, inOrder(c.modified(r, p, c.ownResources(r, p))), envoy.Exclusions(p.Excluded)}
 }
 
 // ownResources returns a proxy's own resources before modifications, sorted.

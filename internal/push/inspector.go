@@ -40,7 +40,10 @@ func configOf(c *config, r *table.Reader, key state.ProxyKey) ([]*xds.Resource, 
 	if own == nil {
 		return nil, false
 	}
-	return inOrder(slices.Concat(own.Resources, sharedOf(c, r, own.Proxy))), true
+	shared := slices.DeleteFunc(sharedOf(c, r, own.Proxy), func(r *xds.Resource) bool {
+		return slices.ContainsFunc(own.Excluded, func(e *xds.Resource) bool { return compareNames(e, r) == 0 })
+	})
+	return inOrder(slices.Concat(own.Resources, shared)), true
 }
 
 // sharedOf returns the resources that a proxy shares with others, in no order.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"pgregory.net/rapid"
 
 	"weft/internal/envoy"
@@ -80,6 +81,9 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "outbounds") {
 		out := kind.Outbound{Port: uint32(10001 + i)}
+		if rapid.IntRange(0, 3).Draw(t, "at another address") == 0 {
+			out.Address, out.Port = pick(t, "outbound address", vips...), pick[uint32](t, "outbound port", 80, 8000)
+		}
 		if rapid.Bool().Draw(t, "by tag") {
 			out.Tags = map[string]string{kind.ServiceTag: pick(t, "to", workloads...)}
 		} else {
@@ -89,11 +93,14 @@ func drawDataplane(t *rapid.T, name string) resource.Any {
 	}
 	if rapid.IntRange(0, 2).Draw(t, "ingress") == 0 {
 		dp.Networking.ZoneIngress = &kind.ZoneIngressSection{Address: "10.0.0." + name[1:],
-			Port: pick[uint32](t, "ingress port", 10001, 10002)}
+			Port: pick[uint32](t, "ingress port", 10001, 10002, 8000, 15006)}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "egress") == 0 {
 		dp.Networking.ZoneEgress = &kind.ZoneEgressSection{Address: "10.0.0." + name[1:],
-			Port: pick[uint32](t, "egress port", 10003, 10004)}
+			Port: pick[uint32](t, "egress port", 10003, 10004, 10001, 15001)}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "administration") == 0 {
+		dp.Networking.Admin = &kind.Admin{Port: pick[uint32](t, "admin port", 9901, 10001, 8000)}
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "transparent") {
 	case 1:
@@ -155,7 +162,7 @@ func drawService(t *rapid.T, name string) resource.Any {
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "ports") {
 		service.Ports = append(service.Ports, kind.ServicePort{
-			Port:        uint32(80 + i),
+			Port:        uint32(pick(t, "base", 80, 8000) + i),
 			TargetPort:  &kind.PortRef{Number: uint32(8000 + rapid.IntRange(0, 2).Draw(t, "target"))},
 			AppProtocol: pick(t, "app protocol", kind.TCP, kind.HTTP),
 			SNIs:        pick(t, "snis", snisOf(name, 80+i, "a"), snisOf(name, 80+i, "b", "a"), nil),
@@ -193,9 +200,9 @@ func drawMultiZone(t *rapid.T, name string) resource.Any {
 	return kind.MeshMultiZoneServices.Make(mesh, name, service)
 }
 
-func drawMultiZoneStatus(_ *rapid.T, name string) resource.Any {
+func drawMultiZoneStatus(t *rapid.T, name string) resource.Any {
 	return kind.MeshMultiZoneServiceStatuses.Make(mesh, name,
-		kind.MeshMultiZoneServiceStatus{VIPs: []kind.VIP{{IP: "243.0.0." + name[1:]}}})
+		kind.MeshMultiZoneServiceStatus{VIPs: drawVIPs(t, "243.0.0."+name[1:])})
 }
 
 func drawZoneAddress(t *rapid.T, name string) resource.Any {
@@ -262,9 +269,9 @@ func drawExternal(t *rapid.T, name string) resource.Any {
 	return kind.MeshExternalServices.Make(mesh, name, service)
 }
 
-func drawExternalStatus(_ *rapid.T, name string) resource.Any {
+func drawExternalStatus(t *rapid.T, name string) resource.Any {
 	return kind.MeshExternalServiceStatuses.Make(mesh, name,
-		kind.MeshExternalServiceStatus{VIP: &kind.VIP{IP: "242.0.0." + name[1:]}})
+		kind.MeshExternalServiceStatus{VIP: &drawVIPs(t, "242.0.0."+name[1:])[0]})
 }
 
 // drawEgresses draws the zone egresses of the zone.
@@ -355,9 +362,24 @@ func drawEvicted(t *rapid.T, name string) resource.Any {
 	}})
 }
 
-func drawStatus(_ *rapid.T, name string) resource.Any {
+func drawStatus(t *rapid.T, name string) resource.Any {
 	return kind.MeshServiceStatuses.Make(mesh, name,
-		kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0." + name[1:]}}})
+		kind.MeshServiceStatus{VIPs: drawVIPs(t, "241.0.0."+name[1:])})
+}
+
+// vips are virtual IPs that several services have, as those of headless Services do. The addresses of proxies are among
+// them.
+var vips = []string{"241.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1"}
+
+func drawVIPs(t *rapid.T, usual string) []kind.VIP {
+	drawn := []kind.VIP{{IP: usual}}
+	if rapid.Bool().Draw(t, "shared VIP") {
+		drawn[0].IP = pick(t, "vip", vips...)
+	}
+	if other := pick(t, "second vip", vips...); other != drawn[0].IP && rapid.Bool().Draw(t, "two VIPs") {
+		drawn = append(drawn, kind.VIP{IP: other})
+	}
+	return drawn
 }
 
 // drawn has the kinds of a random world, each with its names.
@@ -510,11 +532,8 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 		if !exists {
 			continue
 		}
-		var got []*xds.Resource
-		for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
-			got = append(got, f.Resources()...)
-		}
-		changed, removed := difference(inOrder(got), want)
+		got := sentTo(hub, key)
+		changed, removed := difference(got, want)
 		for _, k := range removed {
 			t.Errorf("%s: while additions wait the resource sets have %s %s, a rebuild does not", key, k.Type, k.Name)
 		}
@@ -528,6 +547,51 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 	}
 }
 
+// sentTo returns what the client of a proxy is sent.
+func sentTo(hub *Hub, key state.ProxyKey) (sent []*xds.Resource) {
+	p := hub.Proxies.used[key]
+	for _, f := range hub.Proxies.setsOf(p) {
+		sent = append(sent, f.Resources()...)
+	}
+	return inOrder(slices.DeleteFunc(sent, func(r *xds.Resource) bool {
+		return slices.ContainsFunc(p.own.Excluded, func(e *xds.Resource) bool { return compareNames(e, r) == 0 })
+	}))
+}
+
+// wantDistinctAddresses fails where Envoy would reject a listener, since another one has its address.
+func wantDistinctAddresses(t *rapid.T, key state.ProxyKey, sent []*xds.Resource) {
+	var known []*listenerv3.Listener
+	for _, r := range sent {
+		if r.Type != xds.Listener {
+			continue
+		}
+		message, err := r.Message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := message.(*listenerv3.Listener)
+		for _, other := range known {
+			if sameSocket(l, other) {
+				t.Errorf("%s: %s has the address of %s: %v", key, l.Name, other.Name, l.Address)
+			}
+		}
+		known = append(known, l)
+	}
+}
+
+func sameSocket(a, b *listenerv3.Listener) bool {
+	at, with := a.GetAddress().GetSocketAddress(), b.GetAddress().GetSocketAddress()
+	if at == nil || with == nil || at.GetPortValue() != with.GetPortValue() {
+		return false
+	}
+	binds := func(l *listenerv3.Listener) bool { return l.BindToPort == nil || l.BindToPort.Value }
+	wildcard := func(a, b string) bool {
+		return a == "0.0.0.0" && !strings.Contains(b, ":") || a == "::" && strings.Contains(b, ":")
+	}
+	return at.Address == with.Address ||
+		binds(a) && binds(b) && (wildcard(at.Address, with.Address) || wildcard(with.Address, at.Address))
+}
+
 func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *proxy.Proxy) {
 	wantNoFaults(t, hub)
 	want, exists := hub.Inspector.Config(key)
@@ -537,11 +601,8 @@ func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *proxy.Prox
 	if !exists {
 		return
 	}
-	var got []*xds.Resource
-	for _, f := range hub.Proxies.setsOf(hub.Proxies.used[key]) {
-		got = append(got, f.Resources()...)
-	}
-	got = inOrder(got)
+	got := sentTo(hub, key)
+	wantDistinctAddresses(t, key, got)
 	changed, removed := difference(got, want)
 	for _, r := range changed {
 		t.Errorf("%s: a rebuild has %s %s %s, the resource sets do not", key, r.Type, r.Name, r.Version)

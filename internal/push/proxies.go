@@ -113,7 +113,7 @@ func (ps *Proxies) acquire(key state.ProxyKey) *usedProxy {
 		if len(own.Proxy.Outbounds) > 0 { // they name resources of their group
 			ps.sets.groups.release(e)
 		}
-		e.add(p.set, own.Resources, nil)
+		e.add(p.set, own.entries(), nil)
 		ps.sets.commit(e)
 	}
 	return p
@@ -194,11 +194,7 @@ func (ps *Proxies) updateProxy(e edits, p *usedProxy, own *Own) (before *proxy.P
 	}
 	old := p.own
 	p.own = own
-	var had []*xds.Resource
-	if old != nil {
-		had = old.Resources
-	}
-	changed, removed := difference(had, own.Resources)
+	changed, removed := difference(old.entries(), own.entries())
 	e.add(p.set, changed, removed)
 	p.tell(own.Proxy)
 	if old != nil && sharesAs(old.Proxy, own.Proxy) {

@@ -50,6 +50,9 @@ type Stage struct {
 	// AffinityValues are the values of a label that the servers of a destination in this zone have, sorted. Statuses
 	// and endpoints leave them equal.
 	AffinityValues table.Derived[AffinityQuery, []string]
+	// Preceding are the destinations of older services that have a virtual IP and the port of a destination too; most
+	// have none. They precede it at that address.
+	Preceding table.Derived[DestinationKey, []VirtualAddress]
 	// HostsOf are the host names of a destination, whose key has no port.
 	HostsOf table.Derived[DestinationKey, []Host]
 	kinds   []serviceKind // by DestinationKind
@@ -87,6 +90,7 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s.Targeted = table.NewDerived(t.DB, "destination as policies target it", s.targeted,
 		state.DeepEqual[*policy.Destination])
 	s.AffinityValues = table.NewDerived(t.DB, "values of a label of servers", s.affinityValues, slices.Equal)
+	s.Preceding = table.NewDerived(t.DB, "destinations with an older one at their address", s.preceding, slices.Equal)
 	s.HostsOf = table.NewDerived(t.DB, "host names of a destination", s.hostsOf, EqualHosts)
 	s.kinds = s.serviceKinds()
 	return s

@@ -89,7 +89,7 @@ func (c *Catalog) NewOwnSet() *ResourceSet {
 }
 
 // ResourceSet is a set of resources that streams share. Of the sets that a stream follows, only one may have a resource
-// of a given type and name.
+// of a given type and name, and another one an [Exclusion] of it.
 type ResourceSet struct {
 	catalog   *Catalog
 	own       bool // of one client
@@ -102,14 +102,14 @@ func (f *ResourceSet) Commit(changed []*Resource, removed []Key) uint64 {
 	return f.catalog.Commit(Change{Set: f, Changed: changed, Removed: removed})
 }
 
-// Resources returns the resources of the set, by type and name.
+// Resources returns the resources of the set, also those that another set excludes, by type and name.
 func (f *ResourceSet) Resources() []*Resource {
 	f.catalog.mu.RLock()
 	defer f.catalog.mu.RUnlock()
 	var all []*Resource
 	for t := range f.types {
 		for e := f.types[t].newest; e != nil; e = e.older {
-			if e.resource != nil {
+			if e.resource != nil && !e.resource.IsExclusion() {
 				all = append(all, e.resource)
 			}
 		}

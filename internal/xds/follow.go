@@ -84,6 +84,10 @@ func (s *session) move(t Type, before []*ResourceSet) {
 func (s *session) leaveSet(t Type, old place, j int) {
 	sub := &s.subs[t]
 	for e := old.followed[j].types[t].newest; e != nil; e = e.older {
+		if e.resource != nil && e.resource.IsExclusion() {
+			s.include(t, e.name)
+			continue
+		}
 		named := old.sets[j].wanted.has(e.id)
 		i, now := s.find(t, e.name)
 		switch {
@@ -105,8 +109,12 @@ func (s *session) joinSet(t Type, old place, i int) {
 		if e.resource == nil {
 			continue
 		}
+		if e.resource.IsExclusion() {
+			s.exclude(t, i, e)
+			continue
+		}
 		sub.resolveMissing(i, e)
-		if sub.wants(i, e) && old.version(t, e.name) != e.resource.Version {
+		if s.wants(t, i, e) && old.version(t, e.name) != e.resource.Version {
 			sub.sets[i].due.add(e.id)
 			sub.acked = min(sub.acked, e.changed-1)
 		}

@@ -60,13 +60,22 @@ func newWorld(t *rapid.T) *world {
 
 func (w *world) sets() []*ResourceSet { return []*ResourceSet{w.own, w.groups[w.group]} }
 
-// Names that end in "own" are in the own set: only one set of a stream has a name.
+// Names that end in "own" are in the own set: only one set of a stream has a name. The own set also excludes listeners
+// and clusters of the groups.
 func (w *world) commit(t *rapid.T) {
 	var changes []Change
 	for i, f := range append([]*ResourceSet{w.own}, w.groups...) {
 		change := Change{Set: f}
 		for range rapid.IntRange(0, 3).Draw(t, "changes") {
 			key := Key{drawType(t), rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "name")}
+			if i == 0 && removable(key.Type) && rapid.IntRange(0, 2).Draw(t, "excludes") == 0 {
+				if rapid.Bool().Draw(t, "ends") {
+					change.Removed = append(change.Removed, key)
+				} else {
+					change.Changed = append(change.Changed, Exclusion(key.Type, key.Name))
+				}
+				continue
+			}
 			if i == 0 {
 				key.Name += "-own"
 			}
@@ -206,7 +215,9 @@ func (w *world) compare(t *rapid.T) {
 	want := map[Key]string{}
 	for _, f := range w.sets() {
 		for _, r := range f.Resources() {
-			want[Key{r.Type, r.Name}] = r.Version
+			if !w.own.types[r.Type].excludes(r.Name) {
+				want[Key{r.Type, r.Name}] = r.Version
+			}
 		}
 	}
 	for typ := range numTypes {

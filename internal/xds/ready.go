@@ -51,7 +51,7 @@ func (s *session) batch(t Type, limit uint64) []*response {
 	case t == Cluster:
 		s.requireEndpoints(batch)
 	case len(sub.gone) > 0:
-		batch = append(batch, s.removals(t)...)
+		batch = append(s.removals(t), batch...)
 	}
 	if len(batch) == 0 && !sub.responded {
 		batch = append(batch, s.catalog.encode(t, nil, nil)) // Envoy waits for the first response
@@ -75,14 +75,14 @@ func (s *session) isolated(t Type) []*response {
 	var batch []*response
 	for _, name := range sub.alone {
 		i, e := s.find(t, name)
-		if e == nil || !sub.wants(i, e) || sub.rejects(e.resource) {
+		if e == nil || !s.wants(t, i, e) || sub.rejects(e.resource) {
 			continue
 		}
 		sub.sets[i].due.remove(e.id)
 		batch = append(batch, s.alone(t, i, e))
 	}
 	for _, name := range sub.again {
-		if i, e := s.find(t, name); e != nil && sub.wants(i, e) && sub.rejects(e.resource) {
+		if i, e := s.find(t, name); e != nil && s.wants(t, i, e) && sub.rejects(e.resource) {
 			batch = append(batch, s.alone(t, i, e))
 		}
 	}
@@ -103,15 +103,19 @@ func (s *session) changed(changed []*Resource, t Type, i int, limit uint64) []*R
 	sub, typeSet := &s.subs[t], &s.sets[i].types[t]
 	due := &sub.sets[i].due
 	for e := typeSet.newest; e != nil && e.changed > sub.position; e = e.older {
+		switch {
+		case e.changed <= limit && e.resource == nil:
+			s.drop(t, i, e)
+			s.include(t, e.name)
+		case e.changed <= limit && e.resource.IsExclusion():
+			s.exclude(t, i, e)
+		}
 		if e.resource == nil {
-			if e.changed <= limit {
-				s.drop(t, i, e)
-			}
 			due.remove(e.id)
 			continue
 		}
 		sub.resolveMissing(i, e)
-		if sub.wants(i, e) {
+		if s.wants(t, i, e) {
 			due.add(e.id)
 		}
 	}
@@ -126,7 +130,7 @@ func (s *session) changed(changed []*Resource, t Type, i int, limit uint64) []*R
 			return changed
 		}
 		due.remove(id)
-		if sub.wants(i, e) && !sub.rejects(e.resource) && sub.passes(e, limit) {
+		if s.wants(t, i, e) && !sub.rejects(e.resource) && sub.passes(e, limit) {
 			changed = append(changed, e.resource)
 		}
 	}
@@ -138,7 +142,7 @@ func (s *session) changed(changed []*Resource, t Type, i int, limit uint64) []*R
 // the resource was added and removed between two positions. That is harmless.
 func (s *session) drop(t Type, i int, e *entry) {
 	sub := &s.subs[t]
-	known := sub.wants(i, e) && sub.position > 0
+	known := s.wants(t, i, e) && sub.position > 0
 	sub.markMissing(i, e)
 	if _, other := s.find(t, e.name); known && removable(t) && other == nil {
 		sub.gone = append(sub.gone, e.name)
@@ -154,7 +158,7 @@ func (s *session) requireEndpoints(clusters []*response) {
 	}
 	for _, response := range clusters {
 		for _, r := range response.changed {
-			if i, e := s.find(Endpoint, r.Name); e != nil && sub.wants(i, e) {
+			if i, e := s.find(Endpoint, r.Name); e != nil && s.wants(Endpoint, i, e) {
 				sub.sets[i].due.add(e.id)
 			}
 		}

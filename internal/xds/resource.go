@@ -91,6 +91,19 @@ const (
 	anyValueField   = 2
 )
 
+// Exclusion returns an entry for a resource set that has no resource: the clients of the set do not get the resource of
+// that type and name from any other set. It lets the set of one client leave out what it shares with others. The type
+// must be one that clients request with "*".
+func Exclusion(t Type, name string) *Resource {
+	return &Resource{Type: t, Name: name, Version: excluded}
+}
+
+// excluded is the version of an exclusion. No hash has this length.
+const excluded = "excluded"
+
+// IsExclusion reports whether it is an [Exclusion].
+func (r *Resource) IsExclusion() bool { return r.Version == excluded }
+
 // wrap returns an encoded envoy.service.discovery.v3.Resource.
 func wrap(t Type, name, version string, body []byte) []byte {
 	anySize := sizeOfBytes(anyTypeURLField, len(t.URL())) + sizeOfBytes(anyValueField, len(body))

@@ -20,7 +20,8 @@ import (
 //   - Listeners, extension configs and routes wait until the clusters of the same revision are acknowledged,
 //     that is until those are warm.
 //   - Removals have responses of their own, since Envoy applies them even where it rejects the response;
-//     clusters are removed once listeners, extension configs and routes are acked.
+//     clusters are removed once listeners, extension configs and routes are acked. Listeners are removed before
+//     others are sent, which may have their address: Envoy rejects a second listener of an address.
 //   - Resources that were rejected together are sent again one by one: after a NACK any resource of the
 //     response may or may not have been applied. A resource that is rejected alone is not sent again until
 //     it changes, or until a while has passed ([session.retry]).
@@ -258,8 +259,11 @@ func (sub *subscription) dropEntry(i int, e *entry) {
 	}
 }
 
-// find returns an entry that has a resource, and the index of its resource set.
+// find returns an entry that has a resource, and the index of its resource set; nil where a set excludes it.
 func (s *session) find(t Type, name string) (int, *entry) {
+	if s.excludes(t, name) {
+		return 0, nil
+	}
 	for i, f := range s.sets {
 		if e := f.types[t].find(name); e != nil {
 			return i, e

@@ -9,8 +9,10 @@ type typeSet struct {
 	newest  *entry
 	oldest  *entry
 	removed int // entries without a resource
-	sweepAt int // the number of them at which a sweep pays
-	cache   cache
+	// exclusions is the number of entries that are an [Exclusion].
+	exclusions int
+	sweepAt    int // the number of them at which a sweep pays
+	cache      cache
 }
 
 // entry is one name. It stays after its resource was removed until every stream has passed the removal.
@@ -47,6 +49,12 @@ func (s *typeSet) put(revision uint64, name string, r *Resource) bool {
 			s.removed--
 		}
 		s.unlink(e)
+	}
+	if e.resource != nil && e.resource.IsExclusion() {
+		s.exclusions--
+	}
+	if r != nil && r.IsExclusion() {
+		s.exclusions++
 	}
 	e.resource, e.changed = r, revision
 	s.link(e)
@@ -96,10 +104,19 @@ func (s *typeSet) entry(name string) *entry {
 
 // find returns the entry of a resource, or nil where the set does not have it.
 func (s *typeSet) find(name string) *entry {
-	if e := s.entry(name); e != nil && e.resource != nil {
+	if e := s.entry(name); e != nil && e.resource != nil && !e.resource.IsExclusion() {
 		return e
 	}
 	return nil
+}
+
+// excludes reports whether the set has an [Exclusion] of a name.
+func (s *typeSet) excludes(name string) bool {
+	if s.exclusions == 0 {
+		return false
+	}
+	e := s.entry(name)
+	return e != nil && e.resource != nil && e.resource.IsExclusion()
 }
 
 func (s *typeSet) link(e *entry) {
