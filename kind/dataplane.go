@@ -299,6 +299,13 @@ type DataplaneListenerStatus struct {
 	Draining bool `json:"draining,omitempty"`
 }
 
+// Has reports whether the proxy serves a listener, by its address and port.
+func (s *DataplaneListenerStatus) Has(listener string) bool {
+	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return in.Listener() == listener }) ||
+		slices.ContainsFunc(s.Ingresses, func(l ZoneIngressSection) bool { return l.Listener() == listener }) ||
+		slices.ContainsFunc(s.Egresses, func(l ServedEgress) bool { return l.Listener() == listener })
+}
+
 // ServedInbound is one inbound that a proxy serves.
 type ServedInbound struct {
 	Inbound
@@ -428,6 +435,9 @@ type NACK struct {
 	Version string `json:"version" schema:"maxLength=253"`   // of the resource
 	Message string `json:"message" schema:"maxLength=16384"` // the error of Envoy
 	Time    Time   `json:"time"`                             // the time of the NACK
+	// Listener is the address and port of the proxy's listener that is rejected, itself or with what only it refers to,
+	// such as 10.0.0.1:8080. It serves with its earlier version, if Envoy has accepted one. Absent: no such listener.
+	Listener string `json:"listener,omitempty" schema:"maxLength=64"`
 	// Causes are the mesh resources that it was generated from; empty: the Dataplane alone.
 	Causes []Cause `json:"causes,omitempty" schema:"maxItems=1024"`
 }

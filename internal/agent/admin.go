@@ -96,21 +96,22 @@ func (a *admin) stats(ctx context.Context, filter string, each func(name string,
 	return nil
 }
 
-// wantActive returns an error unless each address has a listener that is not warming.
-func (a *admin) wantActive(ctx context.Context, addresses ...string) error {
+// wantActive returns an error unless Envoy has each listener, by its name or its address, and it is not warming. An
+// address alone does not tell listeners apart of which Envoy has rejected one.
+func (a *admin) wantActive(ctx context.Context, listeners ...string) error {
 	active, err := a.active(ctx)
 	if err != nil {
 		return err
 	}
-	for _, address := range addresses {
-		if !active[address] {
-			return fmt.Errorf("envoy has no active listener at %s", address)
+	for _, listener := range listeners {
+		if !active[listener] {
+			return fmt.Errorf("envoy has no active listener %s", listener)
 		}
 	}
 	return nil
 }
 
-// active returns the addresses of the listeners that are not warming.
+// active returns the names and the addresses of the listeners that are not warming.
 func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	body, err := a.call(ctx, http.MethodGet, "/listeners?format=json")
 	if err != nil {
@@ -118,6 +119,7 @@ func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	}
 	var response struct {
 		Statuses []struct {
+			Name  string `json:"name"`
 			Local struct {
 				Socket struct {
 					Address string `json:"address"`
@@ -131,7 +133,7 @@ func (a *admin) active(ctx context.Context) (map[string]bool, error) {
 	}
 	active := map[string]bool{}
 	for _, l := range response.Statuses {
-		active[kind.HostPort(l.Local.Socket.Address, l.Local.Socket.Port)] = true
+		active[l.Name], active[kind.HostPort(l.Local.Socket.Address, l.Local.Socket.Port)] = true, true
 	}
 	return active, nil
 }

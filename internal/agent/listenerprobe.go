@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -38,8 +39,9 @@ func (a *agent) keepProbingListeners(ctx context.Context, admin *admin) {
 		seen, waiting = probeListeners(ctx, admin, settings.Listeners, current, seen)
 		a.statusReporter.setProbeResults(seen)
 		configured = configured || admin.configured(ctx)
+		a.recheckReadiness(settings.Listeners, seen)
 		ready := configured && a.becomeReady(seen, waiting)
-		if why := a.whyNotReady(); !ready && why != reason {
+		if why := a.whyNotReady(seen); !ready && why != reason {
 			reason = why
 			a.Log.Info("not ready", "reason", why, "waiting", waiting)
 		}
@@ -88,15 +90,21 @@ func probeListeners(ctx context.Context, admin *admin, listeners []*wire.Listene
 	return seen, waiting
 }
 
-// probeListener dials a listener and expects the proxy's own certificate. A listener without a bound port is checked in
-// Envoy's list: it receives connections from the capture listener only, which must be active too.
+// probeListener finds a listener in Envoy's list, dials it, and expects the proxy's own certificate. A listener without
+// a bound port is not dialed: it receives connections from the capture listener only, which must be active too.
 func probeListener(ctx context.Context, admin *admin, listener *wire.Listener, l *workloadCert) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	key := kind.HostPort(listener.Address, listener.Port)
+	if listener.CapturePort != 0 {
+		return admin.wantActive(ctx, cmp.Or(listener.Name, key), captureAddress(listener))
+	}
+	if listener.Name != "" { // a former control plane sends none
+		if err := admin.wantActive(ctx, listener.Name); err != nil {
+			return err
+		}
+	}
 	switch {
-	case listener.CapturePort != 0:
-		return admin.wantActive(ctx, key, captureAddress(listener))
 	case !listener.Tls:
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", key)
 		if err != nil {

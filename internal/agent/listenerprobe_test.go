@@ -137,6 +137,57 @@ func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
 	}
 }
 
+// Another listener of Envoy, or another program, has the address of one that Envoy rejects.
+func TestAListenerServesOnceEnvoyHasItByName(t *testing.T) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	at := stranger.Addr().(*net.TCPAddr)
+	for what, listener := range map[string]*wire.Listener{
+		"captured": {Address: "127.0.0.1", Port: uint32(at.Port), CapturePort: 15006, Name: "inbound"},
+		"bound":    {Address: "127.0.0.1", Port: uint32(at.Port), Name: "inbound"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			for name, serves := range map[string]bool{"outbound": false, "inbound": true} {
+				envoy := envoyWith(t, name+"="+at.String(), "0.0.0.0:15006")
+				var seen map[string]probeResult
+				err := probeUntilReached(t, envoy, listener, nil, &seen)
+				if (len(seen) == 1) != serves || (err == nil) != serves {
+					t.Errorf("Envoy has %s there: saw %v (%v), want that it serves: %v", name, seen, err, serves)
+				}
+			}
+		})
+	}
+}
+
+// A new listener that Envoy rejects makes a ready proxy not ready, until it serves. One that serves with an earlier
+// version does not.
+func TestARejectedListenerIsNotReady(t *testing.T) {
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, statusReporter: newStatusReporter("run", "1"),
+		ready: watch(true), namesReceived: watch(true),
+		settings: watch(&wire.Settings{Listeners: []*wire.Listener{
+			{Address: "10.0.0.1", Port: 80}, {Address: "10.0.0.1", Port: 81, Rejection: "duplicate address"},
+		}})}
+	settings, _ := a.settings.load()
+	both := map[string]probeResult{"10.0.0.1:80": {}, "10.0.0.1:81": {}}
+	if a.recheckReadiness(settings.Listeners, both); !a.becomeReady(both, nil) {
+		t.Error("it is not ready, though its listener serves with an earlier version")
+	}
+	one := map[string]probeResult{"10.0.0.1:80": {}}
+	if a.recheckReadiness(settings.Listeners, one); a.becomeReady(one, errors.New("no listener")) {
+		t.Error("it is ready while Envoy has no version of a listener")
+	}
+	if why := a.whyNotReady(one); !strings.Contains(why, "10.0.0.1:81") || !strings.Contains(why, "duplicate address") {
+		t.Errorf("the reason is %q", why)
+	}
+	a.statusReporter.sent.store(&wire.Report{ReadyListeners: make([]*wire.ReadyListener, len(both))})
+	if !a.becomeReady(both, nil) {
+		t.Error("it is not ready again, though both serve")
+	}
+}
+
 func TestAListenerThatIsGoneIsNotReported(t *testing.T) {
 	seen, err := probeListeners(t.Context(), nil, nil, nil, map[string]probeResult{"10.0.0.1:80": {port: 80}})
 	if err != nil || len(seen) != 0 {
@@ -144,17 +195,23 @@ func TestAListenerThatIsGoneIsNotReported(t *testing.T) {
 	}
 }
 
-// envoyWith returns an administration interface with listeners at these addresses only.
+// envoyWith returns an administration interface with listeners at these addresses only, each "NAME=ADDRESS" or the
+// address alone.
 func envoyWith(t *testing.T, addresses ...string) *admin {
 	t.Helper()
 	var statuses []string
 	for _, address := range addresses {
+		name, address, named := strings.Cut(address, "=")
+		if !named {
+			name, address = "", name
+		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		statuses = append(statuses,
-			fmt.Sprintf(`{"local_address": {"socket_address": {"address": %q, "port_value": %s}}}`, host, port))
+			fmt.Sprintf(`{"name": %q, "local_address": {"socket_address": {"address": %q, "port_value": %s}}}`,
+				name, host, port))
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"listener_statuses": [%s]}`, strings.Join(statuses, ", "))

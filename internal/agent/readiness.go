@@ -9,12 +9,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"weft/internal/wire"
+	"weft/kind"
 )
 
 // becomeReady reports whether the proxy is ready: every listener serves, the control plane has the report of it, and
-// the agent has the host names. A ready proxy stays ready until it drains, also without a control plane.
+// the agent has the host names. A ready proxy stays ready until it drains or has a [rejected] listener, also without a
+// control plane.
 func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
-	if ready, _ := a.ready.load(); ready {
+	if a.isReady() {
 		return true
 	}
 	report, _ := a.statusReporter.sent.load()
@@ -62,6 +66,36 @@ func (a *agent) respondReady(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
+// recheckReadiness makes a ready proxy not ready where Envoy has rejected a new listener: its clients would get resets.
+// The proxy is ready again once all listeners serve.
+func (a *agent) recheckReadiness(listeners []*wire.Listener, seen map[string]probeResult) {
+	if l := rejected(listeners, seen); l != nil && a.isReady() {
+		a.ready.store(false)
+		a.Log.Warn("not ready any more", "reason", rejectionText(l))
+	}
+}
+
+func (a *agent) isReady() bool {
+	ready, _ := a.ready.load()
+	return ready
+}
+
+// rejected returns a listener of which Envoy has accepted no version; nil where there is none. A listener that serves
+// with an earlier version is not rejected.
+func rejected(listeners []*wire.Listener, seen map[string]probeResult) *wire.Listener {
+	for _, l := range listeners {
+		if _, serves := seen[kind.HostPort(l.Address, l.Port)]; l.Rejection != "" && !serves {
+			return l
+		}
+	}
+	return nil
+}
+
+func rejectionText(l *wire.Listener) string {
+	return fmt.Sprintf("Envoy rejects the listener %s, and has no earlier version of it: %s",
+		kind.HostPort(l.Address, l.Port), l.Rejection)
+}
+
 // serveReadiness serves `GET /ready` and `GET /live` on all addresses of the machine, for the probes of an
 // orchestrator. Only the log has the reason for which a proxy is not ready.
 //
@@ -86,7 +120,7 @@ func (a *agent) serveReadiness(ctx context.Context, parts *errgroup.Group, liste
 }
 
 // whyNotReady returns the reason for the log.
-func (a *agent) whyNotReady() string {
+func (a *agent) whyNotReady(seen map[string]probeResult) string {
 	settings, _ := a.settings.load()
 	report, _ := a.statusReporter.report.load()
 	if report.Draining {
@@ -97,6 +131,9 @@ func (a *agent) whyNotReady() string {
 	}
 	if problem := report.GetCertificate().GetProblem(); problem != "" {
 		return problem
+	}
+	if l := rejected(settings.GetListeners(), seen); l != nil {
+		return rejectionText(l)
 	}
 	return fmt.Sprintf("%d of %d listeners serve", len(report.ReadyListeners), len(settings.GetListeners()))
 }

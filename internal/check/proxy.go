@@ -66,9 +66,8 @@ func (l *checker) connected(m member, insight *kind.DataplaneInsight, last kind.
 		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
 			wire.OldestEnvoy)
 	}
-	for _, refused := range insight.NACKs {
-		l.found(configRejected, object, "Envoy NACKed the %s %s %s ago: %s", refused.Type, refused.Name,
-			ago(l.Now.Sub(refused.Time.Time)), refused.Message)
+	for i := range insight.NACKs {
+		l.rejected(m, &insight.NACKs[i])
 	}
 	if l.Pending != nil {
 		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > ackTime {
@@ -82,6 +81,21 @@ func (l *checker) connected(m member, insight *kind.DataplaneInsight, last kind.
 	if l.Now.Sub(last.ConnectTime.Time) > ackTime {
 		l.unserved(m)
 	}
+}
+
+// rejected finds a NACK, with what it means for the listener that it is about.
+func (l *checker) rejected(m member, nack *kind.NACK) {
+	effect := ""
+	if nack.Listener != "" {
+		serving, ok := l.State.Tables.ListenerStatus(l.r, m.proxy.Key)
+		effect = fmt.Sprintf(", so %s serves with an earlier version", nack.Listener)
+		if !ok || !serving.Spec.Has(nack.Listener) {
+			effect = fmt.Sprintf(" and has no earlier version, so %s does not serve and the proxy is not ready",
+				nack.Listener)
+		}
+	}
+	l.found(configRejected, objectOf(m.object.Key()), "Envoy NACKed the %s %s %s ago%s: %s", nack.Type, nack.Name,
+		ago(l.Now.Sub(nack.Time.Time)), effect, nack.Message)
 }
 
 // certificate finds a certificate without a renewal after four fifths of its lifetime.

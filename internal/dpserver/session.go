@@ -48,6 +48,8 @@ type session struct {
 	report           *wire.Report              // the last report
 	notedCertificate *wire.Certificate         // the last certificate of SPIRE that was stored
 	drained          bool
+	// nacked is sent when the NACKs of the proxy's Envoy change.
+	nacked chan struct{}
 	// completed is sent once the other containers of the Pod have ended.
 	completed  chan struct{}
 	isComplete bool
@@ -83,7 +85,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	a := &session{
 		server: s.Server, key: key,
 		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
-		completed: make(chan struct{}, 1),
+		nacked: make(chan struct{}, 1), completed: make(chan struct{}, 1),
 	}
 	proxies := make(chan *proxy.Proxy, 1)
 	defer s.Proxies.Watch(a.key, keepNewest(proxies))()
@@ -156,6 +158,16 @@ func (s *Server) sessionOf(key state.ProxyKey) *session {
 	return s.sessions[key]
 }
 
+// tellNACKs has the session of a proxy's agent, if there is one, read the proxy's NACKs.
+func (s *Server) tellNACKs(key state.ProxyKey) {
+	if a := s.sessionOf(key); a != nil {
+		select {
+		case a.nacked <- struct{}{}:
+		default: // it will read them
+		}
+	}
+}
+
 // receive passes on reports until the agent ends the session.
 func (a *session) receive(report func(*wire.Report)) {
 	for {
@@ -203,6 +215,7 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			}
 		case <-a.pending:
 			a.pending = nil
+		case <-a.nacked:
 		case <-a.completed:
 			a.isComplete = true
 		case <-drained:
@@ -237,6 +250,9 @@ func (a *session) sync(ctx context.Context) error {
 	}
 	next := settings(a.proxy, n, a.drained)
 	next.Completed = a.isComplete
+	if p := a.server.peerOf(a.key); p != nil {
+		setRejections(next.Listeners, p.currentNACKs())
+	}
 	if len(a.proxy.Egresses) > 0 {
 		for _, network := range a.server.LocalNetworks {
 			next.LocalNetworks = append(next.LocalNetworks, network.String())

@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/envoy"
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/wire"
@@ -69,6 +71,7 @@ func settings(p *proxy.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	}
 	for _, l := range p.Listeners {
 		s.Listeners = append(s.Listeners, &wire.Listener{
+			Name:    envoy.InboundName(l.Address, l.Port),
 			Address: l.Address, Port: l.Port, Tls: p.Identity != nil, CapturePort: capturePort,
 			Generation:     generation(l.Address, l.Port, p.Identity != nil, capturePort),
 			ServiceAddress: l.ServiceAddress, ServicePort: l.ServicePort, ServiceSource: l.ServiceSource(),
@@ -77,15 +80,27 @@ func settings(p *proxy.Proxy, n *kind.Networking, drained bool) *wire.Settings {
 	}
 	for _, l := range p.Ingresses {
 		s.Listeners = append(s.Listeners,
-			&wire.Listener{Address: l.Address, Port: l.Port, Generation: generation("ingress", l.Address, l.Port)})
+			&wire.Listener{Name: envoy.IngressName(l.Address, l.Port), Address: l.Address, Port: l.Port,
+				Generation: generation("ingress", l.Address, l.Port)})
 	}
 	for _, l := range p.Egresses {
 		s.Listeners = append(s.Listeners, &wire.Listener{
+			Name:    envoy.EgressName(l.Address, l.Port),
 			Address: l.Address, Port: l.Port, Tls: true, ServerName: proxy.ReadyName,
 			Generation: generation("egress", l.Address, l.Port),
 		})
 	}
 	return s
+}
+
+// setRejections adds Envoy's messages about what it rejects of listeners.
+func setRejections(listeners []*wire.Listener, nacks []kind.NACK) {
+	for _, l := range listeners {
+		at := kind.HostPort(l.Address, l.Port)
+		if i := slices.IndexFunc(nacks, func(nack kind.NACK) bool { return nack.Listener == at }); i >= 0 {
+			l.Rejection = nacks[i].Message
+		}
+	}
 }
 
 // identitySettings returns the settings of a proxy with an identity. They are the same while it can't get a

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
+	"weft/internal/envoy"
 	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/wire"
@@ -145,6 +146,7 @@ func (p *peer) noteNACKs() {
 		p.nacks = nacks
 		p.mu.Unlock()
 		p.server.insights.noteChange(p.key, nacked(nacks))
+		p.server.tellNACKs(p.key)
 	}
 }
 
@@ -155,10 +157,14 @@ func (p *peer) nackOf(r xds.NACK) kind.NACK {
 			return known
 		}
 	}
-	return kind.NACK{
+	nack := kind.NACK{
 		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
 		Causes: p.server.Rows.Causes(p.key, r.Type, r.Name),
 	}
+	if proxy := p.proxy.Load(); proxy != nil {
+		nack.Listener = envoy.ListenerOf(proxy, r.Name)
+	}
+	return nack
 }
 
 func sameNACK(known kind.NACK, r xds.NACK) bool {

@@ -24,8 +24,8 @@ import (
 // unknown SNI is closed. A chain does not depend on the permissions or on the service's servers, and chains of other
 // services come and go without draining its connections.
 func Egress(l *proxy.EgressListener, from identity.Source, chains []proxy.EgressChain) []*xds.Resource {
-	place := fmt.Sprintf("egress_%s_%d", l.Address, l.Port)
-	name := "self_" + place
+	place := egressPlace(l.Address, l.Port)
+	name := EgressName(l.Address, l.Port)
 	listener := &listenerv3.Listener{
 		Name:                          name,
 		Address:                       socketAddress(l.Address, l.Port),
@@ -39,6 +39,13 @@ func Egress(l *proxy.EgressListener, from identity.Source, chains []proxy.Egress
 		listener.FilterChains = append(listener.FilterChains, egressServiceChain(&chains[i]))
 	}
 	return append([]*xds.Resource{xds.NewResource(xds.Listener, name, listener)}, crossZoneContents(place)...)
+}
+
+// EgressName returns the name of the listener of a zone egress.
+func EgressName(address string, port uint32) string { return "self_" + egressPlace(address, port) }
+
+func egressPlace(address string, port uint32) string {
+	return fmt.Sprintf("egress_%s_%d", address, port)
 }
 
 // ChainResources returns the resources that a filter chain of a zone egress refers to: its permissions, the contents of

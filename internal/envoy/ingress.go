@@ -24,8 +24,8 @@ var forwardableSNIs = []string{"*.ms", "*.mzms"}
 // forwards a connection to the cluster with the name of its SNI, so it does not depend on the set of services. It does
 // not decrypt TLS, and closes a connection with an unknown SNI.
 func Ingress(l *proxy.IngressListener) []*xds.Resource {
-	place := fmt.Sprintf("ingress_%s_%d", l.Address, l.Port)
-	name := "self_" + place
+	place := ingressPlace(l.Address, l.Port)
+	name := IngressName(l.Address, l.Port)
 	listener := &listenerv3.Listener{
 		Name:                   name,
 		Address:                socketAddress(l.Address, l.Port),
@@ -52,6 +52,13 @@ func Ingress(l *proxy.IngressListener) []*xds.Resource {
 			MaxConnectAttempts: uint32Value(connectAttempts),
 		}),
 	}
+}
+
+// IngressName returns the name of the listener of a zone ingress.
+func IngressName(address string, port uint32) string { return "self_" + ingressPlace(address, port) }
+
+func ingressPlace(address string, port uint32) string {
+	return fmt.Sprintf("ingress_%s_%d", address, port)
 }
 
 // sniMatch matches TLS connections with one of the server names.

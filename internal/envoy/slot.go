@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -13,6 +14,7 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/proxy"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -48,6 +50,35 @@ func faultSlotName(i int, place string) string { return fmt.Sprintf("self_fault_
 func routerSlotName(place string) string { return "self_router_" + place }
 
 func tcpProxySlotName(place string) string { return "self_tcp_proxy_" + place }
+
+// ListenerOf returns the address of the listener of a proxy that a resource is, or that cannot serve without it, since
+// no other refers to the resource; empty for every other resource. Listeners are those at which other proxies connect.
+func ListenerOf(p *proxy.Proxy, resource string) string {
+	for i := range p.Listeners {
+		l := &p.Listeners[i]
+		if slices.Contains(partsOf(InboundName(l.Address, l.Port), l.Name), resource) {
+			return kind.HostPort(l.Address, l.Port)
+		}
+	}
+	for _, l := range p.Ingresses {
+		if slices.Contains(partsOf(IngressName(l.Address, l.Port), ingressPlace(l.Address, l.Port)), resource) {
+			return kind.HostPort(l.Address, l.Port)
+		}
+	}
+	for _, l := range p.Egresses {
+		if slices.Contains(partsOf(EgressName(l.Address, l.Port), egressPlace(l.Address, l.Port)), resource) {
+			return kind.HostPort(l.Address, l.Port)
+		}
+	}
+	return ""
+}
+
+// partsOf returns the name of a listener, which is that of its route and its cluster too, and those of the contents of
+// its slots for which Envoy waits.
+func partsOf(listener, place string) []string {
+	return []string{listener, connectionSlotName(place), routerSlotName(place), tcpProxySlotName(place),
+		decisionName(place), denyName(place), allowName(place), guardedName(proxy.Guard{Place: place})}
+}
 
 // requestSlots returns the HTTP filters after the permissions: a denied request takes no token of a rate limit, and a
 // limited request gets no fault.

@@ -24,6 +24,9 @@ type World interface {
 	Egress(address string, port uint32) (state.ProxyKey, bool)
 	// IngressAt returns the zone ingress that other zones dial at an address.
 	IngressAt(address string, port uint32) (ZoneIngress, bool)
+	// Rejection returns Envoy's message about the newest version of a proxy's listener, which it rejects, and whether
+	// it serves an earlier one. The message is empty where it rejects none.
+	Rejection(proxy state.ProxyKey, at Address) (message string, serves bool)
 }
 
 // ZoneIngress is a zone ingress of another zone.
@@ -148,6 +151,9 @@ type EndpointVerdict struct {
 	Rule       string `json:"rule,omitempty"`
 	ShadowRule string `json:"shadowRule,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+	// Rejection is Envoy's message about the newest version of the listener, which it rejects. Allowed is the result of
+	// that version; false where Envoy has accepted no version.
+	Rejection string `json:"rejection,omitempty"`
 	// Received are the fields of policies about the traffic that the server receives from this client, such as its
 	// timeouts. They are of the state of the control plane of the server's zone.
 	Received []Setting `json:"received,omitempty"`
@@ -400,7 +406,20 @@ func callProxy(world World, proxy state.ProxyKey, at Address, call Call) (v Endp
 	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule,
 		result.ShadowRule, result.Reason
 	v.Route = result.Route
+	v.setRejection(world.Rejection(proxy, at))
 	return v, result.Cluster
+}
+
+func (v *EndpointVerdict) setRejection(message string, serves bool) {
+	v.Rejection = message
+	if message != "" && !serves {
+		v.Allowed, v.Rule, v.Reason = false, "", RejectedText(message)
+	}
+}
+
+// RejectedText is the reason for which a listener does not serve, by Envoy's message.
+func RejectedText(message string) string {
+	return "Envoy rejects the listener, and has no earlier version of it: " + message
 }
 
 func load(world World, proxy state.ProxyKey) (*Config, error) {

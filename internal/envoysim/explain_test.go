@@ -84,6 +84,8 @@ func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
 
 func (w *world) Egress(string, uint32) (state.ProxyKey, bool) { return state.ProxyKey{}, false }
 
+func (w *world) Rejection(state.ProxyKey, envoysim.Address) (string, bool) { return "", false }
+
 func (w *world) IngressAt(string, uint32) (envoysim.ZoneIngress, bool) {
 	return envoysim.ZoneIngress{}, false
 }

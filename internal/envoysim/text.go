@@ -191,7 +191,11 @@ func (a *IngressResult) lines(line func(label, value string)) {
 	line("  closed", a.Reason)
 }
 
+// receivedLines also has what Envoy rejects of a listener that serves an earlier version.
 func (v *EndpointVerdict) receivedLines(line func(label, value string)) {
+	if v.Rejection != "" && v.Reason != RejectedText(v.Rejection) {
+		line("  rejected", "Envoy serves an earlier version of the listener, and rejects this one: "+v.Rejection)
+	}
 	for i := range v.Received {
 		line("  received", v.Received[i].text())
 	}

@@ -36,6 +36,23 @@ func (w *world) cite(from state.ProxyKey, e *envoysim.Explanation) {
 	w.citeServers(e.SpiffeIDs.List(), e.Endpoints)
 }
 
+// citeRejections adds to the reason for which a request reaches no endpoint what the Envoys of the service reject.
+func (w *world) citeRejections(e *envoysim.Explanation) {
+	to, ok := service.ParseDestination(e.Addressed)
+	if !ok || e.Verdict != envoysim.Unserved || to.Kind != service.MeshService {
+		return
+	}
+	row := w.config.state.Services.Row(to)
+	for _, m := range w.config.state.Services.ServiceMembers.Get(w.r, row) {
+		key := state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name}
+		at := envoysim.Address{Address: m.At.Address, Port: m.At.Port}
+		if message, serves := w.Rejection(key, at); message != "" && !serves {
+			e.Reason += "; " + key.String() + " at " + at.String() + ": " + envoysim.RejectedText(message)
+			return
+		}
+	}
+}
+
 // citeServers adds to the results at endpoints of this zone the fields of policies about the traffic that the servers
 // receive from a client.
 func (w *world) citeServers(client []string, endpoints []envoysim.EndpointVerdict) {

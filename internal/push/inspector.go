@@ -133,6 +133,7 @@ func (i *Inspector) Explain(request envoysim.Request, remoteZones envoysim.Remot
 		return nil, err
 	}
 	w.cite(request.From, explanation)
+	w.citeRejections(explanation)
 	return explanation, nil
 }
 
@@ -178,6 +179,20 @@ func (w *world) SpiffeIDs(key state.ProxyKey) kind.SpiffeIDs {
 
 func (w *world) Instance(key state.ProxyKey) string {
 	return pki.InstanceDNSName(key.Mesh, w.config.state.Tables.Zone, key.Name)
+}
+
+// Rejection reads the NACKs of the newest connection of a proxy.
+func (w *world) Rejection(key state.ProxyKey, at envoysim.Address) (message string, serves bool) {
+	insight, ok := w.config.state.Tables.Insights.Find(w.r, key.Mesh, key.Name)
+	if !ok {
+		return "", false
+	}
+	i := slices.IndexFunc(insight.Spec.NACKs, func(nack kind.NACK) bool { return nack.Listener == at.String() })
+	if i < 0 {
+		return "", false
+	}
+	serving, ok := w.config.state.Tables.ListenerStatus(w.r, key)
+	return insight.Spec.NACKs[i].Message, ok && serving.Spec.Has(at.String())
 }
 
 func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {

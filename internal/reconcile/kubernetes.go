@@ -190,12 +190,39 @@ func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored ofPod) (w Wri
 		return w
 	}
 	p.putDataplane(r, &w, pod, stored.dataplanes, result.Dataplane)
+	if rejection := p.rejected.Get(r, state.ProxyKey{Mesh: wanted.Mesh, Name: wanted.Name}); rejection != "" {
+		w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.RejectedListener,
+			Message: rejection})
+	}
 	for _, service := range around.Services {
 		if service.Headless && !service.Ignored {
 			p.createService(r, &w, service.Service, around.Namespace, pod)
 		}
 	}
 	return w
+}
+
+// rejectedListener returns what the Envoy of a Dataplane rejects of one of its listeners, and what it means for the
+// listener; empty: nothing.
+func (p *Plan) rejectedListener(r *table.Reader, key state.ProxyKey) string {
+	insight, ok := p.State.Tables.Insights.Find(r, key.Mesh, key.Name)
+	if !ok {
+		return ""
+	}
+	for i := range insight.Spec.NACKs {
+		nack := &insight.Spec.NACKs[i]
+		if nack.Listener == "" {
+			continue
+		}
+		serving, ok := p.State.Tables.ListenerStatus(r, key)
+		if ok && serving.Spec.Has(nack.Listener) {
+			return fmt.Sprintf("Envoy rejects the newest version of the listener %s, and serves an earlier one: %s",
+				nack.Listener, nack.Message)
+		}
+		return fmt.Sprintf("Envoy rejects the listener %s, and has no earlier version, so the Pod is not Ready: %s",
+			nack.Listener, nack.Message)
+	}
+	return ""
 }
 
 // putDataplane writes a Dataplane that its mesh admits, unless it is stored in this form. A stored one is written in

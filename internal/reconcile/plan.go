@@ -69,6 +69,7 @@ type Plan struct {
 	kubernetes         *Kubernetes // nil outside Kubernetes
 	zoneProxyRoles     map[string]*zoneProxyRole
 	nacks              table.Derived[causeKey, nackSummary]
+	rejected           table.Derived[state.ProxyKey, string] // see rejectedListener
 	facts              table.Derived[state.ServiceKey, facts]
 	generated          table.Derived[tagKey, *kind.MeshService]
 	progress           table.Derived[rowKey, progress]
@@ -131,6 +132,8 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	p.instances = table.NewInput(g.Tables.DB, func([]string) string { return "" })
 	p.computed = table.NewInput(g.Tables.DB, func(c *ComputedStatus) string { return c.Of.String() })
 	p.nacks = table.NewDerived(g.Tables.DB, "NACKs", p.summarizeNACKs, func(a, b nackSummary) bool { return a == b })
+	p.rejected = table.NewDerived(g.Tables.DB, "rejected listener of a proxy", p.rejectedListener,
+		func(a, b string) bool { return a == b })
 	p.facts = table.NewDerived(g.Tables.DB, "service facts", p.serviceFacts, func(a, b facts) bool { return a == b })
 	p.generated = table.NewDerived(g.Tables.DB, "generated services", p.generatedService, equalServices)
 	p.hostnamesByService = table.NewDerived(g.Tables.DB, "host names", p.hostnames, slices.Equal)

@@ -587,6 +587,7 @@ var comments = map[string]string{
 	"MultiZoneSelector.MeshService":                      "MeshServices by their labels",
 	"NACK":                                               "NACK is a resource that Envoy rejected, with Envoy's error.",
 	"NACK.Causes":                                        "Causes are the mesh resources that it was generated from; empty: the Dataplane alone.",
+	"NACK.Listener":                                      "Listener is the address and port of the proxy's listener that is rejected, itself or with what only it refers to, such as 10.0.0.1:8080. It serves with its earlier version, if Envoy has accepted one. Absent: no such listener.",
 	"NACK.Message":                                       "the error of Envoy",
 	"NACK.Name":                                          "of the resource",
 	"NACK.Time":                                          "the time of the NACK",

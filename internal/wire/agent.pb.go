@@ -953,7 +953,13 @@ type Listener struct {
 	// From which address the application is dialed, so that no redirect rule catches it; empty: any.
 	ServiceSource string `protobuf:"bytes,9,opt,name=service_source,json=serviceSource,proto3" json:"service_source,omitempty"`
 	// The SNI of the agent's TLS connections; empty: none.
-	ServerName    string `protobuf:"bytes,10,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	ServerName string `protobuf:"bytes,10,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	// The name of the listener in Envoy. It serves once Envoy has a listener of this name: another listener or program may
+	// have its address.
+	Name string `protobuf:"bytes,11,opt,name=name,proto3" json:"name,omitempty"`
+	// Envoy's message about the version of the listener that it rejects; empty: it rejects none. The listener may serve
+	// with an earlier version.
+	Rejection     string `protobuf:"bytes,12,opt,name=rejection,proto3" json:"rejection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1060,20 @@ func (x *Listener) GetServiceSource() string {
 func (x *Listener) GetServerName() string {
 	if x != nil {
 		return x.ServerName
+	}
+	return ""
+}
+
+func (x *Listener) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Listener) GetRejection() string {
+	if x != nil {
+		return x.Rejection
 	}
 	return ""
 }
@@ -1490,7 +1510,7 @@ const file_agent_proto_rawDesc = "" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x12\x1d\n" +
 	"\n" +
 	"proxy_type\x18\x06 \x01(\tR\tproxyType\"\x0f\n" +
-	"\rInspectionAck\"\xcd\x02\n" +
+	"\rInspectionAck\"\xff\x02\n" +
 	"\bListener\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1e\n" +
@@ -1505,7 +1525,9 @@ const file_agent_proto_rawDesc = "" +
 	"\x0eservice_source\x18\t \x01(\tR\rserviceSource\x12\x1f\n" +
 	"\vserver_name\x18\n" +
 	" \x01(\tR\n" +
-	"serverName\"\xa5\x01\n" +
+	"serverName\x12\x12\n" +
+	"\x04name\x18\v \x01(\tR\x04name\x12\x1c\n" +
+	"\trejection\x18\f \x01(\tR\trejection\"\xa5\x01\n" +
 	"\x05Probe\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\x12\x1d\n" +

@@ -65,6 +65,7 @@ const (
 	MissingSidecar      = kind.MissingSidecar
 	NotRedirected       = "NotRedirected"
 	InjectionWarning    = "InjectionWarning"
+	RejectedListener    = "RejectedListener"
 	MultipleMeshes      = "MultipleMeshesDetected"
 )
 
