@@ -43,6 +43,13 @@ const (
 	ipFamilyAnnotation      = "kuma.io/transparent-proxying-ip-family-mode"
 )
 
+// PodAnnotations are the annotations of Pods that conversions read.
+var PodAnnotations = []string{
+	meshLabel, injectedAnnotation, gatewayAnnotation, ingressAnnotation, egressAnnotation, publicAddressAnnotation,
+	publicPortAnnotation, backendsAnnotation, adminPortAnnotation, redirectAnnotation, inboundPortAnnotation,
+	outboundPortAnnotation, ipFamilyAnnotation,
+}
+
 // Tags of inbounds and labels of MeshServices.
 const (
 	servicePortTag = "k8s.kuma.io/service-port"

@@ -155,7 +155,7 @@ func (s *Settings) Workload(pod *Pod) string {
 func (s *Settings) Labels(pod *Pod, around *Around) map[string]string {
 	labels := map[string]string{}
 	for name, value := range pod.Labels {
-		if !ours(name) && name != kind.CanarySelector {
+		if !OfKuma(name) && name != kind.CanarySelector {
 			labels[name] = value
 		}
 	}

@@ -59,7 +59,7 @@ func (s *Settings) MeshService(service *Service, namespace *Namespace, pod *Pod,
 	tags := map[string]string{kind.ServiceNameTag: service.Name, kind.NamespaceLabel: service.Namespace}
 	name, labels := service.Key(), map[string]string{}
 	for label, value := range service.Labels {
-		if !ours(label) && !ofTool(label) && label != kind.CanarySelector {
+		if !OfKuma(label) && !ofTool(label) && label != kind.CanarySelector {
 			labels[label] = value
 		}
 	}

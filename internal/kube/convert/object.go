@@ -143,13 +143,13 @@ func interned(of map[string]string) map[string]string {
 
 // decoded returns the metadata with the annotations that a conversion reads.
 func (m *meta) decoded() Meta {
-	maps.DeleteFunc(m.Annotations, func(name, _ string) bool { return !ours(name) })
+	maps.DeleteFunc(m.Annotations, func(name, _ string) bool { return !OfKuma(name) })
 	return Meta{Name: m.Name, Namespace: intern(m.Namespace), UID: m.UID, Labels: interned(m.Labels),
 		Annotations: interned(m.Annotations), Deleting: m.DeletionTimestamp != ""}
 }
 
-// ours reports whether a label or an annotation is of kuma.io or a domain of it.
-func ours(name string) bool {
+// OfKuma reports whether a label or an annotation is of kuma.io or a domain of it.
+func OfKuma(name string) bool {
 	prefix, _, found := strings.Cut(name, "/")
 	return found && (prefix == "kuma.io" || strings.HasSuffix(prefix, ".kuma.io"))
 }

@@ -128,6 +128,7 @@ func (i *injection) readOptions() {
 			"runtime.kubernetes.injector.sidecarContainer.uid", uidAnnotation)
 	}
 	i.reportMeaningless()
+	i.reportUnknown()
 }
 
 // reportMeaningless warns about annotations without effect, and denies those whose effect is missed.

@@ -1,0 +1,97 @@
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	"weft/internal/agent/redirect"
+	"weft/internal/kube/convert"
+)
+
+// knownAnnotations are the annotations of kuma.io that a Pod may have, beside those of withoutMeaning and replaced.
+var knownAnnotations = append([]string{
+	meshLabel, injectedAnnotation, uidAnnotation, gatewayAnnotation, patchesAnnotation, envAnnotation,
+	concurrencyAnnotation, waitAnnotation, initFirstAnnotation, logLevelAnnotation, logLevelsAnnotation,
+	adminPortAnnotation, probePortAnnotation, dnsAnnotation, dnsPortAnnotation, spireAnnotation,
+	inboundPortsAnnotation, inboundIPsAnnotation, outPortsAnnotation, outIPsAnnotation, outUsersAnnotation,
+	redirect.ConfigAnnotation,
+}, convert.PodAnnotations...)
+
+// knownLabels are the labels of kuma.io that a Pod may have.
+var knownLabels = []string{injectionLabel, meshLabel, zoneProxyLabel, workloadLabel}
+
+// reportUnknown warns about annotations and labels of kuma.io that no release of this product knows: their author
+// means a known one.
+func (i *injection) reportUnknown() {
+	for _, of := range []struct {
+		what   string
+		values map[string]string
+		known  []string
+	}{{"annotation", i.pod.Annotations, knownAnnotations}, {"label", i.pod.Labels, knownLabels}} {
+		for _, key := range sortedKeys(of.values) {
+			if !convert.OfKuma(key) || slices.Contains(of.known, key) || isMeaningless(key) {
+				continue
+			}
+			hint := ""
+			if name := nearest(key, of.known); name != "" {
+				hint = "; do you mean " + name + "?"
+			} else if of.what == "label" && slices.Contains(knownAnnotations, key) {
+				hint = "; it is an annotation"
+			} else if of.what == "annotation" && slices.Contains(knownLabels, key) {
+				hint = "; it is a label"
+			}
+			i.warn("the %s %s is unknown, so it has no effect%s", of.what, key, hint)
+		}
+	}
+}
+
+// isMeaningless reports whether an annotation is one that has its own warning or denial.
+func isMeaningless(key string) bool {
+	if _, ok := replaced[key]; ok || key == injectionLabel {
+		return true
+	}
+	for _, known := range withoutMeaning {
+		prefix, all := strings.CutSuffix(known.name, "*")
+		if key == known.name || all && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// nearest returns the known name that a misspelt one is most like; empty where none is like it. Names with another
+// prefix are like each other where what follows is: traffic.kuma.io/ is often forgotten.
+func nearest(name string, known []string) string {
+	best, least := "", 4 // a quarter of a short name
+	for _, candidate := range known {
+		distance := editDistance(name, candidate)
+		if _, rest, _ := strings.Cut(name, "/"); strings.HasSuffix(candidate, "/"+rest) {
+			distance = 1
+		}
+		if distance < least {
+			best, least = candidate, distance
+		}
+	}
+	return best
+}
+
+// editDistance returns the number of bytes to insert, delete or replace that make a text another one. (Levenshtein)
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
