@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,15 +46,25 @@ func newDeleteCommand(r *remote) *cobra.Command {
 
 // remover removes a resource; in a dry run it only checks whether it could.
 type remover struct {
-	remove func(ctx context.Context, d resource.Descriptor, mesh, name string) error
+	client *client.Client
+	dryRun bool
 	done   string
+}
+
+// remove removes a resource, and prints the warnings about it.
+func (by remover) remove(command *cobra.Command, d resource.Descriptor, mesh, name string) error {
+	warnings, err := by.client.Remove(command.Context(), d, mesh, name, by.dryRun)
+	for _, warning := range warnings {
+		fmt.Fprintln(command.ErrOrStderr(), "Warning:", warning)
+	}
+	return err
 }
 
 func removal(c *client.Client, dryRun bool) remover {
 	if dryRun {
-		return remover{c.PreviewDelete, "would be deleted"}
+		return remover{c, true, "would be deleted"}
 	}
-	return remover{c.Delete, "deleted"}
+	return remover{c, false, "deleted"}
 }
 
 func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name string) error {
@@ -67,7 +76,7 @@ func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name st
 		return errNoName
 	}
 	mesh := r.meshOf(d)
-	if err := by.remove(command.Context(), d, mesh, name); err != nil {
+	if err := by.remove(command, d, mesh, name); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(command.OutOrStdout(), "%s %s\n",
@@ -83,7 +92,7 @@ func (r *remote) deleteFiles(command *cobra.Command, by remover, from *sources) 
 	inWriteOrder(manifests)
 	for _, m := range slices.Backward(manifests) {
 		key, outcome := m.object.Key(), by.done
-		err := by.remove(command.Context(), m.kind, key.Mesh, key.Name)
+		err := by.remove(command, m.kind, key.Mesh, key.Name)
 		if resource.CodeOf(err) == resource.NotFound {
 			err, outcome = nil, "is gone already"
 		}

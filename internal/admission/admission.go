@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"weft/internal/store"
 	"weft/kind"
@@ -30,6 +31,9 @@ type Options struct {
 	SystemNamespace string
 	// Joined is true for a zone with a global control plane, which alone writes the kinds of global.
 	Joined bool
+	// Findings returns the problems that `weft check` would find of a resource that a user writes, as texts; nil: none.
+	// It does not write.
+	Findings func(resource.Any) []string
 	// LocalNetworks are local networks whose addresses external services may have nevertheless.
 	LocalNetworks []netip.Prefix
 }
@@ -43,12 +47,17 @@ type Writer struct {
 	joined bool
 	snis   SNIs
 	local  []netip.Prefix
+	// findings is [Options.Findings], never nil.
+	findings func(resource.Any) []string
 }
 
 // New returns a writer to rows.
 func New(rows store.Store, o Options) *Writer {
+	if o.Findings == nil {
+		o.Findings = func(resource.Any) []string { return nil }
+	}
 	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), system: o.SystemNamespace,
-		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks}
+		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, findings: o.Findings}
 }
 
 // Change holds the conditions and the origin of a write.
@@ -135,6 +144,10 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
 		result.Warnings = append(ignored, w.warnings(ctx, before, result.Object)...)
+	}
+	if err == nil && result.Changed && !change.ControlPlane && change.Token == nil {
+		result.Warnings = slices.Concat(result.Warnings, replacedWarnings(before, result.Object),
+			w.findings(result.Object))
 	}
 	return result, err
 }

@@ -80,10 +80,7 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 
 // Run returns all findings.
 func Run(w World) *Report {
-	reports := inspect.NewReports(w.State, w.Snapshot)
-	reports.Modifying = w.Modifying
-	l := &checker{World: w, r: reports.Reader(), reports: reports,
-		effects: reports.PolicyEffects(), report: &Report{Findings: []Finding{}}}
+	l := newChecker(w)
 	l.controlPlane()
 	l.ownWrites()
 	l.zones()
@@ -100,6 +97,34 @@ func Run(w World) *Report {
 		)
 	})
 	return l.report
+}
+
+// Written returns the findings about a policy or a MeshService that a write would store, as far as they need no other
+// policy: targets that do not exist, and selectors that match nothing. A mesh without Dataplanes has none.
+func Written(w World, o resource.Any) []Finding {
+	w.Snapshot = w.Snapshot.Fork(func(tx *table.Tx) { w.State.Tables.Put(tx, o) }).Snapshot
+	l := newChecker(w)
+	if len(l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(o.Envelope().Mesh))) == 0 {
+		return nil
+	}
+	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy {
+		object, effect := objectOf(o.Key()), l.effects.Targets(o)
+		l.targets(object, effect)
+		if effect.Reason == inspect.NoProxySelected || effect.Reason == inspect.NoSectionSelected {
+			l.found(selectorMatchesNothing, object, "%s", effect.Message)
+		}
+	}
+	if service, ok := o.(*resource.Object[kind.MeshService]); ok && !l.isGlobal() {
+		l.matches(service, slices.Collect(l.State.Services.Members(l.r, service)))
+	}
+	return l.report.Findings
+}
+
+func newChecker(w World) *checker {
+	reports := inspect.NewReports(w.State, w.Snapshot)
+	reports.Modifying = w.Modifying
+	return &checker{World: w, r: reports.Reader(), reports: reports,
+		effects: reports.PolicyEffects(), report: &Report{Findings: []Finding{}}}
 }
 
 // checker is a run in progress.

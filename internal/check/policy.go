@@ -30,9 +30,7 @@ func (l *checker) policy(o resource.Any) {
 	if effect.Counts.Proxies == 0 && l.everywhere(o.Envelope()) {
 		return
 	}
-	if len(effect.Unresolved) > 0 {
-		l.found(policyRefNotFound, object, "%s", strings.Join(effect.Unresolved[:min(len(effect.Unresolved), 3)], "; "))
-	}
+	l.targets(object, effect)
 	if o.Key().Kind == kind.MeshTrafficPermissions.Name && !l.isGlobal() {
 		return // see [checker.permissions]
 	}
@@ -46,5 +44,12 @@ func (l *checker) policy(o resource.Any) {
 		l.found(selectorMatchesNothing, object, "%s", effect.Message)
 	default:
 		l.found(policyWithoutEffect, object, "%s: %s", effect.Reason, effect.Message)
+	}
+}
+
+// targets reports the targets, sections and backends of a policy that do not exist.
+func (l *checker) targets(object Object, effect *inspect.PolicyEffect) {
+	if len(effect.Unresolved) > 0 {
+		l.found(policyRefNotFound, object, "%s", strings.Join(effect.Unresolved[:min(len(effect.Unresolved), 3)], "; "))
 	}
 }

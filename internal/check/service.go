@@ -17,21 +17,7 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 	object := objectOf(meshService.Key())
 	l.serviceStatus(meshService, object)
 	members := slices.Collect(l.State.Services.Members(l.r, meshService))
-	if len(members) == 0 {
-		severity := Error
-		if meshService.Label(kind.ManagedBy) == kind.GeneratedBy {
-			severity = Warning // generated for Dataplanes that are gone; it will be deleted too
-		}
-		l.add(
-			serviceMatchesNothing,
-			severity,
-			object,
-			"no Dataplane matches its selector (%s)%s",
-			selectorText(
-				&meshService.Spec.Selector,
-			),
-			butUnreachable(l.State.Services.UnreachableOutbounds(l.r, meshService)),
-		)
+	if !l.matches(meshService, members) {
 		return
 	}
 	for _, port := range meshService.Spec.Ports {
@@ -50,6 +36,21 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 		}
 		l.callers(meshService, port, members, calls)
 	}
+}
+
+// matches returns whether a service has members, and reports one without.
+func (l *checker) matches(meshService *resource.Object[kind.MeshService], members []*service.Member) bool {
+	if len(members) > 0 {
+		return true
+	}
+	severity := Error
+	if meshService.Label(kind.ManagedBy) == kind.GeneratedBy {
+		severity = Warning // generated for Dataplanes that are gone; it will be deleted too
+	}
+	l.add(serviceMatchesNothing, severity, objectOf(meshService.Key()), "no Dataplane matches its selector (%s)%s",
+		selectorText(&meshService.Spec.Selector),
+		butUnreachable(l.State.Services.UnreachableOutbounds(l.r, meshService)))
+	return false
 }
 
 // butUnreachable lists the Dataplanes that would match if the mesh admitted them.

@@ -101,15 +101,25 @@ func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Desc
 	return preview, err
 }
 
-// PreviewDelete returns the error that Delete would return, and deletes nothing.
-func (c *Client) PreviewDelete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
-	_, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), dryRun, nil)
-	return err
+// Remove deletes a resource, and returns the warnings about the deletion. A preview has the same result, and deletes
+// nothing.
+func (c *Client) Remove(ctx context.Context, d resource.Descriptor, mesh, name string, preview bool) ([]string, error) {
+	var query url.Values
+	if preview {
+		query = dryRun
+	}
+	content, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), query, nil)
+	if err != nil {
+		return nil, err
+	}
+	var result struct{ Warnings []string }
+	err = json.Unmarshal(content, &result)
+	return result.Warnings, err
 }
 
-// Delete deletes a resource.
+// Delete is [Client.Remove] without the warnings.
 func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
-	_, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), nil, nil)
+	_, err := c.Remove(ctx, d, mesh, name, false)
 	return err
 }
 

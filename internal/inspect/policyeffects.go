@@ -188,6 +188,29 @@ func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
 
 // Of returns the effect of a policy.
 func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
+	p, own := e.begin(o)
+	if p.effect.Reason == ShadowPolicy {
+		return &p.effect
+	}
+	p.judge(own)
+	if warning := e.State.Proxies.AffinityWarning(e.r, p.key); warning != "" {
+		p.effect.Warnings = append(p.effect.Warnings, warning)
+	}
+	return &p.effect
+}
+
+// Targets returns the part of the effect of a policy that costs little, since it merges no policies: the counts, what
+// is unresolved, and a reason where no proxy is selected or the policy is a shadow.
+func (e *PolicyEffects) Targets(o resource.Any) *PolicyEffect {
+	p, _ := e.begin(o)
+	if p.effect.Reason != ShadowPolicy && p.effect.Counts.Proxies == 0 {
+		p.selectsNone()
+	}
+	return &p.effect
+}
+
+// begin returns the computation of an effect up to its counts, and the parts of the policy.
+func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 	key, meta := o.Key(), o.Envelope()
 	parts := kind.ByName(key.Kind).(kind.Policy).Parts(o)
 	p := &policyEffect{PolicyEffects: e, key: key, target: policy.TargetOf(parts.TargetRef),
@@ -199,14 +222,10 @@ func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
 	if policy.Shadow(meta) {
 		p.without(ShadowPolicy, "the label %s is shadow: `weft diff --shadow` shows the effect that it would have",
 			policy.EffectLabel)
-		return &p.effect
+		return p, own
 	}
 	p.count()
-	p.judge(own)
-	if warning := e.State.Proxies.AffinityWarning(e.r, key); warning != "" {
-		p.effect.Warnings = append(p.effect.Warnings, warning)
-	}
-	return &p.effect
+	return p, own
 }
 
 // Status returns the status of a policy: the stored condition Accepted, and the effect of the policy.

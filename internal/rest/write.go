@@ -105,11 +105,17 @@ func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Requ
 		if err != nil {
 			return err
 		}
+		warnings := a.Writer.DeletionWarnings(r.Context(), keyOf(d, r))
 		if err := a.Writer.Delete(r.Context(), keyOf(d, r), change); err != nil {
 			return err
 		}
-		return writeJSON(w, http.StatusOK, struct{}{})
+		return writeJSON(w, http.StatusOK, DeleteResponse{warnings})
 	}
+}
+
+// DeleteResponse is the response to a DELETE.
+type DeleteResponse struct {
+	Warnings []string `json:"warnings,omitempty"` // sentences about a deletion that is undone
 }
 
 // place sets the key of a parsed resource to that of the path. A field of the body that contradicts the path is an

@@ -6,6 +6,7 @@ import (
 	"weft/internal/check"
 	"weft/internal/inspect"
 	"weft/internal/state"
+	"weft/resource"
 )
 
 // checker returns what finds the problems of this control plane and its meshes.
@@ -28,4 +29,13 @@ func (s *Server) checker() func(check.Known) *check.Report {
 		}
 		return check.Run(world)
 	}
+}
+
+// findingsOf returns what `weft check` would find of a resource that a user writes, as the warnings of the write.
+func (s *Server) findingsOf(o resource.Any) []string {
+	var texts []string
+	for _, f := range check.Written(check.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot()}, o) {
+		texts = append(texts, f.Problem+": "+f.Detail)
+	}
+	return texts
 }

@@ -196,7 +196,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
-		LocalNetworks: s.settings.LocalNetworks,
+		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf,
 	})
 	return nil
 }

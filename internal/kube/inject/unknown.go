@@ -60,7 +60,7 @@ func isMeaningless(key string) bool {
 }
 
 // nearest returns the known name that a misspelt one is most like; empty where none is like it. Names with another
-// prefix are like each other where what follows is: traffic.kuma.io/ is often forgotten.
+// prefix are like each other where what follows is: users leave the part "traffic." out.
 func nearest(name string, known []string) string {
 	best, least := "", 4 // a quarter of a short name
 	for _, candidate := range known {

@@ -56,14 +56,19 @@ func (r *Reviewer) Default(ctx context.Context, q *webhook.Request) (webhook.Res
 	return r.review(ctx, q)
 }
 
-// Validate implements a validating [webhook.Handler]. Its warnings are those of Default already.
+// Validate implements a validating [webhook.Handler]. Its warnings about writes are those of Default already; deletions
+// are reviewed here alone.
 func (r *Reviewer) Validate(ctx context.Context, q *webhook.Request) (webhook.Response, error) {
 	response, err := r.review(ctx, q)
 	if err == nil && len(response.Patch) > 0 {
 		err = resource.Errorf(resource.Forbidden, "%s %s/%s was not written: the control plane computes %s, and the "+
 			"mutating webhook %s did not run", q.Kind.Kind, q.Namespace, q.Name, paths(response.Patch), DefaultPath)
 	}
-	return webhook.Response{}, err
+	if q.Operation != v1.Delete {
+		response.Warnings = nil
+	}
+	response.Patch = nil
+	return response, err
 }
 
 // paths returns the changed parts of a patch.
@@ -97,7 +102,7 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 		}
 	}
 	if q.Operation == v1.Delete {
-		return webhook.Response{}, r.reviewDeletion(ctx, stored)
+		return r.reviewDeletion(ctx, stored)
 	}
 	sent, err := r.Store.Sent(ctx, name, q.Object.Raw, stored)
 	if err != nil {
@@ -120,12 +125,13 @@ func kindOf(q *webhook.Request) string {
 	return crd.KindOfSecret(secret.Type)
 }
 
-func (r *Reviewer) reviewDeletion(ctx context.Context, stored *kube.Object) error {
+func (r *Reviewer) reviewDeletion(ctx context.Context, stored *kube.Object) (webhook.Response, error) {
 	row, err := stored.Row()
 	if err != nil {
-		return nil // no row is lost with an object that has none
+		return webhook.Response{}, nil // no row is lost with an object that has none
 	}
-	return r.Writer.Delete(ctx, row.Key, admission.Change{DryRun: true})
+	response := webhook.Response{Warnings: r.Writer.DeletionWarnings(ctx, row.Key)}
+	return response, r.Writer.Delete(ctx, row.Key, admission.Change{DryRun: true})
 }
 
 // reviewWrite returns the response to a write of an object over the stored one; nil where none is stored.

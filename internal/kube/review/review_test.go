@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"weft/internal/admission"
@@ -254,6 +256,31 @@ func TestReview(t *testing.T) {
 		half["spec"].(object)["networking"].(object)["advertisedAddress"] = "203.0.113.1"
 		_, err := w.apply(kind.ZoneIngresses, system, "half", half)
 		w.rejected(err, 422, "spec.networking.advertisedPort")
+	})
+
+	at("warnings about deletions", func(w *world) {
+		derived, err := resource.Parse([]byte(`{type: MeshService, mesh: default, name: derived.`+team+`, labels: `+
+			`{kuma.io/managed-by: weft}, spec: {selector: {dataplaneTags: {k8s.kuma.io/service-name: derived, `+
+			`k8s.kuma.io/namespace: `+team+`}}, ports: [{port: 80}]}}`), kind.ByName)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if _, err := w.writer.Put(w.Context(), derived, admission.Change{ControlPlane: true}); err != nil {
+			w.Fatal(err)
+		}
+		r := &review.Reviewer{Writer: w.writer, Store: w.control, User: "nobody"}
+		var stored json.RawMessage
+		path := "/apis/kuma.io/v1alpha1/namespaces/" + team + "/meshservices/derived"
+		if err := w.user.Get(w.Context(), path, nil, &stored); err != nil {
+			w.Fatal(err)
+		}
+		q := &webhook.Request{Kind: metav1.GroupVersionKind{Group: "kuma.io", Version: "v1alpha1", Kind: "MeshService"},
+			Operation: "DELETE", Namespace: team, Name: "derived", OldObject: runtime.RawExtension{Raw: stored}}
+		response, err := r.Validate(w.Context(), q)
+		if err != nil || len(response.Warnings) != 1 ||
+			!strings.Contains(response.Warnings[0], "the Service "+team+"/derived") {
+			w.Errorf("the deletion has the warnings %q, %v", response.Warnings, err)
+		}
 	})
 
 	at("labels and annotations of the control plane", func(w *world) {
