@@ -65,7 +65,7 @@ var walls = []wall{
 	{"internal/cni", []string{"internal/agent/redirect"},
 		"a node's network configuration depends on no mesh, and its plugin redirects as the init container does"},
 	{"internal/kube/injector", []string{"kind", "resource", "internal/settings", "internal/kube/api",
-		"internal/kube/convert", "internal/kube/inject", "internal/kube/webhook"},
+		"internal/kube/convert", "internal/kube/inject", "internal/kube/webhook", "internal/wait"},
 		"the webhook of Pods does not depend on the parts of the control plane"},
 	{"internal/kube/crd", []string{"kind", "resource", "internal/schema", "internal/kube/api", "internal/store/kube"},
 		"the definitions, and where the rows of each kind are, are functions of the kinds alone"},

@@ -43,8 +43,8 @@ func MeshBundle(t *identity.Trust) *xds.Resource {
 	return bundle(meshSecret(t.Mesh), t.Domains)
 }
 
-// noRoot is the root of a bundle without roots, since Envoy accepts no empty one: a CA that expired in the year 2000 and
-// whose key was never stored.
+// noRoot is the root of a bundle without roots, since Envoy accepts no empty one: a CA that expired in the year 2000,
+// and whose key was never stored.
 //
 //go:embed noroot.pem
 var noRoot string

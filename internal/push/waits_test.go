@@ -30,6 +30,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -60,7 +61,7 @@ func startReplicas(t *testing.T, n int) *replicas {
 	rs := &replicas{t: t, rows: rows, writer: admission.New(rows, admission.Options{Zone: "default"})}
 	for i := range n {
 		rs.all = append(rs.all, rs.start(fmt.Sprint("cp-", i+1)))
-		time.Sleep(2 * time.Second) // the first one leads
+		testwait.Pass(2*time.Second, simulated) // the first one leads
 	}
 	return rs
 }
@@ -184,7 +185,7 @@ func (r *testReplica) connect(key state.ProxyKey, b behavior) *fakeEnvoy {
 		}
 	}
 	go e.respond(stream)
-	time.Sleep(time.Second)
+	testwait.Pass(time.Second, simulated)
 	return e
 }
 
@@ -213,7 +214,7 @@ func newWaits(t *testing.T, n int) *replicas {
 	for _, m := range []string{mesh, otherMesh} {
 		storeAll(t, rs.rows, kind.Meshes.Make("", m, kind.Mesh{}), clientOf(m, "quick"))
 	}
-	time.Sleep(time.Second)
+	testwait.Pass(time.Second, simulated)
 	for _, m := range []string{mesh, otherMesh} {
 		rs.first().connect(state.ProxyKey{Mesh: m, Name: "quick"}, accepts)
 	}
@@ -234,8 +235,11 @@ func (rs *replicas) change() {
 			Ports:    []kind.ServicePort{{Port: 8080}},
 		}))
 	}
-	time.Sleep(time.Second)
+	testwait.Pass(time.Second, simulated)
 }
+
+// simulated is why the tests of waits sleep: they run in a bubble.
+const simulated = "the time is simulated"
 
 // slowClient is the client that a wait meets, at the last replica.
 type slowClient struct {
@@ -281,7 +285,7 @@ func certified(b behavior, event func(*slowClient)) situation {
 
 func (s situation) of(mesh string) situation { s.mesh = mesh; return s }
 
-func (c *slowClient) disconnect() { c.hangUp(); time.Sleep(time.Second) }
+func (c *slowClient) disconnect() { c.hangUp(); testwait.Pass(time.Second, simulated) }
 
 func (c *slowClient) ackAtFirst()  { c.first().connect(c.key, accepts) }
 func (c *slowClient) hangAtFirst() { c.first().connect(c.key, hangs) }
@@ -309,7 +313,7 @@ func outcome(t *testing.T, n int, wait kind.AckWait, s situation) (result string
 		if s.lifetime > 0 {
 			storeAll(t, rs.rows, certificateOf(c.key, s.lifetime))
 		}
-		time.Sleep(time.Second)
+		testwait.Pass(time.Second, simulated)
 		c.fakeEnvoy = rs.last().connect(c.key, accepts)
 		c.behavior.Store(int32(s.behavior))
 		if isIngress {
@@ -334,7 +338,8 @@ func (c *slowClient) await(wait kind.AckWait, event func(*slowClient)) string {
 		ingress := kind.Dataplanes.Key(mesh, c.key.Name)
 		clients = kind.AckClients{Wait: wait, Proxy: &ingress}
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(),
+		testwait.Input(20*time.Second, "the timeout of the wait, in simulated time"))
 	defer cancel()
 	var last atomic.Pointer[kind.PendingAcks]
 	ended := make(chan error, 1)
@@ -343,11 +348,11 @@ func (c *slowClient) await(wait kind.AckWait, event func(*slowClient)) string {
 		ended <- acks.everywhere(ctx, clients, acks.revision(),
 			[]resource.Key{kind.MeshServices.Key(mesh, "web")}, func(p kind.PendingAcks) { last.Store(&p) })
 	}()
-	time.Sleep(2 * time.Second)
+	testwait.Pass(2*time.Second, simulated)
 	if event != nil {
 		event(c)
 	}
-	time.Sleep(10 * time.Second)
+	testwait.Pass(10*time.Second, simulated)
 	synctest.Wait()
 	select {
 	case err := <-ended:
@@ -449,7 +454,7 @@ func TestAWaitEndsWithItsReplica(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := certified(hangs, func(slow *slowClient) {
 				slow.last().stop()
-				time.Sleep(time.Second)
+				testwait.Pass(time.Second, simulated)
 				c.event(slow)
 			})
 			if got := outcome(t, 3, kind.CertifiedApply, s); got != c.want {

@@ -272,9 +272,9 @@ func (w *world) aPlainMeshGetsIdentities(m model) {
 	d.end()
 }
 
-// TestAWithdrawnRootIsNotTrusted: once the last MeshTrust of a mesh is deleted, a running proxy accepts no certificate
+// TestTheLastRootOfAMeshIsRemoved: once the last MeshTrust of a mesh is deleted, a running proxy accepts no certificate
 // of its root: the handshake of a new connection fails, before any permission decides. `weft check` names the reason.
-func TestAWithdrawnRootIsNotTrusted(t *testing.T) {
+func TestTheLastRootOfAMeshIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.apply(secured + "---" + `
 type: MeshTimeout

@@ -36,6 +36,14 @@ var sidecarAnnotations = []sidecarResource{
 		func(r *settings.Resources) *string { return &r.LimitMemory }},
 }
 
+// resourceAnnotations returns the names of the annotations with a resource of the sidecar.
+func resourceAnnotations() (names []string) {
+	for _, of := range sidecarAnnotations {
+		names = append(names, of.annotation)
+	}
+	return names
+}
+
 // readResources reads the resources that the annotations give the sidecar, over those of the settings. Where the Pod as
 // a whole has resources, those of the settings do not count, since the sum would be rejected.
 func (i *injection) readResources() settings.Resources {

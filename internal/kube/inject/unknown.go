@@ -9,13 +9,13 @@ import (
 )
 
 // knownAnnotations are the annotations of kuma.io that a Pod may have, beside those of withoutMeaning and replaced.
-var knownAnnotations = append([]string{
+var knownAnnotations = slices.Concat([]string{
 	meshLabel, injectedAnnotation, uidAnnotation, gatewayAnnotation, patchesAnnotation, envAnnotation,
 	concurrencyAnnotation, waitAnnotation, initFirstAnnotation, logLevelAnnotation, logLevelsAnnotation,
 	adminPortAnnotation, probePortAnnotation, dnsAnnotation, dnsPortAnnotation, spireAnnotation,
 	inboundPortsAnnotation, inboundIPsAnnotation, outPortsAnnotation, outIPsAnnotation, outUsersAnnotation,
-	redirect.ConfigAnnotation,
-}, convert.PodAnnotations...)
+	redirect.ConfigAnnotation, convert.WarningsAnnotation,
+}, resourceAnnotations(), convert.PodAnnotations)
 
 // knownLabels are the labels of kuma.io that a Pod may have.
 var knownLabels = []string{injectionLabel, meshLabel, zoneProxyLabel, workloadLabel}
