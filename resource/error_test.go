@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 )
@@ -17,7 +16,7 @@ func TestLine(t *testing.T) {
 	}{
 		{invalid, "spec.a: is 1, not 2; an operator must correct it (the Pod can't get a sidecar)"},
 		{Errorf(NotFound, "a\r\nb\u2028c"), "a b c"},
-		{errors.New("\n one line \n\n"), "one line"},
+		{Errorf(NotFound, "\n one line \n\n"), "one line"},
 		{fmt.Errorf("writing: %w", invalid),
 			"writing: the Pod can't get a sidecar spec.a: is 1, not 2 an operator must correct it"},
 	} {

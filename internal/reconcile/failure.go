@@ -26,9 +26,9 @@ type failure struct {
 	Error   string
 }
 
-// failureText returns the text of an error in one line.
+// failureText returns the text of an error in one line, cut at maxFailureText.
 func failureText(err error) string {
-	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
+	text := []rune(resource.Line(err))
 	if len(text) > maxFailureText {
 		return string(text[:maxFailureText-1]) + "…"
 	}

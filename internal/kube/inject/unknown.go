@@ -59,7 +59,7 @@ func isMeaningless(key string) bool {
 	return false
 }
 
-// nearest returns the known name that a misspelt one is most like; empty where none is like it. Names with another
+// nearest returns the known name that a misspelled one is most like; empty where none is like it. Names with another
 // prefix are like each other where what follows is: users leave the part "traffic." out.
 func nearest(name string, known []string) string {
 	best, least := "", 4 // a quarter of a short name
