@@ -77,11 +77,16 @@ func (g *fakeGlobal) Sync(server wire.ZoneSync_SyncServer) error {
 	}
 }
 
-// step handles a frame, and then sends new items to all zones.
+// step handles a frame, and then sends its items to all zones. They are in the log before another stream looks for new
+// ones: no later frame has to come.
 func (g *fakeGlobal) step(s *fakeStream, f *wire.Frame) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := s.session.Step(f); err != nil {
+		return err
+	}
+	if err := s.work(); err != nil {
+		delete(g.streams, s)
 		return err
 	}
 	for stream := range g.streams {

@@ -687,18 +687,20 @@ func TestMTLSOfAMeshOnKubernetes(t *testing.T) {
 	c.addNamespace(t, "mtls")
 	p := servertest.Start(t, c.options(nil))
 	c.create(t, "/apis/kuma.io/v1alpha1/meshes", map[string]any{"apiVersion": "kuma.io/v1alpha1", "kind": "Mesh",
-		"metadata": map[string]any{"name": "secured"}, "spec": map[string]any{"mtls": map[string]any{
+		"metadata": map[string]any{"name": "secured", "labels": map[string]any{ // as the webhook writes them
+			"kuma.io/origin": "zone", "kuma.io/zone": "default"}}, "spec": map[string]any{"mtls": map[string]any{
 			"enabledBackend": "ca-1", "backends": []any{map[string]any{"name": "ca-1", "type": "builtin"}}}}})
 	c.awaitMTLS(t, "secured")
 	if got := read(t, p, "/meshes/secured/meshtrusts/mesh.mtls"); !strings.Contains(got, "BEGIN CERTIFICATE") {
 		t.Errorf("the MeshTrust is %s", got)
 	}
-	if got := read(t, p, "/check"); strings.Contains(got, "own-write-failed") {
+	if got := read(t, p, "/_check"); strings.Contains(got, "own-write-failed") {
 		t.Errorf("a write of the control plane fails: %s", got)
 	}
 	misplaced := map[string]any{"apiVersion": "kuma.io/v1alpha1", "kind": "MeshTrust",
 		"metadata": map[string]any{"name": "mesh", "labels": map[string]any{"kuma.io/mesh": "secured"}},
-		"spec":     map[string]any{"trustDomain": "other", "caBundles": []any{}}}
+		"spec": map[string]any{"trustDomain": "other", "caBundles": []any{map[string]any{"type": "Pem",
+			"pem": map[string]any{"value": "none"}}}}}
 	c.create(t, "/apis/kuma.io/v1alpha1/namespaces/mtls/meshtrusts", misplaced) // without the webhook
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
@@ -727,7 +729,7 @@ func (c *cluster) awaitMTLS(t *testing.T, mesh string) {
 	var trust struct {
 		Metadata struct{ Labels map[string]string }
 	}
-	c.read(t, "/apis/kuma.io/v1alpha1/namespaces/"+c.namespace+"/meshtrusts/mesh.mtls", &trust)
+	c.read(t, "/apis/kuma.io/v1alpha1/namespaces/"+c.namespace+"/meshtrusts/mesh.mtls."+mesh, &trust)
 	if trust.Metadata.Labels["kuma.io/mesh"] != mesh {
 		t.Errorf("the MeshTrust has the labels %v", trust.Metadata.Labels)
 	}
