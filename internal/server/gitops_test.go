@@ -221,9 +221,9 @@ func (i *installation) ownsNoField(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 		if strings.HasPrefix(by.Manager, "kubectl") {
-			addLeaves(users, "", fields)
+			addPaths(users, "", fields)
 		} else {
-			addLeaves(own, by.Manager+" ", fields)
+			addPaths(own, by.Manager+" ", fields)
 		}
 	}
 	for field := range own {
@@ -234,11 +234,11 @@ func (i *installation) ownsNoField(t *testing.T, file string) {
 	}
 }
 
-// addLeaves adds the paths of managed fields that have no fields below. (Kubernetes API, FieldsV1.)
-func addLeaves(to map[string]bool, path string, fields map[string]any) {
+// addPaths adds the paths of managed fields that have no fields below. (Kubernetes API, FieldsV1.)
+func addPaths(to map[string]bool, path string, fields map[string]any) {
 	for name, below := range fields {
 		if inner, _ := below.(map[string]any); len(inner) > 0 {
-			addLeaves(to, path+"/"+name, inner)
+			addPaths(to, path+"/"+name, inner)
 		} else if name != "." {
 			to[path+"/"+name] = true
 		}
