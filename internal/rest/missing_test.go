@@ -1,11 +1,13 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -34,9 +36,12 @@ func TestMissingResourcesHaveHints(t *testing.T) {
 		"dataplanes/client/_policies":     hint + "client-1.demo",
 		"dataplanes/gone/_explain?to=b":   "Dataplane default/gone does not exist\"",
 	} {
-		r := w.do("GET", "/meshes/default/"+path, "", nil)
-		if body := text(r); r.StatusCode != http.StatusNotFound || !strings.Contains(body, want) {
-			t.Errorf("%s: %s %s, want %q", path, r.Status, body, want)
-		}
+		testwait.Until(t, "the table has the rows, and the error a hint", func() error {
+			r := w.do("GET", "/meshes/default/"+path, "", nil)
+			if body := text(r); r.StatusCode != http.StatusNotFound || !strings.Contains(body, want) {
+				return fmt.Errorf("%s: %s %s, want %q", path, r.Status, body, want)
+			}
+			return nil
+		})
 	}
 }
