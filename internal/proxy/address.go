@@ -51,18 +51,30 @@ func (c *claim) collides(other *claim) bool {
 	return c.at == other.at || wildcard && c.binds && other.binds
 }
 
-// claims are the listeners of a proxy that have their address.
-type claims []claim
+// claims are the listeners of a proxy that have their address, by port.
+type claims map[uint16][]claim
 
 // add gives a listener its address, or returns the one that has it.
-func (cs *claims) add(c claim) (holder *claim) {
-	for i := range *cs {
-		if (*cs)[i].collides(&c) {
-			return &(*cs)[i]
-		}
+func (cs claims) add(c claim) (holder *claim) {
+	taken := cs[c.at.Port()]
+	if i := slices.IndexFunc(taken, func(other claim) bool { return other.collides(&c) }); i >= 0 {
+		return &taken[i]
 	}
-	*cs = append(*cs, c)
+	cs[c.at.Port()] = append(taken, c)
 	return nil
+}
+
+// sorted returns all claims by their addresses.
+func (cs claims) sorted() []claim {
+	return slices.SortedFunc(func(yield func(claim) bool) {
+		for _, taken := range cs {
+			for _, c := range taken {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}, func(a, b claim) int { return a.at.Compare(b.at) })
 }
 
 // assignAddresses decides which listeners of a proxy get their address, of all that resources ask for, and excludes the
@@ -70,7 +82,7 @@ func (cs *claims) add(c claim) (holder *claim) {
 // egresses with those that drain, then outbounds of the Dataplane, and virtual IPs last. No write can be rejected in
 // its place: the resources are of several users, and some addresses are known at run time only.
 func (s *Stage) assignAddresses(r *table.Reader, p *Proxy, n *kind.Networking) {
-	cs := &claims{}
+	cs := claims{}
 	if n.Admin != nil && n.Admin.Port != 0 {
 		cs.add(claimOf("networking.admin", kind.AdminAddress, n.Admin.Port))
 	}
@@ -99,12 +111,12 @@ func (s *Stage) assignAddresses(r *table.Reader, p *Proxy, n *kind.Networking) {
 		return claimOf("an outbound", o.Address, o.Port)
 	})
 	if p.Group.Transparent {
-		s.excludeVirtual(r, p, *cs)
+		s.excludeVirtual(r, p, cs.sorted())
 	}
 }
 
 // assign returns the listeners that get their address.
-func assign[L any](cs *claims, p *Proxy, listeners []L, claimOf func(*L) claim) []L {
+func assign[L any](cs claims, p *Proxy, listeners []L, claimOf func(*L) claim) []L {
 	return slices.DeleteFunc(listeners, func(l L) bool {
 		c := claimOf(&l)
 		holder := cs.add(c)
@@ -116,7 +128,7 @@ func assign[L any](cs *claims, p *Proxy, listeners []L, claimOf func(*L) claim) 
 }
 
 // excludeVirtual excludes the listeners of virtual IPs whose address another listener has.
-func (s *Stage) excludeVirtual(r *table.Reader, p *Proxy, taken claims) {
+func (s *Stage) excludeVirtual(r *table.Reader, p *Proxy, taken []claim) {
 	for i := range taken {
 		c := &taken[i]
 		if c.at.Addr().IsUnspecified() {

@@ -268,7 +268,7 @@ func TestReview(t *testing.T) {
 		if _, err := w.writer.Put(w.Context(), derived, admission.Change{ControlPlane: true}); err != nil {
 			w.Fatal(err)
 		}
-		r := &review.Reviewer{Writer: w.writer, Store: w.control, User: "nobody"}
+		r := &review.Reviewer{Writer: w.writer, Store: w.control, User: "another"}
 		var stored json.RawMessage
 		path := "/apis/kuma.io/v1alpha1/namespaces/" + team + "/meshservices/derived"
 		if err := w.user.Get(w.Context(), path, nil, &stored); err != nil {
