@@ -295,6 +295,9 @@ type DataplaneListenerStatus struct {
 	Registered bool `json:"registered,omitempty"`
 	// Token is the ID of the token that registered it.
 	Token string `json:"token,omitempty"`
+	// Sources are where the last session of the proxy came from, IP addresses and networks. They vouch for the
+	// addresses of its inbounds. A connection from the machine of the control plane has all addresses of that machine.
+	Sources []string `json:"sources,omitempty"`
 	// Draining states that the proxy drains before it stops: none of its inbounds is an endpoint.
 	Draining bool `json:"draining,omitempty"`
 }

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,19 +9,26 @@ import (
 	"weft/resource"
 )
 
-// Facts returns the properties of a Dataplane that an identity or the role of a zone proxy may rest on: its name, its
-// labels, the values of kuma.io/service of its inbounds, and its zone proxy sections. They are sorted and unique.
-// Labels that the control plane sets are not included, since the control plane itself vouches for them.
+// Facts returns the properties of a Dataplane that an identity, the role of a zone proxy or membership in a service may
+// rest on: its name, its labels, the tags and addresses of its inbounds, and its zone proxy sections. They are sorted
+// and unique. Labels and tags that the control plane sets are not included, since the control plane itself vouches for
+// them.
 func Facts(o *resource.Object[Dataplane]) []string {
-	facts := append([]string{NameFact(o.Name)}, SectionFacts(&o.Spec.Networking)...)
+	n := &o.Spec.Networking
+	facts := append([]string{NameFact(o.Name)}, SectionFacts(n)...)
 	for label, value := range o.Labels {
 		if !setByControlPlane[label] {
 			facts = append(facts, LabelFact(label, value))
 		}
 	}
-	for _, in := range o.Spec.Networking.Inbound {
-		if service := in.Tags[ServiceTag]; service != "" {
-			facts = append(facts, ServiceFact(service))
+	for _, in := range n.Inbound {
+		for tag, value := range in.Tags {
+			if !IsComputedTag(tag) && value != "" {
+				facts = append(facts, TagFact(tag, value))
+			}
+		}
+		if address := cmp.Or(in.Address, n.Address); address != "" {
+			facts = append(facts, AddressFact(address))
 		}
 	}
 	slices.Sort(facts)
@@ -33,11 +41,22 @@ var setByControlPlane = map[string]bool{
 	NamespaceLabel: true, ListenerZoneIngressLabel: true, ListenerZoneEgressLabel: true, ZoneProxyTypeLabel: true,
 }
 
+// IsComputedLabel reports whether the control plane sets a label of Dataplanes by something else than their name, and
+// vouches for it.
+func IsComputedLabel(label string) bool { return setByControlPlane[label] }
+
+// IsComputedTag reports whether the control plane sets a tag of inbounds, and vouches for it.
+func IsComputedTag(tag string) bool {
+	return tag == ZoneLabel || tag == EnvironmentTag || tag == NamespaceLabel
+}
+
 // Prefixes of facts.
 const (
 	nameWord    = "name "
 	labelWord   = "label "
 	serviceWord = "service "
+	tagWord     = "tag "
+	addressWord = "address "
 	ingressWord = "zoneIngress "
 	egressWord  = "zoneEgress "
 )
@@ -56,6 +75,17 @@ func LabelFact(label, value string) string {
 // ServiceFact returns the fact of a value of kuma.io/service of an inbound.
 func ServiceFact(service string) string { return serviceWord + service }
 
+// TagFact returns the fact of a tag of an inbound.
+func TagFact(tag, value string) string {
+	if tag == ServiceTag {
+		return ServiceFact(value)
+	}
+	return tagWord + tag + "=" + value
+}
+
+// AddressFact returns the fact of the address of an inbound: an IP address or a host name.
+func AddressFact(address string) string { return addressWord + address }
+
 // SectionFacts returns the facts of a Dataplane's zone proxy sections.
 func SectionFacts(n *Networking) []string {
 	var facts []string
@@ -72,11 +102,15 @@ func SectionFacts(n *Networking) []string {
 
 // Fact is one parsed fact of [Facts].
 type Fact struct {
-	// One of these is set: Name of the Dataplane, Service of an inbound, Label with its Value, or Role of a zone proxy.
-	Name, Service string
-	Label, Value  string
-	Role          string
+	// One of these is set: Name of the Dataplane, Service or Address of an inbound, Label or Tag with its Value, or
+	// Role of a zone proxy. The tag kuma.io/service is a Service.
+	Name, Service, Address string
+	Label, Tag, Value      string
+	Role                   string
 }
+
+// SelectsOnly reports whether no SPIFFE ID and no role rests on the fact, but only membership in services.
+func (f Fact) SelectsOnly() bool { return f.Tag != "" || f.Address != "" }
 
 // ReadFact parses a fact.
 func ReadFact(fact string) Fact {
@@ -89,6 +123,13 @@ func ReadFact(fact string) Fact {
 	if label, ok := strings.CutPrefix(fact, labelWord); ok {
 		key, value, _ := strings.Cut(label, "=")
 		return Fact{Label: key, Value: value}
+	}
+	if tag, ok := strings.CutPrefix(fact, tagWord); ok {
+		key, value, _ := strings.Cut(tag, "=")
+		return Fact{Tag: key, Value: value}
+	}
+	if address, ok := strings.CutPrefix(fact, addressWord); ok {
+		return Fact{Address: address}
 	}
 	if strings.HasPrefix(fact, ingressWord) {
 		return Fact{Role: IngressRole}
@@ -105,6 +146,10 @@ func (f Fact) String() string {
 		return "the tag " + ServiceTag + ": " + f.Service
 	case f.Label != "":
 		return "the label " + f.Label + ": " + f.Value
+	case f.Tag != "":
+		return "the tag " + f.Tag + ": " + f.Value
+	case f.Address != "":
+		return "the address " + f.Address
 	case f.Role == IngressRole:
 		return "networking.zoneIngress"
 	}
@@ -135,14 +180,20 @@ func (n *Networking) Roles() []string {
 }
 
 // MaxAgentFacts and MaxAgentBytes bound the facts that [resource.Vouched] records of agents for one Dataplane: their
-// number, and the bytes of all of them.
+// number, and the bytes of all of them. maxAgentAddresses bounds the addresses among them: an agent may change its
+// address at every start.
 const (
-	MaxAgentFacts = 128
-	MaxAgentBytes = 8 << 10
+	MaxAgentFacts     = 128
+	MaxAgentBytes     = 8 << 10
+	maxAgentAddresses = 16
 )
 
-// anyFact in the record of agents stands for every fact, after their number exceeded the bounds.
-const anyFact = "*"
+// anyFact in the record of agents stands for every fact, and anyAddress for every address, after their number exceeded
+// the bounds.
+const (
+	anyFact    = "*"
+	anyAddress = addressWord + "*"
+)
 
 // VouchOperator records the facts that an operator vouches for by writing after over before, which is nil for a new
 // Dataplane. These are the facts that the write adds, and the facts that an operator vouched for before and that
@@ -152,21 +203,19 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 	var had []string
 	var record resource.Vouched
 	if before != nil {
-		had, record = Facts(before), before.Vouched
+		had, record = Facts(before), Completed(before)
 	}
 	facts := Facts(after)
-	agents := func(fact string) bool {
-		return slices.Contains(had, fact) || slices.Contains(record.Agent, fact) ||
-			slices.Contains(record.Agent, anyFact)
-	}
 	after.Vouched = resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
-			return agents(fact) && !slices.Contains(record.Operator, fact)
+			isAgents := slices.Contains(had, fact) || slices.Contains(record.Agent, fact) ||
+				slices.Contains(record.Agent, anyFact) ||
+				strings.HasPrefix(fact, addressWord) && slices.Contains(record.Agent, anyAddress)
+			return isAgents && !slices.Contains(record.Operator, fact)
 		}),
-		Token: slices.DeleteFunc(slices.Clone(record.Token), func(fact string) bool {
-			return !slices.Contains(facts, fact)
-		}),
-		Agent: record.Agent,
+		Token:    remaining(record.Token, facts),
+		Agent:    record.Agent,
+		Complete: true,
 	}
 }
 
@@ -176,19 +225,65 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	var record resource.Vouched
 	if before != nil {
-		record = before.Vouched
+		record = Completed(before)
 	}
 	facts := Facts(after)
-	gone := func(fact string) bool { return !slices.Contains(facts, fact) }
-	now := resource.Vouched{Token: claimed, Agent: record.Agent}
-	vouched := now.And(resource.Vouched{
-		Operator: slices.DeleteFunc(slices.Clone(record.Operator), gone),
-		Token:    slices.DeleteFunc(slices.Clone(record.Token), gone),
-	})
-	_, missing := vouched.By(facts)
-	after.Vouched = vouched.And(resource.Vouched{Agent: missing})
-	agent := after.Vouched.Agent
-	if len(agent) > MaxAgentFacts || len(strings.Join(agent, "")) > MaxAgentBytes || slices.Contains(agent, anyFact) {
-		after.Vouched.Agent = []string{anyFact}
+	vouched := resource.Vouched{
+		Operator: remaining(record.Operator, facts),
+		Token:    remaining(record.Token, facts),
+		Agent:    record.Agent,
+		Complete: true,
 	}
+	vouched = vouched.And(resource.Vouched{Token: claimed})
+	_, missing := vouched.By(facts)
+	vouched = vouched.And(resource.Vouched{Agent: missing})
+	vouched.Agent = boundedFacts(vouched.Agent)
+	after.Vouched = vouched
+}
+
+// remaining returns the facts of a record that a Dataplane still has.
+func remaining(record, facts []string) []string {
+	return slices.DeleteFunc(slices.Clone(record), func(fact string) bool { return !slices.Contains(facts, fact) })
+}
+
+// boundedFacts returns the record of agents within its bounds.
+func boundedFacts(agent []string) []string {
+	isAddress := func(fact string) bool { return strings.HasPrefix(fact, addressWord) }
+	addresses := 0
+	for _, fact := range agent {
+		if isAddress(fact) {
+			addresses++
+		}
+	}
+	if addresses > maxAgentAddresses || slices.Contains(agent, anyAddress) {
+		agent = append(slices.DeleteFunc(agent, isAddress), anyAddress)
+		slices.Sort(agent)
+	}
+	if len(agent) > MaxAgentFacts || len(strings.Join(agent, "")) > MaxAgentBytes || slices.Contains(agent, anyFact) {
+		return []string{anyFact}
+	}
+	return agent
+}
+
+// Completed returns the record of a Dataplane. In the record of an earlier release, which knew neither tags nor
+// addresses, the operator who wrote the whole Dataplane vouches for them too.
+func Completed(o *resource.Object[Dataplane]) resource.Vouched {
+	record := o.Vouched
+	if !record.Complete && WrittenByOperator(&record, o.Name) {
+		record.Operator = Facts(o)
+	}
+	record.Complete = true
+	return record
+}
+
+// Vouches reports whether an operator or a token vouches for a fact of a Dataplane, which it has. An operator who wrote
+// a Dataplane under an earlier release vouches for the whole of it.
+func Vouches(o *resource.Object[Dataplane], fact string) bool {
+	return o.Vouched.Has(fact) || !o.Vouched.Complete && WrittenByOperator(&o.Vouched, o.Name)
+}
+
+// WrittenByOperator reports whether an operator wrote the Dataplane of a record of an earlier release, and no agent
+// registered it since.
+func WrittenByOperator(record *resource.Vouched, name string) bool {
+	return len(record.Token)+len(record.Agent) == 0 && slices.Contains(record.Operator, NameFact(name))
 }

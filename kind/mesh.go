@@ -17,12 +17,28 @@ type Mesh struct {
 	Routing *MeshRouting `json:"routing,omitempty"`
 	// DataplaneProxyMembership is the rules that admit Dataplanes; by default all are admitted. (Mesh Membership.)
 	DataplaneProxyMembership *Membership `json:"dataplaneProxyMembership,omitempty"`
+	// UnvouchedMembers lets Dataplanes be members of services for a time although the tags, labels, name or address by
+	// which a service selects them have no voucher. By default they are no members.
+	UnvouchedMembers *UnvouchedMembers `json:"unvouchedMembers,omitempty"`
 	// SkipCreatingInitialPolicies is a list of initial policies to omit, or "*". A new mesh of weft has no initial
 	// policies, so the field has no effect.
 	SkipCreatingInitialPolicies []string `json:"skipCreatingInitialPolicies,omitempty" schema:"maxItems=64 maxLength=253"`
 	// MeshServices is accepted with the mode Exclusive, the mode of every mesh, and is not stored.
 	MeshServices *MeshServicesMode `json:"meshServices,omitempty" schema:"deprecated"`
 }
+
+// UnvouchedMembers are the facts that count for membership in services without a voucher, which is the token of the
+// proxy, an operator, or the API server of Kubernetes. Where a service has vouched members, one without a voucher
+// counts only with a SPIFFE ID that one of them has.
+type UnvouchedMembers struct {
+	Tags      bool `json:"tags,omitempty"`      // tags, labels and names that a proxy states
+	Addresses bool `json:"addresses,omitempty"` // addresses that a proxy states and does not connect from
+	// Until is when it ends, in RFC 3339: 2027-06-30T00:00:00Z.
+	Until Time `json:"until,omitzero"`
+}
+
+// UnvouchedMembersTime is how long members without a voucher stay after the upgrade that asks for vouchers.
+const UnvouchedMembersTime = 180 * 24 * time.Hour
 
 // MeshServicesMode is the service discovery mode of a mesh.
 type MeshServicesMode struct {

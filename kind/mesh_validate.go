@@ -30,6 +30,9 @@ func validateMesh(o *resource.Object[Mesh]) resource.Problems {
 		c.members("dataplaneProxyMembership.allowed", m.Allowed)
 		c.members("dataplaneProxyMembership.blocked", m.Blocked)
 	}
+	if u := o.Spec.UnvouchedMembers; u != nil && (u.Tags || u.Addresses) && u.Until.IsZero() {
+		c.add("unvouchedMembers.until", "is required: when it ends, such as 2027-06-30T00:00:00Z")
+	}
 	return c.problems
 }
 

@@ -64,7 +64,13 @@ type Vouched struct {
 	// A later write of an operator does not vouch for them either, since the operator may have read them from the
 	// agent.
 	Agent []string `json:"agent,omitempty"`
+	// Complete states that the record is about every fact. The records of releases before tags and addresses were
+	// facts lack it.
+	Complete bool `json:"complete,omitempty"`
 }
+
+// Has reports whether an operator or a token vouches for a fact.
+func (v *Vouched) Has(fact string) bool { return contains(v.Operator, fact) || contains(v.Token, fact) }
 
 // By returns the vouched ones of some facts, and the facts without a voucher. A fact in both lists counts as the
 // operator's.
@@ -89,7 +95,10 @@ func (v *Vouched) And(other Vouched) Vouched {
 		slices.Sort(joined)
 		return slices.Compact(joined)
 	}
-	return Vouched{join(v.Operator, other.Operator), join(v.Token, other.Token), join(v.Agent, other.Agent)}
+	return Vouched{
+		Operator: join(v.Operator, other.Operator), Token: join(v.Token, other.Token),
+		Agent: join(v.Agent, other.Agent), Complete: v.Complete || other.Complete,
+	}
 }
 
 func contains(sorted []string, fact string) bool {

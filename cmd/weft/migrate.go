@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,13 @@ import (
 	"weft/kind"
 	"weft/resource"
 )
+
+// unvouchedUntil is when translated meshes ask for vouchers: the first day of a month, so that two translations differ
+// rarely.
+func unvouchedUntil(now time.Time) time.Time {
+	end := now.UTC().Add(kind.UnvouchedMembersTime)
+	return time.Date(end.Year(), end.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+}
 
 func newMigrateCommand() *cobra.Command {
 	var from sources
@@ -56,7 +64,7 @@ which apply and migrate read too.`,
 		for _, doc := range docs {
 			documents = append(documents, migrate.Document{Source: doc.at(), Text: doc.text})
 		}
-		result, err := migrate.Translate(documents)
+		result, err := migrate.Translate(documents, unvouchedUntil(time.Now()))
 		if err != nil {
 			return checkFailed{err}
 		}

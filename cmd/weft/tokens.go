@@ -86,6 +86,8 @@ type dataplaneToken struct {
 	file           string // of a Dataplane
 	name, workload string
 	tags, labels   []string
+	inboundTags    []string
+	addresses      []string
 	roles          []string
 }
 
@@ -99,11 +101,13 @@ func newDataplaneTokenCommand(r *remote) *cobra.Command {
 
 It is valid for the proxies of --mesh that agree with everything it names, and it vouches for what it names and for
 nothing else. A proxy gets a SPIFFE ID only where its token, or an operator who wrote its Dataplane through the API,
-vouches for what the ID is made of: the workload, a label, a service, or the name of the Dataplane. A proxy registers a
-zone egress or a zone ingress only with a token of that --proxy-type.
+vouches for what the ID is made of: the workload, a label, a service, or the name of the Dataplane. An inbound is a
+member of a service only where one of them vouches for the tags and labels by which the service selects it. Its address
+is vouched for by the connection of its agent, by the token, or by an operator. A proxy registers a zone egress or a
+zone ingress only with a token of that --proxy-type.
 
-With --dataplane-file the token vouches for a Dataplane as it is in that file: its name, its workload, the services of
-its inbounds, and its zone proxy sections. The holder of a token can run such a proxy, so keep it like a password.`,
+With --dataplane-file the token vouches for a Dataplane as it is in that file: its name, its workload and other labels,
+the tags and addresses of its inbounds, and its zone proxy sections. The holder of a token can run such a proxy, so keep it like a password.`,
 		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > web-1.token
   weft generate dataplane-token --name web-1 --workload web --tag kuma.io/service=web --valid-for 30d > web-1.token
   weft generate dataplane-token --mesh shop --workload web --tag kuma.io/service=web    # for each instance of web
@@ -121,7 +125,8 @@ its inbounds, and its zone proxy sections. The holder of a token can run such a 
 			}
 			return s.print(command, r, "/tokens/dataplane", rest.DataplaneTokenRequest{
 				Name: claims.Name, Mesh: claims.Mesh, Tags: claims.Tags, Labels: claims.Labels, Type: claims.Type,
-				Workload: claims.Workload, ValidFor: validFor,
+				DataplaneLabels: claims.DataplaneLabels, InboundTags: claims.InboundTags,
+				Addresses: claims.Addresses, Workload: claims.Workload, ValidFor: validFor,
 			}, claims)
 		},
 	}
@@ -134,6 +139,11 @@ its inbounds, and its zone proxy sections. The holder of a token can run such a 
 		"KEY=VALUE that every inbound must have; a key given again allows one more value")
 	flags.StringArrayVar(&want.labels, "label", nil,
 		"KEY=VALUE that the Dataplane must have as a label, where a MeshIdentity selects by it or names it; may be "+
+			"given several times")
+	flags.StringArrayVar(&want.inboundTags, "inbound-tag", nil,
+		"KEY=VALUE that an inbound may have; may be given several times")
+	flags.StringArrayVar(&want.addresses, "address", nil,
+		"IP address, network or host name that an inbound may have, where its agent connects from another one; may be "+
 			"given several times")
 	flags.StringSliceVar(&want.roles, "proxy-type", nil,
 		"dataplane, egress or ingress, or several of them; default: dataplane")
@@ -151,15 +161,17 @@ func (t *dataplaneToken) claims(mesh string, given bool) (*pki.DataplaneClaims, 
 			return nil, err
 		}
 	}
-	tags, err := parsePairs("tag", t.tags)
-	if err != nil {
+	if err := addTags(&claims.Tags, "tag", t.tags); err != nil {
 		return nil, err
 	}
-	for tag, values := range tags {
-		if claims.Tags == nil {
-			claims.Tags = map[string][]string{}
+	if err := addTags(&claims.InboundTags, "inbound-tag", t.inboundTags); err != nil {
+		return nil, err
+	}
+	for _, address := range t.addresses {
+		if problem := pki.AddressProblem(address); problem != "" {
+			return nil, fmt.Errorf("--address %q %s", address, problem)
 		}
-		claims.Tags[tag] = append(claims.Tags[tag], values...)
+		claims.Addresses = append(claims.Addresses, address)
 	}
 	labels, err := parsePairs("label", t.labels)
 	if err != nil {
@@ -183,6 +195,18 @@ func (t *dataplaneToken) claims(mesh string, given bool) (*pki.DataplaneClaims, 
 		}
 	}
 	return claims, nil
+}
+
+// addTags adds the values KEY=VALUE of a flag to claimed tags.
+func addTags(to *map[string][]string, flag string, pairs []string) error {
+	tags, err := parsePairs(flag, pairs)
+	for tag, values := range tags {
+		if *to == nil {
+			*to = map[string][]string{}
+		}
+		(*to)[tag] = append((*to)[tag], values...)
+	}
+	return err
 }
 
 // claimsOfFile returns the claims that vouch for the Dataplane in a file. A given mesh must agree with the Dataplane's.

@@ -138,7 +138,8 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 		}
 	}
 	before := stored.objectOrNil()
-	if err := recordVouched(before, o, change); err != nil {
+	ignored = append(ignored, keepExemption(before, o)...)
+	if err := w.recordVouched(before, o, change); err != nil {
 		return Result{}, err
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
@@ -154,15 +155,16 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 
 // recordVouched records in a written Dataplane which facts its token or an operator vouches for. It returns an error
 // for a Dataplane, ZoneIngress or ZoneEgress that the token may not write.
-func recordVouched(before, o resource.Any, change Change) error {
+func (w *Writer) recordVouched(before, o resource.Any, change Change) error {
 	if change.Token != nil {
-		if err := checkNoPod(before, o); err != nil {
+		if err := w.checkNoPod(before, o); err != nil {
 			return err
 		}
 	}
 	after, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		o.Envelope().Vouched = resource.Vouched{}
+		recordExemption(before, o)
 		return nil
 	}
 	stored, _ := before.(*resource.Object[kind.Dataplane])
@@ -179,8 +181,40 @@ func recordVouched(before, o resource.Any, change Change) error {
 	return nil
 }
 
-// checkNoPod returns an error for a resource of a Pod, which no token may write. before is nil where none is stored.
-func checkNoPod(before, after resource.Any) error {
+// keepExemption keeps the field unvouchedMembers of a Mesh that a write leaves out, and says so: the control plane has
+// written it for members that would be lost, and the user's document may be older. One that exempts nothing removes it.
+func keepExemption(before, o resource.Any) (warnings []string) {
+	mesh, ok := o.(*resource.Object[kind.Mesh])
+	if !ok {
+		return nil
+	}
+	stored, _ := before.(*resource.Object[kind.Mesh])
+	switch now := mesh.Spec.UnvouchedMembers; {
+	case now != nil && !now.Tags && !now.Addresses:
+		mesh.Spec.UnvouchedMembers = nil
+	case now == nil && stored != nil && stored.Spec.UnvouchedMembers != nil:
+		mesh.Spec.UnvouchedMembers = stored.Spec.UnvouchedMembers
+		warnings = []string{"unvouchedMembers: is kept, since members of services may need it (`weft check`); to " +
+			"remove it, write `unvouchedMembers: {tags: false, addresses: false}`"}
+	}
+	return warnings
+}
+
+// recordExemption records in a written Mesh that it decides about members without a voucher. One of an earlier release
+// does not, until the control plane has written it.
+func recordExemption(before, o resource.Any) {
+	if _, ok := o.(*resource.Object[kind.Mesh]); ok {
+		o.Envelope().Vouched.Complete = before == nil || before.Envelope().Vouched.Complete
+	}
+}
+
+// checkNoPod returns an error for a resource of a Pod, and for one with a name of a namespace of Kubernetes, which no
+// token may write: what is in a namespace is for the API server to say. before is nil where none is stored.
+func (w *Writer) checkNoPod(before, after resource.Any) error {
+	if name, namespace := w.namespaced(after.Key()); namespace != "" {
+		return resource.Errorf(resource.Forbidden, "%s is in the namespace %s, where only the API server of "+
+			"Kubernetes has proxies; leave .%s out of the name: %s", after.Key(), namespace, namespace, name)
+	}
 	for _, o := range []resource.Any{before, after} {
 		if o != nil && o.Envelope().Label(kind.PodUIDLabel) != "" {
 			return resource.Errorf(resource.Forbidden, "%s has the label %s, which only the resources of Pods have; "+

@@ -36,7 +36,7 @@ func TestDerivedResources(t *testing.T) {
 			document := func(port string) resource.Any { return parse(t, strings.Replace(c.doc, "%", port, 1)) }
 			first := document("80")
 			if dp, ok := first.(*resource.Object[kind.Dataplane]); ok {
-				dp.Vouched = resource.Vouched{Operator: kind.Facts(dp)}
+				dp.Vouched = resource.Vouched{Operator: kind.Facts(dp), Complete: true}
 			}
 			own, err := w.Put(t.Context(), first, admission.Change{ControlPlane: true})
 			if err != nil || len(own.Warnings) > 0 {

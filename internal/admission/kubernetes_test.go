@@ -222,3 +222,53 @@ func TestRoleLabels(t *testing.T) {
 		}
 	}
 }
+
+// A token registers no proxy of a namespace, which only the API server of Kubernetes has.
+func TestATokenHasNoNamespace(t *testing.T) {
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	w := admission.New(rows, admission.Options{Zone: "east", Environment: kind.Kubernetes, SystemNamespace: "system"})
+	put(t, w, `{type: Mesh, name: m}`)
+	token := &admission.Token{
+		Claimed: func(*resource.Object[kind.Dataplane]) []string { return nil },
+		Allows:  func(_, _ *resource.Object[kind.Dataplane]) error { return nil },
+	}
+	for name, rejected := range map[string]bool{"evil.shop": true, "evil.system": true, "vm-1": false} {
+		o := parse(t, `{type: Dataplane, mesh: m, name: `+name+`, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`)
+		if _, err := w.Put(t.Context(), o, admission.Change{Token: token}); rejected != (err != nil) ||
+			rejected && resource.CodeOf(err) != resource.Forbidden {
+			t.Errorf("a token registers %s: %v, want an error: %t", name, err, rejected)
+		}
+	}
+}
+
+// A Mesh keeps the exemption of its members through a write that leaves it out; a new Mesh has none, and asks for
+// vouchers.
+func TestTheExemptionOfAMeshStays(t *testing.T) {
+	rows := memory.New(memory.Options{})
+	t.Cleanup(func() { _ = rows.Close() })
+	w := admission.New(rows, admission.Options{Zone: "east"})
+	mesh := func(fields string) (*resource.Object[kind.Mesh], []string) {
+		t.Helper()
+		result, err := w.Put(t.Context(), parse(t, `{type: Mesh, name: m`+fields+`}`), admission.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Object.(*resource.Object[kind.Mesh]), result.Warnings
+	}
+	if o, _ := mesh(""); !o.Vouched.Complete || o.Spec.UnvouchedMembers != nil {
+		t.Errorf("a new Mesh: complete %t, %v", o.Vouched.Complete, o.Spec.UnvouchedMembers)
+	}
+	mesh(`, unvouchedMembers: {tags: true, until: 2030-01-01T00:00:00Z}`)
+	if o, warnings := mesh(`, routing: {}`); o.Spec.UnvouchedMembers == nil ||
+		!strings.Contains(strings.Join(warnings, " "), "unvouchedMembers: is kept") {
+		t.Errorf("a write without the field: %v, %v", o.Spec.UnvouchedMembers, warnings)
+	}
+	if o, _ := mesh(`, unvouchedMembers: {tags: false, addresses: false}`); o.Spec.UnvouchedMembers != nil {
+		t.Errorf("a removed exemption: %v", o.Spec.UnvouchedMembers)
+	}
+	_, err := w.Put(t.Context(), parse(t, `{type: Mesh, name: m, unvouchedMembers: {tags: true}}`), admission.Change{})
+	if resource.CodeOf(err) != resource.Invalid || !strings.Contains(err.Error(), "unvouchedMembers.until") {
+		t.Errorf("an exemption without an end: %v", err)
+	}
+}

@@ -157,6 +157,7 @@ type member struct {
 func (l *checker) mesh(mesh string) {
 	l.crossZone(mesh)
 	l.excludedMembers(mesh)
+	l.exemption(mesh)
 	l.owners(mesh)
 	l.policies(mesh)
 	l.faults(mesh)

@@ -115,7 +115,9 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	}
 	w.State.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
-			if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && !strings.Contains(dp.Name, "unvouched") {
+			if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && strings.Contains(dp.Name, "unvouched") {
+				kind.VouchToken(nil, dp, nil)
+			} else if ok {
 				kind.VouchOperator(nil, dp)
 			}
 			w.State.Tables.Put(tx, o)
@@ -163,6 +165,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //	server-certificate DAYS            the control plane's certificate expires in DAYS
 //	pending NAME MINUTES               the proxy has had a pending ACK for MINUTES
 //	fresh NAME                         the resource was written just now
+//	vouchers MESH                      the Mesh was written by a release that asks for vouchers of members
 //	away MINUTES REASON                the zone has been disconnected from global for MINUTES, with the reason
 func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []resource.Any {
 	days := func(word string) (d time.Duration) {
@@ -207,6 +210,12 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		for _, o := range rows {
 			if o.Key().Name == words[1] {
 				o.Envelope().Created, o.Envelope().Modified = now, now
+			}
+		}
+	case "vouchers":
+		for _, o := range rows {
+			if o.Key() == kind.Meshes.Key("", words[1]) {
+				o.Envelope().Vouched.Complete = true
 			}
 		}
 	default:

@@ -85,6 +85,11 @@ var (
 		"Start its weft-dp. If it runs, its log has the reason."}
 	inboundNotReady = &Problem{"inbound-not-ready", Warning,
 		"Verify that the application listens at its servicePort, and read the log of its weft-dp."}
+	memberUnvouched = &Problem{"member-unvouched", Error,
+		"Give its agent a token that vouches for what the service reads, or have an operator write the Dataplane."}
+	membersExempt = &Problem{"members-exempt", Warning,
+		"Give the agents tokens that vouch for their Dataplanes (`weft generate dataplane-token --dataplane-file`), " +
+			"then remove unvouchedMembers from the Mesh."}
 	listenerExcluded = &Problem{"listener-excluded", Warning,
 		"Give one of the two another port, or delete the one that is not needed."}
 	outboundWithoutBackend = &Problem{"outbound-without-backend", Warning,
@@ -169,7 +174,8 @@ var problems = []*Problem{
 	listenerDrainStuck,
 	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
-	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, listenerExcluded,
+	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
+	membersExempt, listenerExcluded,
 	outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/internal/inspect"
+	"weft/internal/pki"
 	"weft/internal/service"
 	"weft/kind"
 	"weft/resource"
@@ -17,6 +19,7 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 	object := objectOf(meshService.Key())
 	l.serviceStatus(meshService, object)
 	members := slices.Collect(l.State.Services.Members(l.r, meshService))
+	l.unvouched(meshService)
 	if !l.matches(meshService, members) {
 		return
 	}
@@ -51,6 +54,63 @@ func (l *checker) matches(meshService *resource.Object[kind.MeshService], member
 		selectorText(&meshService.Spec.Selector),
 		butUnreachable(l.State.Services.UnreachableOutbounds(l.r, meshService)))
 	return false
+}
+
+// maxUnvouched is how many Dataplanes without a voucher are reported for a service.
+const maxUnvouched = 10
+
+// unvouched reports the Dataplanes that a service's selector matches and that are no members of it, since they have no
+// voucher.
+func (l *checker) unvouched(meshService *resource.Object[kind.MeshService]) {
+	unvouched := slices.DeleteFunc(l.State.Services.UnvouchedInbounds(l.r, meshService), l.mayConnect)
+	unvouched = slices.CompactFunc(unvouched, func(a, b service.Unvouched) bool { return a.Dataplane == b.Dataplane })
+	for i := range unvouched[:min(len(unvouched), maxUnvouched)] {
+		u := &unvouched[i]
+		l.found(memberUnvouched, objectOf(u.Dataplane.Key()), "it is no member of %s, whose selector matches it: %s",
+			meshService.Key(), unvouchedReason(u))
+	}
+	if more := len(unvouched) - maxUnvouched; more > 0 {
+		l.found(memberUnvouched, objectOf(meshService.Key()),
+			"its selector matches %d more Dataplanes that are no members", more)
+	}
+}
+
+// mayConnect reports whether an inbound lacks a voucher for its address alone, and its agent, which may vouch for it,
+// has not connected yet.
+func (l *checker) mayConnect(u service.Unvouched) bool {
+	status, ok := l.State.Tables.ListenerStatuses.Find(l.r, u.Dataplane.Mesh, u.Dataplane.Name)
+	return (!ok || status.Spec.Run == "") && !slices.ContainsFunc(u.Missing, func(fact string) bool {
+		return kind.ReadFact(fact).Address == ""
+	})
+}
+
+// unvouchedReason returns why an inbound is no member of a service, with what to do.
+func unvouchedReason(u *service.Unvouched) string {
+	if slices.Contains(u.Missing, service.NamespaceFact) {
+		return "the service selects Pods of another namespace; write the MeshService in the namespace of the Pods, " +
+			"or in the system namespace with " + kind.NamespaceLabel + " in its selector"
+	}
+	return pki.UnvouchedMember(u.Dataplane, u.Missing)
+}
+
+// lastDays is how long before the end of an exemption its finding is an error.
+const lastDays = 30 * 24 * time.Hour
+
+// exemption reports a mesh that lets Dataplanes be members of services without a voucher.
+func (l *checker) exemption(mesh string) {
+	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
+	if !ok || o.Spec.UnvouchedMembers == nil {
+		return
+	}
+	until, severity := o.Spec.UnvouchedMembers.Until.Time, Warning
+	if !l.Now.Before(until.Add(-lastDays)) {
+		severity = Error
+	}
+	text := "Dataplanes without a voucher are members of services until %s, then they leave"
+	if !l.Now.Before(until) {
+		text = "unvouchedMembers ended at %s: Dataplanes without a voucher are no members of services"
+	}
+	l.add(membersExempt, severity, objectOf(kind.Meshes.Key("", mesh)), text, day(until))
 }
 
 // butUnreachable lists the Dataplanes that would match if the mesh admitted them.

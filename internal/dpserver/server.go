@@ -83,8 +83,8 @@ type Acks interface {
 	AwaitOwn(ctx context.Context, key state.ProxyKey) error
 }
 
-// Config has the dependencies and settings of a Server. All fields but Pods, DefaultMesh, LocalNetworks and
-// Acked are required.
+// Config has the dependencies and settings of a Server. All fields but Pods, DefaultMesh, LocalNetworks,
+// Forwarders and Acked are required.
 type Config struct {
 	Rows    Rows
 	Proxies Proxies
@@ -104,6 +104,11 @@ type Config struct {
 	DefaultMesh string
 	// LocalNetworks are the local networks to which zone egresses may connect.
 	LocalNetworks []netip.Prefix
+	// Forwarders are the networks of load balancers in front of the server, whose addresses vouch for no proxy.
+	Forwarders []netip.Prefix
+	// LoopbackVouches states that an agent which connects over the loopback interface may have each address of this
+	// machine.
+	LoopbackVouches bool
 	// DrainTime is how long a draining proxy is kept after the last client has acked its removal from the endpoints.
 	DrainTime time.Duration
 	// Instance is this control plane among those that share a store.

@@ -22,7 +22,7 @@ type generations map[string]string
 func reported(before kind.DataplaneListenerStatus, report *wire.Report, want generations, n *kind.Networking, runs bool,
 	now time.Time) (after kind.DataplaneListenerStatus, pending bool) {
 	after = kind.DataplaneListenerStatus{Run: report.Run, Registered: before.Registered, Token: before.Token,
-		Draining: report.Draining}
+		Sources: before.Sources, Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	var former kind.DataplaneListenerStatus
 	if before.Run == report.Run {
@@ -132,7 +132,7 @@ func alsoPlaintext(before []kind.ServedInbound, serial string, now time.Time) ki
 // acknowledged returns the listener status of a proxy without an agent once it has acked its listeners: all of its
 // inbounds, and those that are draining.
 func acknowledged(before kind.DataplaneListenerStatus, n *kind.Networking) kind.DataplaneListenerStatus {
-	after := kind.DataplaneListenerStatus{Registered: before.Registered, Token: before.Token}
+	after := kind.DataplaneListenerStatus{Registered: before.Registered, Token: before.Token, Sources: before.Sources}
 	var has []kind.Inbound
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored && !kind.NeedsLookup(in.Address) {

@@ -37,7 +37,9 @@ type session struct {
 	stream wire.Agent_SessionServer
 	end    context.CancelCauseFunc
 	caller *caller
-	ended  <-chan struct{}
+	// sources are where its connection comes from, see [kind.DataplaneListenerStatus].
+	sources []string
+	ended   <-chan struct{}
 	// inspections has requests to the agent. A request that is received from it is sent.
 	inspections chan *wire.InspectionRequest
 
@@ -127,8 +129,13 @@ func (a *session) open(ctx context.Context, proxies <-chan *proxy.Proxy) error {
 		break
 	}
 	var err error
-	a.caller, err = a.server.authorize(ctx, a.key)
-	return err
+	if a.caller, err = a.server.authorize(ctx, a.key); err != nil {
+		return err
+	}
+	if a.caller.pod == nil {
+		a.sources = a.server.sourcesOf(ctx)
+	}
+	return a.server.recordClaims(ctx, a.caller, a.key)
 }
 
 // addSession makes this the only session of the Dataplane. An older session is of a former run, or of a broken
@@ -289,6 +296,7 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 	runs, pending, tooLarge := a.server.Acks.RunsOwn(a.key), false, error(nil)
 	err := a.server.storeServing(ctx, a.key,
 		func(before kind.DataplaneListenerStatus) (after kind.DataplaneListenerStatus) {
+			before.Sources = a.sources
 			after, pending = reported(before, a.report, a.generations, n, runs, now())
 			if tooLarge = checkServed(&after); tooLarge != nil {
 				return before

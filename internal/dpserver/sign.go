@@ -112,23 +112,8 @@ func (s *Server) recordVouched(ctx context.Context, c *caller, key state.ProxyKe
 		return status.Error(codes.PermissionDenied,
 			fmt.Sprintf("%s: %s", kind.IdentitySource(key.Mesh, id.MeshIdentity), id.Problem))
 	}
-	var denied error
-	err := admission.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name,
-		func(o *resource.Object[kind.Dataplane]) bool {
-			if o.Version == "" || c.checkPermitted(o) != nil {
-				return false // it was deleted or changed meanwhile
-			}
-			if denied = c.admissionToken().Allows(o, o); denied != nil {
-				return false
-			}
-			kind.VouchToken(o, o, c.dataplane.Claimed(o))
-			return true
-		})
-	if denied != nil {
-		return status.Error(codes.PermissionDenied, denied.Error())
-	}
-	if err != nil {
-		return s.statusError(err, "recording what the token of "+key.String()+" vouches for")
+	if err := s.recordClaims(ctx, c, key); err != nil {
+		return err
 	}
 	return status.Error(codes.Unavailable,
 		fmt.Sprintf("what the token of %s vouches for was recorded just now; try again", key.Resource()))

@@ -45,7 +45,8 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	if err != nil {
 		return nil, s.statusError(err, "attaching "+key.String())
 	}
-	p := &peer{server: s, key: key, caller: caller, stream: stream, detach: detach, id: uuid.NewString(), since: now()}
+	p := &peer{server: s, key: key, caller: caller, sources: s.sourcesOf(ctx), stream: stream, detach: detach,
+		id: uuid.NewString(), since: now()}
 	p.unwatch = s.Proxies.Watch(key, p.follow)
 	p.leave = s.trackCall(caller, key, stream.Close)
 	s.streamOpened(p)
@@ -101,7 +102,9 @@ type peer struct {
 	server *Server
 	key    state.ProxyKey
 	caller *caller
-	stream *xds.Stream
+	// sources are where its connection comes from, see [kind.DataplaneListenerStatus].
+	sources []string
+	stream  *xds.Stream
 	// detach ends the subscriptions of the stream, unwatch the watch of its proxy.
 	detach, unwatch func()
 	leave           func() // of its openCall
@@ -121,7 +124,7 @@ func (p *peer) Acked(t xds.Type) {
 	}
 	if t == xds.Listener {
 		_ = xds.OnOwnStack(p.server.Log, p.key.String(), func() { // a panic is logged
-			p.server.serveWithoutAgent(p.key, p.proxy.Load())
+			p.server.serveWithoutAgent(p.key, p.proxy.Load(), p.sources)
 		})
 	}
 }
@@ -227,7 +230,7 @@ func (p *peer) Closed(err error) {
 
 // serveWithoutAgent stores the listener status of a proxy without an agent. An ACK does not show that an inbound with a
 // secret serves, so such inbounds are left out.
-func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *proxy.Proxy) {
+func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *proxy.Proxy, sources []string) {
 	if proxy == nil || proxy.Identity != nil || s.sessionOf(key) != nil {
 		return
 	}
@@ -239,6 +242,7 @@ func (s *Server) serveWithoutAgent(key state.ProxyKey, proxy *proxy.Proxy) {
 		if before.Run != "" && !before.Draining {
 			return before // written for an agent, which is reconnecting
 		}
+		before.Sources = sources
 		return acknowledged(before, n)
 	}
 	// All proxies of a group ack the listeners of the group at once; most ACKs change nothing.

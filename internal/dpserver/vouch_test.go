@@ -298,8 +298,8 @@ func TestVouchedFactsStayWhenATokenVouchesForMore(t *testing.T) {
 	_, err = p.sign(p.tokenWithClaims(byWorkload), "web-1")
 	wantStatus(t, err, codes.Unavailable, "try again")
 	dp := p.dataplane("web-1")
-	if operator := []string{kind.NameFact("web-1"), kind.ServiceFact("web")}; !slices.Equal(dp.Vouched.Operator,
-		operator) {
+	if operator := []string{kind.AddressFact("10.0.0.1"), kind.NameFact("web-1"),
+		kind.ServiceFact("web")}; !slices.Equal(dp.Vouched.Operator, operator) {
 		t.Errorf("an operator vouches for %q, want %q", dp.Vouched.Operator, operator)
 	}
 	if token := []string{kind.LabelFact(kind.WorkloadLabel, "web"),

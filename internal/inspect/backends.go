@@ -22,6 +22,7 @@ const (
 	Unhealthy           EndpointStatus = "unhealthy"    // its application fails the probe, or its proxy drains
 	EndpointRetained    EndpointStatus = "retained"     // a former member, retained until new ones serve
 	EndpointNotAdmitted EndpointStatus = "not admitted" // its mesh does not admit its Dataplane
+	EndpointUnvouched   EndpointStatus = "unvouched"    // what the service reads of it has no voucher
 )
 
 // StatusOf returns the status of a member for a port of its service.
@@ -73,11 +74,17 @@ func (rs *Reports) servers(meshService *resource.Object[kind.MeshService]) []Ser
 	servers := []Server{}
 	members := slices.Collect(rs.State.Services.Members(rs.r, meshService))
 	notAdmitted := rs.State.Services.UnreachableOutbounds(rs.r, meshService)
+	unvouched := rs.State.Services.UnvouchedInbounds(rs.r, meshService)
 	for _, port := range meshService.Spec.Ports {
 		for i := range notAdmitted {
 			if m := &notAdmitted[i]; service.Targets(port, &m.Inbound) {
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(),
 					EndpointNotAdmitted})
+			}
+		}
+		for i := range unvouched {
+			if m := &unvouched[i]; service.Targets(port, &m.Inbound) {
+				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), EndpointUnvouched})
 			}
 		}
 		for _, m := range members {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -23,7 +24,7 @@ func TestAnEmptyControlPlaneTakesTheTranslation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := Translate(split("export", string(archive.Files[0].Data)))
+		result, err := Translate(split("export", string(archive.Files[0].Data)), time.Time{})
 		if err != nil {
 			continue
 		}

@@ -77,6 +77,19 @@ func (o *object) ofMesh() {
 	}
 }
 
+// exempt lets members of services without a voucher stay in a translated Mesh for a while.
+func (t *translation) exempt(o *object) {
+	mesh, ok := o.done.(*resource.Object[kind.Mesh])
+	if !ok || t.unvouchedUntil.IsZero() {
+		return
+	}
+	mesh.Spec.UnvouchedMembers = &kind.UnvouchedMembers{Tags: true, Addresses: true,
+		Until: kind.Time{Time: t.unvouchedUntil}}
+	o.note(Adapted, "unvouchedMembers", "is added: a token of Kuma vouches for the tags that it names alone, and the "+
+		"proxies of others would be members of no service", "give proxies tokens of `weft generate dataplane-token "+
+		"--dataplane-file`, then remove it")
+}
+
 // constraints makes the membership of the mesh of `constraints`. Both judge each inbound by its tags, alternatives are
 // entries, and "*" is any value.
 func (o *object) constraints(spec map[string]any) {

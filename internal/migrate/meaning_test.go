@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -241,7 +242,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			}
 			dataplanes = append(dataplanes, o.(*resource.Object[kind.Dataplane]))
 		}
-		result, err := Translate(documents)
+		result, err := Translate(documents, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

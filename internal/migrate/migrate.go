@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/kind"
 	"weft/resource"
@@ -73,10 +74,12 @@ func (r *Result) Complete() bool {
 	return !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Outcome == Omitted })
 }
 
-// Translate translates an export. The error names each unreadable document: it could deny what others allow, so nothing
-// is translated.
-func Translate(documents []Document) (Result, error) {
-	t := &translation{meshes: map[string]*object{}, seen: map[resource.Key]*object{}, byMesh: map[string][]workload{}}
+// Translate translates an export. Each Mesh lets members of services without a voucher stay until a time, since tokens
+// of Kuma vouch for what they name alone; zero: until they have a voucher. The error names each unreadable document:
+// it could deny what others allow, so nothing is translated.
+func Translate(documents []Document, unvouchedUntil time.Time) (Result, error) {
+	t := &translation{unvouchedUntil: unvouchedUntil, meshes: map[string]*object{}, seen: map[resource.Key]*object{},
+		byMesh: map[string][]workload{}}
 	var faults []error
 	for _, d := range documents {
 		if err := t.read(d); err != nil {
@@ -90,6 +93,7 @@ func Translate(documents []Document) (Result, error) {
 	t.permissions()
 	for _, o := range t.objects {
 		t.translate(o)
+		t.exempt(o)
 	}
 	t.failClosed()
 	t.exported()
@@ -98,10 +102,11 @@ func Translate(documents []Document) (Result, error) {
 
 // translation is the state of one call of [Translate].
 type translation struct {
-	objects []*object
-	meshes  map[string]*object // by name
-	seen    map[resource.Key]*object
-	byMesh  map[string][]workload // what [translation.workloads] has read
+	unvouchedUntil time.Time
+	objects        []*object
+	meshes         map[string]*object // by name
+	seen           map[resource.Key]*object
+	byMesh         map[string][]workload // what [translation.workloads] has read
 }
 
 // object is one object of the export.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
@@ -88,7 +89,7 @@ func TestTranslate(t *testing.T) {
 
 func translated(t *testing.T, export string) (resources, notes string) {
 	t.Helper()
-	result, err := Translate(split("export", export))
+	result, err := Translate(split("export", export), time.Time{})
 	if err != nil {
 		return "", "error: " + err.Error() + "\n"
 	}
@@ -97,6 +98,22 @@ func translated(t *testing.T, export string) (resources, notes string) {
 
 // FuzzTranslate: whatever an export has, the translation ends, gives the same result again, and gives resources that
 // are read as they are written.
+// A translated mesh keeps the members that tokens of Kuma do not vouch for, until the end that it states.
+func TestMembersOfATranslatedMesh(t *testing.T) {
+	until := time.Date(2030, 7, 1, 0, 0, 0, 0, time.UTC)
+	result, err := Translate(split("export", "type: Mesh\nname: shop\n"), until)
+	if err != nil || len(result.Resources) != 1 {
+		t.Fatalf("%v, %v", result, err)
+	}
+	mesh := resource.SpecOf(result.Resources[0]).(*kind.Mesh)
+	if u := mesh.UnvouchedMembers; u == nil || !u.Tags || !u.Addresses || !u.Until.Equal(until) {
+		t.Errorf("unvouchedMembers is %v, want tags and addresses until %s", u, until)
+	}
+	if !result.Complete() || !strings.Contains(fmt.Sprint(result.Notes), "unvouchedMembers is adapted") {
+		t.Errorf("the notes are %v", result.Notes)
+	}
+}
+
 func FuzzTranslate(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txtar")
 	for _, file := range files {
@@ -107,11 +124,11 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(string(archive.Files[0].Data))
 	}
 	f.Fuzz(func(t *testing.T, export string) {
-		first, err := Translate(split("export", export))
+		first, err := Translate(split("export", export), time.Time{})
 		if err != nil {
 			return
 		}
-		again, err := Translate(split("export", export))
+		again, err := Translate(split("export", export), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,6 +39,13 @@ type DataplaneClaims struct {
 	// roles, of [Roles], separated by commas; empty: "dataplane"
 	Type     string `json:"Type,omitempty"`
 	Workload string `json:"Workload,omitempty"` // the label kuma.io/workload
+	// DataplaneLabels are labels that the Dataplane may have, and InboundTags values of tags that an inbound may have.
+	// The token vouches for them, and they restrict nothing.
+	DataplaneLabels map[string]string   `json:"DataplaneLabels,omitempty"`
+	InboundTags     map[string][]string `json:"InboundTags,omitempty"`
+	// Addresses are IP addresses, networks and host names that inbounds may have. The token vouches for them and
+	// restricts nothing, so that a proxy may move.
+	Addresses []string `json:"Addresses,omitempty"`
 	jwt.RegisteredClaims
 }
 
@@ -107,7 +115,27 @@ func (c *DataplaneClaims) check() error {
 	if _, twice := c.Labels[kind.WorkloadLabel]; twice {
 		return fmt.Errorf("the label %s is the claim Workload of a token", kind.WorkloadLabel)
 	}
+	for _, address := range c.Addresses {
+		if problem := AddressProblem(address); problem != "" {
+			return fmt.Errorf("the address %.100q of a token %s", address, problem)
+		}
+	}
 	return nil
+}
+
+// AddressProblem returns why a token can't vouch for an address; empty: it is an IP address, a network in its shortest
+// form, or a host name.
+func AddressProblem(address string) string {
+	if strings.Contains(address, "/") {
+		if network, err := netip.ParsePrefix(address); err != nil || network != network.Masked() {
+			return "is no network such as 10.0.0.0/8"
+		}
+		return ""
+	}
+	if _, err := netip.ParseAddr(address); err != nil && !kind.IsHostname(address) {
+		return "is no IP address, network or host name"
+	}
+	return ""
 }
 
 func (c *UserClaims) check() error {
@@ -201,7 +229,7 @@ func (c *DataplaneClaims) Permits(o *resource.Object[kind.Dataplane]) error {
 	}
 	if slices.Contains(o.Spec.Networking.Roles(), kind.DataplaneRole) && !c.has(kind.DataplaneRole) {
 		return fmt.Errorf("the token is of type %s, and %s has more than zone proxy sections; make one with `%s`",
-			c.Type, o.Key(), TokenFor(o).Command())
+			c.Type, o.Key(), tokenCommand(o, nil))
 	}
 	if len(c.Tags) > 0 && len(o.Spec.Networking.Inbound) == 0 {
 		return errors.New("the token asks for tags, and the Dataplane has no inbound that could have them")

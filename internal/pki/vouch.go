@@ -1,8 +1,10 @@
 package pki
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -19,15 +21,39 @@ func (c *DataplaneClaims) Vouches(fact string) bool {
 	case f.Name != "":
 		return c.Name == f.Name
 	case f.Service != "":
-		return slices.Contains(c.Tags[kind.ServiceTag], f.Service)
+		return c.hasTag(kind.ServiceTag, f.Service)
+	case f.Tag != "":
+		return c.hasTag(f.Tag, f.Value)
+	case f.Address != "":
+		return c.hasAddress(f.Address)
 	case f.Label == kind.WorkloadLabel:
 		return f.Value != "" && c.Workload == f.Value
 	case f.Label != "":
-		value, claimed := c.Labels[f.Label]
-		return claimed && value == f.Value
+		return hasLabel(c.Labels, f) || hasLabel(c.DataplaneLabels, f)
 	default:
 		return c.has(f.Role)
 	}
+}
+
+func hasLabel(labels map[string]string, f kind.Fact) bool {
+	value, claimed := labels[f.Label]
+	return claimed && value == f.Value
+}
+
+func (c *DataplaneClaims) hasTag(tag, value string) bool {
+	return slices.Contains(c.Tags[tag], value) || slices.Contains(c.InboundTags[tag], value)
+}
+
+// hasAddress reports whether the token claims an address by itself or by a network.
+func (c *DataplaneClaims) hasAddress(address string) bool {
+	if slices.Contains(c.Addresses, address) {
+		return true
+	}
+	ip, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(c.Addresses, func(claimed string) bool {
+		network, err := netip.ParsePrefix(claimed)
+		return err == nil && network.Contains(ip.Unmap())
+	})
 }
 
 // Claimed returns the facts of a Dataplane that the token vouches for, sorted.
@@ -66,12 +92,13 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 
 // Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
 // unless the token claims other values: a token without a workload cannot remove or change the workload of a Dataplane.
+// Facts on which membership alone rests may go, since their proxy then leaves its services.
 func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
 	has := kind.Facts(next)
 	for _, fact := range kind.Facts(stored) {
 		vouched := slices.Contains(stored.Vouched.Operator, fact) || slices.Contains(stored.Vouched.Token, fact)
 		f := kind.ReadFact(fact)
-		if !vouched || c.claimsInPlaceOf(f) || f.Name == "" && slices.Contains(has, fact) {
+		if !vouched || f.SelectsOnly() || c.claimsInPlaceOf(f) || f.Name == "" && slices.Contains(has, fact) {
 			continue
 		}
 		by := "the token that registered it"
@@ -112,6 +139,13 @@ func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
 		factsText(missing), tokenCommand(o, missing))
 }
 
+// UnvouchedMember returns why an inbound of a Dataplane is no member of a service, with the command that generates a
+// token which vouches for the missing facts.
+func UnvouchedMember(o *resource.Object[kind.Dataplane], missing []string) string {
+	return fmt.Sprintf("neither its token nor an operator vouches for %s; make a token that does with `%s`, or write "+
+		"the Dataplane through the API", factsText(missing), tokenCommand(o, missing))
+}
+
 func factsText(facts []string) string {
 	var words []string
 	for _, fact := range facts {
@@ -120,42 +154,70 @@ func factsText(facts []string) string {
 	return strings.Join(words, " and ")
 }
 
-// TokenFor returns the claims of a token that vouches for a Dataplane: its name, its workload, the services of its
-// inbounds, its roles, and the given labels.
-func TokenFor(o *resource.Object[kind.Dataplane], labels ...string) *DataplaneClaims {
+// TokenFor returns the claims of a token that vouches for a Dataplane: its name, its workload, its labels, the tags and
+// addresses of its inbounds, and its roles.
+func TokenFor(o *resource.Object[kind.Dataplane]) *DataplaneClaims {
 	claims := &DataplaneClaims{Mesh: o.Mesh, Name: o.Name, Workload: o.Label(kind.WorkloadLabel)}
 	claims.Type, _ = TypeOf(o.Spec.Networking.Roles()) // they exist
-	tagged := true
-	var services []string
-	for _, in := range o.Spec.Networking.Inbound {
-		service := in.Tags[kind.ServiceTag]
-		tagged = tagged && service != ""
-		if service != "" && !slices.Contains(services, service) {
-			services = append(services, service)
-		}
-	}
-	if tagged && len(services) > 0 { // a token requires its tags on every inbound
-		claims.Tags = map[string][]string{kind.ServiceTag: services}
-	}
-	for _, label := range labels {
-		if value := o.Label(label); value != "" && label != kind.WorkloadLabel {
-			if claims.Labels == nil {
-				claims.Labels = map[string]string{}
-			}
-			claims.Labels[label] = value
+	claims.addInbounds(&o.Spec.Networking)
+	for label, value := range o.Labels {
+		if label != kind.WorkloadLabel && !kind.IsComputedLabel(label) {
+			setLabel(&claims.DataplaneLabels, label, value)
 		}
 	}
 	return claims
 }
 
-// tokenCommand returns the command that generates a token with the facts of a Dataplane, and its name, workload,
-// services and roles.
-func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
-	var labels []string
-	for _, fact := range facts {
-		labels = append(labels, kind.ReadFact(fact).Label)
+func setLabel(labels *map[string]string, label, value string) {
+	if *labels == nil {
+		*labels = map[string]string{}
 	}
-	return TokenFor(o, slices.DeleteFunc(labels, func(label string) bool { return label == "" })...).Command()
+	(*labels)[label] = value
+}
+
+// addInbounds adds the claims that vouch for inbounds. The tag kuma.io/service is required where each inbound has it;
+// other tags may change without another token where nothing selects them, so they are vouched for only.
+func (c *DataplaneClaims) addInbounds(n *kind.Networking) {
+	values := map[string][]string{}
+	for _, in := range n.Inbound {
+		for tag, value := range in.Tags {
+			if value != "" && !kind.IsComputedTag(tag) && !slices.Contains(values[tag], value) {
+				values[tag] = append(values[tag], value)
+			}
+		}
+		if address := cmp.Or(in.Address, n.Address); address != "" && !slices.Contains(c.Addresses, address) {
+			c.Addresses = append(c.Addresses, address)
+		}
+	}
+	everywhere := !slices.ContainsFunc(n.Inbound, func(in kind.Inbound) bool { return in.Tags[kind.ServiceTag] == "" })
+	if services := values[kind.ServiceTag]; everywhere && len(services) > 0 {
+		c.Tags = map[string][]string{kind.ServiceTag: services}
+		delete(values, kind.ServiceTag)
+	}
+	if len(values) > 0 {
+		c.InboundTags = values
+	}
+}
+
+// tokenCommand returns the command that generates a token with the given facts of a Dataplane, and its name, workload,
+// services and roles. Other tags and addresses are left out: what was vouched for once stays so.
+func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
+	claims := TokenFor(o)
+	claims.DataplaneLabels = nil
+	for _, fact := range facts {
+		if label := kind.ReadFact(fact).Label; label != "" && label != kind.WorkloadLabel && o.Label(label) != "" {
+			setLabel(&claims.Labels, label, o.Label(label))
+		}
+	}
+	for tag, values := range claims.InboundTags {
+		claims.InboundTags[tag] = slices.DeleteFunc(values, func(value string) bool {
+			return tag != kind.ServiceTag && !slices.Contains(facts, kind.TagFact(tag, value))
+		})
+	}
+	claims.Addresses = slices.DeleteFunc(claims.Addresses, func(address string) bool {
+		return !slices.Contains(facts, kind.AddressFact(address))
+	})
+	return claims.Command()
 }
 
 // Command returns the command that generates a token with these claims.
@@ -172,6 +234,14 @@ func (c *DataplaneClaims) Command() string {
 		for _, value := range c.Tags[tag] {
 			add("tag", tag+"="+value)
 		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(c.InboundTags)) {
+		for _, value := range c.InboundTags[tag] {
+			add("inbound-tag", tag+"="+value)
+		}
+	}
+	for _, address := range c.Addresses {
+		add("address", address)
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Labels)) {
 		add("label", label+"="+c.Labels[label])

@@ -240,7 +240,7 @@ func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored
 			return
 		}
 	}
-	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted)} // each follows from the Pod
+	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted), Complete: true} // each follows from the Pod
 	var of *resource.Object[kind.Dataplane]
 	if len(stored) > 0 {
 		of = stored[0]
@@ -271,7 +271,8 @@ func putOfPod[S any](w *Writes, pod *convert.Pod, stored, wanted *resource.Objec
 	}
 	had := stored.Vouched
 	if maps.Equal(wanted.Labels, stored.Labels) && sameSpec(wanted.Spec, stored.Spec) &&
-		slices.Equal(wanted.Vouched.Operator, had.Operator) && len(had.Token)+len(had.Agent) == 0 {
+		slices.Equal(wanted.Vouched.Operator, had.Operator) && len(had.Token)+len(had.Agent) == 0 &&
+		wanted.Vouched.Complete == had.Complete {
 		return
 	}
 	wanted.Version, report.Done = stored.Version, convert.UpdatedDataplane

@@ -45,6 +45,7 @@ func TestDeletedRowsOfTheControlPlaneAreWrittenAgain(t *testing.T) {
 		delete(s.made, kind.Secrets.Key("default", "default.ca-builtin-key-builtin-1"))
 		// written by a user; the control plane writes its state only
 		delete(s.made, kind.MeshServices.Key("default", "written"))
+		delete(s.made, kind.Meshes.Key("", "default")) // written by a user; the control plane completes it
 		expected := []string{
 			"MeshService", "MeshServiceStatus", "MeshMultiZoneServiceStatus", "MeshExternalServiceStatus",
 			"MeshIdentityStatus",

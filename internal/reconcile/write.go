@@ -166,6 +166,8 @@ func (p *Plan) addFamilies() {
 	snis := p.addFamily(SNIKind, p.waitForSNIs, kind.SNIWaits.Name)
 	table.KeepFor(s.Tables.Meshes, snis.Derived, perMesh[kind.Mesh](SNIKind))
 	table.KeepFor(s.Tables.SNIWaits, snis.Derived, perMesh[kind.SNIWait](SNIKind))
+	exemptions := p.addFamily(ExemptionKind, p.exempt, kind.Meshes.Name)
+	table.KeepFor(s.Tables.Meshes, exemptions.Derived, perMesh[kind.Mesh](ExemptionKind))
 	if p.Global() {
 		return
 	}

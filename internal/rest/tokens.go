@@ -27,6 +27,12 @@ type DataplaneTokenRequest struct {
 	Mesh   string              `json:"mesh,omitempty"`   // default: "default"
 	Tags   map[string][]string `json:"tags,omitempty"`   // that every inbound must have, with one of the values
 	Labels map[string]string   `json:"labels,omitempty"` // that the Dataplane must have, beside kuma.io/workload
+	// labels that the Dataplane may have
+	DataplaneLabels map[string]string `json:"dataplaneLabels,omitempty"`
+	// values of tags that an inbound may have
+	InboundTags map[string][]string `json:"inboundTags,omitempty"`
+	// IP addresses, networks and host names that inbounds may have
+	Addresses []string `json:"addresses,omitempty"`
 	// roles, separated by commas: dataplane (the default), egress, ingress
 	Type     string        `json:"type,omitempty"`
 	Workload string        `json:"workload,omitempty"` // the label kuma.io/workload that it must have
@@ -101,6 +107,7 @@ func (*DataplaneTokenRequest) example() string {
 func (req *DataplaneTokenRequest) claims() (pki.Claims, kind.Duration, resource.Problems) {
 	claims := &pki.DataplaneClaims{
 		Name: req.Name, Mesh: cmp.Or(req.Mesh, "default"), Tags: req.Tags, Labels: req.Labels, Workload: req.Workload,
+		DataplaneLabels: req.DataplaneLabels, InboundTags: req.InboundTags, Addresses: req.Addresses,
 	}
 	var problems resource.Problems
 	var err error
@@ -109,6 +116,11 @@ func (req *DataplaneTokenRequest) claims() (pki.Claims, kind.Duration, resource.
 	}
 	if _, twice := req.Labels[kind.WorkloadLabel]; twice {
 		problems.Add("labels["+kind.WorkloadLabel+"]", "is the field workload of the request")
+	}
+	for i, address := range req.Addresses {
+		if problem := pki.AddressProblem(address); problem != "" {
+			problems.Add(fmt.Sprintf("addresses[%d]", i), "%s", problem)
+		}
 	}
 	if problem := kind.NameProblem(req.Name); req.Name != "" && problem != "" {
 		problems.Add("name", "%s", problem)

@@ -189,6 +189,10 @@ func (s *Server) buildTable(context.Context) error {
 	s.state.Tables.DefaultMesh = s.settings.DefaultMesh
 	s.state.Tables.SpireSocket = s.settings.SpireSocket()
 	s.state.Tables.LocalNetworks = s.settings.LocalNetworks
+	s.state.Tables.VouchedNetworks = s.settings.VouchedNetworks
+	if s.settings.Environment == settings.OnKubernetes {
+		s.state.Tables.SystemNamespace = s.settings.Kubernetes.SystemNamespace
+	}
 	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
@@ -274,6 +278,7 @@ func (s *Server) buildProxyServer(context.Context) error {
 		Rows: s.hub.Rows, Proxies: s.hub.Proxies, Acks: s.hub.Acks, AwaitAdditions: s.hub.Additions.Await,
 		Keys: s.keys, Pods: s.podTokens(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
+		Forwarders: s.settings.Forwarders, LoopbackVouches: s.settings.LoopbackVouches,
 		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,
 	})
 	return nil

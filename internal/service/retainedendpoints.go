@@ -25,26 +25,28 @@ func (s *Stage) RetainedEndpointsOf(r *table.Reader, key DestinationKey) []Endpo
 	if !ok {
 		return nil
 	}
-	return s.StillServing(r, key.Mesh, row.Spec.Endpoints)
+	return s.StillServing(r, key, row.Spec.Endpoints)
 }
 
-// StillServing returns the former endpoints that may be used.
-func (s *Stage) StillServing(r *table.Reader, mesh string, former []kind.RetainedEndpoint) []Endpoint {
+// StillServing returns the former endpoints of a destination that may be used.
+func (s *Stage) StillServing(r *table.Reader, key DestinationKey, former []kind.RetainedEndpoint) []Endpoint {
 	var endpoints []Endpoint
 	for i := range former {
-		if e := &former[i]; s.StillServes(r, mesh, e) {
+		if e := &former[i]; s.StillServes(r, key, e) {
 			endpoints = append(endpoints,
-				Endpoint{Address: e.Address, Port: e.Port, Proxy: state.ProxyKey{Mesh: mesh, Name: e.Dataplane}})
+				Endpoint{Address: e.Address, Port: e.Port, Proxy: state.ProxyKey{Mesh: key.Mesh, Name: e.Dataplane}})
 		}
 	}
 	return endpoints
 }
 
-// StillServes returns whether a former endpoint may be used: its proxy serves it, and neither its owner nor its probe
-// nor its agent nor its mesh excludes it. An exclusion takes effect at once, also for the last endpoint.
-func (s *Stage) StillServes(r *table.Reader, mesh string, e *kind.RetainedEndpoint) bool {
+// StillServes returns whether a former endpoint of a destination may be used: its proxy serves it, somebody vouches for
+// it, and neither its owner nor its probe nor its agent nor its mesh excludes it. An exclusion takes effect at once,
+// also for the last endpoint.
+func (s *Stage) StillServes(r *table.Reader, key DestinationKey, e *kind.RetainedEndpoint) bool {
+	mesh := key.Mesh
 	dp, ok := s.state.Dataplanes.Find(r, mesh, e.Dataplane)
-	if !ok || !s.identity.Admits(r, dp) {
+	if !ok || !s.identity.Admits(r, dp) || s.hasLostVoucher(r, key, dp, e) {
 		return false
 	}
 	for _, in := range state.CurrentInbounds(s.state.NetworkingOf(r, dp)) {
@@ -74,7 +76,7 @@ func (s *Stage) RetainEndpoints(r *table.Reader, key DestinationKey, former []En
 	spec := kind.RetainedEndpoints{Service: key.Service, Port: key.Port, Since: kind.Time{Time: now}}
 	for _, e := range former {
 		retained := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
-		if s.StillServes(r, key.Mesh, &retained) {
+		if s.StillServes(r, key, &retained) {
 			spec.Endpoints = append(spec.Endpoints, retained)
 		}
 	}

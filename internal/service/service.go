@@ -24,15 +24,18 @@ type Member struct {
 	Healthy   bool // its owner, its probe and its agent allow its use
 }
 
-// Members returns the inbounds of a service, with their listener status: those of the Dataplanes that the mesh admits.
-// The members of an evicted proxy are removed at once, also the last one. Members are shared and must not be changed.
+// Members returns the inbounds of a service, with their listener status: those of the Dataplanes that the mesh admits,
+// as far as somebody vouches for what the selector reads. The members of an evicted proxy, or of one that lost its
+// voucher, are removed at once, also the last one. Members are shared and must not be changed.
 func (s *Stage) Members(r *table.Reader, service *resource.Object[kind.MeshService]) iter.Seq[*Member] {
 	return func(yield func(*Member) bool) {
+		v := s.voucherOf(r, service)
 		for dp := range s.selectedDataplanes(r, service) {
 			inbounds := s.Inbounds.Get(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
 			for i := range inbounds {
 				m := &inbounds[i]
-				if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) && !yield(m) {
+				if kind.Subset(service.Spec.Selector.DataplaneTags, m.Inbound.Tags) && v.isMember(dp, &m.Inbound) &&
+					v.mayDial(m) && !yield(m) {
 					return
 				}
 			}
@@ -67,9 +70,22 @@ func selectable(n *kind.Networking) iter.Seq[kind.Inbound] {
 	}
 }
 
-// Selected returns the inbounds that a service's selector matches in the zone that owns it, with the defaults filled
-// in, grouped by Dataplane.
+// Selected returns the inbounds that a service selects in the zone that owns it, with the defaults filled in, grouped
+// by Dataplane: its selector matches them, and somebody vouches for what it reads.
 func (s *Stage) Selected(r *table.Reader,
+	service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
+	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
+		v := s.voucherOf(r, service)
+		for dp, in := range s.matched(r, service) {
+			if v.isMember(dp, &in) && !yield(dp, in) {
+				return
+			}
+		}
+	}
+}
+
+// matched returns the inbounds that a service's selector matches, whether or not somebody vouches for them.
+func (s *Stage) matched(r *table.Reader,
 	service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
 		for dp := range s.selectedDataplanes(r, service) {

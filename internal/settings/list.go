@@ -251,6 +251,26 @@ var plain = []setting{
 		set: networks(func(s *Settings) *[]netip.Prefix { return &s.LocalNetworks }),
 	},
 	{
+		path: "dpServer.vouchedNetworks", env: "KUMA_DP_SERVER_VOUCHED_NETWORKS", list: true,
+		doc: "Networks whose addresses every proxy may state for its inbounds, such as `10.0.0.0/8`. In other " +
+			"networks an inbound is an endpoint only at an address for which its token, an operator or the " +
+			"connection of its agent vouches ([members of services](operations/members.md)).",
+		set: networks(func(s *Settings) *[]netip.Prefix { return &s.VouchedNetworks }),
+	},
+	{
+		path: "dpServer.forwarders", env: "KUMA_DP_SERVER_FORWARDERS", list: true,
+		doc: "Networks of load balancers and NAT gateways by which agents connect. Such an address vouches for no " +
+			"proxy: the tokens of those proxies name their addresses ([members of " +
+			"services](operations/members.md)).",
+		set: networks(func(s *Settings) *[]netip.Prefix { return &s.Forwarders }),
+	},
+	{
+		path: "dpServer.loopbackVouches", env: "KUMA_DP_SERVER_LOOPBACK_VOUCHES", fallback: "true",
+		doc: "An agent that connects over the loopback interface may state each address of the control plane's " +
+			"machine for its inbounds. Set it to false where other users of the machine run proxies.",
+		set: boolean(func(s *Settings) *bool { return &s.LoopbackVouches }),
+	},
+	{
 		path: "hostNames.resolvers", env: "KUMA_HOST_NAMES_RESOLVERS", list: true,
 		doc: "The DNS resolvers, IP addresses with or without a port, for host names of the zone's Dataplanes and of " +
 			"other zones' ingresses. Empty: those of `/etc/resolv.conf`. See [host names as " +

@@ -61,6 +61,11 @@ type Settings struct {
 	// LocalNetworks are networks of a machine itself, its link or a cloud's metadata service that MeshExternalServices
 	// may use.
 	LocalNetworks []netip.Prefix
+	// VouchedNetworks are networks whose addresses every proxy may state, Forwarders those of load balancers in front
+	// of the control plane, whose addresses vouch for no proxy.
+	VouchedNetworks, Forwarders []netip.Prefix
+	// LoopbackVouches lets an agent that connects over the loopback interface state each address of the machine.
+	LoopbackVouches bool
 	// Resolvers resolve the host names of Dataplanes and of zone ingresses; empty: those of /etc/resolv.conf.
 	Resolvers []netip.AddrPort
 	// HostNameDrain is the time for which an address stays in use after its host name stopped resolving to it.

@@ -28,6 +28,12 @@ type Tables struct {
 	// LocalNetworks are the local networks with addresses that external services may have nevertheless. It is set
 	// before the first commit.
 	LocalNetworks []netip.Prefix
+	// VouchedNetworks are the networks whose addresses every proxy may state for its inbounds. It is set before the
+	// first commit.
+	VouchedNetworks []netip.Prefix
+	// SystemNamespace has the resources of the mesh's operators in a zone on Kubernetes; empty outside Kubernetes. It
+	// is set before the first commit.
+	SystemNamespace string
 	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
 	// before the first commit.
 	Alone bool

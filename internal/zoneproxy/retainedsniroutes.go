@@ -31,14 +31,14 @@ func (s *Stage) retainedSNIRoutes(r *table.Reader, mesh string) []SNIRoute {
 func (s *Stage) retainedForwardable(r *table.Reader, key service.DestinationKey) []service.Endpoint {
 	var endpoints []service.Endpoint
 	if row, ok := s.state.RetainedSNIRoutes.Find(r, key.Mesh, SNIRouteName(key)); ok {
-		endpoints = s.services.StillServing(r, key.Mesh, row.Spec.Endpoints)
+		endpoints = s.services.StillServing(r, key, row.Spec.Endpoints)
 	}
 	if key.Kind == service.MeshService {
 		return endpoints
 	}
 	for _, row := range s.state.RetainedSNIRoutesByMesh.List(r, state.MeshKey(key.Mesh)) {
 		if row.Spec.Port == key.Port && slices.Contains(row.Spec.MultiZone, key.Service) {
-			endpoints = append(endpoints, s.services.StillServing(r, key.Mesh, row.Spec.Endpoints)...)
+			endpoints = append(endpoints, s.services.StillServing(r, key, row.Spec.Endpoints)...)
 		}
 	}
 	return endpoints
@@ -71,7 +71,7 @@ func (s *Stage) retainSNIRoute(before, after *table.Reader, key service.Destinat
 		Since: kind.Time{Time: now}}
 	for _, e := range s.Forwardable.Get(before, key) {
 		retained := kind.RetainedEndpoint{Dataplane: e.Proxy.Name, Address: e.Address, Port: e.Port}
-		if s.services.StillServes(after, key.Mesh, &retained) {
+		if s.services.StillServes(after, key, &retained) {
 			spec.Endpoints = append(spec.Endpoints, retained)
 		}
 	}

@@ -384,9 +384,16 @@ var nameOf = regexp.MustCompile(`(?m)^name: (\S+)$`)
 // begin starts weft-dp on a machine with a token that vouches for its Dataplane, and returns its readiness port.
 func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {
 	w.t.Helper()
+	file := w.file(name+".yaml", w.expand(dataplane))
+	return w.beginWith(m, name, dataplane,
+		w.generate(append([]string{"--mesh", mesh, "--dataplane-file", file}, w.tokenFlags...)...))
+}
+
+// beginWith starts weft-dp on a machine with a token, and returns its readiness port.
+func (w *world) beginWith(m *machine, name, dataplane, token string) (p *process, ready int) {
+	w.t.Helper()
 	ready = freePorts(w.t, 1)[0]
 	file := w.file(name+".yaml", w.expand(dataplane))
-	token := w.generate(append([]string{"--mesh", mesh, "--dataplane-file", file}, w.tokenFlags...)...)
 	p = w.startOn(m, name, "weft-dp", append([]string{"run",
 		"--cp-address", w.cpAddress,
 		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),

@@ -115,6 +115,36 @@ func (h *thief) finds(mesh, name, word string) (found bool, err error) {
 	}
 }
 
+// serves registers a Dataplane and reports each of its listeners as ready, until the test ends.
+func (h *thief) serves(mesh, document string) {
+	h.w.t.Helper()
+	if err := h.register(document); err != nil {
+		h.w.t.Fatal(err)
+	}
+	stream, err := wire.NewAgentClient(h.conn).Session(h.ctx)
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	h.w.t.Cleanup(func() { _ = stream.CloseSend() }) // the connection ends too
+	report := &wire.Report{Mesh: mesh, Name: h.name, Run: "thief"}
+	for {
+		if err := stream.Send(report); err != nil {
+			h.w.t.Fatal(err)
+		}
+		if len(report.ReadyListeners) > 0 {
+			return
+		}
+		settings, err := stream.Recv()
+		if err != nil {
+			h.w.t.Fatal(err)
+		}
+		for _, l := range settings.Listeners {
+			report.ReadyListeners = append(report.ReadyListeners,
+				&wire.ReadyListener{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true})
+		}
+	}
+}
+
 // agentEnds runs weft-dp with a stolen token until it exits, and returns its output.
 func (w *world) agentEnds(name, document, token string) (string, error) {
 	w.t.Helper()
