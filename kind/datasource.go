@@ -83,6 +83,21 @@ func (c *checks) authorities(field, text string) bool {
 	})
 }
 
+// IsAuthority reports whether the first certificate of a text in PEM may sign others. Such a certificate is never that
+// of a client: its key would leave the control plane. It returns false for a text without a certificate.
+func IsAuthority(text []byte) bool {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if cert, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" {
+			return err == nil && (cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign != 0)
+		}
+	}
+	return false
+}
+
+// AuthorityIsNoClient is the problem of a client certificate that may sign others.
+const AuthorityIsNoClient = "is the certificate of an authority, whose key never leaves the control plane; sign a " +
+	"certificate for the egress with it, and name that one and its key"
+
 func (c *checks) eachCertificate(field, text string, check func(n int, cert *x509.Certificate)) bool {
 	before := len(c.problems)
 	rest := []byte(text)

@@ -165,6 +165,10 @@ func (c *checks) clientCertificate(at string, v *ExternalVerification) {
 	c.optionalDataSource(at+".clientCert", v.ClientCert)
 	c.optionalDataSource(at+".clientKey", v.ClientKey)
 	cert, key := v.ClientCert.Value(), v.ClientKey.Value()
+	if IsAuthority([]byte(cert)) {
+		c.add(at+".clientCert.insecureInline.value", AuthorityIsNoClient)
+		return
+	}
 	right := cert == "" || c.certificates(at+".clientCert.insecureInline.value", cert)
 	right = (key == "" || c.privateKey(at+".clientKey.insecureInline.value", []byte(key))) && right
 	if right && cert != "" && key != "" {

@@ -38,7 +38,8 @@ type Description struct {
 var Actions = []Description{
 	{Read, "READ", "read resources and values derived from them", []string{AdminGroup, AuthenticatedGroup}},
 	{Write, "WRITE", "write and delete resources", []string{AdminGroup}},
-	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets", []string{AdminGroup}},
+	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets, and refer to them",
+		[]string{AdminGroup}},
 	{GenerateDPToken, "GENERATE_DP_TOKEN", "generate dataplane tokens", []string{AdminGroup}},
 	{GenerateUserToken, "GENERATE_USER_TOKEN", "generate user tokens with any name and groups", []string{AdminGroup}},
 	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "generate zone tokens", []string{AdminGroup}},

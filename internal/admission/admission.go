@@ -72,6 +72,9 @@ type Change struct {
 	Token *Token
 	// Unvouched is true where the writer does not vouch for the facts that the write adds to a Dataplane.
 	Unvouched bool
+	// MayReferToSecrets returns an error with the reason where the writer may not read Secrets, so that it adds and
+	// changes no reference to one. It is called for a write with such a reference; nil: the writer may.
+	MayReferToSecrets func(context.Context) error
 	// Sender lists the fields that the program of the user cannot express.
 	Sender Sender
 	// OnChange is called after a write that changed something, with the object before and after it: nil where it did
@@ -437,6 +440,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		if err := w.checkMembership(ctx, o); err != nil {
 			return Result{}, err
 		}
+	}
+	if err := w.checkSecretReferences(ctx, o, stored, change); err != nil {
+		return Result{}, err
 	}
 	if err := checkPatch(o); err != nil {
 		return Result{}, err

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"weft/internal/pki"
@@ -34,6 +35,9 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (
 			&problem{"TrustDomainTaken", fmt.Sprintf("the trust domain %s is of the zone %q; choose another", domain,
 				holder.Zone)}
 	}
+	if trouble := ofControlPlane(mi, ""); trouble != nil {
+		return nil, trouble
+	}
 	text, err := pki.CAText(&mi.Spec, mi.Name, p.secrets(r, mi.Mesh))
 	if err != nil {
 		return nil, &problem{"CAMissing", resource.Line(err)}
@@ -42,6 +46,18 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (
 		return &source{domain: domain}, nil
 	}
 	return parseSource(r, source{domain: domain, text: text})
+}
+
+// ofControlPlane returns the problem of a resource that refers to a generated Secret in a field with a prefix; nil:
+// there is none.
+func ofControlPlane(o resource.Any, prefix string) *problem {
+	for _, reference := range pki.GeneratedReferences(o) {
+		if strings.HasPrefix(reference.Field, prefix) {
+			return &problem{"SecretOfControlPlane",
+				fmt.Sprintf("%s: %q %s", reference.Field, reference.Secret, pki.GeneratedProblem)}
+		}
+	}
+	return nil
 }
 
 // parseSource returns the source with its parsed CA, or a problem where the CA is invalid or expired.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"time"
 
 	"weft/internal/pki"
@@ -21,7 +22,7 @@ const shortestRSA = 2048
 
 // externalMaterial writes the endpoints and certificates with which egresses dial an external service. It writes only
 // where all of them are readable and valid. Otherwise the stored ones stay in use, and the returned conditions have the
-// reason.
+// reason. Those that no egress may have are deleted at once.
 func (p *Plan) externalMaterial(r *table.Reader, w *Writes,
 	service *resource.Object[kind.MeshExternalService]) []kind.Condition {
 	stored, had := p.State.Tables.ExternalMaterials.Find(r, service.Mesh, service.Name)
@@ -30,6 +31,15 @@ func (p *Plan) externalMaterial(r *table.Reader, w *Writes,
 			w.addWrite(servingDelay, Write{Delete: stored})
 		}
 		return nil
+	}
+	if withheld := p.withheld(r, service); withheld != nil {
+		if had {
+			w.addWrite(0, Write{Delete: stored})
+		}
+		return []kind.Condition{{
+			Type: "SecretsResolved", Status: "False", Reason: withheld.reason,
+			Message: withheld.message + "; no zone egress serves it until then",
+		}}
 	}
 	found, trouble := p.resolve(r, service)
 	if trouble != nil {
@@ -43,6 +53,27 @@ func (p *Plan) externalMaterial(r *table.Reader, w *Writes,
 		}}
 	}
 	putIfDifferent(w, servingDelay, stored, kind.ExternalMaterials.Make(service.Mesh, service.Name, *found))
+	return nil
+}
+
+// withheld returns the problem of a service whose egresses would have the key of an authority or another Secret of the
+// control plane: it was written under an earlier release, or by another control plane. nil: there is none.
+func (p *Plan) withheld(r *table.Reader, service *resource.Object[kind.MeshExternalService]) *problem {
+	if trouble := ofControlPlane(service, ""); trouble != nil {
+		return trouble
+	}
+	signing := p.State.Tables.SigningCASecrets(r, service.Mesh)
+	for _, reference := range kind.SecretReferences(service) {
+		if pki.IsClientReference(reference) && slices.Contains(signing, reference.Secret) {
+			return &problem{"SecretOfAuthority", fmt.Sprintf("%s: %q %s", reference.Field, reference.Secret,
+				pki.SigningCAProblem)}
+		}
+	}
+	const field = "spec.tls.verification.clientCert"
+	cert := service.Spec.TLS.Verification.ClientCert
+	if text, err := pki.Read(cert, field, p.secrets(r, service.Mesh)); err == nil && kind.IsAuthority(text) {
+		return &problem{"SecretOfAuthority", field + ": " + kind.AuthorityIsNoClient}
+	}
 	return nil
 }
 

@@ -21,7 +21,14 @@ import (
 // signed returns a self-signed certificate that expires at a time, and its key, both in PEM.
 func signed(t *testing.T, key crypto.Signer, ends time.Time) (certificate, private []byte) {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: ends, IsCA: true, BasicConstraintsValid: true}
+	return signedAs(t, x509.Certificate{NotAfter: ends, BasicConstraintsValid: true}, key)
+}
+
+// signedAs returns a self-signed certificate of a template, and its key.
+func signedAs(t *testing.T, of x509.Certificate, key crypto.Signer) (certificate, private []byte) {
+	t.Helper()
+	template := &of
+	template.SerialNumber = big.NewInt(1)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -178,5 +185,63 @@ func TestTheLastValidCertificatesStayInUse(t *testing.T) {
 	w.reconcile(kind.MeshExternalServices.Name, "api")
 	if w.dialed() != nil {
 		t.Error("the service is gone, and its key is kept")
+	}
+}
+
+// TestNoEgressGetsTheKeyOfAnAuthority: an external service that names a generated Secret, the Secret of a CA, or the
+// certificate of one, is not served, even if an earlier release stored its key for egresses.
+func TestNoEgressGetsTheKeyOfAnAuthority(t *testing.T) {
+	later := time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+	cert, key := signed(t, newP256(t), later)
+	authority, authorityKey := signedAs(t, x509.Certificate{NotAfter: later, BasicConstraintsValid: true, IsCA: true},
+		newP256(t))
+	signing, signingKey := signedAs(t, x509.Certificate{NotAfter: later, KeyUsage: x509.KeyUsageCertSign}, newP256(t))
+	for name, c := range map[string]struct {
+		cert, key       string // the Secrets
+		certPEM, keyPEM []byte
+		reason, words   string
+	}{
+		"the CA of a MeshIdentity": {"identity-ca-default", "identity-ca-default", authority, authorityKey,
+			"SecretOfControlPlane",
+			`spec.tls.verification.clientCert.secretRef.name: "identity-ca-default" is a Secret`},
+		"another certificate for its key": {"cert", "identity-ca-default", cert, key, "SecretOfControlPlane",
+			"spec.tls.verification.clientKey.secretRef.name"},
+		"a builtin CA": {"cert", "default.ca-builtin-key-ca-1", cert, key, "SecretOfControlPlane", "clientKey"},
+		"a signing key": {"cert", "dataplane-token-signing-key-default-zone-east-1", cert, key, "SecretOfControlPlane",
+			"clientKey"},
+		"the CA of an operator": {"cert", "provided-key", cert, key, "SecretOfAuthority",
+			`spec.tls.verification.clientKey.secretRef.name: "provided-key" has the CA of the mesh`},
+		"a certificate of a CA": {"a", "b", authority, authorityKey, "SecretOfAuthority",
+			"sign a certificate"},
+		"one that signs and says no CA":    {"a", "b", signing, signingKey, "SecretOfAuthority", "sign a certificate"},
+		"a certificate and key of its own": {"a", "b", cert, key, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "242.0.0.0/8")
+			w.put(kind.MeshIdentities.Make("default", "provided", kind.MeshIdentity{
+				SpiffeID: &kind.SpiffeIDTemplate{TrustDomain: "provided"},
+				Provider: kind.IdentityProvider{Type: kind.Bundled, Bundled: &kind.BundledProvider{CA: &kind.ProvidedCA{
+					Certificate: fromSecret("provided-cert"), PrivateKey: fromSecret("provided-key")}}}}))
+			w.put(w.secret(c.cert, string(c.certPEM)))
+			if c.cert == c.key {
+				w.put(w.secret(c.cert, string(c.certPEM)+string(c.keyPEM)))
+			} else {
+				w.put(w.secret(c.key, string(c.keyPEM)))
+			}
+			as := &kind.ExternalTLS{Enabled: true, Verification: &kind.ExternalVerification{
+				ClientCert: fromSecret(c.cert), ClientKey: fromSecret(c.key)}}
+			w.put(kind.MeshExternalServices.Make("default", "api", kind.MeshExternalService{
+				Match: kind.ExternalMatch{Port: 443}, TLS: as,
+				Endpoints: []kind.ExternalEndpoint{{Address: "api.example.com", Port: 443}}}))
+			w.put(kind.ExternalMaterials.Make("default", "api",
+				kind.ExternalMaterial{ClientKey: []byte("stored before")}))
+			reason, message := w.unresolved()
+			if reason != c.reason || !strings.Contains(message, c.words) {
+				t.Errorf("the condition is %s: %q, want %s: %q", reason, message, c.reason, c.words)
+			}
+			if served := w.dialed() != nil; served != (c.reason == "") {
+				t.Errorf("egresses serve it: %v", served)
+			}
+		})
 	}
 }

@@ -25,7 +25,11 @@ func (p *Plan) mtls(rot *rotation) {
 	troubles := map[string]*problem{}
 	for i := range mesh.Spec.MTLS.Backends {
 		b := &mesh.Spec.MTLS.Backends[i]
-		src, trouble := p.readBackend(rot, mesh, b)
+		trouble := ofControlPlane(mesh, fmt.Sprintf("mtls.backends[%d].", i))
+		var src *source
+		if trouble == nil {
+			src, trouble = p.readBackend(rot, mesh, b)
+		}
 		if troubles[b.Name] = trouble; trouble == nil {
 			rot.sources = append(rot.sources, src)
 		}

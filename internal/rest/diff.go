@@ -187,7 +187,8 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 	if n, most := len(document), d.Describe().Bytes(); n > most {
 		return DiffResource{}, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
 	}
-	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name)})
+	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name),
+		MayReferToSecrets: a.mayReferToSecrets(r)})
 	outcome := "unchanged"
 	switch {
 	case result.Created:

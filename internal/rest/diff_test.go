@@ -71,6 +71,9 @@ func TestCallersOfADiff(t *testing.T) {
 	const timeout = `{"apply":[{"type":"MeshTimeout","mesh":"default","name":"a","spec":{"to":[{"targetRef":` +
 		`{"kind":"Mesh"},"default":{"idleTimeout":"1s"}}]}}]}`
 	const secret = `{"apply":[{"type":"Secret","mesh":"default","name":"a","data":"c3dvcmRmaXNo"}]}`
+	const reference = `{"apply":[{"type":"MeshExternalService","mesh":"default","name":"a","spec":{"match":{"type":` +
+		`"HostnameGenerator","port":443,"protocol":"tcp"},"endpoints":[{"address":"192.0.2.1","port":443}],"tls":` +
+		`{"enabled":true,"verification":{"caCert":{"type":"Secret","secretRef":{"kind":"Secret","name":"a"}}}}}}]}`
 	const removedSecret = `{"delete":[{"type":"Secret","mesh":"default","name":"a"}]}`
 	for name, test := range map[string]struct {
 		token, query, body string
@@ -88,6 +91,8 @@ func TestCallersOfADiff(t *testing.T) {
 		"fields, may view them":             {token("read", "write", "viewConfigDump"), "?fields=true", timeout, 200},
 		"a Secret":                          {token("read", "write"), "", secret, 403},
 		"the deletion of a Secret":          {token("read", "write"), "", removedSecret, 403},
+		"a reference to a Secret":           {token("read", "write"), "", reference, 403},
+		"a reference, may read Secrets":     {token("read", "write", "adminResources"), "", reference, 200},
 		"a Secret, may write it":            {token("read", "write", "adminResources"), "", secret, 200},
 		"nothing to compare":                {token("ops"), "?shadow=true", `{}`, 403},
 		"shadow policies, may read them":    {token("read", "write"), "?shadow=true", `{}`, 200},
@@ -109,6 +114,47 @@ func TestCallersOfADiff(t *testing.T) {
 		if test.want != http.StatusOK && slices.ContainsFunc([]string{"zones", `resources"`, "swordfish",
 			"c3dvcmRmaXNo"}, contains) {
 			t.Errorf("%s: an unauthorized caller gets %s", name, learned)
+		}
+	}
+}
+
+// TestWhoMayReferToSecrets: a user who may write, and not read Secrets, stores no reference to one.
+func TestWhoMayReferToSecrets(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
+	config := w.config()
+	config.Guard.Rules = access.Defaults()
+	config.Guard.Rules[access.Write] = access.Rule{Groups: []string{"writers"}}
+	config.Guard.Rules[access.AdminResources] = access.Rule{Groups: []string{"keepers"}}
+	config.Guard.Keys = w.keys
+	handler := New(config)
+	put := func(port int, secret string, groups ...string) *httptest.ResponseRecorder {
+		token := text(w.do("POST", "/tokens/user", fmt.Sprintf(`{"name":"ann","groups":["%s"],"validFor":"1h"}`,
+			strings.Join(groups, `","`)), nil))
+		r := httptest.NewRequest("PUT", "/meshes/default/meshexternalservices/bank", strings.NewReader(fmt.Sprintf(
+			`{"type":"MeshExternalService","spec":{"match":{"type":"HostnameGenerator","port":%d,"protocol":"tcp"},`+
+				`"endpoints":[{"address":"192.0.2.1","port":443}],"tls":{"enabled":true,"verification":{"caCert":`+
+				`{"type":"Secret","secretRef":{"kind":"Secret","name":%q}}}}}}`, port, secret)))
+		r.Header.Set("Authorization", "Bearer "+token)
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, r)
+		return recorder
+	}
+	for _, step := range []struct {
+		port   int
+		secret string
+		groups []string
+		want   int
+	}{
+		{443, "a", []string{"writers"}, 403},
+		{443, "a", []string{"writers", "keepers"}, 201},
+		{444, "a", []string{"writers"}, 200},
+		{444, "b", []string{"writers"}, 403},
+	} {
+		got := put(step.port, step.secret, step.groups...)
+		if got.Code != step.want || got.Code == 403 && !strings.Contains(got.Body.String(),
+			"KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS") {
+			t.Errorf("%+v: %d %s", step, got.Code, got.Body)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/kind"
@@ -43,6 +45,7 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 			return err
 		}
 		change.Sender = senderOf(r, d.Describe().Name)
+		change.MayReferToSecrets = a.mayReferToSecrets(r)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
 			return err
@@ -64,6 +67,11 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		}
 		return writeResult(w, result)
 	}
+}
+
+// mayReferToSecrets returns the check of a writer's references: who may not read Secrets brings none to an egress.
+func (a *api) mayReferToSecrets(r *http.Request) func(context.Context) error {
+	return func(context.Context) error { return a.Guard.permit(r, access.AdminResources) }
 }
 
 // PutResponse is the response to a PUT.

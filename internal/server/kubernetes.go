@@ -119,7 +119,8 @@ func (s *Server) serveWebhooks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the certificate of the admission webhooks: %w", err)
 	}
-	reviewer := &review.Reviewer{Writer: s.writer, Store: s.apiServer.rows, User: s.apiServer.user}
+	reviewer := &review.Reviewer{Writer: s.writer, Store: s.apiServer.rows, User: s.apiServer.user,
+		Client: s.apiServer.client, Namespace: s.settings.Kubernetes.SystemNamespace}
 	if err := checkCA(s.settings); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 
+	"weft/internal/pki"
 	"weft/internal/sni"
 	"weft/internal/table"
 	"weft/kind"
@@ -33,6 +34,12 @@ func (t *Tables) addExternalService() {
 	t.ExternalServicesByMesh = byMesh(t.ExternalServices)
 	t.ExternalServicesBySNI = table.NewIndex(t.ExternalServices, externalSNIKeys)
 	t.ExternalServicesBySecret = table.NewIndex(t.ExternalServices, namedSecrets)
+}
+
+// Withheld reports whether no egress may have the certificates of an external service, although they are stored: the
+// service refers to a Secret of the control plane, or the certificate is that of an authority.
+func Withheld(service *resource.Object[kind.MeshExternalService], stored *kind.ExternalMaterial) bool {
+	return len(pki.GeneratedReferences(service)) > 0 || kind.IsAuthority(stored.ClientCert)
 }
 
 // namedSecrets returns the keys of the Secrets to which an external service refers.

@@ -22,6 +22,18 @@ func (t *Tables) addSecret() {
 	t.GlobalSigningKeys = table.NewIndex(t.GlobalSecrets, signingKeyRealms)
 }
 
+// SigningCASecrets returns the names of the Secrets of a mesh with the CAs that its Mesh and its MeshIdentities name.
+func (t *Tables) SigningCASecrets(r *table.Reader, mesh string) []string {
+	var names []string
+	if o, ok := t.Meshes.Find(r, "", mesh); ok {
+		names = kind.SigningCASecrets(o)
+	}
+	for _, o := range t.IdentitiesByMesh.List(r, MeshKey(mesh)) {
+		names = append(names, kind.SigningCASecrets(o)...)
+	}
+	return names
+}
+
 func signingKeyRealms(secret *resource.Object[kind.Secret]) []string {
 	if realm, _, ok := pki.SigningKeyOf(secret.Key()); ok {
 		return []string{realm.String()}

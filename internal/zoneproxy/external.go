@@ -59,14 +59,15 @@ func protocolOf(service *resource.Object[kind.MeshExternalService]) kind.Protoco
 }
 
 // dialSettings returns the endpoints and certificates with which a service is dialed: its own, or, where it refers to
-// certificates, those of the last time when all of them existed; false: they never did.
+// certificates, those of the last time when all of them existed; false: they never did, or no egress may have them,
+// whatever an earlier release stored.
 func (s *Stage) dialSettings(r *table.Reader,
 	service *resource.Object[kind.MeshExternalService]) (*kind.ExternalMaterial, bool) {
 	if !service.Spec.NamesCertificates() {
 		return &kind.ExternalMaterial{Endpoints: service.Spec.Endpoints, TLS: service.Spec.TLS}, true
 	}
 	row, ok := s.state.ExternalMaterials.Find(r, service.Mesh, service.Name)
-	if !ok {
+	if !ok || state.Withheld(service, &row.Spec) {
 		return nil, false
 	}
 	return &row.Spec, true
@@ -106,7 +107,7 @@ func (s *Stage) upstreamSettings(r *table.Reader, key service.DestinationKey) (k
 		return protocolOf(service), as, ok
 	}
 	row, ok := s.state.RetainedExternalServices.Find(r, key.Mesh, s.retainedExternalName(key))
-	if !ok {
+	if !ok || kind.IsAuthority(row.Spec.Material.ClientCert) {
 		return "", nil, false
 	}
 	return row.Spec.Protocol, &row.Spec.Material, true

@@ -17,7 +17,7 @@ func (s *Stage) retainedEgressServices(r *table.Reader, mesh string) []EgressSer
 	var services []EgressService
 	for _, row := range s.state.RetainedExternalServicesByMesh.List(r, state.MeshKey(mesh)) {
 		key := RetainedExternalKey(row)
-		if _, exists := s.externalService(r, key); !exists {
+		if _, exists := s.externalService(r, key); !exists && !kind.IsAuthority(row.Spec.Material.ClientCert) {
 			services = append(services, EgressService{Key: key, SNIs: slices.Clone(row.Spec.SNIs),
 				Protocol: row.Spec.Protocol})
 		}

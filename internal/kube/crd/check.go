@@ -111,6 +111,7 @@ func rules(namespace string, pods bool) []rule {
 		{resource: "namespaces", namespace: namespace, name: namespace, verbs: []string{"get"}},
 		{resource: "secrets", namespace: namespace, verbs: all},
 		{group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: all},
+		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
 		{group: Group, resource: kube.RecordPlural, namespace: namespace, verbs: all},
 	}
 	if pods {

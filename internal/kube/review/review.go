@@ -4,7 +4,8 @@
 // may not write, with a warning. [Reviewer.Validate] serves a validating webhook: it accepts an object only in the form
 // that Default gives it. Both have no side effects. The control plane's own writes pass, since admission made them.
 //
-// Permissions are those of the API server. A user of kubectl vouches for no fact of a Dataplane.
+// Permissions are those of the API server. A user of kubectl vouches for no fact of a Dataplane, and refers to Secrets
+// only with the permission to read them.
 package review
 
 import (
@@ -17,6 +18,7 @@ import (
 	v1 "k8s.io/api/admission/v1"
 
 	"weft/internal/admission"
+	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/webhook"
 	"weft/internal/store"
@@ -44,6 +46,9 @@ type Reviewer struct {
 	Store  *kube.Store
 	// User is the control plane on the API server, whose writes pass.
 	User string
+	// Client reviews the permissions of users, and Namespace is the system namespace, which has the Secrets.
+	Client    *api.Client
+	Namespace string
 }
 
 // Handlers returns the handlers by path.
@@ -108,7 +113,8 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 	if err != nil {
 		return webhook.Response{}, err
 	}
-	return r.reviewWrite(ctx, sent, stored)
+	return r.reviewWrite(ctx, sent, stored, admission.Change{DryRun: true, Unvouched: true,
+		MayReferToSecrets: r.mayReferToSecrets(q.UserInfo)})
 }
 
 // kindOf returns the kind of the reviewed object; empty for a Secret that is not of the control plane.
@@ -134,8 +140,10 @@ func (r *Reviewer) reviewDeletion(ctx context.Context, stored *kube.Object) (web
 	return response, r.Writer.Delete(ctx, row.Key, admission.Change{DryRun: true})
 }
 
-// reviewWrite returns the response to a write of an object over the stored one; nil where none is stored.
-func (r *Reviewer) reviewWrite(ctx context.Context, sent, stored *kube.Object) (webhook.Response, error) {
+// reviewWrite returns the response to a write of an object over the stored one; nil where none is stored. The change
+// is a dry run.
+func (r *Reviewer) reviewWrite(ctx context.Context, sent, stored *kube.Object, change admission.Change) (
+	webhook.Response, error) {
 	row, err := sent.Row()
 	if err != nil {
 		return webhook.Response{}, err
@@ -155,7 +163,7 @@ func (r *Reviewer) reviewWrite(ctx context.Context, sent, stored *kube.Object) (
 	if err != nil {
 		return webhook.Response{}, ofObject(row.Key, err)
 	}
-	result, err := r.Writer.Put(ctx, o, admission.Change{DryRun: true, Unvouched: true})
+	result, err := r.Writer.Put(ctx, o, change)
 	if err != nil {
 		return webhook.Response{}, ofObject(row.Key, err)
 	}

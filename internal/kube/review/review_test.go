@@ -40,6 +40,7 @@ const system, team = "kuma-system", "team"
 // kubectl is an administrator of the cluster.
 type world struct {
 	*testing.T
+	config  *rest.Config // of the user
 	user    *api.Client
 	control *kube.Store
 	writer  *admission.Writer
@@ -48,7 +49,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	server := kubetest.Start(t)
-	w := &world{T: t, user: clientOf(t, server.Config())}
+	w := &world{T: t, config: server.Config(), user: clientOf(t, server.Config())}
 	if err := crd.Install(t.Context(), w.user); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.control.Close() })
 	w.writer = admission.New(w.control, admission.Options{Zone: "east", Environment: kind.Kubernetes,
 		SystemNamespace: system})
-	w.serve(&review.Reviewer{Writer: w.writer, Store: w.control, User: user})
+	w.serve(&review.Reviewer{Writer: w.writer, Store: w.control, User: user, Client: clientOf(t, config),
+		Namespace: system})
 	return w
 }
 
@@ -88,6 +90,14 @@ func (w *world) create(path string, o object) {
 	if err := w.user.Create(w.Context(), path, o, nil); err != nil {
 		w.Fatal(err)
 	}
+}
+
+// as returns a client that is another user.
+func (w *world) as(user string) *api.Client {
+	w.Helper()
+	config := rest.CopyConfig(w.config)
+	config.Impersonate.UserName = user
+	return clientOf(w.T, config)
 }
 
 // account creates a service account with all permissions, and returns its token.
@@ -309,6 +319,52 @@ func TestReview(t *testing.T) {
 		row, err := w.control.Get(w.Context(), kind.MeshServices.Key("default", "forged."+team))
 		if want := kind.Meshes.Key("", "default"); err != nil || row.Owner == nil || *row.Owner != want {
 			w.Errorf("the owner is %v, %v; want %s", row.Owner, err, want)
+		}
+	})
+
+	at("references to Secrets need the permission to read them", func(w *world) {
+		w.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", object{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": object{"name": "writers"},
+			"rules": []object{{"apiGroups": []string{"kuma.io"}, "resources": []string{"*"},
+				"verbs": []string{"*"}}}})
+		w.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", object{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": object{"name": "u"},
+			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "writers"},
+			"subjects": []object{{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "u"}}})
+		writer := *w
+		writer.user = w.as("u")
+		naming := func(secret string, port int) object {
+			source := func(name string) object {
+				return object{"type": "Secret", "secretRef": object{"kind": "Secret", "name": name}}
+			}
+			return object{"spec": object{
+				"match":     object{"type": "HostnameGenerator", "port": port, "protocol": "tcp"},
+				"endpoints": []object{{"address": "192.0.2.1", "port": 443}},
+				"tls": object{"enabled": true, "verification": object{"clientCert": source(secret),
+					"clientKey": source(secret)}}}}
+		}
+		testwait.UntilTrue(w, "the user may write", func() bool {
+			_, err := writer.apply(kind.MeshTimeouts, system, "any", object{"spec": object{"to": []object{{
+				"targetRef": object{"kind": "Mesh"}, "default": object{"idleTimeout": "3s"}}}}})
+			return err == nil
+		})
+		_, err := writer.apply(kind.MeshExternalServices, system, "bank", naming("client", 443))
+		w.rejected(err, 403, `clientCert.secretRef.name`, `the user "u" may not get the Secrets of the namespace`)
+		if _, err := w.apply(kind.MeshExternalServices, system, "bank", naming("client", 443)); err != nil {
+			w.Errorf("an administrator: %v", err)
+		}
+		_, err = w.apply(kind.MeshExternalServices, system, "keys", naming("identity-ca-default", 444))
+		w.rejected(err, 422, `spec.tls.verification.clientKey.secretRef.name`, "is a Secret of the control plane itself")
+
+		// Secrets of other types and of other namespaces are no Secrets of the mesh.
+		for name, at := range map[string][2]string{"other-type": {system, "Opaque"},
+			"other-namespace": {team, "system.kuma.io/secret"}} {
+			_ = w.user.Create(w.Context(), "/api/v1/namespaces/"+at[0]+"/secrets", object{"apiVersion": "v1",
+				"kind": "Secret", "type": at[1], "metadata": object{"name": name, "labels": object{
+					"kuma.io/mesh": "default"}}, "data": object{"value": "eA=="}}, nil)
+			if _, err := w.control.Get(w.Context(), kind.Secrets.Key("default", name)); err == nil {
+				w.Errorf("the Secret %s of the type %s in %s is one of the mesh", name, at[1], at[0])
+			}
 		}
 	})
 
