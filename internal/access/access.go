@@ -89,7 +89,8 @@ func (r Rules) Check(u User, action Action, object string) error {
 			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with "+
 			"`weft generate user-token`; "+
 			"the user that runs the control plane, and root on its machine, need none with `weft --api "+
-			"unix:DIR/admin.sock`, DIR the data directory")
+			"unix:DIR/admin.sock`, DIR the data directory, or with `curl --unix-socket DIR/admin.sock -H "+
+			"@DIR/admin.header`")
 	}
 	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(),
 		object, action.Variable("GROUPS"))

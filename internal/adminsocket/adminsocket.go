@@ -2,8 +2,9 @@
 //
 // The socket is in the data directory. Only root and the user that runs the control plane may open it: its mode allows
 // no other user, and on Linux the server checks the peer's credentials, which the kernel provides. A proxy that
-// connects to an address never reaches the socket. The API has a link to the socket for each of its addresses, so
-// clients of the same user find it by the address.
+// connects to an address never reaches the socket, and one that forwards bytes to the path of the socket has no proof:
+// a request needs the header of a file beside it, which each start writes anew. The API has a link to the socket for
+// each of its addresses, so clients of the same user find it by the address.
 package adminsocket
 
 import (
@@ -23,10 +24,10 @@ import (
 // Name is the name of the socket in the data directory.
 const Name = "admin.sock"
 
-// Listen opens the socket in a directory, which must exist, and replaces the one of an earlier process. Connections of
-// other users are closed, after denied is called with the peer. The remote address of a connection is its peer, such
-// as "uid 1000, pid 4711".
-func Listen(dir string, denied func(peer string)) (net.Listener, error) {
+// Listen opens the socket in a directory, which must exist, and replaces the one of an earlier process with its proof.
+// Connections of other users are closed, after denied is called with the peer. The remote address of a connection is
+// its peer, such as "uid 1000, pid 4711".
+func Listen(dir string, denied func(peer string)) (*Socket, error) {
 	// A socket has the mode of the umask until it is changed, so it is made where only its owner can reach it.
 	private, err := os.MkdirTemp(dir, ".socket-") // with mode 0700
 	if err != nil {
@@ -40,8 +41,11 @@ func Listen(dir string, denied func(peer string)) (net.Listener, error) {
 			fmt.Errorf("the administrator's socket: %w; choose a data directory on a file system that has unix sockets",
 				err)
 	}
-	l := &socket{Listener: listener, path: filepath.Join(dir, Name), denied: denied}
-	if l.made, err = os.Lstat(begun); err == nil {
+	l := &Socket{Listener: listener, path: filepath.Join(dir, Name), denied: denied}
+	if l.proof, err = newProof(dir); err == nil {
+		l.made, err = os.Lstat(begun)
+	}
+	if err == nil {
 		err = errors.Join(os.Chmod(begun, 0o600), os.Rename(begun, l.path))
 	}
 	if err != nil {
@@ -64,16 +68,17 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// socket accepts connections of its owner and root.
-type socket struct {
+// Socket accepts connections of its owner and root.
+type Socket struct {
 	net.Listener
 	path   string
+	proof  string
 	made   fs.FileInfo
 	denied func(string)
 }
 
 // Accept implements [net.Listener].
-func (s *socket) Accept() (net.Conn, error) {
+func (s *Socket) Accept() (net.Conn, error) {
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
@@ -89,10 +94,10 @@ func (s *socket) Accept() (net.Conn, error) {
 }
 
 // Addr implements [net.Listener].
-func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
+func (s *Socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
 
 // Close implements [net.Listener], and removes the socket unless another process has replaced it.
-func (s *socket) Close() error {
+func (s *Socket) Close() error {
 	if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.made) {
 		_ = os.Remove(s.path) // the next start replaces it
 	}

@@ -2,6 +2,8 @@ package adminsocket
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,7 +126,53 @@ func TestTheLaterSocketStays(t *testing.T) {
 		t.Fatalf("the later socket is gone: %v", err)
 	}
 	c.Close()
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 { // and its proof
 		t.Errorf("left beside it: %v, %v", left, err)
+	}
+}
+
+// TestARequestNeedsTheProofOfThisStart: a request proves its sender by the header in the file beside the socket, which
+// each start writes anew and only its owner reads.
+func TestARequestNeedsTheProofOfThisStart(t *testing.T) {
+	dir := t.TempDir()
+	first, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	file := filepath.Join(dir, ProofName)
+	if found, err := os.Stat(file); err != nil || found.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v", found.Mode(), err)
+	}
+	request := func(values ...string) *http.Request {
+		r := httptest.NewRequest("GET", "/", nil)
+		for _, value := range values {
+			r.Header.Add(proofHeader, value)
+		}
+		return r
+	}
+	old := request()
+	Prove(old, filepath.Join(dir, Name))
+	value := old.Header.Get(proofHeader)
+	for _, r := range []*http.Request{request(), request(""), request(value + "x"), request(value, value)} {
+		if first.Proves(r) {
+			t.Errorf("the header %q proves a sender", r.Header)
+		}
+	}
+	if !first.Proves(old) {
+		t.Errorf("the header of the file proves nothing: %q", old.Header)
+	}
+	second, err := Listen(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	again := request()
+	Prove(again, filepath.Join(dir, Name))
+	if second.Proves(old) || !second.Proves(again) {
+		t.Error("the proof of a former start counts, or that of this start does not")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }

@@ -73,10 +73,32 @@ func New(o Options) (*Client, error) {
 	transport.Protocols.SetHTTP1(true)
 	return &Client{address: o.Address, base: base, token: token, http: &http.Client{
 		Timeout:   time.Minute,
-		Transport: transport,
+		Transport: proving(transport, socket),
 		// The API never redirects. Another server that does must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// proving returns a transport that adds the proof of an administrator's socket to each request. Without a socket it adds
+// none: the proof is sent over the socket alone.
+func proving(transport http.RoundTripper, socket string) http.RoundTripper {
+	if socket == "" {
+		return transport
+	}
+	return prover{transport, socket}
+}
+
+// prover implements [http.RoundTripper].
+type prover struct {
+	http.RoundTripper
+	socket string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p prover) RoundTrip(r *http.Request) (*http.Response, error) {
+	proven := r.Clone(r.Context())
+	adminsocket.Prove(proven, p.socket)
+	return p.RoundTripper.RoundTrip(proven)
 }
 
 // UnixScheme is the prefix of the address of an administrator's socket, before its path.

@@ -22,7 +22,8 @@ type Guard struct {
 	Now    func() time.Time
 }
 
-// AsAdministrator serves callers without other credentials as the administrator. It is for the administrator's socket.
+// AsAdministrator serves callers without other credentials as the administrator. It is for requests with the proof of
+// the administrator's socket.
 func AsAdministrator(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), access.Administrator())))

@@ -27,7 +27,10 @@ const shutdownGrace = 3 * time.Second
 
 // ports are the control plane's listeners. Those of the API are nil where they are turned off; a zone has dataPlane, a
 // global control plane zones. On Kubernetes there are webhooks.
-type ports struct{ api, apiOverTLS, dataPlane, diagnostics, zones, admin, webhooks net.Listener }
+type ports struct {
+	api, apiOverTLS, dataPlane, diagnostics, zones, webhooks net.Listener
+	admin                                                    *adminsocket.Socket
+}
 
 // listen opens all ports but the administrator's socket.
 func (s *Server) listen(context.Context) error {
@@ -65,11 +68,13 @@ func (s *Server) listen(context.Context) error {
 }
 
 func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.admin,
-		p.webhooks} {
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.webhooks} {
 		if l != nil {
 			l.Close()
 		}
+	}
+	if p.admin != nil {
+		p.admin.Close()
 	}
 }
 
@@ -104,9 +109,16 @@ func (s *Server) Addresses() Addresses {
 	p := &s.ports
 	return Addresses{
 		API: addressOf(p.api), APIOverTLS: addressOf(p.apiOverTLS), DataPlane: addressOf(p.dataPlane),
-		Diagnostics: addressOf(p.diagnostics), Zones: addressOf(p.zones), AdminSocket: addressOf(p.admin),
+		Diagnostics: addressOf(p.diagnostics), Zones: addressOf(p.zones), AdminSocket: p.adminSocket(),
 		Webhooks: addressOf(p.webhooks),
 	}
+}
+
+func (p *ports) adminSocket() string {
+	if p.admin == nil {
+		return "off"
+	}
+	return p.admin.Addr().String()
 }
 
 func addressOf(l net.Listener) string {
@@ -138,14 +150,22 @@ func diagnostics(guard *rest.Guard, m *metrics.Metrics) http.Handler {
 	return mux
 }
 
-// administration is what the administrator's socket serves: the API, and the diagnostics beside it.
-func administration(api, diagnostics http.Handler) http.Handler {
+// administration is what the administrator's socket serves: the API, and the diagnostics beside it. A request without
+// the proof of the socket has the credentials that it brings, as over TCP.
+func administration(proves func(*http.Request) bool, api, diagnostics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	for _, path := range []string{"/ready", "/healthy", "/debug/", "/metrics"} {
 		mux.Handle(path, diagnostics)
 	}
-	return rest.AsAdministrator(mux)
+	proven := rest.AsAdministrator(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if proves(r) {
+			proven.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // serveAPI serves the API on the ports that are open for it.

@@ -364,7 +364,10 @@ func (s *Server) serve(ctx context.Context) error {
 	s.serveAPI(ctx, api)
 	health := diagnostics(s.guard, s.metrics)
 	s.group.Go(func() error { return serveHTTP(ctx, s.ports.diagnostics, health, s.denials) })
-	s.group.Go(func() error { return serveHTTP(ctx, s.ports.admin, administration(api, health), s.denials) })
+	admin := s.ports.admin
+	s.group.Go(func() error {
+		return serveHTTP(ctx, admin, administration(admin.Proves, api, health), s.denials)
+	})
 	return nil
 }
 

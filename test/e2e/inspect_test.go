@@ -27,12 +27,31 @@ func (w *world) api(path string) (string, error) {
 
 // administrator returns a client of the administrator's socket.
 func (w *world) administrator() *http.Client {
-	return &http.Client{Timeout: testwait.Timeout, Transport: &http.Transport{
+	socket := filepath.Join(w.dir, "data", adminsocket.Name)
+	return &http.Client{Timeout: testwait.Timeout, Transport: proven{throughSocket(socket), socket}}
+}
+
+// throughSocket returns a transport through a socket, without a proof.
+func throughSocket(socket string) http.RoundTripper {
+	return &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return adminsocket.Dial(ctx, filepath.Join(w.dir, "data", adminsocket.Name))
+			return adminsocket.Dial(ctx, socket)
 		},
-	}}
+	}
+}
+
+// proven adds the proof of an administrator's socket to requests.
+type proven struct {
+	http.RoundTripper
+	socket string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p proven) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	adminsocket.Prove(r, p.socket)
+	return p.RoundTripper.RoundTrip(r)
 }
 
 // inSync returns an error unless a proxy has acked all that the control plane has sent.
