@@ -19,8 +19,9 @@ type ContainerPatch struct {
 	SidecarPatch []ContainerPatchOperation `json:"sidecarPatch,omitempty" schema:"maxItems=64"`
 	// InitPatch has the operations on the container kuma-init, or kuma-validation with the CNI plugin.
 	InitPatch []ContainerPatchOperation `json:"initPatch,omitempty" schema:"maxItems=64"`
-	// MayRaisePrivileges is true if every Pod may name the patch, although it gives a container more privileges.
-	// Without it, such a patch has to be in the setting.
+	// MayRaisePrivileges is true if every Pod may name the patch, although it changes more of a container than is
+	// harmless: its resources, variables that no program of a sidecar reads, the pull policy, the timing of its probes,
+	// and privileges that it loses. Without it, such a patch has to be in the setting.
 	MayRaisePrivileges bool `json:"mayRaisePrivileges,omitempty"`
 }
 

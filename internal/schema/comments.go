@@ -100,7 +100,7 @@ var comments = map[string]string{
 	"ConnectionLimits.MaxRetries":                        "MaxRetries is the number of concurrent retries. A response that would be retried beyond it is final.",
 	"ContainerPatch":                                     "ContainerPatch changes the containers that the control plane adds to Pods on Kubernetes.\nThe setting runtime.kubernetes.injector.containerPatches names the patches of all Pods. A Pod names further ones in the annotation kuma.io/container-patches. They are applied last, in this order. A Pod whose patch does not exist, or whose patched container is invalid, is rejected.",
 	"ContainerPatch.InitPatch":                           "InitPatch has the operations on the container kuma-init, or kuma-validation with the CNI plugin.",
-	"ContainerPatch.MayRaisePrivileges":                  "MayRaisePrivileges is true if every Pod may name the patch, although it gives a container more privileges. Without it, such a patch has to be in the setting.",
+	"ContainerPatch.MayRaisePrivileges":                  "MayRaisePrivileges is true if every Pod may name the patch, although it changes more of a container than is harmless: its resources, variables that no program of a sidecar reads, the pull policy, the timing of its probes, and privileges that it loses. Without it, such a patch has to be in the setting.",
 	"ContainerPatch.SidecarPatch":                        "SidecarPatch has the operations on the container kuma-sidecar.",
 	"ContainerPatchOperation":                            "ContainerPatchOperation is one operation of a JSON patch (RFC 6902) on a container of a Pod.",
 	"ContainerPatchOperation.From":                       "the source of move and copy",

@@ -1,8 +1,11 @@
 package inject
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,7 +47,7 @@ func (i *injection) patched(c core.Container, of operations) (json.RawMessage, b
 			return nil, false
 		}
 		if raised := raises(before, after); byPod && raised != "" && !p.MayRaisePrivileges {
-			i.patchProblem(name, byPod, "raises the privileges of the container %s (%s), so only the setting "+
+			i.patchProblem(name, byPod, "changes more of the container %s than is harmless (%s), so only the setting "+
 				"runtime.kubernetes.injector.containerPatches may name it, unless its mayRaisePrivileges is true",
 				c.Name, raised)
 			return nil, false
@@ -108,38 +111,99 @@ func decodeContainer(text []byte) (*core.Container, error) {
 	return &c, nil
 }
 
-// raises returns what a changed container may do that the former may not, or "".
+// raises returns the fields that a changed container has other than harmlessly, or "". A patch of the resources, of
+// variables that no program of ours reads, of the pull policy, of messages at the end and of the probes' timing is
+// harmless, and so is one that takes privileges away. Everything else is not, whatever it does: fields that later
+// releases of Kubernetes add, too.
 func raises(before, after *core.Container) string {
-	old, changed := before.SecurityContext, after.SecurityContext
-	if changed == nil {
-		return "it has no securityContext"
-	}
-	if old == nil {
-		old = &core.SecurityContext{}
-	}
-	var all []string
-	raised := func(field string, is bool) {
-		if is {
-			all = append(all, field)
+	was, is := *before, *after
+	was.SecurityContext, is.SecurityContext = withoutTightened(before.SecurityContext, after.SecurityContext)
+	was.Env, is.Env = ofPrograms(before.Env), ofPrograms(after.Env)
+	for _, c := range []*core.Container{&was, &is} {
+		c.Resources.Limits, c.Resources.Requests = nil, nil
+		c.ImagePullPolicy, c.TerminationMessagePath, c.TerminationMessagePolicy = "", "", ""
+		for _, probe := range []**core.Probe{&c.LivenessProbe, &c.ReadinessProbe, &c.StartupProbe} {
+			*probe = withoutTiming(*probe)
 		}
 	}
-	raised("privileged", isTrue(changed.Privileged) && !isTrue(old.Privileged))
-	raised("allowPrivilegeEscalation", !isFalse(changed.AllowPrivilegeEscalation) &&
-		isFalse(old.AllowPrivilegeEscalation))
-	raised("runAsNonRoot", !isTrue(changed.RunAsNonRoot) && isTrue(old.RunAsNonRoot))
-	raised("runAsUser", different(old.RunAsUser, changed.RunAsUser))
-	raised("runAsGroup", different(old.RunAsGroup, changed.RunAsGroup))
-	raised("readOnlyRootFilesystem", !isTrue(changed.ReadOnlyRootFilesystem) && isTrue(old.ReadOnlyRootFilesystem))
-	raised("procMount", changed.ProcMount != nil && *changed.ProcMount != core.DefaultProcMount)
-	raised("seccompProfile", changed.SeccompProfile == nil || old.SeccompProfile != nil &&
-		changed.SeccompProfile.Type != old.SeccompProfile.Type)
-	raised("appArmorProfile", changed.AppArmorProfile != nil &&
-		changed.AppArmorProfile.Type == core.AppArmorProfileTypeUnconfined)
-	raised("seLinuxOptions", changed.SELinuxOptions != nil && old.SELinuxOptions == nil)
-	raised("capabilities", raisesCapabilities(old.Capabilities, changed.Capabilities))
-	raised("image", after.Image != before.Image)
-	raised("volumeMounts", len(after.VolumeMounts) > len(before.VolumeMounts))
-	return strings.Join(all, ", ")
+	return strings.Join(differences(was, is), ", ")
+}
+
+// ofPrograms returns the variables that are not harmless: those that a program of ours, a library or the dynamic linker
+// may read, and those whose value is not a literal.
+func ofPrograms(env []core.EnvVar) []core.EnvVar {
+	return slices.DeleteFunc(slices.Clone(env), func(v core.EnvVar) bool {
+		return v.ValueFrom == nil && !strings.Contains(v.Value, "$(") && !readVariable.MatchString(v.Name)
+	})
+}
+
+// readVariable matches the names of variables that change what the programs of a sidecar do.
+var readVariable = regexp.MustCompile(`(?i)^(kuma|weft|envoy|ld|go|ssl|http|https|all|no|ftp|xtables|grpc|aws|google)(_|$)|` +
+	`^(gomemlimit|gomaxprocs|gogc|godebug|gotraceback|path|home|tmpdir|shell|ifs|env|bash_env|malloc.*|glibc.*|` +
+	`http_proxy|https_proxy|all_proxy|no_proxy|resolv.*|res_options|localdomain|hostaliases|pod.*|instance.*)$`)
+
+// withoutTiming returns a probe without the fields of its timing.
+func withoutTiming(p *core.Probe) *core.Probe {
+	if p == nil {
+		return nil
+	}
+	return &core.Probe{ProbeHandler: p.ProbeHandler}
+}
+
+// withoutTightened returns both security contexts without the fields whose change takes privileges away.
+func withoutTightened(before, after *core.SecurityContext) (was, is *core.SecurityContext) {
+	if before == nil || after == nil {
+		return before, after
+	}
+	was, is = before.DeepCopy(), after.DeepCopy()
+	tightened := func(a, b **bool, tight bool) {
+		if *b != nil && **b == tight {
+			*a, *b = nil, nil
+		}
+	}
+	tightened(&was.Privileged, &is.Privileged, false)
+	tightened(&was.AllowPrivilegeEscalation, &is.AllowPrivilegeEscalation, false)
+	tightened(&was.RunAsNonRoot, &is.RunAsNonRoot, true)
+	tightened(&was.ReadOnlyRootFilesystem, &is.ReadOnlyRootFilesystem, true)
+	if !raisesCapabilities(was.Capabilities, is.Capabilities) {
+		was.Capabilities, is.Capabilities = nil, nil
+	}
+	return was, is
+}
+
+// differences returns the names of the fields in which two containers differ, as JSON has them; those of a security
+// context by themselves.
+func differences(was, is core.Container) []string {
+	var names []string
+	a, b := fieldsOf(was), fieldsOf(is)
+	of, changed := fieldsOf(was.SecurityContext), fieldsOf(is.SecurityContext)
+	delete(a, "securityContext")
+	delete(b, "securityContext")
+	for _, pair := range [][2]map[string]json.RawMessage{{a, b}, {of, changed}} {
+		keys := map[string]bool{}
+		for _, fields := range pair {
+			for name := range fields {
+				keys[name] = true
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(keys)) {
+			if !bytes.Equal(pair[0][name], pair[1][name]) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// fieldsOf returns the fields of an object of Kubernetes as JSON.
+func fieldsOf(o any) map[string]json.RawMessage {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it was decoded from JSON
+	}
+	fields := map[string]json.RawMessage{}
+	_ = json.Unmarshal(text, &fields) // null has none
+	return fields
 }
 
 func raisesCapabilities(old, changed *core.Capabilities) bool {
@@ -153,8 +217,3 @@ func raisesCapabilities(old, changed *core.Capabilities) bool {
 	kept := func(c core.Capability) bool { return !slices.Contains(changed.Drop, c) }
 	return slices.ContainsFunc(changed.Add, added) || slices.ContainsFunc(old.Drop, kept)
 }
-
-func isTrue(b *bool) bool  { return b != nil && *b }
-func isFalse(b *bool) bool { return b != nil && !*b }
-
-func different(a, b *int64) bool { return a == nil != (b == nil) || a != nil && *a != *b }
