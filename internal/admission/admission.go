@@ -36,6 +36,8 @@ type Options struct {
 	Findings func(resource.Any) []string
 	// LocalNetworks are local networks whose addresses external services may have nevertheless.
 	LocalNetworks []netip.Prefix
+	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones.
+	PatchTypes []string
 }
 
 // Writer writes resources. Its methods may be called concurrently.
@@ -47,6 +49,8 @@ type Writer struct {
 	joined bool
 	snis   SNIs
 	local  []netip.Prefix
+	// patchTypes is [Options.PatchTypes].
+	patchTypes []string
 	// findings is [Options.Findings], never nil.
 	findings func(resource.Any) []string
 }
@@ -57,7 +61,7 @@ func New(rows store.Store, o Options) *Writer {
 		o.Findings = func(resource.Any) []string { return nil }
 	}
 	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), system: o.SystemNamespace,
-		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, findings: o.Findings}
+		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, patchTypes: o.PatchTypes, findings: o.Findings}
 }
 
 // Change holds the conditions and the origin of a write.
@@ -72,14 +76,23 @@ type Change struct {
 	Token *Token
 	// Unvouched is true where the writer does not vouch for the facts that the write adds to a Dataplane.
 	Unvouched bool
-	// MayReferToSecrets returns an error with the reason where the writer may not read Secrets, so that it adds and
-	// changes no reference to one. It is called for a write with such a reference; nil: the writer may.
-	MayReferToSecrets func(context.Context) error
+	// Administers returns an error with the reason where the writer may not read Secrets. Such a writer adds and changes
+	// no reference to one, and its patches of proxies have harmless types alone. It is called for a write that needs the
+	// permission; nil: the writer has it.
+	Administers func(context.Context) error
 	// Sender lists the fields that the program of the user cannot express.
 	Sender Sender
 	// OnChange is called after a write that changed something, with the object before and after it: nil where it did
 	// not exist or does not exist any more. Optional.
 	OnChange func(before, after resource.Any)
+}
+
+// mayAdminister calls Administers.
+func (c *Change) mayAdminister(ctx context.Context) error {
+	if c.Administers == nil {
+		return nil
+	}
+	return c.Administers(ctx)
 }
 
 // Token has the permissions of an agent's token.
@@ -444,7 +457,7 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.checkSecretReferences(ctx, o, stored, change); err != nil {
 		return Result{}, err
 	}
-	if err := checkPatch(o); err != nil {
+	if err := w.checkPatch(ctx, o, change); err != nil {
 		return Result{}, err
 	}
 	if err := w.checkExternalAddresses(o); err != nil {

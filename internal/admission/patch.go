@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 
 	"weft/internal/envoy"
@@ -8,15 +9,19 @@ import (
 	"weft/resource"
 )
 
-// checkPatch rejects a MeshProxyPatch with a value that is not of its type: Invalid. A received one is checked where it
-// was written; what this release cannot parse has no effect.
-func checkPatch(o resource.Any) error {
+// checkPatch rejects a MeshProxyPatch with a value that is not of its type, or that leads to the machine of a proxy:
+// Invalid. A writer without the permission of Secrets may write harmless types of extensions only. A received one is
+// checked where it was written; what this release cannot parse has no effect.
+func (w *Writer) checkPatch(ctx context.Context, o resource.Any, change Change) error {
 	patch, ok := o.(*resource.Object[kind.MeshProxyPatch])
 	if !ok {
 		return nil
 	}
 	var problems resource.Problems
-	_, failures := envoy.NewPatches(&patch.Spec.Default)
+	patches, failures := envoy.NewPatches(&patch.Spec.Default, w.patchTypes)
+	if !change.ControlPlane && change.mayAdminister(ctx) != nil {
+		failures = append(failures, patches.Unlisted...)
+	}
 	for _, failure := range failures {
 		problems.Add(fmt.Sprintf("spec.default.appendModifications[%d].%s", failure.Modification, failure.Field), "%s",
 			failure.Reason)
@@ -25,6 +30,14 @@ func checkPatch(o resource.Any) error {
 		return nil
 	}
 	return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+}
+
+// unlistedTypes warns of types of extensions that an administrator has written, and that no setting permits.
+func (w *Writer) unlistedTypes(p *kind.MeshProxyPatch) []string {
+	if text := envoy.TypeNames(w.patchTypes).Unpermitted(&p.Default); text != "" {
+		return []string{text}
+	}
+	return nil
 }
 
 // patchWarnings warns of a patch that makes a proxy group of each proxy.

@@ -43,10 +43,10 @@ func (w *Writer) checkSecretReferences(ctx context.Context, o resource.Any, stor
 
 // checkMayRefer returns an error where the writer may not make the new references.
 func checkMayRefer(ctx context.Context, key resource.Key, added []kind.SecretReference, change Change) error {
-	if len(added) == 0 || change.MayReferToSecrets == nil {
+	if len(added) == 0 {
 		return nil
 	}
-	err := change.MayReferToSecrets(ctx)
+	err := change.mayAdminister(ctx)
 	if denial, ok := err.(*resource.Error); ok {
 		return resource.Errorf(denial.Code, "%s was not written: %s names the Secret %q, which the stored resource "+
 			"does not: %s", key, added[0].Field, added[0].Secret, denial.Detail)

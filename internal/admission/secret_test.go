@@ -79,7 +79,7 @@ func TestAuthoritiesAreNoClients(t *testing.T) {
 // that are stored.
 func TestReferencesNeedThePermissionOfSecrets(t *testing.T) {
 	w, _ := newEastWriter(t)
-	denied := admission.Change{MayReferToSecrets: func(context.Context) error {
+	denied := admission.Change{Administers: func(context.Context) error {
 		return resource.Errorf(resource.Forbidden, "the setting says no")
 	}}
 	for stored, changed := range map[string][]string{

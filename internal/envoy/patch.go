@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"weft/internal/xds"
 	"weft/kind"
@@ -16,13 +18,18 @@ import (
 
 // Patches are the modifications of MeshProxyPatches, in their order, with parsed values.
 type Patches struct {
+	// Unlisted are the modifications with types of extensions that are not permitted. They apply nevertheless, since
+	// they may be older than the list, and their absence could open what they close.
+	Unlisted      []PatchProblem
 	modifications []modification
+	more          TypeNames
 }
 
 // modification is one modification with its parsed value.
 type modification struct {
 	*kind.OneModification
-	value proto.Message // nil: none
+	value    proto.Message // nil: none
+	unlisted bool          // see [Patches]
 }
 
 // PatchProblem is why a modification has no effect.
@@ -32,9 +39,10 @@ type PatchProblem struct {
 	Reason       string
 }
 
-// NewPatches returns the modifications of a conf, and the problems of those that cannot be parsed, which are left out.
-func NewPatches(conf *kind.ProxyPatchConf) (*Patches, []PatchProblem) {
-	p := &Patches{modifications: make([]modification, len(conf.AppendModifications))}
+// NewPatches returns the modifications of a conf, and their problems. Those that cannot be parsed are left out, and what
+// leads to the machine of a proxy is replaced. more are the types that an administrator permits.
+func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchProblem) {
+	p := &Patches{modifications: make([]modification, len(conf.AppendModifications)), more: more}
 	var problems []PatchProblem
 	for i := range conf.AppendModifications {
 		m := conf.AppendModifications[i].One()
@@ -46,9 +54,38 @@ func NewPatches(conf *kind.ProxyPatchConf) (*Patches, []PatchProblem) {
 			problems = append(problems, PatchProblem{i, m.Object + "." + field, err.Error()})
 			continue
 		}
-		p.modifications[i] = modification{m, value}
+		cut, types := examinedModification(m, value)
+		for _, text := range cut {
+			problems = append(problems, PatchProblem{i, m.Object, leadsToMachine(text)})
+		}
+		unlisted := more.unlisted(types)
+		for _, name := range unlisted {
+			p.Unlisted = append(p.Unlisted, PatchProblem{i, m.Object, fmt.Sprintf("has the type %s, which is not among "+
+				"the harmless ones; use another, or let an administrator permit it with the setting "+
+				"KUMA_PROXY_PATCHES_PERMITTED_TYPES", name)})
+		}
+		p.modifications[i] = modification{m, value, len(unlisted) > 0}
 	}
 	return p, problems
+}
+
+// leadsToMachine is the problem of a value that names a unix socket, a file or a variable of a proxy's machine.
+func leadsToMachine(text string) string {
+	return text + " leads to the machine of the proxy; no modification has a unix socket, a file other than /dev/stdout " +
+		"and /dev/stderr for logs, a variable of the environment, or the port of Envoy's administration: use an address, " +
+		"and inline values"
+}
+
+// examinedModification returns what leads to the machine of a proxy in the value and the JSON patch of a modification,
+// and the types of extensions in them. It replaces the former in the value.
+func examinedModification(m *kind.OneModification, value proto.Message) (cut []string, types []protoreflect.FullName) {
+	if value != nil {
+		g := &guard{}
+		g.message(value.ProtoReflect())
+		cut, types = g.cut, g.types
+	}
+	operations := examinedJSON(m.Change.JSONPatches)
+	return append(cut, operations.cut...), append(types, operations.types...)
 }
 
 // Patched is resources after the modifications.
@@ -67,6 +104,8 @@ type Batch struct {
 	Tags func(listener string) []map[string]string
 	// Own is true for the resources of one proxy, to which modifications add resources.
 	Own bool
+	// AdminPort is the port of Envoy's administration on the proxy's machine, to which no modification leads; 0: none.
+	AdminPort uint32
 	// Mesh, if not empty, is the mesh whose policies have the modifications, where the proxy serves several. Only the
 	// resources of this mesh's services change.
 	Mesh string
@@ -76,7 +115,7 @@ type Batch struct {
 // are. Filters that are discovered are found through the extensions of the batch.
 func (p *Patches) Apply(b Batch) Patched {
 	patched := Patched{Matches: make([]int, len(p.modifications))}
-	s := &patching{tags: b.Tags, mesh: b.Mesh}
+	s := &patching{tags: b.Tags, mesh: b.Mesh, adminPort: b.AdminPort, more: p.more}
 	for _, r := range b.Resources {
 		if r != nil {
 			s.documents = append(s.documents, &document{resource: r, origin: patchOrigin(r.Name)})
@@ -106,6 +145,8 @@ type patching struct {
 	documents []*document
 	tags      func(listener string) []map[string]string
 	mesh      string // see [Batch]
+	adminPort uint32
+	more      TypeNames
 }
 
 // document is one resource. It is decoded when a modification first reads it.
@@ -136,8 +177,9 @@ func (d *document) result() *xds.Resource {
 }
 
 // change changes a document by a function that returns the number of changes. Where it fails, panics, or makes the
-// resource invalid, the document stays as it is.
-func (d *document) change(f func(proto.Message) (int, error)) (n int, err error) {
+// resource invalid, the document stays as it is. restrict returns the problem of what it replaces in the result.
+func (d *document) change(f func(proto.Message) (int, error), restrict func(before, after proto.Message) (replaced,
+	err error)) (n int, err error) {
 	before, err := d.decoded()
 	if err != nil {
 		return 0, err
@@ -148,7 +190,11 @@ func (d *document) change(f func(proto.Message) (int, error)) (n int, err error)
 			n, err = 0, fmt.Errorf("%s %s: the modification fails: %v", d.resource.Type, d.resource.Name, failure)
 		}
 	}()
+	var replaced error
 	if n, err = f(after); err == nil && n > 0 {
+		replaced, err = restrict(before, after)
+	}
+	if err == nil && n > 0 {
 		err = validated(after)
 	}
 	if err == nil && n > 0 && nameOf(after) != d.resource.Name {
@@ -160,7 +206,33 @@ func (d *document) change(f func(proto.Message) (int, error)) (n int, err error)
 	if n > 0 {
 		d.message, d.changed = after, true
 	}
-	return n, nil
+	return n, replaced
+}
+
+// restrict replaces in a resource what a modification brought that leads to the proxy's machine. It returns the problem
+// of what it replaced, and an error for a type of an extension that the modification may not bring. A value was
+// examined as it was written. What a JSON patch makes is known by its result alone.
+func (s *patching) restrict(m *modification) func(before, after proto.Message) (replaced, err error) {
+	return func(before, after proto.Message) (replaced, err error) {
+		if len(m.Change.JSONPatches) == 0 && s.adminPort == 0 {
+			return nil, nil
+		}
+		had := &guard{adminPort: s.adminPort}
+		had.message(proto.Clone(before).ProtoReflect())
+		has := &guard{adminPort: s.adminPort, kept: had.findings()}
+		has.message(after.ProtoReflect())
+		if !m.unlisted {
+			for _, name := range s.more.unlisted(has.types) {
+				if !slices.Contains(had.types, name) {
+					return nil, fmt.Errorf("the result has the type %s, which is not permitted", name)
+				}
+			}
+		}
+		if len(has.cut) > 0 {
+			replaced = errors.New(leadsToMachine(has.cut[0]))
+		}
+		return replaced, nil
+	}
 }
 
 // validated returns why Envoy's API rejects a message.
@@ -197,7 +269,7 @@ func (s *patching) apply(m *modification, own bool) (n int, failure error) {
 			n++
 			continue
 		}
-		changes, err := d.change(f)
+		changes, err := d.change(f, s.restrict(m))
 		if n += changes; err != nil && failure == nil {
 			failure = err
 		}
@@ -291,7 +363,13 @@ func (s *patching) add(m *modification) error {
 	}) {
 		return fmt.Errorf("there is a %s %q already", t, name)
 	}
-	s.documents = append(s.documents, &document{resource: xds.NewResource(t, name, m.value), origin: ""})
+	value := proto.Clone(m.value)
+	g := &guard{adminPort: s.adminPort}
+	g.message(value.ProtoReflect())
+	s.documents = append(s.documents, &document{resource: xds.NewResource(t, name, value), origin: ""})
+	if len(g.cut) > 0 {
+		return errors.New(leadsToMachine(g.cut[0]))
+	}
 	return nil
 }
 

@@ -28,7 +28,7 @@ import (
 // patchesOf returns modifications by their written form, which must be valid.
 func patchesOf(t *testing.T, text string) *Patches {
 	t.Helper()
-	p, problems := NewPatches(patchConf(t, text))
+	p, problems := NewPatches(patchConf(t, text), nil)
 	if len(problems) > 0 {
 		t.Fatalf("%s: %v", text, problems)
 	}
@@ -228,7 +228,7 @@ func TestPatchesThatCannotBeParsed(t *testing.T) {
 			`unable to resolve "type.googleapis.com/a.B"`},
 		{`{virtualHost: {operation: Add, value: "{name: x}"}}`, "virtualHost.value: invalid VirtualHost.Domains"},
 	} {
-		_, problems := NewPatches(patchConf(t, c.modification))
+		_, problems := NewPatches(patchConf(t, c.modification), nil)
 		if len(problems) != 1 {
 			t.Errorf("%s: %v", c.modification, problems)
 			continue

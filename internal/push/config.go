@@ -121,7 +121,7 @@ func newConfig(state *graph.State) *config {
 	c := &config{state: state}
 	c.clusters = table.NewDerived(state.Tables.DB, "clusters of a destination", c.makeClusters, sameBlock)
 	c.outbound = table.NewDerived(state.Tables.DB, "outbounds", c.makeOutbound, sameBlock)
-	c.patches = table.NewDerived(state.Tables.DB, "modifications of resources", makePatches,
+	c.patches = table.NewDerived(state.Tables.DB, "modifications of resources", c.makePatches,
 		func(*envoy.Patches, *envoy.Patches) bool { return false })
 	c.bundles = table.NewDerived(state.Tables.DB, "trust bundles", c.makeBundles, sameResources)
 	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)

@@ -16,12 +16,12 @@ import (
 )
 
 // makePatches returns modifications with parsed values. Those that cannot be parsed are left out.
-func makePatches(_ *table.Reader, confs policy.Confs) *envoy.Patches {
+func (c *config) makePatches(_ *table.Reader, confs policy.Confs) *envoy.Patches {
 	conf := proxy.PatchOf(confs)
 	if conf == nil {
 		return nil
 	}
-	patches, _ := envoy.NewPatches(conf)
+	patches, _ := envoy.NewPatches(conf, c.state.Tables.PatchTypes)
 	return patches
 }
 
@@ -97,12 +97,20 @@ func (c *config) ownBatch(r *table.Reader, p *proxy.Proxy, mesh string, resource
 		return envoy.Batch{Resources: resources, Mesh: mesh, Tags: func(string) []map[string]string { return nil }}
 	}
 	dp, ok := c.state.Tables.Dataplanes.Find(r, p.Key.Mesh, p.Key.Name)
-	return envoy.Batch{Resources: resources, Own: true, Tags: func(listener string) []map[string]string {
+	return envoy.Batch{Resources: resources, Own: true, AdminPort: adminPort(dp, ok), Tags: func(listener string) []map[string]string {
 		if !ok {
 			return nil
 		}
 		return tagsOf(dp, p, listener)
 	}}
+}
+
+// adminPort returns the port of Envoy's administration; 0: it has a unix socket.
+func adminPort(dp *resource.Object[kind.Dataplane], ok bool) uint32 {
+	if !ok || dp.Spec.Networking.Admin == nil {
+		return 0
+	}
+	return dp.Spec.Networking.Admin.Port
 }
 
 // tagsOf returns the tags of the inbounds, or of the service, of one of a proxy's own listeners.
@@ -173,7 +181,7 @@ func (i *Inspector) Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modif
 		all[i].Index = number[all[i].Policy]
 		number[all[i].Policy]++
 	}
-	_, problems := envoy.NewPatches(proxy.PatchOf(confs))
+	_, problems := envoy.NewPatches(proxy.PatchOf(confs), c.state.Tables.PatchTypes)
 	patches := c.patches.Get(r, confs)
 	note := func(result envoy.Patched) {
 		for i, n := range result.Matches {

@@ -115,6 +115,9 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	if len(conditions) == 0 {
 		conditions = p.takenBack(r, resource.Key(u))
 	}
+	if len(conditions) == 0 {
+		conditions = p.unpermitted(r, resource.Key(u))
+	}
 	stored, told := p.State.Tables.PolicyRows[u.Kind].Statuses.Find(r, u.Mesh, u.Name)
 	var old kind.PolicyStatus
 	if told {
@@ -126,6 +129,26 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 		putIfDifferent(&w, statusDelay, stored, status.Make(u.Mesh, u.Name, kind.PolicyStatus{Conditions: conditions}))
 	}
 	return w
+}
+
+// unpermitted returns the condition Accepted=False of a MeshProxyPatch that a user could not write by now: it is older
+// than the list of types, or of another control plane. It goes on, except for what leads to the machines of proxies.
+func (p *Plan) unpermitted(r *table.Reader, of resource.Key) []kind.Condition {
+	if of.Kind != kind.MeshProxyPatches.Name || p.Unpermitted == nil {
+		return nil
+	}
+	o, ok := p.State.Tables.Find(r, of)
+	if !ok {
+		return nil
+	}
+	text := p.Unpermitted(&o.(*resource.Object[kind.MeshProxyPatch]).Spec.Default)
+	if text == "" {
+		return nil
+	}
+	return []kind.Condition{{
+		Type: kind.AcceptedCondition, Status: "False", Reason: "NotPermitted",
+		Message: "it stays applied until it is written again, without what leads to a proxy's machine: " + text,
+	}}
 }
 
 // takenBack returns the condition Accepted=False of a policy without a part of which proxies get resources that Envoy

@@ -179,3 +179,33 @@ func TestAServiceThatCannotBeTranslatedSaysSo(t *testing.T) {
 		t.Errorf("after that the conditions are %+v, want what the proxy says", status.Conditions)
 	}
 }
+
+// TestAnUnpermittedPatchSaysSo: a stored MeshProxyPatch that a user could not write by now has a condition until it is
+// written again.
+func TestAnUnpermittedPatchSaysSo(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/24")
+	w.plan.Unpermitted = func(conf *kind.ProxyPatchConf) string {
+		if len(conf.AppendModifications) > 1 {
+			return "it has two"
+		}
+		return ""
+	}
+	remove := kind.Modification{Cluster: &kind.ClusterModification{Operation: kind.PatchRemove}}
+	conditions := func(modifications ...kind.Modification) []kind.Condition {
+		w.put(kind.MeshProxyPatches.Make("default", "p", kind.MeshProxyPatch{
+			Default: kind.ProxyPatchConf{AppendModifications: modifications}}))
+		w.reconcile(kind.MeshProxyPatches.Name, "p")
+		stored, ok := w.plan.State.Tables.PolicyRows[kind.MeshProxyPatches.Name].Statuses.Find(w.reader(), "default", "p")
+		if !ok {
+			return nil
+		}
+		return stored.Spec.Conditions
+	}
+	if got := conditions(remove, remove); len(got) != 1 || got[0].Status != "False" || got[0].Reason != "NotPermitted" ||
+		!strings.Contains(got[0].Message, "it has two") {
+		t.Errorf("the conditions are %+v", got)
+	}
+	if got := conditions(remove); len(got) > 0 {
+		t.Errorf("written again it has the conditions %+v", got)
+	}
+}

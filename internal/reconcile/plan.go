@@ -63,6 +63,8 @@ type Plan struct {
 	DrainTime time.Duration
 	// Lives returns true while an instance of the control plane is alive.
 	Lives func(instance string) bool
+	// Unpermitted returns why a user may not write a conf of a MeshProxyPatch, empty where a user may; nil: any may.
+	Unpermitted func(*kind.ProxyPatchConf) string
 	// Acks has the progress of the conditions that the writes state.
 	Acks *barrier.Rows
 

@@ -188,7 +188,7 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 		return DiffResource{}, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
 	}
 	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name),
-		MayReferToSecrets: a.mayReferToSecrets(r)})
+		Administers: a.administers(r)})
 	outcome := "unchanged"
 	switch {
 	case result.Created:

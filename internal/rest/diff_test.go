@@ -118,8 +118,8 @@ func TestCallersOfADiff(t *testing.T) {
 	}
 }
 
-// TestWhoMayReferToSecrets: a user who may write, and not read Secrets, stores no reference to one.
-func TestWhoMayReferToSecrets(t *testing.T) {
+// TestWhoAdministers: a user who may write, and not read Secrets, stores no reference to one.
+func TestWhoAdministers(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	config := w.config()

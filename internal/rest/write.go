@@ -45,7 +45,7 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 			return err
 		}
 		change.Sender = senderOf(r, d.Describe().Name)
-		change.MayReferToSecrets = a.mayReferToSecrets(r)
+		change.Administers = a.administers(r)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
 			return err
@@ -69,8 +69,8 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 	}
 }
 
-// mayReferToSecrets returns the check of a writer's references: who may not read Secrets brings none to an egress.
-func (a *api) mayReferToSecrets(r *http.Request) func(context.Context) error {
+// administers returns the check of a write that needs the permission of Secrets.
+func (a *api) administers(r *http.Request) func(context.Context) error {
 	return func(context.Context) error { return a.Guard.permit(r, access.AdminResources) }
 }
 

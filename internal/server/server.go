@@ -22,6 +22,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/bundle"
 	"weft/internal/dpserver"
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/join"
@@ -193,6 +194,7 @@ func (s *Server) buildTable(context.Context) error {
 	if s.settings.Environment == settings.OnKubernetes {
 		s.state.Tables.SystemNamespace = s.settings.Kubernetes.SystemNamespace
 	}
+	s.state.Tables.PatchTypes = s.settings.PatchTypes
 	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
@@ -200,7 +202,7 @@ func (s *Server) buildTable(context.Context) error {
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
-		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf,
+		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf, PatchTypes: s.settings.PatchTypes,
 	})
 	return nil
 }
@@ -260,6 +262,7 @@ func (s *Server) buildReconciler(context.Context) error {
 		MeshExternalService: s.settings.MeshExternalServiceCIDR,
 	}, s.kubernetes())
 	plan.DrainTime = s.settings.DrainTime
+	plan.Unpermitted = envoy.TypeNames(s.settings.PatchTypes).Unpermitted
 	plan.Lives = func(instance string) bool {
 		_, ended := s.replica.Expired(instance)
 		return !ended

@@ -271,6 +271,14 @@ var plain = []setting{
 		set: boolean(func(s *Settings) *bool { return &s.LoopbackVouches }),
 	},
 	{
+		path: "proxyPatches.permittedTypes", env: "KUMA_PROXY_PATCHES_PERMITTED_TYPES", list: true,
+		doc: "Types of Envoy extensions that MeshProxyPatches of every writer may have beyond the harmless ones, by " +
+			"their full names, such as `envoy.extensions.filters.http.lua.v3.Lua`. The writer of a patch with such a " +
+			"type runs its code in proxies. Set it to the same value on global and in each zone ([changes of Envoy " +
+			"resources](operations/proxy-patches.md#types)).",
+		set: typeNames(func(s *Settings) *[]string { return &s.PatchTypes }),
+	},
+	{
 		path: "hostNames.resolvers", env: "KUMA_HOST_NAMES_RESOLVERS", list: true,
 		doc: "The DNS resolvers, IP addresses with or without a port, for host names of the zone's Dataplanes and of " +
 			"other zones' ingresses. Empty: those of `/etc/resolv.conf`. See [host names as " +
@@ -441,4 +449,21 @@ func index(key func(setting) string) map[string]setting {
 		panic(fmt.Sprintf("settings: %d settings share %d names", len(all), len(m)))
 	}
 	return m
+}
+
+// typeName matches the full name of a message.
+var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+(\.[A-Z][A-Za-z0-9_]*)+$`)
+
+// typeNames parses a list of full names of messages.
+func typeNames(field func(*Settings) *[]string) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		*field(s) = splitList(v)
+		for _, name := range *field(s) {
+			if !typeName.MatchString(name) {
+				return fmt.Errorf("has %q, which is not the full name of a type, such as "+
+					"envoy.extensions.filters.http.lua.v3.Lua", name)
+			}
+		}
+		return nil
+	}
 }

@@ -66,6 +66,8 @@ type Settings struct {
 	VouchedNetworks, Forwarders []netip.Prefix
 	// LoopbackVouches lets an agent that connects over the loopback interface state each address of the machine.
 	LoopbackVouches bool
+	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones.
+	PatchTypes []string
 	// Resolvers resolve the host names of Dataplanes and of zone ingresses; empty: those of /etc/resolv.conf.
 	Resolvers []netip.AddrPort
 	// HostNameDrain is the time for which an address stays in use after its host name stopped resolving to it.

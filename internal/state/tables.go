@@ -34,6 +34,9 @@ type Tables struct {
 	// SystemNamespace has the resources of the mesh's operators in a zone on Kubernetes; empty outside Kubernetes. It
 	// is set before the first commit.
 	SystemNamespace string
+	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones. It is set before
+	// the first commit.
+	PatchTypes []string
 	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
 	// before the first commit.
 	Alone bool

@@ -114,7 +114,7 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 		return webhook.Response{}, err
 	}
 	return r.reviewWrite(ctx, sent, stored, admission.Change{DryRun: true, Unvouched: true,
-		MayReferToSecrets: r.mayReferToSecrets(q.UserInfo)})
+		Administers: r.administers(q.UserInfo)})
 }
 
 // kindOf returns the kind of the reviewed object; empty for a Secret that is not of the control plane.

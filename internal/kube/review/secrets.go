@@ -11,9 +11,9 @@ import (
 // accessReviews is the path of the reviews of users' permissions.
 const accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-// mayReferToSecrets returns the check of a user's references to Secrets: the user may get the Secrets of the system
+// administers returns the check of a user's references to Secrets: the user may get the Secrets of the system
 // namespace, which have the values. Without a response of the API server the user may not.
-func (r *Reviewer) mayReferToSecrets(user authentication.UserInfo) func(context.Context) error {
+func (r *Reviewer) administers(user authentication.UserInfo) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var review struct{ Status struct{ Allowed bool } }
 		err := r.Client.Create(ctx, accessReviews, map[string]any{
