@@ -32,7 +32,7 @@ func All() []resource.Descriptor {
 		Secrets, GlobalSecrets,
 		ResolvedNames,
 		PodReports,
-		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts, FailedWritesList,
+		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts, ZoneProxyGraces, FailedWritesList,
 	})
 }
 

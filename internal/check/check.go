@@ -84,6 +84,7 @@ func Run(w World) *Report {
 	l.controlPlane()
 	l.ownWrites()
 	l.zones()
+	l.zoneProxyNamespaces()
 	l.hostNames()
 	l.sidecars()
 	for mesh := range w.State.Tables.Meshes.All(w.Snapshot) {

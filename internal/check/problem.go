@@ -156,6 +156,9 @@ var (
 			"generated ones count."}
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or repair the existing one."}
+	zoneProxyNamespace = &Problem{"zone-proxy-namespace", Error,
+		"Run zone proxies in the system namespace, or add the namespace to the value controlPlane.zoneProxyNamespaces " +
+			"of the chart if its owners may have the keys and the traffic of the mesh."}
 	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or remove " +
 			"routing.zoneEgress from the Mesh."}
@@ -172,7 +175,8 @@ var problems = []*Problem{
 	noVirtualIP, generatedServicesFull, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,
-	zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved, outboundUnreachable,
+	zoneProxyNamespace, zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved,
+	outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
 	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
 	membersExempt, listenerExcluded,

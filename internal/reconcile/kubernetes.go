@@ -163,6 +163,9 @@ func (p *Plan) podWrites(r *table.Reader, pod *convert.Pod, stored ofPod) (w Wri
 			_, ok := p.State.Tables.Meshes.Find(r, "", name)
 			return ok
 		}
+		around.Exempt = func(mesh, role string) bool {
+			return p.State.Tables.ZoneProxyExempt(r, pod.Namespace, mesh, role)
+		}
 		if len(stored.dataplanes) > 0 {
 			around.Stored = stored.dataplanes[0]
 		}

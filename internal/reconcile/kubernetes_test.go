@@ -36,7 +36,7 @@ type cluster struct {
 
 func kubernetesSettings() *convert.Settings {
 	return &convert.Settings{
-		Zone: "east", SystemNamespace: "kuma-system", IgnoredLabels: []string{"hash"}, WorkloadLabels: []string{"app"},
+		Zone: "east", SystemNamespace: "kuma-system", ZoneProxyNamespaces: []string{"shop"}, IgnoredLabels: []string{"hash"}, WorkloadLabels: []string{"app"},
 		RedirectInbound: 15006, RedirectOutbound: 15001, Exceptions: map[string]string{"builds": "*"},
 	}
 }
@@ -437,4 +437,37 @@ func (c *cluster) specs() string {
 		fmt.Fprintf(&text, "%s %s\n", o.Key(), body)
 	}
 	return text.String()
+}
+
+// TestZoneProxyGrace: a namespace that had a zone proxy before the list keeps it, in its mesh and role, until the end.
+func TestZoneProxyGrace(t *testing.T) {
+	c := newCluster(t, kubernetesSettings())
+	c.user(kind.Meshes.Make("", "default", kind.Mesh{}))
+	until := c.now.Add(time.Hour)
+	c.user(kind.ZoneProxyGraces.Make("", kind.TheZoneProxyGrace, kind.ZoneProxyGrace{Until: kind.Time{Time: until},
+		Proxies: []kind.GraceZoneProxy{{Namespace: "tenant", Mesh: "default", Role: kind.EgressRole}}}))
+	c.synced(true)
+	scenario, err := txtar.ParseFile("testdata/kubernetes/zone-proxies-elsewhere.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.apply(strings.TrimSpace(string(scenario.Files[0].Data)))
+	c.drain()
+	sections := func() string {
+		o, ok := c.rows[kind.Dataplanes.Key("default", "out.tenant")]
+		if !ok {
+			return "none"
+		}
+		n := &o.(*resource.Object[kind.Dataplane]).Spec.Networking
+		return fmt.Sprintf("egress %v, ingress %v", n.ZoneEgress != nil, n.ZoneIngress != nil)
+	}
+	if got, want := sections(), "egress true, ingress false"; got != want {
+		t.Errorf("before the end the Pod is %s, want %s", got, want)
+	}
+	c.now = until.Add(time.Second)
+	c.commit(func(*table.Tx) {})
+	c.drain()
+	if got := sections(); got != "none" {
+		t.Errorf("after the end the Pod is %s", got)
+	}
 }

@@ -29,7 +29,8 @@ func (s *Server) buildPods() error {
 	}
 	converted := &convert.Settings{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
-		DefaultMesh: s.settings.DefaultMesh, IgnoredLabels: s.settings.Pods.IgnoredLabels,
+		ZoneProxyNamespaces: s.settings.Pods.ZoneProxyNamespaces,
+		DefaultMesh:         s.settings.DefaultMesh, IgnoredLabels: s.settings.Pods.IgnoredLabels,
 		Exceptions:       s.settings.Injector.Exceptions,
 		WorkloadLabels:   s.settings.Pods.WorkloadLabels,
 		RedirectInbound:  uint32(s.settings.Injector.InboundPort),

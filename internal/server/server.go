@@ -132,6 +132,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.buildTable,
 		s.beginFirstStart,
 		s.createDefaults,
+		s.recordZoneProxies,
 		s.loadCertificates,
 		s.openAudit,
 		s.buildHub,
@@ -195,6 +196,7 @@ func (s *Server) buildTable(context.Context) error {
 		s.state.Tables.SystemNamespace = s.settings.Kubernetes.SystemNamespace
 	}
 	s.state.Tables.PatchTypes = s.settings.PatchTypes
+	s.state.Tables.ZoneProxyNamespaces = s.zoneProxyNamespaces()
 	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
 	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))

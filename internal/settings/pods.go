@@ -1,6 +1,10 @@
 package settings
 
-import "fmt"
+import (
+	"fmt"
+
+	"weft/kind"
+)
 
 // Pods are the settings by which Pods become Dataplanes.
 type Pods struct {
@@ -10,6 +14,8 @@ type Pods struct {
 	NodeLabels []string
 	// WorkloadLabels are the labels of a Pod that name its workload; the first that the Pod has counts.
 	WorkloadLabels []string
+	// ZoneProxyNamespaces are the namespaces, beside the system namespace, whose Pods may be zone proxies.
+	ZoneProxyNamespaces []string
 }
 
 // podSettings are the settings by which Pods become Dataplanes.
@@ -34,6 +40,21 @@ var podSettings = []setting{
 		doc: "Labels of Pods that name their workload; the first that a Pod has counts. Without one, the workload is " +
 			"the ServiceAccount of the Pod.",
 		set: labelNames(func(p *Pods) *[]string { return &p.WorkloadLabels }),
+	},
+	{
+		path: runtimePath + "zoneProxyNamespaces", list: true, env: runtimeVariable + "ZONE_PROXY_NAMESPACES",
+		doc: "Namespaces, beside the system namespace, whose Pods may be zone ingresses and zone egresses. The owners " +
+			"of such a namespace get the keys of external services and the traffic of every mesh " +
+			"([Kubernetes](kubernetes.md#zone-proxies)).",
+		set: func(s *Settings, v string) error {
+			s.Pods.ZoneProxyNamespaces = splitList(v)
+			for _, name := range s.Pods.ZoneProxyNamespaces {
+				if !kind.IsNamespace(name) {
+					return fmt.Errorf("has %q, which is not the name of a namespace", name)
+				}
+			}
+			return nil
+		},
 	},
 }
 

@@ -37,6 +37,9 @@ type Tables struct {
 	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones. It is set before
 	// the first commit.
 	PatchTypes []string
+	// ZoneProxyNamespaces are the namespaces whose Pods may be zone proxies; none outside Kubernetes. It is set before
+	// the first commit.
+	ZoneProxyNamespaces []string
 	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
 	// before the first commit.
 	Alone bool
@@ -59,6 +62,7 @@ type Tables struct {
 	RetainedEndpointsTables
 	RetainedSNIRouteTables
 	SNIFormatTables
+	ZoneProxyGraceTables
 	HostnameGeneratorTables
 	ZoneProxyTables
 	ResolvedNameTables
@@ -97,6 +101,7 @@ func New(zone string) *Tables {
 	t.addRetainedEndpoints()
 	t.addRetainedSNIRoute()
 	t.addSNIFormat()
+	t.addZoneProxyGrace()
 	t.addHostnameGenerator()
 	t.addZoneProxy()
 	t.addResolvedName()

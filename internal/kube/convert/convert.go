@@ -91,6 +91,8 @@ type Settings struct {
 	Joined bool
 	// SystemNamespace is the namespace of the control plane.
 	SystemNamespace string
+	// ZoneProxyNamespaces are further namespaces whose Pods may be zone proxies.
+	ZoneProxyNamespaces []string
 	// DefaultMesh is the mesh of Pods and Services that name none.
 	DefaultMesh string
 	// Exceptions are labels of Pods that get no sidecar, with a value, or "*" for any.

@@ -37,6 +37,9 @@ type Around struct {
 	Routed func(service string) RoutedProtocols
 	// HasMesh reports whether a Mesh exists.
 	HasMesh func(name string) bool
+	// Exempt returns true where Pods of the namespace may still be zone proxies of a mesh in a role, since one of them
+	// was under an earlier release; nil: none.
+	Exempt func(mesh, role string) bool
 	// Stored is the stored Dataplane of the Pod, and StoredIngress its ZoneIngress; nil without one.
 	Stored        *resource.Object[kind.Dataplane]
 	StoredIngress *resource.Object[kind.ZoneIngress]
@@ -179,6 +182,8 @@ type conversion struct {
 	*Around
 	pod    *Pod
 	events []Event
+	// notZoneProxy is true once a warning says that the Pod may not be a zone proxy.
+	notZoneProxy bool
 }
 
 func (c *conversion) warn(on Ref, reason, format string, args ...any) {

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"slices"
 
 	"weft/kind"
 )
@@ -21,8 +22,11 @@ func (c *conversion) zoneProxy(n *kind.Networking, services []Serves) bool {
 			if len(targets) == 0 {
 				continue
 			}
-			at := targets[0]
-			switch role := service.ZoneProxyRole(); role {
+			at, role := targets[0], service.ZoneProxyRole()
+			if (role == kind.EgressRole || role == kind.IngressRole) && !c.mayBeZoneProxy(role) {
+				continue
+			}
+			switch role {
 			case kind.EgressRole:
 				if n.ZoneEgress != nil {
 					c.second(service, port, role)
@@ -50,6 +54,24 @@ func (c *conversion) zoneProxy(n *kind.Networking, services []Serves) bool {
 		}
 	}
 	return true
+}
+
+// mayBeZoneProxy reports whether the Pod may be a zone proxy. It warns where it may not: the labels of Pods and Services
+// are written by the owners of their namespace, and a zone proxy has keys and traffic of the whole mesh.
+func (c *conversion) mayBeZoneProxy(role string) bool {
+	namespace := c.pod.Namespace
+	mesh := c.MeshOf(c.pod, c.Around)
+	if namespace == c.SystemNamespace || slices.Contains(c.ZoneProxyNamespaces, namespace) ||
+		c.Around.Exempt != nil && c.Around.Exempt(mesh, role) {
+		return true
+	}
+	if !c.notZoneProxy {
+		c.notZoneProxy = true
+		c.warn(c.pod.Ref(), FailedDataplane, "the Pod is no zone %s of the mesh %s: zone proxies run in the namespace "+
+			"%s, or in a namespace that an operator lists in the value controlPlane.zoneProxyNamespaces of the chart "+
+			"(KUMA_RUNTIME_KUBERNETES_ZONE_PROXY_NAMESPACES)", role, mesh, c.SystemNamespace)
+	}
+	return false
 }
 
 // second warns of a port that would be a second section of a role.

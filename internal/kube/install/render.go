@@ -73,6 +73,9 @@ var installOrder = []string{"Namespace", "PodDisruptionBudget", "ServiceAccount"
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*`)
 
+// notes is the template of what helm prints after an installation, which is no object.
+const notes = "/NOTES.txt"
+
 // execute executes the templates, and returns their objects in helm's order.
 func execute(o Options) ([]document, error) {
 	data, err := contextOf(o)
@@ -85,6 +88,7 @@ func execute(o Options) ([]document, error) {
 	}
 	all := template.New("weft").Option("missingkey=zero")
 	all.Funcs(functions(all))
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, notes) })
 	for _, file := range files {
 		text, err := deploy.Chart.ReadFile(file)
 		if err != nil {
