@@ -76,9 +76,9 @@ type Change struct {
 	Token *Token
 	// Unvouched is true where the writer does not vouch for the facts that the write adds to a Dataplane.
 	Unvouched bool
-	// Administers returns an error with the reason where the writer may not read Secrets. Such a writer adds and changes
-	// no reference to one, and its patches of proxies have harmless types alone. It is called for a write that needs the
-	// permission; nil: the writer has it.
+	// Administers returns an error with the reason where the writer may not read Secrets. Such a writer adds and
+	// changes no reference to one, and its patches of proxies have harmless types alone. It is called for a write that
+	// needs the permission; nil: the writer has it.
 	Administers func(context.Context) error
 	// Sender lists the fields that the program of the user cannot express.
 	Sender Sender
@@ -457,7 +457,7 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	if err := w.checkSecretReferences(ctx, o, stored, change); err != nil {
 		return Result{}, err
 	}
-	if err := w.checkPatch(ctx, o, change); err != nil {
+	if err := w.checkPatch(ctx, o, stored, change); err != nil {
 		return Result{}, err
 	}
 	if err := w.checkExternalAddresses(o); err != nil {

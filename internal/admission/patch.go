@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"weft/internal/envoy"
 	"weft/kind"
@@ -12,14 +13,14 @@ import (
 // checkPatch rejects a MeshProxyPatch with a value that is not of its type, or that leads to the machine of a proxy:
 // Invalid. A writer without the permission of Secrets may write harmless types of extensions only. A received one is
 // checked where it was written; what this release cannot parse has no effect.
-func (w *Writer) checkPatch(ctx context.Context, o resource.Any, change Change) error {
+func (w *Writer) checkPatch(ctx context.Context, o resource.Any, stored *current, change Change) error {
 	patch, ok := o.(*resource.Object[kind.MeshProxyPatch])
 	if !ok {
 		return nil
 	}
 	var problems resource.Problems
 	patches, failures := envoy.NewPatches(&patch.Spec.Default, w.patchTypes)
-	if !change.ControlPlane && change.mayAdminister(ctx) != nil {
+	if !change.ControlPlane && !keepsPatch(patch, stored) && change.mayAdminister(ctx) != nil {
 		failures = append(failures, patches.Unlisted...)
 	}
 	for _, failure := range failures {
@@ -30,6 +31,12 @@ func (w *Writer) checkPatch(ctx context.Context, o resource.Any, change Change) 
 		return nil
 	}
 	return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
+}
+
+// keepsPatch reports whether a patch has the modifications of the stored one.
+func keepsPatch(patch *resource.Object[kind.MeshProxyPatch], stored *current) bool {
+	before, ok := stored.objectOrNil().(*resource.Object[kind.MeshProxyPatch])
+	return ok && reflect.DeepEqual(before.Spec, patch.Spec)
 }
 
 // unlistedTypes warns of types of extensions that an administrator has written, and that no setting permits.
