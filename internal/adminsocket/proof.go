@@ -43,7 +43,8 @@ func (s *Socket) Proves(r *http.Request) bool {
 }
 
 // Prove adds the header in the file beside a socket to a request. The file is read for each request, since each start
-// of the control plane writes a new one. Without the file the request is sent as it is, and its response has the reason.
+// of the control plane writes a new one. Without the file the request is sent as it is, and its response has the
+// reason.
 func Prove(r *http.Request, socket string) {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), ProofName))
 	if err != nil {

@@ -157,8 +157,8 @@ var (
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or repair the existing one."}
 	zoneProxyNamespace = &Problem{"zone-proxy-namespace", Error,
-		"Run zone proxies in the system namespace, or add the namespace to the value controlPlane.zoneProxyNamespaces " +
-			"of the chart if its owners may have the keys and the traffic of the mesh."}
+		"Run zone proxies in the system namespace, or add the namespace to the value " +
+			"controlPlane.zoneProxyNamespaces of the chart if its owners may have the keys and traffic of the mesh."}
 	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or remove " +
 			"routing.zoneEgress from the Mesh."}

@@ -20,8 +20,8 @@ func (l *checker) zoneProxyNamespaces() {
 		namespace := dp.Label(kind.NamespaceLabel)
 		for _, role := range state.UnlistedRoles(dp, listed) {
 			if until, ok := l.State.Tables.ZoneProxyGrace(l.r, namespace, dp.Mesh, role); ok {
-				l.found(zoneProxyNamespace, objectOf(dp.Key()), "it is a zone %s in the namespace %s, which no operator "+
-					"lists, and ends at %s", role, namespace, until.UTC().Format(time.RFC3339))
+				l.found(zoneProxyNamespace, objectOf(dp.Key()), "it is a zone %s in the namespace %s, which no "+
+					"operator lists, and ends at %s", role, namespace, until.UTC().Format(time.RFC3339))
 			}
 		}
 	}

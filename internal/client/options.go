@@ -79,8 +79,8 @@ func New(o Options) (*Client, error) {
 	}}, nil
 }
 
-// proving returns a transport that adds the proof of an administrator's socket to each request. Without a socket it adds
-// none: the proof is sent over the socket alone.
+// proving returns a transport that adds the proof of an administrator's socket to each request. Without a socket it
+// adds none: the proof is sent over the socket alone.
 func proving(transport http.RoundTripper, socket string) http.RoundTripper {
 	if socket == "" {
 		return transport

@@ -39,8 +39,8 @@ type PatchProblem struct {
 	Reason       string
 }
 
-// NewPatches returns the modifications of a conf, and their problems. Those that cannot be parsed are left out, and what
-// leads to the machine of a proxy is replaced. more are the types that an administrator permits.
+// NewPatches returns the modifications of a conf, and their problems. Those that cannot be parsed are left out, and
+// what leads to the machine of a proxy is replaced. more are the types that an administrator permits.
 func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchProblem) {
 	p := &Patches{modifications: make([]modification, len(conf.AppendModifications)), more: more}
 	var problems []PatchProblem
@@ -60,8 +60,8 @@ func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchPro
 		}
 		unlisted := more.unlisted(types)
 		for _, name := range unlisted {
-			p.Unlisted = append(p.Unlisted, PatchProblem{i, m.Object, fmt.Sprintf("has the type %s, which is not among "+
-				"the harmless ones; use another, or let an administrator permit it with the setting "+
+			p.Unlisted = append(p.Unlisted, PatchProblem{i, m.Object, fmt.Sprintf("has the type %s, which is not "+
+				"among the harmless ones; use another, or let an administrator permit it with the setting "+
 				"KUMA_PROXY_PATCHES_PERMITTED_TYPES", name)})
 		}
 		p.modifications[i] = modification{m, value, len(unlisted) > 0}
@@ -71,9 +71,9 @@ func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchPro
 
 // leadsToMachine is the problem of a value that names a unix socket, a file or a variable of a proxy's machine.
 func leadsToMachine(text string) string {
-	return text + " leads to the machine of the proxy; no modification has a unix socket, a file other than /dev/stdout " +
-		"and /dev/stderr for logs, a variable of the environment, or the port of Envoy's administration: use an address, " +
-		"and inline values"
+	return text + " leads to the machine of the proxy; no modification has a unix socket, a file other than " +
+		"/dev/stdout and /dev/stderr for logs, a variable of the environment, or the port of Envoy's administration: " +
+		"use an address, and inline values"
 }
 
 // examinedModification returns what leads to the machine of a proxy in the value and the JSON patch of a modification,

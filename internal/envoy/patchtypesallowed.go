@@ -38,7 +38,8 @@ func (more TypeNames) Unpermitted(conf *kind.ProxyPatchConf) string {
 	patches, problems := NewPatches(conf, more)
 	var texts []string
 	for _, p := range append(patches.Unlisted, problems...) {
-		texts = append(texts, fmt.Sprintf("spec.default.appendModifications[%d].%s %s", p.Modification, p.Field, p.Reason))
+		texts = append(texts, fmt.Sprintf("spec.default.appendModifications[%d].%s %s", p.Modification, p.Field,
+			p.Reason))
 	}
 	return strings.Join(texts[:min(len(texts), 3)], "; ")
 }

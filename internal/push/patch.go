@@ -97,12 +97,13 @@ func (c *config) ownBatch(r *table.Reader, p *proxy.Proxy, mesh string, resource
 		return envoy.Batch{Resources: resources, Mesh: mesh, Tags: func(string) []map[string]string { return nil }}
 	}
 	dp, ok := c.state.Tables.Dataplanes.Find(r, p.Key.Mesh, p.Key.Name)
-	return envoy.Batch{Resources: resources, Own: true, AdminPort: adminPort(dp, ok), Tags: func(listener string) []map[string]string {
+	tags := func(listener string) []map[string]string {
 		if !ok {
 			return nil
 		}
 		return tagsOf(dp, p, listener)
-	}}
+	}
+	return envoy.Batch{Resources: resources, Own: true, AdminPort: adminPort(dp, ok), Tags: tags}
 }
 
 // adminPort returns the port of Envoy's administration; 0: it has a unix socket.

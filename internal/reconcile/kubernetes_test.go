@@ -36,7 +36,8 @@ type cluster struct {
 
 func kubernetesSettings() *convert.Settings {
 	return &convert.Settings{
-		Zone: "east", SystemNamespace: "kuma-system", ZoneProxyNamespaces: []string{"shop"}, IgnoredLabels: []string{"hash"}, WorkloadLabels: []string{"app"},
+		Zone: "east", SystemNamespace: "kuma-system", ZoneProxyNamespaces: []string{"shop"},
+		IgnoredLabels: []string{"hash"}, WorkloadLabels: []string{"app"},
 		RedirectInbound: 15006, RedirectOutbound: 15001, Exceptions: map[string]string{"builds": "*"},
 	}
 }
@@ -447,7 +448,7 @@ func TestZoneProxyGrace(t *testing.T) {
 	c.user(kind.ZoneProxyGraces.Make("", kind.TheZoneProxyGrace, kind.ZoneProxyGrace{Until: kind.Time{Time: until},
 		Proxies: []kind.GraceZoneProxy{{Namespace: "tenant", Mesh: "default", Role: kind.EgressRole}}}))
 	c.synced(true)
-	scenario, err := txtar.ParseFile("testdata/kubernetes/zone-proxies-elsewhere.txtar")
+	scenario, err := txtar.ParseFile("testdata/kubernetes/zone-proxies-unlisted.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

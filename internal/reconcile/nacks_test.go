@@ -195,14 +195,15 @@ func TestAnUnpermittedPatchSaysSo(t *testing.T) {
 		w.put(kind.MeshProxyPatches.Make("default", "p", kind.MeshProxyPatch{
 			Default: kind.ProxyPatchConf{AppendModifications: modifications}}))
 		w.reconcile(kind.MeshProxyPatches.Name, "p")
-		stored, ok := w.plan.State.Tables.PolicyRows[kind.MeshProxyPatches.Name].Statuses.Find(w.reader(), "default", "p")
+		rows := w.plan.State.Tables.PolicyRows[kind.MeshProxyPatches.Name]
+		stored, ok := rows.Statuses.Find(w.reader(), "default", "p")
 		if !ok {
 			return nil
 		}
 		return stored.Spec.Conditions
 	}
-	if got := conditions(remove, remove); len(got) != 1 || got[0].Status != "False" || got[0].Reason != "NotPermitted" ||
-		!strings.Contains(got[0].Message, "it has two") {
+	if got := conditions(remove, remove); len(got) != 1 || got[0].Status != "False" ||
+		got[0].Reason != "NotPermitted" || !strings.Contains(got[0].Message, "it has two") {
 		t.Errorf("the conditions are %+v", got)
 	}
 	if got := conditions(remove); len(got) > 0 {

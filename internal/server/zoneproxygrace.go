@@ -48,7 +48,8 @@ func (s *Server) recordZoneProxies(ctx context.Context) error {
 		}
 		dp := o.(*resource.Object[kind.Dataplane])
 		for _, role := range state.UnlistedRoles(dp, listed) {
-			if of := (kind.GraceZoneProxy{Namespace: dp.Label(kind.NamespaceLabel), Mesh: dp.Mesh, Role: role}); !known[of] {
+			of := kind.GraceZoneProxy{Namespace: dp.Label(kind.NamespaceLabel), Mesh: dp.Mesh, Role: role}
+			if !known[of] {
 				known[of] = true
 				grace.Proxies = append(grace.Proxies, of)
 			}

@@ -2,8 +2,7 @@ package settings
 
 import (
 	"fmt"
-
-	"weft/kind"
+	"regexp"
 )
 
 // Pods are the settings by which Pods become Dataplanes.
@@ -17,6 +16,9 @@ type Pods struct {
 	// ZoneProxyNamespaces are the namespaces, beside the system namespace, whose Pods may be zone proxies.
 	ZoneProxyNamespaces []string
 }
+
+// namespaceName matches the name of a namespace.
+var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // podSettings are the settings by which Pods become Dataplanes.
 var podSettings = []setting{
@@ -43,13 +45,13 @@ var podSettings = []setting{
 	},
 	{
 		path: runtimePath + "zoneProxyNamespaces", list: true, env: runtimeVariable + "ZONE_PROXY_NAMESPACES",
-		doc: "Namespaces, beside the system namespace, whose Pods may be zone ingresses and zone egresses. The owners " +
-			"of such a namespace get the keys of external services and the traffic of every mesh " +
+		doc: "Namespaces, beside the system namespace, whose Pods may be zone ingresses and zone egresses. The " +
+			"owners of such a namespace get the keys of external services and the traffic of every mesh " +
 			"([Kubernetes](kubernetes.md#zone-proxies)).",
 		set: func(s *Settings, v string) error {
 			s.Pods.ZoneProxyNamespaces = splitList(v)
 			for _, name := range s.Pods.ZoneProxyNamespaces {
-				if !kind.IsNamespace(name) {
+				if !namespaceName.MatchString(name) {
 					return fmt.Errorf("has %q, which is not the name of a namespace", name)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 
 // A user who may write a MeshProxyPatch, an administrator or not, makes no proxy of the control plane's machine forward
 // to the administrator's socket, or serve a file or a variable of the machine. Bytes that are forwarded to the socket
-// all the same are those of nobody.
+// all the same have no permission.
 func TestHostilePatchesReachTheMachine(t *testing.T) {
 	a := newAttack(t, "a user who may write a MeshProxyPatch becomes the administrator of the machine")
 	w := newWorld(t)
@@ -30,8 +30,9 @@ func TestHostilePatchesReachTheMachine(t *testing.T) {
 			`endpoints: [{lbEndpoints: [{endpoint: {address: {pipe: {path: ` + socket + `}}}}]}]}}"}}`,
 		"a response from a file":     host(`directResponse: {status: 200, body: {filename: ` + secrets + `}}`),
 		"a response from a variable": host(`directResponse: {status: 200, body: {environmentVariable: HOME}}`),
-		"a header from a variable":   host(`responseHeadersToAdd: [{header: {key: a, value: '%ENVIRONMENT(HOME)%'}}]`),
-		"a header from a file":       host(`responseHeadersToAdd: [{header: {key: a, value: '%FILE_CONTENT(` + secrets + `)%'}}]`),
+		"a header from a variable":   host(`route: {cluster: x}, responseHeadersToAdd: [{header: {key: a, value: '%ENVIRONMENT(HOME)%'}}]`),
+		"a header from a file": host(`route: {cluster: x}, responseHeadersToAdd: ` +
+			`[{header: {key: a, value: '%FILE_CONTENT(` + secrets + `)%'}}]`),
 		"a log in the store": `{listener: {operation: Patch, value: "{accessLog: [{name: x, typedConfig: {'@type': ` +
 			`type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: ` + secrets + `}}]}"}}`,
 		"a cluster at the socket by JSON": `{cluster: {operation: Patch, jsonPatches: [{op: add, path: /loadAssignment, ` +

@@ -56,8 +56,8 @@ func (c *conversion) zoneProxy(n *kind.Networking, services []Serves) bool {
 	return true
 }
 
-// mayBeZoneProxy reports whether the Pod may be a zone proxy. It warns where it may not: the labels of Pods and Services
-// are written by the owners of their namespace, and a zone proxy has keys and traffic of the whole mesh.
+// mayBeZoneProxy reports whether the Pod may be a zone proxy. It warns where it may not: the labels of Pods and
+// Services are of the owners of their namespace, and a zone proxy has keys and traffic of the whole mesh.
 func (c *conversion) mayBeZoneProxy(role string) bool {
 	namespace := c.pod.Namespace
 	mesh := c.MeshOf(c.pod, c.Around)

@@ -49,8 +49,8 @@ var plain = []value{
 		setting: "multizone.zone.globalAddress", doc: "The global control plane that the zone joins, " +
 			"`grpcs://HOST:PORT`. The zone needs a token too, for example from `controlPlane.secrets`."},
 	{path: "controlPlane.zoneProxyNamespaces", shape: list, fallback: []any{},
-		setting: "runtime.kubernetes.zoneProxyNamespaces", doc: "Namespaces, beside that of the release, whose Pods may " +
-			"be zone proxies. Their owners get the keys of external services and the traffic of the meshes."},
+		setting: "runtime.kubernetes.zoneProxyNamespaces", doc: "Namespaces, beside that of the release, whose Pods " +
+			"may be zone proxies. Their owners get the keys of external services and the traffic of the meshes."},
 	{path: "controlPlane.logLevel", shape: text, fallback: "info", choices: []string{"debug", "info", "warn", "error"},
 		setting: "general.logLevel", doc: "The log level."},
 	{path: "controlPlane.image.repository", shape: text, fallback: "weft", doc: "The image of the control plane, in " +

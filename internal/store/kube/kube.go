@@ -173,22 +173,22 @@ func (s *Store) find(ctx context.Context, key resource.Key) (at place, o *object
 	if err != nil {
 		return place{}, nil, store.Row{}, store.ErrNotFound
 	}
-	var foreign error // of a Secret of others with the name
+	var ofOthers error // of a Secret of others with the name
 	for _, at = range places {
 		o, row, err = s.findAt(ctx, at, key)
 		switch {
-		case errors.Is(err, errForeignSecret):
-			foreign = err
+		case errors.Is(err, errOfOthers):
+			ofOthers = err
 		case o != nil, !errors.Is(err, store.ErrNotFound):
 			return at, o, row, err
 		}
 	}
-	return places[0], nil, store.Row{}, cmp.Or(foreign, err)
+	return places[0], nil, store.Row{}, cmp.Or(ofOthers, err)
 }
 
-// errForeignSecret is the error of a row whose object would be a Kubernetes Secret of another type. It is none of the
+// errOfOthers is the error of a row whose object would be a Kubernetes Secret of another type. It is none of the
 // control plane's, which neither reads nor replaces it.
-var errForeignSecret = errors.New("is a Kubernetes Secret of another type; choose another name")
+var errOfOthers = errors.New("is a Kubernetes Secret of another type; choose another name")
 
 // findAt is [Store.find] at one place.
 func (s *Store) findAt(ctx context.Context, at place, key resource.Key) (*object, store.Row, error) {
@@ -206,7 +206,7 @@ func (s *Store) findAt(ctx context.Context, at place, key resource.Key) (*object
 // found returns an object that is at the place of a row, and the row, as [Store.find] does.
 func (p place) found(o *object, key resource.Key) (*object, store.Row, error) {
 	if p.of.SecretType != "" && o.Type != p.of.SecretType {
-		return nil, store.Row{}, fmt.Errorf("%s %w", o.Metadata.Name, errForeignSecret)
+		return nil, store.Row{}, fmt.Errorf("%s %w", o.Metadata.Name, errOfOthers)
 	}
 	if has, err := p.keyOf(o); err != nil || has != key {
 		return nil, store.Row{}, cmp.Or(err, store.ErrNotFound)
