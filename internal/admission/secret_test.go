@@ -37,7 +37,7 @@ func withBackend(cert, key string) string {
 // plane generates.
 func TestGeneratedSecretsAreNoReferences(t *testing.T) {
 	w, _ := newEastWriter(t)
-	for _, generated := range []string{"identity-ca-default", "m.ca-builtin-cert-ca-1", "m.ca-builtin-key-ca-1",
+	for _, generated := range []string{"identity-ca-default", "m.ca-builtin-cert-other", "m.ca-builtin-key-other",
 		"dataplane-token-signing-key-m-1", "dataplane-token-signing-key-m-zone-east-2",
 		"dataplane-token-revocations-m"} {
 		for field, document := range map[string]string{

@@ -21,11 +21,29 @@ func IsGenerated(secret resource.Key) bool {
 	return AffectsTokens(secret)
 }
 
-// GeneratedReferences returns the references of a resource to generated Secrets of its mesh.
+// GeneratedReferences returns the references of a resource to generated Secrets of its mesh, except those of a backend
+// that was builtin.
 func GeneratedReferences(o resource.Any) []kind.SecretReference {
+	own := formerlyBuiltin(o)
 	return slices.DeleteFunc(kind.SecretReferences(o), func(reference kind.SecretReference) bool {
-		return !IsGenerated(kind.Secrets.Key(MeshOf(o), reference.Secret))
+		return slices.Contains(own, reference.Secret) || !IsGenerated(kind.Secrets.Key(MeshOf(o), reference.Secret))
 	})
+}
+
+// formerlyBuiltin returns the names of the generated Secrets that the provided backends of a Mesh may name: those of a
+// builtin backend of the same name. So a mesh of Kuma keeps its CA, whose key stays with the control plane.
+func formerlyBuiltin(o resource.Any) (names []string) {
+	mesh, ok := o.(*resource.Object[kind.Mesh])
+	if !ok || mesh.Spec.MTLS == nil {
+		return nil
+	}
+	for _, backend := range mesh.Spec.MTLS.Backends {
+		if backend.Type == kind.ProvidedBackend {
+			certificate, key := BuiltinSecrets(mesh.Name, backend.Name)
+			names = append(names, certificate, key)
+		}
+	}
+	return names
 }
 
 // MeshOf returns the mesh whose Secrets a resource may name: its own, and for a Mesh itself.
