@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"weft/internal/agent/redirect"
+	"weft/internal/wait"
 )
 
 // ProbeProxy forwards probes of the kubelet, which has no certificate of the mesh, to the application of a Pod.
@@ -41,6 +43,7 @@ const (
 	maxProbeTimeout   = 10 * time.Minute
 	maxProbeResponse  = 10 << 10 // of which the kubelet reads no more
 	maxProbeRedirects = 10
+	maxOpening        = time.Second // of a port
 )
 
 func (p ProbeProxy) serve(ctx context.Context, parts *errgroup.Group) error {
@@ -51,7 +54,7 @@ func (p ProbeProxy) serve(ctx context.Context, parts *errgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("the port of the probe proxy: %w; choose another with --probe-proxy-port", err)
 	}
-	server := &http.Server{Handler: p, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: newProber(p), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10}
 	context.AfterFunc(ctx, func() { server.Close() })
 	parts.Go(func() error {
 		server.Serve(listener)
@@ -60,8 +63,23 @@ func (p ProbeProxy) serve(ctx context.Context, parts *errgroup.Group) error {
 	return nil
 }
 
+// prober forwards the probes of a ProbeProxy.
+type prober struct {
+	ProbeProxy
+	dialer net.Dialer
+	opened sync.Map // the addresses of the application that have accepted a connection
+}
+
+func newProber(p ProbeProxy) *prober {
+	made := &prober{ProbeProxy: p}
+	if to := net.ParseIP(p.Application); to.To4() != nil && !to.IsLoopback() {
+		made.dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(redirect.DeliverySource)}
+	}
+	return made
+}
+
 // ServeHTTP implements http.Handler.
-func (p ProbeProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *prober) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet || !slices.Contains(p.Paths, r.URL.RequestURI()) {
 		http.Error(w, "the Pod has no such probe", http.StatusNotFound)
 		return
@@ -98,7 +116,7 @@ func timeoutOfProbe(header http.Header) time.Duration {
 // address returns the address of a port of the application.
 func (p ProbeProxy) address(port string) string { return net.JoinHostPort(p.Application, port) }
 
-func (p ProbeProxy) connects(ctx context.Context, port string) error {
+func (p *prober) connects(ctx context.Context, port string) error {
 	conn, err := p.dial(ctx, "tcp", p.address(port))
 	if err != nil {
 		return err
@@ -106,17 +124,34 @@ func (p ProbeProxy) connects(ctx context.Context, port string) error {
 	return conn.Close()
 }
 
-// dial opens a connection to the application that is not redirected, although it is of the proxy's user.
-func (p ProbeProxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{}
-	if to := net.ParseIP(p.Application); to.To4() != nil && !to.IsLoopback() {
-		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(redirect.DeliverySource)}
+// dial opens a connection to the application that is not redirected, although it is of the proxy's user. A port that
+// has accepted none yet is that of an application that starts: dial waits for it, for half of the time of the probe and
+// [maxOpening] at most. The kubelet probes a container at the moment of its start, and at each change of a sidecar
+// beside it; a failed probe is an event, and delays the Pod by the period of the probe.
+func (p *prober) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	attempt := func(context.Context) error {
+		conn, err = p.dialer.DialContext(ctx, network, address)
+		return err
 	}
-	return dialer.DialContext(ctx, network, address)
+	if _, opened := p.opened.Load(address); opened {
+		err = attempt(ctx)
+		return conn, err
+	}
+	opening := maxOpening
+	if deadline, ok := ctx.Deadline(); ok {
+		opening = min(opening, time.Until(deadline)/2)
+	}
+	bounded, cancel := context.WithTimeout(ctx, opening)
+	defer cancel()
+	if err := wait.Until(bounded, 20*time.Millisecond, attempt); err != nil {
+		return nil, err
+	}
+	p.opened.Store(address, true)
+	return conn, nil
 }
 
 // serves checks the health of a gRPC service (grpc.health.v1).
-func (p ProbeProxy) serves(ctx context.Context, port, service string) error {
+func (p *prober) serves(ctx context.Context, port, service string) error {
 	conn, err := grpc.NewClient("passthrough:///"+p.address(port),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -136,7 +171,7 @@ func (p ProbeProxy) serves(ctx context.Context, port, service string) error {
 
 // forward sends a probe to the application, and its response to the kubelet. Like the kubelet, it does not verify a
 // certificate, and follows redirects to the same host only.
-func (p ProbeProxy) forward(ctx context.Context, w http.ResponseWriter, port, path string, header http.Header) error {
+func (p *prober) forward(ctx context.Context, w http.ResponseWriter, port, path string, header http.Header) error {
 	scheme := "http"
 	if strings.EqualFold(header.Get(probeScheme), "https") {
 		scheme = "https"

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,7 +105,7 @@ func TestProbeProxy(t *testing.T) {
 				request.Header.Set(name, value)
 			}
 			got := httptest.NewRecorder()
-			proxy.ServeHTTP(got, request)
+			newProber(proxy).ServeHTTP(got, request)
 			if got.Code != test.code {
 				t.Errorf("the kubelet gets %d %s, want %d", got.Code, got.Body, test.code)
 			}
@@ -140,7 +141,7 @@ func TestProbeHeaders(t *testing.T) {
 			request.Header = test.sent
 			request.Header.Set(probeTimeout, fmt.Sprint(testwait.Timeout.Seconds()))
 			response := httptest.NewRecorder()
-			ProbeProxy{Application: "127.0.0.1", Paths: []string{path}}.ServeHTTP(response, request)
+			newProber(ProbeProxy{Application: "127.0.0.1", Paths: []string{path}}).ServeHTTP(response, request)
 			if response.Code != http.StatusOK {
 				t.Fatalf("the kubelet gets %d %s, want 200", response.Code, response.Body)
 			}
@@ -158,6 +159,36 @@ func TestTimeoutOfAProbe(t *testing.T) {
 		if got := timeoutOfProbe(http.Header{probeTimeout: {text}}); got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}
+	}
+}
+
+// TestProbesWaitForAnApplicationThatStarts: a probe waits for a port that has not been open yet, and for no port that
+// was.
+func TestProbesWaitForAnApplicationThatStarts(t *testing.T) {
+	port := fmt.Sprint(testnet.Port(t))
+	path := "/tcp/" + port
+	proxy := newProber(ProbeProxy{Application: "127.0.0.1", Paths: []string{path}})
+	var application net.Listener
+	attempts := 0
+	proxy.dialer.Control = func(string, string, syscall.RawConn) (err error) {
+		if attempts++; attempts == 2 { // the first one has failed
+			application, err = net.Listen("tcp", "127.0.0.1:"+port)
+		}
+		return err
+	}
+	probe := func() int {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.Header.Set(probeTimeout, fmt.Sprint(testwait.Timeout.Seconds()))
+		response := httptest.NewRecorder()
+		proxy.ServeHTTP(response, request)
+		return response.Code
+	}
+	if code := probe(); code != http.StatusOK || attempts != 2 {
+		t.Fatalf("the kubelet gets %d after %d attempts, want 200 after 2", code, attempts)
+	}
+	application.Close()
+	if code := probe(); code != http.StatusServiceUnavailable || attempts != 3 {
+		t.Errorf("after the port was closed, the kubelet gets %d after %d attempts, want 503 after 3", code, attempts)
 	}
 }
 
@@ -186,7 +217,7 @@ func TestProbesAreNotRedirected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (ProbeProxy{Application: of}).connects(t.Context(), port); err != nil {
+	if err := newProber(ProbeProxy{Application: of}).connects(t.Context(), port); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := listener.Accept()
