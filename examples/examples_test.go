@@ -2,17 +2,60 @@ package examples_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/kind"
 	"weft/resource"
 )
+
+//go:generate go test -run TestWorkloadsAreDocumented . -update
+
+var update = flag.Bool("update", false, "rewrite the table of workloads in docs")
+
+// TestWorkloadsAreDocumented: the page of workloads has the head of each of their files.
+func TestWorkloadsAreDocumented(t *testing.T) {
+	const page, begin = "../docs/kubernetes-workloads.md", "| file | what happens |\n|---|---|\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, found := strings.Cut(string(text), begin)
+	if !found {
+		t.Fatalf("%s has no table of workloads", page)
+	}
+	want := before + begin
+	each(t, "kubernetes/workloads", ".yaml", func(file string, content []byte) {
+		want += fmt.Sprintf("| `%s` | %s |\n", file, head(content))
+	})
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s is not current: go generate ./examples", page)
+	}
+}
+
+// head returns the comment at the beginning of a file as one line.
+func head(content []byte) string {
+	var words []string
+	for line := range strings.Lines(string(content)) {
+		comment, ok := strings.CutPrefix(line, "#")
+		if !ok {
+			break
+		}
+		words = append(words, strings.TrimSpace(comment))
+	}
+	return strings.Join(words, " ")
+}
 
 // TestEveryFileIsAccepted: every example is valid.
 func TestEveryFileIsAccepted(t *testing.T) {
@@ -73,7 +116,7 @@ var (
 	// namespaces are those of manifests, which only a control plane on Kubernetes has.
 	namespaces = regexp.MustCompile(`(?m)^apiVersion: kuma\.io/[\s\S]*?(^  namespace: .*\n)`)
 	comments   = regexp.MustCompile(`(?m)^ *#.*$`)
-	kubernetes = regexp.MustCompile(`(?m)^apiVersion: (v1|apps/v1|[a-z0-9.]+\.k8s\.io/.*)$`)
+	kubernetes = regexp.MustCompile(`(?m)^apiVersion: (v1|apps/v1|batch/v1|[a-z0-9.]+\.k8s\.io/.*)$`)
 )
 
 // accepted parses, defaults and validates each document of a text as a write would. It returns the number of documents

@@ -149,7 +149,7 @@ func (n *Node) startAPIServer(context.Context) error {
 		return err
 	}
 	n.Server, err = cluster.Start(cluster.Options{Programs: folder, Dir: n.hosts[0].dir, Address: n.machine.address(),
-		Flags: []string{
+		Audit: true, Flags: []string{
 			"--allow-privileged",
 			// Webhooks are called at the Pods of their Service, without kube-proxy.
 			"--enable-aggregator-routing",
@@ -279,6 +279,16 @@ func (n *Node) AddEcho(ctx context.Context, name string) error {
 			"/usr/local/bin/server": {Source: echo}, "/usr/local/bin/client": {Link: "server"}}})
 }
 
+// AddAgnhost adds the image of the test program agnhost under a name.
+func (n *Node) AddAgnhost(ctx context.Context, name string) error {
+	agnhost, err := n.build(ctx, "agnhost")
+	if err != nil {
+		return err
+	}
+	return n.addImage(image.Image{Name: name, Entrypoint: []string{"/agnhost"},
+		Files: map[string]image.File{"/agnhost": {Source: agnhost}, "/usr/bin/curl": {Link: "/agnhost"}}})
+}
+
 // addImage adds an image to all hosts.
 func (n *Node) addImage(i image.Image) error {
 	if err := n.write(i); err != nil {
@@ -350,6 +360,21 @@ func (n *Node) hostOf(ctx context.Context, namespace, pod string) (*host, error)
 
 // KillSidecar kills all processes of a Pod's sidecar.
 func (n *Node) KillSidecar(ctx context.Context, namespace, pod string) error {
+	return n.sidecarTask(ctx, namespace, pod, "kill", "--all", "--signal", "SIGKILL")
+}
+
+// FreezeSidecar stops all processes of a Pod's sidecar from running until ThawSidecar. Their connections stay open.
+func (n *Node) FreezeSidecar(ctx context.Context, namespace, pod string) error {
+	return n.sidecarTask(ctx, namespace, pod, "pause")
+}
+
+// ThawSidecar continues a frozen sidecar.
+func (n *Node) ThawSidecar(ctx context.Context, namespace, pod string) error {
+	return n.sidecarTask(ctx, namespace, pod, "resume")
+}
+
+// sidecarTask runs a command of `ctr tasks` for a Pod's sidecar.
+func (n *Node) sidecarTask(ctx context.Context, namespace, pod string, command ...string) error {
 	h, err := n.hostOf(ctx, namespace, pod)
 	if err != nil {
 		return err
@@ -359,7 +384,7 @@ func (n *Node) KillSidecar(ctx context.Context, namespace, pod string) error {
 	if err != nil {
 		return err
 	}
-	return h.ctr("tasks", "kill", "--all", "--signal", "SIGKILL", strings.TrimPrefix(container, "containerd://"))
+	return h.ctr(append(append([]string{"tasks"}, command...), strings.TrimPrefix(container, "containerd://"))...)
 }
 
 // Kubelet is the kubelet of the first Node.
