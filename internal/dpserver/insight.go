@@ -3,6 +3,7 @@ package dpserver
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -23,13 +24,19 @@ const (
 	maxNACKs         = 20
 	// insightWriters is the number of concurrent writes, which the store can commit together.
 	insightWriters = 32
+	// insightRetry is the pause before failed writes are repeated.
+	insightRetry = 5 * time.Second
+	// maxFailedChanges bounds the events of a proxy that wait for the store. The oldest ones are dropped: a newer
+	// connection replaces what they say.
+	maxFailedChanges = 1000
 )
 
 // insightChange is one event of a proxy's connection.
 type insightChange func(*kind.DataplaneInsight)
 
 // insights stores events in the background, so that no stream waits for a write. Events of a proxy during a write of
-// its row are stored by one further write.
+// its row are stored by one further write. A failed write is repeated until the row is stored or its proxy is gone: an
+// event that is dropped would be missing for as long as the proxy stays connected.
 type insights struct {
 	writer *admission.Writer
 	rows   Rows
@@ -38,16 +45,21 @@ type insights struct {
 
 	mu      sync.Mutex
 	pending map[state.ProxyKey][]insightChange
+	failed  map[state.ProxyKey][]insightChange // of proxies that are not in pending
 }
 
 func newInsights(w *admission.Writer, rows Rows, log *slog.Logger) *insights {
 	return &insights{writer: w, rows: rows, log: log, wake: make(chan struct{}, 1),
-		pending: map[state.ProxyKey][]insightChange{}}
+		pending: map[state.ProxyKey][]insightChange{}, failed: map[state.ProxyKey][]insightChange{}}
 }
 
 func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if former, ok := i.failed[key]; ok {
+		i.failed[key] = append(former[max(0, len(former)+1-maxFailedChanges):], c)
+		return
+	}
 	i.pending[key] = append(i.pending[key], c)
 	select {
 	case i.wake <- struct{}{}:
@@ -57,17 +69,38 @@ func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 
 // run writes until ctx ends, and then writes the remaining events.
 func (i *insights) run(ctx context.Context) {
+	var retry <-chan time.Time
 	for {
 		select {
 		case <-i.wake:
-			i.write(ctx)
+		case <-retry:
+			i.resumeFailed()
+			retry = nil
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
+			i.resumeFailed()
 			i.write(last)
 			return
 		}
+		if i.write(ctx); retry == nil && i.hasFailed() {
+			retry = time.After(insightRetry)
+		}
 	}
+}
+
+// resumeFailed has the next write repeat those that have failed.
+func (i *insights) resumeFailed() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.Copy(i.pending, i.failed)
+	clear(i.failed)
+}
+
+func (i *insights) hasFailed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.failed) > 0
 }
 
 func (i *insights) write(ctx context.Context) {
@@ -82,7 +115,7 @@ func (i *insights) write(ctx context.Context) {
 			for key := range keys {
 				err := i.writeOne(ctx, key, pending[key])
 				if err != nil && ctx.Err() == nil && resource.CodeOf(err) != resource.NotFound {
-					i.log.Warn("storing what happened to a proxy failed", "proxy", key, "error", err)
+					i.keepFailed(key, pending[key], err)
 				}
 			}
 		})
@@ -92,6 +125,19 @@ func (i *insights) write(ctx context.Context) {
 	}
 	close(keys)
 	writers.Wait()
+}
+
+// keepFailed keeps events whose write has failed, before those that came meanwhile. Only the first failure of several
+// is logged.
+func (i *insights) keepFailed(key state.ProxyKey, changes []insightChange, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.failed) == 0 {
+		i.log.Warn("storing what happened to a proxy failed, and is repeated, also for others", "proxy", key,
+			"error", err)
+	}
+	i.failed[key] = append(changes, i.pending[key]...)
+	delete(i.pending, key)
 }
 
 func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []insightChange) error {
@@ -137,10 +183,13 @@ func isLost(i *kind.DataplaneInsight, gone func(instance string) bool, now time.
 		(last.DisconnectTime == nil || last.DisconnectTime.After(now.Add(-lostConnectionLife)))
 }
 
-// connected adds a subscription. A proxy has one stream, so it ends the open subscriptions, whose streams ended
-// unnoticed.
+// connected adds a subscription, unless a write that failed has stored it. A proxy has one stream, so it ends the open
+// subscriptions, whose streams ended unnoticed.
 func connected(id, instance string, version *kind.ProxyVersion, at time.Time) insightChange {
 	return func(i *kind.DataplaneInsight) {
+		if slices.ContainsFunc(i.Subscriptions, func(s kind.Subscription) bool { return s.ID == id }) {
+			return
+		}
 		for n := range i.Subscriptions {
 			if i.Subscriptions[n].DisconnectTime == nil {
 				i.Subscriptions[n].DisconnectTime = &kind.Time{Time: at}

@@ -1,13 +1,22 @@
 package dpserver
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"weft/internal/admission"
+	"weft/internal/bubble"
 	"weft/internal/graph"
+	"weft/internal/state"
+	"weft/internal/store"
+	"weft/internal/store/memory"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
@@ -39,6 +48,87 @@ func TestANewConnectionHasNoNACKs(t *testing.T) {
 	connected("1", "cp", nil, time.Unix(1000, 0))(&i)
 	if len(i.NACKs) != 0 {
 		t.Errorf("NACKs of the last connection are kept: %v", i.NACKs)
+	}
+}
+
+// failingStore is a store whose writes of insights fail, each as often as failures has it. An odd one is stored all the
+// same, as by an API server whose response is lost.
+type failingStore struct {
+	store.Store
+	failures int
+}
+
+func (f *failingStore) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	return f.fail(row, func() (store.Row, error) { return f.Store.Create(ctx, row) })
+}
+
+func (f *failingStore) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	return f.fail(row, func() (store.Row, error) { return f.Store.Update(ctx, row) })
+}
+
+func (f *failingStore) fail(row store.Row, write func() (store.Row, error)) (store.Row, error) {
+	if row.Key.Kind != kind.DataplaneInsights.Name || f.failures == 0 {
+		return write()
+	}
+	if f.failures--; f.failures%2 == 1 {
+		if _, err := write(); err != nil {
+			return store.Row{}, err
+		}
+	}
+	return store.Row{}, store.ErrNoResponseToWrite
+}
+
+// unknownRows knows no row.
+type unknownRows struct{ Rows }
+
+func (unknownRows) Insight(state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
+	return nil, false
+}
+
+// TestInsightsSurviveFailedWrites: events of a proxy are stored in their order, and once, also where the store responds
+// to no write for a while.
+func TestInsightsSurviveFailedWrites(t *testing.T) {
+	for failures := range 4 {
+		t.Run(fmt.Sprint(failures, " failures"), func(t *testing.T) {
+			bubble.Test(t, func(t *testing.T) {
+				rows := &failingStore{memory.New(memory.Options{}), failures}
+				defer rows.Close()
+				writer := admission.New(rows, admission.Options{Zone: "east"})
+				for _, o := range []resource.Any{kind.Meshes.Make("", "default", kind.Mesh{}), kind.Dataplanes.Make(
+					"default", "web-1", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})} {
+					if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				i := newInsights(writer, unknownRows{}, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { defer close(ended); i.run(ctx) }()
+				defer func() { cancel(); <-ended }()
+				key := state.ProxyKey{Mesh: "default", Name: "web-1"}
+				i.noteChange(key, connected("1", "cp", nil, time.Now()))
+				synctest.Wait()
+				i.noteChange(key, disconnected("1", time.Now()))
+				i.noteChange(key, connected("2", "cp", nil, time.Now()))
+				time.Sleep(time.Minute)
+				row, err := rows.Get(t.Context(), kind.DataplaneInsights.Key("default", "web-1"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				o, err := admission.Decode(row)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var open []string
+				subscriptions := o.(*resource.Object[kind.DataplaneInsight]).Spec.Subscriptions
+				for _, s := range subscriptions {
+					open = append(open, fmt.Sprint(s.ID, " open ", s.DisconnectTime == nil))
+				}
+				if got := fmt.Sprint(open); got != "[1 open false 2 open true]" {
+					t.Errorf("the subscriptions are %s, want [1 open false 2 open true]", got)
+				}
+			})
+		})
 	}
 }
 
