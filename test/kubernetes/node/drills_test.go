@@ -19,6 +19,9 @@ func TestDrillFailures(t *testing.T) {
 	w.restore()
 	s := w.open("failures", shop.Server("failures", "web", 2))
 	w.wait("deployment/web", "condition=Available", "-n", s.Namespace)
+	w.eventually("both servers are endpoints of the client", func(context.Context) error {
+		return contains("membership_healthy: 2")(w.healthy(s))
+	})
 	for _, d := range []struct {
 		name     string
 		failure  func(*world)
@@ -128,6 +131,16 @@ func (w *world) stats(s *shop.Shop) string {
 		`\.membership_change$|_manager\.(cluster|listener)_(added|modified|removed)$`)
 	if err != nil || !strings.Contains(text, ".membership_change: ") {
 		w.t.Fatalf("%v: %q", err, text)
+	}
+	return text
+}
+
+// healthy has the numbers of healthy endpoints of the client's Envoy.
+func (w *world) healthy(s *shop.Shop) string {
+	w.t.Helper()
+	text, err := w.Stats(w.t.Context(), s.Namespace, "client", `\.membership_healthy$`)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	return text
 }
