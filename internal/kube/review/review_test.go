@@ -378,9 +378,8 @@ func TestReview(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		key := kind.Dataplanes.Key("default", "pretender."+team)
-		vouched := func() resource.Vouched {
-			row, err := w.control.Get(w.Context(), key)
+		vouched := func(name string) resource.Vouched {
+			row, err := w.control.Get(w.Context(), kind.Dataplanes.Key("default", name))
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -390,7 +389,7 @@ func TestReview(t *testing.T) {
 			}
 			return o.Envelope().Vouched
 		}
-		if v := vouched(); len(v.Operator)+len(v.Token) > 0 {
+		if v := vouched("pretender." + team); len(v.Operator)+len(v.Token) > 0 {
 			w.Errorf("a created Dataplane has vouched facts: %+v", v)
 		}
 		path := crd.Path(kind.Dataplanes, team) + "/pretender"
@@ -400,11 +399,11 @@ func TestReview(t *testing.T) {
 		if err := w.user.Update(w.Context(), path, stored, &stored); err != nil {
 			w.Fatal(err)
 		}
-		if v := vouched(); len(v.Operator)+len(v.Token) > 0 {
+		if v := vouched("pretender." + team); len(v.Operator)+len(v.Token) > 0 {
 			w.Errorf("an updated Dataplane has vouched facts: %+v", v)
 		}
 		// What a token vouches for stays after a write with kubectl, and what kubectl adds is not vouched for.
-		o, err := kind.Parse([]byte(`{type: Dataplane, mesh: default, name: pretender.` + team + `, labels: {role: web}, ` +
+		o, err := kind.Parse([]byte(`{type: Dataplane, mesh: default, name: vm-1, labels: {role: web}, ` +
 			`networking: {address: 10.0.0.1}}`))
 		if err != nil {
 			w.Fatal(err)
@@ -414,6 +413,7 @@ func TestReview(t *testing.T) {
 		}}); err != nil {
 			w.Fatal(err)
 		}
+		path = crd.Path(kind.Dataplanes, system) + "/vm-1"
 		var again object
 		if err := w.user.Get(w.Context(), path, nil, &again); err != nil {
 			w.Fatal(err)
@@ -425,7 +425,7 @@ func TestReview(t *testing.T) {
 		if err := w.user.Update(w.Context(), path, again, nil); err != nil {
 			w.Fatal(err)
 		}
-		now := vouched()
+		now := vouched("vm-1")
 		if v, missing := now.By([]string{"label role=web", "label tier=gold"}); len(missing) != 1 ||
 			missing[0] != "label tier=gold" {
 			w.Errorf("vouched: %v, not vouched: %v; want the label of the token alone", v, missing)
