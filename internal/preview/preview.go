@@ -127,21 +127,22 @@ type Resource struct {
 type Configs interface {
 	// Own returns the resources that belong to one proxy alone.
 	Own(r *table.Reader, key state.ProxyKey) []*xds.Resource
-	// Shared returns the resources that proxies with the same [SharedKey] share.
+	// Shared returns the resources that proxies with the same group, roles and excluded listeners share.
 	Shared(r *table.Reader, p *proxy.Proxy) []*xds.Resource
 }
 
 // sharedKey has what the shared resources of a proxy depend on.
 type sharedKey struct {
-	group                      proxy.Group
-	passes, forwards, isEgress string
+	group                                proxy.Group
+	passes, forwards, isEgress, excluded string
 }
 
 func keyOf(p *proxy.Proxy) sharedKey {
 	if p == nil {
 		return sharedKey{}
 	}
-	return sharedKey{p.Group, fmt.Sprint(p.Passes), fmt.Sprint(p.Forwards), fmt.Sprint(p.IsEgress)}
+	return sharedKey{p.Group, fmt.Sprint(p.Passes), fmt.Sprint(p.Forwards), fmt.Sprint(p.IsEgress),
+		fmt.Sprint(p.Excluded)}
 }
 
 // Options select the content of a Diff.

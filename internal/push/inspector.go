@@ -82,7 +82,17 @@ func (c configs) Own(r *table.Reader, key state.ProxyKey) []*xds.Resource {
 }
 
 func (c configs) Shared(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
-	return withoutKeys(inOrder(sharedOf(c.config, r, p)))
+	return withoutKeys(withoutExcluded(inOrder(sharedOf(c.config, r, p)), envoy.Exclusions(p.Excluded)))
+}
+
+// withoutExcluded returns the resources of a group that a proxy gets: without those of its exclusions.
+func withoutExcluded(shared, exclusions []*xds.Resource) []*xds.Resource {
+	if len(exclusions) == 0 {
+		return shared
+	}
+	return slices.DeleteFunc(slices.Clone(shared), func(r *xds.Resource) bool {
+		return slices.ContainsFunc(exclusions, func(e *xds.Resource) bool { return e.Type == r.Type && e.Name == r.Name })
+	})
 }
 
 // withoutKeys returns resources without private keys: the same list where none has one.
