@@ -284,6 +284,12 @@ func (i *installation) runsZoneProxies(around *shop) {
 	})
 	system.removePod("egress-1")
 	system.awaitStates("egress-1", "none")
+	source := object{"type": "Secret", "secretRef": object{"kind": "Secret", "name": "partner-ca"}}
+	i.create(i.t, crd.Path(kind.MeshExternalServices, i.namespace), object{"apiVersion": "kuma.io/v1alpha1",
+		"kind": "MeshExternalService", "metadata": object{"name": "partner"}, "spec": object{
+			"match":     object{"type": "HostnameGenerator", "port": 443, "protocol": "tcp"},
+			"endpoints": []any{object{"address": "192.0.2.1", "port": 443}},
+			"tls":       object{"enabled": true, "verification": object{"caCert": source}}}})
 }
 
 // keepsCA: the control plane corrects the CA of a namespace.

@@ -8,16 +8,12 @@ import (
 	"weft/internal/testwait"
 )
 
-// egressOfTenant creates a Service and a Pod by whose labels the owner of a namespace would be the zone egress and the
-// zone ingress of the mesh.
+// egressOfTenant creates a Service and a Pod by whose labels the owner of a namespace would be a zone egress of the mesh.
 func (s *shop) egressOfTenant() {
 	s.t.Helper()
-	for role, port := range map[string]int{"egress": 10002, "ingress": 10001} {
-		s.create(s.t, s.services(), object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": role,
-			"labels": object{"k8s.kuma.io/zone-proxy-type": role}},
-			"spec": object{"selector": object{"app": "thief"}, "externalIPs": []any{"203.0.113.7"},
-				"ports": []any{object{"name": role, "port": port}}}})
-	}
+	s.create(s.t, s.services(), object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "egress",
+		"labels": object{"k8s.kuma.io/zone-proxy-type": "egress", "kuma.io/mesh": "default"}},
+		"spec": object{"selector": object{"app": "thief"}, "ports": []any{object{"name": "egress", "port": 10002}}}})
 	s.pod("thief", "10.42.0.9", true, object{"app": "thief", "kuma.io/mesh": "default",
 		"k8s.kuma.io/zone-proxy-type": "egress"})
 }
@@ -38,7 +34,7 @@ func TestZoneProxiesOfTenants(t *testing.T) {
 	}
 	p.Stop()
 
-	servertest.Start(t, c.options(map[string]string{"KUMA_RUNTIME_KUBERNETES_ZONE_PROXY_NAMESPACES": s.name}))
+	servertest.Start(t, c.options(map[string]string{"runtime.kubernetes.zoneProxyNamespaces": s.name}))
 	testwait.UntilTrue(t, "the Pod of a listed namespace has a Dataplane", func() bool {
 		_, ok := s.dataplane("thief")
 		return ok
