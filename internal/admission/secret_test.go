@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,9 @@ func TestGeneratedSecretsAreNoReferences(t *testing.T) {
 			"mtls.backends[1].conf.cert.secret":                   withBackend(generated, "own"),
 			"mtls.backends[1].conf.key.secret":                    withBackend("own", generated),
 		} {
+			if strings.HasPrefix(field, "mtls") && strings.Contains(generated, "builtin") {
+				continue // as an export of Kuma has it
+			}
 			_, err := w.Put(t.Context(), parse(t, document), admission.Change{})
 			wantError(t, err, resource.Invalid, field+": \""+generated+"\" is a Secret of the control plane itself")
 		}

@@ -9,41 +9,25 @@ import (
 )
 
 // IsGenerated reports whether a Secret is one of the control plane's own by its name: the CA of a MeshIdentity or of a
-// builtin backend, a key that signs tokens, or a list of revoked tokens. No resource may refer to one, so the control
-// plane alone reads it.
+// builtin backend, a key that signs tokens, or a list of revoked tokens. No resource may refer to one, apart from
+// [GeneratedReferences]: the control plane alone reads it.
 func IsGenerated(secret resource.Key) bool {
+	return isBuiltin(secret) || strings.HasPrefix(secret.Name, CASecretName("")) || AffectsTokens(secret)
+}
+
+// isBuiltin reports whether a Secret has a part of the CA of a builtin backend.
+func isBuiltin(secret resource.Key) bool {
 	certificate, key := BuiltinSecrets(secret.Mesh, "")
-	for _, prefix := range []string{CASecretName(""), certificate, key} {
-		if strings.HasPrefix(secret.Name, prefix) {
-			return true
-		}
-	}
-	return AffectsTokens(secret)
+	return strings.HasPrefix(secret.Name, certificate) || strings.HasPrefix(secret.Name, key)
 }
 
-// GeneratedReferences returns the references of a resource to generated Secrets of its mesh, except those of a backend
-// that was builtin.
+// GeneratedReferences returns the references of a resource to generated Secrets of its mesh that it may not have. A
+// Mesh may sign with the CA of its former builtin backend: an export of Kuma names it as a provided one.
 func GeneratedReferences(o resource.Any) []kind.SecretReference {
-	own := formerlyBuiltin(o)
 	return slices.DeleteFunc(kind.SecretReferences(o), func(reference kind.SecretReference) bool {
-		return slices.Contains(own, reference.Secret) || !IsGenerated(kind.Secrets.Key(MeshOf(o), reference.Secret))
+		secret := kind.Secrets.Key(MeshOf(o), reference.Secret)
+		return !IsGenerated(secret) || o.Key().Kind == kind.Meshes.Name && isBuiltin(secret)
 	})
-}
-
-// formerlyBuiltin returns the names of the generated Secrets that the provided backends of a Mesh may name: those of a
-// builtin backend of the same name. So a mesh of Kuma keeps its CA, whose key stays with the control plane.
-func formerlyBuiltin(o resource.Any) (names []string) {
-	mesh, ok := o.(*resource.Object[kind.Mesh])
-	if !ok || mesh.Spec.MTLS == nil {
-		return nil
-	}
-	for _, backend := range mesh.Spec.MTLS.Backends {
-		if backend.Type == kind.ProvidedBackend {
-			certificate, key := BuiltinSecrets(mesh.Name, backend.Name)
-			names = append(names, certificate, key)
-		}
-	}
-	return names
 }
 
 // MeshOf returns the mesh whose Secrets a resource may name: its own, and for a Mesh itself.
