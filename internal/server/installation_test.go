@@ -149,6 +149,7 @@ func TestInstallationOfGlobal(t *testing.T) {
 	p := i.start()
 	i.writesPolicies(i.namespace)
 	i.writesByREST(p)
+	i.refersToASecret()
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -284,6 +285,12 @@ func (i *installation) runsZoneProxies(around *shop) {
 	})
 	system.removePod("egress-1")
 	system.awaitStates("egress-1", "none")
+	i.refersToASecret()
+}
+
+// refersToASecret: a user who may read Secrets names one.
+func (i *installation) refersToASecret() {
+	i.t.Helper()
 	source := object{"type": "Secret", "secretRef": object{"kind": "Secret", "name": "partner-ca"}}
 	i.create(i.t, crd.Path(kind.MeshExternalServices, i.namespace), object{"apiVersion": "kuma.io/v1alpha1",
 		"kind": "MeshExternalService", "metadata": object{"name": "partner"}, "spec": object{
