@@ -8,7 +8,7 @@ import (
 	"weft/internal/testwait"
 )
 
-// egressOfTenant creates a Service and a Pod by whose labels the owner of a namespace would be a zone egress of the mesh.
+// egressOfTenant creates a Service and a Pod by whose labels the owner of a namespace would be a zone egress.
 func (s *shop) egressOfTenant() {
 	s.t.Helper()
 	s.create(s.t, s.services(), object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "egress",
