@@ -91,7 +91,9 @@ func withoutExcluded(shared, exclusions []*xds.Resource) []*xds.Resource {
 		return shared
 	}
 	return slices.DeleteFunc(slices.Clone(shared), func(r *xds.Resource) bool {
-		return slices.ContainsFunc(exclusions, func(e *xds.Resource) bool { return e.Type == r.Type && e.Name == r.Name })
+		return slices.ContainsFunc(exclusions, func(e *xds.Resource) bool {
+			return e.Type == r.Type && e.Name == r.Name
+		})
 	})
 }
 
