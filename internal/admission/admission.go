@@ -227,15 +227,15 @@ func recordExemption(before, o resource.Any) {
 // checkNoPod returns an error for a resource of a Pod, and for one with a name of a namespace of Kubernetes, which no
 // token may write: what is in a namespace is for the API server to say. before is nil where none is stored.
 func (w *Writer) checkNoPod(before, after resource.Any) error {
-	if name, namespace := w.namespaced(after.Key()); namespace != "" {
-		return resource.Errorf(resource.Forbidden, "%s is in the namespace %s, where only the API server of "+
-			"Kubernetes has proxies; leave .%s out of the name: %s", after.Key(), namespace, namespace, name)
-	}
 	for _, o := range []resource.Any{before, after} {
 		if o != nil && o.Envelope().Label(kind.PodUIDLabel) != "" {
 			return resource.Errorf(resource.Forbidden, "%s has the label %s, which only the resources of Pods have; "+
 				"choose another name, and leave the label out", o.Key(), kind.PodUIDLabel)
 		}
+	}
+	if name, namespace := w.namespaced(after.Key()); namespace != "" {
+		return resource.Errorf(resource.Forbidden, "%s is in the namespace %s, where only the API server of "+
+			"Kubernetes has proxies; leave .%s out of the name: %s", after.Key(), namespace, namespace, name)
 	}
 	return nil
 }

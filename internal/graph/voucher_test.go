@@ -158,6 +158,9 @@ func TestMembersOfNamespaces(t *testing.T) {
 	machine := serverWith("web.shop", "10.0.0.1", webTags, map[string]string{"team": "a"}, kind.TagFact("app", "web"),
 		kind.LabelFact("team", "a"), addressFact)
 	machine.Labels[kind.NamespaceLabel] = "shop"
+	byOperator := serverWith("web.shop", "10.0.0.1", webTags, nil)
+	byOperator.Labels = map[string]string{kind.NamespaceLabel: "shop"}
+	kind.VouchOperator(nil, byOperator)
 	inShop := func(tags map[string]string) kind.ServiceSelector {
 		tags[kind.NamespaceLabel] = "shop"
 		return kind.ServiceSelector{DataplaneTags: tags}
@@ -171,6 +174,8 @@ func TestMembersOfNamespaces(t *testing.T) {
 		{"a tag, in a namespace", "shop", byTags, []resource.Any{pod("shop"), pod("pay")}, []string{"web.shop"}},
 		{"a label, in a namespace", "shop", byLabels, []resource.Any{pod("shop"), pod("pay")}, []string{"web.shop"}},
 		{"a machine, in a namespace", "shop", byTags, []resource.Any{machine}, nil},
+		{"a machine of an operator", "shop", byTags, []resource.Any{byOperator}, []string{"web.shop"}},
+		{"a machine of an operator, in another namespace", "pay", byTags, []resource.Any{byOperator}, nil},
 		{"a tag, in the system namespace", "system", byTags, []resource.Any{pod("shop"), pod("pay")}, nil},
 		{"a tag of a namespace", "system", inShop(map[string]string{"app": "web"}),
 			[]resource.Any{pod("shop"), pod("pay")}, []string{"web.shop"}},

@@ -71,8 +71,9 @@ func (v *voucher) needsName() bool {
 }
 
 // inAnotherNamespace reports whether a service may not select a Dataplane because of its namespace. The owner of a
-// namespace writes MeshServices for the Pods of it only. A label of a Pod is a statement of its namespace, so a service
-// of the mesh's operators that selects Pods by labels names their namespace.
+// namespace writes MeshServices for the Pods of it only, and for Dataplanes that an operator put there. A label of a
+// Pod is a statement of its namespace, so a service of the mesh's operators that selects Pods by labels names their
+// namespace.
 func (v *voucher) inAnotherNamespace(dp *resource.Object[kind.Dataplane]) bool {
 	system := v.stage.state.SystemNamespace
 	if system == "" {
@@ -80,7 +81,8 @@ func (v *voucher) inAnotherNamespace(dp *resource.Object[kind.Dataplane]) bool {
 	}
 	of, pod := v.service.Label(kind.NamespaceLabel), dp.Label(kind.PodUIDLabel) != ""
 	if of != "" && of != system {
-		return !pod || dp.Label(kind.NamespaceLabel) != of
+		byOperator := slices.Contains(dp.Vouched.Operator, kind.NameFact(dp.Name))
+		return !pod && !byOperator || dp.Label(kind.NamespaceLabel) != of
 	}
 	selector := &v.service.Spec.Selector
 	labels := selector.DataplaneLabels
