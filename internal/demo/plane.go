@@ -182,13 +182,34 @@ func (p *plane) api() string { return "unix:" + p.socket() }
 
 // fetch returns the body of a GET of the API, which must succeed with 200.
 func (p *plane) fetch(ctx context.Context, path string) ([]byte, error) {
-	administrator := &http.Client{Transport: &http.Transport{
+	socket := filepath.Join(p.world.dir, p.socket())
+	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.world.dir, p.socket()))
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
-	}}
+	}
+	administrator := &http.Client{Transport: withHeader{transport, filepath.Join(filepath.Dir(socket), "admin.header")}}
 	return fetchBy(ctx, administrator, "http://"+p.name+path)
+}
+
+// withHeader is a transport that adds the header in a file to each request, as `curl -H @FILE` does: the file beside an
+// administrator's socket proves that its sender may read it.
+type withHeader struct {
+	http.RoundTripper
+	file string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	text, err := os.ReadFile(w.file)
+	if err != nil {
+		return nil, err
+	}
+	name, value, _ := strings.Cut(strings.TrimSpace(string(text)), ": ")
+	r = r.Clone(r.Context())
+	r.Header.Set(name, value)
+	return w.RoundTripper.RoundTrip(r)
 }
 
 // server is the address at which agents reach the control plane.
