@@ -89,10 +89,22 @@ func (s *Stage) matched(r *table.Reader,
 	service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
 		for dp := range s.selectedDataplanes(r, service) {
-			for in := range selectable(s.state.NetworkingOf(r, dp)) {
-				if kind.Subset(service.Spec.Selector.DataplaneTags, in.Tags) && !yield(dp, in) {
+			for in := range s.withTags(r, service, dp) {
+				if !yield(dp, in) {
 					return
 				}
+			}
+		}
+	}
+}
+
+// withTags returns the inbounds of a Dataplane that have the tags of a service's selector.
+func (s *Stage) withTags(r *table.Reader, service *resource.Object[kind.MeshService],
+	dp *resource.Object[kind.Dataplane]) iter.Seq[kind.Inbound] {
+	return func(yield func(kind.Inbound) bool) {
+		for in := range selectable(s.state.NetworkingOf(r, dp)) {
+			if kind.Subset(service.Spec.Selector.DataplaneTags, in.Tags) && !yield(in) {
+				return
 			}
 		}
 	}
@@ -102,19 +114,32 @@ func (s *Stage) matched(r *table.Reader,
 // selector of tags, a Dataplane may lack an inbound that has all of them.
 func (s *Stage) selectedDataplanes(r *table.Reader,
 	service *resource.Object[kind.MeshService]) iter.Seq[*resource.Object[kind.Dataplane]] {
-	selector, zone := &service.Spec.Selector, s.state.ZoneOf(&service.Meta)
+	zone := s.state.ZoneOf(&service.Meta)
 	return func(yield func(*resource.Object[kind.Dataplane]) bool) {
 		if zone != s.state.Zone && s.state.Zone != "" {
 			return // this zone has none of its Dataplanes
 		}
-		for _, dp := range s.candidates(r, service.Mesh, zone, selector) {
-			matches := s.state.ZoneOf(&dp.Meta) == zone &&
-				(selector.DataplaneLabels == nil || selector.DataplaneLabels.Matches(dp.Labels))
-			if matches && !yield(dp) {
+		for _, dp := range s.candidates(r, service.Mesh, zone, &service.Spec.Selector) {
+			if s.mayMatch(service, dp) && !yield(dp) {
 				return
 			}
 		}
 	}
+}
+
+// mayMatch returns whether a service's selector matches a Dataplane of the service's zone, apart from the tags of its
+// inbounds.
+func (s *Stage) mayMatch(service *resource.Object[kind.MeshService], dp *resource.Object[kind.Dataplane]) bool {
+	selector, zone := &service.Spec.Selector, s.state.ZoneOf(&service.Meta)
+	switch {
+	case s.state.ZoneOf(&dp.Meta) != zone:
+		return false
+	case selector.DataplaneRef != nil:
+		return dp.Name == s.state.StoredName(&kind.Dataplanes.Info, service.Mesh, zone, selector.DataplaneRef.Name)
+	case selector.DataplaneLabels != nil:
+		return selector.DataplaneLabels.Matches(dp.Labels)
+	}
+	return len(selector.DataplaneTags) > 0
 }
 
 // candidates returns the Dataplanes that a selector of a zone may match, by its narrowest index key.

@@ -165,12 +165,12 @@ func (s *Stage) hasLostVoucher(r *table.Reader, key DestinationKey, dp *resource
 	}
 	row := s.Row(key)
 	service, ok := s.state.Services.Find(r, row.Mesh, row.Name)
-	if key.Kind != MeshService || !ok {
+	if key.Kind != MeshService || !ok || !s.mayMatch(service, dp) {
 		return false
 	}
 	v := s.voucherOf(r, service)
-	for other, in := range s.matched(r, service) {
-		if other == dp && in.Listener() == e.Listener() && !v.isMember(dp, &in) {
+	for in := range s.withTags(r, service, dp) {
+		if in.Listener() == e.Listener() && !v.isMember(dp, &in) {
 			return true
 		}
 	}
