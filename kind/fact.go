@@ -3,6 +3,7 @@ package kind
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -280,6 +281,57 @@ func Completed(o *resource.Object[Dataplane]) resource.Vouched {
 // a Dataplane under an earlier release vouches for the whole of it.
 func Vouches(o *resource.Object[Dataplane], fact string) bool {
 	return o.Vouched.Has(fact) || !o.Vouched.Complete && WrittenByOperator(&o.Vouched, o.Name)
+}
+
+// VouchesForName reports whether an operator or a token vouches for the name of a Dataplane. On another control plane
+// than that of its zone, a Dataplane has another name than in its record.
+func VouchesForName(o *resource.Object[Dataplane]) bool {
+	isName := func(fact string) bool { return strings.HasPrefix(fact, nameWord) }
+	return slices.ContainsFunc(o.Vouched.Operator, isName) || slices.ContainsFunc(o.Vouched.Token, isName)
+}
+
+// Vouched reports whether an operator or a token vouched for a fact that a Dataplane had: it still does, or no agent
+// ever wrote the fact without a voucher.
+func Vouched(o *resource.Object[Dataplane], fact string) bool {
+	return Vouches(o, fact) || o.Vouched.Complete &&
+		!slices.Contains(o.Vouched.Agent, fact) && !slices.Contains(o.Vouched.Agent, anyFact)
+}
+
+// VouchedLabels returns the labels of a Dataplane that the control plane sets, or for which an operator or a token
+// vouches.
+func VouchedLabels(o *resource.Object[Dataplane]) map[string]string {
+	return vouchedPart(o.Labels, func(label, value string) bool { return vouchesForLabel(o, label, value) })
+}
+
+func vouchesForLabel(o *resource.Object[Dataplane], label, value string) bool {
+	if label == DisplayName {
+		return VouchesForName(o)
+	}
+	return IsComputedLabel(label) || Vouches(o, LabelFact(label, value))
+}
+
+// VouchedTags returns the tags of an inbound of a Dataplane that the control plane sets, or that have a voucher by
+// vouches: [Vouches], or [Vouched] for an inbound that the Dataplane had.
+func VouchedTags(o *resource.Object[Dataplane], tags map[string]string,
+	vouches func(*resource.Object[Dataplane], string) bool) map[string]string {
+	return vouchedPart(tags, func(tag, value string) bool {
+		return IsComputedTag(tag) || vouches(o, TagFact(tag, value))
+	})
+}
+
+// vouchedPart returns the pairs with a voucher; all itself where each has one.
+func vouchedPart(all map[string]string, vouches func(key, value string) bool) map[string]string {
+	part, copied := all, false
+	for key, value := range all {
+		if vouches(key, value) {
+			continue
+		}
+		if !copied {
+			part, copied = maps.Clone(all), true
+		}
+		delete(part, key)
+	}
+	return part
 }
 
 // WrittenByOperator reports whether an operator wrote the Dataplane of a record of an earlier release, and no agent

@@ -28,9 +28,10 @@ const anyValue = "*"
 //
 // Each inbound is matched by its tags, in any state, and a Dataplane without inbounds by its labels. Zone and
 // environment match without a tag. One inbound that is blocked, or that no rule allows, excludes the whole Dataplane.
-// (Mesh Membership.)
-func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone string) string {
-	if by := m.ExcludedBy(dp, zone); by != "" {
+// A rule allows by what somebody vouches for, and by what the Dataplane states where exempt has tags; the value "*"
+// matches any stated value. A rule blocks by what the Dataplane states. (Mesh Membership.)
+func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone string, exempt Exemption) string {
+	if by := m.ExcludedBy(dp, zone, exempt); by != "" {
 		return fmt.Sprintf("mesh %s does not admit Dataplane %s: %s", dp.Mesh, dp.Name, by)
 	}
 	return ""
@@ -39,7 +40,7 @@ func (m *Membership) NotAdmittedReason(dp *resource.Object[Dataplane], zone stri
 // ExcludedBy returns the part of [Membership.NotAdmittedReason] that is equal for Dataplanes with equal tags and
 // labels: the rule, and where none allows the Dataplane, what each rule requires and the Dataplane does not have. It is
 // "" where the mesh admits the Dataplane.
-func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string) string {
+func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string, exempt Exemption) string {
 	if m == nil {
 		return ""
 	}
@@ -53,6 +54,9 @@ func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string) str
 		}
 	}
 	for i := range parts {
+		if !exempt.Tags {
+			parts[i].needsVouchers(dp)
+		}
 		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
 		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
 			return fmt.Sprintf("%s allowed by none of dataplaneProxyMembership.allowed: %s", parts[i].is,
@@ -101,17 +105,30 @@ type judged struct {
 	has       map[string]string
 	labels    map[string]string // of the Dataplane
 	zone, env string
+	// vouched and labelVouched return whether somebody vouches for a pair of has and of labels; nil: each counts.
+	vouched, labelVouched func(name, value string) bool
+}
+
+// needsVouchers lets rules match what somebody vouches for.
+func (j *judged) needsVouchers(dp *resource.Object[Dataplane]) {
+	j.labelVouched = func(label, value string) bool { return vouchesForLabel(dp, label, value) }
+	j.vouched = func(tag, value string) bool {
+		if len(dp.Spec.Networking.Inbound) == 0 && !IsComputedTag(tag) {
+			return j.labelVouched(tag, value)
+		}
+		return IsComputedTag(tag) || Vouches(dp, TagFact(tag, value))
+	}
 }
 
 func judgedOf(dp *resource.Object[Dataplane], zone string) []judged {
 	env := cmp.Or(dp.Label(EnvLabel), Universal)
 	if len(dp.Spec.Networking.Inbound) == 0 {
-		return []judged{{"by its labels it is", dp.Labels, dp.Labels, zone, env}}
+		return []judged{{is: "by its labels it is", has: dp.Labels, labels: dp.Labels, zone: zone, env: env}}
 	}
 	var parts []judged
 	for i := range dp.Spec.Networking.Inbound {
-		parts = append(parts, judged{fmt.Sprintf("networking.inbound[%d] is", i), dp.Spec.Networking.Inbound[i].Tags,
-			dp.Labels, zone, env})
+		parts = append(parts, judged{is: fmt.Sprintf("networking.inbound[%d] is", i),
+			has: dp.Spec.Networking.Inbound[i].Tags, labels: dp.Labels, zone: zone, env: env})
 	}
 	return parts
 }
@@ -127,6 +144,11 @@ func (j *judged) value(tag string) (string, bool) {
 	return value, ok
 }
 
+// lacks reports whether a pair has no voucher and needs one.
+func lacks(vouched func(name, value string) bool, name, value string) bool {
+	return vouched != nil && !vouched(name, value)
+}
+
 func (rule *MembershipRule) matches(part *judged) bool {
 	for range rule.unmet(part) {
 		return false
@@ -135,7 +157,8 @@ func (rule *MembershipRule) matches(part *judged) bool {
 }
 
 // unmet yields what a rule requires and a proxy does not have, in no order: its name, and the value that the proxy has
-// in its place, nil where it has none. The labels of a Pod are those of its Dataplane.
+// in its place, nil where it has none. This is the required value where that has no voucher. The labels of a Pod are
+// those of its Dataplane.
 func (rule *MembershipRule) unmet(part *judged) iter.Seq2[required, *string] {
 	return func(yield func(required, *string) bool) {
 		if k := rule.Kubernetes; k != nil {
@@ -148,7 +171,8 @@ func (rule *MembershipRule) unmet(part *judged) iter.Seq2[required, *string] {
 		}
 		for tag, want := range rule.Tags {
 			got, ok := part.value(tag)
-			if (!ok || want != anyValue && got != want) && !yield(required{name: tag}, found(got, ok)) {
+			unmet := !ok || want != anyValue && (got != want || lacks(part.vouched, tag, got))
+			if unmet && !yield(required{"", tag, want}, found(got, ok)) {
 				return
 			}
 		}
@@ -157,37 +181,42 @@ func (rule *MembershipRule) unmet(part *judged) iter.Seq2[required, *string] {
 
 func (k *KubernetesMembers) unmet(part *judged, yield func(required, *string) bool) {
 	if part.env != Kubernetes {
-		yield(required{name: "environment"}, &part.env)
+		yield(required{name: "environment", value: Kubernetes}, &part.env)
 		return
 	}
-	if k.Zone != "" && k.Zone != part.zone && !yield(required{name: "zone"}, &part.zone) {
+	if k.Zone != "" && k.Zone != part.zone && !yield(required{name: "zone", value: k.Zone}, &part.zone) {
 		return
 	}
-	if k.Pod != nil && !unmetLabels("Pod label ", k.Pod.Labels, part.labels, yield) || k.Namespace == nil {
+	if k.Pod != nil && !unmetLabels("Pod label ", k.Pod.Labels, part.labels, part.labelVouched, yield) ||
+		k.Namespace == nil {
 		return
 	}
 	got, ok := part.labels[NamespaceLabel]
-	if name := k.Namespace.Name; name != "" && name != got && !yield(required{name: "namespace"}, found(got, ok)) {
+	if name := k.Namespace.Name; name != "" && name != got && !yield(required{"", "namespace", name}, found(got, ok)) {
 		return
 	}
 	if len(k.Namespace.Labels) > 0 {
-		unmetLabels("namespace label ", k.Namespace.Labels, NamespaceLabels(part.labels), yield)
+		all := part.labels[NamespaceLabelsLabel]
+		vouched := func(string, string) bool { return !lacks(part.labelVouched, NamespaceLabelsLabel, all) }
+		unmetLabels("namespace label ", k.Namespace.Labels, NamespaceLabels(part.labels), vouched, yield)
 	}
 }
 
 // unmetLabels returns false where yield does.
-func unmetLabels(of string, want, labels map[string]string, yield func(required, *string) bool) bool {
+func unmetLabels(of string, want, labels map[string]string, vouched func(label, value string) bool,
+	yield func(required, *string) bool) bool {
 	for name, value := range want {
 		got, ok := labels[name]
-		if (!ok || got != value) && !yield(required{of, name}, found(got, ok)) {
+		if (!ok || got != value || lacks(vouched, name, value)) && !yield(required{of, name, value}, found(got, ok)) {
 			return false
 		}
 	}
 	return true
 }
 
-// required is what a rule requires: the label with a name of a Pod or namespace, or a tag, or another part of a rule.
-type required struct{ of, name string }
+// required is what a rule requires: the label with a name of a Pod or namespace, or a tag, or another part of a rule,
+// with its value.
+type required struct{ of, name, value string }
 
 func found(value string, ok bool) *string {
 	if !ok {
@@ -203,6 +232,8 @@ func (rule *MembershipRule) unmetText(part *judged) string {
 		switch {
 		case has == nil:
 			texts = append(texts, "no "+what.of+what.name)
+		case *has == what.value:
+			texts = append(texts, what.of+what.name+" is "+*has+", for which neither its token nor an operator vouches")
 		case *has == "":
 			texts = append(texts, what.of+what.name+" is empty")
 		default:

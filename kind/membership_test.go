@@ -83,10 +83,63 @@ func TestMembership(t *testing.T) {
 			if want != "" {
 				want = reason + want
 			}
-			if got := rules.NotAdmittedReason(dp, "east"); got != want {
+			if got := rules.NotAdmittedReason(dp, "east", kind.Exemption{Tags: true}); got != want {
 				t.Errorf("the reason is\n%q, want\n%q", got, want)
 			}
 		})
+	}
+}
+
+// A rule allows by what somebody vouches for and blocks by what a Dataplane states, and "*" is any stated value.
+func TestMembershipNeedsVouchers(t *testing.T) {
+	const noVoucher = ", for which neither its token nor an operator vouches"
+	tagged := kind.Dataplane{Networking: kind.Networking{Inbound: []kind.Inbound{{Port: 1,
+		Tags: map[string]string{"team": "a", "kuma.io/mesh": "m", kind.ZoneLabel: "east"}}}}}
+	var labels kind.Dataplane
+	asPod := map[string]string{kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web",
+		kind.NamespaceLabelsLabel: kind.EncodeNamespaceLabels(map[string]string{"team": "a"})}
+	for _, test := range []struct {
+		rules  string
+		spec   kind.Dataplane
+		labels map[string]string
+		claims string
+		lacks  string // at the end of the reason; "-": it is admitted
+	}{
+		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.TagFact("team", "a"), "-"},
+		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.TagFact("team", "b"), "(team is a" + noVoucher + ")"},
+		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.LabelFact("team", "a"), "(team is a" + noVoucher + ")"},
+		{`allowed: [{tags: {kuma.io/mesh: m}}]`, tagged, nil, "", "(kuma.io/mesh is m" + noVoucher + ")"},
+		{`allowed: [{tags: {kuma.io/zone: east}}]`, tagged, nil, "", "-"},
+		{`allowed: [{tags: {team: "*"}}]`, tagged, nil, "", "-"},
+		{`blocked: [{tags: {team: a}}]`, tagged, nil, "", "dataplaneProxyMembership.blocked[0] {team: a}"},
+		{`allowed: [{tags: {kuma.io/zone: east, kuma.io/environment: universal}}]`, labels, nil, "", "-"},
+		{`allowed: [{tags: {team: a}}]`, labels, map[string]string{"team": "a"}, kind.LabelFact("team", "a"), "-"},
+		{`allowed: [{tags: {team: a}}]`, labels, map[string]string{"team": "a"}, "", "(team is a" + noVoucher + ")"},
+		{`allowed: [{tags: {kuma.io/display-name: web-1}}]`, labels, map[string]string{kind.DisplayName: "web-1"},
+			kind.NameFact("web-1"), "-"},
+		{`allowed: [{tags: {kuma.io/display-name: web-1}}]`, labels, map[string]string{kind.DisplayName: "web-1"}, "",
+			"(kuma.io/display-name is web-1" + noVoucher + ")"},
+		{`allowed: [{kubernetes: {pod: {labels: {app: web}}}}]`, labels, asPod, kind.LabelFact("app", "web"), "-"},
+		{`allowed: [{kubernetes: {pod: {labels: {app: web}}}}]`, labels, asPod, "",
+			"(Pod label app is web" + noVoucher + ")"},
+		{`allowed: [{kubernetes: {namespace: {labels: {team: a}}}}]`, labels, asPod, "",
+			"(namespace label team is a" + noVoucher + ")"},
+		{`allowed: [{kubernetes: {namespace: {name: shop}}}]`, labels, asPod, "", "-"},
+	} {
+		var rules kind.Membership
+		read(t, "{"+test.rules+"}", &rules)
+		dp := kind.Dataplanes.Make("demo", "web-1", test.spec)
+		dp.Labels = test.labels
+		kind.VouchToken(nil, dp, []string{test.claims})
+		reason := rules.NotAdmittedReason(dp, "east", kind.Exemption{Addresses: true})
+		if test.lacks == "-" && reason != "" || test.lacks != "-" && !strings.HasSuffix(reason, test.lacks) {
+			t.Errorf("%s with a voucher for %q: the reason is\n%q, want %q", test.rules, test.claims, reason,
+				test.lacks)
+		}
+		blocks := len(rules.Blocked) > 0
+		if reason := rules.NotAdmittedReason(dp, "east", kind.Exemption{Tags: true}); (reason != "") != blocks {
+			t.Errorf("%s in a mesh that exempts tags: %q", test.rules, reason)
+		}
 	}
 }
 
@@ -104,6 +157,7 @@ func TestMembershipOfPods(t *testing.T) {
 		kind.EnvLabel: kind.Kubernetes, kind.NamespaceLabel: "shop", "app": "web", "empty": "",
 		kind.NamespaceLabelsLabel: kind.EncodeNamespaceLabels(map[string]string{"team.example.com/owner": "a"}),
 	}
+	kind.VouchOperator(nil, pod)
 	for rule, lacks := range map[string]string{
 		`{namespace: {name: shop}}`:                                         "",
 		`{namespace: {name: other}}`:                                        "namespace is shop",
@@ -122,12 +176,12 @@ func TestMembershipOfPods(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(`allowed: [{kubernetes: `+rule+`}]`), &m); err != nil {
 			t.Fatal(err)
 		}
-		reason, suffix := m.NotAdmittedReason(pod, "east"), " ("+lacks+")"
+		reason, suffix := m.NotAdmittedReason(pod, "east", kind.Exemption{}), " ("+lacks+")"
 		if lacks == "" && reason != "" || lacks != "" && !strings.HasSuffix(reason, suffix) {
 			t.Errorf("%s: %q, want %q", rule, reason, suffix)
 		}
 		blocked := kind.Membership{Blocked: m.Allowed}
-		if reason := blocked.NotAdmittedReason(pod, "east"); (reason == "") != (lacks != "") {
+		if reason := blocked.NotAdmittedReason(pod, "east", kind.Exemption{}); (reason == "") != (lacks != "") {
 			t.Errorf("blocked %s: %q", rule, reason)
 		}
 	}

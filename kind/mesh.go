@@ -18,7 +18,8 @@ type Mesh struct {
 	// DataplaneProxyMembership is the rules that admit Dataplanes; by default all are admitted. (Mesh Membership.)
 	DataplaneProxyMembership *Membership `json:"dataplaneProxyMembership,omitempty"`
 	// UnvouchedMembers lets Dataplanes be members of services for a time although the tags, labels, name or address by
-	// which a service selects them have no voucher. By default they are no members.
+	// which a service selects them have no voucher. Policies and DataplaneProxyMembership select them likewise. By
+	// default they are no members, and are not selected.
 	UnvouchedMembers *UnvouchedMembers `json:"unvouchedMembers,omitempty"`
 	// SkipCreatingInitialPolicies is a list of initial policies to omit, or "*". A new mesh of weft has no initial
 	// policies, so the field has no effect.
@@ -27,14 +28,33 @@ type Mesh struct {
 	MeshServices *MeshServicesMode `json:"meshServices,omitempty" schema:"deprecated"`
 }
 
-// UnvouchedMembers are the facts that count for membership in services without a voucher, which is the token of the
-// proxy, an operator, or the API server of Kubernetes. Where a service has vouched members, one without a voucher
-// counts only with a SPIFFE ID that one of them has.
+// UnvouchedMembers are the facts that count without a voucher, which is the token of the proxy, an operator, or the API
+// server of Kubernetes. Where a service has vouched members, one without a voucher counts only with a SPIFFE ID that
+// one of them has.
 type UnvouchedMembers struct {
 	Tags      bool `json:"tags,omitempty"`      // tags, labels and names that a proxy states
 	Addresses bool `json:"addresses,omitempty"` // addresses that a proxy states and does not connect from
 	// Until is when it ends, in RFC 3339: 2027-06-30T00:00:00Z.
 	Until Time `json:"until,omitzero"`
+}
+
+// Exemption is the part of facts without a voucher that counts in a mesh now, for membership in services, policies and
+// dataplaneProxyMembership.
+type Exemption struct {
+	Tags, Addresses bool
+}
+
+// ExemptionOf returns what a Mesh exempts. past reports whether a time has passed. A Mesh that an earlier release wrote
+// exempts everything until the control plane that owns it has decided ([resource.Vouched]).
+func ExemptionOf(o *resource.Object[Mesh], past func(time.Time) bool) Exemption {
+	exempt := o.Spec.UnvouchedMembers
+	switch {
+	case !o.Vouched.Complete:
+		return Exemption{Tags: true, Addresses: true}
+	case exempt == nil || past(exempt.Until.Time):
+		return Exemption{}
+	}
+	return Exemption{Tags: exempt.Tags, Addresses: exempt.Addresses}
 }
 
 // UnvouchedMembersTime is how long members without a voucher stay after the upgrade that asks for vouchers.

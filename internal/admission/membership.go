@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/internal/store"
 	"weft/kind"
@@ -30,10 +31,15 @@ func (w *Writer) checkMembership(ctx context.Context, o resource.Any) error {
 	if err != nil {
 		return err
 	}
-	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone); reason != "" {
+	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(dp, w.zone, exemptNow(mesh)); reason != "" {
 		return resource.Errorf(resource.Forbidden, "%s", reason)
 	}
 	return nil
+}
+
+// exemptNow returns what a mesh exempts from vouchers now.
+func exemptNow(mesh *resource.Object[kind.Mesh]) kind.Exemption {
+	return kind.ExemptionOf(mesh, func(t time.Time) bool { return !t.After(time.Now()) })
 }
 
 func (w *Writer) mesh(ctx context.Context, name string) (*resource.Object[kind.Mesh], error) {
@@ -55,11 +61,13 @@ const maxNamed = 10
 // rules that exclude them: one warning for each reason, the reason of most Dataplanes first.
 func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.Object[kind.Mesh]) []string {
 	var had *kind.Membership
+	var hadExempt kind.Exemption
 	if before != nil {
-		had = before.Spec.DataplaneProxyMembership
+		had, hadExempt = before.Spec.DataplaneProxyMembership, exemptNow(before)
 	}
 	has := after.Spec.DataplaneProxyMembership
-	if has == nil || reflect.DeepEqual(had, has) {
+	exempt := exemptNow(after)
+	if has == nil || reflect.DeepEqual(had, has) && hadExempt == exempt {
 		return nil
 	}
 	dataplanes, err := w.dataplanes(ctx, after.Name)
@@ -72,10 +80,10 @@ func (w *Writer) evictionWarnings(ctx context.Context, before, after *resource.O
 	evicted := map[string][]string{} // names by reason
 	for _, dp := range dataplanes {
 		zone := w.owner(&dp.Meta).Zone
-		if had.ExcludedBy(dp, zone) != "" {
+		if had.ExcludedBy(dp, zone, hadExempt) != "" {
 			continue
 		}
-		if by := has.ExcludedBy(dp, zone); by != "" {
+		if by := has.ExcludedBy(dp, zone, exempt); by != "" {
 			evicted[by] = append(evicted[by], w.displayNameWithZone(dp))
 		}
 	}

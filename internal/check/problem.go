@@ -87,6 +87,8 @@ var (
 		"Verify that the application listens at its servicePort, and read the log of its weft-dp."}
 	memberUnvouched = &Problem{"member-unvouched", Error,
 		"Give its agent a token that vouches for what the service reads, or have an operator write the Dataplane."}
+	policyUnvouched = &Problem{"policy-unvouched", Error,
+		"Give its agent a token that vouches for what the policies select, or have an operator write the Dataplane."}
 	membersExempt = &Problem{"members-exempt", Warning,
 		"Give the agents tokens that vouch for their Dataplanes (`weft generate dataplane-token --dataplane-file`), " +
 			"then remove unvouchedMembers from the Mesh."}
@@ -179,7 +181,7 @@ var problems = []*Problem{
 	outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
 	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
-	membersExempt, listenerExcluded,
+	policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,

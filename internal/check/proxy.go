@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/pki"
 	"weft/internal/proxy"
 	"weft/internal/wire"
 	"weft/kind"
@@ -30,6 +31,7 @@ func (l *checker) proxy(m member) {
 	l.outbounds(m)
 	l.excludedListeners(m)
 	l.unreachableOutbounds(m)
+	l.unvouchedPolicies(m.object)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
 		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
 			id.Problem)
@@ -48,6 +50,22 @@ func (l *checker) proxy(m member) {
 		return
 	}
 	l.connected(m, insight, last)
+}
+
+// unvouchedPolicies reports the policies that do not apply to a Dataplane, since they select it by what it states
+// without a voucher.
+func (l *checker) unvouchedPolicies(dp *resource.Object[kind.Dataplane]) {
+	var names, missing []string
+	for _, of := range l.State.Proxies.UnvouchedPolicies(l.r, dp) {
+		names = append(names, of.Key.String())
+		missing = append(missing, of.Missing...)
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(missing)
+	l.found(policyUnvouched, objectOf(dp.Key()), "it states what %s selects, and that does not apply to it: %s",
+		someOf(names), pki.UnvouchedMember(dp, slices.Compact(missing)))
 }
 
 // connection returns the newest connection of a proxy, and whether it is open.

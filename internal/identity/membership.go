@@ -30,7 +30,7 @@ func (s *Stage) notAdmitted(r *table.Reader, key state.ProxyKey) string {
 	if !ok {
 		return ""
 	}
-	return s.Membership.Get(r, key.Mesh).NotAdmittedReason(dp, s.state.ZoneOf(&dp.Meta))
+	return s.Membership.Get(r, key.Mesh).NotAdmittedReason(dp, s.state.ZoneOf(&dp.Meta), s.Exempt.Get(r, key.Mesh))
 }
 
 // NotAdmittedReason returns why the mesh does not admit a proxy, as a text for operators; empty: it does, or the proxy

@@ -16,13 +16,13 @@ import (
 type Stage struct {
 	state *state.Tables
 
+	// Exempt is what counts in a mesh without a voucher, and Sources is where the last session of a proxy came from.
+	Exempt  table.Derived[string, kind.Exemption]
+	Sources table.Derived[state.ProxyKey, []string]
 	// Membership is the membership rules of a mesh; nil: every Dataplane may join. NotAdmitted is why a Dataplane may
 	// not, where there are rules; [Stage.NotAdmittedReason] returns it for any proxy.
 	Membership  table.Derived[string, *kind.Membership]
 	NotAdmitted table.Derived[state.ProxyKey, string]
-	// Exempt is what counts in a mesh without a voucher, and Sources is where the last session of a proxy came from.
-	Exempt  table.Derived[string, Exemption]
-	Sources table.Derived[state.ProxyKey, []string]
 	// EvictedSANs are the DNS SANs of the proxies that a mesh has evicted, in all zones, sorted.
 	EvictedSANs table.Derived[string, []string]
 	// MTLS is the effect of a mesh's mtls on its proxies.
@@ -63,10 +63,11 @@ type Stage struct {
 // New adds the stage to the tables, before their first commit.
 func New(t *state.Tables) *Stage {
 	s := &Stage{state: t}
+	s.Exempt = table.NewDerived(t.DB, "exemption of a mesh", s.exemption,
+		func(a, b kind.Exemption) bool { return a == b })
+	s.Sources = table.NewDerived(t.DB, "sources of a proxy", s.sources, slices.Equal)
 	s.Membership = table.NewDerived(t.DB, "membership", s.membership, state.DeepEqual[*kind.Membership])
 	s.NotAdmitted = table.NewDerived(t.DB, "not admitted", s.notAdmitted, func(a, b string) bool { return a == b })
-	s.Exempt = table.NewDerived(t.DB, "exemption of a mesh", s.exemption, func(a, b Exemption) bool { return a == b })
-	s.Sources = table.NewDerived(t.DB, "sources of a proxy", s.sources, slices.Equal)
 	s.EvictedSANs = table.NewDerived(t.DB, "evicted SANs", s.evictedSANs, slices.Equal)
 	s.MTLS = table.NewDerived(t.DB, "mtls of a mesh", s.mtls, func(a, b MTLS) bool { return a == b })
 	s.ReservedIDs = table.NewDerived(t.DB, "SPIFFE IDs of zone egresses", s.reservedIDs, slices.Equal)

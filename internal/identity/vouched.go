@@ -10,23 +10,13 @@ import (
 	"weft/resource"
 )
 
-// Exemption is the part of facts without a voucher that counts for membership in the services of a mesh now.
-type Exemption struct {
-	Tags, Addresses bool
-}
-
-// exemption returns what the Mesh exempts. A Mesh that an earlier release wrote exempts everything until the control
-// plane that owns it has decided ([resource.Vouched]).
-func (s *Stage) exemption(r *table.Reader, mesh string) Exemption {
+// exemption returns what the Mesh exempts; a missing one exempts everything.
+func (s *Stage) exemption(r *table.Reader, mesh string) kind.Exemption {
 	o, ok := s.state.Meshes.Find(r, "", mesh)
-	if !ok || !o.Vouched.Complete {
-		return Exemption{Tags: true, Addresses: true}
+	if !ok {
+		return kind.Exemption{Tags: true, Addresses: true}
 	}
-	exempt := o.Spec.UnvouchedMembers
-	if exempt == nil || r.Past(exempt.Until.Time) {
-		return Exemption{}
-	}
-	return Exemption{Tags: exempt.Tags, Addresses: exempt.Addresses}
+	return kind.ExemptionOf(o, r.Past)
 }
 
 // sources returns where the last session of a proxy came from.

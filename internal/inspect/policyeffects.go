@@ -376,14 +376,23 @@ func (p *policyEffect) judge(own []policy.Part) {
 func (p *policyEffect) selectsNone() {
 	whole := p.target
 	whole.Section = ""
-	had := 0
+	had, stated := 0, 0
 	for _, proxy := range p.pass.mesh.proxies {
 		if _, all := whole.Selects(proxy); all {
 			had++
 		}
+		if proxy.Stated == nil {
+			continue
+		}
+		if sections, all := p.target.Selects(proxy.Stated); all || len(sections) > 0 {
+			stated++
+		}
 	}
 	t := &p.target
 	switch {
+	case stated > 0:
+		p.without(NoProxySelected, "%s what it selects, and have no voucher for it; `weft check` names the tokens to "+
+			"make", countOf(stated, "Dataplane states", "Dataplanes state"))
 	case t.Section != "" && had > 0:
 		p.without(NoSectionSelected, "%s, and none of them has a section %s", countOf(had, "Dataplane is selected",
 			"Dataplanes are selected"), t.Section)

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 
 	"weft/kind"
 	"weft/resource"
@@ -76,6 +78,13 @@ type Proxy struct {
 	Zone     string // empty: the proxy is of this zone, so no policy of another zone is known
 	Labels   map[string]string
 	Sections []Section // the sections that policies configure, without ignored inbounds
+	// Stated is the proxy with all that it states, where somebody vouches for a part of that only; else nil.
+	Stated *Proxy
+}
+
+// Add adds a section with a name, or without one with that of its port.
+func (p *Proxy) Add(name string, port uint32, tags map[string]string) {
+	p.Sections = append(p.Sections, Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
 }
 
 // Section is an inbound, or a zone proxy section, of a proxy.

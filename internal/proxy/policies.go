@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 
 	"weft/internal/policy"
 	"weft/internal/state"
@@ -28,7 +27,8 @@ func (s *Stage) policies(r *table.Reader, key PoliciesKey) *policy.List {
 }
 
 // selectable returns a proxy as policies select it. Its sections are those that it has and those that it serves while
-// they drain, whether or not they have a listener now.
+// they drain, whether or not they have a listener now. Its name, its labels and the tags of its inbounds are those for
+// which somebody vouches: a proxy that states those of another workload would read the policies of that one.
 func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if key.Type != kind.DataplaneProxy {
 		return &policy.Proxy{Zone: s.state.Zone}
@@ -37,32 +37,58 @@ func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if !ok {
 		return nil
 	}
-	p := &policy.Proxy{Name: kind.DisplayNameOf(&dp.Meta), Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
-	add := func(name string, port uint32, tags map[string]string) {
-		p.Sections = append(p.Sections, policy.Section{Name: cmp.Or(name, strconv.Itoa(int(port))), Tags: tags})
-	}
+	stated := &policy.Proxy{Name: kind.DisplayNameOf(&dp.Meta), Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
 	n := &dp.Spec.Networking
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {
-			add(in.Name, in.Port, in.Tags)
+			stated.Add(in.Name, in.Port, in.Tags)
 		}
 	}
 	if z := n.ZoneIngress; z != nil {
-		add(z.Name, z.Port, nil)
+		stated.Add(z.Name, z.Port, nil)
 	}
 	if z := n.ZoneEgress; z != nil {
-		add(z.Name, z.Port, nil)
+		stated.Add(z.Name, z.Port, nil)
 	}
+	current := len(stated.Sections)
 	if serving, ok := s.state.ListenerStatus(r, key); ok {
 		for i := range serving.Spec.Inbounds {
 			in := &serving.Spec.Inbounds[i]
-			current := func(of policy.Section) bool { return of.Name == in.Name }
-			if !slices.ContainsFunc(p.Sections, current) {
-				add(in.Name, in.Port, in.Tags)
+			has := func(of policy.Section) bool { return of.Name == in.Name }
+			if !slices.ContainsFunc(stated.Sections, has) {
+				stated.Add(in.Name, in.Port, in.Tags)
 			}
 		}
 	}
-	return p
+	if s.identity.Exempt.Get(r, key.Mesh).Tags {
+		return stated
+	}
+	return vouched(dp, stated, current)
+}
+
+// vouched returns the proxy of a Dataplane without what has no voucher, which its field Stated has; the proxy itself
+// where nothing lacks one. current is the number of sections that are inbounds of the Dataplane, before those that
+// drain.
+func vouched(dp *resource.Object[kind.Dataplane], stated *policy.Proxy, current int) *policy.Proxy {
+	p := *stated
+	p.Labels, p.Sections = kind.VouchedLabels(dp), slices.Clone(stated.Sections)
+	lacks := len(p.Labels) < len(stated.Labels)
+	if !kind.VouchesForName(dp) {
+		p.Name, lacks = "", true
+	}
+	for i := range p.Sections {
+		section, vouches := &p.Sections[i], kind.Vouches
+		if i >= current {
+			vouches = kind.Vouched
+		}
+		section.Tags = kind.VouchedTags(dp, section.Tags, vouches)
+		lacks = lacks || len(section.Tags) < len(stated.Sections[i].Tags)
+	}
+	if !lacks {
+		return stated
+	}
+	p.Stated = stated
+	return &p
 }
 
 func (s *Stage) selections(r *table.Reader, key SelectionKey) []policy.Selected {
@@ -109,7 +135,8 @@ func (s *Stage) SelectionOf(r *table.Reader, of resource.Key, proxy state.ProxyK
 }
 
 // PermissionsOf returns the MeshTrafficPermissions of a mesh that apply to a section of a proxy, sorted by name. The
-// section may be several, joined with "+", where they share a listener.
+// section may be several, joined with "+", where they share a listener. A permission that selects the proxy by what it
+// states, without a voucher, only denies.
 func (s *Stage) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 	section string) []*resource.Object[kind.MeshTrafficPermission] {
 	var permissions []*resource.Object[kind.MeshTrafficPermission]
@@ -119,8 +146,94 @@ func (s *Stage) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 			permissions = append(permissions, o)
 		}
 	}
+	for _, selected := range s.unvouched(r, SelectionKey{all, key}) {
+		if o, ok := s.state.Permissions.Find(r, mesh, selected.Key.Name); ok && selected.AppliesTo(section) {
+			permissions = append(permissions, denials(o))
+		}
+	}
 	slices.SortFunc(permissions, func(a, b *resource.Object[kind.MeshTrafficPermission]) int {
 		return cmp.Compare(a.Name, b.Name)
 	})
 	return permissions
+}
+
+// unvouched returns the policies of a kind and a mesh that select a proxy, or further sections of it, by what it states
+// alone, in ascending order.
+func (s *Stage) unvouched(r *table.Reader, key SelectionKey) []policy.Selected {
+	p := s.Selectable.Get(r, key.Proxy)
+	if p == nil || p.Stated == nil {
+		return nil
+	}
+	var unvouched []policy.Selected
+	selections := s.Selections.Get(r, key)
+	for _, stated := range s.Policies.Get(r, key.PoliciesKey).Select(p.Stated) {
+		same := func(selected policy.Selected) bool { return selected.Key == stated.Key }
+		if i := slices.IndexFunc(selections, same); i >= 0 {
+			stated.Sections = slices.DeleteFunc(stated.Sections, func(section string) bool {
+				return slices.Contains(selections[i].Sections, section)
+			})
+			if len(stated.Sections) == 0 {
+				continue
+			}
+		}
+		unvouched = append(unvouched, stated)
+	}
+	return unvouched
+}
+
+// denials returns a permission with nothing but what it denies.
+func denials(o *resource.Object[kind.MeshTrafficPermission]) *resource.Object[kind.MeshTrafficPermission] {
+	denies := *o
+	denies.Spec.Rules = slices.Clone(o.Spec.Rules)
+	for i := range denies.Spec.Rules {
+		says := &denies.Spec.Rules[i].Default
+		says.Allow, says.AllowWithShadowDeny = nil, nil
+	}
+	return &denies
+}
+
+// UnvouchedPolicy is a policy that would apply to a proxy, or to further sections of it, if what it states had a
+// voucher.
+type UnvouchedPolicy struct {
+	Key resource.Key
+	// Missing are the facts without a voucher that the policy's targetRef selects, see [kind.Facts].
+	Missing []string
+}
+
+// UnvouchedPolicies returns the policies of the mesh of a Dataplane that select it by what it states alone, sorted by
+// kind.
+func (s *Stage) UnvouchedPolicies(r *table.Reader, dp *resource.Object[kind.Dataplane]) []UnvouchedPolicy {
+	key := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
+	if p := s.Selectable.Get(r, key); p == nil || p.Stated == nil {
+		return nil
+	}
+	var unvouched []UnvouchedPolicy
+	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
+		for _, selected := range s.unvouched(r, SelectionKey{PoliciesKey{name, key.Mesh}, key}) {
+			unvouched = append(unvouched, UnvouchedPolicy{selected.Key, unvouchedFacts(dp, &selected.Target)})
+		}
+	}
+	return unvouched
+}
+
+// unvouchedFacts returns the facts without a voucher that a target which selects a Dataplane reads.
+func unvouchedFacts(dp *resource.Object[kind.Dataplane], target *policy.Target) []string {
+	facts := map[string]bool{}
+	if target.Name != "" || target.Labels[kind.DisplayName] != "" || target.Canary[kind.DisplayName] != "" {
+		facts[kind.NameFact(dp.Name)] = kind.VouchesForName(dp)
+	}
+	for _, labels := range []map[string]string{target.Labels, target.Canary} {
+		for label, value := range labels {
+			if !kind.IsComputedLabel(label) {
+				facts[kind.LabelFact(label, value)] = kind.Vouches(dp, kind.LabelFact(label, value))
+			}
+		}
+	}
+	for tag, value := range target.Tags {
+		if !kind.IsComputedTag(tag) {
+			facts[kind.TagFact(tag, value)] = kind.Vouches(dp, kind.TagFact(tag, value))
+		}
+	}
+	maps.DeleteFunc(facts, func(_ string, vouched bool) bool { return vouched })
+	return slices.Sorted(maps.Keys(facts))
 }

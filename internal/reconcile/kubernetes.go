@@ -236,14 +236,15 @@ func (p *Plan) putDataplane(r *table.Reader, w *Writes, pod *convert.Pod, stored
 	if !ok {
 		return
 	}
-	if reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(wanted, p.State.Tables.Zone); reason != "" {
+	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted), Complete: true} // each follows from the Pod
+	reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedReason(wanted, p.State.Tables.Zone, kind.Exemption{})
+	if reason != "" {
 		w.Events = append(w.Events, convert.Event{On: pod.Ref(), Warning: true, Reason: convert.NotAdmitted,
 			Message: reason})
 		if len(stored) == 0 {
 			return
 		}
 	}
-	wanted.Vouched = resource.Vouched{Operator: kind.Facts(wanted), Complete: true} // each follows from the Pod
 	var of *resource.Object[kind.Dataplane]
 	if len(stored) > 0 {
 		of = stored[0]
