@@ -1,7 +1,11 @@
 package kind
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -62,7 +66,8 @@ type CallerMatch struct {
 // IDMatch matches a SPIFFE ID, exactly or by prefix.
 type IDMatch struct {
 	Type string `json:"type" schema:"required enum=Exact|Prefix"` // the type of the match
-	// spiffe://TRUST-DOMAIN/PATH; a prefix contains at least the whole trust domain
+	// spiffe://TRUST-DOMAIN/PATH; a prefix is whole segments of the path, and at least the whole trust domain:
+	// spiffe://prod/web matches itself and spiffe://prod/web/1, not spiffe://prod/web-admin
 	Value string `json:"value" schema:"required maxLength=2048"`
 }
 
@@ -149,13 +154,127 @@ func trustDomainAlone(prefix string) string {
 	return prefix
 }
 
-// Prefix returns the prefix of the SPIFFE IDs that a match of the type Prefix matches. For a whole trust domain it ends
-// in a slash: "spiffe://prod" does not match "spiffe://production".
-func (m *IDMatch) Prefix() string {
-	if domain, found := strings.CutPrefix(m.Value, "spiffe://"); found && !strings.Contains(domain, "/") {
-		return m.Value + "/"
+// IDPattern is what a match matches: SPIFFE IDs that are Exact, or that begin with Prefix. Either may be empty.
+type IDPattern struct {
+	Exact  string `json:",omitempty"`
+	Prefix string `json:",omitempty"`
+}
+
+// Pattern returns what the match of a policy with the metadata matches. A prefix matches at the end of a segment, the
+// trust domain being the first: "spiffe://prod/web" matches "spiffe://prod/web/1", not "spiffe://prod/web-admin". In a
+// policy that an earlier release stored, it matches within a segment of the path too, until the policy is written
+// again.
+func (m *IDMatch) Pattern(meta *resource.Meta) IDPattern {
+	switch {
+	case m.Type != "Prefix":
+		return IDPattern{Exact: m.Value}
+	case !m.hasPath():
+		return IDPattern{Prefix: m.Value + "/"}
+	case !m.endsInSegment() || !meta.Vouched.Complete:
+		return IDPattern{Prefix: m.Value}
 	}
-	return m.Value
+	return IDPattern{m.Value, m.Value + "/"}
+}
+
+func (m *IDMatch) hasPath() bool {
+	return strings.Contains(strings.TrimPrefix(m.Value, "spiffe://"), "/")
+}
+
+// endsInSegment reports whether the match is a prefix with a path and without a final slash.
+func (m *IDMatch) endsInSegment() bool {
+	return m.Type == "Prefix" && m.hasPath() && !strings.HasSuffix(m.Value, "/")
+}
+
+// OpenPrefixes returns a warning for each prefix of SPIFFE IDs in a policy that an earlier release stored and that
+// matches within a segment.
+func OpenPrefixes(o resource.Any) []string {
+	if o.Envelope().Vouched.Complete {
+		return nil
+	}
+	var warnings []string
+	for field, id := range segmentPrefixes(o) {
+		warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches %q too, as in the release that stored the "+
+			"policy; from the next change of the policy on, it matches whole segments: itself, and what begins with "+
+			"%q", field, id.Value, id.Value+"-x", id.Value+"/"))
+	}
+	return warnings
+}
+
+// RecordPrefixes records in a policy that a user writes that its prefixes of SPIFFE IDs match whole segments, unless the
+// spec stays as it was. It returns a warning for each one that matched within a segment before the write.
+func RecordPrefixes(before, after resource.Any) []string {
+	var warnings []string
+	open := map[string]bool{}
+	if before != nil && !before.Envelope().Vouched.Complete {
+		had, _ := json.Marshal(resource.SpecOf(before))
+		if has, _ := json.Marshal(resource.SpecOf(after)); bytes.Equal(had, has) {
+			return nil
+		}
+		for _, id := range segmentPrefixes(before) {
+			open[id.Value] = true
+		}
+	}
+	for field, id := range segmentPrefixes(after) {
+		after.Envelope().Vouched.Complete = true
+		if open[id.Value] {
+			warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches whole segments from now on: itself, "+
+				"and what begins with %q; before, it matched %q too", field, id.Value, id.Value+"/", id.Value+"-x"))
+		}
+	}
+	return warnings
+}
+
+// segmentPrefixes returns the prefixes of SPIFFE IDs in a policy that end with a segment, by their field.
+func segmentPrefixes(o resource.Any) iter.Seq2[string, *IDMatch] {
+	return func(yield func(string, *IDMatch) bool) {
+		policy, ok := ByName(o.Key().Kind).(Policy)
+		if !ok {
+			return
+		}
+		for i, rule := range policy.Parts(o).Rules {
+			for j, match := range rule.Matches {
+				field := fmt.Sprintf("rules[%d].matches[%d].spiffeID", i, j)
+				if match.SpiffeID != nil && match.SpiffeID.endsInSegment() && !yield(field, match.SpiffeID) {
+					return
+				}
+			}
+			permission, ok := rule.Conf.(*PermissionDefault)
+			if !ok {
+				continue
+			}
+			for _, entry := range permission.Entries() {
+				field := fmt.Sprintf("rules[%d].%s.spiffeID", i, entry.Field)
+				if entry.SpiffeID != nil && entry.SpiffeID.endsInSegment() && !yield(field, entry.SpiffeID) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Has reports whether the pattern matches a SPIFFE ID.
+func (p IDPattern) Has(id string) bool {
+	return p.Exact != "" && id == p.Exact || p.Prefix != "" && strings.HasPrefix(id, p.Prefix)
+}
+
+// Covers reports whether the pattern matches each SPIFFE ID that the other one, which matches some, matches.
+func (p IDPattern) Covers(other IDPattern) bool {
+	return (other.Exact == "" || p.Has(other.Exact)) &&
+		(other.Prefix == "" || p.Prefix != "" && strings.HasPrefix(other.Prefix, p.Prefix))
+}
+
+// IsPrefix reports whether the pattern is that of a match of the type Prefix.
+func (p IDPattern) IsPrefix() bool { return p.Prefix != "" }
+
+// Value returns the value of the match: the pattern as a user writes it.
+func (p IDPattern) Value() string { return cmp.Or(p.Exact, p.Prefix) }
+
+// Match returns the pattern as a match.
+func (p IDPattern) Match() *IDMatch {
+	if p.IsPrefix() {
+		return &IDMatch{"Prefix", p.Value()}
+	}
+	return &IDMatch{"Exact", p.Exact}
 }
 
 func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) resource.Problems {

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,7 +258,8 @@ spec:
 `)
 	denied := resource.SpecOf(o).(*kind.MeshTrafficPermission).Rules[0].Default.Deny[0]
 	if denied.SpiffeID == nil || denied.SpiffeID.Value != "spiffe://other" ||
-		denied.SpiffeID.Prefix() != "spiffe://other/" || denied.OlderSpiffeID != nil {
+		denied.SpiffeID.Pattern(o.Envelope()) != (kind.IDPattern{Prefix: "spiffe://other/"}) ||
+		denied.OlderSpiffeID != nil {
 		t.Errorf("the older spelling was read as %+v", denied)
 	}
 	accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {targetRef: {kind: Mesh}}}`)
@@ -326,19 +328,40 @@ func TestMeshTrafficPermissionRejects(t *testing.T) {
 	})
 }
 
-// TestAPrefixOfATrustDomainEndsThere: "spiffe://prod" has the meaning of "spiffe://prod/". It is stored without the
+// TestAPrefixIsWholeSegments: "spiffe://prod" matches what "spiffe://prod/" does, and "spiffe://prod/web" no
+// "spiffe://prod/web-admin", except in a policy that an earlier release stored. A trust domain is stored without the
 // slash, since some clients reject a SPIFFE ID that ends in one.
-func TestAPrefixOfATrustDomainEndsThere(t *testing.T) {
-	for written, want := range map[string]struct{ stored, means string }{
-		"spiffe://prod": {"spiffe://prod", "spiffe://prod/"}, "spiffe://prod/": {"spiffe://prod", "spiffe://prod/"},
-		"spiffe://prod/ns":  {"spiffe://prod/ns", "spiffe://prod/ns"},
-		"spiffe://prod/ns/": {"spiffe://prod/ns/", "spiffe://prod/ns/"},
+func TestAPrefixIsWholeSegments(t *testing.T) {
+	written := &resource.Meta{Vouched: resource.Vouched{Complete: true}}
+	for value, want := range map[string]struct {
+		stored          string
+		matches, misses []string
+		earlier         []string // what misses has and a policy of an earlier release matches
+	}{
+		"spiffe://prod": {"spiffe://prod", []string{"spiffe://prod/web", "spiffe://prod/a/b"},
+			[]string{"spiffe://production/web", "spiffe://prod"}, nil},
+		"spiffe://prod/": {"spiffe://prod", []string{"spiffe://prod/web"}, []string{"spiffe://production/web"}, nil},
+		"spiffe://prod/ns": {"spiffe://prod/ns", []string{"spiffe://prod/ns", "spiffe://prod/ns/a"},
+			[]string{"spiffe://prod/ns-admin", "spiffe://prod/nsx/a", "spiffe://prod/n"},
+			[]string{"spiffe://prod/ns-admin", "spiffe://prod/nsx/a"}},
+		"spiffe://prod/ns/": {"spiffe://prod/ns/", []string{"spiffe://prod/ns/a"},
+			[]string{"spiffe://prod/ns", "spiffe://prod/nsx/a"}, nil},
 	} {
 		o := accepts(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: [{default: {allow: `+
-			`[{spiffeID: {type: Prefix, value: "`+written+`"}}]}}]}}`)
+			`[{spiffeID: {type: Prefix, value: "`+value+`"}}]}}]}}`)
 		id := resource.SpecOf(o).(*kind.MeshTrafficPermission).Rules[0].Default.Allow[0].SpiffeID
-		if id.Value != want.stored || id.Prefix() != want.means {
-			t.Errorf("%s is stored as %s and means %s", written, id.Value, id.Prefix())
+		if id.Value != want.stored {
+			t.Errorf("%s is stored as %s", value, id.Value)
+		}
+		for _, name := range slices.Concat(want.matches, want.misses) {
+			matches := slices.Contains(want.matches, name)
+			if got := id.Pattern(written).Has(name); got != matches {
+				t.Errorf("%s matches %s: %t", value, name, got)
+			}
+			earlier := matches || slices.Contains(want.earlier, name)
+			if got := id.Pattern(&resource.Meta{}).Has(name); got != earlier {
+				t.Errorf("%s in a policy of an earlier release matches %s: %t", value, name, got)
+			}
 		}
 	}
 }

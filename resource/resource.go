@@ -65,7 +65,8 @@ type Vouched struct {
 	// agent.
 	Agent []string `json:"agent,omitempty"`
 	// Complete states that the record is about every fact. The records of releases before tags and addresses were
-	// facts lack it.
+	// facts lack it. In a policy, it states that prefixes of SPIFFE IDs match whole segments, which a policy of an
+	// earlier release lacks.
 	Complete bool `json:"complete,omitempty"`
 }
 

@@ -158,6 +158,9 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	if err := w.recordVouched(before, o, change); err != nil {
 		return Result{}, err
 	}
+	if !change.ControlPlane {
+		ignored = append(ignored, kind.RecordPrefixes(before, o)...)
+	}
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
 		result.Warnings = append(ignored, w.warnings(ctx, before, result.Object)...)

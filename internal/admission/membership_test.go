@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -154,10 +155,11 @@ func TestEvictionWarnings(t *testing.T) {
 	put(t, w, `{type: Mesh, name: m}`)
 	receive := func(owner kind.Owner, name, team string) {
 		t.Helper()
-		if err := w.Receive(t.Context(),
-			received(owner, kind.Dataplanes, name,
-				`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"`+team+
-					`"}}]}}`)); err != nil {
+		row := received(owner, kind.Dataplanes, name,
+			`{"networking":{"address":"10.0.0.1","inbound":[{"port":80,"tags":{"team":"`+team+`"}}]}}`)
+		row.Body = append(bytes.TrimSuffix(row.Body, []byte("}")),
+			`,"vouched":{"operator":["tag team=`+team+`"],"complete":true}}`...)
+		if err := w.Receive(t.Context(), row); err != nil {
 			t.Fatal(err)
 		}
 	}

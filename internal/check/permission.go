@@ -92,19 +92,11 @@ func (l *checker) permissionsAt(m *service.Member) *match.Permissions {
 // allDenied reports whether denies cover all allows. A rule that is allowed with a shadow deny counts as an allow.
 func allDenied(p *match.Permissions) bool {
 	for _, allow := range slices.Concat(p.Allow, p.ShadowDeny) {
-		if !slices.ContainsFunc(p.Deny, func(deny match.Rule) bool { return covers(deny, allow) }) {
+		if !slices.ContainsFunc(p.Deny, func(deny match.Rule) bool { return deny.Covers(allow.IDPattern) }) {
 			return false
 		}
 	}
 	return true
-}
-
-// covers reports whether wide matches all callers of narrow.
-func covers(wide, narrow match.Rule) bool {
-	if wide.Exact != "" {
-		return wide.Exact == narrow.Exact
-	}
-	return strings.HasPrefix(narrow.Exact+narrow.Prefix, wide.Prefix)
 }
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.

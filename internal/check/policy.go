@@ -27,6 +27,9 @@ func (l *checker) policy(o resource.Any) {
 	for _, c := range l.effects.Accepted(o.Key()) {
 		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
 	}
+	for _, warning := range kind.OpenPrefixes(o) {
+		l.found(prefixWithinSegment, object, "%s", warning)
+	}
 	if effect.Counts.Proxies == 0 && l.everywhere(o.Envelope()) {
 		return
 	}

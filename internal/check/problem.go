@@ -146,6 +146,8 @@ var (
 	policyWithoutEffect = &Problem{"policy-without-effect", Warning,
 		"Change the policy as the message says, or delete it. `weft inspect policies --for NAME` shows which policy " +
 			"sets each field."}
+	prefixWithinSegment = &Problem{"prefix-within-segment", Warning,
+		"Write an entry for each caller that the rule is about, and edit the prefix."}
 	faultsInjected = &Problem{"faults-injected", Warning,
 		"Delete the MeshFaultInjection when the test is over."}
 	selectorMatchesNothing = &Problem{"selector-matches-nothing", Warning,
@@ -184,5 +186,6 @@ var problems = []*Problem{
 	policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,
 	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
-	faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing, hostnameMissing,
+	prefixWithinSegment, faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing,
+	hostnameMissing,
 }

@@ -116,7 +116,7 @@ func twoServers(t *testing.T, first, second http.HandlerFunc, more ...service.En
 	t.Cleanup(secondApp.Close)
 	for i, app := range []*httptest.Server{firstApp, secondApp} {
 		in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
-			match.Rule{Origin: "all of east", Prefix: "spiffe://" + domainEast + "/"})
+			match.Rule{Origin: "all of east", IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/"}})
 		in.Name = fmt.Sprintf("app-%d", i)
 		endpoints.Endpoints = append(endpoints.Endpoints, service.Endpoint{Address: in.Address, Port: in.Port})
 		resources = append(resources, inboundResources(in)...)
@@ -241,6 +241,9 @@ func callers(t *testing.T, east, west *authority) map[string]caller {
 	return map[string]caller{
 		"named by a rule":                {east.certificate(t, clientID), true},
 		"named by no rule":               {east.certificate(t, clientID+"-2"), false},
+		"named by a segment":             {east.certificate(t, segmentID), true},
+		"in a further segment":           {east.certificate(t, segmentID+"/1"), true},
+		"within the segment":             {east.certificate(t, segmentID+"-admin"), false},
 		"of another trust domain":        {west.certificate(t, westClient), true},
 		"signed by another domain's CA":  {west.certificate(t, clientID), false},
 		"with a name of a second domain": {west.certificate(t, "spiffe://"+domainWest+"/workload/x", clientID), false},
@@ -253,11 +256,15 @@ func callers(t *testing.T, east, west *authority) map[string]caller {
 	}
 }
 
+// segmentID is the value of a rule's prefix that ends with a segment.
+const segmentID = "spiffe://" + domainEast + "/workload/web"
+
 func rules() []match.Rule {
 	return []match.Rule{
-		{Origin: "east", Exact: clientID},
-		{Origin: "west", Exact: "spiffe://" + domainWest + "/workload/client"},
-		{Origin: "untrusted", Exact: "spiffe://untrusted/workload/client"},
+		{Origin: "a segment", IDPattern: kind.IDPattern{Exact: segmentID, Prefix: segmentID + "/"}},
+		{Origin: "east", IDPattern: kind.IDPattern{Exact: clientID}},
+		{Origin: "west", IDPattern: kind.IDPattern{Exact: "spiffe://" + domainWest + "/workload/client"}},
+		{Origin: "untrusted", IDPattern: kind.IDPattern{Exact: "spiffe://untrusted/workload/client"}},
 	}
 }
 

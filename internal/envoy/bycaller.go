@@ -124,18 +124,19 @@ func (s slotFilters) onMatch(filter proto.Message) *xdsmatcherv3.Matcher_OnMatch
 // isCaller matches a caller with a SPIFFE ID among the URI SANs of its certificate, which Envoy joins with commas. No
 // SPIFFE ID has a comma, and callers with another URI SAN that has one are denied; see [forgedDetails].
 func isCaller(m proxy.Match) *xdsmatcherv3.Matcher_MatcherList_Predicate {
-	id := m.SpiffeID
-	patterns := []*xdsmatcherv3.StringMatcher{
-		{MatchPattern: &xdsmatcherv3.StringMatcher_Exact{Exact: id}},
-		{MatchPattern: &xdsmatcherv3.StringMatcher_Prefix{Prefix: id + ","}},
-		{MatchPattern: &xdsmatcherv3.StringMatcher_Suffix{Suffix: "," + id}},
-		{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: "," + id + ","}},
-	}
-	if m.Prefix {
+	var patterns []*xdsmatcherv3.StringMatcher
+	if id := m.ID.Exact; id != "" {
 		patterns = []*xdsmatcherv3.StringMatcher{
-			{MatchPattern: &xdsmatcherv3.StringMatcher_Prefix{Prefix: id}},
-			{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: "," + id}},
+			{MatchPattern: &xdsmatcherv3.StringMatcher_Exact{Exact: id}},
+			{MatchPattern: &xdsmatcherv3.StringMatcher_Prefix{Prefix: id + ","}},
+			{MatchPattern: &xdsmatcherv3.StringMatcher_Suffix{Suffix: "," + id}},
+			{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: "," + id + ","}},
 		}
+	}
+	if prefix := m.ID.Prefix; prefix != "" {
+		patterns = append(patterns,
+			&xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_Prefix{Prefix: prefix}},
+			&xdsmatcherv3.StringMatcher{MatchPattern: &xdsmatcherv3.StringMatcher_Contains{Contains: "," + prefix}})
 	}
 	alternatives := &xdsmatcherv3.Matcher_MatcherList_Predicate_PredicateList{}
 	for _, pattern := range patterns {

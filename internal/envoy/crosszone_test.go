@@ -28,9 +28,10 @@ func TestWhereAnEgressForwardsCrossZone(t *testing.T) {
 	)
 	east := newAuthority(t, domainEast)
 	app, heard := listener(t)
-	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
+	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", IDPattern: kind.IDPattern{Exact: clientID}})
 	otherApp, heardByOther := listener(t)
-	other := inboundTo(t, otherApp, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
+	other := inboundTo(t, otherApp, kind.TCP, match.Rule{Origin: "the client",
+		IDPattern: kind.IDPattern{Exact: clientID}})
 	startEnvoy(t, append(inboundResources(other), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 
 	proxy := &proxy.IngressListener{Address: "127.0.0.1", Port: freePort(t)}

@@ -99,8 +99,8 @@ func TestWhoGetsOut(t *testing.T) {
 	echoing, heard := listener(t)
 	east, west := newAuthority(t, domainEast), newAuthority(t, domainWest)
 	second := clientID + "-2"
-	api := chainFor(apiSNI, kind.HTTP, match.Rule{Origin: "first", Exact: clientID})
-	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", Exact: second})
+	api := chainFor(apiSNI, kind.HTTP, match.Rule{Origin: "first", IDPattern: kind.IDPattern{Exact: clientID}})
+	db := chainFor(otherSNI, kind.TCP, match.Rule{Origin: "second", IDPattern: kind.IDPattern{Exact: second}})
 	open := chainFor("a0123456789abcdef.open.80.default.mes", kind.HTTP, match.AllowAll("the mesh").Allow...)
 	var more []*xds.Resource
 	for chain, at := range map[*proxy.EgressChain]net.Addr{&api: app.Listener.Addr(), &db: echoing,

@@ -38,8 +38,8 @@ func TestFaultsHaveTheirEffect(t *testing.T) {
 	s := receiving(t, kind.HTTP, true, true)
 	client, shop, plain := s.caller(clientID), s.caller(shopID), s.caller()
 	both := s.caller(clientID, shopID)
-	const exact, prefix = "spiffeID: '" + shopID + "'", "spiffeID: 'spiffe://" + domainEast + "/ns/shop/', prefix: true"
-	const other = "spiffeID: '" + clientID + "'"
+	const exact, prefix = "id: {exact: '" + shopID + "'}", "id: {prefix: 'spiffe://" + domainEast + "/ns/shop/'}"
+	const other = "id: {exact: '" + clientID + "'}"
 	for _, c := range []struct {
 		name, confs string
 		caller      *requester
@@ -163,7 +163,7 @@ func TestTheBandwidthOfResponses(t *testing.T) {
 // TestALimitedRequestGetsNoFault: a request that is denied takes no token, and a limited one gets no fault.
 func TestALimitedRequestGetsNoFault(t *testing.T) {
 	s := receiving(t, kind.HTTP, true, false)
-	s.in.Permissions.Deny = []match.Rule{{Origin: "shop", Exact: shopID}}
+	s.in.Permissions.Deny = []match.Rule{{Origin: "shop", IDPattern: kind.IDPattern{Exact: shopID}}}
 	s.get(limitsOf(ofCallers("", oneAnHour)) + ", " + faultsOf(faultsOfCallers("", aborted(555, "100"))))
 	if got := s.statuses(s.caller(shopID), 2) + " " + s.statuses(s.caller(clientID), 3); got != "403 403 555 429 429" {
 		t.Errorf("%s, want 403 403 555 429 429", got)
@@ -177,7 +177,8 @@ func TestFaultsAtAZoneEgress(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	all := match.AllowAll("the mesh").Allow
 	api, open := chainFor(apiSNI, kind.HTTP, all...), chainFor(otherSNI, kind.HTTP, all...)
-	api.Confs = confsOf(t, faultsOf(faultsOfCallers("spiffeID: '"+shopID+"'", aborted(556, "100"), aborted(555, "100")),
+	ofShop := faultsOfCallers("id: {exact: '"+shopID+"'}", aborted(556, "100"), aborted(555, "100"))
+	api.Confs = confsOf(t, faultsOf(ofShop,
 		faultsOfCallers("", aborted(555, "100"))))
 	var more []*xds.Resource
 	for _, chain := range []proxy.EgressChain{api, open} {

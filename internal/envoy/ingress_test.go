@@ -22,7 +22,7 @@ func TestWhereAnIngressLeads(t *testing.T) {
 	const sni = "a0123456789abcdef.web.80.default.ms"
 	east := newAuthority(t, domainEast)
 	app, heard := listener(t)
-	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", Exact: clientID})
+	server := inboundTo(t, app, kind.TCP, match.Rule{Origin: "the client", IDPattern: kind.IDPattern{Exact: clientID}})
 	local := &service.Destination{
 		Key:      service.DestinationKey{Mesh: "default", Zone: "east", Service: "local", Port: 80},
 		Protocol: kind.TCP,

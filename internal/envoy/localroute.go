@@ -54,15 +54,20 @@ const clientCertHeader = "x-forwarded-client-cert"
 
 // matchesOfCaller returns matches of a caller of which any one suffices: its ID is the last one, or another follows.
 func matchesOfCaller(m proxy.Match) []*routev3.HeaderMatcher {
-	id := ";URI=" + m.SpiffeID
-	if m.Prefix {
-		return []*routev3.HeaderMatcher{
-			clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: id}})}
+	const uri = ";URI="
+	contains := func(text string) *routev3.HeaderMatcher {
+		return clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: text}})
 	}
-	return []*routev3.HeaderMatcher{
-		clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: id}}),
-		clientCert(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Contains{Contains: id + ";"}}),
+	var matchers []*routev3.HeaderMatcher
+	if id := m.ID.Exact; id != "" {
+		matchers = append(matchers, clientCert(&matcherv3.StringMatcher{
+			MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: uri + id},
+		}), contains(uri+id+";"))
 	}
+	if m.ID.Prefix != "" {
+		matchers = append(matchers, contains(uri+m.ID.Prefix))
+	}
+	return matchers
 }
 
 func clientCert(value *matcherv3.StringMatcher) *routev3.HeaderMatcher {

@@ -137,10 +137,10 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 	var resources []*xds.Resource
 	var inbounds []*proxy.InboundListener
 	for i, text := range texts {
-		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, Exact: clientID},
-			match.Rule{Origin: "z", Prefix: "spiffe://" + domainEast + "/" + text})
+		in := inboundTo(t, app, kind.TCP, match.Rule{Origin: text, IDPattern: kind.IDPattern{Exact: clientID}},
+			match.Rule{Origin: "z", IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/" + text}})
 		in.Name = fmt.Sprint("text-", i)
-		in.Permissions.Deny = []match.Rule{{Origin: text, Prefix: serverID + text}}
+		in.Permissions.Deny = []match.Rule{{Origin: text, IDPattern: kind.IDPattern{Prefix: serverID + text}}}
 		inbounds = append(inbounds, in)
 		resources = append(resources, inboundOf(in, true)...)
 	}
@@ -159,7 +159,7 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 func TestASANWithACommaIsDenied(t *testing.T) {
 	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for _, id := range []string{serverID + "," + clientID, "spiffe://" + domainEast + "/x," + clientID + ",",
 		clientID + ",x"} {
@@ -180,7 +180,7 @@ func TestACallerForgesNoDetailsOfItsCertificate(t *testing.T) {
 	t.Cleanup(app.Close)
 	east := newAuthority(t, domainEast)
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
-		match.Rule{Origin: "clients", Prefix: "spiffe://" + domainEast + "/"})
+		match.Rule{Origin: "clients", IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/"}})
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	own := "spiffe://" + domainEast + "/workload/x"
 	for _, c := range []struct {
@@ -213,7 +213,7 @@ func TestLongLists(t *testing.T) {
 	for i := range 10_000 {
 		names = append(names, fmt.Sprintf("client-%05d.default.east.dataplane.mesh.local", i))
 	}
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	for i := range 3_000 {
 		in.Permissions.Allow[0].Also = append(in.Permissions.Allow[0].Also, fmt.Sprintf("%s-%d", clientID, i))
 	}
@@ -240,7 +240,7 @@ func TestLongLists(t *testing.T) {
 func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	startEnvoy(
 		t,
 		append(inboundResources(in, evictedName), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
@@ -260,7 +260,7 @@ func TestNoSessionIsResumedAfterADenial(t *testing.T) {
 func TestAPlainConnectionBesideDecidedOnes(t *testing.T) {
 	app, dialed := greeter(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	in.AlsoPlaintext = true
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {
@@ -296,7 +296,7 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 		_, _ = conn.Write(append(all, make([]byte, greetingSize)...))
 	}()
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, l.Addr(), kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	conn, err := tls.Dial("tcp", address(in), presenting(east.certificate(t, clientID)))
 	if err != nil {
@@ -316,7 +316,7 @@ func TestHalfOfAConnectionCloses(t *testing.T) {
 func TestADecisionIsOfItsOwnConnection(t *testing.T) {
 	app, _ := greeter(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	good, bad := presenting(east.certificate(t, clientID)), presenting(east.certificate(t, serverID))
 	done := make(chan struct{})
@@ -367,7 +367,7 @@ func TestADecisionAtAnIPv6Address(t *testing.T) {
 	free.Close()
 	port := testnet.Port(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", Exact: clientID})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	in.Address, in.Port, in.Name = "::1", uint32(port), fmt.Sprintf("::1_%d", port)
 	startEnvoy(t, append(inboundResources(in), trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for id, want := range map[string]bool{clientID: true, serverID: false} {

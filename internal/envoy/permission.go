@@ -111,8 +111,8 @@ func trustedPrincipals(rule match.Rule, domains []string) []*rbacv3.Principal {
 	}
 	var principals []*rbacv3.Principal
 	switch {
-	case within(rule.Exact + rule.Prefix): // one of them is empty
-		kept.Exact, kept.Prefix = rule.Exact, rule.Prefix
+	case within(rule.Value()):
+		kept.IDPattern = rule.IDPattern
 	case rule.Exact == "":
 		for _, domain := range domains {
 			if prefix := idPrefix(domain); strings.HasPrefix(prefix, rule.Prefix) {

@@ -50,7 +50,8 @@ func receiving(t *testing.T, protocol kind.Protocol, secured, alsoPlaintext bool
 		app = server.Listener.Addr()
 	}
 	s := &received{east: newAuthority(t, domainEast), secured: secured}
-	s.in = inboundTo(t, app, protocol, match.Rule{Origin: "east", Prefix: "spiffe://" + domainEast + "/"})
+	s.in = inboundTo(t, app, protocol, match.Rule{Origin: "east",
+		IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/"}})
 	s.in.AlsoPlaintext = alsoPlaintext
 	s.secrets = []*xds.Resource{trust(s.east), certificateSecret(t, s.east.certificate(t, serverID))}
 	s.adsEnvoy = serveEnvoy(t, append(s.resources(), s.secrets...)...)
@@ -163,7 +164,8 @@ func TestRateLimitsHaveTheirEffect(t *testing.T) {
 	s := receiving(t, kind.HTTP, true, true)
 	client, shop, plain := s.caller(clientID), s.caller(shopID), s.caller()
 	both := s.caller(clientID, shopID) // a workload that is changing its ID
-	const exact, prefix = "spiffeID: '" + shopID + "'", "spiffeID: 'spiffe://" + domainEast + "/ns/shop/', prefix: true"
+	const exact, prefix = "id: {exact: '" + shopID + "'}", "id: {prefix: 'spiffe://" + domainEast + "/ns/shop/'}"
+	const segment = "id: {exact: '" + clientID + "', prefix: '" + clientID + "/'}" // a prefix without a final slash
 	for i, c := range []struct {
 		name, confs string
 		caller      *requester
@@ -187,6 +189,9 @@ func TestRateLimitsHaveTheirEffect(t *testing.T) {
 		{"a prefix of one of two IDs", limitsOf(ofCallers(prefix, oneAnHour)), both, "200 429 429"},
 		{"a prefix", limitsOf(ofCallers(prefix, oneAnHour)), shop, "200 429 429"},
 		{"not the prefix", limitsOf(ofCallers(prefix, oneAnHour)), client, "200 200 200"},
+		{"the end of a segment", limitsOf(ofCallers(segment, oneAnHour)), client, "200 429 429"},
+		{"a further segment", limitsOf(ofCallers(segment, oneAnHour)), s.caller(clientID + "/1"), "200 429 429"},
+		{"within a segment", limitsOf(ofCallers(segment, oneAnHour)), s.caller(clientID + "-2"), "200 200 200"},
 		{"the most specific match", limitsOf(ofCallers(exact, "requestRate: {num: 2, interval: 1h}"),
 			ofCallers(prefix, oneAnHour), ofCallers("", oneAnHour)), shop, "200 200 429"},
 		{"every other caller", limitsOf(ofCallers(exact, oneAnHour),
@@ -239,7 +244,7 @@ func TestTheResponseToALimitedRequest(t *testing.T) {
 func TestBucketsStay(t *testing.T) {
 	s := receiving(t, kind.HTTP, true, false)
 	client, shop := s.caller(clientID), s.caller(shopID)
-	const exact = "spiffeID: '" + shopID + "'"
+	const exact = "id: {exact: '" + shopID + "'}"
 	limits := limitsOf(ofCallers(exact, oneAnHour), ofCallers("", "requestRate: {num: 2, interval: 1h}"))
 	s.get(limits)
 	if got := s.statuses(client, 3) + ", " + s.statuses(shop, 2); got != "200 200 429, 200 429" {
@@ -255,7 +260,8 @@ func TestBucketsStay(t *testing.T) {
 	stay("the same resources")
 	s.get(limits + ", MeshTimeout: [{match: {}, conf: {connectionTimeout: 3s, http: {requestTimeout: 9s}}}]")
 	stay("other timeouts")
-	s.in.Permissions.Allow = append(s.in.Permissions.Allow, match.Rule{Origin: "more", Exact: otherID})
+	s.in.Permissions.Allow = append(s.in.Permissions.Allow, match.Rule{Origin: "more",
+		IDPattern: kind.IDPattern{Exact: otherID}})
 	s.apply()
 	stay("another permission")
 	s.in.AlsoPlaintext = true
@@ -351,7 +357,7 @@ func TestLimitsAtZoneProxies(t *testing.T) {
 	all := match.AllowAll("the mesh").Allow
 	api, open := chainFor(apiSNI, kind.HTTP, all...), chainFor(otherSNI, kind.HTTP, all...)
 	db := chainFor("a0123456789abcdef.db.80.default.mes", kind.TCP, all...)
-	api.Confs = confsOf(t, limitsOf(ofCallers("spiffeID: '"+shopID+"'", "requestRate: {num: 2, interval: 1h}"),
+	api.Confs = confsOf(t, limitsOf(ofCallers("id: {exact: '"+shopID+"'}", "requestRate: {num: 2, interval: 1h}"),
 		ofCallers("", oneAnHour)))
 	const twoConnections = "MeshRateLimit: [{match: {}, conf: {local: {tcp: {connectionRate: {num: 2, " +
 		"interval: 1h}}}}}]"

@@ -161,7 +161,7 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 	east := newAuthority(t, domainEast)
 	const limitedID = clientID + "-limited"
 	in := inboundTo(t, app.Listener.Addr(), kind.HTTP,
-		match.Rule{Origin: "east", Prefix: "spiffe://" + domainEast + "/"})
+		match.Rule{Origin: "east", IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/"}})
 	s := serveEnvoy(t, append(inboundResources(in), trust(east),
 		certificateSecret(t, east.certificate(t, serverID)))...)
 	client := newHTTPClient(t, east.certificate(t, clientID), address(in))
@@ -236,7 +236,8 @@ func TestSlotsOfConnectionsDrainNothing(t *testing.T) {
 	app, _ := listener(t)
 	second, heard := listener(t)
 	east := newAuthority(t, domainEast)
-	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "east", Prefix: "spiffe://" + domainEast + "/"})
+	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "east",
+		IDPattern: kind.IDPattern{Prefix: "spiffe://" + domainEast + "/"}})
 	other := inboundTo(t, second, kind.TCP)
 	toSecond := NewInboundParts(other.Settings(true)).localCluster("second", other)
 	s := serveEnvoy(t, append(inboundResources(in), toSecond, trust(east),

@@ -26,7 +26,8 @@ func TestEvictedInstancesOnlyAreDenied(t *testing.T) {
 		evicted = slices.Compact(evicted)
 		callers := append(rapid.SliceOfN(names, 1, 5).Draw(t, "callers"), evicted[:min(len(evicted), 10)]...)
 		protocol := rapid.SampledFrom([]kind.Protocol{kind.HTTP, kind.TCP}).Draw(t, "protocol")
-		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
+		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow",
+			IDPattern: kind.IDPattern{Prefix: east}}}})
 		for _, r := range envoy.Evicted("default", evicted) {
 			for i := range all {
 				if all[i].Name == r.Name {

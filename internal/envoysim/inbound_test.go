@@ -66,10 +66,10 @@ func load(t *testing.T, resources []*xds.Resource) *envoysim.Config {
 
 func TestInbound(t *testing.T) {
 	permissions := match.Permissions{
-		Deny:       []match.Rule{{Origin: "deny", Exact: east + "bad"}},
-		ShadowDeny: []match.Rule{{Origin: "shadow", Exact: east + "old"}},
-		Allow: []match.Rule{{Origin: "allow east", Prefix: east},
-			{Origin: "allow another", Exact: "spiffe://untrusted/x"}},
+		Deny:       []match.Rule{{Origin: "deny", IDPattern: kind.IDPattern{Exact: east + "bad"}}},
+		ShadowDeny: []match.Rule{{Origin: "shadow", IDPattern: kind.IDPattern{Exact: east + "old"}}},
+		Allow: []match.Rule{{Origin: "allow east", IDPattern: kind.IDPattern{Prefix: east}},
+			{Origin: "allow another", IDPattern: kind.IDPattern{Exact: "spiffe://untrusted/x"}}},
 	}
 	tests := []struct {
 		name      string
@@ -118,7 +118,8 @@ func TestInbound(t *testing.T) {
 // Envoy separates SANs by commas, so a SAN that contains a comma would look like two.
 func TestASANWithACommaIsDenied(t *testing.T) {
 	config := load(t,
-		server(true, kind.TCP, match.Permissions{Allow: []match.Rule{{Origin: "allow", Exact: east + "web"}}}))
+		server(true, kind.TCP, match.Permissions{Allow: []match.Rule{{Origin: "allow",
+			IDPattern: kind.IDPattern{Exact: east + "web"}}}}))
 	call := peer(east + "other," + east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	if got := config.Inbound(call); got.Allowed || got.Rule != "weft: a SAN of the caller contains a comma" {
@@ -137,11 +138,12 @@ func TestNoTextEscapesItsRule(t *testing.T) {
 		if !utf8.ValidString(text) {
 			return // no such text passes admission
 		}
-		rule := match.Rule{Origin: hostile.Draw(t, "origin"), Prefix: east + text}
+		rule := match.Rule{Origin: hostile.Draw(t, "origin"), IDPattern: kind.IDPattern{Prefix: east + text}}
 		permissions := match.Permissions{Allow: []match.Rule{rule}}
 		if rapid.Bool().Draw(t, "deny") {
-			permissions = match.Permissions{Allow: []match.Rule{{Origin: "all", Prefix: east}},
-				Deny: []match.Rule{rule}}
+			permissions = match.Permissions{
+				Allow: []match.Rule{{Origin: "all", IDPattern: kind.IDPattern{Prefix: east}}},
+				Deny:  []match.Rule{rule}}
 		}
 		if !utf8.ValidString(rule.Origin) {
 			return
@@ -234,7 +236,7 @@ func TestLimitsDenyNoCaller(t *testing.T) {
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	for _, protocol := range []kind.Protocol{kind.HTTP, kind.TCP} {
-		allow := match.Permissions{Allow: []match.Rule{{Origin: "a", Prefix: east}}}
+		allow := match.Permissions{Allow: []match.Rule{{Origin: "a", IDPattern: kind.IDPattern{Prefix: east}}}}
 		resources := serverWith(true, protocol, allow, confs)
 		if got := load(t, resources).Inbound(call); !got.Allowed {
 			t.Errorf("%s: %+v, want the caller allowed", protocol, got)
@@ -256,7 +258,8 @@ func TestInboundFailsClosed(t *testing.T) {
 	call := peer(east + "web")
 	call.Address, call.Port = "10.0.0.1", 80
 	for protocol, other := range map[kind.Protocol]string{kind.HTTP: "_tcp_", kind.TCP: "_http_"} {
-		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow", Prefix: east}}})
+		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow",
+			IDPattern: kind.IDPattern{Prefix: east}}}})
 		for i, missing := range all {
 			if strings.HasPrefix(missing.Name, "self_inbound_") && missing.Type == xds.Cluster ||
 				strings.Contains(missing.Name, other) {

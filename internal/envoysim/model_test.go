@@ -53,10 +53,10 @@ func TestPermissionsMeanWhatTheySay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := func(label string) []match.Rule {
 			exact := rapid.Custom(func(t *rapid.T) match.Rule {
-				return match.Rule{Exact: rapid.SampledFrom(names).Draw(t, "exact")}
+				return match.Rule{IDPattern: kind.IDPattern{Exact: rapid.SampledFrom(names).Draw(t, "exact")}}
 			})
 			prefix := rapid.Custom(func(t *rapid.T) match.Rule {
-				return match.Rule{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")}
+				return match.Rule{IDPattern: kind.IDPattern{Prefix: rapid.SampledFrom(prefixes).Draw(t, "prefix")}}
 			})
 			drawn := rapid.SliceOfN(rapid.OneOf(exact, prefix), 0, 3).Draw(t, label)
 			for i := range drawn {

@@ -3,9 +3,9 @@ package identity
 import (
 	"slices"
 
-	"weft/internal/match"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/kind"
 )
 
 // aliases are sets of SPIFFE IDs, each of one workload that changes its SPIFFE ID. Many workloads may change at once,
@@ -34,15 +34,15 @@ func (a *aliases) equal(b *aliases) bool {
 
 func sameSets(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal) }
 
-// besides returns the SPIFFE IDs that a rule does not match, of the sets with an ID that it matches.
-func (a *aliases) besides(rule match.Rule) (others []string) {
+// besides returns the SPIFFE IDs that a pattern does not match, of the sets with an ID that it matches.
+func (a *aliases) besides(ids kind.IDPattern) (others []string) {
 	sets := a.sets
-	if rule.Exact != "" {
-		sets = a.byID[rule.Exact]
+	if !ids.IsPrefix() {
+		sets = a.byID[ids.Exact]
 	}
 	for _, set := range sets {
-		if slices.ContainsFunc(set, rule.Matches) {
-			others = append(others, slices.DeleteFunc(slices.Clone(set), rule.Matches)...)
+		if slices.ContainsFunc(set, ids.Has) {
+			others = append(others, slices.DeleteFunc(slices.Clone(set), ids.Has)...)
 		}
 	}
 	return others
@@ -107,14 +107,17 @@ func (s *Stage) ownAliases(r *table.Reader, mesh string) (sets [][]string) {
 }
 
 // callers are the callers of a mesh that a rule matches.
-type callers struct{ mesh, exact, prefix string }
+type callers struct {
+	mesh string
+	ids  kind.IDPattern
+}
 
 // otherIDs returns the SPIFFE IDs that a rule does not match, of workloads with an ID that it matches: while a workload
 // changes its ID, a rule about one ID applies to the other, in any zone.
 func (s *Stage) otherIDs(r *table.Reader, rule callers) []string {
 	var others []string
 	for _, part := range s.inMesh.Get(r, rule.mesh) {
-		others = append(others, part.besides(match.Rule{Exact: rule.exact, Prefix: rule.prefix})...)
+		others = append(others, part.besides(rule.ids)...)
 	}
 	slices.Sort(others)
 	return slices.Compact(others)

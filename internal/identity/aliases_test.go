@@ -24,7 +24,8 @@ func moves(name, from, to string) *resource.Object[kind.DataplaneCertificates] {
 func TestARuleAppliesToBothSPIFFEIDsOfAWorkload(t *testing.T) {
 	tables := state.New("east")
 	s := New(tables)
-	exact, prefix := callers{"default", "spiffe://d/a/1", ""}, callers{"default", "", "spiffe://d/b/"}
+	exact := callers{"default", kind.IDPattern{Exact: "spiffe://d/a/1"}}
+	prefix := callers{"default", kind.IDPattern{Prefix: "spiffe://d/b/"}}
 	s.Also.Pin(exact)
 	s.Also.Pin(prefix)
 	s.Aliases.Pin("default")
@@ -73,7 +74,7 @@ func BenchmarkACertificateWhileTenThousandChange(b *testing.B) {
 		}
 	})
 	for i := range 300 {
-		s.Also.Pin(callers{"default", fmt.Sprintf("spiffe://d/a/s-%d", i), ""})
+		s.Also.Pin(callers{"default", kind.IDPattern{Exact: fmt.Sprintf("spiffe://d/a/s-%d", i)}})
 	}
 	for i := 0; b.Loop(); i++ {
 		row := changing(i % 10_000)

@@ -155,7 +155,7 @@ func (s *Stage) WithNextIDs(
 func (s *Stage) ExtendRules(r *table.Reader, mesh string, p *match.Permissions) {
 	for _, rules := range [][]match.Rule{p.Deny, p.ShadowDeny, p.Allow} {
 		for i := range rules {
-			rules[i].Also = s.Also.Get(r, callers{mesh, rules[i].Exact, rules[i].Prefix})
+			rules[i].Also = s.Also.Get(r, callers{mesh, rules[i].IDPattern})
 		}
 	}
 }

@@ -164,7 +164,7 @@ func TestNamesOfAnotherZone(t *testing.T) {
 					ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west",
 						kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
 			})
-			also := s.Also.Get(table.Eval(tables.DB.Snapshot()), callers{mesh: "default", exact: c.ids[0]})
+			also := s.Also.Get(table.Eval(tables.DB.Snapshot()), callers{"default", kind.IDPattern{Exact: c.ids[0]}})
 			if got := len(also) > 0; got != c.want {
 				t.Errorf("a rule about %s holds for %q", c.ids[0], also)
 			}

@@ -223,11 +223,7 @@ const deniesUnmatched = "callers that no rule matches are denied"
 func appliedRules(rules []match.Rule) []AppliedRule {
 	applied := []AppliedRule{}
 	for _, rule := range rules {
-		id := kind.IDMatch{Type: "Exact", Value: rule.Exact}
-		if rule.Prefix != "" {
-			id = kind.IDMatch{Type: "Prefix", Value: rule.Prefix}
-		}
-		applied = append(applied, AppliedRule{rule.Origin, id, rule.Also})
+		applied = append(applied, AppliedRule{rule.Origin, *rule.Match(), rule.Also})
 	}
 	return applied
 }

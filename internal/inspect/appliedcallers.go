@@ -46,13 +46,10 @@ func (rs *Reports) appliedCallers(at proxy.PlaceKey) []AppliedCallers {
 
 // ruleMatch returns a match as a rule has it; nil for every caller.
 func ruleMatch(m policy.Match) *kind.RuleMatch {
-	switch {
-	case m.AllCallers():
+	if m.AllCallers() {
 		return nil
-	case m.Prefix:
-		return &kind.RuleMatch{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: m.SpiffeID}}
 	}
-	return &kind.RuleMatch{SpiffeID: &kind.IDMatch{Type: "Exact", Value: m.SpiffeID}}
+	return &kind.RuleMatch{SpiffeID: m.ID.Match()}
 }
 
 // appliedSections returns the sections of a zone proxy that a policy applies to: by listener of a zone ingress and

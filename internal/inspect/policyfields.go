@@ -336,11 +336,11 @@ func (s *selectionFields) unreceived(of, path string, match policy.Match, at *se
 	switch {
 	case match.SNI != "" && at.role != egressSection:
 		return "the rule has an SNI, and only zone egresses have filter chains by SNI"
-	case match.SpiffeID != "" && at.role == ingressSection:
+	case match.ID != kind.IDPattern{} && at.role == ingressSection:
 		return unknownToIngress
 	case at.role == noSection:
 		return "the selected Dataplanes have no inbound and no section of a zone proxy"
-	case match.SpiffeID != "" && !s.isSecured(at):
+	case match.ID != kind.IDPattern{} && !s.isSecured(at):
 		return "without an identity, a Dataplane does not know its callers"
 	case at.role == egressSection:
 		return s.unserved(of, path, match)

@@ -80,5 +80,5 @@ func joined(rules []placed, snis []string) *Permissions {
 
 // AllowAll returns permissions that allow every trusted caller. Origin is the setting that states it.
 func AllowAll(origin string) *Permissions {
-	return &Permissions{Allow: []Rule{{Origin: origin, Prefix: anyID}}}
+	return &Permissions{Allow: []Rule{{Origin: origin, IDPattern: kind.IDPattern{Prefix: anyID}}}}
 }

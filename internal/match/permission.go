@@ -23,18 +23,10 @@ type Permissions struct {
 type Rule struct {
 	// Origin is the policy and the rule's place in it: "MeshTrafficPermission default/web rules[0].default.allow[1]".
 	Origin string
-	// Exact is a SPIFFE ID, Prefix the prefix of one. Exactly one of them is set.
-	Exact, Prefix string
+	// IDPattern is the SPIFFE IDs that the match has.
+	kind.IDPattern
 	// Also are further SPIFFE IDs that the rule matches.
 	Also []string
-}
-
-// Matches reports whether Exact or Prefix matches a SPIFFE ID. It ignores Also.
-func (r Rule) Matches(id string) bool {
-	if r.Exact != "" {
-		return id == r.Exact
-	}
-	return strings.HasPrefix(id, r.Prefix)
 }
 
 // Permit joins the policies that apply to one section of a proxy. It omits rules and entries with an SNI, which apply
@@ -50,24 +42,21 @@ func Permit(policies []*resource.Object[kind.MeshTrafficPermission]) *Permission
 func (p *Permissions) join(rule placed, snis []string) {
 	at := fmt.Sprintf("%s rules[%d].default", rule.policy.Key(), rule.index)
 	says := &rule.policy.Spec.Rules[rule.index].Default
-	p.Deny = appendRules(p.Deny, at+".deny", says.Deny, snis)
-	p.ShadowDeny = appendRules(p.ShadowDeny, at+".allowWithShadowDeny", says.AllowWithShadowDeny, snis)
-	p.Allow = appendRules(p.Allow, at+".allow", says.Allow, snis)
+	meta := &rule.policy.Meta
+	p.Deny = appendRules(p.Deny, meta, at+".deny", says.Deny, snis)
+	p.ShadowDeny = appendRules(p.ShadowDeny, meta, at+".allowWithShadowDeny", says.AllowWithShadowDeny, snis)
+	p.Allow = appendRules(p.Allow, meta, at+".allow", says.Allow, snis)
 }
 
-func appendRules(rules []Rule, at string, entries []kind.CallerMatch, snis []string) []Rule {
+func appendRules(rules []Rule, policy *resource.Meta, at string, entries []kind.CallerMatch, snis []string) []Rule {
 	for i, entry := range entries {
 		if entry.SNI != nil && !slices.Contains(snis, entry.SNI.Value) {
 			continue
 		}
 		rule := Rule{Origin: fmt.Sprintf("%s[%d]", at, i)}
-		switch id := entry.SpiffeID; {
-		case id == nil:
-			rule.Prefix = anyID
-		case id.Type == "Prefix":
-			rule.Prefix = id.Prefix()
-		default:
-			rule.Exact = id.Value
+		rule.Prefix = anyID
+		if id := entry.SpiffeID; id != nil {
+			rule.IDPattern = id.Pattern(policy)
 		}
 		rules = append(rules, rule)
 	}

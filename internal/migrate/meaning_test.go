@@ -108,10 +108,7 @@ func modelID(service string) string { return "spiffe://m/" + service }
 // matches says whether a SPIFFE ID is one of some callers.
 func matches(callers []kind.CallerMatch, id string) bool {
 	return slices.ContainsFunc(callers, func(c kind.CallerMatch) bool {
-		if c.SpiffeID.Type == "Prefix" {
-			return strings.HasPrefix(id, c.SpiffeID.Prefix())
-		}
-		return c.SpiffeID.Value == id
+		return c.SpiffeID.Pattern(&resource.Meta{}).Has(id)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"weft/kind"
 	"weft/resource"
@@ -47,7 +46,7 @@ func PartsOf(p *Policy, meta *resource.Meta, of kind.Parts) []Part {
 			matches = []kind.RuleMatch{{}}
 		}
 		for _, m := range matches {
-			parts = append(parts, Part{Policy: p, Index: i, Match: matchOf(m), Conf: rule.Conf})
+			parts = append(parts, Part{Policy: p, Index: i, Match: matchOf(m, meta), Conf: rule.Conf})
 		}
 	}
 	if of.Default != nil {
@@ -174,20 +173,21 @@ func Outbound(parts []Part, d *Destination) []Part {
 
 // Match is one match of a rule; all its fields must hold. The zero value matches every caller.
 type Match struct {
-	SpiffeID string `json:"spiffeID,omitempty"`
-	// Prefix is true where SpiffeID is the prefix of SPIFFE IDs, which ends in a slash or anywhere in the path.
-	Prefix bool   `json:"prefix,omitempty"`
-	SNI    string `json:"sni,omitempty"` // empty: any
+	ID  kind.IDPattern `json:"id,omitzero"`   // empty: any
+	SNI string         `json:"sni,omitempty"` // empty: any
 }
 
 // AllCallers reports whether the match is without a condition.
 func (m Match) AllCallers() bool { return m == Match{} }
 
-// String reads as "spiffe://prod/web", "spiffe://prod/*" or "every caller".
+// String reads as "spiffe://prod/web", "spiffe://prod/*", "spiffe://prod/web(/*)" or "every caller".
 func (m Match) String() string {
-	text := m.SpiffeID
-	if m.Prefix {
-		text += "*"
+	text := m.ID.Exact
+	switch {
+	case text == "" && m.ID.IsPrefix():
+		text = m.ID.Prefix + "*"
+	case m.ID.IsPrefix():
+		text += "(/*)"
 	}
 	switch {
 	case m.AllCallers():
@@ -200,13 +200,10 @@ func (m Match) String() string {
 	return text + " SNI " + m.SNI
 }
 
-func matchOf(m kind.RuleMatch) Match {
+func matchOf(m kind.RuleMatch, policy *resource.Meta) Match {
 	var match Match
 	if id := m.SpiffeID; id != nil {
-		match.SpiffeID, match.Prefix = id.Value, id.Type == "Prefix"
-		if match.Prefix {
-			match.SpiffeID = id.Prefix()
-		}
+		match.ID = id.Pattern(policy)
 	}
 	if m.SNI != nil {
 		match.SNI = m.SNI.Value
@@ -219,20 +216,13 @@ func (m Match) Has(spiffeIDs []string) bool {
 	if m.SNI != "" {
 		return false
 	}
-	return m.SpiffeID == "" || slices.ContainsFunc(spiffeIDs, func(id string) bool {
-		return m.covers(Match{SpiffeID: id})
-	})
+	return m.ID == kind.IDPattern{} || slices.ContainsFunc(spiffeIDs, m.ID.Has)
 }
 
 // covers reports whether each caller that the other match matches is a caller of this one.
 func (m Match) covers(other Match) bool {
-	if m.SNI != "" && m.SNI != other.SNI {
-		return false
-	}
-	if m.Prefix {
-		return strings.HasPrefix(other.SpiffeID, m.SpiffeID)
-	}
-	return m.SpiffeID == "" || m.SpiffeID == other.SpiffeID && !other.Prefix
+	any := kind.IDPattern{}
+	return (m.SNI == "" || m.SNI == other.SNI) && (m.ID == any || other.ID != any && m.ID.Covers(other.ID))
 }
 
 // specificity is greater for the match that decides: an exact SPIFFE ID before a prefix, a longer prefix before a
@@ -241,9 +231,9 @@ func (m Match) covers(other Match) bool {
 func (m Match) specificity() int {
 	level, length := 0, 0
 	switch {
-	case m.Prefix:
-		level, length = 2, len(m.SpiffeID)
-	case m.SpiffeID != "":
+	case m.ID.IsPrefix():
+		level, length = 2, len(m.ID.Value())
+	case m.ID.Exact != "":
 		level = 4
 	}
 	if m.SNI != "" {

@@ -186,9 +186,9 @@ func parseMatch(words []string) Match {
 	for _, word := range words {
 		switch prefix, isPrefix := strings.CutSuffix(word, "*"); {
 		case isPrefix:
-			m.SpiffeID, m.Prefix = prefix, true
+			m.ID.Prefix = prefix
 		case strings.HasPrefix(word, "spiffe:"):
-			m.SpiffeID = word
+			m.ID.Exact = word
 		default:
 			m.SNI = word
 		}

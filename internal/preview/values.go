@@ -194,11 +194,10 @@ func sectionsOf(p *proxy.Proxy, of kind.Policy) []string {
 func matchText(m policy.Match) string {
 	var parts []string
 	switch {
-	case m.SpiffeID == "":
-	case m.Prefix:
-		parts = append(parts, "prefix "+m.SpiffeID)
-	default:
-		parts = append(parts, m.SpiffeID)
+	case m.ID.IsPrefix():
+		parts = append(parts, "prefix "+m.ID.Value())
+	case m.ID.Exact != "":
+		parts = append(parts, m.ID.Exact)
 	}
 	if m.SNI != "" {
 		parts = append(parts, "SNI "+m.SNI)
