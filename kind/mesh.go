@@ -19,7 +19,8 @@ type Mesh struct {
 	DataplaneProxyMembership *Membership `json:"dataplaneProxyMembership,omitempty"`
 	// UnvouchedMembers lets Dataplanes be members of services for a time although the tags, labels, name or address by
 	// which a service selects them have no voucher. Policies and DataplaneProxyMembership select them likewise. By
-	// default they are no members, and are not selected.
+	// default they are no members, and are not selected. With tags, a Pod also has a SPIFFE ID by a label of its own
+	// without its namespace.
 	UnvouchedMembers *UnvouchedMembers `json:"unvouchedMembers,omitempty"`
 	// SkipCreatingInitialPolicies is a list of initial policies to omit, or "*". A new mesh of weft has no initial
 	// policies, so the field has no effect.

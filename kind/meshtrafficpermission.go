@@ -193,9 +193,9 @@ func OpenPrefixes(o resource.Any) []string {
 	}
 	var warnings []string
 	for field, id := range segmentPrefixes(o) {
-		warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches %q too, as in the release that stored the "+
-			"policy; from the next change of the policy on, it matches whole segments: itself, and what begins with "+
-			"%q", field, id.Value, id.Value+"-x", id.Value+"/"))
+		warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches %q too, as in the release that stored "+
+			"the policy; from the next change of the policy on, it matches whole segments: itself, and what begins "+
+			"with %q", field, id.Value, id.Value+"-x", id.Value+"/"))
 	}
 	return warnings
 }

@@ -115,6 +115,22 @@ func (t *Template) Labels() []string {
 	return labels
 }
 
+// HasSegment reports whether a segment of the template, between slashes, has one action alone, and is accepts its field
+// or label. No other value of a rendered path can be read as the value of this action.
+func (t *Template) HasSegment(is func(field, label string) bool) bool {
+	for i, a := range t.actions {
+		after := t.tail
+		if i+1 < len(t.actions) {
+			after = t.actions[i+1].before
+		}
+		ends := i+1 == len(t.actions) || strings.Contains(after, "/")
+		if (i == 0 || strings.Contains(a.before, "/")) && ends && is(a.field, a.label) {
+			return true
+		}
+	}
+	return false
+}
+
 func (v *Values) of(a action) (string, error) {
 	written, value := a.field, v.Fields[a.field]
 	if _, known := v.Fields[a.field]; !known && a.field != "" {

@@ -49,6 +49,7 @@ func (l *checker) identities(mesh string, members []member) {
 		}
 		if !spire {
 			l.identityTrusted(mi, object, members)
+			l.identityExempt(mi, object, members)
 		}
 	}
 	l.mtls(mesh)
@@ -201,6 +202,24 @@ func (l *checker) identityTrusted(mi *resource.Object[kind.MeshIdentity], object
 			"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
 			m.object.Name)
 		return
+	}
+}
+
+// identityExempt finds a MeshIdentity that gives Pods a SPIFFE ID only because the Mesh exempts them.
+func (l *checker) identityExempt(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
+	until, severity, ok := l.exemptUntil(mi.Mesh)
+	if !ok || !l.State.Identity.Exempt.Get(l.r, mi.Mesh).Tags {
+		return
+	}
+	for _, m := range members {
+		if id := m.proxy.Identity; id == nil || id.MeshIdentity != mi.Name {
+			continue
+		}
+		if problem := l.State.Identity.NamespaceProblem(l.r, m.object); problem != "" {
+			l.add(membersExempt, severity, object, "%s and other Pods have a SPIFFE ID by it until %s, then they lose "+
+				"it: %s", m.object.Name, day(until), problem)
+			return
+		}
 	}
 }
 

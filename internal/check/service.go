@@ -98,19 +98,28 @@ const lastDays = 30 * 24 * time.Hour
 
 // exemption reports a mesh that lets Dataplanes be members of services without a voucher.
 func (l *checker) exemption(mesh string) {
-	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
-	if !ok || o.Spec.UnvouchedMembers == nil {
+	until, severity, ok := l.exemptUntil(mesh)
+	if !ok {
 		return
-	}
-	until, severity := o.Spec.UnvouchedMembers.Until.Time, Warning
-	if !l.Now.Before(until.Add(-lastDays)) {
-		severity = Error
 	}
 	text := "Dataplanes without a voucher are members of services until %s, then they leave"
 	if !l.Now.Before(until) {
 		text = "unvouchedMembers ended at %s: Dataplanes without a voucher are no members of services"
 	}
 	l.add(membersExempt, severity, objectOf(kind.Meshes.Key("", mesh)), text, day(until))
+}
+
+// exemptUntil returns the end of the exemption of a mesh, and the severity of findings about it; false: it has none.
+func (l *checker) exemptUntil(mesh string) (until time.Time, severity Severity, ok bool) {
+	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
+	if !ok || o.Spec.UnvouchedMembers == nil {
+		return until, severity, false
+	}
+	until, severity = o.Spec.UnvouchedMembers.Until.Time, Warning
+	if !l.Now.Before(until.Add(-lastDays)) {
+		severity = Error
+	}
+	return until, severity, true
 }
 
 // butUnreachable lists the Dataplanes that would match if the mesh admitted them.

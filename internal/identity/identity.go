@@ -83,6 +83,9 @@ func (s *Stage) identity(r *table.Reader, key state.ProxyKey) *Identity {
 	var facts []string // of SPIRE none: it attests the workload itself
 	if !given.Source.FromSPIRE() {
 		facts = pki.SpiffeFacts(&chosen.Spec, dp)
+		if problem := pki.NamespaceProblem(&chosen.Spec, dp); problem != "" && !s.Exempt.Get(r, dp.Mesh).Tags {
+			return given.without(problem)
+		}
 	}
 	given, facts = s.reserve(r, dp, given, facts)
 	return given.restingOn(dp, facts)
@@ -114,6 +117,16 @@ func (s *Stage) SelectingIdentities(
 		return cmp.Or(cmp.Compare(SelectorLabels(b), SelectorLabels(a)), cmp.Compare(a.Name, b.Name))
 	})
 	return selecting
+}
+
+// NamespaceProblem returns why the chosen MeshIdentity of a Pod gives it no SPIFFE ID unless the Mesh exempts it; see
+// [pki.NamespaceProblem]. SPIRE attests the workload itself, so its identities have none.
+func (s *Stage) NamespaceProblem(r *table.Reader, dp *resource.Object[kind.Dataplane]) string {
+	selecting := s.SelectingIdentities(r, dp)
+	if len(selecting) == 0 || selecting[0].Spec.Provider.Type == kind.Spire {
+		return ""
+	}
+	return pki.NamespaceProblem(&selecting[0].Spec, dp)
 }
 
 // SelectorLabels returns the number of labels in the selector of a MeshIdentity.

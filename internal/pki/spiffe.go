@@ -2,6 +2,7 @@ package pki
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -186,6 +187,49 @@ func SpiffeFacts(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) []
 	}
 	// A value that is no fact comes from the control plane, or is absent and renders nothing.
 	return slices.DeleteFunc(has, func(fact string) bool { return !rests[fact] })
+}
+
+// NamespaceProblem returns why a MeshIdentity that selects a Pod gives it no SPIFFE ID: the SPIFFE ID rests on what the
+// owner of the Pod's namespace states, such as a label, and nothing in it has the namespace. Then the owner of any
+// namespace could have it. Empty: it gives one, or the Dataplane is of no Pod.
+func NamespaceProblem(spec *kind.MeshIdentity, o *resource.Object[kind.Dataplane]) string {
+	if o.Label(kind.PodUIDLabel) == "" {
+		return ""
+	}
+	var names []string
+	if s := spec.Selector; s != nil && s.Dataplane != nil {
+		names = slices.Sorted(maps.Keys(s.Dataplane.MatchLabels))
+	}
+	// An invalid template gives no SPIFFE ID.
+	if t, err := kind.ParseTemplate(spec.PathFor(o.Labels), kind.PathActions); err == nil {
+		if t.HasSegment(func(field, label string) bool {
+			return field == ".Namespace" || label == kind.NamespaceLabel
+		}) {
+			return ""
+		}
+		names = append(names, t.Labels()...)
+		if t.Reads(".Workload") {
+			names = append(names, kind.WorkloadLabel)
+		}
+		if t.Reads(".ServiceAccount") {
+			names = append(names, kind.ServiceAccountLabel)
+		}
+	}
+	if s := spec.Selector; s != nil && s.Dataplane != nil && s.Dataplane.MatchLabels[kind.NamespaceLabel] != "" {
+		return ""
+	}
+	var stated []string
+	for _, name := range names {
+		if kind.IsStatedByNamespace(name) {
+			stated = append(stated, kind.LabelFact(name, o.Label(name)))
+		}
+	}
+	if len(stated) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the owner of the namespace %s states %s of the Pod, and the SPIFFE ID has no namespace; add "+
+		"%s to the selector of the MeshIdentity, or {{ .Namespace }} to its path as a segment of its own",
+		o.Label(kind.NamespaceLabel), factsText(slices.Compact(stated)), kind.NamespaceLabel)
 }
 
 func withoutService(name string, labels map[string]string, dp *kind.Dataplane) []string {

@@ -14,7 +14,8 @@ import (
 const ExemptionKind = "unvouched members"
 
 // exempt completes a Mesh of this control plane that an earlier release wrote: it gets unvouchedMembers if it has a
-// Dataplane that would lose its membership in services. An operator removes the field, or its end does.
+// Dataplane that would lose its membership in services or its SPIFFE ID. The field ends by
+// itself, or an operator removes it.
 func (p *Plan) exempt(r *table.Reader, u Request) (w Writes) {
 	mesh, ok := p.State.Tables.Meshes.Find(r, "", u.Mesh)
 	if !ok || mesh.Vouched.Complete || p.State.Tables.OwnerOf(&mesh.Meta).Zone != p.State.Tables.Zone {
@@ -22,9 +23,10 @@ func (p *Plan) exempt(r *table.Reader, u Request) (w Writes) {
 	}
 	completed := *mesh
 	completed.Vouched.Complete = true
-	if mesh.Spec.UnvouchedMembers == nil && p.hasUnvouched(r, mesh.Name) {
+	unvouched := p.hasUnvouched(r, mesh.Name)
+	if mesh.Spec.UnvouchedMembers == nil && (unvouched || p.hasStatedIdentity(r, mesh.Name)) {
 		until := r.Now().Add(kind.UnvouchedMembersTime).UTC().Truncate(24 * time.Hour)
-		completed.Spec.UnvouchedMembers = &kind.UnvouchedMembers{Tags: true, Addresses: true,
+		completed.Spec.UnvouchedMembers = &kind.UnvouchedMembers{Tags: true, Addresses: unvouched,
 			Until: kind.Time{Time: until}}
 	}
 	w.addWrite(servingDelay, Write{Put: &completed})
@@ -38,4 +40,10 @@ func (p *Plan) hasUnvouched(r *table.Reader, mesh string) bool {
 		func(dp *resource.Object[kind.Dataplane]) bool {
 			return len(podOf(dp)) == 0 && !dp.Vouched.Complete && !kind.WrittenByOperator(&dp.Vouched, dp.Name)
 		})
+}
+
+// hasStatedIdentity reports whether a mesh has a Pod whose SPIFFE ID rests on what the owner of its namespace states.
+func (p *Plan) hasStatedIdentity(r *table.Reader, mesh string) bool {
+	return slices.ContainsFunc(p.State.Tables.DataplanesBySelector.List(r, state.MeshKey(mesh)),
+		func(dp *resource.Object[kind.Dataplane]) bool { return p.State.Identity.NamespaceProblem(r, dp) != "" })
 }

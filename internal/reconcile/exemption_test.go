@@ -68,3 +68,31 @@ func TestMembersOfAnEarlierReleaseAreExempt(t *testing.T) {
 		})
 	}
 }
+
+// A mesh of an earlier release in which a Pod has its SPIFFE ID by a label of its own exempts tags and labels.
+func TestIdentitiesOfAnEarlierReleaseAreExempt(t *testing.T) {
+	for path, want := range map[string]bool{"/web": true, "/ns/{{ .Namespace }}/web": false} {
+		w := newWorldIn(t, "east", "241.0.0.0/8")
+		pod := kind.Dataplanes.Make("default", "web-1.shop", kind.Dataplane{Networking: kind.Networking{
+			Address: "10.0.0.1"}})
+		pod.Labels = map[string]string{kind.PodUIDLabel: "uid", kind.NamespaceLabel: "shop", "app": "web"}
+		w.commit(func(tx *table.Tx) {
+			w.plan.State.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+			w.plan.State.Tables.Put(tx, pod)
+			w.plan.State.Tables.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{
+					MatchLabels: map[string]string{"app": "web"}}},
+				SpiffeID: &kind.SpiffeIDTemplate{Path: path},
+				Provider: kind.IdentityProvider{Type: kind.Bundled},
+			}))
+		})
+		do := w.writes(w.reader(), ExemptionKind, "").Do
+		if len(do) != 1 {
+			t.Fatalf("%s: the writes are %+v, want one", path, do)
+		}
+		exempt := do[0].Put.(*resource.Object[kind.Mesh]).Spec.UnvouchedMembers
+		if (exempt != nil) != want || want && (!exempt.Tags || exempt.Addresses) {
+			t.Errorf("%s: the exemption is %+v, want one of tags: %t", path, exempt, want)
+		}
+	}
+}
