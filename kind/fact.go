@@ -46,9 +46,9 @@ var setByControlPlane = map[string]bool{
 // vouches for it.
 func IsComputedLabel(label string) bool { return setByControlPlane[label] }
 
-// IsStatedByNamespace reports whether the owner of a namespace chooses the value of a label of a Pod. The control plane
-// computes the other labels, or reads them from the Namespace. A label of a Node counts as one of the Pod, since the
-// Pod may have it where the Node lacks it.
+// IsStatedByNamespace reports whether the owner of a namespace chooses the value of a label of a Pod or a Service. The
+// control plane computes the other labels, or reads them from the Namespace. A label of a Node counts as one of the
+// Pod, since the Pod may have it where the Node lacks it.
 func IsStatedByNamespace(label string) bool {
 	return label == DisplayName || !setByControlPlane[label] && label != PodUIDLabel && label != NamespaceLabelsLabel
 }

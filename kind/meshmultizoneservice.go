@@ -1,6 +1,10 @@
 package kind
 
-import "weft/resource"
+import (
+	"fmt"
+
+	"weft/resource"
+)
 
 // MeshMultiZoneService is a destination that consists of MeshServices of several zones. Clients use the endpoints of
 // their own zone, and those of other zones while their own has no ready endpoint.
@@ -15,6 +19,33 @@ type MeshMultiZoneService struct {
 // MultiZoneSelector selects MeshServices.
 type MultiZoneSelector struct {
 	MeshService *LabelSelector `json:"meshService,omitempty" schema:"required"` // MeshServices by their labels
+	// Namespaces are the namespaces whose MeshServices count, since labels are what the owner of a namespace writes.
+	// The control plane adds that of the oldest selected MeshService where none is written. MeshServices without a
+	// namespace count always.
+	Namespaces []string `json:"namespaces,omitempty" schema:"maxItems=256 maxLength=63"`
+}
+
+// MaxMemberNamespaces is the maximum number of namespaces of a [MultiZoneSelector].
+const MaxMemberNamespaces = 256
+
+// OfEveryNamespace reports whether the selector reads nothing that the owner of a namespace writes, or names the
+// namespace itself.
+func (s *MultiZoneSelector) OfEveryNamespace() bool {
+	return s.MeshService == nil || !StatesLabels(s.MeshService.MatchLabels)
+}
+
+// StatesLabels reports whether labels of a selector are what the owner of some namespace may write, without the
+// namespace beside them.
+func StatesLabels(selector map[string]string) bool {
+	if selector[NamespaceLabel] != "" {
+		return false
+	}
+	for name := range selector {
+		if IsStatedByNamespace(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // MeshMultiZoneServices is the kind of [MeshMultiZoneService].
@@ -34,6 +65,11 @@ func validateMeshMultiZoneService(o *resource.Object[MeshMultiZoneService]) reso
 	} else {
 		c.labels("spec.selector.meshService.matchLabels", s.MatchLabels)
 	}
+	for i, namespace := range o.Spec.Selector.Namespaces {
+		if namespace == "" {
+			c.add(fmt.Sprintf("spec.selector.namespaces[%d]", i), "is empty; write the name of a namespace")
+		}
+	}
 	if len(o.Spec.Ports) == 0 {
 		c.add("spec.ports", "is required: at least one port")
 	}
@@ -52,7 +88,7 @@ type MeshMultiZoneServiceStatus struct {
 	// HostnameGenerators are the generators that select it, by name.
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
 	// Conditions are VIPAssigned (False where no virtual IP is free) and PortsMatched (False where a selected
-	// MeshService lacks a port, or has it with another protocol).
+	// MeshService lacks a port, has it with another protocol, or is of a namespace that is not listed).
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

@@ -200,8 +200,8 @@ func OpenPrefixes(o resource.Any) []string {
 	return warnings
 }
 
-// RecordPrefixes records in a policy that a user writes that its prefixes of SPIFFE IDs match whole segments, unless the
-// spec stays as it was. It returns a warning for each one that matched within a segment before the write.
+// RecordPrefixes records in a policy that a user writes that its prefixes of SPIFFE IDs match whole segments, unless
+// the spec stays as it was. It returns a warning for each one that matched within a segment before the write.
 func RecordPrefixes(before, after resource.Any) []string {
 	var warnings []string
 	open := map[string]bool{}

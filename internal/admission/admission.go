@@ -155,6 +155,7 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	}
 	before := stored.objectOrNil()
 	ignored = append(ignored, keepExemption(before, o)...)
+	keepNamespaces(before, o)
 	if err := w.recordVouched(before, o, change); err != nil {
 		return Result{}, err
 	}
@@ -183,7 +184,7 @@ func (w *Writer) recordVouched(before, o resource.Any, change Change) error {
 	after, ok := o.(*resource.Object[kind.Dataplane])
 	if !ok {
 		o.Envelope().Vouched = resource.Vouched{}
-		recordExemption(before, o)
+		recordRelease(before, o)
 		return nil
 	}
 	stored, _ := before.(*resource.Object[kind.Dataplane])
@@ -219,11 +220,22 @@ func keepExemption(before, o resource.Any) (warnings []string) {
 	return warnings
 }
 
-// recordExemption records in a written Mesh that it decides about members without a voucher. One of an earlier release
-// does not, until the control plane has written it.
-func recordExemption(before, o resource.Any) {
-	if _, ok := o.(*resource.Object[kind.Mesh]); ok {
+// recordRelease records in a written Mesh or MeshMultiZoneService that it decides about members without a voucher, or
+// about the namespaces of members. One of an earlier release does not, until the control plane has written it.
+func recordRelease(before, o resource.Any) {
+	switch o.(type) {
+	case *resource.Object[kind.Mesh], *resource.Object[kind.MeshMultiZoneService]:
 		o.Envelope().Vouched.Complete = before == nil || before.Envelope().Vouched.Complete
+	}
+}
+
+// keepNamespaces keeps the namespaces of a MeshMultiZoneService where a write leaves them out: the control plane has
+// written them for the members that it has.
+func keepNamespaces(before, o resource.Any) {
+	service, ok := o.(*resource.Object[kind.MeshMultiZoneService])
+	stored, had := before.(*resource.Object[kind.MeshMultiZoneService])
+	if ok && had && len(service.Spec.Selector.Namespaces) == 0 {
+		service.Spec.Selector.Namespaces = stored.Spec.Selector.Namespaces
 	}
 }
 

@@ -133,7 +133,8 @@ var (
 	serviceWithoutSNI = &Problem{"service-without-sni", Warning,
 		"Upgrade the control plane of its zone, which sets the SNI, or write the service again."}
 	memberExcluded = &Problem{"member-excluded", Warning,
-		"Give the MeshService the port with that appProtocol, or narrow the selector of the MeshMultiZoneService."}
+		"Give the MeshService the port with that appProtocol, add its namespace to selector.namespaces of the " +
+			"MeshMultiZoneService if its owner may have the requests, or narrow the selector."}
 	outboundUnreachable = &Problem{"outbound-unreachable", Error,
 		"Create a MeshIdentity that selects the proxies of both sides: requests to other zones need mutual TLS."}
 	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,

@@ -291,7 +291,7 @@ func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []Me
 	var members []MemberReport
 	for _, service := range rs.State.Tables.ServicesByMesh.List(rs.r, state.MeshKey(o.Mesh)) {
 		if selector := o.Spec.Selector.MeshService; selector != nil && selector.Matches(service.Labels) {
-			members = append(members, rs.reportMember(o.Spec.Ports, service))
+			members = append(members, rs.reportMember(o, service))
 		}
 	}
 	slices.SortFunc(members, func(a, b MemberReport) int {
@@ -300,7 +300,8 @@ func (rs *Reports) MembersOf(o *resource.Object[kind.MeshMultiZoneService]) []Me
 	return members
 }
 
-func (rs *Reports) reportMember(ports []kind.ServicePort, meshService *resource.Object[kind.MeshService]) MemberReport {
+func (rs *Reports) reportMember(of *resource.Object[kind.MeshMultiZoneService],
+	meshService *resource.Object[kind.MeshService]) MemberReport {
 	m := MemberReport{
 		Zone:       rs.State.Tables.ZoneOf(&meshService.Meta),
 		Name:       kind.DisplayNameOf(&meshService.Meta),
@@ -308,7 +309,11 @@ func (rs *Reports) reportMember(ports []kind.ServicePort, meshService *resource.
 		Ports:      []uint32{},
 		identities: meshService.Spec.SpiffeIDs(),
 	}
-	for _, port := range ports {
+	if reason := service.ExcludedNamespace(of, meshService.Label(kind.NamespaceLabel)); reason != "" {
+		m.Excluded = []string{reason}
+		return m
+	}
+	for _, port := range of.Spec.Ports {
 		var has kind.Protocol
 		if own, ok := kind.PortNumbered(meshService.Spec.Ports, port.Port); ok {
 			has = cmp.Or(own.AppProtocol, kind.TCP)

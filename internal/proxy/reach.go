@@ -191,8 +191,9 @@ func (s *Stage) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (ser
 	var services []service.DestinationKey
 	var wanted uint32
 	if ref := out.BackendRef; ref != nil {
-		services, wanted = slices.Clone(s.selected(r, mesh, selectionOf(ref))), ref.Port
+		services = slices.Clone(s.services.InOneNamespace(r, s.selected(r, mesh, selectionOf(ref)), ref.Labels, ""))
 		slices.SortFunc(services, s.ownFirst)
+		wanted = ref.Port
 	} else {
 		services = s.services.Tagged.Get(r, state.TagKey(mesh, kind.ServiceTag, out.Tags[kind.ServiceTag]))
 	}

@@ -372,7 +372,8 @@ func (b *routeBuilder) resolve(source *RoutingRule, of, below string, ref *kind.
 
 // backendQuery returns a reference in a policy as a query.
 func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service.BackendQuery {
-	q := service.BackendQuery{Mesh: of.Envelope().Mesh, Port: ref.Port, Section: ref.SectionName, HTTP: http}
+	q := service.BackendQuery{Mesh: of.Envelope().Mesh, Port: ref.Port, Section: ref.SectionName, HTTP: http,
+		Namespace: of.Envelope().Label(kind.NamespaceLabel)}
 	_ = q.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
 	q.Labels = policy.TargetLabels(of.Envelope(), &kind.DestinationRef{Kind: ref.Kind, Name: ref.Name,
 		Namespace: ref.Namespace, Labels: ref.Labels})

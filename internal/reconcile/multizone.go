@@ -9,6 +9,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 // members has the members of a MeshMultiZoneService for its status.
@@ -52,7 +53,9 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	if !ok {
 		return w
 	}
-	if named := p.withSNIs(r, service); named != nil {
+	if listed := p.withNamespaces(r, service); listed != nil {
+		w.addWrite(servingDelay, Write{Put: listed})
+	} else if named := p.withSNIs(r, service); named != nil {
 		w.addWrite(servingDelay, Write{Put: named})
 	}
 	m := p.members.Get(r, state.ServiceKey{Mesh: u.Mesh, Name: u.Name})
@@ -74,6 +77,29 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	return w
 }
 
+// withNamespaces returns a MeshMultiZoneService of this control plane with the namespaces of its members, where it
+// lists none: that of the oldest selected MeshService, so that no later one of another namespace joins by its labels.
+// One that an earlier release wrote keeps all its members. It is nil where nothing changes. (ADR 151)
+func (p *Plan) withNamespaces(r *table.Reader,
+	service *resource.Object[kind.MeshMultiZoneService]) *resource.Object[kind.MeshMultiZoneService] {
+	if !p.owns(service) || len(service.Spec.Selector.Namespaces) > 0 && service.Vouched.Complete {
+		return nil
+	}
+	listed := *service
+	if len(service.Spec.Selector.Namespaces) == 0 {
+		namespaces := p.State.Services.MemberNamespaces(r, service)
+		if service.Vouched.Complete {
+			namespaces = namespaces[:min(len(namespaces), 1)]
+		}
+		listed.Spec.Selector.Namespaces = namespaces[:min(len(namespaces), kind.MaxMemberNamespaces)]
+	}
+	if len(listed.Spec.Selector.Namespaces) == 0 && service.Vouched.Complete {
+		return nil
+	}
+	listed.Vouched.Complete = true
+	return &listed
+}
+
 // conditions returns a condition that names the MeshServices excluded from a port; none where none is.
 func (m *members) conditions() []kind.Condition {
 	if len(m.excluded) == 0 {
@@ -86,8 +112,7 @@ func (m *members) conditions() []kind.Condition {
 	}
 	return []kind.Condition{{
 		Type: "PortsMatched", Status: "False", Reason: "PortsDiffer",
-		Message: "selected MeshServices that take no part in a port, since they lack it or speak another " +
-			"protocol there: " + message,
+		Message: "selected MeshServices that are excluded from a port: " + message,
 	}}
 }
 

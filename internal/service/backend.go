@@ -23,10 +23,13 @@ type BackendQuery struct {
 	Section string
 	// HTTP is true where proxies read the requests of the route, so that they have to read those of the backend too.
 	HTTP bool
+	// Namespace is that of the policy that refers; empty: it has none.
+	Namespace string
 }
 
 // ResolveBackend returns the port of the service that a route refers to, or the reason for which there is none. Of
-// several services with the labels, one of this zone is taken first, and then the oldest one.
+// several services with the labels, those of one namespace count (see [Stage.InOneNamespace]). Of these, one of this
+// zone is taken first, and then the oldest one.
 func (s *Stage) ResolveBackend(r *table.Reader, q BackendQuery) (backend RouteBackend, unresolved string) {
 	key, unresolved := s.backendOf(r, q)
 	if unresolved != "" {
@@ -42,7 +45,7 @@ func (s *Stage) UnresolvedReason(r *table.Reader, q BackendQuery) string {
 }
 
 func (s *Stage) backendOf(r *table.Reader, q BackendQuery) (to DestinationKey, unresolved string) {
-	services := s.labeledAs(r, q)
+	services := s.InOneNamespace(r, s.labeledAs(r, q), q.Labels, q.Namespace)
 	if len(services) == 0 {
 		return to, missing(q)
 	}
@@ -119,8 +122,7 @@ func (s *Stage) labeledAs(r *table.Reader, q BackendQuery) []DestinationKey {
 	}
 	created := map[DestinationKey]int64{}
 	for _, key := range keys {
-		row := s.Row(key)
-		if o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name}); ok {
+		if o := s.rowOf(r, key); o != nil {
 			created[key] = o.Envelope().Created.UnixNano()
 		}
 	}
@@ -144,9 +146,42 @@ func (s *Stage) hasDisplayName(r *table.Reader, key DestinationKey, name string)
 	if !strings.HasPrefix(key.Service, name+".") {
 		return false
 	}
+	o := s.rowOf(r, key)
+	return o != nil && kind.DisplayNameOf(o.Envelope()) == name
+}
+
+// rowOf returns the row of a service; nil where there is none.
+func (s *Stage) rowOf(r *table.Reader, key DestinationKey) resource.Any {
 	row := s.Row(key)
 	o, ok := s.state.Find(r, resource.Key{Kind: key.Kind.String(), Mesh: row.Mesh, Name: row.Name})
-	return ok && kind.DisplayNameOf(o.Envelope()) == name
+	if !ok {
+		return nil
+	}
+	return o
+}
+
+// InOneNamespace returns the services that a reference by labels means, of those that have the labels. The owner of any
+// namespace may write labels, so the MeshServices of one namespace count: that of the policy that refers, or else that
+// of the oldest service. MeshServices without a namespace count always. A reference that names the namespace means all
+// of them, and so does one in a mesh that exempts labels without a voucher.
+func (s *Stage) InOneNamespace(r *table.Reader, keys []DestinationKey, labels map[string]string,
+	namespace string) []DestinationKey {
+	if len(keys) < 2 || keys[0].Kind != MeshService || !kind.StatesLabels(labels) {
+		return keys
+	}
+	namespaces := s.namespacesOf(r, keys)
+	if len(namespaces) < 2 || s.identity.Exempt.Get(r, keys[0].Mesh).Tags {
+		return keys
+	}
+	counts := namespaces[0]
+	if slices.Contains(namespaces, namespace) {
+		counts = namespace
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key DestinationKey) bool {
+		o := s.rowOf(r, key)
+		return o != nil && o.Envelope().Label(kind.NamespaceLabel) != "" &&
+			o.Envelope().Label(kind.NamespaceLabel) != counts
+	})
 }
 
 // portOf returns the port of a service with a name or a number. A name comes before an equal number.

@@ -38,10 +38,68 @@ func (s *Stage) SelectedServices(r *table.Reader, service *resource.Object[kind.
 		if t.destination != nil {
 			has = t.destination.Protocol
 		}
-		t.Excluded = ExclusionReason(port, has)
+		t.Excluded = cmp.Or(s.excludedNamespace(r, service, t.Service), ExclusionReason(port, has))
 		all = append(all, t)
 	}
 	return all
+}
+
+// excludedNamespace is [ExcludedNamespace] of the service of a port. It reads the labels of the service alone.
+func (s *Stage) excludedNamespace(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService],
+	key DestinationKey) string {
+	if service.Spec.Selector.OfEveryNamespace() {
+		return ""
+	}
+	d := s.Targeted.Get(r, key)
+	if d == nil {
+		return ""
+	}
+	return ExcludedNamespace(service, d.Labels[kind.NamespaceLabel])
+}
+
+// ExcludedNamespace returns why a MeshService of a namespace is excluded from a MeshMultiZoneService that selects it;
+// empty: it is not. Without a list of namespaces, none counts; the row of an earlier release has no list yet, so all of
+// them count.
+func ExcludedNamespace(service *resource.Object[kind.MeshMultiZoneService], namespace string) string {
+	selector := &service.Spec.Selector
+	if namespace == "" || selector.OfEveryNamespace() || slices.Contains(selector.Namespaces, namespace) ||
+		len(selector.Namespaces) == 0 && !service.Vouched.Complete {
+		return ""
+	}
+	return fmt.Sprintf("its namespace %s is not among selector.namespaces (%s)", namespace,
+		cmp.Or(strings.Join(selector.Namespaces, ", "), "none"))
+}
+
+// MemberNamespaces returns the namespaces of the MeshServices that the labels of a MeshMultiZoneService select, that of
+// the oldest one first.
+func (s *Stage) MemberNamespaces(r *table.Reader, service *resource.Object[kind.MeshMultiZoneService]) []string {
+	if service.Spec.Selector.OfEveryNamespace() {
+		return nil
+	}
+	keys := s.Labeled.Get(r, QueryLabels(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels))
+	return s.namespacesOf(r, keys)
+}
+
+// namespacesOf returns the namespaces of services, that of the oldest one first.
+func (s *Stage) namespacesOf(r *table.Reader, keys []DestinationKey) []string {
+	keys = slices.Clone(keys)
+	created := map[DestinationKey]int64{}
+	namespace := map[DestinationKey]string{}
+	for _, key := range keys {
+		if o := s.rowOf(r, key); o != nil {
+			created[key], namespace[key] = o.Envelope().Created.UnixNano(), o.Envelope().Label(kind.NamespaceLabel)
+		}
+	}
+	slices.SortFunc(keys, func(a, b DestinationKey) int {
+		return cmp.Or(cmp.Compare(created[a], created[b]), CompareDestinations(a, b))
+	})
+	var namespaces []string
+	for _, key := range keys {
+		if of := namespace[key]; of != "" && !slices.Contains(namespaces, of) {
+			namespaces = append(namespaces, of)
+		}
+	}
+	return namespaces
 }
 
 // ExclusionReason returns why a MeshService is excluded from a port of a MeshMultiZoneService; empty: it is not. has is

@@ -33,6 +33,8 @@ type Stage struct {
 	Labeled      table.Derived[labelQuery, []DestinationKey]
 	Named        table.Derived[NameQuery, DestinationKey]
 	Ports        table.Derived[DestinationKey, []uint32]
+	// Targeted is a destination as policies target it; nil where there is no such service.
+	Targeted table.Derived[DestinationKey, *policy.Destination]
 	// ServiceIdentities are the SPIFFE IDs that a service's servers may present, sorted.
 	ServiceIdentities table.Derived[state.ServiceKey, []string]
 	// Destination is one port of a MeshService; nil where there is none. MultiZone is the same for a
@@ -45,8 +47,6 @@ type Stage struct {
 	// MeshMultiZoneService's port, and ExternalEndpoints those of a MeshExternalService's. [Stage.EndpointsOf] returns
 	// any of them.
 	Endpoints, LocalityEndpoints, ExternalEndpoints table.Derived[DestinationKey, *Endpoints]
-	// Targeted is a destination as policies target it; nil where there is no such service.
-	Targeted table.Derived[DestinationKey, *policy.Destination]
 	// AffinityValues are the values of a label that the servers of a destination in this zone have, sorted. Statuses
 	// and endpoints leave them equal.
 	AffinityValues table.Derived[AffinityQuery, []string]
@@ -78,6 +78,8 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s.Labeled = table.NewDerived(t.DB, "services of labels", s.labeledServices, slices.Equal)
 	s.Named = table.NewDerived(t.DB, "service of a row", s.named, func(a, b DestinationKey) bool { return a == b })
 	s.Ports = table.NewDerived(t.DB, "service ports", s.ports, slices.Equal)
+	s.Targeted = table.NewDerived(t.DB, "destination as policies target it", s.targeted,
+		state.DeepEqual[*policy.Destination])
 	s.ServiceIdentities = table.NewDerived(t.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(t.DB, "destination", s.destination, state.DeepEqual[*Destination])
 	s.Endpoints = table.NewDerived(t.DB, "endpoints", s.endpoints, equalEndpoints)
@@ -87,8 +89,6 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 	s.ExternalEndpoints = table.NewDerived(t.DB, "endpoints of an external destination", s.externalEndpoints,
 		equalEndpoints)
 	s.Routes = table.NewDerived(t.DB, "routes", s.route, state.DeepEqual[*Route])
-	s.Targeted = table.NewDerived(t.DB, "destination as policies target it", s.targeted,
-		state.DeepEqual[*policy.Destination])
 	s.AffinityValues = table.NewDerived(t.DB, "values of a label of servers", s.affinityValues, slices.Equal)
 	s.Preceding = table.NewDerived(t.DB, "destinations with an older one at their address", s.preceding, slices.Equal)
 	s.HostsOf = table.NewDerived(t.DB, "host names of a destination", s.hostsOf, EqualHosts)
