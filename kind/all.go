@@ -19,7 +19,7 @@ func All() []resource.Descriptor {
 		ZoneEgresses, ZoneEgressInsights, ZoneEgressStatuses, ZoneEgressCertificatesList, ZoneEgressListenerStatuses,
 		MeshEgressAddresses,
 		Dataplanes, DataplaneInsights, DataplaneListenerStatuses, DataplaneCertificatesList, ChangingIdentitiesList,
-		EvictedProxiesList,
+		EvictedProxiesList, ReferenceGrantsList,
 		MeshServices, MeshServiceStatuses, RetainedEndpointsList, RetainedSNIRoutes,
 		MeshMultiZoneServices, MeshMultiZoneServiceStatuses,
 		MeshExternalServices, MeshExternalServiceStatuses, ExternalMaterials, RetainedExternalServices,
@@ -32,7 +32,7 @@ func All() []resource.Descriptor {
 		Secrets, GlobalSecrets,
 		ResolvedNames,
 		PodReports,
-		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts, ZoneProxyGraces, FailedWritesList,
+		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts, Graces, FailedWritesList,
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -203,4 +204,40 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 		return parts
 	},
 	Statuses: policyStatuses("MeshHTTPRoute"),
+}
+
+// BackendRefs returns the references of a route's conf to backends, those of mirrors too, each with its field below the
+// item of `to`. conf is a *HTTPRouteConf or a *TCPRouteConf; any other has none.
+func BackendRefs(conf any) iter.Seq2[string, *RouteBackendRef] {
+	return func(yield func(string, *RouteBackendRef) bool) {
+		all := func(at string, refs []RouteBackendRef) bool {
+			for i := range refs {
+				if !yield(fmt.Sprintf("%s.backendRefs[%d]", at, i), &refs[i]) {
+					return false
+				}
+			}
+			return true
+		}
+		switch conf := conf.(type) {
+		case *HTTPRouteConf:
+			for i := range conf.Rules {
+				at, rule := fmt.Sprintf("rules[%d].default", i), &conf.Rules[i].Default
+				if !all(at, rule.BackendRefs) {
+					return
+				}
+				for n := range rule.Filters {
+					field := fmt.Sprintf("%s.filters[%d].requestMirror.backendRef", at, n)
+					if m := rule.Filters[n].RequestMirror; m != nil && !yield(field, &m.BackendRef) {
+						return
+					}
+				}
+			}
+		case *TCPRouteConf:
+			for i := range conf.Rules {
+				if !all(fmt.Sprintf("rules[%d].default", i), conf.Rules[i].Default.BackendRefs) {
+					return
+				}
+			}
+		}
+	}
 }

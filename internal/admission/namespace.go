@@ -4,17 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/policy"
 	"weft/kind"
 	"weft/resource"
-)
-
-// Values of the label kuma.io/policy-role: the relation between the owner of a policy and the proxies that it
-// configures.
-const (
-	systemRole        = "system"
-	producerRole      = "producer"
-	consumerRole      = "consumer"
-	workloadOwnerRole = "workload-owner"
 )
 
 // roleOf returns the role of a policy on Kubernetes, by its namespace and its items: one in the namespace of a workload
@@ -28,13 +20,13 @@ func (w *Writer) roleOf(o resource.Any) string {
 	to := d.Parts(o).To
 	switch {
 	case namespace == "", namespace == w.system:
-		return systemRole
+		return policy.SystemRole
 	case len(to) == 0:
-		return workloadOwnerRole
+		return policy.WorkloadOwnerRole
 	case slices.ContainsFunc(to, func(part kind.ToPart) bool { return !produces(part, namespace) }):
-		return consumerRole
+		return policy.ConsumerRole
 	}
-	return producerRole
+	return policy.ProducerRole
 }
 
 // produces reports whether an item of `to` is about a service or a route of the policy's namespace.
@@ -75,12 +67,13 @@ func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 		return problems
 	}
 	role, parts := w.roleOf(o), d.Parts(o)
-	if role == consumerRole &&
+	if role == policy.ConsumerRole &&
 		slices.ContainsFunc(parts.To, func(part kind.ToPart) bool { return produces(part, namespace) }) {
 		problems.Add("spec.to",
 			"has items about services of the namespace %s and items about others; write two policies", namespace)
 	}
-	if ref := parts.TargetRef; role != producerRole && ref != nil && ref.Namespace != "" && ref.Namespace != namespace {
+	ref := parts.TargetRef
+	if role != policy.ProducerRole && ref != nil && ref.Namespace != "" && ref.Namespace != namespace {
 		problems.Add("spec.targetRef.namespace", "is %q, and a policy in the namespace %s with the role %s applies to "+
 			"Dataplanes of this namespace; write it in the namespace %s, or in %s", ref.Namespace, namespace, role,
 			ref.Namespace, w.system)

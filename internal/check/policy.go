@@ -30,6 +30,10 @@ func (l *checker) policy(o resource.Any) {
 	for _, warning := range kind.OpenPrefixes(o) {
 		l.found(prefixWithinSegment, object, "%s", warning)
 	}
+	if graced, until := l.State.Proxies.GraceOfRoute(l.r, o.Key()); len(graced) > 0 {
+		l.found(routeUngranted, object, "until %s only: %s", day(until),
+			strings.Join(graced[:min(len(graced), 3)], "; "))
+	}
 	if effect.Counts.Proxies == 0 && l.everywhere(o.Envelope()) {
 		return
 	}

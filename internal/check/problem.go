@@ -164,6 +164,9 @@ var (
 	zoneProxyNamespace = &Problem{"zone-proxy-namespace", Error,
 		"Run zone proxies in the system namespace, or add the namespace to the value " +
 			"controlPlane.zoneProxyNamespaces of the chart if its owners may have the keys and traffic of the mesh."}
+	routeUngranted = &Problem{"route-without-grant", Error,
+		"Write the grant in the finding if the owner of the service agrees, or remove the backend. At the end, its " +
+			"share of the requests gets 500."}
 	zoneWithoutEgress = &Problem{"zone-without-egress", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or remove " +
 			"routing.zoneEgress from the Mesh."}
@@ -186,7 +189,7 @@ var problems = []*Problem{
 	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
 	policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,
-	policyNotAccepted, policyRefNotFound, policyWithoutEffect,
+	routeUngranted, policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	prefixWithinSegment, faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing,
 	hostnameMissing,
 }

@@ -105,6 +105,12 @@ func TargetLabels(policy *resource.Meta, ref *kind.DestinationRef) map[string]st
 	return toOf(policy, ref).Labels
 }
 
+// BackendLabels returns the labels by which a reference of a route to a backend selects services.
+func BackendLabels(route *resource.Meta, ref *kind.RouteBackendRef) map[string]string {
+	return TargetLabels(route, &kind.DestinationRef{Kind: ref.Kind, Name: ref.Name, Namespace: ref.Namespace,
+		Labels: ref.Labels})
+}
+
 // RouteLabels returns the labels by which to items select a MeshHTTPRoute: its own, with the display name.
 func RouteLabels(route *resource.Meta) map[string]string {
 	labels := map[string]string{}

@@ -22,6 +22,15 @@ const (
 	EffectLabel = "kuma.io/effect"
 )
 
+// Values of [RoleLabel]: the relation between the owner of a policy and the proxies that it configures. Outside
+// Kubernetes, policies have no role.
+const (
+	SystemRole        = "system"
+	ProducerRole      = "producer"
+	ConsumerRole      = "consumer"
+	WorkloadOwnerRole = "workload-owner"
+)
+
 // Policy is one policy without its confs, so that a changed conf leaves it equal.
 type Policy struct {
 	Key    resource.Key
@@ -74,7 +83,7 @@ const (
 )
 
 // roleOf are the values of [RoleLabel]. The role of a policy without the label is system.
-var roleOf = map[string]role{"producer": producer, "consumer": consumer, "workload-owner": workloadOwner}
+var roleOf = map[string]role{ProducerRole: producer, ConsumerRole: consumer, WorkloadOwnerRole: workloadOwner}
 
 // origin is the control plane that owns a policy. A zone knows its proxies better than global.
 type origin uint8

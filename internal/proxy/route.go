@@ -36,8 +36,10 @@ type RoutingRule struct {
 	Overridden map[string][]RouteField
 	// OverriddenSNIs are the SNIs of its matches that another rule has, with the field of a policy that decides.
 	OverriddenSNIs map[string]RouteField
-	// Unresolved are the references of the rule without a destination.
+	// Unresolved are the references of the rule without a destination, and those without a grant.
 	Unresolved []UnresolvedRef
+	// ungranted is true where a reference has no grant.
+	ungranted bool
 }
 
 // RouteField is a field of a policy: "to[0].rules[1].default.backendRefs" of "MeshHTTPRoute default/web".
@@ -313,14 +315,15 @@ func (b *routeBuilder) tcpRules(merged []kind.TCPRouteRule) {
 }
 
 // tcpRule returns a merged rule of MeshTCPRoutes. Its unresolved backends are left out, unless the route is of the
-// Gateway API: then their share of the connections is closed. Backends without a share are left out too.
+// Gateway API or one of them has no grant: then their share of the connections is closed. Backends without a share are
+// left out too.
 func (b *routeBuilder) tcpRule(i int, merged *kind.TCPRouteRule) service.RouteRule {
 	source := b.source(i, routeMatches(merged.Matches))
 	source.Conf = &merged.Default
 	rule := service.RouteRule{Name: source.Name, Effective: b.effectiveOf(&source)}
 	rule.Backends, rule.Status = b.backends(&source, merged.Default.BackendRefs)
 	rule.Backends = slices.DeleteFunc(rule.Backends, func(backend service.RouteBackend) bool {
-		return backend.Weight == 0 || !backend.Exists() && !b.exclusive
+		return backend.Weight == 0 || !backend.Exists() && !b.exclusive && !source.ungranted
 	})
 	if !slices.ContainsFunc(rule.Backends, func(backend service.RouteBackend) bool { return backend.Exists() }) {
 		rule.Backends, rule.Status = nil, cmp.Or(rule.Status, http.StatusServiceUnavailable)
@@ -363,6 +366,12 @@ func (b *routeBuilder) resolve(source *RoutingRule, of, below string, ref *kind.
 	field := source.Fields[of]
 	o, _ := b.state.Find(b.r, field.Policy)
 	backend, reason := b.services.ResolveBackend(b.r, backendQuery(o, ref, b.own.Protocol.IsHTTP()))
+	if reason == "" {
+		ungranted, until := b.grantOf(b.r, o, ref, backend.Destination)
+		if ungranted != "" && until.IsZero() {
+			backend, reason, source.ungranted = service.RouteBackend{}, ungranted, true
+		}
+	}
 	if reason != "" {
 		field.Path += below
 		source.Unresolved = append(source.Unresolved, UnresolvedRef{field, reason})
@@ -375,8 +384,7 @@ func backendQuery(of resource.Any, ref *kind.RouteBackendRef, http bool) service
 	q := service.BackendQuery{Mesh: of.Envelope().Mesh, Port: ref.Port, Section: ref.SectionName, HTTP: http,
 		Namespace: of.Envelope().Label(kind.NamespaceLabel)}
 	_ = q.Kind.UnmarshalText([]byte(ref.Kind)) // a validated kind of destinations
-	q.Labels = policy.TargetLabels(of.Envelope(), &kind.DestinationRef{Kind: ref.Kind, Name: ref.Name,
-		Namespace: ref.Namespace, Labels: ref.Labels})
+	q.Labels = policy.BackendLabels(of.Envelope(), ref)
 	return q
 }
 

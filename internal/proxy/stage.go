@@ -76,6 +76,9 @@ type Stage struct {
 	WholeProxy table.Derived[WholeKey, policy.Confs]
 	// TLS are the versions and ciphers of the connections between the proxies of a mesh.
 	TLS table.Derived[string, identity.TLS]
+	// OperatorGrants are the services to which the routes of operators in a mesh send, by the namespace of the services
+	// that they are about.
+	OperatorGrants table.Derived[string, []OperatorGrant]
 	// Routed are the routes of the traffic of proxies with a set of policies to a destination, by value. It reads no
 	// endpoint, and no value of it differs while only an origin does.
 	Routed table.Derived[EffectiveKey, service.RouteValue]
@@ -115,6 +118,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.WholeProxy = table.NewDerived(t.DB, "effective confs of a whole proxy", s.wholeProxy,
 		func(a, b policy.Confs) bool { return a == b })
 	s.TLS = table.NewDerived(t.DB, "TLS of a mesh", s.tls, func(a, b identity.TLS) bool { return a == b })
+	s.OperatorGrants = table.NewDerived(t.DB, "grants of operators' routes", s.operatorGrants, slices.Equal)
 	s.Routed = table.NewDerived(t.DB, "routes of policies", s.routed,
 		func(a, b service.RouteValue) bool { return a == b })
 	s.SNIs = table.NewDerived(t.DB, "SNIs of routes", s.snis, slices.Equal)

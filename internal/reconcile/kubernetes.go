@@ -44,6 +44,7 @@ func (p *Plan) addKubernetes() {
 		}
 		return []string{o.Name}
 	})
+	p.addReferenceGrants()
 	pods := p.addFamily(PodKind, p.pod, kind.Dataplanes.Name, kind.ZoneIngresses.Name, kind.ZoneEgresses.Name,
 		kind.PodReports.Name)
 	table.KeepFor(k.Objects.Pods, pods.Derived, func(o *convert.Pod) []Request {

@@ -445,7 +445,7 @@ func TestZoneProxyGrace(t *testing.T) {
 	c := newCluster(t, kubernetesSettings())
 	c.user(kind.Meshes.Make("", "default", kind.Mesh{}))
 	until := c.now.Add(time.Hour)
-	c.user(kind.ZoneProxyGraces.Make("", kind.TheZoneProxyGrace, kind.ZoneProxyGrace{Until: kind.Time{Time: until},
+	c.user(kind.Graces.Make("", kind.GraceOfZoneProxies, kind.Grace{Until: kind.Time{Time: until},
 		Proxies: []kind.GraceZoneProxy{{Namespace: "tenant", Mesh: "default", Role: kind.EgressRole}}}))
 	c.synced(true)
 	scenario, err := txtar.ParseFile("testdata/kubernetes/zone-proxies-unlisted.txtar")

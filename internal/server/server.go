@@ -132,7 +132,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.buildTable,
 		s.beginFirstStart,
 		s.createDefaults,
-		s.recordZoneProxies,
+		s.recordGraces,
 		s.loadCertificates,
 		s.openAudit,
 		s.buildHub,

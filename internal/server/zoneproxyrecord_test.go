@@ -34,12 +34,12 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 		dp.Labels = map[string]string{kind.PodUIDLabel: "u", kind.NamespaceLabel: namespace}
 		put(dp)
 	}
-	record := func() kind.ZoneProxyGrace {
+	record := func() kind.Grace {
 		t.Helper()
-		if err := s.recordZoneProxies(t.Context()); err != nil {
+		if err := s.recordGraces(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		row, err := rows.Get(t.Context(), kind.ZoneProxyGraces.Key("", kind.TheZoneProxyGrace))
+		row, err := rows.Get(t.Context(), kind.Graces.Key("", kind.GraceOfZoneProxies))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,11 +47,11 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return o.(*resource.Object[kind.ZoneProxyGrace]).Spec
+		return o.(*resource.Object[kind.Grace]).Spec
 	}
 	first := record()
 	if len(first.Proxies) != 1 || first.Proxies[0] != (kind.GraceZoneProxy{Namespace: "tenant", Mesh: "default",
-		Role: kind.EgressRole}) || time.Until(first.Until.Time) > zoneProxyGrace {
+		Role: kind.EgressRole}) || time.Until(first.Until.Time) > graceTime {
 		t.Errorf("recorded is %+v", first)
 	}
 	late := kind.Dataplanes.Make("default", "late.other", kind.Dataplane{Networking: kind.Networking{

@@ -31,20 +31,15 @@ type BackendQuery struct {
 // several services with the labels, those of one namespace count (see [Stage.InOneNamespace]). Of these, one of this
 // zone is taken first, and then the oldest one.
 func (s *Stage) ResolveBackend(r *table.Reader, q BackendQuery) (backend RouteBackend, unresolved string) {
-	key, unresolved := s.backendOf(r, q)
+	key, unresolved := s.BackendOf(r, q)
 	if unresolved != "" {
 		return backend, unresolved
 	}
 	return s.Routes.Get(r, key).Rules[0].Backends[0], ""
 }
 
-// UnresolvedReason returns why a reference of a route has no destination; empty: it has one.
-func (s *Stage) UnresolvedReason(r *table.Reader, q BackendQuery) string {
-	_, unresolved := s.backendOf(r, q)
-	return unresolved
-}
-
-func (s *Stage) backendOf(r *table.Reader, q BackendQuery) (to DestinationKey, unresolved string) {
+// BackendOf returns the destination of a reference of a route, or the reason for which there is none.
+func (s *Stage) BackendOf(r *table.Reader, q BackendQuery) (to DestinationKey, unresolved string) {
 	services := s.InOneNamespace(r, s.labeledAs(r, q), q.Labels, q.Namespace)
 	if len(services) == 0 {
 		return to, missing(q)

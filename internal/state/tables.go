@@ -62,7 +62,8 @@ type Tables struct {
 	RetainedEndpointsTables
 	RetainedSNIRouteTables
 	SNIFormatTables
-	ZoneProxyGraceTables
+	GraceTables
+	ReferenceGrantTables
 	HostnameGeneratorTables
 	ZoneProxyTables
 	ResolvedNameTables
@@ -101,7 +102,8 @@ func New(zone string) *Tables {
 	t.addRetainedEndpoints()
 	t.addRetainedSNIRoute()
 	t.addSNIFormat()
-	t.addZoneProxyGrace()
+	t.addGraces()
+	t.addReferenceGrants()
 	t.addHostnameGenerator()
 	t.addZoneProxy()
 	t.addResolvedName()

@@ -397,6 +397,30 @@ func (g *ReferenceGrant) grants(route *Route, to GrantTo) bool {
 	return false
 }
 
+// OfPolicies returns what the grant grants to producers' MeshHTTPRoutes and MeshTCPRoutes. Services of operators are
+// granted in the system namespace.
+func (g *ReferenceGrant) OfPolicies(system string) (grants []kind.ReferenceGrant) {
+	for _, from := range g.From {
+		if from.Group != meshGroup || from.Kind != kind.MeshHTTPRoutes.Name && from.Kind != kind.MeshTCPRoutes.Name {
+			continue
+		}
+		for _, to := range g.To {
+			of := to.Kind
+			switch {
+			case to.Group == "" && of == "Service", to.Group == meshGroup && of == kind.MeshServices.Name:
+				of = kind.MeshServices.Name
+			case to.Group == meshGroup && g.Namespace == system &&
+				(of == kind.MeshMultiZoneServices.Name || of == kind.MeshExternalServices.Name):
+			default:
+				continue
+			}
+			grants = append(grants, kind.ReferenceGrant{FromKind: from.Kind, FromNamespace: from.Namespace,
+				Namespace: g.Namespace, ToKind: of, ToName: to.Name})
+		}
+	}
+	return grants
+}
+
 // granted reports whether a route may refer to an object of a namespace with some ReferenceGrants.
 func granted(grants []*ReferenceGrant, route *Route, namespace string, to GrantTo) bool {
 	return namespace == route.Namespace ||

@@ -72,7 +72,7 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 		return []string{o.Service + "." + o.Namespace}
 	})
 	t.grantsByNamespace = table.NewIndex(t.Grants, func(o *convert.ReferenceGrant) []string {
-		return []string{o.Namespace}
+		return []string{o.Namespace, everyNamespace}
 	})
 	t.routesByService = table.NewIndex(t.Routes, (*convert.Route).Services)
 	t.routed = table.NewDerived(db, "protocols of routed ports", t.routedProtocols, maps.Equal)
@@ -214,6 +214,14 @@ func (t *Tables) routedProtocols(r *table.Reader, key string) convert.RoutedProt
 		return nil
 	}
 	return convert.RoutedProtocolsOf(service, routes, t.GrantsOf(r, service.Namespace))
+}
+
+// everyNamespace is the key of the ReferenceGrants of all namespaces.
+const everyNamespace = ""
+
+// AllGrants returns the ReferenceGrants of all namespaces.
+func (t *Tables) AllGrants(r *table.Reader) []*convert.ReferenceGrant {
+	return t.GrantsOf(r, everyNamespace)
 }
 
 // GrantsOf returns the ReferenceGrants of a namespace.
