@@ -38,6 +38,7 @@ type ContainerPatchOperation struct {
 var ContainerPatches = &resource.Kind[ContainerPatch]{
 	Info: resource.Info{
 		Name: "ContainerPatch", Plural: "containerpatches", ShortName: "cp", Scope: resource.Global,
+		WrittenBy: resource.Operator,
 	},
 	Validate: validateContainerPatch,
 }

@@ -246,6 +246,7 @@ var Dataplanes = &resource.Kind[Dataplane]{
 	Info: resource.Info{
 		Name: "Dataplane", Plural: "dataplanes", ShortName: "dp", Scope: resource.Mesh, Sync: resource.ZoneToGlobal,
 		Flat: true, MaxBytes: 256 << 10,
+		WrittenBy: resource.Writer,
 		Replaced: map[string]string{
 			"networking.gateway": "has no meaning here; use networking.zoneIngress, " +
 				"or an Envoy Gateway in front of the mesh",

@@ -12,7 +12,8 @@ var GlobalSecrets = &resource.Kind[GlobalSecret]{
 	Info: resource.Info{
 		Name: "GlobalSecret", Plural: "globalsecrets", Aliases: []string{"global-secrets"},
 		Scope: resource.Global, Sync: resource.GlobalToZones, Flat: true, AdminOnly: true, Encrypted: true,
-		MaxBytes: secretBytes,
+		WrittenBy: resource.Administrator,
+		MaxBytes:  secretBytes,
 	},
 	Validate: validateSecret,
 }

@@ -29,7 +29,8 @@ type HostnameSelector struct {
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
 		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
-		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		WrittenBy: resource.Operator,
+		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},

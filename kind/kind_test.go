@@ -3,6 +3,7 @@ package kind_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -337,5 +338,33 @@ func TestWhatOnlyAdministratorsReadIsEncrypted(t *testing.T) {
 		if info := d.Describe(); info.AdminOnly && !info.Encrypted {
 			t.Errorf("%s is read by administrators only, and stored for everybody", info.Name)
 		}
+	}
+}
+
+// TestEveryKindHasItsWriter: a kind states which users write it, or that only the control plane or administrators do.
+// The kinds that speak for a whole mesh are listed, since the compiler does not know them.
+func TestEveryKindHasItsWriter(t *testing.T) {
+	operators := strings.Fields("Mesh Zone ZoneIngress ZoneEgress MeshIdentity MeshTrust MeshExternalService " +
+		"MeshMultiZoneService HostnameGenerator MeshProxyPatch ContainerPatch")
+	for _, d := range kind.All() {
+		info := d.Describe()
+		want := resource.Writer
+		switch {
+		case info.ReadOnly || info.Hidden:
+			want = ""
+		case info.AdminOnly:
+			want = resource.Administrator
+		case slices.Contains(operators, info.Name):
+			want = resource.Operator
+		}
+		if info.WrittenBy != want {
+			t.Errorf("%s: WrittenBy is %q, want %q", info.Name, info.WrittenBy, want)
+		}
+		if kind.OfOperators(info.Name) && want != resource.Operator {
+			t.Errorf("%s is in the system namespace, and WrittenBy is %q", info.Name, info.WrittenBy)
+		}
+	}
+	if kind.OfOperators("MeshProxyPatch") || !kind.OfOperators("ContainerPatch") {
+		t.Error("a MeshProxyPatch may be in the namespace of its Pods, a ContainerPatch only in the system namespace")
 	}
 }

@@ -235,7 +235,8 @@ type PodMembers struct {
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
-		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global, Sync: resource.GlobalToZones,
+		Name: "Mesh", Plural: "meshes", ShortName: "m", Scope: resource.Global,
+		WrittenBy: resource.Operator, Sync: resource.GlobalToZones,
 		Flat: true,
 		Replaced: map[string]string{
 			"networking": "has no meaning here; use a MeshPassthrough of the mesh with the mode None for " +

@@ -132,7 +132,8 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 	Kind: resource.Kind[MeshCircuitBreaker]{
 		Info: resource.Info{
 			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
-			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: inboundReplaced(replacedInTargets(map[string]string{
 				"rules.matches": "has no meaning here: all callers share the connections to the application; " +
 					"leave it out",

@@ -97,6 +97,7 @@ var MeshExternalServices = &resource.Kind[MeshExternalService]{
 	Info: resource.Info{
 		Name: "MeshExternalService", Plural: "meshexternalservices", ShortName: "extsvc", Computed: []string{"snis"},
 		Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		WrittenBy: resource.Operator,
 		Replaced: map[string]string{
 			"extension": "has no meaning here; write the endpoints",
 

@@ -67,8 +67,9 @@ var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
 	Kind: resource.Kind[MeshFaultInjection]{
 		Info: resource.Info{
 			Name: "MeshFaultInjection", Plural: "meshfaultinjections", ShortName: "mfi", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
 		Default:  func(o *resource.Object[MeshFaultInjection]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshFaultInjection,

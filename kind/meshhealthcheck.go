@@ -140,8 +140,9 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	Kind: resource.Kind[MeshHealthCheck]{
 		Info: resource.Info{
 			Name: "MeshHealthCheck", Plural: "meshhealthchecks", ShortName: "mhc", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: replacedInTargets(nil),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  replacedInTargets(nil),
 		},
 		Validate: validateMeshHealthCheck,
 	},

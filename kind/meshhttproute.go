@@ -184,7 +184,8 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 	Kind: resource.Kind[MeshHTTPRoute]{
 		Info: resource.Info{
 			Name: "MeshHTTPRoute", Plural: "meshhttproutes", ShortName: "mhttpr", Scope: resource.Mesh,
-			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: replacedInRoutes(map[string]string{
 				"to.hostnames": "has no meaning here; leave it out, there are no gateways, and a route holds for " +
 					"every " +

@@ -145,7 +145,8 @@ type ProvidedCA struct {
 var MeshIdentities = &resource.Kind[MeshIdentity]{
 	Info: resource.Info{
 		Name: "MeshIdentity", Plural: "meshidentities", ShortName: "mid", Scope: resource.Mesh,
-		Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+		WrittenBy: resource.Operator,
+		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
 			"provider.bundled.ca.certificate.file":   useASecret,
 			"provider.bundled.ca.certificate.envVar": useASecret,

@@ -140,7 +140,8 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 	Kind: resource.Kind[MeshLoadBalancingStrategy]{
 		Info: resource.Info{
 			Name: "MeshLoadBalancingStrategy", Plural: "meshloadbalancingstrategies", ShortName: "mlbs",
-			Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Scope:     resource.Mesh,
+			WrittenBy: resource.Writer, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
 				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 

@@ -53,6 +53,7 @@ var MeshMultiZoneServices = &resource.Kind[MeshMultiZoneService]{
 	Info: resource.Info{
 		Name: "MeshMultiZoneService", Plural: "meshmultizoneservices", ShortName: "mzsvc", Computed: []string{"snis"},
 		Scope: resource.Mesh, Sync: resource.GlobalToZones,
+		WrittenBy: resource.Operator,
 	},
 	Default:  func(o *resource.Object[MeshMultiZoneService]) { defaultPorts(o.Spec.Ports) },
 	Validate: validateMeshMultiZoneService,

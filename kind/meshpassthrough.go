@@ -74,8 +74,9 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 	Kind: resource.Kind[MeshPassthrough]{
 		Info: resource.Info{
 			Name: "MeshPassthrough", Plural: "meshpassthroughs", ShortName: "mp", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: wholeProxyReplaced(),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  wholeProxyReplaced(),
 		},
 		Validate: validateMeshPassthrough,
 	},

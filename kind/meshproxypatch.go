@@ -137,8 +137,9 @@ var MeshProxyPatches = &PolicyKind[MeshProxyPatch, ProxyPatchConf]{
 	Kind: resource.Kind[MeshProxyPatch]{
 		Info: resource.Info{
 			Name: "MeshProxyPatch", Plural: "meshproxypatches", ShortName: "mpp", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: wholeProxyReplaced(),
+			WrittenBy: resource.Operator,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  wholeProxyReplaced(),
 		},
 		Validate: validateMeshProxyPatch,
 	},

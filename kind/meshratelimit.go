@@ -74,8 +74,9 @@ var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
 	Kind: resource.Kind[MeshRateLimit]{
 		Info: resource.Info{
 			Name: "MeshRateLimit", Plural: "meshratelimits", ShortName: "mrl", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
 		Default:  func(o *resource.Object[MeshRateLimit]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshRateLimit,

@@ -119,7 +119,8 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{
 			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
-			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: replacedInTargets(map[string]string{
 				"to.default.http.hostSelection.tags": "is not served by this release, in which proxies do not have " +
 					"the tags of endpoints; use OmitPreviousHosts",

@@ -285,6 +285,7 @@ var MeshServices = &resource.Kind[MeshService]{
 	Info: resource.Info{
 		Name: "MeshService", Plural: "meshservices", ShortName: "msvc", Computed: []string{"snis"},
 		Scope: resource.Mesh, Sync: resource.ZoneToGlobal | resource.ZoneToZones,
+		WrittenBy: resource.Writer,
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,

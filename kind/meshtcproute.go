@@ -119,8 +119,9 @@ var MeshTCPRoutes = &PolicyKind[MeshTCPRoute, TCPRouteConf]{
 	Kind: resource.Kind[MeshTCPRoute]{
 		Info: resource.Info{
 			Name: "MeshTCPRoute", Plural: "meshtcproutes", ShortName: "mtcpr", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: replacedInRoutes(nil),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  replacedInRoutes(nil),
 		},
 		Validate: validateMeshTCPRoute,
 	},

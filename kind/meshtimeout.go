@@ -62,8 +62,9 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 	Kind: resource.Kind[MeshTimeout]{
 		Info: resource.Info{
 			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
-			Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced: inboundReplaced(replacedInTargets(nil)),
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaced:  inboundReplaced(replacedInTargets(nil)),
 		},
 		Default:  func(o *resource.Object[MeshTimeout]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshTimeout,

@@ -54,7 +54,8 @@ var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
 	Kind: resource.Kind[MeshTLS]{
 		Info: resource.Info{
 			Name: "MeshTLS", Plural: "meshtlses", ShortName: "mtls", Scope: resource.Mesh,
-			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: inboundReplaced(replacedInTargets(map[string]string{
 				"rules.matches": "has no meaning here: TLS is set up before the caller is known; leave it out",
 				"to":            "has no meaning here: clients use the TLS of their servers; use `rules`",

@@ -76,7 +76,8 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 	Kind: resource.Kind[MeshTrafficPermission]{
 		Info: resource.Info{
 			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
-			Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			WrittenBy: resource.Writer,
+			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
 				"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
 				"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",

@@ -33,7 +33,7 @@ type PEMBundle struct {
 // MeshTrusts is the kind of [MeshTrust].
 var MeshTrusts = &resource.Kind[MeshTrust]{
 	Info: resource.Info{Name: "MeshTrust", Plural: "meshtrusts", ShortName: "mtrust", Scope: resource.Mesh,
-		Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
+		WrittenBy: resource.Operator, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
 	Validate: validateMeshTrust,
 }
 

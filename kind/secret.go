@@ -18,7 +18,7 @@ type Secret struct {
 // Secrets is the kind of [Secret].
 var Secrets = &resource.Kind[Secret]{
 	Info: resource.Info{Name: "Secret", Plural: "secrets", Scope: resource.Mesh, Sync: resource.GlobalToZones,
-		Flat: true, AdminOnly: true, Encrypted: true, MaxBytes: secretBytes},
+		Flat: true, AdminOnly: true, WrittenBy: resource.Administrator, Encrypted: true, MaxBytes: secretBytes},
 	Validate: validateSecret,
 }
 

@@ -57,15 +57,16 @@ func SyncedName(info *resource.Info, mesh, name string, owner Owner) string {
 	return fmt.Sprintf("%s-%016x", cut, h.Sum64())
 }
 
-// ofOperators are the kinds that concern a whole mesh.
-var ofOperators = map[string]bool{
-	MeshIdentities.Name: true, MeshTrusts.Name: true, MeshExternalServices.Name: true, MeshMultiZoneServices.Name: true,
-	HostnameGenerators.Name: true, ZoneIngresses.Name: true, ZoneEgresses.Name: true,
+// OfOperators reports whether resources of a kind concern a whole mesh, so that on Kubernetes all are in the system
+// namespace. A policy that operators write concerns the Pods of its namespace.
+func OfOperators(name string) bool {
+	d := ByName(name)
+	if d == nil || d.Describe().WrittenBy != resource.Operator {
+		return false
+	}
+	_, policy := d.(Policy)
+	return !policy
 }
-
-// OfOperators returns whether resources of a kind concern a whole mesh, so that on Kubernetes all are in the system
-// namespace.
-func OfOperators(kind string) bool { return ofOperators[kind] }
 
 // OwnerName returns the name of a resource that is unique among those of its owner, mesh and kind. It is the display
 // name and, on Kubernetes, "." and the namespace. The namespace is left out for kinds of operators, which have one.

@@ -11,7 +11,8 @@ type Zone struct {
 
 // Zones is the kind of [Zone].
 var Zones = &resource.Kind[Zone]{
-	Info:     resource.Info{Name: "Zone", Plural: "zones", ShortName: "z", Scope: resource.Global, Flat: true},
+	Info: resource.Info{Name: "Zone", Plural: "zones", ShortName: "z", Scope: resource.Global,
+		WrittenBy: resource.Operator, Flat: true},
 	Default:  defaultZone,
 	Validate: validateZone,
 }

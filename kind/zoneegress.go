@@ -22,7 +22,7 @@ type ZoneEgressNetworking struct {
 var ZoneEgresses = &resource.Kind[ZoneEgress]{
 	Info: resource.Info{
 		Name: "ZoneEgress", Plural: "zoneegresses", ShortName: "ze", Aliases: []string{"zone-egresses"},
-		Scope: resource.Global, Flat: true,
+		Scope: resource.Global, Flat: true, WrittenBy: resource.Operator,
 		Sync: resource.ZoneToGlobal,
 	},
 	Default:  func(o *resource.Object[ZoneEgress]) { delete(o.Labels, ProxyTypeLabel) },

@@ -26,7 +26,7 @@ var ZoneIngresses = &resource.Kind[ZoneIngress]{
 	Info: resource.Info{
 		Name: "ZoneIngress", Plural: "zone-ingresses", ShortName: "zi", Computed: []string{"availableServices"},
 		Aliases: []string{"zoneingresses"}, Scope: resource.Global, Flat: true,
-		Sync: resource.ZoneToGlobal,
+		WrittenBy: resource.Operator, Sync: resource.ZoneToGlobal,
 	},
 	Default:  func(o *resource.Object[ZoneIngress]) { delete(o.Labels, ProxyTypeLabel) },
 	Validate: validateZoneIngress,

@@ -139,6 +139,20 @@ type Any interface {
 // SpecOf returns the spec of an object of any kind, as a pointer to its Go type.
 func SpecOf(o Any) any { return o.spec() }
 
+// Role is a role of users that write resources. Its value is the action that the settings allow them.
+type Role string
+
+const (
+	// Writer is a user who configures the traffic of workloads, by policies, routes and services. What a Writer writes
+	// vouches for no fact.
+	Writer Role = "write"
+	// Operator is a user who speaks for a whole mesh: for its identities, its zones, its host names, and for the facts
+	// of a Dataplane.
+	Operator Role = "operatorResources"
+	// Administrator is a user who reads and writes Secrets.
+	Administrator Role = "adminResources"
+)
+
 // Info describes a kind.
 type Info struct {
 	Name    string   // "MeshService"
@@ -157,6 +171,9 @@ type Info struct {
 	Flat bool
 	// ReadOnly kinds are written by the control plane; users read them.
 	ReadOnly bool
+	// WrittenBy is the role of the users that write the kind. It is empty for a kind that only the control plane
+	// writes.
+	WrittenBy Role
 	// AdminOnly kinds are read by administrators only.
 	AdminOnly bool
 	// Encrypted kinds are encrypted in the store.
