@@ -48,6 +48,8 @@ func withStatuses(policies []Policy) []resource.Descriptor {
 var (
 	byName   = index(func(i *resource.Info) string { return i.Name })
 	byStatus = index(func(i *resource.Info) string { return i.StatusOf })
+	// bySegment has the kinds of the API.
+	bySegment = segments()
 )
 
 func index(by func(*resource.Info) string) map[string]resource.Descriptor {
@@ -55,6 +57,18 @@ func index(by func(*resource.Info) string) map[string]resource.Descriptor {
 	for _, d := range All() {
 		if name := by(d.Describe()); name != "" {
 			kinds[name] = d
+		}
+	}
+	return kinds
+}
+
+func segments() map[string]resource.Descriptor {
+	kinds := map[string]resource.Descriptor{}
+	for _, d := range All() {
+		if info := d.Describe(); !info.Hidden {
+			for _, segment := range info.Segments() {
+				kinds[segment] = d
+			}
 		}
 	}
 	return kinds
@@ -88,6 +102,9 @@ func Written() []resource.Descriptor {
 
 // ByName returns a kind, or nil.
 func ByName(name string) resource.Descriptor { return byName[name] }
+
+// BySegment returns the kind whose resources have a path segment in the API, or nil.
+func BySegment(segment string) resource.Descriptor { return bySegment[segment] }
 
 // StatusKind returns the kind of the rows with a kind's status, or nil for a kind without a status.
 func StatusKind(name string) resource.Descriptor { return byStatus[name] }

@@ -92,8 +92,19 @@ func (r Rules) Check(u User, action Action, object string) error {
 			"unix:DIR/admin.sock`, DIR the data directory, or with `curl --unix-socket DIR/admin.sock -H "+
 			"@DIR/admin.header`")
 	}
-	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the setting %s decides who may", u, action.Doing(),
-		object, action.Variable("GROUPS"))
+	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the action is %s, and the settings %s and %s list "+
+		"who may", u, action.Doing(), object, action, action.Variable("USERS"), action.Variable("GROUPS"))
+}
+
+// Allowed returns the actions that a user may do, in the order of [Actions].
+func (r Rules) Allowed(u User) []Action {
+	allowed := []Action{}
+	for _, d := range Actions {
+		if r[d.Action].allows(u) {
+			allowed = append(allowed, d.Action)
+		}
+	}
+	return allowed
 }
 
 type userKey struct{}

@@ -1,5 +1,7 @@
 package access
 
+import "weft/resource"
+
 // Action is something that a rule of the settings allows, by its name there.
 type Action string
 
@@ -13,8 +15,9 @@ const (
 // Actions that rules allow.
 const (
 	Read                 Action = "read"
-	Write                Action = "write"
-	AdminResources       Action = "adminResources"
+	Write                Action = Action(resource.Writer)
+	OperatorResources    Action = Action(resource.Operator)
+	AdminResources       Action = Action(resource.Administrator)
 	GenerateDPToken      Action = "generateDPToken"
 	GenerateUserToken    Action = "generateUserToken"
 	GenerateZoneToken    Action = "generateZoneToken"
@@ -37,7 +40,9 @@ type Description struct {
 // Actions are all actions that have a rule, with the groups that may by default.
 var Actions = []Description{
 	{Read, "READ", "read resources and values derived from them", []string{AdminGroup, AuthenticatedGroup}},
-	{Write, "WRITE", "write and delete resources", []string{AdminGroup}},
+	{Write, "WRITE", "write and delete policies, routes, MeshServices and Dataplanes", []string{AdminGroup}},
+	{OperatorResources, "OPERATOR_RESOURCES", "write and delete resources that speak for a whole mesh, and vouch for " +
+		"the Dataplanes that they write", []string{AdminGroup}},
 	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets, and refer to them",
 		[]string{AdminGroup}},
 	{GenerateDPToken, "GENERATE_DP_TOKEN", "generate dataplane tokens", []string{AdminGroup}},
@@ -60,6 +65,18 @@ func Defaults() Rules {
 	}
 	return rules
 }
+
+// ReadOf returns the action of reading resources of a kind.
+func ReadOf(info *resource.Info) Action {
+	if info.AdminOnly {
+		return AdminResources
+	}
+	return Read
+}
+
+// WriteOf returns the action of writing and deleting resources of a kind. No rule allows that of a kind which only the
+// control plane writes.
+func WriteOf(info *resource.Info) Action { return Action(info.WrittenBy) }
 
 func (a Action) description() Description {
 	for _, d := range Actions {

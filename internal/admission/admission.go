@@ -72,10 +72,12 @@ type Change struct {
 	ControlPlane bool
 	// DryRun runs every check of the write and returns its result, without writing.
 	DryRun bool
-	// Token is set where an agent writes its Dataplane. Every other write of a Dataplane is vouched for by an operator.
+	// Token is set where an agent writes its Dataplane.
 	Token *Token
-	// Unvouched is true where the writer does not vouch for the facts that the write adds to a Dataplane.
-	Unvouched bool
+	// Vouches returns an error with the reason where the writer is no operator. The facts that such a writer adds to a
+	// Dataplane have no voucher, and it changes no fact that has one. It is called for the write of a Dataplane; nil:
+	// the writer is an operator.
+	Vouches func(context.Context) error
 	// Administers returns an error with the reason where the writer may not read Secrets. Such a writer adds and
 	// changes no reference to one, and its patches of proxies have harmless types alone. It is called for a write that
 	// needs the permission; nil: the writer has it.
@@ -93,6 +95,14 @@ func (c *Change) mayAdminister(ctx context.Context) error {
 		return nil
 	}
 	return c.Administers(ctx)
+}
+
+// mayVouch calls Vouches.
+func (c *Change) mayVouch(ctx context.Context) error {
+	if c.Vouches == nil {
+		return nil
+	}
+	return c.Vouches(ctx)
 }
 
 // Token has the permissions of an agent's token.
@@ -156,7 +166,7 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	before := stored.objectOrNil()
 	ignored = append(ignored, keepExemption(before, o)...)
 	keepNamespaces(before, o)
-	if err := w.recordVouched(before, o, change); err != nil {
+	if err := w.recordVouched(ctx, before, o, change); err != nil {
 		return Result{}, err
 	}
 	if !change.ControlPlane {
@@ -171,34 +181,6 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 			w.findings(result.Object))
 	}
 	return result, err
-}
-
-// recordVouched records in a written Dataplane which facts its token or an operator vouches for. It returns an error
-// for a Dataplane, ZoneIngress or ZoneEgress that the token may not write.
-func (w *Writer) recordVouched(before, o resource.Any, change Change) error {
-	if change.Token != nil {
-		if err := w.checkNoPod(before, o); err != nil {
-			return err
-		}
-	}
-	after, ok := o.(*resource.Object[kind.Dataplane])
-	if !ok {
-		o.Envelope().Vouched = resource.Vouched{}
-		recordRelease(before, o)
-		return nil
-	}
-	stored, _ := before.(*resource.Object[kind.Dataplane])
-	switch {
-	case change.ControlPlane: // it states what is vouched for, as in Replace
-	case change.Token != nil:
-		kind.VouchToken(stored, after, change.Token.Claimed(after))
-		return change.Token.Allows(stored, after)
-	case change.Unvouched:
-		kind.VouchToken(stored, after, nil)
-	default:
-		kind.VouchOperator(stored, after)
-	}
-	return nil
 }
 
 // keepExemption keeps the field unvouchedMembers of a Mesh that a write leaves out, and says so: the control plane has
@@ -237,22 +219,6 @@ func keepNamespaces(before, o resource.Any) {
 	if ok && had && len(service.Spec.Selector.Namespaces) == 0 {
 		service.Spec.Selector.Namespaces = stored.Spec.Selector.Namespaces
 	}
-}
-
-// checkNoPod returns an error for a resource of a Pod, and for one with a name of a namespace of Kubernetes, which no
-// token may write: what is in a namespace is for the API server to say. before is nil where none is stored.
-func (w *Writer) checkNoPod(before, after resource.Any) error {
-	for _, o := range []resource.Any{before, after} {
-		if o != nil && o.Envelope().Label(kind.PodUIDLabel) != "" {
-			return resource.Errorf(resource.Forbidden, "%s has the label %s, which only the resources of Pods have; "+
-				"choose another name, and leave the label out", o.Key(), kind.PodUIDLabel)
-		}
-	}
-	if name, namespace := w.namespaced(after.Key()); namespace != "" {
-		return resource.Errorf(resource.Forbidden, "%s is in the namespace %s, where only the API server of "+
-			"Kubernetes has proxies; leave .%s out of the name: %s", after.Key(), namespace, namespace, name)
-	}
-	return nil
 }
 
 // Create stores a resource of the control plane unless it exists, and returns the stored one. Its owner is owner; nil:

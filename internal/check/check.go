@@ -35,7 +35,9 @@ type World struct {
 	Pending func(state.ProxyKey) (since time.Time, ok bool)
 	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
 	ServerCertificateExpires time.Time
-	Now                      time.Time
+	// OperatorsUnset are the missing settings where the given ones say who may write and not who are the operators.
+	OperatorsUnset []string
+	Now            time.Time
 }
 
 // Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
@@ -82,6 +84,7 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 func Run(w World) *Report {
 	l := newChecker(w)
 	l.controlPlane()
+	l.operatorsUnset()
 	l.ownWrites()
 	l.zones()
 	l.zoneProxyNamespaces()

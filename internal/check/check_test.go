@@ -86,7 +86,7 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 
 // world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
-// listed namespaces of zone proxies.
+// listed namespaces of zone proxies, and a file "operators-unset" the missing settings of operators.
 func world(t *testing.T, archive *txtar.Archive) check.World {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
@@ -98,6 +98,7 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
+	w.OperatorsUnset = strings.Fields(string(fileOf(archive, "operators-unset")))
 	w.State.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))
 	var rows []resource.Any
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {

@@ -34,6 +34,9 @@ var (
 	serverCertificateExpiring = &Problem{"server-certificate-expiring", Warning,
 		"Replace the files of general.tlsCertFile and general.tlsKeyFile. A generated certificate is replaced when " +
 			"the control plane restarts."}
+	operatorsUnset = &Problem{"operators-unset", Warning,
+		"Set access.static.operatorResources.users or .groups to those who speak for whole meshes, or to the " +
+			"administrators (mesh-system:admin) if no others do."}
 	identityCannotSign = &Problem{"identity-cannot-sign", Error,
 		"Repair the CA of the MeshIdentity, or of the backend of the Mesh. Until then, no certificate is signed."}
 	authorityExpiring = &Problem{"certificate-authority-expiring", Warning,
@@ -175,7 +178,7 @@ var (
 )
 
 var problems = []*Problem{
-	serverCertificateExpiring, ownWriteFailed,
+	serverCertificateExpiring, operatorsUnset, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, configNotAcked, envoyTooOld,

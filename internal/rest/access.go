@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/pki"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -101,7 +102,27 @@ func holder(certificate *x509.Certificate) (access.User, error) {
 
 // permit returns an error with the reason where an identified caller is not allowed the action.
 func (g *Guard) permit(r *http.Request, action access.Action) error {
-	return g.Rules.Check(access.UserOf(r.Context()), action, r.Method+" "+r.URL.Path)
+	return g.Rules.Check(access.UserOf(r.Context()), action, requested(r))
+}
+
+// requested returns the method and the path of a request, and the kind of the resources there.
+func requested(r *http.Request) string {
+	text, of := r.Method+" "+r.URL.Path, ""
+	for segment := range strings.SplitSeq(r.Pattern, "/") { // the last kind: a path begins with the mesh
+		if d := kind.BySegment(segment); d != nil {
+			of = " (" + d.Describe().Name + ")"
+		}
+	}
+	return text + of
+}
+
+// permitWrite returns an error with the reason where an identified caller may not write resources of a kind. A kind
+// that users do not write is left to admission, whose error says so.
+func (g *Guard) permitWrite(r *http.Request, info *resource.Info) error {
+	if info.ReadOnly || info.Hidden {
+		return nil
+	}
+	return g.Rules.Check(access.UserOf(r.Context()), access.WriteOf(info), "a "+info.Name+" by "+requested(r))
 }
 
 // deny sends the response of a failed authentication or authorisation.

@@ -181,14 +181,14 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 		return DiffResource{}, resource.Errorf(resource.Invalid, "a %s has no name", key.Kind)
 	}
 	d := kind.ByName(key.Kind)
-	if err := a.permitKind(r, d); err != nil {
+	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
 		return DiffResource{}, err
 	}
 	if n, most := len(document), d.Describe().Bytes(); n > most {
 		return DiffResource{}, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
 	}
 	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name),
-		Administers: a.administers(r)})
+		Administers: a.allows(r, access.AdminResources), Vouches: a.allows(r, access.OperatorResources)})
 	outcome := "unchanged"
 	switch {
 	case result.Created:
@@ -205,19 +205,11 @@ func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceNa
 	if d == nil {
 		return resource.Errorf(resource.Invalid, "%q is not a type of this control plane", name.Type)
 	}
-	if err := a.permitKind(r, d); err != nil {
+	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
 		return err
 	}
 	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
 	return trial.Delete(r.Context(), key, admission.Change{})
-}
-
-// permitKind returns an error for a kind that the caller may not write.
-func (a *api) permitKind(r *http.Request, d resource.Descriptor) error {
-	if d.Describe().AdminOnly {
-		return a.Guard.permit(r, access.AdminResources)
-	}
-	return nil
 }
 
 // diffZones compares the proxies of this zone. On the global control plane, it compares those of every zone.

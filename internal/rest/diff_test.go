@@ -57,7 +57,8 @@ func TestCallersOfADiff(t *testing.T) {
 	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	config := w.config()
 	config.Guard.Rules = access.Defaults()
-	for _, action := range []access.Action{access.Read, access.Write, access.AdminResources, access.ViewConfigDump} {
+	for _, action := range []access.Action{access.Read, access.Write, access.OperatorResources, access.AdminResources,
+		access.ViewConfigDump} {
 		config.Guard.Rules[action] = access.Rule{Groups: []string{string(action)}}
 	}
 	config.Guard.Keys = w.keys
@@ -79,20 +80,22 @@ func TestCallersOfADiff(t *testing.T) {
 		token, query, body string
 		want               int
 	}{
-		"no token":                          {"", "", timeout, 401},
-		"a dataplane token":                 {dataplane, "", timeout, 401},
-		"a zone token":                      {zone, "", timeout, 401},
-		"another text":                      {"swordfish", "", timeout, 401},
-		"without permissions":               {token("ops"), "", timeout, 403},
-		"may read":                          {token("read"), "", timeout, 403},
-		"may write":                         {token("write"), "", timeout, 403},
-		"may read and write":                {token("read", "write"), "", timeout, 200},
-		"fields":                            {token("read", "write"), "?fields=true", timeout, 403},
-		"fields, may view them":             {token("read", "write", "viewConfigDump"), "?fields=true", timeout, 200},
-		"a Secret":                          {token("read", "write"), "", secret, 403},
-		"the deletion of a Secret":          {token("read", "write"), "", removedSecret, 403},
-		"a reference to a Secret":           {token("read", "write"), "", reference, 403},
-		"a reference, may read Secrets":     {token("read", "write", "adminResources"), "", reference, 200},
+		"no token":                 {"", "", timeout, 401},
+		"a dataplane token":        {dataplane, "", timeout, 401},
+		"a zone token":             {zone, "", timeout, 401},
+		"another text":             {"swordfish", "", timeout, 401},
+		"without permissions":      {token("ops"), "", timeout, 403},
+		"may read":                 {token("read"), "", timeout, 403},
+		"may write":                {token("write"), "", timeout, 403},
+		"may read and write":       {token("read", "write"), "", timeout, 200},
+		"fields":                   {token("read", "write"), "?fields=true", timeout, 403},
+		"fields, may view them":    {token("read", "write", "viewConfigDump"), "?fields=true", timeout, 200},
+		"a Secret":                 {token("read", "write"), "", secret, 403},
+		"the deletion of a Secret": {token("read", "write"), "", removedSecret, 403},
+		"a kind of operators":      {token("read", "write", "adminResources"), "", reference, 403},
+		"a reference to a Secret":  {token("read", "write", "operatorResources"), "", reference, 403},
+		"a reference, may read Secrets": {token("read", "write", "operatorResources", "adminResources"), "", reference,
+			200},
 		"a Secret, may write it":            {token("read", "write", "adminResources"), "", secret, 200},
 		"nothing to compare":                {token("ops"), "?shadow=true", `{}`, 403},
 		"shadow policies, may read them":    {token("read", "write"), "?shadow=true", `{}`, 200},
@@ -124,7 +127,7 @@ func TestWhoAdministers(t *testing.T) {
 	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	config := w.config()
 	config.Guard.Rules = access.Defaults()
-	config.Guard.Rules[access.Write] = access.Rule{Groups: []string{"writers"}}
+	config.Guard.Rules[access.OperatorResources] = access.Rule{Groups: []string{"writers"}}
 	config.Guard.Rules[access.AdminResources] = access.Rule{Groups: []string{"keepers"}}
 	config.Guard.Keys = w.keys
 	handler := New(config)

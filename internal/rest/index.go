@@ -130,7 +130,11 @@ func pluralName(name string) string {
 	return name + "s"
 }
 
-// whoAmI returns the identity of the caller.
+// whoAmI returns the identity of the caller, and what it may do.
 func (a *api) whoAmI(w http.ResponseWriter, r *http.Request) error {
-	return writeJSON(w, http.StatusOK, access.UserOf(r.Context()))
+	user := access.UserOf(r.Context())
+	return writeJSON(w, http.StatusOK, struct {
+		access.User
+		Actions []access.Action `json:"actions"`
+	}{user, a.Guard.Rules.Allowed(user)})
 }

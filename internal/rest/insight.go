@@ -34,7 +34,7 @@ func (a *api) insightRoutes() []route {
 		{"GET /meshes/{mesh}/service-insights/{name}", access.Read, service},
 		{"GET /global-insight", access.Read, a.globalInsight},
 		{"GET /zones/_inspect", access.Read, a.zones},
-		{"POST /zones/{name}/_replace", access.Write, a.replaceZone},
+		{"POST /zones/{name}/_replace", access.OperatorResources, a.replaceZone},
 		{"GET /policies", access.Known, a.policyKinds},
 		{"GET /_settings", access.ControlPlaneMetadata, a.settings},
 	}

@@ -140,7 +140,7 @@ func (a *api) routes() []route {
 		{"GET /_check", access.Read, a.check},
 		{"POST /_diff", access.Write, a.diff},
 		{"GET /_sni", access.Read, a.sni},
-		{"POST /_sni", access.Write, a.migrateSNI},
+		{"POST /_sni", access.OperatorResources, a.migrateSNI},
 		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {
 			a.Bundle.ServeHTTP(w, r)
 			return nil
@@ -173,10 +173,7 @@ func (a *api) routes() []route {
 // kindRoutes returns the routes of one kind under its plural or an alias.
 func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	info := d.Describe()
-	read, write := access.Read, access.Write
-	if info.AdminOnly {
-		read, write = access.AdminResources, access.AdminResources
-	}
+	read, write := access.ReadOf(info), access.WriteOf(info)
 	var routes []route
 	lists, own := collections(info, segment)
 	for _, path := range lists {

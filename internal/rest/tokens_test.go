@@ -113,7 +113,8 @@ func TestAUserToken(t *testing.T) {
 		{"GET /meshes/default/secrets", 403, "KUMA_ACCESS_STATIC_ADMIN_RESOURCES_GROUPS"},
 		{"GET /globalsecrets", 403,
 			`user \"ann\" (groups ops, mesh-system:authenticated) may not read and write Secrets`},
-		{"PUT /meshes/other", 403, "KUMA_ACCESS_STATIC_WRITE_GROUPS"},
+		{"PUT /meshes/other", 403, "KUMA_ACCESS_STATIC_OPERATOR_RESOURCES_GROUPS"},
+		{"PUT /meshes/default/meshtimeouts/a", 403, "KUMA_ACCESS_STATIC_WRITE_GROUPS"},
 		{"POST /tokens/user", 403, "may not generate user tokens"},
 		{"GET /meshes/default/dataplanes/a/_config", 403, "KUMA_ACCESS_STATIC_GET_CONFIG_DUMP_GROUPS"},
 	} {

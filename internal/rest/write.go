@@ -45,7 +45,8 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 			return err
 		}
 		change.Sender = senderOf(r, d.Describe().Name)
-		change.Administers = a.administers(r)
+		change.Administers = a.allows(r, access.AdminResources)
+		change.Vouches = a.allows(r, access.OperatorResources)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
 			return err
@@ -69,9 +70,9 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 	}
 }
 
-// administers returns the check of a write that needs the permission of Secrets.
-func (a *api) administers(r *http.Request) func(context.Context) error {
-	return func(context.Context) error { return a.Guard.permit(r, access.AdminResources) }
+// allows returns the check of a write that needs a further action.
+func (a *api) allows(r *http.Request, action access.Action) func(context.Context) error {
+	return func(context.Context) error { return a.Guard.permit(r, action) }
 }
 
 // PutResponse is the response to a PUT.

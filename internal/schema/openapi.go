@@ -175,12 +175,13 @@ func itemPath(info *resource.Info, id string, where ...string) Path {
 	}
 	write := slices.Concat(where, []string{"ifMatch", "dryRun"})
 	written := responseOf("the result of the write", &Schema{Ref: components + "schemas/PutResponse"})
-	put := operation(info, "put"+id, "Create or replace a "+info.Name, write,
+	action := fmt.Sprintf(" (action %s)", info.WrittenBy)
+	put := operation(info, "put"+id, "Create or replace a "+info.Name+action, write,
 		map[string]Response{"200": written, "201": written}, "400", "401", "403", "404", "409", "412", "413", "503")
 	put.RequestBody = &Content{Required: true, Content: map[string]Media{"application/json": {ref},
 		"application/yaml": {ref}}}
 	path["put"] = put
-	path["delete"] = operation(info, "delete"+id, "Delete a "+info.Name, write,
+	path["delete"] = operation(info, "delete"+id, "Delete a "+info.Name+action, write,
 		map[string]Response{"200": {Description: "deleted"}}, "400", "401", "403", "404", "409", "412", "503")
 	return path
 }

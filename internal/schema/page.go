@@ -84,13 +84,23 @@ func facts(info *resource.Info) []string {
 	} else if info.Flat {
 		facts = append(facts, "In the Universal form its fields are beside `type` and `name`; `spec:` is accepted too.")
 	}
-	if info.AdminOnly {
-		facts = append(facts, "Only administrators read and write it.")
+	if !info.ReadOnly {
+		facts = append(facts, writers(info))
 	}
 	if info.Encrypted {
 		facts = append(facts, "It is stored encrypted.")
 	}
 	return facts
+}
+
+// writers returns which users write a kind.
+func writers(info *resource.Info) string {
+	verbs := "write and delete"
+	if info.AdminOnly {
+		verbs = "read, write and delete"
+	}
+	return fmt.Sprintf("Users with the action `%s` %s it ([actions](../operations/users.md#actions)).",
+		info.WrittenBy, verbs)
 }
 
 func split(fields []Field) (written, status []Field) {

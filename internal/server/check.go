@@ -25,7 +25,8 @@ func (s *Server) checker() func(check.Known) *check.Report {
 		world := check.World{
 			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modified,
 			Known: known, Global: link, Pending: pending,
-			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter, Now: time.Now(),
+			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter,
+			OperatorsUnset:           s.settings.OperatorsUnset(), Now: time.Now(),
 		}
 		return check.Run(world)
 	}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ func accessRules() []setting {
 	defaults := access.Defaults()
 	for _, d := range access.Actions {
 		fallback := defaults[d.Action]
-		path := "access.static." + string(d.Action)
+		path := pathOf(d.Action)
 		settings = append(settings, setting{
 			path: path + ".users", env: d.Action.Variable("USERS"), list: true,
 			fallback: strings.Join(fallback.Users, ","),
@@ -28,6 +29,26 @@ func accessRules() []setting {
 		})
 	}
 	return settings
+}
+
+// pathOf returns the path of the two settings of an action.
+func pathOf(action access.Action) string { return "access.static." + string(action) }
+
+// OperatorsUnset returns the variables of the operators if they are not set and those of the writers are, to another
+// value than the default of both; else nil. Such settings may be of a release in which one action had both.
+func (s *Settings) OperatorsUnset() []string {
+	action := access.OperatorResources
+	if !s.isGiven(access.Write) || s.isGiven(action) || reflect.DeepEqual(s.Access[access.Write], s.Access[action]) {
+		return nil
+	}
+	return []string{action.Variable("USERS"), action.Variable("GROUPS")}
+}
+
+// isGiven reports whether the users or the groups of an action are set.
+func (s *Settings) isGiven(action access.Action) bool {
+	return slices.ContainsFunc(s.effective, func(v Value) bool {
+		return strings.HasPrefix(v.Path, pathOf(action)+".") && v.Source != sourceDefault
+	})
 }
 
 func rule(action access.Action, put func(*access.Rule, []string)) func(*Settings, string) error {

@@ -154,6 +154,8 @@ type Value struct {
 	Source string `json:"source"` // "default", the file's name, the variable's name or "flag"
 }
 
+const sourceDefault = "default"
+
 // Effective returns every setting with its source, in the order of the documentation.
 func (s *Settings) Effective() []Value { return s.effective }
 
@@ -200,7 +202,7 @@ func (s *Settings) apply(given map[string]Value) error {
 	for _, item := range all {
 		v, ok := given[item.path]
 		if !ok {
-			v = Value{Path: item.path, Value: item.fallback, Source: "default"}
+			v = Value{Path: item.path, Value: item.fallback, Source: sourceDefault}
 		}
 		if err := item.set(s, v.Value); err != nil {
 			faults = append(faults, fmt.Errorf("%s (%s): %q %w", item.path, v.Source, v.Value, err))

@@ -116,6 +116,31 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestOperatorsUnset: settings that give the action write to further users, and say nothing of operators.
+func TestOperatorsUnset(t *testing.T) {
+	const write, operators = "KUMA_ACCESS_STATIC_WRITE_", "KUMA_ACCESS_STATIC_OPERATOR_RESOURCES_"
+	for want, environs := range map[bool][][]string{
+		false: {nil, {write + "GROUPS=mesh-system:admin"}, {operators + "GROUPS=ops"},
+			{write + "GROUPS=ops", operators + "GROUPS=mesh-system:admin"},
+			{write + "USERS=ann", operators + "USERS=" + access.AdminName}},
+		true: {{write + "GROUPS=mesh-system:admin,ops"}, {write + "USERS=ann"}},
+	} {
+		for _, environ := range environs {
+			s, _, err := Load("", environ, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.OperatorsUnset(); (len(got) == 2 && got[1] == operators+"GROUPS") != want {
+				t.Errorf("%q: the unset variables are %q; wanted: %t", environ, got, want)
+			}
+			admins := access.Defaults()[access.OperatorResources]
+			if diff := cmp.Diff(admins, s.Access[access.OperatorResources]); want && diff != "" {
+				t.Errorf("%q: the operators are %s", environ, diff)
+			}
+		}
+	}
+}
+
 // TestMappings: a mapping of the file is what its variable spells out, and a list of pairs too.
 func TestMappings(t *testing.T) {
 	want := map[string]string{"example.com/build": "*", "tier": "1"}

@@ -26,7 +26,7 @@ func clientSecrets(cert, key string) string {
 func TestHostileExternalServicesNameTheKeysOfAuthorities(t *testing.T) {
 	a := newAttack(t, "a user makes an egress receive the key of a CA")
 	t.Parallel()
-	w := newInstance(t, int(subnets.Add(1)), "KUMA_ACCESS_STATIC_WRITE_GROUPS=writers,mesh-system:admin")
+	w := newInstance(t, int(subnets.Add(1)), "KUMA_ACCESS_STATIC_OPERATOR_RESOURCES_GROUPS=writers,mesh-system:admin")
 	w.startPlane()
 	ca := newOutsideCA(t)
 	w.apply(withIdentity + secret("authority", append(inPEM(ca.cert), keyInPEM(t, ca.key)...)) +

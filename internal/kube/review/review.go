@@ -17,6 +17,7 @@ import (
 
 	v1 "k8s.io/api/admission/v1"
 
+	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
@@ -113,8 +114,14 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 	if err != nil {
 		return webhook.Response{}, err
 	}
-	return r.reviewWrite(ctx, sent, stored, admission.Change{DryRun: true, Unvouched: true,
+	return r.reviewWrite(ctx, sent, stored, admission.Change{DryRun: true, Vouches: vouchesForNothing,
 		Administers: r.administers(q.UserInfo)})
+}
+
+// vouchesForNothing is the check of a user of kubectl.
+func vouchesForNothing(context.Context) error {
+	return resource.Errorf(resource.Forbidden, "a user of kubectl vouches for no fact of a Dataplane; write it "+
+		"through the API of the control plane, with the action %s", access.OperatorResources)
 }
 
 // kindOf returns the kind of the reviewed object; empty for a Secret that is not of the control plane.

@@ -430,6 +430,14 @@ func TestReview(t *testing.T) {
 			missing[0] != "label tier=gold" {
 			w.Errorf("vouched: %v, not vouched: %v; want the label of the token alone", v, missing)
 		}
+		if err := w.user.Get(w.Context(), path, nil, &again); err != nil {
+			w.Fatal(err)
+		}
+		meta = again["metadata"].(object)
+		delete(meta, "managedFields")
+		meta["labels"].(object)["role"] = "admin"
+		w.rejected(w.user.Update(w.Context(), path, again, nil), 403, "somebody vouches for the label role: web",
+			"a user of kubectl vouches for no fact", "operatorResources")
 	})
 
 	at("resources of another control plane", func(w *world) {
@@ -497,6 +505,18 @@ func TestReview(t *testing.T) {
 	at("namespaces and roles", func(w *world) {
 		_, err := w.apply(kind.MeshTrusts, team, "own-roots", object{"spec": object{"trustDomain": "x"}})
 		w.rejected(err, 422, "concerns the whole mesh; write it in the namespace "+system)
+		for _, d := range kind.Written() {
+			info := d.Describe()
+			if info.WrittenBy != resource.Operator || info.Name == kind.MeshProxyPatches.Name ||
+				!strings.Contains(crd.Path(d, team), "/namespaces/") {
+				continue // of the cluster, or for the Pods of its namespace
+			}
+			_, err := w.apply(d, team, "own", object{"spec": object{}})
+			if err == nil {
+				w.Errorf("a %s of another namespace than the system namespace is accepted", info.Name)
+			}
+			w.rejected(err, 422, "write it in the namespace "+system)
+		}
 		timeout := func(items ...object) object {
 			var to []object
 			for _, ref := range items {
