@@ -24,7 +24,18 @@ func SecretReferences(o resource.Any) []SecretReference {
 		at = ""
 	}
 	var found []SecretReference
-	addSecretReferences(&found, reflect.ValueOf(resource.SpecOf(o)), at, false)
+	visitSources(reflect.ValueOf(resource.SpecOf(o)), at, false, func(at string, ca bool, source any) {
+		switch source := source.(type) {
+		case *DataSource:
+			if ref := source.SecretRef; ref != nil {
+				found = append(found, SecretReference{at + ".secretRef.name", ref.Name, ca})
+			}
+		case *LegacyDataSource:
+			if name := source.Secret; name != "" {
+				found = append(found, SecretReference{at + ".secret", name, ca})
+			}
+		}
+	})
 	return found
 }
 
@@ -47,38 +58,32 @@ var (
 	signingCATypes = map[reflect.Type]bool{reflect.TypeFor[ProvidedCA](): true, reflect.TypeFor[MTLSConf](): true}
 )
 
-func addSecretReferences(found *[]SecretReference, v reflect.Value, at string, ca bool) {
+// visitSources calls visit with each [DataSource] and [LegacyDataSource] of a value, its path, and whether it is a part
+// of a CA.
+func visitSources(v reflect.Value, at string, ca bool, visit func(at string, ca bool, source any)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			addSecretReferences(found, v.Elem(), at, ca)
+			visitSources(v.Elem(), at, ca, visit)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			addSecretReferences(found, v.Index(i), fmt.Sprintf("%s[%d]", at, i), ca)
+			visitSources(v.Index(i), fmt.Sprintf("%s[%d]", at, i), ca, visit)
 		}
 	case reflect.Map:
 		for entries := v.MapRange(); entries.Next(); {
-			addSecretReferences(found, entries.Value(), fmt.Sprintf("%s[%v]", at, entries.Key()), ca)
+			visitSources(entries.Value(), fmt.Sprintf("%s[%v]", at, entries.Key()), ca, visit)
 		}
 	case reflect.Struct:
-		addSecretReferencesOfStruct(found, v, at, ca || signingCATypes[v.Type()])
+		if v.Type() == dataSourceType || v.Type() == legacyDataSourceType {
+			visit(at, ca, v.Addr().Interface())
+			return
+		}
+		visitSourcesOfStruct(v, at, ca || signingCATypes[v.Type()], visit)
 	}
 }
 
-func addSecretReferencesOfStruct(found *[]SecretReference, v reflect.Value, at string, ca bool) {
-	switch v.Type() {
-	case dataSourceType:
-		if ref := v.Addr().Interface().(*DataSource).SecretRef; ref != nil {
-			*found = append(*found, SecretReference{at + ".secretRef.name", ref.Name, ca})
-		}
-		return
-	case legacyDataSourceType:
-		if name := v.Addr().Interface().(*LegacyDataSource).Secret; name != "" {
-			*found = append(*found, SecretReference{at + ".secret", name, ca})
-		}
-		return
-	}
+func visitSourcesOfStruct(v reflect.Value, at string, ca bool, visit func(at string, ca bool, source any)) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		if !field.IsExported() {
@@ -89,6 +94,6 @@ func addSecretReferencesOfStruct(found *[]SecretReference, v reflect.Value, at s
 		if name != "" {
 			below = strings.TrimPrefix(at+"."+name, ".")
 		}
-		addSecretReferences(found, v.Field(i), below, ca)
+		visitSources(v.Field(i), below, ca, visit)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/inspect"
 	"weft/internal/state"
@@ -20,6 +21,7 @@ type snapshot struct {
 	inspect.World
 	connections Connections
 	effects     *inspect.PolicyEffects // of the policies of the response; nil: of none yet
+	hidesKeys   bool                   // see [api.hidesKeys]
 }
 
 // insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
@@ -47,7 +49,12 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot
 	}
 	world := inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links,
 		Modifying: a.Inspector.Modified}
-	return &snapshot{world, a.Connections, nil}, nil
+	return &snapshot{world, a.Connections, nil, a.hidesKeys(ctx)}, nil
+}
+
+// hidesKeys reports whether the caller may not read Secrets, and so no private key of a resource.
+func (a *api) hidesKeys(ctx context.Context) bool {
+	return a.Guard.Rules.Check(access.UserOf(ctx), access.AdminResources, "") != nil
 }
 
 // readsOf returns the kinds that a response about resources of a kind is computed from.
@@ -168,7 +175,11 @@ func (m *snapshot) encode(d resource.Descriptor, o resource.Any, form resource.F
 		shown.Spec.ZoneIngress = m.Reports().ServiceIngress(stored)
 		o = &shown
 	}
-	return resource.MarshalJSON(o, m.status(o), d, form)
+	status := m.status(o)
+	if m.hidesKeys {
+		o = kind.HidePrivateKeys(o)
+	}
+	return resource.MarshalJSON(o, status, d, form)
 }
 
 // status returns the status of a resource, or nil.

@@ -64,6 +64,9 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		}
 		result.Warnings = append(result.Warnings, otherKRI(written.KRI, result.Object, d)...)
 		if change.DryRun {
+			if a.hidesKeys(r.Context()) {
+				result.Object = kind.HidePrivateKeys(result.Object)
+			}
 			return writePreview(w, d, result)
 		}
 		return writeResult(w, result)
