@@ -70,6 +70,28 @@ func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string, exe
 // inbounds will be, or "". Their tags are not known yet, except the zone, the environment and the namespace. proxy is
 // how the text names it: "the Pod shop/web". (Mesh Membership.)
 func (m *Membership) NotAdmittedEarly(mesh, proxy string, labels map[string]string, zone string) string {
+	return m.notAdmittedAtBest(mesh, proxy, labels, zone, nil)
+}
+
+// NotAdmittedNamespace returns the reason for which a mesh admits no Pod of a namespace of Kubernetes in a zone, with
+// whatever labels and inbounds, or "". labels are those of the namespace.
+func (m *Membership) NotAdmittedNamespace(mesh, namespace string, labels map[string]string, zone string) string {
+	known := map[string]string{EnvLabel: Kubernetes, NamespaceLabel: namespace,
+		NamespaceLabelsLabel: EncodeNamespaceLabels(labels)}
+	podLabels := func(rule *MembershipRule) map[string]string {
+		if rule.Kubernetes == nil || rule.Kubernetes.Pod == nil {
+			return nil
+		}
+		return rule.Kubernetes.Pod.Labels
+	}
+	return m.notAdmittedAtBest(mesh, "a Pod of the namespace "+namespace, known, zone, podLabels)
+}
+
+// notAdmittedAtBest returns the reason for which a mesh admits no Dataplane with some labels, or "": a rule blocks
+// these labels, or none allows a Dataplane that also has each further tag that the rule wants and, unless podLabels is
+// nil, the labels that podLabels returns.
+func (m *Membership) notAdmittedAtBest(mesh, proxy string, labels map[string]string, zone string,
+	podLabels func(*MembershipRule) map[string]string) string {
 	if m == nil {
 		return ""
 	}
@@ -78,11 +100,16 @@ func (m *Membership) NotAdmittedEarly(mesh, proxy string, labels map[string]stri
 	if namespace := labels[NamespaceLabel]; namespace != "" {
 		known.has = map[string]string{NamespaceLabel: namespace}
 	}
-	best := func(rule *MembershipRule) *judged { // an inbound with each further tag that the rule wants
+	best := func(rule *MembershipRule) *judged {
 		best := known
 		best.has = map[string]string{}
 		maps.Copy(best.has, rule.Tags)
 		maps.Copy(best.has, known.has)
+		if podLabels != nil {
+			best.labels = map[string]string{}
+			maps.Copy(best.labels, podLabels(rule))
+			maps.Copy(best.labels, labels)
+		}
 		return &best
 	}
 	may := func(rule MembershipRule) bool { return rule.matches(best(&rule)) }

@@ -222,3 +222,33 @@ func TestMembershipOfPodsBeforeTheirServices(t *testing.T) {
 		}
 	}
 }
+
+// TestMembershipOfNamespaces: a mesh excludes a namespace where it admits none of its Pods, whatever their labels and
+// Services are.
+func TestMembershipOfNamespaces(t *testing.T) {
+	for rules, want := range map[string]string{
+		`null`: "",
+		`{allowed: [{kubernetes: {namespace: {labels: {team: a}}, pod: {labels: {app: web}}}}]}`: "",
+		`{allowed: [{kubernetes: {namespace: {labels: {team: b}}, pod: {labels: {app: web}}}}]}`: "it is allowed by " +
+			"none of dataplaneProxyMembership.allowed: {kubernetes: {namespace.labels: {team: b}, pod.labels: {app: " +
+			"web}}} (namespace label team is a)",
+		`{allowed: [{kubernetes: {namespace: {name: other}}}, {kubernetes: {pod: {labels: {app: web}}}}]}`: "",
+		`{allowed: [{kubernetes: {pod: {labels: {k8s.kuma.io/namespace: other}}}}]}`: "it is allowed by none of " +
+			"dataplaneProxyMembership.allowed: {kubernetes: {pod.labels: {k8s.kuma.io/namespace: other}}} (Pod label " +
+			"k8s.kuma.io/namespace is shop)",
+		`{blocked: [{kubernetes: {pod: {labels: {app: web}}}}]}`: "",
+		`{blocked: [{kubernetes: {namespace: {name: shop}}}]}`: "it is blocked by " +
+			"dataplaneProxyMembership.blocked[0] {kubernetes: {namespace.name: shop}}",
+	} {
+		var m *kind.Membership
+		if err := yaml.Unmarshal([]byte(rules), &m); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = "mesh m does not admit a Pod of the namespace shop: " + want
+		}
+		if got := m.NotAdmittedNamespace("m", "shop", map[string]string{"team": "a"}, "east"); got != want {
+			t.Errorf("%s: %q, want %q", rules, got, want)
+		}
+	}
+}

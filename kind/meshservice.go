@@ -305,11 +305,16 @@ type MeshServiceStatus struct {
 	HostnameGenerators []HostnameGeneratorStatus `json:"hostnameGenerators,omitempty"`
 	// Conditions are VIPAssigned (False where no virtual IP is free), EndpointsRetained (while former endpoints of a
 	// port are retained because no current one serves yet), MultipleMeshes (while Pods of another mesh are behind the
-	// Service of Kubernetes) and Accepted (False where a proxy's Envoy rejects the service's configuration).
+	// Service of Kubernetes), NamespaceAdmitted (False where the mesh admits no Pod of its namespace) and Accepted
+	// (False where a proxy's Envoy rejects the service's configuration).
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Abandoned is the time at which a generated service lost its last Dataplane.
 	Abandoned *Time `json:"abandoned,omitempty"`
 }
+
+// NamespaceAdmitted is the condition of a MeshService of Kubernetes that is False where its mesh admits no Pod of its
+// namespace.
+const NamespaceAdmitted = "NamespaceAdmitted"
 
 // VIP is a virtual IP address.
 type VIP struct {

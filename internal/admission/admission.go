@@ -38,6 +38,8 @@ type Options struct {
 	LocalNetworks []netip.Prefix
 	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones.
 	PatchTypes []string
+	// Namespaces looks up what namespaces of Kubernetes may have; nil outside a zone on Kubernetes.
+	Namespaces Namespaces
 }
 
 // Writer writes resources. Its methods may be called concurrently.
@@ -53,6 +55,8 @@ type Writer struct {
 	patchTypes []string
 	// findings is [Options.Findings], never nil.
 	findings func(resource.Any) []string
+	// namespaces is [Options.Namespaces].
+	namespaces Namespaces
 }
 
 // New returns a writer to rows.
@@ -61,7 +65,8 @@ func New(rows store.Store, o Options) *Writer {
 		o.Findings = func(resource.Any) []string { return nil }
 	}
 	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), system: o.SystemNamespace,
-		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, patchTypes: o.PatchTypes, findings: o.Findings}
+		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, patchTypes: o.PatchTypes, findings: o.Findings,
+		namespaces: o.Namespaces}
 }
 
 // Change holds the conditions and the origin of a write.
@@ -434,6 +439,9 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 		if err := w.checkMembership(ctx, o); err != nil {
 			return Result{}, err
 		}
+	}
+	if err := w.checkNamespace(ctx, o, stored, change.ControlPlane); err != nil {
+		return Result{}, err
 	}
 	if err := w.checkSecretReferences(ctx, o, stored, change); err != nil {
 		return Result{}, err

@@ -1,13 +1,64 @@
 package admission
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 
 	"weft/internal/policy"
+	"weft/internal/store"
 	"weft/kind"
 	"weft/resource"
 )
+
+// Namespaces looks up what namespaces of Kubernetes may have in the meshes of a zone.
+type Namespaces interface {
+	// Labels returns the labels of a namespace; none where there is no such namespace.
+	Labels(ctx context.Context, name string) (map[string]string, error)
+	// Beyond returns why the namespace of a MeshService may not have it in place of the stored one, nil where it is
+	// new; empty where it may.
+	Beyond(stored, next *resource.Object[kind.MeshService]) string
+}
+
+// checkNamespace rejects a MeshService of a namespace of which its mesh admits no Pod, and one beyond the bound of its
+// namespace: Forbidden. What is stored stays, and may be written again as long as it gets no further port. The control
+// plane has its own check for the MeshServices that it makes from Services.
+func (w *Writer) checkNamespace(ctx context.Context, o resource.Any, stored *current, controlPlane bool) error {
+	next, ok := o.(*resource.Object[kind.MeshService])
+	_, namespace := w.namespaced(o.Key())
+	if !ok || controlPlane || w.namespaces == nil || namespace == "" || namespace == w.system {
+		return nil
+	}
+	if stored != nil {
+		return forbidden(o.Key(), w.namespaces.Beyond(stored.object.(*resource.Object[kind.MeshService]), next))
+	}
+	mesh, err := w.mesh(ctx, next.Mesh)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // the write is rejected without it
+	case err != nil:
+		return err
+	case mesh.Spec.DataplaneProxyMembership != nil:
+		labels, err := w.namespaces.Labels(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		reason := mesh.Spec.DataplaneProxyMembership.NotAdmittedNamespace(next.Mesh, namespace, labels, w.zone)
+		if reason != "" {
+			return forbidden(o.Key(), reason)
+		}
+	}
+	return forbidden(o.Key(), w.namespaces.Beyond(nil, next))
+}
+
+// forbidden returns an error with the reason for which a resource was not written; nil without a reason.
+func forbidden(key resource.Key, reason string) error {
+	if reason == "" {
+		return nil
+	}
+	return resource.Errorf(resource.Forbidden, "%s was not written: %s", key, reason)
+}
 
 // roleOf returns the role of a policy on Kubernetes, by its namespace and its items: one in the namespace of a workload
 // concerns this workload, or the clients of its services. It is empty for every other resource.

@@ -162,6 +162,11 @@ var (
 	generatedServicesFull = &Problem{"generated-services-full", Error,
 		"Find the Dataplanes whose tags generate so many services, or write MeshServices for the needed ones: only " +
 			"generated ones count."}
+	namespaceFull = &Problem{"namespace-full", Error,
+		"Find what makes so many MeshServices in the namespace and delete those that are not needed, or raise " +
+			"runtime.kubernetes.namespaceBound."}
+	namespaceNotAdmitted = &Problem{"namespace-not-admitted", Warning,
+		"Delete the MeshService, or have dataplaneProxyMembership of the Mesh admit Pods of its namespace."}
 	externalUnreachable = &Problem{"external-service-unreachable", Error,
 		"Run a Dataplane with networking.zoneEgress in this zone and give it an identity, or repair the existing one."}
 	zoneProxyNamespace = &Problem{"zone-proxy-namespace", Error,
@@ -183,7 +188,7 @@ var problems = []*Problem{
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, configNotAcked, envoyTooOld,
 	anotherStore, deletionsWait, zoneNotConnected, syncItemRejected, zoneSyncLag,
-	noVirtualIP, generatedServicesFull, notTranslated,
+	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,
 	zoneProxyNamespace, zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved,

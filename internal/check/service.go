@@ -56,6 +56,23 @@ func (l *checker) matches(meshService *resource.Object[kind.MeshService], member
 	return false
 }
 
+// fullNamespaces finds the namespaces that may not have another MeshService with as many ports as one may have.
+func (l *checker) fullNamespaces(mesh string, services []*resource.Object[kind.MeshService]) {
+	counted := map[string]bool{}
+	for _, o := range services {
+		a := service.Addition{Mesh: mesh, Namespace: o.Label(kind.NamespaceLabel), Services: 1,
+			Ports: kind.MaxServicePorts}
+		if counted[a.Namespace] {
+			continue
+		}
+		counted[a.Namespace] = true
+		if reason := l.State.Services.Beyond(l.r, a, service.Addition{}); reason != "" {
+			l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further MeshService may be left out, with an "+
+				"event of its Service: %s", reason)
+		}
+	}
+}
+
 // maxUnvouched is how many Dataplanes without a voucher are reported for a service.
 const maxUnvouched = 10
 
@@ -150,6 +167,8 @@ func (l *checker) conditions(conditions []kind.Condition, generators []kind.Host
 		case c.Status != "False":
 		case c.Type == "VIPAssigned":
 			l.found(noVirtualIP, object, "%s", c.Message)
+		case c.Type == kind.NamespaceAdmitted:
+			l.found(namespaceNotAdmitted, object, "%s", c.Message)
 		case c.Reason == "TranslationFailed":
 			l.found(notTranslated, object, "%s", c.Message)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/kube/convert"
 	"weft/internal/kube/objects"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -380,7 +381,17 @@ func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Servic
 	if len(k.services.List(r, wanted.Name)) > 0 {
 		return // in another mesh, from which it is deleted first
 	}
+	if reason := p.excluded.Get(r, rowKey{wanted.Mesh, service.Namespace}); reason != "" {
+		w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.NotAdmitted,
+			Message: reason})
+		return
+	}
 	if !wanted.Always && !p.serves(r, wanted.Object) {
+		return
+	}
+	if reason := p.beyond.Get(r, additionOf(wanted)); reason != "" {
+		w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.FullNamespace,
+			Message: reason})
 		return
 	}
 	owner := &resource.Key{Kind: ServiceKind, Name: service.Key()}
@@ -389,6 +400,56 @@ func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Servic
 	}
 	w.addWrite(servingDelay, Write{Create: wanted.Object, Owner: owner, Report: &Report{On: service.Ref(),
 		Done: convert.CreatedMeshService, Failed: convert.FailedMeshService}})
+}
+
+// additionOf returns what a new MeshService adds to its namespace.
+func additionOf(wanted *convert.MeshService) service.Addition {
+	return service.AdditionOf(nil, wanted.Object)
+}
+
+// excludedReason returns the reason for which a mesh admits no Pod of a namespace; empty where it may admit one.
+func (p *Plan) excludedReason(r *table.Reader, key rowKey) string {
+	mesh, ok := p.State.Tables.Meshes.Find(r, "", key.Mesh)
+	namespace := p.kubernetes.Objects.Namespace(r, key.Name)
+	if !ok || namespace == nil {
+		return ""
+	}
+	return mesh.Spec.DataplaneProxyMembership.NotAdmittedNamespace(key.Mesh, key.Name, namespace.Labels,
+		p.State.Tables.Zone)
+}
+
+// limitPorts leaves a wanted MeshService the ports that it has, where its Service has more and its namespace may not
+// have them, and returns the event about the Service.
+func (p *Plan) limitPorts(r *table.Reader, stored *resource.Object[kind.MeshService], wanted *convert.MeshService,
+	on convert.Ref) []convert.Event {
+	reason := p.beyond.Get(r, service.AdditionOf(stored, wanted.Object))
+	if reason == "" {
+		return nil
+	}
+	wanted.Spec.Ports = stored.Spec.Ports
+	return []convert.Event{{On: on, Warning: true, Reason: convert.FullNamespace,
+		Message: "the MeshService keeps its former ports: " + reason}}
+}
+
+// namespaceConditions returns the condition of a MeshService that a user wrote in a namespace of which the mesh admits
+// no Pod. While the objects are not known, it is the former one.
+func (p *Plan) namespaceConditions(r *table.Reader, of *resource.Object[kind.MeshService],
+	former []kind.Condition) []kind.Condition {
+	namespace := of.Label(kind.NamespaceLabel)
+	if p.kubernetes == nil || !p.State.Tables.IsBounded(namespace) {
+		return nil
+	}
+	if !p.kubernetes.Objects.Synced(r) {
+		return slices.DeleteFunc(slices.Clone(former), func(c kind.Condition) bool {
+			return c.Type != kind.NamespaceAdmitted
+		})
+	}
+	reason := p.excluded.Get(r, rowKey{of.Mesh, namespace})
+	if reason == "" {
+		return nil
+	}
+	return []kind.Condition{{Type: kind.NamespaceAdmitted, Status: "False", Reason: convert.NotAdmitted,
+		Message: reason}}
 }
 
 // serves reports whether a proxy serves an inbound of a service.
@@ -429,7 +490,8 @@ func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshSer
 		}
 	}
 	wanted = k.Settings.MeshService(service, namespace, pod, k.Objects.Routed(r, service.Key()))
-	if wanted != nil && (wanted.Mesh != stored.Mesh || wanted.Name != stored.Name) {
+	if wanted != nil && (wanted.Mesh != stored.Mesh || wanted.Name != stored.Name ||
+		p.excluded.Get(r, rowKey{wanted.Mesh, in}) != "") {
 		wanted = nil
 	}
 	return wanted, service.Ref(), true

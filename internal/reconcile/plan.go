@@ -68,12 +68,16 @@ type Plan struct {
 	// Acks has the progress of the conditions that the writes state.
 	Acks *barrier.Rows
 
-	kubernetes         *Kubernetes // nil outside Kubernetes
-	zoneProxyRoles     map[string]*zoneProxyRole
-	nacks              table.Derived[causeKey, nackSummary]
-	rejected           table.Derived[state.ProxyKey, string] // see rejectedListener
-	facts              table.Derived[state.ServiceKey, facts]
-	generated          table.Derived[tagKey, *kind.MeshService]
+	kubernetes     *Kubernetes // nil outside Kubernetes
+	zoneProxyRoles map[string]*zoneProxyRole
+	nacks          table.Derived[causeKey, nackSummary]
+	rejected       table.Derived[state.ProxyKey, string] // see rejectedListener
+	facts          table.Derived[state.ServiceKey, facts]
+	generated      table.Derived[tagKey, *kind.MeshService]
+	// excluded is the reason for which a mesh admits no Pod of a namespace, by both, and beyond that for which a
+	// namespace may not have an addition; empty: none. The Services that wait are computed again where a reason changes.
+	excluded           table.Derived[rowKey, string]
+	beyond             table.Derived[service.Addition, string]
 	progress           table.Derived[rowKey, progress]
 	hostnamesByService table.Derived[Request, []hostname]
 	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
@@ -158,9 +162,15 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 	p.noVIP = table.NewDerived(g.Tables.DB, "ranges without a free address", p.rangeIsFull, func(a, b bool) bool {
 		return a == b
 	})
+	p.excluded = table.NewDerived(g.Tables.DB, "namespaces that a mesh excludes", p.excludedReason, equal[string])
+	p.beyond = table.NewDerived(g.Tables.DB, "full namespaces", func(r *table.Reader, a service.Addition) string {
+		return g.Services.Beyond(r, a, service.Addition{})
+	}, equal[string])
 	p.addFamilies()
 	return p
 }
+
+func equal[V comparable](a, b V) bool { return a == b }
 
 // lives returns true while an instance of the control plane is alive, and makes the reader depend on it.
 func (p *Plan) lives(r *table.Reader, instance string) bool {
@@ -217,6 +227,7 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	if own {
 		spec, delay := p.grown(r, service)
 		if made {
+			w.Events = p.limitPorts(r, service, wanted, on)
 			spec, delay = asWanted(service, wanted), servingDelay
 		}
 		updated, differs := withIdentities(spec, f)
@@ -245,6 +256,8 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	}
 	if made {
 		status.Conditions = append(status.Conditions, p.unreachedServers(r, service)...)
+	} else if own {
+		status.Conditions = append(status.Conditions, p.namespaceConditions(r, service, old.Conditions)...)
 	}
 	if f.secured {
 		status.TLS.Status = "Ready"

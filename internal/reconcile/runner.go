@@ -43,12 +43,12 @@ type runner struct {
 	// heard is the table as observe last had it. Its snapshot may be newer, and the jobs do not know of that yet.
 	heard    *table.Snapshot
 	jobs     map[Request]*job
-	unseen   map[resource.Key]*job // by row that the table does not have yet
-	reserved map[string]*job       // by virtual IP that is being written
-	making   map[resource.Key]*job // generated services that are being written
-	declined map[*job]bool         // that wait for what another request has reserved
-	failures map[Request]failure   // that the table has
-	waits    map[Request]string    // names of the conditions that the requests state
+	unseen   map[resource.Key]*job           // by row that the table does not have yet
+	reserved map[string]*job                 // by virtual IP that is being written
+	making   map[resource.Key]pendingService // MeshServices that are being created, or get further ports
+	declined map[*job]bool                   // that wait for what another request has reserved
+	failures map[Request]failure             // that the table has
+	waits    map[Request]string              // names of the conditions that the requests state
 	wake     chan struct{}
 }
 
@@ -72,6 +72,12 @@ type job struct {
 	uncertain map[resource.Key]uncertainWrite
 }
 
+// pendingService is a MeshService that a job is writing.
+type pendingService struct {
+	by  *job
+	row *resource.Object[kind.MeshService]
+}
+
 // uncertainWrite is a failed write that the store may still execute.
 type uncertainWrite struct {
 	before string    // version of the row in the table when the write failed
@@ -92,7 +98,7 @@ func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*
 	return &runner{
 		plan: plan, writer: writer, barrier: b, commit: commit, log: log, now: time.Now,
 		report: func(convert.Event) {}, jobs: map[Request]*job{},
-		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]*job{},
+		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]pendingService{},
 		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.Tables.DB.Snapshot(),
 		wake: make(chan struct{}, 1),
 	}
@@ -202,7 +208,7 @@ func (rn *runner) release(j *job) {
 		delete(rn.reserved, ip)
 	}
 	j.addresses = nil
-	maps.DeleteFunc(rn.making, func(_ resource.Key, by *job) bool { return by == j })
+	maps.DeleteFunc(rn.making, func(_ resource.Key, m pendingService) bool { return m.by == j })
 	for other := range rn.declined {
 		if other != j {
 			other.due = now
@@ -426,8 +432,8 @@ func (rn *runner) reportWrite(ctx context.Context, w *Write, version string, err
 	}
 }
 
-// reserve reserves the virtual IP of a write, or one of the mesh's generated services, until the table has the row. It
-// returns false where another request has the reservation; the job is then retried after the other one's.
+// reserve reserves the virtual IP of a write, and its part of the bounds of MeshServices, until the table has the row.
+// It returns false where another request has the reservation; the job is then retried after the other one's.
 func (rn *runner) reserve(j *job, w *Write) bool {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()
@@ -445,24 +451,46 @@ func (rn *runner) reserve(j *job, w *Write) bool {
 			j.addresses = append(j.addresses, vip.IP)
 		}
 	}
-	meshService, ok := w.Create.(*resource.Object[kind.MeshService])
-	if !ok || madeFromService(meshService) {
+	next, ok := row.(*resource.Object[kind.MeshService])
+	if !ok {
 		return true
 	}
 	r := table.Eval(rn.heard)
-	count := rn.plan.State.Services.Generated(r, meshService.Mesh)
-	for key := range rn.making {
-		if _, there := rn.plan.State.Tables.Find(r, key); !there && key.Mesh == meshService.Mesh &&
-			key != meshService.Key() {
-			count++
-		}
+	added := rn.additionOf(r, next)
+	if added.Services+added.Ports == 0 {
+		return true
 	}
-	if count >= service.MaxGenerated {
+	if !rn.hasRoom(r, next, added) {
 		rn.declined[j] = true
 		return false
 	}
-	rn.making[meshService.Key()] = j
+	rn.making[next.Key()] = pendingService{j, next}
 	return true
+}
+
+// additionOf returns what a MeshService has beyond that of the table.
+func (rn *runner) additionOf(r *table.Reader, next *resource.Object[kind.MeshService]) service.Addition {
+	stored, _ := rn.plan.State.Tables.Services.Find(r, next.Mesh, next.Name)
+	return service.AdditionOf(stored, next)
+}
+
+// hasRoom returns whether the bounds allow a MeshService beside those of the table and those that are being written.
+func (rn *runner) hasRoom(r *table.Reader, next *resource.Object[kind.MeshService], added service.Addition) bool {
+	var pending service.Addition
+	generated := 0
+	for key, m := range rn.making {
+		if key == next.Key() || key.Mesh != next.Mesh {
+			continue
+		}
+		if other := rn.additionOf(r, m.row); other.Namespace == added.Namespace {
+			pending.Services, pending.Ports = pending.Services+other.Services, pending.Ports+other.Ports
+			generated += other.Services
+		}
+	}
+	if madeFromService(next) {
+		return rn.plan.State.Services.Beyond(r, added, pending) == ""
+	}
+	return added.Services == 0 || rn.plan.State.Services.Generated(r, next.Mesh)+generated < service.MaxGenerated
 }
 
 // storeWrite executes one write. It returns the key and the stored version of the row, [unknownVersion] with an error.
@@ -541,7 +569,7 @@ func (rn *runner) recordWrites(ctx context.Context, j *job, stored map[resource.
 		delete(j.uncertain, key)
 		if version == unknownVersion {
 			j.check = time.Time{}
-			if reserves := len(j.addresses) > 0 || rn.making[key] == j; reserves && !errors.Is(err, ErrConflict) {
+			if reserves := len(j.addresses) > 0 || rn.making[key].by == j; reserves && !errors.Is(err, ErrConflict) {
 				j.uncertain[key] = uncertainWrite{rn.tableVersion(key), now.Add(maxTransactionTime)}
 			}
 		}

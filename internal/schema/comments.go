@@ -557,7 +557,7 @@ var comments = map[string]string{
 	"MeshServiceStatus":                                  "MeshServiceStatus is the status of a MeshService in a zone.",
 	"MeshServiceStatus.Abandoned":                        "Abandoned is the time at which a generated service lost its last Dataplane.",
 	"MeshServiceStatus.Addresses":                        "Addresses are its host names.",
-	"MeshServiceStatus.Conditions":                       "Conditions are VIPAssigned (False where no virtual IP is free), EndpointsRetained (while former endpoints of a port are retained because no current one serves yet), MultipleMeshes (while Pods of another mesh are behind the Service of Kubernetes) and Accepted (False where a proxy's Envoy rejects the service's configuration).",
+	"MeshServiceStatus.Conditions":                       "Conditions are VIPAssigned (False where no virtual IP is free), EndpointsRetained (while former endpoints of a port are retained because no current one serves yet), MultipleMeshes (while Pods of another mesh are behind the Service of Kubernetes), NamespaceAdmitted (False where the mesh admits no Pod of its namespace) and Accepted (False where a proxy's Envoy rejects the service's configuration).",
 	"MeshServiceStatus.DataplaneProxies":                 "DataplaneProxies is the counts of its servers.",
 	"MeshServiceStatus.HostnameGenerators":               "HostnameGenerators are the generators that select the service, by name.",
 	"MeshServiceStatus.TLS":                              "TLS is the mutual TLS status of its servers.",

@@ -194,6 +194,8 @@ func (s *Server) buildTable(context.Context) error {
 	s.state.Tables.VouchedNetworks = s.settings.VouchedNetworks
 	if s.settings.Environment == settings.OnKubernetes {
 		s.state.Tables.SystemNamespace = s.settings.Kubernetes.SystemNamespace
+		s.state.Tables.NamespaceBound = state.NamespaceBound{MeshServices: s.settings.Pods.MaxServices,
+			Ports: s.settings.Pods.MaxPorts}
 	}
 	s.state.Tables.PatchTypes = s.settings.PatchTypes
 	s.state.Tables.ZoneProxyNamespaces = s.zoneProxyNamespaces()
@@ -205,6 +207,7 @@ func (s *Server) buildTable(context.Context) error {
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
 		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf, PatchTypes: s.settings.PatchTypes,
+		Namespaces: s.namespaces(),
 	})
 	return nil
 }

@@ -17,19 +17,11 @@ const MaxGenerated = 5000
 
 // Generated returns the number of generated MeshServices of a mesh in this zone.
 func (s *Stage) Generated(r *table.Reader, mesh string) int {
-	n := 0
-	for _, service := range s.state.ServicesByMesh.List(r, state.MeshKey(mesh)) {
-		if service.Label(kind.ManagedBy) == kind.GeneratedBy && !s.state.IsRemote(service) &&
-			service.Spec.Selector.DataplaneTags[kind.ServiceTag] != "" {
-			n++
-		}
-	}
-	return n
+	return s.state.GeneratedServices.Get(r, state.MeshKey(mesh))
 }
 
 // ServiceProblem returns why no MeshService is generated for kuma.io/service tags of a Dataplane's inbounds: the mesh
-// has [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one. It counts the services of
-// the mesh only where one lacks.
+// has [MaxGenerated]. It is empty where each tag has a MeshService, or there is room for one.
 func (s *Stage) ServiceProblem(r *table.Reader, key state.ProxyKey) string {
 	dp, ok := s.state.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok || dp.Label(kind.PodUIDLabel) != "" { // the services of Pods are made from Services

@@ -15,10 +15,15 @@ type Pods struct {
 	WorkloadLabels []string
 	// ZoneProxyNamespaces are the namespaces, beside the system namespace, whose Pods may be zone proxies.
 	ZoneProxyNamespaces []string
+	// MaxServices is how many MeshServices, and MaxPorts how many ports of them, a namespace may have in a mesh.
+	MaxServices, MaxPorts int
 }
 
 // namespaceName matches the name of a namespace.
 var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// maxNamespace is the largest bound of a namespace.
+const maxNamespace = 1_000_000
 
 // podSettings are the settings by which Pods become Dataplanes.
 var podSettings = []setting{
@@ -36,6 +41,20 @@ var podSettings = []setting{
 		fallback: "topology.kubernetes.io/zone,topology.kubernetes.io/region,kubernetes.io/hostname",
 		doc:      "The labels of a Node that the Dataplanes of its Pods have, and the tags of their inbounds.",
 		set:      labelNames(func(p *Pods) *[]string { return &p.NodeLabels }),
+	},
+	{
+		path: runtimePath + "namespaceBound.meshServices", env: runtimeVariable + "NAMESPACE_BOUND_MESH_SERVICES",
+		fallback: "5000",
+		doc: "The maximum of MeshServices of one namespace in a mesh, the system namespace aside: those that Services " +
+			"have, and those that users write. The default is the number of Services of one namespace up to which " +
+			"Kubernetes is tested. See [bounds](operations/bounds.md#services).",
+		set: number(1, maxNamespace, func(s *Settings) *int { return &s.Pods.MaxServices }),
+	},
+	{
+		path: runtimePath + "namespaceBound.ports", env: runtimeVariable + "NAMESPACE_BOUND_PORTS",
+		fallback: "20000",
+		doc:      "The maximum of ports of these MeshServices, in all.",
+		set:      number(1, maxNamespace, func(s *Settings) *int { return &s.Pods.MaxPorts }),
 	},
 	{
 		path: runtimePath + "workloadLabels", list: true, env: runtimeVariable + "WORKLOAD_LABELS",

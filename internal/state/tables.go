@@ -34,6 +34,8 @@ type Tables struct {
 	// SystemNamespace has the resources of the mesh's operators in a zone on Kubernetes; empty outside Kubernetes. It
 	// is set before the first commit.
 	SystemNamespace string
+	// NamespaceBound is the bound of each namespace but the system namespace. It is set before the first commit.
+	NamespaceBound NamespaceBound
 	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones. It is set before
 	// the first commit.
 	PatchTypes []string

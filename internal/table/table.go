@@ -100,6 +100,7 @@ type Input[V any] interface {
 	// KeepFor is the function [KeepFor] for a derived table of unknown types. keys returns keys of its type.
 	KeepFor(d Kept, keys func(V) []any)
 	newIndex(keys func(V) []string) Index[V]
+	newSum(of func(V) (key string, amount int)) Sum
 }
 
 // input is the only [Input].
@@ -111,6 +112,7 @@ type input[V any] struct {
 		source int
 		keys   func(V) []string
 	}
+	sums  []*sum[V]
 	keeps []keepRule[V]
 }
 
@@ -239,6 +241,7 @@ func (t *input[V]) replace(tx *Tx, key string, row V, present bool) {
 	rows := tx.txn(t.source)
 	stored, ok := rows.Get([]byte(key))
 	t.recordKeep(tx, stored, row, present)
+	t.changeSums(tx, stored, row, present)
 	if old := stored; ok {
 		t.indexKeys(old, func(source int, index string) {
 			tx.txn(source).Delete(entryKey(index, key))

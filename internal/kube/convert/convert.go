@@ -74,6 +74,7 @@ const (
 	InjectionWarning    = "InjectionWarning"
 	RejectedListener    = "RejectedListener"
 	MultipleMeshes      = "MultipleMeshesDetected"
+	FullNamespace       = "NamespaceFull"
 )
 
 // Event is an event about an object.

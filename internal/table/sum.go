@@ -1,0 +1,60 @@
+package table
+
+// Sum adds up amounts of the rows of an [Input], by a key. A change of one row costs the same however many rows there
+// are.
+type Sum interface {
+	// Get returns the sum of the amounts under a key; 0 where no row has the key.
+	Get(r *Reader, key string) int
+}
+
+// sum is the only [Sum]. Its tree has the sums that are not 0.
+type sum[V any] struct {
+	source int
+	of     func(V) (key string, amount int)
+}
+
+// NewSum adds a sum. It is called before the first commit. A row with an empty key has no amount.
+func NewSum[V any](t Input[V], of func(V) (key string, amount int)) Sum { return t.newSum(of) }
+
+func (t *input[V]) newSum(of func(V) (key string, amount int)) Sum {
+	x := &sum[V]{source: t.db.addSource(), of: of}
+	t.sums = append(t.sums, x)
+	return x
+}
+
+func (x *sum[V]) Get(r *Reader, key string) int {
+	r.recordRead(readKey{x.source, key})
+	total, _ := r.snapshot.trees[x.source].Get([]byte(key))
+	n, _ := total.(int)
+	return n
+}
+
+// changeSums replaces the amounts of a row by those of its replacement. stored is nil where the row is new.
+func (t *input[V]) changeSums(tx *Tx, stored any, row V, present bool) {
+	for _, x := range t.sums {
+		if stored != nil {
+			key, amount := x.of(stored.(V))
+			x.add(tx, key, -amount)
+		}
+		if present {
+			key, amount := x.of(row)
+			x.add(tx, key, amount)
+		}
+	}
+}
+
+// add changes the sum of a key.
+func (x *sum[V]) add(tx *Tx, key string, amount int) {
+	if key == "" || amount == 0 {
+		return
+	}
+	sums := tx.txn(x.source)
+	stored, _ := sums.Get([]byte(key))
+	had, _ := stored.(int)
+	if total := had + amount; total != 0 {
+		sums.Insert([]byte(key), total)
+	} else {
+		sums.Delete([]byte(key))
+	}
+	tx.touched[readKey{x.source, key}] = struct{}{}
+}
