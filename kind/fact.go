@@ -108,6 +108,24 @@ func SectionFacts(n *Networking) []string {
 	return facts
 }
 
+// RequiredFacts returns the facts of a Dataplane that the token of its agent must claim, by who vouches for them: its
+// zone proxy sections, also those without a voucher, and its name where a token vouches for it. A name for which an
+// operator vouches requires no token with it.
+func RequiredFacts(o *resource.Object[Dataplane]) resource.Vouched {
+	required, unvouched := o.Vouched.By(SectionFacts(&o.Spec.Networking))
+	required.Token = append(required.Token, unvouched...)
+	name, _ := o.Vouched.By([]string{NameFact(o.Name)})
+	required.Token = append(required.Token, name.Token...)
+	return required
+}
+
+// TakesOver reports whether a token that claims facts of a Dataplane takes it over from tokens without its name: it
+// claims the name, for which neither a token nor an operator vouches yet.
+func TakesOver(stored *resource.Object[Dataplane], claimed []string) bool {
+	name := NameFact(stored.Name)
+	return !stored.Vouched.Has(name) && slices.Contains(claimed, name)
+}
+
 // Fact is one parsed fact of [Facts].
 type Fact struct {
 	// One of these is set: Name of the Dataplane, Service or Address of an inbound, Label or Tag with its Value, or
@@ -228,12 +246,16 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 }
 
 // VouchToken records the facts that an agent's token vouches for by registering after over before, which is nil for a
-// new Dataplane. A remaining vouched fact stays vouched for. Facts without a voucher are recorded as the agent's.
+// new Dataplane. A remaining vouched fact stays vouched for, unless the token takes the Dataplane over: then what the
+// tokens without its name vouched for has no voucher any more. Facts without a voucher are recorded as the agent's.
 // before may be after.
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	var record resource.Vouched
 	if before != nil {
 		record = Completed(before)
+		if TakesOver(before, claimed) {
+			record.Token = nil
+		}
 	}
 	facts := Facts(after)
 	vouched := resource.Vouched{

@@ -74,6 +74,9 @@ func (c *caller) checkPermitted(o resource.Any) error {
 	return c.checkProxyName(key)
 }
 
+// hasName reports whether the caller's token has the name of its proxy, so that no other proxy can have the token.
+func (c *caller) hasName() bool { return c.pod != nil || c.dataplane != nil && c.dataplane.Name != "" }
+
 // proof returns how the caller has authenticated itself, and the ID of its token.
 func (c *caller) proof() (access.Proof, string) {
 	if c.zone != nil {
@@ -208,7 +211,7 @@ func (s *Server) mayBe(ctx context.Context, c *caller, key state.ProxyKey) error
 		err = s.checkNoPod(stored)
 	}
 	if dataplane, ok := stored.(*resource.Object[kind.Dataplane]); ok && err == nil {
-		err = c.dataplane.Sections(dataplane, dataplane.Vouched.Operator)
+		err = c.dataplane.Entitled(dataplane, kind.RequiredFacts(dataplane))
 	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())

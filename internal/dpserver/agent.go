@@ -135,11 +135,22 @@ func (s *agents) checkRegistrations(p payer, key state.ProxyKey) error {
 // ZoneEgress.
 func (s *Server) auditRegistration(ctx context.Context, c *caller) func(before, after resource.Any) {
 	return func(before, after resource.Any) {
+		if stored, ok := before.(*resource.Object[kind.Dataplane]); ok {
+			s.noteTakeover(ctx, c, stored)
+		}
 		proof, token := c.proof()
 		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: proof, TokenID: token}
 		record := s.Audit.Record(agent, remoteAddress(ctx), "Register", "")
 		record.Changed(before, after)
 		record.End(http.StatusOK, nil)
+	}
+}
+
+// noteTakeover logs that an agent took a Dataplane over from one whose token does not have its name.
+func (s *Server) noteTakeover(ctx context.Context, c *caller, stored *resource.Object[kind.Dataplane]) {
+	if kind.TakesOver(stored, c.dataplane.Claimed(stored)) {
+		s.Log.Warn("an agent whose token has the name of a Dataplane takes it over from one whose token does not; the "+
+			"other agent is rejected from now on", "proxy", stored.Key(), "from", remoteAddress(ctx))
 	}
 }
 

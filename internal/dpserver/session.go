@@ -3,6 +3,7 @@ package dpserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -95,7 +96,11 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 		return err
 	}
 	defer s.trackCall(a.caller, key, end)()
-	defer s.addSession(a)()
+	leave, err := s.addSession(a)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if report, ok := s.Rows.PodReport(key.Name); ok {
 		s.noteCompleted(report) // before there was a session
 	}
@@ -139,10 +144,18 @@ func (a *session) open(ctx context.Context, proxies <-chan *proxy.Proxy) error {
 }
 
 // addSession makes this the only session of the Dataplane. An older session is of a former run, or of a broken
-// connection.
-func (s *Server) addSession(a *session) (leave func()) {
+// connection; one whose token has the name of the Dataplane stays where the token of the newer one does not.
+func (s *Server) addSession(a *session) (leave func(), err error) {
 	s.mu.Lock()
 	if older := s.sessions[a.key]; older != nil {
+		if older.caller.hasName() && !a.caller.hasName() {
+			s.mu.Unlock()
+			err := status.Error(codes.PermissionDenied, fmt.Sprintf("an agent whose token has the name of %s is "+
+				"connected; choose another name, or make a token with `weft generate dataplane-token --mesh %s --name %s`",
+				a.key.Resource(), a.key.Mesh, a.key.Name))
+			s.denials.Note("a proxy is rejected", "proxy", a.key, "reason", status.Convert(err).Message())
+			return nil, err
+		}
 		older.end(status.Error(codes.Aborted, "another agent of this Dataplane has connected"))
 	}
 	s.sessions[a.key] = a
@@ -155,7 +168,7 @@ func (s *Server) addSession(a *session) (leave func()) {
 			delete(s.sessions, a.key)
 			s.leases.agentDisconnected(a.key)
 		}
-	}
+	}, nil
 }
 
 // sessionOf returns the session of a proxy's agent; nil if there is none.

@@ -210,7 +210,7 @@ func (c *caller) checkStillPermitted(proxy *proxy.Proxy) error {
 		return nil
 	}
 	dataplane := kind.Dataplanes.Make(proxy.Key.Mesh, proxy.Key.Name, kind.Dataplane{})
-	if err := c.dataplane.Entitled(dataplane, proxy.Sections); err != nil {
+	if err := c.dataplane.Entitled(dataplane, proxy.Required); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return nil

@@ -34,6 +34,7 @@ func (s *Server) recordClaims(ctx context.Context, c *caller, key state.ProxyKey
 			if denied = c.admissionToken().Allows(o, o); denied != nil || !claimsMore(c, o) {
 				return false
 			}
+			s.noteTakeover(ctx, c, o)
 			kind.VouchToken(o, o, c.dataplane.Claimed(o))
 			return true
 		})

@@ -32,7 +32,7 @@ func TestAnUnvouchedSectionTakesATokenThatClaimsIt(t *testing.T) {
 	dp := kind.Dataplanes.Make("default", "web-1",
 		kind.Dataplane{Networking: kind.Networking{ZoneEgress: egressSection}})
 	s, r := oneDataplane(dp)
-	sections := s.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: "web-1"}).Sections
+	sections := s.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: "web-1"}).Required
 	if want := kind.SectionFacts(&dp.Spec.Networking); len(sections.Operator) > 0 ||
 		!slices.Equal(sections.Token, want) {
 		t.Errorf("the sections are %+v, want %q of the token", sections, want)

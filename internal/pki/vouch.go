@@ -92,11 +92,13 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 
 // Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
 // unless the token claims other values: a token without a workload cannot remove or change the workload of a Dataplane.
-// Facts on which membership alone rests may go, since their proxy then leaves its services.
+// Facts on which membership alone rests may go, since their proxy then leaves its services. A token with the name of a
+// Dataplane that tokens without it registered takes it over: what those vouched for binds it to nothing.
 func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
-	has := kind.Facts(next)
+	has, takesOver := kind.Facts(next), kind.TakesOver(stored, c.Claimed(next))
 	for _, fact := range kind.Facts(stored) {
-		vouched := slices.Contains(stored.Vouched.Operator, fact) || slices.Contains(stored.Vouched.Token, fact)
+		vouched := slices.Contains(stored.Vouched.Operator, fact) ||
+			!takesOver && slices.Contains(stored.Vouched.Token, fact)
 		f := kind.ReadFact(fact)
 		if !vouched || f.SelectsOnly() || c.claimsInPlaceOf(f) || f.Name == "" && slices.Contains(has, fact) {
 			continue

@@ -21,9 +21,8 @@ type Proxy struct {
 	NotAdmitted string
 	Identity    *identity.Identity        // nil: plaintext
 	Certificate *identity.NextCertificate // nil: the control plane signs none
-	// Sections are the facts of its zone proxy sections (see [kind.SectionFacts]), by who vouches for them. A token
-	// must claim a section without a voucher itself, so such a section is in Sections.Token.
-	Sections resource.Vouched
+	// Required are the facts that the token of its agent must claim (see [kind.RequiredFacts]).
+	Required resource.Vouched
 	// Further are the other identities that a ZoneEgress presents.
 	Further   []identity.Presentation
 	Listeners []InboundListener
@@ -77,9 +76,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	}
 	p.Certificate = s.identity.NextCertificate(r, key, p.Identity)
 	n := &dp.Spec.Networking
-	var unvouched []string
-	p.Sections, unvouched = dp.Vouched.By(kind.SectionFacts(n))
-	p.Sections.Token = append(p.Sections.Token, unvouched...)
+	p.Required = kind.RequiredFacts(dp)
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {
