@@ -178,7 +178,13 @@ func (l *checker) mesh(mesh string) {
 	calls := callsOf(members)
 	services := slices.DeleteFunc(
 		slices.Clone(l.State.Tables.ServicesByMesh.List(l.r, state.MeshKey(mesh))),
-		l.State.Tables.IsRemote,
+		func(o *resource.Object[kind.MeshService]) bool {
+			remote := l.State.Tables.IsRemote(o)
+			if remote {
+				l.serviceStatus(o, objectOf(o.Key())) // the rest is its zone's
+			}
+			return remote
+		},
 	)
 	for _, service := range services {
 		l.service(service, calls)

@@ -21,8 +21,8 @@ type hostname struct {
 }
 
 // hostnames returns the host names of a service, by generator. A host name that several services of a mesh match
-// belongs to the oldest one, independent of the order of evaluation, so that every replica gets the same result.
-// Services of this zone precede services of other zones, so that no other zone can take a host name from this zone.
+// belongs to the oldest one, whichever zone it is of, independent of the order of evaluation, so that every replica gets
+// the same result.
 func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 	service, ok := p.serviceMeta(r, u)
 	if !ok {
@@ -101,28 +101,20 @@ func hostnameCharacter(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-' || r == '.'
 }
 
-// hostnameOwner returns the service that has a host name: services of this zone first, then the oldest, then by kind
-// and name.
+// hostnameOwner returns the service that has a host name: the oldest, then by kind and name. The age is that of the row
+// in this control plane's store, which no other zone states. (ADR 161)
 func (p *Plan) hostnameOwner(r *table.Reader, u Request, name string) Request {
 	owner := u
 	meta, _ := p.serviceMeta(r, u)
 	for _, key := range p.State.Services.HostnameOwners(r, state.HostnameKey(u.Mesh, name)) {
 		claimant := Request(key)
 		other, ok := p.serviceMeta(r, claimant)
-		if ok && cmp.Or(p.zoneRank(other)-p.zoneRank(meta), other.Created.Compare(meta.Created),
-			cmp.Compare(claimant.Kind, owner.Kind), cmp.Compare(claimant.Name, owner.Name)) < 0 {
+		if ok && cmp.Or(other.Created.Compare(meta.Created), cmp.Compare(claimant.Kind, owner.Kind),
+			cmp.Compare(claimant.Name, owner.Name)) < 0 {
 			owner, meta = claimant, other
 		}
 	}
 	return owner
-}
-
-// zoneRank returns 1 for a service of another zone and 0 otherwise.
-func (p *Plan) zoneRank(service *resource.Meta) int {
-	if p.State.Tables.InOtherZone(service) {
-		return 1
-	}
-	return 0
 }
 
 // hostnamesOf returns the host names that a service has, each once, and the result of every generator that selects it.
