@@ -138,7 +138,7 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 		problems.Add("labels["+kind.NamespaceLabel+"]", "is %q, and the label %s is %.100q, want %q", namespace,
 			kind.EnvLabel, meta.Label(kind.EnvLabel), kind.Kubernetes)
 	}
-	problems = append(problems, w.statedSNIProblems(o)...)
+	problems = append(problems, w.statedSNIProblems(o, w.otherOwnersOfReceived)...)
 	if zone, ok := zoneOf(o); ok && zone != r.Owner.Zone {
 		problems.Add("zone", "is %.100q, and %s sent it", zone, ownerPhrase(r.Owner))
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/internal/sni"
 	"weft/kind"
@@ -14,6 +15,8 @@ type SNIs interface {
 	Format() sni.Format
 	// Owners returns the services that have an SNI, of every owner.
 	Owners(name string) []resource.Key
+	// IsOwn returns whether a service belongs to this control plane.
+	IsOwn(service resource.Key) bool
 }
 
 // fillSNIs sets the SNIs of a service's ports. A port keeps its stored SNIs whatever a user writes, since clients and
@@ -23,7 +26,7 @@ func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) re
 	if service, ok := o.(*resource.Object[kind.MeshExternalService]); ok {
 		return w.externalSNIProblems(service)
 	}
-	problems := w.statedSNIProblems(o)
+	problems := w.statedSNIProblems(o, w.otherOwners)
 	had := storedSNIs(stored)
 	ports := kind.PortsOf(o)
 	for i := range ports {
@@ -32,7 +35,10 @@ func (w *Writer) fillSNIs(o resource.Any, stored *current, controlPlane bool) re
 		case len(kept) > 0 && (len(port.SNIs) == 0 || !controlPlane):
 			port.SNIs = kept
 		case len(port.SNIs) == 0:
-			port.SNIs = []kind.SNI{{Value: w.sniFormat().Name(sni.PortOf(o, port.Port))}}
+			free := sni.Free(w.sniFormat(), sni.PortOf(o, port.Port), func(name string) bool {
+				return len(w.otherOwners(o.Key(), name)) > 0
+			})
+			port.SNIs = []kind.SNI{{Value: free}}
 			problems = append(problems, w.sniCollisions(snisField(i), o.Key(), port.SNIs[0].Value)...)
 		}
 	}
@@ -50,7 +56,8 @@ func (w *Writer) externalSNIProblems(service *resource.Object[kind.MeshExternalS
 
 // statedSNIProblems returns the problems of the SNIs in a write. The owner must be able to generate them and no other
 // service may have them, since a service gets the connections for its SNIs.
-func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
+func (w *Writer) statedSNIProblems(o resource.Any,
+	otherOwners func(key resource.Key, name string) []resource.Key) resource.Problems {
 	var problems resource.Problems
 	for i, port := range kind.PortsOf(o) {
 		seen := map[string]bool{}
@@ -64,7 +71,7 @@ func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 			case seen[name.Value]:
 				problems.Add(at, "%q is listed twice; leave snis out", name.Value)
 			default:
-				problems = append(problems, w.sniCollisions(at, o.Key(), name.Value)...)
+				problems = append(problems, collisions(at, name.Value, otherOwners(o.Key(), name.Value))...)
 			}
 			seen[name.Value] = true
 		}
@@ -74,16 +81,33 @@ func (w *Writer) statedSNIProblems(o resource.Any) resource.Problems {
 
 // sniCollisions returns the problem of an SNI that another service has: the hashes of both are equal.
 func (w *Writer) sniCollisions(at string, key resource.Key, name string) resource.Problems {
+	return collisions(at, name, w.otherOwners(key, name))
+}
+
+func collisions(at, name string, holders []resource.Key) resource.Problems {
 	var problems resource.Problems
+	for _, holder := range holders {
+		problems.Add(at, "%q is also the SNI of %s; rename the service", name, holder)
+	}
+	return problems
+}
+
+// otherOwners returns the services other than one that have an SNI.
+func (w *Writer) otherOwners(key resource.Key, name string) []resource.Key {
 	if w.snis == nil {
 		return nil
 	}
-	for _, holder := range w.snis.Owners(name) {
-		if holder != key {
-			problems.Add(at, "%q is also the SNI of %s; rename the service", name, holder)
-		}
+	return slices.DeleteFunc(w.snis.Owners(name), func(holder resource.Key) bool { return holder == key })
+}
+
+// otherOwnersOfReceived is otherOwners for a MeshService that a zone received. Global sends only the first owner of an
+// SNI, so a service of this zone with the same SNI is the second, and gets another one. (ADR 162)
+func (w *Writer) otherOwnersOfReceived(key resource.Key, name string) []resource.Key {
+	holders := w.otherOwners(key, name)
+	if w.self().Global() || key.Kind != kind.MeshServices.Name {
+		return holders
 	}
-	return problems
+	return slices.DeleteFunc(holders, w.snis.IsOwn)
 }
 
 func (w *Writer) sniFormat() sni.Format {

@@ -28,6 +28,11 @@ func (k *knownSNIs) Owners(name string) []resource.Key {
 	return nil
 }
 
+// IsOwn reports whether the name of a service does not begin with "remote".
+func (k *knownSNIs) IsOwn(service resource.Key) bool {
+	return !strings.HasPrefix(service.Name, "remote")
+}
+
 func newSNIWriter(t *testing.T) (*admission.Writer, *knownSNIs) {
 	t.Helper()
 	rows := memory.New(memory.Options{})
@@ -132,11 +137,8 @@ func TestSNIsAreRejected(t *testing.T) {
 	}
 
 	names.holders[own] = kind.MeshServices.Key("m", "remote")
-	for _, ports := range []string{`{port: 80}`, `{port: 80, snis: [{value: ` + own + `}]}`} {
-		_, err := w.Put(t.Context(), parse(t, webWith(ports)), admission.Change{})
-		wantError(t, err, resource.Invalid,
-			"is also the SNI of MeshService m/remote; rename the service")
-	}
+	_, err := w.Put(t.Context(), parse(t, webWith(`{port: 80, snis: [{value: `+own+`}]}`)), admission.Change{})
+	wantError(t, err, resource.Invalid, "is also the SNI of MeshService m/remote; rename the service")
 	names.holders[own] = kind.MeshServices.Key("m", "web")
 	put(t, w, webWith(`{port: 80}`))
 }
@@ -166,5 +168,46 @@ func TestExternalServicesWithOneName(t *testing.T) {
 	names.holders[name] = api.Key()
 	if _, err := w.Put(t.Context(), api, admission.Change{}); err != nil {
 		t.Errorf("its own name: %v", err)
+	}
+}
+
+// TestAnSNIThatAnotherServiceHas: a port whose SNI another service has gets one that no other port can have. One that
+// has its SNI keeps it, whatever another service has.
+func TestAnSNIThatAnotherServiceHas(t *testing.T) {
+	w, names := newSNIWriter(t)
+	names.holders[webSNI(sni.V1, 80)] = kind.MeshServices.Key("m", "remote")
+	want := webSNI(sni.V2, 80) + ", " + webSNI(sni.V1, 81)
+	for range 2 {
+		if got := snis(put(t, w, webWith(`{port: 80}, {port: 81}`)).Object); got != want {
+			t.Errorf("the SNIs are %q, want %q", got, want)
+		}
+		names.holders[webSNI(sni.V1, 81)] = kind.MeshServices.Key("m", "remote")
+	}
+}
+
+// TestReceivedSNIsThatAnotherServiceHas: a zone accepts the MeshService that had an SNI first, also where a service of
+// its own has the SNI. No control plane accepts a second owner beside that of another zone, and global none at all.
+func TestReceivedSNIsThatAnotherServiceHas(t *testing.T) {
+	for _, test := range []struct{ zone, holder, rejection string }{
+		{"east", "web", ""},
+		{"east", "remote", "is also the SNI of MeshService m/remote"},
+		{"", "web", "is also the SNI of MeshService m/web"},
+	} {
+		rows := memory.New(memory.Options{})
+		t.Cleanup(func() { _ = rows.Close() })
+		name := sni.V1.Name(sni.Port{Kind: "MeshService", Mesh: "m", Zone: "west", Name: "bank", Number: 80})
+		w := admission.New(rows, admission.Options{Zone: test.zone, Joined: true, SNIs: &knownSNIs{format: sni.V1,
+			holders: map[string]resource.Key{name: kind.MeshServices.Key("m", test.holder)}}})
+		_, err := admission.New(rows, admission.Options{}).Put(t.Context(), parse(t, `{type: Mesh, name: m}`),
+			admission.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.Receive(t.Context(), received(west, kind.MeshServices, "bank",
+			`{"selector":{"dataplaneRef":{"name":"a"}},"ports":[{"port":80,"snis":[{"value":"`+name+`"}]}]}`))
+		if test.rejection == "" && err != nil || test.rejection != "" && (err == nil ||
+			!strings.Contains(resource.Line(err), test.rejection)) {
+			t.Errorf("%+v: the error is %v", test, err)
+		}
 	}
 }

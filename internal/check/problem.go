@@ -135,6 +135,9 @@ var (
 		"Correct the host name or its DNS records, or this zone's resolvers (hostNames.resolvers)."}
 	serviceWithoutSNI = &Problem{"service-without-sni", Warning,
 		"Upgrade the control plane of its zone, which sets the SNI, or write the service again."}
+	sniTaken = &Problem{"sni-of-another-service", Warning,
+		"Find out who made a service with the same SNI: it does not happen by chance. No action is needed for the " +
+			"traffic, which has the other SNI."}
 	memberExcluded = &Problem{"member-excluded", Warning,
 		"Give the MeshService the port with that appProtocol, add its namespace to selector.namespaces of the " +
 			"MeshMultiZoneService if its owner may have the requests, or narrow the selector."}
@@ -193,7 +196,7 @@ var problems = []*Problem{
 	listenerDrainStuck,
 	zoneProxyNamespace, zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved,
 	outboundUnreachable,
-	zoneWithoutIngress, serviceWithoutSNI, memberExcluded,
+	zoneWithoutIngress, serviceWithoutSNI, sniTaken, memberExcluded,
 	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
 	policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,

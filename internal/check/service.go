@@ -10,6 +10,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/service"
+	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
 )
@@ -20,6 +21,7 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 	l.serviceStatus(meshService, object)
 	members := slices.Collect(l.State.Services.Members(l.r, meshService))
 	l.unvouched(meshService)
+	l.takenSNIs(meshService)
 	if !l.matches(meshService, members) {
 		return
 	}
@@ -38,6 +40,19 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 				"older service has the address", older.Service(), kind.HostPort(older.VIP, port.Port))
 		}
 		l.callers(meshService, port, members, calls)
+	}
+}
+
+// takenSNIs reports the ports of a service whose SNI in the format of the mesh another service has.
+func (l *checker) takenSNIs(meshService *resource.Object[kind.MeshService]) {
+	for _, port := range meshService.Spec.Ports {
+		name := l.State.Tables.SNIFormat(l.r).Name(sni.PortOf(meshService, port.Port))
+		for _, holder := range l.State.Tables.SNIOwners(l.r, name) {
+			if holder != meshService.Key() {
+				l.found(sniTaken, objectOf(meshService.Key()), "port %d has an SNI of the format %s, since %s has %s",
+					port.Port, sni.V2, holder, name)
+			}
+		}
 	}
 }
 

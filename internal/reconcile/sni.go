@@ -96,11 +96,16 @@ func (p *Plan) nextSNIsOf(r *table.Reader, service resource.Any) (changed resour
 	named := false
 	for i, port := range kind.PortsOf(service) {
 		of := sni.PortOf(service, port.Port)
-		next, wait := nextSNIs(sni.Own(port.SNIs, of), format.Name(of))
-		if slices.Equal(next, port.SNIs) || p.sniCollides(r, service.Key(), next) {
+		own := sni.Own(port.SNIs, of)
+		kept := slices.DeleteFunc(slices.Clone(own), func(name kind.SNI) bool {
+			return p.isFirstOfAnotherZone(r, service.Key(), name.Value)
+		})
+		wanted := sni.Free(format, of, func(name string) bool { return p.sniCollides(r, service.Key(), name) })
+		next, wait := nextSNIs(kept, wanted)
+		if slices.Equal(next, port.SNIs) || p.sniCollides(r, service.Key(), wanted) {
 			continue
 		}
-		if wait {
+		if wait && len(kept) == len(own) {
 			later[i].SNIs, waiting = next, true
 		} else {
 			atOnce[i].SNIs, named = next, true
@@ -128,13 +133,22 @@ func nextSNIs(names []kind.SNI, wanted string) (next []kind.SNI, wait bool) {
 	return names[:1], true
 }
 
-// sniCollides returns true where another service has one of the SNIs. A write of the service reports the collision.
-func (p *Plan) sniCollides(r *table.Reader, key resource.Key, names []kind.SNI) bool {
-	return slices.ContainsFunc(names, func(name kind.SNI) bool {
-		return slices.ContainsFunc(p.State.Tables.SNIOwners(r, name.Value), func(holder resource.Key) bool {
-			return holder != key
-		})
+// sniCollides returns true where another service has an SNI.
+func (p *Plan) sniCollides(r *table.Reader, key resource.Key, name string) bool {
+	return slices.ContainsFunc(p.State.Tables.SNIOwners(r, name), func(holder resource.Key) bool {
+		return holder != key
 	})
+}
+
+// isFirstOfAnotherZone returns true where a service of another zone has the SNI of a MeshService of this zone. Global
+// accepts the first owner of an SNI, and sends no other one: no zone knows the MeshService of this zone by the SNI, so
+// it goes at once. (ADR 162)
+func (p *Plan) isFirstOfAnotherZone(r *table.Reader, key resource.Key, name string) bool {
+	return !p.Global() && key.Kind == kind.MeshServices.Name &&
+		slices.ContainsFunc(p.State.Tables.SNIOwners(r, name), func(holder resource.Key) bool {
+			other, ok := p.State.Tables.Find(r, holder)
+			return ok && holder != key && p.State.Tables.InOtherZone(other.Envelope())
+		})
 }
 
 // absentIngresses returns phrases about the zone ingresses that are disconnected and may still be dialed: those of this

@@ -272,3 +272,33 @@ func TestOtherZonesAreWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// TestTheSecondOwnerOfAnSNIGetsAnother: a MeshService whose SNI one of another zone had first gets an SNI that no other
+// can have, at once, and keeps it while the other one has the first. Another zone's does not change.
+func TestTheSecondOwnerOfAnSNIGetsAnother(t *testing.T) {
+	v1, v2 := nameOf(sni.V1, "east"), nameOf(sni.V2, "east")
+	w := newWorld(t, "241.0.0.0/8")
+	w.put(webOf(east, v1))
+	w.reconcileSNIs()
+	if got := w.snis(); !slices.Equal(got, []string{v1}) {
+		t.Fatalf("alone it has %q", got)
+	}
+	theirs := webOf(kind.Owner{Zone: "west"}, v1)
+	theirs.Name = "theirs"
+	w.put(theirs)
+	for range 3 {
+		w.reconcileSNIs()
+		w.reconcile("MeshService", "theirs")
+	}
+	if got := w.snis(); !slices.Equal(got, []string{v2}) {
+		t.Errorf("it has %q, want %q alone", got, v2)
+	}
+	if spec, _ := w.service("theirs"); len(spec.Ports[0].SNIs) != 1 || spec.Ports[0].SNIs[0].Value != v1 {
+		t.Errorf("the first owner has %v", spec.Ports[0].SNIs)
+	}
+	w.remove(theirs.Key())
+	w.reconcileSNIs()
+	if got := w.snis(); !slices.Equal(got, []string{v2, v1}) {
+		t.Errorf("once the SNI is free it has %q, want to move to it", got)
+	}
+}

@@ -80,6 +80,16 @@ var (
 // Formats are all of them, in the order in which they came.
 func Formats() []Format { return []Format{V1, V2} }
 
+// Free returns the SNI of a port in a format or, where another service has that SNI, in [V2]: the hash of V1 has 64
+// bits, and a name can be made whose hash is that of another one.
+func Free(format Format, port Port, isTaken func(name string) bool) string {
+	name := format.Name(port)
+	if isTaken(name) {
+		return V2.Name(port)
+	}
+	return name
+}
+
 // FormatNamed finds a format by its String; nil where there is none.
 func FormatNamed(name string) Format {
 	for _, f := range Formats() {

@@ -31,6 +31,12 @@ func (n SNIs) Owners(name string) []resource.Key {
 	return n.Tables.SNIOwners(table.Eval(n.Tables.DB.Snapshot()), name)
 }
 
+// IsOwn returns whether a service belongs to this control plane.
+func (n SNIs) IsOwn(service resource.Key) bool {
+	o, ok := n.Tables.Find(table.Eval(n.Tables.DB.Snapshot()), service)
+	return ok && n.Tables.IsOwn(o.Envelope())
+}
+
 // SNIOwners returns the services that have an SNI, of any owner.
 func (t *Tables) SNIOwners(r *table.Reader, name string) []resource.Key {
 	var holders []resource.Key
