@@ -16,9 +16,9 @@ import (
 type Namespaces interface {
 	// Labels returns the labels of a namespace; none where there is no such namespace.
 	Labels(ctx context.Context, name string) (map[string]string, error)
-	// Beyond returns why the namespace of a MeshService may not have it in place of the stored one, nil where it is
-	// new; empty where it may.
-	Beyond(stored, next *resource.Object[kind.MeshService]) string
+	// ExceededBound returns why the namespace of a MeshService may not have it in place of the stored one, nil where it
+	// is new; empty where it may.
+	ExceededBound(stored, next *resource.Object[kind.MeshService]) string
 }
 
 // checkNamespace rejects a MeshService of a namespace of which its mesh admits no Pod, and one beyond the bound of its
@@ -31,7 +31,7 @@ func (w *Writer) checkNamespace(ctx context.Context, o resource.Any, stored *cur
 		return nil
 	}
 	if stored != nil {
-		return forbidden(o.Key(), w.namespaces.Beyond(stored.object.(*resource.Object[kind.MeshService]), next))
+		return forbidden(o.Key(), w.namespaces.ExceededBound(stored.object.(*resource.Object[kind.MeshService]), next))
 	}
 	mesh, err := w.mesh(ctx, next.Mesh)
 	switch {
@@ -49,7 +49,7 @@ func (w *Writer) checkNamespace(ctx context.Context, o resource.Any, stored *cur
 			return forbidden(o.Key(), reason)
 		}
 	}
-	return forbidden(o.Key(), w.namespaces.Beyond(nil, next))
+	return forbidden(o.Key(), w.namespaces.ExceededBound(nil, next))
 }
 
 // forbidden returns an error with the reason for which a resource was not written; nil without a reason.

@@ -24,7 +24,7 @@ func (n namespaces) Labels(_ context.Context, name string) (map[string]string, e
 	return map[string]string{"team": name}, nil
 }
 
-func (n namespaces) Beyond(stored, next *resource.Object[kind.MeshService]) string {
+func (n namespaces) ExceededBound(stored, next *resource.Object[kind.MeshService]) string {
 	if len(next.Spec.Ports) > n.ports && (stored == nil || len(next.Spec.Ports) > len(stored.Spec.Ports)) {
 		return "the namespace is full"
 	}

@@ -104,7 +104,7 @@ func (w *Writer) otherOwners(key resource.Key, name string) []resource.Key {
 // SNI, so a service of this zone with the same SNI is the second, and gets another one. (ADR 162)
 func (w *Writer) otherOwnersOfReceived(key resource.Key, name string) []resource.Key {
 	holders := w.otherOwners(key, name)
-	if w.self().Global() || key.Kind != kind.MeshServices.Name {
+	if len(holders) == 0 || w.self().Global() || key.Kind != kind.MeshServices.Name {
 		return holders
 	}
 	return slices.DeleteFunc(holders, w.snis.IsOwn)

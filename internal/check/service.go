@@ -10,7 +10,6 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/service"
-	"weft/internal/sni"
 	"weft/kind"
 	"weft/resource"
 )
@@ -46,12 +45,9 @@ func (l *checker) service(meshService *resource.Object[kind.MeshService], calls 
 // takenSNIs reports the ports of a service whose SNI in the format of the mesh another service has.
 func (l *checker) takenSNIs(meshService *resource.Object[kind.MeshService]) {
 	for _, port := range meshService.Spec.Ports {
-		name := l.State.Tables.SNIFormat(l.r).Name(sni.PortOf(meshService, port.Port))
-		for _, holder := range l.State.Tables.SNIOwners(l.r, name) {
-			if holder != meshService.Key() {
-				l.found(sniTaken, objectOf(meshService.Key()), "port %d has an SNI of the format %s, since %s has %s",
-					port.Port, sni.V2, holder, name)
-			}
+		if name, holder := l.State.Tables.TakenSNI(l.r, meshService, port.Port); name != "" {
+			l.found(sniTaken, objectOf(meshService.Key()), "port %d has an SNI of another format, since %s has %s",
+				port.Port, holder, name)
 		}
 	}
 }
@@ -81,9 +77,9 @@ func (l *checker) fullNamespaces(mesh string, services []*resource.Object[kind.M
 			continue
 		}
 		counted[a.Namespace] = true
-		if reason := l.State.Services.Beyond(l.r, a, service.Addition{}); reason != "" {
-			l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further MeshService may be left out, with an "+
-				"event of its Service: %s", reason)
+		if reason := l.State.Services.ExceededBound(l.r, a, service.Addition{}); reason != "" {
+			l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further MeshService may be left out, "+
+				"with an event of its Service: %s", reason)
 		}
 	}
 }

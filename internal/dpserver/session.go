@@ -151,7 +151,8 @@ func (s *Server) addSession(a *session) (leave func(), err error) {
 		if older.caller.hasName() && !a.caller.hasName() {
 			s.mu.Unlock()
 			err := status.Error(codes.PermissionDenied, fmt.Sprintf("an agent whose token has the name of %s is "+
-				"connected; choose another name, or make a token with `weft generate dataplane-token --mesh %s --name %s`",
+				"connected; choose another name, or make a token with `weft generate dataplane-token --mesh %s "+
+				"--name %s`",
 				a.key.Resource(), a.key.Mesh, a.key.Name))
 			s.denials.Note("a proxy is rejected", "proxy", a.key, "reason", status.Convert(err).Message())
 			return nil, err

@@ -21,8 +21,8 @@ type hostname struct {
 }
 
 // hostnames returns the host names of a service, by generator. A host name that several services of a mesh match
-// belongs to the oldest one, whichever zone it is of, independent of the order of evaluation, so that every replica gets
-// the same result.
+// belongs to the oldest one, whichever zone it is of, independent of the order of evaluation, so that every replica
+// gets the same result.
 func (p *Plan) hostnames(r *table.Reader, u Request) []hostname {
 	service, ok := p.serviceMeta(r, u)
 	if !ok {

@@ -389,7 +389,7 @@ func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Servic
 	if !wanted.Always && !p.serves(r, wanted.Object) {
 		return
 	}
-	if reason := p.beyond.Get(r, additionOf(wanted)); reason != "" {
+	if reason := p.exceeded.Get(r, additionOf(wanted)); reason != "" {
 		w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.FullNamespace,
 			Message: reason})
 		return
@@ -422,7 +422,7 @@ func (p *Plan) excludedReason(r *table.Reader, key rowKey) string {
 // have them, and returns the event about the Service.
 func (p *Plan) limitPorts(r *table.Reader, stored *resource.Object[kind.MeshService], wanted *convert.MeshService,
 	on convert.Ref) []convert.Event {
-	reason := p.beyond.Get(r, service.AdditionOf(stored, wanted.Object))
+	reason := p.exceeded.Get(r, service.AdditionOf(stored, wanted.Object))
 	if reason == "" {
 		return nil
 	}

@@ -32,7 +32,8 @@ func kubernetesService(name, namespace string, ports int) string {
 		all = append(all, fmt.Sprintf("{port: %d, name: p%d}", i+1, i+1))
 	}
 	return fmt.Sprintf("kind: Service\nmetadata: {name: %s, namespace: %s, uid: %s, labels: {kuma.io/mesh: default}}\n"+
-		"spec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: [%s]}", name, namespace, name, strings.Join(all, ", "))
+		"spec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: [%s]}", name, namespace, name,
+		strings.Join(all, ", "))
 }
 
 // sizes returns the MeshServices and the numbers of their ports, and the names of Services with an event NamespaceFull
@@ -58,8 +59,8 @@ func (c *cluster) wantSizes(when, services, full string) {
 	c.t.Helper()
 	c.drain()
 	if gotServices, gotFull := c.sizes(); gotServices != services || gotFull != full {
-		c.t.Errorf("%s: the MeshServices are %q, want %q; events have %q, want %q", when, gotServices, services, gotFull,
-			full)
+		c.t.Errorf("%s: the MeshServices are %q, want %q; events have %q, want %q", when, gotServices, services,
+			gotFull, full)
 	}
 }
 
@@ -117,8 +118,8 @@ func TestANamespaceHasABoundOfPorts(t *testing.T) {
 	c.wantSizes("room for both", "a.shop:7 b.shop:2 c.shop:1", "")
 }
 
-// TestWhatIsStoredBeyondTheBoundStays: a lower bound removes nothing.
-func TestWhatIsStoredBeyondTheBoundStays(t *testing.T) {
+// TestWhatIsStoredAboveTheBoundStays: a lower bound removes nothing.
+func TestWhatIsStoredAboveTheBoundStays(t *testing.T) {
 	c := newBounded(t)
 	c.apply(kubernetesService("a", "shop", 4))
 	c.apply(kubernetesService("b", "shop", 4))

@@ -74,10 +74,11 @@ type Plan struct {
 	rejected       table.Derived[state.ProxyKey, string] // see rejectedListener
 	facts          table.Derived[state.ServiceKey, facts]
 	generated      table.Derived[tagKey, *kind.MeshService]
-	// excluded is the reason for which a mesh admits no Pod of a namespace, by both, and beyond that for which a
-	// namespace may not have an addition; empty: none. The Services that wait are computed again where a reason changes.
+	// excluded is the reason for which a mesh admits no Pod of a namespace, by both, and exceeded that for which a
+	// namespace may not have an addition; empty: none. The Services that wait are computed again where a reason
+	// changes.
 	excluded           table.Derived[rowKey, string]
-	beyond             table.Derived[service.Addition, string]
+	exceeded           table.Derived[service.Addition, string]
 	progress           table.Derived[rowKey, progress]
 	hostnamesByService table.Derived[Request, []hostname]
 	// egressStatus has the conditions of this zone's ZoneEgresses, by zone.
@@ -163,8 +164,8 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 		return a == b
 	})
 	p.excluded = table.NewDerived(g.Tables.DB, "namespaces that a mesh excludes", p.excludedReason, equal[string])
-	p.beyond = table.NewDerived(g.Tables.DB, "full namespaces", func(r *table.Reader, a service.Addition) string {
-		return g.Services.Beyond(r, a, service.Addition{})
+	p.exceeded = table.NewDerived(g.Tables.DB, "full namespaces", func(r *table.Reader, a service.Addition) string {
+		return g.Services.ExceededBound(r, a, service.Addition{})
 	}, equal[string])
 	p.addFamilies()
 	return p

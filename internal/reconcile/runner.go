@@ -488,7 +488,7 @@ func (rn *runner) hasRoom(r *table.Reader, next *resource.Object[kind.MeshServic
 		}
 	}
 	if madeFromService(next) {
-		return rn.plan.State.Services.Beyond(r, added, pending) == ""
+		return rn.plan.State.Services.ExceededBound(r, added, pending) == ""
 	}
 	return added.Services == 0 || rn.plan.State.Services.Generated(r, next.Mesh)+generated < service.MaxGenerated
 }

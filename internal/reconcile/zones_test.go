@@ -71,7 +71,8 @@ func TestTheOlderServiceOfAnyZoneKeepsAHostname(t *testing.T) {
 		theirs := remoteService("west", "web")
 		theirs.Created = time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
 		w.put(
-			generator("zones-own", "{{ .DisplayName }}.svc", nil), generator("of-global", "{{ .DisplayName }}.svc", nil),
+			generator("zones-own", "{{ .DisplayName }}.svc", nil),
+			generator("of-global", "{{ .DisplayName }}.svc", nil),
 			theirs, namedService("web", ourAge, map[string]string{kind.ZoneLabel: "east"}),
 		)
 		for range 2 {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"net/http"
 
 	"weft/internal/admission"
+	"weft/internal/kube/api"
 	"weft/internal/kube/convert"
 	"weft/internal/service"
 	"weft/internal/table"
@@ -18,7 +18,7 @@ import (
 // namespaces is the [admission.Namespaces] of a zone on Kubernetes.
 type namespaces struct{ *Server }
 
-// namespaces returns what the namespaces of a zone on Kubernetes may have; nil elsewhere.
+// namespaces returns what the namespaces of a zone on Kubernetes may have; nil for any other control plane.
 func (s *Server) namespaces() admission.Namespaces {
 	if s.apiServer == nil || s.settings.ZoneName == "" {
 		return nil
@@ -30,7 +30,7 @@ func (s *Server) namespaces() admission.Namespaces {
 func (n namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
 	var raw json.RawMessage
 	err := n.apiServer.client.Get(ctx, "/api/v1/namespaces/"+name, nil, &raw)
-	if apierrors.IsNotFound(err) {
+	if response, ok := api.Status(err); ok && response.Code == http.StatusNotFound {
 		return nil, nil // in which nothing can be written
 	}
 	if err != nil {
@@ -44,8 +44,8 @@ func (n namespaces) Labels(ctx context.Context, name string) (map[string]string,
 	return namespace.Labels, nil
 }
 
-// Beyond implements [admission.Namespaces].
-func (n namespaces) Beyond(stored, next *resource.Object[kind.MeshService]) string {
+// ExceededBound implements [admission.Namespaces].
+func (n namespaces) ExceededBound(stored, next *resource.Object[kind.MeshService]) string {
 	r := table.Eval(n.state.Tables.DB.Snapshot())
-	return n.state.Services.Beyond(r, service.AdditionOf(stored, next), service.Addition{})
+	return n.state.Services.ExceededBound(r, service.AdditionOf(stored, next), service.Addition{})
 }

@@ -25,9 +25,9 @@ func AdditionOf(stored, next *resource.Object[kind.MeshService]) Addition {
 	return a
 }
 
-// Beyond returns why a namespace may not have an addition beside what it has, and beside the pending services and
-// ports that the table does not have yet. It is empty where it may, and for an addition of nothing: what exists stays.
-func (s *Stage) Beyond(r *table.Reader, a Addition, pending Addition) string {
+// ExceededBound returns why a namespace may not have an addition beside what it has, and beside the pending services
+// and ports that the table does not have yet. It is empty where it may, and for an addition of nothing: what exists stays.
+func (s *Stage) ExceededBound(r *table.Reader, a Addition, pending Addition) string {
 	bound := s.state.NamespaceBound
 	if bound == (state.NamespaceBound{}) || a.Services+a.Ports == 0 || !s.state.IsBounded(a.Namespace) {
 		return ""
@@ -42,6 +42,6 @@ func (s *Stage) Beyond(r *table.Reader, a Addition, pending Addition) string {
 	default:
 		return ""
 	}
-	return fmt.Sprintf("the namespace %s may have %d %s in the mesh %s; delete some of them, or have an operator raise "+
-		"the setting runtime.kubernetes.namespaceBound.%s", a.Namespace, most, what, a.Mesh, setting)
+	return fmt.Sprintf("the namespace %s may have %d %s in the mesh %s; delete some of them, or have an operator "+
+		"raise the setting runtime.kubernetes.namespaceBound.%s", a.Namespace, most, what, a.Mesh, setting)
 }

@@ -52,6 +52,18 @@ func (t *Tables) SNIOwners(r *table.Reader, name string) []resource.Key {
 	return holders
 }
 
+// TakenSNI returns the SNI of a service's port in the format of new SNIs where another service has it, and that service;
+// empty where none has it.
+func (t *Tables) TakenSNI(r *table.Reader, service resource.Any, port uint32) (name string, holder resource.Key) {
+	name = t.SNIFormat(r).Name(sni.PortOf(service, port))
+	for _, holder := range t.SNIOwners(r, name) {
+		if holder != service.Key() {
+			return name, holder
+		}
+	}
+	return "", resource.Key{}
+}
+
 // SNIFormat returns the format that SNIs are to have: the first one before any migration, and where the stored format
 // is one of a later release.
 func (t *Tables) SNIFormat(r *table.Reader) sni.Format {
