@@ -26,7 +26,8 @@ func AdditionOf(stored, next *resource.Object[kind.MeshService]) Addition {
 }
 
 // ExceededBound returns why a namespace may not have an addition beside what it has, and beside the pending services
-// and ports that the table does not have yet. It is empty where it may, and for an addition of nothing: what exists stays.
+// and ports that the table does not have yet. It is empty where it may, and for an addition of nothing: what exists
+// stays.
 func (s *Stage) ExceededBound(r *table.Reader, a Addition, pending Addition) string {
 	bound := s.state.NamespaceBound
 	if bound == (state.NamespaceBound{}) || a.Services+a.Ports == 0 || !s.state.IsBounded(a.Namespace) {

@@ -46,8 +46,8 @@ var podSettings = []setting{
 		path: runtimePath + "namespaceBound.meshServices", env: runtimeVariable + "NAMESPACE_BOUND_MESH_SERVICES",
 		fallback: "5000",
 		doc: "The maximum of MeshServices of one namespace in a mesh, the system namespace aside: those that " +
-			"Services have, and those that users write. The default is the number of Services of one namespace up to which " +
-			"Kubernetes is tested. See [bounds](operations/bounds.md#services).",
+			"Services have, and those that users write. The default is the number of Services of one namespace up " +
+			"to which Kubernetes is tested. See [bounds](operations/bounds.md#services).",
 		set: number(1, maxNamespace, func(s *Settings) *int { return &s.Pods.MaxServices }),
 	},
 	{

@@ -52,8 +52,8 @@ func (t *Tables) SNIOwners(r *table.Reader, name string) []resource.Key {
 	return holders
 }
 
-// TakenSNI returns the SNI of a service's port in the format of new SNIs where another service has it, and that service;
-// empty where none has it.
+// TakenSNI returns the SNI of a service's port in the format of new SNIs where another service has it, and that
+// service; empty where none has it.
 func (t *Tables) TakenSNI(r *table.Reader, service resource.Any, port uint32) (name string, holder resource.Key) {
 	name = t.SNIFormat(r).Name(sni.PortOf(service, port))
 	for _, holder := range t.SNIOwners(r, name) {
