@@ -227,8 +227,8 @@ func (m Match) Has(spiffeIDs []string) bool {
 
 // covers reports whether each caller that the other match matches is a caller of this one.
 func (m Match) covers(other Match) bool {
-	any := kind.IDPattern{}
-	return (m.SNI == "" || m.SNI == other.SNI) && (m.ID == any || other.ID != any && m.ID.Covers(other.ID))
+	all := kind.IDPattern{}
+	return (m.SNI == "" || m.SNI == other.SNI) && (m.ID == all || other.ID != all && m.ID.Covers(other.ID))
 }
 
 // specificity is greater for the match that decides: an exact SPIFFE ID before a prefix, a longer prefix before a
