@@ -270,12 +270,30 @@ func (p IDPattern) IsPrefix() bool { return p.Prefix != "" }
 // Value returns the value of the match: the pattern as a user writes it.
 func (p IDPattern) Value() string { return cmp.Or(p.Exact, p.Prefix) }
 
-// Match returns the pattern as a match.
+// Match returns the pattern as a match. The value of one that matches within a segment, as only policies of earlier
+// releases do, ends in an asterisk, which no written value does.
 func (p IDPattern) Match() *IDMatch {
-	if p.IsPrefix() {
-		return &IDMatch{"Prefix", p.Value()}
+	switch {
+	case !p.IsPrefix():
+		return &IDMatch{"Exact", p.Exact}
+	case p.Exact == "" && !strings.HasSuffix(p.Prefix, "/"):
+		return &IDMatch{"Prefix", p.Prefix + "*"}
 	}
-	return &IDMatch{"Exact", p.Exact}
+	return &IDMatch{"Prefix", p.Value()}
+}
+
+// String returns the pattern as in messages: "spiffe://prod/web", "spiffe://prod/*", "spiffe://prod/web(/*)".
+func (p IDPattern) String() string { return p.Match().String() }
+
+// String returns the match as in messages, see [IDPattern.String].
+func (m *IDMatch) String() string {
+	switch {
+	case m.Type != "Prefix" || strings.HasSuffix(m.Value, "*"):
+		return m.Value
+	case m.endsInSegment():
+		return m.Value + "(/*)"
+	}
+	return m.Value + "*"
 }
 
 func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) resource.Problems {

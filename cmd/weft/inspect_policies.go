@@ -136,13 +136,10 @@ type appliedCallers struct {
 }
 
 func (c *appliedCallers) callers() string {
-	switch {
-	case c.Match == nil:
+	if c.Match == nil {
 		return "every caller"
-	case c.Match.SpiffeID.Type == "Prefix":
-		return c.Match.SpiffeID.Value + "*"
 	}
-	return c.Match.SpiffeID.Value
+	return c.Match.SpiffeID.String()
 }
 
 func (p *policiesAt) name() string {

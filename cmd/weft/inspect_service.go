@@ -229,10 +229,6 @@ func printAccess(w io.Writer, backends *inspect.Backends) error {
 
 func printRules(w io.Writer, effect string, rules []inspect.AppliedRule) {
 	for _, rule := range rules {
-		callers := rule.SpiffeID.Value
-		if rule.SpiffeID.Type == "Prefix" {
-			callers += "..."
-		}
-		fmt.Fprintf(w, "  %s: %s, by %s\n", effect, callers, rule.Origin)
+		fmt.Fprintf(w, "  %s: %s, by %s\n", effect, rule.SpiffeID.String(), rule.Origin)
 	}
 }

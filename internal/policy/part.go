@@ -188,13 +188,7 @@ func (m Match) AllCallers() bool { return m == Match{} }
 
 // String reads as "spiffe://prod/web", "spiffe://prod/*", "spiffe://prod/web(/*)" or "every caller".
 func (m Match) String() string {
-	text := m.ID.Exact
-	switch {
-	case text == "" && m.ID.IsPrefix():
-		text = m.ID.Prefix + "*"
-	case m.ID.IsPrefix():
-		text += "(/*)"
-	}
+	text := m.ID.String()
 	switch {
 	case m.AllCallers():
 		return "every caller"

@@ -103,7 +103,7 @@ type member struct {
 var members = []member{
 	{"a-good", "a", 3, true},
 	{"a-denied", "a", 4, false},
-	{"b-stranger", "a", 5, false},
+	{"a-good-admin", "a", 5, false},
 	{"a-evicted", "b", 6, false},
 }
 
@@ -132,8 +132,9 @@ func guardedServer(first string, servicePort int) string {
 	return "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
 }
 
-// guardedMesh starts a mesh with a service of each protocol, and an external one behind an egress. The permission
-// allows names with the prefix "a-" except a-denied. It returns the number of connections to the external server.
+// guardedMesh starts a mesh with a service of each protocol, and an external one behind an egress. The permission allows
+// three members by prefixes, denies one of them, and does not match a-good-admin. It returns the number of connections
+// to the external server.
 func guardedMesh(t *testing.T) (w *world, outside *atomic.Int32) {
 	w = newWorld(t)
 	w.greeter(2, 18080)
@@ -146,7 +147,8 @@ type: MeshTrafficPermission
 mesh: default
 name: all
 spec: {rules: [{default: {
-  allow: [{spiffeID: {type: Prefix, value: "%[1]sa-"}}],
+  allow: [{spiffeID: {type: Prefix, value: "%[1]sa-good"}}, {spiffeID: {type: Prefix, value: "%[1]sa-denied"}},
+    {spiffeID: {type: Prefix, value: "%[1]sa-evicted"}}],
   allowWithShadowDeny: [{spiffeID: {type: Exact, value: "%[1]sa-good"}}],
   deny: [{spiffeID: {type: Exact, value: "%[1]sa-denied"}}]}}]}
 `, ids))
