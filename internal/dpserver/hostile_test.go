@@ -52,6 +52,28 @@ func TestTokenWithoutANameKeepsOtherDataplanes(t *testing.T) {
 	}
 }
 
+// TestATokenWithoutANameGetsNoCertificateOfAnother: a token without a name runs a Dataplane that another such token
+// registered, also at another address, and gets no certificate for what the other token vouches for.
+func TestATokenWithoutANameGetsNoCertificateOfAnother(t *testing.T) {
+	p := newPlane(t, withIdentity(t)...)
+	theirs := p.tokenWithClaims(claims(func(c *pki.DataplaneClaims) { c.Workload, c.Tags = "web", services("web") }))
+	if err := p.registerAs(theirs, web); err != nil {
+		t.Fatal(err)
+	}
+	mine := p.dataplaneToken("")
+	if err := p.registerAs(mine, strings.Replace(web, "10.0.0.1", "10.6.6.6", 1)); err != nil {
+		t.Fatal(err)
+	}
+	p.settings(p.sessionAs(mine), func(*wire.Settings) bool { return true })
+	ids, err := p.sign(mine, "web-1")
+	wantStatus(t, err, codes.PermissionDenied, "the token does not vouch for the label kuma.io/workload: web")
+	if len(ids) > 0 {
+		t.Errorf("the certificate has %q", ids)
+	}
+	wantStatus(t, p.registerAs(mine, strings.Replace(web, "workload: web", "workload: other", 1)),
+		codes.PermissionDenied, "vouches for the label kuma.io/workload: web")
+}
+
 func TestACallerWithoutATokenHoldsNoStream(t *testing.T) {
 	p := newPlane(t)
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(p.conn).DeltaAggregatedResources(t.Context())
