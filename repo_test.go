@@ -402,11 +402,13 @@ func TestDocumentationReferences(t *testing.T) {
 	}
 }
 
-// TestRequirementsAreShown: a line of docs/requirements.md and of the attacks in docs/security.md names existing tests,
-// "later" or "missing".
+// TestRequirementsAreShown: a line of docs/requirements.md, and of the ports, roles and writers in docs/security.md,
+// names existing tests, "later" or "missing".
 func TestRequirementsAreShown(t *testing.T) {
 	checkNamedTests(t, "docs/requirements.md", "")
-	checkNamedTests(t, "docs/security.md", "## Attacks that are tested\n")
+	for _, heading := range []string{"## What listens\n", "## Roles\n", "## Who writes what\n"} {
+		checkNamedTests(t, securityPage, heading)
+	}
 }
 
 // checkNamedTests fails if the last cell of a table's line names a test that does not exist. With a heading, only the
