@@ -132,9 +132,9 @@ func guardedServer(first string, servicePort int) string {
 	return "type: Dataplane\nmesh: default\nname: server\nnetworking:\n  address: NET.2\n  inbound:" + inbounds
 }
 
-// guardedMesh starts a mesh with a service of each protocol, and an external one behind an egress. The permission allows
-// three members by prefixes, denies one of them, and does not match a-good-admin. It returns the number of connections
-// to the external server.
+// guardedMesh starts a mesh with a service of each protocol, and an external one behind an egress. The permission
+// allows three members by prefixes, denies one of them, and does not match a-good-admin. It returns the number of
+// connections to the external server.
 func guardedMesh(t *testing.T) (w *world, outside *atomic.Int32) {
 	w = newWorld(t)
 	w.greeter(2, 18080)
