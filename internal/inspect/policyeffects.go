@@ -391,8 +391,8 @@ func (p *policyEffect) selectsNone() {
 	t := &p.target
 	switch {
 	case stated > 0:
-		p.without(NoProxySelected, "%s what it selects, and have no voucher for it; `weft check` names the tokens to "+
-			"make", countOf(stated, "Dataplane states", "Dataplanes state"))
+		p.without(NoProxySelected, "%s what it selects, without a voucher; `weft check` names the tokens to make",
+			countOf(stated, "Dataplane states", "Dataplanes state"))
 	case t.Section != "" && had > 0:
 		p.without(NoSectionSelected, "%s, and none of them has a section %s", countOf(had, "Dataplane is selected",
 			"Dataplanes are selected"), t.Section)
