@@ -34,21 +34,7 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 		dp.Labels = map[string]string{kind.PodUIDLabel: "u", kind.NamespaceLabel: namespace}
 		put(dp)
 	}
-	record := func() kind.Grace {
-		t.Helper()
-		if err := s.recordGraces(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		row, err := rows.Get(t.Context(), kind.Graces.Key("", kind.GraceOfZoneProxies))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o, err := admission.Decode(row)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o.(*resource.Object[kind.Grace]).Spec
-	}
+	record := func() kind.Grace { return recorded(t, s, kind.GraceOfZoneProxies) }
 	first := record()
 	if len(first.Proxies) != 1 || first.Proxies[0] != (kind.GraceZoneProxy{Namespace: "tenant", Mesh: "default",
 		Role: kind.EgressRole}) || time.Until(first.Until.Time) > graceTime {
@@ -61,4 +47,21 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 	if again := record(); len(again.Proxies) != 1 {
 		t.Errorf("a later start records %+v", again)
 	}
+}
+
+// recorded records what goes on for a while under a rule, as a start does, and returns the record of the rule.
+func recorded(t *testing.T, s *Server, rule string) kind.Grace {
+	t.Helper()
+	if err := s.recordGraces(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	row, err := s.store.Get(t.Context(), kind.Graces.Key("", rule))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := admission.Decode(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.(*resource.Object[kind.Grace]).Spec
 }

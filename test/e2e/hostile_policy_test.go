@@ -123,18 +123,7 @@ func TestHostileUsersSpeakForNoMesh(t *testing.T) {
 		if of.Scope == resource.Mesh {
 			path = "/meshes/default" + path
 		}
-		request, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d%s", w.apiPort, path),
-			strings.NewReader(document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(user))
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode
+		return w.putAs(user, path, document)
 	}
 	named := func(document string) string { return nameOf.ReplaceAllString(document, "name: absent") }
 	for _, d := range kind.Written() {

@@ -48,21 +48,11 @@ func TestHostileExternalServicesNameTheKeysOfAuthorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	asUser := func(document string) (string, error) {
-		request, err := http.NewRequest(http.MethodPut, fmt.Sprintf(
-			"http://127.0.0.1:%d/meshes/default/meshexternalservices/stolen", w.apiPort), strings.NewReader(document))
-		if err != nil {
-			t.Fatal(err)
+		status := w.putAs(user, "/meshes/default/meshexternalservices/stolen", document)
+		if status < 300 {
+			return "", nil
 		}
-		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(user))
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode < 300 {
-			return response.Status, nil
-		}
-		return response.Status, fmt.Errorf("status %s", response.Status)
+		return "", fmt.Errorf("status %d", status)
 	}
 	asAdministrator := func(document string) (string, error) {
 		return w.weftWith(w.expand(document), "apply", "-f", "-")
@@ -102,4 +92,21 @@ func TestHostileExternalServicesNameTheKeysOfAuthorities(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// putAs writes a resource through the API with a user token, and returns the status.
+func (w *world) putAs(user, path, document string) int {
+	w.t.Helper()
+	request, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d%s", w.apiPort, path),
+		strings.NewReader(document))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(user))
+	response, err := client.Do(request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
 }
