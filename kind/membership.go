@@ -66,6 +66,61 @@ func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string, exe
 	return ""
 }
 
+// AllowingRule is a rule of `allowed` that matches what a Dataplane states.
+type AllowingRule struct {
+	Index int      // in allowed
+	Facts []string // that the rule reads, which need a voucher; see [Facts]
+}
+
+// AllowingRules returns the rules that allow a Dataplane of a zone, or would if what they read had a voucher.
+func (m *Membership) AllowingRules(dp *resource.Object[Dataplane], zone string) []AllowingRule {
+	if m == nil {
+		return nil
+	}
+	var rules []AllowingRule
+	parts := judgedOf(dp, zone)
+	for i := range m.Allowed {
+		allowing, matched := AllowingRule{Index: i}, false
+		for n := range parts {
+			if m.Allowed[i].matches(&parts[n]) {
+				matched = true
+				allowing.Facts = append(allowing.Facts, m.Allowed[i].facts(dp)...)
+			}
+		}
+		if matched {
+			slices.Sort(allowing.Facts)
+			allowing.Facts = slices.Compact(allowing.Facts)
+			rules = append(rules, allowing)
+		}
+	}
+	return rules
+}
+
+// facts returns the facts of a Dataplane that a rule which matches it reads.
+func (rule *MembershipRule) facts(dp *resource.Object[Dataplane]) []string {
+	var facts []string
+	for tag, value := range rule.Tags {
+		switch {
+		case IsComputedTag(tag) || value == anyValue:
+		case len(dp.Spec.Networking.Inbound) > 0:
+			facts = append(facts, TagFact(tag, value))
+		case !IsComputedLabel(tag):
+			facts = append(facts, LabelFact(tag, value))
+		}
+	}
+	if k := rule.Kubernetes; k != nil {
+		if k.Pod != nil {
+			for label, value := range k.Pod.Labels {
+				facts = append(facts, LabelFact(label, value))
+			}
+		}
+		if k.Namespace != nil && len(k.Namespace.Labels) > 0 {
+			facts = append(facts, LabelFact(NamespaceLabelsLabel, dp.Labels[NamespaceLabelsLabel]))
+		}
+	}
+	return facts
+}
+
 // NotAdmittedEarly returns the reason for which a mesh admits no Dataplane with some labels in a zone, whatever its
 // inbounds will be, or "". Their tags are not known yet, except the zone, the environment and the namespace. proxy is
 // how the text names it: "the Pod shop/web". (Mesh Membership.)

@@ -195,7 +195,11 @@ func (d *description) policies() error {
 		rows = append(rows, []string{in.Section, fmt.Sprintf("%s:%d", in.Address, in.Port),
 			cmp.Or(strings.Join(in.Policies, ", "), "no policy"), in.Default})
 	}
-	return section{[]string{"INBOUND", "ADDRESS", "POLICIES", "OTHER CLIENTS"}, rows}.print(d.out)
+	if err := (section{[]string{"INBOUND", "ADDRESS", "POLICIES", "OTHER CLIENTS"}, rows}).print(d.out); err != nil {
+		return err
+	}
+	facts := proxyFacts{applied.Facts, applied.MoreFacts}
+	return facts.section().print(d.out)
 }
 
 // wrong prints the findings of a check about the resource.

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/inspect"
 	"weft/kind"
 )
 
@@ -17,6 +23,8 @@ type proxyView struct {
 	flag, path, usage string
 	// text is set for Envoy's own pages, which are text unless JSON is requested.
 	text bool
+	// facts is set for the view of the facts, which is a table by default.
+	facts bool
 	// only is the type of resource that is printed; empty: all.
 	only string
 }
@@ -27,6 +35,8 @@ var proxyViews = []proxyView{
 	{flag: "config", path: "_snapshot", usage: "the Envoy configuration that the control plane sends it"},
 	{flag: "endpoints", path: "_snapshot", usage: "the endpoints that the control plane sends it", only: "endpoint"},
 	{flag: "policies", path: "_inspect", usage: "which identity and policies apply to it, and why"},
+	{flag: "facts", path: "_inspect", usage: "its name, labels, tags, addresses and sections: who vouches for each, " +
+		"and what rests on it", facts: true},
 	{flag: "sync", path: "_sync", usage: "how far it has come with what it was sent"},
 	{flag: "envoy", path: "xds", usage: "live: the configuration that its Envoy runs"},
 	{flag: "clusters", path: "clusters", usage: "live: the destinations of its Envoy, with the health of each endpoint",
@@ -44,11 +54,12 @@ configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a s
 		Example: `  weft inspect dataplane web-1
   weft inspect dataplane web-1 --config -o json
   weft inspect dataplane web-1 --policies
+  weft inspect dataplane web-1 --facts
   weft inspect dataplane web-1 --stats`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: r.completeName(kind.Dataplanes),
 	}
-	o := outputFlag(command, asYAML, asJSON)
+	o := outputFlag(command, asYAML, asJSON, asTable)
 	chosen := make([]bool, len(proxyViews))
 	var flags []string
 	for i, q := range proxyViews {
@@ -67,6 +78,12 @@ configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a s
 		form := o.form
 		if view.text && !command.Flags().Changed("output") {
 			form = asText
+		}
+		if view.facts && !command.Flags().Changed("output") {
+			form = asTable
+		}
+		if !view.facts && form == asTable {
+			return errors.New("-o table is for --facts; use yaml or json")
 		}
 		return r.inspect(command, args[0], view, form)
 	}
@@ -91,12 +108,61 @@ func (r *remote) inspect(command *cobra.Command, name string, view proxyView, fo
 		_, err := command.OutOrStdout().Write(body)
 		return err
 	}
+	if view.facts {
+		return printFacts(command.OutOrStdout(), body, form)
+	}
 	if view.only != "" {
 		if body, err = onlyType(body, view.only); err != nil {
 			return err
 		}
 	}
 	return printDocument(command.OutOrStdout(), body, form)
+}
+
+// proxyFacts are the facts of a proxy, a part of [inspect.Applied].
+type proxyFacts struct {
+	Facts     []inspect.AppliedFact `json:"facts"`
+	MoreFacts int                   `json:"moreFacts,omitempty"`
+}
+
+// printFacts writes the facts of an [inspect.Applied].
+func printFacts(w io.Writer, applied []byte, form string) error {
+	var facts proxyFacts
+	if err := json.Unmarshal(applied, &facts); err != nil {
+		return err
+	}
+	if form != asTable {
+		return printValue(w, facts, form)
+	}
+	table := facts.section()
+	return printTable(w, table.heading, table.rows)
+}
+
+// section returns the facts as a table.
+func (p *proxyFacts) section() section {
+	var rows [][]string
+	for i := range p.Facts {
+		f := &p.Facts[i]
+		voucher := string(f.Voucher)
+		if f.Until != nil {
+			voucher += " until " + f.Until.UTC().Format(time.DateOnly)
+		}
+		var rests []string
+		for _, use := range f.RestsOn {
+			if use.Problem != "" {
+				use.Object += " (" + use.Problem + ")"
+			}
+			rests = append(rests, use.Object)
+		}
+		if f.More > 0 {
+			rests = append(rests, fmt.Sprintf("%d more", f.More))
+		}
+		rows = append(rows, []string{f.Fact, voucher, cmp.Or(strings.Join(rests, ", "), "-")})
+	}
+	if p.MoreFacts > 0 {
+		rows = append(rows, []string{fmt.Sprintf("%d more", p.MoreFacts), "-", "-"})
+	}
+	return section{[]string{"FACT", "VOUCHER", "RESTS ON"}, rows}
 }
 
 // onlyType returns a proxy's configuration with the resources of one type only.

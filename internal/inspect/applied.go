@@ -19,9 +19,12 @@ import (
 // Applied lists the resources that configure a proxy, and their effect, as the API shows it. It is computed by the same
 // functions as the configuration.
 type Applied struct {
-	Identity AppliedIdentity  `json:"identity"`
-	Trusts   []AppliedTrust   `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
-	Inbounds []AppliedInbound `json:"inbounds"`
+	Identity AppliedIdentity `json:"identity"`
+	// Facts are the facts of the Dataplane, at most [MaxFacts]; MoreFacts is the number of the others.
+	Facts     []AppliedFact    `json:"facts"`
+	MoreFacts int              `json:"moreFacts,omitempty"`
+	Trusts    []AppliedTrust   `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
+	Inbounds  []AppliedInbound `json:"inbounds"`
 	// ZoneProxy are the sections of a zone proxy with the policies about the connections that they receive.
 	ZoneProxy []AppliedSection  `json:"zoneProxy,omitempty"`
 	Outbounds []AppliedOutbound `json:"outbounds"`
@@ -144,6 +147,7 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	}
 	a := &Applied{Identity: rs.appliedIdentity(dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
 		Outbounds: []AppliedOutbound{}}
+	a.Facts, a.MoreFacts = rs.facts(dp)
 	for _, t := range rs.State.Tables.TrustsByMesh.List(rs.r, state.MeshKey(key.Mesh)) {
 		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
 	}

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	"weft/internal/graph/graphtest"
 	"weft/internal/inspect"
 	"weft/internal/state"
+	"weft/kind"
+	"weft/resource"
 )
 
 // TestApplied: every file of testdata/applied is a world, and each of its sections "NAME.json" has what configures a
@@ -19,6 +22,33 @@ func TestApplied(t *testing.T) {
 	compareReports(t, "testdata/applied", func(reports *inspect.Reports, name string) any {
 		return reports.Applied(state.ProxyKey{Mesh: "default", Name: name})
 	})
+}
+
+// TestFactsAreBounded: a report lists a part of the facts of a Dataplane, and of what rests on one, with the number of
+// the others.
+func TestFactsAreBounded(t *testing.T) {
+	const more = 3
+	dp := kind.Dataplanes.Make("default", "web", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1",
+		Inbound: []kind.Inbound{{Port: 80}}}})
+	dp.Labels = map[string]string{}
+	for i := range inspect.MaxFacts + more - 2 { // beside the name and the address
+		dp.Labels[fmt.Sprintf("label-%d", i)] = "x"
+	}
+	objects := []resource.Any{dp}
+	for i := range inspect.MaxFactUses + more {
+		objects = append(objects, kind.MeshServices.Make("default", fmt.Sprintf("service-%d", i), kind.MeshService{
+			Selector: kind.ServiceSelector{DataplaneRef: &kind.NameRef{Name: "web"}}}))
+	}
+	w := world(objects...)
+	applied := w.Reports().Applied(state.ProxyKey{Mesh: "default", Name: "web"})
+	if len(applied.Facts) != inspect.MaxFacts || applied.MoreFacts != more {
+		t.Errorf("%d facts and %d more, want %d and %d", len(applied.Facts), applied.MoreFacts, inspect.MaxFacts, more)
+	}
+	address := applied.Facts[0] // sorted
+	if len(address.RestsOn) != inspect.MaxFactUses || address.More != more {
+		t.Errorf("%d services and %d more rest on the %s, want %d and %d", len(address.RestsOn), address.More,
+			address.Fact, inspect.MaxFactUses, more)
+	}
 }
 
 // TestReportServices: every file of testdata/services is a world, and each of its sections "NAME.json" has the reports

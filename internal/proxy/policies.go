@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"weft/internal/identity"
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -210,30 +211,61 @@ func (s *Stage) UnvouchedPolicies(r *table.Reader, dp *resource.Object[kind.Data
 	var unvouched []UnvouchedPolicy
 	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
 		for _, selected := range s.unvouched(r, SelectionKey{PoliciesKey{name, key.Mesh}, key}) {
-			unvouched = append(unvouched, UnvouchedPolicy{selected.Key, unvouchedFacts(dp, &selected.Target)})
+			missing := slices.DeleteFunc(targetFacts(dp, &selected.Target), func(fact string) bool {
+				return s.identity.VoucherOf(r, dp, fact) != identity.NoVoucher
+			})
+			unvouched = append(unvouched, UnvouchedPolicy{selected.Key, missing})
 		}
 	}
 	return unvouched
 }
 
-// unvouchedFacts returns the facts without a voucher that a target which selects a Dataplane reads.
-func unvouchedFacts(dp *resource.Object[kind.Dataplane], target *policy.Target) []string {
-	facts := map[string]bool{}
+// TargetingPolicy is a policy whose targetRef selects a Dataplane by its facts.
+type TargetingPolicy struct {
+	Key     resource.Key
+	Facts   []string // that the targetRef reads, see [kind.Facts]
+	Applies bool     // to all sections that it selects
+}
+
+// TargetingPolicies returns the policies of the mesh of a Dataplane that select it by its facts, with or without a
+// voucher, sorted by kind. Its cost follows the number of policies in the mesh.
+func (s *Stage) TargetingPolicies(r *table.Reader, dp *resource.Object[kind.Dataplane]) []TargetingPolicy {
+	key := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
+	var targeting []TargetingPolicy
+	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
+		of := SelectionKey{PoliciesKey{name, key.Mesh}, key}
+		unvouched := s.unvouched(r, of)
+		lacks := func(selected policy.Selected) bool {
+			return slices.ContainsFunc(unvouched, func(u policy.Selected) bool { return u.Key == selected.Key })
+		}
+		applied := slices.DeleteFunc(slices.Clone(s.Selections.Get(r, of)), lacks)
+		for i, selected := range slices.Concat(applied, unvouched) {
+			if facts := targetFacts(dp, &selected.Target); len(facts) > 0 {
+				targeting = append(targeting, TargetingPolicy{selected.Key, facts, i < len(applied)})
+			}
+		}
+	}
+	return targeting
+}
+
+// targetFacts returns the facts that a target which selects a Dataplane reads, sorted.
+func targetFacts(dp *resource.Object[kind.Dataplane], target *policy.Target) []string {
+	var facts []string
 	if target.Name != "" || target.Labels[kind.DisplayName] != "" || target.Canary[kind.DisplayName] != "" {
-		facts[kind.NameFact(dp.Name)] = kind.VouchesForName(dp)
+		facts = append(facts, kind.NameFact(dp.Name))
 	}
 	for _, labels := range []map[string]string{target.Labels, target.Canary} {
 		for label, value := range labels {
 			if !kind.IsComputedLabel(label) {
-				facts[kind.LabelFact(label, value)] = kind.Vouches(dp, kind.LabelFact(label, value))
+				facts = append(facts, kind.LabelFact(label, value))
 			}
 		}
 	}
 	for tag, value := range target.Tags {
 		if !kind.IsComputedTag(tag) {
-			facts[kind.TagFact(tag, value)] = kind.Vouches(dp, kind.TagFact(tag, value))
+			facts = append(facts, kind.TagFact(tag, value))
 		}
 	}
-	maps.DeleteFunc(facts, func(_ string, vouched bool) bool { return vouched })
-	return slices.Sorted(maps.Keys(facts))
+	slices.Sort(facts)
+	return slices.Compact(facts)
 }

@@ -156,6 +156,34 @@ func (s *Stage) UnvouchedInbounds(r *table.Reader, service *resource.Object[kind
 	return unvouched
 }
 
+// Selection is a MeshService whose selector matches an inbound of a Dataplane.
+type Selection struct {
+	Service *resource.Object[kind.MeshService]
+	// Facts are the facts of the Dataplane that membership rests on, see [kind.Facts].
+	Facts    []string
+	IsMember bool // the inbound
+}
+
+// SelectionsOf returns the services of the zone of a Dataplane whose selectors match it, once for each inbound. Its
+// cost follows the number of services in the mesh.
+func (s *Stage) SelectionsOf(r *table.Reader, dp *resource.Object[kind.Dataplane]) []Selection {
+	var selections []Selection
+	for _, service := range s.state.ServicesByMesh.List(r, state.MeshKey(dp.Mesh)) {
+		if !s.mayMatch(service, dp) {
+			continue
+		}
+		v := s.voucherOf(r, service)
+		for in := range s.withTags(r, service, dp) {
+			facts := append(slices.Clone(v.facts), kind.AddressFact(in.Address))
+			if v.needsName() {
+				facts = append(facts, kind.NameFact(dp.Name))
+			}
+			selections = append(selections, Selection{service, facts, v.isMember(dp, &in)})
+		}
+	}
+	return selections
+}
+
 // hasLostVoucher reports whether the selector of a service matches an inbound at the address of a former endpoint, and
 // the inbound is no member: it has no voucher any more.
 func (s *Stage) hasLostVoucher(r *table.Reader, key DestinationKey, dp *resource.Object[kind.Dataplane],

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ var sections = []struct {
 	{"zone addresses", zoneAddresses},
 	{"egresses", egresses},
 	{"trusts", trust},
+	{"connections", connection},
 }
 
 // Load returns the state of the zone east in the world of a scenario. The section "resources.yaml" has resources as
@@ -50,7 +52,39 @@ func Load(t *testing.T, scenario *txtar.Archive) *graph.State {
 			}
 		}
 	})
+	for line := range strings.Lines(golden.Section(scenario, "tokens")) {
+		vouchToken(t, s, strings.TrimSpace(line))
+	}
 	return s
+}
+
+// vouchToken reads "NAME: FACT, FACT ...": a token with these facts registered the Dataplane, in the place of an
+// operator. Its mesh exempts no member by itself.
+func vouchToken(t *testing.T, s *graph.State, line string) {
+	t.Helper()
+	name, claimed, _ := strings.Cut(line, ":")
+	r := table.Eval(s.Tables.DB.Snapshot())
+	before, ok := s.Tables.Dataplanes.Find(r, "default", name)
+	mesh, known := s.Tables.Meshes.Find(r, "", "default")
+	if !ok || !known {
+		t.Fatalf("tokens %q: there is no such Dataplane, or no Mesh", line)
+	}
+	after, complete := *before, *mesh
+	facts := strings.Split(strings.TrimSpace(claimed), ", ")
+	slices.Sort(facts)
+	kind.VouchToken(nil, &after, facts)
+	complete.Vouched.Complete = true
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, &after)
+		s.Tables.Put(tx, &complete)
+	})
+}
+
+// connection reads "NAME ADDRESS": the address from which the agent of a Dataplane connects.
+func connection(_ *testing.T, line string) resource.Any {
+	name, address, _ := strings.Cut(line, " ")
+	return kind.DataplaneListenerStatuses.Make("default", name,
+		kind.DataplaneListenerStatus{Run: "1", Sources: []string{address}})
 }
 
 // authority reads "MESHIDENTITY FINGERPRINT": the certificate authority of an identity.
