@@ -126,6 +126,25 @@ func TakesOver(stored *resource.Object[Dataplane], claimed []string) bool {
 	return !stored.Vouched.Has(name) && slices.Contains(claimed, name)
 }
 
+// SameInbounds reports whether two Dataplanes have the same inbounds, by what requests of clients and the application
+// read of them: addresses, ports and tags. The rest of an inbound concerns its own machine.
+func SameInbounds(a, b *resource.Object[Dataplane]) bool {
+	return slices.Equal(inboundTexts(&a.Spec.Networking), inboundTexts(&b.Spec.Networking))
+}
+
+func inboundTexts(n *Networking) []string {
+	var texts []string
+	for _, in := range n.Inbound {
+		in = n.Effective(in)
+		tags := maps.Clone(in.Tags)
+		maps.DeleteFunc(tags, func(tag, _ string) bool { return IsComputedTag(tag) })
+		application := HostPort(in.ServiceAddress, in.ServicePort)
+		texts = append(texts, fmt.Sprintf("%s to %s with %q", in.Listener(), application, tags))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
 // Fact is one parsed fact of [Facts].
 type Fact struct {
 	// One of these is set: Name of the Dataplane, Service or Address of an inbound, Label or Tag with its Value, or

@@ -9,8 +9,8 @@ import (
 
 // UnvouchedChange returns why a write of a Dataplane takes an operator, which its writer is not; empty: it takes none.
 // Such a write leaves every vouched fact as it is. It has the proxy forward requests to the proxy's own machine only;
-// where somebody vouches for more than the name of the stored Dataplane, it adds no application and no administration
-// port to the machine. before is nil for a new Dataplane.
+// where somebody vouches for more than the name of the stored Dataplane, it adds no address, no application and no
+// administration port to the machine. before is nil for a new Dataplane.
 func UnvouchedChange(before, after *resource.Object[Dataplane]) string {
 	var vouched []string
 	stored := new(Networking)
@@ -32,6 +32,9 @@ func UnvouchedChange(before, after *resource.Object[Dataplane]) string {
 			return fmt.Sprintf("networking.inbound[%d] adds the application %s", i,
 				HostPort(in.ServiceAddress, in.ServicePort))
 		}
+		if isOwned && !stored.hasAddress(in.Address) {
+			return fmt.Sprintf("networking.inbound[%d] adds the address %s", i, in.Address)
+		}
 	}
 	if isOwned && next.Admin != nil && (stored.Admin == nil || *stored.Admin != *next.Admin) {
 		return "networking.admin is new"
@@ -43,6 +46,11 @@ func UnvouchedChange(before, after *resource.Object[Dataplane]) string {
 func vouchedFacts(o *resource.Object[Dataplane]) []string {
 	record := Completed(o)
 	return slices.DeleteFunc(Facts(o), func(fact string) bool { return !record.Has(fact) })
+}
+
+// hasAddress reports whether an inbound has an address.
+func (n *Networking) hasAddress(address string) bool {
+	return slices.ContainsFunc(n.Inbound, func(in Inbound) bool { return n.Effective(in).Address == address })
 }
 
 // hasApplication reports whether an inbound forwards to the application of an effective inbound.

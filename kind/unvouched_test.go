@@ -74,6 +74,13 @@ func TestUnvouchedChanges(t *testing.T) {
 			}
 		}
 	}
+	workload := dataplane(basic, label)
+	kind.VouchToken(nil, workload, []string{kind.LabelFact(kind.WorkloadLabel, "bank")})
+	const address = "networking.inbound[0] adds the address 10.0.0.2"
+	moved := strings.Replace(basic, "0.1", "0.2", 1)
+	if got := kind.UnvouchedChange(workload, dataplane(moved, label)); got != address {
+		t.Errorf("another address without a voucher: %q, want %q", got, address)
+	}
 	stored := dataplane(remote, label)
 	kind.VouchOperator(nil, stored)
 	if got := kind.UnvouchedChange(stored, dataplane(remote, label)); got != "" {

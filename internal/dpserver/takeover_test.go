@@ -102,3 +102,62 @@ func TestASessionOfATokenWithTheNameStays(t *testing.T) {
 	p.settings(again, func(*wire.Settings) bool { return true })
 	wantStatus(t, endOf(named), codes.Aborted, "another agent of this Dataplane has connected")
 }
+
+// TestAnotherTokenKeepsTheInbounds: a token without the name of a Dataplane brings no address, no port and no
+// application into the services for which another token vouches, and takes no member away. It may register the same
+// inbounds, and all that its own claims cover.
+func TestAnotherTokenKeepsTheInbounds(t *testing.T) {
+	const document = "type: Dataplane\nmesh: default\nname: web-1\nnetworking: {address: 10.0.0.1, inbound: " +
+		"[{port: 80, protocol: http, tags: {kuma.io/service: web, app: web}}]}\n"
+	edited := func(from, to string) string { return strings.Replace(document, from, to, 1) }
+	byTags := claims(func(c *pki.DataplaneClaims) {
+		c.Tags, c.InboundTags = services("web"), map[string][]string{"app": {"web"}}
+	})
+	changes := map[string]string{
+		"another address":     edited("10.0.0.1", "10.66.0.1"),
+		"another port":        edited("port: 80", "port: 81"),
+		"another application": edited("port: 80", "port: 80, servicePort: 22"),
+		"another machine":     edited("port: 80", "port: 80, serviceAddress: 10.66.0.1"),
+		"a further inbound":   edited("[{", "[{port: 81, address: 10.66.0.1, tags: {kuma.io/service: web}}, {"),
+		"another tag":         edited("app: web", "app: other"),
+		"without the inbound": edited("[{port: 80, protocol: http, tags: {kuma.io/service: web, app: web}}]",
+			"[{port: 80, tags: {kuma.io/service: web}}]"),
+	}
+	for name, changed := range changes {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t)
+			if err := p.registerAs(p.tokenWithClaims(byTags), document); err != nil {
+				t.Fatal(err)
+			}
+			before := p.dataplane("web-1")
+			other := p.dataplaneToken("")
+			wantStatus(t, p.registerAs(other, changed), codes.PermissionDenied, "the token that registered Dataplane "+
+				"default/web-1 vouches for the tag kuma.io/service: web and the tag app: web, and this one does not")
+			if got := p.dataplane("web-1"); got.Version != before.Version {
+				t.Error("the rejected registration changes the Dataplane")
+			}
+			if err := p.registerAs(other, edited("http", "tcp")); err != nil {
+				t.Errorf("the same inbounds: %v", err)
+			}
+			if got := p.dataplane("web-1").Vouched.Token; !slices.Equal(got, before.Vouched.Token) {
+				t.Errorf("then tokens vouch for %q, want %q", got, before.Vouched.Token)
+			}
+			if err := p.registerAs(p.tokenWithClaims(byTags), changed); err != nil {
+				t.Errorf("a token with the claims: %v", err)
+			}
+		})
+	}
+}
+
+// TestATokenOfAnotherWorkloadKeepsTheInbounds: claims of its own give a token nothing of another workload's services.
+func TestATokenOfAnotherWorkloadKeepsTheInbounds(t *testing.T) {
+	p := newPlane(t)
+	first := claims(func(c *pki.DataplaneClaims) { c.Workload, c.InboundTags = "web", services("web") })
+	if err := p.registerAs(p.tokenWithClaims(first), web); err != nil {
+		t.Fatal(err)
+	}
+	other := claims(func(c *pki.DataplaneClaims) { c.Workload = "db" })
+	moved := strings.NewReplacer("10.0.0.1", "10.66.0.1", "kuma.io/workload: web", "kuma.io/workload: db").Replace(web)
+	wantStatus(t, p.registerAs(p.tokenWithClaims(other), moved), codes.PermissionDenied,
+		"vouches for the tag kuma.io/service: web")
+}

@@ -93,7 +93,9 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 // Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
 // unless the token claims other values: a token without a workload cannot remove or change the workload of a Dataplane.
 // Facts on which membership alone rests may go, since their proxy then leaves its services. A token with the name of a
-// Dataplane that tokens without it registered takes it over: what those vouched for binds it to nothing.
+// Dataplane that tokens without it registered takes it over: what those vouched for binds it to nothing. Another token
+// without the name leaves the inbounds as they are, unless it claims what the first one vouched for: otherwise it would
+// bring an address of its own into the services of that one.
 func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
 	has, takesOver := kind.Facts(next), kind.TakesOver(stored, c.Claimed(next))
 	for _, fact := range kind.Facts(stored) {
@@ -115,7 +117,24 @@ func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]
 			"be; make one with `%s`, or change it through the API",
 			by, f, stored.Key(), tokenCommand(next, []string{fact}))
 	}
+	if missing := c.unclaimed(stored); !takesOver && len(missing) > 0 && !kind.SameInbounds(stored, next) {
+		return fmt.Errorf("the token that registered %s vouches for %s, and this one does not: it may register the "+
+			"Dataplane with the same inbounds only; make one that does with `%s`, or choose another name",
+			stored.Key(), factsText(missing), tokenCommand(next, missing))
+	}
 	return nil
+}
+
+// unclaimed returns the facts of a Dataplane for which another token vouches, and the token does not. A token that has
+// the name of the Dataplane is no other one.
+func (c *DataplaneClaims) unclaimed(stored *resource.Object[kind.Dataplane]) []string {
+	if c.Name == stored.Name {
+		return nil
+	}
+	return slices.DeleteFunc(kind.Facts(stored), func(fact string) bool {
+		return !slices.Contains(stored.Vouched.Token, fact) || c.Vouches(fact) ||
+			c.claimsInPlaceOf(kind.ReadFact(fact))
+	})
 }
 
 // claimsInPlaceOf reports whether the token has a claim for the kind of a fact, with any value.
