@@ -1,6 +1,12 @@
 package dpserver
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// SourcesOf returns the addresses for which a connection vouches.
+func (s *Server) SourcesOf(ctx context.Context) []string { return s.sourcesOf(ctx) }
 
 // FreezeBuckets stops the clock of the bounds of registrations and certificate requests: no bucket fills again.
 func (s *Server) FreezeBuckets() {

@@ -54,7 +54,8 @@ func claimsMore(c *caller, o *resource.Object[kind.Dataplane]) bool {
 
 // sourcesOf returns the address from which a connection comes. A connection over the loopback interface comes from the
 // machine of the control plane, so it has all addresses of that machine, unless the settings end that. The address of a
-// load balancer is none of its clients.
+// load balancer is none of its clients. On Kubernetes the machine is the Pod of the control plane, which runs no other
+// proxy: an agent that comes from there was forwarded, such as by `kubectl port-forward`.
 func (s *Server) sourcesOf(ctx context.Context) []string {
 	p, ok := grpcpeer.FromContext(ctx)
 	if !ok {
@@ -67,6 +68,8 @@ func (s *Server) sourcesOf(ctx context.Context) []string {
 	address := from.Addr().Unmap().WithZone("")
 	switch {
 	case slices.ContainsFunc(s.Forwarders, func(n netip.Prefix) bool { return n.Contains(address) }):
+		return nil
+	case s.Pods != nil && (address.IsLoopback() || slices.Contains(ownAddresses(), address.String())):
 		return nil
 	case address.IsLoopback() && s.LoopbackVouches:
 		return ownAddresses()
