@@ -78,11 +78,11 @@ func (m *Membership) AllowingRules(dp *resource.Object[Dataplane], zone string) 
 		return nil
 	}
 	var rules []AllowingRule
-	parts := judgedOf(dp, zone)
+	stated := judgedOf(dp, zone)
 	for i := range m.Allowed {
 		allowing, matched := AllowingRule{Index: i}, false
-		for n := range parts {
-			if m.Allowed[i].matches(&parts[n]) {
+		for n := range stated {
+			if m.Allowed[i].matches(&stated[n]) {
 				matched = true
 				allowing.Facts = append(allowing.Facts, m.Allowed[i].facts(dp)...)
 			}
