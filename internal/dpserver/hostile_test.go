@@ -53,7 +53,7 @@ func TestTokenWithoutANameKeepsOtherDataplanes(t *testing.T) {
 }
 
 // TestATokenWithoutANameGetsNoCertificateOfAnother: a token without a name runs a Dataplane that another such token
-// registered, also at another address, and gets no certificate for what the other token vouches for.
+// registered, at its address alone, and gets no certificate for what the other token vouches for.
 func TestATokenWithoutANameGetsNoCertificateOfAnother(t *testing.T) {
 	p := newPlane(t, withIdentity(t)...)
 	theirs := p.tokenWithClaims(claims(func(c *pki.DataplaneClaims) { c.Workload, c.Tags = "web", services("web") }))
@@ -61,7 +61,9 @@ func TestATokenWithoutANameGetsNoCertificateOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := p.dataplaneToken("")
-	if err := p.registerAs(mine, strings.Replace(web, "10.0.0.1", "10.6.6.6", 1)); err != nil {
+	wantStatus(t, p.registerAs(mine, strings.Replace(web, "10.0.0.1", "10.6.6.6", 1)), codes.PermissionDenied,
+		"it may register the Dataplane with the same inbounds only")
+	if err := p.registerAs(mine, web); err != nil {
 		t.Fatal(err)
 	}
 	p.settings(p.sessionAs(mine), func(*wire.Settings) bool { return true })
