@@ -68,6 +68,9 @@ type Vouched struct {
 	// facts lack it. In a policy, it states that prefixes of SPIFFE IDs match whole segments, which a policy of an
 	// earlier release lacks.
 	Complete bool `json:"complete,omitempty"`
+	// User states that a user who vouches for nothing wrote the Dataplane, and since then neither its agent nor an
+	// operator. No proxy runs it.
+	User bool `json:"user,omitempty"`
 }
 
 // Has reports whether an operator or a token vouches for a fact.

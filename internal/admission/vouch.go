@@ -31,6 +31,7 @@ func (w *Writer) recordVouched(ctx context.Context, before, o resource.Any, chan
 	default:
 		if denial := change.mayVouch(ctx); denial != nil {
 			kind.VouchToken(stored, after, nil)
+			after.Vouched.User = stored == nil || stored.Vouched.User
 			return checkUnvouched(stored, after, denial)
 		}
 		kind.VouchOperator(stored, after)

@@ -53,7 +53,7 @@ func connect(c Config) (*controlPlane, error) {
 		addresses: addresses, caFile: c.CAFile, rejected: "the token or its use", trusted: trusted,
 	}
 	if c.Name != "" {
-		p.rejected = fmt.Sprintf("the token of the Pod of %s (--dataplane-token-file %s)", c.Name, c.TokenFile)
+		p.rejected = fmt.Sprintf("the token of %s (--dataplane-token-file %s)", c.Name, c.TokenFile)
 	}
 	p.conn, err = p.dial(c.TokenFile)
 	if err != nil {

@@ -186,7 +186,7 @@ func TestTokenOfAPod(t *testing.T) {
 		}
 	}
 	got := p.explain(status.Error(codes.Unauthenticated, "the token has expired")).Error()
-	for _, want := range []string{"rejects the token of the Pod of web-1.shop", file, "the token has expired"} {
+	for _, want := range []string{"rejects the token of web-1.shop", file, "the token has expired"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the message lacks %q: %s", want, got)
 		}

@@ -36,6 +36,11 @@ func (l *checker) proxy(m member) {
 		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
 			id.Problem)
 	}
+	if m.proxy.OfUser {
+		l.found(proxyNeverConnected, object, "a user who is no operator wrote it, so no proxy runs it: its agent "+
+			"registers it with --dataplane-file, or an operator deletes it and writes it")
+		return
+	}
 	if insight == nil || len(insight.Subscriptions) == 0 {
 		if l.Now.Sub(m.object.Created) > ackTime {
 			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago",

@@ -212,11 +212,20 @@ func (s *Server) mayBe(ctx context.Context, c *caller, key state.ProxyKey) error
 	}
 	if dataplane, ok := stored.(*resource.Object[kind.Dataplane]); ok && err == nil {
 		err = c.dataplane.Entitled(dataplane, kind.RequiredFacts(dataplane))
+		if err == nil && dataplane.Vouched.User {
+			err = ofUser(key)
+		}
 	}
 	if err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return s.checkAdmitted(key)
+}
+
+// ofUser returns the error for a Dataplane that a user wrote who is no operator, so that no proxy runs it.
+func ofUser(key state.ProxyKey) error {
+	return fmt.Errorf("%s was written by a user who is no operator, so no proxy runs it: register it (weft-dp run "+
+		"--dataplane-file), or have a user with the action operatorResources delete it and write it", key.Resource())
 }
 
 // checkAdmitted returns PermissionDenied for a proxy that its mesh does not admit, with the message of the rejected

@@ -203,8 +203,11 @@ func (p *peer) follow(proxy *proxy.Proxy) {
 // checkStillPermitted returns PermissionDenied if a proxy has changed into one that the caller's token is not valid
 // for.
 func (c *caller) checkStillPermitted(proxy *proxy.Proxy) error {
-	if proxy.NotAdmitted != "" {
+	switch {
+	case proxy.NotAdmitted != "":
 		return status.Error(codes.PermissionDenied, proxy.NotAdmitted)
+	case proxy.OfUser:
+		return status.Error(codes.PermissionDenied, ofUser(proxy.Key).Error())
 	}
 	if c.dataplane == nil {
 		return nil

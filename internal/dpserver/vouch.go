@@ -28,7 +28,7 @@ func (s *Server) recordClaims(ctx context.Context, c *caller, key state.ProxyKey
 	var denied error
 	err := admission.Modify(ctx, s.Writer, kind.Dataplanes, key.Mesh, key.Name,
 		func(o *resource.Object[kind.Dataplane]) bool {
-			if o.Version == "" || c.checkPermitted(o) != nil {
+			if o.Version == "" || c.checkPermitted(o) != nil || o.Vouched.User {
 				return false // it was deleted or changed meanwhile
 			}
 			if denied = c.admissionToken().Allows(o, o); denied != nil || !claimsMore(c, o) {

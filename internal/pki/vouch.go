@@ -225,6 +225,7 @@ func (c *DataplaneClaims) addInbounds(n *kind.Networking) {
 func tokenCommand(o *resource.Object[kind.Dataplane], facts []string) string {
 	claims := TokenFor(o)
 	claims.DataplaneLabels = nil
+	facts = slices.Concat(facts, o.Vouched.Token) // what rests on these stays
 	for _, fact := range facts {
 		if label := kind.ReadFact(fact).Label; label != "" && label != kind.WorkloadLabel && o.Label(label) != "" {
 			setLabel(&claims.Labels, label, o.Label(label))

@@ -21,6 +21,8 @@ type Proxy struct {
 	NotAdmitted string
 	Identity    *identity.Identity        // nil: plaintext
 	Certificate *identity.NextCertificate // nil: the control plane signs none
+	// OfUser is true where a user who is no operator wrote the Dataplane: no agent may run it.
+	OfUser bool
 	// Required are the facts that the token of its agent must claim (see [kind.RequiredFacts]).
 	Required resource.Vouched
 	// Further are the other identities that a ZoneEgress presents.
@@ -76,7 +78,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	}
 	p.Certificate = s.identity.NextCertificate(r, key, p.Identity)
 	n := &dp.Spec.Networking
-	p.Required = kind.RequiredFacts(dp)
+	p.Required, p.OfUser = kind.RequiredFacts(dp), dp.Vouched.User
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
 	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil}
 	if p.Identity != nil {

@@ -152,7 +152,7 @@ func TestWhoVouchesForADataplane(t *testing.T) {
 	}{
 		"a user": {{user, dataplane("bank", egress), 201, nil}, {user, dataplane("web", ""), 200, nil}},
 		"an operator": {{operator, dataplane("bank", ""), 201, facts}, {user, dataplane("bank", ""), 200, facts},
-			{user, dataplane("web", ""), 403, facts}, {user, dataplane("bank", egress), 200, facts},
+			{user, dataplane("web", ""), 403, facts}, {user, dataplane("bank", egress), 403, facts},
 			{operator, dataplane("web", ""), 200, []string{"address 10.0.0.1", "label kuma.io/workload=web",
 				"name bank", "service bank"}}},
 		// An operator does not vouch for what the user wrote before, since an apply shows no stored value.
@@ -176,7 +176,9 @@ func TestWhoVouchesForADataplane(t *testing.T) {
 				if got.Code != step.status {
 					t.Fatalf("step %d: %d %s", i, got.Code, got.Body)
 				}
-				if got.Code == 403 && (!strings.Contains(got.Body.String(), "the label kuma.io/workload: bank") ||
+				reason := map[bool]string{true: "the write changes networking.zoneEgress",
+					false: "the label kuma.io/workload: bank"}[strings.Contains(step.body, "zoneEgress")]
+				if got.Code == 403 && (!strings.Contains(got.Body.String(), reason) ||
 					!strings.Contains(got.Body.String(), access.OperatorResources.Variable("GROUPS"))) {
 					t.Errorf("step %d: the error is %s", i, got.Body)
 				}
