@@ -338,9 +338,9 @@ func VouchesForName(o *resource.Object[Dataplane]) bool {
 	return slices.ContainsFunc(o.Vouched.Operator, isName) || slices.ContainsFunc(o.Vouched.Token, isName)
 }
 
-// Vouched reports whether an operator or a token vouched for a fact that a Dataplane had: it still does, or no agent
+// HadVoucher reports whether an operator or a token vouched for a fact that a Dataplane had: it still does, or no agent
 // ever wrote the fact without a voucher.
-func Vouched(o *resource.Object[Dataplane], fact string) bool {
+func HadVoucher(o *resource.Object[Dataplane], fact string) bool {
 	return Vouches(o, fact) || o.Vouched.Complete &&
 		!slices.Contains(o.Vouched.Agent, fact) && !slices.Contains(o.Vouched.Agent, anyFact)
 }
@@ -359,7 +359,7 @@ func vouchesForLabel(o *resource.Object[Dataplane], label, value string) bool {
 }
 
 // VouchedTags returns the tags of an inbound of a Dataplane that the control plane sets, or that have a voucher by
-// vouches: [Vouches], or [Vouched] for an inbound that the Dataplane had.
+// vouches: [Vouches], or [HadVoucher] for an inbound that the Dataplane had.
 func VouchedTags(o *resource.Object[Dataplane], tags map[string]string,
 	vouches func(*resource.Object[Dataplane], string) bool) map[string]string {
 	return vouchedPart(tags, func(tag, value string) bool {

@@ -226,8 +226,8 @@ func (j *judged) value(tag string) (string, bool) {
 	return value, ok
 }
 
-// lacks reports whether a pair has no voucher and needs one.
-func lacks(vouched func(name, value string) bool, name, value string) bool {
+// isUnvouched reports whether a pair has no voucher and needs one.
+func isUnvouched(vouched func(name, value string) bool, name, value string) bool {
 	return vouched != nil && !vouched(name, value)
 }
 
@@ -253,7 +253,7 @@ func (rule *MembershipRule) unmet(part *judged) iter.Seq2[required, *string] {
 		}
 		for tag, want := range rule.Tags {
 			got, ok := part.value(tag)
-			unmet := !ok || want != anyValue && (got != want || lacks(part.vouched, tag, got))
+			unmet := !ok || want != anyValue && (got != want || isUnvouched(part.vouched, tag, got))
 			if unmet && !yield(required{"", tag, want}, found(got, ok)) {
 				return
 			}
@@ -279,7 +279,7 @@ func (k *KubernetesMembers) unmet(part *judged, yield func(required, *string) bo
 	}
 	if len(k.Namespace.Labels) > 0 {
 		all := part.labels[NamespaceLabelsLabel]
-		vouched := func(string, string) bool { return !lacks(part.labelVouched, NamespaceLabelsLabel, all) }
+		vouched := func(string, string) bool { return !isUnvouched(part.labelVouched, NamespaceLabelsLabel, all) }
 		unmetLabels("namespace label ", k.Namespace.Labels, NamespaceLabels(part.labels), vouched, yield)
 	}
 }
@@ -289,7 +289,7 @@ func unmetLabels(of string, want, labels map[string]string, vouched func(label, 
 	yield func(required, *string) bool) bool {
 	for name, value := range want {
 		got, ok := labels[name]
-		if (!ok || got != value || lacks(vouched, name, value)) && !yield(required{of, name, value}, found(got, ok)) {
+		if (!ok || got != value || isUnvouched(vouched, name, value)) && !yield(required{of, name, value}, found(got, ok)) {
 			return false
 		}
 	}

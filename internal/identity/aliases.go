@@ -34,8 +34,8 @@ func (a *aliases) equal(b *aliases) bool {
 
 func sameSets(a, b [][]string) bool { return slices.EqualFunc(a, b, slices.Equal) }
 
-// besides returns the SPIFFE IDs that a pattern does not match, of the sets with an ID that it matches.
-func (a *aliases) besides(ids kind.IDPattern) (others []string) {
+// otherIDs returns the SPIFFE IDs that a pattern does not match, of the sets with an ID that it matches.
+func (a *aliases) otherIDs(ids kind.IDPattern) (others []string) {
 	sets := a.sets
 	if !ids.IsPrefix() {
 		sets = a.byID[ids.Exact]
@@ -117,7 +117,7 @@ type callers struct {
 func (s *Stage) otherIDs(r *table.Reader, rule callers) []string {
 	var others []string
 	for _, part := range s.inMesh.Get(r, rule.mesh) {
-		others = append(others, part.besides(rule.ids)...)
+		others = append(others, part.otherIDs(rule.ids)...)
 	}
 	slices.Sort(others)
 	return slices.Compact(others)

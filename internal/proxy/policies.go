@@ -64,13 +64,13 @@ func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if s.identity.Exempt.Get(r, key.Mesh).Tags {
 		return stated
 	}
-	return vouched(dp, stated, current)
+	return vouchedProxy(dp, stated, current)
 }
 
-// vouched returns the proxy of a Dataplane without what has no voucher, which its field Stated has; the proxy itself
+// vouchedProxy returns the proxy of a Dataplane without what has no voucher, which its field Stated has; the proxy itself
 // where nothing lacks one. current is the number of sections that are inbounds of the Dataplane, before those that
 // drain.
-func vouched(dp *resource.Object[kind.Dataplane], stated *policy.Proxy, current int) *policy.Proxy {
+func vouchedProxy(dp *resource.Object[kind.Dataplane], stated *policy.Proxy, current int) *policy.Proxy {
 	p := *stated
 	p.Labels, p.Sections = kind.VouchedLabels(dp), slices.Clone(stated.Sections)
 	lacks := len(p.Labels) < len(stated.Labels)
@@ -80,7 +80,7 @@ func vouched(dp *resource.Object[kind.Dataplane], stated *policy.Proxy, current 
 	for i := range p.Sections {
 		section, vouches := &p.Sections[i], kind.Vouches
 		if i >= current {
-			vouches = kind.Vouched
+			vouches = kind.HadVoucher
 		}
 		section.Tags = kind.VouchedTags(dp, section.Tags, vouches)
 		lacks = lacks || len(section.Tags) < len(stated.Sections[i].Tags)
@@ -147,7 +147,7 @@ func (s *Stage) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 			permissions = append(permissions, o)
 		}
 	}
-	for _, selected := range s.unvouched(r, SelectionKey{all, key}) {
+	for _, selected := range s.unvouchedSelections(r, SelectionKey{all, key}) {
 		if o, ok := s.state.Permissions.Find(r, mesh, selected.Key.Name); ok && selected.AppliesTo(section) {
 			permissions = append(permissions, denials(o))
 		}
@@ -158,9 +158,9 @@ func (s *Stage) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 	return permissions
 }
 
-// unvouched returns the policies of a kind and a mesh that select a proxy, or further sections of it, by what it states
-// alone, in ascending order.
-func (s *Stage) unvouched(r *table.Reader, key SelectionKey) []policy.Selected {
+// unvouchedSelections returns the policies of a kind and a mesh that select a proxy, or further sections of it, by what
+// it states alone, in ascending order.
+func (s *Stage) unvouchedSelections(r *table.Reader, key SelectionKey) []policy.Selected {
 	p := s.Selectable.Get(r, key.Proxy)
 	if p == nil || p.Stated == nil {
 		return nil
@@ -210,7 +210,7 @@ func (s *Stage) UnvouchedPolicies(r *table.Reader, dp *resource.Object[kind.Data
 	}
 	var unvouched []UnvouchedPolicy
 	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
-		for _, selected := range s.unvouched(r, SelectionKey{PoliciesKey{name, key.Mesh}, key}) {
+		for _, selected := range s.unvouchedSelections(r, SelectionKey{PoliciesKey{name, key.Mesh}, key}) {
 			missing := slices.DeleteFunc(targetFacts(dp, &selected.Target), func(fact string) bool {
 				return s.identity.VoucherOf(r, dp, fact) != identity.NoVoucher
 			})
@@ -234,7 +234,7 @@ func (s *Stage) TargetingPolicies(r *table.Reader, dp *resource.Object[kind.Data
 	var targeting []TargetingPolicy
 	for _, name := range slices.Sorted(maps.Keys(s.state.PolicyRows)) {
 		of := SelectionKey{PoliciesKey{name, key.Mesh}, key}
-		unvouched := s.unvouched(r, of)
+		unvouched := s.unvouchedSelections(r, of)
 		lacks := func(selected policy.Selected) bool {
 			return slices.ContainsFunc(unvouched, func(u policy.Selected) bool { return u.Key == selected.Key })
 		}

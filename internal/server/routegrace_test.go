@@ -36,7 +36,7 @@ func TestRoutesWithoutAGrantAreRecorded(t *testing.T) {
 	route("stored.shop", "web", `{kind: MeshService, name: pay, namespace: pay, port: 80}, `+
 		`{kind: MeshService, name: web, port: 80}, {kind: MeshService, labels: {app: x}, port: 80}`)
 	route("consumer.shop", "web, namespace: pay", `{kind: MeshService, name: other, namespace: pay, port: 80}`)
-	record := func() kind.Grace { return recorded(t, s, kind.GraceOfRoutes) }
+	record := func() kind.Grace { return recordGrace(t, s, kind.GraceOfRoutes) }
 	if first := record(); len(first.Routes) != 2 || first.Routes[0].Route != "MeshTCPRoute default/stored.shop" {
 		t.Errorf("recorded is %+v", first)
 	}

@@ -34,7 +34,7 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 		dp.Labels = map[string]string{kind.PodUIDLabel: "u", kind.NamespaceLabel: namespace}
 		put(dp)
 	}
-	record := func() kind.Grace { return recorded(t, s, kind.GraceOfZoneProxies) }
+	record := func() kind.Grace { return recordGrace(t, s, kind.GraceOfZoneProxies) }
 	first := record()
 	if len(first.Proxies) != 1 || first.Proxies[0] != (kind.GraceZoneProxy{Namespace: "tenant", Mesh: "default",
 		Role: kind.EgressRole}) || time.Until(first.Until.Time) > graceTime {
@@ -49,8 +49,8 @@ func TestZoneProxiesThatRunAreRecorded(t *testing.T) {
 	}
 }
 
-// recorded records what goes on for a while under a rule, as a start does, and returns the record of the rule.
-func recorded(t *testing.T, s *Server, rule string) kind.Grace {
+// recordGrace records what goes on for a while under a rule, as a start does, and returns the record of the rule.
+func recordGrace(t *testing.T, s *Server, rule string) kind.Grace {
 	t.Helper()
 	if err := s.recordGraces(t.Context()); err != nil {
 		t.Fatal(err)
