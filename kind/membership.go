@@ -289,7 +289,8 @@ func unmetLabels(of string, want, labels map[string]string, vouched func(label, 
 	yield func(required, *string) bool) bool {
 	for name, value := range want {
 		got, ok := labels[name]
-		if (!ok || got != value || isUnvouched(vouched, name, value)) && !yield(required{of, name, value}, found(got, ok)) {
+		unmet := !ok || got != value || isUnvouched(vouched, name, value)
+		if unmet && !yield(required{of, name, value}, found(got, ok)) {
 			return false
 		}
 	}

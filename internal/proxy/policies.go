@@ -67,9 +67,9 @@ func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	return vouchedProxy(dp, stated, current)
 }
 
-// vouchedProxy returns the proxy of a Dataplane without what has no voucher, which its field Stated has; the proxy itself
-// where nothing lacks one. current is the number of sections that are inbounds of the Dataplane, before those that
-// drain.
+// vouchedProxy returns the proxy of a Dataplane without what has no voucher, which its field Stated has; the proxy
+// itself where nothing lacks one. current is the number of sections that are inbounds of the Dataplane, before those
+// that drain.
 func vouchedProxy(dp *resource.Object[kind.Dataplane], stated *policy.Proxy, current int) *policy.Proxy {
 	p := *stated
 	p.Labels, p.Sections = kind.VouchedLabels(dp), slices.Clone(stated.Sections)
