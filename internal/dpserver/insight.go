@@ -153,6 +153,37 @@ func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []i
 		})
 }
 
+// renewInsights stores the subscriptions and NACKs of open streams again, where the insight was removed: that of a
+// Dataplane that is deleted and written again while its Envoy stays connected. The write of a proxy that does not exist
+// does nothing; one that is written later is renewed then.
+func (s *Server) renewInsights(put []resource.Any, removed []resource.Key) {
+	for _, key := range removed {
+		if proxy, ok := state.ProxyOf(key); ok && key == proxy.InsightRow() {
+			s.renewInsight(proxy)
+		}
+	}
+	for _, o := range put {
+		if proxy, ok := state.ProxyOf(o.Key()); ok && o.Key() == proxy.Resource() {
+			s.renewInsight(proxy)
+		}
+	}
+}
+
+func (s *Server) renewInsight(key state.ProxyKey) {
+	p := s.peerOf(key)
+	if p == nil {
+		return
+	}
+	isOwn := func(s kind.Subscription) bool { return s.ID == p.id }
+	if insight, ok := s.Rows.Insight(key); ok && slices.ContainsFunc(insight.Spec.Subscriptions, isOwn) {
+		return
+	}
+	p.noteConnected()
+	if nacks := p.currentNACKs(); len(nacks) > 0 {
+		s.insights.noteChange(key, nacked(nacks))
+	}
+}
+
 // lostConnectionLife is the time after which a closed connection to a lost instance no longer matters. It allows for
 // the clock of that machine.
 const lostConnectionLife = 5 * time.Minute

@@ -68,6 +68,7 @@ func newLeases(now func() time.Time, i instance) *leases {
 func (s *Server) Observe(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
 	s.noteTokens(put, removed)
 	s.notePods(put, removed)
+	s.renewInsights(put, removed)
 	for _, o := range put {
 		if serving, ok := o.(*resource.Object[kind.DataplaneListenerStatus]); ok && serving.Spec.Registered {
 			proxy, _ := state.ProxyOf(serving.Key())

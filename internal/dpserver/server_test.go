@@ -283,6 +283,28 @@ func TestADeletedDataplaneEndsItsSession(t *testing.T) {
 	}
 }
 
+// TestADataplaneThatIsWrittenAgainIsOnline: the stream of its Envoy stays open while it is deleted.
+func TestADataplaneThatIsWrittenAgainIsOnline(t *testing.T) {
+	p := newPlane(t, webDataplane(t))
+	stream, err := p.discover(p.dataplaneToken("web-1"), "default.web-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledge(t, stream)
+	online := func(i kind.DataplaneInsight) bool {
+		return len(i.Subscriptions) == 1 && i.Subscriptions[0].DisconnectTime == nil
+	}
+	stored(p, kind.DataplaneInsights, online)
+	for range 3 { // the deletion and the write can be of one batch or of two
+		err := p.writer.Delete(t.Context(), kind.Dataplanes.Key("default", "web-1"), admission.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.put(webDataplane(t))
+		stored(p, kind.DataplaneInsights, online)
+	}
+}
+
 func TestAClientWithoutAgentServesOnceItAckedItsListeners(t *testing.T) {
 	p := newPlane(t, webDataplane(t))
 	stream, err := p.discover(p.dataplaneToken("web-1"), "default.web-1")

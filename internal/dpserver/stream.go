@@ -46,14 +46,12 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 		return nil, s.statusError(err, "attaching "+key.String())
 	}
 	p := &peer{server: s, key: key, caller: caller, sources: s.sourcesOf(ctx), stream: stream, detach: detach,
-		id: uuid.NewString(), since: now()}
+		id: uuid.NewString(), version: kind.VersionOfAgent(version, agentVersion(node)), since: now()}
 	p.unwatch = s.Proxies.Watch(key, p.follow)
 	p.leave = s.trackCall(caller, key, stream.Close)
 	s.streamOpened(p)
 	s.reclaim.noteOpened()
-	s.reclaim.noteOpened()
-	s.insights.noteChange(key, connected(p.id, s.Instance.ID(), kind.VersionOfAgent(version, agentVersion(node)),
-		p.since))
+	p.noteConnected()
 	return p, nil
 }
 
@@ -109,12 +107,18 @@ type peer struct {
 	detach, unwatch func()
 	leave           func() // of its openCall
 	id              string // of its subscription
+	version         *kind.ProxyVersion
 	since           time.Time
 	proxy           atomic.Pointer[proxy.Proxy] // the current one; nil if it does not exist
 	egress          bool                        // it gets the keys of external services
 
 	mu    sync.Mutex  // guards nacks, which only the stream writes
 	nacks []kind.NACK // replaced as a whole
+}
+
+// noteConnected stores the subscription.
+func (p *peer) noteConnected() {
+	p.server.insights.noteChange(p.key, connected(p.id, p.server.Instance.ID(), p.version, p.since))
 }
 
 // Acked implements xds.Peer. For a client without an agent, the ACK of its listeners is the only report.

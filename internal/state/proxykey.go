@@ -94,3 +94,6 @@ func (k ProxyKey) InsightKind() *resource.Kind[kind.DataplaneInsight] {
 
 // ListenerStatusRow returns the key of the proxy's listener status.
 func (k ProxyKey) ListenerStatusRow() resource.Key { return k.ListenerStatusKind().Key(k.Mesh, k.Name) }
+
+// InsightRow returns the key of the proxy's insight.
+func (k ProxyKey) InsightRow() resource.Key { return k.InsightKind().Key(k.Mesh, k.Name) }
