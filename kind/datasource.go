@@ -53,8 +53,7 @@ func (c *checks) dataSource(at string, s *DataSource) {
 		if s.InsecureInline == nil || s.InsecureInline.Value == "" {
 			c.add(at+".insecureInline.value", "is required with the type InsecureInline")
 		} else if s.InsecureInline.Value == hiddenKey {
-			c.add(at+".insecureInline.value", "stands for a value that was not shown to its reader, who may not read "+
-				"Secrets; write the value, or refer to a Secret")
+			c.add(at+".insecureInline.value", hiddenKeyWritten)
 		}
 	case s.SecretRef == nil:
 		c.add(at+".secretRef", "is required with the type Secret")

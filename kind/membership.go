@@ -53,17 +53,31 @@ func (m *Membership) ExcludedBy(dp *resource.Object[Dataplane], zone string, exe
 			}
 		}
 	}
+	if len(m.Allowed) == 0 {
+		return ""
+	}
 	for i := range parts {
+		stated := m.allows(&parts[i])
 		if !exempt.Tags {
 			parts[i].needsVouchers(dp)
 		}
-		allows := func(rule MembershipRule) bool { return rule.matches(&parts[i]) }
-		if len(m.Allowed) > 0 && !slices.ContainsFunc(m.Allowed, allows) {
-			return fmt.Sprintf("%s allowed by none of dataplaneProxyMembership.allowed: %s", parts[i].is,
-				someRules(m.Allowed, func(*MembershipRule) *judged { return &parts[i] }))
+		if m.allows(&parts[i]) {
+			continue
 		}
+		remedy := ""
+		if stated && parts[i].env == Universal {
+			remedy = "; give its agent a token that vouches for its tags and labels: `weft generate dataplane-token " +
+				"--dataplane-file FILE`"
+		}
+		return fmt.Sprintf("%s allowed by none of dataplaneProxyMembership.allowed: %s%s", parts[i].is,
+			someRules(m.Allowed, func(*MembershipRule) *judged { return &parts[i] }), remedy)
 	}
 	return ""
+}
+
+// allows reports whether a rule of `allowed` matches a part of a Dataplane.
+func (m *Membership) allows(part *judged) bool {
+	return slices.ContainsFunc(m.Allowed, func(rule MembershipRule) bool { return rule.matches(part) })
 }
 
 // AllowingRule is a rule of `allowed` that matches what a Dataplane states.

@@ -93,6 +93,8 @@ func TestMembership(t *testing.T) {
 // A rule allows by what somebody vouches for and blocks by what a Dataplane states, and "*" is any stated value.
 func TestMembershipNeedsVouchers(t *testing.T) {
 	const noVoucher = ", for which neither its token nor an operator vouches"
+	const remedy = "; give its agent a token that vouches for its tags and labels: `weft generate dataplane-token " +
+		"--dataplane-file FILE`"
 	tagged := kind.Dataplane{Networking: kind.Networking{Inbound: []kind.Inbound{{Port: 1,
 		Tags: map[string]string{"team": "a", "kuma.io/mesh": "m", kind.ZoneLabel: "east"}}}}}
 	var labels kind.Dataplane
@@ -106,19 +108,19 @@ func TestMembershipNeedsVouchers(t *testing.T) {
 		lacks  string // at the end of the reason; "-": it is admitted
 	}{
 		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.TagFact("team", "a"), "-"},
-		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.TagFact("team", "b"), "(team is a" + noVoucher + ")"},
-		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.LabelFact("team", "a"), "(team is a" + noVoucher + ")"},
-		{`allowed: [{tags: {kuma.io/mesh: m}}]`, tagged, nil, "", "(kuma.io/mesh is m" + noVoucher + ")"},
+		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.TagFact("team", "b"), "(team is a" + noVoucher + ")" + remedy},
+		{`allowed: [{tags: {team: a}}]`, tagged, nil, kind.LabelFact("team", "a"), "(team is a" + noVoucher + ")" + remedy},
+		{`allowed: [{tags: {kuma.io/mesh: m}}]`, tagged, nil, "", "(kuma.io/mesh is m" + noVoucher + ")" + remedy},
 		{`allowed: [{tags: {kuma.io/zone: east}}]`, tagged, nil, "", "-"},
 		{`allowed: [{tags: {team: "*"}}]`, tagged, nil, "", "-"},
 		{`blocked: [{tags: {team: a}}]`, tagged, nil, "", "dataplaneProxyMembership.blocked[0] {team: a}"},
 		{`allowed: [{tags: {kuma.io/zone: east, kuma.io/environment: universal}}]`, labels, nil, "", "-"},
 		{`allowed: [{tags: {team: a}}]`, labels, map[string]string{"team": "a"}, kind.LabelFact("team", "a"), "-"},
-		{`allowed: [{tags: {team: a}}]`, labels, map[string]string{"team": "a"}, "", "(team is a" + noVoucher + ")"},
+		{`allowed: [{tags: {team: a}}]`, labels, map[string]string{"team": "a"}, "", "(team is a" + noVoucher + ")" + remedy},
 		{`allowed: [{tags: {kuma.io/display-name: web-1}}]`, labels, map[string]string{kind.DisplayName: "web-1"},
 			kind.NameFact("web-1"), "-"},
 		{`allowed: [{tags: {kuma.io/display-name: web-1}}]`, labels, map[string]string{kind.DisplayName: "web-1"}, "",
-			"(kuma.io/display-name is web-1" + noVoucher + ")"},
+			"(kuma.io/display-name is web-1" + noVoucher + ")" + remedy},
 		{`allowed: [{kubernetes: {pod: {labels: {app: web}}}}]`, labels, asPod, kind.LabelFact("app", "web"), "-"},
 		{`allowed: [{kubernetes: {pod: {labels: {app: web}}}}]`, labels, asPod, "",
 			"(Pod label app is web" + noVoucher + ")"},

@@ -126,6 +126,10 @@ func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 		c.add(at, "has %d values, want exactly one of secret, inline, inlineString", ways)
 		return nil
 	}
+	if s.InlineString == hiddenKey {
+		c.add(at+".inlineString", hiddenKeyWritten)
+		return nil
+	}
 	if s.Secret != "" {
 		c.name(at+".secret", s.Secret)
 	}

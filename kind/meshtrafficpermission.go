@@ -202,7 +202,8 @@ func OpenPrefixes(o resource.Any) []string {
 }
 
 // RecordPrefixes records in a policy that a user writes that its prefixes of SPIFFE IDs match whole segments, unless
-// the spec stays as it was. It returns a warning for each one that matched within a segment before the write.
+// the spec stays as it was. It returns a warning for each one that matched within a segment before the write, and for
+// each one that looks as if it should.
 func RecordPrefixes(before, after resource.Any) []string {
 	var warnings []string
 	open := map[string]bool{}
@@ -220,6 +221,9 @@ func RecordPrefixes(before, after resource.Any) []string {
 		if open[id.Value] {
 			warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches whole segments from now on: itself, "+
 				"and what begins with %q; before, it matched %q too", field, id.Value, id.Value+"/", id.Value+"-x"))
+		} else if strings.ContainsAny(id.Value[len(id.Value)-1:], "-_.") {
+			warnings = append(warnings, fmt.Sprintf("spec.%s.value: %q matches whole segments: itself, and what "+
+				"begins with %q, not %q; write an entry for each caller", field, id.Value, id.Value+"/", id.Value+"x"))
 		}
 	}
 	return warnings

@@ -12,6 +12,10 @@ import (
 // hiddenKey stands for a private key that a reader may not read. No write stores it.
 const hiddenKey = "***"
 
+// hiddenKeyWritten is the problem of a written [hiddenKey].
+const hiddenKeyWritten = "stands for a value that was not shown to its reader, who may not read Secrets; write the " +
+	"value, or refer to a Secret"
+
 // HidePrivateKeys returns a resource with asterisks for each inline value that is more than certificates, such as the
 // private key of a CA. It returns the resource itself where it has no such value, and does not change it.
 func HidePrivateKeys(o resource.Any) resource.Any {

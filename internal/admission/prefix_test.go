@@ -51,3 +51,21 @@ func TestPrefixesOfAnEarlierRelease(t *testing.T) {
 		}
 	}
 }
+
+// A prefix that looks as if it should match within a segment gets a warning.
+func TestPrefixesThatEndWithinASegment(t *testing.T) {
+	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east"})
+	for value, warns := range map[string]bool{"spiffe://m/web-": true, "spiffe://m/ns.": true, "spiffe://m/web": false,
+		"spiffe://m/ns/": false, "spiffe://m": false} {
+		result, err := w.Put(t.Context(), parse(t, `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: `+
+			`[{default: {deny: [{spiffeID: {type: Prefix, value: "`+value+`"}}]}}]}}`), admission.Change{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `spec.rules[0].default.deny[0].spiffeID.value: "` + value + `" matches whole segments: itself, and what ` +
+			`begins with "` + value + `/", not "` + value + `x"; write an entry for each caller`
+		if slices.Contains(result.Warnings, want) != warns {
+			t.Errorf("%s: the warnings are %q", value, result.Warnings)
+		}
+	}
+}

@@ -58,8 +58,9 @@ func TestPrivateKeysOfResources(t *testing.T) {
 	operator := "write,operatorResources,read"
 	for _, path := range []string{"/meshes/default", "/meshes/default/meshidentities/id"} {
 		read := a.as(operator, "GET", path, "").Body.String()
-		if got := a.as(operator, "PUT", path, read); got.Code != http.StatusBadRequest {
-			t.Errorf("%s: a hidden key is stored: %d %s", path, got.Code, got.Body)
+		got := a.as(operator, "PUT", path, read)
+		if got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "was not shown to its reader") {
+			t.Errorf("%s: the write of a hidden key gets %d %s", path, got.Code, got.Body)
 		}
 	}
 	dryRun := a.as(operator, "PUT", "/meshes/default?dryRun=true", mesh(`{"inlineString":`+quoted(key)+`}`))
