@@ -103,3 +103,25 @@ func regexSize(expression string) int {
 	}
 	return size
 }
+
+const (
+	// regexUnit is the unit of [regexCost].
+	regexUnit = "instructions of regular expressions"
+	// maxRegexCost bounds what the policies of operators cost a proxy: 10 MB of programs, and what they read.
+	maxRegexCost = 1_000_000
+	// regexBase is what an expression costs beside its instructions, of 10 bytes each.
+	regexBase = 400
+)
+
+// regexCost returns what a valid regular expression costs a proxy, in instructions.
+func regexCost(expression string) int64 { return int64(regexBase + regexSize(expression)) }
+
+func headerRegexCost(matches []HeaderMatch) int64 {
+	cost := int64(0)
+	for _, m := range matches {
+		if m.Type == HeaderRegex {
+			cost += regexCost(m.Value)
+		}
+	}
+	return cost
+}

@@ -53,15 +53,15 @@ func (c *CircuitBreakerConf) Outliers() OutlierDetection {
 // exceed a limit for a moment.
 type ConnectionLimits struct {
 	// MaxConnections is the number of connections. Further HTTP/1.1 requests wait, a further TCP connection is closed.
-	MaxConnections *uint32 `json:"maxConnections,omitempty" schema:"min=1"`
+	MaxConnections *uint32 `json:"maxConnections,omitempty" schema:"min=1" cost:"producer=4096"`
 	// MaxConnectionPools is the number of connection pools, of which there is one for each endpoint.
-	MaxConnectionPools *uint32 `json:"maxConnectionPools,omitempty" schema:"min=1"`
+	MaxConnectionPools *uint32 `json:"maxConnectionPools,omitempty" schema:"min=1" cost:"producer=4096"`
 	// MaxPendingRequests is the number of requests that wait for a connection. Further ones get 503.
-	MaxPendingRequests *uint32 `json:"maxPendingRequests,omitempty" schema:"min=1"`
+	MaxPendingRequests *uint32 `json:"maxPendingRequests,omitempty" schema:"min=1" cost:"producer=16384"`
 	// MaxRetries is the number of concurrent retries. A response that would be retried beyond it is final.
-	MaxRetries *uint32 `json:"maxRetries,omitempty" schema:"min=1"`
+	MaxRetries *uint32 `json:"maxRetries,omitempty" schema:"min=1" cost:"producer=16384"`
 	// MaxRequests is the number of running requests of HTTP/2 and gRPC. Further ones get 503.
-	MaxRequests *uint32 `json:"maxRequests,omitempty" schema:"min=1"`
+	MaxRequests *uint32 `json:"maxRequests,omitempty" schema:"min=1" cost:"producer=16384"`
 }
 
 // OutlierDetection ejects endpoints that fail: they get no requests for some time. The application of an inbound is its
@@ -70,7 +70,7 @@ type OutlierDetection struct {
 	// Disabled ejects no endpoint, also none that cannot be reached.
 	Disabled *bool `json:"disabled,omitempty"`
 	// Interval is the interval at which ejections end, and at which the rates of failures are computed.
-	Interval *Duration `json:"interval,omitempty"`
+	Interval *Duration `json:"interval,omitempty" cost:"min=100ms producer=1s"`
 	// BaseEjectionTime is the time of the first ejection; the n-th one takes n times as long.
 	BaseEjectionTime *Duration `json:"baseEjectionTime,omitempty"`
 	// MaxEjectionPercent is the percentage of the endpoints that may be ejected, rounded down to endpoints.

@@ -50,8 +50,8 @@ type FaultAbort struct {
 
 // FaultDelay delays requests.
 type FaultDelay struct {
-	Value      *Duration `json:"value,omitempty" schema:"required"`      // the delay
-	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"` // the percentage of the requests
+	Value      *Duration `json:"value,omitempty" schema:"required" cost:"max=1h"` // the delay
+	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"`          // the percentage of the requests
 }
 
 // FaultBandwidth limits the bandwidth of responses.

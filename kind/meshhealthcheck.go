@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"weft/resource"
 )
@@ -28,7 +29,7 @@ type MeshHealthCheck struct {
 // not absent or disabled too. A field that is left out keeps the value of a less specific policy.
 type HealthCheckConf struct {
 	// Interval is the interval of the checks of an endpoint with traffic.
-	Interval *Duration `json:"interval,omitempty" schema:"default=1m"`
+	Interval *Duration `json:"interval,omitempty" schema:"default=1m" cost:"min=100ms producer=1s"`
 	// Timeout is the timeout of one check.
 	Timeout *Duration `json:"timeout,omitempty" schema:"default=15s"`
 	// UnhealthyThreshold is the number of failed checks in a row after which an endpoint gets no traffic. One
@@ -56,7 +57,7 @@ type HealthCheckConf struct {
 	// AlwaysLogHealthCheckFailures also writes a line for each failed check.
 	AlwaysLogHealthCheckFailures *bool `json:"alwaysLogHealthCheckFailures,omitempty"`
 	// NoTrafficInterval is the interval of the checks of the endpoints of a destination that had no traffic yet.
-	NoTrafficInterval *Duration `json:"noTrafficInterval,omitempty" schema:"default=1m"`
+	NoTrafficInterval *Duration `json:"noTrafficInterval,omitempty" schema:"default=1m" cost:"min=100ms producer=1s"`
 	// ReuseConnection keeps the connection of the checks of an endpoint open.
 	ReuseConnection *bool `json:"reuseConnection,omitempty" schema:"default=true"`
 
@@ -148,7 +149,9 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	},
 	Split:    func(p *MeshHealthCheck) Parts { return Parts{TargetRef: p.TargetRef, To: toParts(p.To)} },
 	Statuses: policyStatuses("MeshHealthCheck"),
-	Older:    olderPanicThreshold,
+	Costs: &PortCosts[*HealthCheckConf]{Unit: "checks of an endpoint of each port in 1,000 s", Of: checkCost,
+		Most: 2_000_000, Producer: 100_000},
+	Older: olderPanicThreshold,
 }
 
 // olderPanicThreshold returns a deprecation warning for each panic threshold. It stays, since a MeshCircuitBreaker
@@ -207,6 +210,18 @@ func (c *checks) healthCheck(at string, conf *HealthCheckConf) {
 			c.add(at+".grpc.authority", "%s is not a host name, with or without a port", quote(g.Authority))
 		}
 	}
+}
+
+// checkCost returns the number of checks of one endpoint in 1,000 s, beyond one in 10 s.
+func checkCost(conf *HealthCheckConf) int64 {
+	const free, seconds = 100, 1000
+	cost := int64(0)
+	for _, interval := range []*Duration{conf.Interval, conf.NoTrafficInterval} {
+		if interval != nil && *interval > 0 {
+			cost = max(cost, int64(seconds*time.Second)/int64(*interval)-free)
+		}
+	}
+	return cost
 }
 
 // maxChecks is far above any number of checks in a row that is of use.

@@ -73,22 +73,28 @@ type LoadBalancer struct {
 
 // LeastRequestConfig has the settings of LeastRequest.
 type LeastRequestConfig struct {
-	ChoiceCount *uint32 `json:"choiceCount,omitempty" schema:"min=2"` // the number of compared endpoints; by default 2
+	ChoiceCount *uint32 `json:"choiceCount,omitempty" schema:"min=2" cost:"max=100"` // the number of compared endpoints; by default 2
 	// the influence of requests where endpoints have weights; by default 1
 	ActiveRequestBias *Decimal `json:"activeRequestBias,omitempty"`
 }
 
+// MaxRing is the largest number of entries of a ring, and the default of maxRingSize.
+const MaxRing = 1 << 20
+
 // RingHashConfig has the settings of RingHash.
 type RingHashConfig struct {
 	// XXHash, or MurmurHash2; by default XXHash
-	HashFunction string  `json:"hashFunction,omitempty" schema:"enum=XXHash|MurmurHash2"`
-	MinRingSize  *uint32 `json:"minRingSize,omitempty" schema:"min=1 max=8000000"` // by default 1024
-	MaxRingSize  *uint32 `json:"maxRingSize,omitempty" schema:"min=1 max=8000000"` // by default 8000000
+	HashFunction string `json:"hashFunction,omitempty" schema:"enum=XXHash|MurmurHash2"`
+	// the least number of entries; by default 1024
+	MinRingSize *uint32 `json:"minRingSize,omitempty" schema:"min=1 max=8000000" cost:"max=1048576 producer=65536"`
+	// the largest number of entries, which weights of endpoints that differ can need; by default 1048576
+	MaxRingSize *uint32 `json:"maxRingSize,omitempty" schema:"min=1 max=8000000" cost:"max=1048576 producer=65536"`
 }
 
 // MaglevConfig has the settings of Maglev.
 type MaglevConfig struct {
-	TableSize *uint32 `json:"tableSize,omitempty" schema:"min=1 max=5000011"` // a prime number; by default 65537
+	// a prime number; by default 65537
+	TableSize *uint32 `json:"tableSize,omitempty" schema:"min=1 max=5000011" cost:"max=1048573 producer=65537"`
 }
 
 // HashPolicy is one value that is hashed. The field of the type is required, and no other one is allowed.
@@ -154,6 +160,8 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 	Split: func(p *MeshLoadBalancingStrategy) Parts {
 		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
 	},
+	Costs: &PortCosts[*LoadBalancingConf]{Unit: "entries of rings and tables", Of: ringCost,
+		Most: 4 << 20, Producer: 256 << 10},
 	Combination: &Combination[LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
 	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 }
@@ -266,6 +274,20 @@ func ringConflict(conf *LoadBalancingConf) string {
 		return "loadBalancer.ringHash.minRingSize " + reason
 	}
 	return ""
+}
+
+// ringCost returns the entries of a ring beyond Envoy's default, each of which takes 24 bytes, and those of a table,
+// which take a byte or less.
+func ringCost(conf *LoadBalancingConf) int64 {
+	const ring, table, tableEntries = 1024, 65537, 16
+	b, cost := conf.Balancer(), int64(0)
+	if r := b.RingHash; r != nil && r.MinRingSize != nil {
+		cost += max(0, int64(*r.MinRingSize)-ring)
+	}
+	if m := b.Maglev; m != nil && m.TableSize != nil {
+		cost += max(0, int64(*m.TableSize)-table) / tableEntries
+	}
+	return cost
 }
 
 // between accepts an absent value.

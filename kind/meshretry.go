@@ -33,13 +33,13 @@ type RetryConf struct {
 // TCPRetries are the retries of connections while they are established.
 type TCPRetries struct {
 	// MaxConnectAttempt is the number of attempts to connect to an endpoint, including the first.
-	MaxConnectAttempt *uint32 `json:"maxConnectAttempt,omitempty" schema:"required min=1 max=1000"`
+	MaxConnectAttempt *uint32 `json:"maxConnectAttempt,omitempty" schema:"required min=1 max=1000" cost:"max=100 producer=10"`
 }
 
 // RequestRetries are the retries of requests of any protocol.
 type RequestRetries struct {
 	// NumRetries is the number of attempts after the first one; 0 turns retries off.
-	NumRetries *uint32 `json:"numRetries,omitempty" schema:"max=1000"`
+	NumRetries *uint32 `json:"numRetries,omitempty" schema:"max=1000" cost:"max=100 producer=10"`
 	// PerTryTimeout is the time in which an attempt must have its whole response; 0 for no limit.
 	PerTryTimeout *Duration `json:"perTryTimeout,omitempty"`
 	// BackOff is the wait before a retry.
@@ -88,7 +88,7 @@ type HTTPRetries struct {
 	HostSelection []HostSelection `json:"hostSelection,omitzero" schema:"maxItems=2"`
 	// HostSelectionMaxAttempts is the number of times that an endpoint is chosen until hostSelection holds. Then the
 	// last one is used.
-	HostSelectionMaxAttempts *int64 `json:"hostSelectionMaxAttempts,omitempty" schema:"min=1 max=1000"`
+	HostSelectionMaxAttempts *int64 `json:"hostSelectionMaxAttempts,omitempty" schema:"min=1 max=1000" cost:"max=100 producer=16"`
 }
 
 // GRPCRetries are the retries of gRPC calls.
@@ -116,6 +116,7 @@ const (
 
 // MeshRetries is the kind of [MeshRetry].
 var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
+	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: retryCost, Most: maxRegexCost, Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{
 			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
@@ -288,4 +289,12 @@ func retryConflict(conf *RetryConf) string {
 		}
 	}
 	return ""
+}
+
+// retryCost returns what the regular expressions of retries cost.
+func retryCost(conf *RetryConf) int64 {
+	if conf.HTTP == nil {
+		return 0
+	}
+	return headerRegexCost(conf.HTTP.RetriableResponseHeaders) + headerRegexCost(conf.HTTP.RetriableRequestHeaders)
 }

@@ -22,12 +22,15 @@ type Policy interface {
 	Deprecations(resource.Any) []string
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
+	// PortCosts returns what confs cost a proxy for each port that they are about; nil: nothing that has a bound.
+	PortCosts() *PortCosts[any]
 }
 
 // PolicyStatus says what a policy does. All but the condition Accepted is computed when it is read.
 type PolicyStatus struct {
-	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, or where an item has no
-	// effect because it contradicts the policies that it is merged with), ResolvedRefs (False where a target, a section
+	// Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, where an item has no
+	// effect because it contradicts the policies that it is merged with, or where a value is beyond the bound of what
+	// proxies pay and proxies have the bound), ResolvedRefs (False where a target, a section
 	// or a backend does not exist) and Applied (False where the policy has no effect, with the reason).
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Applied counts what the policy configures.
@@ -44,6 +47,9 @@ type PolicyCounts struct {
 	// Zones are the zones of the counted Dataplanes, on a global control plane.
 	Zones []string `json:"zones,omitempty"`
 }
+
+// CostTooHigh is the reason of the condition Accepted of a policy with values beyond their [CostBound].
+const CostTooHigh = "CostTooHigh"
 
 // Types of the conditions of a [PolicyStatus].
 const (
@@ -90,6 +96,8 @@ type PolicyKind[S, C any] struct {
 	// JoinsRules is true where all rules that match a caller are joined by a function of the kind. Otherwise, the confs
 	// of the rules that match a caller are merged.
 	JoinsRules bool
+	// Costs is what confs cost a proxy. Optional.
+	Costs *PortCosts[*C]
 	// Older returns a deprecation warning for each older form of a field that Default rewrites. Optional.
 	Older func(*S) []string
 }
@@ -139,6 +147,15 @@ func hasField[S any](name string) bool {
 
 // StatusKind implements [Policy].
 func (k *PolicyKind[S, C]) StatusKind() resource.Descriptor { return k.Statuses }
+
+// PortCosts implements [Policy].
+func (k *PolicyKind[S, C]) PortCosts() *PortCosts[any] {
+	if k.Costs == nil {
+		return nil
+	}
+	of := func(conf any) int64 { return k.Costs.Of(conf.(*C)) }
+	return &PortCosts[any]{k.Costs.Unit, of, k.Costs.Most, k.Costs.Producer}
+}
 
 // Conf implements [Policy].
 func (k *PolicyKind[S, C]) Conf() any { return new(C) }

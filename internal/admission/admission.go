@@ -164,6 +164,8 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 			kept, same, err := w.compare(written, o, stored, change.Sender)
 			ignored = append(ignored, kept...)
 			if err != nil || same {
+				_, costs := kind.CheckCost(stored.object, stored.object)
+				ignored = append(ignored, costs...)
 				return Result{Object: stored.objectOrNil(), Warnings: ignored}, err
 			}
 		}
@@ -179,7 +181,8 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
-		result.Warnings = append(ignored, w.warnings(ctx, before, result.Object)...)
+		_, costs := kind.CheckCost(before, result.Object)
+		result.Warnings = slices.Concat(ignored, costs, w.warnings(ctx, before, result.Object))
 	}
 	if err == nil && result.Changed && !change.ControlPlane && change.Token == nil {
 		result.Warnings = slices.Concat(result.Warnings, replacedWarnings(before, result.Object),
@@ -448,6 +451,12 @@ func (w *Writer) write(ctx context.Context, o resource.Any, stored *current, cha
 	}
 	if err := w.checkPatch(ctx, o, stored, change); err != nil {
 		return Result{}, err
+	}
+	if !change.ControlPlane {
+		if problems, _ := kind.CheckCost(stored.objectOrNil(), o); len(problems) > 0 {
+			return Result{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
+				Problems: problems}
+		}
 	}
 	if err := w.checkExternalAddresses(o); err != nil {
 		return Result{}, err

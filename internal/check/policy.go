@@ -24,7 +24,7 @@ func (l *checker) policies(mesh string) {
 
 func (l *checker) policy(o resource.Any) {
 	object, effect := objectOf(o.Key()), l.effects.Of(o)
-	for _, c := range l.effects.Accepted(o.Key()) {
+	for _, c := range l.effects.Accepted(o) {
 		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
 	}
 	for _, warning := range kind.OpenPrefixes(o) {

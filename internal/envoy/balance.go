@@ -49,12 +49,13 @@ func leastRequest(cluster *clusterv3.Cluster, by *kind.LeastRequestConfig) {
 	cluster.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: config}
 }
 
-// ringHash sets the ring. Envoy rejects a minimum above the maximum, which may be from two policies, or a default.
+// ringHash sets the ring. Envoy rejects a minimum above the maximum, which may be from two policies, or a default. It
+// fills a ring up to the maximum where the weights of endpoints differ much, so there is always one.
 func ringHash(cluster *clusterv3.Cluster, by *kind.RingHashConfig) {
 	if by == nil {
-		return
+		by = &kind.RingHashConfig{}
 	}
-	config := &clusterv3.Cluster_RingHashLbConfig{}
+	config := &clusterv3.Cluster_RingHashLbConfig{MaximumRingSize: wrapperspb.UInt64(kind.MaxRing)}
 	if by.HashFunction == "MurmurHash2" {
 		config.HashFunction = clusterv3.Cluster_RingHashLbConfig_MURMUR_HASH_2
 	}

@@ -189,7 +189,7 @@ func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
 // Of returns the effect of a policy.
 func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
 	p, own := e.begin(o)
-	if p.effect.Reason == ShadowPolicy {
+	if p.effect.Reason != "" {
 		return &p.effect
 	}
 	p.judge(own)
@@ -203,13 +203,14 @@ func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
 // is unresolved, and a reason where no proxy is selected or the policy is a shadow.
 func (e *PolicyEffects) Targets(o resource.Any) *PolicyEffect {
 	p, _ := e.begin(o)
-	if p.effect.Reason != ShadowPolicy && p.effect.Counts.Proxies == 0 {
+	if p.effect.Reason == "" && p.effect.Counts.Proxies == 0 {
 		p.selectsNone()
 	}
 	return &p.effect
 }
 
-// begin returns the computation of an effect up to its counts, and the parts of the policy.
+// begin returns the computation of an effect up to its counts, and the parts of the policy. The effect has a reason
+// where it is known already that the policy has none.
 func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 	key, meta := o.Key(), o.Envelope()
 	parts := kind.ByName(key.Kind).(kind.Policy).Parts(o)
@@ -224,6 +225,10 @@ func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 			policy.EffectLabel)
 		return p, own
 	}
+	if reason := e.State.Proxies.CostReason(e.r, key); reason != "" {
+		p.without(kind.CostTooHigh, "it %s", reason)
+		return p, own
+	}
 	p.count()
 	return p, own
 }
@@ -232,7 +237,7 @@ func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 	effect := e.Of(o)
 	accepted := kind.Accepted
-	for _, rejected := range e.Accepted(o.Key()) {
+	for _, rejected := range e.Accepted(o) {
 		accepted = rejected
 	}
 	refs := kind.Condition{Type: kind.ResolvedRefsCondition, Status: "True", Reason: "ResolvedRefs",
@@ -249,15 +254,31 @@ func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 		Warnings: append(effect.Warnings, effect.Unmatched...)}
 }
 
-// Accepted returns the condition Accepted of a policy where it is False; none where it is True.
-func (e *PolicyEffects) Accepted(of resource.Key) []kind.Condition {
-	stored, ok := e.State.Tables.PolicyRows[of.Kind].Statuses.Find(e.r, of.Mesh, of.Name)
-	if !ok {
-		return nil
+// Accepted returns the condition Accepted of a policy where it is False; none where it is True. That of proxies, which
+// reject the configuration, is the last one.
+func (e *PolicyEffects) Accepted(o resource.Any) []kind.Condition {
+	var all []kind.Condition
+	text := cmp.Or(e.State.Proxies.CostReason(e.r, o.Key()), excessText(o))
+	if text != "" {
+		all = append(all, kind.Condition{Type: kind.AcceptedCondition, Status: "False", Reason: kind.CostTooHigh,
+			Message: text})
 	}
-	return slices.DeleteFunc(slices.Clone(stored.Spec.Conditions), func(c kind.Condition) bool {
+	of := o.Key()
+	if stored, ok := e.State.Tables.PolicyRows[of.Kind].Statuses.Find(e.r, of.Mesh, of.Name); ok {
+		all = append(all, stored.Spec.Conditions...)
+	}
+	return slices.DeleteFunc(all, func(c kind.Condition) bool {
 		return c.Type != kind.AcceptedCondition || c.Status != "False"
 	})
+}
+
+// excessText lists the first values of a policy beyond their bounds; empty where it has none.
+func excessText(o resource.Any) string {
+	var texts []string
+	for excess := range kind.Excesses(o) {
+		texts = append(texts, excess.String())
+	}
+	return someProblems(texts)
 }
 
 // someProblems lists the first problems.

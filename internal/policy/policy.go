@@ -18,7 +18,7 @@ import (
 
 // Labels of a policy that change where it applies.
 const (
-	RoleLabel   = "kuma.io/policy-role"
+	RoleLabel   = kind.PolicyRoleLabel
 	EffectLabel = "kuma.io/effect"
 )
 
@@ -26,7 +26,7 @@ const (
 // Kubernetes, policies have no role.
 const (
 	SystemRole        = "system"
-	ProducerRole      = "producer"
+	ProducerRole      = kind.ProducerRole
 	ConsumerRole      = "consumer"
 	WorkloadOwnerRole = "workload-owner"
 )
@@ -129,3 +129,26 @@ func compare(a, b *Rank, toA, toB uint8) int {
 
 // Compare is negative where b overrides a.
 func Compare(a, b *Policy) int { return compare(&a.Rank, &b.Rank, 0, 0) }
+
+// Owner is who pays for what policies cost proxies: operators, the zero value, or a namespace of Kubernetes, for the
+// policies about its own proxies and for those of a producer about the clients of its services.
+type Owner struct {
+	Namespace string
+	Producer  bool
+}
+
+// Owner returns the owner of the policy.
+func (p *Policy) Owner() Owner {
+	if p.Rank.role == system {
+		return Owner{}
+	}
+	return Owner{p.Rank.namespace, p.Rank.role == producer}
+}
+
+// String reads as "of operators" or "of the namespace shop".
+func (o Owner) String() string {
+	if o.Namespace == "" {
+		return "of operators"
+	}
+	return "of the namespace " + o.Namespace
+}

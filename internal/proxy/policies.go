@@ -24,7 +24,13 @@ type SelectionKey struct {
 }
 
 func (s *Stage) policies(r *table.Reader, key PoliciesKey) *policy.List {
-	return policy.NewList(s.state.PolicyRows[key.Kind].List(r, key.Mesh))
+	policies := s.state.PolicyRows[key.Kind].List(r, key.Mesh)
+	if left := s.Costs.Get(r, key); len(left) > 0 {
+		policies = slices.DeleteFunc(slices.Clone(policies), func(p *policy.Policy) bool {
+			return slices.ContainsFunc(left, func(c Costly) bool { return c.Name == p.Key.Name })
+		})
+	}
+	return policy.NewList(policies)
 }
 
 // selectable returns a proxy as policies select it. Its sections are those that it has and those that it serves while

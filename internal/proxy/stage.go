@@ -29,7 +29,11 @@ type Stage struct {
 	ReachedPart table.Derived[ReachPart, []service.DestinationKey]
 	// Hosts are the host names that proxies resolve, sorted; none where they are not transparent.
 	Hosts table.Derived[HostsKey, []service.Host]
-	// Policies are the policies of a kind in a mesh. They have no confs, so an edited conf leaves them equal.
+	// PartCosts are the costs of the items of a policy that have any.
+	PartCosts table.Derived[resource.Key, []PartCost]
+	// Costs are the policies of a kind in a mesh that are left out for what they would cost proxies, by name.
+	Costs table.Derived[PoliciesKey, []Costly]
+	// Policies are the policies of a kind in a mesh that apply. They have no confs: an edited conf leaves them equal.
 	Policies table.Derived[PoliciesKey, *policy.List]
 	// OutboundKinds are the kinds of which a mesh has a policy with to items, sorted. A Dataplane reads its selections
 	// of these kinds only, so the first policy of a kind wakes the proxies of the mesh, and a permission none.
@@ -97,6 +101,8 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.Reached = table.NewDerived(t.DB, "reached", s.reached, slices.Equal)
 	s.ReachedPart = table.NewDerived(t.DB, "parts of the reached", s.reachedPart, slices.Equal)
 	s.Hosts = table.NewDerived(t.DB, "host names of proxies", s.hosts, service.EqualHosts)
+	s.PartCosts = table.NewDerived(t.DB, "costs of a policy", s.partCosts, state.DeepEqual[[]PartCost])
+	s.Costs = table.NewDerived(t.DB, "costs of policies", s.costs, slices.Equal)
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)
 	s.InboundKinds = table.NewDerived(t.DB, "kinds of inbound policies", s.inboundKinds, slices.Equal)

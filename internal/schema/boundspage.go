@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"weft/kind"
@@ -38,6 +39,38 @@ func BoundsTables() string {
 		}
 		fmt.Fprintf(&b, "| [%s](../kinds/%s.md) | %d | %s |\n", info.Name, strings.ToLower(info.Name), info.Bytes(),
 			strings.Join(fields, "; "))
+	}
+	return b.String()
+}
+
+// CostsTables returns the tables of the same page with the bounds of what policies cost proxies, in Markdown.
+func CostsTables() string {
+	var b strings.Builder
+	b.WriteString("| kind | field | of all policies | of a producer |\n|---|---|---|---|\n")
+	shown := map[string]bool{}
+	for _, f := range kind.CostFields() {
+		_, below, _ := strings.Cut(f.Path, ".default.")
+		name := f.Kind + below
+		if shown[name] || strings.HasPrefix(f.Path, "spec.from") {
+			continue // the same field of other items
+		}
+		shown[name] = true
+		text := func(n int64) string {
+			switch {
+			case n == math.MaxInt64:
+				return ""
+			case f.Bound.Least:
+				return "at least " + f.Bound.Text(n)
+			}
+			return "at most " + f.Bound.Text(n)
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", f.Kind, below, text(f.Bound.Others), text(f.Bound.Producer))
+	}
+	b.WriteString("\n| kind | a proxy pays at most | of one owner | of a namespace's producers |\n|---|---|---|---|\n")
+	for _, of := range kind.Policies() {
+		if costs := of.PortCosts(); costs != nil {
+			fmt.Fprintf(&b, "| %s | %s | %d | %d |\n", of.Describe().Name, costs.Unit, costs.Most, costs.Producer)
+		}
 	}
 	return b.String()
 }

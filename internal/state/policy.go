@@ -15,6 +15,8 @@ type PolicyRows struct {
 	Parts func(r *table.Reader, mesh, name string) []policy.Part
 	// Plan merges its confs.
 	Plan *policy.Plan
+	// Costs is what its confs cost a proxy; nil: nothing that has a bound.
+	Costs *kind.PortCosts[any]
 	// Statuses are their statuses.
 	Statuses Rows[kind.PolicyStatus]
 	// Keep keeps the value of a derived table under the key that key returns, for each policy. It is [table.KeepFor].
@@ -75,10 +77,11 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], table.
 			if !ok || policy.Shadow(&o.Meta) {
 				return nil
 			}
-			p, parts := withoutConfs(o)
+			p, parts := withoutConfs(kind.Affordable(o).(*resource.Object[S]))
 			return policy.PartsOf(p, &o.Meta, parts)
 		},
 		Plan:     plan,
+		Costs:    k.PortCosts(),
 		Statuses: addRows(t, k.Statuses),
 		Keep: func(d table.Kept, key func(resource.Key) any) {
 			rows.KeepFor(d, func(o *resource.Object[S]) []any { return []any{key(o.Key())} })

@@ -1,0 +1,102 @@
+package inspect_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/internal/graph"
+	"weft/internal/inspect"
+	"weft/internal/proxy"
+	"weft/internal/state"
+	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
+)
+
+// rings is a MeshLoadBalancingStrategy with rings of a size to all services, or to one.
+func rings(name, service string, size uint32, labels map[string]string) resource.Any {
+	ref := kind.DestinationRef{Kind: "Mesh"}
+	if service != "" {
+		ref = kind.DestinationRef{Kind: "MeshService", Labels: map[string]string{"app": service}}
+	}
+	balancer := &kind.LoadBalancer{Type: kind.RingHash, RingHash: &kind.RingHashConfig{MinRingSize: &size}}
+	of := kind.MeshLoadBalancingStrategies.Make("default", name, kind.MeshLoadBalancingStrategy{
+		To: []kind.ToItem[kind.LoadBalancingConf]{{TargetRef: ref,
+			Default: kind.LoadBalancingConf{LoadBalancer: balancer}}},
+	})
+	of.Labels = labels
+	return of
+}
+
+// Policies with which a proxy would pay more than the bound of their owner are left out, and those of other owners
+// stay.
+func TestPoliciesThatCostTooMuchAreLeftOut(t *testing.T) {
+	const services = 8
+	producer := func(namespace string) map[string]string {
+		return map[string]string{kind.NamespaceLabel: namespace, kind.PolicyRoleLabel: kind.ProducerRole,
+			kind.EnvLabel: kind.Kubernetes}
+	}
+	const entries = 1024 // that cost nothing
+	for _, test := range []struct {
+		name     string
+		policies []resource.Any
+		left     string // the names of those that are left out
+	}{
+		{"at the bound of operators", []resource.Any{rings("a", "", 4<<20/services+entries, nil)}, ""},
+		{"beyond it", []resource.Any{rings("a", "", 4<<20/services+entries+1, nil)}, "a"},
+		{"about one service", []resource.Any{rings("a", "s1", 1<<20, nil)}, ""},
+		{"the second of two", []resource.Any{rings("a", "", 300_000, nil), rings("b", "", 300_000, nil)}, "b"},
+		{"a later small one stays", []resource.Any{rings("a", "", 300_000, nil), rings("b", "", 300_000, nil),
+			rings("c", "s1", 2048, nil)}, "b"},
+		{"of two namespaces", []resource.Any{rings("a", "", 32_768, producer("one")),
+			rings("b", "", 32_768, producer("two"))}, ""},
+		{"producers beyond their bound", []resource.Any{rings("a", "s1", 65_536, producer("one")),
+			rings("b", "s2", 65_536, producer("one")), rings("c", "s3", 65_536, producer("one")),
+			rings("d", "s4", 65_536, producer("one")), rings("e", "s5", 65_536, producer("one")),
+			rings("f", "", 300_000, nil)}, "e"},
+		{"defaults cost nothing", []resource.Any{rings("a", "", entries, nil)}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := graph.NewState("east")
+			s.Tables.DB.Commit(func(tx *table.Tx) {
+				s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+				s.Tables.Put(tx, kind.Dataplanes.Make("default", "web-1", kind.Dataplane{Networking: kind.Networking{
+					Address: "10.0.0.1", TransparentProxying: &kind.TransparentProxying{}}}))
+				for i := range services {
+					service := kind.MeshServices.Make("default", fmt.Sprint("s", i), kind.MeshService{
+						Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
+						Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}})
+					service.Labels = map[string]string{"app": service.Name}
+					s.Tables.Put(tx, service)
+				}
+				for _, policy := range test.policies {
+					s.Tables.Put(tx, policy)
+				}
+			})
+			effects := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects()
+			var left []string
+			for _, policy := range test.policies {
+				status := effects.Status(policy)
+				accepted, applied := status.Conditions[0], status.Conditions[2]
+				if accepted.Reason != kind.CostTooHigh {
+					continue
+				}
+				left = append(left, policy.Envelope().Name)
+				if accepted.Status != "False" || applied.Status != "False" || applied.Reason != kind.CostTooHigh ||
+					!strings.Contains(accepted.Message, "is left out") {
+					t.Errorf("the conditions of a policy that is left out are %v", status.Conditions)
+				}
+			}
+			if got := strings.Join(left, " "); got != test.left {
+				t.Errorf("%q are left out, want %q", got, test.left)
+			}
+			web := proxy.SelectionKey{PoliciesKey: proxy.PoliciesKey{Kind: kind.MeshLoadBalancingStrategies.Name,
+				Mesh: "default"}, Proxy: state.ProxyKey{Mesh: "default", Name: "web-1"}}
+			applied := s.Proxies.Selections.Get(table.Eval(s.Tables.DB.Snapshot()), web)
+			if want := len(test.policies) - len(left); len(applied) != want {
+				t.Errorf("%d policies apply, want %d", len(applied), want)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"weft/internal/policy"
+	"weft/internal/table"
+	"weft/resource"
+)
+
+// Costly is a policy that is left out, since with it the policies of its owner would cost proxies more than the bound
+// of their kind.
+type Costly struct {
+	Name   string
+	Reason string
+}
+
+// costs returns the policies of a kind in a mesh that are left out, sorted by name. Each owner has its own bound: the
+// operators, and each namespace, for its producers' policies and for its others. Of the policies of an owner those with
+// the first names count, so that all zones leave the same ones out. A proxy that reaches few of the services pays less
+// than is counted here.
+func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
+	rows := s.state.PolicyRows[key.Kind]
+	if rows.Costs == nil {
+		return nil
+	}
+	policies := slices.SortedFunc(slices.Values(rows.List(r, key.Mesh)), func(a, b *policy.Policy) int {
+		return cmp.Compare(a.Key.Name, b.Key.Name)
+	})
+	var left []Costly
+	spent := map[policy.Owner]int64{}
+	for _, p := range policies {
+		cost := int64(0)
+		for _, of := range s.PartCosts.Get(r, p.Key) {
+			cost += of.Each * int64(s.portsAbout(r, key.Mesh, of.To))
+		}
+		if cost == 0 {
+			continue
+		}
+		owner := p.Owner()
+		bound := rows.Costs.Bound(owner.Producer)
+		if spent[owner]+cost > bound {
+			left = append(left, Costly{p.Key.Name, fmt.Sprintf("is left out: a proxy that sends to all its services "+
+				"would have %d %s by it and %d by the policies %s before it, and at most %d are allowed; write "+
+				"smaller values, or select fewer services", cost, rows.Costs.Unit, spent[owner], owner, bound)})
+			continue
+		}
+		spent[owner] += cost
+	}
+	return left
+}
+
+// PartCost is what an item of `to` costs a proxy for each port that it is about.
+type PartCost struct {
+	To   *policy.To
+	Each int64
+}
+
+// partCosts returns the costs of the items of a policy that have any.
+func (s *Stage) partCosts(r *table.Reader, key resource.Key) []PartCost {
+	rows := s.state.PolicyRows[key.Kind]
+	var costs []PartCost
+	for _, part := range rows.Parts(r, key.Mesh, key.Name) {
+		if each := rows.Costs.Of(part.Conf); each > 0 && part.To != nil {
+			costs = append(costs, PartCost{part.To, each})
+		}
+	}
+	return costs
+}
+
+// portsAbout returns the number of ports of services that an item of `to` is about.
+func (s *Stage) portsAbout(r *table.Reader, mesh string, to *policy.To) int {
+	if to.Kind != policy.ToMesh {
+		return len(s.services.TargetedBy(r, mesh, to))
+	}
+	ports := 0
+	for _, of := range s.services.Destinations.Get(r, mesh) {
+		ports += len(s.services.Ports.Get(r, of))
+	}
+	return ports
+}
+
+// CostReason returns why a policy is left out; empty: it is not.
+func (s *Stage) CostReason(r *table.Reader, of resource.Key) string {
+	left := s.Costs.Get(r, PoliciesKey{of.Kind, of.Mesh})
+	i := slices.IndexFunc(left, func(c Costly) bool { return c.Name == of.Name })
+	if i < 0 {
+		return ""
+	}
+	return left[i].Reason
+}
