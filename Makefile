@@ -178,7 +178,7 @@ PROMOTIONS ?= 100
 drills-kubernetes: prerequisites-node test-images node argo ## every drill on a Kubernetes node under 1,000 requests a second, among them PROMOTIONS blue/green promotions with and without ignored labels, 100 by default
 	@cd test/kubernetes/node && go test -count=1 -timeout 3h -node -run TestDrill -drills -promotions $(PROMOTIONS)
 
-check: tools ## every fuzz target for a minute, and POLICIES random policies with a real Envoy, 10,000 by default
+check: tools ## every fuzz target for a minute, and POLICIES random policies with real Envoys and what they cost these, 10,000 by default
 	@cd internal/push && go test -count=1 -timeout 1h -run TestAdmittedPoliciesAreAccepted -v -policies $(POLICIES)
 	@tools/fuzz 60s
 

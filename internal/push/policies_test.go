@@ -40,9 +40,9 @@ var (
 		"the seed of the policies that TestAdmittedPoliciesAreAccepted draws")
 )
 
-// TestAdmittedPoliciesAreAccepted draws policies of every kind. A policy is rejected with an error of its user, or its
-// configuration is generated for every proxy of two zones and accepted by a real Envoy. An admitted policy is read and
-// written without loss.
+// TestAdmittedPoliciesAreAccepted draws policies of every kind, some with extreme values. A policy is rejected with an
+// error of its user, or its configuration is generated for every proxy of two zones, accepted by a real Envoy, and run
+// by one at little cost. An admitted policy is read and written without loss.
 func TestAdmittedPoliciesAreAccepted(t *testing.T) {
 	w := newPolicyWorld(t)
 	drawn, failed := 0, 0
@@ -51,6 +51,7 @@ func TestAdmittedPoliciesAreAccepted(t *testing.T) {
 		// One to three policies of a kind apply together: each is valid, and their merged conf may not be.
 		of := kind.Policies()[w.rand.IntN(len(kind.Policies()))]
 		c := &policyCase{kind: of}
+		w.drawing.Extreme = w.rand.IntN(4) == 0
 		trial := w.writer().Trial()
 		for i := range 1 + w.rand.IntN(3)*w.rand.IntN(2) {
 			drawn++
@@ -277,6 +278,9 @@ func (w *policyWorld) writer() *admission.Writer {
 // fails where a rejection is not an error of the user.
 func (w *policyWorld) admit(trial *admission.Trial, of kind.Policy, name string) (*drawnPolicy, error) {
 	document := w.drawing.Document(of, mesh, name)
+	if w.drawing.Extreme {
+		aboutEverything(of, document)
+	}
 	for range maxRepairs {
 		text, err := w.written(document)
 		if err != nil {
@@ -303,6 +307,24 @@ func (w *policyWorld) admit(trial *admission.Trial, of kind.Policy, name string)
 		}
 	}
 	return nil, nil
+}
+
+// aboutEverything has a policy apply to all proxies and, unless it is a route, to all destinations: what does not apply
+// costs nothing.
+func aboutEverything(of kind.Policy, document map[string]any) {
+	spec, _ := document["spec"].(map[string]any)
+	delete(spec, "targetRef")
+	to, _ := spec["to"].([]any)
+	for _, item := range to {
+		item, ok := item.(map[string]any)
+		switch {
+		case !ok:
+		case of == kind.MeshHTTPRoutes, of == kind.MeshTCPRoutes:
+			item["targetRef"] = map[string]any{"kind": "MeshService", "name": "backend"}
+		default:
+			item["targetRef"] = map[string]any{"kind": "Mesh"}
+		}
+	}
 }
 
 // written returns a document in JSON or YAML. YAML cannot have every character.
@@ -423,16 +445,31 @@ func (w *policyWorld) validate(t *testing.T) int {
 	t.Helper()
 	pending := w.pending
 	w.pending = nil
+	reported := map[*policyCase]bool{}
 	rejections, err := w.envoy.Rejections(pending)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reported := map[*policyCase]bool{}
 	for _, rejection := range rejections {
 		c := w.cases[rejection.Resource]
 		if !reported[c] {
 			t.Errorf("Envoy rejects the %s %s: %s\nof\n%s", rejection.Resource.Type, rejection.Resource.Name,
 				rejection.Reason, w.smallest(c, rejection.Resource))
+		}
+		reported[c] = true
+	}
+	if len(rejections) > 0 {
+		return len(reported)
+	}
+	costly, err := w.envoy.Costly(pending)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rejection := range costly {
+		c := w.cases[rejection.Resource]
+		if !reported[c] {
+			t.Errorf("the %s %s costs a proxy too much: %s\nof\n%s", rejection.Resource.Type, rejection.Resource.Name,
+				rejection.Reason, c)
 		}
 		reported[c] = true
 	}

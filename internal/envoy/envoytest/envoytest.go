@@ -103,10 +103,19 @@ type Rejection struct {
 // Rejections returns the resources that Envoy rejects. Each is validated apart from the others, so that one may refer
 // to resources that are not there. It starts one Envoy where all are accepted, and a few for each rejection.
 func (e *Envoy) Rejections(resources []*xds.Resource) ([]Rejection, error) {
+	return halves(resources, e.validate, func(reason string) error {
+		return fmt.Errorf("Envoy rejects resources together and accepts each half: %s", reason)
+	})
+}
+
+// halves returns the resources for which check returns a reason. It checks all of them together, and each half of those
+// that have one. together is called with the reason of some of which each half has none.
+func halves(resources []*xds.Resource, check func([]*xds.Resource) (reason string, err error),
+	together func(reason string) error) ([]Rejection, error) {
 	if len(resources) == 0 {
 		return nil, nil
 	}
-	reason, err := e.validate(resources)
+	reason, err := check(resources)
 	switch {
 	case err != nil:
 		return nil, err
@@ -116,13 +125,13 @@ func (e *Envoy) Rejections(resources []*xds.Resource) ([]Rejection, error) {
 		return []Rejection{{resources[0], reason}}, nil
 	}
 	half := len(resources) / 2
-	first, err := e.Rejections(resources[:half])
+	first, err := halves(resources[:half], check, together)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := e.Rejections(resources[half:])
+	rest, err := halves(resources[half:], check, together)
 	if err == nil && len(first)+len(rest) == 0 {
-		err = fmt.Errorf("Envoy rejects resources together and accepts each half: %s", reason)
+		err = together(reason)
 	}
 	return append(first, rest...), err
 }
@@ -133,13 +142,8 @@ func (e *Envoy) validate(resources []*xds.Resource) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	bootstrap.LayeredRuntime = e.runtime
-	text, err := protojson.Marshal(bootstrap)
+	path, err := e.write(bootstrap)
 	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(e.directory, "bootstrap.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return "", err
 	}
 	out, err := exec.Command(e.binary, "--mode", "validate", "-l", "error", "-c", path).CombinedOutput()
@@ -151,6 +155,17 @@ func (e *Envoy) validate(resources []*xds.Resource) (string, error) {
 		return "", err
 	}
 	return cutReason(out), nil
+}
+
+// write writes a bootstrap, with the runtime flags, and returns the path of its file.
+func (e *Envoy) write(bootstrap *bootstrapv3.Bootstrap) (string, error) {
+	bootstrap.LayeredRuntime = e.runtime
+	text, err := protojson.Marshal(bootstrap)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(e.directory, "bootstrap.json")
+	return path, os.WriteFile(path, text, 0o600)
 }
 
 // maxReason bounds the reported output of Envoy, which may have the whole resource.

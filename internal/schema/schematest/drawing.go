@@ -24,6 +24,8 @@ type Drawing struct {
 	// Names and Labels are those of the resources to which references shall refer.
 	Names  []string
 	Labels [][2]string
+	// Extreme draws most fields, numbers and durations at their bounds, and long lists, whatever valid documents have.
+	Extreme bool
 
 	rand   *rand.Rand
 	values map[string][]any // of valid documents, by place
@@ -110,7 +112,7 @@ func (d *Drawing) value(s, root *schema.Schema, at string) any {
 	switch known := d.values[at]; {
 	case d.once(150):
 		return copied(pick(d, oddities))
-	case len(known) > 0 && !d.once(3):
+	case len(known) > 0 && !d.Extreme && !d.once(3):
 		return pick(d, known)
 	case len(s.AnyOf) > 0 && s.Type == "":
 		return d.value(pick(d, s.AnyOf), root, at)
@@ -177,7 +179,7 @@ func (d *Drawing) object(s, root *schema.Schema, at string) any {
 			if name != one {
 				continue
 			}
-		case p.Deprecated && !d.once(8), name == "namespace" && !d.once(50), name != one && !d.once(3):
+		case p.Deprecated && !d.once(8), name == "namespace" && !d.once(50), name != one && d.once(3) == d.Extreme:
 			continue
 		}
 		object[name] = d.value(p, root, placeOf(at, name))
@@ -207,7 +209,7 @@ func (d *Drawing) list(s, root *schema.Schema, at string) any {
 		n = 0
 	case d.once(12):
 		n = 3 + d.rand.IntN(4)
-	case d.once(100) && s.MaxItems > 0 && s.MaxItems < maxDrawn:
+	case (d.once(100) || d.Extreme && d.once(10)) && s.MaxItems > 0 && s.MaxItems < maxDrawn:
 		n = s.MaxItems + d.rand.IntN(2)
 	}
 	items := make([]any, n)
@@ -229,7 +231,11 @@ func (d *Drawing) integer(s *schema.Schema) any {
 	if s.Maximum != nil {
 		high = *s.Maximum
 	}
-	switch d.rand.IntN(8) {
+	choices := 8
+	if d.Extreme {
+		choices = 2
+	}
+	switch d.rand.IntN(choices) {
 	case 0:
 		return low
 	case 1:
@@ -246,6 +252,8 @@ func (d *Drawing) text(s *schema.Schema) any {
 	switch {
 	case len(s.Enum) > 0 && !d.once(40):
 		return pick(d, s.Enum)
+	case s.Pattern == kind.Patterns["duration"].String() && d.Extreme:
+		return pick(d, []string{"1ms", "10y", "100ms", "1s"})
 	case s.Pattern == kind.Patterns["duration"].String() && !d.once(40):
 		return pick(d, durations)
 	case s.Pattern == kind.DecimalText:
