@@ -8,7 +8,9 @@ type RetainedExternalService struct {
 	// Zone is the zone that owned the service; empty: global.
 	Zone string `json:"zone,omitempty"`
 	// Service is the name that its owner gave it.
-	Service  string           `json:"service"`
+	Service string `json:"service"`
+	// Longer is true where its row had the longer name ([LongerSyncedName]).
+	Longer   bool             `json:"longer,omitempty"`
 	Port     uint32           `json:"port"`
 	Protocol Protocol         `json:"protocol"`
 	SNIs     []string         `json:"snis"`

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -47,14 +48,62 @@ const syncedNameLength = maxLabel - 1 - 16
 // over the name, the owner's zone and the mesh, with a zero byte between. It depends on nothing else, so it is the same
 // on every control plane. Without a dot it names an object of the system namespace of every cluster, where the copies
 // of all meshes and namespaces are.
+//
+// A writer may choose a name whose hash is that of another one, since FNV is no cryptographic hash. The second resource
+// has its [LongerSyncedName].
 func SyncedName(info *resource.Info, mesh, name string, owner Owner) string {
-	if !info.Sync.Has(resource.ZoneToGlobal) {
+	if !HasSyncedName(info) {
 		return name
 	}
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s\x00%s\x00%s", name, owner.Zone, mesh)
-	cut := strings.TrimRight(strings.ReplaceAll(name[:min(len(name), syncedNameLength)], ".", "-"), "-")
-	return fmt.Sprintf("%s-%016x", cut, h.Sum64())
+	_, _ = h.Write(syncedNameInput(mesh, name, owner)) // it never fails
+	return fmt.Sprintf("%s-%016x", syncedNamePrefix(name, syncedNameLength), h.Sum64())
+}
+
+// HasSyncedName returns whether the copies of a kind have another name than the resource on its owner.
+func HasSyncedName(info *resource.Info) bool { return info.Sync.Has(resource.ZoneToGlobal) }
+
+const (
+	// longerNameMark stands before the hash of a [LongerSyncedName].
+	longerNameMark = "-copy-"
+	// longerNameDigits is the number of hexadecimal digits of its hash.
+	longerNameDigits = 32
+)
+
+// LongerSyncedName returns the name of a resource's copy where another resource has its [SyncedName]. The kind is one
+// with [HasSyncedName]. It is the name, with "-" in place of "." and cut if it is too long, "-copy-" and 128 bits of
+// SHA-256 over the same text, in hexadecimal digits. It is the SyncedName of no resource, and no user creates a
+// resource with a name of this form.
+func LongerSyncedName(mesh, name string, owner Owner) string {
+	hash := sha256.Sum256(syncedNameInput(mesh, name, owner))
+	return fmt.Sprintf("%s%s%x", syncedNamePrefix(name, maxLabel-len(longerNameMark)-longerNameDigits), longerNameMark,
+		hash[:longerNameDigits/2])
+}
+
+// IsLongerSyncedName returns whether a name has the form of a [LongerSyncedName].
+func IsLongerSyncedName(name string) bool {
+	at := len(name) - longerNameDigits - len(longerNameMark)
+	return at > 0 && strings.HasPrefix(name[at:], longerNameMark) &&
+		strings.Trim(name[at+len(longerNameMark):], "0123456789abcdef") == ""
+}
+
+func syncedNameInput(mesh, name string, owner Owner) []byte {
+	return fmt.Appendf(nil, "%s\x00%s\x00%s", name, owner.Zone, mesh)
+}
+
+// syncedNamePrefix returns the first bytes of a name, as a part of a DNS label.
+func syncedNamePrefix(name string, length int) string {
+	return strings.TrimRight(strings.ReplaceAll(name[:min(len(name), length)], ".", "-"), "-")
+}
+
+// IsCopyOf returns whether a stored resource is the copy of an owner's resource, by its [OwnerName] there. The stored
+// resource is at the [SyncedName] of the other one. One whose labels do not state another resource counts.
+func IsCopyOf(info *resource.Info, meta *resource.Meta, name string, owner Owner) bool {
+	if meta.Label(OriginLabel) != "" && OwnerOf(meta) != owner {
+		return false
+	}
+	is := OwnerName(info, meta)
+	return is == name || SyncedName(info, meta.Mesh, is, owner) != meta.Name
 }
 
 // OfOperators reports whether resources of a kind concern a whole mesh, so that on Kubernetes all are in the system

@@ -121,9 +121,9 @@ const takenLabel = "weft.io/taken-from-global"
 func (w *Writer) isTaken(o resource.Any) bool {
 	meta, key := o.Envelope(), o.Key()
 	name := meta.Label(takenLabel)
+	taken := Received{Kind: kind.ByName(key.Kind), Mesh: key.Mesh, Name: name}
 	return name != "" && meta.Label(kind.OriginLabel) == kind.OriginZone &&
-		w.displayName(key) == kind.DisplayNameOf(meta) &&
-		kind.SyncedName(kind.ByName(key.Kind).Describe(), key.Mesh, name, kind.Owner{}) == key.Name
+		w.displayName(key) == kind.DisplayNameOf(meta) && (taken.Key() == key || taken.LongerKey() == key)
 }
 
 // own returns the change of a row's labels by which this control plane owns it.

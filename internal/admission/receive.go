@@ -23,10 +23,22 @@ type Received struct {
 	Body  []byte // resource.Body
 }
 
-// Key returns the key under which the resource is stored here.
+// Key returns the key under which the resource is stored here, unless another resource has the key.
 func (r *Received) Key() resource.Key {
 	info := r.Kind.Describe()
 	return resource.Key{Kind: info.Name, Mesh: r.Mesh, Name: kind.SyncedName(info, r.Mesh, r.Name, r.Owner)}
+}
+
+// LongerKey returns the key under which the resource is stored here where another resource has [Received.Key].
+func (r *Received) LongerKey() resource.Key {
+	return resource.Key{Kind: r.Kind.Describe().Name, Mesh: r.Mesh,
+		Name: kind.LongerSyncedName(r.Mesh, r.Name, r.Owner)}
+}
+
+// ReceivedRow is the row of a received resource.
+type ReceivedRow struct {
+	Key     resource.Key
+	Version string // empty: there is no row
 }
 
 // Receive stores a resource of another control plane, byte for byte, so that fields that this release does not know are
@@ -39,43 +51,83 @@ func (w *Writer) Receive(ctx context.Context, r Received) error {
 	return err
 }
 
-// ReceiveAt is [Writer.Receive] for a caller that knows the version of the row that the resource replaces, empty for a
-// new row; nil: it is not known. The row is another resource of the same owner. If it has another version by now, it
-// is read. ReceiveAt returns the version of the stored row.
-func (w *Writer) ReceiveAt(ctx context.Context, r Received, known *string) (version string, err error) {
-	key := r.Key()
-	o, err := w.checkReceived(key, &r)
-	if err != nil {
-		return "", userError(key, err)
-	}
+// ReceiveAt is [Writer.Receive] for a caller that knows the row that the resource replaces, or that there is none; nil:
+// it is not known. The row is an earlier state of the resource. If it has another version by now, it is read. ReceiveAt
+// returns the stored row.
+func (w *Writer) ReceiveAt(ctx context.Context, r Received, known *ReceivedRow) (ReceivedRow, error) {
 	if known != nil {
+		o, err := w.checkReceived(known.Key, &r)
+		if err != nil {
+			return *known, userError(known.Key, err)
+		}
 		// An error may come from a row that was written since, so it is read for the next attempt.
-		if version, err = w.replace(ctx, o, &r, nil, *known); err == nil {
-			return version, nil
+		if version, err := w.replace(ctx, o, &r, nil, known.Version); err == nil {
+			return ReceivedRow{known.Key, version}, nil
 		}
 	}
 	for {
-		version, err = w.receiveOnce(ctx, key, o, &r)
+		row, err := w.receiveOnce(ctx, &r)
 		if isConflict(err) {
 			continue // another write came first: read again
 		}
-		return version, userError(key, err)
+		return row, userError(row.Key, err)
 	}
 }
 
-func (w *Writer) receiveOnce(ctx context.Context, key resource.Key, o resource.Any, r *Received) (version string,
-	err error) {
-	stored, err := w.stored(ctx, key)
+func (w *Writer) receiveOnce(ctx context.Context, r *Received) (ReceivedRow, error) {
+	key, stored, err := w.receivedPlace(ctx, r)
+	row := ReceivedRow{Key: key}
 	if err != nil {
-		return "", err
+		return row, err
+	}
+	o, err := w.checkReceived(key, r)
+	if err != nil {
+		return row, err
 	}
 	if stored != nil {
-		version = stored.row.Version
+		row.Version = stored.row.Version
 		if err := w.checkReplaceable(stored, r); err != nil || bytes.Equal(r.Body, stored.row.Body) {
-			return version, err
+			return row, err
 		}
 	}
-	return w.replace(ctx, o, r, stored, version)
+	row.Version, err = w.replace(ctx, o, r, stored, row.Version)
+	return row, err
+}
+
+// receivedPlace returns the key of a received resource, and what is stored there. A resource that has a row keeps its
+// key. A new one has [Received.LongerKey] where another resource has its key. What is deleted with a resource, such as
+// the insight of a Dataplane, has its name.
+func (w *Writer) receivedPlace(ctx context.Context, r *Received) (resource.Key, *current, error) {
+	key, info := r.Key(), r.Kind.Describe()
+	if owner := ownerOf(key); kind.HasSyncedName(info) && owner != nil && owner.Kind != kind.Meshes.Name {
+		of := *r
+		of.Kind = kind.ByName(owner.Kind)
+		place, _, err := w.receivedPlace(ctx, &of)
+		if err != nil {
+			return key, nil, err
+		}
+		key.Name = place.Name
+		stored, err := w.stored(ctx, key)
+		return key, stored, err
+	}
+	stored, err := w.stored(ctx, key)
+	if err != nil || !kind.HasSyncedName(info) || stored != nil && w.isCopy(stored, r) {
+		return key, stored, err
+	}
+	longer := r.LongerKey()
+	switch at, err := w.stored(ctx, longer); {
+	case err != nil || at != nil:
+		return longer, at, err
+	case stored == nil || w.checkReplaceable(stored, r) == nil:
+		return key, stored, nil
+	}
+	return longer, nil, nil
+}
+
+// isCopy returns whether the resource that is stored at [Received.Key] is the received one.
+func (w *Writer) isCopy(stored *current, r *Received) bool {
+	meta := stored.object.Envelope()
+	return w.owner(meta) == r.Owner && kind.IsCopyOf(r.Kind.Describe(), meta, r.Name, r.Owner)
 }
 
 // replace stores a checked resource in place of the row with a version; empty: as a new row. Where stored is nil, what
@@ -85,7 +137,7 @@ func (w *Writer) replace(ctx context.Context, o resource.Any, r *Received, store
 	if err := w.checkTrust(ctx, o, r.Owner, stored, true, false); err != nil {
 		return "", err
 	}
-	row := store.Row{Key: r.Key(), Version: version, Body: r.Body}
+	row := store.Row{Key: o.Key(), Version: version, Body: r.Body}
 	var err error
 	if version != "" {
 		row, err = w.rows.Update(ctx, row)
@@ -161,8 +213,7 @@ func zoneOf(o resource.Any) (zone string, ok bool) {
 
 // checkReplaceable returns an error where a received resource may not replace the stored one. It may replace a Mesh of
 // this control plane, a hidden kind, and a resource with an equal spec. It never replaces a resource of a third control
-// plane, although a name can be made up that leads to the same key, nor one that this zone took from global and a user
-// has written since.
+// plane, nor one that this zone took from global and a user has written since.
 func (w *Writer) checkReplaceable(stored *current, r *Received) error {
 	meta := stored.object.Envelope()
 	info := r.Kind.Describe()
@@ -199,11 +250,16 @@ func (w *Writer) errMissing(row store.Row) error {
 // without an error. A mesh that still has Dataplanes here, or resources that users of this control plane wrote, is kept
 // with an error: Conflict.
 func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
-	key := r.Key()
+	_, err := w.RemoveReceivedAt(ctx, r)
+	return err
+}
+
+// RemoveReceivedAt is [Writer.RemoveReceived], and returns the key of the resource.
+func (w *Writer) RemoveReceivedAt(ctx context.Context, r Received) (resource.Key, error) {
 	for {
-		stored, err := w.stored(ctx, key)
+		key, stored, err := w.receivedPlace(ctx, &r)
 		if err != nil || stored == nil || w.owner(stored.object.Envelope()) != r.Owner {
-			return userError(key, err)
+			return key, userError(key, err)
 		}
 		if key.Kind == kind.Meshes.Name {
 			err := w.checkMeshUnused(ctx, key)
@@ -211,11 +267,11 @@ func (w *Writer) RemoveReceived(ctx context.Context, r Received) error {
 				err = w.checkMeshLosesNothing(ctx, key)
 			}
 			if err != nil {
-				return err
+				return key, err
 			}
 		}
 		if err = w.rows.Delete(ctx, key, stored.row.Version); !isConflict(err) {
-			return userError(key, err)
+			return key, userError(key, err)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestReceiveAt(t *testing.T) {
 				t.Fatal(err)
 			}
 			return known
-		}, 1},
+		}, 2}, // under both of its names
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, rows := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
@@ -121,19 +121,19 @@ func TestReceiveAt(t *testing.T) {
 		})
 	}
 	w, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
-	missing, none := received(west, kind.MeshServices, "web", webService), ""
+	missing := received(west, kind.MeshServices, "web", webService)
 	missing.Mesh = "other"
-	_, err := w.ReceiveAt(t.Context(), missing, &none)
+	_, err := w.ReceiveAt(t.Context(), missing, &admission.ReceivedRow{Key: missing.Key()})
 	wantError(t, err, resource.NotFound, `the Mesh "other" does not exist`)
 }
 
 func receiveAt(t *testing.T, w *admission.Writer, r admission.Received, known string) (version string) {
 	t.Helper()
-	version, err := w.ReceiveAt(t.Context(), r, &known)
+	row, err := w.ReceiveAt(t.Context(), r, &admission.ReceivedRow{Key: r.Key(), Version: known})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return version
+	return row.Version
 }
 
 // TestReceiveOfNamespaces: resources of one name in two namespaces, and in two meshes, are different ones here.
@@ -310,14 +310,19 @@ func TestAZoneThatLeftGlobal(t *testing.T) {
 	if done := adopt(t, alone, rows); done != (admission.Adopted{}) {
 		t.Errorf("a second time: %+v", done)
 	}
-	// After joining again, global does not replace what a user has written meanwhile.
+	// After joining again, global does not replace what a user has written meanwhile. Its policy has another key.
 	joined := admission.New(rows, admission.Options{Zone: "east", Joined: true})
 	if done := adopt(t, joined, rows); done != (admission.Adopted{}) {
 		t.Errorf("joined again: %+v", done)
 	}
 	again := received(global, kind.MeshTrafficPermissions, "p", `{"rules":[],"later":2}`)
-	wantError(t, joined.Receive(t.Context(), again), resource.Conflict,
-		`the zone "east" has one of the same name; delete that one, or rename one of the two`)
+	if err := joined.Receive(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	if owner := kind.OwnerOf(read(t, rows, again.Key()).Envelope()); owner.Global() {
+		t.Error("global replaced what a user has written")
+	}
+	read(t, rows, again.LongerKey())
 }
 
 // TestAZoneGivesBackWhatItTook: a zone that joins a global control plane again, of whatever name the zone is by then,

@@ -87,6 +87,7 @@ func Run(w World) *Report {
 	l.operatorsUnset()
 	l.ownWrites()
 	l.zones()
+	l.longerNames()
 	l.zoneProxyNamespaces()
 	l.hostNames()
 	l.sidecars()

@@ -138,6 +138,9 @@ var (
 	sniTaken = &Problem{"sni-of-another-service", Warning,
 		"Find out who made a service with the same SNI: it does not happen by chance. No action is needed for the " +
 			"traffic, which has the other SNI."}
+	keyTaken = &Problem{"key-of-another-resource", Warning,
+		"Find out who made the resource that has the key: it does not happen by chance. Rename it, or delete it if " +
+			"it is a former copy of this one. Both apply meanwhile."}
 	memberExcluded = &Problem{"member-excluded", Warning,
 		"Give the MeshService the port with that appProtocol, add its namespace to selector.namespaces of the " +
 			"MeshMultiZoneService if its owner may have the requests, or narrow the selector."}
@@ -196,7 +199,7 @@ var problems = []*Problem{
 	listenerDrainStuck,
 	zoneProxyNamespace, zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved,
 	outboundUnreachable,
-	zoneWithoutIngress, serviceWithoutSNI, sniTaken, memberExcluded,
+	zoneWithoutIngress, serviceWithoutSNI, sniTaken, keyTaken, memberExcluded,
 	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
 	policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,

@@ -60,6 +60,31 @@ func (l *checker) zone(o *resource.Object[kind.Zone]) {
 	l.link(object, link, "its control plane", "it continues with its stored resources, and changes wait")
 }
 
+// longerNames finds the copies of other control planes' resources whose key another resource had first. A copy keeps
+// its longer name when the other one is gone, which is no finding.
+func (l *checker) longerNames() {
+	tables := l.State.Tables
+	for _, d := range kind.All() {
+		info := d.Describe()
+		if !kind.HasSyncedName(info) || info.Hidden || info.ReadOnly {
+			continue
+		}
+		for o := range tables.From(l.Snapshot, info.Name, "", "") {
+			meta := o.Envelope()
+			if !tables.HasLongerName(meta) {
+				continue
+			}
+			owner, name := tables.OwnerOf(meta), kind.OwnerName(info, meta)
+			first := resource.Key{Kind: info.Name, Mesh: meta.Mesh, Name: kind.SyncedName(info, meta.Mesh, name, owner)}
+			if holder, ok := tables.Find(l.r, first); ok {
+				is := holder.Envelope()
+				l.found(keyTaken, objectOf(o.Key()), "it is %s of %s, and %s of %s has its key %s", name, owner,
+					kind.OwnerName(info, is), tables.OwnerOf(is), first)
+			}
+		}
+	}
+}
+
 // unconfirmed finds changes of a zone that wait for an operator.
 func (l *checker) unconfirmed(object Object, known *kind.ZoneInsight) {
 	if known == nil {

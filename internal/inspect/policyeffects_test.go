@@ -172,6 +172,47 @@ func TestGlobalCountsReachedPorts(t *testing.T) {
 	}
 }
 
+// TestGlobalCountsReachedPortsOfALongerName: the same where the service has the longer name on global, since one of
+// another zone has its name. That one is gone later, and the longer name stays.
+func TestGlobalCountsReachedPortsOfALongerName(t *testing.T) {
+	d := kind.Duration(1e9)
+	all := kind.MeshTimeouts.Make("default", "all", kind.MeshTimeout{To: []kind.ToItem[kind.TimeoutConf]{{
+		TargetRef: kind.DestinationRef{Kind: "Mesh"}, Default: kind.TimeoutConf{ConnectionTimeout: &d}}}})
+	all.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
+	client := ofZone("east", kind.Dataplanes.Make("default", "client", kind.Dataplane{
+		Networking: kind.Networking{Address: "10.0.0.2", Outbound: []kind.Outbound{{Port: 10001,
+			BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "api", Port: 80}}}}}))
+	port := kind.ServicePort{Port: 80, AppProtocol: kind.HTTP}
+	api := ofZone("east", kind.MeshServices.Make("default", "api", kind.MeshService{Ports: []kind.ServicePort{port}}))
+	first := ofZone("west", kind.MeshServices.Make("default", "other", kind.MeshService{Ports: []kind.ServicePort{
+		{Port: 81, AppProtocol: kind.HTTP}}}))
+	first.Envelope().Name = api.Key().Name
+	api.Envelope().Name = kind.LongerSyncedName("default", "api", kind.Owner{Zone: "east"})
+	for _, rows := range [][]resource.Any{{all, client, api, first}, {all, client, api}} {
+		s := global(rows...)
+		effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().Of(all)
+		if effect.Counts.Routes != 1 {
+			t.Errorf("with %d services: %+v, want 1 route", len(rows)-2, effect)
+		}
+	}
+}
+
+// TestNACKsOfALongerName: a zone that has a policy of global under the longer name names it so.
+func TestNACKsOfALongerName(t *testing.T) {
+	all := kind.MeshTimeouts.Make("default", "longer", kind.MeshTimeout{})
+	all.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal}
+	insight := ofZone("east", kind.DataplaneInsights.Make("default", "web-2", kind.DataplaneInsight{
+		Subscriptions: []kind.Subscription{{ID: "1", ConnectTime: kind.Time{Time: noon}}},
+		NACKs: []kind.NACK{{Type: "cluster", Name: "c", Message: "no", Causes: []kind.Cause{
+			{Kind: "MeshTimeout", Name: kind.LongerSyncedName("default", "longer", kind.Owner{})}}}}}))
+	s := global(all, insight)
+	cause := kind.Cause{Kind: "MeshTimeout", Name: "longer"}
+	reader := inspect.NewReports(s, s.Tables.DB.Snapshot()).Reader()
+	if nacks := s.Tables.NACKsOf(reader, "default", cause); len(nacks) != 1 {
+		t.Errorf("%d proxies reject it, want 1", len(nacks))
+	}
+}
+
 // TestGlobalCountsAllZones: a policy of global counts the proxies of all zones, also by their name there, and one of a
 // zone those of its zone. Both find the NACKs of these proxies.
 func TestGlobalCountsAllZones(t *testing.T) {

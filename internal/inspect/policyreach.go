@@ -89,9 +89,7 @@ func (e *PolicyEffects) namedHere(dp *resource.Object[kind.Dataplane]) *kind.Net
 		if of == nil || ref.Name == "" {
 			return ref
 		}
-		key := resource.Key{Kind: ref.Kind, Mesh: dp.Mesh,
-			Name: kind.SyncedName(of.Describe(), dp.Mesh, ref.Name, kind.Owner{Zone: zone})}
-		if _, ok := e.State.Tables.Find(e.r, key); ok {
+		if key, ok := e.State.Tables.StoredKey(e.r, of.Describe(), dp.Mesh, zone, ref.Name); ok {
 			ref.Name = key.Name
 		}
 		return ref

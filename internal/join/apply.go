@@ -27,15 +27,14 @@ func apply(ctx context.Context, writer *admission.Writer, k *kindLog, items []zo
 	group.SetLimit(writers)
 	for _, item := range items {
 		group.Go(func() error {
-			r := receivedOf(k.kind, item)
-			var version mirror.Version
+			row, version := k.key(item.Key), mirror.Version{}
 			err := check(item)
 			if err == nil {
-				version, err = write(ctx, writer, k, r, item)
+				row, version, err = write(ctx, writer, k, item)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if rows[r.Key()] = version; err != nil {
+			if rows[row] = version; err != nil {
 				rejected = append(rejected,
 					zonesync.Rejection{Key: item.Key, Reason: rejectReason(ctx, err, k.kind, item, log)})
 			}
@@ -46,17 +45,19 @@ func apply(ctx context.Context, writer *admission.Writer, k *kindLog, items []zo
 	return rows, rejected
 }
 
-// write returns the version of the row, if it has stored one.
-func write(ctx context.Context, writer *admission.Writer, k *kindLog, r admission.Received, item zonesync.Item) (
+// write returns the key of an item's row, and the version if it has stored one.
+func write(ctx context.Context, writer *admission.Writer, k *kindLog, item zonesync.Item) (resource.Key,
 	mirror.Version, error) {
+	r := receivedOf(k.kind, item)
 	if item.Deleted {
-		return mirror.Version{}, writer.RemoveReceived(ctx, r)
+		key, err := writer.RemoveReceivedAt(ctx, r)
+		return key, mirror.Version{}, err
 	}
-	version, err := writer.ReceiveAt(ctx, r, k.replaced(r.Key(), item))
+	row, err := writer.ReceiveAt(ctx, r, k.replaced(item))
 	if err != nil {
-		return mirror.Version{}, err
+		return row.Key, mirror.Version{}, err
 	}
-	return mirror.Written(version), nil
+	return row.Key, mirror.Written(row.Version), nil
 }
 
 func receivedOf(d resource.Descriptor, item zonesync.Item) admission.Received {

@@ -56,11 +56,11 @@ func (k *kindLog) checkBounds(item zonesync.Item) error {
 	if item.Deleted {
 		return nil
 	}
+	key := k.key(item.Key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	has, was := k.sizes[item.Key.Owner], 0
-	r := receivedOf(k.kind, item)
-	if stored, ok := k.rows[r.Key()]; ok {
+	if stored, ok := k.rows[key]; ok && stored.key == item.Key {
 		was = stored.bytes
 	} else {
 		has.items++

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"weft/internal/admission"
 	"weft/internal/mirror"
 	"weft/internal/pki"
 	"weft/internal/store"
@@ -52,8 +53,12 @@ type kindLog struct {
 	log     *zonesync.Log
 	changed *wait.Broadcast
 
+	// of is the kind with which this one is deleted, and whose names it has; nil: it has names of its own.
+	of *kindLog
+
 	mu     sync.Mutex
 	rows   map[resource.Key]known
+	longer map[zonesync.Key]resource.Key                 // of items with a longer name, since another one had theirs
 	hashes map[kind.Owner]map[zonesync.Key]zonesync.Hash // of items that others own
 	// sizes is the size of each owner's items.
 	sizes map[kind.Owner]ownerSize
@@ -80,7 +85,13 @@ func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 		l.kinds[d.Describe().Name] = &kindLog{
 			kind: d, log: zonesync.NewLog(newEpoch()), changed: &wait.Broadcast{},
 			rows: map[resource.Key]known{}, hashes: map[kind.Owner]map[zonesync.Key]zonesync.Hash{},
-			sizes: map[kind.Owner]ownerSize{},
+			sizes: map[kind.Owner]ownerSize{}, longer: map[zonesync.Key]resource.Key{},
+		}
+	}
+	for _, k := range l.kinds {
+		info := k.kind.Describe()
+		if of := kind.OwnerKind(info); of != kind.Meshes.Name && kind.HasSyncedName(info) {
+			k.of = l.kinds[of]
 		}
 	}
 	return l
@@ -392,6 +403,9 @@ func (k *kindLog) add(key resource.Key, o *resource.Object[stored], owner kind.O
 		len(o.Spec.body)}
 	k.addSize(owner, 1, is.bytes)
 	k.rows[key] = is
+	if kind.IsLongerSyncedName(key.Name) {
+		k.longer[is.key] = key
+	}
 	if k.hashes[is.key.Owner] == nil {
 		k.hashes[is.key.Owner] = map[zonesync.Key]zonesync.Hash{}
 	}
@@ -414,6 +428,7 @@ func (k *kindLog) drop(key resource.Key) *known {
 func (k *kindLog) release(row known) {
 	key := row.key
 	k.addSize(key.Owner, -1, -row.bytes)
+	delete(k.longer, key)
 	delete(k.hashes[key.Owner], key)
 	if len(k.hashes[key.Owner]) == 0 {
 		delete(k.hashes, key.Owner)
@@ -426,17 +441,34 @@ func (k *kindLog) version(key resource.Key) string {
 	return k.rows[key].version
 }
 
-// replaced returns the version of the row that an item replaces; empty for a new row. It returns nil where the row has
-// another owner, or is equal to the item.
-func (k *kindLog) replaced(row resource.Key, item zonesync.Item) *string {
+// key returns the key of an item's row, or the one that a new row has unless another item has it.
+func (k *kindLog) key(item zonesync.Key) resource.Key {
+	if k.of != nil {
+		key := k.of.key(item)
+		key.Kind = k.kind.Describe().Name
+		return key
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	stored, ok := k.rows[row]
+	if longer, ok := k.longer[item]; ok {
+		return longer
+	}
+	r := receivedOf(k.kind, zonesync.Item{Key: item})
+	return r.Key()
+}
+
+// replaced returns the row that an item replaces, without a version for a new row. It returns nil where the row has
+// another owner, or is equal to the item.
+func (k *kindLog) replaced(item zonesync.Item) *admission.ReceivedRow {
+	key := k.key(item.Key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	stored, ok := k.rows[key]
 	is := k.hashes[item.Key.Owner][item.Key]
 	if ok && (stored.key != item.Key || is == zonesync.Sum(item.Key, item.Body)) {
 		return nil
 	}
-	return &stored.version
+	return &admission.ReceivedRow{Key: key, Version: stored.version}
 }
 
 // storedItems returns the items of owners for which a condition is true.

@@ -804,6 +804,7 @@ var comments = map[string]string{
 	"RetainedEndpoints.FirstServed":               "FirstServed is the time at which the first new member served.",
 	"RetainedExternalService":                     "RetainedExternalService is one port of a removed MeshExternalService. Zone egresses serve it until every client has acked the removal; then the row is deleted, at the latest after a timeout.",
 	"RetainedExternalService.Labels":              "Labels are the labels of the service, and Sections the names of its port, by which policies target it.",
+	"RetainedExternalService.Longer":              "Longer is true where its row had the longer name ([LongerSyncedName]).",
 	"RetainedExternalService.Service":             "Service is the name that its owner gave it.",
 	"RetainedExternalService.Zone":                "Zone is the zone that owned the service; empty: global.",
 	"RetainedSNIRoute":                            "RetainedSNIRoute has SNIs of a deleted service or port, and their former servers. Zone ingresses serve the SNI routes until all other zones have removed them; then the row is deleted, at the latest after a timeout.",

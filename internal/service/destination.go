@@ -81,7 +81,13 @@ type DestinationKey struct {
 	Service  string
 	Port     uint32
 	Locality Locality
+	// Longer is true where its row has the longer name ([kind.LongerSyncedName]), since another service has the name
+	// that it had first.
+	Longer bool `json:",omitempty"`
 }
+
+// longerRow marks a destination with [DestinationKey].Longer in its name.
+const longerRow = "copy"
 
 // ParseDestination parses the output of [DestinationKey.String], also with a suffix after another "_". No part of a
 // destination's name contains an underscore.
@@ -100,6 +106,7 @@ func ParseDestination(name string) (key DestinationKey, ok bool) {
 		return DestinationKey{}, false
 	}
 	key.Mesh, key.Zone, key.Service, key.Port = parts[2], parts[3], parts[5], uint32(port)
+	key.Longer = parts[4] == longerRow
 	if len(parts) == 8 && slices.Contains(localities, Locality(parts[7])) {
 		key.Locality = Locality(parts[7])
 	}
@@ -164,7 +171,7 @@ type Servers struct {
 func (s *Stage) Row(key DestinationKey) state.ServiceKey {
 	return state.ServiceKey{
 		Mesh: key.Mesh,
-		Name: s.state.StoredName(destinationKinds[key.Kind].info, key.Mesh, key.Zone, key.Service),
+		Name: s.state.StoredName(destinationKinds[key.Kind].info, key.Mesh, key.Zone, key.Service, key.Longer),
 	}
 }
 
@@ -173,6 +180,7 @@ func (s *Stage) KeyOf(service *resource.Object[kind.MeshService]) DestinationKey
 	key := DestinationKey{Mesh: service.Mesh, Zone: s.state.ZoneOf(&service.Meta), Service: service.Name}
 	if key.Zone != s.state.Zone {
 		key.Service = kind.OwnerName(&kind.MeshServices.Info, &service.Meta)
+		key.Longer = s.state.HasLongerName(&service.Meta)
 	}
 	return key
 }
@@ -206,9 +214,14 @@ func (k *DestinationKind) UnmarshalText(text []byte) error {
 
 // String returns the destination's name in every place that shows one: clusters, endpoint assignments, routes.
 // "kri_msvc_default_east__backend_80": kind, mesh, zone, namespace (empty on machines), name, port; a locality follows
-// with another "_".
+// with another "_". In place of the namespace is "copy" where the service has the longer name.
 func (k DestinationKey) String() string {
-	name := fmt.Sprintf("kri_%s_%s_%s__%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, k.Service, k.Port)
+	namespace := ""
+	if k.Longer {
+		namespace = longerRow
+	}
+	name := fmt.Sprintf("kri_%s_%s_%s_%s_%s_%d", destinationKinds[k.Kind].short, k.Mesh, k.Zone, namespace, k.Service,
+		k.Port)
 	if k.Locality != "" {
 		name += "_" + string(k.Locality)
 	}

@@ -19,6 +19,7 @@ func (s *Stage) ExternalKeyOf(service *resource.Object[kind.MeshExternalService]
 	}
 	if key.Zone != s.state.Zone {
 		key.Service = kind.OwnerName(&kind.MeshExternalServices.Info, &service.Meta)
+		key.Longer = s.state.HasLongerName(&service.Meta)
 	}
 	return key
 }
@@ -26,11 +27,12 @@ func (s *Stage) ExternalKeyOf(service *resource.Object[kind.MeshExternalService]
 // externalNamed returns the service with a row's name or, where there is none, with the name that global gave it. A
 // reference on Kubernetes has the system namespace.
 func (s *Stage) externalNamed(r *table.Reader, name state.ServiceKey) DestinationKey {
-	byGlobal := func(given string) string {
-		return s.state.StoredName(&kind.MeshExternalServices.Info, name.Mesh, "", given)
+	if service, ok := s.state.ExternalServices.Find(r, name.Mesh, name.Name); ok {
+		return s.ExternalKeyOf(service)
 	}
-	for _, row := range []string{name.Name, byGlobal(name.Name), byGlobal(withoutNamespace(name.Name))} {
-		if service, ok := s.state.ExternalServices.Find(r, name.Mesh, row); ok {
+	for _, given := range []string{name.Name, withoutNamespace(name.Name)} {
+		if service, ok := state.FindStored(s.state, s.state.ExternalServices, r, &kind.MeshExternalServices.Info,
+			name.Mesh, "", given); ok {
 			return s.ExternalKeyOf(service)
 		}
 	}

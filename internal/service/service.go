@@ -135,7 +135,7 @@ func (s *Stage) mayMatch(service *resource.Object[kind.MeshService], dp *resourc
 	case s.state.ZoneOf(&dp.Meta) != zone:
 		return false
 	case selector.DataplaneRef != nil:
-		return dp.Name == s.state.StoredName(&kind.Dataplanes.Info, service.Mesh, zone, selector.DataplaneRef.Name)
+		return s.state.IsNamed(&kind.Dataplanes.Info, &dp.Meta, selector.DataplaneRef.Name)
 	case selector.DataplaneLabels != nil:
 		return selector.DataplaneLabels.Matches(dp.Labels)
 	}
@@ -147,8 +147,8 @@ func (s *Stage) candidates(r *table.Reader, mesh, zone string,
 	selector *kind.ServiceSelector) []*resource.Object[kind.Dataplane] {
 	switch {
 	case selector.DataplaneRef != nil:
-		if dp, ok := s.state.Dataplanes.Find(r, mesh,
-			s.state.StoredName(&kind.Dataplanes.Info, mesh, zone, selector.DataplaneRef.Name)); ok {
+		if dp, ok := state.FindStored(s.state, s.state.Dataplanes, r, &kind.Dataplanes.Info, mesh, zone,
+			selector.DataplaneRef.Name); ok {
 			return []*resource.Object[kind.Dataplane]{dp}
 		}
 		return nil

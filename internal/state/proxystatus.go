@@ -49,19 +49,28 @@ type NACKed struct {
 // NACKsOf returns the connected proxies that NACK the configuration of a resource, on global those of every zone. A
 // zone knows a resource of global by another name.
 func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
+	names := []string{c.Name}
 	var zone string // of the resource; empty: every zone has it
 	if o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name}); ok && t.Zone == "" {
 		meta, info := o.Envelope(), kind.ByName(c.Kind).Describe()
-		if zone = t.OwnerOf(meta).Zone; zone != "" {
-			c.Name = kind.OwnerName(info, meta)
-		} else {
-			c.Name = kind.SyncedName(info, mesh, kind.OwnerName(info, meta), kind.Owner{})
+		name := kind.OwnerName(info, meta)
+		zone = t.OwnerOf(meta).Zone
+		switch {
+		case zone != "":
+			names = []string{name}
+		case kind.HasSyncedName(info):
+			// A zone where another resource has the one name has the other.
+			names = []string{kind.SyncedName(info, mesh, name, kind.Owner{}),
+				kind.LongerSyncedName(mesh, name, kind.Owner{})}
 		}
 	}
 	var nacked []NACKed
-	for _, insight := range t.InsightsByCause.List(r, CauseKey(mesh, c)) {
-		if zone == "" || t.ZoneOf(&insight.Meta) == zone {
-			nacked = append(nacked, NACKed{insight, c})
+	for _, name := range names {
+		c.Name = name
+		for _, insight := range t.InsightsByCause.List(r, CauseKey(mesh, c)) {
+			if zone == "" || t.ZoneOf(&insight.Meta) == zone {
+				nacked = append(nacked, NACKed{insight, c})
+			}
 		}
 	}
 	return nacked

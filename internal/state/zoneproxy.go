@@ -37,7 +37,7 @@ func (t *Tables) addZoneProxy() {
 
 // ZoneAddress returns the row with the zone ingresses of a zone, as other zones dial them for a mesh.
 func (t *Tables) ZoneAddress(r *table.Reader, mesh, zone string) (*resource.Object[kind.MeshZoneAddress], bool) {
-	return t.ZoneAddresses.Find(r, mesh, t.StoredName(&kind.MeshZoneAddresses.Info, mesh, zone, zone))
+	return FindStored(t, t.ZoneAddresses, r, &kind.MeshZoneAddresses.Info, mesh, zone, zone)
 }
 
 // Networking returns the networking of a Dataplane, with an IP address in the place of a host name, or of a ZoneIngress

@@ -29,7 +29,7 @@ func (s *Stage) retainedEgressServices(r *table.Reader, mesh string) []EgressSer
 // RetainedExternalKey returns the destination of a retained external service.
 func RetainedExternalKey(row *resource.Object[kind.RetainedExternalService]) service.DestinationKey {
 	return service.DestinationKey{Kind: service.ExternalService, Mesh: row.Mesh, Zone: row.Spec.Zone,
-		Service: row.Spec.Service, Port: row.Spec.Port}
+		Service: row.Spec.Service, Port: row.Spec.Port, Longer: row.Spec.Longer}
 }
 
 // retainedExternalName returns the name of the row that retains an external service.
@@ -49,8 +49,8 @@ func (s *Stage) RetainExternalServices(before, after *table.Reader, had []Egress
 		if !existed || exists || !ok {
 			continue
 		}
-		row := kind.RetainedExternalService{Zone: e.Key.Zone, Service: e.Key.Service, Port: e.Key.Port,
-			Protocol: protocol, SNIs: e.SNIs, Material: *as, Since: kind.Time{Time: now}}
+		row := kind.RetainedExternalService{Zone: e.Key.Zone, Service: e.Key.Service, Longer: e.Key.Longer,
+			Port: e.Key.Port, Protocol: protocol, SNIs: e.SNIs, Material: *as, Since: kind.Time{Time: now}}
 		if d := s.services.Targeted.Get(before, e.Key); d != nil {
 			row.Labels, row.Sections = d.Labels, d.Sections
 		}

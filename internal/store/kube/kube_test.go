@@ -664,10 +664,11 @@ func TestRowsWithoutANamespace(t *testing.T) {
 	}
 	stored := map[string]resource.Key{}
 	for object, o := range map[string]*resource.Object[kind.MeshTrust]{
-		kind.MTLSIdentity:              trust("default", kind.MTLSIdentity),
-		kind.MTLSIdentity + "." + mesh: trust(mesh, kind.MTLSIdentity),
-		"of-users":                     trust(mesh, "of-users."+mesh),
-		"copy-0123456789abcdef":        trust(mesh, "copy-0123456789abcdef"),
+		kind.MTLSIdentity:                              trust("default", kind.MTLSIdentity),
+		kind.MTLSIdentity + "." + mesh:                 trust(mesh, kind.MTLSIdentity),
+		"of-users":                                     trust(mesh, "of-users."+mesh),
+		"copy-0123456789abcdef":                        trust(mesh, "copy-0123456789abcdef"),
+		kind.LongerSyncedName(mesh, "a", kind.Owner{}): trust(mesh, kind.LongerSyncedName(mesh, "a", kind.Owner{})),
 	} {
 		row := create(t, s, o, nil)
 		var found struct{ Spec kind.MeshTrust }

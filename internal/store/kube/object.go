@@ -199,7 +199,7 @@ func (k *Kind) object(row, system string) (name, namespace string) {
 }
 
 // syncedName matches the names of copies of other control planes' resources, which have a hash over their mesh.
-var syncedName = regexp.MustCompile(`-[0-9a-f]{16}$`)
+var syncedName = regexp.MustCompile(`-([0-9a-f]{16}|copy-[0-9a-f]{32})$`)
 
 // places returns where a row may be; new rows are at the first place. The name of a row without a namespace is unique
 // in its mesh, and an object's in the system namespace: an object of a mesh other than the default one is NAME.MESH. An
