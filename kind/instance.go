@@ -6,6 +6,8 @@ import "weft/resource"
 // replicas delete a row that was not renewed in time.
 type Instance struct {
 	Renewals uint64 `json:"renewals"`
+	// Addresses are the IP addresses of its machine, or of its Pod, except those of the loopback interface.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // Instances is the kind of [Instance].

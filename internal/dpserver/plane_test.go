@@ -91,7 +91,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 	self := instance(ctx, rows, writer)
 	p := &plane{t: t, rows: rows, writer: writer}
 	server := dpserver.New(dpserver.Config{Rows: hub.Rows, Proxies: hub.Proxies, Acks: hub.Acks,
-		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret), Pods: pods,
+		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret), Pods: pods, Nodes: nodes{},
 		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
 		Instance: self, Log: log})
 	hub.Follow(server.Observe)

@@ -83,7 +83,7 @@ type Acks interface {
 	AwaitOwn(ctx context.Context, key state.ProxyKey) error
 }
 
-// Config has the dependencies and settings of a Server. All fields but Pods, DefaultMesh, LocalNetworks,
+// Config has the dependencies and settings of a Server. All fields but Pods, Nodes, DefaultMesh, LocalNetworks,
 // Forwarders and Acked are required.
 type Config struct {
 	Rows    Rows
@@ -95,7 +95,9 @@ type Config struct {
 
 	Keys *pki.Keyring // of the Secrets in the table
 	// Pods verify the tokens of Pods; nil outside Kubernetes.
-	Pods    PodTokens
+	Pods PodTokens
+	// Nodes know the addresses of the Nodes; nil outside Kubernetes.
+	Nodes   Nodes
 	Audit   *audit.Log // of the registrations by agents
 	Writer  *admission.Writer
 	Catalog *xds.Catalog
@@ -106,8 +108,8 @@ type Config struct {
 	LocalNetworks []netip.Prefix
 	// Forwarders are the networks of load balancers in front of the server, whose addresses vouch for no proxy.
 	Forwarders []netip.Prefix
-	// LoopbackVouches states that an agent which connects over the loopback interface may have each address of this
-	// machine.
+	// LoopbackVouches states that an agent on the machine of a replica may have an address of that machine: one that
+	// connects over the loopback interface each, and one that connects to another replica its source.
 	LoopbackVouches bool
 	// DrainTime is how long a draining proxy is kept after the last client has acked its removal from the endpoints.
 	DrainTime time.Duration

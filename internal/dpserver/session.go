@@ -137,8 +137,8 @@ func (a *session) open(ctx context.Context, proxies <-chan *proxy.Proxy) error {
 	if a.caller, err = a.server.authorize(ctx, a.key); err != nil {
 		return err
 	}
-	if a.caller.pod == nil {
-		a.sources = a.server.sourcesOf(ctx)
+	if a.sources, err = a.server.sourcesOf(ctx, a.caller); err != nil {
+		return err
 	}
 	return a.server.recordClaims(ctx, a.caller, a.key)
 }

@@ -41,11 +41,15 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 			status.Convert(err).Message())
 		return nil, err
 	}
+	sources, err := s.sourcesOf(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
 	detach, err := s.Proxies.Attach(key, stream)
 	if err != nil {
 		return nil, s.statusError(err, "attaching "+key.String())
 	}
-	p := &peer{server: s, key: key, caller: caller, sources: s.sourcesOf(ctx), stream: stream, detach: detach,
+	p := &peer{server: s, key: key, caller: caller, sources: sources, stream: stream, detach: detach,
 		id: uuid.NewString(), version: kind.VersionOfAgent(version, agentVersion(node)), since: now()}
 	p.unwatch = s.Proxies.Watch(key, p.follow)
 	p.leave = s.trackCall(caller, key, stream.Close)

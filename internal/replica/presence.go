@@ -74,10 +74,19 @@ func lostRace(err error) bool {
 	return err != nil && (code == resource.NotFound || code == resource.Stale)
 }
 
+// row returns this replica's row.
+func (m *Member) row() resource.Any {
+	row := kind.Instance{Renewals: m.renewals}
+	if m.Addresses != nil {
+		row.Addresses = m.Addresses()
+	}
+	return kind.Instances.Make("", m.ID(), row)
+}
+
 // createRow creates this replica's row.
 func (m *Member) createRow(ctx context.Context) error {
 	began := time.Now()
-	result, err := m.Writer.Create(ctx, kind.Instances.Make("", m.ID(), kind.Instance{}), nil)
+	result, err := m.Writer.Create(ctx, m.row(), nil)
 	if err != nil {
 		return err
 	}
@@ -96,8 +105,7 @@ func (m *Member) renew(ctx context.Context, began time.Time, failedBefore bool) 
 	version := m.version
 	m.mu.Unlock()
 	m.renewals++
-	row := kind.Instances.Make("", m.ID(), kind.Instance{Renewals: m.renewals})
-	result, err := m.Writer.Put(ctx, row, admission.Change{ControlPlane: true, IfMatch: version})
+	result, err := m.Writer.Put(ctx, m.row(), admission.Change{ControlPlane: true, IfMatch: version})
 	if lostRace(err) {
 		m.Log.Warn("the lease of this instance expired, and another instance deleted its row; it creates a new one",
 			"instance", m.ID())

@@ -28,7 +28,7 @@ import (
 	"weft/resource"
 )
 
-// Config is the configuration of one replica. All fields are required but Timing.
+// Config is the configuration of one replica. All fields are required but Addresses and Timing.
 type Config struct {
 	ID     string // unique for each run of each replica
 	Store  store.Store
@@ -41,8 +41,10 @@ type Config struct {
 	Lost time.Duration
 	// HasLostClients reports whether a replica that left has clients that have not connected to another one.
 	HasLostClients func(instance string) bool
-	Timing         Timing // optional
-	Log            *slog.Logger
+	// Addresses returns the addresses of this machine, which the others know. Optional.
+	Addresses func() []string
+	Timing    Timing // optional
+	Log       *slog.Logger
 }
 
 // Member is one replica. It is safe for concurrent use.
@@ -138,6 +140,18 @@ func (m *Member) Live() []string {
 	return live
 }
 
+// IsPeerAddress reports whether the machine of another live replica has an address.
+func (m *Member) IsPeerAddress(address string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, peer := range m.view.addresses {
+		if slices.Contains(peer, address) {
+			return true
+		}
+	}
+	return false
+}
+
 // Replicas returns the number of other live replicas.
 func (m *Member) Replicas() int {
 	m.mu.Lock()
@@ -219,6 +233,9 @@ func (m *Member) apply(b mirror.Batch) {
 		switch o := o.(type) {
 		case *resource.Object[kind.Instance]:
 			m.view.observe(o.Name, o.Version, now)
+			if o.Name != m.ID() {
+				m.view.addresses[o.Name] = o.Spec.Addresses
+			}
 		case *resource.Object[kind.Leadership]:
 			m.view.lead(o.Spec, o.Version, false)
 		case *resource.Object[kind.AckRequest]:
@@ -229,6 +246,7 @@ func (m *Member) apply(b mirror.Batch) {
 		switch key.Kind {
 		case kind.Instances.Name:
 			m.view.observeDeletion(key.Name, now)
+			delete(m.view.addresses, key.Name)
 		case kind.AckRequests.Name:
 			delete(m.view.ackRequests, key.Name)
 		}

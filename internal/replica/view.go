@@ -39,6 +39,7 @@ type view struct {
 	timing Timing
 
 	peers      map[string]peer      // the others with a row
+	addresses  map[string][]string  // of the machines of the peers
 	gone       map[string]departure // the others whose row was deleted
 	departures int                  // number of departures
 
@@ -64,7 +65,7 @@ type departure struct {
 
 func newView(self string, now time.Time, timing Timing) *view {
 	return &view{self: self, began: now, timing: timing.withDefaults(), peers: map[string]peer{},
-		gone:        map[string]departure{},
+		addresses: map[string][]string{}, gone: map[string]departure{},
 		ackRequests: map[string]kind.AckRequest{}}
 }
 

@@ -16,6 +16,7 @@ type pods struct {
 	derived  *reconcile.Kubernetes
 	client   *api.Client
 	recorder *events.Recorder
+	nodes    *objects.Nodes
 }
 
 // buildPods makes the tables of the objects, in a zone on Kubernetes. A global control plane has no Pods.
@@ -41,7 +42,7 @@ func (s *Server) buildPods() error {
 		WriteStatus: func(ctx context.Context, status *convert.RouteStatus) error {
 			return objects.WriteRouteStatus(ctx, client, status)
 		}}
-	s.pods = &pods{derived: derived, client: client, recorder: events.New(client, s.log)}
+	s.pods = &pods{derived: derived, client: client, nodes: objects.NewNodes(), recorder: events.New(client, s.log)}
 	return nil
 }
 
@@ -62,5 +63,6 @@ func (s *Server) followPods(ctx context.Context) {
 		Outage: s.apiServer.outage, NodeLabels: s.settings.Pods.NodeLabels}
 	s.reconciler.ReportTo(s.pods.recorder.Record)
 	s.goRun(ctx, s.pods.recorder.Run)
+	s.goRun(ctx, func(ctx context.Context) { s.pods.nodes.Run(ctx, s.pods.client, s.apiServer.outage) })
 	s.goLead(ctx, follower.Run)
 }

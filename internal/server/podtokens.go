@@ -29,6 +29,14 @@ func (s *Server) podTokens() dpserver.PodTokens {
 	return &podTokens{podtoken.New(s.pods.client, inject.Audience, time.Now), s}
 }
 
+// nodes returns the Nodes of the cluster; nil outside Kubernetes.
+func (s *Server) nodes() dpserver.Nodes {
+	if s.pods == nil {
+		return nil
+	}
+	return s.pods.nodes
+}
+
 // WithoutResource implements [dpserver.PodTokens]. It reads the Pod, since the API server accepts the token of a Pod
 // that is gone for some seconds.
 func (p *podTokens) WithoutResource(ctx context.Context, pod *pki.PodClaims, of state.ProxyKey) error {

@@ -235,6 +235,7 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
+		Addresses: dpserver.MachineAddresses,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)
@@ -284,7 +285,7 @@ func (s *Server) buildReconciler(context.Context) error {
 func (s *Server) buildProxyServer(context.Context) error {
 	s.proxies = dpserver.New(dpserver.Config{
 		Rows: s.hub.Rows, Proxies: s.hub.Proxies, Acks: s.hub.Acks, AwaitAdditions: s.hub.Additions.Await,
-		Keys: s.keys, Pods: s.podTokens(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
+		Keys: s.keys, Pods: s.podTokens(), Nodes: s.nodes(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
 		Forwarders: s.settings.Forwarders, LoopbackVouches: s.settings.LoopbackVouches,
 		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,

@@ -267,7 +267,9 @@ var plain = []setting{
 	{
 		path: "dpServer.loopbackVouches", env: "KUMA_DP_SERVER_LOOPBACK_VOUCHES", fallback: "true",
 		doc: "An agent that connects over the loopback interface may state each address of the control plane's " +
-			"machine for its inbounds. Set it to false where other users of the machine run proxies.",
+			"machine for its inbounds, and one on the machine of another replica the address from which it connects. " +
+			"Set it to false where other users of these machines run proxies: their addresses then vouch for no " +
+			"proxy.",
 		set: boolean(func(s *Settings) *bool { return &s.LoopbackVouches }),
 	},
 	{

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,7 +112,10 @@ type Namespace struct {
 type Node struct {
 	Meta
 	ExternalIP, InternalIP string
-	Ready                  bool
+	// Addresses are those under which it forwards connections: those of its status, and the first two of each of its
+	// networks of Pods, which are those of the bridge and of the overlay of the usual network plugins.
+	Addresses []netip.Addr
+	Ready     bool
 }
 
 // Address returns the external address of the Node, else the internal one.
@@ -461,7 +465,10 @@ func DecodeNode(labels []string) func([]byte) (*Node, error) {
 	return func(raw []byte) (*Node, error) {
 		var o struct {
 			Metadata meta `json:"metadata"`
-			Status   struct {
+			Spec     struct {
+				PodCIDRs []string `json:"podCIDRs"`
+			} `json:"spec"`
+			Status struct {
 				Addresses []struct {
 					Type    string `json:"type"`
 					Address string `json:"address"`
@@ -474,7 +481,16 @@ func DecodeNode(labels []string) func([]byte) (*Node, error) {
 		}
 		maps.DeleteFunc(o.Metadata.Labels, func(name, _ string) bool { return !slices.Contains(labels, name) })
 		n := &Node{Meta: o.Metadata.decoded(), Ready: isTrue(o.Status.Conditions, "Ready")}
+		for _, cidr := range o.Spec.PodCIDRs {
+			if network, err := netip.ParsePrefix(cidr); err == nil {
+				first := network.Masked().Addr()
+				n.Addresses = append(n.Addresses, first, first.Next())
+			}
+		}
 		for _, a := range o.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil { // no host name
+				n.Addresses = append(n.Addresses, ip.Unmap())
+			}
 			switch {
 			case a.Type == "ExternalIP" && n.ExternalIP == "":
 				n.ExternalIP = a.Address

@@ -62,12 +62,17 @@ func (f *Follower) Run(ctx context.Context) {
 		s.objects.(*typed[convert.Route]).prefix = of + " "
 		sources = append(sources, s)
 	}
+	f.run(ctx, sources, t.SetSynced)
+}
+
+// run follows sources as Run does. synced is called when each was listed, and when ctx ends.
+func (f *Follower) run(ctx context.Context, sources []*source, synced func(*table.Tx, bool)) {
 	for _, s := range sources {
 		s.call = f.Outage.Call()
 		defer s.call.Succeeded() // it is not tried any more
 	}
 	defer f.Commit(func(tx *table.Tx) {
-		t.SetSynced(tx, false)
+		synced(tx, false)
 		for _, s := range sources {
 			s.objects.clear(tx)
 		}
@@ -80,7 +85,7 @@ func (f *Follower) Run(ctx context.Context) {
 		}
 		first = append(first, listed...)
 	}
-	first = append(first, func(tx *table.Tx) { t.SetSynced(tx, true) })
+	first = append(first, func(tx *table.Tx) { synced(tx, true) })
 	f.apply(first)
 	var running sync.WaitGroup
 	changes := make(chan []change, 1024)
