@@ -19,15 +19,23 @@ type Namespaces interface {
 	// ExceededBound returns why the namespace of a MeshService may not have it in place of the stored one, nil where it
 	// is new; empty where it may.
 	ExceededBound(stored, next *resource.Object[kind.MeshService]) string
+	// FullOfPolicies returns why a namespace may not have a further policy in a mesh; empty where it may.
+	FullOfPolicies(mesh, namespace string) string
 }
 
-// checkNamespace rejects a MeshService of a namespace of which its mesh admits no Pod, and one beyond the bound of its
-// namespace: Forbidden. What is stored stays, and may be written again as long as it gets no further port. The control
-// plane has its own check for the MeshServices that it makes from Services.
+// checkNamespace rejects a MeshService of a namespace of which its mesh admits no Pod, and a MeshService or a policy
+// beyond the bound of its namespace: Forbidden. What is stored stays, and may be written again as long as it gets no
+// further port. The control plane has its own check for the MeshServices that it makes from Services.
 func (w *Writer) checkNamespace(ctx context.Context, o resource.Any, stored *current, controlPlane bool) error {
-	next, ok := o.(*resource.Object[kind.MeshService])
 	_, namespace := w.namespaced(o.Key())
-	if !ok || controlPlane || w.namespaces == nil || namespace == "" || namespace == w.system {
+	if controlPlane || w.namespaces == nil || namespace == "" || namespace == w.system {
+		return nil
+	}
+	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy && stored == nil {
+		return forbidden(o.Key(), w.namespaces.FullOfPolicies(o.Key().Mesh, namespace))
+	}
+	next, ok := o.(*resource.Object[kind.MeshService])
+	if !ok {
 		return nil
 	}
 	if stored != nil {

@@ -15,7 +15,10 @@ import (
 
 // namespaces are namespaces with the label team, which have no more than a number of ports. A name with "lost" cannot
 // be read.
-type namespaces struct{ ports int }
+type namespaces struct {
+	ports  int
+	policy string // why a namespace may not have a further policy
+}
 
 func (n namespaces) Labels(_ context.Context, name string) (map[string]string, error) {
 	if name == "lost" {
@@ -29,6 +32,37 @@ func (n namespaces) ExceededBound(stored, next *resource.Object[kind.MeshService
 		return "the namespace is full"
 	}
 	return ""
+}
+
+func (n namespaces) FullOfPolicies(mesh, namespace string) string {
+	if mesh != "m" || namespace != "a" {
+		return ""
+	}
+	return n.policy
+}
+
+// TestPoliciesOfNamespaces: a user writes no new policy beyond the bound of the namespace. A stored one may be changed,
+// the control plane may write one of routes, and other namespaces have room.
+func TestPoliciesOfNamespaces(t *testing.T) {
+	timeout := func(name string, seconds int) string {
+		return fmt.Sprintf("{type: MeshTimeout, mesh: m, name: %s, spec: {rules: [{default: {idleTimeout: %ds}}]}}",
+			name, seconds)
+	}
+	options := admission.Options{Zone: "east", Environment: kind.Kubernetes, SystemNamespace: "kuma-system",
+		Namespaces: namespaces{ports: 2}}
+	w, rows := newWriterWithMesh(t, options)
+	put(t, w, timeout("stored.a", 1))
+	options.Namespaces = namespaces{ports: 2, policy: "the namespace is full of policies"}
+	w = admission.New(rows, options)
+	_, err := w.Put(t.Context(), parse(t, timeout("new.a", 1)), admission.Change{})
+	wantError(t, err, resource.Forbidden, "MeshTimeout m/new.a was not written: the namespace is full of policies")
+	put(t, w, timeout("stored.a", 2))
+	put(t, w, timeout("new.b", 1))
+	put(t, w, timeout("new.kuma-system", 1))
+	put(t, w, serviceIn("a", 2))
+	if _, err := w.Put(t.Context(), parse(t, timeout("new.a", 1)), admission.Change{ControlPlane: true}); err != nil {
+		t.Errorf("the control plane: %v", err)
+	}
 }
 
 func serviceIn(namespace string, ports int) string {

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"weft/internal/check"
@@ -9,7 +10,57 @@ import (
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
+
+// TestANamespaceFullOfPoliciesIsFound: policies of every kind count, those of other namespaces, of other control planes
+// and of the system namespace do not.
+func TestANamespaceFullOfPoliciesIsFound(t *testing.T) {
+	for _, test := range []struct {
+		namespace, origin string
+		timeouts, routes  int
+		full              bool
+	}{
+		{"shop", kind.OriginZone, 5, 4, false},
+		{"shop", kind.OriginZone, 5, 5, true},
+		{"kuma-system", kind.OriginZone, 5, 6, false},
+		{"shop", kind.OriginGlobal, 5, 6, false},
+	} {
+		world := graph.NewState("east")
+		world.Tables.SystemNamespace = "kuma-system"
+		world.Tables.NamespaceBound = state.NamespaceBound{MeshServices: 10, Ports: 400, Policies: 10}
+		world.Tables.DB.Commit(func(tx *table.Tx) {
+			world.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+			put := func(o resource.Any) {
+				o.Envelope().Labels = map[string]string{kind.NamespaceLabel: test.namespace,
+					kind.OriginLabel: test.origin}
+				if test.origin == kind.OriginZone {
+					o.Envelope().Labels[kind.ZoneLabel] = "east"
+				}
+				world.Tables.Put(tx, o)
+			}
+			for i := range test.timeouts {
+				put(kind.MeshTimeouts.Make("default", fmt.Sprint("t-", i, ".", test.namespace), kind.MeshTimeout{}))
+			}
+			for i := range test.routes {
+				put(kind.MeshHTTPRoutes.Make("default", fmt.Sprint("r-", i, ".", test.namespace), kind.MeshHTTPRoute{}))
+			}
+			other := kind.MeshTimeouts.Make("default", "t.other", kind.MeshTimeout{})
+			other.Labels = map[string]string{kind.NamespaceLabel: "other"}
+			world.Tables.Put(tx, other)
+		})
+		var found []string
+		for _, f := range check.Run(check.World{State: world, Snapshot: world.Tables.DB.Snapshot()}).Findings {
+			if f.Problem == "namespace-full" {
+				found = append(found, f.Detail)
+			}
+		}
+		full := len(found) == 1 && strings.Contains(found[0], "the namespace shop may have 10 policies")
+		if full != test.full {
+			t.Errorf("%+v: found is %q", test, found)
+		}
+	}
+}
 
 // TestAFullNamespaceIsFound: a namespace is full where another MeshService with as many ports as one may have exceeds
 // its bound. The system namespace never is.

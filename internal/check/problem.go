@@ -169,8 +169,8 @@ var (
 		"Find the Dataplanes whose tags generate so many services, or write MeshServices for the needed ones: only " +
 			"generated ones count."}
 	namespaceFull = &Problem{"namespace-full", Error,
-		"Find what makes so many MeshServices in the namespace and delete those that are not needed, or raise " +
-			"runtime.kubernetes.namespaceBound."}
+		"Find what makes so many MeshServices or policies in the namespace and delete those that are not needed, or " +
+			"raise runtime.kubernetes.namespaceBound."}
 	namespaceNotAdmitted = &Problem{"namespace-not-admitted", Warning,
 		"Delete the MeshService, or have dataplaneProxyMembership of the Mesh admit Pods of its namespace."}
 	externalUnreachable = &Problem{"external-service-unreachable", Error,

@@ -84,6 +84,23 @@ func (l *checker) fullNamespaces(mesh string, services []*resource.Object[kind.M
 	}
 }
 
+// fullOfPolicies finds the namespaces that may not have another policy.
+func (l *checker) fullOfPolicies(mesh string) {
+	counted := map[string]bool{}
+	for _, of := range kind.Policies() {
+		for o := range l.State.Tables.From(l.Snapshot, of.Describe().Name, mesh, "") {
+			namespace := o.Envelope().Label(kind.NamespaceLabel)
+			if counted[namespace] {
+				continue
+			}
+			counted[namespace] = true
+			if reason := l.State.Tables.FullOfPolicies(l.r, mesh, namespace); reason != "" {
+				l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further policy is rejected: %s", reason)
+			}
+		}
+	}
+}
+
 // maxUnvouched is how many Dataplanes without a voucher are reported for a service.
 const maxUnvouched = 10
 

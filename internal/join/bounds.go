@@ -1,8 +1,8 @@
 package join
 
 import (
+	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"weft/internal/zonesync"
@@ -15,43 +15,46 @@ import (
 const (
 	maxResources     = 100_000   // of one kind and zone
 	maxResourceBytes = 256 << 20 // of their stored bodies
+	// The MeshServices of a zone, and their ports: each is a row, a virtual IP and host names in every zone of the
+	// mesh, and each port a listener of their proxies.
+	maxServices = 20_000
+	maxPorts    = 50_000
 	// maxKeptItems bounds the rejected items that are kept, of all kinds of a zone.
 	maxKeptItems = 20_000
 	maxKeptBytes = 32 << 20
 	// Streams that a zone opens: the burst, and the rate per second.
-	streamsAtOnce   = 400
-	streamsASecond  = 20
+	streamsAtOnce  = 400
+	streamsASecond = 20
+	// Items that a zone sends to one replica of global, of all kinds: at once, and per second. Further ones wait. A
+	// zone of 15,000 proxies sends 30,000 when it joins, and as many when all its proxies reconnect.
+	itemsAtOnce     = 100_000
+	itemsASecond    = 1000
 	rejectedBetween = 5 * time.Second // between two records of rejected stores
 )
 
-// rateLimit allows a burst of events, and a number of them per second afterwards.
-type rateLimit struct {
-	mu   sync.Mutex
-	left float64
-	last time.Time
+// ownerSize is the number and the size of an owner's resources of one kind, and the number of their ports.
+type ownerSize struct{ items, bytes, ports int }
+
+// sizeOf returns the size of one item. Only MeshServices have ports: those of other kinds cost their own zone.
+func (k *kindLog) sizeOf(body []byte) ownerSize {
+	size := ownerSize{items: 1, bytes: len(body)}
+	var service struct{ Spec struct{ Ports []struct{} } }
+	if k.kind.Describe().Name == kind.MeshServices.Name && json.Unmarshal(body, &service) == nil {
+		size.ports = len(service.Spec.Ports)
+	}
+	return size
 }
 
-func newRateLimit() *rateLimit { return &rateLimit{left: streamsAtOnce} }
-
-// allows returns whether one more event may happen now, and counts it.
-func (p *rateLimit) allows(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if passed := now.Sub(p.last).Seconds(); !p.last.IsZero() && passed > 0 {
-		p.left = min(streamsAtOnce, p.left+passed*streamsASecond)
+// maxItems is the bound of an owner's resources of the kind.
+func (k *kindLog) maxItems() int {
+	if k.kind.Describe().Name == kind.MeshServices.Name {
+		return maxServices
 	}
-	p.last = now
-	if p.left < 1 {
-		return false
-	}
-	p.left--
-	return true
+	return maxResources
 }
 
-// ownerSize is the number and the size of an owner's resources of one kind.
-type ownerSize struct{ items, bytes int }
-
-// checkBounds rejects an item above the bounds of its owner.
+// checkBounds rejects an item above the bounds of its owner. What is stored stays, and may change as long as it does
+// not grow.
 func (k *kindLog) checkBounds(item zonesync.Item) error {
 	if item.Deleted {
 		return nil
@@ -59,17 +62,18 @@ func (k *kindLog) checkBounds(item zonesync.Item) error {
 	key := k.key(item.Key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	has, was := k.sizes[item.Key.Owner], 0
+	has, is, was := k.sizes[item.Key.Owner], k.sizeOf(item.Body), ownerSize{}
 	if stored, ok := k.rows[key]; ok && stored.key == item.Key {
-		was = stored.bytes
-	} else {
-		has.items++
+		was = stored.size
 	}
-	switch {
-	case has.items > maxResources:
-		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d resources", maxResources))
-	case len(item.Body) > was && has.bytes-was+len(item.Body) > maxResourceBytes:
+	exceeds := func(has, is, was, bound int) bool { return is > was && has-was+is > bound }
+	switch bound := k.maxItems(); {
+	case exceeds(has.items, is.items, was.items, bound):
+		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d resources", bound))
+	case exceeds(has.bytes, is.bytes, was.bytes, maxResourceBytes):
 		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d MiB", maxResourceBytes>>20))
+	case exceeds(has.ports, is.ports, was.ports, maxPorts):
+		return errBound(k.kind, item.Key.Owner, fmt.Sprintf("%d ports", maxPorts))
 	}
 	return nil
 }
@@ -80,10 +84,10 @@ func errBound(d resource.Descriptor, owner kind.Owner, bound string) error {
 		owner, bound, d.Describe().Name)
 }
 
-// addSize adds to the size of an owner.
-func (k *kindLog) addSize(owner kind.Owner, items, bytes int) {
+// addSize adds a size to that of an owner, or takes it away where sign is -1.
+func (k *kindLog) addSize(owner kind.Owner, sign int, of ownerSize) {
 	has := k.sizes[owner]
-	has.items, has.bytes = has.items+items, has.bytes+bytes
+	has.items, has.bytes, has.ports = has.items+sign*of.items, has.bytes+sign*of.bytes, has.ports+sign*of.ports
 	if k.sizes[owner] = has; has == (ownerSize{}) {
 		delete(k.sizes, owner)
 	}

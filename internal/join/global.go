@@ -3,6 +3,7 @@ package join
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -69,7 +70,8 @@ type tracking struct {
 type zonePeer struct {
 	name    string
 	kinds   map[string]*peerStream
-	begins  *rateLimit       // of its streams
+	begins  *wait.Rate       // of its streams
+	items   *wait.Rate       // that it sends
 	rejects *zonesync.Budget // the kept rejected items
 
 	mu      sync.Mutex
@@ -145,7 +147,8 @@ func (g *Global) peer(zone string) *zonePeer {
 	if p != nil {
 		return p
 	}
-	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: newRateLimit(),
+	p = &zonePeer{name: zone, kinds: map[string]*peerStream{}, begins: wait.NewRate(streamsAtOnce, streamsASecond),
+		items:   wait.NewRate(itemsAtOnce, itemsASecond),
 		rejects: zonesync.NewBudget(maxKeptItems, maxKeptBytes)}
 	owner := kind.Owner{Zone: zone}
 	for name, k := range g.logs.kinds {
@@ -223,7 +226,7 @@ func (g *Global) Sync(s grpc.BidiStreamingServer[wire.Frame, wire.Frame]) error 
 		return status.Errorf(codes.Unimplemented, "release %s of the global control plane does not know %.100q",
 			g.Release, first.GetHello().GetKind())
 	}
-	if !p.begins.allows(time.Now()) {
+	if !p.begins.Allows(time.Now()) {
 		return status.Errorf(codes.ResourceExhausted,
 			"the zone %q begins more than %d streams a second; see whether two control planes run under its name", zone,
 			streamsASecond)
@@ -313,6 +316,9 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 		logs: g.logs, receiver: k.receiver, count: g.Count,
 		apply: func(ctx context.Context, items []zonesync.Item) (mirror.Rows, []zonesync.Rejection) {
 			of := g.logs.kinds[info.Name]
+			if after, _ := p.items.Charge(len(items), time.Now(), math.MaxInt64); wait.Sleep(ctx, after) != nil {
+				return nil, nil // the stream has ended
+			}
 			rows, rejected := apply(ctx, g.Writer, of, items, of.checkBounds, g.Log)
 			if info.Sync.Has(resource.ZoneToZones) {
 				// before that, the items are not in the log for other zones; an error means that ctx has ended

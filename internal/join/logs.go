@@ -68,7 +68,7 @@ type kindLog struct {
 type known struct {
 	key     zonesync.Key
 	version string
-	bytes   int // of the body
+	size    ownerSize
 }
 
 // stored is the spec of a row as stored, so that fields of a later release are sent too.
@@ -400,8 +400,8 @@ func (k *kindLog) add(key resource.Key, o *resource.Object[stored], owner kind.O
 		k.release(before)
 	}
 	is = known{zonesync.Key{Owner: owner, Mesh: o.Mesh, Name: kind.OwnerName(k.kind.Describe(), &o.Meta)}, o.Version,
-		len(o.Spec.body)}
-	k.addSize(owner, 1, is.bytes)
+		k.sizeOf(o.Spec.body)}
+	k.addSize(owner, 1, is.size)
 	k.rows[key] = is
 	if kind.IsLongerSyncedName(key.Name) {
 		k.longer[is.key] = key
@@ -427,7 +427,7 @@ func (k *kindLog) drop(key resource.Key) *known {
 
 func (k *kindLog) release(row known) {
 	key := row.key
-	k.addSize(key.Owner, -1, -row.bytes)
+	k.addSize(key.Owner, -1, row.size)
 	delete(k.longer, key)
 	delete(k.hashes[key.Owner], key)
 	if len(k.hashes[key.Owner]) == 0 {

@@ -178,6 +178,32 @@ func BenchmarkGroups(b *testing.B) {
 	}
 }
 
+// BenchmarkPoliciesOfANamespace measures the computation of a change beside the policies of one namespace, at a
+// hundredth of their bound and at the bound, each about a service that all clients reach: of one of these policies, of
+// a policy of somebody else, and of an endpoint of somebody else.
+func BenchmarkPoliciesOfANamespace(b *testing.B) {
+	for _, policies := range []int{10, 1000} {
+		hub := benchWorld(b, 0, 0)
+		batch := mirror.Batch{Put: []resource.Any{timeoutAbout("other", nil, "own-8", 1)}}
+		for i := range policies {
+			batch.Put = append(batch.Put, timeoutAbout(fmt.Sprint("of-shop-", i), nil, "own-7", 1))
+		}
+		hub.Apply(batch)
+		for name, change := range map[string]func(i int) resource.Any{
+			"own policy":     func(i int) resource.Any { return timeoutAbout("of-shop-5", nil, "own-7", 1+i%100) },
+			"other policy":   func(i int) resource.Any { return timeoutAbout("other", nil, "own-8", 1+i%100) },
+			"other endpoint": func(i int) resource.Any { return benchServing(i%100, i/100%2 == 0) },
+		} {
+			b.Run(fmt.Sprintf("%s/policies=%d", name, policies), func(b *testing.B) {
+				b.ReportAllocs()
+				for i := range b.N {
+					hub.Apply(mirror.Batch{Put: []resource.Any{change(i)}})
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkChange measures the computation of a change, before anything is sent. It does not grow with the services of
 // other zones or with external services. Exceptions: a zone ingress has every service of its zone, and a zone egress
 // every external service.

@@ -21,6 +21,8 @@ type Guard struct {
 	// Denied records the denied callers.
 	Denied *access.Denials
 	Now    func() time.Time
+
+	writes writeRates
 }
 
 // AsAdministrator serves callers without other credentials as the administrator. It is for requests with the proof of

@@ -44,6 +44,11 @@ func (n namespaces) Labels(ctx context.Context, name string) (map[string]string,
 	return namespace.Labels, nil
 }
 
+// FullOfPolicies implements [admission.Namespaces].
+func (n namespaces) FullOfPolicies(mesh, namespace string) string {
+	return n.state.Tables.FullOfPolicies(table.Eval(n.state.Tables.DB.Snapshot()), mesh, namespace)
+}
+
 // ExceededBound implements [admission.Namespaces].
 func (n namespaces) ExceededBound(stored, next *resource.Object[kind.MeshService]) string {
 	r := table.Eval(n.state.Tables.DB.Snapshot())

@@ -195,7 +195,7 @@ func (s *Server) buildTable(context.Context) error {
 	if s.settings.Environment == settings.OnKubernetes {
 		s.state.Tables.SystemNamespace = s.settings.Kubernetes.SystemNamespace
 		s.state.Tables.NamespaceBound = state.NamespaceBound{MeshServices: s.settings.Pods.MaxServices,
-			Ports: s.settings.Pods.MaxPorts}
+			Ports: s.settings.Pods.MaxPorts, Policies: s.settings.Pods.MaxPolicies}
 	}
 	s.state.Tables.PatchTypes = s.settings.PatchTypes
 	s.state.Tables.ZoneProxyNamespaces = s.zoneProxyNamespaces()

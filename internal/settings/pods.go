@@ -15,8 +15,9 @@ type Pods struct {
 	WorkloadLabels []string
 	// ZoneProxyNamespaces are the namespaces, beside the system namespace, whose Pods may be zone proxies.
 	ZoneProxyNamespaces []string
-	// MaxServices is how many MeshServices, and MaxPorts how many ports of them, a namespace may have in a mesh.
-	MaxServices, MaxPorts int
+	// MaxServices is how many MeshServices, MaxPorts how many ports of them, and MaxPolicies how many policies a
+	// namespace may have in a mesh.
+	MaxServices, MaxPorts, MaxPolicies int
 }
 
 // namespaceName matches the name of a namespace.
@@ -55,6 +56,13 @@ var podSettings = []setting{
 		fallback: "20000",
 		doc:      "The maximum of ports of these MeshServices, in all.",
 		set:      number(1, maxNamespace, func(s *Settings) *int { return &s.Pods.MaxPorts }),
+	},
+	{
+		path: runtimePath + "namespaceBound.policies", env: runtimeVariable + "NAMESPACE_BOUND_POLICIES",
+		fallback: "1000",
+		doc: "The maximum of policies of one namespace in a mesh, of all kinds, the system namespace aside. See " +
+			"[bounds](operations/bounds.md#services).",
+		set: number(1, maxNamespace, func(s *Settings) *int { return &s.Pods.MaxPolicies }),
 	},
 	{
 		path: runtimePath + "workloadLabels", list: true, env: runtimeVariable + "WORKLOAD_LABELS",

@@ -71,9 +71,9 @@ func (t *Tables) IsBounded(namespace string) bool {
 	return namespace != "" && namespace != t.SystemNamespace
 }
 
-// NamespaceBound is how many MeshServices, and ports of them, a namespace of Kubernetes may have in a mesh of this
-// zone. The zero value is no bound.
-type NamespaceBound struct{ MeshServices, Ports int }
+// NamespaceBound is how many MeshServices, ports of them, and policies a namespace of Kubernetes may have in a mesh of
+// this zone. The zero value is no bound.
+type NamespaceBound struct{ MeshServices, Ports, Policies int }
 
 func sniKeys[S any](service *resource.Object[S]) []string {
 	var keys []string

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"fmt"
+
 	"weft/internal/policy"
 	"weft/internal/table"
 	"weft/kind"
@@ -19,8 +21,30 @@ type PolicyRows struct {
 	Costs *kind.PortCosts[any]
 	// Statuses are their statuses.
 	Statuses Rows[kind.PolicyStatus]
+	// InNamespaces is the number of policies of this zone in a namespace, the system namespace aside, by [RowKey] with
+	// the namespace as the name.
+	InNamespaces table.Sum
 	// Keep keeps the value of a derived table under the key that key returns, for each policy. It is [table.KeepFor].
 	Keep func(d table.Kept, key func(resource.Key) any)
+}
+
+// FullOfPolicies returns why a namespace of Kubernetes may not have a further policy in a mesh; empty where it may.
+// Policies of every kind count together: each costs the proxies of the namespace, and the clients of its services.
+func (t *Tables) FullOfPolicies(r *table.Reader, mesh, namespace string) string {
+	bound := t.NamespaceBound.Policies
+	if bound == 0 || !t.IsBounded(namespace) {
+		return ""
+	}
+	count := 0
+	for _, rows := range t.PolicyRows {
+		count += rows.InNamespaces.Get(r, RowKey(mesh, namespace))
+	}
+	if count < bound {
+		return ""
+	}
+	return fmt.Sprintf("the namespace %s may have %d policies in the mesh %s; delete some of them, write one policy "+
+		"with several items, or have an operator raise the setting runtime.kubernetes.namespaceBound.policies",
+		namespace, bound, mesh)
 }
 
 // addPolicies adds the rows of every kind of policies that no other function adds.
@@ -83,6 +107,13 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], table.
 		Plan:     plan,
 		Costs:    k.PortCosts(),
 		Statuses: addRows(t, k.Statuses),
+		InNamespaces: table.NewSum(rows, func(o *resource.Object[S]) (string, int) {
+			namespace := o.Label(kind.NamespaceLabel)
+			if t.OwnerOf(&o.Meta).Zone != t.Zone || !t.IsBounded(namespace) {
+				return "", 0
+			}
+			return RowKey(o.Mesh, namespace), 1
+		}),
 		Keep: func(d table.Kept, key func(resource.Key) any) {
 			rows.KeepFor(d, func(o *resource.Object[S]) []any { return []any{key(o.Key())} })
 		},
