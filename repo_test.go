@@ -59,8 +59,8 @@ var walls = []wall{
 	{"internal/kube/api", []string{"internal/wait"}, "requests to the API server do not depend on the kinds of the objects"},
 	{"internal/kube/webhook", []string{"resource", "internal/kube/api", "internal/pki"},
 		"a webhook does not depend on the objects that it reviews"},
-	{"internal/kube/inject", []string{"kind", "resource", "internal/settings", "internal/agent/redirect",
-		"internal/kube/convert"},
+	{"internal/kube/inject", []string{"kind", "resource", "internal/settings", "internal/agent/probecall",
+		"internal/agent/redirect", "internal/kube/convert"},
 		"the patch of a Pod is a function of the Pod, its Namespace and the settings"},
 	{"internal/cni", []string{"internal/agent/redirect"},
 		"a node's network configuration depends on no mesh, and its plugin redirects as the init container does"},
@@ -168,10 +168,13 @@ var walls = []wall{
 	},
 	{"internal/token", []string{"resource", "kind", "internal/access", "internal/admission", "internal/pki",
 		"internal/store", "internal/token"}, "the first start issues tokens too, without HTTP"},
-	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent", "internal/wait"},
+	{"internal/agent", []string{"internal/wire", "resource", "kind", "internal/agent", "internal/connlimit",
+		"internal/wait"},
 		"the agent runs beside every proxy, so it is small and links no control plane"},
 	{"internal/agent/redirect", nil,
 		"the rules of a machine are installed and removed while the proxy does not run"},
+	{"internal/agent/probecall", nil, "injector and probe proxy compare a text, and nothing else"},
+	{"internal/connlimit", nil, "the bounds of a port do not depend on its protocol"},
 	{"internal/agent/nameserver", nil, "DNS responses depend on the host names alone, not on the source of the names"},
 }
 
@@ -271,7 +274,8 @@ func TestDependencies(t *testing.T) {
 // and a flaw in the package, runs on every machine.
 func TestAgentIsSmall(t *testing.T) {
 	for program, may := range map[string][]string{
-		"cmd/weft-dp":  {"cmd/weft-dp", "internal/agent", "internal/wire", "internal/wait", "resource", "kind"},
+		"cmd/weft-dp": {"cmd/weft-dp", "internal/agent", "internal/connlimit", "internal/wire", "internal/wait", "resource",
+			"kind"},
 		"cmd/weft-cni": {"cmd/weft-cni", "internal/cni", "internal/agent/redirect"},
 	} {
 		linked, err := exec.Command("go", "list", "-deps", "./"+program).Output()

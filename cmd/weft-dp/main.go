@@ -132,8 +132,8 @@ GET /live returns 200 while weft-dp runs.`,
 	f.IntVar(&c.ProbeProxy.Port, "probe-proxy-port", 0,
 		"port that forwards the probes of --probe to the application, for the kubelet; 0 for none")
 	f.StringVar(&c.ProbeProxy.Application, "probe-address", "", "IP address of the application for these probes")
-	f.StringArrayVar(&c.ProbeProxy.Paths, "probe", nil,
-		"path of a probe that is forwarded: /PORT/PATH, /tcp/PORT or /grpc/PORT; repeatable")
+	f.StringArrayVar(&c.ProbeProxy.Declared, "probe", nil,
+		"probe that is forwarded: the digest of its headers and /PORT/PATH, /tcp/PORT or /grpc/PORT; repeatable")
 	f.IntVar(&c.Concurrency, "concurrency", 0, "number of Envoy's worker threads; 0 for the number of CPUs")
 	f.StringVar(&c.EnvoyLogLevel, "envoy-log-level", "warning", "Envoy's log level")
 	f.StringVar(&c.EnvoyLogLevels, "envoy-component-log-level", "",

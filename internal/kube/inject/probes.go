@@ -2,20 +2,15 @@ package inject
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-)
 
-// Headers that tell the probe proxy what the probe had.
-const (
-	hostHeader        = "X-Kuma-Probes-Host"
-	schemeHeader      = "X-Kuma-Probes-Scheme"
-	timeoutHeader     = "X-Kuma-Probes-Timeout" // seconds
-	grpcServiceHeader = "X-Kuma-Probes-GRPC-Service"
+	"weft/internal/agent/probecall"
 )
 
 // target is a call of the kubelet: a probe, or a hook of the lifecycle.
@@ -152,8 +147,12 @@ func (i *injection) probeFlags() []string {
 		if !calls || number == int(i.options.probePort) {
 			continue
 		}
+		call, headers := rewritten(t, number), http.Header{}
+		for _, h := range call.HTTPHeaders {
+			headers.Add(h.Name, h.Value)
+		}
 		// Kubernetes would replace $(NAME) by the variable.
-		flag := "--probe=" + strings.ReplaceAll(rewritten(t, number).Path, "$(", "$$(")
+		flag := "--probe=" + strings.ReplaceAll(probecall.Declaration(call.Path, headers), "$(", "$$(")
 		if !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
 		}
@@ -250,22 +249,22 @@ func rewritten(t target, port int) *core.HTTPGetAction {
 	case t.grpc != nil:
 		action.Path = fmt.Sprintf("/grpc/%d", port)
 		if t.grpc.Service != nil && *t.grpc.Service != "" {
-			header(grpcServiceHeader, *t.grpc.Service)
+			header(probecall.GRPCServiceHeader, *t.grpc.Service)
 		}
 	default:
 		action.Path = fmt.Sprintf("/%d%s", port, absolute(t.http.Path))
 		for _, h := range t.http.HTTPHeaders {
 			if strings.EqualFold(h.Name, "Host") {
-				h.Name = hostHeader // names of headers have no case, and the kubelet sends the first
+				h.Name = probecall.HostHeader // names of headers have no case, and the kubelet sends the first
 			}
 			action.HTTPHeaders = append(action.HTTPHeaders, h)
 		}
 		if t.http.Scheme == core.URISchemeHTTPS {
-			header(schemeHeader, "HTTPS")
+			header(probecall.SchemeHeader, "HTTPS")
 		}
 	}
 	if t.timeout > 1 {
-		header(timeoutHeader, fmt.Sprint(t.timeout))
+		header(probecall.TimeoutHeader, fmt.Sprint(t.timeout))
 	}
 	return action
 }
