@@ -46,6 +46,9 @@ func write(architecture, programs, envoy, tag, out string) error {
 		return err
 	}
 	for name, i := range images {
+		if err := i.AddLicenses(); err != nil {
+			return err
+		}
 		file := filepath.Join(out, name+"-"+architecture+".tar")
 		if err := i.WriteFile(file); err != nil {
 			return err
