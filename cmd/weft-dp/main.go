@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/agent"
 	"weft/internal/agent/nameserver"
+	"weft/internal/terminal"
 )
 
 // version is the version of the release, which the build sets.
@@ -29,10 +30,10 @@ func main() {
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):
 	case errors.As(err, &ended) && ended.Code != 0:
-		fmt.Fprintln(os.Stderr, "weft-dp:", err)
+		fmt.Fprintln(terminal.NewWriter(os.Stderr), "weft-dp:", err)
 		os.Exit(ended.Code)
 	default:
-		fmt.Fprintln(os.Stderr, "weft-dp:", err)
+		fmt.Fprintln(terminal.NewWriter(os.Stderr), "weft-dp:", err)
 		os.Exit(1)
 	}
 }

@@ -2,18 +2,17 @@ package main
 
 import (
 	"io"
-	"os"
 	"strings"
 
-	"github.com/mattn/go-isatty"
+	"weft/internal/terminal"
 )
 
-// palette colors output. It does nothing if the output is no terminal, or the user has disabled colors (no-color.org).
-type palette struct{ on bool }
+// palette colors the output of a command, unless its writer has no colors.
+type palette struct{ of *terminal.Writer }
 
 func paletteOf(w io.Writer) palette {
-	f, ok := w.(*os.File)
-	return palette{ok && isatty.IsTerminal(f.Fd()) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	of, _ := w.(*terminal.Writer)
+	return palette{of}
 }
 
 // Colors by their meaning (ECMA-48, select graphic rendition).
@@ -25,10 +24,10 @@ const (
 )
 
 func (p palette) paint(color, text string) string {
-	if !p.on {
+	if p.of == nil {
 		return text
 	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
+	return p.of.Paint(color, text)
 }
 
 // diff colors the lines of a unified diff.

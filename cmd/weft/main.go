@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/terminal"
 	"weft/kind"
 	"weft/resource"
 )
@@ -29,8 +30,17 @@ func main() {
 	os.Exit(code)
 }
 
-// run executes one command line and returns its exit code.
+// run executes one command line and returns its exit code. What it prints acts on no terminal.
 func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+	toOut, toErrs := terminal.NewWriter(out), terminal.NewWriter(errs)
+	code := execute(ctx, args, in, toOut, toErrs)
+	if errors.Join(toOut.Flush(), toErrs.Flush()) != nil {
+		return 1
+	}
+	return code
+}
+
+func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)

@@ -2,17 +2,24 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v2"
+
+	"weft/resource"
 )
 
 // The output forms of a command.
@@ -109,23 +116,111 @@ func printYAMLWithout(w io.Writer, document []byte, leaveOut func(field string) 
 	if bytes.HasPrefix(bytes.TrimSpace(document), []byte("[")) {
 		inOrder = &list
 	}
-	if err := yaml.Unmarshal(document, inOrder); err != nil { // JSON is YAML
+	if err := yaml.Unmarshal(parseable(document), inOrder); err != nil { // JSON is YAML
 		return err
 	}
 	object = slices.DeleteFunc(object, func(field yaml.MapItem) bool { return leaveOut(fmt.Sprint(field.Key)) })
-	text, err := yaml.Marshal(inOrder)
+	var q yamlQuotes
+	var printed any = q.marked(object)
+	if list != nil {
+		printed = q.marked(list)
+	}
+	text, err := yaml.Marshal(printed)
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(text)
+	_, err = w.Write(q.resolved(text))
 	return err
+}
+
+// parseable returns a JSON document in which the control characters that YAML rejects are escape sequences. YAML has
+// none of two units, as JSON has for characters beyond the first 65,536.
+func parseable(document []byte) []byte {
+	if !bytes.ContainsFunc(document, func(r rune) bool { return !resource.IsPrintable(r) }) {
+		return document
+	}
+	var b bytes.Buffer
+	for _, r := range string(document) {
+		if r <= math.MaxUint16 {
+			b.WriteString(resource.Quote(string(r)))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// yamlQuotes writes characters that are not printable as escape sequences of YAML, so that a document keeps its values
+// on a terminal. The encoder does so for control characters, whose scalars it quotes. So other characters are marked
+// with one before, and the marks are resolved in its output.
+type yamlQuotes struct {
+	secret string // between two control characters of a mark; empty: there is no mark
+}
+
+// marked returns a value with its marks.
+func (q *yamlQuotes) marked(value any) any {
+	switch value := value.(type) {
+	case string:
+		if !strings.ContainsFunc(value, isHidden) {
+			return value
+		}
+		if q.secret == "" {
+			q.secret = rand.Text()
+		}
+		var b strings.Builder
+		for _, r := range value {
+			if isHidden(r) {
+				fmt.Fprintf(&b, "\x01%s%08X\x01", q.secret, r)
+			} else {
+				b.WriteRune(r)
+			}
+		}
+		return b.String()
+	case yaml.MapSlice:
+		marked := make(yaml.MapSlice, len(value))
+		for i, item := range value {
+			marked[i] = yaml.MapItem{Key: q.marked(item.Key), Value: q.marked(item.Value)}
+		}
+		return marked
+	case []yaml.MapSlice:
+		marked := make([]any, len(value))
+		for i := range value {
+			marked[i] = q.marked(value[i])
+		}
+		return marked
+	case []any:
+		marked := make([]any, len(value))
+		for i := range value {
+			marked[i] = q.marked(value[i])
+		}
+		return marked
+	}
+	return value
+}
+
+// isHidden reports whether a character is not printable, and the encoder of YAML writes it as it is.
+func isHidden(r rune) bool {
+	return !resource.IsPrintable(r) && !unicode.IsControl(r) && r != utf8.RuneError
+}
+
+// resolved returns an encoded document with escape sequences in place of the marks.
+func (q *yamlQuotes) resolved(text []byte) []byte {
+	if q.secret == "" {
+		return text
+	}
+	mark := regexp.MustCompile(`\\x01` + q.secret + `([0-9A-F]{8})\\x01`)
+	return mark.ReplaceAll(text, []byte(`\U$1`))
 }
 
 // printTable writes rows under a heading, in columns.
 func printTable(w io.Writer, heading []string, rows [][]string) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range append([][]string{heading}, rows...) {
-		fmt.Fprintln(columns, strings.Join(row, "\t"))
+		line := make([]string, len(row))
+		for i, cell := range row {
+			line[i] = resource.OneLine(cell) // a text of others makes no further row
+		}
+		fmt.Fprintln(columns, strings.Join(line, "\t"))
 	}
 	return columns.Flush()
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -236,8 +234,5 @@ func (q *inspectionRequest) errBroken() error {
 	return resource.Errorf(resource.Unavailable, "the agent of %s broke off its response; try again", q.key)
 }
 
-// truncated returns the first KiB of a proxy's message.
-func truncated(said string) string {
-	const enough = 1 << 10
-	return strings.ToValidUTF8(fmt.Sprintf("%.*s", enough, said), "")
-}
+// truncated returns the first KiB of a proxy's message, as one printable line.
+func truncated(said string) string { return resource.PrintableLine(said, 1<<10) }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -468,5 +469,29 @@ func TestRemovedNamesAreDropped(t *testing.T) {
 	}
 	if n := len(set.types[Route].byID); n > 3*minSweep {
 		t.Errorf("%d ids for one route", n)
+	}
+}
+
+// TestAMessageIsAPrintableLine: what is kept of a client's reason is one line that a terminal shows, within its bound.
+func TestAMessageIsAPrintableLine(t *testing.T) {
+	s := newSession(NewCatalog(), func() {})
+	set := s.catalog.NewResourceSet()
+	s.follow([]*ResourceSet{set})
+	if _, err := s.step(&request{typeURL: Listener.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	set.Commit([]*Resource{fake(Listener, "a", "1")}, nil)
+	sent := s.ready()
+	if len(sent) != 1 {
+		t.Fatalf("%d responses, want 1", len(sent))
+	}
+	result, err := s.step(&request{typeURL: Listener.URL(), nonce: sent[0].nonce,
+		rejection: &rpcstatus.Status{Message: "two\nlines \x1b[2J" + strings.Repeat("é", 4000)}})
+	if err != nil || len(result.nacks) != 1 {
+		t.Fatalf("the NACKs are %+v (%v)", result.nacks, err)
+	}
+	got := result.nacks[0].Message
+	if !strings.HasPrefix(got, `two lines \u001b[2Jé`) || len(got) > 1024 || len(got) < 1023 || !utf8.ValidString(got) {
+		t.Errorf("the message has %d bytes and begins with %.40q", len(got), got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"weft/resource"
 )
 
 // session is the protocol of one stream: requests go into step, responses come out of ready. It has no goroutine, no
@@ -50,7 +52,7 @@ const (
 	maxMissing = 8 << 20 // bytes for the remembered names of one type that no set has: 60,000 names of usual length
 	maxName    = 1 << 10 // bytes of a name: twice the longest of weft's names
 	maxEarly   = 32      // requests before the stream has resource sets
-	maxMessage = 4 << 10 // bytes of a NACK's message that are kept
+	maxMessage = 1 << 10 // bytes of a NACK's message that are kept, as one printable line
 )
 
 func newSession(c *Catalog, wake func()) *session {
@@ -133,7 +135,7 @@ func (s *session) acknowledge(t Type, r *request) outcome {
 	if result.acked {
 		sub.accept(m)
 	} else {
-		result.nacks = sub.reject(m, clip(r.rejection.Message))
+		result.nacks = sub.reject(m, resource.PrintableLine(r.rejection.Message, maxMessage))
 	}
 	sub.accepted = sub.accepted || result.acked
 	if len(sub.outstanding) == 0 {
@@ -274,7 +276,3 @@ func (s *session) find(t Type, name string) (int, *entry) {
 
 // brief returns the beginning of a text of the client, as an error repeats it.
 func brief(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
-
-func clip(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
-}
