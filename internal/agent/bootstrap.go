@@ -2,7 +2,7 @@ package agent
 
 import (
 	"cmp"
-	"math"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -109,6 +109,9 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 		},
 		OverloadManager: limits,
 		LayeredRuntime:  RuntimeFlags(),
+		MemoryAllocatorManager: &bootstrapv3.MemoryAllocatorManager{
+			BytesToRelease: releasedBytes, MemoryReleaseInterval: durationpb.New(releaseInterval),
+		},
 		// TCP inbounds, and egress filter chains of TCP external services, continue in an internal listener.
 		BootstrapExtensions: []*corev3.TypedExtensionConfig{{
 			Name: "envoy.bootstrap.internal_listener", TypedConfig: internal,
@@ -124,17 +127,30 @@ func newBootstrap(node *corev3.Node, r *runtimeDir, settings *wire.Settings, mem
 // 100 rejects expressions of 50 characters. The control plane accepts half as much.
 const maxRegexSize = 10_000
 
+// prematureResets is the number of requests of a connection, half of them canceled within a second of their beginning,
+// from which Envoy takes them for an attack (HTTP/2 rapid reset) and closes the connection, or half as many where all
+// of them are canceled. Deadlines that pass during a stall cancel up to 64 requests each on a connection between
+// proxies, and 256 on one of an application.
+const prematureResets = 16_384
+
+// Envoy returns releasedBytes of its free memory to the system each releaseInterval.
+const (
+	releasedBytes   = 8 << 20
+	releaseInterval = time.Second
+)
+
 // RuntimeFlags returns the flags for requests that clients cancel, and for regular expressions.
 //
-// When deadlines pass during a stall, a client's proxy cancels most requests of its connections. By default Envoy
-// detects an HTTP/2 rapid reset attack and closes the connection, which fails all other requests on it. With these
-// flags, Envoy forwards one request of a connection at a time, and drops the canceled ones before they reach the
-// application.
+// When deadlines pass during a stall, a client's proxy cancels most requests of its connections. With Envoy's default
+// of 500 for [prematureResets] that fails all other requests on a connection. With these flags, Envoy forwards one
+// request of a connection at a time, and drops the canceled ones before they reach the application.
 func RuntimeFlags() *bootstrapv3.LayeredRuntime {
 	flags := &structpb.Struct{Fields: map[string]*structpb.Value{
 		"http.max_requests_per_io_cycle":              structpb.NewNumberValue(1),
-		"overload.premature_reset_total_stream_count": structpb.NewNumberValue(math.MaxUint32),
-		"re2.max_program_size.error_level":            structpb.NewNumberValue(maxRegexSize),
+		"overload.premature_reset_total_stream_count": structpb.NewNumberValue(prematureResets),
+		// Up to the next second: only requests that last less than one are counted.
+		"overload.premature_reset_min_stream_lifetime_seconds": structpb.NewNumberValue(0),
+		"re2.max_program_size.error_level":                     structpb.NewNumberValue(maxRegexSize),
 	}}
 	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 		Name:           "weft",

@@ -103,7 +103,7 @@ const (
 	// callerBuffer is the number of buffered bytes of each response to a caller, and of unread bytes on a connection of
 	// HTTP/1.1 or TCP. applicationBuffer is the same for a connection to an application or to an external server.
 	// Envoy's default is 1 MiB.
-	callerBuffer      = 128 << 10
+	callerBuffer      = 16 << 10
 	applicationBuffer = 64 << 10
 
 	// ownStreams is the number of concurrent requests on an HTTP/2 connection of the proxy's own application, and
