@@ -57,7 +57,7 @@ var walls = []wall{
 	{"internal/kube/reach", []string{"internal/kube/api"},
 		"a user's machine reaches a control plane in a cluster with a kubeconfig alone"},
 	{"internal/kube/api", []string{"internal/wait"}, "requests to the API server do not depend on the kinds of the objects"},
-	{"internal/kube/webhook", []string{"resource", "internal/kube/api", "internal/pki"},
+	{"internal/kube/webhook", []string{"resource", "internal/connlimit", "internal/kube/api", "internal/pki"},
 		"a webhook does not depend on the objects that it reviews"},
 	{"internal/kube/inject", []string{"kind", "resource", "internal/settings", "internal/agent/probecall",
 		"internal/agent/redirect", "internal/kube/convert"},

@@ -64,7 +64,7 @@ func (p ProbeProxy) serve(ctx context.Context, parts *errgroup.Group) error {
 	server := p.server(ctx)
 	context.AfterFunc(ctx, func() { server.Close() })
 	parts.Go(func() error {
-		server.Serve(connlimit.Listen(listener, maxProbeConns, maxProbeConnsOfSource))
+		server.Serve(connlimit.NewListener(listener, maxProbeConns, maxProbeConnsOfSource))
 		return nil
 	})
 	return nil

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Listen returns a listener with at most total open connections, of which one source has at most each. A connection
-// beyond the bound of its source is closed. A connection beyond total closes the oldest one of the source that has the
-// most, so a source with few connections always gets another one. The source is an IPv4 address, or the network of 64
-// bits of an IPv6 address.
-func Listen(listener net.Listener, total, each int) net.Listener {
+// NewListener returns a listener with at most total open connections, of which one source has at most each. A
+// connection beyond the bound of its source is closed. A connection beyond total closes the oldest one of the source
+// that has the most, so a source with few connections always gets another one. The source is an IPv4 address, or the
+// network of 64 bits of an IPv6 address.
+func NewListener(listener net.Listener, total, each int) net.Listener {
 	return &limited{Listener: listener, total: total, each: each, open: map[netip.Prefix][]*conn{}}
 }
 

@@ -38,7 +38,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	listener := connlimit.Listen(inner, 4, 3)
+	listener := connlimit.NewListener(inner, 4, 3)
 	go func() {
 		for {
 			c, err := listener.Accept()

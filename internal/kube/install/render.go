@@ -67,9 +67,9 @@ func Render(o Options) ([]byte, error) {
 type document struct{ source, text, kind string }
 
 // installOrder is the order in which helm installs kinds. Other kinds come last.
-var installOrder = []string{"Namespace", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole",
-	"ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment", "HorizontalPodAutoscaler",
-	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+var installOrder = []string{"Namespace", "NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ConfigMap",
+	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment",
+	"HorizontalPodAutoscaler", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*`)
 

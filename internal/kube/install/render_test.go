@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,8 @@ var renderings = map[string]string{
 		ingress: {enabled: true, service: {type: NodePort, port: 443, nodePort: 30001, externalTrafficPolicy: Local,
 		annotations: {a: b}}, resources: {requests: {cpu: 1}}, podAnnotations: {kuma.io/ingress-public-port: "443"},
 		nodeSelector: {edge: "true"}, terminationGracePeriodSeconds: 60}}]}`,
+	"networks of the API servers": `{controlPlane: {admissionServerPort: 5444, apiServerNetworks: [10.0.0.0/28,
+		"2001:db8::/64"]}}`,
 	"an autoscaler": `{controlPlane: {autoscaling: {enabled: true, minReplicas: 3, behavior: {scaleDown:
 		{stabilizationWindowSeconds: 600}}}}}`,
 	"the CNI plugin": `{cni: {enabled: true, chained: true, netDir: /etc/kubernetes/cni/net.d, binDir: /var/lib/cni/bin,
@@ -298,5 +301,48 @@ func TestSpireOfZoneProxies(t *testing.T) {
 					n, want[i])
 			}
 		}
+	}
+}
+
+// TestThePortOfTheWebhooksIsOfTheAPIServers: a NetworkPolicy exists only where the values name the networks of the API
+// servers, so it never shuts them out. It closes no other port of the control plane.
+func TestThePortOfTheWebhooksIsOfTheAPIServers(t *testing.T) {
+	policy := func(values string) (found struct {
+		Spec struct {
+			Ingress []struct {
+				Ports []struct{ Port int }
+				From  []struct {
+					IPBlock struct{ CIDR string } `json:"ipBlock"`
+				}
+			}
+		}
+	}, exists bool) {
+		objects, err := install.Render(install.Options{Namespace: "mesh", Values: valuesOf(t, values)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range strings.SplitSeq(string(objects), "\n---\n") {
+			if strings.Contains(text, "\nkind: NetworkPolicy\n") {
+				if err := yaml.Unmarshal([]byte(text), &found); err != nil {
+					t.Fatal(err)
+				}
+				exists = true
+			}
+		}
+		return found, exists
+	}
+	if _, exists := policy(`{}`); exists {
+		t.Error("without the networks of the API servers there is a NetworkPolicy, which would shut them out")
+	}
+	got, _ := policy(renderings["networks of the API servers"])
+	open := map[int]int{} // the number of networks that reach a port; 0: all
+	for _, rule := range got.Spec.Ingress {
+		for _, port := range rule.Ports {
+			open[port.Port] = len(rule.From)
+		}
+	}
+	want := map[int]int{5678: 0, 5680: 0, 5681: 0, 5682: 0, 5685: 0, 5444: 2}
+	if !maps.Equal(open, want) {
+		t.Errorf("the numbers of networks for each port are %v, want %v", open, want)
 	}
 }

@@ -158,6 +158,9 @@ var plain = []value{
 		"API servers that reach no Pod."},
 	{path: "controlPlane.admissionServerPort", shape: integer, fallback: 5443,
 		setting: "runtime.kubernetes.admissionServer.port", doc: "The container port of the webhooks."},
+	{path: "controlPlane.apiServerNetworks", shape: list, fallback: []any{}, doc: "Networks, such as 10.0.0.0/28, " +
+		"from which the API servers call the webhooks: their own addresses, or those of agents that forward their " +
+		"calls. A NetworkPolicy closes the port of the webhooks for all others. Empty: there is no NetworkPolicy."},
 	{path: "controlPlane.defaults.skipMeshCreation", shape: boolean, fallback: false,
 		setting: "defaults.skipMeshCreation", doc: "Do not create the Mesh `default`."},
 

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"weft/internal/connlimit"
 )
 
 // NewHTTPServer returns a server of webhooks, for connections of [Listen].
@@ -19,13 +21,15 @@ func NewHTTPServer(handler http.Handler, logger *slog.Logger) *http.Server {
 		WriteTimeout:      2 * maxTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 }
 
-// Listen returns a listener of TLS connections of API servers. certificate returns the certificate for each new
+// Listen returns a listener of TLS connections of API servers, with bounds of all of them and of those of one source
+// address. certificate returns the certificate for each new
 // connection.
 func Listen(at net.Listener, certificate func() *tls.Certificate) net.Listener {
-	return tls.NewListener(at, &tls.Config{
+	return tls.NewListener(connlimit.NewListener(at, maxConns, maxConnsOfSource), &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate(), nil },
 	})

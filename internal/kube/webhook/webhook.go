@@ -58,8 +58,10 @@ type Handler func(context.Context, *Request) (Response, error)
 // New returns a server of handlers by path. The context of a request ends after the time that the API server waits.
 func New(handlers map[string]Handler, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
+	most := maxReviews()
+	bodies, reviews := newPlaces(maxBodies, maxBodiesOfSource), newPlaces(most, most/2)
 	for path, h := range handlers {
-		mux.Handle("POST "+path, reviewer{path, h, log})
+		mux.Handle("POST "+path, reviewer{path, h, log, bodies, reviews})
 	}
 	return mux
 }
@@ -69,18 +71,36 @@ type reviewer struct {
 	path   string
 	handle Handler
 	log    *slog.Logger
+	// bodies and reviews are the places of requests of all paths: of those in memory, and of those that are reviewed.
+	bodies, reviews *places
 }
 
 // ServeHTTP implements http.Handler. A request that is not an AdmissionReview gets an error of HTTP, for which the API
 // server applies the failurePolicy of the webhook.
 func (r reviewer) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	ctx, cancel := context.WithTimeout(request.Context(), timeoutOf(request))
+	defer cancel()
+	source := sourceOf(request)
+	free, err := r.bodies.take(ctx, source)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer free()
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported by a recorder of tests
 	review, code, err := read(w, request)
 	if err != nil {
 		http.Error(w, err.Error(), code)
 		return
 	}
-	ctx, cancel := context.WithTimeout(request.Context(), timeoutOf(request))
-	defer cancel()
+	_ = connection.SetReadDeadline(time.Time{}) // the review ends with ctx
+	free, err = r.reviews.take(ctx, source)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer free()
 	encoded, err := json.Marshal(admission.AdmissionReview{
 		TypeMeta: review.TypeMeta, Response: r.review(ctx, review.Request),
 	})
