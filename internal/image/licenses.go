@@ -130,12 +130,12 @@ func foundLicenses(below, folder string, rootAlone bool) (map[string]File, error
 
 // packageLicense returns the license of the Debian package of a file.
 func packageLicense(file string) (map[string]File, error) {
-	real, err := filepath.EvalSymlinks(file)
+	target, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return nil, err
 	}
 	// A library may be recorded by the path that it had before /lib became a link to /usr/lib.
-	for _, name := range []string{file, real, "/usr" + file, strings.TrimPrefix(real, "/usr")} {
+	for _, name := range []string{file, target, "/usr" + file, strings.TrimPrefix(target, "/usr")} {
 		out, err := exec.Command("dpkg-query", "--search", name).Output()
 		if err != nil {
 			continue
