@@ -14,8 +14,8 @@ import (
 	"weft/internal/kube/install/installtest"
 )
 
-// runHelm runs the helm of the tests; the caller's KUBECONFIG names the cluster.
-func runHelm(t *testing.T, args ...string) {
+// runHelm runs the helm of the tests, and returns its output; the caller's KUBECONFIG names the cluster.
+func runHelm(t *testing.T, args ...string) string {
 	t.Helper()
 	built, err := exec.Command("../../test/kubernetes/helm/build", "--print").Output()
 	if err != nil {
@@ -27,9 +27,11 @@ func runHelm(t *testing.T, args ...string) {
 	}
 	command := exec.Command(program, args...)
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir())
-	if out, err := command.CombinedOutput(); err != nil {
+	out, err := command.CombinedOutput()
+	if err != nil {
 		t.Fatalf("helm %s: %v: %s", strings.Join(args, " "), err, out)
 	}
+	return string(out)
 }
 
 // names returns "PLURAL NAMESPACE/NAME" of all objects, except for events, addresses of Services, and the Secrets in
@@ -113,5 +115,49 @@ func TestHelm(t *testing.T) {
 	}
 	if err := c.client.Create(t.Context(), pods, pod, nil); err != nil {
 		t.Errorf("no Pod starts in a cluster without weft: %v", err)
+	}
+}
+
+// TestHelmNotes: helm prints the namespaces with zone proxies that are not listed, as a value to set; with this value,
+// and on a global control plane, it prints nothing.
+func TestHelmNotes(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	shop := c.newShop(t)
+	service := func(namespace, name string, labels object) {
+		c.create(t, "/api/v1/namespaces/"+namespace+"/services", object{"apiVersion": "v1", "kind": "Service",
+			"metadata": object{"name": name, "labels": labels}, "spec": object{"ports": []any{object{"port": 10001}}}})
+	}
+	service(c.namespace, "ingress", object{"k8s.kuma.io/zone-proxy-type": "ingress"}) // the system namespace is listed
+	service(shop.name, "web", object{"app": "web"})
+	notes := func(values ...string) string {
+		t.Helper()
+		args := []string{"install", "weft", "../../deploy/chart", "--namespace", c.namespace, "--skip-crds",
+			"--dry-run=server"}
+		for _, v := range values {
+			args = append(args, "--set", v)
+		}
+		_, text, _ := strings.Cut(runHelm(t, args...), "\nNOTES:\n")
+		return text
+	}
+	// Other tests leave the Services of their namespaces.
+	namespaces := func(text string) []string {
+		_, list, _ := strings.Cut(text, "--set 'controlPlane.zoneProxyNamespaces={")
+		list, _, _ = strings.Cut(list, "}'")
+		return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	}
+	if got := namespaces(notes()); slices.Contains(got, c.namespace) || slices.Contains(got, shop.name) {
+		t.Errorf("helm prints the namespaces %q, without a zone proxy outside of %s", got, c.namespace)
+	}
+	service(shop.name, "egress", object{"k8s.kuma.io/zone-proxy-type": "egress"})
+	got := namespaces(notes("controlPlane.zoneProxyNamespaces={edge}"))
+	if slices.Contains(got, c.namespace) || !slices.Contains(got, shop.name) || !slices.Contains(got, "edge") {
+		t.Errorf("helm prints the namespaces %q, want edge and %s", got, shop.name)
+	}
+	if text := notes("controlPlane.zoneProxyNamespaces={" + strings.Join(got, ",") + "}"); text != "" {
+		t.Errorf("with the printed value, helm prints %q", text)
+	}
+	if text := notes("controlPlane.mode=global"); text != "" {
+		t.Errorf("on a global control plane, helm prints %q", text)
 	}
 }
