@@ -26,13 +26,42 @@ const (
 	insightWriters = 32
 	// insightRetry is the pause before failed writes are repeated.
 	insightRetry = 5 * time.Second
-	// maxFailedChanges bounds the events of a proxy that wait for the store. The oldest ones are dropped: a newer
-	// connection replaces what they say.
-	maxFailedChanges = 1000
+	// maxPendingChanges bounds the connections and disconnections of a proxy that wait for the store. The oldest ones are
+	// dropped: newer connections replace what they say.
+	maxPendingChanges = 1000
 )
 
 // insightChange is one event of a proxy's connection.
-type insightChange func(*kind.DataplaneInsight)
+type insightChange struct {
+	field insightField
+	apply func(*kind.DataplaneInsight)
+}
+
+// insightField is the part of an insight that an event changes. A newer event of each part but the subscriptions
+// replaces an older one.
+type insightField int
+
+const (
+	changesSubscriptions insightField = iota
+	changesNACKs
+	changesCertificate
+	changesCertificateProblem
+)
+
+// appendChanges returns the waiting events of a proxy with further ones, within their bound.
+func appendChanges(waiting []insightChange, further ...insightChange) []insightChange {
+	for _, c := range further {
+		replaced := func(w insightChange) bool { return w.field == c.field }
+		if c.field != changesSubscriptions {
+			waiting = slices.DeleteFunc(waiting, replaced)
+		} else if len(waiting) >= maxPendingChanges {
+			oldest := slices.IndexFunc(waiting, replaced)
+			waiting = slices.Delete(waiting, oldest, oldest+1)
+		}
+		waiting = append(waiting, c)
+	}
+	return waiting
+}
 
 // insights stores events in the background, so that no stream waits for a write. Events of a proxy during a write of
 // its row are stored by one further write. A failed write is repeated until the row is stored or its proxy is gone: an
@@ -57,10 +86,10 @@ func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if former, ok := i.failed[key]; ok {
-		i.failed[key] = append(former[max(0, len(former)+1-maxFailedChanges):], c)
+		i.failed[key] = appendChanges(former, c)
 		return
 	}
-	i.pending[key] = append(i.pending[key], c)
+	i.pending[key] = appendChanges(i.pending[key], c)
 	select {
 	case i.wake <- struct{}{}:
 	default: // run is already woken
@@ -136,7 +165,7 @@ func (i *insights) keepFailed(key state.ProxyKey, changes []insightChange, err e
 		i.log.Warn("storing what happened to a proxy failed, and is repeated, also for others", "proxy", key,
 			"error", err)
 	}
-	i.failed[key] = append(changes, i.pending[key]...)
+	i.failed[key] = appendChanges(changes, i.pending[key]...)
 	delete(i.pending, key)
 }
 
@@ -147,7 +176,7 @@ func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []i
 			before := o.Spec
 			o.Spec.Subscriptions = slices.Clone(o.Spec.Subscriptions)
 			for _, c := range changes {
-				c(&o.Spec)
+				c.apply(&o.Spec)
 			}
 			return !reflect.DeepEqual(before, o.Spec)
 		})
@@ -217,7 +246,7 @@ func isLost(i *kind.DataplaneInsight, gone func(instance string) bool, now time.
 // connected adds a subscription, unless a write that failed has stored it. A proxy has one stream, so it ends the open
 // subscriptions, whose streams ended unnoticed.
 func connected(id, instance string, version *kind.ProxyVersion, at time.Time) insightChange {
-	return func(i *kind.DataplaneInsight) {
+	return insightChange{changesSubscriptions, func(i *kind.DataplaneInsight) {
 		if slices.ContainsFunc(i.Subscriptions, func(s kind.Subscription) bool { return s.ID == id }) {
 			return
 		}
@@ -233,45 +262,45 @@ func connected(id, instance string, version *kind.ProxyVersion, at time.Time) in
 			i.Subscriptions = i.Subscriptions[n-maxSubscriptions:]
 		}
 		i.NACKs = nil
-	}
+	}}
 }
 
 func disconnected(id string, at time.Time) insightChange {
-	return func(i *kind.DataplaneInsight) {
+	return insightChange{changesSubscriptions, func(i *kind.DataplaneInsight) {
 		for n := range i.Subscriptions {
 			if s := &i.Subscriptions[n]; s.ID == id && s.DisconnectTime == nil {
 				s.DisconnectTime = &kind.Time{Time: at}
 			}
 		}
-	}
+	}}
 }
 
 func nacked(nacks []kind.NACK) insightChange {
-	return func(i *kind.DataplaneInsight) { i.NACKs = nacks[:min(len(nacks), maxNACKs)] }
+	return insightChange{changesNACKs, func(i *kind.DataplaneInsight) { i.NACKs = nacks[:min(len(nacks), maxNACKs)] }}
 }
 
 // certifiedBySPIRE records the certificate that an Envoy got from SPIRE, as its agent reports it, or the reason why it
 // has none.
 func certifiedBySPIRE(id *identity.Identity, c *wire.Certificate) insightChange {
-	return func(i *kind.DataplaneInsight) {
-		i.CertificateProblem = c.Problem
-		if c.Problem != "" {
-			return
-		}
+	if c.Problem != "" {
+		return insightChange{changesCertificateProblem, func(i *kind.DataplaneInsight) { i.CertificateProblem = c.Problem }}
+	}
+	return insightChange{changesCertificate, func(i *kind.DataplaneInsight) {
+		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
 			SpiffeID: id.SpiffeID, Serial: c.Serial, Issuer: id.MeshIdentity,
 			NotBefore:  kind.Time{Time: time.Unix(c.NotBeforeUnix, 0).UTC()},
 			Expiration: kind.Time{Time: time.Unix(c.NotAfterUnix, 0).UTC()},
 		}
-	}
+	}}
 }
 
 func certified(next *identity.NextCertificate, issuer string, c *pki.Certificate) insightChange {
-	return func(i *kind.DataplaneInsight) {
+	return insightChange{changesCertificate, func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""
 		i.Certificate = &kind.Certificate{
 			SpiffeID: next.SpiffeID, Further: next.Further, Serial: c.Serial, Issuer: issuer,
 			NotBefore: kind.Time{Time: c.NotBefore}, Expiration: kind.Time{Time: c.NotAfter},
 		}
-	}
+	}}
 }

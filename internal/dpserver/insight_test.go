@@ -23,7 +23,7 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 	var i kind.DataplaneInsight
 	at := time.Unix(1000, 0)
 	for n := range 12 {
-		connected(fmt.Sprint(n), "cp", kind.VersionOfEnvoy("1.40.0"), at.Add(time.Duration(n)*time.Minute))(&i)
+		connected(fmt.Sprint(n), "cp", kind.VersionOfEnvoy("1.40.0"), at.Add(time.Duration(n)*time.Minute)).apply(&i)
 	}
 	if n := len(i.Subscriptions); n != 10 {
 		t.Fatalf("%d subscriptions are kept, want 10", n)
@@ -33,11 +33,11 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 			t.Errorf("subscription %s: open is %v; only the last one of a proxy can be", s.ID, open)
 		}
 	}
-	disconnected("11", at.Add(time.Hour))(&i)
+	disconnected("11", at.Add(time.Hour)).apply(&i)
 	if d := i.Subscriptions[9].DisconnectTime; d == nil || !d.Equal(at.Add(time.Hour)) {
 		t.Errorf("the last subscription ended at %v, want an hour after the start", d)
 	}
-	disconnected("11", at.Add(2*time.Hour))(&i)
+	disconnected("11", at.Add(2*time.Hour)).apply(&i)
 	if d := i.Subscriptions[9].DisconnectTime; !d.Equal(at.Add(time.Hour)) {
 		t.Errorf("an end that was stored was moved to %v", d)
 	}
@@ -45,7 +45,7 @@ func TestSubscriptionsAreTheLastTenAndOneIsOpen(t *testing.T) {
 
 func TestANewConnectionHasNoNACKs(t *testing.T) {
 	i := kind.DataplaneInsight{NACKs: []kind.NACK{{Name: "a"}}}
-	connected("1", "cp", nil, time.Unix(1000, 0))(&i)
+	connected("1", "cp", nil, time.Unix(1000, 0)).apply(&i)
 	if len(i.NACKs) != 0 {
 		t.Errorf("NACKs of the last connection are kept: %v", i.NACKs)
 	}
@@ -132,6 +132,35 @@ func TestInsightsSurviveFailedWrites(t *testing.T) {
 	}
 }
 
+// TestFailedInsightsAreBounded: a proxy whose Envoy rejects each push while the store takes no write is connected
+// afterwards, and the events that wait for the store are bounded.
+func TestFailedInsightsAreBounded(t *testing.T) {
+	var waiting []insightChange
+	waiting = appendChanges(waiting, connected("1", "cp", nil, time.Unix(1, 0)))
+	for n := range 3 * maxPendingChanges {
+		waiting = appendChanges(waiting, nacked([]kind.NACK{{Message: fmt.Sprint(n)}}))
+	}
+	var stored kind.DataplaneInsight
+	for _, c := range waiting {
+		c.apply(&stored)
+	}
+	if len(waiting) != 2 || len(stored.Subscriptions) != 1 || len(stored.NACKs) != 1 ||
+		stored.NACKs[0].Message != fmt.Sprint(3*maxPendingChanges-1) {
+		t.Errorf("%d events wait and leave %+v, want the connection and the last NACK", len(waiting), stored)
+	}
+	for n := range 3 * maxPendingChanges {
+		waiting = appendChanges(waiting, connected(fmt.Sprint(n), "cp", nil, time.Unix(int64(n), 0)))
+	}
+	stored = kind.DataplaneInsight{}
+	for _, c := range waiting {
+		c.apply(&stored)
+	}
+	last := stored.Subscriptions[len(stored.Subscriptions)-1]
+	if len(waiting) > maxPendingChanges || last.ID != fmt.Sprint(3*maxPendingChanges-1) || last.DisconnectTime != nil {
+		t.Errorf("%d events wait, and the last subscription is %+v", len(waiting), last)
+	}
+}
+
 func TestLostReplica(t *testing.T) {
 	at := time.Unix(10_000, 0)
 	tests := []struct {
@@ -152,7 +181,7 @@ func TestLostReplica(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var i kind.DataplaneInsight
 			for _, happened := range test.does {
-				happened(&i)
+				happened.apply(&i)
 			}
 			if got := isLost(&i, func(instance string) bool { return instance == "gone" }, at); got != test.want {
 				t.Errorf("strayed: %t, want %t", got, test.want)
@@ -166,7 +195,7 @@ func TestLostReplicasAreOfThisZone(t *testing.T) {
 	for zone, want := range map[string]bool{"east": true, "": false} {
 		state := graph.NewState(zone)
 		insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{})
-		connected("1", "earlier", nil, time.Now())(&insight.Spec)
+		connected("1", "earlier", nil, time.Now()).apply(&insight.Spec)
 		state.Tables.DB.Commit(func(tx *table.Tx) { state.Tables.Put(tx, insight) })
 		if got := LostReplicas(state, func(instance string) bool { return instance != "cp" }); got != want {
 			t.Errorf("in the zone %q replicas are lost: %t, want %t", zone, got, want)
