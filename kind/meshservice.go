@@ -316,6 +316,9 @@ type MeshServiceStatus struct {
 // namespace.
 const NamespaceAdmitted = "NamespaceAdmitted"
 
+// MultipleMeshes is the condition of the MeshService of a Service with Pods of another mesh.
+const MultipleMeshes = "MultipleMeshes"
+
 // VIP is a virtual IP address.
 type VIP struct {
 	IP string `json:"ip"` // the address

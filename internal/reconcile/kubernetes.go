@@ -342,7 +342,7 @@ func (p *Plan) unreachedServers(r *table.Reader, of *resource.Object[kind.MeshSe
 	}
 	conditions := service.ExcludedCondition(p.kubernetes.Objects.SlicesOf(r, service))
 	if others := p.otherMeshes(r, service, of.Mesh); len(others) > 0 {
-		conditions = append(conditions, kind.Condition{Type: "MultipleMeshes", Status: "True",
+		conditions = append(conditions, kind.Condition{Type: kind.MultipleMeshes, Status: "True",
 			Reason: convert.MultipleMeshes, Message: severalMeshes(of.Mesh, others)})
 	}
 	return conditions
@@ -440,9 +440,7 @@ func (p *Plan) namespaceConditions(r *table.Reader, of *resource.Object[kind.Mes
 		return nil
 	}
 	if !p.kubernetes.Objects.Synced(r) {
-		return slices.DeleteFunc(slices.Clone(former), func(c kind.Condition) bool {
-			return c.Type != kind.NamespaceAdmitted
-		})
+		return conditionsOf(former, kind.NamespaceAdmitted)
 	}
 	reason := p.excluded.Get(r, rowKey{of.Mesh, namespace})
 	if reason == "" {
@@ -450,6 +448,13 @@ func (p *Plan) namespaceConditions(r *table.Reader, of *resource.Object[kind.Mes
 	}
 	return []kind.Condition{{Type: kind.NamespaceAdmitted, Status: "False", Reason: convert.NotAdmitted,
 		Message: reason}}
+}
+
+// conditionsOf returns the conditions of some types.
+func conditionsOf(conditions []kind.Condition, types ...string) []kind.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c kind.Condition) bool {
+		return !slices.Contains(types, c.Type)
+	})
 }
 
 // serves reports whether a proxy serves an inbound of a service.

@@ -257,6 +257,9 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 	}
 	if made {
 		status.Conditions = append(status.Conditions, p.unreachedServers(r, service)...)
+	} else if own && p.kubernetes != nil && madeFromService(service) { // until the objects are known
+		status.Conditions = append(status.Conditions, conditionsOf(old.Conditions, convert.EndpointsExcluded,
+			kind.MultipleMeshes)...)
 	} else if own {
 		status.Conditions = append(status.Conditions, p.namespaceConditions(r, service, old.Conditions)...)
 	}

@@ -17,7 +17,11 @@ func (p *Plan) addReferenceGrants() {
 }
 
 // referenceGrants writes the ReferenceGrants of this zone that concern producers' routes, so that all zones know them.
+// Until the objects of the cluster are known, the stored grants stay.
 func (p *Plan) referenceGrants(r *table.Reader, u Request) (w Writes) {
+	if !p.kubernetes.Objects.Synced(r) {
+		return w
+	}
 	t := p.State.Tables
 	stored, ok := t.ReferenceGrants.Find(r, u.Mesh, t.Zone)
 	var wanted []kind.ReferenceGrant

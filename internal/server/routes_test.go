@@ -263,3 +263,55 @@ func TestTLSRoutes(t *testing.T) {
 	remove(convert.TCPRoute, "all")
 	testwait.UntilTrue(t, "the MeshTCPRoute is gone", func() bool { return s.made(kind.MeshTCPRoutes) == "[]" })
 }
+
+// TestReferenceGrants: the status of a producer's MeshTCPRoute that sends to another namespace follows the
+// ReferenceGrants of this namespace, which are written and deleted while the control plane runs.
+func TestReferenceGrants(t *testing.T) {
+	c := newCluster(t)
+	c.kubeconfig(t, c.Config().BearerToken)
+	s := c.newShop(t)
+	pay := c.newShopNamed(t, strings.Replace(s.name, "shop", "pay", 1), nil)
+	for _, in := range []*shop{s, pay} {
+		in.service("web", object{"kuma.io/mesh": "default"}, object{"app": "web"})
+	}
+	c.installGatewayAPI(t)
+	p := servertest.Start(t, c.options(nil))
+	awaitRead(t, p, "/meshes/default/meshservices/web."+pay.name, `"web.`+pay.name)
+	awaitRead(t, p, "/meshes/default/meshservices/web."+s.name, `"web.`+s.name)
+	route, err := kind.Parse([]byte(`{type: MeshTCPRoute, mesh: default, name: r.` + s.name + `, spec: {to: [{` +
+		`targetRef: {kind: MeshService, name: web}, rules: [{default: {backendRefs: [{kind: MeshService, name: web, ` +
+		`namespace: ` + pay.name + `, port: 80}]}}]}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Admin.Put(t.Context(), route.Object, kind.MeshTCPRoutes); err != nil {
+		t.Fatal(err)
+	}
+	granted := func(want bool) {
+		t.Helper()
+		testwait.UntilTrue(t, fmt.Sprint("the route has a grant: ", want), func() bool {
+			var text []byte
+			err := p.Admin.Get(t.Context(), "/meshes/default/meshtcproutes/r."+s.name, nil, &text)
+			return err == nil && strings.Contains(string(text), "no grant lets the routes") != want
+		})
+	}
+	granted(false)
+	grants := "/apis/gateway.networking.k8s.io/v1beta1/namespaces/" + pay.name + "/referencegrants"
+	grant := object{"apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+		"metadata": object{"name": "g"}, "spec": object{
+			"from": []any{object{"group": "kuma.io", "kind": "MeshTCPRoute", "namespace": s.name}},
+			"to":   []any{object{"group": "", "kind": "Service", "name": "web"}}}}
+	testwait.UntilTrue(t, "the API server has the kind ReferenceGrant", func() bool {
+		return c.client.Create(t.Context(), grants, grant, nil) == nil
+	})
+	granted(true)
+	if err := p.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	p = servertest.Start(t, c.options(nil))
+	granted(true)
+	if err := c.client.Delete(t.Context(), grants+"/g", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	granted(false)
+}
