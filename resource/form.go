@@ -107,9 +107,7 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 	}
 	if namespace := string(head.Metadata.Namespace); namespace != "" && namespace != "null" && namespace != `""` {
 		return nil, &Error{Code: Invalid, Detail: name + " is invalid",
-			Problems: Problems{{"metadata.namespace", fmt.Sprintf(
-				"is %.300s, and a control plane outside Kubernetes has no namespaces: resources of one name in two "+
-					"namespaces would be one; leave it out, and tell them apart by their names", namespace)}}}
+			Problems: Problems{{"metadata.namespace", namespaceAdvice(string(head.Metadata.Name), namespace)}}}
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -132,6 +130,19 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		out["labels"] = head.Metadata.Labels
 	}
 	return out, nil
+}
+
+// namespaceAdvice returns why a namespace is rejected and what to do instead, on each kind of control plane: a document
+// is read before the control plane is known.
+func namespaceAdvice(name, namespace string) string {
+	shown := "NAME.NAMESPACE"
+	if n, of := strings.Trim(name, `"`), strings.Trim(namespace, `"`); n != "" && len(n)+len(of) < 253 {
+		shown = n + "." + of
+	}
+	return fmt.Sprintf("is %.300s, and names of this API have no namespace. On Kubernetes use kubectl, or leave it out and "+
+		"write the name %s; a resource without a namespace in its name is of the system namespace, as all policies of "+
+		"global are. On machines leave it out, and tell resources apart by their names: there are no namespaces, and "+
+		"resources of one name in two namespaces would be one", namespace, shown)
 }
 
 // header has the fields beside a spec in the Universal form.
