@@ -13,8 +13,10 @@ import (
 
 // BenchmarkLook checks a mesh of 10,000 proxies and 100 services.
 func BenchmarkLook(b *testing.B) {
+	insights := map[state.ProxyKey]*kind.DataplaneInsight{}
 	w := check.World{State: graph.NewState("east"),
-		Known:                    check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{}},
+		Known: check.Known{
+			Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] }},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
 	const services, proxies = 100, 10_000
 	w.State.Tables.DB.Commit(func(tx *table.Tx) {
@@ -41,7 +43,7 @@ func BenchmarkLook(b *testing.B) {
 						TransparentProxying: &kind.TransparentProxying{}}}))
 			w.State.Tables.Put(tx, kind.DataplaneListenerStatuses.Make("default", name,
 				kind.DataplaneListenerStatus{Inbounds: []kind.ServedInbound{{Inbound: in}}}))
-			w.Insights[state.ProxyKey{Mesh: "default", Name: name}] =
+			insights[state.ProxyKey{Mesh: "default", Name: name}] =
 				&kind.DataplaneInsight{Subscriptions: []kind.Subscription{{ID: "1",
 					ConnectTime: kind.Time{Time: now.AddDate(0, 0, -1)}, Version: kind.VersionOfEnvoy("1.40.0")}}}
 		}

@@ -42,7 +42,9 @@ type World struct {
 
 // Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
 type Known struct {
-	Insights map[state.ProxyKey]*kind.DataplaneInsight // of the proxies that have connected
+	// Insight returns that of a proxy, of any kind; nil, or without a subscription: it has not connected. Without the
+	// function, no proxy has.
+	Insight func(state.ProxyKey) *kind.DataplaneInsight
 	// ZoneInsights has the insights of the zones that have connected to a global control plane.
 	ZoneInsights map[string]*kind.ZoneInsight
 }
@@ -89,6 +91,7 @@ func Run(w World) *Report {
 	l.zones()
 	l.longerNames()
 	l.zoneProxyNamespaces()
+	l.zoneProxies()
 	l.hostNames()
 	l.sidecars()
 	for mesh := range w.State.Tables.Meshes.All(w.Snapshot) {
@@ -153,10 +156,18 @@ func (l *checker) add(p *Problem, severity Severity, object Object, format strin
 	})
 }
 
+// checkedProxy is the proxy of a Dataplane, a ZoneIngress or a ZoneEgress, with the time at which this was written.
+type checkedProxy struct {
+	proxy   *proxy.Proxy
+	created time.Time
+}
+
+func (c checkedProxy) object() Object { return objectOf(c.proxy.Key.Resource()) }
+
 // member is one Dataplane of a mesh, with the input of its checks.
 type member struct {
-	object *resource.Object[kind.Dataplane]
-	proxy  *proxy.Proxy
+	checkedProxy
+	dataplane *resource.Object[kind.Dataplane]
 }
 
 func (l *checker) mesh(mesh string) {
@@ -172,7 +183,8 @@ func (l *checker) mesh(mesh string) {
 	}
 	var members []member
 	for _, dp := range l.State.Tables.DataplanesBySelector.List(l.r, state.MeshKey(mesh)) {
-		m := member{dp, l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: mesh, Name: dp.Name})}
+		of := l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: mesh, Name: dp.Name})
+		m := member{checkedProxy{of, dp.Created}, dp}
 		members = append(members, m)
 		l.proxy(m)
 	}

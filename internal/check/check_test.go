@@ -93,9 +93,10 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	if fileOf(archive, "global") != nil {
 		zone = ""
 	}
+	insights := map[state.ProxyKey]*kind.DataplaneInsight{}
 	w := check.World{
 		State: graph.NewState(zone),
-		Known: check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{},
+		Known: check.Known{Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] },
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
 	}
@@ -105,7 +106,7 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
 		o := parse(t, doc)
 		if insight, ok := resource.SpecOf(o).(*kind.DataplaneInsight); ok {
-			w.Insights[state.ProxyKey{Mesh: o.Key().Mesh, Name: o.Key().Name}] = insight
+			insights[proxyOf(o.Key())] = insight
 			continue
 		}
 		if insight, ok := resource.SpecOf(o).(*kind.ZoneInsight); ok {
@@ -129,6 +130,17 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 	})
 	w.Snapshot = w.State.Tables.DB.Snapshot()
 	return w
+}
+
+// proxyOf returns the proxy of an insight.
+func proxyOf(insight resource.Key) state.ProxyKey {
+	switch insight.Kind {
+	case kind.ZoneIngressInsights.Name:
+		return state.ZoneIngressProxy(insight.Name)
+	case kind.ZoneEgressInsights.Name:
+		return state.ZoneEgressProxy(insight.Name)
+	}
+	return state.ProxyKey{Mesh: insight.Mesh, Name: insight.Name}
 }
 
 func parse(t *testing.T, doc []byte) resource.Any {

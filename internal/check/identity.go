@@ -41,7 +41,7 @@ func (l *checker) identities(mesh string, members []member) {
 		}
 		selects := func(m member) bool {
 			s := mi.Spec.Selector
-			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.object.Labels)
+			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.dataplane.Labels)
 		}
 		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
 			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s",
@@ -200,7 +200,7 @@ func (l *checker) identityTrusted(mi *resource.Object[kind.MeshIdentity], object
 		}
 		l.found(domainNotTrusted, object,
 			"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
-			m.object.Name)
+			m.dataplane.Name)
 		return
 	}
 }
@@ -215,9 +215,9 @@ func (l *checker) identityExempt(mi *resource.Object[kind.MeshIdentity], object 
 		if id := m.proxy.Identity; id == nil || id.MeshIdentity != mi.Name {
 			continue
 		}
-		if problem := l.State.Identity.NamespaceProblem(l.r, m.object); problem != "" {
+		if problem := l.State.Identity.NamespaceProblem(l.r, m.dataplane); problem != "" {
 			l.add(membersExempt, severity, object, "%s and other Pods have a SPIFFE ID by it until %s, then they lose "+
-				"it: %s", m.object.Name, day(until), problem)
+				"it: %s", m.dataplane.Name, day(until), problem)
 			return
 		}
 	}
@@ -227,7 +227,7 @@ func (l *checker) identityExempt(mi *resource.Object[kind.MeshIdentity], object 
 func (l *checker) signingKey(mesh string, members []member) {
 	dataplanes := 0
 	for _, m := range members {
-		if m.object.Label(kind.PodUIDLabel) == "" {
+		if m.dataplane.Label(kind.PodUIDLabel) == "" {
 			dataplanes++
 		}
 	}

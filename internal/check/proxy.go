@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/pki"
 	"weft/internal/proxy"
+	"weft/internal/state"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -21,19 +22,18 @@ const (
 
 // proxy checks one Dataplane and its insight.
 func (l *checker) proxy(m member) {
-	insight := l.Insights[m.proxy.Key]
-	object := objectOf(m.object.Key())
+	object := m.object()
 	if m.proxy.NotAdmitted != "" {
 		l.found(notAdmitted, object, "%s", m.proxy.NotAdmitted)
 		return
 	}
 	l.draining(m)
 	l.outbounds(m)
-	l.excludedListeners(m)
+	l.excludedListeners(m.checkedProxy)
 	l.unreachableOutbounds(m)
-	l.unvouchedPolicies(m.object)
+	l.unvouchedPolicies(m.dataplane)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
-		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.object.Mesh, id.MeshIdentity),
+		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.dataplane.Mesh, id.MeshIdentity),
 			id.Problem)
 	}
 	if m.proxy.OfUser {
@@ -41,20 +41,29 @@ func (l *checker) proxy(m member) {
 			"registers it with --dataplane-file, or an operator deletes it and writes it")
 		return
 	}
-	if insight == nil || len(insight.Subscriptions) == 0 {
-		if l.Now.Sub(m.object.Created) > ackTime {
-			l.found(proxyNeverConnected, object, "no proxy has connected since it was written %s ago",
-				ago(l.Now.Sub(m.object.Created)))
+	if last, online := l.connection(m.checkedProxy); online && l.Now.Sub(last.ConnectTime.Time) > ackTime {
+		l.unserved(m)
+	}
+}
+
+// zoneProxies checks the ZoneIngresses and ZoneEgresses of this zone, and their insights. Policies do not select them,
+// and no service has them as its members.
+func (l *checker) zoneProxies() {
+	zoneProxy := func(key state.ProxyKey, meta *resource.Meta) {
+		of := l.State.Proxies.Proxy.Get(l.r, key)
+		if of == nil { // of another zone, which checks its own
+			return
 		}
-		return
+		c := checkedProxy{of, meta.Created}
+		l.excludedListeners(c)
+		l.connection(c)
 	}
-	last, online := connection(insight)
-	if !online {
-		l.found(proxyOffline, object, "its proxy has been disconnected for %s",
-			ago(l.Now.Sub(last.DisconnectTime.Time)))
-		return
+	for o := range l.State.Tables.ZoneIngresses.All(l.Snapshot) {
+		zoneProxy(state.ZoneIngressProxy(o.Name), &o.Meta)
 	}
-	l.connected(m, insight, last)
+	for o := range l.State.Tables.ZoneEgresses.All(l.Snapshot) {
+		zoneProxy(state.ZoneEgressProxy(o.Name), &o.Meta)
+	}
 }
 
 // unvouchedPolicies reports the policies that do not apply to a Dataplane, since they select it by what it states
@@ -73,51 +82,65 @@ func (l *checker) unvouchedPolicies(dp *resource.Object[kind.Dataplane]) {
 		someOf(names), pki.UnvouchedMember(dp, slices.Compact(missing)))
 }
 
-// connection returns the newest connection of a proxy, and whether it is open.
-func connection(insight *kind.DataplaneInsight) (last kind.Subscription, online bool) {
+// connection checks the connection of a proxy, and returns the newest one and whether it is open.
+func (l *checker) connection(c checkedProxy) (last kind.Subscription, online bool) {
+	var insight *kind.DataplaneInsight
+	if l.Insight != nil {
+		insight = l.Insight(c.proxy.Key)
+	}
+	if insight == nil || len(insight.Subscriptions) == 0 {
+		if l.Now.Sub(c.created) > ackTime {
+			l.found(proxyNeverConnected, c.object(), "no proxy has connected since it was written %s ago",
+				ago(l.Now.Sub(c.created)))
+		}
+		return last, false
+	}
 	for _, s := range insight.Subscriptions {
 		if open := s.DisconnectTime == nil; open || !online {
 			last, online = s, open
 		}
 	}
-	return last, online
+	if !online {
+		l.found(proxyOffline, c.object(), "its proxy has been disconnected for %s",
+			ago(l.Now.Sub(last.DisconnectTime.Time)))
+		return last, false
+	}
+	l.connected(c, insight, last)
+	return last, true
 }
 
-func (l *checker) connected(m member, insight *kind.DataplaneInsight, last kind.Subscription) {
-	object := objectOf(m.object.Key())
+func (l *checker) connected(c checkedProxy, insight *kind.DataplaneInsight, last kind.Subscription) {
+	object := c.object()
 	if wire.EnvoyTooOld(last.Version.Text()) {
 		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
 			wire.OldestEnvoy)
 	}
 	for i := range insight.NACKs {
-		l.rejected(m, &insight.NACKs[i])
+		l.rejected(c, &insight.NACKs[i])
 	}
 	if l.Pending != nil {
-		if since, pending := l.Pending(m.proxy.Key); pending && l.Now.Sub(since) > ackTime {
+		if since, pending := l.Pending(c.proxy.Key); pending && l.Now.Sub(since) > ackTime {
 			l.found(configNotAcked, object, "it has not ACKed an update for %s", ago(l.Now.Sub(since)))
 		}
 	}
-	if id := m.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
+	if id := c.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
 		l.found(certificateMissing, object, "%s", insight.CertificateProblem)
 	}
 	l.certificate(object, insight.Certificate)
-	if l.Now.Sub(last.ConnectTime.Time) > ackTime {
-		l.unserved(m)
-	}
 }
 
 // rejected finds a NACK, with what it means for the listener that it is about.
-func (l *checker) rejected(m member, nack *kind.NACK) {
+func (l *checker) rejected(c checkedProxy, nack *kind.NACK) {
 	effect := ""
 	if nack.Listener != "" {
-		serving, ok := l.State.Tables.ListenerStatus(l.r, m.proxy.Key)
+		serving, ok := l.State.Tables.ListenerStatus(l.r, c.proxy.Key)
 		effect = fmt.Sprintf(", so %s serves with an earlier version", nack.Listener)
 		if !ok || !serving.Spec.Has(nack.Listener) {
 			effect = fmt.Sprintf(" and has no earlier version, so %s does not serve and the proxy is not ready",
 				nack.Listener)
 		}
 	}
-	l.found(configRejected, objectOf(m.object.Key()), "Envoy NACKed the %s %s %s ago%s: %s", nack.Type, nack.Name,
+	l.found(configRejected, c.object(), "Envoy NACKed the %s %s %s ago%s: %s", nack.Type, nack.Name,
 		ago(l.Now.Sub(nack.Time.Time)), effect, nack.Message)
 }
 
@@ -139,12 +162,12 @@ func (l *checker) certificate(object Object, c *kind.Certificate) {
 
 // unserved finds inbounds that should be endpoints and that the proxy does not serve.
 func (l *checker) unserved(m member) {
-	serving, _ := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
+	serving, _ := l.State.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
 	if serving != nil && serving.Spec.Draining {
 		return
 	}
 	var missing []string
-	n := l.State.Tables.NetworkingOf(l.r, m.object)
+	n := l.State.Tables.NetworkingOf(l.r, m.dataplane)
 	for _, in := range n.Inbound {
 		in = n.Effective(in)
 		if in.State == kind.Ready && !serves(serving, &in) {
@@ -152,7 +175,7 @@ func (l *checker) unserved(m member) {
 		}
 	}
 	if len(missing) > 0 {
-		l.found(inboundNotReady, objectOf(m.object.Key()), "it is connected and does not serve %s", someOf(missing))
+		l.found(inboundNotReady, m.object(), "it is connected and does not serve %s", someOf(missing))
 	}
 }
 
@@ -165,16 +188,16 @@ func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inb
 
 func (l *checker) draining(m member) {
 	listeners := l.State.Proxies.Draining.Get(l.r, m.proxy.Key)
-	serving, ok := l.State.Tables.ListenerStatuses.Find(l.r, m.object.Mesh, m.object.Name)
+	serving, ok := l.State.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
 	if len(listeners) == 0 || !ok {
 		return
 	}
-	since := m.object.Modified
+	since := m.dataplane.Modified
 	if serving.Modified.After(since) {
 		since = serving.Modified
 	}
 	if waited := l.Now.Sub(since); waited > drainTime {
-		l.found(listenerDrainStuck, objectOf(m.object.Key()),
+		l.found(listenerDrainStuck, m.object(),
 			"%s was removed from the Dataplane %s ago and is still open, since clients may still use it",
 			someOf(listeners), ago(waited))
 	}
@@ -182,8 +205,8 @@ func (l *checker) draining(m member) {
 
 func (l *checker) outbounds(m member) {
 	var missing []string
-	for i := range m.object.Spec.Networking.Outbound {
-		out := &m.object.Spec.Networking.Outbound[i]
+	for i := range m.dataplane.Spec.Networking.Outbound {
+		out := &m.dataplane.Spec.Networking.Outbound[i]
 		at := kind.HostPort(out.EffectiveAddress(), out.Port)
 		listens := slices.ContainsFunc(m.proxy.Outbounds, func(o proxy.ExplicitOutbound) bool {
 			return o.Address == out.EffectiveAddress() && o.Port == out.Port
@@ -194,17 +217,16 @@ func (l *checker) outbounds(m member) {
 		}
 	}
 	if len(missing) > 0 {
-		l.found(outboundWithoutBackend, objectOf(m.object.Key()), "no MeshService exists for %s", someOf(missing))
+		l.found(outboundWithoutBackend, m.object(), "no MeshService exists for %s", someOf(missing))
 	}
 }
 
 // excludedListeners finds listeners that the proxy does not get, since another one has the address. A virtual IP at
 // which the proxy itself serves is as it should be: its application reaches itself without a proxy.
-func (l *checker) excludedListeners(m member) {
-	for i := range m.proxy.Excluded {
-		if e := &m.proxy.Excluded[i]; !e.Own {
-			l.found(listenerExcluded, objectOf(m.object.Key()), "%s gets no listener at %s, which is the address of %s",
-				e.Listener, e.At, e.Holder)
+func (l *checker) excludedListeners(c checkedProxy) {
+	for i := range c.proxy.Excluded {
+		if e := &c.proxy.Excluded[i]; !e.Own {
+			l.found(listenerExcluded, c.object(), "%s", e)
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (l *checker) unreachableOutbounds(m member) {
 			continue
 		}
 		if reason := d.UnreachableReason(m.proxy.Identity != nil); reason != "" {
-			l.found(outboundUnreachable, objectOf(m.object.Key()), "it cannot reach %s: %s", out.Destination, reason)
+			l.found(outboundUnreachable, m.object(), "it cannot reach %s: %s", out.Destination, reason)
 		}
 	}
 }

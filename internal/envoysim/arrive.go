@@ -46,6 +46,9 @@ func CrossZone(world World, request CrossZoneRequest) (*IngressResult, error) {
 	a := &IngressResult{Listener: listener, Headers: request.Headers}
 	if err != nil {
 		a.Reason = err.Error()
+		if listener == "" {
+			a.Reason += exclusionOf(world, request.Ingress, func(e Exclusion) bool { return e.Service == "" })
+		}
 		return a, nil
 	}
 	a.Cluster = request.SNI

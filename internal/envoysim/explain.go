@@ -27,6 +27,15 @@ type World interface {
 	// Rejection returns Envoy's message about the newest version of a proxy's listener, which it rejects, and whether
 	// it serves an earlier one. The message is empty where it rejects none.
 	Rejection(proxy state.ProxyKey, at Address) (message string, serves bool)
+	// Exclusions returns the listeners that a proxy does not get, since others have their address.
+	Exclusions(state.ProxyKey) []Exclusion
+}
+
+// Exclusion is a listener that a proxy does not get.
+type Exclusion struct {
+	At      string // its address and port
+	Service string // of the virtual IP; empty: it is a listener of the proxy's own resource
+	Reason  string // a sentence
 }
 
 // ZoneIngress is a zone ingress of another zone.
@@ -189,19 +198,26 @@ func Explain(world World, request Request, remote RemoteZones) (*Explanation, er
 	}
 	address, err := client.resolve(request.To)
 	if err != nil {
-		return nil, fmt.Errorf("%s reaches nothing at %q: %w", request.From, request.To, err)
+		return nil, fmt.Errorf("%s reaches nothing at %q: %w%s", request.From, request.To, err,
+			exclusionOf(world, request.From, func(e Exclusion) bool {
+				return e.Service != "" && (e.Service == request.To || strings.HasPrefix(request.To, e.Service+":"))
+			}))
 	}
 	call := Call{Address: address.Address, Port: address.Port, Method: request.Method, Path: request.Path,
 		Headers: request.Headers, TLS: request.SNI != "", SNI: request.SNI}
 	way := client.Outbound(call)
 	e := explanation(world.SpiffeIDs(request.From), request, address, way)
+	excluded := func(e Exclusion) bool { return e.At == address.String() }
 	switch {
 	case way.Error != "":
-		e.Verdict, e.Reason = Unserved, way.Error
+		e.Verdict, e.Reason = Unserved, way.Error+exclusionOf(world, request.From, excluded)
 	case way.Redirect != "":
 		e.Verdict, e.Reason = Responded, "the proxy redirects: "+way.Redirect
 	case way.Passthrough:
 		e.Verdict, e.Reason = Forwarded, "no service of the mesh has this address"
+		if reason := exclusionOf(world, request.From, excluded); reason != "" {
+			e.Reason = "the proxy has no listener for the service" + reason
+		}
 	default:
 		(&simulation{world, remote, request.From.Mesh, e.SpiffeIDs, world.Instance(request.From), client,
 			way.Sent}).backends(e, way.Backends)
@@ -394,20 +410,34 @@ func callServer(world World, at Address, call Call) EndpointVerdict {
 }
 
 // callProxy returns the result of a call at one of a proxy's addresses, and the cluster that it leads to.
-func callProxy(world World, proxy state.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
-	v = EndpointVerdict{Address: at.String(), Proxy: proxy.String(), SpiffeIDs: world.SpiffeIDs(proxy)}
-	server, err := load(world, proxy)
+func callProxy(world World, server state.ProxyKey, at Address, call Call) (v EndpointVerdict, cluster string) {
+	v = EndpointVerdict{Address: at.String(), Proxy: server.String(), SpiffeIDs: world.SpiffeIDs(server)}
+	config, err := load(world, server)
 	if err != nil {
 		v.Reason = err.Error()
 		return v, ""
 	}
 	call.Address, call.Port = at.Address, at.Port
-	result := server.Inbound(call)
+	result := config.Inbound(call)
 	v.Listener, v.Allowed, v.Rule, v.ShadowRule, v.Reason = result.Listener, result.Allowed, result.Rule,
 		result.ShadowRule, result.Reason
 	v.Route = result.Route
-	v.setRejection(world.Rejection(proxy, at))
+	if result.Listener == "" {
+		v.Reason += exclusionOf(world, server, func(e Exclusion) bool { return e.At == at.String() })
+	}
+	v.setRejection(world.Rejection(server, at))
 	return v, result.Cluster
+}
+
+// exclusionOf returns the reason for which a proxy does not get a listener, to follow another text; empty where it gets
+// the listener, or nothing asks for one.
+func exclusionOf(world World, of state.ProxyKey, matches func(Exclusion) bool) string {
+	for _, e := range world.Exclusions(of) {
+		if matches(e) {
+			return ": " + e.Reason
+		}
+	}
+	return ""
 }
 
 func (v *EndpointVerdict) setRejection(message string, serves bool) {

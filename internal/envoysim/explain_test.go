@@ -86,6 +86,8 @@ func (w *world) Egress(string, uint32) (state.ProxyKey, bool) { return state.Pro
 
 func (w *world) Rejection(state.ProxyKey, envoysim.Address) (string, bool) { return "", false }
 
+func (w *world) Exclusions(state.ProxyKey) []envoysim.Exclusion { return nil }
+
 func (w *world) IngressAt(string, uint32) (envoysim.ZoneIngress, bool) {
 	return envoysim.ZoneIngress{}, false
 }

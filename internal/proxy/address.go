@@ -23,6 +23,11 @@ type Exclusion struct {
 	Own bool `json:",omitempty"`
 }
 
+// String returns the exclusion as a sentence.
+func (e *Exclusion) String() string {
+	return e.Listener + " gets no listener at " + e.At + ", which is the address of " + e.Holder
+}
+
 // claim is a listener and its address.
 type claim struct {
 	at     netip.AddrPort

@@ -195,7 +195,7 @@ func (w *world) Instance(key state.ProxyKey) string {
 
 // Rejection reads the NACKs of the newest connection of a proxy.
 func (w *world) Rejection(key state.ProxyKey, at envoysim.Address) (message string, serves bool) {
-	insight, ok := w.config.state.Tables.Insights.Find(w.r, key.Mesh, key.Name)
+	insight, ok := w.config.state.Tables.Insight(w.r, key)
 	if !ok {
 		return "", false
 	}
@@ -205,6 +205,19 @@ func (w *world) Rejection(key state.ProxyKey, at envoysim.Address) (message stri
 	}
 	serving, ok := w.config.state.Tables.ListenerStatus(w.r, key)
 	return insight.Spec.NACKs[i].Message, ok && serving.Spec.Has(at.String())
+}
+
+func (w *world) Exclusions(key state.ProxyKey) (all []envoysim.Exclusion) {
+	p := w.config.state.Proxies.Proxy.Get(w.r, key)
+	if p == nil {
+		return nil
+	}
+	for i := range p.Excluded {
+		if e := &p.Excluded[i]; !e.Own {
+			all = append(all, envoysim.Exclusion{At: e.At, Service: e.Virtual.Destination.Service, Reason: e.String()})
+		}
+	}
+	return all
 }
 
 func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"weft/internal/check"
-	"weft/internal/state"
 	"weft/kind"
 )
 
@@ -14,12 +13,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	known := check.Known{Insights: map[state.ProxyKey]*kind.DataplaneInsight{},
-		ZoneInsights: map[string]*kind.ZoneInsight{}}
-	for o := range m.State.Tables.Insights.All(m.Snapshot) {
-		key := state.ProxyKey{Mesh: o.Mesh, Name: o.Name}
-		known.Insights[key] = m.Insight(key)
-	}
+	known := check.Known{Insight: m.Insight, ZoneInsights: map[string]*kind.ZoneInsight{}}
 	for o := range m.State.Tables.From(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
 	}
