@@ -141,7 +141,7 @@ func (a *Acks) Apply(ctx context.Context, clients kind.AckClients, rows mirror.R
 
 // catchUp waits until the table has rows, and returns a revision at which they are published.
 func (a *Acks) catchUp(ctx context.Context, rows mirror.Rows) (revision uint64, err error) {
-	table := mirror.Copy{Stored: a.callbacks.Version, Shown: a.shown, Changed: a.next}
+	table := mirror.Copy{Stored: a.callbacks.Version, Shown: a.shown, Changed: a.NextCommit}
 	if err := table.Await(ctx, rows); err != nil {
 		return 0, err
 	}

@@ -31,8 +31,8 @@ func (p *published) revision() uint64 {
 	return p.catalog.Revision()
 }
 
-// next returns a channel that is closed after the next commit.
-func (p *published) next() <-chan struct{} {
+// NextCommit returns a channel that is closed after the next commit.
+func (p *published) NextCommit() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed.Next()

@@ -59,7 +59,7 @@ func (w *localWait) ingressForwards(ctx context.Context) error {
 
 func (w *localWait) awaitIngress(ctx context.Context, key state.ProxyKey) error {
 	for waited := false; ; waited = true {
-		next := w.next()
+		next := w.NextCommit()
 		if !w.state.ZoneProxies.Told(w.reader(), key) {
 			return nil
 		}

@@ -7,33 +7,49 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/reconcile"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 )
 
-// computeEvery is the time between two computations of what statuses have on reading alone. Tests shorten it.
-var computeEvery = time.Minute
+// Computed statuses are stored soon after a change. A pass reads all policies, so the pauses between passes are as long
+// as keeps their share of one core small: at the size at which a pass takes 1.6 s, there is one a minute.
+const (
+	minComputePause   = time.Second
+	maxComputePause   = time.Minute
+	computePauseShare = 36 // a pause is that many times as long as the pass before it
+)
 
 // computeStatuses has the computed parts of statuses stored in a zone on Kubernetes, whose users read them with
-// kubectl, while this replica leads. A pass reads a snapshot, so the table's writer does not wait for it, and is left
-// out where the table is as it was. (ADR 126)
+// kubectl, while this replica leads. (ADR 126, ADR 190)
 func (s *Server) computeStatuses(ctx context.Context) {
 	if s.pods == nil {
 		return
 	}
 	s.goLead(ctx, func(ctx context.Context) {
 		defer s.reconciler.SetComputed(nil) // the next leader has its own
-		var last *table.Snapshot
-		for ctx.Err() == nil {
-			if now := s.state.Tables.DB.Snapshot(); now != last {
-				s.reconciler.SetComputed(s.computedStatuses(now))
-				last = now
-			}
-			select {
-			case <-time.After(computeEvery):
-			case <-ctx.Done():
-			}
-		}
+		followSnapshots(ctx, s.hub.NextCommit, s.state.Tables.DB.Snapshot, func(now *table.Snapshot) {
+			s.reconciler.SetComputed(s.computedStatuses(now))
+		})
 	})
+}
+
+// followSnapshots calls pass with the newest snapshot, at once and after each commit, until ctx ends. Commits during a
+// pass and the pause after it are one further pass. A pass does not block the table's writer.
+func followSnapshots(ctx context.Context, next func() <-chan struct{}, newest func() *table.Snapshot,
+	pass func(*table.Snapshot)) {
+	for ctx.Err() == nil {
+		changed, began := next(), time.Now()
+		at := newest()
+		pass(at)
+		pause := min(max(computePauseShare*time.Since(began), minComputePause), maxComputePause)
+		if wait.Sleep(ctx, pause) != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // computedStatuses returns the computed parts of the statuses of policies and external services.

@@ -46,7 +46,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	*server.ComputeEvery = time.Second // also for [TestKubernetesAtRest], which counts what a pass writes
 	if os.Getenv(childVariable) != "" {
 		runChild()
 	}

@@ -39,7 +39,7 @@ func (w *world) writes(event func()) map[string]int {
 		switch {
 		case !slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb):
 		case of == "leases", strings.HasSuffix(of, "reviews"):
-		case of != "meshservices/status" && strings.HasSuffix(of, "/status"): // computed once a minute
+		case of != "meshservices/status" && strings.HasSuffix(of, "/status"): // conditions of any object
 		case !slices.Contains(writtenForPods, of):
 			w.t.Errorf("the control plane sends %s %s %s/%s, which is no write for a Pod", r.Verb, of,
 				r.ObjectRef.Namespace, r.ObjectRef.Name)

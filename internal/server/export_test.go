@@ -1,4 +1,0 @@
-package server
-
-// ComputeEvery is the time between two computations of statuses.
-var ComputeEvery = &computeEvery
