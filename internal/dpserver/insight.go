@@ -1,6 +1,7 @@
 package dpserver
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -24,6 +25,9 @@ const (
 	maxNACKs         = 20
 	// insightWriters is the number of concurrent writes, which the store can commit together.
 	insightWriters = 32
+	// insightPeriod is the period of writes. An event is stored after one to two periods, in one write with the others of
+	// its proxy: a proxy connects, gets its certificate, and its Envoy rejects a resource.
+	insightPeriod = 500 * time.Millisecond
 	// insightRetry is the pause before failed writes are repeated.
 	insightRetry = 5 * time.Second
 	// maxPendingChanges bounds the connections and disconnections of a proxy that wait for the store. The oldest ones are
@@ -73,23 +77,27 @@ type insights struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	pending map[state.ProxyKey][]insightChange
-	failed  map[state.ProxyKey][]insightChange // of proxies that are not in pending
+	fresh   map[state.ProxyKey][]insightChange // of this period
+	pending map[state.ProxyKey][]insightChange // which the next period stores
+	failed  map[state.ProxyKey][]insightChange // of proxies that are in none of the others
 }
 
 func newInsights(w *admission.Writer, rows Rows, log *slog.Logger) *insights {
 	return &insights{writer: w, rows: rows, log: log, wake: make(chan struct{}, 1),
-		pending: map[state.ProxyKey][]insightChange{}, failed: map[state.ProxyKey][]insightChange{}}
+		fresh: map[state.ProxyKey][]insightChange{}, pending: map[state.ProxyKey][]insightChange{},
+		failed: map[state.ProxyKey][]insightChange{}}
 }
 
 func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if former, ok := i.failed[key]; ok {
-		i.failed[key] = appendChanges(former, c)
-		return
+	for _, waiting := range []map[state.ProxyKey][]insightChange{i.failed, i.pending} {
+		if former, ok := waiting[key]; ok {
+			waiting[key] = appendChanges(former, c)
+			return
+		}
 	}
-	i.pending[key] = appendChanges(i.pending[key], c)
+	i.fresh[key] = appendChanges(i.fresh[key], c)
 	select {
 	case i.wake <- struct{}{}:
 	default: // run is already woken
@@ -98,10 +106,16 @@ func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 
 // run writes until ctx ends, and then writes the remaining events.
 func (i *insights) run(ctx context.Context) {
-	var retry <-chan time.Time
+	var due, retry <-chan time.Time
 	for {
 		select {
 		case <-i.wake:
+			if due == nil {
+				due = time.After(insightPeriod)
+			}
+			continue
+		case <-due:
+			due = nil
 		case <-retry:
 			i.resumeFailed()
 			retry = nil
@@ -110,9 +124,13 @@ func (i *insights) run(ctx context.Context) {
 			defer cancel()
 			i.resumeFailed()
 			i.write(last)
+			i.write(last) // those of the last period
 			return
 		}
-		if i.write(ctx); retry == nil && i.hasFailed() {
+		if i.write(ctx) {
+			due = cmp.Or(due, time.After(insightPeriod))
+		}
+		if retry == nil && i.hasFailed() {
 			retry = time.After(insightRetry)
 		}
 	}
@@ -132,10 +150,12 @@ func (i *insights) hasFailed() bool {
 	return len(i.failed) > 0
 }
 
-func (i *insights) write(ctx context.Context) {
+// write stores the events of the period before the last one, and reports whether there are events of the last one.
+func (i *insights) write(ctx context.Context) (more bool) {
 	i.mu.Lock()
 	pending := i.pending
-	i.pending = map[state.ProxyKey][]insightChange{}
+	i.pending, i.fresh = i.fresh, map[state.ProxyKey][]insightChange{}
+	more = len(i.pending) > 0
 	i.mu.Unlock()
 	keys := make(chan state.ProxyKey)
 	var writers sync.WaitGroup
@@ -154,6 +174,7 @@ func (i *insights) write(ctx context.Context) {
 	}
 	close(keys)
 	writers.Wait()
+	return more
 }
 
 // keepFailed keeps events whose write has failed, before those that came meanwhile. Only the first failure of several
@@ -165,8 +186,9 @@ func (i *insights) keepFailed(key state.ProxyKey, changes []insightChange, err e
 		i.log.Warn("storing what happened to a proxy failed, and is repeated, also for others", "proxy", key,
 			"error", err)
 	}
-	i.failed[key] = appendChanges(changes, i.pending[key]...)
+	i.failed[key] = appendChanges(appendChanges(changes, i.pending[key]...), i.fresh[key]...)
 	delete(i.pending, key)
+	delete(i.fresh, key)
 }
 
 func (i *insights) writeOne(ctx context.Context, key state.ProxyKey, changes []insightChange) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,7 @@ func TestInsightsSurviveFailedWrites(t *testing.T) {
 				defer func() { cancel(); <-ended }()
 				key := state.ProxyKey{Mesh: "default", Name: "web-1"}
 				i.noteChange(key, connected("1", "cp", nil, time.Now()))
+				time.Sleep(2 * insightPeriod)
 				synctest.Wait()
 				i.noteChange(key, disconnected("1", time.Now()))
 				i.noteChange(key, connected("2", "cp", nil, time.Now()))
@@ -130,6 +132,72 @@ func TestInsightsSurviveFailedWrites(t *testing.T) {
 			})
 		})
 	}
+}
+
+// countingStore counts the writes of insights.
+type countingStore struct {
+	store.Store
+	writes int
+}
+
+func (c *countingStore) count(row store.Row) {
+	if row.Key.Kind == kind.DataplaneInsights.Name {
+		c.writes++
+	}
+}
+
+func (c *countingStore) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	c.count(row)
+	return c.Store.Create(ctx, row)
+}
+
+func (c *countingStore) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	c.count(row)
+	return c.Store.Update(ctx, row)
+}
+
+// TestEventsOfAStartAreOneWrite: a proxy that connects, gets its certificate and rejects a resource within half a
+// second costs one write, whenever others connect. Each event is stored within a second.
+func TestEventsOfAStartAreOneWrite(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		rows := &countingStore{Store: memory.New(memory.Options{})}
+		defer rows.Close()
+		writer := admission.New(rows, admission.Options{Zone: "east"})
+		put := func(o resource.Any) {
+			t.Helper()
+			if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(kind.Meshes.Make("", "default", kind.Mesh{}))
+		const proxies = 20
+		name := func(n int) string { return fmt.Sprint("web-", n) }
+		for n := range proxies {
+			put(kind.Dataplanes.Make("default", name(n), kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}}))
+		}
+		i := newInsights(writer, unknownRows{}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); i.run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		for n := range proxies {
+			key := state.ProxyKey{Mesh: "default", Name: name(n)}
+			time.AfterFunc(time.Duration(n)*100*time.Millisecond, func() {
+				i.noteChange(key, connected("1", "cp", nil, time.Now()))
+				time.Sleep(499 * time.Millisecond)
+				i.noteChange(key, nacked([]kind.NACK{{Message: "no"}}))
+				time.Sleep(time.Second)
+				row, err := rows.Get(t.Context(), kind.DataplaneInsights.Key("default", key.Name))
+				if err != nil || !strings.Contains(string(row.Body), "nacks") {
+					t.Errorf("%s: %v, %s", key.Name, err, row.Body)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		if rows.writes != proxies {
+			t.Errorf("%d proxies cost %d writes of insights, want one each", proxies, rows.writes)
+		}
+	})
 }
 
 // TestFailedInsightsAreBounded: a proxy whose Envoy rejects each push while the store takes no write is connected

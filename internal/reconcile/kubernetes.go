@@ -282,7 +282,23 @@ func putOfPod[S any](w *Writes, pod *convert.Pod, stored, wanted *resource.Objec
 		return
 	}
 	wanted.Version, report.Done = stored.Version, convert.UpdatedDataplane
+	if maps.Equal(wanted.Labels, stored.Labels) && sameSpec(withoutStates(wanted.Spec), withoutStates(stored.Spec)) {
+		report.Done = "" // the conditions of the Pod say so
+	}
 	w.addWrite(servingDelay, Write{Put: wanted, Report: report})
+}
+
+// withoutStates returns a Dataplane without the states of its inbounds, and another resource as it is.
+func withoutStates(spec any) any {
+	dp, ok := spec.(kind.Dataplane)
+	if !ok {
+		return spec
+	}
+	dp.Networking.Inbound = slices.Clone(dp.Networking.Inbound)
+	for i := range dp.Networking.Inbound {
+		dp.Networking.Inbound[i].State = ""
+	}
+	return dp
 }
 
 // kubernetesService creates the MeshService of a Service. Later changes are those of the MeshService, see fromService.

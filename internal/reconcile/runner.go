@@ -419,7 +419,7 @@ func (rn *runner) reportWrite(ctx context.Context, w *Write, version string, err
 	var known *resource.Error
 	event := convert.Event{On: w.Report.On}
 	switch {
-	case err == nil && version != "":
+	case err == nil && version != "" && w.Report.Done != "":
 		row := w.Put
 		if row == nil {
 			row = w.Create

@@ -61,8 +61,9 @@ func (w *Write) isStatus() bool {
 
 // Report are the reasons of the events about an object: of a write that is done, and of one that is rejected.
 type Report struct {
-	On           convert.Ref
-	Done, Failed string
+	On     convert.Ref
+	Done   string // empty: a write that succeeds is no event
+	Failed string
 }
 
 // Notice is a log line.
