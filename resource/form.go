@@ -139,10 +139,10 @@ func namespaceAdvice(name, namespace string) string {
 	if n, of := strings.Trim(name, `"`), strings.Trim(namespace, `"`); n != "" && len(n)+len(of) < 253 {
 		shown = n + "." + of
 	}
-	return fmt.Sprintf("is %.300s, and names of this API have no namespace. On Kubernetes use kubectl, or leave it out and "+
-		"write the name %s; a resource without a namespace in its name is of the system namespace, as all policies of "+
-		"global are. On machines leave it out, and tell resources apart by their names: there are no namespaces, and "+
-		"resources of one name in two namespaces would be one", namespace, shown)
+	return fmt.Sprintf("is %.300s, and names of this API have no namespace. On Kubernetes use kubectl, or leave it "+
+		"out and write the name %s; a resource without a namespace in its name is of the system namespace, as all "+
+		"policies of global are. On machines leave it out, and tell resources apart by their names: there are no "+
+		"namespaces, and resources of one name in two namespaces would be one", namespace, shown)
 }
 
 // header has the fields beside a spec in the Universal form.

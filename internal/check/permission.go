@@ -120,7 +120,7 @@ func (l *checker) permissions(mesh string, members []member) {
 // targeted counts the Dataplanes with a listener that a policy selects, and those of them with an identity.
 func (l *checker) targeted(of resource.Key, members []member) (hit, secured int) {
 	for _, m := range members {
-		selected, ok := l.State.Proxies.SelectionOf(l.r, of, state.ProxyKey{Mesh: m.dataplane.Mesh, Name: m.dataplane.Name})
+		selected, ok := l.State.Proxies.SelectionOf(l.r, of, m.proxy.Key)
 		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener proxy.InboundListener) bool {
 			return selected.AppliesTo(listener.Section)
 		}) {

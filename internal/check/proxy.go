@@ -33,8 +33,8 @@ func (l *checker) proxy(m member) {
 	l.unreachableOutbounds(m)
 	l.unvouchedPolicies(m.dataplane)
 	if id := m.proxy.Identity; id != nil && id.Problem != "" {
-		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s", kind.IdentitySource(m.dataplane.Mesh, id.MeshIdentity),
-			id.Problem)
+		l.found(noSpiffeID, object, "%s gives it no SPIFFE ID: %s",
+			kind.IdentitySource(m.dataplane.Mesh, id.MeshIdentity), id.Problem)
 	}
 	if m.proxy.OfUser {
 		l.found(proxyNeverConnected, object, "a user who is no operator wrote it, so no proxy runs it: its agent "+

@@ -25,13 +25,13 @@ const (
 	maxNACKs         = 20
 	// insightWriters is the number of concurrent writes, which the store can commit together.
 	insightWriters = 32
-	// insightPeriod is the period of writes. An event is stored after one to two periods, in one write with the others of
-	// its proxy: a proxy connects, gets its certificate, and its Envoy rejects a resource.
+	// insightPeriod is the period of writes. An event is stored after one to two periods, in one write with the others
+	// of its proxy: a proxy connects, gets its certificate, and its Envoy rejects a resource.
 	insightPeriod = 500 * time.Millisecond
 	// insightRetry is the pause before failed writes are repeated.
 	insightRetry = 5 * time.Second
-	// maxPendingChanges bounds the connections and disconnections of a proxy that wait for the store. The oldest ones are
-	// dropped: newer connections replace what they say.
+	// maxPendingChanges bounds the connections and disconnections of a proxy that wait for the store. The oldest ones
+	// are dropped: newer connections replace what they say.
 	maxPendingChanges = 1000
 )
 
@@ -305,7 +305,9 @@ func nacked(nacks []kind.NACK) insightChange {
 // has none.
 func certifiedBySPIRE(id *identity.Identity, c *wire.Certificate) insightChange {
 	if c.Problem != "" {
-		return insightChange{changesCertificateProblem, func(i *kind.DataplaneInsight) { i.CertificateProblem = c.Problem }}
+		return insightChange{changesCertificateProblem, func(i *kind.DataplaneInsight) {
+			i.CertificateProblem = c.Problem
+		}}
 	}
 	return insightChange{changesCertificate, func(i *kind.DataplaneInsight) {
 		i.CertificateProblem = ""

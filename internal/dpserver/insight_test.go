@@ -173,7 +173,8 @@ func TestEventsOfAStartAreOneWrite(t *testing.T) {
 		const proxies = 20
 		name := func(n int) string { return fmt.Sprint("web-", n) }
 		for n := range proxies {
-			put(kind.Dataplanes.Make("default", name(n), kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}}))
+			put(kind.Dataplanes.Make("default", name(n), kind.Dataplane{Networking: kind.Networking{
+				Address: "10.0.0.1"}}))
 		}
 		i := newInsights(writer, unknownRows{}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())

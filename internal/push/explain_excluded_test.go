@@ -21,7 +21,8 @@ func TestExplainAnExcludedListener(t *testing.T) {
 		TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001},
 		Outbound: []kind.Outbound{
 			{Port: 10001, BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "other", Port: 8080}},
-			{Address: "241.0.0.1", Port: 8080, BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "other", Port: 8080}},
+			{Address: "241.0.0.1", Port: 8080, BackendRef: &kind.BackendRef{Kind: "MeshService", Name: "other",
+				Port: 8080}},
 		},
 	}})
 	ingress := kind.ZoneIngresses.Make("", "old", kind.ZoneIngress{Networking: kind.ZoneIngressNetworking{
@@ -36,12 +37,13 @@ func TestExplainAnExcludedListener(t *testing.T) {
 		}
 		return e.Reason
 	}
-	for to, want := range map[string]string{
-		"127.0.0.1:10001": "an outbound gets no listener at 127.0.0.1:10001, which is the address of networking.admin at " +
-			"127.0.0.1:10001",
-		"web":      "MeshService web gets no listener at 241.0.0.1:8080, which is the address of an outbound at 241.0.0.1:8080",
-		"web:8080": "MeshService web gets no listener at 241.0.0.1:8080, which is the address of an outbound at 241.0.0.1:8080",
-	} {
+	const (
+		outbound = "an outbound gets no listener at 127.0.0.1:10001, which is the address of networking.admin at " +
+			"127.0.0.1:10001"
+		virtual = "MeshService web gets no listener at 241.0.0.1:8080, which is the address of an outbound at " +
+			"241.0.0.1:8080"
+	)
+	for to, want := range map[string]string{"127.0.0.1:10001": outbound, "web": virtual, "web:8080": virtual} {
 		if got := explained(to); !strings.HasSuffix(got, ": "+want) {
 			t.Errorf("a request to %s: %s; want %s", to, got, want)
 		}

@@ -19,7 +19,8 @@ func (c *cluster) grantsOf(mesh string) string {
 	}
 	var all []string
 	for _, g := range row.(*resource.Object[kind.ReferenceGrants]).Spec.Grants {
-		all = append(all, fmt.Sprintf("%s %s -> %s %s/%s", g.FromKind, g.FromNamespace, g.ToKind, g.Namespace, g.ToName))
+		all = append(all, fmt.Sprintf("%s %s -> %s %s/%s", g.FromKind, g.FromNamespace, g.ToKind, g.Namespace,
+			g.ToName))
 	}
 	return strings.Join(all, ", ")
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/agent/redirect"
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 )
 
@@ -18,37 +18,11 @@ const (
 	// InjectionLabel on a Namespace has the value enabled or true where its Pods get a sidecar.
 	InjectionLabel = "kuma.io/sidecar-injection"
 
-	// WarningsAnnotation has the warnings of the injection of a Pod, one a line.
-	WarningsAnnotation = "kuma.io/sidecar-warnings"
-
-	meshLabel          = "kuma.io/mesh"
-	injectedAnnotation = "kuma.io/sidecar-injected"
-	gatewayAnnotation  = "kuma.io/gateway"
-	ignoreAnnotation   = "kuma.io/ignore"
+	meshLabel        = podmeta.MeshKey
+	ignoreAnnotation = "kuma.io/ignore"
 	// protocolSuffix ends the annotation "PORT.service.kuma.io/protocol" of a Service.
 	protocolSuffix = ".service.kuma.io/protocol"
-
-	// With one of these, a Pod of the system namespace is a zone proxy of every mesh.
-	ingressAnnotation = "kuma.io/ingress"
-	egressAnnotation  = "kuma.io/egress"
-
-	publicAddressAnnotation = "kuma.io/ingress-public-address"
-	publicPortAnnotation    = "kuma.io/ingress-public-port"
-	backendsAnnotation      = "kuma.io/reachable-backends"
-	adminPortAnnotation     = "kuma.io/envoy-admin-port"
-	redirectAnnotation      = redirect.ConfigAnnotation
-	excludedAnnotation      = "traffic.kuma.io/exclude-inbound-ports"
-	inboundPortAnnotation   = "kuma.io/transparent-proxying-inbound-port"
-	outboundPortAnnotation  = "kuma.io/transparent-proxying-outbound-port"
-	ipFamilyAnnotation      = "kuma.io/transparent-proxying-ip-family-mode"
 )
-
-// PodAnnotations are the annotations of Pods that conversions read.
-var PodAnnotations = []string{
-	meshLabel, injectedAnnotation, gatewayAnnotation, ingressAnnotation, egressAnnotation, publicAddressAnnotation,
-	publicPortAnnotation, backendsAnnotation, adminPortAnnotation, redirectAnnotation, inboundPortAnnotation,
-	outboundPortAnnotation, ipFamilyAnnotation,
-}
 
 // Tags of inbounds and labels of MeshServices.
 const (
@@ -120,14 +94,14 @@ func enabled(value string) bool {
 // Gateway reports whether the annotations of a Pod make it a delegated gateway, which has no inbounds, and whose
 // inbound connections are not redirected. problem is what to do about a value without a meaning.
 func Gateway(annotations map[string]string) (delegated bool, problem string) {
-	switch value := annotations[gatewayAnnotation]; {
+	switch value := annotations[podmeta.Gateway]; {
 	case value == "", disabledValue(value):
 		return false, ""
 	case value == "provided", enabledValue(value):
 		return true, ""
 	case value == "builtin":
 		return false, `is "builtin", which is not supported; run an implementation of the Gateway API with ` +
-			gatewayAnnotation + ": enabled"
+			podmeta.Gateway + ": enabled"
 	default:
 		return false, fmt.Sprintf("is %q; use enabled or provided", value)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/agent/redirect"
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 	"weft/resource"
 )
@@ -98,7 +99,7 @@ func (s *Settings) Proxy(pod *Pod, around *Around) Result {
 		c.warn(pod.Ref(), FailedDataplane, "the Pod stays in the mesh %s, with which it was started; its label %s: %s "+
 			"takes effect with the next Pod", mesh, meshLabel, label)
 	}
-	if warnings := pod.Annotations[WarningsAnnotation]; pod.Injected && warnings != "" {
+	if warnings := pod.Annotations[podmeta.Warnings]; pod.Injected && warnings != "" {
 		for warning := range strings.SplitSeq(warnings, "\n") {
 			c.warn(pod.Ref(), InjectionWarning, "%s", warning)
 		}
@@ -220,7 +221,7 @@ func (c *conversion) networking() (n kind.Networking, ok bool) {
 	}
 	gateway, problem := Gateway(c.pod.Annotations)
 	if problem != "" {
-		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s %s", gatewayAnnotation, problem)
+		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s %s", podmeta.Gateway, problem)
 		return n, false
 	}
 	if !gateway {
@@ -234,7 +235,7 @@ func (c *conversion) networking() (n kind.Networking, ok bool) {
 // inbound has them.
 func (c *conversion) reportClosed(inbounds []kind.Inbound) {
 	configured, err := c.redirected()
-	if err != nil || c.pod.Annotations[redirectAnnotation] == "" {
+	if err != nil || c.pod.Annotations[podmeta.Redirect] == "" {
 		return // what is redirected is not known
 	}
 	var closed []string
@@ -250,7 +251,7 @@ func (c *conversion) reportClosed(inbounds []kind.Inbound) {
 		c.events = append(c.events, Event{On: c.pod.Ref(), Reason: ClosedPorts, Message: fmt.Sprintf("the proxy "+
 			"closes connections to the ports %s, which containers declare and no Service of the Pod has; add them to "+
 			"a Service, which may be headless, or exclude them from the mesh with the annotation %s",
-			strings.Join(closed, ", "), excludedAnnotation)})
+			strings.Join(closed, ", "), podmeta.ExcludedInboundPorts)})
 	}
 }
 
@@ -263,11 +264,11 @@ func nameOf(services []Serves) string {
 
 // admin reads the port of Envoy's administration interface.
 func (c *conversion) admin(n *kind.Networking) bool {
-	text := c.pod.Annotations[adminPortAnnotation]
+	text := c.pod.Annotations[podmeta.AdminPort]
 	if text == "" {
 		return true
 	}
-	port, ok := c.port(c.pod.Ref(), FailedDataplane, adminPortAnnotation, text)
+	port, ok := c.port(c.pod.Ref(), FailedDataplane, podmeta.AdminPort, text)
 	n.Admin = &kind.Admin{Port: port}
 	return ok
 }
@@ -306,7 +307,7 @@ func (r *redirected) excludes(port uint32) bool {
 
 // redirected reads the redirect configuration of the Pod. It is empty where the Pod has none.
 func (c *conversion) redirected() (r redirected, err error) {
-	err = yaml.Unmarshal([]byte(c.pod.Annotations[redirectAnnotation]), &r)
+	err = yaml.Unmarshal([]byte(c.pod.Annotations[podmeta.Redirect]), &r)
 	return r, err
 }
 
@@ -319,11 +320,11 @@ func (c *conversion) redirection() (*kind.TransparentProxying, bool) {
 	t := &kind.TransparentProxying{RedirectPortInbound: c.RedirectInbound, RedirectPortOutbound: c.RedirectOutbound}
 	configured, err := c.redirected()
 	if err != nil {
-		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s is not valid YAML: %v", redirectAnnotation, err)
+		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s is not valid YAML: %v", podmeta.Redirect, err)
 		return nil, false
 	}
-	for annotation, to := range map[string]*uint32{inboundPortAnnotation: &t.RedirectPortInbound,
-		outboundPortAnnotation: &t.RedirectPortOutbound} {
+	for annotation, to := range map[string]*uint32{podmeta.InboundPort: &t.RedirectPortInbound,
+		podmeta.OutboundPort: &t.RedirectPortOutbound} {
 		if text := c.pod.Annotations[annotation]; text != "" {
 			port, ok := c.port(c.pod.Ref(), FailedDataplane, annotation, text)
 			if !ok {
@@ -334,7 +335,7 @@ func (c *conversion) redirection() (*kind.TransparentProxying, bool) {
 	}
 	t.RedirectPortInbound = cmp.Or(configured.Redirect.Inbound.Port, t.RedirectPortInbound)
 	t.RedirectPortOutbound = cmp.Or(configured.Redirect.Outbound.Port, t.RedirectPortOutbound)
-	families := cmp.Or(configured.IPFamilyMode, c.pod.Annotations[ipFamilyAnnotation], c.IPFamilyMode)
+	families := cmp.Or(configured.IPFamilyMode, c.pod.Annotations[podmeta.IPFamily], c.IPFamilyMode)
 	mode, known := ipFamilies[strings.ToLower(families)]
 	if !known {
 		c.warn(c.pod.Ref(), FailedDataplane, "the IP family mode %q is none of dualstack, ipv4, ipv6", families)
@@ -348,7 +349,7 @@ func (c *conversion) redirection() (*kind.TransparentProxying, bool) {
 
 // reachable reads the annotation with the backends that the application calls.
 func (c *conversion) reachable() (*kind.ReachableBackends, bool) {
-	text, written := c.pod.Annotations[backendsAnnotation]
+	text, written := c.pod.Annotations[podmeta.Backends]
 	if !written {
 		return nil, true
 	}
@@ -360,7 +361,7 @@ func (c *conversion) reachable() (*kind.ReachableBackends, bool) {
 	}
 	if err := yaml.UnmarshalStrict([]byte(text), &listed); err != nil {
 		c.warn(c.pod.Ref(), FailedDataplane, "the annotation %s is not a list of backends, such as {refs: [{kind: "+
-			"MeshService, name: backend}]}: %v", backendsAnnotation, err)
+			"MeshService, name: backend}]}: %v", podmeta.Backends, err)
 		return nil, false
 	}
 	backends := &kind.ReachableBackends{Refs: []kind.BackendRef{}}

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"strings"
 
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 )
 
 // roleAnnotations are the annotations that make a Pod of the system namespace a zone proxy of every mesh.
 var roleAnnotations = map[kind.ProxyType]string{
-	kind.IngressProxy: ingressAnnotation, kind.EgressProxy: egressAnnotation,
+	kind.IngressProxy: podmeta.Ingress, kind.EgressProxy: podmeta.Egress,
 }
 
 // ProxyType returns the type of the proxy of a Pod: a zone proxy of every mesh, in the system namespace, or else a
@@ -72,7 +73,7 @@ func (c *conversion) publicAddress(service *Serves, port *Port) (at address, ok 
 	if at, ok = c.written(); ok && at.host == "" {
 		c.warn(c.pod.Ref(), NoPublicAddress, "other zones cannot reach the zone ingress: no Service selects the Pod; "+
 			"select it by a Service of the type LoadBalancer or NodePort, or write the annotations %s and %s",
-			publicAddressAnnotation, publicPortAnnotation)
+			podmeta.PublicAddress, podmeta.PublicPort)
 	}
 	return at, ok
 }
@@ -85,13 +86,13 @@ func (c *conversion) serviceOfEveryMesh() (of *Serves, ok bool) {
 		c.warn(c.pod.Ref(), FailedDataplane, format, args...)
 		return nil, false
 	}
-	other := c.pod.Annotations[egressAnnotation]
+	other := c.pod.Annotations[podmeta.Egress]
 	switch value := c.pod.Annotations[annotation]; {
 	case !enabledValue(value):
 		return fail("the annotation %s is %q; use enabled or disabled", annotation, value)
-	case annotation == ingressAnnotation && other != "" && !disabledValue(other):
-		return fail("the annotations %s and %s exclude each other; run a Pod for each", ingressAnnotation,
-			egressAnnotation)
+	case annotation == podmeta.Ingress && other != "" && !disabledValue(other):
+		return fail("the annotations %s and %s exclude each other; run a Pod for each", podmeta.Ingress,
+			podmeta.Egress)
 	case c.pod.Injected:
 		return fail("the annotation %s makes the Pod a zone proxy, which runs weft-dp itself, and it has a sidecar; "+
 			"remove the label %s from the Pod", annotation, InjectionLabel)

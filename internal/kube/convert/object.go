@@ -17,6 +17,7 @@ import (
 	"strings"
 	"unique"
 
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 )
 
@@ -316,7 +317,7 @@ func DecodePod(raw []byte) (*Pod, error) {
 		return nil, err
 	}
 	ended := o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Status.Reason == "Evicted"
-	injected := o.Metadata.Annotations[injectedAnnotation] == "true"
+	injected := o.Metadata.Annotations[podmeta.Injected] == "true"
 	exempt := o.Spec.exempt(injected)
 	ofEveryMesh := proxyType(o.Metadata.Annotations) != kind.DataplaneProxy
 	if !injected && !ofEveryMesh && o.Metadata.Labels[ZoneProxyLabel] == "" {

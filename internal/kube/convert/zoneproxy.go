@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 )
 
@@ -89,16 +90,16 @@ type address struct {
 // written returns the address at which other zones reach an ingress, as the annotations of the Pod state it; none
 // without them. ok is false for annotations that contradict each other.
 func (c *conversion) written() (at address, ok bool) {
-	host, text := c.pod.Annotations[publicAddressAnnotation], c.pod.Annotations[publicPortAnnotation]
+	host, text := c.pod.Annotations[podmeta.PublicAddress], c.pod.Annotations[podmeta.PublicPort]
 	if (host == "") != (text == "") {
 		c.warn(c.pod.Ref(), FailedDataplane, "the annotations %s and %s belong together; write both or neither",
-			publicAddressAnnotation, publicPortAnnotation)
+			podmeta.PublicAddress, podmeta.PublicPort)
 		return address{}, false
 	}
 	if host == "" {
 		return address{}, true
 	}
-	number, valid := c.port(c.pod.Ref(), FailedDataplane, publicPortAnnotation, text)
+	number, valid := c.port(c.pod.Ref(), FailedDataplane, podmeta.PublicPort, text)
 	return address{host, number}, valid
 }
 

@@ -13,6 +13,7 @@ import (
 	core "k8s.io/api/core/v1"
 	strict "sigs.k8s.io/json"
 
+	"weft/internal/kube/podmeta"
 	"weft/kind"
 )
 
@@ -59,7 +60,7 @@ func (i *injection) patched(c core.Container, of operations) (json.RawMessage, b
 
 // patchProblem adds a problem of a ContainerPatch, at the place that names it.
 func (i *injection) patchProblem(name string, byPod bool, format string, args ...any) {
-	at := "metadata.annotations[" + patchesAnnotation + "]"
+	at := "metadata.annotations[" + podmeta.Patches + "]"
 	if !byPod {
 		at = "runtime.kubernetes.injector.containerPatches"
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"weft/internal/kube/podmeta"
 	"weft/internal/settings"
 )
 
@@ -181,7 +182,7 @@ func (i *injection) sidecarEnvironment(allThreads bool) []core.EnvVar {
 	}
 	for _, name := range sortedKeys(i.options.env) {
 		if name == "INSTANCE_IP" || name == "POD_NAME" || name == "POD_NAMESPACE" {
-			i.invalid(envAnnotation, "has %s, which the sidecar needs as it is", name)
+			i.invalid(podmeta.Env, "has %s, which the sidecar needs as it is", name)
 			continue
 		}
 		env = append(env, core.EnvVar{Name: name, Value: i.options.env[name]})

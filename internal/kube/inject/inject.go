@@ -16,8 +16,8 @@ import (
 
 	core "k8s.io/api/core/v1"
 
-	"weft/internal/agent/redirect"
 	"weft/internal/kube/convert"
+	"weft/internal/kube/podmeta"
 	"weft/internal/settings"
 	"weft/kind"
 	"weft/resource"
@@ -171,7 +171,7 @@ func (i *injection) has(name string) bool {
 
 // injected reports whether the Pod has our containers.
 func (i *injection) injected() bool {
-	return i.pod.Annotations[injectedAnnotation] == "true" && i.has(SidecarContainer)
+	return i.pod.Annotations[podmeta.Injected] == "true" && i.has(SidecarContainer)
 }
 
 // again repairs a Pod that another webhook changed after it was injected: our containers of a native sidecar are first
@@ -204,7 +204,7 @@ func (i *injection) again() {
 // readWrittenPorts reads the ports that the sidecar has.
 func (i *injection) readWrittenPorts() {
 	o := &i.options
-	o.probePort, o.adminPort = i.written(probePortAnnotation), i.written(adminPortAnnotation)
+	o.probePort, o.adminPort = i.written(podmeta.ProbePort), i.written(podmeta.AdminPort)
 	for _, c := range slices.Concat(i.pod.Spec.InitContainers, i.pod.Spec.Containers) {
 		if c.Name == SidecarContainer {
 			o.readinessPort, o.dnsPort = portFlag(c.Args, "--readiness-port="), portFlag(c.Args, "--dns-port=")
@@ -331,14 +331,14 @@ func (i *injection) redirects() bool { return i.options.zoneProxy == "" }
 // controller, which drops warnings, so they are an annotation from which events are made.
 func (i *injection) addMetadata() {
 	i.edit.setLabel(meshLabel, i.options.mesh)
-	i.edit.setAnnotation(injectedAnnotation, "true")
-	i.edit.setAnnotation(uidAnnotation, fmt.Sprint(i.Settings.UID))
-	i.edit.setAnnotation(probePortAnnotation, fmt.Sprint(i.options.probePort))
+	i.edit.setAnnotation(podmeta.Injected, "true")
+	i.edit.setAnnotation(podmeta.UID, fmt.Sprint(i.Settings.UID))
+	i.edit.setAnnotation(podmeta.ProbePort, fmt.Sprint(i.options.probePort))
 	if i.redirects() {
-		i.edit.setAnnotation(redirect.ConfigAnnotation, annotation(i.redirection()))
+		i.edit.setAnnotation(podmeta.Redirect, annotation(i.redirection()))
 	}
 	if len(i.warnings) > 0 {
-		i.edit.setAnnotation(convert.WarningsAnnotation, strings.Join(i.warnings, "\n"))
+		i.edit.setAnnotation(podmeta.Warnings, strings.Join(i.warnings, "\n"))
 	}
 	if len(i.pod.Spec.Containers) == 1 && i.pod.Annotations[defaultContainerAnnotation] == "" {
 		i.edit.setAnnotation(defaultContainerAnnotation, i.pod.Spec.Containers[0].Name)

@@ -10,37 +10,16 @@ import (
 	"strings"
 
 	"weft/internal/kube/convert"
+	"weft/internal/kube/podmeta"
 	"weft/internal/settings"
 )
 
 // Labels and annotations that have a meaning for injection.
 const (
 	injectionLabel = convert.InjectionLabel
-	meshLabel      = "kuma.io/mesh"
+	meshLabel      = podmeta.MeshKey
 	zoneProxyLabel = convert.ZoneProxyLabel
 	workloadLabel  = "kuma.io/workload"
-
-	injectedAnnotation     = "kuma.io/sidecar-injected"
-	uidAnnotation          = "kuma.io/sidecar-uid"
-	gatewayAnnotation      = "kuma.io/gateway"
-	patchesAnnotation      = "kuma.io/container-patches"
-	envAnnotation          = "kuma.io/sidecar-env-vars"
-	concurrencyAnnotation  = "kuma.io/sidecar-proxy-concurrency"
-	waitAnnotation         = "kuma.io/wait-for-dataplane-ready"
-	initFirstAnnotation    = "kuma.io/init-first"
-	logLevelAnnotation     = "kuma.io/envoy-log-level"
-	logLevelsAnnotation    = "kuma.io/envoy-component-log-level"
-	adminPortAnnotation    = "kuma.io/envoy-admin-port"
-	limitCPUAnnotation     = "kuma.io/sidecar-limits-cpu"
-	probePortAnnotation    = "kuma.io/application-probe-proxy-port"
-	dnsAnnotation          = "kuma.io/builtin-dns"
-	dnsPortAnnotation      = "kuma.io/builtin-dns-port"
-	spireAnnotation        = "k8s.kuma.io/spire-support"
-	inboundPortsAnnotation = "traffic.kuma.io/exclude-inbound-ports"
-	inboundIPsAnnotation   = "traffic.kuma.io/exclude-inbound-ips"
-	outPortsAnnotation     = "traffic.kuma.io/exclude-outbound-ports"
-	outIPsAnnotation       = "traffic.kuma.io/exclude-outbound-ips"
-	outUsersAnnotation     = "traffic.kuma.io/exclude-outbound-ports-for-uids"
 
 	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
 )
@@ -49,11 +28,11 @@ const (
 // all with the prefix.
 var withoutMeaning = []struct{ name, advice string }{
 	{"kuma.io/transparent-proxying-reachable-services", "use kuma.io/reachable-backends"},
-	{"kuma.io/virtual-probes", "probes are rewritten; see " + probePortAnnotation},
-	{"kuma.io/virtual-probes-port", "use " + probePortAnnotation},
+	{"kuma.io/virtual-probes", "probes are rewritten; see " + podmeta.ProbePort},
+	{"kuma.io/virtual-probes-port", "use " + podmeta.ProbePort},
 	{"kuma.io/builtin-dns-logging", "queries are not logged"},
-	{"kuma.io/builtindns", "use " + dnsAnnotation},
-	{"kuma.io/builtindnsport", "use " + dnsPortAnnotation},
+	{"kuma.io/builtindns", "use " + podmeta.DNS},
+	{"kuma.io/builtindnsport", "use " + podmeta.DNSPort},
 	{"kuma.io/transparent-proxying", "every Pod with a sidecar is redirected"},
 	{"kuma.io/transparent-proxying-ebpf*", "connections are redirected by iptables"},
 	{"kuma.io/service-account-token-volume", "the sidecar has a token of its own"},
@@ -104,28 +83,28 @@ func (i *injection) readOptions() {
 	o.mesh = i.mesh()
 	o.zoneProxy = i.pod.Labels[zoneProxyLabel]
 	i.readGateway()
-	o.operatorPatches, o.patches = s.Patches, splitList(i.pod.Annotations[patchesAnnotation])
+	o.operatorPatches, o.patches = s.Patches, splitList(i.pod.Annotations[podmeta.Patches])
 	o.env = i.environment()
 	o.resources = i.readResources()
 	o.concurrency = i.concurrency()
-	o.waitForReady = i.boolean(waitAnnotation, s.WaitForReady)
-	o.initFirst = i.boolean(initFirstAnnotation, false)
-	o.logLevel = i.choice(logLevelAnnotation, "trace", "debug", "info", "warning", "error", "critical", "off")
-	o.logLevels = i.matching(logLevelsAnnotation, componentLevels, "upstream:debug,connection:trace")
+	o.waitForReady = i.boolean(podmeta.Wait, s.WaitForReady)
+	o.initFirst = i.boolean(podmeta.InitFirst, false)
+	o.logLevel = i.choice(podmeta.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
+	o.logLevels = i.matching(podmeta.LogLevels, componentLevels, "upstream:debug,connection:trace")
 	o.readinessPort = readinessPort
-	o.adminPort = i.port(adminPortAnnotation, 0, 1)
-	o.probePort = i.port(probePortAnnotation, s.ProbeProxyPort, 0)
-	o.dns = i.boolean(dnsAnnotation, s.DNS)
-	o.dnsPort = i.port(dnsPortAnnotation, s.DNSPort, 1)
-	o.spire = i.boolean(spireAnnotation, s.SPIRE)
-	o.excludeInboundPorts = i.list(inboundPortsAnnotation, s.ExcludeInboundPorts, "80,1000-1100", isPorts)
-	o.excludeOutboundPorts = i.list(outPortsAnnotation, s.ExcludeOutboundPorts, "80,1000-1100", isPorts)
-	o.excludeInboundIPs = i.list(inboundIPsAnnotation, s.ExcludeInboundIPs, "10.0.0.1,10.1.0.0/16", isNetwork)
-	o.excludeOutboundIPs = i.list(outIPsAnnotation, s.ExcludeOutboundIPs, "10.0.0.1,10.1.0.0/16", isNetwork)
+	o.adminPort = i.port(podmeta.AdminPort, 0, 1)
+	o.probePort = i.port(podmeta.ProbePort, s.ProbeProxyPort, 0)
+	o.dns = i.boolean(podmeta.DNS, s.DNS)
+	o.dnsPort = i.port(podmeta.DNSPort, s.DNSPort, 1)
+	o.spire = i.boolean(podmeta.SPIRE, s.SPIRE)
+	o.excludeInboundPorts = i.list(podmeta.ExcludedInboundPorts, s.ExcludeInboundPorts, "80,1000-1100", isPorts)
+	o.excludeOutboundPorts = i.list(podmeta.ExcludedOutboundPorts, s.ExcludeOutboundPorts, "80,1000-1100", isPorts)
+	o.excludeInboundIPs = i.list(podmeta.ExcludedInboundIPs, s.ExcludeInboundIPs, "10.0.0.1,10.1.0.0/16", isNetwork)
+	o.excludeOutboundIPs = i.list(podmeta.ExcludedOutboundIPs, s.ExcludeOutboundIPs, "10.0.0.1,10.1.0.0/16", isNetwork)
 	o.excludeUsers = i.users()
-	if uid, ok := i.pod.Annotations[uidAnnotation]; ok && uid != fmt.Sprint(s.UID) {
+	if uid, ok := i.pod.Annotations[podmeta.UID]; ok && uid != fmt.Sprint(s.UID) {
 		i.warn("the annotation %s has no effect: the sidecar's user is the setting "+
-			"runtime.kubernetes.injector.sidecarContainer.uid", uidAnnotation)
+			"runtime.kubernetes.injector.sidecarContainer.uid", podmeta.UID)
 	}
 	i.reportMeaningless()
 	i.reportUnknown()
@@ -163,7 +142,7 @@ func (i *injection) mesh() string {
 func (i *injection) readGateway() {
 	gateway, problem := convert.Gateway(i.pod.Annotations)
 	if problem != "" {
-		i.invalid(gatewayAnnotation, "%s", problem)
+		i.invalid(podmeta.Gateway, "%s", problem)
 	}
 	i.options.gateway = gateway
 }
@@ -174,13 +153,13 @@ func (i *injection) environment() map[string]string {
 	for name, value := range i.Settings.EnvVars {
 		env[name] = value
 	}
-	for item := range strings.SplitSeq(i.pod.Annotations[envAnnotation], ";") {
+	for item := range strings.SplitSeq(i.pod.Annotations[podmeta.Env], ";") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
 		name, value, ok := strings.Cut(item, "=")
 		if name = strings.TrimSpace(name); !ok || !environmentName.MatchString(name) {
-			i.invalid(envAnnotation, "has %q; want NAME=VALUE;NAME=VALUE", item)
+			i.invalid(podmeta.Env, "has %q; want NAME=VALUE;NAME=VALUE", item)
 			continue
 		}
 		env[name] = value
@@ -197,10 +176,10 @@ var (
 // concurrency returns the number of Envoy's threads: the annotation, or else the limit of whole CPUs, at least 2. 0 is
 // Envoy's default, the number of CPUs.
 func (i *injection) concurrency() int {
-	if text, ok := i.pod.Annotations[concurrencyAnnotation]; ok {
+	if text, ok := i.pod.Annotations[podmeta.Concurrency]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			i.invalid(concurrencyAnnotation, "is %q; want a number, 0 for all CPUs", text)
+			i.invalid(podmeta.Concurrency, "is %q; want a number, 0 for all CPUs", text)
 		}
 		return int(n)
 	}
@@ -213,12 +192,13 @@ func (i *injection) concurrency() int {
 // users reads the ports that are not redirected for some users. Items are separated by semicolons.
 func (i *injection) users() []string {
 	var all []string
-	for item := range strings.SplitSeq(i.pod.Annotations[outUsersAnnotation], ";") {
+	for item := range strings.SplitSeq(i.pod.Annotations[podmeta.ExcludedUsers], ";") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
 		}
 		if parts := userPorts.FindStringSubmatch(item); parts == nil || !arePorts(parts[2]) {
-			i.invalid(outUsersAnnotation, "has %q; want PROTOCOL:PORTS:USERS;..., such as tcp:22:1000;*:53:0-999", item)
+			i.invalid(podmeta.ExcludedUsers,
+				"has %q; want PROTOCOL:PORTS:USERS;..., such as tcp:22:1000;*:53:0-999", item)
 			continue
 		}
 		all = append(all, item)

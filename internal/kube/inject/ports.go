@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	core "k8s.io/api/core/v1"
+
+	"weft/internal/kube/podmeta"
 )
 
 // listener is a port on which the sidecar listens. No container of its Pod can listen there too: they have one network.
@@ -24,7 +26,7 @@ func (i *injection) listeners() []listener {
 	all := []listener{{port: &o.readinessPort, of: "readiness"}}
 	if o.adminPort != 0 {
 		all = append(all, listener{port: &o.adminPort, of: "Envoy's administration interface",
-			annotation: adminPortAnnotation})
+			annotation: podmeta.AdminPort})
 	}
 	if !i.redirects() {
 		return all
@@ -34,11 +36,11 @@ func (i *injection) listeners() []listener {
 		listener{port: &s.OutboundPort, of: "redirected outbound connections", setting: redirected + "Outbound"},
 		listener{port: &s.InboundPort, of: "redirected inbound connections", setting: redirected + "Inbound"})
 	if o.dns {
-		all = append(all, listener{port: &o.dnsPort, of: "DNS", dns: true, annotation: dnsPortAnnotation})
+		all = append(all, listener{port: &o.dnsPort, of: "DNS", dns: true, annotation: podmeta.DNSPort})
 	}
 	if o.probePort != 0 && !o.gateway {
 		all = append(all, listener{port: &o.probePort, of: "the probe proxy", called: true,
-			annotation: probePortAnnotation})
+			annotation: podmeta.ProbePort})
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"weft/internal/agent/probecall"
+	"weft/internal/kube/podmeta"
 )
 
 // target is a call of the kubelet: a probe, or a hook of the lifecycle.
@@ -123,7 +124,7 @@ func (i *injection) rewriteProbes() {
 	if i.options.probePort == 0 {
 		if ports := i.probedPorts(); len(ports) > 0 && !i.injected() {
 			i.warn("probes are not rewritten (%s: 0), so the ports %v are open to every client, without mTLS",
-				probePortAnnotation, ports)
+				podmeta.ProbePort, ports)
 		}
 		return
 	}
@@ -189,7 +190,7 @@ func (i *injection) rewrite(t target, shift, shiftInit int) {
 	if number == int(i.options.probePort) {
 		if !i.injected() {
 			i.problems.Add(field(t.path), "calls port %d, which is that of the sidecar's probe proxy; change one "+
-				"of them (%s)", number, probePortAnnotation)
+				"of them (%s)", number, podmeta.ProbePort)
 		}
 		return
 	}

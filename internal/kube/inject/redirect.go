@@ -48,7 +48,7 @@ func (i *injection) openPorts() []string {
 	return all
 }
 
-// annotation is the value of [redirect.ConfigAnnotation].
+// annotation is the value of the annotation podmeta.Redirect.
 func annotation(c *redirect.Config) string {
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"weft/internal/kube/podmeta"
 	"weft/internal/settings"
 )
 
@@ -26,22 +27,14 @@ type sidecarResource struct {
 }
 
 var sidecarAnnotations = []sidecarResource{
-	{"kuma.io/sidecar-requests-cpu", "100m", false, core.ResourceCPU,
+	{podmeta.RequestCPU, "100m", false, core.ResourceCPU,
 		func(r *settings.Resources) *string { return &r.RequestCPU }},
-	{"kuma.io/sidecar-requests-memory", "128Mi", false, core.ResourceMemory,
+	{podmeta.RequestMemory, "128Mi", false, core.ResourceMemory,
 		func(r *settings.Resources) *string { return &r.RequestMemory }},
-	{limitCPUAnnotation, "2", true, core.ResourceCPU,
+	{podmeta.LimitCPU, "2", true, core.ResourceCPU,
 		func(r *settings.Resources) *string { return &r.LimitCPU }},
-	{"kuma.io/sidecar-limits-memory", "1Gi", true, core.ResourceMemory,
+	{podmeta.LimitMemory, "1Gi", true, core.ResourceMemory,
 		func(r *settings.Resources) *string { return &r.LimitMemory }},
-}
-
-// resourceAnnotations returns the names of the annotations with a resource of the sidecar.
-func resourceAnnotations() (names []string) {
-	for _, of := range sidecarAnnotations {
-		names = append(names, of.annotation)
-	}
-	return names
 }
 
 // readResources reads the resources that the annotations give the sidecar, over those of the settings. Where the Pod as

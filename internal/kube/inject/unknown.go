@@ -4,18 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/agent/redirect"
 	"weft/internal/kube/convert"
+	"weft/internal/kube/podmeta"
 )
-
-// knownAnnotations are the annotations of kuma.io that a Pod may have, beside those of withoutMeaning and replaced.
-var knownAnnotations = slices.Concat([]string{
-	meshLabel, injectedAnnotation, uidAnnotation, gatewayAnnotation, patchesAnnotation, envAnnotation,
-	concurrencyAnnotation, waitAnnotation, initFirstAnnotation, logLevelAnnotation, logLevelsAnnotation,
-	adminPortAnnotation, probePortAnnotation, dnsAnnotation, dnsPortAnnotation, spireAnnotation,
-	inboundPortsAnnotation, inboundIPsAnnotation, outPortsAnnotation, outIPsAnnotation, outUsersAnnotation,
-	redirect.ConfigAnnotation, convert.WarningsAnnotation,
-}, resourceAnnotations(), convert.PodAnnotations)
 
 // knownLabels are the labels of kuma.io that a Pod may have.
 var knownLabels = []string{injectionLabel, meshLabel, zoneProxyLabel, workloadLabel}
@@ -27,7 +18,7 @@ func (i *injection) reportUnknown() {
 		what   string
 		values map[string]string
 		known  []string
-	}{{"annotation", i.pod.Annotations, knownAnnotations}, {"label", i.pod.Labels, knownLabels}} {
+	}{{"annotation", i.pod.Annotations, podmeta.Annotations}, {"label", i.pod.Labels, knownLabels}} {
 		for _, key := range sortedKeys(of.values) {
 			if !convert.OfKuma(key) || slices.Contains(of.known, key) || isMeaningless(key) {
 				continue
@@ -35,7 +26,7 @@ func (i *injection) reportUnknown() {
 			hint := ""
 			if name := nearest(key, of.known); name != "" {
 				hint = "; do you mean " + name + "?"
-			} else if of.what == "label" && slices.Contains(knownAnnotations, key) {
+			} else if of.what == "label" && slices.Contains(podmeta.Annotations, key) {
 				hint = "; it is an annotation"
 			} else if of.what == "annotation" && slices.Contains(knownLabels, key) {
 				hint = "; it is a label"
