@@ -255,11 +255,14 @@ func TestPods(t *testing.T) {
 		t.Errorf("the selector is %v", service.Spec.Selector)
 	}
 	testwait.UntilTrue(t, "the events are stored", func() bool {
-		return slices.Equal(s.reasons("web-1"), []string{"CreatedKumaDataplane", "UpdatedKumaDataplane"}) &&
+		return slices.Equal(s.reasons("web-1"), []string{"CreatedKumaDataplane"}) &&
 			slices.Contains(s.reasons("web"), "CreatedMeshService")
 	})
 	s.selector("web", object{"app": "other"})
 	s.awaitStates("web-1", "")
+	testwait.UntilTrue(t, "an event has the change of the inbound", func() bool {
+		return slices.Equal(s.reasons("web-1"), []string{"CreatedKumaDataplane", "UpdatedKumaDataplane"})
+	})
 	s.removePod("web-1")
 	s.awaitStates("web-1", "none")
 	_ = p
