@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -344,7 +345,10 @@ type DataplaneInsight struct {
 	// the listeners that serve, such as 10.0.0.1:8080
 	ReadyListeners []string `json:"readyListeners,omitempty" schema:"maxItems=512 maxLength=64"`
 	// the resources that its Envoy rejected (NACKs)
-	NACKs       []NACK       `json:"nacks,omitempty" schema:"maxItems=1024"`
+	NACKs []NACK `json:"nacks,omitempty" schema:"maxItems=1024"`
+	// Exceptions are the policies that the proxy does not get, since its Envoy rejects a resource with them, and those
+	// that were left out in vain. A write of the policy ends its exception.
+	Exceptions  []Exception  `json:"exceptions,omitempty" schema:"maxItems=64"`
 	Certificate *Certificate `json:"certificate,omitempty"` // the last issued certificate
 	// MTLS is the same certificate in the shape that clients of Kuma read. It is computed on reading, and not stored.
 	MTLS *ProxyMTLS `json:"mTLS,omitempty"`
@@ -446,6 +450,9 @@ type NACK struct {
 	Causes []Cause `json:"causes,omitempty" schema:"maxItems=1024"`
 }
 
+// BlocksStart reports whether a proxy that starts is not ready without the resource: its applications would get errors.
+func (n *NACK) BlocksStart() bool { return n.Type == "listener" || n.Type == "route" }
+
 // Cause references a resource.
 type Cause struct {
 	Kind string `json:"kind" schema:"maxLength=64"`  // of the resource
@@ -453,6 +460,46 @@ type Cause struct {
 	// the mesh of the resource, for a proxy that serves several; by default the mesh of the proxy
 	Mesh string `json:"mesh,omitempty" schema:"maxLength=63"`
 }
+
+// Key returns the key of the resource, for a proxy of a mesh.
+func (c *Cause) Key(mesh string) resource.Key {
+	return resource.Key{Kind: c.Kind, Mesh: cmp.Or(c.Mesh, mesh), Name: c.Name}
+}
+
+// MaxExceptions is the maximum number of exceptions of a proxy.
+const MaxExceptions = 16
+
+// Exception is a policy without which a proxy gets its configuration, or was sent it in vain.
+type Exception struct {
+	Policy Cause `json:"policy"` // the policy
+	// PolicyVersion is the version of the policy. The exception is about no other version.
+	PolicyVersion string `json:"policyVersion" schema:"maxLength=253"`
+	Type          string `json:"type" schema:"maxLength=64"`       // the xDS type of the rejected resource
+	Name          string `json:"name" schema:"maxLength=1024"`     // of the rejected resource
+	Message       string `json:"message" schema:"maxLength=16384"` // the error of Envoy
+	Time          Time   `json:"time"`                             // the time of the exception
+	// State is whether the proxy is without the policy: Alone (without this one), Joint (without all policies that may
+	// be the cause of the rejection), Tried and Ended (with it, since Envoy rejects the resource without it too).
+	State string `json:"state" schema:"enum=Alone|Joint|Tried|Ended"`
+}
+
+// States of an [Exception].
+const (
+	ExceptionAlone = "Alone" // the policy is left out, and no other one because of the same resource
+	ExceptionJoint = "Joint" // it is left out with all others that may be the cause
+	ExceptionTried = "Tried" // it was left out alone, and the resource was rejected
+	ExceptionEnded = "Ended" // all were left out, and the resource was rejected: none is the cause
+)
+
+// Equal reports whether two exceptions are the same.
+func (e Exception) Equal(other Exception) bool {
+	same := e.Time.Equal(other.Time.Time)
+	e.Time = other.Time
+	return same && e == other
+}
+
+// Excludes reports whether the proxy is without the policy.
+func (e *Exception) Excludes() bool { return e.State == ExceptionAlone || e.State == ExceptionJoint }
 
 // Connected reports whether a subscription is open.
 func (i *DataplaneInsight) Connected() bool {

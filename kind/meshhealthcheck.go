@@ -51,8 +51,8 @@ type HealthCheckConf struct {
 	// balancers RingHash and Maglev.
 	FailTrafficOnPanic *bool `json:"failTrafficOnPanic,omitempty"`
 	// EventLogPath is a file of each proxy to which it writes a line of JSON for each endpoint that becomes healthy or
-	// unhealthy; by default it writes none. If a proxy cannot open it, such as in a folder that does not exist, proxies
-	// check without a log, and the condition Accepted of the policy has the reason until the policy is written again.
+	// unhealthy; by default it writes none. A proxy that cannot open it, such as in a folder that does not exist, runs
+	// without the policy. The condition Accepted of the policy has the reason, until the policy is written again.
 	EventLogPath string `json:"eventLogPath,omitempty" schema:"maxLength=4096"`
 	// AlwaysLogHealthCheckFailures also writes a line for each failed check.
 	AlwaysLogHealthCheckFailures *bool `json:"alwaysLogHealthCheckFailures,omitempty"`

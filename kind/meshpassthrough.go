@@ -80,8 +80,9 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 		},
 		Validate: validateMeshPassthrough,
 	},
-	Split:    func(p *MeshPassthrough) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
-	Statuses: policyStatuses("MeshPassthrough"),
+	Split:       func(p *MeshPassthrough) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
+	Statuses:    policyStatuses("MeshPassthrough"),
+	Restrictive: true,
 }
 
 func validateMeshPassthrough(o *resource.Object[MeshPassthrough]) resource.Problems {

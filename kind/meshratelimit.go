@@ -81,9 +81,10 @@ var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
 		Default:  func(o *resource.Object[MeshRateLimit]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshRateLimit,
 	},
-	Split:    func(p *MeshRateLimit) Parts { return Parts{TargetRef: p.TargetRef, Rules: ruleParts(p.Rules)} },
-	Statuses: policyStatuses("MeshRateLimit"),
-	Older:    func(p *MeshRateLimit) []string { return fromAsWarned(p.From) },
+	Split:       func(p *MeshRateLimit) Parts { return Parts{TargetRef: p.TargetRef, Rules: ruleParts(p.Rules)} },
+	Statuses:    policyStatuses("MeshRateLimit"),
+	Restrictive: true,
+	Older:       func(p *MeshRateLimit) []string { return fromAsWarned(p.From) },
 }
 
 // onlyAtGateways is why `to` of a policy about received traffic is rejected.

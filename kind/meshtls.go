@@ -64,9 +64,10 @@ var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
 		Default:  func(o *resource.Object[MeshTLS]) { rewriteFromReceived(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshTLS,
 	},
-	Split:    func(p *MeshTLS) Parts { return Parts{TargetRef: p.TargetRef, Rules: receivedParts(p.Rules)} },
-	Statuses: policyStatuses("MeshTLS"),
-	Older:    func(p *MeshTLS) []string { return fromAsWarned(p.From) },
+	Split:       func(p *MeshTLS) Parts { return Parts{TargetRef: p.TargetRef, Rules: receivedParts(p.Rules)} },
+	Statuses:    policyStatuses("MeshTLS"),
+	Restrictive: true,
+	Older:       func(p *MeshTLS) []string { return fromAsWarned(p.From) },
 }
 
 func validateMeshTLS(o *resource.Object[MeshTLS]) resource.Problems {

@@ -86,9 +86,10 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		Default:  defaultMeshTrafficPermission,
 		Validate: validateMeshTrafficPermission,
 	},
-	Split:      permissionParts,
-	Statuses:   policyStatuses("MeshTrafficPermission"),
-	JoinsRules: true,
+	Split:       permissionParts,
+	Statuses:    policyStatuses("MeshTrafficPermission"),
+	Restrictive: true,
+	JoinsRules:  true,
 }
 
 func permissionParts(p *MeshTrafficPermission) Parts {

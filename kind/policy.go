@@ -18,12 +18,26 @@ type Policy interface {
 	HasRules() bool
 	// StatusKind returns the kind of their statuses.
 	StatusKind() resource.Descriptor
+	// Restricts reports whether policies of the kind restrict traffic: a proxy without one of them would allow more.
+	Restricts() bool
 	// Deprecations returns the deprecation warnings about a resource of the kind as its user wrote it.
 	Deprecations(resource.Any) []string
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
 	// PortCosts returns what confs cost a proxy for each port that they are about; nil: nothing that has a bound.
 	PortCosts() *PortCosts[any]
+}
+
+// MayBeLeftOut reports whether a kind is one of policies that a proxy whose Envoy rejects them may be without.
+func MayBeLeftOut(of string) bool {
+	p, ok := ByName(of).(Policy)
+	return ok && !p.Restricts()
+}
+
+// IsRestrictive reports whether a kind is one of policies that restrict traffic.
+func IsRestrictive(of string) bool {
+	p, ok := ByName(of).(Policy)
+	return ok && p.Restricts()
 }
 
 // PolicyStatus says what a policy does. All but the condition Accepted is computed when it is read.
@@ -98,6 +112,8 @@ type PolicyKind[S, C any] struct {
 	JoinsRules bool
 	// Costs is what confs cost a proxy. Optional.
 	Costs *PortCosts[*C]
+	// Restrictive is what Restricts returns.
+	Restrictive bool
 	// Older returns a deprecation warning for each older form of a field that Default rewrites. Optional.
 	Older func(*S) []string
 }
@@ -144,6 +160,9 @@ func hasField[S any](name string) bool {
 	_, ok := reflect.TypeFor[S]().FieldByName(name)
 	return ok
 }
+
+// Restricts implements [Policy].
+func (k *PolicyKind[S, C]) Restricts() bool { return k.Restrictive }
 
 // StatusKind implements [Policy].
 func (k *PolicyKind[S, C]) StatusKind() resource.Descriptor { return k.Statuses }

@@ -103,12 +103,15 @@ type agent struct {
 	// end has the agent drain and end, as the end of its context does.
 	end context.CancelCauseFunc
 
-	settings         *watched[*wire.Settings] // nil until the first settings arrive
-	certs            *workloadCerts
-	cert             *watched[*workloadCert] // the certificate of identitySecret; nil until there is one
-	statusReporter   *statusReporter
-	namesReceived    *watched[bool] // the control plane has sent the host names, or does not support them
-	ready            *watched[bool]
+	settings       *watched[*wire.Settings] // nil until the first settings arrive
+	certs          *workloadCerts
+	cert           *watched[*workloadCert] // the certificate of identitySecret; nil until there is one
+	statusReporter *statusReporter
+	namesReceived  *watched[bool] // the control plane has sent the host names, or does not support them
+	ready          *watched[bool]
+	// wasReady states that the proxy was ready: Envoy has a version of each listener and route. Only the loop that
+	// probes listeners reads and writes it.
+	wasReady         bool
 	admin            atomic.Pointer[admin] // nil until Envoy is started
 	finalReportAcked *watched[bool]        // the control plane has received the final report
 	// session is the time since which the session is in use, or the zero time without a session.

@@ -127,7 +127,7 @@ func TestNothingServesBeforeItIsSeen(t *testing.T) {
 // A proxy without a serving listener has reported all serving listeners. It is not ready.
 func TestAProxyIsReadyOnceNoListenerWaits(t *testing.T) {
 	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, statusReporter: newStatusReporter("run", "1"),
-		ready: watch(false), namesReceived: watch(true)}
+		ready: watch(false), namesReceived: watch(true), settings: watch[*wire.Settings](nil)}
 	a.statusReporter.sent.store(&wire.Report{})
 	if a.becomeReady(nil, errors.New("connection refused")) {
 		t.Error("it is ready while a listener does not serve")
@@ -185,6 +185,33 @@ func TestARejectedListenerIsNotReady(t *testing.T) {
 	a.statusReporter.sent.store(&wire.Report{ReadyListeners: make([]*wire.ReadyListener, len(both))})
 	if !a.becomeReady(both, nil) {
 		t.Error("it is not ready again, though both serve")
+	}
+}
+
+// A proxy that starts is not ready while Envoy rejects a listener or a route, of which it has no earlier version. A
+// proxy that was ready stays ready.
+func TestAStartingProxyWithARejectedRouteIsNotReady(t *testing.T) {
+	a := &agent{Config: Config{Log: slog.New(slog.DiscardHandler)}, statusReporter: newStatusReporter("run", "1"),
+		ready: watch(false), namesReceived: watch(true),
+		settings: watch(&wire.Settings{Rejection: "route kri_x: invalid escape sequence"})}
+	a.statusReporter.sent.store(&wire.Report{})
+	if a.becomeReady(nil, nil) {
+		t.Error("it is ready while Envoy rejects a route")
+	}
+	if why := a.whyNotReady(nil); !strings.Contains(why, "route kri_x: invalid escape sequence") {
+		t.Errorf("the reason is %q", why)
+	}
+	a.settings.store(&wire.Settings{})
+	if !a.becomeReady(nil, nil) {
+		t.Error("it is not ready, though Envoy rejects nothing any more")
+	}
+	a.settings.store(&wire.Settings{Rejection: "route kri_x: invalid escape sequence"})
+	if a.recheckReadiness(nil, nil); !a.becomeReady(nil, nil) {
+		t.Error("a proxy that was ready is not ready any more, since it rejects a route")
+	}
+	a.ready.store(false) // a new inbound is rejected
+	if !a.becomeReady(nil, nil) {
+		t.Error("a proxy that was ready waits for a route of which it has an earlier version")
 	}
 }
 

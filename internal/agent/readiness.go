@@ -14,9 +14,9 @@ import (
 	"weft/kind"
 )
 
-// becomeReady reports whether the proxy is ready: every listener serves, the control plane has the report of it, and
-// the agent has the host names. A ready proxy stays ready until it drains or has a [rejected] listener, also without a
-// control plane.
+// becomeReady reports whether the proxy is ready: every listener serves, the control plane has the report of it, the
+// agent has the host names, and Envoy rejects no listener or route before the proxy was ever ready. A ready proxy stays
+// ready until it drains or has a [rejected] listener, also without a control plane.
 func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
 	if a.isReady() {
 		return true
@@ -29,7 +29,11 @@ func (a *agent) becomeReady(seen map[string]probeResult, waiting error) bool {
 	if report.Draining {
 		return true
 	}
+	if a.startRejection() != "" {
+		return false
+	}
 	a.ready.store(true)
+	a.wasReady = true
 	if now, _ := a.statusReporter.report.load(); now.Draining { // it began meanwhile
 		a.ready.store(false)
 		return true
@@ -91,6 +95,15 @@ func rejected(listeners []*wire.Listener, seen map[string]probeResult) *wire.Lis
 	return nil
 }
 
+// startRejection returns what Envoy rejects without an earlier version, since the proxy starts; empty: nothing.
+func (a *agent) startRejection() string {
+	settings, _ := a.settings.load()
+	if a.wasReady {
+		return ""
+	}
+	return settings.GetRejection()
+}
+
 func rejectionText(l *wire.Listener) string {
 	return fmt.Sprintf("Envoy rejects the listener %s, and has no earlier version of it: %s",
 		kind.HostPort(l.Address, l.Port), l.Rejection)
@@ -134,6 +147,9 @@ func (a *agent) whyNotReady(seen map[string]probeResult) string {
 	}
 	if l := rejected(settings.GetListeners(), seen); l != nil {
 		return rejectionText(l)
+	}
+	if rejection := a.startRejection(); rejection != "" {
+		return "Envoy rejects, and has no earlier version of, the " + rejection
 	}
 	return fmt.Sprintf("%d of %d listeners serve", len(report.ReadyListeners), len(settings.GetListeners()))
 }

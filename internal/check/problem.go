@@ -74,6 +74,8 @@ var (
 		"Generate new tokens, which also generates a new key, and start the proxies with them; or restore the Secret."}
 	configRejected = &Problem{"config-rejected", Error,
 		"The proxy keeps its former configuration. Read Envoy's message, then `weft inspect dataplane NAME --config`."}
+	policyLeftOut = &Problem{"policy-left-out", Error,
+		"Correct the policy: a write ends the exception. Read Envoy's message."}
 	configNotAcked = &Problem{"config-not-acked", Warning,
 		"The proxy is slow or stuck: check its machine, and read Envoy's log."}
 	envoyTooOld = &Problem{"envoy-too-old", Error,
@@ -192,7 +194,7 @@ var problems = []*Problem{
 	serverCertificateExpiring, operatorsUnset, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
-	configRejected, configNotAcked, envoyTooOld,
+	configRejected, policyLeftOut, configNotAcked, envoyTooOld,
 	anotherStore, deletionsWait, zoneNotConnected, syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -118,6 +119,7 @@ func (l *checker) connected(c checkedProxy, insight *kind.DataplaneInsight, last
 	for i := range insight.NACKs {
 		l.rejected(c, &insight.NACKs[i])
 	}
+	l.exceptions(c, insight)
 	if l.Pending != nil {
 		if since, pending := l.Pending(c.proxy.Key); pending && l.Now.Sub(since) > ackTime {
 			l.found(configNotAcked, object, "it has not ACKed an update for %s", ago(l.Now.Sub(since)))
@@ -132,6 +134,9 @@ func (l *checker) connected(c checkedProxy, insight *kind.DataplaneInsight, last
 // rejected finds a NACK, with what it means for the listener that it is about.
 func (l *checker) rejected(c checkedProxy, nack *kind.NACK) {
 	effect := ""
+	if nack.Listener == "" && nack.BlocksStart() {
+		effect = " (a proxy that starts is not ready without it)"
+	}
 	if nack.Listener != "" {
 		serving, ok := l.State.Tables.ListenerStatus(l.r, c.proxy.Key)
 		effect = fmt.Sprintf(", so %s serves with an earlier version", nack.Listener)
@@ -142,6 +147,27 @@ func (l *checker) rejected(c checkedProxy, nack *kind.NACK) {
 	}
 	l.found(configRejected, c.object(), "Envoy NACKed the %s %s %s ago%s: %s", nack.Type, nack.Name,
 		ago(l.Now.Sub(nack.Time.Time)), effect, nack.Message)
+}
+
+// exceptions finds the policies that a proxy does not get.
+func (l *checker) exceptions(c checkedProxy, insight *kind.DataplaneInsight) {
+	var names []string
+	exceptions, message := l.State.Tables.PresentExceptions(l.r, c.proxy.Key, insight.Exceptions), ""
+	for i := range exceptions {
+		e := &exceptions[i]
+		if key := e.Policy.Key(c.proxy.Key.Mesh).String(); e.Excludes() && !slices.Contains(names, key) {
+			names = append(names, key)
+			message = cmp.Or(message, fmt.Sprintf("%s %s: %s", e.Type, e.Name, e.Message))
+		}
+	}
+	if len(names) > 0 {
+		l.found(policyLeftOut, c.object(), "it runs without %s, with which Envoy NACKs the %s",
+			someOf(names), message)
+	}
+	if len(exceptions) == kind.MaxExceptions {
+		l.found(policyLeftOut, c.object(), "Envoy rejects so much that %d policies were left out or "+
+			"tried, which is the bound; it keeps what it accepted of the rest", kind.MaxExceptions)
+	}
 }
 
 // certificate finds a certificate without a renewal after four fifths of its lifetime.

@@ -230,8 +230,8 @@ func (s *Server) renewInsight(key state.ProxyKey) {
 		return
 	}
 	p.noteConnected()
-	if nacks := p.currentNACKs(); len(nacks) > 0 {
-		s.insights.noteChange(key, nacked(nacks))
+	if nacks, exceptions := p.noted(); len(nacks)+len(exceptions) > 0 {
+		s.insights.noteChange(key, nacked(nacks, exceptions))
 	}
 }
 
@@ -297,8 +297,8 @@ func disconnected(id string, at time.Time) insightChange {
 	}}
 }
 
-func nacked(nacks []kind.NACK) insightChange {
-	return insightChange{changesNACKs, func(i *kind.DataplaneInsight) { i.NACKs = nacks[:min(len(nacks), maxNACKs)] }}
+func nacked(nacks []kind.NACK, exceptions []kind.Exception) insightChange {
+	return insightChange{changesNACKs, func(i *kind.DataplaneInsight) { i.NACKs, i.Exceptions = nacks, exceptions }}
 }
 
 // certifiedBySPIRE records the certificate that an Envoy got from SPIRE, as its agent reports it, or the reason why it

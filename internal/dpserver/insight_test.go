@@ -186,7 +186,7 @@ func TestEventsOfAStartAreOneWrite(t *testing.T) {
 			time.AfterFunc(time.Duration(n)*100*time.Millisecond, func() {
 				i.noteChange(key, connected("1", "cp", nil, time.Now()))
 				time.Sleep(499 * time.Millisecond)
-				i.noteChange(key, nacked([]kind.NACK{{Message: "no"}}))
+				i.noteChange(key, nacked([]kind.NACK{{Message: "no"}}, nil))
 				time.Sleep(time.Second)
 				row, err := rows.Get(t.Context(), kind.DataplaneInsights.Key("default", key.Name))
 				if err != nil || !strings.Contains(string(row.Body), "nacks") {
@@ -207,7 +207,7 @@ func TestFailedInsightsAreBounded(t *testing.T) {
 	var waiting []insightChange
 	waiting = appendChanges(waiting, connected("1", "cp", nil, time.Unix(1, 0)))
 	for n := range 3 * maxPendingChanges {
-		waiting = appendChanges(waiting, nacked([]kind.NACK{{Message: fmt.Sprint(n)}}))
+		waiting = appendChanges(waiting, nacked([]kind.NACK{{Message: fmt.Sprint(n)}}, nil))
 	}
 	var stored kind.DataplaneInsight
 	for _, c := range waiting {

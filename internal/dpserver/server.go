@@ -65,6 +65,9 @@ type Proxies interface {
 	// Watch calls tell with the current proxy, nil if it does not exist, and after each change, until stop. Calls come
 	// one after another; tell must neither block nor call the Proxies.
 	Watch(key state.ProxyKey, tell func(*proxy.Proxy)) (stop func())
+	// Exceptions returns the next exceptions of a proxy from its last ones and its NACKs (see
+	// [push.Proxies.Exceptions]).
+	Exceptions(key state.ProxyKey, s *xds.Stream, nacks []kind.NACK, known []kind.Exception) []kind.Exception
 	// WatchHostNames is Watch for the host names that the proxy resolves.
 	WatchHostNames(key state.ProxyKey, tell func(*push.HostNames)) (stop func())
 }

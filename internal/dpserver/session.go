@@ -273,6 +273,7 @@ func (a *session) sync(ctx context.Context) error {
 	next.Completed = a.isComplete
 	if p := a.server.peerOf(a.key); p != nil {
 		setRejections(next.Listeners, p.currentNACKs())
+		next.Rejection = p.currentStartRejection()
 	}
 	if len(a.proxy.Egresses) > 0 {
 		for _, network := range a.server.LocalNetworks {

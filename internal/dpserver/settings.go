@@ -103,6 +103,16 @@ func setRejections(listeners []*wire.Listener, nacks []kind.NACK) {
 	}
 }
 
+// startRejection returns the first NACK of a listener or a route, without which a proxy that starts is not ready, as
+// its agent logs it; empty: there is none.
+func startRejection(nacks []kind.NACK) string {
+	i := slices.IndexFunc(nacks, func(nack kind.NACK) bool { return nack.BlocksStart() })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", nacks[i].Type, nacks[i].Name, nacks[i].Message)
+}
+
 // identitySettings returns the settings of a proxy with an identity. They are the same while it can't get a
 // certificate: it does not go back to plaintext.
 func identitySettings(id *identity.Identity, certificate *identity.NextCertificate) *wire.Identity {

@@ -1,6 +1,7 @@
 package dpserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -51,6 +52,9 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	}
 	p := &peer{server: s, key: key, caller: caller, sources: sources, stream: stream, detach: detach,
 		id: uuid.NewString(), version: kind.VersionOfAgent(version, agentVersion(node)), since: now()}
+	if insight, ok := s.Rows.Insight(key); ok {
+		p.exceptions = insight.Spec.Exceptions
+	}
 	p.unwatch = s.Proxies.Watch(key, p.follow)
 	p.leave = s.trackCall(caller, key, stream.Close)
 	s.streamOpened(p)
@@ -116,8 +120,19 @@ type peer struct {
 	proxy           atomic.Pointer[proxy.Proxy] // the current one; nil if it does not exist
 	egress          bool                        // it gets the keys of external services
 
-	mu    sync.Mutex  // guards nacks, which only the stream writes
-	nacks []kind.NACK // replaced as a whole
+	// noting is locked while the NACKs of the stream are read and what follows from them is noted. It is locked before
+	// mu, which guards the fields below.
+	noting sync.Mutex
+	mu     sync.Mutex
+	nacks  []kind.NACK // replaced as a whole
+	// exceptions are the last ones that were decided.
+	exceptions []kind.Exception
+	// isUnnoted states that a NACK came which was not noted.
+	isUnnoted bool
+	// startRejection is what keeps the proxy from starting: a listener or a route that the client rejects, or rejected
+	// before it was in sync.
+	startRejection string
+	isClosed       bool // nothing more is noted: the proxy may have another stream
 }
 
 // noteConnected stores the subscription.
@@ -127,7 +142,7 @@ func (p *peer) noteConnected() {
 
 // Acked implements xds.Peer. For a client without an agent, the ACK of its listeners is the only report.
 func (p *peer) Acked(t xds.Type) {
-	if len(p.nacks) > 0 {
+	if p.hasNACKs() {
 		p.noteNACKs()
 	}
 	if t == xds.Listener {
@@ -137,45 +152,114 @@ func (p *peer) Acked(t xds.Type) {
 	}
 }
 
-// NACKed implements xds.Peer. A repeated NACK changes nothing.
-func (p *peer) NACKed(r xds.NACK) {
-	if !slices.ContainsFunc(p.nacks, func(known kind.NACK) bool { return sameNACK(known, r) }) {
-		p.server.Log.Warn("a proxy NACKed a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version",
-			r.Version, "message", r.Message)
+// NACKed implements xds.Peer. The NACKs of a type are noted together: a client may reject each of thousands of
+// resources.
+func (p *peer) NACKed(_ xds.NACK, last bool) {
+	if last {
+		p.noteNACKs()
+		return
 	}
-	p.noteNACKs()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.isUnnoted = true
 }
 
-// noteNACKs stores the current NACKs of the client, if they have changed.
+// hasNACKs reports whether the NACKs of the client, or what follows from them, may have changed with an ACK.
+func (p *peer) hasNACKs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.nacks)+len(p.exceptions) > 0 || p.isUnnoted || p.startRejection != ""
+}
+
+// noteNACKs stores the current NACKs of the client, and the exceptions that follow from them, if they have changed.
 func (p *peer) noteNACKs() {
-	var nacks []kind.NACK
-	for _, r := range p.stream.NACKs() {
-		nacks = append(nacks, p.nackOf(r))
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	nacks := p.newestNACKs()
+	p.mu.Lock()
+	known, exceptions, closed := p.nacks, p.exceptions, p.isClosed
+	p.mu.Unlock()
+	if closed {
+		return
 	}
-	if !reflect.DeepEqual(nacks, p.nacks) {
-		p.mu.Lock()
-		p.nacks = nacks
-		p.mu.Unlock()
-		p.server.insights.noteChange(p.key, nacked(nacks))
+	next := p.server.Proxies.Exceptions(p.key, p.stream, nacks, exceptions)
+	if p.setStartRejection(nacks) {
 		p.server.tellNACKs(p.key)
 	}
+	if reflect.DeepEqual(nacks, known) && slices.EqualFunc(next, exceptions, kind.Exception.Equal) {
+		return
+	}
+	p.mu.Lock()
+	p.nacks, p.exceptions, p.isUnnoted = nacks, next, false
+	p.mu.Unlock()
+	p.server.insights.noteChange(p.key, nacked(nacks, next))
+	p.server.tellNACKs(p.key)
+}
+
+// setStartRejection reports whether what keeps the proxy from starting has changed. It ends once the client is in sync
+// without a NACK: while exceptions are tried, the next version of a rejected resource may be rejected too.
+func (p *peer) setStartRejection(nacks []kind.NACK) bool {
+	rejection := startRejection(nacks)
+	inSync := p.stream.Progress().InSync // after the NACKs were read
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.startRejection
+	if rejection != "" || inSync {
+		p.startRejection = rejection
+	}
+	return p.startRejection != before
+}
+
+// currentStartRejection returns what keeps the proxy from starting; empty: nothing.
+func (p *peer) currentStartRejection() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.startRejection
+}
+
+// newestNACKs returns the current NACKs of the client as they are stored: [maxNACKs] at most, those of its own
+// listeners first, and then those that keep a proxy from starting. New ones are logged.
+func (p *peer) newestNACKs() []kind.NACK {
+	current := p.stream.NACKs()
+	proxy := p.proxy.Load()
+	var listeners map[string]string // by resource
+	if proxy != nil && len(current) > 0 {
+		listeners = envoy.ListenersOf(proxy)
+	}
+	rank := func(r xds.NACK) int {
+		switch {
+		case listeners[r.Name] != "":
+			return 0
+		case (&kind.NACK{Type: r.Type.String()}).BlocksStart():
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(current, func(a, b xds.NACK) int { return cmp.Compare(rank(a), rank(b)) })
+	var nacks []kind.NACK
+	for _, r := range current[:min(len(current), maxNACKs)] {
+		nack, isNew := p.nackOf(r)
+		nack.Listener = listeners[r.Name]
+		if isNew {
+			p.server.Log.Warn("a proxy NACKed a resource", "proxy", p.key, "type", r.Type, "name", r.Name, "version",
+				r.Version, "message", r.Message, "rejected", len(current))
+		}
+		nacks = append(nacks, nack)
+	}
+	return nacks
 }
 
 // nackOf returns the NACK as stored: the known one, or a new one with the current time.
-func (p *peer) nackOf(r xds.NACK) kind.NACK {
-	for _, known := range p.nacks {
+func (p *peer) nackOf(r xds.NACK) (nack kind.NACK, isNew bool) {
+	for _, known := range p.currentNACKs() {
 		if sameNACK(known, r) {
-			return known
+			return known, false
 		}
 	}
-	nack := kind.NACK{
+	return kind.NACK{
 		Type: r.Type.String(), Name: r.Name, Version: r.Version, Message: r.Message, Time: kind.Time{Time: now()},
 		Causes: p.server.Rows.Causes(p.key, r.Type, r.Name),
-	}
-	if proxy := p.proxy.Load(); proxy != nil {
-		nack.Listener = envoy.ListenerOf(proxy, r.Name)
-	}
-	return nack
+	}, true
 }
 
 func sameNACK(known kind.NACK, r xds.NACK) bool {
@@ -188,6 +272,13 @@ func (p *peer) currentNACKs() []kind.NACK {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.nacks
+}
+
+// noted returns the current NACKs of the client and the exceptions that were decided.
+func (p *peer) noted() ([]kind.NACK, []kind.Exception) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nacks, p.exceptions
 }
 
 // follow closes the stream in three cases: its mesh no longer admits the proxy; the proxy became a zone proxy, which
@@ -205,6 +296,10 @@ func (p *peer) follow(proxy *proxy.Proxy) {
 	}
 	if err != nil {
 		p.stream.Close(err)
+		return
+	}
+	if p.hasNACKs() {
+		go p.noteNACKs() // it waits for the table's writer, which calls this
 	}
 }
 
@@ -229,6 +324,11 @@ func (c *caller) checkStillPermitted(proxy *proxy.Proxy) error {
 
 // Closed implements xds.Peer.
 func (p *peer) Closed(err error) {
+	p.noting.Lock()
+	p.mu.Lock()
+	p.isClosed = true
+	p.mu.Unlock()
+	p.noting.Unlock()
 	p.leave()
 	p.unwatch()
 	p.detach()

@@ -105,7 +105,7 @@ func serveADS(t *testing.T, catalog *xds.Catalog, set *xds.ResourceSet, accepted
 type accepting struct{ t *testing.T }
 
 func (accepting) Acked(xds.Type) {}
-func (a accepting) NACKed(nack xds.NACK) {
+func (a accepting) NACKed(nack xds.NACK, _ bool) {
 	a.t.Errorf("Envoy rejects %s %s: %s", nack.Type, nack.Name, nack.Message)
 }
 func (accepting) Closed(error) {}

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -51,26 +50,26 @@ func routerSlotName(place string) string { return "self_router_" + place }
 
 func tcpProxySlotName(place string) string { return "self_tcp_proxy_" + place }
 
-// ListenerOf returns the address of the listener of a proxy that a resource is, or that cannot serve without it, since
-// no other refers to the resource; empty for every other resource. Listeners are those at which other proxies connect.
-func ListenerOf(p *proxy.Proxy, resource string) string {
+// ListenersOf returns the addresses of the listeners of a proxy by the names of the resources that they are, or cannot
+// serve without, since no other refers to these. Listeners are those at which other proxies connect.
+func ListenersOf(p *proxy.Proxy) map[string]string {
+	of := map[string]string{}
+	add := func(address string, port uint32, parts []string) {
+		for _, name := range parts {
+			of[name] = kind.HostPort(address, port)
+		}
+	}
 	for i := range p.Listeners {
 		l := &p.Listeners[i]
-		if slices.Contains(partsOf(InboundName(l.Address, l.Port), l.Name), resource) {
-			return kind.HostPort(l.Address, l.Port)
-		}
+		add(l.Address, l.Port, partsOf(InboundName(l.Address, l.Port), l.Name))
 	}
 	for _, l := range p.Ingresses {
-		if slices.Contains(partsOf(IngressName(l.Address, l.Port), ingressPlace(l.Address, l.Port)), resource) {
-			return kind.HostPort(l.Address, l.Port)
-		}
+		add(l.Address, l.Port, partsOf(IngressName(l.Address, l.Port), ingressPlace(l.Address, l.Port)))
 	}
 	for _, l := range p.Egresses {
-		if slices.Contains(partsOf(EgressName(l.Address, l.Port), egressPlace(l.Address, l.Port)), resource) {
-			return kind.HostPort(l.Address, l.Port)
-		}
+		add(l.Address, l.Port, partsOf(EgressName(l.Address, l.Port), egressPlace(l.Address, l.Port)))
 	}
-	return ""
+	return of
 }
 
 // partsOf returns the name of a listener, which is that of its route and its cluster too, and those of the contents of

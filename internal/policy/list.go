@@ -126,6 +126,9 @@ func (l *List) Select(p *Proxy) []Selected {
 	selected := make([]Selected, 0, len(candidates))
 	for _, i := range slices.Compact(candidates) { // several sections may have a tag
 		policy := l.policies[i]
+		if slices.Contains(p.LeftOut, policy.Key) {
+			continue
+		}
 		if sections, all := policy.Target.Selects(p); (all || sections != nil) && policy.reaches(p) {
 			selected = append(selected, Selected{policy, sections})
 		}

@@ -78,6 +78,8 @@ type Proxy struct {
 	Zone     string // empty: the proxy is of this zone, so no policy of another zone is known
 	Labels   map[string]string
 	Sections []Section // the sections that policies configure, without ignored inbounds
+	// LeftOut are the policies that the proxy does not get, since its Envoy rejects a resource with them.
+	LeftOut []resource.Key
 	// Stated is the proxy with all that it states, where somebody vouches for a part of that only; else nil.
 	Stated *Proxy
 }

@@ -38,13 +38,14 @@ func (s *Stage) policies(r *table.Reader, key PoliciesKey) *policy.List {
 // which somebody vouches: a proxy that states those of another workload would read the policies of that one.
 func (s *Stage) selectable(r *table.Reader, key state.ProxyKey) *policy.Proxy {
 	if key.Type != kind.DataplaneProxy {
-		return &policy.Proxy{Zone: s.state.Zone}
+		return &policy.Proxy{Zone: s.state.Zone, LeftOut: s.state.LeftOut(r, key)}
 	}
 	dp, ok := s.state.Dataplanes.Find(r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	stated := &policy.Proxy{Name: kind.DisplayNameOf(&dp.Meta), Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels}
+	stated := &policy.Proxy{Name: kind.DisplayNameOf(&dp.Meta), Zone: s.state.ZoneOf(&dp.Meta), Labels: dp.Labels,
+		LeftOut: s.state.LeftOut(r, key)}
 	n := &dp.Spec.Networking
 	for _, in := range n.Inbound {
 		if in = n.Effective(in); in.State != kind.Ignored {

@@ -132,13 +132,21 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 	return causes
 }
 
-// configuring returns those of a set of policies that configure the traffic to a destination, by kind and name.
+// configuring returns those of a set of policies that configure or route the traffic to a destination, by kind and
+// name.
 func (rows Rows) configuring(r *table.Reader, policies proxy.PolicySet, to service.DestinationKey) []kind.Cause {
 	of := proxy.EffectiveKey{Policies: policies, Destination: to.On("")}
 	var causes []kind.Cause
 	for _, merged := range rows.state.Proxies.Merged(r, of) {
 		for _, part := range merged.Parts {
 			causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
+		}
+	}
+	if policies.Routes() {
+		if routing := rows.state.Proxies.RoutingOf(r, of); routing != nil {
+			for _, part := range routing.Merged.Parts {
+				causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
+			}
 		}
 	}
 	return sortedCauses(causes)

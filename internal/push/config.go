@@ -127,7 +127,7 @@ func newConfig(state *graph.State) *config {
 	c.evicted = table.NewDerived(state.Tables.DB, "filters that deny evicted proxies", c.makeDenyEvicted, sameResources)
 	c.trust = table.NewDerived(state.Tables.DB, "trust of proxy groups", c.makeTrust, sameBlock)
 	c.names = table.NewDerived(state.Tables.DB, "host names by proxy group", c.makeNames, sameNames)
-	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", c.makeSNIRouteCluster, sameResource)
+	c.sniRouteCluster = table.NewDerived(state.Tables.DB, "clusters of SNI routes", makeSNIRouteCluster, sameResource)
 	c.upstream = table.NewDerived(state.Tables.DB, "external upstreams", c.makeUpstream, sameResources)
 	c.patched = table.NewDerived(state.Tables.DB, "modified resources", c.makePatched, sameBlock)
 	c.matches = table.NewDerived(state.Tables.DB, "matches of modifications", c.makeMatches,
@@ -174,27 +174,7 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 		return &outbound{}
 	}
 	by := service.EffectiveOf(key.confs)
-	clusters := c.loggable(r, by, func(by service.Effective) []*xds.Resource {
-		return envoy.Clusters(d.With(by), key.secured, key.source)
-	})
-	return &outbound{inOrder(clusters), d.With(by).Lists(key.secured)}
-}
-
-// loggable returns resources by effective confs. Of those that Envoy has rejected, it returns the form without an event
-// log of health checks, whose file the machine of a proxy may lack.
-func (c *config) loggable(r *table.Reader, by service.Effective,
-	generate func(service.Effective) []*xds.Resource) []*xds.Resource {
-	resources := generate(by)
-	if by.HealthCheck.EventLogPath == "" {
-		return resources
-	}
-	by.HealthCheck.EventLogPath = ""
-	for i, without := range generate(by) {
-		if _, rejected := c.state.Tables.Rejections.Get(r, resources[i].Version); rejected {
-			resources[i] = without
-		}
-	}
-	return resources
+	return &outbound{inOrder(envoy.Clusters(d.With(by), key.secured, key.source)), d.With(by).Lists(key.secured)}
 }
 
 // makeOutbound returns the listeners and the route of a destination, and its own clusters, also where the route leads
@@ -352,10 +332,8 @@ func (c *config) makeNames(r *table.Reader, group proxy.Group) *HostNames {
 	return newNames(c.state.Proxies.Hosts.Get(r, group.HostsKey()))
 }
 
-func (c *config) makeSNIRouteCluster(r *table.Reader, key sniRouteKey) *xds.Resource {
-	return c.loggable(r, service.EffectiveOf(key.confs), func(by service.Effective) []*xds.Resource {
-		return []*xds.Resource{envoy.ClusterOfSNIRoute(key.name, by)}
-	})[0]
+func makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {
+	return envoy.ClusterOfSNIRoute(key.name, service.EffectiveOf(key.confs))
 }
 
 func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *xds.Resource {
@@ -397,9 +375,7 @@ func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource 
 	if o == nil {
 		return nil
 	}
-	return c.loggable(r, service.EffectiveOf(key.sent), func(by service.Effective) []*xds.Resource {
-		return envoy.ExternalUpstream(o, key.confs, by)
-	})
+	return envoy.ExternalUpstream(o, key.confs, service.EffectiveOf(key.sent))
 }
 
 // makeExternalRoute returns nil where the external service is not HTTP, or can't be dialed.

@@ -62,7 +62,8 @@ func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		lists:     newOwnLists(g),
 	}
 	// The waits of drains read the removals.
-	h.followers = []Follower{removals.follow, h.Drains.follow, proxies.tellUnserved, h.lists.follow}
+	h.followers = []Follower{removals.follow, h.Drains.follow, proxies.tellUnserved, proxies.tellRejecting,
+		h.lists.follow}
 	g.Tables.DB.Contain(h.faults.failed)
 	return h
 }
@@ -121,9 +122,7 @@ func (h *Hub) apply(b mirror.Batch, change func(*table.Tx)) {
 func (h *Hub) commit(b mirror.Batch, change func(*table.Tx)) (commits []*table.Changes, own []resource.Any,
 	now time.Time) {
 	state, before := h.state, h.reader()
-	rejected := newRejections(state, before, &b)
 	changes := state.Tables.DB.Commit(func(tx *table.Tx) {
-		rejected.note(tx)
 		for _, o := range b.Put {
 			state.Tables.Put(tx, o)
 		}

@@ -57,7 +57,7 @@ func (c *config) makePatched(r *table.Reader, key patchedKey) *outbound {
 		return cmp.Or(before, &outbound{})
 	}
 	after := patches.Apply(sharedBatch(key.of, before)).Resources
-	return &outbound{inOrder(c.accepted(r, before.resources, after)), before.lists}
+	return &outbound{inOrder(after), before.lists}
 }
 
 // makeMatches returns what modifications change in shared resources, without the resources.
@@ -85,7 +85,7 @@ func sharedBatch(of any, o *outbound) envoy.Batch {
 func (c *config) modified(r *table.Reader, p *proxy.Proxy, resources []*xds.Resource) []*xds.Resource {
 	for _, patch := range p.Patches {
 		if patches := c.patches.Get(r, patch.Confs); patches != nil {
-			resources = c.accepted(r, resources, patches.Apply(c.ownBatch(r, p, patch.Mesh, resources)).Resources)
+			resources = patches.Apply(c.ownBatch(r, p, patch.Mesh, resources)).Resources
 		}
 	}
 	return resources
@@ -129,31 +129,6 @@ func tagsOf(dp *resource.Object[kind.Dataplane], p *proxy.Proxy, listener string
 		}
 	}
 	return tags
-}
-
-// accepted returns the resources after modifications, with those of before where proxies have rejected the modified
-// version.
-func (c *config) accepted(r *table.Reader, before, after []*xds.Resource) []*xds.Resource {
-	former := map[xds.Key]*xds.Resource{}
-	for _, res := range before {
-		if res != nil {
-			former[xds.Key{Type: res.Type, Name: res.Name}] = res
-		}
-	}
-	var accepted []*xds.Resource
-	for _, res := range after {
-		was := former[xds.Key{Type: res.Type, Name: res.Name}]
-		if was == res {
-			accepted = append(accepted, res)
-			continue
-		}
-		if _, rejected := c.state.Tables.Rejections.Get(r, res.Version); !rejected {
-			accepted = append(accepted, res)
-		} else if was != nil {
-			accepted = append(accepted, was)
-		}
-	}
-	return accepted
 }
 
 // Modified returns what each modification changes in the configuration of a proxy, by the MeshProxyPatches of a mesh,

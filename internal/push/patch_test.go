@@ -113,75 +113,6 @@ func TestPatchesReachTheProxiesThatTheyTarget(t *testing.T) {
 	}
 }
 
-// TestARejectedPatchIsTakenBack: a proxy has the resource without modifications whose modified version was rejected,
-// until the policy is written again.
-func TestARejectedPatchIsTakenBack(t *testing.T) {
-	hub, _, _ := newHub(t, never{})
-	const cluster = "kri_msvc_default_default__web_8080"
-	put(hub, web("web"), redirectedServer("web-1", "10.0.0.1"), patchOf("p", "web-1", "outbound", "out"))
-	_, modified := patchedCluster(t, hub, "web-1", cluster)
-	cause := kind.Cause{Kind: kind.MeshProxyPatches.Name, Name: "p"}
-	nack := func(version string) resource.Any {
-		return kind.DataplaneInsights.Make(mesh, "web-1", kind.DataplaneInsight{NACKs: []kind.NACK{{Type: "cluster",
-			Name: cluster, Version: version, Message: "no", Causes: []kind.Cause{cause}}}})
-	}
-	put(hub, nack("another version"))
-	if c, _ := patchedCluster(t, hub, "web-1", cluster); c.AltStatName != "out" {
-		t.Errorf("after the rejection of another version the cluster is %v", c)
-	}
-	put(hub, nack(modified.Version))
-	if c, _ := patchedCluster(t, hub, "web-1", cluster); c.AltStatName != "" {
-		t.Errorf("after the rejection the cluster is %v", c)
-	}
-	put(hub, kind.DataplaneInsights.Make(mesh, "web-1", kind.DataplaneInsight{}))
-	if c, _ := patchedCluster(t, hub, "web-1", cluster); c.AltStatName != "" {
-		t.Error("the modification returns once the proxy accepts the resource without it")
-	}
-	put(hub, patchOf("p", "web-1", "outbound", "out"))
-	if c, _ := patchedCluster(t, hub, "web-1", cluster); c.AltStatName != "out" {
-		t.Error("the policy was written again, and has no effect")
-	}
-}
-
-// TestARejectedEventLogIsTakenBack: proxies have a cluster without its event log where one cannot open the file, until
-// the policy is written again. A NACK with another message leaves the log. Modifications stay.
-func TestARejectedEventLogIsTakenBack(t *testing.T) {
-	hub, _, _ := newHub(t, never{})
-	const cluster, path = "kri_msvc_default_default__web_8080", "/no/such/folder/checks.json"
-	checks := kind.MeshHealthChecks.Make(mesh, "h", kind.MeshHealthCheck{To: []kind.ToItem[kind.HealthCheckConf]{{
-		TargetRef: kind.DestinationRef{Kind: "Mesh"},
-		Default:   kind.HealthCheckConf{TCP: &kind.TCPHealthCheck{}, EventLogPath: path}}}})
-	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), web("web"), redirectedServer("web-1", "10.0.0.1"), checks,
-		patchOf("p", "web-1", "outbound", "out"))
-	key := state.ProxyKey{Mesh: mesh, Name: "web-1"}
-	nack := func(message string) {
-		_, r := patchedCluster(t, hub, "web-1", cluster)
-		put(hub, kind.DataplaneInsights.Make(mesh, "web-1", kind.DataplaneInsight{NACKs: []kind.NACK{{Type: "cluster",
-			Name: cluster, Version: r.Version, Message: message, Causes: hub.Rows.Causes(key, xds.Cluster, cluster)}}}))
-	}
-	logs := func() (log, modified bool) {
-		c, _ := patchedCluster(t, hub, "web-1", cluster)
-		return len(c.HealthChecks[0].EventLogger) > 0, c.AltStatName == "out"
-	}
-	if log, modified := logs(); !log || !modified {
-		t.Fatalf("at first: event log %v, modified %v", log, modified)
-	}
-	for range 2 { // the modified version and, since it was sent too, that without modifications
-		nack("unable to open file '" + path + "': No such file or directory")
-	}
-	if log, modified := logs(); log || !modified {
-		t.Errorf("after the rejection: event log %v, modified %v", log, modified)
-	}
-	put(hub, checks)
-	if log, modified := logs(); !log || !modified {
-		t.Errorf("after the policy is written again: event log %v, modified %v", log, modified)
-	}
-	nack("another reason")
-	if log, modified := logs(); !log || modified {
-		t.Errorf("after another rejection: event log %v, modified %v", log, modified)
-	}
-}
-
 // modifying is a MeshProxyPatch with modifications of clusters: their names of statistics by origin.
 func modifying(name string, target *kind.TargetRef, statistics map[string]string) resource.Any {
 	var all []kind.Modification
@@ -313,20 +244,20 @@ func TestPatchesOfZoneProxies(t *testing.T) {
 		t.Errorf("the effect is %s", got)
 	}
 
-	// A rejection by a proxy of every mesh takes the modification of its mesh back.
+	// The modification is left out for one proxy of every mesh, until the policy is written again.
 	put(hub, modifying("p", nil, map[string]string{"ingress": "c"}))
-	modified, _ := clusterOf(t, hub, oldIn, sni)
-	causes := hub.Rows.Causes(oldIn, xds.Cluster, sni)
 	cause := kind.Cause{Kind: kind.MeshProxyPatches.Name, Name: "p", Mesh: mesh}
-	if !slices.Contains(causes, cause) {
+	if causes := hub.Rows.Causes(oldIn, xds.Cluster, sni); !slices.Contains(causes, cause) {
 		t.Fatalf("the causes are %v", causes)
 	}
-	put(hub, kind.ZoneIngressInsights.Make("", "old", kind.DataplaneInsight{NACKs: []kind.NACK{{Type: "cluster",
-		Name: sni, Version: modified.Version, Message: "no", Causes: causes}}}))
-	if got, want := statistics(), "- - - - - - -"; got != want {
-		t.Errorf("after a NACK the clusters have %s", got)
+	put(hub, kind.ZoneIngressInsights.Make("", "old", kind.DataplaneInsight{Exceptions: []kind.Exception{{
+		Policy: cause, State: kind.ExceptionAlone}}}))
+	if got, want := statistics(), "c c - - - - -"; got != want {
+		t.Errorf("with an exception the clusters have %s, want %s", got, want)
 	}
-	put(hub, modifying("p", nil, map[string]string{"ingress": "c"}))
+	again := modifying("p", nil, map[string]string{"ingress": "c"})
+	again.Envelope().Version = "2"
+	put(hub, again)
 	if got, want := statistics(), "c c c - - - -"; got != want {
 		t.Errorf("after the policy is written again the clusters have %s", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/internal/xds"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -252,11 +253,40 @@ func (ps *Proxies) tellUnserved(put []resource.Any, _ []resource.Key, _ []*table
 	r := ps.reader()
 	for _, o := range put {
 		key, ok := state.ProxyOf(o.Key())
-		p := ps.used[key]
-		if !ok || p == nil || len(p.watchers) == 0 || o.Key() != key.ListenerStatusRow() ||
-			!ps.state.Proxies.Unserved(r, key) {
-			continue
+		if ok && o.Key() == key.ListenerStatusRow() && ps.used[key] != nil && ps.state.Proxies.Unserved(r, key) {
+			ps.tellAgain(key)
 		}
+	}
+}
+
+// tellRejecting notifies the streams of proxies whose NACKs or exceptions are stored, and of those with an exception
+// from a policy that was written or removed: the next step of the exceptions follows, also where the last one has
+// changed no resource. It is a [Follower].
+func (ps *Proxies) tellRejecting(put []resource.Any, removed []resource.Key, _ []*table.Changes, _ time.Time) {
+	r := ps.reader()
+	written := func(key resource.Key) {
+		if kind.MayBeLeftOut(key.Kind) {
+			for _, excepted := range ps.state.Tables.ExceptedFrom(r, key) {
+				ps.tellAgain(excepted)
+			}
+		}
+	}
+	for _, o := range put {
+		insight, ok := o.(*resource.Object[kind.DataplaneInsight])
+		if ok && len(insight.Spec.NACKs)+len(insight.Spec.Exceptions) > 0 {
+			key, _ := state.ProxyOf(o.Key())
+			ps.tellAgain(key)
+		}
+		written(o.Key())
+	}
+	for _, key := range removed {
+		written(key)
+	}
+}
+
+// tellAgain notifies the watchers of a proxy of its present state, if it is in use.
+func (ps *Proxies) tellAgain(key state.ProxyKey) {
+	if p := ps.used[key]; p != nil && len(p.watchers) > 0 {
 		if now := ps.present(key); now != nil {
 			p.tell(now)
 		}

@@ -121,8 +121,8 @@ type streamPeer struct {
 	detach func()
 }
 
-func (p *streamPeer) Acked(xds.Type)  {}
-func (p *streamPeer) NACKed(xds.NACK) {}
+func (p *streamPeer) Acked(xds.Type)        {}
+func (p *streamPeer) NACKed(xds.NACK, bool) {}
 func (p *streamPeer) Closed(error) {
 	p.detach()
 	p.subscribe(p.key, &kind.Time{Time: time.Now()})

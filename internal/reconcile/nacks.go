@@ -30,28 +30,61 @@ func causeOf(key resource.Key) causeKey {
 
 // nackSummary summarizes the NACKs of one resource's configuration, and the failure of its translation.
 type nackSummary struct {
-	fault   string // panic of a translation function, empty where translation succeeds
-	proxies int
+	fault string // panic of a translation function, empty where translation succeeds
+	// leftOut are the proxies that run without the policy, and rejecting those that reject configuration of it now.
+	leftOut, rejecting rejectingProxies
+	// blocksStart states that a listener or a route is rejected, without which a proxy that starts is not ready.
+	blocksStart bool
+	restricts   bool // the resource is a policy that is never left out
+}
+
+// rejectingProxies are proxies whose Envoy rejects something.
+type rejectingProxies struct {
+	count   int
 	names   string // of the first maxNamedRejecting proxies
-	message string // message of the first proxy
+	message string // of the first proxy
+}
+
+func (p *rejectingProxies) add(name, message string) {
+	switch p.count++; {
+	case p.count == 1:
+		p.names, p.message = name, message
+	case p.count <= maxNamedRejecting:
+		p.names += ", " + name
+	}
+}
+
+// String returns the names and the message.
+func (p *rejectingProxies) String() string {
+	names := p.names
+	if p.count > maxNamedRejecting {
+		names += fmt.Sprintf(" and %d more", p.count-maxNamedRejecting)
+	}
+	return fmt.Sprintf("(%s): %s", names, p.message)
 }
 
 func (p *Plan) summarizeNACKs(r *table.Reader, key causeKey) nackSummary {
-	var f nackSummary
-	var names []string
+	f := nackSummary{restricts: kind.IsRestrictive(key.Cause.Kind)}
 	for _, fault := range p.State.Tables.FaultsByCause.List(r, state.CauseKey(key.Mesh, key.Cause)) {
 		f.fault = resource.OneLine(fault.Panic)
 	}
-	for _, nacked := range p.State.Tables.NACKsOf(r, key.Mesh, key.Cause) {
-		f.proxies++
-		if len(names) < maxNamedRejecting {
-			names = append(names, p.proxyName(nacked.Insight))
-		}
-		if f.message == "" {
-			f.message = nackMessage(&nacked.Insight.Spec, nacked.Cause)
+	without := map[*resource.Object[kind.DataplaneInsight]]bool{}
+	if kind.MayBeLeftOut(key.Cause.Kind) {
+		for _, e := range p.State.Tables.ExceptionsFrom(r, key.Cause.Key(key.Mesh)) {
+			if e.Exception.Excludes() && !without[e.Insight] {
+				without[e.Insight] = true
+				f.leftOut.add(p.proxyName(e.Insight),
+					aboutNACK(e.Exception.Type, e.Exception.Name, e.Exception.Message))
+			}
 		}
 	}
-	f.names = strings.Join(names, ", ")
+	for _, nacked := range p.State.Tables.NACKsOf(r, key.Mesh, key.Cause) {
+		if !without[nacked.Insight] {
+			nack := nackWith(&nacked.Insight.Spec, nacked.Cause)
+			f.blocksStart = f.blocksStart || nack.BlocksStart()
+			f.rejecting.add(p.proxyName(nacked.Insight), aboutNACK(nack.Type, nack.Name, nack.Message))
+		}
+	}
 	return f
 }
 
@@ -63,11 +96,14 @@ func (p *Plan) proxyName(insight *resource.Object[kind.DataplaneInsight]) string
 	return kind.OwnerName(&kind.Dataplanes.Info, &insight.Meta) + " of the zone " + p.State.Tables.ZoneOf(&insight.Meta)
 }
 
-// nackMessage returns a proxy's message about its first NACK with this cause.
-func nackMessage(insight *kind.DataplaneInsight, c kind.Cause) string {
+// nackWith returns a proxy's first NACK with this cause.
+func nackWith(insight *kind.DataplaneInsight, c kind.Cause) *kind.NACK {
 	i := slices.IndexFunc(insight.NACKs, func(nack kind.NACK) bool { return slices.Contains(nack.Causes, c) })
-	nack := &insight.NACKs[i] // exists: the index is made of the same causes
-	return fmt.Sprintf("%s %s: %s", nack.Type, nack.Name, quoted(nack.Message))
+	return &insight.NACKs[i] // exists: the index is made of the same causes
+}
+
+func aboutNACK(of, name, message string) string {
+	return fmt.Sprintf("%s %s: %s", of, name, quoted(message))
 }
 
 // quoted returns a message of Envoy as a condition has it: at most [maxQuotedBytes], as one line.
@@ -85,20 +121,34 @@ func (f nackSummary) conditions() []kind.Condition {
 				"its configuration can't be made, and proxies keep the previous one; this is a bug in "+
 					"weft, of which the control plane's log has the details: %s", f.fault),
 		}}
-	case f.proxies == 0:
+	case f.leftOut.count+f.rejecting.count == 0:
 		return nil
 	}
-	names := f.names
-	if f.proxies > maxNamedRejecting {
-		names += fmt.Sprintf(" and %d more", f.proxies-maxNamedRejecting)
+	var texts []string
+	if n := f.leftOut.count; n > 0 {
+		what := "1 proxy rejects its configuration, and runs without the policy until it is written again"
+		if n > 1 {
+			what = fmt.Sprintf("%d proxies reject its configuration, and run without the policy until it is written "+
+				"again", n)
+		}
+		texts = append(texts, what+" "+f.leftOut.String())
 	}
-	what := "1 proxy rejects its configuration, and keeps the previous one"
-	if f.proxies > 1 {
-		what = fmt.Sprintf("%d proxies reject its configuration, and keep the previous one", f.proxies)
+	if n := f.rejecting.count; n > 0 {
+		what := "1 proxy rejects its configuration, and keeps the previous one"
+		if n > 1 {
+			what = fmt.Sprintf("%d proxies reject its configuration, and keep the previous one", n)
+		}
+		what += " " + f.rejecting.String()
+		switch {
+		case f.blocksStart && f.restricts:
+			what += "; a policy that restricts traffic is not left out, so a proxy that starts does not become ready"
+		case f.blocksStart:
+			what += "; a proxy that starts has no previous one, and does not become ready"
+		}
+		texts = append(texts, what)
 	}
 	return []kind.Condition{{
-		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
-		Message: fmt.Sprintf("%s (%s): %s", what, names, f.message),
+		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies", Message: strings.Join(texts, "; "),
 	}}
 }
 
@@ -111,9 +161,6 @@ func (p *Plan) policy(r *table.Reader, u Request) (w Writes) {
 	conditions := p.nacks.Get(r, causeOf(resource.Key(u))).conditions()
 	if len(conditions) == 0 {
 		conditions = p.conflictConditions(r, resource.Key(u))
-	}
-	if len(conditions) == 0 {
-		conditions = p.takenBack(r, resource.Key(u))
 	}
 	if len(conditions) == 0 {
 		conditions = p.unpermitted(r, resource.Key(u))
@@ -148,29 +195,6 @@ func (p *Plan) unpermitted(r *table.Reader, of resource.Key) []kind.Condition {
 	return []kind.Condition{{
 		Type: kind.AcceptedCondition, Status: "False", Reason: "NotPermitted",
 		Message: "it stays applied until it is written again, without what leads to a proxy's machine: " + text,
-	}}
-}
-
-// takenBack returns the condition Accepted=False of a policy without a part of which proxies get resources that Envoy
-// has rejected; none otherwise.
-func (p *Plan) takenBack(r *table.Reader, of resource.Key) []kind.Condition {
-	rejections := p.State.Tables.RejectionsByCause.List(r, state.CauseKey(of.Mesh, causeOf(of).Cause))
-	if len(rejections) == 0 {
-		return nil
-	}
-	first := &rejections[0]
-	more := ""
-	if n := len(rejections) - 1; n > 0 {
-		more = fmt.Sprintf(", and of %d more", n)
-	}
-	without := "modifications"
-	if of.Kind == kind.MeshHealthChecks.Name {
-		without = "the event log"
-	}
-	return []kind.Condition{{
-		Type: kind.AcceptedCondition, Status: "False", Reason: "RejectedByProxies",
-		Message: fmt.Sprintf("Envoy rejects the %s of %s%s, so proxies have it without %s: %s", first.Resource,
-			first.Proxy, more, without, quoted(first.Message)),
 	}}
 }
 

@@ -115,6 +115,48 @@ func TestNACKsAreConditionsOfTheirCauses(t *testing.T) {
 	expect("after six took it and one went", nil)
 }
 
+// TestAPolicySaysWhichProxiesAreWithoutIt: the condition of a policy has the proxies that run without its present
+// version, and what a policy that is never left out means for a proxy that starts.
+func TestAPolicySaysWhichProxiesAreWithoutIt(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	retry := kind.Cause{Kind: "MeshRetry", Name: "r"}
+	permission := kind.Cause{Kind: "MeshTrafficPermission", Name: "all"}
+	policy := kind.MeshRetries.Make("default", "r", kind.MeshRetry{})
+	policy.Version = "1"
+	w.put(policy, kind.MeshTrafficPermissions.Make("default", "all", kind.MeshTrafficPermission{}))
+	for i := range 7 {
+		insight := kind.DataplaneInsights.Make("default", fmt.Sprint("a-", i), kind.DataplaneInsight{
+			Exceptions: []kind.Exception{{Policy: retry, PolicyVersion: "1", Type: "route", Name: "x",
+				Message: "no such field", State: kind.ExceptionAlone}}})
+		w.put(insight)
+	}
+	starting := w.nackingProxy("new", "no such field", permission)
+	starting.Spec.NACKs[0].Type = "listener"
+	w.put(starting)
+	says := func(of, name, want string) {
+		t.Helper()
+		w.reconcile(of, name)
+		got := ""
+		if status, ok := w.plan.State.Tables.PolicyRows[of].Statuses.Find(w.reader(), "default", name); ok {
+			for _, c := range status.Spec.Conditions {
+				got += c.Message
+			}
+		}
+		if got != want {
+			t.Errorf("the condition of %s is\n  %s, want\n  %s", name, got, want)
+		}
+	}
+	says("MeshRetry", "r", "7 proxies reject its configuration, and run without the policy until it is written again "+
+		"(a-0, a-1, a-2, a-3, a-4 and 2 more): route x: no such field")
+	says("MeshTrafficPermission", "all", "1 proxy rejects its configuration, and keeps the previous one (new): "+
+		"listener of_all: no such field; a policy that restricts traffic is not left out, so a proxy that starts does "+
+		"not become ready")
+	again := kind.MeshRetries.Make("default", "r", kind.MeshRetry{})
+	again.Version = "2"
+	w.put(again)
+	says("MeshRetry", "r", "")
+}
+
 // Connections and certificates change an insight often. Only its NACKs change a status.
 func TestOnlyANACKChangesAStatus(t *testing.T) {
 	m := follow(newWorld(t, "241.0.0.0/8"), false, slog.New(slog.DiscardHandler))

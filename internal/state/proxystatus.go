@@ -49,24 +49,9 @@ type NACKed struct {
 // NACKsOf returns the connected proxies that NACK the configuration of a resource, on global those of every zone. A
 // zone knows a resource of global by another name.
 func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
-	names := []string{c.Name}
-	var zone string // of the resource; empty: every zone has it
-	if o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name}); ok && t.Zone == "" {
-		meta, info := o.Envelope(), kind.ByName(c.Kind).Describe()
-		name := kind.OwnerName(info, meta)
-		zone = t.OwnerOf(meta).Zone
-		switch {
-		case zone != "":
-			names = []string{name}
-		case kind.HasSyncedName(info):
-			// A zone where another resource has the one name has the other.
-			names = []string{kind.SyncedName(info, mesh, name, kind.Owner{}),
-				kind.LongerSyncedName(mesh, name, kind.Owner{})}
-		}
-	}
+	causes, zone := t.causesInZones(r, mesh, c)
 	var nacked []NACKed
-	for _, name := range names {
-		c.Name = name
+	for _, c := range causes {
 		for _, insight := range t.InsightsByCause.List(r, CauseKey(mesh, c)) {
 			if zone == "" || t.ZoneOf(&insight.Meta) == zone {
 				nacked = append(nacked, NACKed{insight, c})
@@ -74,6 +59,26 @@ func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
 		}
 	}
 	return nacked
+}
+
+// causesInZones returns a resource as the insights of proxies name it, and on global the zone that it belongs to; empty:
+// every zone may have it, and one where another resource has the one name has the other.
+func (t *Tables) causesInZones(r *table.Reader, mesh string, c kind.Cause) (named []kind.Cause, zone string) {
+	o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name})
+	if !ok || t.Zone != "" {
+		return []kind.Cause{c}, ""
+	}
+	meta, info := o.Envelope(), kind.ByName(c.Kind).Describe()
+	name, zone := kind.OwnerName(info, meta), t.OwnerOf(meta).Zone
+	names := []string{name}
+	if zone == "" && kind.HasSyncedName(info) {
+		names = []string{kind.SyncedName(info, mesh, name, kind.Owner{}),
+			kind.LongerSyncedName(mesh, name, kind.Owner{})}
+	}
+	for _, c.Name = range names {
+		named = append(named, c)
+	}
+	return named, zone
 }
 
 func changingKeys(row *resource.Object[kind.DataplaneListenerStatus]) []string {

@@ -51,7 +51,7 @@ type Tables struct {
 	DataplaneTables
 	ProxyStatusTables
 	FaultTables
-	RejectionTables
+	ExceptionTables
 	CertificateTables
 	ChangingIdentitiesTables
 	MeshIdentityTables
@@ -89,7 +89,7 @@ func New(zone string) *Tables {
 	t.addDataplane()
 	t.addProxyStatus()
 	t.addFault()
-	t.addRejections()
+	t.addExceptions()
 	t.addFailedWrites()
 	t.addCertificate()
 	t.addChangingIdentities()

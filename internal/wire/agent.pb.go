@@ -631,7 +631,10 @@ type Settings struct {
 	// that the Pod completes.
 	Completed bool `protobuf:"varint,10,opt,name=completed,proto3" json:"completed,omitempty"`
 	// True of a Dataplane with a zone egress. The agent of a Pod has it from here alone.
-	ZoneEgress    bool `protobuf:"varint,11,opt,name=zone_egress,json=zoneEgress,proto3" json:"zone_egress,omitempty"`
+	ZoneEgress bool `protobuf:"varint,11,opt,name=zone_egress,json=zoneEgress,proto3" json:"zone_egress,omitempty"`
+	// Envoy's message about a listener or a route that it rejects, with the name; empty: it rejects none. A proxy that
+	// starts has no earlier version, and is not ready.
+	Rejection     string `protobuf:"bytes,12,opt,name=rejection,proto3" json:"rejection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +744,13 @@ func (x *Settings) GetZoneEgress() bool {
 		return x.ZoneEgress
 	}
 	return false
+}
+
+func (x *Settings) GetRejection() string {
+	if x != nil {
+		return x.Rejection
+	}
+	return ""
 }
 
 // InspectionRequest requests a page of Envoy's administration interface.
@@ -1479,7 +1489,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x06serial\x18\x04 \x01(\tR\x06serial\x12\x18\n" +
 	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x1d\n" +
 	"\n" +
-	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\xc3\x03\n" +
+	"spiffe_ids\x18\x06 \x03(\tR\tspiffeIds\"\xe1\x03\n" +
 	"\bSettings\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x125\n" +
 	"\tlisteners\x18\x02 \x03(\v2\x17.weft.agent.v1.ListenerR\tlisteners\x123\n" +
@@ -1496,7 +1506,8 @@ const file_agent_proto_rawDesc = "" +
 	"\tcompleted\x18\n" +
 	" \x01(\bR\tcompleted\x12\x1f\n" +
 	"\vzone_egress\x18\v \x01(\bR\n" +
-	"zoneEgress\"~\n" +
+	"zoneEgress\x12\x1c\n" +
+	"\trejection\x18\f \x01(\tR\trejection\"~\n" +
 	"\x11InspectionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12'\n" +
 	"\x04page\x18\x02 \x01(\x0e2\x13.weft.agent.v1.PageR\x04page\x12\x12\n" +

@@ -23,7 +23,8 @@ type Peer interface {
 	// Acked is called when the client has responded to everything of this type that was sent, and has acked any of it.
 	Acked(t Type)
 	// NACKed is called when the client has rejected one resource. It has applied the other resources of the response.
-	NACKed(r NACK)
+	// last states that the client has responded to everything of this type that was sent.
+	NACKed(r NACK, last bool)
 	// Closed is the last call. The error is nil where the client closed the stream in order.
 	Closed(err error)
 }

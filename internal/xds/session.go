@@ -53,6 +53,8 @@ const (
 	maxName    = 1 << 10 // bytes of a name: twice the longest of weft's names
 	maxEarly   = 32      // requests before the stream has resource sets
 	maxMessage = 1 << 10 // bytes of a NACK's message that are kept, as one printable line
+	maxBrief   = 256     // the same, beyond the first maxQuoted NACKs of a type
+	maxQuoted  = 32
 )
 
 func newSession(c *Catalog, wake func()) *session {
@@ -66,8 +68,8 @@ type outcome struct {
 	typ   Type
 	acked bool // one response was acked
 	nacks []NACK
-	// complete reports whether nothing of the type is outstanding any more, and any of it was acked.
-	complete bool
+	// last reports whether nothing of the type is outstanding any more, and complete whether any of it was acked too.
+	last, complete bool
 }
 
 // step handles one request. An error ends the stream and is sent to the client.
@@ -135,11 +137,11 @@ func (s *session) acknowledge(t Type, r *request) outcome {
 	if result.acked {
 		sub.accept(m)
 	} else {
-		result.nacks = sub.reject(m, resource.PrintableLine(r.rejection.Message, maxMessage))
+		result.nacks = sub.reject(m, resource.PrintableLine(r.rejection.Message, sub.maxMessage()))
 	}
 	sub.accepted = sub.accepted || result.acked
 	if len(sub.outstanding) == 0 {
-		result.complete, sub.accepted = sub.accepted, false
+		result.last, result.complete, sub.accepted = true, sub.accepted, false
 	}
 	return result
 }
@@ -276,3 +278,18 @@ func (s *session) find(t Type, name string) (int, *entry) {
 
 // brief returns the beginning of a text of the client, as an error repeats it.
 func brief(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
+
+// currentNACKs returns the NACKs of resources in the version that the stream's sets have.
+func (s *session) currentNACKs() []NACK {
+	s.catalog.mu.RLock()
+	defer s.catalog.mu.RUnlock()
+	var all []NACK
+	for t := range numTypes {
+		for name, nack := range s.subs[t].nacks {
+			if _, e := s.find(t, name); e != nil && e.resource.Version == nack.Version {
+				all = append(all, nack)
+			}
+		}
+	}
+	return all
+}

@@ -102,12 +102,7 @@ func (s *Stream) Close(err error) {
 func (s *Stream) NACKs() []NACK {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []NACK
-	for t := range s.session.subs {
-		for _, r := range s.session.subs[t].nacks {
-			all = append(all, r)
-		}
-	}
+	all := s.session.currentNACKs()
 	slices.SortFunc(all, func(a, b NACK) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 	})
@@ -183,8 +178,8 @@ func (s *Stream) step(r *request) error {
 	if outcome.acked {
 		count.acked.Add(1)
 	}
-	for _, nack := range outcome.nacks {
-		s.peer.NACKed(nack)
+	for i, nack := range outcome.nacks {
+		s.peer.NACKed(nack, outcome.last && i == len(outcome.nacks)-1)
 	}
 	if outcome.complete {
 		s.peer.Acked(outcome.typ)

@@ -137,6 +137,14 @@ func (sub *subscription) rejects(r *Resource) bool {
 	return ok
 }
 
+// maxMessage is the number of bytes of the message of a further NACK that are kept.
+func (sub *subscription) maxMessage() int {
+	if len(sub.nacks) < maxQuoted {
+		return maxMessage
+	}
+	return maxBrief
+}
+
 func (sub *subscription) addNACK(nack NACK) {
 	if sub.nacks == nil {
 		sub.nacks = map[string]NACK{}
