@@ -181,7 +181,7 @@ func (m *HTTPMatch) Every() bool {
 
 // MeshHTTPRoutes is the kind of [MeshHTTPRoute].
 var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
-	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: routeCost, Most: maxRegexCost, Producer: maxRegexCost / 16},
+	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: regexCost[HTTPRouteConf], Most: maxRegexCost, Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshHTTPRoute]{
 		Info: resource.Info{
 			Name: "MeshHTTPRoute", Plural: "meshhttproutes", ShortName: "mhttpr", Scope: resource.Mesh,
@@ -242,23 +242,4 @@ func BackendRefs(conf any) iter.Seq2[string, *RouteBackendRef] {
 			}
 		}
 	}
-}
-
-// routeCost returns what the regular expressions of rules cost.
-func routeCost(conf *HTTPRouteConf) int64 {
-	cost := int64(0)
-	for i := range conf.Rules {
-		for _, match := range conf.Rules[i].Matches {
-			if match.Path != nil && match.Path.Type == PathRegex {
-				cost += regexCost(match.Path.Value)
-			}
-			cost += headerRegexCost(match.Headers)
-			for _, q := range match.QueryParams {
-				if q.Type == HeaderRegex {
-					cost += regexCost(q.Value)
-				}
-			}
-		}
-	}
-	return cost
 }

@@ -116,7 +116,7 @@ const (
 
 // MeshRetries is the kind of [MeshRetry].
 var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
-	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: retryCost, Most: maxRegexCost, Producer: maxRegexCost / 16},
+	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], Most: maxRegexCost, Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{
 			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
@@ -289,12 +289,4 @@ func retryConflict(conf *RetryConf) string {
 		}
 	}
 	return ""
-}
-
-// retryCost returns what the regular expressions of retries cost.
-func retryCost(conf *RetryConf) int64 {
-	if conf.HTTP == nil {
-		return 0
-	}
-	return headerRegexCost(conf.HTTP.RetriableResponseHeaders) + headerRegexCost(conf.HTTP.RetriableRequestHeaders)
 }

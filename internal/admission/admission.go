@@ -178,6 +178,12 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	}
 	if !change.ControlPlane {
 		ignored = append(ignored, kind.RecordPrefixes(before, o)...)
+		problems, kept := kind.CheckRegexes(before, o)
+		if len(problems) > 0 {
+			return Result{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
+				Problems: problems}
+		}
+		ignored = append(ignored, kept...)
 	}
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {

@@ -221,7 +221,11 @@ func (c *routeConversion) validate(p *RouteParent) {
 func problemsOf[S any](of *resource.Kind[S], mesh string, spec S) resource.Problems {
 	o := of.Make(mesh, "route", spec)
 	o.Labels = map[string]string{kind.EnvLabel: kind.Kubernetes}
-	return of.Prepare(o)
+	problems := of.Prepare(o)
+	if len(problems) == 0 {
+		problems, _ = kind.CheckRegexes(nil, o)
+	}
+	return problems
 }
 
 // distinct returns the rules without those whose matches an earlier rule has: that rule counts. (Gateway API,
