@@ -151,6 +151,12 @@ func TestATokenThatNACKsEverything(t *testing.T) {
 	p.put(clusterPatch("p3", "altStatName: written"))
 	other.await(others, "written", true)
 	testwait.Pass(500*time.Millisecond, "in which further steps would follow")
+	stored(p, kind.DataplaneInsights, func(insight kind.DataplaneInsight) bool {
+		if n := len(insight.Exceptions); n > kind.MaxExceptions {
+			t.Errorf("a client that rejects everything has %d exceptions", n)
+		}
+		return true
+	})
 	hostile.mu.Lock()
 	defer hostile.mu.Unlock()
 	if n := hostile.responses - before; n > 4*kind.MaxExceptions || before > 20*kind.MaxExceptions {
