@@ -181,7 +181,8 @@ func (m *HTTPMatch) Every() bool {
 
 // MeshHTTPRoutes is the kind of [MeshHTTPRoute].
 var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
-	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: regexCost[HTTPRouteConf], Most: maxRegexCost, Producer: maxRegexCost / 16},
+	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: regexCost[HTTPRouteConf], Most: maxRegexCost,
+		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshHTTPRoute]{
 		Info: resource.Info{
 			Name: "MeshHTTPRoute", Plural: "meshhttproutes", ShortName: "mhttpr", Scope: resource.Mesh,

@@ -116,7 +116,8 @@ const (
 
 // MeshRetries is the kind of [MeshRetry].
 var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
-	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], Most: maxRegexCost, Producer: maxRegexCost / 16},
+	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], Most: maxRegexCost,
+		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{
 			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,

@@ -61,8 +61,8 @@ func (t *Tables) NACKsOf(r *table.Reader, mesh string, c kind.Cause) []NACKed {
 	return nacked
 }
 
-// causesInZones returns a resource as the insights of proxies name it, and on global the zone that it belongs to; empty:
-// every zone may have it, and one where another resource has the one name has the other.
+// causesInZones returns a resource as the insights of proxies name it, and on global the zone that it belongs to: empty
+// where every zone may have it. A zone where another resource has the one name has the other.
 func (t *Tables) causesInZones(r *table.Reader, mesh string, c kind.Cause) (named []kind.Cause, zone string) {
 	o, ok := t.Find(r, resource.Key{Kind: c.Kind, Mesh: mesh, Name: c.Name})
 	if !ok || t.Zone != "" {
