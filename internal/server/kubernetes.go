@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,8 +130,17 @@ func (s *Server) serveWebhooks(ctx context.Context) error {
 		handlers[injector.Path] = s.injector().Review
 		s.goLead(ctx, s.keepCA)
 	}
+	var authorities func() *x509.CertPool
+	if file := s.settings.Admission.ClientCAFile; file != "" {
+		roots, err := certfile.NewRoots(file, "", s.log)
+		if err != nil {
+			return fmt.Errorf("runtime.kubernetes.admissionServer.clientCaFile: %w", err)
+		}
+		authorities = roots.Now
+	}
 	served := webhook.NewHTTPServer(webhook.New(handlers, s.log), s.log)
-	s.group.Go(func() error { return serveUntil(ctx, webhook.Listen(s.ports.webhooks, certificate), served) })
+	listener := webhook.Listen(s.ports.webhooks, certificate, authorities)
+	s.group.Go(func() error { return serveUntil(ctx, listener, served) })
 	return nil
 }
 

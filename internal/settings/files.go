@@ -40,6 +40,7 @@ var Files = []File{
 	{"multizone.zone.kds.auth.cpTokenPath", "zone token", EachUse},
 	{"multizone.zone.kds.auth.cpTokenInline", "zone token", AtStart},
 	{"runtime.kubernetes.admissionServer.certDir", "certificate of the admission webhooks", EachConnection},
+	{"runtime.kubernetes.admissionServer.clientCaFile", "CAs of the certificates of API servers", EachConnection},
 	{"runtime.kubernetes.injector.caCertFile", "CA that is written into namespaces of proxies", EachUse},
 	{"store.postgres.tls.caPath", "CAs of PostgreSQL's certificate", EachConnection},
 	{"store.postgres.tls.certPath", "client certificate for PostgreSQL", EachConnection},

@@ -15,6 +15,8 @@ type AdmissionServer struct {
 	Address
 	// CertDir has tls.crt and tls.key. Empty: the control plane makes a certificate, and keeps it in a Secret.
 	CertDir string
+	// ClientCAFile has the CAs of the certificates that API servers present. Empty: they present none.
+	ClientCAFile string
 }
 
 // Injector configures the sidecars that the control plane adds to Pods.
@@ -84,6 +86,13 @@ var injectorSettings = slices.Concat([]setting{
 			"change; the caBundle of the webhook configurations is then yours, or cert-manager's. Empty: the control " +
 			"plane makes and renews a certificate, and writes the caBundle.",
 		set: text(func(s *Settings) *string { return &s.Admission.CertDir }),
+	},
+	{
+		path: runtimePath + "admissionServer.clientCaFile", env: runtimeVariable + "ADMISSION_SERVER_CLIENT_CA_FILE",
+		doc: "A file with the CAs, in PEM, of the certificates that the API servers present to webhooks " +
+			"(`kubeConfigFile` of an AdmissionConfiguration); read again when it changes. All other callers are " +
+			"rejected then. Empty: no caller needs a certificate, since API servers have none by default.",
+		set: text(func(s *Settings) *string { return &s.Admission.ClientCAFile }),
 	},
 	{
 		path: runtimePath + "controlPlaneServiceName", env: runtimeVariable + "CONTROL_PLANE_SERVICE_NAME",

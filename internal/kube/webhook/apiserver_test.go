@@ -53,7 +53,7 @@ func served(t *testing.T, handlers map[string]webhook.Handler) (address string, 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	kubetest.Serve(t, webhook.Listen(listener, func() *tls.Certificate { return &pair }),
+	kubetest.Serve(t, webhook.Listen(listener, func() *tls.Certificate { return &pair }, nil),
 		webhook.NewHTTPServer(webhook.New(handlers, log), log))
 	return "https://" + listener.Addr().String(), []byte(signer.Root())
 }

@@ -57,7 +57,7 @@ func TestCertificatesAreShared(t *testing.T) {
 	if string(replicas[0].Current().Certificate[0]) != string(replicas[1].Current().Certificate[0]) {
 		t.Error("two replicas have two certificates")
 	}
-	kubetest.Serve(t, webhook.Listen(listener, replicas[1].Current),
+	kubetest.Serve(t, webhook.Listen(listener, replicas[1].Current, nil),
 		webhook.NewHTTPServer(handler, slog.New(slog.DiscardHandler)))
 	mustCreate(t, client, path, map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
