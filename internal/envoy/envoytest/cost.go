@@ -31,7 +31,7 @@ const (
 )
 
 // Costly returns the resources for which an Envoy that runs them without traffic pays more memory or CPU than a proxy
-// should. Clusters have three endpoints that accept no connection.
+// should. Clusters have 30 endpoints that accept no connection.
 func (e *Envoy) Costly(resources []*xds.Resource) ([]Rejection, error) {
 	base, err := e.cost(nil)
 	if err != nil {
@@ -124,7 +124,7 @@ func runnable(cluster *clusterv3.Cluster) {
 	cluster.EdsClusterConfig = nil
 	cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	locality := &endpointv3.LocalityLbEndpoints{}
-	for i := range 3 {
+	for i := range 30 { // so many that checks of each take CPU
 		locality.LbEndpoints = append(locality.LbEndpoints, &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
 				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
