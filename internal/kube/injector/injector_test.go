@@ -73,7 +73,8 @@ func start(t *testing.T) *cluster {
 	}
 	run(t, certificates.Run)
 	handler := webhook.New(map[string]webhook.Handler{injector.Path: reviews.Review}, log)
-	c.stop = kubetest.Serve(t, webhook.Listen(listener, certificates.Current), webhook.NewHTTPServer(handler, log))
+	c.stop = kubetest.Serve(t, webhook.Listen(listener, certificates.Current, nil),
+		webhook.NewHTTPServer(handler, log))
 	return c
 }
 

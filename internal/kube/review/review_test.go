@@ -142,7 +142,7 @@ func (w *world) serve(r *review.Reviewer) {
 		w.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
-	kubetest.Serve(w, webhook.Listen(listener, func() *tls.Certificate { return &pair }),
+	kubetest.Serve(w, webhook.Listen(listener, func() *tls.Certificate { return &pair }, nil),
 		webhook.NewHTTPServer(webhook.New(r.Handlers(), log), log))
 	installtest.Webhooks(w, w.user, system, "https://"+listener.Addr().String(), []byte(signer.Root()))
 	// The API server follows the configurations: they are in use once a Record is rejected.
