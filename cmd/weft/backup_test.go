@@ -73,6 +73,7 @@ func TestABackupOfARunningControlPlaneIsRestored(t *testing.T) {
 	if _, err := os.Stat(untouched); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a damaged backup made a store (%v)", err)
 	}
+	anyPorts(t)
 	keyless := t.TempDir()
 	weft(t, at.API, "cp", "restore", withoutKey, "--data-dir", keyless)
 	if got := weftFails(t, "cp", "run", "--data-dir", keyless); !strings.Contains(got, "secrets.key is missing") {

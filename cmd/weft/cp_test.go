@@ -39,12 +39,18 @@ func weft(t *testing.T, api string, args ...string) string {
 	return out.String()
 }
 
-// TestControlPlaneRun: `weft cp run` logs that it is ready, and ends without an error at SIGTERM.
-func TestControlPlaneRun(t *testing.T) {
-	t.Setenv("WEFT_CONFIG", filepath.Join(t.TempDir(), "config"))
+// anyPorts has `weft cp run` listen on free ports: another control plane of the machine may have the usual ones.
+func anyPorts(t *testing.T) {
+	t.Helper()
 	for _, server := range []string{"API_SERVER_HTTP", "API_SERVER_HTTPS", "DP_SERVER", "DIAGNOSTICS_SERVER"} {
 		t.Setenv("KUMA_"+server+"_PORT", "0")
 	}
+}
+
+// TestControlPlaneRun: `weft cp run` logs that it is ready, and ends without an error at SIGTERM.
+func TestControlPlaneRun(t *testing.T) {
+	t.Setenv("WEFT_CONFIG", filepath.Join(t.TempDir(), "config"))
+	anyPorts(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ready := regexp.MustCompile(`control plane is ready.* mode=zone zone=east .* api=\S+:\d+ apiOverTLS=\S+:\d+ ` +
