@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"weft/internal/identity"
 	"weft/internal/pki"
@@ -12,8 +13,8 @@ import (
 	"weft/resource"
 )
 
-// evicted writes the instance SANs of this zone's evicted proxies, so that servers of every zone deny them. A proxy
-// that never held a certificate needs no denial. (Mesh Membership.)
+// evicted writes the instance SANs of this zone's evicted proxies, so that servers of every zone deny them. (Mesh
+// Membership.)
 func (p *Plan) evicted(r *table.Reader, u Request) (w Writes) {
 	stored, ok := p.State.Tables.EvictedProxies.Find(r, u.Mesh, p.State.Tables.Zone)
 	var before []kind.EvictedProxy
@@ -55,8 +56,11 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 	return names
 }
 
-// notAdmittedIn returns the proxies of a shard that have certificates and that the rules of their mesh do not admit.
+// notAdmittedIn returns the proxies of a shard that may have certificates and that the rules of their mesh do not admit.
 func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind.EvictedProxy) {
+	if shard.Number < state.MeshParts {
+		evicted = p.withoutRecord(r, shard.Mesh, uint32(shard.Number))
+	}
 	for _, row := range p.State.Tables.CertificatesByShard.List(r, shard.String()) {
 		if p.State.Identity.NotAdmittedReason(r, proxyOf(row)) == "" {
 			continue
@@ -72,6 +76,39 @@ func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind
 		}
 	}
 	return evicted
+}
+
+// withoutRecord returns the proxies in a part of a mesh that its rules do not admit and of whose certificates there is
+// no record. The record of a Dataplane ends with it, so one that was written again may have those of the former one,
+// which end at the latest when the longest life in the mesh has passed since it was written.
+func (p *Plan) withoutRecord(r *table.Reader, mesh string, part uint32) (evicted []kind.EvictedProxy) {
+	zone, life := p.State.Tables.Zone, p.longestLife(r, mesh)
+	if zone == "" || life == 0 {
+		return nil
+	}
+	for _, dp := range p.State.Tables.DataplanesBySelector.List(r, state.PartKey(mesh, part)) {
+		row, recorded := p.State.Tables.Certificates.Find(r, dp.Mesh, dp.Name)
+		if recorded && len(row.Spec.Certificates) > 0 || p.State.Tables.ZoneOf(&dp.Meta) != zone ||
+			p.State.Identity.Admits(r, dp) {
+			continue
+		}
+		evicted = append(evicted, kind.EvictedProxy{Name: pki.InstanceDNSName(mesh, zone, dp.Name),
+			Until: kind.Time{Time: dp.Created.Add(life)}})
+	}
+	return evicted
+}
+
+// longestLife returns the longest validity of the certificates of a mesh; 0: it has none.
+func (p *Plan) longestLife(r *table.Reader, mesh string) (life time.Duration) {
+	for _, identity := range p.State.Tables.IdentitiesByMesh.List(r, state.MeshKey(mesh)) {
+		life = max(life, time.Duration(identity.Spec.CertificateLife()))
+	}
+	if o, ok := p.State.Tables.Meshes.Find(r, "", mesh); ok && o.Spec.MTLS != nil {
+		for i := range o.Spec.MTLS.Backends {
+			life = max(life, o.Spec.MTLS.Backends[i].CertificateLife())
+		}
+	}
+	return life
 }
 
 // staysEvicted returns whether an evicted proxy stays denied. A proxy without a Dataplane can't be admitted again, so

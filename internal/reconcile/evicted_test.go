@@ -84,3 +84,32 @@ func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 		t.Errorf("the zone west has %s denied", got)
 	}
 }
+
+// TestTheCertificatesOfAFormerDataplaneAreDenied: a Dataplane that was deleted and written again has no record of the
+// certificates of the former one, which its agent may still hold.
+func TestTheCertificatesOfAFormerDataplaneAreDenied(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	wants := func(when, want string) {
+		t.Helper()
+		w.reconcile(kind.EvictedProxiesList.Name, "")
+		names := w.plan.State.Identity.EvictedSANs.Get(w.reader(), "default")
+		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
+		if short != want {
+			t.Errorf("%s: %q are denied, want %q", when, short, want)
+		}
+	}
+	web, api := ofTeam("web", "a"), ofTeam("api", "b")
+	web.Envelope().Created, api.Envelope().Created = w.now, w.now
+	w.put(allows("b"), web, api)
+	wants("in a mesh without certificates", "")
+	life := 2 * time.Hour
+	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled",
+		Bundled: &kind.BundledProvider{CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}}}))
+	wants("one that is not admitted", "web")
+	end := w.now.Add(life + identity.ConnectionLife)
+	w.remove(kind.Dataplanes.Key("default", "web"))
+	w.now = end.Add(-time.Second)
+	wants("after its Dataplane has gone, until its certificates have ended", "web")
+	w.now = end
+	wants("and no longer", "")
+}
