@@ -181,7 +181,7 @@ func (m *HTTPMatch) Every() bool {
 
 // MeshHTTPRoutes is the kind of [MeshHTTPRoute].
 var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
-	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: regexCost[HTTPRouteConf], Most: maxRegexCost,
+	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: routeCost, Most: maxRegexCost,
 		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshHTTPRoute]{
 		Info: resource.Info{
@@ -243,4 +243,37 @@ func BackendRefs(conf any) iter.Seq2[string, *RouteBackendRef] {
 			}
 		}
 	}
+}
+
+// routeCost returns what the regular expressions and the modified headers of rules cost a proxy. Each match is a route
+// of Envoy, or two, with headers of its own: 13 bytes for each byte.
+func routeCost(conf *HTTPRouteConf) int64 {
+	const headerBase = 100
+	cost := regexCost(conf)
+	for i := range conf.Rules {
+		rule := &conf.Rules[i]
+		ofMatch := int64(0)
+		for _, f := range rule.Default.Filters {
+			for _, m := range []*HeaderModifier{f.RequestHeaderModifier, f.ResponseHeaderModifier} {
+				if m == nil {
+					continue
+				}
+				for _, header := range slices.Concat(m.Set, m.Add) {
+					ofMatch += headerBase + int64(len(header.Name)+len(header.Value))*13/10
+				}
+				ofMatch += int64(len(m.Remove)) * headerBase
+			}
+		}
+		cost += ofMatch * int64(len(rule.Matches))
+	}
+	return cost
+}
+
+// RouteCount returns the number of routes that the rules of a conf are in a proxy.
+func (c *HTTPRouteConf) RouteCount() int {
+	routes := 0
+	for i := range c.Rules {
+		routes += len(c.Rules[i].Matches)
+	}
+	return routes
 }

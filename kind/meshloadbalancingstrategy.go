@@ -161,7 +161,7 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
 	},
 	Costs: &PortCosts[*LoadBalancingConf]{Unit: "entries of rings and tables", Of: ringCost,
-		Most: 4 << 20, Producer: 256 << 10},
+		Most: 3 << 20, Producer: 256 << 10},
 	Combination: &Combination[LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
 	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 }
@@ -276,8 +276,8 @@ func ringConflict(conf *LoadBalancingConf) string {
 	return ""
 }
 
-// ringCost returns the entries of a ring beyond Envoy's default, each of which takes 24 bytes, and those of a table,
-// which take a byte or less.
+// ringCost returns the entries of a ring beyond Envoy's default, each of which takes up to 48 bytes, and those of a
+// table, which take a byte or less.
 func ringCost(conf *LoadBalancingConf) int64 {
 	const ring, table, tableEntries = 1024, 65537, 16
 	b, cost := conf.Balancer(), int64(0)

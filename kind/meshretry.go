@@ -116,7 +116,7 @@ const (
 
 // MeshRetries is the kind of [MeshRetry].
 var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
-	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], Most: maxRegexCost,
+	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], EachRoute: true, Most: maxRegexCost,
 		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{

@@ -226,11 +226,11 @@ var envoyScripts = func() map[string]bool {
 
 const (
 	// regexUnit is the unit of [regexCost].
-	regexUnit = "instructions of regular expressions"
-	// maxRegexCost bounds what the policies of operators cost a proxy: 10 MB of programs, and what they read.
-	maxRegexCost = 1_000_000
+	regexUnit = "units of 10 bytes of regular expressions and headers"
+	// maxRegexCost bounds what the policies of operators cost a proxy: 40 MB, and what the expressions read.
+	maxRegexCost = 4_000_000
 	// regexBase is what an expression costs beside its instructions, of 10 bytes each.
-	regexBase = 400
+	regexBase = 100
 )
 
 // regexCost returns what the regular expressions of a conf cost a proxy, in instructions.

@@ -118,6 +118,9 @@ func Written(w World, o resource.Any) []Finding {
 	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy {
 		object, effect := objectOf(o.Key()), l.effects.Targets(o)
 		l.targets(object, effect)
+		if effect.Reason == kind.CostTooHigh {
+			l.found(policyNotAccepted, object, "%s: %s", effect.Reason, effect.Message)
+		}
 		if effect.Reason == inspect.NoProxySelected || effect.Reason == inspect.NoSectionSelected {
 			l.found(selectorMatchesNothing, object, "%s", effect.Message)
 		}

@@ -46,7 +46,7 @@ func (l *checker) policy(o resource.Any) {
 		if unmatched := effect.Unmatched; len(unmatched) > 0 {
 			l.found(policyWithoutEffect, object, "%s", strings.Join(unmatched[:min(len(unmatched), 3)], "; "))
 		}
-	case inspect.ShadowPolicy:
+	case inspect.ShadowPolicy, kind.CostTooHigh, inspect.LeftOut: // Accepted says why
 	case inspect.NoProxySelected, inspect.NoSectionSelected:
 		l.found(selectorMatchesNothing, object, "%s", effect.Message)
 	default:

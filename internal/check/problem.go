@@ -151,7 +151,8 @@ var (
 	permissionWithoutEffect = &Problem{"permission-without-effect", Warning,
 		"Create a MeshIdentity that selects the proxies. Without one, they allow every client."}
 	policyNotAccepted = &Problem{"policy-not-accepted", Error,
-		"Correct the policy as the message says. Proxies keep their former configuration, or leave the item out."}
+		"Correct the policy as the message says. Until then proxies keep their former configuration, have the " +
+			"bound of a value, or are without the item or the policy."}
 	policyRefNotFound = &Problem{"policy-ref-not-found", Warning,
 		"Correct the name, the labels or the port, or create the resource. An item without a target has no effect, " +
 			"and requests of a backend that does not exist get 500."}

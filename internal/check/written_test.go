@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,10 @@ func TestWritten(t *testing.T) {
 	}
 	service := `{type: MeshService, mesh: default, name: s, spec: {selector: {dataplaneTags: {kuma.io/service: %}}, ` +
 		`ports: [{port: 80}]}}`
+	ring := func(name string, size int) string {
+		return fmt.Sprintf("{type: MeshLoadBalancingStrategy, mesh: default, name: %s, spec: {to: [{targetRef: "+
+			"{kind: Mesh}, default: {loadBalancer: {type: RingHash, ringHash: {minRingSize: %d}}}}]}}\n", name, size)
+	}
 	for name, c := range map[string]struct{ has, doc, want string }{
 		"a service exists": {web, timeout("{kind: Mesh}", "{kind: MeshService, name: web}"), ""},
 		"a service does not exist": {web, timeout("{kind: Mesh}", "{kind: MeshService, name: wev}"),
@@ -36,6 +41,9 @@ func TestWritten(t *testing.T) {
 		"a permission for nothing": {web, `{type: MeshTrafficPermission, mesh: default, name: p, spec: {targetRef: ` +
 			`{kind: Dataplane, labels: {app: wev}}, rules: [{default: {allow: [{spiffeID: {type: Exact, value: ` +
 			`"spiffe://a/b"}}]}}]}}`, "selector-matches-nothing"},
+		"a policy that costs too much": {web + "---\n" + ring("a", 1048576) + "---\n" + ring("b", 1048576) + "---\n" +
+			ring("c", 1048576), ring("d", 1048576), "policy-not-accepted"},
+		"one that costs little":     {web, ring("d", 1048576), ""},
 		"a service with servers":    {web, strings.Replace(service, "%", "web", 1), ""},
 		"a service without servers": {web, strings.Replace(service, "%", "wev", 1), "service-matches-nothing"},
 		"a mesh without Dataplanes": {"", timeout("{kind: Mesh}", "{kind: MeshService, name: wev}"), ""},

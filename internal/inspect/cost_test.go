@@ -43,8 +43,8 @@ func TestPoliciesThatCostTooMuchAreLeftOut(t *testing.T) {
 		policies []resource.Any
 		left     string // the names of those that are left out
 	}{
-		{"at the bound of operators", []resource.Any{rings("a", "", 4<<20/services+entries, nil)}, ""},
-		{"beyond it", []resource.Any{rings("a", "", 4<<20/services+entries+1, nil)}, "a"},
+		{"at the bound of operators", []resource.Any{rings("a", "", 3<<20/services+entries, nil)}, ""},
+		{"beyond it", []resource.Any{rings("a", "", 3<<20/services+entries+1, nil)}, "a"},
 		{"about one service", []resource.Any{rings("a", "s1", 1<<20, nil)}, ""},
 		{"the second of two", []resource.Any{rings("a", "", 300_000, nil), rings("b", "", 300_000, nil)}, "b"},
 		{"a later small one stays", []resource.Any{rings("a", "", 300_000, nil), rings("b", "", 300_000, nil),
@@ -96,6 +96,87 @@ func TestPoliciesThatCostTooMuchAreLeftOut(t *testing.T) {
 			applied := s.Proxies.Selections.Get(table.Eval(s.Tables.DB.Snapshot()), web)
 			if want := len(test.policies) - len(left); len(applied) != want {
 				t.Errorf("%d policies apply, want %d", len(applied), want)
+			}
+		})
+	}
+}
+
+// routed is a MeshHTTPRoute to the service s1 with a number of matches, and a header that it sets.
+func routed(matches int, header string) resource.Any {
+	rule := kind.HTTPRouteRule{}
+	for i := range matches {
+		rule.Matches = append(rule.Matches, kind.HTTPMatch{Path: &kind.PathMatch{Type: kind.PathExact,
+			Value: fmt.Sprint("/", i)}})
+	}
+	if header != "" {
+		rule.Default.Filters = []kind.HTTPFilter{{Type: "RequestHeaderModifier",
+			RequestHeaderModifier: &kind.HeaderModifier{Set: []kind.HeaderValue{{Name: "x-a", Value: header}}}}}
+	}
+	return kind.MeshHTTPRoutes.Make("default", "r", kind.MeshHTTPRoute{To: []kind.HTTPRouteTo{{
+		TargetRef: kind.RoutedRef{Kind: "MeshService", Labels: map[string]string{"app": "s1"}},
+		Rules:     []kind.HTTPRouteRule{rule}}}})
+}
+
+// retried is a MeshRetry with some regular expressions about a destination.
+func retried(about kind.DestinationRef, expressions int) resource.Any {
+	conf := kind.RetryConf{HTTP: &kind.HTTPRetries{}}
+	for i := range expressions {
+		conf.HTTP.RetriableRequestHeaders = append(conf.HTTP.RetriableRequestHeaders,
+			kind.HeaderMatch{Type: kind.HeaderRegex, Name: "x-a", Value: fmt.Sprint("a", i)})
+	}
+	return kind.MeshRetries.Make("default", "t", kind.MeshRetry{To: []kind.ToItem[kind.RetryConf]{{TargetRef: about,
+		Default: conf}}})
+}
+
+// Envoy makes the retries and the headers of a rule again for each route: a match is one.
+func TestRoutesMultiplyCosts(t *testing.T) {
+	about := func(of, app string) kind.DestinationRef {
+		ref := kind.DestinationRef{Kind: of}
+		if app != "" {
+			ref.Labels = map[string]string{"app": app}
+		}
+		return ref
+	}
+	named := func(route resource.Any) resource.Any {
+		route.Envelope().Labels = map[string]string{"app": "s1"}
+		return route
+	}
+	for _, test := range []struct {
+		name     string
+		policies []resource.Any
+		left     string // the kinds of those that are left out
+	}{
+		{"retries of few routes", []resource.Any{routed(60, ""), retried(about("Mesh", ""), 32)}, ""},
+		{"retries of many routes", []resource.Any{routed(3600, ""), retried(about("Mesh", ""), 32)}, "MeshRetry"},
+		{"of their service", []resource.Any{routed(3600, ""), retried(about("MeshService", "s1"), 32)}, "MeshRetry"},
+		{"of the routes", []resource.Any{named(routed(3600, "")), retried(about("MeshHTTPRoute", "s1"), 32)},
+			"MeshRetry"},
+		{"of another service", []resource.Any{routed(3600, ""), retried(about("MeshService", "s2"), 32)}, ""},
+		{"a header of many routes", []resource.Any{routed(3600, strings.Repeat("a", 1000))}, "MeshHTTPRoute"},
+		{"a short one", []resource.Any{routed(3600, "a")}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := graph.NewState("east")
+			s.Tables.DB.Commit(func(tx *table.Tx) {
+				s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+				for _, name := range []string{"s1", "s2"} {
+					service := kind.MeshServices.Make("default", name, kind.MeshService{
+						Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}})
+					service.Labels = map[string]string{"app": name}
+					s.Tables.Put(tx, service)
+				}
+				for _, policy := range test.policies {
+					s.Tables.Put(tx, policy)
+				}
+			})
+			r, left := table.Eval(s.Tables.DB.Snapshot()), ""
+			for _, policy := range test.policies {
+				if s.Proxies.CostReason(r, policy.Key()) != "" {
+					left = policy.Key().Kind
+				}
+			}
+			if left != test.left {
+				t.Errorf("%q is left out, want %q", left, test.left)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ const (
 	Overridden        = "Overridden"
 	NotApplicable     = "NotApplicable"
 	NothingMatched    = "NothingMatched"
+	LeftOut           = "LeftOut"
 )
 
 // PolicyEffect is what a policy does in the zone, or on global in all zones.
@@ -395,6 +396,11 @@ func (p *policyEffect) judge(own []policy.Part) {
 
 // selectsNone states why no proxy is selected.
 func (p *policyEffect) selectsNone() {
+	if n := len(p.State.Tables.ExceptionsFrom(p.r, p.key)); n > 0 {
+		p.without(LeftOut, "%s without it, since Envoy rejects it", countOf(n, "selected proxy runs",
+			"selected proxies run"))
+		return
+	}
 	whole := p.target
 	whole.Section = ""
 	had, stated := 0, 0

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"weft/internal/policy"
+	"weft/internal/service"
 	"weft/internal/table"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -34,7 +36,7 @@ func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
 	for _, p := range policies {
 		cost := int64(0)
 		for _, of := range s.PartCosts.Get(r, p.Key) {
-			cost += of.Each * int64(s.portsAbout(r, key.Mesh, of.To))
+			cost += of.Each * int64(s.placesAbout(r, key.Mesh, of.To, rows.Costs.EachRoute))
 		}
 		if cost == 0 {
 			continue
@@ -70,16 +72,54 @@ func (s *Stage) partCosts(r *table.Reader, key resource.Key) []PartCost {
 	return costs
 }
 
-// portsAbout returns the number of ports of services that an item of `to` is about.
-func (s *Stage) portsAbout(r *table.Reader, mesh string, to *policy.To) int {
-	if to.Kind != policy.ToMesh {
-		return len(s.services.TargetedBy(r, mesh, to))
+// placesAbout returns the number of ports of services that an item of `to` is about and, if eachRoute, of the routes of
+// the requests to them.
+func (s *Stage) placesAbout(r *table.Reader, mesh string, to *policy.To, eachRoute bool) int {
+	targeted, places := s.services.TargetedBy(r, mesh, to), 0
+	if places = len(targeted); to.Kind == policy.ToMesh {
+		for _, of := range s.services.Destinations.Get(r, mesh) {
+			places += len(s.services.Ports.Get(r, of))
+		}
 	}
-	ports := 0
-	for _, of := range s.services.Destinations.Get(r, mesh) {
-		ports += len(s.services.Ports.Get(r, of))
+	if !eachRoute {
+		return places
 	}
-	return ports
+	for _, routed := range s.RoutedPorts.Get(r, mesh) {
+		for _, port := range routed.Ports {
+			_, isTargeted := slices.BinarySearchFunc(targeted, port, service.CompareDestinations)
+			ofRoute := to.Kind == policy.ToMeshHTTPRoute && kind.Subset(to.Labels, routed.Labels)
+			if isTargeted || ofRoute || to.Kind == policy.ToMesh {
+				places += routed.Routes
+			}
+		}
+	}
+	return places
+}
+
+// RoutedPorts are the ports that an item of a MeshHTTPRoute is about, with the number of its routes and the labels by
+// which other policies select the MeshHTTPRoute.
+type RoutedPorts struct {
+	Labels map[string]string
+	Ports  []service.DestinationKey
+	Routes int
+}
+
+// routedPorts returns the ports that the MeshHTTPRoutes of a mesh are about.
+func (s *Stage) routedPorts(r *table.Reader, mesh string) []RoutedPorts {
+	var routed []RoutedPorts
+	rows := s.state.PolicyRows[kind.MeshHTTPRoutes.Name]
+	for _, p := range rows.List(r, mesh) {
+		o, ok := s.state.HTTPRoutes.Find(r, mesh, p.Key.Name)
+		if !ok {
+			continue
+		}
+		labels := policy.RouteLabels(&o.Meta)
+		for _, part := range rows.Parts(r, mesh, p.Key.Name) {
+			routed = append(routed, RoutedPorts{labels, s.services.TargetedBy(r, mesh, part.To),
+				part.Conf.(*kind.HTTPRouteConf).RouteCount()})
+		}
+	}
+	return routed
 }
 
 // CostReason returns why a policy is left out; empty: it is not.

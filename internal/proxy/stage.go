@@ -31,6 +31,8 @@ type Stage struct {
 	Hosts table.Derived[HostsKey, []service.Host]
 	// PartCosts are the costs of the items of a policy that have any.
 	PartCosts table.Derived[resource.Key, []PartCost]
+	// RoutedPorts are the ports that the MeshHTTPRoutes of a mesh are about, with the number of routes.
+	RoutedPorts table.Derived[string, []RoutedPorts]
 	// Costs are the policies of a kind in a mesh that are left out for what they would cost proxies, by name.
 	Costs table.Derived[PoliciesKey, []Costly]
 	// Policies are the policies of a kind in a mesh that apply. They have no confs: an edited conf leaves them equal.
@@ -102,6 +104,7 @@ func New(t *state.Tables, i *identity.Stage, services *service.Stage, zoneProxie
 	s.ReachedPart = table.NewDerived(t.DB, "parts of the reached", s.reachedPart, slices.Equal)
 	s.Hosts = table.NewDerived(t.DB, "host names of proxies", s.hosts, service.EqualHosts)
 	s.PartCosts = table.NewDerived(t.DB, "costs of a policy", s.partCosts, state.DeepEqual[[]PartCost])
+	s.RoutedPorts = table.NewDerived(t.DB, "routed ports", s.routedPorts, state.DeepEqual[[]RoutedPorts])
 	s.Costs = table.NewDerived(t.DB, "costs of policies", s.costs, slices.Equal)
 	s.Policies = table.NewDerived(t.DB, "policies of a mesh", s.policies, (*policy.List).Equal)
 	s.OutboundKinds = table.NewDerived(t.DB, "kinds of outbound policies", s.outboundKinds, slices.Equal)

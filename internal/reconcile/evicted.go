@@ -56,7 +56,7 @@ func (p *Plan) evictedProxies(r *table.Reader, mesh string, before []kind.Evicte
 	return names
 }
 
-// notAdmittedIn returns the proxies of a shard that may have certificates and that the rules of their mesh do not admit.
+// notAdmittedIn returns the proxies of a shard that may have certificates and that their mesh does not admit.
 func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind.EvictedProxy) {
 	if shard.Number < state.MeshParts {
 		evicted = p.withoutRecord(r, shard.Mesh, uint32(shard.Number))

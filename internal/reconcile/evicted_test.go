@@ -103,8 +103,9 @@ func TestTheCertificatesOfAFormerDataplaneAreDenied(t *testing.T) {
 	w.put(allows("b"), web, api)
 	wants("in a mesh without certificates", "")
 	life := 2 * time.Hour
-	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{Provider: kind.IdentityProvider{Type: "Bundled",
-		Bundled: &kind.BundledProvider{CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}}}))
+	bundled := &kind.BundledProvider{CertificateParameters: &kind.CertificateParameters{Expiry: kind.Duration(life)}}
+	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
+		Provider: kind.IdentityProvider{Type: "Bundled", Bundled: bundled}}))
 	wants("one that is not admitted", "web")
 	end := w.now.Add(life + identity.ConnectionLife)
 	w.remove(kind.Dataplanes.Key("default", "web"))
