@@ -21,7 +21,7 @@ func TestSteps(t *testing.T) {
 		prints  []string
 	}{
 		"in their order": {0, "format units attacks mutations", false, "format units attacks mutations",
-			[]string{"format                  0 min 00 s  ok"}},
+			[]string{"format                  0 min 0", " s  ok"}},
 		"a failure stops":     {0, "format broken units", true, "format broken", []string{"broken", "FAILED"}},
 		"a download succeeds": {0, "tools units", false, "tools tools tools units", []string{"3 times at most"}},
 		"a download fails":    {0, "spire units", true, "spire spire spire spire", []string{"FAILED"}},
@@ -51,7 +51,9 @@ func TestSteps(t *testing.T) {
 				}
 			}
 			began := time.Now().Add(-time.Duration(c.minutes) * time.Minute)
-			command := exec.Command(filepath.Join(dir, "tools/steps"), strings.Fields(c.steps)...)
+			// sh reads the script: Linux executes no file that a process, forked by another test, has open for writing.
+			args := append([]string{filepath.Join(dir, "tools/steps")}, strings.Fields(c.steps)...)
+			command := exec.Command("sh", args...)
 			command.Env = append(os.Environ(), "MAKE=make", "MAKEFLAGS=", "WEFT_RETRY_PAUSE=0",
 				"WEFT_LOGS="+filepath.Join(dir, "logs"), fmt.Sprintf("WEFT_CI_BEGAN=%d", began.Unix()))
 			out, err := command.CombinedOutput()
