@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,12 +138,12 @@ func TestInsightsSurviveFailedWrites(t *testing.T) {
 // countingStore counts the writes of insights.
 type countingStore struct {
 	store.Store
-	writes int
+	writes atomic.Int64
 }
 
 func (c *countingStore) count(row store.Row) {
 	if row.Key.Kind == kind.DataplaneInsights.Name {
-		c.writes++
+		c.writes.Add(1)
 	}
 }
 
@@ -195,8 +196,8 @@ func TestEventsOfAStartAreOneWrite(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Minute)
-		if rows.writes != proxies {
-			t.Errorf("%d proxies cost %d writes of insights, want one each", proxies, rows.writes)
+		if n := rows.writes.Load(); n != proxies {
+			t.Errorf("%d proxies cost %d writes of insights, want one each", proxies, n)
 		}
 	})
 }

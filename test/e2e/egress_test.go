@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -80,14 +81,14 @@ func secret(name string, data []byte) string {
 }
 
 // vault starts an HTTPS server on this machine that accepts clients with certificates of the CA. It returns the Secrets
-// with the mesh's credentials.
-func (ca *externalCA) vault(port int) (secrets string) {
+// with the mesh's credentials, and its port.
+func (ca *externalCA) vault() (secrets string, port int) {
 	ca.t.Helper()
 	cert, key := ca.sign(&x509.Certificate{DNSNames: []string{"localhost"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	l, err := tls.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{cert.Raw}, PrivateKey: key}},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
 	})
@@ -100,8 +101,9 @@ func (ca *externalCA) vault(port int) (secrets string) {
 	go server.Serve(l)
 	ca.t.Cleanup(func() { server.Close() })
 	client, clientKey := ca.sign(&x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key",
+	secrets = secret("outside-ca", inPEM(ca.cert)) + secret("client-cert", inPEM(client)) + secret("client-key",
 		keyInPEM(ca.t, clientKey))
+	return secrets, l.Addr().(*net.TCPAddr).Port
 }
 
 // external returns a MeshExternalService with one endpoint.
@@ -168,8 +170,8 @@ func externalMesh(t *testing.T) *world {
 	w := newWorld(t)
 	w.service(50, 18090, "plain")
 	w.echo(50, 18091)
-	vault := freePorts(t, 1)[0]
-	w.apply(withIdentity + newOutsideCA(t).vault(vault) +
+	secrets, vault := newOutsideCA(t).vault()
+	w.apply(withIdentity + secrets +
 		external("plain", "http", 80, "{address: NET.50, port: 18090}", "") +
 		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", vault), vaultTLS) +
 		external("echo", "tcp", 82, "{address: NET.50, port: 18091}", "") +

@@ -10,8 +10,7 @@ import (
 // valid one, and no response contains the key.
 func TestASecretThatIsWrongCostsNoRequest(t *testing.T) {
 	w := newWorld(t)
-	port := freePorts(t, 1)[0]
-	secrets := newOutsideCA(t).vault(port)
+	secrets, port := newOutsideCA(t).vault()
 	w.apply(withIdentity + external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", port),
 		vaultTLS) + lettingOut("client"))
 	w.proxy("default", "egress-1", egress("egress-1", 20))

@@ -29,8 +29,8 @@ func TestHostileExternalServicesNameTheKeysOfAuthorities(t *testing.T) {
 	w := newInstance(t, int(subnets.Add(1)), "KUMA_ACCESS_STATIC_OPERATOR_RESOURCES_GROUPS=writers,mesh-system:admin")
 	w.startPlane()
 	ca := newOutsideCA(t)
-	w.apply(withIdentity + secret("authority", append(inPEM(ca.cert), keyInPEM(t, ca.key)...)) +
-		ca.vault(freePorts(t, 1)[0]))
+	secrets, _ := ca.vault()
+	w.apply(withIdentity + secret("authority", append(inPEM(ca.cert), keyInPEM(t, ca.key)...)) + secrets)
 	const generated = "identity-ca-identity"
 	w.eventually("the CA of the MeshIdentity is generated", func() error {
 		_, err := w.api("/meshes/default/secrets/" + generated)

@@ -172,7 +172,8 @@ func TestHostileADataplaneTokenIsNoZoneProxy(t *testing.T) {
 	a := newAttack(t, "a thief of a dataplane token becomes a zone egress or ingress")
 	w := newWorld(t)
 	ca := newOutsideCA(t)
-	w.apply(withIdentity + ca.vault(freePorts(t, 1)[0]) + external("vault", "http", 81,
+	secrets, _ := ca.vault()
+	w.apply(withIdentity + secrets + external("vault", "http", 81,
 		"{address: localhost, port: 81}", vaultTLS) + lettingOut("client"))
 	const key = "BEGIN PRIVATE KEY"
 	const egressAt, ingressAt = "zoneEgress: {address: NET.40, port: 20300}",
