@@ -14,7 +14,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// nackAll opens a stream that rejects every response, and returns the number of responses.
+// nackAll opens a stream that rejects every response, and returns the number of responses once there is one.
 func (h *thief) nackAll(mesh, name string) (*atomic.Int64, error) {
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
 	if err != nil {
@@ -26,13 +26,13 @@ func (h *thief) nackAll(mesh, name string) (*atomic.Int64, error) {
 			return nil, err
 		}
 	}
+	first, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
 	var rejected atomic.Int64
 	go func() {
-		for {
-			response, err := stream.Recv()
-			if err != nil {
-				return
-			}
+		for response := first; err == nil; response, err = stream.Recv() {
 			rejected.Add(1)
 			if stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce,
 				ErrorDetail: &rpcstatus.Status{Message: strings.Repeat("no ", 1000)}}) != nil {
@@ -67,10 +67,11 @@ func TestHostileATokenNACKsEverything(t *testing.T) {
 	if err := h.register(memberOf("evil-1", "kuma.io/workload: evil", 4, inboundWith("NET.4", 4, ""))); err != nil {
 		t.Fatal(err)
 	}
-	rejected, err := h.nackAll("default", "evil-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var rejected *atomic.Int64
+	w.eventually("the attacker has a configuration", func() (err error) {
+		rejected, err = h.nackAll("default", "evil-1")
+		return err
+	})
 	for i := range forms(t, 2, 8) {
 		before, name := rejected.Load(), fmt.Sprint("named_", i)
 		w.apply(proxyPatch("kind: Mesh", `{cluster: {operation: Patch, value: "{altStatName: `+name+`}"}}`))
