@@ -34,19 +34,22 @@ func holds(name string, until time.Time) resource.Any {
 	})
 }
 
+// wantDenied compares the names of the proxies whose certificates are denied, sorted.
+func (w *world) wantDenied(t *testing.T, when, want string) {
+	t.Helper()
+	w.reconcile(kind.EvictedProxiesList.Name, "")
+	names := w.plan.State.Identity.EvictedSANs.Get(w.reader(), "default")
+	short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
+	if short != want {
+		t.Errorf("%s: %q are denied, want %q", when, short, want)
+	}
+}
+
 // TestWhoseCertificatesAreDenied: the certificates of evicted proxies are denied, for as long as these stay evicted.
 func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
 	end := w.now.Add(time.Hour)
-	wants := func(when, want string) {
-		t.Helper()
-		w.reconcile(kind.EvictedProxiesList.Name, "")
-		names := w.plan.State.Identity.EvictedSANs.Get(w.reader(), "default")
-		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
-		if short != want {
-			t.Errorf("%s: %q are denied, want %q", when, short, want)
-		}
-	}
+	wants := func(when, want string) { t.Helper(); w.wantDenied(t, when, want) }
 	w.put(allows(""), ofTeam("web", "a"), holds("web", end), ofTeam("api", "b"), holds("api", end), ofTeam("db", "b"),
 		ofTeam("batch", "b"), holds("batch", end))
 	wants("without rules", "")
@@ -89,15 +92,7 @@ func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 // certificates of the former one, which its agent may still hold.
 func TestTheCertificatesOfAFormerDataplaneAreDenied(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")
-	wants := func(when, want string) {
-		t.Helper()
-		w.reconcile(kind.EvictedProxiesList.Name, "")
-		names := w.plan.State.Identity.EvictedSANs.Get(w.reader(), "default")
-		short := strings.ReplaceAll(strings.Join(names, " "), ".default.east.dataplane.mesh.local", "")
-		if short != want {
-			t.Errorf("%s: %q are denied, want %q", when, short, want)
-		}
-	}
+	wants := func(when, want string) { t.Helper(); w.wantDenied(t, when, want) }
 	web, api := ofTeam("web", "a"), ofTeam("api", "b")
 	web.Envelope().Created, api.Envelope().Created = w.now, w.now
 	w.put(allows("b"), web, api)
