@@ -28,6 +28,15 @@ type AckClients struct {
 	Proxy *resource.Key `json:"proxy,omitempty"`
 }
 
+// MeshOf returns the mesh whose proxies a row configures: a Mesh belongs to itself. It is empty for a row that may
+// configure the proxies of all meshes.
+func MeshOf(row resource.Key) string {
+	if row.Kind == Meshes.Name {
+		return row.Name
+	}
+	return row.Mesh
+}
+
 // AckWait names what a wait waits for. A replica waits with [ProxiesApply] for one that it does not know, which is the
 // strictest.
 type AckWait string

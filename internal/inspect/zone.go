@@ -14,10 +14,12 @@ import (
 type KindLink struct {
 	Connected bool `json:"connected"` // each kind has a stream of its own
 	// Stored is the position up to which the other side has stored items, and Acked the position up to which its
-	// proxies (on global, those of the other zones) have ACKed them. Current states that it has stored all.
-	Stored  uint64 `json:"stored"`
-	Acked   uint64 `json:"acked"`
-	Current bool   `json:"current"`
+	// proxies (on global, those of the other zones) have ACKed them. Lagging has the positions of meshes of which they
+	// have ACKed less. Current states that it has stored all.
+	Stored  uint64            `json:"stored"`
+	Acked   uint64            `json:"acked"`
+	Lagging map[string]uint64 `json:"lagging,omitempty"`
+	Current bool              `json:"current"`
 	// Lag is the age of the oldest change that the other side has not stored, or 0.
 	Lag kind.Duration `json:"lag"`
 	// Received is the position of the other side up to which items are stored here, or 0 where it is not known yet.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,63 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
+// TestAMeshDelaysNoOther: proxies of one mesh that do not ack delay the confirmations of their mesh alone, whatever
+// instances the zones are connected to.
+func TestAMeshDelaysNoOther(t *testing.T) {
+	first, second := twoGlobals(t)
+	first.put(mesh)
+	first.put(otherMesh)
+	west, opened := newZone(t, "west"), make(chan struct{})
+	west.waitAcked = func(ctx context.Context, rows mirror.Rows) error {
+		if slices.ContainsFunc(rows.Keys(), func(row resource.Key) bool { return kind.MeshOf(row) == "m" }) {
+			return ackOnceOpen(opened)(ctx, rows)
+		}
+		return nil
+	}
+	west.join(second)
+	east := newZone(t, "east").join(first)
+	east.awaitRow(kind.Meshes.Key("", "m"))
+	east.awaitRow(kind.Meshes.Key("", "other"))
+	stuck := east.put(service).Key()
+	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
+	other := east.put(strings.Replace(service, "mesh: m,", "mesh: other,", 1)).Key()
+	if err := east.joined.Confirmed(testwait.Context(t), other); err != nil {
+		t.Errorf("of the other mesh: %v", err)
+	}
+	if err := confirmedSoon(t, east, stuck); err == nil {
+		t.Error("confirmed before the mesh's proxies have acked")
+	}
+	close(opened)
+	if err := east.joined.Confirmed(testwait.Context(t), stuck); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConfirmedAfterARestart: a control plane of a zone that ends before its proxies have acked waits for them when it
+// runs again.
+func TestConfirmedAfterARestart(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	east := newZone(t, "east").join(g)
+	west, opened := newZone(t, "west"), make(chan struct{})
+	west.waitAcked = ackOnceOpen(opened)
+	west.join(g)
+	east.awaitRow(kind.Meshes.Key("", "m"))
+	west.awaitRow(kind.Meshes.Key("", "m"))
+	key := east.put(service).Key()
+	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
+	west.stop()
+	west.join(g)
+	west.connected()
+	if err := confirmedSoon(t, east, key); err == nil {
+		t.Error("confirmed before the proxies of the zone have acked")
+	}
+	close(opened)
+	if err := east.joined.Confirmed(testwait.Context(t), key); err != nil {
+		t.Error(err)
+	}
+}
+
 // confirmedSoon returns the error of a wait for a confirmation that does not come: the test ends the wait.
 func confirmedSoon(t *testing.T, z *zone, key resource.Key) error {
 	t.Helper()
@@ -69,7 +127,7 @@ func confirmedSoon(t *testing.T, z *zone, key resource.Key) error {
 // ackOnceOpen acks services once a channel is closed.
 func ackOnceOpen(opened chan struct{}) func(context.Context, mirror.Rows) error {
 	return func(ctx context.Context, rows mirror.Rows) error {
-		if keys := rows.Keys(); len(keys) == 0 || keys[0].Kind != kind.MeshServices.Name {
+		if keys := rows.Keys(); keys[0].Kind != kind.MeshServices.Name {
 			return nil
 		}
 		select {

@@ -66,8 +66,9 @@ type peerKind struct {
 	list     func() []zonesync.StoredItem
 	count    Count // nil: frames are not counted
 
-	// heard is called once the peer has sent its hello, stored with the rows of some of its items, and progressed after
-	// each step. All are called in the conversation, as is nudged after each signal of nudge.
+	// heard is called once the peer has sent its hello, stored whenever the receiver has a new position, with the rows
+	// of the items before it, and progressed after each step. All are called in the conversation, as is nudged after
+	// each signal of nudge.
 	heard      func(*zonesync.Side)
 	stored     func(c *conversation, rows mirror.Rows)
 	progressed func(c *conversation)
@@ -82,14 +83,15 @@ type conversation struct {
 	session *zonesync.Session
 	sender  *zonesync.Sender // nil if nothing of the kind is sent to the peer
 
-	calls   chan func()   // results from other goroutines
-	ended   chan struct{} // closed when the stream has ended
-	known   bool          // heard was called
-	batch   time.Time     // when the last batch was sent
-	synced  bool          // stored was called for the first complete sync
-	traffic StreamState   // the counts of this stream
-	retry   <-chan time.Time
-	retryAt time.Time
+	calls    chan func()       // results from other goroutines
+	ended    chan struct{}     // closed when the stream has ended
+	known    bool              // heard was called
+	batch    time.Time         // when the last batch was sent
+	synced   bool              // all is stored that the peer had when the stream began
+	position zonesync.Position // of the receiver, as last reported to stored
+	traffic  StreamState       // the counts of this stream
+	retry    <-chan time.Time
+	retryAt  time.Time
 }
 
 func newConversation(p peerKind, s stream) *conversation {
@@ -223,6 +225,9 @@ func (c *conversation) sendAll(ctx context.Context) error {
 	if ready.Apply != nil {
 		go c.store(ctx, ready.Apply)
 	}
+	if c.receiver != nil && c.receiver.Position() != c.position { // without an item
+		c.reportStored(nil)
+	}
 	c.progressed(c)
 	return nil
 }
@@ -235,11 +240,17 @@ func (c *conversation) store(ctx context.Context, a *zonesync.Apply) {
 	}
 	c.call(func() {
 		c.receiver.Applied(a, rejected)
-		c.stored(c, rows)
+		c.reportStored(rows)
 		if len(rejected) > 0 {
 			c.retryIn(retryInterval)
 		}
 	})
+}
+
+// reportStored reports rows, and the receiver's position that includes them.
+func (c *conversation) reportStored(rows mirror.Rows) {
+	c.position = c.receiver.Position()
+	c.stored(c, rows)
 }
 
 // retryIn sets the time of the next attempt to store rejected items, unless an earlier one is set.

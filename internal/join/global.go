@@ -86,14 +86,14 @@ type peerStream struct {
 	receiver      *zonesync.Receiver // used by the active stream
 	turn          chan struct{}      // holds one token
 	nudge         *wait.Broadcast
-	forwarded     zonesync.Position // the tracker's last value; used by the conversation only
-	forwardedAcks *localAcks        // the acks of the other instances' zones; nil if nothing is sent on to other zones
+	forwarded     ackedPositions // the tracker's last value; used by the conversation only
+	forwardedAcks *localAcks     // the acks of the other instances' zones; nil if nothing is sent on to other zones
 
 	mu        sync.Mutex
 	end       context.CancelCauseFunc // of the stream that is active, or waits to be
 	current   *conversation
 	outdated  bool // the receiver's state is outdated
-	confirmed zonesync.Position
+	confirmed ackedPositions
 	store     string // of the control plane whose stream is active: its fingerprint
 	synced    bool   // all resources that the zone had when it connected are stored
 	state     StreamState
@@ -346,14 +346,14 @@ func (g *Global) peerKind(p *zonePeer, k *peerStream) peerKind {
 	}
 }
 
-// recordForwarded sets the position in the outgoing log that has all items of a zone, once the other instances have
-// forwarded them too.
+// recordForwarded sets the position in the outgoing log that has all items of a zone, of each mesh once the other
+// instances have forwarded them too.
 func (g *Global) recordForwarded(owner kind.Owner, k *peerStream) {
 	if k.forwardedAcks == nil {
 		return
 	}
-	to := k.forwardedAcks.position()
-	if to == k.forwarded || to.Seq == 0 {
+	to := k.forwardedAcks.acked()
+	if to.Equal(k.forwarded) || to.Most.Seq == 0 {
 		return
 	}
 	k.forwarded = to
@@ -365,7 +365,7 @@ func (g *Global) recordForwarded(owner kind.Owner, k *peerStream) {
 	t.moved.Send()
 }
 
-// recordProgress sets the position that a zone has acked.
+// recordProgress sets the positions that a zone has acked.
 func (g *Global) recordProgress(p *zonePeer, k *peerStream, c *conversation) {
 	t, owner := g.kinds[c.own.Kind], kind.Owner{Zone: p.name}
 	if !c.synced && c.receiver != nil && c.receiver.CaughtUp() {
@@ -481,12 +481,12 @@ func (g *Global) recordReplaced(p *zonePeer) {
 	}
 }
 
-// confirm sends a zone the position up to which all others have acked its changes.
+// confirm sends a zone the positions up to which all others have acked its changes.
 func (k *peerStream) confirm(c *conversation) {
 	k.mu.Lock()
 	confirmed := k.confirmed
 	k.mu.Unlock()
-	if c.receiver != nil && confirmed.Seq > 0 {
+	if c.receiver != nil {
 		c.receiver.SetAcked(confirmed)
 	}
 }

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	mesh    = `{type: Mesh, name: m}`
-	policy  = `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`
-	service = `{type: MeshService, mesh: m, name: web, spec: {selector: {dataplaneRef: {name: web-1}}, ports: ` +
+	mesh      = `{type: Mesh, name: m}`
+	otherMesh = `{type: Mesh, name: other}`
+	policy    = `{type: MeshTrafficPermission, mesh: m, name: p, spec: {rules: []}}`
+	service   = `{type: MeshService, mesh: m, name: web, spec: {selector: {dataplaneRef: {name: web-1}}, ports: ` +
 		`[{port: 80}]}}`
 	proxy = `{type: Dataplane, mesh: m, name: web-1, networking: {address: 10.0.0.1, inbound: [{port: 80}]}}`
 )

@@ -2,66 +2,110 @@ package join
 
 import (
 	"context"
-	"maps"
 	"sync"
 
 	"weft/internal/mirror"
 	"weft/internal/wait"
 	"weft/internal/zonesync"
+	"weft/kind"
+	"weft/resource"
 )
 
-// localAcks waits, for one kind, until the zone's proxies run with the stored rows. Rows that are added during a wait
-// belong to the next one. It outlives the streams, as the receiver does.
+// localAcks waits, for one kind, until the zone's proxies run with the stored rows. Each mesh has a wait of its own, so
+// a proxy that does not ack delays the rows of its mesh alone. It outlives the streams, as the receiver does.
 type localAcks struct {
 	waitAcked       func(context.Context, mirror.Rows) error
-	positionChanged *wait.Broadcast // raised after each wait
+	positionChanged *wait.Broadcast
 
-	mu      sync.Mutex
-	waiting bool
-	rows    mirror.Rows // of the next wait
-	to      zonesync.Position
-	at      zonesync.Position
+	mu       sync.Mutex
+	position zonesync.Position    // with all added rows
+	pending  map[string]*meshAcks // by mesh: those with rows that are waited for
+}
+
+// ackedPositions are positions of a peer's log.
+type ackedPositions = zonesync.Acked[zonesync.Position]
+
+// meshAcks is the wait for the rows of one mesh. Rows that are added during a wait belong to the next one.
+type meshAcks struct {
+	acked zonesync.Position
+	next  map[resource.Key]mirror.Version
 }
 
 func newLocalAcks(waitAcked func(context.Context, mirror.Rows) error) *localAcks {
-	return &localAcks{waitAcked: waitAcked, rows: mirror.Rows{}, positionChanged: &wait.Broadcast{}}
+	return &localAcks{waitAcked: waitAcked, pending: map[string]*meshAcks{}, positionChanged: &wait.Broadcast{}}
 }
 
-// add adds stored rows, and the receiver's position that includes them.
+// add adds stored rows, and the receiver's position that includes them. It waits for proxies that do not ack without a
+// bound: callers that wait for the zone have bounds of their own.
 func (s *localAcks) add(ctx context.Context, rows mirror.Rows, to zonesync.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(s.rows, rows)
-	s.to = to
-	s.awaitNext(ctx)
+	var began []string
+	for row, version := range rows {
+		mesh := kind.MeshOf(row)
+		m := s.pending[mesh]
+		if m == nil {
+			m = &meshAcks{acked: s.position, next: mirror.Rows{}}
+			s.pending[mesh] = m
+			began = append(began, mesh)
+		}
+		m.next[row] = version
+	}
+	if s.position != to {
+		s.position = to
+		s.positionChanged.Send()
+	}
+	for _, mesh := range began {
+		go s.awaitMesh(ctx, mesh)
+	}
 }
 
-// awaitNext begins a wait, unless one is under way or there is no new position. It waits for proxies that do not ack
-// without a bound: callers that wait for the zone have bounds of their own.
-func (s *localAcks) awaitNext(ctx context.Context) {
-	if s.waiting || s.to.Seq == 0 || s.to == s.at {
-		return
-	}
-	s.waiting = true
-	rows, to := s.rows, s.to
-	s.rows = mirror.Rows{}
-	go func() {
+// awaitMesh waits until no row of a mesh is pending, or ctx ends.
+func (s *localAcks) awaitMesh(ctx context.Context, mesh string) {
+	for rows, to := s.take(mesh); len(rows) > 0; rows, to = s.finish(mesh, to) {
 		for s.waitAcked(ctx, rows) != nil {
 			if ctx.Err() != nil {
 				return
 			}
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.waiting, s.at = false, to
-		s.positionChanged.Send()
-		s.awaitNext(ctx)
-	}()
+	}
 }
 
-// position returns the position of the last finished wait.
-func (s *localAcks) position() zonesync.Position {
+// take returns the rows of the next wait of a mesh, and the position that includes them.
+func (s *localAcks) take(mesh string) (mirror.Rows, zonesync.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.at
+	m := s.pending[mesh]
+	rows := m.next
+	m.next = mirror.Rows{}
+	return rows, s.position
+}
+
+// finish records that the rows of a mesh are acked up to a position, and returns those of the next wait.
+func (s *localAcks) finish(mesh string, acked zonesync.Position) (mirror.Rows, zonesync.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.positionChanged.Send()
+	m := s.pending[mesh]
+	rows := m.next
+	if len(rows) == 0 {
+		delete(s.pending, mesh)
+		return nil, s.position
+	}
+	m.acked, m.next = acked, mirror.Rows{}
+	return rows, s.position
+}
+
+// acked returns the positions of the finished waits.
+func (s *localAcks) acked() ackedPositions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	acked := ackedPositions{Most: s.position}
+	if len(s.pending) > 0 {
+		acked.Lagging = make(map[string]zonesync.Position, len(s.pending))
+	}
+	for mesh, m := range s.pending {
+		acked.Lagging[mesh] = m.acked
+	}
+	return acked
 }

@@ -489,11 +489,16 @@ func (k *kindLog) storedItems(of func(kind.Owner) bool) []zonesync.StoredItem {
 
 // rowsOfOwner returns the rows of an owner.
 func (k *kindLog) rowsOfOwner(owner kind.Owner) map[resource.Key]known {
+	return k.rowsWhere(func(of kind.Owner) bool { return of == owner })
+}
+
+// rowsWhere returns the rows of owners for which a condition is true.
+func (k *kindLog) rowsWhere(of func(kind.Owner) bool) map[resource.Key]known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	rows := map[resource.Key]known{}
 	for key, row := range k.rows {
-		if row.key.Owner == owner {
+		if of(row.key.Owner) {
 			rows[key] = row
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"weft/internal/admission"
 	"weft/internal/mirror"
 	"weft/internal/store"
-	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
 )
@@ -81,10 +80,10 @@ func (g *Global) sendConfirmations(ctx context.Context, name string, t *tracking
 	}
 }
 
-func (k *peerStream) setConfirmed(confirmed zonesync.Position) {
+func (k *peerStream) setConfirmed(confirmed ackedPositions) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.confirmed != confirmed {
+	if !k.confirmed.Equal(confirmed) {
 		k.confirmed = confirmed
 		k.nudge.Send()
 	}
@@ -175,24 +174,21 @@ func (g *Global) here(ctx context.Context, rows []resource.Key, pending func(kin
 		return err
 	}
 	for _, row := range rows {
-		if err := g.confirmed(ctx, row.Kind, pending); err != nil {
+		if err := g.confirmed(ctx, row, pending); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *Global) confirmed(ctx context.Context, name string, report func(kind.PendingAcks)) error {
-	t, head := g.kinds[name], g.logs.kinds[name].log.Head()
-	t.mu.Lock()
-	t.tracker.Forwarded(kind.Owner{}, head, head.Seq)
-	t.mu.Unlock()
+func (g *Global) confirmed(ctx context.Context, row resource.Key, report func(kind.PendingAcks)) error {
+	t, head := g.kinds[row.Kind], g.logs.kinds[row.Kind].log.Head()
 	for {
 		moved := t.moved.Next()
 		t.mu.Lock()
-		done, pending := t.tracker.Confirmed(kind.Owner{}).Seq >= head.Seq, t.tracker.Pending(kind.Owner{})
+		pending := t.tracker.Pending(kind.Owner{}, head.Seq, kind.MeshOf(row))
 		t.mu.Unlock()
-		if done {
+		if len(pending) == 0 {
 			return nil
 		}
 		zones := pendingZones(pending)

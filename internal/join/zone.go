@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -85,6 +86,9 @@ func NewZone(c ZoneConfig) *Zone {
 
 func (z *Zone) self() kind.Owner { return kind.Owner{Zone: z.Zone} }
 
+// isOther returns whether an owner is another control plane.
+func (z *Zone) isOther(owner kind.Owner) bool { return owner != z.self() }
+
 // Start reads the store and follows it until ctx ends. wait returns once it has stopped.
 func (z *Zone) Start(ctx context.Context) (wait func(), err error) {
 	if wait, err = z.logs.follow(ctx); err == nil {
@@ -99,6 +103,9 @@ func (z *Zone) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, k := range z.kinds {
 		k.localAcks = newLocalAcks(z.WaitAcked)
+		// Those may have been stored by an instance that ended before the proxies had acked them.
+		received := z.logs.kinds[k.kind.Describe().Name].rowsWhere(z.isOther)
+		k.localAcks.add(ctx, mirror.Stored(slices.Collect(maps.Keys(received))), zonesync.Position{})
 		if w := syncDirection(k.kind, kind.Owner{}, z.self()); w.Open() {
 			k.receiver = zonesync.NewReceiver(w)
 		}
@@ -176,7 +183,7 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 			return apply(ctx, z.Writer, z.logs.kinds[info.Name], items, func(zonesync.Item) error { return nil }, z.Log)
 		},
 		list: func() []zonesync.StoredItem {
-			return z.logs.kinds[info.Name].storedItems(func(owner kind.Owner) bool { return owner != z.self() })
+			return z.logs.kinds[info.Name].storedItems(z.isOther)
 		},
 		heard: func(peer *zonesync.Side) {
 			k.recordConnected(peer, z.Log)
@@ -189,7 +196,7 @@ func (z *Zone) peerKind(ctx context.Context, k *zoneKind) peerKind {
 		nudge:      k.localAcks.positionChanged,
 		nudged: func(c *conversation) {
 			if c.receiver != nil {
-				c.receiver.SetAcked(k.localAcks.position())
+				c.receiver.SetAcked(k.localAcks.acked())
 			}
 		},
 	}
@@ -230,6 +237,11 @@ func (k *zoneKind) recordProgress(c *conversation) {
 	defer k.mu.Unlock()
 	k.status.StreamState = c.state()
 	k.moved.Send()
+}
+
+// acked returns whether all other zones have acked the rows of the kind, up to a position of its log.
+func (l *Link) acked(rows []resource.Key, seq uint64) bool {
+	return !slices.ContainsFunc(rows, func(row resource.Key) bool { return l.Sent.Acked.Of(kind.MeshOf(row)) < seq })
 }
 
 // rejects returns whether global has rejected one of the rows.
@@ -276,13 +288,14 @@ func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
 	return nil
 }
 
+// confirmed waits for the rows of one kind, which are stored at a position of its log.
 func (k *zoneKind) confirmed(ctx context.Context, rows []resource.Key, seq uint64) error {
 	for {
 		moved := k.moved.Next()
 		k.mu.Lock()
 		now := k.status
 		k.mu.Unlock()
-		if now.Connected && now.Sent.Acked >= seq && !now.rejects(rows) {
+		if now.Connected && now.acked(rows, seq) && !now.rejects(rows) {
 			return nil
 		}
 		select {

@@ -56,7 +56,8 @@ func linkOf(zone *join.Zone, leads func() bool) func() *inspect.GlobalLink {
 func kindLink(connected bool, s join.StreamState) inspect.KindLink {
 	link := inspect.KindLink{
 		Connected: connected,
-		Stored:    s.Sent.Applied, Acked: s.Sent.Acked, Current: s.Sent.Current, Lag: kind.Duration(s.Sent.Lag),
+		Stored:    s.Sent.Applied, Acked: s.Sent.Acked.Most, Lagging: s.Sent.Acked.Lagging, Current: s.Sent.Current,
+		Lag:      kind.Duration(s.Sent.Lag),
 		Received: s.Received.Seq, Rejected: len(s.Rejected) + len(s.Rejects),
 		ItemsSent: s.ItemsSent, ItemsReceived: s.ItemsReceived,
 	}

@@ -163,12 +163,9 @@ func (s *Server) waitAcked(ctx context.Context, written mirror.Rows) error {
 func rowsByClients(rows mirror.Rows) map[kind.AckClients]mirror.Rows {
 	groups := map[kind.AckClients]mirror.Rows{}
 	for key, version := range rows {
-		clients := kind.AckClients{Wait: kind.ProxiesApply, Mesh: key.Mesh}
-		switch key.Kind {
-		case kind.MeshZoneAddresses.Name:
+		clients := kind.AckClients{Wait: kind.ProxiesApply, Mesh: kind.MeshOf(key)}
+		if key.Kind == kind.MeshZoneAddresses.Name {
 			clients.Wait = kind.ConnectedApply
-		case kind.Meshes.Name:
-			clients.Mesh = key.Name
 		}
 		if groups[clients] == nil {
 			groups[clients] = mirror.Rows{}

@@ -27,7 +27,7 @@ var work = []action{
 	{12, (*world).burst},
 	{60, func(w *world) { w.change(one(w, w.sites())) }},
 	{60, func(w *world) { w.up(func(s *site) { w.read(s, 1+w.rand.IntN(2)) }) }},
-	{40, func(w *world) { w.up(w.roll) }},
+	{60, func(w *world) { w.up(func(s *site) { w.roll(s, one(w, meshes)) }) }},
 	{30, func(w *world) { w.join(one(w, w.zones)) }},
 	{80, func(w *world) { w.connect(one(w, w.zones)) }},
 	{60, func(w *world) { w.boot(one(w, w.sites())) }},
@@ -134,7 +134,7 @@ func (w *world) burst() {
 		case s == w.global || w.chance(50):
 			w.read(s, 1)
 		default:
-			w.roll(s)
+			w.roll(s, one(w, meshes))
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (w *world) change(s *site) {
 	if s == w.global && !w.sync.Has(resource.GlobalToZones) || s != w.global && !w.sync.Has(resource.ZoneToGlobal) {
 		return
 	}
-	key := zonesync.Key{Owner: s.owner, Mesh: "m", Name: one(w, []string{"a", "b", "c", "d", "sticky"})}
+	key := zonesync.Key{Owner: s.owner, Mesh: one(w, meshes), Name: one(w, []string{"a", "b", "c", "sticky"})}
 	state := fmt.Sprintf("%s%d", s.owner.Zone, w.step)
 	switch w.rand.IntN(8) {
 	case 0, 1, 2:

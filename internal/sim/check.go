@@ -64,15 +64,15 @@ func (w *world) other(e *end) *end {
 }
 
 // confirmed checks a confirmation of global to a zone: the proxies of every other zone run with the states of the
-// zone's log up to a position, or with newer ones.
-func (w *world) confirmed(zone kind.Owner, position zonesync.Position) {
-	w.say("global confirms %s up to %d", zone, position.Seq)
+// zone's log up to the positions of their meshes, or with newer ones.
+func (w *world) confirmed(zone kind.Owner, position zonesync.Acked[zonesync.Position]) {
+	w.say("global confirms %s up to %v", zone, position)
 	if !w.sync.Has(resource.ZoneToZones) {
 		return
 	}
 	rejected := rejectedKeys(w.global.process.receivers[zone])
-	for key, put := range w.puts[position.Epoch] {
-		if put.seq > position.Seq || rejected[key] || key.Owner != zone {
+	for key, put := range w.puts[position.Most.Epoch] {
+		if put.seq > position.Of(key.Mesh).Seq || rejected[key] || key.Owner != zone {
 			continue
 		}
 		for _, z := range w.zones {
@@ -137,9 +137,12 @@ func (w *world) calm() (busy bool) {
 		busy = busy || e.apply != nil || e.list || len(e.frames[e.at.owner])+len(e.frames[e.peer]) > 0
 	}
 	for _, z := range w.zones {
-		if r := z.process.receivers[w.global.owner]; r != nil && (z.rollout != nil || !z.inSync(r)) {
-			busy = true
-			w.roll(z)
+		for _, mesh := range meshes {
+			r := z.process.receivers[w.global.owner]
+			if r != nil && (z.rollouts[mesh] != nil || !z.inSync(r, mesh)) {
+				busy = true
+				w.roll(z, mesh)
+			}
 		}
 	}
 	return busy
@@ -232,7 +235,9 @@ func (w *world) agreeConfirmed() error {
 		}
 		for _, key := range keysOf(z.store) {
 			if key.Owner == z.owner && !e.sender.Confirmed(zonesync.Item{Key: key, Body: []byte(z.store[key])}) {
-				return fmt.Errorf("%s is not confirmed; pending are %v", key, w.global.process.tracker.Pending(z.owner))
+				p := w.global.process
+				return fmt.Errorf("%s is not confirmed; pending are %v", key,
+					p.tracker.Pending(z.owner, p.log.Head().Seq, key.Mesh))
 			}
 		}
 	}

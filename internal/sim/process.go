@@ -75,7 +75,7 @@ func (w *world) crash(s *site) {
 	for _, e := range s.process.ends {
 		e.sever()
 	}
-	s.process, s.rollout = nil, nil
+	s.process, s.rollouts = nil, map[string]*rollout{}
 	w.say("%s crashes", s.owner)
 }
 
@@ -123,7 +123,7 @@ func (w *world) forwarded() {
 	p := w.global.process
 	for _, z := range w.zones {
 		if receiver := p.receivers[z.owner]; receiver != nil {
-			p.tracker.Forwarded(z.owner, receiver.Position(), p.log.Head().Seq)
+			p.tracker.Forwarded(z.owner, allMeshes(receiver.Position()), p.log.Head().Seq)
 			if receiver.Synced() {
 				p.log.Complete(z.owner)
 			}
@@ -218,13 +218,13 @@ func (w *world) report(e *end) {
 		if receiver == nil {
 			continue
 		}
-		position := receiver.Position()
+		position := allMeshes(receiver.Position())
 		if w.sync.Has(resource.ZoneToZones) {
 			position = p.tracker.Confirmed(z.owner)
 		}
 		before := receiver.Acked()
 		receiver.SetAcked(position)
-		if now := receiver.Acked(); now != before {
+		if now := receiver.Acked(); !now.Equal(before) {
 			w.confirmed(z.owner, now)
 		}
 	}
@@ -275,26 +275,44 @@ func (s *site) rejects(key zonesync.Key, state string) bool {
 	return forged(key, state) || s.strict && (strings.HasSuffix(state, "!") || state == absent && key.Name == "sticky")
 }
 
-// roll gives the stored resources of a zone to its proxies, in two steps.
-func (w *world) roll(z *site) {
+// roll gives the stored resources of a zone's mesh to its proxies, in two steps.
+func (w *world) roll(z *site, mesh string) {
 	receiver := z.process.receivers[w.global.owner] // global has none, and no proxies
-	if receiver == nil || z.rollout == nil && z.inSync(receiver) {
+	if receiver == nil || z.rollouts[mesh] == nil && z.inSync(receiver, mesh) {
 		return
 	}
-	if z.rollout == nil {
-		z.rollout = &rollout{maps.Clone(z.store), receiver.Position()}
+	next := z.rollouts[mesh]
+	if next == nil {
+		next = &rollout{inMesh(z.store, mesh), receiver.Position()}
+		z.rollouts[mesh] = next
 		if w.fault == AckedEarly {
-			receiver.SetAcked(z.rollout.position)
+			receiver.SetAcked(allMeshes(next.position))
 		}
 		return
 	}
-	z.running, z.rolled = z.rollout.state, z.rollout.position
-	receiver.SetAcked(z.rollout.position)
-	w.say("the proxies of %s run with what it had at %v", z.owner, z.rollout.position)
-	z.rollout = nil
+	maps.DeleteFunc(z.running, func(key zonesync.Key, _ string) bool { return key.Mesh == mesh })
+	maps.Copy(z.running, next.state)
+	z.rolled[mesh] = next.position
+	acked := allMeshes(next.position)
+	if w.fault != AckedForAll {
+		acked.Lagging = z.rolled
+	}
+	receiver.SetAcked(acked)
+	w.say("the proxies of %s run with what it had of %s at %v", z.owner, mesh, next.position)
+	delete(z.rollouts, mesh)
 }
 
-// inSync returns whether the proxies run with the stored resources and the receiver has their position.
-func (s *site) inSync(r *zonesync.Receiver) bool {
-	return s.rolled == r.Position() && maps.Equal(s.running, s.store)
+// inSync returns whether the proxies of a mesh run with the stored resources and the receiver has their position.
+func (s *site) inSync(r *zonesync.Receiver, mesh string) bool {
+	return s.rolled[mesh] == r.Position() && maps.Equal(inMesh(s.running, mesh), inMesh(s.store, mesh))
+}
+
+func inMesh(states map[zonesync.Key]string, mesh string) map[zonesync.Key]string {
+	of := maps.Clone(states)
+	maps.DeleteFunc(of, func(key zonesync.Key, _ string) bool { return key.Mesh != mesh })
+	return of
+}
+
+func allMeshes(position zonesync.Position) zonesync.Acked[zonesync.Position] {
+	return zonesync.Acked[zonesync.Position]{Most: position}
 }

@@ -59,7 +59,7 @@ func TestFaults(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"applied early": AppliedEarly, "open early": OpenEarly, "not awaited": NotAwaited,
 		"acked early": AckedEarly, "forwarded early": ForwardedEarly, "unowned": Unowned,
-		"twin admitted": TwinAdmitted, "trust taken": TrustTaken,
+		"twin admitted": TwinAdmitted, "trust taken": TrustTaken, "acked for all": AckedForAll,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found atomic.Bool

@@ -36,7 +36,11 @@ const (
 	Unowned              // global accepts resources of any owner from a zone
 	TwinAdmitted         // global accepts a second control plane with the name of a zone
 	TrustTaken           // a zone's state about another zone's trust domain is accepted
+	AckedForAll          // a zone reports the resources of all meshes as acked by the proxies of one
 )
+
+// meshes have proxies of their own, which ack in any order.
+var meshes = []string{"m", "n"}
 
 // absent is the state of a resource that does not exist.
 const absent = ""
@@ -88,8 +92,9 @@ type site struct {
 
 	// running has the states with which the proxies run. They survive crashes and restores.
 	running map[zonesync.Key]string
-	rollout *rollout
-	rolled  zonesync.Position
+	// rollouts and rolled are of the proxies of each mesh.
+	rollouts map[string]*rollout
+	rolled   map[string]zonesync.Position
 	// suspect is whether the store was restored, so the store and the proxies may have older states than were reported.
 	suspect bool
 
@@ -103,7 +108,7 @@ type snapshot struct {
 	known   map[kind.Owner]string
 }
 
-// rollout is a state of the store that the proxies will have next.
+// rollout is a state of a mesh in the store that its proxies will have next.
 type rollout struct {
 	state    map[zonesync.Key]string
 	position zonesync.Position
@@ -141,8 +146,13 @@ func newWorld(seed uint64, fault Fault, trace io.Writer) *world {
 }
 
 func newSite(owner kind.Owner) *site {
-	return &site{owner: owner, store: map[zonesync.Key]string{}, known: map[kind.Owner]string{},
-		seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}}
+	s := &site{owner: owner, store: map[zonesync.Key]string{}, known: map[kind.Owner]string{},
+		seen: map[zonesync.Key]int{}, running: map[zonesync.Key]string{}, rollouts: map[string]*rollout{},
+		rolled: map[string]zonesync.Position{}}
+	for _, mesh := range meshes {
+		s.rolled[mesh] = zonesync.Position{}
+	}
+	return s
 }
 
 // Run simulates a world for a number of steps, and then performs all pending work without faults. The error is the

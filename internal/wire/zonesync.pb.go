@@ -704,7 +704,11 @@ type Ack struct {
 	// Rejected before, and no longer: stored since, or removed by the sender.
 	Cleared []*ItemKey `protobuf:"bytes,4,rep,name=cleared,proto3" json:"cleared,omitempty"`
 	// More items are rejected than the receiver lists and keeps.
-	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	// The position for items of every mesh that is not in lagging; 0: acked, as earlier releases report it. A proxy that
+	// does not ACK delays its own mesh alone.
+	Most          uint64     `protobuf:"varint,6,opt,name=most,proto3" json:"most,omitempty"`
+	Lagging       []*MeshAck `protobuf:"bytes,7,rep,name=lagging,proto3" json:"lagging,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -774,6 +778,74 @@ func (x *Ack) GetMore() bool {
 	return false
 }
 
+func (x *Ack) GetMost() uint64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Ack) GetLagging() []*MeshAck {
+	if x != nil {
+		return x.Lagging
+	}
+	return nil
+}
+
+// MeshAck is the position up to which a mesh's items are acked, where others are further.
+type MeshAck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in the key of a resource. Meshes, whose keys have none, are here by their names.
+	Mesh          string `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Acked         uint64 `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeshAck) Reset() {
+	*x = MeshAck{}
+	mi := &file_zonesync_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeshAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeshAck) ProtoMessage() {}
+
+func (x *MeshAck) ProtoReflect() protoreflect.Message {
+	mi := &file_zonesync_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeshAck.ProtoReflect.Descriptor instead.
+func (*MeshAck) Descriptor() ([]byte, []int) {
+	return file_zonesync_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MeshAck) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *MeshAck) GetAcked() uint64 {
+	if x != nil {
+		return x.Acked
+	}
+	return 0
+}
+
 // Rejection is why the receiver did not store an item. It keeps the item and retries by itself.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -785,7 +857,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_zonesync_proto_msgTypes[10]
+	mi := &file_zonesync_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +869,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_zonesync_proto_msgTypes[10]
+	mi := &file_zonesync_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +882,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_zonesync_proto_rawDescGZIP(), []int{10}
+	return file_zonesync_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rejection) GetKey() *ItemKey {
@@ -875,13 +947,18 @@ const file_zonesync_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05items\x18\x03 \x03(\fR\x05items\x12\x1a\n" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x14\n" +
-	"\x05round\x18\x05 \x01(\x04R\x05round\"\xb7\x01\n" +
+	"\x05round\x18\x05 \x01(\x04R\x05round\"\x80\x02\n" +
 	"\x03Ack\x12\x18\n" +
 	"\abatches\x18\x01 \x01(\x04R\abatches\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x127\n" +
 	"\brejected\x18\x03 \x03(\v2\x1b.weft.zonesync.v1.RejectionR\brejected\x123\n" +
 	"\acleared\x18\x04 \x03(\v2\x19.weft.zonesync.v1.ItemKeyR\acleared\x12\x12\n" +
-	"\x04more\x18\x05 \x01(\bR\x04more\"P\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\x12\x12\n" +
+	"\x04most\x18\x06 \x01(\x04R\x04most\x123\n" +
+	"\alagging\x18\a \x03(\v2\x19.weft.zonesync.v1.MeshAckR\alagging\"3\n" +
+	"\aMeshAck\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x14\n" +
+	"\x05acked\x18\x02 \x01(\x04R\x05acked\"P\n" +
 	"\tRejection\x12+\n" +
 	"\x03key\x18\x01 \x01(\v2\x19.weft.zonesync.v1.ItemKeyR\x03key\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason2H\n" +
@@ -900,7 +977,7 @@ func file_zonesync_proto_rawDescGZIP() []byte {
 	return file_zonesync_proto_rawDescData
 }
 
-var file_zonesync_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_zonesync_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_zonesync_proto_goTypes = []any{
 	(*Frame)(nil),          // 0: weft.zonesync.v1.Frame
 	(*Hello)(nil),          // 1: weft.zonesync.v1.Hello
@@ -912,7 +989,8 @@ var file_zonesync_proto_goTypes = []any{
 	(*Item)(nil),           // 7: weft.zonesync.v1.Item
 	(*Batch)(nil),          // 8: weft.zonesync.v1.Batch
 	(*Ack)(nil),            // 9: weft.zonesync.v1.Ack
-	(*Rejection)(nil),      // 10: weft.zonesync.v1.Rejection
+	(*MeshAck)(nil),        // 10: weft.zonesync.v1.MeshAck
+	(*Rejection)(nil),      // 11: weft.zonesync.v1.Rejection
 }
 var file_zonesync_proto_depIdxs = []int32{
 	1,  // 0: weft.zonesync.v1.Frame.hello:type_name -> weft.zonesync.v1.Hello
@@ -924,16 +1002,17 @@ var file_zonesync_proto_depIdxs = []int32{
 	5,  // 6: weft.zonesync.v1.Digest.items:type_name -> weft.zonesync.v1.ItemDigest
 	6,  // 7: weft.zonesync.v1.ItemDigest.key:type_name -> weft.zonesync.v1.ItemKey
 	6,  // 8: weft.zonesync.v1.Item.key:type_name -> weft.zonesync.v1.ItemKey
-	10, // 9: weft.zonesync.v1.Ack.rejected:type_name -> weft.zonesync.v1.Rejection
+	11, // 9: weft.zonesync.v1.Ack.rejected:type_name -> weft.zonesync.v1.Rejection
 	6,  // 10: weft.zonesync.v1.Ack.cleared:type_name -> weft.zonesync.v1.ItemKey
-	6,  // 11: weft.zonesync.v1.Rejection.key:type_name -> weft.zonesync.v1.ItemKey
-	0,  // 12: weft.zonesync.v1.ZoneSync.Sync:input_type -> weft.zonesync.v1.Frame
-	0,  // 13: weft.zonesync.v1.ZoneSync.Sync:output_type -> weft.zonesync.v1.Frame
-	13, // [13:14] is the sub-list for method output_type
-	12, // [12:13] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 11: weft.zonesync.v1.Ack.lagging:type_name -> weft.zonesync.v1.MeshAck
+	6,  // 12: weft.zonesync.v1.Rejection.key:type_name -> weft.zonesync.v1.ItemKey
+	0,  // 13: weft.zonesync.v1.ZoneSync.Sync:input_type -> weft.zonesync.v1.Frame
+	0,  // 14: weft.zonesync.v1.ZoneSync.Sync:output_type -> weft.zonesync.v1.Frame
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_zonesync_proto_init() }
@@ -955,7 +1034,7 @@ func file_zonesync_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zonesync_proto_rawDesc), len(file_zonesync_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

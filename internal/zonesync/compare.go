@@ -24,7 +24,7 @@ type comparison struct {
 func (s *Sender) compare() {
 	s.round++
 	s.streaming, s.comparing = false, &comparison{}
-	s.applied, s.acked = 0, 0
+	s.applied, s.acked = 0, Acked[uint64]{}
 	for i := range s.window {
 		s.window[i].seq = 0 // acks of batches in flight do not set the position any more
 	}

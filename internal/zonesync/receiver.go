@@ -15,8 +15,8 @@ type Receiver struct {
 	Limits // not to be changed after the first use
 	way    Direction
 
-	applied  Position // the stored position of the sender's log; zero: unknown
-	acked    uint64   // in the same epoch
+	applied  Position      // the stored position of the sender's log; zero: unknown
+	acked    Acked[uint64] // in the same epoch
 	synced   bool
 	rejected rejectedSet
 	retry    bool
@@ -101,7 +101,7 @@ func (r *Receiver) Release() {
 func (r *Receiver) connect() {
 	r.abandon()
 	r.caughtUp, r.waiting, r.applying, r.storedItems, r.listing = false, nil, nil, nil, false
-	r.received, r.stored, r.unstored, r.round, r.ackDue, r.frames = 0, 0, 0, 0, r.acked > 0, nil
+	r.received, r.stored, r.unstored, r.round, r.ackDue, r.frames = 0, 0, 0, 0, r.acked.Most > 0, nil
 	r.compared, r.gone = nil, nil
 	r.rejected.markAllChanged()
 	r.sendPosition()
@@ -138,19 +138,28 @@ func (r *Receiver) CaughtUp() bool { return r.caughtUp && r.Synced() }
 // Position returns the stored position of the sender's log, or zero if it is unknown.
 func (r *Receiver) Position() Position { return r.applied }
 
-// Acked returns the position whose items all proxies of the receiver have acked.
-func (r *Receiver) Acked() Position {
-	return Position{Epoch: r.applied.Epoch, Seq: r.acked, lateAccepts: r.applied.lateAccepts}
+// Acked returns the positions whose items all proxies of the receiver have acked.
+func (r *Receiver) Acked() Acked[Position] {
+	return mapAcked(func(seq []uint64) Position {
+		return Position{Epoch: r.applied.Epoch, Seq: seq[0], lateAccepts: r.applied.lateAccepts}
+	}, r.acked)
 }
 
-// SetAcked records that all proxies of the receiver have acked the items stored at p, a former result of
-// [Receiver.Position]. It ignores a p from before a comparison, or from before a rejected item was accepted.
-func (r *Receiver) SetAcked(p Position) {
-	if !r.rejected.missed && p.Epoch == r.applied.Epoch && p.lateAccepts == r.applied.lateAccepts &&
-		p.Seq <= r.applied.Seq &&
-		p.Seq > r.acked {
-		r.acked, r.ackDue = p.Seq, true
+// SetAcked records that all proxies of the receiver have acked the items stored at positions, which are former results
+// of [Receiver.Position]. It ignores those from before a comparison, or from before a rejected item was accepted.
+func (r *Receiver) SetAcked(positions Acked[Position]) {
+	if r.rejected.missed {
+		return
 	}
+	valid := mapAcked(func(p []Position) uint64 {
+		if p[0].Epoch != r.applied.Epoch || p[0].lateAccepts != r.applied.lateAccepts || p[0].Seq > r.applied.Seq {
+			return 0
+		}
+		return p[0].Seq
+	}, positions)
+	next := mapAcked(slices.Max[[]uint64], r.acked, valid)
+	r.ackDue = r.ackDue || !next.Equal(r.acked)
+	r.acked = next
 }
 
 // Retry applies the rejected items again, those that are being applied included: something that they lacked may exist
@@ -159,7 +168,7 @@ func (r *Receiver) Retry() { r.retry = true }
 
 // resetPosition discards the position in the sender's log. No earlier position is valid after it.
 func (r *Receiver) resetPosition() {
-	r.applied, r.acked = Position{lateAccepts: r.applied.lateAccepts + 1}, 0
+	r.applied, r.acked = Position{lateAccepts: r.applied.lateAccepts + 1}, Acked[uint64]{}
 }
 
 // Share bounds the rejected items by a budget of several receivers. Call it before the first use.
@@ -470,21 +479,21 @@ func (r *Receiver) finish(a *Apply, rejected []Rejection) {
 	}
 }
 
-// resetAcked discards the acked position, since an item before it is not stored, or was stored after it.
+// resetAcked discards the acked positions, since an item before it is not stored, or was stored after it.
 func (r *Receiver) resetAcked() {
 	r.applied.lateAccepts++
-	r.acked, r.ackDue = 0, true
+	r.acked, r.ackDue = Acked[uint64]{}, true
 }
 
-// reject keeps an item within the bounds. An item that is not kept is never acked, so the acked position is reset.
+// reject keeps an item within the bounds. An item that is not kept is never acked, so the acked positions are reset.
 func (r *Receiver) reject(rejection *rejectedItem) {
 	if !r.rejected.addRejected(rejection, r.Limits) {
 		r.resetAcked()
 	}
 }
 
-// acknowledge sends the news since the last ack. The acked position comes with the last section of the rejections,
-// since it does not cover them.
+// acknowledge sends the news since the last ack. The acked positions come with the last section of the rejections,
+// since they do not cover them.
 func (r *Receiver) acknowledge() {
 	keys := r.rejected.takeChanged()
 	for r.ackDue || len(keys) > 0 {
@@ -492,7 +501,7 @@ func (r *Receiver) acknowledge() {
 		ack := &wire.Ack{Batches: r.stored, More: r.rejected.missed}
 		part := keys[:min(len(keys), maxListed)]
 		if keys = keys[len(part):]; len(keys) == 0 {
-			ack.Acked = r.acked
+			putAcked(ack, r.acked)
 		}
 		for _, key := range part {
 			if rejection := r.rejected.all[key]; rejection != nil {

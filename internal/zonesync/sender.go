@@ -32,7 +32,7 @@ type Sender struct {
 	sent          uint64 // batches of this stream
 	window        []sent // the unacked batches
 	applied       uint64
-	acked         uint64 // as the receiver reports; bounded by applied
+	acked         Acked[uint64] // as the receiver reports; bounded by applied
 	rejected      map[Key]string
 	rejectedBytes int  // of the keys and reasons in rejected
 	rejectsMore   bool // the receiver rejects more items than rejected has
@@ -51,9 +51,10 @@ func NewSender(log *Log, way Direction) *Sender {
 
 // Progress is the state of a receiver.
 type Progress struct {
-	// Applied is the position up to which the receiver has stored the log, except rejected items. Acked is the position
-	// that all proxies of the receiver have acked. Both are reset by a comparison.
-	Applied, Acked uint64
+	// Applied is the position up to which the receiver has stored the log, except rejected items. Acked has the
+	// positions that all proxies of the receiver have acked. Both are reset by a comparison.
+	Applied uint64
+	Acked   Acked[uint64]
 	// Current reports that the receiver has stored the whole log.
 	Current bool
 	// Lag is the age of the oldest change that the receiver has not stored, rounded up to a quarter of a second. It is
@@ -65,16 +66,18 @@ type Progress struct {
 func (s *Sender) Progress(now time.Time) Progress {
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
-	p := Progress{Applied: s.applied, Acked: min(s.acked, s.applied)}
+	p := Progress{Applied: s.applied}
+	if s.streaming && len(s.window) == 0 && !s.catching {
+		p.Applied = s.cursor // between the last batch and the cursor, the log has nothing for this receiver
+	}
+	p.Acked = mapAcked(func(acked []uint64) uint64 {
+		if acked[0] >= s.applied {
+			return p.Applied
+		}
+		return acked[0]
+	}, s.acked)
 	if !s.streaming {
 		return p
-	}
-	if len(s.window) == 0 && !s.catching {
-		// Between the last batch and the cursor, the log has nothing for this receiver.
-		if p.Acked == s.applied {
-			p.Acked = s.cursor
-		}
-		p.Applied = s.cursor
 	}
 	if p.Current = p.Applied == s.log.head; !p.Current && s.receiverHas == nil {
 		p.Lag = s.log.times.age(p.Applied+1, now)
@@ -85,7 +88,7 @@ func (s *Sender) Progress(now time.Time) Progress {
 // Confirmed reports whether a state of a resource is the newest in the log, is acked, and is not rejected by the
 // receiver.
 func (s *Sender) Confirmed(item Item) bool {
-	acked := s.Progress(time.Time{}).Acked
+	acked := s.Progress(time.Time{}).Acked.Of(item.Key.Mesh)
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
 	if _, rejected := s.rejected[item.Key]; rejected {
@@ -272,7 +275,7 @@ func (s *Sender) applyAck(ack *wire.Ack) error {
 		s.applied = max(s.applied, s.window[0].seq)
 		s.window = s.window[1:]
 	}
-	s.acked, s.rejectsMore = ack.Acked, ack.More
+	s.acked, s.rejectsMore = ackedIn(ack), ack.More
 	return s.applyRejections(ack)
 }
 

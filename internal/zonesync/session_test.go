@@ -499,11 +499,66 @@ func TestProgress(t *testing.T) {
 	if l.sender.Confirmed(item) {
 		t.Error("it is confirmed before it is acked")
 	}
-	l.receiver.SetAcked(l.receiver.Position())
+	l.receiver.SetAcked(all(l.receiver.Position()))
 	l.run()
-	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Acked != log.Head().Seq {
+	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Acked.Most != log.Head().Seq {
 		t.Errorf("acked: %+v", p)
 	}
+}
+
+// TestAckedByMesh: an ack has the position of each mesh that lags, and an earlier release reads that of the last.
+// An ack that lists too many of them is one of all.
+func TestAckedByMesh(t *testing.T) {
+	log := openLog(1)
+	l := newLink(t, log)
+	a := zonesync.Item{Key: zonesync.Key{Mesh: "a", Name: "web"}, Body: []byte("1")}
+	b := zonesync.Item{Key: zonesync.Key{Mesh: "b", Name: "web"}, Body: []byte("1")}
+	l.connect()
+	before := l.receiver.Position()
+	put(t, log, a.Key, "1")
+	put(t, log, b.Key, "1")
+	l.run()
+	l.receiver.SetAcked(zonesync.Acked[zonesync.Position]{Most: l.receiver.Position(),
+		Lagging: map[string]zonesync.Position{"a": before}})
+	ack := l.nextAck()
+	if l.sender.Confirmed(a) || !l.sender.Confirmed(b) {
+		t.Errorf("confirmed are a: %v, b: %v, want b", l.sender.Confirmed(a), l.sender.Confirmed(b))
+	}
+	if ack.Acked != before.Seq {
+		t.Errorf("an earlier release reads %d, want %d", ack.Acked, before.Seq)
+	}
+	ack.Lagging = append(ack.Lagging, slices.Repeat([]*wire.MeshAck{{Mesh: "c", Acked: before.Seq}}, 32)...)
+	if err := l.up.Step(&wire.Frame{Message: &wire.Frame_Ack{Ack: ack}}); err != nil || l.sender.Confirmed(b) {
+		t.Errorf("of an ack with 33 meshes, b is confirmed: %v, error %v", l.sender.Confirmed(b), err)
+	}
+	many := map[string]zonesync.Position{}
+	for i := range 40 {
+		many[fmt.Sprint(i)] = before
+	}
+	put(t, log, b.Key, "2")
+	l.run()
+	l.receiver.SetAcked(zonesync.Acked[zonesync.Position]{Most: l.receiver.Position(), Lagging: many})
+	if ack := l.nextAck(); ack.Most != ack.Acked || len(ack.Lagging) != 0 {
+		t.Errorf("with 40 lagging meshes: %v", ack)
+	}
+}
+
+// nextAck carries frames until both sides are idle, and returns the last ack of the receiver.
+func (l *link) nextAck() *wire.Ack {
+	l.t.Helper()
+	ready, err := l.down.Ready()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var ack *wire.Ack
+	for _, frame := range ready.Frames {
+		ack = frame.GetAck()
+		if err := l.up.Step(frame); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.run()
+	return ack
 }
 
 // TestAckedBeforeRejected: an ack of a position does not cover an item that was rejected at it and accepted later.
@@ -518,12 +573,12 @@ func TestAckedBeforeRejected(t *testing.T) {
 	clear(l.reject)
 	l.receiver.Retry()
 	l.run()
-	l.receiver.SetAcked(position)
+	l.receiver.SetAcked(all(position))
 	l.run()
 	if l.sender.Confirmed(item) {
 		t.Error("it is confirmed by acks from before it")
 	}
-	l.receiver.SetAcked(l.receiver.Position())
+	l.receiver.SetAcked(all(l.receiver.Position()))
 	l.run()
 	if !l.sender.Confirmed(item) {
 		t.Error("it is not confirmed")

@@ -4,48 +4,76 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"weft/kind"
 )
 
 // Tracker records, at global and for one forwarded kind, which changes of a zone are acked by every other zone. It is
-// not safe for concurrent use.
+// not safe for concurrent use. A mesh with which a zone lags delays its own confirmations alone.
 //
 // A zone counts from [Tracker.Join] to [Tracker.Leave], connected or not. A disconnected zone therefore delays the
 // confirmations of all others, and callers that wait for a confirmation need a timeout of their own. A joining zone has
-// acked nothing; confirmed positions stay confirmed.
+// acked nothing; receivers keep the positions that were confirmed before.
 //
 // All methods take constant time, except Acked for one of the two zones with the largest lag, which takes time linear
-// in the number of zones.
+// in the number of zones. Meshes that lag add such a time each.
 type Tracker struct {
 	zones          map[kind.Owner]*zoneAcks
 	origins        map[kind.Owner]*origin
 	rejectingZones map[kind.Owner]int // by owner: the number of zones that reject some of its items
-	slowest        [2]slowZone        // the two zones with the lowest acked position
+	slowest        slowest
+	slowestLagging map[string]slowest // of each mesh with which some zone lags
 }
 
-// zoneAcks is the acked position of a zone in the shared log, and the owners of the items that it rejects.
+// zoneAcks has the acked positions of a zone in the shared log, and the owners of the items that it rejects.
 type zoneAcks struct {
-	acked     uint64
+	acked     Acked[uint64]
 	rejecting map[kind.Owner]bool
 }
+
+// slowest are the two zones with the lowest acked position.
+type slowest [2]slowZone
 
 type slowZone struct {
 	zone  kind.Owner
 	acked uint64
 }
 
+// except returns the position that all zones except one have acked.
+func (s slowest) except(zone kind.Owner) uint64 {
+	if s[0].zone == zone {
+		return s[1].acked
+	}
+	return s[0].acked
+}
+
+// changes returns whether a new position of a zone changes the ranking.
+func (s slowest) changes(zone kind.Owner, acked uint64) bool {
+	return acked < s[1].acked || zone == s[0].zone || zone == s[1].zone
+}
+
 // origin is a zone whose changes are forwarded.
 type origin struct {
 	waiting   []forwarded
-	confirmed Position
+	base      Acked[Position] // of the last forwarded position that is confirmed for all meshes
+	confirmed Acked[Position]
 }
 
-// forwarded maps a position of a zone's own log to the position of the shared log that has all changes up to it.
+// forwarded maps positions of a zone's own log to the position of the shared log that has all changes up to them.
 type forwarded struct {
-	own    Position
+	own    Acked[Position]
 	shared uint64
+}
+
+// at returns the zone's positions that a position of the shared log includes, and the number of waiting ones up to it.
+func (o *origin) at(shared uint64) (own Acked[Position], passed int) {
+	passed = sort.Search(len(o.waiting), func(i int) bool { return o.waiting[i].shared > shared })
+	if passed == 0 {
+		return o.base, 0
+	}
+	return o.waiting[passed-1].own, passed
 }
 
 // maxForwarded is the number of a zone's positions that wait for confirmation separately. Above it, neighbors are
@@ -56,7 +84,7 @@ const maxForwarded = 256
 func NewTracker() *Tracker {
 	t := &Tracker{zones: map[kind.Owner]*zoneAcks{}, origins: map[kind.Owner]*origin{},
 		rejectingZones: map[kind.Owner]int{}}
-	t.rankSlowest()
+	t.rankAll()
 	return t
 }
 
@@ -64,7 +92,7 @@ func NewTracker() *Tracker {
 func (t *Tracker) Join(zone kind.Owner) {
 	if t.zones[zone] == nil {
 		t.zones[zone] = &zoneAcks{}
-		t.rankSlowest()
+		t.rankAll()
 	}
 }
 
@@ -75,7 +103,7 @@ func (t *Tracker) Leave(zone kind.Owner) {
 	}
 	delete(t.zones, zone)
 	delete(t.origins, zone)
-	t.rankSlowest()
+	t.rankAll()
 }
 
 func (t *Tracker) setRejecting(s *zoneAcks, owners map[kind.Owner]bool) {
@@ -88,36 +116,52 @@ func (t *Tracker) setRejecting(s *zoneAcks, owners map[kind.Owner]bool) {
 	s.rejecting = owners
 }
 
-// Acked records the position of the shared log that a zone has acked ([Progress.Acked]), and the owners of items that
+// Acked records the positions of the shared log that a zone has acked ([Progress.Acked]), and the owners of items that
 // it rejects ([Sender.Rejecting]). The zone does not use the newest state of those, at any position.
-func (t *Tracker) Acked(zone kind.Owner, seq uint64, rejecting map[kind.Owner]bool) {
+func (t *Tracker) Acked(zone kind.Owner, acked Acked[uint64], rejecting map[kind.Owner]bool) {
 	s := t.zones[zone]
 	if s == nil {
 		return
 	}
 	t.setRejecting(s, rejecting)
-	if s.acked == seq {
+	was := s.acked
+	if was.Equal(acked) {
 		return
 	}
-	s.acked = seq
-	if seq < t.slowest[1].acked || zone == t.slowest[0].zone || zone == t.slowest[1].zone {
-		t.rankSlowest()
+	s.acked = acked
+	if !sameMeshes(was.Lagging, acked.Lagging) {
+		t.rankAll()
+		return
+	}
+	if t.slowest.changes(zone, acked.Most) {
+		t.slowest = t.rank(Acked[uint64].most)
+	}
+	for mesh, ranking := range t.slowestLagging {
+		if ranking.changes(zone, acked.Of(mesh)) {
+			t.slowestLagging[mesh] = t.rankMesh(mesh)
+		}
 	}
 }
 
-// Forwarded records that the shared log, whose head is seq, has all that a zone sent up to a position of its own log
+func sameMeshes(a, b map[string]uint64) bool {
+	return maps.EqualFunc(a, b, func(uint64, uint64) bool { return true })
+}
+
+// Forwarded records that the shared log, whose head is seq, has all that a zone sent up to positions of its own log
 // ([Receiver.Position]). A new epoch of the zone discards its earlier positions.
-func (t *Tracker) Forwarded(zone kind.Owner, own Position, seq uint64) {
+func (t *Tracker) Forwarded(zone kind.Owner, own Acked[Position], seq uint64) {
 	o := t.origins[zone]
 	if o == nil {
 		o = &origin{}
 		t.origins[zone] = o
 	}
-	if n := len(o.waiting); n > 0 && o.waiting[n-1].own.Epoch != own.Epoch {
-		o.waiting = nil
-	}
-	if n := len(o.waiting); n > 0 && o.waiting[n-1].own == own {
-		return
+	if n := len(o.waiting); n > 0 {
+		switch last := o.waiting[n-1].own; {
+		case last.Equal(own):
+			return
+		case last.Most.Epoch != own.Most.Epoch:
+			o.waiting = nil
+		}
 	}
 	o.waiting = append(o.waiting, forwarded{own, seq})
 	if len(o.waiting) > maxForwarded {
@@ -136,28 +180,40 @@ func (o *origin) thinWaiting() {
 	o.waiting = kept
 }
 
-// Confirmed returns the position of a zone's own log that every other zone has acked, for [Receiver.SetAcked].
-func (t *Tracker) Confirmed(zone kind.Owner) Position {
+// Confirmed returns the positions of a zone's own log that every other zone has acked, for [Receiver.SetAcked].
+func (t *Tracker) Confirmed(zone kind.Owner) Acked[Position] {
 	o := t.origins[zone]
-	if o == nil {
-		return Position{}
+	switch {
+	case o == nil:
+		return Acked[Position]{}
+	case t.rejectingZones[zone] > 0 || len(o.waiting) == 0:
+		return o.confirmed
 	}
-	all := t.ackedByOthers(zone)
-	for t.rejectingZones[zone] == 0 && len(o.waiting) > 0 && o.waiting[0].shared <= all {
-		o.confirmed, o.waiting = o.waiting[0].own, o.waiting[1:]
+	confirmed, passed := o.at(t.slowest.except(zone))
+	confirmed.Lagging = maps.Clone(confirmed.Lagging)
+	for mesh, ranking := range t.slowestLagging {
+		own, n := o.at(ranking.except(zone))
+		passed = min(passed, n)
+		if p := own.Of(mesh); p != confirmed.Of(mesh) {
+			if confirmed.Lagging == nil {
+				confirmed.Lagging = map[string]Position{}
+			}
+			confirmed.Lagging[mesh] = p
+		}
 	}
-	return o.confirmed
+	if passed > 0 {
+		o.base, o.waiting = o.waiting[passed-1].own, o.waiting[passed:]
+	}
+	o.confirmed = confirmed
+	return confirmed
 }
 
-// Pending returns the zones whose ack the next confirmation of a zone waits for, sorted by name.
-func (t *Tracker) Pending(zone kind.Owner) []kind.Owner {
-	o := t.origins[zone]
-	if o == nil || len(o.waiting) == 0 {
-		return nil
-	}
+// Pending returns the zones except one, sorted by name, that have not acked the changes of a mesh up to a position of
+// the shared log, or reject items of the excepted zone.
+func (t *Tracker) Pending(zone kind.Owner, seq uint64, mesh string) []kind.Owner {
 	var pending []kind.Owner
 	for other, s := range t.zones {
-		if other != zone && (s.acked < o.waiting[0].shared || s.rejecting[zone]) {
+		if other != zone && (s.acked.Of(mesh) < seq || s.rejecting[zone]) {
 			pending = append(pending, other)
 		}
 	}
@@ -165,23 +221,32 @@ func (t *Tracker) Pending(zone kind.Owner) []kind.Owner {
 	return pending
 }
 
-// ackedByOthers returns the position of the shared log that all zones except one have acked.
-func (t *Tracker) ackedByOthers(zone kind.Owner) uint64 {
-	if t.slowest[0].zone == zone {
-		return t.slowest[1].acked
-	}
-	return t.slowest[0].acked
-}
-
-// rankSlowest finds the two zones with the lowest acked position.
-func (t *Tracker) rankSlowest() {
-	t.slowest = [2]slowZone{{acked: math.MaxUint64}, {acked: math.MaxUint64}}
-	for zone := range maps.Keys(t.zones) {
-		f := slowZone{zone, t.zones[zone].acked}
-		if f.acked < t.slowest[0].acked {
-			t.slowest[0], t.slowest[1] = f, t.slowest[0]
-		} else if f.acked < t.slowest[1].acked {
-			t.slowest[1] = f
+// rankAll finds the slowest zones of all meshes.
+func (t *Tracker) rankAll() {
+	t.slowest, t.slowestLagging = t.rank(Acked[uint64].most), map[string]slowest{}
+	for _, s := range t.zones {
+		for mesh := range s.acked.Lagging {
+			if _, ranked := t.slowestLagging[mesh]; !ranked {
+				t.slowestLagging[mesh] = t.rankMesh(mesh)
+			}
 		}
 	}
+}
+
+func (t *Tracker) rankMesh(mesh string) slowest {
+	return t.rank(func(acked Acked[uint64]) uint64 { return acked.Of(mesh) })
+}
+
+// rank finds the slowest zones by one of their positions.
+func (t *Tracker) rank(position func(Acked[uint64]) uint64) slowest {
+	lowest := slowest{{acked: math.MaxUint64}, {acked: math.MaxUint64}}
+	for zone, s := range t.zones {
+		z := slowZone{zone, position(s.acked)}
+		if z.acked < lowest[0].acked {
+			lowest[0], lowest[1] = z, lowest[0]
+		} else if z.acked < lowest[1].acked {
+			lowest[1] = z
+		}
+	}
+	return lowest
 }

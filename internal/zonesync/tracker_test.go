@@ -11,49 +11,90 @@ import (
 
 func at(seq uint64) zonesync.Position { return zonesync.Position{Epoch: 1, Seq: seq} }
 
+// all is a position of all meshes.
+func all[P comparable](position P) zonesync.Acked[P] { return zonesync.Acked[P]{Most: position} }
+
 // TestTracker: a change is confirmed after all other zones acked it, and the pending zones are known by name.
 func TestTracker(t *testing.T) {
 	north := kind.Owner{Zone: "north"}
 	tracker := zonesync.NewTracker()
 	for _, zone := range []kind.Owner{east, west, north} {
 		tracker.Join(zone)
-		tracker.Acked(zone, 10, nil)
+		tracker.Acked(zone, all[uint64](10), nil)
 	}
+	var next uint64 // of the shared log, to be confirmed
 	confirmed := func(when string, want uint64, pending ...kind.Owner) {
 		t.Helper()
-		if got := tracker.Confirmed(east); got.Seq != want {
+		if got := tracker.Confirmed(east).Most; got.Seq != want {
 			t.Errorf("%s: confirmed up to %d, want %d", when, got.Seq, want)
 		}
-		if diff := cmp.Diff(pending, tracker.Pending(east)); diff != "" {
-			t.Errorf("%s: behind (-want +got):\n%s", when, diff)
+		if diff := cmp.Diff(pending, tracker.Pending(east, next, "m")); diff != "" {
+			t.Errorf("%s: lagging (-want +got):\n%s", when, diff)
 		}
 	}
 	confirmed("nothing forwarded", 0)
-	tracker.Forwarded(east, at(5), 12)
-	tracker.Forwarded(east, at(6), 14)
+	tracker.Forwarded(east, all(at(5)), 12)
+	tracker.Forwarded(east, all(at(6)), 14)
+	next = 12
 	confirmed("forwarded", 0, north, west)
-	tracker.Acked(west, 14, nil)
+	tracker.Acked(west, all[uint64](14), nil)
 	confirmed("one acked", 0, north)
-	tracker.Acked(north, 12, nil)
+	tracker.Acked(north, all[uint64](12), nil)
+	next = 14
 	confirmed("both acked the first", 5, north)
-	tracker.Acked(north, 14, map[kind.Owner]bool{east: true})
+	tracker.Acked(north, all[uint64](14), map[kind.Owner]bool{east: true})
 	confirmed("one rejects", 5, north)
-	tracker.Acked(north, 14, nil)
+	tracker.Acked(north, all[uint64](14), nil)
 	confirmed("both acked", 6)
 
-	tracker.Forwarded(east, at(7), 16)
+	tracker.Forwarded(east, all(at(7)), 16)
+	next = 16
 	tracker.Join(kind.Owner{Zone: "new"})
-	tracker.Acked(west, 16, nil)
-	tracker.Acked(north, 16, nil)
+	tracker.Acked(west, all[uint64](16), nil)
+	tracker.Acked(north, all[uint64](16), nil)
 	confirmed("a zone that has joined meanwhile", 6, kind.Owner{Zone: "new"})
 	tracker.Leave(kind.Owner{Zone: "new"})
 	confirmed("it was taken out", 7)
 
-	tracker.Forwarded(east, zonesync.Position{Epoch: 2, Seq: 3}, 18)
+	tracker.Forwarded(east, all(zonesync.Position{Epoch: 2, Seq: 3}), 18)
+	next = 18
 	confirmed("the zone has started anew", 7, north, west)
-	tracker.Acked(west, 18, nil)
-	tracker.Acked(north, 18, nil)
+	tracker.Acked(west, all[uint64](18), nil)
+	tracker.Acked(north, all[uint64](18), nil)
 	confirmed("and is confirmed anew", 3)
+}
+
+// TestTrackerOfMeshes: a mesh with which a zone lags waits for it, and no other mesh does.
+func TestTrackerOfMeshes(t *testing.T) {
+	tracker := zonesync.NewTracker()
+	for _, zone := range []kind.Owner{east, west, {Zone: "north"}} {
+		tracker.Join(zone)
+	}
+	acked := func(zone kind.Owner, most uint64, lagging map[string]uint64) {
+		tracker.Acked(zone, zonesync.Acked[uint64]{Most: most, Lagging: lagging}, nil)
+	}
+	confirmed := func(when string, a, b uint64) {
+		t.Helper()
+		if got := tracker.Confirmed(east); got.Of("a").Seq != a || got.Of("b").Seq != b {
+			t.Errorf("%s: confirmed are %v, want %d of a and %d of b", when, got, a, b)
+		}
+	}
+	tracker.Forwarded(east, all(at(5)), 12)
+	tracker.Forwarded(east, all(at(6)), 14)
+	acked(west, 14, map[string]uint64{"a": 12})
+	acked(kind.Owner{Zone: "north"}, 14, map[string]uint64{"a": 0})
+	confirmed("two zones lag with a", 0, 6)
+	acked(kind.Owner{Zone: "north"}, 14, nil)
+	confirmed("one is", 5, 6)
+	acked(west, 16, map[string]uint64{"b": 14})
+	confirmed("it lags with later changes of b", 6, 6)
+	tracker.Forwarded(east, zonesync.Acked[zonesync.Position]{Most: at(8), Lagging: map[string]zonesync.Position{
+		"b": at(7)}}, 20)
+	acked(kind.Owner{Zone: "north"}, 20, nil)
+	acked(west, 20, map[string]uint64{"b": 14})
+	confirmed("a further change", 8, 6)
+	acked(west, 20, nil)
+	confirmed("of which global has b up to 7", 8, 7)
 }
 
 // TestTrackerIsBounded: a zone that never acks delays the others' confirmations, and costs no memory. Once it is back,
@@ -64,14 +105,14 @@ func TestTrackerIsBounded(t *testing.T) {
 	tracker.Join(west)
 	const changes = 100_000
 	for i := range uint64(changes) {
-		tracker.Forwarded(east, at(i+1), 100+i)
+		tracker.Forwarded(east, all(at(i+1)), 100+i)
 	}
-	tracker.Acked(west, 100+changes/2, nil)
-	if got := tracker.Confirmed(east).Seq; got > changes/2+1 {
+	tracker.Acked(west, all[uint64](100+changes/2), nil)
+	if got := tracker.Confirmed(east).Most.Seq; got > changes/2+1 {
 		t.Errorf("confirmed up to %d, and only half of %d is acked", got, changes)
 	}
-	tracker.Acked(west, 100+changes, nil)
-	if got := tracker.Confirmed(east).Seq; got != changes {
+	tracker.Acked(west, all[uint64](100+changes), nil)
+	if got := tracker.Confirmed(east).Most.Seq; got != changes {
 		t.Errorf("confirmed up to %d, want %d", got, changes)
 	}
 }
@@ -86,10 +127,10 @@ func BenchmarkTracker(b *testing.B) {
 	for b.Loop() {
 		for zone := range benchZones {
 			head++
-			tracker.Forwarded(zoneOf(zone), at(head), head)
+			tracker.Forwarded(zoneOf(zone), all(at(head)), head)
 		}
 		for zone := range benchZones {
-			tracker.Acked(zoneOf(zone), head, nil)
+			tracker.Acked(zoneOf(zone), all[uint64](head), nil)
 			tracker.Confirmed(zoneOf(zone))
 		}
 	}
