@@ -9,12 +9,12 @@ import (
 	"weft/resource"
 )
 
-// hiddenKey stands for a private key that a reader may not read. No write stores it.
+// hiddenKey stands for a private key that a reader may not read. A write of it keeps the stored value of the field.
 const hiddenKey = "***"
 
-// hiddenKeyWritten is the problem of a written [hiddenKey].
-const hiddenKeyWritten = "stands for a value that was not shown to its reader, who may not read Secrets; write the " +
-	"value, or refer to a Secret"
+// hiddenKeyWritten is the problem of a written [hiddenKey] where the stored resource has no hidden value.
+const hiddenKeyWritten = "stands for a value that was not shown to its reader, and there is none stored in this " +
+	"field; write the value, or refer to a Secret"
 
 // HidePrivateKeys returns a resource with asterisks for each inline value that is more than certificates, such as the
 // private key of a CA. It returns the resource itself where it has no such value, and does not change it.
@@ -25,21 +25,59 @@ func HidePrivateKeys(o resource.Any) resource.Any {
 	shown := resource.Clone(o)
 	hidden := false
 	visitSources(reflect.ValueOf(resource.SpecOf(shown)), "", false, func(_ string, _ bool, source any) {
+		if !isHidden(source) {
+			return
+		}
+		hidden = true
 		switch source := source.(type) {
 		case *DataSource:
-			if value := source.Value(); value != "" && !isCertificates([]byte(value)) {
-				source.InsecureInline.Value, hidden = hiddenKey, true
-			}
+			source.InsecureInline.Value = hiddenKey
 		case *LegacyDataSource:
-			if value := source.Value(); len(value) > 0 && !isCertificates(value) {
-				source.Inline, source.InlineString, hidden = nil, hiddenKey, true
-			}
+			source.Inline, source.InlineString = nil, hiddenKey
 		}
 	})
 	if !hidden {
 		return o
 	}
 	return shown
+}
+
+// isHidden reports whether a source has an inline value that is more than certificates.
+func isHidden(source any) bool {
+	var value []byte
+	switch source := source.(type) {
+	case *DataSource:
+		value = []byte(source.Value())
+	case *LegacyDataSource:
+		value = source.Value()
+	}
+	return len(value) > 0 && !isCertificates(value)
+}
+
+// KeepPrivateKeys replaces asterisks of [HidePrivateKeys] by the values that the stored resource has in the same fields,
+// so that a resource can be written as it was read. The stored resource may be nil.
+func KeepPrivateKeys(stored, o resource.Any) {
+	if stored == nil || !kindsWithSources()[o.Key().Kind] {
+		return
+	}
+	hidden := map[string]any{}
+	visitSources(reflect.ValueOf(resource.SpecOf(stored)), "", false, func(at string, _ bool, source any) {
+		if isHidden(source) {
+			hidden[at] = source
+		}
+	})
+	visitSources(reflect.ValueOf(resource.SpecOf(o)), "", false, func(at string, _ bool, source any) {
+		switch source := source.(type) {
+		case *DataSource:
+			if was, ok := hidden[at].(*DataSource); ok && source.Value() == hiddenKey {
+				*source = *was
+			}
+		case *LegacyDataSource:
+			if was, ok := hidden[at].(*LegacyDataSource); ok && source.InlineString == hiddenKey {
+				*source = *was
+			}
+		}
+	})
 }
 
 // isCertificates reports whether a text has certificates in PEM and nothing else.

@@ -159,6 +159,7 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	o := copied(written, store.Row{})
 	var ignored []string
 	if !change.ControlPlane {
+		kind.KeepPrivateKeys(stored.objectOrNil(), o)
 		ignored = append(w.ignoreComputed(o, stored), deprecations(written)...)
 		if stored != nil && change.Token == nil {
 			kept, same, err := w.compare(written, o, stored, change.Sender)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // TestPrivateKeysOfResources: a private key that a resource has as an inline value is shown to users who read Secrets,
-// and to no other reader. What the others read is no valid key, so they do not store it by mistake.
+// and to no other reader. What the others read can be written back: the key stays.
 func TestPrivateKeysOfResources(t *testing.T) {
 	a := newActors(t)
 	certificate, key, err := pki.NewCA(time.Now(), "default")
@@ -59,8 +60,21 @@ func TestPrivateKeysOfResources(t *testing.T) {
 	for _, path := range []string{"/meshes/default", "/meshes/default/meshidentities/id"} {
 		read := a.as(operator, "GET", path, "").Body.String()
 		got := a.as(operator, "PUT", path, read)
-		if got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "was not shown to its reader") {
-			t.Errorf("%s: the write of a hidden key gets %d %s", path, got.Code, got.Body)
+		if got.Code != http.StatusOK || strings.Contains(got.Body.String(), secret) {
+			t.Errorf("%s: written as it was read: %d %s", path, got.Code, got.Body)
+		}
+		read = strings.Replace(read, `"labels":{`, `"labels":{"team":"a",`, 1)
+		if got := a.as(operator, "PUT", path, read); got.Code != http.StatusOK {
+			t.Errorf("%s: written with a label: %d %s", path, got.Code, got.Body)
+		}
+		if kept := a.as(access.AdminGroup, "GET", path, ""); !strings.Contains(kept.Body.String(), secret) {
+			t.Errorf("%s: the key is lost: %s", path, kept.Body)
+		}
+		other := path[:strings.LastIndex(path, "/")+1] + "other"
+		document := regexp.MustCompile(`"name":"(default|id)"`).ReplaceAllString(read, `"name":"other"`)
+		never := a.as(operator, "PUT", other, document)
+		if never.Code != http.StatusBadRequest || !strings.Contains(never.Body.String(), "was not shown to its reader") {
+			t.Errorf("%s: asterisks without a stored value: %d %s", other, never.Code, never.Body)
 		}
 	}
 	dryRun := a.as(operator, "PUT", "/meshes/default?dryRun=true", mesh(`{"inlineString":`+quoted(key)+`}`))
