@@ -56,7 +56,7 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 	if len(SplitYAML(doc)) > 1 { // the YAML reader would omit the rest
 		return Document{}, Errorf(Invalid, "there are several documents, want one resource")
 	}
-	raw, err := yaml.YAMLToJSONStrict(doc)
+	raw, err := yaml.YAMLToJSONStrict(AsYAML(doc))
 	if err != nil {
 		return Document{}, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}

@@ -219,6 +219,26 @@ func anyRack(t *rapid.T) rack {
 	return s
 }
 
+// TestCharactersOfJSON: a document of JSON keeps each character that JSON permits in a string, also those that YAML
+// rejects or takes for line breaks, however the document is laid out.
+func TestCharactersOfJSON(t *testing.T) {
+	for r := rune(0x20); r <= 0xffff; r++ {
+		if r >= 0x3000 && r < 0xe000 || strings.ContainsRune("\"\\", r) { // of scripts, and the two that JSON escapes
+			continue
+		}
+		title := "a" + string(r) + "b"
+		doc := "{\r\n\t\"type\": \"Rack\", \"mesh\": \"m\", \"name\": \"a\",\r\n\"spec\": {\"books\": [{\"title\": \"" +
+			title + "\"}]}}"
+		o, err := resource.Parse([]byte(doc), lookup)
+		if err != nil {
+			t.Fatalf("%U: %v", r, err)
+		}
+		if got := resource.SpecOf(o).(*rack).Books[0].Title; got != title {
+			t.Errorf("%U: read as %q, want %q", r, got, title)
+		}
+	}
+}
+
 // TestRoundTrip writes random resources in both forms and in the stored one, and reads them again.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,8 +16,8 @@ func unmarshal(raw []byte, into any) error { return json.Unmarshal(raw, into) }
 // scan returns Invalid for a document that is more expensive to parse than its size suggests. It costs one pass over
 // the bytes, and a second one for a document with aliases.
 func scan(doc []byte) error {
-	if trimmed := bytes.TrimSpace(doc); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(trimmed) {
-		return withinScan(scanJSON(trimmed))
+	if isJSON(doc) {
+		return withinScan(scanJSON(doc))
 	}
 	if n := marks(doc); n > 3*MaxElements {
 		return Errorf(Invalid,
@@ -35,6 +37,36 @@ func scan(doc []byte) error {
 			"for themselves; write them out", MaxElements)
 	}
 	return nil
+}
+
+// isJSON reports whether a document is an object or a list of JSON.
+func isJSON(doc []byte) bool {
+	trimmed := bytes.TrimSpace(doc)
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
+}
+
+// AsYAML returns a document as a reader of YAML must get it. In a document of JSON, characters that YAML rejects or
+// takes for line breaks become escape sequences, so that it has the same values. Another document is returned as it is.
+func AsYAML(doc []byte) []byte {
+	if !bytes.ContainsFunc(doc, isEscapedInYAML) || !isJSON(doc) {
+		return doc
+	}
+	var b bytes.Buffer
+	for _, r := range string(doc) {
+		if isEscapedInYAML(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// isEscapedInYAML reports whether a character that JSON permits in a string has no place in YAML as itself. YAML has no
+// escape sequence of two units, and reads the characters beyond U+FFFF as they are.
+func isEscapedInYAML(r rune) bool {
+	isSpace := r == '\n' || r == '\t' || r == '\r' // JSON has them between its tokens alone
+	return r <= math.MaxUint16 && !isSpace && (!IsPrintable(r) || r >= 0xfffe)
 }
 
 // withinScan returns Invalid for too many elements or too large a depth.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/client"
+	"weft/resource"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -115,6 +116,9 @@ func readFileOr(file string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
+// longestContextName is the maximum length of the name of a control plane, in bytes: one of DNS.
+const longestContextName = 253
+
 func addContext(command *cobra.Command, plane controlPlane, overwrite bool) error {
 	known, err := loadContexts()
 	if err != nil {
@@ -124,6 +128,9 @@ func addContext(command *cobra.Command, plane controlPlane, overwrite bool) erro
 	switch {
 	case plane.Name == "":
 		return errors.New("--name is empty")
+	case plane.Name != resource.PrintableLine(plane.Name, longestContextName):
+		return fmt.Errorf("--name is %q, want one line of printable characters, at most %d bytes", plane.Name,
+			longestContextName)
 	case i >= 0 && !overwrite:
 		return fmt.Errorf("there is a control plane %q already; replace it with --overwrite, or choose another --name",
 			plane.Name)

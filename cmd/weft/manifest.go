@@ -56,7 +56,7 @@ func expandLists(docs []document) []document {
 			Type  string            `json:"type"`
 			Items []json.RawMessage `json:"items"`
 		}
-		raw, err := yaml.YAMLToJSONStrict(doc.text)
+		raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text))
 		if err != nil || json.Unmarshal(raw, &list) != nil || list.Items == nil || list.Type != "" {
 			all = append(all, doc) // its error is reported when it is parsed
 			continue
@@ -92,7 +92,7 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 			Problems: problems}
 	}
 	m := manifest{object: o, kind: d, at: doc.at()}
-	if yaml.Unmarshal(doc.text, &m.times) != nil {
+	if yaml.Unmarshal(resource.AsYAML(doc.text), &m.times) != nil {
 		m.times = times{} // computed fields are ignored
 	}
 	return m, nil

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -116,7 +115,7 @@ func printYAMLWithout(w io.Writer, document []byte, leaveOut func(field string) 
 	if bytes.HasPrefix(bytes.TrimSpace(document), []byte("[")) {
 		inOrder = &list
 	}
-	if err := yaml.Unmarshal(parseable(document), inOrder); err != nil { // JSON is YAML
+	if err := yaml.Unmarshal(resource.AsYAML(document), inOrder); err != nil {
 		return err
 	}
 	object = slices.DeleteFunc(object, func(field yaml.MapItem) bool { return leaveOut(fmt.Sprint(field.Key)) })
@@ -131,23 +130,6 @@ func printYAMLWithout(w io.Writer, document []byte, leaveOut func(field string) 
 	}
 	_, err = w.Write(q.resolved(text))
 	return err
-}
-
-// parseable returns a JSON document in which the control characters that YAML rejects are escape sequences. YAML has
-// none of two units, as JSON has for characters beyond the first 65,536.
-func parseable(document []byte) []byte {
-	if !bytes.ContainsFunc(document, func(r rune) bool { return !resource.IsPrintable(r) }) {
-		return document
-	}
-	var b bytes.Buffer
-	for _, r := range string(document) {
-		if r <= math.MaxUint16 {
-			b.WriteString(resource.Quote(string(r)))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.Bytes()
 }
 
 // yamlQuotes writes characters that are not printable as escape sequences of YAML, so that a document keeps its values
