@@ -54,8 +54,8 @@ func isHidden(source any) bool {
 	return len(value) > 0 && !isCertificates(value)
 }
 
-// KeepPrivateKeys replaces asterisks of [HidePrivateKeys] by the values that the stored resource has in the same fields,
-// so that a resource can be written as it was read. The stored resource may be nil.
+// KeepPrivateKeys replaces asterisks of [HidePrivateKeys] by the values that the stored resource has in the same
+// fields, so that a resource can be written as it was read. The stored resource may be nil.
 func KeepPrivateKeys(stored, o resource.Any) {
 	if stored == nil || !kindsWithSources()[o.Key().Kind] {
 		return

@@ -33,6 +33,9 @@ const (
 	// signBurst and signRate, per second, bound the requests for one certificate of one proxy, with any token. An agent
 	// renews a certificate once a second at most, and a ZoneEgress has several certificates.
 	signBurst, signRate = 60, 5
+	// reportBurst and reportRate, per second, bound the changed reports of one proxy that are read: each may change the
+	// endpoints of all its services for all their clients.
+	reportBurst, reportRate = 30, 1
 	// reviewBurst and reviewRate, per second, bound half of the requests to the API server that one source address
 	// causes with rejected tokens of Pods, or of Pods without a Dataplane. An accepted token costs nothing.
 	reviewBurst, reviewRate = 50, 5
@@ -55,19 +58,20 @@ type floodBounds struct {
 	now               func() time.Time
 	attempts, changes buckets
 	signs, reviews    buckets
+	reports           buckets
 }
 
 func newFlood(now func() time.Time) *floodBounds {
 	return &floodBounds{now: now, attempts: newBuckets(attemptBurst, attemptRate),
 		changes: newBuckets(changeBurst, changeRate), signs: newBuckets(signBurst, signRate),
-		reviews: newBuckets(reviewBurst, reviewRate)}
+		reviews: newBuckets(reviewBurst, reviewRate), reports: newBuckets(reportBurst, reportRate)}
 }
 
 // payer has the buckets that a request is charged to: the token and the source of a registration, or a proxy's secret.
 type payer struct {
 	token  string // its ID
 	source string // an IPv4 address, or an IPv6 network
-	secret string // of a proxy, for a certificate request; empty for a registration
+	secret string // of a proxy, for a certificate request, or a proxy; empty for a registration
 }
 
 func (s *Server) payer(ctx context.Context, c *caller) payer {
@@ -121,6 +125,11 @@ func (f *floodBounds) change(p payer) error {
 func (f *floodBounds) sign(key state.ProxyKey, secret string) error {
 	p := payer{secret: key.Resource().String() + " " + secret}
 	return f.signs.charge(p, f.now(), 1, "certificate requests")
+}
+
+// report charges a changed report of a proxy, and returns the time after which the next one is read.
+func (f *floodBounds) report(key state.ProxyKey) (pause time.Duration) {
+	return max(reportPause, f.reports.take(payer{secret: key.Resource().String()}, f.now()))
 }
 
 // mayReview returns ResourceExhausted where a source address has caused too many requests to the API server.
@@ -240,6 +249,15 @@ func (b *buckets) hasTokens(p payer, now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// take takes one token from the bucket of a secret, if need be before it is there. It returns the time until it is.
+func (b *buckets) take(key payer, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bucket, rate := b.bucketOf(key, now)
+	bucket.level--
+	return time.Duration(-bucket.level / rate * float64(time.Second))
 }
 
 // charge takes the cost from each bucket, or from none if one of them is empty. Each rejected caller is given a time of

@@ -136,7 +136,9 @@ func TestTheBoundsAreDocumented(t *testing.T) {
 			WireBounds["weft.agent.v1.ReadyListener.spiffe_ids"].Bytes,
 			WireBounds["weft.agent.v1.SignRequest.request"].Bytes>>10),
 		numbers.Sprintf("one certificate of one proxy | %d at once, then %d a second |", signBurst, signRate),
-		numbers.Sprintf("that are read | 1 in %d ms |", int(reportPause.Milliseconds())),
+		numbers.Sprintf("that are read | 1 in %d ms; those that differ from the last, of one proxy: %d at once, then "+
+			"%d a second |",
+			int(reportPause.Milliseconds()), reportBurst, reportRate),
 		numbers.Sprintf("with each inbound of their listener | %d bytes |", maxListenerStatusBytes),
 	} {
 		if !strings.Contains(string(text), line) {
@@ -242,6 +244,33 @@ func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
 		}
 	}
 	t.Error("two tokens write without a bound")
+}
+
+// TestReportsThatDifferAreBounded: a proxy whose readiness flaps has a bound of its own, which fills again.
+func TestReportsThatDifferAreBounded(t *testing.T) {
+	c := &fakeClock{time.Unix(1000, 0)}
+	f := newFlood(c.now)
+	web, api := state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"},
+		state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "api-1"}
+	for i := range reportBurst {
+		if pause := f.report(web); pause != reportPause {
+			t.Fatalf("report %d: a pause of %s, want %s", i, pause, reportPause)
+		}
+	}
+	for range 100 {
+		pause := f.report(web)
+		if pause != time.Second/reportRate {
+			t.Fatalf("a pause of %s, want a second", pause)
+		}
+		c.at = c.at.Add(pause)
+	}
+	if pause := f.report(api); pause != reportPause {
+		t.Errorf("another proxy pauses for %s", pause)
+	}
+	c.at = c.at.Add(time.Minute)
+	if pause := f.report(web); pause != reportPause {
+		t.Errorf("after a minute, a pause of %s", pause)
+	}
 }
 
 // TestCertificateRequestsAreBounded: each certificate has its own bound, above the rate of any agent.

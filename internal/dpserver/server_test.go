@@ -17,7 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weft/internal/admission"
+	"weft/internal/state"
 	"weft/internal/store"
+	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -205,6 +207,22 @@ func TestTheFinalReportIsStored(t *testing.T) {
 	p.send(stream, &wire.Report{Run: "run-1"}) // its Envoy is dead
 	stream.CloseSend()
 	stored(p, kind.DataplaneListenerStatuses, serves())
+}
+
+// TestAProxyThatFlapsIsReadOnceASecond: above the rate, the newest report waits, and a proxy that leaves does not.
+func TestAProxyThatFlapsIsReadOnceASecond(t *testing.T) {
+	p := newPlane(t)
+	p.register()
+	p.server.FreezeBuckets()
+	p.server.SpendReports(state.ProxyKey{Type: kind.DataplaneProxy, Mesh: "default", Name: "web-1"}, 1000)
+	stream, settings := p.session("run-1")
+	l := settings.Listeners[0]
+	ready := &wire.ReadyListener{Address: l.Address, Port: l.Port, Generation: l.Generation, Healthy: true}
+	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{ready}})
+	testwait.Pass(300*time.Millisecond, "the report that must wait would be read now")
+	stored(p, kind.DataplaneListenerStatuses, serves())
+	p.send(stream, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{ready}, Draining: true})
+	p.settings(stream, func(s *wire.Settings) bool { return s.Drained })
 }
 
 func TestADrainingProxyIsDrainedOnceClientsHaveAcked(t *testing.T) {

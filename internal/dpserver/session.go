@@ -26,8 +26,8 @@ const (
 	drainBound = 30 * time.Second
 	// storeBound is the timeout of a write to the store.
 	storeBound = 10 * time.Second
-	// reportPause is the time from one Report to the next that is read. The newest Report replaces those that arrive
-	// meanwhile.
+	// reportPause is the shortest time from one Report to the next that is read. The newest Report replaces those that
+	// arrive meanwhile. The first Report of a proxy that leaves is read at once.
 	reportPause = 100 * time.Millisecond
 )
 
@@ -104,9 +104,9 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	if report, ok := s.Rows.PodReport(key.Name); ok {
 		s.noteCompleted(report) // before there was a session
 	}
-	reports := make(chan *wire.Report, 1)
-	go a.receive(keepNewest(reports))
-	return a.run(ctx, first, reports, proxies)
+	reports, leaving := make(chan *wire.Report, 1), make(chan *wire.Report, 1)
+	go a.receive(keepNewest(reports), leaving)
+	return a.run(ctx, first, reports, leaving, proxies)
 }
 
 // keepNewest returns a function that puts values into a channel of one value, each of which replaces the one before.
@@ -189,9 +189,10 @@ func (s *Server) tellNACKs(key state.ProxyKey) {
 	}
 }
 
-// receive passes on reports until the agent ends the session.
-func (a *session) receive(report func(*wire.Report)) {
-	for {
+// receive passes on reports until the agent ends the session, and the first one of a proxy that leaves to a channel of
+// its own.
+func (a *session) receive(report func(*wire.Report), leaving chan<- *wire.Report) {
+	for leaves := false; ; {
 		next, err := a.stream.Recv()
 		if err == nil {
 			err = checkReport(next)
@@ -201,14 +202,21 @@ func (a *session) receive(report func(*wire.Report)) {
 			return
 		}
 		report(next)
+		if next.Draining && !leaves {
+			leaves = true
+			leaving <- next
+		}
 	}
 }
 
-func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *wire.Report,
+func (a *session) run(ctx context.Context, first *wire.Report, reports, leaving <-chan *wire.Report,
 	proxies <-chan *proxy.Proxy) error {
 	drained := make(chan struct{})
 	a.report = first
 	next, pause := reports, (<-chan time.Time)(nil) // one of the two is nil
+	if wait := a.server.flood.report(a.key); wait > reportPause {
+		next, pause = nil, time.After(wait)
+	}
 	for waiting := false; ; {
 		if err := a.sync(ctx); err != nil {
 			return err
@@ -218,8 +226,12 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			go a.awaitDrained(ctx, drained)
 		}
 		select {
-		case a.report = <-next:
-			next, pause = nil, time.After(reportPause)
+		case report := <-next:
+			next, pause = nil, a.read(report)
+		case report := <-leaving:
+			if !a.report.Draining { // a later one was not read before
+				next, pause = nil, a.read(report)
+			}
 		case <-pause:
 			next, pause = reports, nil
 			continue
@@ -245,6 +257,16 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports <-chan *w
 			return a.finish(ctx, reports)
 		}
 	}
+}
+
+// read takes a report as the last one, and returns what ends the pause until the next is read.
+func (a *session) read(report *wire.Report) (pause <-chan time.Time) {
+	differs := !proto.Equal(a.report, report)
+	a.report = report
+	if differs {
+		return time.After(a.server.flood.report(a.key))
+	}
+	return time.After(reportPause)
 }
 
 // finish stores the final report, which may say that the Envoy is dead.
