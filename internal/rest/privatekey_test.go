@@ -73,7 +73,8 @@ func TestPrivateKeysOfResources(t *testing.T) {
 		other := path[:strings.LastIndex(path, "/")+1] + "other"
 		document := regexp.MustCompile(`"name":"(default|id)"`).ReplaceAllString(read, `"name":"other"`)
 		never := a.as(operator, "PUT", other, document)
-		if never.Code != http.StatusBadRequest || !strings.Contains(never.Body.String(), "was not shown to its reader") {
+		if never.Code != http.StatusBadRequest ||
+			!strings.Contains(never.Body.String(), "was not shown to its reader") {
 			t.Errorf("%s: asterisks without a stored value: %d %s", other, never.Code, never.Body)
 		}
 	}
