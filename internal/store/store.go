@@ -55,6 +55,7 @@ var (
 // Reasons of ErrUnavailable.
 var (
 	ErrFull        = fmt.Errorf("%w: no space is left where it is kept", ErrUnavailable)
+	ErrReadOnly    = fmt.Errorf("%w: it is read-only", ErrUnavailable)
 	ErrUnreachable = fmt.Errorf("%w: its database cannot be reached", ErrUnavailable)
 	ErrUncertain   = fmt.Errorf("%w: the connection broke during the commit, and the write may have happened",
 		ErrUnavailable)
@@ -69,6 +70,8 @@ func Why(err error) string {
 	switch {
 	case errors.Is(err, ErrFull):
 		return "the store has no space left"
+	case errors.Is(err, ErrReadOnly):
+		return "the store is read-only"
 	case errors.Is(err, ErrUnreachable):
 		return "the store's database cannot be reached"
 	case errors.Is(err, ErrNoResponseToWrite):

@@ -10,7 +10,57 @@ import (
 	"testing"
 
 	"weft/internal/store"
+	weft "weft/internal/store/sql"
 )
+
+// TestAStoreOpensOnAFullDisk: its reserve has the space for the files of an open database.
+func TestAStoreOpensOnAFullDisk(t *testing.T) {
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("mounting a small disk, which root may: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	dir := filepath.Join(disk, "data")
+	fill := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(disk, name), make([]byte, 16<<20), 0o600); !errors.Is(err,
+			syscall.ENOSPC) {
+			t.Fatalf("filling the disk: %v", err)
+		}
+	}
+	reopen := func(when string) *weft.Store {
+		t.Helper()
+		s, err := weft.Open(t.Context(), weft.SQLite{Dir: dir}, weft.Options{})
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if got, err := s.Get(t.Context(), key("kept")); err != nil || string(got.Body) != "one" {
+			t.Errorf("%s: %q, %v", when, got.Body, err)
+		}
+		return s
+	}
+	s := open(t, dir, 0)
+	if _, err := s.Create(t.Context(), store.Row{Key: key("kept"), Body: []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // the files of the open database go
+		t.Fatal(err)
+	}
+	fill("ballast")
+	s = reopen("after a stop before the disk was full")
+	fill("more")
+	_ = s.Close() // what it can't write is in its log
+	reopen("after a stop on the full disk").Close()
+
+	for _, name := range []string{"ballast", "more"} {
+		if err := os.Remove(filepath.Join(disk, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen("with space").Close()
+	fill("ballast")
+	reopen("on a disk that is full again").Close()
+}
 
 // TestRealFullDisk fills a disk of 4 MiB with the store, and empties it again.
 func TestRealFullDisk(t *testing.T) {

@@ -129,6 +129,8 @@ func postgresCause(err error) error {
 	switch {
 	case ok && response.Code == "53100": // disk_full
 		return store.ErrFull
+	case ok && response.Code == "25006": // read_only_sql_transaction
+		return store.ErrReadOnly
 	case !ok || shuttingDown(response):
 		return store.ErrUnreachable
 	}

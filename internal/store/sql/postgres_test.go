@@ -51,6 +51,26 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
+// TestAReadOnlyDatabase: a store whose database takes no writes opens, reads, and says why it does not write.
+func TestAReadOnlyDatabase(t *testing.T) {
+	server := postgrestest.Start(t)
+	at := server.Database(t)
+	mustCreate(t, openPostgres(t, at, 0), "kept")
+	server.ReadOnly(t, true)
+	s := openPostgres(t, at, 0)
+	if got, err := s.Get(t.Context(), key("kept")); err != nil || got.Key != key("kept") {
+		t.Errorf("reading: %v, %v", got.Key, err)
+	}
+	if _, err := s.Create(t.Context(), store.Row{Key: key("new")}); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("writing: %v, want %v", err, store.ErrReadOnly)
+	}
+	server.ReadOnly(t, false)
+	testwait.Until(t, "the store writes again", func() error {
+		_, err := s.Create(t.Context(), store.Row{Key: key("new")})
+		return err
+	})
+}
+
 // openTogether opens stores of an empty database at the same moment, so that each finds it without tables.
 func openTogether(t *testing.T, at weft.Postgres, n int) []store.Store {
 	stores, failures := make([]store.Store, n), make([]error, n)

@@ -40,8 +40,13 @@ var migrations = []string{
 }
 
 // migrate migrates the schema to the newest version in one transaction, which excludes other replicas. fresh reports
-// that there was no schema.
+// that there was no schema. The newest schema is only read, so a database that takes no writes can be opened.
 func (d dialect) migrate(ctx context.Context, db *sql.DB) (fresh bool, err error) {
+	var stored int
+	err = db.QueryRowContext(ctx, selectSchemaVersion).Scan(&stored)
+	if err == nil && stored == len(migrations) {
+		return false, nil // else there is no schema, or the transaction returns the error
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, fmt.Errorf("opening the database: %w", err)
@@ -87,13 +92,15 @@ func (d dialect) advance(ctx context.Context, tx *sql.Tx, version int) error {
 
 func twice(n int64) []any { return []any{n, n} }
 
+const selectSchemaVersion = `SELECT version FROM schema_version`
+
 // schemaVersion returns the version of the schema, 0 for an empty database.
 func schemaVersion(ctx context.Context, tx *sql.Tx) (version int, err error) {
 	if _, err := tx.ExecContext(ctx,
 		`CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)`); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRowContext(ctx, `SELECT version FROM schema_version`).Scan(&version)
+	err = tx.QueryRowContext(ctx, selectSchemaVersion).Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		_, err = tx.ExecContext(ctx, `INSERT INTO schema_version (version) VALUES (0)`)
 	}

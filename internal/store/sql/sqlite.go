@@ -51,9 +51,13 @@ func runEach(ctx context.Context, tx *transaction, statements []statement) error
 }
 
 func sqliteCause(err error) error {
-	const full = 13 // SQLITE_FULL
-	if response, ok := errors.AsType[*sqlite.Error](err); ok && response.Code()&0xff == full {
+	const readOnly, full = 8, 13 // SQLITE_READONLY, SQLITE_FULL
+	response, ok := errors.AsType[*sqlite.Error](err)
+	switch {
+	case ok && response.Code()&0xff == full:
 		return store.ErrFull
+	case ok && response.Code()&0xff == readOnly:
+		return store.ErrReadOnly
 	}
 	return store.ErrUnavailable
 }
@@ -79,10 +83,11 @@ func (s SQLite) open(context.Context) (database, error) {
 	if err := file.Close(); err != nil {
 		return database{}, errors.Join(err, lock.Close())
 	}
-	write, err := connect(path, 1, "journal_mode(WAL)", "synchronous(FULL)")
+	write, err := connectWriter(dir, path)
 	if err != nil {
 		return database{}, errors.Join(err, lock.Close())
 	}
+	keepReserve(dir)
 	read, err := connect(path, readers, "query_only(1)")
 	if err != nil {
 		return database{}, errors.Join(err, write.Close(), lock.Close())
@@ -90,6 +95,44 @@ func (s SQLite) open(context.Context) (database, error) {
 	return database{dialect: sqliteDialect, write: write, read: read, close: func() error {
 		return errors.Join(read.Close(), write.Close(), lock.Close())
 	}}, nil
+}
+
+// connectWriter opens the connection of the writer. An open database needs two further files, so a full disk gets the
+// space of the reserve first.
+func connectWriter(dir, path string) (*sql.DB, error) {
+	open := func() (*sql.DB, error) {
+		db, err := connect(path, 1, "journal_mode(WAL)", "synchronous(FULL)")
+		if err != nil {
+			return nil, err
+		}
+		var tables int // a read opens the files
+		if err := db.QueryRow(`SELECT count(*) FROM sqlite_schema`).Scan(&tables); err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
+		}
+		return db, nil
+	}
+	db, err := open()
+	if err != nil && os.Remove(filepath.Join(dir, reserveFile)) == nil {
+		return open()
+	}
+	return db, err
+}
+
+// reserveFile is a file of reserveBytes in the data directory, which a start on a full disk removes.
+const (
+	reserveFile  = "reserve"
+	reserveBytes = 1 << 20
+)
+
+// keepReserve makes the reserve again where it is missing. On a full disk there is none.
+func keepReserve(dir string) {
+	path := filepath.Join(dir, reserveFile)
+	if _, err := os.Stat(path); err == nil {
+		return
+	}
+	if err := os.WriteFile(path, make([]byte, reserveBytes), 0o600); err != nil {
+		_ = os.Remove(path) // what was written of it
+	}
 }
 
 func (s SQLite) attach(context.Context) (*sql.DB, sql.TxOptions, error) {

@@ -8,6 +8,7 @@ package postgrestest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -276,6 +277,31 @@ func (s *Server) Database(t testing.TB) sql.Postgres {
 	t.Cleanup(func() { s.recycle(name) })
 	return sql.Postgres{Host: s.dir, Port: uint16(s.port), User: administrator, Database: name, MaxConnections: 10,
 		ConnectTimeout: testwait.Timeout}
+}
+
+// ReadOnly has every later transaction write, or not.
+func (s *Server) ReadOnly(t testing.TB, is bool) {
+	t.Helper()
+	for _, statement := range []string{fmt.Sprintf(`ALTER SYSTEM SET default_transaction_read_only = %v`, is),
+		`SELECT pg_reload_conf()`} {
+		if err := s.exec(t.Context(), "postgres", statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[bool]string{true: "on", false: "off"}[is]
+	testwait.Until(t, "the setting is read", func() error {
+		connection, err := s.connect(t.Context(), "postgres")
+		if err != nil {
+			return err
+		}
+		defer connection.Close(t.Context())
+		var now string
+		err = connection.QueryRow(t.Context(), `SHOW default_transaction_read_only`).Scan(&now)
+		if err == nil && now != want {
+			err = errors.New(now)
+		}
+		return err
+	})
 }
 
 // recycle leaves a database alone that cannot be emptied, such as one of a server that was stopped.
