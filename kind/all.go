@@ -33,6 +33,7 @@ func All() []resource.Descriptor {
 		ResolvedNames,
 		PodReports,
 		Instances, Leaderships, AckRequests, StoreIDs, FirstStarts, Graces, FailedWritesList,
+		UnrecordedCertificatesList,
 	})
 }
 

@@ -2,7 +2,6 @@ package kind
 
 import (
 	"slices"
-	"time"
 
 	"weft/resource"
 )
@@ -140,17 +139,17 @@ func (l *DataplaneCertificates) Add(certificate WorkloadCertificate) {
 	l.Certificates = append(kept, certificate)
 }
 
+// Holds reports whether the row has a certificate with the same SPIFFE IDs and root.
+func (l *DataplaneCertificates) Holds(certificate WorkloadCertificate) bool {
+	return slices.ContainsFunc(l.Certificates, func(c WorkloadCertificate) bool {
+		return c.Equal(certificate.SpiffeIDs) && c.Root == certificate.Root
+	})
+}
+
 // InUse returns the last signed certificate, or nil.
 func (l *DataplaneCertificates) InUse() *WorkloadCertificate {
 	if len(l.Certificates) == 0 {
 		return nil
 	}
 	return &l.Certificates[len(l.Certificates)-1]
-}
-
-// Valid reports whether a certificate is valid at a time.
-func (l *DataplaneCertificates) Valid(at time.Time) bool {
-	return slices.ContainsFunc(l.Certificates, func(certificate WorkloadCertificate) bool {
-		return certificate.Until.After(at)
-	})
 }

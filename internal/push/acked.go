@@ -113,7 +113,10 @@ func (w *localWait) streams() []*xds.Stream { return w.proxies.openStreams(w.con
 
 // certified returns the proxies with a valid certificate, connected or not.
 func (w *localWait) certified(now time.Time) []state.ProxyKey {
-	return w.withCertificate(func(_ state.ProxyKey, c *kind.DataplaneCertificates) bool { return c.Valid(now) })
+	r := w.reader()
+	return w.withCertificate(func(_ state.ProxyKey, c *kind.DataplaneCertificates) bool {
+		return w.state.Tables.HoldsValid(r, c, now)
+	})
 }
 
 // proxiesOfMesh returns the proxies with a valid certificate, and those that are connected.
@@ -126,7 +129,7 @@ func (w *localWait) proxiesOfMesh(now time.Time) []state.ProxyKey {
 func (w *localWait) connected(now time.Time) []state.ProxyKey {
 	r := w.reader()
 	lately := w.withCertificate(func(key state.ProxyKey, c *kind.DataplaneCertificates) bool {
-		return c.Valid(now) && w.wasConnected(r, key, now.Add(-Bound))
+		return w.state.Tables.HoldsValid(r, c, now) && w.wasConnected(r, key, now.Add(-Bound))
 	})
 	return append(lately, w.proxies.connected(w.concerns)...)
 }

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"time"
 
 	"weft/internal/pki"
 	"weft/internal/proxy"
@@ -49,6 +50,16 @@ func (rows Rows) ListenerStatus(key state.ProxyKey) (*resource.Object[kind.Datap
 // Insight returns the connections of a proxy, as its DataplaneInsight has them.
 func (rows Rows) Insight(key state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool) {
 	return rows.state.Tables.Insight(rows.reader(), key)
+}
+
+// Certificates returns the certificates that the proxy of a Dataplane may present.
+func (rows Rows) Certificates(key state.ProxyKey) (*resource.Object[kind.DataplaneCertificates], bool) {
+	return rows.state.Tables.Certificates.Find(rows.reader(), key.Mesh, key.Name)
+}
+
+// HoldsValid reports whether one of the certificates may be valid at a time.
+func (rows Rows) HoldsValid(certificates *kind.DataplaneCertificates, at time.Time) bool {
+	return rows.state.Tables.HoldsValid(rows.reader(), certificates, at)
 }
 
 // EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh that gives it an

@@ -26,7 +26,7 @@ func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
 	if !ok {
 		return w
 	}
-	kept := unexpired(r, row.Spec.Certificates)
+	kept := p.unexpired(r, row.Spec.Certificates)
 	next := row.Spec.Next
 	if announced := p.State.Identity.WithNextIDs(r, proxyOf(row), r.Now()); announced != nil {
 		next = announced.Spec.Next
@@ -35,7 +35,7 @@ func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
 	case len(kept) == 0:
 		next = nil
 	case next == nil || next != row.Spec.Next || next.Accepted:
-	case r.Past(next.Since.Add(p.identityTimeout(r, u.Mesh))),
+	case r.Past(p.formerExpired(r, next.Since.Add(p.identityTimeout(r, u.Mesh)))),
 		p.Acks.Acked(r, identityWaitName(u.Mesh), nextState(row)):
 		accepted := *next
 		accepted.Accepted = true
@@ -134,13 +134,19 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 
 // unexpired returns the certificates that a peer may still see: the valid ones, and those of connections that may be
 // open.
-func unexpired(r *table.Reader, certs []kind.WorkloadCertificate) (kept []kind.WorkloadCertificate) {
+func (p *Plan) unexpired(r *table.Reader, certs []kind.WorkloadCertificate) (kept []kind.WorkloadCertificate) {
 	for _, cert := range certs {
-		if !r.Past(cert.Until.Add(identity.ConnectionLife)) {
+		if !r.Past(p.State.Tables.ValidUntil(r, cert.Until).Add(identity.ConnectionLife)) {
 			kept = append(kept, cert)
 		}
 	}
 	return kept
+}
+
+// formerExpired returns when a step goes on although proxies have not acked the one before, from the time at which the
+// certificates that are recorded have expired.
+func (p *Plan) formerExpired(r *table.Reader, recorded time.Time) time.Time {
+	return p.State.Tables.ValidUntil(r, kind.Time{Time: recorded}).Time
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -176,5 +182,6 @@ func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []k
 		Message: fmt.Sprintf(
 			"%d Dataplanes get certificates of their new SPIFFE IDs once every proxy accepts these, from %s "+
 				"at the latest%s",
-			waiting, formatTime(bound.Add(p.identityTimeout(r, mesh))), p.pendingText(r, identityWaitName(mesh)))}}
+			waiting, formatTime(p.formerExpired(r, bound.Add(p.identityTimeout(r, mesh)))),
+			p.pendingText(r, identityWaitName(mesh)))}}
 }

@@ -108,7 +108,7 @@ func (p *Plan) egressCertificates(r *table.Reader, u Request) (w Writes) {
 		return w
 	}
 	changed := *row
-	changed.Spec.Certificates = unexpired(r, row.Spec.Certificates)
+	changed.Spec.Certificates = p.unexpired(r, row.Spec.Certificates)
 	egress := kind.ZoneEgresses.Key("", u.Name)
 	if _, there := p.State.Tables.ZoneEgresses.Find(r, "", u.Name); !there {
 		w.addWrite(statusDelay, Write{Delete: row, UnlessStored: egress})

@@ -67,8 +67,8 @@ func (p *Plan) notAdmittedIn(r *table.Reader, shard state.Shard) (evicted []kind
 		}
 		proxy := kind.EvictedProxy{Name: pki.InstanceDNSName(row.Mesh, p.State.Tables.Zone, row.Name)}
 		for _, cert := range row.Spec.Certificates {
-			if cert.Until.After(proxy.Until.Time) {
-				proxy.Until = cert.Until
+			if until := p.State.Tables.ValidUntil(r, cert.Until); until.After(proxy.Until.Time) {
+				proxy.Until = until
 			}
 		}
 		if !proxy.Until.IsZero() {
@@ -121,7 +121,7 @@ func (p *Plan) staysEvicted(r *table.Reader, mesh string, proxy kind.EvictedProx
 	if dp, ok := p.State.Tables.Dataplanes.Find(r, mesh, name); ok {
 		return !p.State.Identity.Admits(r, dp)
 	}
-	return !r.Past(proxy.Until.Add(identity.ConnectionLife))
+	return !r.Past(p.State.Tables.ValidUntil(r, proxy.Until).Add(identity.ConnectionLife))
 }
 
 func proxyOf(row *resource.Object[kind.DataplaneCertificates]) state.ProxyKey {

@@ -73,6 +73,27 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	wants("all are in again", "")
 }
 
+// TestAnEvictedProxyWithAnUnrecordedCertificate: a certificate that was renewed while the store took no writes is
+// denied until it has expired, although the stored one has, also after the proxy's Dataplane has gone.
+func TestAnEvictedProxyWithAnUnrecordedCertificate(t *testing.T) {
+	w := newWorld(t, "241.0.0.0/8")
+	recorded, renewed := w.now.Add(time.Hour), w.now.Add(3*time.Hour)
+	w.put(allows(""), ofTeam("web", "a"), holds("web", recorded))
+	w.now = w.now.Add(2 * time.Hour) // the store takes no writes until now
+	w.put(kind.UnrecordedCertificatesList.Make("", kind.TheUnrecordedCertificates,
+		kind.UnrecordedCertificates{Until: kind.Time{Time: renewed}}))
+	w.reconcile(kind.DataplaneCertificatesList.Name, "web")
+	w.put(allows("b"))
+	w.wantDenied(t, "after the outage", "web")
+	w.remove(kind.Dataplanes.Key("default", "web"))
+	w.remove(kind.DataplaneCertificatesList.Key("default", "web"))
+	w.wantDenied(t, "once its Dataplane has gone", "web")
+	w.now = renewed.Add(identity.ConnectionLife - time.Second)
+	w.wantDenied(t, "until its certificate and its connections have ended", "web")
+	w.now = renewed.Add(identity.ConnectionLife)
+	w.wantDenied(t, "afterwards", "")
+}
+
 // TestAZoneDeniesItsOwnAlone: a zone evicts only its own proxies.
 func TestAZoneDeniesItsOwnAlone(t *testing.T) {
 	w := newWorld(t, "241.0.0.0/8")

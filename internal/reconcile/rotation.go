@@ -175,7 +175,7 @@ func (rot *rotation) active() *pki.CA {
 // bound returns when the next CA signs although some proxies have not acked: the certificates that they held have
 // expired by then.
 func (rot *rotation) bound() time.Time {
-	return rot.signing.Next.Since.Add(timeoutFor(rot.signing.Life))
+	return rot.plan.formerExpired(rot.r, rot.signing.Next.Since.Add(timeoutFor(rot.signing.Life)))
 }
 
 // minTimeout is the shortest timeout of a step, for slow proxies with short-lived certificates.
@@ -316,12 +316,13 @@ func (rot *rotation) keepForHolders(root string) bool {
 	}
 	for _, row := range rot.plan.State.Identity.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, cert := range row.Spec.Certificates {
-			if cert.Root != old.fingerprint || rot.r.Past(cert.Until.Add(identity.ConnectionLife)) {
+			until := rot.plan.State.Tables.ValidUntil(rot.r, cert.Until)
+			if cert.Root != old.fingerprint || rot.r.Past(until.Add(identity.ConnectionLife)) {
 				continue
 			}
 			old.holders++
-			if cert.Until.After(old.until) {
-				old.until = cert.Until.Time
+			if until.After(old.until) {
+				old.until = until.Time
 			}
 		}
 	}

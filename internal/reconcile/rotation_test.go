@@ -242,6 +242,40 @@ func TestARotationContinuesWhenCertificatesOfPendingProxiesHaveExpired(t *testin
 	}
 }
 
+// TestCertificatesThatWereNotRecordedKeepTheFormerRoot: after a time in which the store took no writes, the former root
+// stays, and a CA whose root some proxies lack waits, until the last certificate that was renewed meanwhile has
+// expired.
+func TestCertificatesThatWereNotRecordedKeepTheFormerRoot(t *testing.T) {
+	w, _ := begun(t)
+	w.holds("web-1", w.now.Add(time.Hour))
+	second := freshCA(w, domain)
+	w.put(w.secret("ca", second))
+	w.reconcileIdentity()
+	w.now = w.now.Add(2 * time.Hour) // the store takes no writes until now
+	until := w.now.Add(time.Hour)
+	w.put(kind.UnrecordedCertificatesList.Make("", kind.TheUnrecordedCertificates,
+		kind.UnrecordedCertificates{Until: kind.Time{Time: until}}))
+	if requeue := w.reconcileIdentity(); w.signing() == fingerprint(w, second) || !requeue.Equal(until) {
+		t.Errorf("%s signs, requeued at %s; want the first CA until %s", w.signing(), requeue, until)
+	}
+	w.ackAll()
+	requeue := w.reconcileIdentity()
+	if want := until.Add(identity.ConnectionLife); w.signing() != fingerprint(w, second) || !requeue.Equal(want) {
+		t.Errorf("%s signs, requeued at %s; want the second CA, and the former root until %s", w.signing(), requeue,
+			want)
+	}
+	w.now = requeue.Add(-time.Second)
+	w.reconcile(kind.DataplaneCertificatesList.Name, "web-1")
+	if w.reconcileIdentity(); w.roots() != 2 {
+		t.Error("the former root was removed while a certificate of it is valid")
+	}
+	w.now = requeue
+	w.reconcile(kind.DataplaneCertificatesList.Name, "web-1")
+	if w.reconcileIdentity(); w.roots() != 1 {
+		t.Errorf("%d roots after the last certificate of the former one expired, want one", w.roots())
+	}
+}
+
 func TestAnInvalidCAKeepsTheSigningCA(t *testing.T) {
 	w, first := begun(t)
 	expired := *w

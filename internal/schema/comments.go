@@ -1010,6 +1010,8 @@ var comments = map[string]string{
 	"URLRewrite":                                  "URLRewrite changes the host and the path of requests.",
 	"URLRewrite.Hostname":                         "the value of the header host",
 	"URLRewrite.Path":                             "the path",
+	"UnrecordedCertificates":                      "UnrecordedCertificates are certificates that were renewed while the store took no writes, so that no [DataplaneCertificates] has their expiry.",
+	"UnrecordedCertificates.Until":                "Until is the expiry of the last of them. Every stored certificate counts as valid until then.",
 	"UnvouchedMembers":                            "UnvouchedMembers are the facts that count without a voucher, which is the token of the proxy, an operator, or the API server of Kubernetes. Where a service has vouched members, one without a voucher counts only with a SPIFFE ID that one of them has.",
 	"UnvouchedMembers.Addresses":                  "addresses that a proxy states and does not connect from",
 	"UnvouchedMembers.Tags":                       "tags, labels and names that a proxy states",

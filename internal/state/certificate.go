@@ -2,7 +2,9 @@ package state
 
 import (
 	"hash/fnv"
+	"slices"
 	"strconv"
+	"time"
 
 	"weft/internal/table"
 	"weft/kind"
@@ -23,6 +25,8 @@ type CertificateTables struct {
 	// EgressCertificatesByRoot is CertificatesByRoot for ZoneEgresses. EgressCertificatesByName finds them by the
 	// ZoneEgress.
 	EgressCertificatesByRoot, EgressCertificatesByName table.Index[*resource.Object[kind.DataplaneCertificates]]
+	// UnrecordedCertificates are those that were renewed while the store took no writes: one row.
+	UnrecordedCertificates Rows[kind.UnrecordedCertificates]
 }
 
 func (t *Tables) addCertificate() {
@@ -33,6 +37,32 @@ func (t *Tables) addCertificate() {
 	t.CertificatesChanging = table.NewIndex(t.Certificates, movingKeys)
 	t.EgressCertificatesByRoot = table.NewIndex(t.EgressCertificates, rootKeys)
 	t.EgressCertificatesByName = table.NewIndex(t.EgressCertificates, egressNameKeys)
+	t.UnrecordedCertificates = addRows(t, kind.UnrecordedCertificatesList)
+}
+
+// ValidUntil returns when the last certificate of a stored one has expired, at the latest: it may have been renewed
+// without its record.
+func (t *Tables) ValidUntil(r *table.Reader, stored kind.Time) kind.Time {
+	unrecorded, ok := t.UnrecordedCertificates.Find(r, "", kind.TheUnrecordedCertificates)
+	if ok && unrecorded.Spec.Until.After(stored.Time) {
+		return unrecorded.Spec.Until
+	}
+	return stored
+}
+
+// HoldsValid reports whether a proxy may have a valid certificate.
+func (t *Tables) HoldsValid(r *table.Reader, certificates *kind.DataplaneCertificates, at time.Time) bool {
+	return slices.ContainsFunc(certificates.Certificates, func(c kind.WorkloadCertificate) bool {
+		return t.ValidUntil(r, c.Until).After(at)
+	})
+}
+
+// LongestLife returns the longest lifetime of the certificates that are signed in any mesh.
+func (t *Tables) LongestLife() (life time.Duration) {
+	for ca := range t.SigningCAs.All(t.DB.Snapshot()) {
+		life = max(life, time.Duration(ca.Spec.Life))
+	}
+	return life
 }
 
 // RootKey returns the index key of the certificates below a root, by the root's fingerprint.
