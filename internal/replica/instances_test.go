@@ -92,6 +92,8 @@ type instance struct {
 	stop     func() // in order
 	requests chan []resource.Key
 	mute     chan struct{} // closed: responds
+	lost     atomic.Bool   // it has recorded that another one is lost
+	stays    atomic.Bool   // it has certificates without a record
 }
 
 func (w *world) join(id string) *instance {
@@ -102,6 +104,8 @@ func (w *world) join(id string) *instance {
 		ID: id, Store: i.link, Writer: admission.New(i.link, admission.Options{}), Lost: 30 * time.Second,
 		Log:            slog.New(slog.DiscardHandler),
 		HasLostClients: func(instance string) bool { return w.lostClients[instance].Load() },
+		RecordLost:     func(context.Context) error { i.lost.Store(true); return nil },
+		MayLeave:       func() bool { return !i.stays.Load() },
 		LocalAcked: func(ctx context.Context, _ kind.AckClients, rows []resource.Key, _ func(kind.PendingAcks)) error {
 			i.requests <- rows
 			select {
@@ -183,6 +187,65 @@ func TestACrashedLeaderIsFollowedWithinTwentySeconds(t *testing.T) {
 			t.Errorf("a: ended %t, heard of last %s ago", ended, time.Since(last))
 		}
 	})
+}
+
+// TestAReplicaThatMayHaveUnrecordedCertificates: the others record what one may have signed that was killed, or that
+// stopped before it has recorded everything. One that gives its lease back has recorded it.
+func TestAReplicaThatMayHaveUnrecordedCertificates(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b, c := w.join("a"), w.join("b"), w.join("c")
+		advance(20 * time.Second)
+		a.stop()
+		advance(20 * time.Second)
+		if c.lost.Load() || b.lost.Load() || c.Replicas() != 1 {
+			t.Errorf("a replica that has given its lease back is lost; %d others are left", c.Replicas())
+		}
+		b.stays.Store(true)
+		b.stop()
+		advance(20 * time.Second)
+		if !c.lost.Swap(false) || c.Replicas() != 0 {
+			t.Errorf("the one that stopped with unrecorded certificates is not lost; %d others are left", c.Replicas())
+		}
+		a = w.join("a")
+		advance(20 * time.Second)
+		a.crash()
+		advance(20 * time.Second)
+		if !c.lost.Load() {
+			t.Error("the one that was killed is not lost")
+		}
+	})
+}
+
+// TestAReplicaJoinsAStoreThatTakesNoWrites: it has a lease, and may lead, once the store takes writes.
+func TestAReplicaJoinsAStoreThatTakesNoWrites(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		full := &readOnly{Store: w.rows}
+		full.is.Store(true)
+		w.rows = full
+		a := w.join("a")
+		advance(20 * time.Second)
+		if a.Leads() || a.CheckStored() == nil {
+			t.Error("it leads without a lease")
+		}
+		full.is.Store(false)
+		advance(20 * time.Second)
+		if !a.Leads() || a.CheckStored() != nil {
+			t.Errorf("it leads: %v; its lease: %v", a.Leads(), a.CheckStored())
+		}
+	})
+}
+
+// readOnly is a store that takes no new rows while it is set.
+type readOnly struct {
+	store.Store
+	is atomic.Bool
+}
+
+func (r *readOnly) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	if r.is.Load() {
+		return store.Row{}, store.ErrReadOnly
+	}
+	return r.Store.Create(ctx, row)
 }
 
 func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {

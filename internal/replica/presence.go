@@ -144,6 +144,9 @@ func (m *Member) deleteExpired(ctx context.Context) (next time.Time) {
 	dead, next := m.view.expired(time.Now())
 	m.mu.Unlock()
 	for id, version := range dead {
+		if m.RecordLost != nil && m.RecordLost(ctx) != nil {
+			return time.Now().Add(retryPeriod) // the store takes no writes
+		}
 		err := m.Writer.Delete(ctx, kind.Instances.Key("", id), admission.Change{ControlPlane: true, IfMatch: version})
 		switch {
 		case err == nil:
@@ -214,6 +217,11 @@ func (m *Member) leave(ctx context.Context) {
 	m.mu.Unlock()
 	if led != nil {
 		led.parts.Wait()
+	}
+	if m.MayLeave != nil && !m.MayLeave() {
+		m.Log.Warn("this instance leaves its lease, since it has signed certificates that are not recorded", "instance",
+			m.ID())
+		return
 	}
 	err := m.Writer.Delete(ctx, kind.Instances.Key("", m.ID()), admission.Change{ControlPlane: true, IfMatch: version})
 	if err != nil && !lostRace(err) {

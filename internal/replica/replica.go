@@ -14,6 +14,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ import (
 	"weft/resource"
 )
 
-// Config is the configuration of one replica. All fields are required but Addresses and Timing.
+// Config is the configuration of one replica. All fields are required except the optional ones.
 type Config struct {
 	ID     string // unique for each run of each replica
 	Store  store.Store
@@ -41,6 +42,12 @@ type Config struct {
 	Lost time.Duration
 	// HasLostClients reports whether a replica that left has clients that have not connected to another one.
 	HasLostClients func(instance string) bool
+	// RecordLost is called before the row of another replica whose lease has expired is deleted: the replica may have
+	// signed certificates that it could not record. After an error the row stays. Optional.
+	RecordLost func(context.Context) error
+	// MayLeave reports whether this replica has recorded all certificates that it has signed. Otherwise its row stays
+	// when it stops, and the others take it for lost. Optional.
+	MayLeave func() bool
 	// Addresses returns the addresses of this machine, which the others know. Optional.
 	Addresses func() []string
 	Timing    Timing // optional
@@ -94,10 +101,13 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		view:       newView(c.ID, time.Now(), c.Timing),
 		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
-	if err := m.createRow(ctx); err != nil {
+	err := m.createRow(ctx)
+	if resource.CodeOf(err) == resource.Unavailable {
+		m.Log.Warn("the store takes no writes: this instance has no lease yet, and does not lead", "instance", m.ID(),
+			"error", err)
+	} else if err != nil {
 		return nil, err
 	}
-	var err error
 	m.followed, err = mirror.Start(ctx, mirror.Config{
 		Store: c.Store, Decode: admission.Decode, Apply: m.apply, Log: c.Log,
 		Kinds: []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name},
@@ -121,6 +131,16 @@ func (m *Member) Expired(id string) (last time.Time, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ended(id)
+}
+
+// CheckStored returns an error unless this replica has stored its row, which the others find if it is lost.
+func (m *Member) CheckStored() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.version == "" {
+		return errors.New("the store has no lease of this instance")
+	}
+	return nil
 }
 
 // Renewed reports whether another replica is live, and has renewed its lease since this one has read it first. Until

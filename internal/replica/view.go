@@ -28,6 +28,10 @@ func (t Timing) withDefaults() Timing {
 	return Timing{cmp.Or(t.LeaseDuration, 15*time.Second), cmp.Or(t.RenewDeadline, 12*time.Second)}
 }
 
+// Expiry is the time after its last renewal by which the others have found that a replica has lost its lease, with time
+// to store that.
+func (t Timing) Expiry() time.Duration { return 4 * t.withDefaults().LeaseDuration }
+
 // renewPeriod is the period of renewals. One may fail before the deadline.
 func (t Timing) renewPeriod() time.Duration { return min(maxRenewPeriod, t.RenewDeadline/2) }
 
