@@ -81,6 +81,9 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 			status.Convert(limited).Message())
 		return nil, limited
 	}
+	if known, ok := s.Rows.ListenerStatus(key); ok && resource.CodeOf(err) == resource.Unavailable {
+		row, err = registrationOf(&known.Spec), nil // it is registered; which token it has is only a record
+	}
 	if err != nil {
 		return nil, s.statusError(err, "registering "+proxy.Key().String())
 	}

@@ -47,10 +47,7 @@ func (s *Server) isPresented(key state.ProxyKey, next *identity.NextCertificate,
 	certificate kind.WorkloadCertificate) bool {
 	rows := s.Rows.EgressCertificates(key.Name)
 	return len(rows) == 0 || slices.ContainsFunc(rows, func(row *resource.Object[kind.DataplaneCertificates]) bool {
-		return row.Mesh == next.Mesh &&
-			slices.ContainsFunc(row.Spec.Certificates, func(l kind.WorkloadCertificate) bool {
-				return l.Equal(certificate.SpiffeIDs) && l.Root == certificate.Root
-			})
+		return row.Mesh == next.Mesh && row.Spec.Holds(certificate)
 	})
 }
 
@@ -59,7 +56,7 @@ func (s *Server) certificatesExpireSoon(key state.ProxyKey) bool {
 	soon := now().Add(expiresSoon)
 	return !slices.ContainsFunc(s.Rows.EgressCertificates(key.Name),
 		func(row *resource.Object[kind.DataplaneCertificates]) bool {
-			return row.Spec.Valid(soon)
+			return s.Rows.HoldsValid(&row.Spec, soon)
 		})
 }
 

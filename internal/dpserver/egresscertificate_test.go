@@ -24,6 +24,11 @@ func (r egressRows) EgressCertificates(string) []*resource.Object[kind.Dataplane
 	return r.rows
 }
 
+// HoldsValid implements [Rows]. The store has taken all writes.
+func (r egressRows) HoldsValid(certificates *kind.DataplaneCertificates, at time.Time) bool {
+	return certificates.InUse().Until.After(at)
+}
+
 // egressAcks says whether every client has acked.
 type egressAcks struct {
 	Acks

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,12 +43,34 @@ import (
 // plane is a control plane without its API, in memory, and a connection to its data plane server.
 type plane struct {
 	t      *testing.T
-	rows   store.Store
+	rows   *readOnly
 	writer *admission.Writer
 	server *dpserver.Server
+	// renews is [dpserver.Config.RenewsUnrecorded].
+	renews atomic.Bool
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
 	audit  bytes.Buffer // written before the response
+}
+
+// readOnly is a store that takes no writes while it is set.
+type readOnly struct {
+	store.Store
+	set atomic.Bool
+}
+
+func (r *readOnly) Create(ctx context.Context, row store.Row) (store.Row, error) {
+	if r.set.Load() {
+		return store.Row{}, store.ErrReadOnly
+	}
+	return r.Store.Create(ctx, row)
+}
+
+func (r *readOnly) Update(ctx context.Context, row store.Row) (store.Row, error) {
+	if r.set.Load() {
+		return store.Row{}, store.ErrReadOnly
+	}
+	return r.Store.Update(ctx, row)
 }
 
 // signingKey is generated once: RSA keys are slow to generate.
@@ -83,7 +106,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
-	rows := memory.New(memory.Options{})
+	rows := &readOnly{Store: memory.New(memory.Options{})}
 	writer := admission.New(rows, admission.Options{Zone: "east"})
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
@@ -93,7 +116,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 	server := dpserver.New(dpserver.Config{Rows: hub.Rows, Proxies: hub.Proxies, Acks: hub.Acks,
 		AwaitAdditions: hub.Additions.Await, Keys: pki.NewKeyring(hub.Rows.Secret), Pods: pods, Nodes: nodes{},
 		Audit: audit.New(&p.audit, "cp-1", time.Now, log), Writer: writer, Catalog: catalog, Zone: "east",
-		Instance: self, Log: log})
+		Instance: self, RenewsUnrecorded: p.renews.Load, Log: log})
 	hub.Follow(server.Observe)
 	hub.Use(ctx, push.Callbacks{Waiter: push.Streams{}, Replicas: self})
 	p.server = server

@@ -44,9 +44,13 @@ type Rows interface {
 	ListenerStatus(key state.ProxyKey) (*resource.Object[kind.DataplaneListenerStatus], bool)
 	Insight(key state.ProxyKey) (*resource.Object[kind.DataplaneInsight], bool)
 	SigningCA(mesh, name string) (*resource.Object[kind.SigningCA], bool)
+	// Certificates returns the certificates that the proxy of a Dataplane may present.
+	Certificates(key state.ProxyKey) (*resource.Object[kind.DataplaneCertificates], bool)
 	// EgressCertificates returns the certificates that a ZoneEgress may present: a row for each mesh in which it has an
 	// identity.
 	EgressCertificates(name string) []*resource.Object[kind.DataplaneCertificates]
+	// HoldsValid reports whether one of the certificates may be valid at a time.
+	HoldsValid(certificates *kind.DataplaneCertificates, at time.Time) bool
 	MeshExists(mesh string) bool
 	// PodReport returns the report about the Pod of a Dataplane, by its name.
 	PodReport(name string) (*resource.Object[kind.PodReport], bool)
@@ -87,7 +91,7 @@ type Acks interface {
 }
 
 // Config has the dependencies and settings of a Server. All fields but Pods, Nodes, DefaultMesh, LocalNetworks,
-// Forwarders and Acked are required.
+// Forwarders, Acked and RenewsUnrecorded are required.
 type Config struct {
 	Rows    Rows
 	Proxies Proxies
@@ -120,7 +124,10 @@ type Config struct {
 	Instance *replica.Member
 	// Acked is called when a proxy is in sync again, with the time for which it was not. Optional.
 	Acked func(after time.Duration)
-	Log   *slog.Logger
+	// RenewsUnrecorded reports whether certificates are renewed although the store takes no record of it. Optional:
+	// none is.
+	RenewsUnrecorded func() bool
+	Log              *slog.Logger
 }
 
 // Server serves proxies and their agents.

@@ -26,6 +26,8 @@ const (
 	drainBound = 30 * time.Second
 	// storeBound is the timeout of a write to the store.
 	storeBound = 10 * time.Second
+	// storeRetry is the pause before a failed write is repeated.
+	storeRetry = 5 * time.Second
 	// reportPause is the shortest time from one Report to the next that is read. The newest Report replaces those that
 	// arrive meanwhile. The first Report of a proxy that leaves is read at once.
 	reportPause = 100 * time.Millisecond
@@ -58,6 +60,9 @@ type session struct {
 	isComplete bool
 	// pending is closed once the proxy runs with the rules of inbounds that wait for them; nil if none waits.
 	pending chan struct{}
+	// unstored is sent when a listener status whose write failed is written again; nil if none waits.
+	unstored <-chan time.Time
+	failed   bool // the last write
 }
 
 // Session implements wire.AgentServer.
@@ -140,7 +145,11 @@ func (a *session) open(ctx context.Context, proxies <-chan *proxy.Proxy) error {
 	if a.sources, err = a.server.sourcesOf(ctx, a.caller); err != nil {
 		return err
 	}
-	return a.server.recordClaims(ctx, a.caller, a.key)
+	err = a.server.recordClaims(ctx, a.caller, a.key)
+	if status.Code(err) == codes.Unavailable {
+		return nil // the store takes no writes; the next session records them
+	}
+	return err
 }
 
 // addSession makes this the only session of the Dataplane. An older session is of a former run, or of a broken
@@ -248,6 +257,8 @@ func (a *session) run(ctx context.Context, first *wire.Report, reports, leaving 
 			}
 		case <-a.pending:
 			a.pending = nil
+		case <-a.unstored:
+			a.unstored = nil
 		case <-a.nacked:
 		case <-a.completed:
 			a.isComplete = true
@@ -326,8 +337,13 @@ func (a *session) deleted() error {
 	return status.Error(codes.NotFound, a.key.Resource().String()+" was deleted")
 }
 
-// store stores the listener status of the last report. It finishes a write even if the agent disconnects meanwhile.
+// store stores the listener status of the last report. It finishes a write even if the agent disconnects meanwhile. A
+// write that fails is repeated later, and does not end the session: the proxy needs its settings, and what is stored
+// about it stays.
 func (a *session) store(ctx context.Context, n *kind.Networking) error {
+	if a.unstored != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeBound)
 	defer cancel()
 	runs, pending, tooLarge := a.server.Acks.RunsOwn(a.key), false, error(nil)
@@ -347,13 +363,23 @@ func (a *session) store(ctx context.Context, n *kind.Networking) error {
 		return a.deleted()
 	}
 	if err != nil {
-		return a.server.statusError(err, "storing what "+a.key.String()+" serves")
+		a.noteUnstored(err)
+		return nil
 	}
+	a.failed = false
 	if pending && a.pending == nil {
 		a.pending = make(chan struct{})
 		go a.awaitRules(a.pending)
 	}
 	return nil
+}
+
+// noteUnstored has a failed write repeated. The first failure of several is logged.
+func (a *session) noteUnstored(err error) {
+	if !a.failed {
+		a.server.Log.Warn("storing what a proxy serves failed, and is repeated", "proxy", a.key, "error", err)
+	}
+	a.failed, a.unstored = true, time.After(storeRetry)
 }
 
 // awaitRules closes done once the proxy runs with the rules of its inbounds, or the session ends.

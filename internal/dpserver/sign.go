@@ -22,7 +22,8 @@ import (
 )
 
 // Sign implements wire.AgentServer. The content of the certificate comes from the proxy's MeshIdentity, or the mtls of
-// its mesh. The certificate's SPIFFE IDs are stored before it is returned. After Unavailable a later call may succeed.
+// its mesh. The certificate's SPIFFE IDs and root are stored before it is returned; while the store takes no writes, a
+// certificate of stored ones is renewed. After Unavailable a later call may succeed.
 func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.SignResponse, error) {
 	if err := checkMessage(request); err != nil {
 		return nil, err
@@ -69,7 +70,12 @@ func (s *agents) Sign(ctx context.Context, request *wire.SignRequest) (*wire.Sig
 			status.Error(codes.FailedPrecondition, fmt.Sprintf("%s: %v", kind.IdentitySource(mesh, next.MeshIdentity),
 				err))
 	}
-	if err := s.storeCertificate(ctx, key, next, signer.ca, signed); err != nil {
+	certificate := kind.WorkloadCertificate{
+		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, RestsOn: next.RestsOn,
+		Root: pki.Fingerprints(signer.ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
+	}
+	err = s.storeCertificate(ctx, key, next, certificate)
+	if err != nil && !s.renewsUnrecorded(key, next, certificate) {
 		return nil, s.statusError(err, "storing the certificate of "+key.String())
 	}
 	if request.Secret == "" || request.Secret == identity.IdentitySecret {
@@ -233,12 +239,8 @@ func (s *Server) signerOf(mesh string, next *identity.NextCertificate) (*signer,
 }
 
 // storeCertificate stores that a proxy may present a certificate.
-func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *identity.NextCertificate, ca *pki.CA,
-	signed *pki.Certificate) error {
-	certificate := kind.WorkloadCertificate{
-		SpiffeIDs: next.SpiffeIDs, MeshIdentity: next.MeshIdentity, RestsOn: next.RestsOn,
-		Root: pki.Fingerprints(ca.Root())[0], Until: kind.Time{Time: signed.NotAfter},
-	}
+func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next *identity.NextCertificate,
+	certificate kind.WorkloadCertificate) error {
 	if key.Type == kind.EgressProxy {
 		return s.storeEgressCertificate(ctx, key, next, certificate)
 	}
@@ -255,4 +257,21 @@ func (s *Server) storeCertificate(ctx context.Context, key state.ProxyKey, next 
 			strings.Join(next.List(), ", "))
 	}
 	return err
+}
+
+// renewsUnrecorded reports whether a proxy gets a certificate that could not be stored: the store takes no writes, and
+// it has a certificate of the proxy with the same SPIFFE IDs and root, so that only its expiry is not recorded.
+func (s *Server) renewsUnrecorded(key state.ProxyKey, next *identity.NextCertificate,
+	certificate kind.WorkloadCertificate) bool {
+	if s.RenewsUnrecorded == nil || !s.RenewsUnrecorded() {
+		return false
+	}
+	if key.Type == kind.EgressProxy {
+		return slices.ContainsFunc(s.Rows.EgressCertificates(key.Name),
+			func(row *resource.Object[kind.DataplaneCertificates]) bool {
+				return row.Mesh == next.Mesh && row.Spec.Holds(certificate)
+			})
+	}
+	row, ok := s.Rows.Certificates(key)
+	return ok && row.Spec.MaySign(next.SpiffeIDs) && row.Spec.Holds(certificate)
 }
