@@ -19,6 +19,7 @@ const ProofName = "admin.header"
 const proofHeader = "Weft-Admin-Proof"
 
 // newProof writes a new header into the file of a directory, which only its owner can read, and returns its value.
+// Where it can't be written, as on a full disk, the former one is valid still.
 func newProof(dir string) (string, error) {
 	value := rand.Text() + rand.Text()           // of 128 bits each
 	begun, err := os.CreateTemp(dir, ".header-") // with mode 0600
@@ -31,8 +32,21 @@ func newProof(dir string) (string, error) {
 	}
 	if err != nil {
 		_ = os.Remove(begun.Name()) // it has no more use
+		if former := readProof(dir); former != "" {
+			return former, nil
+		}
 	}
 	return value, err
+}
+
+// readProof returns the value of the header in the file of a directory; empty if there is none.
+func readProof(dir string) string {
+	text, _ := os.ReadFile(filepath.Join(dir, ProofName)) // without the file there is no value
+	name, value, _ := strings.Cut(strings.TrimSpace(string(text)), ": ")
+	if name != proofHeader {
+		return ""
+	}
+	return value
 }
 
 // Proves reports whether a request has the header of this socket. Bytes that a proxy forwards to the socket have none:
@@ -46,11 +60,7 @@ func (s *Socket) Proves(r *http.Request) bool {
 // of the control plane writes a new one. Without the file the request is sent as it is, and its response has the
 // reason.
 func Prove(r *http.Request, socket string) {
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), ProofName))
-	if err != nil {
-		return
-	}
-	if name, value, ok := strings.Cut(strings.TrimSpace(string(text)), ": "); ok && name == proofHeader {
+	if value := readProof(filepath.Dir(socket)); value != "" {
 		r.Header.Set(proofHeader, value)
 	}
 }

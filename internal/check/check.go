@@ -33,11 +33,19 @@ type World struct {
 	// Pending returns the start of the oldest pending ACK of a proxy that is connected to this replica, or false
 	// without one. Optional.
 	Pending func(state.ProxyKey) (since time.Time, ok bool)
+	// StoreOutage is set while the store takes no writes.
+	StoreOutage *StoreOutage
 	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
 	ServerCertificateExpires time.Time
 	// OperatorsUnset are the missing settings where the given ones say who may write and not who are the operators.
 	OperatorsUnset []string
 	Now            time.Time
+}
+
+// StoreOutage is a time in which the store takes no writes.
+type StoreOutage struct {
+	Since  time.Time
+	Reason string
 }
 
 // Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
@@ -86,6 +94,7 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 func Run(w World) *Report {
 	l := newChecker(w)
 	l.controlPlane()
+	l.storeOutage()
 	l.operatorsUnset()
 	l.ownWrites()
 	l.zones()

@@ -87,7 +87,8 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 
 // world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
-// listed namespaces of zone proxies, and a file "operators-unset" the missing settings of operators.
+// listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, and a file
+// "store-outage" why the store takes no writes.
 func world(t *testing.T, archive *txtar.Archive) check.World {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
@@ -99,6 +100,9 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		Known: check.Known{Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] },
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
 		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
+	}
+	if reason := string(fileOf(archive, "store-outage")); reason != "" {
+		w.StoreOutage = &check.StoreOutage{Since: w.Now.Add(-5 * time.Minute), Reason: strings.TrimSpace(reason)}
 	}
 	w.OperatorsUnset = strings.Fields(string(fileOf(archive, "operators-unset")))
 	w.State.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))

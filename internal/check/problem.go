@@ -49,6 +49,8 @@ var (
 		"Proxies keep their former configuration. This is a bug in weft: report it, with the control plane's log."}
 	ownWriteFailed = &Problem{"own-write-failed", Error,
 		"Remove the cause that the reason states. The control plane repeats the write at least once a minute."}
+	storeTakesNoWrites = &Problem{"store-takes-no-writes", Error,
+		"Free space where the store is, or end what makes it read-only. New proxies get no certificate before."}
 	hostnameMissing = &Problem{"hostname-missing", Warning,
 		"Rename one of the services, or correct the template."}
 	noSpiffeID = &Problem{"no-spiffe-id", Error,
@@ -192,7 +194,7 @@ var (
 )
 
 var problems = []*Problem{
-	serverCertificateExpiring, operatorsUnset, ownWriteFailed,
+	serverCertificateExpiring, operatorsUnset, storeTakesNoWrites, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,

@@ -172,11 +172,13 @@ func (l *checker) exceptions(c checkedProxy, insight *kind.DataplaneInsight) {
 
 // certificate finds a certificate without a renewal after four fifths of its lifetime.
 func (l *checker) certificate(object Object, c *kind.Certificate) {
-	if c == nil {
+	if c == nil || l.StoreOutage != nil {
 		return
 	}
 	life := c.Expiration.Sub(c.NotBefore.Time)
+	// What was renewed without its record is seen once that is renewed.
 	switch left := c.Expiration.Sub(l.Now); {
+	case left <= 0 && l.State.Tables.ValidUntil(l.r, c.Expiration).After(l.Now):
 	case left <= 0:
 		l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID,
 			day(c.Expiration.Time))

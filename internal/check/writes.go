@@ -4,6 +4,14 @@ import (
 	"weft/kind"
 )
 
+// storeOutage finds that the store takes no writes.
+func (l *checker) storeOutage() {
+	if o := l.StoreOutage; o != nil {
+		l.found(storeTakesNoWrites, controlPlane, "the store has taken no writes for %s: %s; certificates are "+
+			"renewed, and what is stored about proxies is of that time", ago(l.Now.Sub(o.Since)), o.Reason)
+	}
+}
+
 // ownWrites finds writes of the control plane itself that fail.
 func (l *checker) ownWrites() {
 	row, ok := l.State.Tables.FailedWrites.Find(l.r, "", kind.TheFailedWrites)

@@ -35,8 +35,9 @@ func busy() *Metrics {
 			near := service.AffinityOf(map[string]string{"node": "1"})
 			return []push.GroupSize{{Group: proxy.Group{Mesh: "default", Reach: "*", Affinity: near}, Proxies: 3}}
 		},
-		Draining: func() int { return 1 },
-		Backlog:  func() int { return 7 },
+		Draining:    func() int { return 1 },
+		Backlog:     func() int { return 7 },
+		StoreOutage: func() int { return 0 },
 	})
 	m.FollowLinks(func() []Link {
 		return []Link{{Zone: "east", Connected: true, Lag: 1500 * time.Millisecond, Rejected: 2}, {Zone: "west"}}

@@ -21,6 +21,8 @@ type Sources struct {
 	// Draining returns the number of draining listeners, and Backlog of keys that wait for a write of the control
 	// plane.
 	Draining, Backlog func() int
+	// StoreOutage returns for how many seconds the store has taken no writes; 0: it takes writes.
+	StoreOutage func() int
 }
 
 // Follow registers the sources, which each scrape reads.
@@ -33,6 +35,8 @@ func (m *Metrics) Follow(s Sources) {
 	gauge("weft_xds_streams_unacked", "Open xDS streams with a pending ACK.", s.Unacked)
 	gauge("weft_agents", "Agents that are connected.", s.Sessions)
 	gauge("weft_listeners_draining", "Listeners that drain until no client uses them.", s.Draining)
+	gauge("weft_store_outage_seconds", "Time for which the store has taken no writes; 0 while it takes writes.",
+		s.StoreOutage)
 	gauge("weft_reconcile_backlog",
 		"Keys that wait for a write of the control plane's own; those that are requeued for a time count too.",
 		s.Backlog)

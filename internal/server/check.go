@@ -28,6 +28,9 @@ func (s *Server) checker() func(check.Known) *check.Report {
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter,
 			OperatorsUnset:           s.settings.OperatorsUnset(), Now: time.Now(),
 		}
+		if since, why, ok := s.outage.Now(); ok {
+			world.StoreOutage = &check.StoreOutage{Since: since, Reason: why}
+		}
 		return check.Run(world)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"weft/internal/adminsocket"
 	"weft/internal/diag"
 	"weft/internal/metrics"
+	"weft/internal/outage"
 	"weft/internal/rest"
 	"weft/internal/settings"
 )
@@ -87,7 +88,12 @@ func (s *Server) openAdminSocket(context.Context) (err error) {
 	denied := func(peer string) {
 		s.denials.Note("a caller of the administrator's socket is denied: it runs as another user", "from", peer)
 	}
-	if s.ports.admin, err = adminsocket.Listen(s.settings.DataDir, denied); err != nil || s.socketLinks == "" {
+	socket, err := adminsocket.Listen(s.settings.DataDir, denied)
+	if errors.Is(err, syscall.ENOSPC) {
+		s.log.Warn("there is no administrator's socket until the next start", "error", err)
+		return nil
+	}
+	if s.ports.admin = socket; err != nil || s.socketLinks == "" {
 		return err
 	}
 	remove, err := adminsocket.Announce(s.socketLinks, s.settings.DataDir, s.ports.announced())
@@ -140,11 +146,17 @@ func (p *ports) announced() []net.Addr {
 }
 
 // diagnostics serves health to every client, and the process's metrics and profiles to permitted users.
-func diagnostics(guard *rest.Guard, m *metrics.Metrics) http.Handler {
+//
+// A control plane whose store takes no writes is ready: proxies get their configuration and certificates.
+func diagnostics(guard *rest.Guard, m *metrics.Metrics, store *outage.Outage) http.Handler {
 	mux := http.NewServeMux()
-	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
-	mux.HandleFunc("GET /ready", ok)
-	mux.HandleFunc("GET /healthy", ok)
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "OK")
+		if since, why, ok := store.Now(); ok {
+			fmt.Fprintf(w, "the store takes no writes since %s: %s\n", since.UTC().Format(time.RFC3339), why)
+		}
+	})
+	mux.HandleFunc("GET /healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") })
 	mux.Handle("/debug/", guard.Protect(access.ViewDiagnostics, diag.Handler()))
 	mux.Handle("GET /metrics", guard.Protect(access.ViewMetrics, m.Handler()))
 	return mux

@@ -29,6 +29,7 @@ import (
 	"weft/internal/lookup"
 	"weft/internal/metrics"
 	"weft/internal/mirror"
+	"weft/internal/outage"
 	"weft/internal/pki"
 	"weft/internal/push"
 	"weft/internal/reconcile"
@@ -73,9 +74,10 @@ type Server struct {
 
 	ports        ports
 	store        store.Store // with timeouts, metrics and reads of its own writes
-	apiServer    *apiServer  // on Kubernetes
-	pods         *pods       // of a zone on Kubernetes
-	firstStart   bool        // the store is new, or its first start failed
+	outage       *outage.Outage
+	apiServer    *apiServer // on Kubernetes
+	pods         *pods      // of a zone on Kubernetes
+	firstStart   bool       // the store is new, or its first start failed
 	metrics      *metrics.Metrics
 	state        *graph.State
 	view         *view.View
@@ -201,7 +203,8 @@ func (s *Server) buildTable(context.Context) error {
 	s.state.Tables.ZoneProxyNamespaces = s.zoneProxyNamespaces()
 	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
-	s.view = view.New(s.state, bounded.New(metered.New(s.store, s.metrics.Store)))
+	s.outage = s.newOutage()
+	s.view = view.New(s.state, s.outage.Over(bounded.New(metered.New(s.store, s.metrics.Store))))
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
@@ -235,7 +238,7 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
-		Addresses: dpserver.MachineAddresses,
+		Addresses: dpserver.MachineAddresses, RecordLost: s.outage.RecordLost, MayLeave: s.outage.Unmarked,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)
@@ -275,8 +278,10 @@ func (s *Server) buildReconciler(context.Context) error {
 	}
 	s.barrier = barrier.New(plan.Acks, s.hub.Acks, s.hub.Commit, s.log)
 	s.barrier.DrainTime = s.settings.DrainTime
-	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store, plan.State.Tables}, s.barrier, s.hub.Commit, s.log)
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store, plan.State.Tables, s.outage.Ended}, s.barrier,
+		s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
+	s.hub.Follow(s.outage.Observe) // after the reconciler
 	return nil
 }
 
@@ -288,7 +293,8 @@ func (s *Server) buildProxyServer(context.Context) error {
 		Keys: s.keys, Pods: s.podTokens(), Nodes: s.nodes(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
 		Forwarders: s.settings.Forwarders, LoopbackVouches: s.settings.LoopbackVouches,
-		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked, Log: s.log,
+		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked,
+		RenewsUnrecorded: s.outage.RenewsUnrecorded, Log: s.log,
 	})
 	return nil
 }
@@ -299,6 +305,7 @@ func (s *Server) followStore(ctx context.Context) error {
 		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions,
 		Traffic:     s.proxies.Traffic,
 		ProxyGroups: s.hub.Proxies.Groups, Draining: s.hub.Drains.Open, Backlog: s.reconciler.Backlog,
+		StoreOutage: s.storeOutage,
 	})
 	s.hub.Use(ctx, s.callbacks())
 	s.barrier.Zones = s.sync
@@ -367,13 +374,17 @@ func (s *Server) serve(ctx context.Context) error {
 		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}))
+	s.goRun(ctx, s.outage.Run)
 	s.goRun(ctx, s.replica.Run)
 	s.goRun(ctx, s.hub.KeepTime)
 	s.goLead(ctx, s.reconciler.Run)
 	s.serveAPI(ctx, api)
-	health := diagnostics(s.guard, s.metrics)
+	health := diagnostics(s.guard, s.metrics, s.outage)
 	s.group.Go(func() error { return serveHTTP(ctx, s.ports.diagnostics, health, s.denials) })
 	admin := s.ports.admin
+	if admin == nil {
+		return nil
+	}
 	s.group.Go(func() error {
 		return serveHTTP(ctx, admin, administration(admin.Proves, api, health), s.denials)
 	})

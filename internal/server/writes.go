@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/mirror"
+	"weft/internal/outage"
 	"weft/internal/push"
 	"weft/internal/reconcile"
 	"weft/internal/state"
@@ -23,10 +24,15 @@ type ownWrites struct {
 	writer *admission.Writer
 	rows   store.Store
 	tables *state.Tables
+	// mayWrite is [outage.Outage.Ended].
+	mayWrite func() bool
 }
 
 // Put reads the stored row only where the table has another version than the one that is replaced.
 func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
+	if !w.mayWrite() {
+		return "", outage.ErrOutage
+	}
 	known, ok := w.tables.Find(table.Eval(w.tables.DB.Snapshot()), o.Key())
 	if version := o.Envelope().Version; ok && version != "" && known.Envelope().Version == version {
 		return storedAs(w.writer.Replace(ctx, known, o))
@@ -35,10 +41,16 @@ func (w ownWrites) Put(ctx context.Context, o resource.Any) (string, error) {
 }
 
 func (w ownWrites) Create(ctx context.Context, o resource.Any, owner *resource.Key) (string, error) {
+	if !w.mayWrite() {
+		return "", outage.ErrOutage
+	}
 	return storedAs(w.writer.Create(ctx, o, owner))
 }
 
 func (w ownWrites) Delete(ctx context.Context, key resource.Key, version string) error {
+	if !w.mayWrite() {
+		return outage.ErrOutage
+	}
 	_, err := storedAs(
 		admission.Result{},
 		w.writer.Delete(ctx, key, admission.Change{ControlPlane: true, IfMatch: version}),
