@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,27 +80,32 @@ func failure(request *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// query sends the request to each resolver in turn, beginning with the last one that responded. A single resolver gets
-// it twice, since a packet may be lost.
+// query sends the request to each resolver in turn, beginning with the last one that worked, until one of them knows. A
+// single resolver gets it twice, since a packet may be lost.
 func (f *forwarder) query(ctx context.Context, request *dns.Msg) (*dns.Msg, error) {
 	resolvers, err := f.resolvers.current()
 	if err != nil {
 		return nil, err
 	}
 	var unwell *dns.Msg
-	for range max(2, len(resolvers)) {
-		preferred := f.preferred.Load()
-		resolver := resolvers[preferred%uint32(len(resolvers))]
+	preferred := f.preferred.Load()
+	for i := range uint32(max(2, len(resolvers))) {
+		at := preferred + i
+		resolver := resolvers[at%uint32(len(resolvers))]
 		reply, failed := f.exchange(ctx, request, resolver)
 		switch {
 		case failed != nil:
 			err = fmt.Errorf("%s: %w", resolver, failed)
-		case reply.Rcode != dns.RcodeServerFailure:
+		case conclusive(reply):
 			return reply, nil
 		default:
 			unwell = reply
 		}
-		f.preferred.CompareAndSwap(preferred, preferred+1)
+		// A resolver that rejects a query stays preferred: it may be the only one that knows other names, which the
+		// next one would call nonexistent.
+		if failed != nil || reply.Rcode == dns.RcodeServerFailure {
+			f.preferred.CompareAndSwap(at, at+1)
+		}
 		if ctx.Err() != nil {
 			break
 		}
@@ -110,17 +116,46 @@ func (f *forwarder) query(ctx context.Context, request *dns.Msg) (*dns.Msg, erro
 	return nil, err
 }
 
-// exchange uses UDP, and TCP for a truncated response.
+// conclusive reports whether a resolver knows the name, or that there is none. The C libraries ask the next resolver in
+// all other cases: after an error (REFUSED, NOTIMP), and after an empty response of a server that is neither a resolver
+// nor has the name.
+func conclusive(reply *dns.Msg) bool {
+	switch reply.Rcode {
+	case dns.RcodeNameError:
+		return true
+	case dns.RcodeSuccess:
+		return reply.Authoritative || reply.RecursionAvailable || reply.Truncated || len(reply.Answer) > 0
+	}
+	return false
+}
+
+// exchange uses UDP, and TCP for a truncated response. A resolver without EDNS gets the query without it (RFC 6891,
+// 7).
 func (f *forwarder) exchange(ctx context.Context, request *dns.Msg, resolver netip.AddrPort) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.each)
 	defer cancel()
 	reply, err := f.exchangeOver(ctx, "udp", request, resolver)
+	if err == nil && lacksEDNS(reply) && request.IsEdns0() != nil {
+		request = withoutEDNS(request)
+		reply, err = f.exchangeOver(ctx, "udp", request, resolver)
+	}
 	if err == nil && reply.Truncated {
 		if whole, err := f.exchangeOver(ctx, "tcp", request, resolver); err == nil {
 			return whole, nil
 		}
 	}
 	return reply, err
+}
+
+// lacksEDNS reports whether a response is that of a resolver which does not implement EDNS.
+func lacksEDNS(reply *dns.Msg) bool {
+	return reply.IsEdns0() == nil && (reply.Rcode == dns.RcodeFormatError || reply.Rcode == dns.RcodeNotImplemented)
+}
+
+func withoutEDNS(request *dns.Msg) *dns.Msg {
+	plain := request.Copy()
+	plain.Extra = slices.DeleteFunc(plain.Extra, func(rr dns.RR) bool { return rr.Header().Rrtype == dns.TypeOPT })
+	return plain
 }
 
 // exchangeOver sends from a random port with a random ID, so that only the resolver can produce a matching response.

@@ -252,6 +252,76 @@ func TestAnotherResolverIsUsedWhereOneFails(t *testing.T) {
 	}
 }
 
+// TestTheNextResolverIsUsedWhereOneRejectsAQuery: as the C libraries do. The first resolver is asked first for the next
+// name too, since it may know names that the others call nonexistent.
+func TestTheNextResolverIsUsedWhereOneRejectsAQuery(t *testing.T) {
+	rejected := map[string]func(*dns.Msg){
+		"REFUSED":    func(reply *dns.Msg) { reply.Rcode = dns.RcodeRefused },
+		"NOTIMP":     func(reply *dns.Msg) { reply.Rcode = dns.RcodeNotImplemented },
+		"FORMERR":    func(reply *dns.Msg) { reply.Rcode = dns.RcodeFormatError },
+		"NOTAUTH":    func(reply *dns.Msg) { reply.Rcode = dns.RcodeNotAuth },
+		"a referral": func(reply *dns.Msg) { reply.Ns = []dns.RR{record("com. 60 IN NS ns.example.com.")} },
+	}
+	for what, reject := range rejected {
+		first := resolver(t, func(m *dns.Msg, network string) *dns.Msg {
+			if m.Question[0].Name == "inside.corp." {
+				return world(m, network)
+			}
+			reply := new(dns.Msg).SetReply(m)
+			reject(reply)
+			return reply
+		})
+		second := resolver(t, func(m *dns.Msg, network string) *dns.Msg {
+			if m.Question[0].Name == "inside.corp." {
+				return new(dns.Msg).SetRcode(m, dns.RcodeNameError)
+			}
+			return world(m, network)
+		})
+		for what, resolvers := range map[string][]netip.AddrPort{
+			what: {first, second}, what + ", and one that is gone": {first, gone(t), second},
+		} {
+			_, at := start(t, Config{Resolvers: resolvers})
+			for _, name := range []string{"example.com.", "inside.corp."} {
+				if got := told(queryOver(t, "udp", at, question(name, dns.TypeA))); !strings.Contains(got, "192.0.2.1") {
+					t.Errorf("%s: %s is answered %q", what, name, got)
+				}
+			}
+		}
+	}
+}
+
+func TestTheCodeOfAResolverIsPassedOnWhereNoneKnows(t *testing.T) {
+	refusing := resolver(t, func(m *dns.Msg, _ string) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) })
+	for _, resolvers := range [][]netip.AddrPort{{refusing}, {refusing, gone(t)}, {gone(t), refusing}} {
+		_, at := start(t, Config{Resolvers: resolvers})
+		if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "REFUSED" {
+			t.Errorf("%v: answered %q, want REFUSED", resolvers, got)
+		}
+	}
+}
+
+func TestAResolverWithoutEDNSIsAskedWithoutIt(t *testing.T) {
+	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
+		old := resolver(t, func(m *dns.Msg, network string) *dns.Msg {
+			if m.IsEdns0() != nil {
+				return new(dns.Msg).SetRcode(m, code)
+			}
+			return world(m, network)
+		})
+		_, at := start(t, Config{Resolvers: []netip.AddrPort{old}})
+		m := question("example.com.", dns.TypeA)
+		m.SetEdns0(1232, false)
+		if got := told(queryOver(t, "udp", at, m)); !strings.Contains(got, "192.0.2.1") {
+			t.Errorf("%s: answered %q", dns.RcodeToString[code], got)
+		}
+	}
+}
+
+// gone is the address of a resolver that has ended.
+func gone(t testing.TB) netip.AddrPort {
+	return netip.AddrPortFrom(loopback[0], uint16(testnet.Port(t)))
+}
+
 func TestOnlyTheResolverCanRespond(t *testing.T) {
 	other := func(m *dns.Msg, network string) *dns.Msg {
 		m.Question[0].Name = "bank.example."
@@ -264,8 +334,7 @@ func TestOnlyTheResolverCanRespond(t *testing.T) {
 }
 
 func TestWithoutAResolverOnlyTheMeshIsResolved(t *testing.T) {
-	gone := netip.AddrPortFrom(loopback[0], uint16(testnet.Port(t)))
-	_, at := start(t, Config{Resolvers: []netip.AddrPort{gone}})
+	_, at := start(t, Config{Resolvers: []netip.AddrPort{gone(t)}})
 	if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "SERVFAIL" {
 		t.Errorf("answered %q, want SERVFAIL", got)
 	}
