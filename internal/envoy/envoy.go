@@ -8,9 +8,9 @@
 // as route configurations, certificates as secrets, endpoints as assignments. Second, the fields of a listener outside
 // its filter chains are constant, because a change of one replaces the listener.
 //
-// Resources that the proxies of a proxy group share have the name of the mesh's object ("kri_msvc_..."). Resources of
-// one proxy begin with "self_", secrets that proxies have in common with "system_". docs/defaults.md has every default
-// and its reason.
+// Resources that the proxies of a proxy group share have the name of the mesh's object ("kri_msvc_..."), or
+// of their address ("vip_..."). Resources of one proxy begin with "self_", secrets that proxies have in common with
+// "system_". docs/defaults.md has every default and its reason.
 package envoy
 
 import (

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,11 +26,11 @@ import (
 // IPv4 or IPv6. Virtual IPs in without have no listener.
 func VIPListeners(d *service.Destination, route *service.Route, families string, without proxy.VIPs) []*xds.Resource {
 	var resources []*xds.Resource
-	for i, vip := range d.VIPs {
+	for _, vip := range d.VIPs {
 		if !proxy.Reachable(vip, families) || without.Has(vip) {
 			continue
 		}
-		name := vipListenerName(service.VirtualAddress{VIP: vip, Destination: d.Key, Position: i})
+		name := vipListenerName(vip, d.Key.Port)
 		listener := outbound(name, vip, d.Key.Port, route, route.SNIs())
 		listener.BindToPort = boolFalse()
 		resources = append(resources, xds.NewResource(xds.Listener, name, listener))
@@ -37,13 +38,21 @@ func VIPListeners(d *service.Destination, route *service.Route, families string,
 	return resources
 }
 
-// vipListenerName returns the name of the listener of a virtual IP. The first listener has the destination's name. The
-// names of the others end with their address.
-func vipListenerName(v service.VirtualAddress) string {
-	if v.Position > 0 {
-		return v.Destination.String() + "_" + v.VIP
-	}
-	return v.Destination.String()
+// vipPrefix is the prefix of the names of listeners of virtual IPs.
+const vipPrefix = "vip_"
+
+// vipListenerName returns the name of the listener of a virtual IP. It is that of the address, which Envoy permits once:
+// where another destination takes the address, Envoy replaces the listener, and no connection finds none.
+func vipListenerName(vip string, port uint32) string {
+	return fmt.Sprintf("%s%s_%d", vipPrefix, vip, port)
+}
+
+// ParseVIPListener returns the address of the listener of a virtual IP by its name.
+func ParseVIPListener(name string) (vip string, port uint32, ok bool) {
+	rest, ok := strings.CutPrefix(name, vipPrefix)
+	vip, number, _ := strings.Cut(rest, "_")
+	n, err := strconv.ParseUint(number, 10, 16)
+	return vip, uint32(n), ok && err == nil
 }
 
 // Exclusions returns the exclusions of the listeners of virtual IPs that a proxy does not get with those of its group.
@@ -51,7 +60,7 @@ func Exclusions(excluded []proxy.Exclusion) []*xds.Resource {
 	var exclusions []*xds.Resource
 	for i := range excluded {
 		if v := excluded[i].Virtual; v.VIP != "" {
-			exclusions = append(exclusions, xds.Exclusion(xds.Listener, vipListenerName(v)))
+			exclusions = append(exclusions, xds.Exclusion(xds.Listener, vipListenerName(v.VIP, v.Destination.Port)))
 		}
 	}
 	return exclusions

@@ -102,6 +102,9 @@ type Batch struct {
 	Resources []*xds.Resource
 	// Tags returns the tags of each inbound, or of the service, of a listener by its name.
 	Tags func(listener string) []map[string]string
+	// Destination is the name of the destination whose resources they are; empty: they are of none. It is another name of
+	// the listeners at its virtual IPs.
+	Destination string
 	// Own is true for the resources of one proxy, to which modifications add resources.
 	Own bool
 	// AdminPort is the port of Envoy's administration on the proxy's machine, to which no modification leads; 0: none.
@@ -118,7 +121,7 @@ func (p *Patches) Apply(b Batch) Patched {
 	s := &patching{tags: b.Tags, mesh: b.Mesh, adminPort: b.AdminPort, more: p.more}
 	for _, r := range b.Resources {
 		if r != nil {
-			s.documents = append(s.documents, &document{resource: r, origin: patchOrigin(r.Name)})
+			s.documents = append(s.documents, &document{resource: r, origin: patchOrigin(r.Name), of: b.Destination})
 		}
 	}
 	for i := range p.modifications {
@@ -153,6 +156,7 @@ type patching struct {
 type document struct {
 	resource *xds.Resource
 	origin   string
+	of       string        // see [Batch.Destination]
 	message  proto.Message // nil: not decoded
 	changed  bool
 	removed  bool
@@ -167,6 +171,10 @@ func (d *document) decoded() (proto.Message, error) {
 		d.message = m
 	}
 	return d.message, nil
+}
+
+func (d *document) isNamed(match string) bool {
+	return isNamed(match, d.resource.Type, d.resource.Name, d.of)
 }
 
 func (d *document) result() *xds.Resource {
@@ -277,12 +285,17 @@ func (s *patching) apply(m *modification, own bool) (n int, failure error) {
 	return n, failure
 }
 
-// MayModify reports whether a modification may change a resource, by its type and name.
-func MayModify(m *kind.OneModification, t xds.Type, name string) bool {
+// isNamed reports whether a match finds a resource by its name. An empty name finds each. destination is as in [Batch].
+func isNamed(match string, t xds.Type, name, destination string) bool {
+	return match == "" || match == name || match == destination && t == xds.Listener
+}
+
+// MayModify reports whether a modification may change a resource, by its type and name. destination is as in [Batch].
+func MayModify(m *kind.OneModification, t xds.Type, name, destination string) bool {
 	if m.Match.Origin != "" && m.Match.Origin != patchOrigin(name) {
 		return false
 	}
-	named := m.Match.Name == "" || m.Match.Name == name
+	named := isNamed(m.Match.Name, t, name, destination)
 	switch m.Object {
 	case "cluster":
 		return t == xds.Cluster && named
@@ -291,7 +304,7 @@ func MayModify(m *kind.OneModification, t xds.Type, name string) bool {
 	case "virtualHost":
 		return t == xds.Route && (m.Route == "" || m.Route == name)
 	}
-	return t == xds.Listener && (m.Match.ListenerName == "" || m.Match.ListenerName == name) ||
+	return t == xds.Listener && isNamed(m.Match.ListenerName, t, name, destination) ||
 		t == xds.Extension && m.Operation == kind.PatchChange
 }
 
@@ -304,12 +317,12 @@ func (s *patching) changeOf(m *modification, d *document) func(proto.Message) (i
 		return nil
 	}
 	of := func(t xds.Type) bool { return d.resource.Type == t }
-	named := m.Match.Name == "" || m.Match.Name == d.resource.Name
+	named := d.isNamed(m.Match.Name)
 	switch {
 	case m.Object == "cluster" && of(xds.Cluster) && named,
 		m.Object == "listener" && of(xds.Listener) && named && s.tagged(m, d.resource.Name):
 		return func(message proto.Message) (int, error) { return 1, m.patch(message) }
-	case m.filters() && of(xds.Listener) && s.inListener(m, d.resource.Name):
+	case m.filters() && of(xds.Listener) && s.inListener(m, d):
 		return func(message proto.Message) (int, error) { return m.chains(message.(*listenerv3.Listener)) }
 	case m.filters() && of(xds.Extension) && m.Operation == kind.PatchChange && s.referred(m, d):
 		return func(message proto.Message) (int, error) { return m.discovered(message.(*corev3.TypedExtensionConfig)) }
@@ -334,8 +347,8 @@ func (s *patching) tagged(m *modification, listener string) bool {
 }
 
 // inListener reports whether a match is about the filters of a listener.
-func (s *patching) inListener(m *modification, listener string) bool {
-	return (m.Match.ListenerName == "" || m.Match.ListenerName == listener) && s.tagged(m, listener)
+func (s *patching) inListener(m *modification, listener *document) bool {
+	return listener.isNamed(m.Match.ListenerName) && s.tagged(m, listener.resource.Name)
 }
 
 // referred reports whether the match about listeners holds for one that refers to an extension.
@@ -344,7 +357,7 @@ func (s *patching) referred(m *modification, extension *document) bool {
 		return true
 	}
 	return slices.ContainsFunc(s.documents, func(d *document) bool {
-		if d.removed || d.resource.Type != xds.Listener || !s.inListener(m, d.resource.Name) {
+		if d.removed || d.resource.Type != xds.Listener || !s.inListener(m, d) {
 			return false
 		}
 		message, err := d.decoded()

@@ -244,6 +244,7 @@ func TestPatchOrigins(t *testing.T) {
 	for name, want := range map[string]string{
 		"self_inbound_10.0.0.1_8080": "inbound", "self_guarded_8080": "inbound", "self_router_8080": "inbound",
 		"self_outbound_127.0.0.1_80": "outbound", "kri_msvc_default_east__web_80": "outbound",
+		"vip_241.0.0.1_80": "outbound", "vip_fd00:fd01::1_80": "outbound",
 		"self_capture_outbound": "transparent", "self_capture_requests": "transparent",
 		"self_ingress_10.0.0.1_10001": "ingress", "self_tcp_proxy_ingress_10.0.0.1_10001": "ingress",
 		"self_egress_10.0.0.1_10002": "egress", "system_trust_bundle": "", "a.web.8080.default.ms": "ingress",

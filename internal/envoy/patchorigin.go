@@ -18,7 +18,7 @@ func patchOrigin(name string) string {
 	switch destination, ok := service.ParseDestination(name); {
 	case ok && destination.Locality == service.ExternalLocality:
 		return "egress"
-	case strings.HasPrefix(name, "kri_"): // a destination, or a listener at a further virtual IP of it
+	case ok, strings.HasPrefix(name, vipPrefix), strings.Contains(name, sniPart):
 		return "outbound"
 	}
 	place, ofSelf := placeOf(name)

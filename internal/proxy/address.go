@@ -170,11 +170,25 @@ func (v VIPs) Has(vip string) bool {
 func (s *Stage) ExcludedVIPs(r *table.Reader, group Group, d service.DestinationKey) VIPs {
 	var excluded []string
 	for _, preceding := range s.services.Preceding.Get(r, d) {
-		_, reached := slices.BinarySearchFunc(s.Reached.Get(r, group.ReachKey()), preceding.Destination,
-			service.CompareDestinations)
-		if reached && !slices.Contains(excluded, preceding.VIP) {
+		if s.reaches(r, group, preceding.Destination) && !slices.Contains(excluded, preceding.VIP) {
 			excluded = append(excluded, preceding.VIP)
 		}
 	}
 	return VIPs(strings.Join(excluded, " "))
+}
+
+// DestinationAt returns the destination to which the listener of a group at a virtual IP leads.
+func (s *Stage) DestinationAt(r *table.Reader, group Group, vip string, port uint32) (service.DestinationKey, bool) {
+	for _, virtual := range s.services.VirtualAt(r, group.Mesh, vip, port) {
+		if s.reaches(r, group, virtual.Destination) {
+			return virtual.Destination, true
+		}
+	}
+	return service.DestinationKey{}, false
+}
+
+// reaches reports whether a group reaches a destination.
+func (s *Stage) reaches(r *table.Reader, group Group, d service.DestinationKey) bool {
+	_, reached := slices.BinarySearchFunc(s.Reached.Get(r, group.ReachKey()), d, service.CompareDestinations)
+	return reached
 }

@@ -31,6 +31,10 @@ func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.C
 	if !ok {
 		return nil
 	}
+	destination := ""
+	if origin := rows.originOf(r, key, t, name); origin.Destination != nil {
+		destination = origin.Destination.String()
+	}
 	var causes []kind.Cause
 	for path, origin := range merged.Origins.All() {
 		var i int
@@ -38,7 +42,7 @@ func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.C
 			continue
 		}
 		m := merged.Conf.(*kind.ProxyPatchConf).AppendModifications[i].One()
-		if m == nil || !envoy.MayModify(m, t, name) {
+		if m == nil || !envoy.MayModify(m, t, name, destination) {
 			continue
 		}
 		cause := kind.Cause{Kind: origin.Policy.Kind, Name: origin.Policy.Name}
@@ -61,7 +65,8 @@ func (rows Rows) meshOf(r *table.Reader, name string) string {
 
 // generating returns the resources from which a resource was generated, before any modification.
 func (rows Rows) generating(key state.ProxyKey, t xds.Type, name string) []kind.Cause {
-	r, origin := rows.reader(), envoy.OriginOf(t, name)
+	r := rows.reader()
+	origin := rows.originOf(r, key, t, name)
 	p := rows.state.Proxies.Proxy.Get(r, key)
 	sni, crossZone := envoy.SNIOfCluster(name)
 	sniRoute, ingressAcked := rows.state.ZoneProxies.SNIRouteOf(r, sni, crossZone)
@@ -91,6 +96,17 @@ func (rows Rows) generating(key state.ProxyKey, t xds.Type, name string) []kind.
 		return rows.forwarding(r, key)
 	}
 	return append(rows.permitting(r, key, name), rows.receiving(r, key)...)
+}
+
+// originOf returns the origin of a resource of a proxy. That of a listener at a virtual IP is known to the table alone.
+func (rows Rows) originOf(r *table.Reader, key state.ProxyKey, t xds.Type, name string) envoy.Origin {
+	p := rows.state.Proxies.Proxy.Get(r, key)
+	if vip, port, ok := envoy.ParseVIPListener(name); ok && t == xds.Listener && p != nil {
+		if to, ok := rows.state.Proxies.DestinationAt(r, p.Group, vip, port); ok {
+			return envoy.Origin{Destination: &to}
+		}
+	}
+	return envoy.OriginOf(t, name)
 }
 
 // forwarding returns the policies about connections of a proxy to addresses outside the mesh.

@@ -49,17 +49,17 @@ func TestEveryResourceLeadsBackToWhatItWasMadeOf(t *testing.T) {
 	permissions := []kind.Cause{{Kind: "MeshTrafficPermission", Name: "all"},
 		{Kind: "MeshTrafficPermission", Name: "web-1s"}}
 	want := map[xds.Key][]kind.Cause{
-		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:            bounded,
-		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:           service,
-		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080"}:           bounded,
-		{Type: xds.Extension, Name: "kri_msvc_default_default__web_8080"}:          bounded,
-		{Type: xds.Listener, Name: "kri_msvc_default_default__web_8080_241.0.0.2"}: bounded,
-		{Type: xds.Cluster, Name: "a.web.8080.default.ms"}:                         service,
-		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:                        service,
-		{Type: xds.Extension, Name: "self_permission_tcp_8080"}:                    permissions,
-		{Type: xds.Secret, Name: "system_trust_bundle"}:                            {one, two},
-		{Type: xds.Secret, Name: "system_trust_bundle_of_one.local"}:               {one},
-		{Type: xds.Secret, Name: "system_trust_bundle_of_two.local"}:               {two},
+		{Type: xds.Cluster, Name: "kri_msvc_default_default__web_8080"}:   bounded,
+		{Type: xds.Endpoint, Name: "kri_msvc_default_default__web_8080"}:  service,
+		{Type: xds.Listener, Name: "vip_241.0.0.1_8080"}:                  bounded,
+		{Type: xds.Extension, Name: "kri_msvc_default_default__web_8080"}: bounded,
+		{Type: xds.Listener, Name: "vip_241.0.0.2_8080"}:                  bounded,
+		{Type: xds.Cluster, Name: "a.web.8080.default.ms"}:                service,
+		{Type: xds.Endpoint, Name: "a.web.8080.default.ms"}:               service,
+		{Type: xds.Extension, Name: "self_permission_tcp_8080"}:           permissions,
+		{Type: xds.Secret, Name: "system_trust_bundle"}:                   {one, two},
+		{Type: xds.Secret, Name: "system_trust_bundle_of_one.local"}:      {one},
+		{Type: xds.Secret, Name: "system_trust_bundle_of_two.local"}:      {two},
 	}
 	seen := map[xds.Key]bool{}
 	for _, proxy := range []string{"web-1", "client", "ingress"} {

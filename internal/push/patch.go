@@ -74,11 +74,14 @@ func (c *config) makeMatches(r *table.Reader, key patchedKey) envoy.Patched {
 // sharedBatch returns shared resources, by their key, as modifications apply to them. Listeners have the tag of their
 // service.
 func sharedBatch(of any, o *outbound) envoy.Batch {
+	batch := envoy.Batch{Resources: o.resources}
 	var tags []map[string]string
 	if key, ok := of.(outboundKey); ok {
 		tags = []map[string]string{{kind.ServiceTag: key.destination.Service}}
+		batch.Destination = key.destination.String()
 	}
-	return envoy.Batch{Resources: o.resources, Tags: func(string) []map[string]string { return tags }}
+	batch.Tags = func(string) []map[string]string { return tags }
+	return batch
 }
 
 // modified returns a proxy's own resources after its modifications.

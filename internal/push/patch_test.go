@@ -9,6 +9,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 
 	"weft/internal/proxy"
@@ -111,6 +112,45 @@ func TestPatchesReachTheProxiesThatTheyTarget(t *testing.T) {
 	if want := "appendModifications[1] changes 1 resources, filters or virtual hosts"; !slices.Contains(notes, want) {
 		t.Errorf("the notes are %q", notes)
 	}
+}
+
+// TestListenersOfVirtualIPsHaveTheNamesOfAddresses: a service that takes the address of another one takes its listener,
+// and a modification finds the listener by the name of the destination too.
+func TestListenersOfVirtualIPsHaveTheNamesOfAddresses(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	vip := func(service, ip string) resource.Any {
+		return kind.MeshServiceStatuses.Make(mesh, service, kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: ip}}})
+	}
+	shop := web("shop")
+	shop.Envelope().Name = "shop"
+	put(hub, web("web"), shop, redirectedServer("web-1", "10.0.0.1"), vip("web", "241.0.0.1"),
+		vip("shop", "241.0.0.2"), kind.MeshProxyPatches.Make(mesh, "p", kind.MeshProxyPatch{
+			Default: kind.ProxyPatchConf{AppendModifications: []kind.Modification{{
+				Listener: &kind.ListenerModification{Operation: kind.PatchChange, Match: &kind.ListenerMatch{
+					ClusterMatch: kind.ClusterMatch{Name: "kri_msvc_default_default__shop_8080"}},
+					Change: kind.Change{Value: "statPrefix: shop"}}}}}}))
+	key := state.ProxyKey{Mesh: mesh, Name: "web-1"}
+	check := func(when string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		resources, _ := hub.Inspector.Config(key)
+		for _, r := range resources {
+			m, err := r.Message()
+			if l, ok := m.(*listenerv3.Listener); err == nil && ok && strings.HasPrefix(r.Name, "vip_") {
+				got[r.Name] = l.StatPrefix
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s the listeners are %v, want %v", when, got, want)
+		}
+	}
+	check("at first", map[string]string{"vip_241.0.0.1_8080": "", "vip_241.0.0.2_8080": "shop"})
+	if causes := hub.Rows.Causes(key, xds.Listener, "vip_241.0.0.2_8080"); !slices.Equal(causes, []kind.Cause{
+		{Kind: "MeshService", Name: "shop"}, {Kind: "MeshProxyPatch", Name: "p"}}) {
+		t.Errorf("the causes are %v", causes)
+	}
+	put(hub, vip("web", "241.0.0.2"), vip("shop", "241.0.0.1"))
+	check("after they swap", map[string]string{"vip_241.0.0.1_8080": "shop", "vip_241.0.0.2_8080": ""})
 }
 
 // modifying is a MeshProxyPatch with modifications of clusters: their names of statistics by origin.

@@ -15,7 +15,6 @@ import (
 type VirtualAddress struct {
 	VIP         string
 	Destination DestinationKey
-	Position    int // of the virtual IP among those of the service
 }
 
 // Service returns the kind and the name of the service, such as "MeshService web".
@@ -32,8 +31,7 @@ func (s *Stage) VirtualAt(r *table.Reader, mesh, vip string, port uint32) []Virt
 			if row.Mesh != mesh || key == (DestinationKey{}) || !slices.Contains(s.Ports.Get(r, key), port) {
 				continue
 			}
-			position := slices.Index(s.vipsOf(r, key), vip)
-			all = append(all, VirtualAddress{vip, key.At(port), position})
+			all = append(all, VirtualAddress{vip, key.At(port)})
 		}
 	}
 	if len(all) > 1 { // few are, and the age of no other service is read
