@@ -267,12 +267,16 @@ func (r *redirection) run(command *cobra.Command, options *redirect.Options, don
 		fmt.Fprint(out, redirect.Show(changes))
 		return nil
 	case len(changes) == 0:
-		fmt.Fprintln(out, "nothing to change")
-		return nil
+		done = "nothing to change"
 	}
 	if err := run.Apply(changes); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, done)
+	if options != nil {
+		if err := redirect.KeepHalfClosed(); err != nil {
+			fmt.Fprintln(command.ErrOrStderr(), "warning:", err)
+		}
+	}
 	return nil
 }

@@ -93,7 +93,13 @@ func check(args *skel.CmdArgs) error {
 	})
 }
 
-func apply(run *redirect.Run, changes []redirect.Change) error { return run.Apply(changes) }
+func apply(run *redirect.Run, changes []redirect.Change) error {
+	if err := run.Apply(changes); err != nil {
+		return err
+	}
+	_ = redirect.KeepHalfClosed() // of few connections, for which no Pod should fail
+	return nil
+}
 
 // podOf returns the Pod that a container runtime names in its arguments; empty for a container that is no Pod.
 func podOf(args string) (namespace, name string) {

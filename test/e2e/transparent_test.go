@@ -93,6 +93,10 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	w.serve(router.listen(t, ":19000"), "outside")
 	w.serve(router.listen(t, ":19001"), "direct")
 	router.resolve(routerAtClient+":53", routerAtClient)
+	const halfClosed = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
+	if seconds := strings.TrimSpace(client.command("cat", halfClosed)); seconds != "7200" {
+		t.Errorf("a half-closed connection is remembered for %s s", seconds)
+	}
 	for _, url := range []string{outside, outside6} {
 		if body, err := client.fetch(url); err == nil {
 			t.Fatalf("nothing redirects: without a proxy the client got %q", body)
