@@ -300,6 +300,8 @@ type DataplaneListenerStatus struct {
 	// Sources are where the last session of the proxy came from, IP addresses and networks. They vouch for the
 	// addresses of its inbounds. A connection from the machine of the control plane has all addresses of that machine.
 	Sources []string `json:"sources,omitempty"`
+	// IPFamilies are the IP families of the proxy's machine; empty: not known.
+	IPFamilies IPFamilies `json:"ipFamilies,omitempty"`
 	// Draining states that the proxy drains before it stops: none of its inbounds is an endpoint.
 	Draining bool `json:"draining,omitempty"`
 }

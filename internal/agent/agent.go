@@ -157,6 +157,7 @@ func Run(ctx context.Context, c Config) error {
 	a.serveReadiness(life, parts, probes)
 	parts.Go(func() error { return a.keepSession(life) })
 	parts.Go(func() error { return a.keepCertificates(life) })
+	parts.Go(func() error { return a.keepFamilies(life) })
 
 	if err := a.awaitStart(ctx, life); errors.Is(context.Cause(ctx), errCompleted) {
 		return nil
@@ -184,6 +185,7 @@ func newAgent(c Config, version string) (*agent, error) {
 		finalReportAcked: watch(false),
 		session:          watch(time.Time{}),
 	}
+	a.statusReporter.setFamilies(machineFamilies())
 	a.cert = a.certs.of(identitySecret)
 	a.namesReceived = watch(!a.resolves())
 	return a, nil

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/wire"
+	"weft/kind"
 )
 
 // statusReporter builds the agent's report. Each change of an input produces a new report.
@@ -18,7 +19,8 @@ type statusReporter struct {
 
 	mu       sync.Mutex
 	run      string
-	version  string // the version of Envoy
+	version  string          // the version of Envoy
+	families kind.IPFamilies // of the machine
 	probed   map[string]probeResult
 	healthy  map[string]bool
 	draining bool
@@ -84,6 +86,11 @@ func (o *statusReporter) isHealthy(listener string) bool {
 	return o.healthy[listener]
 }
 
+// setFamilies records the IP families of the machine.
+func (o *statusReporter) setFamilies(families kind.IPFamilies) {
+	o.update(func() { o.families = families })
+}
+
 func (o *statusReporter) startDraining() { o.update(func() { o.draining = true }) }
 
 // finish produces the final report, without listeners.
@@ -100,7 +107,8 @@ func (o *statusReporter) update(apply func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	apply()
-	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining, Certificate: o.certificate}
+	next := &wire.Report{Run: o.run, EnvoyVersion: o.version, Draining: o.draining, Certificate: o.certificate,
+		IpFamilies: string(o.families)}
 	if !o.ended {
 		next.ReadyListeners = o.readyListeners()
 	}

@@ -37,6 +37,7 @@ var WireBounds = map[protoreflect.FullName]WireBound{
 	"weft.agent.v1.Report.name":               {Bytes: maxNameBytes},
 	"weft.agent.v1.Report.run":                {Bytes: maxShortTextBytes},
 	"weft.agent.v1.Report.envoy_version":      {Bytes: maxNameBytes},
+	"weft.agent.v1.Report.ip_families":        {Bytes: maxShortTextBytes},
 	"weft.agent.v1.Report.ready_listeners":    {Items: 512}, // 256 inbounds and those that are draining
 	"weft.agent.v1.Report.certificate":        {},
 	"weft.agent.v1.Report.proxy_type":         {Bytes: maxShortTextBytes},

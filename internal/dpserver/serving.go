@@ -22,7 +22,7 @@ type generations map[string]string
 func reported(before kind.DataplaneListenerStatus, report *wire.Report, want generations, n *kind.Networking, runs bool,
 	now time.Time) (after kind.DataplaneListenerStatus, pending bool) {
 	after = kind.DataplaneListenerStatus{Run: report.Run, Registered: before.Registered, Token: before.Token,
-		Sources: before.Sources, Draining: report.Draining}
+		Sources: before.Sources, IPFamilies: reportedFamilies(report), Draining: report.Draining}
 	had := map[string][]kind.ServedInbound{}
 	var former kind.DataplaneListenerStatus
 	if before.Run == report.Run {
@@ -52,6 +52,16 @@ func reported(before kind.DataplaneListenerStatus, report *wire.Report, want gen
 		}
 	}
 	return after, pending
+}
+
+// reportedFamilies returns the IP families of the agent's machine. A value that is not known is as none: configuration
+// has addresses of both.
+func reportedFamilies(report *wire.Report) kind.IPFamilies {
+	switch families := kind.IPFamilies(report.IpFamilies); families {
+	case kind.IPv4, kind.IPv6, kind.DualStack:
+		return families
+	}
+	return ""
 }
 
 // servedInbounds returns the inbounds of a ready listener: its present inbounds, without new ones whose rules the proxy

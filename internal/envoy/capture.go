@@ -32,7 +32,7 @@ func Capture(c *proxy.Capture) []*xds.Resource {
 		six               bool
 		wildcard, postfix string
 	}{{false, "0.0.0.0", ""}, {true, "::", "_ipv6"}} {
-		if !proxy.HasFamily(c.IPFamilies, ip.six) {
+		if !c.IPFamilies.Has(ip.six) {
 			continue
 		}
 		resources = append(resources,

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"net/netip"
+	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,12 +22,15 @@ import (
 
 // ExternalUpstream returns the cluster and the secrets by which a zone egress reaches the servers of an external
 // service, with the confs about its callers at the egress, and those about the traffic to it. Egresses with equal confs
-// share them.
-func ExternalUpstream(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by service.Effective) []*xds.Resource {
-	return append([]*xds.Resource{externalCluster(o, confs, &by)}, externalSecrets(o)...)
+// share them. machine is the only IP family of their machines; empty: they have both.
+func ExternalUpstream(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by service.Effective,
+	machine kind.IPFamilies) []*xds.Resource {
+	return append([]*xds.Resource{externalCluster(o, confs, &by, machine)}, externalSecrets(o)...)
 }
 
-func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *service.Effective) *xds.Resource {
+func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *service.Effective,
+	machine kind.IPFamilies) *xds.Resource {
+	o = onMachine(o, machine)
 	name, t := o.Key.String(), proxy.ReceivedOf(confs).Timeout.All()
 	detection := outlierDetection()
 	if hasPriorities(o) {
@@ -52,7 +56,7 @@ func externalCluster(o *zoneproxy.ExternalUpstream, confs proxy.Confs, by *servi
 		checkByName(o, cluster.LoadAssignment)
 	}
 	if hasNames(o) {
-		lookUpNames(cluster)
+		lookUpNames(cluster, machine)
 	} else {
 		cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	}
@@ -83,7 +87,7 @@ func checkByName(o *zoneproxy.ExternalUpstream, servers *endpointv3.ClusterLoadA
 
 // lookUpNames has the egress resolve the host names of its endpoints, for the TTL of each DNS response. A cluster whose
 // host names do not resolve holds up no other: it has no endpoints until they do.
-func lookUpNames(c *clusterv3.Cluster) {
+func lookUpNames(c *clusterv3.Cluster, machine kind.IPFamilies) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.cluster.dns",
 		TypedConfig: toAny(&dnsclusterv3.DnsCluster{
@@ -92,10 +96,30 @@ func lookUpNames(c *clusterv3.Cluster) {
 				BaseInterval: duration(lookupRetry), MaxInterval: duration(lookupLongestRetry),
 			},
 			RespectDnsTtl:   true,
-			DnsLookupFamily: dnsv3.DnsLookupFamily_V4_PREFERRED,
+			DnsLookupFamily: lookupFamily(machine),
 		}),
 	}}
 	c.WaitForWarmOnInit = boolFalse()
+}
+
+// lookupFamily returns the family of the addresses of a host name on a machine.
+func lookupFamily(machine kind.IPFamilies) dnsv3.DnsLookupFamily {
+	switch {
+	case !machine.Has(true):
+		return dnsv3.DnsLookupFamily_V4_ONLY
+	case !machine.Has(false):
+		return dnsv3.DnsLookupFamily_V6_ONLY
+	}
+	return dnsv3.DnsLookupFamily_V4_PREFERRED
+}
+
+// onMachine returns an external service with the endpoints that a machine reaches.
+func onMachine(o *zoneproxy.ExternalUpstream, machine kind.IPFamilies) *zoneproxy.ExternalUpstream {
+	on := *o
+	on.Endpoints = slices.DeleteFunc(slices.Clone(o.Endpoints), func(e kind.ExternalEndpoint) bool {
+		return machine.Lacks(e.Address)
+	})
+	return &on
 }
 
 // externalEndpoints returns a locality for each priority.

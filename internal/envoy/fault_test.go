@@ -183,7 +183,7 @@ func TestFaultsAtAZoneEgress(t *testing.T) {
 	var more []*xds.Resource
 	for _, chain := range []proxy.EgressChain{api, open} {
 		o := upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app.Listener.Addr()))
-		more = append(append(more, ExternalUpstream(o, proxy.Confs{}, service.Effective{})...),
+		more = append(append(more, ExternalUpstream(o, proxy.Confs{}, service.Effective{}, "")...),
 			ExternalRoute(o, chain.Confs))
 	}
 	egress := startEgress(t, east, []proxy.EgressChain{api, open}, more...)

@@ -20,6 +20,7 @@ import (
 	"weft/internal/service"
 	"weft/internal/xds"
 	"weft/internal/zoneproxy"
+	"weft/kind"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 type nouns struct {
 	Secured     bool
 	Source      identity.Source
-	Families    string
+	Families    kind.IPFamilies
 	Destination *service.Destination
 	Route       *service.Route // absent: the one of a destination that no policy routes
 	Endpoints   *service.Endpoints
@@ -226,7 +227,7 @@ func TestVersionsAreStable(t *testing.T) {
 
 // externalResources returns all resources by which an egress reaches an external service.
 func externalResources(o *zoneproxy.ExternalUpstream, confs proxy.Confs, sent service.Effective) []*xds.Resource {
-	resources := ExternalUpstream(o, confs, sent)
+	resources := ExternalUpstream(o, confs, sent, "")
 	if o.Protocol.IsHTTP() {
 		resources = slices.Insert(resources, 1, ExternalRoute(o, confs))
 	}

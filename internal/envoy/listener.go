@@ -18,13 +18,15 @@ import (
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/xds"
+	"weft/kind"
 )
 
 // VIPListeners returns the listeners of redirected connections to a destination's virtual IPs, which lead to its route.
 // They bind no port, so they are the same for every proxy of a proxy group: the capture listener hands them the
-// connections to their address. families is the family of the virtual IPs that the group's machines reach: DualStack,
-// IPv4 or IPv6. Virtual IPs in without have no listener.
-func VIPListeners(d *service.Destination, route *service.Route, families string, without proxy.VIPs) []*xds.Resource {
+// connections to their address. families are those of the virtual IPs that the group's machines reach. Virtual IPs in
+// without have no listener.
+func VIPListeners(d *service.Destination, route *service.Route, families kind.IPFamilies,
+	without proxy.VIPs) []*xds.Resource {
 	var resources []*xds.Resource
 	for _, vip := range d.VIPs {
 		if !proxy.Reachable(vip, families) || without.Has(vip) {

@@ -366,7 +366,7 @@ func TestLimitsAtZoneProxies(t *testing.T) {
 	for chain, at := range map[*proxy.EgressChain]net.Addr{&api: app.Listener.Addr(), &open: app.Listener.Addr(),
 		&db: echoing} {
 		o := upstreamOf(*chain, nil, serverOf(t, "127.0.0.1", at))
-		more = append(more, ExternalUpstream(o, proxy.Confs{}, service.Effective{})...)
+		more = append(more, ExternalUpstream(o, proxy.Confs{}, service.Effective{}, "")...)
 		if o.Protocol.IsHTTP() {
 			more = append(more, ExternalRoute(o, chain.Confs))
 		}

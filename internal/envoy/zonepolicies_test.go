@@ -37,7 +37,7 @@ func (l *lab) external(protocol kind.Protocol, received, sent string, servers ..
 			Conf: effectiveOf(l.t, "MeshTimeout: {"+received+"}").Timeout}}})
 	}
 	return l.listening(&service.Destination{Key: o.Key, Protocol: protocol},
-		ExternalUpstream(o, confs, effectiveOf(l.t, sent))...)
+		ExternalUpstream(o, confs, effectiveOf(l.t, sent), "")...)
 }
 
 // TestZoneProxiesApplyPolicies: the fields of policies that a zone proxy applies do to its own clusters what they say,

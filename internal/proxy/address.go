@@ -15,7 +15,9 @@ import (
 type Exclusion struct {
 	At       string // its address and port
 	Listener string // what it is for, such as "the zone ingress"
-	Holder   string // the listener that has the address: "the inbound 8080 at 10.0.0.1:8080"
+	Holder   string // the listener that has the address, "the inbound 8080 at 10.0.0.1:8080"; empty: see NoFamily
+	// NoFamily states that the machine does not have the IP family of the address.
+	NoFamily bool `json:",omitempty"`
 	// Virtual is set where the listener is for a virtual IP of a destination.
 	Virtual service.VirtualAddress `json:",omitzero"`
 	// Own states that the address is one at which the proxy serves. Connections of a machine to itself are not
@@ -25,6 +27,9 @@ type Exclusion struct {
 
 // String returns the exclusion as a sentence.
 func (e *Exclusion) String() string {
+	if e.NoFamily {
+		return e.Listener + " gets no listener at " + e.At + ", since the machine does not have its IP family"
+	}
 	return e.Listener + " gets no listener at " + e.At + ", which is the address of " + e.Holder
 }
 
@@ -124,6 +129,10 @@ func (s *Stage) assignAddresses(r *table.Reader, p *Proxy, n *kind.Networking) {
 func assign[L any](cs claims, p *Proxy, listeners []L, claimOf func(*L) claim) []L {
 	return slices.DeleteFunc(listeners, func(l L) bool {
 		c := claimOf(&l)
+		if p.Group.Machine.Lacks(c.at.Addr().String()) {
+			p.Excluded = append(p.Excluded, Exclusion{At: c.address(), Listener: c.of, NoFamily: true})
+			return true
+		}
 		holder := cs.add(c)
 		if holder != nil {
 			p.Excluded = append(p.Excluded, Exclusion{At: c.address(), Listener: c.of, Holder: holder.String()})
@@ -148,10 +157,10 @@ func (s *Stage) excludeVirtual(r *table.Reader, p *Proxy, taken []claim) {
 
 // wildcards returns the addresses at which redirected connections arrive.
 func (c *Capture) wildcards() (all []string) {
-	if HasFamily(c.IPFamilies, false) {
+	if c.IPFamilies.Has(false) {
 		all = append(all, netip.IPv4Unspecified().String())
 	}
-	if HasFamily(c.IPFamilies, true) {
+	if c.IPFamilies.Has(true) {
 		all = append(all, netip.IPv6Unspecified().String())
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -25,8 +26,10 @@ type Group struct {
 	Source identity.Source
 	// Transparent proxies reach every destination of Reach at its virtual IP.
 	Transparent bool
-	// IPFamilies is DualStack, IPv4 or IPv6; empty where not Transparent.
-	IPFamilies string
+	// IPFamilies are the families of redirected connections; empty where not Transparent.
+	IPFamilies kind.IPFamilies
+	// Machine is the only IP family of their machines; empty: they have both, or their agents do not report it.
+	Machine kind.IPFamilies
 	// Reach is "*" for every service of the mesh, or the sorted selection in its canonical form.
 	Reach string
 	// Affinity are the values of the proxies for the labels by which the policies group endpoints. It has those that

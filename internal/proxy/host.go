@@ -7,12 +7,13 @@ import (
 
 	"weft/internal/service"
 	"weft/internal/table"
+	"weft/kind"
 )
 
 // HostsKey identifies the host names that proxies resolve.
 type HostsKey struct {
 	ReachKey
-	Families string // as [Group.IPFamilies] has them
+	Families kind.IPFamilies // as [Group.IPFamilies] has them
 }
 
 // HostsKey returns the key of the host names that the proxies of the group resolve.
@@ -41,8 +42,8 @@ func (s *Stage) hosts(r *table.Reader, of HostsKey) []service.Host {
 }
 
 // ofFamilies returns the addresses of the given IP families.
-func ofFamilies(addresses []netip.Addr, families string) []netip.Addr {
-	left := func(a netip.Addr) bool { return !HasFamily(families, a.Is6()) }
+func ofFamilies(addresses []netip.Addr, families kind.IPFamilies) []netip.Addr {
+	left := func(a netip.Addr) bool { return !families.Has(a.Is6()) }
 	if !slices.ContainsFunc(addresses, left) {
 		return addresses
 	}

@@ -56,7 +56,7 @@ type Proxy struct {
 type Capture struct {
 	InboundPort  uint32
 	OutboundPort uint32
-	IPFamilies   string // DualStack, IPv4 or IPv6
+	IPFamilies   kind.IPFamilies
 	// Passthrough has the conf, for [PassthroughOf], that decides which connections to addresses outside the mesh are
 	// forwarded.
 	Passthrough policy.Confs
@@ -80,7 +80,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	n := &dp.Spec.Networking
 	p.Required, p.OfUser = kind.RequiredFacts(dp), dp.Vouched.User
 	p.Outbounds = s.explicit(r, key.Mesh, n.Outbound)
-	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil}
+	p.Group = Group{Mesh: key.Mesh, Secured: p.Identity != nil, Machine: s.machine(r, key)}
 	if p.Identity != nil {
 		p.Group.Source = s.inMesh(r, key.Mesh, p.Identity.Source)
 	}
@@ -91,7 +91,7 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 		p.Capture = &Capture{
 			InboundPort:  cmp.Or(t.RedirectPortInbound, 15006),
 			OutboundPort: cmp.Or(t.RedirectPortOutbound, 15001),
-			IPFamilies:   cmp.Or(t.IPFamilyMode, "DualStack"),
+			IPFamilies:   kind.IPFamilies(t.IPFamilyMode).And(p.Group.Machine),
 			Passthrough:  passthroughConfs(whole.Passthrough),
 		}
 		p.Group.Transparent = true
@@ -109,6 +109,15 @@ func (s *Stage) proxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	return p
 }
 
+// machine returns the only IP family of a proxy's machine, as [Group.Machine] has it.
+func (s *Stage) machine(r *table.Reader, key state.ProxyKey) kind.IPFamilies {
+	status, ok := s.state.ListenerStatus(r, key)
+	if !ok || status.Spec.IPFamilies == kind.DualStack {
+		return ""
+	}
+	return status.Spec.IPFamilies
+}
+
 // zoneProxy returns the proxy of a ZoneIngress or a ZoneEgress, which serves every mesh and belongs to none; nil where
 // this zone has no such resource.
 func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
@@ -116,7 +125,7 @@ func (s *Stage) zoneProxy(r *table.Reader, key state.ProxyKey) *Proxy {
 	if !ok {
 		return nil
 	}
-	p := &Proxy{Key: key, Zone: s.state.Zone, Group: Group{Reach: nothing}}
+	p := &Proxy{Key: key, Zone: s.state.Zone, Group: Group{Reach: nothing, Machine: s.machine(r, key)}}
 	if p.Ingresses = s.ingressListeners(r, key, n.ZoneIngress); len(p.Ingresses) > 0 {
 		p.Passes = s.passes(r, key, n.ZoneIngress)
 	}

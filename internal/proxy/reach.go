@@ -217,16 +217,8 @@ func (s *Stage) ownFirst(a, b service.DestinationKey) int {
 	return service.CompareDestinations(a, b)
 }
 
-// HasFamily returns whether DualStack, IPv4 or IPv6 includes IPv6, or IPv4.
-func HasFamily(families string, six bool) bool {
-	if six {
-		return families != "IPv4"
-	}
-	return families != "IPv6"
-}
-
 // Reachable returns whether proxies of these IP families reach a virtual IP.
-func Reachable(vip, families string) bool {
+func Reachable(vip string, families kind.IPFamilies) bool {
 	address, err := netip.ParseAddr(vip)
-	return err == nil && HasFamily(families, address.Is6())
+	return err == nil && families.Has(address.Is6())
 }

@@ -24,7 +24,8 @@ type ZoneGroup struct {
 	Mesh     string
 	Policies PolicySet // the policies of the mesh about the traffic that they forward
 	// Patch are the modifications of these clusters; the zero value: none. See [PatchOf].
-	Patch policy.Confs
+	Patch   policy.Confs
+	Machine kind.IPFamilies // as [Group.Machine] has it
 }
 
 // String returns the mesh, the policies and the modifications, such as "default (MeshCircuitBreaker default/zones)".
@@ -35,6 +36,9 @@ func (g ZoneGroup) String() string {
 	}
 	if g.Patch != (policy.Confs{}) {
 		text += " " + g.Patch.String()
+	}
+	if g.Machine != "" {
+		text += " of machines with " + string(g.Machine)
 	}
 	return text
 }
@@ -61,7 +65,7 @@ func (s *Stage) passes(r *table.Reader, key state.ProxyKey, section *kind.ZoneIn
 	var groups []ZoneGroup
 	for _, mesh := range s.state.MeshesOf(r, key) {
 		groups = append(groups, ZoneGroup{mesh, s.zonePolicies(r, mesh, key, ingressSection(key, section)),
-			s.forwardingPatch(r, mesh, key, "ingress")})
+			s.forwardingPatch(r, mesh, key, "ingress"), s.machine(r, key)})
 	}
 	return groups
 }
@@ -83,12 +87,14 @@ func (g EgressGroup) String() string {
 
 // forwards adds the group of a zone egress that forwards connections of a mesh to remote zones.
 func (s *Stage) forwards(r *table.Reader, mesh string, p *Proxy) {
-	p.Forwards = append(p.Forwards, ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, p.Key, "egress")})
+	p.Forwards = append(p.Forwards, ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, p.Key, "egress"),
+		Machine: p.Group.Machine})
 }
 
 // egressGroup returns the group of a zone egress with filter chains of a mesh.
 func (s *Stage) egressGroup(r *table.Reader, key state.ProxyKey, mesh string, chains []EgressChain) EgressGroup {
-	group := EgressGroup{ZoneGroup: ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, key, "egress")}}
+	group := EgressGroup{ZoneGroup: ZoneGroup{Mesh: mesh, Patch: s.forwardingPatch(r, mesh, key, "egress"),
+		Machine: s.machine(r, key)}}
 	for i := range chains {
 		group.Policies = chains[i].Policies
 		if chains[i].Confs != (policy.Confs{}) {

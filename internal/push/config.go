@@ -13,6 +13,7 @@ import (
 	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/internal/zoneproxy"
+	"weft/kind"
 )
 
 // Own has the resources that belong to one proxy alone: its inbounds, and listeners that bind a port.
@@ -58,9 +59,9 @@ type config struct {
 	// The resources that are shared by the proxies of a group, by the zone ingresses of a mesh with the same policies,
 	// and by its zone egresses: those that forward to other zones, and those that dial external services.
 	group   *sharing[proxy.Group, service.List]
-	ingress *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	forward *sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	egress  *sharing[proxy.EgressGroup, zoneproxy.SNIRoute]
+	ingress *sharing[proxy.ZoneGroup, sniRouteList]
+	forward *sharing[proxy.ZoneGroup, sniRouteList]
+	egress  *sharing[proxy.EgressGroup, sniRouteList]
 }
 
 // clustersKey is a destination and the properties of a proxy group on which the clusters of the destination depend.
@@ -81,7 +82,14 @@ type sniRouteKey struct {
 // of the traffic to it.
 type upstreamKey struct {
 	externalRouteKey
-	sent policy.Confs
+	sent    policy.Confs
+	machine kind.IPFamilies // as [proxy.Group] has it
+}
+
+// sniRouteList is the endpoint list of an SNI route as zone proxies on some machines use it.
+type sniRouteList struct {
+	zoneproxy.SNIRoute
+	machine kind.IPFamilies // as [proxy.Group] has it
 }
 
 // externalRouteKey is an external service and the effective confs of its callers at an egress.
@@ -93,7 +101,7 @@ type externalRouteKey struct {
 // outboundKey is a destination that clients address, and the properties of a proxy group on which its resources depend.
 type outboundKey struct {
 	clustersKey
-	families string             // of the listeners at virtual IPs; empty: none
+	families kind.IPFamilies    // of the listeners at virtual IPs; empty: none
 	without  proxy.VIPs         // virtual IPs without a listener
 	route    service.RouteValue // of the policies; the zero value: no policy routes the traffic
 }
@@ -108,6 +116,7 @@ type patchedKey struct {
 type nearKey struct {
 	patchedKey
 	clients service.Affinity
+	machine kind.IPFamilies // as [proxy.Group] has it
 }
 
 // trustKey is the proxies of a mesh whose certificates and roots have one source. Those without a mesh are
@@ -145,7 +154,7 @@ func newConfig(state *graph.State) *config {
 		assignment: table.NewDerived(state.Tables.DB, "assignments", c.makeAssignment, sameResource),
 		name:       func(list service.List) string { return list.String() },
 	}
-	c.ingress = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
+	c.ingress = &sharing[proxy.ZoneGroup, sniRouteList]{
 		shared: table.NewDerived(state.Tables.DB, "shared by zone ingresses", c.makeIngress, sameShared),
 		assignment: table.NewDerived(
 			state.Tables.DB,
@@ -153,14 +162,14 @@ func newConfig(state *graph.State) *config {
 			c.makeSNIRouteAssignment,
 			sameResource,
 		),
-		name: envoy.SNIRouteCluster,
+		name: func(list sniRouteList) string { return envoy.SNIRouteCluster(list.SNIRoute) },
 	}
-	c.forward = &sharing[proxy.ZoneGroup, zoneproxy.SNIRoute]{
+	c.forward = &sharing[proxy.ZoneGroup, sniRouteList]{
 		shared:     table.NewDerived(state.Tables.DB, "cross-zone SNI routes", c.makeForward, sameShared),
 		assignment: c.ingress.assignment,
 		name:       c.ingress.name,
 	}
-	c.egress = &sharing[proxy.EgressGroup, zoneproxy.SNIRoute]{
+	c.egress = &sharing[proxy.EgressGroup, sniRouteList]{
 		shared:     table.NewDerived(state.Tables.DB, "shared by zone egresses", c.makeEgress, sameShared),
 		assignment: c.ingress.assignment,
 		name:       c.ingress.name,
@@ -273,8 +282,8 @@ func (c *config) outboundKeys(r *table.Reader, group proxy.Group, d service.Dest
 func (c *config) outboundOf(r *table.Reader, group proxy.Group, of any) *outbound {
 	key := patchedKey{of, group.Patch}
 	o := c.generated(r, key)
-	if o != nil && slices.ContainsFunc(o.lists, service.List.Grouped) {
-		return c.near.Get(r, nearKey{key, group.Affinity})
+	if o != nil && (group.Machine != "" && len(o.lists) > 0 || slices.ContainsFunc(o.lists, service.List.Grouped)) {
+		return c.near.Get(r, nearKey{key, group.Affinity, group.Machine})
 	}
 	return o
 }
@@ -286,7 +295,7 @@ func (c *config) makeNear(r *table.Reader, key nearKey) *outbound {
 	}
 	near := &outbound{resources: o.resources}
 	for _, list := range o.lists {
-		near.lists = append(near.lists, c.state.Services.Near(r, list, key.clients))
+		near.lists = append(near.lists, c.state.Services.Near(r, list, key.clients).OnMachines(key.machine))
 	}
 	return near
 }
@@ -336,13 +345,15 @@ func makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {
 	return envoy.ClusterOfSNIRoute(key.name, service.EffectiveOf(key.confs))
 }
 
-func (c *config) makeSNIRouteAssignment(r *table.Reader, p zoneproxy.SNIRoute) *xds.Resource {
-	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(p), c.state.ZoneProxies.SNIRouteBackends(r, p))
+func (c *config) makeSNIRouteAssignment(r *table.Reader, list sniRouteList) *xds.Resource {
+	backends := slices.DeleteFunc(slices.Clone(c.state.ZoneProxies.SNIRouteBackends(r, list.SNIRoute)),
+		func(e service.Endpoint) bool { return list.machine.Lacks(e.Address) })
+	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(list.SNIRoute), backends)
 }
 
-func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) Shared[zoneproxy.SNIRoute] {
+func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) Shared[sniRouteList] {
 	sniRoutes := c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh)
-	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, group.Policies), group.Patch)
+	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, group.Policies), group)
 }
 
 // sniRouteKeys returns the keys of the clusters of SNI routes, with the confs that policies have about their
@@ -359,15 +370,18 @@ func (c *config) sniRouteKeys(r *table.Reader, sniRoutes []zoneproxy.SNIRoute, p
 // forwarding returns the resources of keys after modifications, which zone proxies share, with the SNI routes whose
 // endpoints they use.
 func (c *config) forwarding(r *table.Reader, sniRoutes []zoneproxy.SNIRoute, keys []any,
-	patch policy.Confs) Shared[zoneproxy.SNIRoute] {
-	b := &block[zoneproxy.SNIRoute]{lists: sniRoutes}
+	group proxy.ZoneGroup) Shared[sniRouteList] {
+	b := &block[sniRouteList]{}
+	for _, route := range sniRoutes {
+		b.lists = append(b.lists, sniRouteList{route, group.Machine})
+	}
 	for _, key := range keys {
-		if o := c.generated(r, patchedKey{key, patch}); o != nil { // nil: generation failed
+		if o := c.generated(r, patchedKey{key, group.Patch}); o != nil { // nil: generation failed
 			b.resources = append(b.resources, o.resources...)
 		}
 	}
 	b.resources = inOrder(b.resources)
-	return Shared[zoneproxy.SNIRoute]{b}
+	return Shared[sniRouteList]{b}
 }
 
 func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource {
@@ -375,7 +389,7 @@ func (c *config) makeUpstream(r *table.Reader, key upstreamKey) []*xds.Resource 
 	if o == nil {
 		return nil
 	}
-	return envoy.ExternalUpstream(o, key.confs, service.EffectiveOf(key.sent))
+	return envoy.ExternalUpstream(o, key.confs, service.EffectiveOf(key.sent), key.machine)
 }
 
 // makeExternalRoute returns nil where the external service is not HTTP, or can't be dialed.
@@ -387,13 +401,13 @@ func (c *config) makeExternalRoute(r *table.Reader, key externalRouteKey) *xds.R
 	return envoy.ExternalRoute(o, key.confs)
 }
 
-func (c *config) makeForward(r *table.Reader, group proxy.ZoneGroup) Shared[zoneproxy.SNIRoute] {
+func (c *config) makeForward(r *table.Reader, group proxy.ZoneGroup) Shared[sniRouteList] {
 	sniRoutes := c.state.ZoneProxies.CrossZoneSNIRoutes.Get(r, group.Mesh)
-	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, proxy.PolicySet{}), group.Patch)
+	return c.forwarding(r, sniRoutes, c.sniRouteKeys(r, sniRoutes, proxy.PolicySet{}), group)
 }
 
-func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) Shared[zoneproxy.SNIRoute] {
-	return c.forwarding(r, nil, c.upstreamKeys(r, group), group.Patch)
+func (c *config) makeEgress(r *table.Reader, group proxy.EgressGroup) Shared[sniRouteList] {
+	return c.forwarding(r, nil, c.upstreamKeys(r, group), group.ZoneGroup)
 }
 
 // upstreamKeys returns the keys of the clusters of external services. Of an egress with confs about its callers they
@@ -402,7 +416,8 @@ func (c *config) upstreamKeys(r *table.Reader, group proxy.EgressGroup) []any {
 	var keys []any
 	add := func(to service.DestinationKey, confs policy.Confs) {
 		sent := c.state.Proxies.ConfsOf(r, group.Policies, to)
-		keys = append(keys, upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent})
+		keys = append(keys, upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent,
+			group.Machine})
 	}
 	if group.Of == (state.ProxyKey{}) {
 		for _, external := range c.state.ZoneProxies.EgressServices.Get(r, group.Mesh) {

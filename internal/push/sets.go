@@ -7,16 +7,15 @@ import (
 	"weft/internal/service"
 	"weft/internal/table"
 	"weft/internal/xds"
-	"weft/internal/zoneproxy"
 )
 
 // resourceSets has the shared resource sets of the proxies that are in use. The lock of the table's writer guards it.
 type resourceSets struct {
 	catalog   *xds.Catalog
 	groups    *sharedSets[proxy.Group, service.List]
-	ingresses *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	forwards  *sharedSets[proxy.ZoneGroup, zoneproxy.SNIRoute]
-	egresses  *sharedSets[proxy.EgressGroup, zoneproxy.SNIRoute]
+	ingresses *sharedSets[proxy.ZoneGroup, sniRouteList]
+	forwards  *sharedSets[proxy.ZoneGroup, sniRouteList]
+	egresses  *sharedSets[proxy.EgressGroup, sniRouteList]
 }
 
 func newResourceSets(c *config, catalog *xds.Catalog) *resourceSets {

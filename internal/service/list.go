@@ -38,6 +38,8 @@ type viewed struct {
 	// Grouped is true where the endpoints are divided into groups. Affinity are the groups before the last one.
 	Grouped  bool       `json:",omitempty"`
 	Affinity []affinity `json:",omitempty"`
+	// Machine is the only IP family of the clients' machines, of which all endpoints are; empty: both.
+	Machine kind.IPFamilies `json:",omitempty"`
 }
 
 // affinity is the group of the endpoints with a value of a label.
@@ -136,6 +138,16 @@ func (s *Stage) Near(r *table.Reader, list List, of Affinity) List {
 	}
 	list.View = viewOf(v)
 	return list
+}
+
+// OnMachines returns a list as clients on machines of one IP family use it; empty: of both.
+func (l List) OnMachines(machine kind.IPFamilies) List {
+	if machine != "" {
+		v := l.View.contents()
+		v.Machine = machine
+		l.View = viewOf(v)
+	}
+	return l
 }
 
 // AffinityQuery is a label of the servers of a destination in this zone.
@@ -328,6 +340,9 @@ func (s *Stage) Viewed(r *table.Reader, list List) *Endpoints {
 	default:
 		endpoints.Endpoints = slices.Clone(s.EndpointsOf(r, list.DestinationKey).Endpoints)
 	}
+	endpoints.Endpoints = slices.DeleteFunc(endpoints.Endpoints, func(e Endpoint) bool {
+		return v.Machine.Lacks(e.Address)
+	})
 	if v.Grouped {
 		s.group(r, endpoints, v.Affinity)
 	}

@@ -348,8 +348,10 @@ type Report struct {
 	// The proxy is going away: none of its inbounds is an endpoint any more.
 	Draining bool `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`
 	// What Envoy has from a SPIRE agent; absent where the control plane signs.
-	Certificate   *Certificate `protobuf:"bytes,7,opt,name=certificate,proto3" json:"certificate,omitempty"`
-	ProxyType     string       `protobuf:"bytes,8,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
+	Certificate *Certificate `protobuf:"bytes,7,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	ProxyType   string       `protobuf:"bytes,8,opt,name=proxy_type,json=proxyType,proto3" json:"proxy_type,omitempty"`
+	// The IP families of the machine: IPv4, IPv6 or DualStack. Empty: not known.
+	IpFamilies    string `protobuf:"bytes,9,opt,name=ip_families,json=ipFamilies,proto3" json:"ip_families,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -436,6 +438,13 @@ func (x *Report) GetCertificate() *Certificate {
 func (x *Report) GetProxyType() string {
 	if x != nil {
 		return x.ProxyType
+	}
+	return ""
+}
+
+func (x *Report) GetIpFamilies() string {
+	if x != nil {
+		return x.IpFamilies
 	}
 	return ""
 }
@@ -1463,7 +1472,7 @@ const file_agent_proto_rawDesc = "" +
 	"\tspiffe_id\x18\x02 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x03 \x01(\tR\x06serial\x12&\n" +
 	"\x0fnot_before_unix\x18\x04 \x01(\x03R\rnotBeforeUnix\x12$\n" +
-	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xa7\x02\n" +
+	"\x0enot_after_unix\x18\x05 \x01(\x03R\fnotAfterUnix\"\xc8\x02\n" +
 	"\x06Report\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1473,7 +1482,9 @@ const file_agent_proto_rawDesc = "" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12<\n" +
 	"\vcertificate\x18\a \x01(\v2\x1a.weft.agent.v1.CertificateR\vcertificate\x12\x1d\n" +
 	"\n" +
-	"proxy_type\x18\b \x01(\tR\tproxyType\"\xaa\x01\n" +
+	"proxy_type\x18\b \x01(\tR\tproxyType\x12\x1f\n" +
+	"\vip_families\x18\t \x01(\tR\n" +
+	"ipFamilies\"\xaa\x01\n" +
 	"\vCertificate\x12\x1b\n" +
 	"\tspiffe_id\x18\x01 \x01(\tR\bspiffeId\x12\x16\n" +
 	"\x06serial\x18\x02 \x01(\tR\x06serial\x12&\n" +
