@@ -233,7 +233,7 @@ func applicationOptions(protocol kind.Protocol, t *kind.TimeoutConf,
 	}
 	return packedOptions(&httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: applicationConnection(t),
-		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, &corev3.Http2ProtocolOptions{}),
+		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, streamErrors()),
 		HttpFilters:               withoutProxyHeaders(),
 	})
 }

@@ -100,6 +100,11 @@ const (
 	requestWindow  = 256 << 10
 	responseWindow = 512 << 10
 
+	// forwardedHeaders and forwardedHeadersKB bound the headers that one proxy accepts from another. They exceed
+	// Envoy's defaults of 100 headers and 60 KiB, which hold for messages of applications, by more than a proxy adds:
+	// headers that only the second proxy rejects would look like a fault of the server.
+	forwardedHeaders, forwardedHeadersKB = 150, 80
+
 	// callerBuffer is the number of buffered bytes of each response to a caller, and of unread bytes on a connection of
 	// HTTP/1.1 or TCP. applicationBuffer is the same for a connection to an application or to an external server.
 	// Envoy's default is 1 MiB.

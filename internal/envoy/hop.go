@@ -80,7 +80,10 @@ func (h hop) alpn() []string {
 }
 
 func (h hop) protocolOptions() map[string]*anypb.Any {
-	options := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{}}
+	options := &httpv3.HttpProtocolOptions{CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{
+		MaxHeadersCount:      uint32Value(forwardedHeaders),
+		MaxResponseHeadersKb: uint32Value(forwardedHeadersKB),
+	}}
 	boundConnection(options.CommonHttpProtocolOptions, &h.effective.Timeout, h.connectionLife())
 	if h.byZoneProxy {
 		options.CommonHttpProtocolOptions.MaxRequestsPerConnection = uint32Value(zonesConnectionRequests)
@@ -112,14 +115,20 @@ func tcpOptions(attempt *durationpb.Duration) map[string]*anypb.Any {
 	}
 }
 
+// streamErrors returns HTTP/2 options under which a malformed message is an error of its stream (RFC 9113, 8.1.1).
+// Envoy's default fails every other request of the connection too.
+func streamErrors() *corev3.Http2ProtocolOptions {
+	return &corev3.Http2ProtocolOptions{OverrideStreamErrorOnInvalidHttpMessage: boolTrue()}
+}
+
 // http2 returns HTTP/2 options for a number of concurrent requests with a window of bytes each. WebSockets are allowed.
 func http2(streams, window uint32) *corev3.Http2ProtocolOptions {
-	return &corev3.Http2ProtocolOptions{
-		AllowConnect:                true,
-		MaxConcurrentStreams:        uint32Value(streams),
-		InitialStreamWindowSize:     uint32Value(window),
-		InitialConnectionWindowSize: uint32Value(streams * window),
-	}
+	options := streamErrors()
+	options.AllowConnect = true
+	options.MaxConcurrentStreams = uint32Value(streams)
+	options.InitialStreamWindowSize = uint32Value(window)
+	options.InitialConnectionWindowSize = uint32Value(streams * window)
+	return options
 }
 
 // served returns http2 for a listener, whose callers may cancel requests.

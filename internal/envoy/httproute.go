@@ -23,13 +23,17 @@ func ruleRoutes(to *service.Route, rule *service.RouteRule) []*routev3.Route {
 	case redirect != nil:
 		return []*routev3.Route{route(rule, "", &routev3.Route_Redirect{Redirect: redirection(redirect, &rule.Match)})}
 	case len(rule.Backends) == 0:
-		return []*routev3.Route{route(rule, "",
-			&routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
-				Status: rule.Status, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{
-					InlineString: noBackend(rule.Status)}},
-			}})}
+		return []*routev3.Route{route(rule, "", directResponse(rule.Status, noBackend(rule.Status)))}
 	}
 	return retriedRoutes(to, rule)
+}
+
+// directResponse is a response of the proxy itself.
+func directResponse(status uint32, text string) *routev3.Route_DirectResponse {
+	return &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+		Status: status,
+		Body:   &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}},
+	}}
 }
 
 func noBackend(status uint32) string {

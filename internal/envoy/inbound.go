@@ -157,16 +157,18 @@ func managedBy(manager []byte, name string) *listenerv3.Filter {
 	return filter
 }
 
-// boundServed bounds an HTTP connection at the server: its idle time, the time for the headers of a request, and its
-// age, since the caller proved its SPIFFE ID when the connection began. The caller's own proxy ends the connection
-// earlier.
+// boundServed bounds an HTTP connection at the server: its idle time, the time for the headers of a request and their
+// size, and its age, since the caller proved its SPIFFE ID when the connection began. The caller's own proxy ends the
+// connection earlier.
 func boundServed(manager *hcmv3.HttpConnectionManager, confs proxy.Confs) {
 	t := proxy.ReceivedOf(confs).Timeout.All()
 	manager.RequestHeadersTimeout = limit(t.Requests().RequestHeadersTimeout, 0)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
 		IdleTimeout:           timeout(t.IdleTimeout, inboundIdleTimeout),
 		MaxConnectionDuration: duration(connectionLife + time.Minute),
+		MaxHeadersCount:       uint32Value(forwardedHeaders),
 	}
+	manager.MaxRequestHeadersKb = uint32Value(forwardedHeadersKB)
 }
 
 // servedIdleTimeout returns the time after which a TCP connection without data is closed.

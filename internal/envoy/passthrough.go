@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +123,9 @@ func inspectedConnections(conf *kind.PassthroughConf) []*xds.Resource {
 			CircuitBreakers:      noBreakers(),
 			TypedExtensionProtocolOptions: packedOptions(&httpv3.HttpProtocolOptions{
 				UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
-					UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{},
+					UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
+						Http2ProtocolOptions: streamErrors(),
+					},
 				},
 			}),
 		}),
@@ -259,10 +262,8 @@ func hostsOutside(conf *kind.PassthroughConf) *xds.Resource {
 	}
 	for _, host := range routes.VirtualHosts {
 		host.Routes = append(host.Routes, &routev3.Route{
-			Match: &routev3.RouteMatch{PathSpecifier: anyPath()},
-			Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
-				Status: 503, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{
-					InlineString: "no MeshPassthrough allows the host"}}}},
+			Match:  &routev3.RouteMatch{PathSpecifier: anyPath()},
+			Action: directResponse(http.StatusServiceUnavailable, "no MeshPassthrough allows the host"),
 		})
 	}
 	return xds.NewResource(xds.Route, requestsName, routes)

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 
@@ -19,13 +20,23 @@ func Route(to *service.Route) *xds.Resource {
 	if !to.Protocol.IsHTTP() {
 		return tcpProxy(name, routedConnections(name, to, to.Last()))
 	}
-	var routes []*routev3.Route
+	routes := []*routev3.Route{malformedHost()}
 	for i := range to.Rules {
 		routes = append(routes, ruleRoutes(to, &to.Rules[i])...)
 	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name, VirtualHosts: everyHost(name, routes), ValidateClusters: boolFalse(),
 	})
+}
+
+// malformedHost rejects the hosts that Envoy accepts in HTTP/1.1 and rejects in HTTP/2: an empty one (RFC 9110, 4.2.1),
+// and one with user information (RFC 9113, 8.3.1). A request that the next proxy rejects would be retried.
+func malformedHost() *routev3.Route {
+	return &routev3.Route{
+		Match: &routev3.RouteMatch{PathSpecifier: anyPath(), Headers: []*routev3.HeaderMatcher{
+			headerIn(":authority", []string{"", ".*@.*"})}},
+		Action: directResponse(http.StatusBadRequest, "the request has no valid host"),
+	}
 }
 
 // everyHost returns the virtual host of a destination, which has all its host names.
