@@ -13,6 +13,7 @@ import (
 	filterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	sniclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_cluster/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 
 	"weft/internal/proxy"
@@ -127,6 +128,7 @@ func outboundFilter(to *service.Route) *listenerv3.Filter {
 		return tcpProxySlot(name)
 	}
 	manager := connectionManager(name)
+	manager.HttpProtocolOptions = olderHTTP(to.Destination.Service)
 	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
@@ -187,6 +189,7 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 		StatPrefix:                    statPrefix,
 		ServerHeaderTransformation:    hcmv3.HttpConnectionManager_PASS_THROUGH,
 		UpgradeConfigs:                []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+		HttpProtocolOptions:           olderHTTP(defaultHost),
 		Http2ProtocolOptions:          served(2*maxStreams, requestWindow),
 		EarlyHeaderMutationExtensions: callersHeaders(),
 		XffNumTrustedHops:             trustedHops,
@@ -194,6 +197,21 @@ func connectionManager(statPrefix string) *hcmv3.HttpConnectionManager {
 			Name:       "envoy.filters.http.router",
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: toAny(&routerv3.Router{})},
 		}},
+	}
+}
+
+// defaultHost is the host of a request of HTTP/1.0 that has none, where a listener leads to more than one destination.
+const defaultHost = "localhost"
+
+// olderHTTP returns options of HTTP/1 for callers: requests of HTTP/1.0 are accepted, with a host where they have none,
+// and an Upgrade is ignored (RFC 9110, 7.8) unless it asks for a WebSocket. No other registered protocol begins with W.
+func olderHTTP(host string) *corev3.Http1ProtocolOptions {
+	return &corev3.Http1ProtocolOptions{
+		AcceptHttp_10:         true,
+		DefaultHostForHttp_10: host,
+		IgnoreHttp_11Upgrade: []*matcherv3.StringMatcher{{MatchPattern: &matcherv3.StringMatcher_SafeRegex{
+			SafeRegex: &matcherv3.RegexMatcher{Regex: "[^wW].*"},
+		}}},
 	}
 }
 

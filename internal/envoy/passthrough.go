@@ -296,7 +296,6 @@ func passedRequests() []*listenerv3.Filter {
 	manager := connectionManager(requestsName)
 	manager.RouteSpecifier = routeNamed(requestsName)
 	manager.Http2ProtocolOptions = served(ownStreams, ownWindow)
-	manager.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AcceptHttp_10: true}
 	manager.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: duration(idleTimeout)}
 	manager.StreamIdleTimeout = duration(streamIdleTimeout)
 	manager.GenerateRequestId = boolFalse()

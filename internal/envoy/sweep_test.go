@@ -155,8 +155,8 @@ func (s *sweep) finish(t *testing.T, places ...*sweepPlace) {
 	}
 }
 
-// exchangeRaw sends bytes on a connection of their own, and returns the status of the response, or 0.
-func (p *sweepPlace) exchangeRaw(t *testing.T, request string) int {
+// exchangeRaw sends bytes on a connection of their own, and returns the response, which is empty where there is none.
+func (p *sweepPlace) exchangeRaw(t *testing.T, request string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.address)
 	if err != nil {
@@ -168,10 +168,12 @@ func (p *sweepPlace) exchangeRaw(t *testing.T, request string) int {
 	method, _, _ := strings.Cut(request, " ")
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
-		return 0
+		return &http.Response{}
 	}
+	body, _ := io.ReadAll(response.Body)
 	response.Body.Close()
-	return response.StatusCode
+	response.Header.Set("test-body", string(body))
+	return response
 }
 
 // withHeaders returns a request with lines of headers.
@@ -285,7 +287,7 @@ func TestAMalformedRequestFailsAlone(t *testing.T) {
 		{posted(chunked, "zz\r\na\r\n0\r\n\r\n"), 400},
 	} {
 		for _, p := range places {
-			if got := p.exchangeRaw(t, c.request); got != c.want {
+			if got := p.exchangeRaw(t, c.request).StatusCode; got != c.want {
 				t.Errorf("%s: %.60q gets %d, want %d", p.name, c.request, got, c.want)
 			}
 			s.unharmed(t, p, fmt.Sprintf("%.60q", c.request))
@@ -358,8 +360,8 @@ func TestAMalformedResponseFailsAlone(t *testing.T) {
 	}
 	for i, row := range rows {
 		for _, p := range places {
-			got := p.exchangeRaw(t, fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", i))
-			if got != row.want {
+			request := fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", i)
+			if got := p.exchangeRaw(t, request).StatusCode; got != row.want {
 				t.Errorf("%s: %.60q gets %d, want %d", p.name, row.response, got, row.want)
 			}
 			s.unharmed(t, p, fmt.Sprintf("%.60q", row.response))
@@ -454,6 +456,49 @@ func TestAMalformedStreamOfAClientFailsAlone(t *testing.T) {
 			testwait.Receive(t, "the request is in flight", s.begun)
 			ended++
 			close(s.end)
+		}
+	}
+}
+
+// TestOlderPrograms: a request of HTTP/1.0 is served, with a host where it has none, and an Upgrade that no proxy knows
+// is ignored.
+func TestOlderPrograms(t *testing.T) {
+	s := newSweep(t)
+	app := s.server(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprint(w, r.Host, " ", string(body), r.Header["Upgrade"])
+		w.(http.Flusher).Flush() // so that the response has no Content-Length
+	})
+	places := []*sweepPlace{
+		s.mesh("http", kind.HTTP, app), s.mesh("http2", kind.HTTP2, app), s.external("out-http", kind.HTTP, app),
+		{labDestination: s.inbound(kind.HTTP, "", app), name: defaultHost},
+	}
+	s.start()
+	upgrade := func(to string) string { return withHeaders("Connection: Upgrade", "Upgrade: "+to) }
+	for _, c := range []struct{ request, want string }{
+		{"GET / HTTP/1.0\r\n\r\n", "200 HTTP/1.0 NAME []"},
+		{"GET / HTTP/1.0\r\nHost: a\r\n\r\n", "200 HTTP/1.0 a []"},
+		{"GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "200 HTTP/1.0 a []"},
+		{"GET http://a/ HTTP/1.0\r\n\r\n", "200 HTTP/1.0 a []"},
+		{"POST / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", "200 HTTP/1.0 NAME abc[]"},
+		{"GET / HTTP/1.1\r\n\r\n", "400 HTTP/1.1"},
+		{upgrade("TLS/1.2"), "200 HTTP/1.1 a []"},
+		{upgrade("h2c"), "200 HTTP/1.1 a []"},
+		{upgrade("HTTP/2.0, SPDY/3.1"), "200 HTTP/1.1 a []"},
+		{withHeaders("Upgrade: TLS/1.2"), "200 HTTP/1.1 a []"},
+		{posted("Connection: Upgrade\r\nUpgrade: TLS/1.2\r\n"+chunked, "3\r\nabc\r\n0\r\n\r\n"),
+			"200 HTTP/1.1 a abc[]"},
+		{upgrade("wonder"), "403 HTTP/1.1"},
+	} {
+		for _, p := range places {
+			response := p.exchangeRaw(t, c.request)
+			got := fmt.Sprint(response.StatusCode, " ", response.Proto, " ", response.Header.Get("test-body"))
+			if want := strings.ReplaceAll(c.want, "NAME", p.name); strings.TrimSpace(got) != want {
+				t.Errorf("%s: %q gets %q, want %q", p.name, c.request, got, want)
+			}
+			if response.ProtoMinor == 0 && response.TransferEncoding != nil {
+				t.Errorf("%s: a response of HTTP/1.0 is %v", p.name, response.TransferEncoding)
+			}
 		}
 	}
 }
