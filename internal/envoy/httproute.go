@@ -21,7 +21,7 @@ const unresolvedCluster = "unresolved"
 func ruleRoutes(to *service.Route, rule *service.RouteRule) []*routev3.Route {
 	switch redirect := rule.Redirect(); {
 	case redirect != nil:
-		return []*routev3.Route{route(rule, "", &routev3.Route_Redirect{Redirect: redirection(redirect, &rule.Match)})}
+		return redirectRoutes(rule, redirect)
 	case len(rule.Backends) == 0:
 		return []*routev3.Route{route(rule, "", directResponse(rule.Status, noBackend(rule.Status)))}
 	}
@@ -114,16 +114,35 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirection returns a redirect. Without a port, another scheme leads to its own port: Envoy alone keeps that of the
-// request.
+// schemePorts are the ports that a URL with the scheme omits.
+var schemePorts = map[string]uint32{"http": 80, "https": 443}
+
+// redirectRoutes returns the routes of a redirect. A scheme without a port leads to the scheme's own port, which the
+// URL omits. Envoy keeps the port of the request's host, unless it writes another one: a request with a port has a
+// route of its own, and gets a URL with the scheme's port.
+func redirectRoutes(rule *service.RouteRule, r *kind.RequestRedirect) []*routev3.Route {
+	action, own := redirection(r, &rule.Match), schemePorts[r.Scheme]
+	others := route(rule, "", &routev3.Route_Redirect{Redirect: action})
+	if own == 0 || r.Port != 0 && r.Port != own {
+		return []*routev3.Route{others}
+	}
+	action.PortRedirect = 0
+	if r.Hostname != "" {
+		return []*routev3.Route{others}
+	}
+	withPort := redirection(r, &rule.Match)
+	withPort.PortRedirect = own
+	toPort := route(rule, "port", &routev3.Route_Redirect{Redirect: withPort})
+	toPort.Match.Headers = append(toPort.Match.Headers, headerIn(":authority", []string{".*:[0-9]+"}))
+	return []*routev3.Route{toPort, others}
+}
+
+// redirection returns a redirect, with the port of the policy.
 func redirection(r *kind.RequestRedirect, match *kind.HTTPMatch) *routev3.RedirectAction {
 	action := &routev3.RedirectAction{HostRedirect: r.Hostname, PortRedirect: r.Port,
 		ResponseCode: redirectCodes[r.StatusCode]}
 	if r.Scheme != "" {
 		action.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
-		if r.Port == 0 {
-			action.PortRedirect = map[string]uint32{"http": 80, "https": 443}[r.Scheme]
-		}
 	}
 	switch {
 	case r.Path == nil:

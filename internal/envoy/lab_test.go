@@ -64,11 +64,17 @@ func (l *lab) add(d *service.Destination, assignments ...*xds.Resource) *labDest
 // listening adds a listener with a route to the cluster of a destination, which is one of the resources.
 func (l *lab) listening(d *service.Destination, resources ...*xds.Resource) *labDestination {
 	l.t.Helper()
-	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
-		Protocol: d.Protocol}
-	route := service.RouteTo(d).With(d.Effective)
-	l.resources = append(append(l.resources, resources...), Route(route), ExplicitListener(outbound, route))
-	return &labDestination{l, d.Key.String(), fmt.Sprintf("127.0.0.1:%d", outbound.Port)}
+	l.resources = append(l.resources, resources...)
+	return l.outboundBy(service.RouteTo(d).With(d.Effective))
+}
+
+// outboundBy adds a listener that follows a route.
+func (l *lab) outboundBy(to *service.Route) *labDestination {
+	l.t.Helper()
+	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: to.Destination,
+		Protocol: to.Protocol}
+	l.resources = append(l.resources, Route(to), ExplicitListener(outbound, to))
+	return &labDestination{l, to.Destination.String(), fmt.Sprintf("127.0.0.1:%d", outbound.Port)}
 }
 
 // inbound adds an inbound with effective confs in front of an application.

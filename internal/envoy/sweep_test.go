@@ -502,3 +502,44 @@ func TestOlderPrograms(t *testing.T) {
 		}
 	}
 }
+
+// TestTheURLOfARedirect: the scheme's own port is not written, and a port of the request is not kept.
+func TestTheURLOfARedirect(t *testing.T) {
+	l := newLab(t)
+	type row struct {
+		redirect   kind.RequestRedirect
+		host, want string
+		*labDestination
+	}
+	rows := []row{
+		{redirect: kind.RequestRedirect{Scheme: "http"}, host: "a", want: "http://a/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "https"}, host: "a", want: "https://a/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "http"}, host: "[::1]", want: "http://[::1]/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "http", Hostname: "b"}, host: "a:8080", want: "http://b/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "https", Hostname: "b"}, host: "a:8080", want: "https://b/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "http", Port: 80}, host: "a", want: "http://a/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "https", Port: 443}, host: "a", want: "https://a/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "https", Port: 80}, host: "a", want: "https://a:80/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "http", Port: 8080}, host: "a:81", want: "http://a:8080/p?q"},
+		{redirect: kind.RequestRedirect{Port: 8080}, host: "a", want: "http://a:8080/p?q"},
+		{redirect: kind.RequestRedirect{Hostname: "b"}, host: "a", want: "http://b/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "https"}, host: "a:8080", want: "https://a:443/p?q"},
+		{redirect: kind.RequestRedirect{Scheme: "http"}, host: "[::1]:8080", want: "http://[::1]:80/p?q"},
+	}
+	for i := range rows {
+		d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: fmt.Sprint("s", i),
+			Port: 80}, Protocol: kind.HTTP}
+		to := service.RouteTo(d)
+		to.Rules = []service.RouteRule{{Filters: []kind.HTTPFilter{{Type: kind.RedirectFilter,
+			RequestRedirect: &rows[i].redirect}}}}
+		rows[i].labDestination = l.outboundBy(to)
+	}
+	l.start()
+	for _, row := range rows {
+		p := sweepPlace{labDestination: row.labDestination}
+		response := p.exchangeRaw(t, "GET /p?q HTTP/1.1\r\nHost: "+row.host+"\r\n\r\n")
+		if got := response.Header.Get("Location"); got != row.want {
+			t.Errorf("%+v of %s leads to %q, want %q", row.redirect, row.host, got, row.want)
+		}
+	}
+}
