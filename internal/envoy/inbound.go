@@ -186,6 +186,10 @@ func markUnserved() *hcmv3.LocalReplyConfig {
 		// No healthy upstream: a policy has ejected the application.
 		markFlag("UH", unservedNotReached),
 		markOverload(),
+		// The application of HTTP/2 has not begun the request, whose flag is that of every reset, or whose body is too
+		// long for a retry of this proxy.
+		markDetails("response.code_details.contains('{remote_refused_stream_reset')"),
+		markDetails("response.code_details == 'request_payload_exceeded_retry_buffer_limit'"),
 	}}
 }
 
@@ -197,12 +201,16 @@ func markFlag(flag, value string) *hcmv3.ResponseMapper {
 
 // markOverload marks the responses of a proxy that rejects requests because its memory is short. The overload manager
 // sets no response flag.
-func markOverload() *hcmv3.ResponseMapper {
+func markOverload() *hcmv3.ResponseMapper { return markDetails("response.code_details == 'overload'") }
+
+// markDetails marks the responses for which an expression about their details holds: no application has begun the
+// requests.
+func markDetails(expression string) *hcmv3.ResponseMapper {
 	return mark(&accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ExtensionFilter{
 		ExtensionFilter: &accesslogv3.ExtensionFilter{
 			Name: "envoy.access_loggers.extension_filters.cel",
 			ConfigType: &accesslogv3.ExtensionFilter_TypedConfig{
-				TypedConfig: toAny(&celfilterv3.ExpressionFilter{Expression: "response.code_details == 'overload'"}),
+				TypedConfig: toAny(&celfilterv3.ExpressionFilter{Expression: expression}),
 			},
 		},
 	}}, unservedNotReached)

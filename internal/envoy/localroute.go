@@ -3,6 +3,7 @@ package envoy
 import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"weft/internal/proxy"
 	"weft/internal/xds"
@@ -10,7 +11,7 @@ import (
 )
 
 // localRoute is the route of an inbound to its application. Without a policy, the client sets the timeout; the client's
-// proxy retries. Callers with timeouts of their own have routes of their own, the most specific match first. It enables
+// proxy retries, except for [repeatRefused]. Callers with timeouts of their own have routes of their own, the most specific match first. It enables
 // the slots that are in use.
 func localRoute(l *proxy.InboundListener, secured bool, inUse []slotFilters) *xds.Resource {
 	name, received := InboundName(l.Address, l.Port), proxy.ReceivedOf(l.Confs)
@@ -23,12 +24,16 @@ func localRoute(l *proxy.InboundListener, secured bool, inUse []slotFilters) *xd
 		}
 	}
 	all := received.Timeout.All()
+	routes = append(routes, toApplicationWithin(name, &all))
+	if l.Protocol != kind.HTTP {
+		repeatRefused(routes)
+	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
 		VirtualHosts: []*routev3.VirtualHost{{
 			Name:    name,
 			Domains: []string{"*"},
-			Routes:  append(routes, toApplicationWithin(name, &all)),
+			Routes:  routes,
 		}},
 		ValidateClusters:     boolFalse(),
 		TypedPerFilterConfig: enabled(inUse),
@@ -44,6 +49,17 @@ func toApplicationWithin(cluster string, t *kind.TimeoutConf, headers ...*routev
 			Timeout:          timeout(t.Requests().RequestTimeout, 0),
 			IdleTimeout:      optional(t.Requests().StreamIdleTimeout),
 		}},
+	}
+}
+
+// repeatRefused repeats the requests that an application of HTTP/2 has not begun: those that it refuses, and those that
+// it has not reached when it closes a connection (RFC 9113, 6.8 and 8.7). A connection on which it does so gets no
+// further request. A request with a longer body than the proxy keeps is marked instead, for the client's proxy.
+func repeatRefused(routes []*routev3.Route) {
+	for _, r := range routes {
+		r.RequestBodyBufferLimit = wrapperspb.UInt64(repeatedBody)
+		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "refused-stream",
+			NumRetries: uint32Value(refusedRetries)}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	h2 "golang.org/x/net/http2"
@@ -540,6 +541,62 @@ func TestTheURLOfARedirect(t *testing.T) {
 		response := p.exchangeRaw(t, "GET /p?q HTTP/1.1\r\nHost: "+row.host+"\r\n\r\n")
 		if got := response.Header.Get("Location"); got != row.want {
 			t.Errorf("%+v of %s leads to %q, want %q", row.redirect, row.host, got, row.want)
+		}
+	}
+}
+
+// TestRequestsThatAnApplicationNeverBegan: an application of HTTP/2 that closes a connection, or refuses a request,
+// loses no request that it has not begun, and gets none twice: whoever calls, and however long the body is.
+func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
+	const requests, clients = 400, 20
+	s := newSweep(t)
+	var begun atomic.Int64
+	closing := s.server(func(w http.ResponseWriter, r *http.Request) {
+		if begun.Add(1)%20 == 0 {
+			w.Header().Set("Connection", "close") // Go's server sends GOAWAY
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	places := []*sweepPlace{
+		s.mesh("http2", kind.HTTP2, closing), s.mesh("grpc", kind.GRPC, closing),
+		s.external("out-http2", kind.HTTP2, closing),
+		{labDestination: s.inbound(kind.HTTP2, "", closing), name: "inbound"},
+	}
+	s.start()
+	for _, p := range places {
+		for _, length := range []int{0, 10, 100_000} {
+			if p.name == "inbound" && length > repeatedBody {
+				continue // without a proxy, the client repeats it
+			}
+			begun.Store(0)
+			var statuses sync.Map
+			var group sync.WaitGroup
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+			for range clients {
+				group.Go(func() {
+					for range requests / clients {
+						response, err := client.Post("http://"+p.address, "", strings.NewReader(strings.Repeat("x",
+							length)))
+						if err != nil {
+							statuses.Store(err.Error(), true)
+							continue
+						}
+						response.Body.Close()
+						statuses.Store(response.StatusCode, true)
+					}
+				})
+			}
+			group.Wait()
+			client.CloseIdleConnections()
+			statuses.Range(func(status, _ any) bool {
+				if status != http.StatusOK {
+					t.Errorf("%s, %d bytes: a request gets %v", p.name, length, status)
+				}
+				return true
+			})
+			if n := begun.Load(); n != requests {
+				t.Errorf("%s, %d bytes: the application has begun %d requests, want %d", p.name, length, n, requests)
+			}
 		}
 	}
 }
