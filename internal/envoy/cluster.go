@@ -232,7 +232,7 @@ func applicationOptions(protocol kind.Protocol, t *kind.TimeoutConf,
 		return tcpOptions(attempt)
 	}
 	return packedOptions(&httpv3.HttpProtocolOptions{
-		CommonHttpProtocolOptions: applicationConnection(t),
+		CommonHttpProtocolOptions: applicationConnection(protocol, t),
 		UpstreamProtocolOptions:   httpVersion(protocol == kind.HTTP, streamErrors()),
 		HttpFilters:               withoutProxyHeaders(),
 	})

@@ -40,9 +40,9 @@ const (
 	// sent while the server closes would be lost.
 	inboundStreamIdleTimeout = time.Hour
 	inboundIdleTimeout       = 2 * time.Hour
-	// localIdleTimeout is shorter than the idle timeouts of applications for the same reason. The shortest common one
-	// is 5 seconds.
-	localIdleTimeout = 4 * time.Second
+	// localIdleTimeoutHTTP1 is shorter than the idle timeouts of applications for the same reason. The shortest common
+	// one is 2 seconds. localIdleTimeout is that of HTTP/2, where the application states the requests that it lost.
+	localIdleTimeoutHTTP1, localIdleTimeout = time.Second, 4 * time.Second
 
 	// lookupInterval is the interval at which an egress resolves a host name whose DNS response has no TTL. lookupRetry
 	// and lookupLongestRetry bound the wait after a failed lookup.

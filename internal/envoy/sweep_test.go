@@ -7,10 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	h2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -598,5 +600,37 @@ func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 				t.Errorf("%s, %d bytes: the application has begun %d requests, want %d", p.name, length, n, requests)
 			}
 		}
+	}
+}
+
+// TestServersWithAShortKeepAlive: a server that closes a connection after 2 s without a request, as gunicorn does, loses
+// no request after a pause of its clients. Neither does an external server.
+func TestServersWithAShortKeepAlive(t *testing.T) {
+	t.Parallel()
+	s := newSweep(t)
+	var idle sync.Map // the time since which a connection has no request, by its address
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		since, found := idle.Load(r.RemoteAddr)
+		if found && time.Since(since.(time.Time)) >= 2*time.Second {
+			panic(http.ErrAbortHandler) // a request that arrives while the server closes the connection
+		}
+	}))
+	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateIdle {
+			idle.Store(conn.RemoteAddr().String(), time.Now())
+		}
+	}
+	server.Start()
+	t.Cleanup(server.CloseClientConnections)
+	app := endpointAt(server.Listener.Addr())
+	places := []*sweepPlace{s.mesh("http", kind.HTTP, app), s.external("out-http", kind.HTTP, app)}
+	s.start()
+	for range 2 {
+		for _, p := range places {
+			if got := p.exchangeRaw(t, posted("Content-Length: 1", "a")).StatusCode; got != http.StatusOK {
+				t.Errorf("%s: a POST gets %d", p.name, got)
+			}
+		}
+		testwait.Pass(3*time.Second, "a pause of the clients")
 	}
 }

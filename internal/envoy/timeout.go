@@ -35,9 +35,12 @@ func optional(set *kind.Duration) *durationpb.Duration {
 
 // applicationConnection bounds an HTTP connection to an application. A policy about the callers of the application
 // makes it idle for less time, and never for more: the application closes idle connections itself, and a request that
-// it has not read would be lost.
-func applicationConnection(t *kind.TimeoutConf) *corev3.HttpProtocolOptions {
+// it has not read would be lost. With HTTP/2 it says which requests it has not begun.
+func applicationConnection(protocol kind.Protocol, t *kind.TimeoutConf) *corev3.HttpProtocolOptions {
 	idle := localIdleTimeout
+	if protocol == kind.HTTP {
+		idle = localIdleTimeoutHTTP1
+	}
 	if set := t.IdleTimeout; set != nil && *set > 0 {
 		idle = min(idle, time.Duration(*set))
 	}
