@@ -20,8 +20,8 @@ type Exclusion struct {
 	NoFamily bool `json:",omitempty"`
 	// Virtual is set where the listener is for a virtual IP of a destination.
 	Virtual service.VirtualAddress `json:",omitzero"`
-	// Own states that the address is one at which the proxy serves. Connections of a machine to itself are not
-	// redirected, so the excluded listener would get none.
+	// Own states that the IP address is one at which the proxy serves, be it at another port. Connections of a machine to
+	// itself are not redirected, so the excluded listener would get none of its application.
 	Own bool `json:",omitempty"`
 }
 
@@ -141,17 +141,34 @@ func assign[L any](cs claims, p *Proxy, listeners []L, claimOf func(*L) claim) [
 	})
 }
 
-// excludeVirtual excludes the listeners of virtual IPs whose address another listener has.
+// excludeVirtual excludes the listeners of virtual IPs whose address another listener has, and those at every port of an
+// address at which the proxy serves. The virtual IP of a Pod behind a headless Service is such an address: a connection
+// of another machine to it would be forwarded with the certificate of this proxy, whoever the client is.
 func (s *Stage) excludeVirtual(r *table.Reader, p *Proxy, taken []claim) {
+	serving := map[netip.Addr]*claim{}
+	for i := range taken {
+		if c := &taken[i]; c.serves && serving[c.at.Addr()] == nil {
+			serving[c.at.Addr()] = c
+		}
+	}
 	for i := range taken {
 		c := &taken[i]
-		if c.at.Addr().IsUnspecified() {
-			continue
+		vip, mesh := c.at.Addr().String(), p.Key.Mesh
+		switch server := serving[c.at.Addr()]; {
+		case c.at.Addr().IsUnspecified():
+		case server == nil:
+			p.exclude(s.services.VirtualAt(r, mesh, vip, uint32(c.at.Port())), c)
+		case server == c:
+			p.exclude(s.services.VirtualOf(r, mesh, vip), c)
 		}
-		for _, virtual := range s.services.VirtualAt(r, p.Key.Mesh, c.at.Addr().String(), uint32(c.at.Port())) {
-			p.Excluded = append(p.Excluded, Exclusion{At: c.address(), Listener: virtual.Service(),
-				Holder: c.String(), Virtual: virtual, Own: c.serves})
-		}
+	}
+}
+
+// exclude excludes the listeners of virtual IPs, since another listener has their address.
+func (p *Proxy) exclude(virtual []service.VirtualAddress, holder *claim) {
+	for _, v := range virtual {
+		p.Excluded = append(p.Excluded, Exclusion{At: kind.HostPort(v.VIP, v.Destination.Port), Listener: v.Service(),
+			Holder: holder.String(), Virtual: v, Own: holder.serves})
 	}
 }
 

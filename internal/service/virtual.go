@@ -22,16 +22,18 @@ func (v *VirtualAddress) Service() string {
 	return fmt.Sprintf("%s %s", v.Destination.Kind, v.Destination.Service)
 }
 
-// VirtualAt returns the destinations of a mesh that have a virtual IP and a port: those of older services first.
-func (s *Stage) VirtualAt(r *table.Reader, mesh, vip string, port uint32) []VirtualAddress {
+// VirtualOf returns the destinations of a mesh that have a virtual IP, one for each port: those of older services first.
+func (s *Stage) VirtualOf(r *table.Reader, mesh, vip string) []VirtualAddress {
 	var all []VirtualAddress
 	for of := range s.kinds {
 		for _, row := range s.kinds[of].vipOwners(r, vip) {
 			key := s.Named.Get(r, NameQuery{DestinationKind(of), row})
-			if row.Mesh != mesh || key == (DestinationKey{}) || !slices.Contains(s.Ports.Get(r, key), port) {
+			if row.Mesh != mesh || key == (DestinationKey{}) {
 				continue
 			}
-			all = append(all, VirtualAddress{vip, key.At(port)})
+			for _, port := range s.Ports.Get(r, key) {
+				all = append(all, VirtualAddress{vip, key.At(port)})
+			}
 		}
 	}
 	if len(all) > 1 { // few are, and the age of no other service is read
@@ -41,6 +43,13 @@ func (s *Stage) VirtualAt(r *table.Reader, mesh, vip string, port uint32) []Virt
 		})
 	}
 	return all
+}
+
+// VirtualAt returns those that also have a port.
+func (s *Stage) VirtualAt(r *table.Reader, mesh, vip string, port uint32) []VirtualAddress {
+	return slices.DeleteFunc(s.VirtualOf(r, mesh, vip), func(v VirtualAddress) bool {
+		return v.Destination.Port != port
+	})
 }
 
 // created returns the time at which the service of a destination was written.

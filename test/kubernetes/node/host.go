@@ -75,8 +75,17 @@ func (h *host) separate() (err error) {
 // address is the address of the Node, and of its Services of the type NodePort.
 func (h *host) address() string { return "172.30.0." + strconv.Itoa(h.number+1) }
 
+// address6 is the address of the Node in the other family.
+func (h *host) address6() string { return fmt.Sprintf("fd00:30::%x", h.number+1) }
+
+// The addresses of Pods of all hosts, of both families.
+const podRange, podRange6 = "10.244.0.0/16", "fd00:244::/32"
+
 // pods are the addresses of its Pods.
 func (h *host) pods() string { return fmt.Sprintf("10.244.%d.0/24", h.number) }
+
+// pods6 are those of the other family.
+func (h *host) pods6() string { return fmt.Sprintf("fd00:244:%x::/64", h.number) }
 
 // pid is a process in the host's namespaces.
 func (h *host) pid() int {
@@ -146,7 +155,9 @@ func (h *host) prepare() error {
 		h.run("ip", "address", "add", h.address()+"/32", "dev", "lo"),
 		// Without a default route, no packet for the address of a Service reaches the rules of kube-proxy.
 		h.run("ip", "route", "add", "default", "dev", "lo"),
-		h.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"))
+		h.run("ip", "address", "add", h.address6()+"/128", "dev", "lo"),
+		h.run("ip", "-6", "route", "add", "default", "dev", "lo"),
+		h.run("sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward && echo 1 >/proc/sys/net/ipv6/conf/all/forwarding"))
 }
 
 // connect makes the link to another host. Each end has the name of the other host.
@@ -163,10 +174,13 @@ func (h *host) route(to *host) error {
 	if err := h.run("ip", "link", "set", to.link(), "up"); err != nil {
 		return err
 	}
-	if err := h.run("ip", "route", "add", to.address(), "dev", to.link(), "src", h.address()); err != nil {
-		return err
-	}
-	return h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address())
+	return errors.Join(
+		h.run("ip", "route", "add", to.address(), "dev", to.link(), "src", h.address()),
+		h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address()),
+		// Neighbours find an IPv6 address only at the interface that has it.
+		h.run("ip", "address", "add", h.address6()+"/128", "dev", to.link(), "nodad"),
+		h.run("ip", "-6", "route", "add", to.address6(), "dev", to.link(), "src", h.address6()),
+		h.run("ip", "-6", "route", "add", to.pods6(), "via", to.address6(), "dev", to.link(), "src", h.address6()))
 }
 
 // routeRest sends all other packets to the first host, which has addresses of machines outside the clusters.
@@ -190,7 +204,7 @@ func (h *host) startContainerd() (err error) {
 	network, plugins := filepath.Dir(h.node.Network()), h.node.Plugins()
 	err = errors.Join(
 		os.MkdirAll(h.own(network), 0o755),
-		os.WriteFile(h.own(h.node.Network()), fmt.Appendf(nil, networkConfig, h.pods()), 0o644),
+		os.WriteFile(h.own(h.node.Network()), fmt.Appendf(nil, networkConfig, h.pods(), h.pods6()), 0o644),
 		os.CopyFS(h.own(plugins), os.DirFS(debianPlugins)),
 		os.WriteFile(config, fmt.Appendf(nil, containerdConfig, filepath.Join(h.dir, "containerd"), containerd,
 			"docker.io/"+pauseImage, plugins, network), 0o644))
@@ -261,7 +275,7 @@ func (h *host) startKubelet(ctx context.Context) error {
 		return err
 	}
 	h.kubelet, err = h.start("kubelet", "--config", config, "--kubeconfig", h.node.Kubeconfig(),
-		"--hostname-override", h.name, "--node-ip", h.address(), "--root-dir", kubeletDir)
+		"--hostname-override", h.name, "--node-ip", h.address()+","+h.address6(), "--root-dir", kubeletDir)
 	if err != nil {
 		return err
 	}
@@ -270,7 +284,7 @@ func (h *host) startKubelet(ctx context.Context) error {
 	}
 	proxy, err := h.start("kube-proxy", "--kubeconfig", h.node.Kubeconfig(), "--hostname-override", h.name,
 		"--proxy-mode", "iptables", "--conntrack-max-per-core", "0", "--conntrack-tcp-timeout-established", "0",
-		"--conntrack-tcp-timeout-close-wait", "0", "--oom-score-adj", "0", "--cluster-cidr", "10.244.0.0/16")
+		"--conntrack-tcp-timeout-close-wait", "0", "--oom-score-adj", "0", "--cluster-cidr", podRange+","+podRange6)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ const (
 	// TestImage is the image of the tests' application, which also is that of the containers of sandboxes.
 	TestImage = "weft-test/application:latest"
 	dnsImage  = "weft-test/coredns:latest"
+	// serviceRange6 has the IPv6 addresses of Services that ask for both families.
+	serviceRange6 = "fd00:96::/112"
 )
 
 // Node is a running cluster with one node, until others join.
@@ -153,6 +155,7 @@ func (n *Node) startAPIServer(context.Context) error {
 			"--allow-privileged",
 			// Webhooks are called at the Pods of their Service, without kube-proxy.
 			"--enable-aggregator-routing",
+			"--service-cluster-ip-range", cluster.ServiceRange + "," + serviceRange6,
 			"--kubelet-preferred-address-types", "InternalIP",
 		}})
 	if err != nil {
