@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/barrier"
@@ -411,23 +412,31 @@ func (rot *rotation) ready(trouble *problem) kind.Condition {
 	return kind.Condition{Type: "Ready", Status: "True", Reason: "Ready", Message: "certificates are signed"}
 }
 
-// rotationConverged returns the conditions of an unfinished rotation; none where it has finished.
+// rotationConverged returns the condition of an unfinished rotation; none where it has finished.
 func (rot *rotation) rotationConverged() []kind.Condition {
-	if rot.signing.Next != nil {
-		return []kind.Condition{{Type: "RotationConverged", Status: "False", Reason: "RootPropagating",
-			Message: fmt.Sprintf(
-				"a new CA signs once every proxy trusts its root, at %s at the latest%s", formatTime(rot.bound()),
-				rot.plan.pendingText(rot.r, rot.waitName()))}}
+	condition := kind.Condition{Type: "RotationConverged", Status: "False"}
+	switch {
+	case rot.signing.Next != nil:
+		condition.Reason, condition.Message = "RootPropagating", fmt.Sprintf(
+			"a new CA signs once every proxy trusts its root, at %s at the latest%s", formatTime(rot.bound()),
+			rot.plan.pendingText(rot.r, rot.waitName()))
+	case len(rot.retired) > 0:
+		condition.Reason, condition.Message = "FormerCertificatesRetained", retainedText(rot.retired)
+	default:
+		return nil
 	}
-	var conditions []kind.Condition
-	for _, old := range rot.retired {
-		conditions = append(conditions, kind.Condition{Type: "RotationConverged", Status: "False",
-			Reason: "FormerCertificatesRetained", Message: fmt.Sprintf(
-				"the former root %s stays trusted while its certificates are valid: "+
-					"%d proxies have one, the last until %s",
-				old.fingerprint, old.holders, formatTime(old.until))})
+	return []kind.Condition{condition}
+}
+
+// retainedText states until when former roots stay trusted, in one condition for all of them: readers of conditions,
+// such as kubectl, expect one of each type.
+func retainedText(roots []retired) string {
+	var texts []string
+	for _, old := range roots {
+		texts = append(texts, fmt.Sprintf("the former root %s stays trusted while its certificates are valid: "+
+			"%d proxies have one, the last until %s", old.fingerprint, old.holders, formatTime(old.until)))
 	}
-	return conditions
+	return strings.Join(texts, "; ")
 }
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -97,6 +97,9 @@ func (w *world) conditions() map[string]kind.Condition {
 	conditions := map[string]kind.Condition{}
 	if status, ok := status.(*resource.Object[kind.MeshIdentityStatus]); ok {
 		for _, c := range status.Spec.Conditions {
+			if other, ok := conditions[c.Type]; ok {
+				w.t.Errorf("the condition %s is there twice: %v and %v", c.Type, other, c)
+			}
 			conditions[c.Type] = c
 		}
 	}
@@ -397,5 +400,25 @@ func TestARootThatAnOperatorRemovesAndAddsAgainIsAwaitedAgain(t *testing.T) {
 	w.ackAll()
 	if w.reconcileIdentity(); w.signing() != fingerprint(w, second) {
 		t.Errorf("the second CA does not sign: %v", w.conditions())
+	}
+}
+
+// TestFormerRootsAreOneCondition: a CA that was replaced twice leaves one condition, which has both former roots.
+func TestFormerRootsAreOneCondition(t *testing.T) {
+	w, first := begun(t)
+	former := []string{fingerprint(w, first)}
+	for _, proxy := range []string{"web-1", "web-2"} {
+		w.holds(proxy, w.now.Add(time.Hour))
+		next := freshCA(w, domain)
+		w.put(w.secret("ca", next))
+		w.reconcileIdentity()
+		w.ackAll()
+		w.reconcileIdentity()
+		former = append(former, fingerprint(w, next))
+	}
+	c := w.conditions()["RotationConverged"]
+	if c.Reason != "FormerCertificatesRetained" || !strings.Contains(c.Message, former[0]) ||
+		!strings.Contains(c.Message, former[1]) {
+		t.Errorf("condition is %+v, want it to have the former roots %q", c, former[:2])
 	}
 }
