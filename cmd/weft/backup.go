@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,8 +149,8 @@ func restore(ctx context.Context, path string, s *settings.Settings, force bool,
 		}
 		return nil
 	})
-	if err == nil && h.Keys != "" {
-		err = addKeys(server.EncryptionKeyFile(s), h.Keys)
+	if err == nil && h.Keys != "" { // before any row is written: an unused key does no harm
+		err = sealed.AddToKeyFile(server.EncryptionKeyFile(s), []byte(h.Keys))
 	}
 	if err != nil {
 		return h, 0, err
@@ -183,14 +182,6 @@ func readBackup(path string, use func(iter.Seq2[store.Row, error]) error) (backu
 		return h, fmt.Errorf("%s: %w", path, err)
 	}
 	return h, nil
-}
-
-// addKeys adds the keys before any row is written: an unused key does no harm.
-func addKeys(path, text string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return sealed.AddToKeyFile(path, []byte(text))
 }
 
 // progressInterval is the interval of progress reports.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"weft/internal/store/wholefile"
@@ -61,12 +62,16 @@ func AddToKeyFile(path string, text []byte) error {
 	return nil
 }
 
-// writeKeyFile does not return before the disk has it: nothing that is encrypted later can be read without.
+// writeKeyFile makes the folder too: a machine that only makes backups of a cluster has no data directory. It does not
+// return before the disk has the file: nothing that is encrypted later can be read without.
 func writeKeyFile(path, text string) error {
-	err := wholefile.Write(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = wholefile.Write(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("writing the encryption keys: %w", err)
 	}

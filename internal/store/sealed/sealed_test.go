@@ -300,3 +300,22 @@ func TestInstancesStartTogether(t *testing.T) {
 		opening.Wait()
 	}
 }
+
+// TestAKeyFileMakesItsFolder: a machine that makes backups of a cluster has no data directory.
+func TestAKeyFileMakesItsFolder(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "weft-data", "secrets.key")
+	if _, err := sealed.MakeKeyFile(made); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := filepath.Join(t.TempDir(), "restored", "secrets.key")
+	if err := sealed.AddToKeyFile(added, text); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(added); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("the added file has %q, want %q (%v)", got, text, err)
+	}
+}
