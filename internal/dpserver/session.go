@@ -201,7 +201,7 @@ func (s *Server) tellNACKs(key state.ProxyKey) {
 // receive passes on reports until the agent ends the session, and the first one of a proxy that leaves to a channel of
 // its own.
 func (a *session) receive(report func(*wire.Report), leaving chan<- *wire.Report) {
-	for leaves := false; ; {
+	for left := false; ; {
 		next, err := a.stream.Recv()
 		if err == nil {
 			err = checkReport(next)
@@ -211,8 +211,8 @@ func (a *session) receive(report func(*wire.Report), leaving chan<- *wire.Report
 			return
 		}
 		report(next)
-		if next.Draining && !leaves {
-			leaves = true
+		if next.Draining && !left {
+			left = true
 			leaving <- next
 		}
 	}

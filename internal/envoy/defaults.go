@@ -65,9 +65,10 @@ const (
 	// retries is the number of retries of a request after its first attempt, crossZoneRetries that of a request to
 	// another zone, which meets silent machines in two places: at the ingresses and at the servers behind them.
 	retries, crossZoneRetries = 3, 5
-	// refusedRetries is the number of retries of a request that an application of HTTP/2 has not begun, at its own proxy,
-	// which keeps repeatedBody bytes of a request for them. More would multiply the retries of the client's proxy.
-	refusedRetries, repeatedBody = 2, 16 << 10
+	// unbegunRetries is the number of retries of a request that an application of HTTP/2 has not begun, at its own
+	// proxy, which keeps repeatedBody bytes of a request for them. More would multiply the retries of the client's
+	// proxy.
+	unbegunRetries, repeatedBody = 2, 16 << 10
 	// retryBaseInterval is the longest wait before the first retry, where a policy sets the longest of all waits only.
 	retryBaseInterval = 25 * time.Millisecond
 	// otherHostAttempts is the number of times that a retry asks the load balancer for a host that was not tried yet.

@@ -44,8 +44,8 @@ func VIPListeners(d *service.Destination, route *service.Route, families kind.IP
 // vipPrefix is the prefix of the names of listeners of virtual IPs.
 const vipPrefix = "vip_"
 
-// vipListenerName returns the name of the listener of a virtual IP. It is that of the address, which Envoy permits once:
-// where another destination takes the address, Envoy replaces the listener, and no connection finds none.
+// vipListenerName returns the name of the listener of a virtual IP. It is that of the address, which Envoy permits
+// once: where another destination takes the address, Envoy replaces the listener, and no connection finds none.
 func vipListenerName(vip string, port uint32) string {
 	return fmt.Sprintf("%s%s_%d", vipPrefix, vip, port)
 }

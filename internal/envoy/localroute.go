@@ -11,8 +11,8 @@ import (
 )
 
 // localRoute is the route of an inbound to its application. Without a policy, the client sets the timeout; the client's
-// proxy retries, except for [repeatRefused]. Callers with timeouts of their own have routes of their own, the most specific match first. It enables
-// the slots that are in use.
+// proxy retries, except for [repeatUnbegun]. Callers with timeouts of their own have routes of their own, the most
+// specific match first. It enables the slots that are in use.
 func localRoute(l *proxy.InboundListener, secured bool, inUse []slotFilters) *xds.Resource {
 	name, received := InboundName(l.Address, l.Port), proxy.ReceivedOf(l.Confs)
 	var routes []*routev3.Route
@@ -26,7 +26,7 @@ func localRoute(l *proxy.InboundListener, secured bool, inUse []slotFilters) *xd
 	all := received.Timeout.All()
 	routes = append(routes, toApplicationWithin(name, &all))
 	if l.Protocol != kind.HTTP {
-		repeatRefused(routes)
+		repeatUnbegun(routes)
 	}
 	return xds.NewResource(xds.Route, name, &routev3.RouteConfiguration{
 		Name: name,
@@ -52,14 +52,14 @@ func toApplicationWithin(cluster string, t *kind.TimeoutConf, headers ...*routev
 	}
 }
 
-// repeatRefused repeats the requests that an application of HTTP/2 has not begun: those that it refuses, and those that
+// repeatUnbegun repeats the requests that an application of HTTP/2 has not begun: those that it resets, and those that
 // it has not reached when it closes a connection (RFC 9113, 6.8 and 8.7). A connection on which it does so gets no
 // further request. A request with a longer body than the proxy keeps is marked instead, for the client's proxy.
-func repeatRefused(routes []*routev3.Route) {
+func repeatUnbegun(routes []*routev3.Route) {
 	for _, r := range routes {
 		r.RequestBodyBufferLimit = wrapperspb.UInt64(repeatedBody)
 		r.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "refused-stream",
-			NumRetries: uint32Value(refusedRetries)}
+			NumRetries: uint32Value(unbegunRetries)}
 	}
 }
 

@@ -102,8 +102,8 @@ type Batch struct {
 	Resources []*xds.Resource
 	// Tags returns the tags of each inbound, or of the service, of a listener by its name.
 	Tags func(listener string) []map[string]string
-	// Destination is the name of the destination whose resources they are; empty: they are of none. It is another name of
-	// the listeners at its virtual IPs.
+	// Destination is the name of the destination whose resources they are; empty: they are of none. It is another name
+	// of the listeners at its virtual IPs.
 	Destination string
 	// Own is true for the resources of one proxy, to which modifications add resources.
 	Own bool

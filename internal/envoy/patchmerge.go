@@ -154,8 +154,8 @@ func parsedValue(m *kind.OneModification) (value proto.Message, field string, er
 	case added && name == "":
 		return nil, "value", errors.New("has no name, which an added resource needs")
 	case m.Operation == kind.PatchAdd && m.Object != "virtualHost" && reserved(name):
-		return nil, "value", fmt.Errorf("has the name %q; names that begin with kri_, self_, system_, vip_ and weft_ are "+
-			"of the control plane", name)
+		return nil, "value", fmt.Errorf("has the name %q; names that begin with kri_, self_, system_, vip_ and weft_ "+
+			"are of the control plane", name)
 	case !added && m.Object != "networkFilter" && m.Object != "httpFilter" && name != "" && m.Match.Name != name:
 		return nil, "value", errors.New("has a name, which cannot change; leave it out")
 	}

@@ -530,9 +530,8 @@ func TestTheURLOfARedirect(t *testing.T) {
 		{redirect: kind.RequestRedirect{Scheme: "http"}, host: "[::1]:8080", want: "http://[::1]:80/p?q"},
 	}
 	for i := range rows {
-		d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: fmt.Sprint("s", i),
-			Port: 80}, Protocol: kind.HTTP}
-		to := service.RouteTo(d)
+		key := service.DestinationKey{Mesh: "default", Zone: "east", Service: fmt.Sprint("s", i), Port: 80}
+		to := service.RouteTo(&service.Destination{Key: key, Protocol: kind.HTTP})
 		to.Rules = []service.RouteRule{{Filters: []kind.HTTPFilter{{Type: kind.RedirectFilter,
 			RequestRedirect: &rows[i].redirect}}}}
 		rows[i].labDestination = l.outboundBy(to)
@@ -547,8 +546,9 @@ func TestTheURLOfARedirect(t *testing.T) {
 	}
 }
 
-// TestRequestsThatAnApplicationNeverBegan: an application of HTTP/2 that closes a connection, or refuses a request,
-// loses no request that it has not begun, and gets none twice: whoever calls, and however long the body is.
+// TestRequestsThatAnApplicationNeverBegan: an application of HTTP/2 that closes a connection, or resets a request with
+// REFUSED_STREAM, loses no request that it has not begun, and gets none twice: from each kind of client, and however
+// long the body is.
 func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 	const requests, clients = 400, 20
 	s := newSweep(t)
@@ -603,21 +603,21 @@ func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 	}
 }
 
-// TestServersWithAShortKeepAlive: a server that closes a connection after 2 s without a request, as gunicorn does, loses
-// no request after a pause of its clients. Neither does an external server.
+// TestServersWithAShortKeepAlive: a server that closes a connection after 2 s without a request, as gunicorn does,
+// loses no request after a pause of its clients. Neither does an external server.
 func TestServersWithAShortKeepAlive(t *testing.T) {
 	t.Parallel()
 	s := newSweep(t)
-	var idle sync.Map // the time since which a connection has no request, by its address
+	keepAlive := testwait.Input(2*time.Second, "after which the server closes a connection without a request")
+	var idle sync.Map // by the address of a connection without a request: the timer that closes it
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		since, found := idle.Load(r.RemoteAddr)
-		if found && time.Since(since.(time.Time)) >= 2*time.Second {
+		if timer, found := idle.Load(r.RemoteAddr); found && !timer.(*time.Timer).Stop() {
 			panic(http.ErrAbortHandler) // a request that arrives while the server closes the connection
 		}
 	}))
 	server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
 		if state == http.StateIdle {
-			idle.Store(conn.RemoteAddr().String(), time.Now())
+			idle.Store(conn.RemoteAddr().String(), time.AfterFunc(keepAlive, func() {}))
 		}
 	}
 	server.Start()

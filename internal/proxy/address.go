@@ -20,8 +20,8 @@ type Exclusion struct {
 	NoFamily bool `json:",omitempty"`
 	// Virtual is set where the listener is for a virtual IP of a destination.
 	Virtual service.VirtualAddress `json:",omitzero"`
-	// Own states that the IP address is one at which the proxy serves, be it at another port. Connections of a machine to
-	// itself are not redirected, so the excluded listener would get none of its application.
+	// Own states that the IP address is one at which the proxy serves, be it at another port. Connections of a machine
+	// to itself are not redirected, so the excluded listener would get none of its application.
 	Own bool `json:",omitempty"`
 }
 
@@ -141,9 +141,9 @@ func assign[L any](cs claims, p *Proxy, listeners []L, claimOf func(*L) claim) [
 	})
 }
 
-// excludeVirtual excludes the listeners of virtual IPs whose address another listener has, and those at every port of an
-// address at which the proxy serves. The virtual IP of a Pod behind a headless Service is such an address: a connection
-// of another machine to it would be forwarded with the certificate of this proxy, whoever the client is.
+// excludeVirtual excludes the listeners of virtual IPs whose address another listener has, and those at every port of
+// an address at which the proxy serves. The virtual IP of a Pod behind a headless Service is such an address: a
+// connection of another machine to it would be forwarded with the certificate of this proxy, for any client.
 func (s *Stage) excludeVirtual(r *table.Reader, p *Proxy, taken []claim) {
 	serving := map[netip.Addr]*claim{}
 	for i := range taken {

@@ -22,7 +22,8 @@ func (v *VirtualAddress) Service() string {
 	return fmt.Sprintf("%s %s", v.Destination.Kind, v.Destination.Service)
 }
 
-// VirtualOf returns the destinations of a mesh that have a virtual IP, one for each port: those of older services first.
+// VirtualOf returns the destinations of a mesh that have a virtual IP, one for each port: those of older services
+// first.
 func (s *Stage) VirtualOf(r *table.Reader, mesh, vip string) []VirtualAddress {
 	var all []VirtualAddress
 	for of := range s.kinds {

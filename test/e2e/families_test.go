@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestAMachineWithoutIPv6HasNoAddressOfIt: a service has a server at an IPv4 address and one at an IPv6 address. A client
-// whose machine has no IPv6 uses the first one, and none of its listeners or endpoints is of IPv6.
+// TestAMachineWithoutIPv6HasNoAddressOfIt: a service has a server at an IPv4 address and one at an IPv6 address. A
+// client whose machine has no IPv6 uses the first one, and none of its listeners or endpoints is of IPv6.
 func TestAMachineWithoutIPv6HasNoAddressOfIt(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestARenamedZoneKeepsItsVirtualIPs: another name of the zone is another name of all that a service is made of, and the
-// clients go on calling it at its virtual IP.
+// TestARenamedZoneKeepsItsVirtualIPs: another name of the zone is another name of all that a service is made of, and
+// the clients go on calling it at its virtual IP.
 func TestARenamedZoneKeepsItsVirtualIPs(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)

@@ -117,7 +117,7 @@ func (f *forwarder) query(ctx context.Context, request *dns.Msg) (*dns.Msg, erro
 }
 
 // conclusive reports whether a resolver knows the name, or that there is none. The C libraries ask the next resolver in
-// all other cases: after an error (REFUSED, NOTIMP), and after an empty response of a server that is neither a resolver
+// all other cases: after an error (codes 4 and 5), and after an empty response of a server that is neither a resolver
 // nor has the name.
 func conclusive(reply *dns.Msg) bool {
 	switch reply.Rcode {

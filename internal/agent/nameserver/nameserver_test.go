@@ -282,7 +282,8 @@ func TestTheNextResolverIsUsedWhereOneRejectsAQuery(t *testing.T) {
 		} {
 			_, at := start(t, Config{Resolvers: resolvers})
 			for _, name := range []string{"example.com.", "inside.corp."} {
-				if got := told(queryOver(t, "udp", at, question(name, dns.TypeA))); !strings.Contains(got, "192.0.2.1") {
+				got := told(queryOver(t, "udp", at, question(name, dns.TypeA)))
+				if !strings.Contains(got, "192.0.2.1") {
 					t.Errorf("%s: %s is answered %q", what, name, got)
 				}
 			}
@@ -291,16 +292,17 @@ func TestTheNextResolverIsUsedWhereOneRejectsAQuery(t *testing.T) {
 }
 
 func TestTheCodeOfAResolverIsPassedOnWhereNoneKnows(t *testing.T) {
-	refusing := resolver(t, func(m *dns.Msg, _ string) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) })
-	for _, resolvers := range [][]netip.AddrPort{{refusing}, {refusing, gone(t)}, {gone(t), refusing}} {
+	rejecting := resolver(t, func(m *dns.Msg, _ string) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) })
+	for _, resolvers := range [][]netip.AddrPort{{rejecting}, {rejecting, gone(t)}, {gone(t), rejecting}} {
 		_, at := start(t, Config{Resolvers: resolvers})
-		if got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))); got != "REFUSED" {
-			t.Errorf("%v: answered %q, want REFUSED", resolvers, got)
+		got, want := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))), dns.RcodeToString[dns.RcodeRefused]
+		if got != want {
+			t.Errorf("%v: responded %q, want %s", resolvers, got, want)
 		}
 	}
 }
 
-func TestAResolverWithoutEDNSIsAskedWithoutIt(t *testing.T) {
+func TestAResolverWithoutEDNSIsQueriedWithoutIt(t *testing.T) {
 	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
 		old := resolver(t, func(m *dns.Msg, network string) *dns.Msg {
 			if m.IsEdns0() != nil {
