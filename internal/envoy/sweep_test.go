@@ -610,7 +610,7 @@ func TestServersWithAShortKeepAlive(t *testing.T) {
 	s := newSweep(t)
 	keepAlive := testwait.Input(2*time.Second, "after which the server closes a connection without a request")
 	var idle sync.Map // by the address of a connection without a request: the timer that closes it
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if timer, found := idle.Load(r.RemoteAddr); found && !timer.(*time.Timer).Stop() {
 			panic(http.ErrAbortHandler) // a request that arrives while the server closes the connection
 		}

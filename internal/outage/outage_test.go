@@ -50,7 +50,7 @@ func run(t *testing.T, c Config) *machine {
 		c.Life = func() time.Duration { return day }
 	}
 	c.Timeout, c.Log = NoticeAfter, slog.New(slog.DiscardHandler)
-	c.Record = func(ctx context.Context, until time.Time) error {
+	c.Record = func(_ context.Context, until time.Time) error {
 		if err := m.write("recorded" + until.String()); err != nil {
 			return err
 		}

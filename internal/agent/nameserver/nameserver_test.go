@@ -295,8 +295,8 @@ func TestTheCodeOfAResolverIsPassedOnWhereNoneKnows(t *testing.T) {
 	rejecting := resolver(t, func(m *dns.Msg, _ string) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) })
 	for _, resolvers := range [][]netip.AddrPort{{rejecting}, {rejecting, gone(t)}, {gone(t), rejecting}} {
 		_, at := start(t, Config{Resolvers: resolvers})
-		got, want := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA))), dns.RcodeToString[dns.RcodeRefused]
-		if got != want {
+		got := told(queryOver(t, "udp", at, question("example.com.", dns.TypeA)))
+		if want := dns.RcodeToString[dns.RcodeRefused]; got != want {
 			t.Errorf("%v: responded %q, want %s", resolvers, got, want)
 		}
 	}

@@ -177,7 +177,7 @@ func (h *host) route(to *host) error {
 	return errors.Join(
 		h.run("ip", "route", "add", to.address(), "dev", to.link(), "src", h.address()),
 		h.run("ip", "route", "add", to.pods(), "via", to.address(), "dev", to.link(), "src", h.address()),
-		// Neighbours find an IPv6 address only at the interface that has it.
+		// Neighbors find an IPv6 address only at the interface that has it.
 		h.run("ip", "address", "add", h.address6()+"/128", "dev", to.link(), "nodad"),
 		h.run("ip", "-6", "route", "add", to.address6(), "dev", to.link(), "src", h.address6()),
 		h.run("ip", "-6", "route", "add", to.pods6(), "via", to.address6(), "dev", to.link(), "src", h.address6()))
