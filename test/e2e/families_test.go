@@ -17,7 +17,7 @@ func TestAMachineWithoutIPv6HasNoAddressOfIt(t *testing.T) {
 type: MeshService
 mesh: default
 name: web
-spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: http, appProtocol: http}]}
+spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
 `)
 	router := newMachine(t)
 	router.forwardPackets()
@@ -25,10 +25,10 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 		w.redirected(router, "client", "3")
 	client.enable("ipv6/conf/all/disable_ipv6")
 	w.serve(server.listen(t, serverAddress+":18080"), "four")
-	w.serve(server.listen(t, "["+server6Address+"]:18086"), "six")
+	w.serve(server.listen(t, "["+server6Address+"]:18080"), "six")
 	w.proxyOn(server, "default", "server", transparent("server", serverAddress,
 		`{port: 18080, name: http, protocol: http, tags: {kuma.io/service: web}},
-    {port: 18086, name: http, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: web}}`))
+    {port: 18080, name: six, address: "`+server6Address+`", protocol: http, tags: {kuma.io/service: web}}`))
 	w.proxyOn(both, "default", "both", transparent("both", "10.0.4.2", ""))
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 	url := "http://" + w.virtualIP("web") + "/"
