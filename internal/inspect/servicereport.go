@@ -16,7 +16,8 @@ type ServiceReport struct {
 	Type string `json:"type"` // MeshService, MeshMultiZoneService or MeshExternalService
 	Mesh string `json:"mesh"`
 	Name string `json:"name"` // as it is stored here
-	// DisplayName is the name that its owner gave it, and Zone its zone; empty for a service that global owns.
+	// DisplayName is its name at its owner, on Kubernetes NAME.NAMESPACE, and Zone its zone; empty for a service that
+	// global owns.
 	DisplayName string `json:"displayName"`
 	Zone        string `json:"zone,omitempty"`
 	// State is Available or Unavailable, as its zone reports; empty: the zone has not reported.
@@ -180,10 +181,15 @@ func (rs *Reports) backends(o *resource.Object[kind.MeshService]) *Backends {
 	return &Backends{Servers: rs.servers(o), Access: rs.access(o)}
 }
 
+// nameAtOwner is the name of a resource at its owner.
+func nameAtOwner(o resource.Any) string {
+	return kind.OwnerName(kind.ByName(o.Key().Kind).Describe(), o.Envelope())
+}
+
 func newServiceReport(o resource.Any, ports []kind.ServicePort) ServiceReport {
 	meta := o.Envelope()
 	report := ServiceReport{
-		Type: o.Key().Kind, Mesh: meta.Mesh, Name: meta.Name, DisplayName: kind.DisplayNameOf(meta),
+		Type: o.Key().Kind, Mesh: meta.Mesh, Name: meta.Name, DisplayName: nameAtOwner(o),
 		Hostnames: []string{}, VIPs: []string{}, Ports: []PortReport{}, Identities: []string{},
 		Ingresses: []IngressReport{}, Conditions: []kind.Condition{}, Unreachable: []Unreachable{},
 	}
@@ -304,7 +310,7 @@ func (rs *Reports) reportMember(of *resource.Object[kind.MeshMultiZoneService],
 	meshService *resource.Object[kind.MeshService]) MemberReport {
 	m := MemberReport{
 		Zone:       rs.State.Tables.ZoneOf(&meshService.Meta),
-		Name:       kind.DisplayNameOf(&meshService.Meta),
+		Name:       nameAtOwner(meshService),
 		State:      meshService.Spec.State,
 		Ports:      []uint32{},
 		identities: meshService.Spec.SpiffeIDs(),
