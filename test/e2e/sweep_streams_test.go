@@ -13,7 +13,7 @@ import (
 )
 
 var sweptClosings = []sweepCase{
-	{name: "a server that closes without a response, GET", send: request("GET", "/"), serve: func(*sweepServer) {}},
+	{name: "a server that closes without a response, GET", send: call("GET", "/"), serve: func(*sweepServer) {}},
 	{name: "a server that closes without a response, POST", send: post("a"), serve: func(s *sweepServer) { s.reads() }},
 	{name: "a server that resets without a response", send: post("a"), serve: func(s *sweepServer) {
 		s.reads()
@@ -27,7 +27,7 @@ var sweptClosings = []sweepCase{
 		s.reads()
 		s.write(bare("200 OK", "Transfer-Encoding: chunked") + "3\r\nabc\r\n")
 	}},
-	{name: "no server", port: "unserved", send: request("GET", "/")},
+	{name: "no server", port: "unserved", send: call("GET", "/")},
 	{name: "a client that closes before the response", call: func(c *sweepClient) {
 		c.write(post("a"))
 		c.awaitRequest()
@@ -39,7 +39,7 @@ var sweptClosings = []sweepCase{
 		s.sawEnd()
 	}},
 	{name: "a client that closes within its body", call: func(c *sweepClient) {
-		c.write(request("POST", "/", "Content-Length: 100") + "abc")
+		c.write(call("POST", "/", "Content-Length: 100") + "abc")
 		c.awaitRequest()
 		c.conn.Close()
 		c.awaitServer()
@@ -48,7 +48,7 @@ var sweptClosings = []sweepCase{
 		s.reads()
 	}},
 	{name: "a client that shuts its side after the request", call: func(c *sweepClient) {
-		c.write(request("GET", again)) // the server may get it, or not
+		c.write(call("GET", again)) // the server may get it, or not
 		c.conn.CloseWrite()
 		c.reads("GET")
 	}},
@@ -88,7 +88,7 @@ func (s *sweepServer) resets() {
 
 // webSocket returns the handshake of a WebSocket.
 func webSocket() string {
-	return request("GET", "/", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+	return call("GET", "/", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: chat")
 }
 
@@ -140,11 +140,11 @@ var sweptUpgrades = []sweepCase{
 		c.awaitServer()
 	}},
 	{name: "a WebSocket that the server rejects", send: webSocket(), respond: reply("403 Forbidden", "no")},
-	{name: "Upgrade: h2c", send: request("GET", "/", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c",
+	{name: "Upgrade: h2c", send: call("GET", "/", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c",
 		"HTTP2-Settings: AAMAAABkAAQAAP__")},
-	{name: "Upgrade: TLS/1.2", send: request("GET", "/", "Connection: Upgrade", "Upgrade: TLS/1.2")},
+	{name: "Upgrade: TLS/1.2", send: call("GET", "/", "Connection: Upgrade", "Upgrade: TLS/1.2")},
 	{name: "Upgrade: SPDY/3.1", serve: switches(echoes), call: func(c *sweepClient) {
-		c.write(request("POST", "/", "Connection: Upgrade", "Upgrade: SPDY/3.1"))
+		c.write(call("POST", "/", "Connection: Upgrade", "Upgrade: SPDY/3.1"))
 		c.reads("POST")
 	}},
 }
@@ -218,7 +218,7 @@ var sweptStreams = []sweepCase{
 			rw.Header().Set("Content-Type", "application/grpc")
 			rw.Header().Set("Grpc-Status", "14")
 		}},
-	{name: "HTTP/1.1 to a port with http2", port: "http2", send: request("GET", "/")},
+	{name: "HTTP/1.1 to a port with http2", port: "http2", send: call("GET", "/")},
 }
 
 var sweptConnections = []sweepCase{
@@ -226,7 +226,7 @@ var sweptConnections = []sweepCase{
 		serve: func(s *sweepServer) { s.write("220 ready\r\n") }},
 	{name: "TCP: 1 byte", port: "tcp", call: func(c *sweepClient) { c.echoed("a") }, serve: echoes},
 	{name: "TCP: 3 MB", port: "tcp", call: func(c *sweepClient) { c.echoed(megabytes) }, serve: echoes},
-	{name: "TCP: a request of HTTP", port: "tcp", call: func(c *sweepClient) { c.echoed(request("GET", "/")) },
+	{name: "TCP: a request of HTTP", port: "tcp", call: func(c *sweepClient) { c.echoed(call("GET", "/")) },
 		serve: echoes},
 	{name: "TCP: the client shuts its side, then the server responds", port: "tcp", call: func(c *sweepClient) {
 		c.write("abc")
@@ -284,7 +284,7 @@ func storm(c *sweepClient) {
 				return
 			}
 			defer conn.Close()
-			_, _ = io.WriteString(conn, request("GET", "/"))
+			_, _ = io.WriteString(conn, call("GET", "/"))
 			_, err = bufio.NewReader(conn).ReadString('\n')
 			responded <- err == nil
 		}()
@@ -325,7 +325,7 @@ var sweptTimeouts = []sweepCase{
 			}
 		}},
 	{name: "a connection that is idle between requests", long: true, call: func(c *sweepClient) {
-		c.write(request("GET", "/"))
+		c.write(call("GET", "/"))
 		c.reads("GET")
 		testwait.Pass(2*idleFor, "the connection is idle for longer than the proxy keeps one to the application")
 		c.triesAgain()
