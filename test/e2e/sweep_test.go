@@ -251,6 +251,7 @@ type sweepClient struct {
 	address string
 	conn    *net.TCPConn
 	r       *bufio.Reader
+	isLast  bool // the last response says that the connection ends, for which Envoy waits a second
 }
 
 func (c *sweepClient) write(text string) { _, _ = io.WriteString(c.conn, text) } // the server may have gone
@@ -270,6 +271,7 @@ func (c *sweepClient) reads(method string) {
 			return
 		}
 		status := response.status()
+		c.isLast = strings.EqualFold(response.header("connection"), "close")
 		isInterim := status < 200 && status != http.StatusSwitchingProtocols
 		if !isInterim && method != http.MethodHead && status != 101 && status != 204 && status != 304 {
 			response.readBody(c.r, true)
@@ -290,7 +292,11 @@ func (c *sweepClient) reads(method string) {
 
 // triesAgain sends another request on the connection.
 func (c *sweepClient) triesAgain() {
-	c.write("GET " + again + " HTTP/1.1\r\nHost: web\r\n\r\n")
+	if c.isLast {
+		c.saw("client", "then the connection ends")
+		return
+	}
+	c.write(call("GET", again))
 	if next, err := readMessage(c.r); err != nil {
 		c.saw("client", "then the connection ends")
 	} else if next.status() != 200 {
