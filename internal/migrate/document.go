@@ -41,7 +41,7 @@ func decode(doc []byte) (map[string]any, error) {
 	if len(doc) > largest {
 		return nil, fmt.Errorf("it has %d bytes, at most %d are read", len(doc), largest)
 	}
-	raw, err := yaml.YAMLToJSONStrict(doc)
+	raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc))
 	if err != nil {
 		return nil, fmt.Errorf("it is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}

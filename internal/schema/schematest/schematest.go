@@ -26,7 +26,7 @@ func Check(d resource.Descriptor, document []byte) error {
 
 // Validate returns an error if a document in YAML or JSON is invalid by a schema.
 func Validate(s *jsonschema.Schema, document []byte) error {
-	raw, err := yaml.YAMLToJSON(document)
+	raw, err := yaml.YAMLToJSON(resource.AsYAML(document))
 	if err != nil {
 		return err
 	}
