@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"weft/kind"
-	"weft/resource"
 )
 
 // thresholds are the thresholds of circuit breakers, of which Envoy reads the first of each priority.
@@ -142,7 +141,7 @@ func parsedValue(m *kind.OneModification) (value proto.Message, field string, er
 	if m.Change.Value == "" {
 		return nil, "", nil
 	}
-	document, err := yaml.YAMLToJSON(resource.AsYAML([]byte(m.Change.Value)))
+	document, err := yaml.YAMLToJSON([]byte(m.Change.Value))
 	if err != nil {
 		return nil, "value", err
 	}
