@@ -364,7 +364,7 @@ func readsBack(trial *admission.Trial, o resource.Any) error {
 		if err != nil {
 			return err
 		}
-		inYAML, err := yaml.JSONToYAML(document)
+		inYAML, err := yaml.JSONToYAML(resource.AsYAML(document))
 		if err != nil {
 			return err
 		}
