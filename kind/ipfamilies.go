@@ -42,6 +42,9 @@ func (f IPFamilies) And(other IPFamilies) IPFamilies {
 // Lacks reports whether an address is of a family that a machine does not have. Each machine has the loopback addresses
 // of IPv4. A host name is not lacking.
 func (f IPFamilies) Lacks(address string) bool {
+	if f.Has(false) && f.Has(true) {
+		return false // the usual case, in which no address is parsed
+	}
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return false

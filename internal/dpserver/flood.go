@@ -71,7 +71,7 @@ func newFlood(now func() time.Time) *floodBounds {
 type payer struct {
 	token  string // its ID
 	source string // an IPv4 address, or an IPv6 network
-	secret string // of a proxy, for a certificate request, or a proxy; empty for a registration
+	secret string // of a certificate request: the proxy and its secret; of a report: the proxy; else empty
 }
 
 func (s *Server) payer(ctx context.Context, c *caller) payer {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"weft/internal/pki"
+	"weft/internal/store"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -31,7 +32,7 @@ func TestAProxyRestartsWhileTheStoreTakesNoWrites(t *testing.T) {
 	p.send(first, &wire.Report{Run: "run-1", ReadyListeners: []*wire.ReadyListener{ready}})
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
 
-	p.rows.set.Store(true)
+	p.rows.Fail(store.ErrReadOnly)
 	p.register()
 	// Another token vouches for it, which is recorded later.
 	another := p.tokenWithClaims(pki.DataplaneClaims{Mesh: "default", Name: "web-1", Workload: "web"})
@@ -43,7 +44,7 @@ func TestAProxyRestartsWhileTheStoreTakesNoWrites(t *testing.T) {
 		t.Errorf("settings are %v", settings)
 	}
 	stored(p, kind.DataplaneListenerStatuses, serves("10.0.0.1:8080"))
-	p.rows.set.Store(false)
+	p.rows.Fail(nil)
 	stored(p, kind.DataplaneListenerStatuses, func(s kind.DataplaneListenerStatus) bool { return s.Run == "run-2" })
 }
 
@@ -64,11 +65,11 @@ func TestRenewalsWhileTheStoreTakesNoWrites(t *testing.T) {
 	}
 	p.register()
 	p.session("run-1")
-	p.rows.set.Store(true)
+	p.rows.Fail(store.ErrReadOnly)
 	p.renews.Store(true)
 	wantStatus(t, p.renew(), codes.Unavailable, "read-only")
 
-	p.rows.set.Store(false)
+	p.rows.Fail(nil)
 	if err := p.renew(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestRenewalsWhileTheStoreTakesNoWrites(t *testing.T) {
 		return "the certificate is not known"
 	})
 	signing(func(ca *kind.SigningCA) { ca.Life = kind.Duration(2 * time.Hour) }) // another expiry within this second
-	p.rows.set.Store(true)
+	p.rows.Fail(store.ErrReadOnly)
 	p.renews.Store(false)
 	wantStatus(t, p.renew(), codes.Unavailable, "read-only")
 	p.renews.Store(true)
@@ -85,10 +86,10 @@ func TestRenewalsWhileTheStoreTakesNoWrites(t *testing.T) {
 	}
 
 	// The CA is replaced just before the store takes no writes any more: its root is on no record of the proxy.
-	p.rows.set.Store(false)
+	p.rows.Fail(nil)
 	signing(func(ca *kind.SigningCA) {
 		ca.Authority = withIdentity(t)[0].(*resource.Object[kind.SigningCA]).Spec.Authority
 	})
-	p.rows.set.Store(true)
+	p.rows.Fail(store.ErrReadOnly)
 	wantStatus(t, p.renew(), codes.Unavailable, "read-only")
 }

@@ -33,6 +33,7 @@ import (
 	"weft/internal/replica"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/store/storetest"
 	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
@@ -43,7 +44,7 @@ import (
 // plane is a control plane without its API, in memory, and a connection to its data plane server.
 type plane struct {
 	t      *testing.T
-	rows   *readOnly
+	rows   *storetest.Outage
 	writer *admission.Writer
 	server *dpserver.Server
 	// renews is [dpserver.Config.RenewsUnrecorded].
@@ -51,26 +52,6 @@ type plane struct {
 	conn   *grpc.ClientConn
 	agent  wire.AgentClient
 	audit  bytes.Buffer // written before the response
-}
-
-// readOnly is a store that takes no writes while it is set.
-type readOnly struct {
-	store.Store
-	set atomic.Bool
-}
-
-func (r *readOnly) Create(ctx context.Context, row store.Row) (store.Row, error) {
-	if r.set.Load() {
-		return store.Row{}, store.ErrReadOnly
-	}
-	return r.Store.Create(ctx, row)
-}
-
-func (r *readOnly) Update(ctx context.Context, row store.Row) (store.Row, error) {
-	if r.set.Load() {
-		return store.Row{}, store.ErrReadOnly
-	}
-	return r.Store.Update(ctx, row)
 }
 
 // signingKey is generated once: RSA keys are slow to generate.
@@ -106,7 +87,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
-	rows := &readOnly{Store: memory.New(memory.Options{})}
+	rows := &storetest.Outage{Store: memory.New(memory.Options{})}
 	writer := admission.New(rows, admission.Options{Zone: "east"})
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()

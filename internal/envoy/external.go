@@ -115,6 +115,9 @@ func lookupFamily(machine kind.IPFamilies) dnsv3.DnsLookupFamily {
 
 // onMachine returns an external service with the endpoints that a machine reaches.
 func onMachine(o *zoneproxy.ExternalUpstream, machine kind.IPFamilies) *zoneproxy.ExternalUpstream {
+	if machine == "" {
+		return o
+	}
 	on := *o
 	on.Endpoints = slices.DeleteFunc(slices.Clone(o.Endpoints), func(e kind.ExternalEndpoint) bool {
 		return machine.Lacks(e.Address)

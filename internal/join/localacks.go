@@ -8,7 +8,6 @@ import (
 	"weft/internal/wait"
 	"weft/internal/zonesync"
 	"weft/kind"
-	"weft/resource"
 )
 
 // localAcks waits, for one kind, until the zone's proxies run with the stored rows. Each mesh has a wait of its own, so
@@ -28,7 +27,7 @@ type ackedPositions = zonesync.Acked[zonesync.Position]
 // meshAcks is the wait for the rows of one mesh. Rows that are added during a wait belong to the next one.
 type meshAcks struct {
 	acked zonesync.Position
-	next  map[resource.Key]mirror.Version
+	next  mirror.Rows
 }
 
 func newLocalAcks(waitAcked func(context.Context, mirror.Rows) error) *localAcks {

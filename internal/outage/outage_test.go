@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,30 +12,18 @@ import (
 	"weft/internal/bubble"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/store/storetest"
 	"weft/kind"
 	"weft/resource"
 )
 
 const day = 24 * time.Hour
 
-// disk is a store that takes no writes while it is full.
-type disk struct {
-	store.Store
-	full atomic.Bool
-}
-
-func (d *disk) Create(ctx context.Context, row store.Row) (store.Row, error) {
-	if d.full.Load() {
-		return store.Row{}, store.ErrFull
-	}
-	return d.Store.Create(ctx, row)
-}
-
 // machine is a control plane with a disk.
 type machine struct {
 	*Outage
 	t        *testing.T
-	disk     *disk
+	disk     *storetest.Outage
 	rows     store.Store
 	recorded []time.Time
 	hasMark  bool
@@ -45,7 +32,7 @@ type machine struct {
 
 // run starts a machine in the bubble of a test.
 func run(t *testing.T, c Config) *machine {
-	m := &machine{t: t, disk: &disk{Store: memory.New(memory.Options{})}, hasMark: c.Marked}
+	m := &machine{t: t, disk: &storetest.Outage{Store: memory.New(memory.Options{})}, hasMark: c.Marked}
 	if c.Life == nil {
 		c.Life = func() time.Duration { return day }
 	}
@@ -80,8 +67,8 @@ func (m *machine) wantFull(name string) {
 	}
 }
 
-// after lets time pass.
-func after(d time.Duration) {
+// advance lets simulated time pass.
+func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -103,12 +90,12 @@ func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 		if !m.Ended() {
 			t.Fatal("a store that takes writes is not taken as such")
 		}
-		m.disk.full.Store(true)
+		m.disk.Fail(store.ErrFull)
 		m.wantFull("first")
 		if _, _, is := m.Now(); is || m.RenewsUnrecorded() {
 			t.Error("one failed write is an outage")
 		}
-		after(NoticeAfter)
+		advance(NoticeAfter)
 		since, why, is := m.Now()
 		if !is || time.Since(since) != NoticeAfter || why != store.Why(store.ErrFull) {
 			t.Errorf("the outage began at %v: %q, %v", since, why, is)
@@ -119,12 +106,12 @@ func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 		if !m.RenewsUnrecorded() || !m.hasMark {
 			t.Error("no certificate is renewed, or none after a mark")
 		}
-		after(day)
+		advance(day)
 		if m.Ended() || len(m.recorded) != 0 {
 			t.Errorf("during the outage: ended %v, recorded %v", m.Ended(), m.recorded)
 		}
-		m.disk.full.Store(false)
-		after(quiet + attemptPeriod)
+		m.disk.Fail(nil)
+		advance(quiet + attemptPeriod)
 		if len(m.recorded) == 0 || m.last().Before(time.Now().Add(day)) {
 			t.Fatalf("recorded: %v, want a lifetime from now", m.recorded)
 		}
@@ -138,7 +125,7 @@ func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 		if m.Ended() {
 			t.Error("it has ended at once: a write may be of an earlier table")
 		}
-		after(openDelay)
+		advance(openDelay)
 		if !m.Ended() {
 			t.Error("it has not ended once the table has what was recorded")
 		}
@@ -161,9 +148,9 @@ func TestNoCertificateIsRenewedWithoutAMark(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{})
 		m.markErr = errors.New("the file system is read-only")
-		m.disk.full.Store(true)
+		m.disk.Fail(store.ErrFull)
 		m.wantFull("first")
-		after(time.Hour)
+		advance(time.Hour)
 		if m.RenewsUnrecorded() {
 			t.Error("certificates are renewed without a mark")
 		}
@@ -174,14 +161,14 @@ func TestNoCertificateIsRenewedWithoutAMark(t *testing.T) {
 func TestAReplicaThatIsCutOffEndsToRenew(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{Shared: true})
-		m.disk.full.Store(true)
+		m.disk.Fail(store.ErrFull)
 		m.wantFull("first")
 		began := time.Now()
-		after(MaxUnrecorded)
+		advance(MaxUnrecorded)
 		if !m.RenewsUnrecorded() {
 			t.Error("no certificate is renewed")
 		}
-		after(time.Second)
+		advance(time.Second)
 		if m.RenewsUnrecorded() {
 			t.Error("certificates are renewed for ever")
 		}
@@ -200,18 +187,18 @@ func TestADiskThatIsAlmostFull(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{})
 		for n := range 20 {
-			m.disk.full.Store(true)
+			m.disk.Fail(store.ErrFull)
 			m.wantFull("large")
-			m.disk.full.Store(false)
+			m.disk.Fail(nil)
 			if err := m.write("small" + string(rune('a'+n))); err != nil {
 				t.Fatal(err)
 			}
-			after(2 * time.Second)
+			advance(2 * time.Second)
 		}
 		if _, _, is := m.Now(); !is || m.Ended() || !m.RenewsUnrecorded() {
 			t.Error("the outage has ended")
 		}
-		after(time.Minute)
+		advance(time.Minute)
 		if _, _, is := m.Now(); is || !slices.IsSortedFunc(m.recorded, time.Time.Compare) {
 			t.Error("the outage has not ended")
 		}
@@ -223,14 +210,14 @@ func TestASharedStoreThatDeniesOneWrite(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{Shared: true})
 		for n := range 20 {
-			m.disk.full.Store(true)
+			m.disk.Fail(store.ErrFull)
 			m.wantFull("denied")
-			m.disk.full.Store(false)
-			after(time.Second)
+			m.disk.Fail(nil)
+			advance(time.Second)
 			if err := m.write("lease" + string(rune('a'+n))); err != nil {
 				t.Fatal(err)
 			}
-			after(time.Second)
+			advance(time.Second)
 		}
 		if _, _, is := m.Now(); is || !m.Ended() || len(m.recorded) != 0 {
 			t.Errorf("an outage: %v, ended: %v, recorded: %v", is, m.Ended(), m.recorded)

@@ -346,8 +346,12 @@ func makeSNIRouteCluster(_ *table.Reader, key sniRouteKey) *xds.Resource {
 }
 
 func (c *config) makeSNIRouteAssignment(r *table.Reader, list sniRouteList) *xds.Resource {
-	backends := slices.DeleteFunc(slices.Clone(c.state.ZoneProxies.SNIRouteBackends(r, list.SNIRoute)),
-		func(e service.Endpoint) bool { return list.machine.Lacks(e.Address) })
+	backends := c.state.ZoneProxies.SNIRouteBackends(r, list.SNIRoute)
+	if list.machine != "" {
+		backends = slices.DeleteFunc(slices.Clone(backends), func(e service.Endpoint) bool {
+			return list.machine.Lacks(e.Address)
+		})
+	}
 	return envoy.EndpointsOfSNIRoute(envoy.SNIRouteCluster(list.SNIRoute), backends)
 }
 

@@ -16,6 +16,7 @@ import (
 	"weft/internal/bubble"
 	"weft/internal/store"
 	"weft/internal/store/memory"
+	"weft/internal/store/storetest"
 	"weft/kind"
 	"weft/resource"
 )
@@ -219,33 +220,20 @@ func TestAReplicaThatMayHaveUnrecordedCertificates(t *testing.T) {
 // TestAReplicaJoinsAStoreThatTakesNoWrites: it has a lease, and may lead, once the store takes writes.
 func TestAReplicaJoinsAStoreThatTakesNoWrites(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		full := &readOnly{Store: w.rows}
-		full.is.Store(true)
+		full := &storetest.Outage{Store: w.rows}
+		full.Fail(store.ErrReadOnly)
 		w.rows = full
 		a := w.join("a")
 		advance(20 * time.Second)
 		if a.Leads() || a.CheckStored() == nil {
 			t.Error("it leads without a lease")
 		}
-		full.is.Store(false)
+		full.Fail(nil)
 		advance(20 * time.Second)
 		if !a.Leads() || a.CheckStored() != nil {
 			t.Errorf("it leads: %v; its lease: %v", a.Leads(), a.CheckStored())
 		}
 	})
-}
-
-// readOnly is a store that takes no new rows while it is set.
-type readOnly struct {
-	store.Store
-	is atomic.Bool
-}
-
-func (r *readOnly) Create(ctx context.Context, row store.Row) (store.Row, error) {
-	if r.is.Load() {
-		return store.Row{}, store.ErrReadOnly
-	}
-	return r.Store.Create(ctx, row)
 }
 
 func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {

@@ -69,7 +69,7 @@ func (s *sweepServer) sawEnd() {
 // sawEnd reads to the end of the connection.
 func (c *sweepClient) sawEnd() {
 	rest, err := io.ReadAll(c.r)
-	c.saw("client", "%s, then the connection %s", brief(rest), endOf(err))
+	c.saw("client", "%s, then the connection %s", summary(rest), endOf(err))
 }
 
 // endOf returns how a connection has ended that was read until an error, nil at its end.
@@ -116,7 +116,7 @@ func (c *sweepClient) echoed(text string) {
 		c.saw("client", "gets back nothing more")
 		return
 	}
-	c.saw("client", "gets back %s", brief(back))
+	c.saw("client", "gets back %s", summary(back))
 }
 
 var sweptUpgrades = []sweepCase{

@@ -224,7 +224,7 @@ func (s *sweep) serveRequests(of *sweepServer) {
 func (s *sweepServer) reads() {
 	s.request.readBody(s.r, false)
 	start, _ := strings.CutSuffix(s.request.start, " HTTP/1.1")
-	s.sawMessage("server", brief([]byte(start)), s.request)
+	s.sawMessage("server", summary([]byte(start)), s.request)
 }
 
 func (s *sweepServer) write(text string) { _, _ = io.WriteString(s.conn, text) } // the client may have gone
@@ -283,7 +283,7 @@ func (c *sweepClient) reads(method string) {
 		if status == 200 {
 			start, _, _ = strings.Cut(start, " ")
 		}
-		c.sawMessage("client", brief([]byte(start)), response)
+		c.sawMessage("client", summary([]byte(start)), response)
 		if !isInterim {
 			return
 		}
@@ -346,8 +346,8 @@ func (e *sweepCase) service() string {
 	return e.port
 }
 
-// without returns the lines that others lack.
-func without(lines, others []string) (alone []string) {
+// extraLines returns the lines that others lack.
+func extraLines(lines, others []string) (alone []string) {
 	rest := slices.Clone(others)
 	for _, line := range lines {
 		if i := slices.Index(rest, line); i >= 0 {
@@ -399,7 +399,7 @@ func cell(lines []string) string {
 func (s *sweep) compare(e *sweepCase) (onlyDirect, onlyMesh []string, verdict string) {
 	s.t.Helper()
 	direct, mesh := s.run(e, true), s.run(e, false)
-	onlyDirect, onlyMesh = without(direct, mesh), without(mesh, direct)
+	onlyDirect, onlyMesh = extraLines(direct, mesh), extraLines(mesh, direct)
 	declared := e.declared()
 	switch {
 	case !slices.Equal(onlyDirect, declared.direct) || !slices.Equal(onlyMesh, declared.mesh):

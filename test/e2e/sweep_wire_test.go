@@ -110,7 +110,7 @@ func (m *message) said() []string {
 	case m.broken:
 		says = append(says, "the body breaks off")
 	case len(m.body) > 0:
-		says = append(says, "body "+brief(m.body))
+		says = append(says, "body "+summary(m.body))
 	}
 	return append(says, sortedLines("trailer ", m.trailers)...)
 }
@@ -121,7 +121,7 @@ func sortedLines(prefix string, headers []string) []string {
 		name, value, _ := strings.Cut(line, ":")
 		name = strings.ToLower(name)
 		if !slices.Contains(ofHops, name) && !slices.Contains(added, name) {
-			lines = append(lines, fmt.Sprintf("%s%s: %s", prefix, name, brief([]byte(strings.TrimSpace(value)))))
+			lines = append(lines, fmt.Sprintf("%s%s: %s", prefix, name, summary([]byte(strings.TrimSpace(value)))))
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b string) int {
@@ -146,8 +146,8 @@ func collapsed(lines []string) (short []string) {
 	return short
 }
 
-// brief returns text as it is, or the size and the hash of a long one.
-func brief(text []byte) string {
+// summary returns text as it is, or the size and the hash of a long one.
+func summary(text []byte) string {
 	if len(text) <= 60 {
 		quoted := strconv.Quote(string(text))
 		return quoted[1 : len(quoted)-1]
