@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -38,16 +39,17 @@ if it found an error, and 2 if the control plane did not respond.`,
 	}
 	o := outputFlag(command, asText, asJSON, asYAML)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		report, err := r.look(command)
+		mesh := ""
+		if command.Flags().Changed("mesh") {
+			mesh = r.mesh
+		}
+		report, err := r.look(command, mesh)
 		if err != nil {
 			return checkFailed{err}
 		}
 		if other := report.version; other != version {
 			fmt.Fprintf(command.ErrOrStderr(), "Warning: this program is weft %s, the control plane is weft %s\n",
 				version, other)
-		}
-		if command.Flags().Changed("mesh") {
-			report.Findings = ofMesh(report.Findings, r.mesh)
 		}
 		if err := printReport(command.OutOrStdout(), &report.Report, o.form); err != nil {
 			return err
@@ -68,7 +70,8 @@ type checkResult struct {
 	version string
 }
 
-func (r *remote) look(command *cobra.Command) (*checkResult, error) {
+// look checks one mesh, or all without a name.
+func (r *remote) look(command *cobra.Command, mesh string) (*checkResult, error) {
 	c, err := r.client(command.Context())
 	if err != nil {
 		return nil, err
@@ -79,19 +82,12 @@ func (r *remote) look(command *cobra.Command) (*checkResult, error) {
 	if err := c.Get(command.Context(), "/", nil, &index); err != nil {
 		return nil, err
 	}
-	a := &checkResult{version: index.Version}
-	return a, c.Get(command.Context(), "/_check", nil, &a.Report)
-}
-
-// ofMesh returns the findings about a mesh and its resources.
-func ofMesh(findings []check.Finding, mesh string) []check.Finding {
-	own := []check.Finding{}
-	for _, f := range findings {
-		if f.Object.Mesh == mesh || f.Object.Type == "Mesh" && f.Object.Name == mesh {
-			own = append(own, f)
-		}
+	query := url.Values{}
+	if mesh != "" {
+		query.Set("mesh", mesh)
 	}
-	return own
+	a := &checkResult{version: index.Version}
+	return a, c.Get(command.Context(), "/_check", query, &a.Report)
 }
 
 func printReport(w io.Writer, report *check.Report, form string) error {

@@ -100,8 +100,10 @@ func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
 		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
-		Check:       func(known check.Known) *check.Report { return runCheck(reads, differ, known) },
-		Zone:        "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
+		Check: func(mesh string, known check.Known) *check.Report {
+			return runCheck(reads, differ, mesh, known)
+		},
+		Zone: "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
 		Version: "test",
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -117,10 +119,10 @@ func readAll(reads *view.View) *view.Rows {
 }
 
 // runCheck runs the check of a control plane.
-func runCheck(reads *view.View, differ *push.Inspector, known check.Known) *check.Report {
+func runCheck(reads *view.View, differ *push.Inspector, mesh string, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Run(check.World{
-		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modified, Known: known,
+		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modified, Known: known, Mesh: mesh,
 		ServerCertificateExpires: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }

@@ -37,6 +37,8 @@ type World struct {
 	StoreOutage *StoreOutage
 	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
 	ServerCertificateExpires time.Time
+	// Mesh is the only mesh that is checked. Empty: all, and what belongs to none.
+	Mesh string
 	// OperatorsUnset are the missing settings where the given ones say who may write and not who are the operators.
 	OperatorsUnset []string
 	Now            time.Time
@@ -88,6 +90,11 @@ func (o Object) String() string {
 
 var controlPlane = Object{Type: "ControlPlane"}
 
+// in reports whether the object is a mesh or belongs to it.
+func (o *Object) in(mesh string) bool {
+	return o.Mesh == mesh || o.Type == kind.Meshes.Name && o.Name == mesh
+}
+
 func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.Name} }
 
 // Run returns all findings.
@@ -104,7 +111,12 @@ func Run(w World) *Report {
 	l.hostNames()
 	l.sidecars()
 	for mesh := range w.State.Tables.Meshes.All(w.Snapshot) {
-		l.mesh(mesh.Name)
+		if w.Mesh == "" || w.Mesh == mesh.Name {
+			l.mesh(mesh.Name)
+		}
+	}
+	if w.Mesh != "" {
+		l.report.Findings = slices.DeleteFunc(l.report.Findings, func(f Finding) bool { return !f.Object.in(w.Mesh) })
 	}
 	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int {
 		return cmp.Or(

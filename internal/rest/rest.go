@@ -81,7 +81,7 @@ type Config struct {
 	// Connections are the connections of proxies to this replica.
 	Connections Connections
 	// Check returns the findings on the running system.
-	Check func(known check.Known) *check.Report
+	Check func(mesh string, known check.Known) *check.Report
 	// Bundle serves a support bundle.
 	Bundle http.Handler
 

@@ -10,21 +10,21 @@ import (
 )
 
 // checker returns what finds the problems of this control plane and its meshes.
-func (s *Server) checker() func(check.Known) *check.Report {
+func (s *Server) checker() func(mesh string, known check.Known) *check.Report {
 	pending := func(key state.ProxyKey) (since time.Time, ok bool) {
 		if live := s.proxies.Live(key); live.PendingSince != nil {
 			return live.PendingSince.Time, true
 		}
 		return time.Time{}, false
 	}
-	return func(known check.Known) *check.Report {
+	return func(mesh string, known check.Known) *check.Report {
 		var link *inspect.GlobalLink
 		if s.remote.global != nil {
 			link = s.remote.global()
 		}
 		world := check.World{
 			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modified,
-			Known: known, Global: link, Pending: pending,
+			Known: known, Mesh: mesh, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter,
 			OperatorsUnset:           s.settings.OperatorsUnset(), Now: time.Now(),
 		}
