@@ -89,25 +89,25 @@ const largestDocument = 4 << 20
 // fromKubernetes returns the fields of the Universal form.
 func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      json.RawMessage `json:"name"`
-			Labels    json.RawMessage `json:"labels"`
-			Namespace json.RawMessage `json:"namespace"`
-		} `json:"metadata"`
+		APIVersion string                     `json:"apiVersion"`
+		Kind       string                     `json:"kind"`
+		Metadata   map[string]json.RawMessage `json:"metadata"`
 	}
 	raw, _ := json.Marshal(fields)
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return nil, decodeError(err)
 	}
-	name := strings.TrimSpace(head.Kind + " " + strings.Trim(string(head.Metadata.Name), `"`))
+	named, namespace := head.Metadata["name"], string(head.Metadata["namespace"])
+	name := strings.TrimSpace(head.Kind + " " + strings.Trim(string(named), `"`))
 	if head.APIVersion != APIVersion {
 		return nil, Errorf(Invalid, "the apiVersion of %s is %q, want %q", name, head.APIVersion, APIVersion)
 	}
-	if namespace := string(head.Metadata.Namespace); namespace != "" && namespace != "null" && namespace != `""` {
+	if namespace != "" && namespace != "null" && namespace != `""` {
 		return nil, &Error{Code: Invalid, Detail: name + " is invalid",
-			Problems: Problems{{"metadata.namespace", namespaceAdvice(string(head.Metadata.Name), namespace)}}}
+			Problems: Problems{{"metadata.namespace", namespaceAdvice(string(named), namespace)}}}
+	}
+	if problems := unknownMetadata(head.Metadata); len(problems) > 0 {
+		return nil, &Error{Code: Invalid, Detail: name + " is invalid", Problems: problems}
 	}
 	var problems Problems
 	for _, name := range []string{"type", "name", "labels"} {
@@ -123,13 +123,42 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		delete(out, name)
 	}
 	out["type"], _ = json.Marshal(head.Kind)
-	if head.Metadata.Name != nil {
-		out["name"] = head.Metadata.Name
-	}
-	if head.Metadata.Labels != nil {
-		out["labels"] = head.Metadata.Labels
+	for _, name := range []string{"name", "labels"} {
+		if value := head.Metadata[name]; value != nil {
+			out[name] = value
+		}
 	}
 	return out, nil
+}
+
+// objectMeta are the fields of metadata.k8s.io/v1 ObjectMeta. All but name, namespace and labels are ignored, so that
+// what `kubectl get -o yaml` prints can be written.
+var objectMeta = []string{
+	"annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+	"generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+}
+
+// maxUnknown is the number of unknown fields that an error names.
+const maxUnknown = 10
+
+// unknownMetadata returns a problem for each field that ObjectMeta lacks: without one, a resource whose mesh is written
+// there would be applied to another mesh.
+func unknownMetadata(metadata map[string]json.RawMessage) (problems Problems) {
+	for _, field := range slices.Sorted(maps.Keys(metadata)) {
+		switch {
+		case slices.Contains(objectMeta, field):
+			continue
+		case len(problems) == maxUnknown:
+			return problems
+		case field == "mesh":
+			problems.Add("metadata.mesh", "is not a field of Kubernetes; write the label `kuma.io/mesh`")
+		case field == "zone":
+			problems.Add("metadata.zone", "is not a field of Kubernetes; the control plane sets the label `kuma.io/zone`")
+		default:
+			problems.Add(fmt.Sprintf("metadata.%.253s", field), "is not a field of Kubernetes; labels are in `metadata.labels`")
+		}
+	}
+	return problems
 }
 
 // namespaceAdvice returns why a namespace is rejected and what to do instead, on each kind of control plane: a document

@@ -94,7 +94,10 @@ spec: {height: 3, books: [{title: a, pages: 1}]}`},
 		{"kubernetes", "Rack", `
 apiVersion: kuma.io/v1alpha1
 kind: Rack
-metadata: {name: s, namespace: "", labels: {a: b, kuma.io/mesh: m}, annotations: {x: y}}
+metadata:
+  {name: s, namespace: "", labels: {a: b, kuma.io/mesh: m}, annotations: {x: y}, creationTimestamp: null, uid: u,
+   deletionGracePeriodSeconds: 1, deletionTimestamp: null, finalizers: [a], generateName: s-, generation: 2,
+   managedFields: [{manager: kubectl}], ownerReferences: [], resourceVersion: "1", selfLink: /x}
 spec: {height: 3, books: [{title: a, pages: 1}]}`},
 		{"kubernetes, mesh beside", "Rack", `
 apiVersion: kuma.io/v1alpha1
@@ -150,6 +153,10 @@ func TestParseRejects(t *testing.T) {
 			[]string{`the apiVersion of Rack s is "v1", want "kuma.io/v1alpha1"`}},
 		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s}, name: t}`,
 			[]string{"\n  name: does not go with apiVersion"}},
+		{"the mesh in metadata", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s, mesh: m}}`,
+			[]string{"Rack s is invalid", "\n  metadata.mesh: is not a field of Kubernetes; write the label `kuma.io/mesh`"}},
+		{"labels beside their place", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s, app: a, tags: {}}}`,
+			[]string{"\n  metadata.app: is not a field of Kubernetes; labels are in `metadata.labels`", "\n  metadata.tags: "}},
 		{"a name that is a number", `{type: Rack, name: 1}`,
 			[]string{"\n  name: is a number, want a string (quote it)"}},
 		{"a label that is a number", `{type: Rack, name: s, labels: {a: 1}}`,
