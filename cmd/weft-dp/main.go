@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/agent"
 	"weft/internal/agent/nameserver"
+	"weft/internal/subcommand"
 	"weft/internal/terminal"
 )
 
@@ -25,7 +26,11 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := newCommand().ExecuteContext(ctx)
+	root := newCommand()
+	err := subcommand.Check(root, os.Args[1:])
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	var ended *agent.ExitError
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled):

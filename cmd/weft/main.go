@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/subcommand"
 	"weft/internal/terminal"
 	"weft/kind"
 	"weft/resource"
@@ -46,7 +47,10 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
-	command, err := root.ExecuteContextC(ctx)
+	command, err := root, subcommand.Check(root, args)
+	if err == nil {
+		command, err = root.ExecuteContextC(ctx)
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -55,7 +59,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 	case errors.Is(err, errChanges):
 		return 2
 	}
-	fmt.Fprintln(errs, "Error:", withRemedy(command, err))
+	fmt.Fprintln(errs, "Error:", withRemedy(command, args, err))
 	if errors.As(err, &checkFailed{}) {
 		return 2
 	}
@@ -126,8 +130,8 @@ func (r *remote) client(ctx context.Context) (*client.Client, error) {
 	return client.New(options)
 }
 
-// advise adds the remedy to an error.
-func withRemedy(command *cobra.Command, err error) string {
+// withRemedy adds the remedy to an error of a command with args.
+func withRemedy(command *cobra.Command, args []string, err error) string {
 	var unreachable *client.Unreachable
 	var dial *net.OpError
 	switch {
@@ -135,6 +139,8 @@ func withRemedy(command *cobra.Command, err error) string {
 		// no process listens at the address
 		return err.Error() + "\nStart one with `weft cp run --data-dir DIR`, or name another with --api or WEFT_API, " +
 			"or for good with `weft config control-planes add`."
+	case strings.HasPrefix(err.Error(), "unknown command") && replacement(args) != "":
+		return err.Error() + "\n" + replacement(args)
 	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "unknown flag"):
 		return err.Error() + "\n`weft --help` lists the commands, and each has --help with examples."
 	case strings.HasPrefix(err.Error(), "accepts "): // the number of arguments is wrong
