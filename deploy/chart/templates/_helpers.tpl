@@ -49,7 +49,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
   "KUMA_INJECTOR_INIT_CONTAINER_IMAGE" (include "weft.image" (list . .Values.dataPlane.initImage))
   "KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_IMAGE" (include "weft.image" (list . .Values.dataPlane.image))
   "KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE" .Release.Namespace
-  "KUMA_STORE_TYPE" "kubernetes" }}
+  "KUMA_STORE_TYPE" "kubernetes"
+  "WEFT_CONFIG" "/var/lib/weft/contexts" }}
 {{- range $path, $variable := .Files.Get "files/settings.yaml" | fromYaml }}
 {{- $at := $.Values }}
 {{- range splitList "." $path }}{{ $at = index $at . }}{{ end }}

@@ -317,3 +317,14 @@ func TestWeftByKubeconfig(t *testing.T) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
+
+// TestWeftInThePodOfTheControlPlane: administrators of the system namespace need no token, since the command finds the
+// administrator's socket of its Pod.
+func TestWeftInThePodOfTheControlPlane(t *testing.T) {
+	w := mesh(t)
+	out, err := w.Kubectl(t.Context(), "", "exec", "-n", "kuma-system", "deployment/kuma-control-plane", "--",
+		"weft", "get", "secrets", "-o", "json")
+	if err != nil || !strings.HasPrefix(strings.TrimSpace(out), "[") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
