@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -56,11 +55,16 @@ var zoneSettings = []setting{
 		doc: "The role of this control plane. `zone`: it serves the proxies of one zone. `global`: it joins zones " +
 			"into one mesh and serves no proxies. Flag: `--mode`. See [many zones](operations/multizone.md).",
 		set: func(s *Settings, v string) error {
-			s.Mode = Mode(v)
-			if !slices.Contains([]Mode{Zone, Global}, s.Mode) {
-				return errors.New("is not a mode; use zone or global")
+			switch s.Mode = Mode(v); s.Mode {
+			case Zone, Global:
+				return nil
+			case "standalone":
+				return errors.New("is a mode of older releases of Kuma; leave it out: a zone that joins no global " +
+					"control plane runs alone")
+			case "remote":
+				return errors.New("is a mode of older releases of Kuma; use zone")
 			}
-			return nil
+			return errors.New("is not a mode; use zone or global")
 		},
 	},
 	{
