@@ -264,7 +264,7 @@ func TestInvalidSettings(t *testing.T) {
 		"certificate alone": {environ: []string{"KUMA_GENERAL_TLS_CERT_FILE=x"}, want: []string{"belong together"}},
 		"no data directory": {environ: []string{"KUMA_GENERAL_DATA_DIR="}, want: []string{"--data-dir"}},
 		"all at once": {file: "mode: remote\na: 1", environ: []string{"KUMA_X=1"},
-			want: []string{"not a mode", "a is not a setting", "KUMA_X is not"}},
+			want: []string{"is a mode of older releases", "a is not a setting", "KUMA_X is not"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
