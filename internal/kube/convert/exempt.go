@@ -83,11 +83,14 @@ func (s *Settings) hasProxy(pod *Pod) bool {
 // hasDataplane reports whether a Pod with a proxy has that of a Dataplane.
 func (p *Pod) hasDataplane() bool { return p.Injected || p.Labels[ZoneProxyLabel] != "" }
 
-// MissingSidecar returns the reason for which a Pod has no sidecar, although its label or that of its namespace asks
-// for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept every caller.
+// MissingSidecar returns the reason for which a Pod has no sidecar, although a label or an annotation of it or of its
+// namespace asks for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept every caller.
 func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
-	if s.hasProxy(pod) || namespace == nil || !WishOf(pod, namespace).Sidecar || s.Exempt(pod, namespace) != "" {
+	if s.hasProxy(pod) || namespace == nil || s.Exempt(pod, namespace) != "" {
 		return ""
+	}
+	if !WishOf(pod, namespace).Sidecar {
+		return annotated(pod, namespace)
 	}
 	if _, labeled := namespace.Labels[InjectionLabel]; !labeled {
 		return fmt.Sprintf("its label %s asks for a sidecar, and its namespace has no such label, so no webhook sees "+
@@ -95,4 +98,21 @@ func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
 	}
 	return fmt.Sprintf("the label %s asks for a sidecar, and the Pod was created before the label or while no control "+
 		"plane could be called; replace the Pod, with kubectl rollout restart of its owner", InjectionLabel)
+}
+
+// annotated returns the reason for a Pod whose sidecar an annotation asks for, as in older releases of Kuma. Selectors of
+// webhooks read labels alone.
+func annotated(pod *Pod, namespace *Namespace) string {
+	_, ofPod := pod.Labels[InjectionLabel]
+	_, ofNamespace := namespace.Labels[InjectionLabel]
+	switch {
+	case ofPod:
+		return ""
+	case enabledValue(pod.Annotations[InjectionLabel]):
+		return fmt.Sprintf("its annotation %s has no meaning; make it a label of the Pod's template", InjectionLabel)
+	case !ofNamespace && enabledValue(namespace.Annotations[InjectionLabel]):
+		return fmt.Sprintf("the annotation %s of its namespace has no meaning; make it a label, with kubectl label "+
+			"namespace %s %s=enabled, and replace the Pod", InjectionLabel, namespace.Name, InjectionLabel)
+	}
+	return ""
 }
