@@ -275,7 +275,7 @@ func TestDependencies(t *testing.T) {
 // and a flaw in the package, runs on every machine.
 func TestAgentIsSmall(t *testing.T) {
 	for program, may := range map[string][]string{
-		"cmd/weft-dp": {"cmd/weft-dp", "internal/agent", "internal/connlimit", "internal/terminal", "internal/wire", "internal/wait", "resource",
+		"cmd/weft-dp": {"cmd/weft-dp", "cmd/internal/subcommand", "internal/agent", "internal/connlimit", "internal/terminal", "internal/wire", "internal/wait", "resource",
 			"kind"},
 		"cmd/weft-cni": {"cmd/weft-cni", "internal/cni", "internal/agent/redirect"},
 	} {

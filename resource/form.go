@@ -135,7 +135,8 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 // what `kubectl get -o yaml` prints can be written.
 var objectMeta = []string{
 	"annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
-	"generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+	"generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink",
+	"uid",
 }
 
 // maxUnknown is the number of unknown fields that an error names.
@@ -153,9 +154,10 @@ func unknownMetadata(metadata map[string]json.RawMessage) (problems Problems) {
 		case field == "mesh":
 			problems.Add("metadata.mesh", "is not a field of Kubernetes; write the label `kuma.io/mesh`")
 		case field == "zone":
-			problems.Add("metadata.zone", "is not a field of Kubernetes; the control plane sets the label `kuma.io/zone`")
+			problems.Add("metadata.zone", "is not a field of Kubernetes; the control plane sets `kuma.io/zone`")
 		default:
-			problems.Add(fmt.Sprintf("metadata.%.253s", field), "is not a field of Kubernetes; labels are in `metadata.labels`")
+			problems.Add(fmt.Sprintf("metadata.%.253s", field),
+				"is not a field of Kubernetes; labels are in `metadata.labels`")
 		}
 	}
 	return problems

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/internal/subcommand"
 	"weft/internal/agent"
 	"weft/internal/agent/nameserver"
-	"weft/internal/subcommand"
 	"weft/internal/terminal"
 )
 

@@ -8,15 +8,15 @@ import (
 
 // replaced are the commands of kumactl that weft lacks, with what to run in place of each.
 var replaced = map[string]string{
-	"generate public-key": "weft prints no public key: `weft generate signing-key` makes a key, and the control plane " +
-		"verifies tokens with the key of its Secret (docs/operations/tokens.md).",
+	"generate public-key": "weft prints no public key: `weft generate signing-key` makes a key, and the control " +
+		"plane verifies tokens with the key of its Secret (docs/operations/tokens.md).",
 	"install demo":                        "Run `weft demo`, which shows a mesh on this machine without a cluster.",
 	"install logging":                     observability,
 	"install metrics":                     observability,
 	"install observability":               observability,
 	"install tracing":                     observability,
 	"install transparent-proxy-validator": "Run `weft-dp validate transparent-proxy` in the Pod.",
-	"uninstall ebpf":                      "weft redirects without eBPF: run `weft-dp uninstall transparent-proxy` on the machine.",
+	"uninstall ebpf":                      "Nothing is installed: weft redirects by iptables.",
 	"uninstall transparent-proxy":         "Run `weft-dp uninstall transparent-proxy` on the machine.",
 }
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/internal/subcommand"
 	"weft/internal/client"
-	"weft/internal/subcommand"
 	"weft/internal/terminal"
 	"weft/kind"
 	"weft/resource"

@@ -84,7 +84,8 @@ func (s *Settings) hasProxy(pod *Pod) bool {
 func (p *Pod) hasDataplane() bool { return p.Injected || p.Labels[ZoneProxyLabel] != "" }
 
 // MissingSidecar returns the reason for which a Pod has no sidecar, although a label or an annotation of it or of its
-// namespace asks for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept every caller.
+// namespace asks for one; empty for every other Pod. Requests of such a Pod are not in the mesh, and its ports accept
+// every caller.
 func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
 	if s.hasProxy(pod) || namespace == nil || s.Exempt(pod, namespace) != "" {
 		return ""
@@ -100,8 +101,8 @@ func (s *Settings) MissingSidecar(pod *Pod, namespace *Namespace) string {
 		"plane could be called; replace the Pod, with kubectl rollout restart of its owner", InjectionLabel)
 }
 
-// annotated returns the reason for a Pod whose sidecar an annotation asks for, as in older releases of Kuma. Selectors of
-// webhooks read labels alone.
+// annotated returns the reason for a Pod whose sidecar an annotation asks for, as in older releases of Kuma. Selectors
+// of webhooks read labels alone.
 func annotated(pod *Pod, namespace *Namespace) string {
 	_, ofPod := pod.Labels[InjectionLabel]
 	_, ofNamespace := namespace.Labels[InjectionLabel]

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/internal/subcommand"
+	"weft/cmd/internal/subcommand"
 )
 
 func TestAGroupHasTheCommandsThatItLists(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Check returns an error where args name a group of commands and a word that is none of them. cobra would print the help
-// of the group to standard output and return no error, and a pipe to kubectl would succeed.
+// Check returns an error where args name a group of commands and a word that is none of them. cobra would print the
+// help of the group to standard output and return no error, and a pipe to kubectl would succeed.
 func Check(root *cobra.Command, args []string) error {
 	group, rest, err := root.Find(args)
 	if err != nil || group == root || group.Runnable() || !group.HasSubCommands() {
