@@ -253,10 +253,7 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 	facts := Facts(after)
 	after.Vouched = resource.Vouched{
 		Operator: slices.DeleteFunc(slices.Clone(facts), func(fact string) bool {
-			isAgents := slices.Contains(had, fact) || slices.Contains(record.Agent, fact) ||
-				slices.Contains(record.Agent, anyFact) ||
-				strings.HasPrefix(fact, addressWord) && slices.Contains(record.Agent, anyAddress)
-			return isAgents && !slices.Contains(record.Operator, fact)
+			return (slices.Contains(had, fact) || isAgents(&record, fact)) && !slices.Contains(record.Operator, fact)
 		}),
 		Token:    remaining(record.Token, facts),
 		Agent:    record.Agent,
@@ -341,8 +338,13 @@ func VouchesForName(o *resource.Object[Dataplane]) bool {
 // HadVoucher reports whether an operator or a token vouched for a fact that a Dataplane had: it still does, or no agent
 // ever wrote the fact without a voucher.
 func HadVoucher(o *resource.Object[Dataplane], fact string) bool {
-	return Vouches(o, fact) || o.Vouched.Complete &&
-		!slices.Contains(o.Vouched.Agent, fact) && !slices.Contains(o.Vouched.Agent, anyFact)
+	return Vouches(o, fact) || o.Vouched.Complete && !isAgents(&o.Vouched, fact)
+}
+
+// isAgents reports whether an agent wrote a fact without a voucher, by a record within its bounds.
+func isAgents(record *resource.Vouched, fact string) bool {
+	return slices.Contains(record.Agent, fact) || slices.Contains(record.Agent, anyFact) ||
+		strings.HasPrefix(fact, addressWord) && slices.Contains(record.Agent, anyAddress)
 }
 
 // VouchedLabels returns the labels of a Dataplane that the control plane sets, or for which an operator or a token

@@ -51,6 +51,14 @@ func (s *Stage) VouchesForAddress(r *table.Reader, dp *resource.Object[kind.Data
 		s.voucherOfSource(r, dp, address) != NoVoucher
 }
 
+// HadVoucherForAddress reports whether an address at which a Dataplane had an endpoint had a voucher in its record, see
+// [kind.HadVoucher].
+func (s *Stage) HadVoucherForAddress(dp *resource.Object[kind.Dataplane], address string) bool {
+	name := dp.Spec.Networking.Address
+	return kind.HadVoucher(dp, kind.AddressFact(address)) &&
+		(!kind.NeedsLookup(name) || kind.HadVoucher(dp, kind.AddressFact(name)))
+}
+
 // voucherOfSource returns the voucher of an IP address that the record of a Dataplane lacks.
 func (s *Stage) voucherOfSource(r *table.Reader, dp *resource.Object[kind.Dataplane], address string) Voucher {
 	ip, err := netip.ParseAddr(address)

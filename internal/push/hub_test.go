@@ -188,6 +188,41 @@ func TestAFlippedSelectorKeepsTheFormerEndpointsUntilTheNewOnesServe(t *testing.
 	}
 }
 
+// A Pod that its last Service selects no more has no inbound, so its Dataplane has no address to vouch for. An address
+// that an agent stated without a voucher is not retained.
+func TestAnEndpointThatLosesItsInboundsIsRetained(t *testing.T) {
+	complete := kind.Meshes.Make("", mesh, kind.Mesh{})
+	complete.Vouched.Complete = true
+	without := func() *resource.Object[kind.Dataplane] {
+		return kind.Dataplanes.Make(mesh, "blue", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})
+	}
+	for what, c := range map[string]struct {
+		agent []string // facts that an agent wrote without a voucher
+		want  bool
+	}{
+		"by the API server":      {nil, true},
+		"an address of an agent": {[]string{kind.AddressFact("10.0.0.1")}, false},
+		"many of an agent":       {[]string{kind.AddressFact("*")}, false},
+		"another of an agent":    {[]string{kind.AddressFact("10.0.0.9")}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			hub, _, _ := newHub(t, never{})
+			put(hub, complete, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080),
+				server("green", "10.0.0.2", "green", 8080))
+			if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+				t.Fatalf("blue is no endpoint: %s", got)
+			}
+			blue := without()
+			kind.VouchOperator(nil, blue)
+			blue.Vouched.Agent = c.agent
+			hub.Apply(mirror.Batch{Put: []resource.Any{blue}})
+			if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") != c.want {
+				t.Errorf("without an inbound, blue is an endpoint: want %t, have %s", c.want, got)
+			}
+		})
+	}
+}
+
 func TestAListThatIsEmptiedBeforeItsClientsAreBackIsRetained(t *testing.T) {
 	hub, _, _ := newLonelyHub(t, never{}, nil)
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))

@@ -184,11 +184,11 @@ func (s *Stage) SelectionsOf(r *table.Reader, dp *resource.Object[kind.Dataplane
 	return selections
 }
 
-// hasLostVoucher reports whether the selector of a service matches an inbound at the address of a former endpoint, and
-// the inbound is no member: it has no voucher any more.
+// hasLostVoucher reports whether a former endpoint has no voucher any more: its address, or what the selector of the
+// service reads of an inbound there. An inbound that was removed took these facts with it, and had vouchers.
 func (s *Stage) hasLostVoucher(r *table.Reader, key DestinationKey, dp *resource.Object[kind.Dataplane],
 	e *kind.RetainedEndpoint) bool {
-	if !s.vouchesForAddress(r, dp, e.Address) {
+	if !s.identity.HadVoucherForAddress(dp, e.Address) && !s.vouchesForAddress(r, dp, e.Address) {
 		return true
 	}
 	row := s.Row(key)
