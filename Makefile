@@ -193,7 +193,7 @@ drills: build tools spire ## every drill with real Envoys: sent requests, respon
 
 hostile: build tools attacks ## every attack with real Envoys and hostile clients: attempts, and whether the defence held
 
-sweep: tools ## what programs send, directly and through the mesh, with real Envoys: each exchange, and whether its result is equal or a difference that is decided
+sweep: prerequisites-real tools ## what programs send, directly and through the mesh, with real Envoys: each exchange, and whether its result is equal or a difference that is decided
 	@cd test/e2e && go test -count=1 -timeout 20m -run TestSweep -sweep
 
 # Rows of docs/requirements.md that `make mutate` breaks: a regular expression, by default all; PART=1/4 is the first
