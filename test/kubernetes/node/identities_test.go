@@ -15,7 +15,7 @@ import (
 func TestMTLSOfAMesh(t *testing.T) {
 	w := mesh(t)
 	const namespace = "builtin"
-	w.apply("apiVersion: kuma.io/v1alpha1\nkind: Mesh\nmetadata: {name: builtin}\nspec: {}\n")
+	w.makeMesh("builtin")
 	w.namespace(namespace, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh=builtin")
 	w.apply(shop.Server(namespace, "web", 1) + shop.Client(namespace, "client") + strings.NewReplacer(
 		"kuma.io/mesh: default", "kuma.io/mesh: builtin",
@@ -68,6 +68,22 @@ func TestAProxyThatDoesNotAckStopsNoOtherMesh(t *testing.T) {
 	}
 }
 
+// makeMesh makes a mesh until the end of the test: a global control plane that the cluster joins later lacks it.
+func (w *world) makeMesh(name string) {
+	w.t.Helper()
+	w.apply("apiVersion: kuma.io/v1alpha1\nkind: Mesh\nmetadata: {name: " + name + "}\nspec: {}\n")
+	w.t.Cleanup(func() {
+		err := shop.Eventually(context.Background(), "the mesh "+name+" is deleted, once it has no Pod",
+			func(ctx context.Context) error {
+				_, err := w.Kubectl(ctx, "", "delete", "mesh", name)
+				return err
+			})
+		if err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
 // frozen runs an event while no process of a Pod's sidecar runs.
 func (w *world) frozen(namespace, pod string, event func()) {
 	w.t.Helper()
@@ -85,9 +101,9 @@ func (w *world) frozen(namespace, pod string, event func()) {
 // newMesh makes a mesh with a MeshIdentity, and a namespace of it, in which a Pod gets ready.
 func (w *world) newMesh(name string) {
 	w.t.Helper()
-	w.apply("apiVersion: kuma.io/v1alpha1\nkind: Mesh\nmetadata: {name: " + name + "}\nspec: {}\n---" +
-		strings.Replace(strings.Replace(shop.Identity, "name: identity", "name: "+name, 1), "kuma.io/mesh: default",
-			"kuma.io/mesh: "+name, 1))
+	w.makeMesh(name)
+	w.apply(strings.Replace(strings.Replace(shop.Identity, "name: identity", "name: "+name, 1), "kuma.io/mesh: default",
+		"kuma.io/mesh: "+name, 1))
 	w.wait("meshidentity/"+name, "condition=Ready", "-n", "kuma-system")
 	w.namespace(name, "kuma.io/sidecar-injection=enabled", "kuma.io/mesh="+name)
 	w.apply(shop.Client(name, "client"))
