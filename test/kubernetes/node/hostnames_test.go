@@ -82,7 +82,7 @@ func (f *federation) moveLoadBalancer(of *world, zone string, advertised func(ad
 	f.t.Helper()
 	f.joinCluster(of, "controlPlane.zone="+zone, loadBalancer)
 	node := of.kubectl("get", "nodes", "-o",
-		`jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`)
+		"jsonpath={.items[0].status.addresses[0].address}")
 	f.moveHostNames(zone, net.JoinHostPort(node, of.ingressPort()), func(host string) {
 		of.balancedAt(`{"hostname":"` + host + `"}`)
 		advertised(host + ":10001")
