@@ -7,44 +7,56 @@ import (
 	"weft/resource"
 )
 
+// laterKind is a kind of Kuma that this release lacks.
+type laterKind struct {
+	name    string
+	instead string // what to write instead, or to do
+}
+
+const (
+	envoyGateway = "put an Envoy Gateway in front of the mesh"
+	noAccessLogs = "leave it out: this release writes no access logs"
+	noTraces     = "leave it out: this release sends no traces"
+)
+
 // laterKinds are kinds of Kuma that this release lacks, by path segment.
-var laterKinds = map[string]string{
-	"circuit-breakers":     "CircuitBreaker",
-	"containerpatches":     "ContainerPatch",
-	"external-services":    "ExternalService",
-	"fault-injections":     "FaultInjection",
-	"health-checks":        "HealthCheck",
-	"meshaccesslogs":       "MeshAccessLog",
-	"meshgatewayconfigs":   "MeshGatewayConfig",
-	"meshgatewayinstances": "MeshGatewayInstance",
-	"meshgatewayroutes":    "MeshGatewayRoute",
-	"meshgateways":         "MeshGateway",
-	"meshglobalratelimits": "MeshGlobalRateLimit",
-	"meshmetrics":          "MeshMetric",
-	"meshopas":             "MeshOPA",
-	"meshtraces":           "MeshTrace",
-	"proxytemplates":       "ProxyTemplate",
-	"rate-limits":          "RateLimit",
-	"retries":              "Retry",
-	"timeouts":             "Timeout",
-	"traffic-logs":         "TrafficLog",
-	"traffic-permissions":  "TrafficPermission",
-	"traffic-routes":       "TrafficRoute",
-	"traffic-traces":       "TrafficTrace",
-	"virtual-outbounds":    "VirtualOutbound",
-	"workloads":            "Workload",
+var laterKinds = map[string]laterKind{
+	"circuit-breakers":     {"CircuitBreaker", "write a MeshCircuitBreaker"},
+	"external-services":    {"ExternalService", "write a MeshExternalService"},
+	"fault-injections":     {"FaultInjection", "write a MeshFaultInjection"},
+	"health-checks":        {"HealthCheck", "write a MeshHealthCheck"},
+	"meshaccesslogs":       {"MeshAccessLog", noAccessLogs},
+	"meshgatewayconfigs":   {"MeshGatewayConfig", envoyGateway},
+	"meshgatewayinstances": {"MeshGatewayInstance", envoyGateway},
+	"meshgatewayroutes":    {"MeshGatewayRoute", envoyGateway},
+	"meshgateways":         {"MeshGateway", envoyGateway},
+	"meshglobalratelimits": {"MeshGlobalRateLimit", "write a MeshRateLimit, with which each proxy counts alone"},
+	"meshmetrics":          {"MeshMetric", "read the metrics of Envoy's administration interface"},
+	"meshopas":             {"MeshOPA", "write MeshTrafficPermissions"},
+	"meshtraces":           {"MeshTrace", noTraces},
+	"proxytemplates":       {"ProxyTemplate", "write a MeshProxyPatch"},
+	"rate-limits":          {"RateLimit", "write a MeshRateLimit"},
+	"retries":              {"Retry", "write a MeshRetry"},
+	"timeouts":             {"Timeout", "write a MeshTimeout"},
+	"traffic-logs":         {"TrafficLog", noAccessLogs},
+	"traffic-permissions": {"TrafficPermission", "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
+		"spiffe://MESH/X under mtls"},
+	"traffic-routes":    {"TrafficRoute", "write a MeshHTTPRoute or a MeshTCPRoute"},
+	"traffic-traces":    {"TrafficTrace", noTraces},
+	"virtual-outbounds": {"VirtualOutbound", "write a HostnameGenerator"},
+	"workloads":         {"Workload", "leave it out; the label kuma.io/workload has the same effect"},
 }
 
 // Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,
 // with or without hyphens, in any case.
 func Lacking(spelling string) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	if name := laterKinds[spelling]; name != "" {
-		return name
+	if later, ok := laterKinds[spelling]; ok {
+		return later.name
 	}
-	for segment, name := range laterKinds {
-		if slices.Contains([]string{plain(segment), plain(name)}, plain(spelling)) {
-			return name
+	for segment, later := range laterKinds {
+		if slices.Contains([]string{plain(segment), plain(later.name)}, plain(spelling)) {
+			return later.name
 		}
 	}
 	return ""
@@ -53,8 +65,21 @@ func Lacking(spelling string) string {
 // Lacks reports whether Kuma has a kind of this name that this release lacks.
 func Lacks(name string) bool { return Lacking(name) == name && name != "" }
 
-// LackingText returns the message about a kind of Kuma that this release lacks.
-func LackingText(name string) string { return name + " is a kind of Kuma that this release lacks" }
+// LackingText returns the message about a kind of Kuma that this release lacks, with what replaces it.
+func LackingText(name string) string {
+	return name + " is a kind of Kuma that this release lacks; " + InsteadOf(name)
+}
+
+// InsteadOf returns what replaces a kind of Kuma that this release lacks, or what to do without it; empty for any other
+// kind.
+func InsteadOf(name string) string {
+	for _, later := range laterKinds {
+		if later.name == name {
+			return later.instead
+		}
+	}
+	return ""
+}
 
 // Parse reads a resource of the kinds of this package, like [resource.ParseDocument]. For a kind of Kuma that this
 // release lacks, the error states it.
@@ -62,7 +87,7 @@ func Parse(doc []byte) (resource.Document, error) {
 	written, err := resource.ParseDocument(doc, ByName)
 	if lacking := Lacking(resource.UnknownType(err)); lacking != "" {
 		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking),
-			Problems: resource.Problems{{Field: "type", Reason: "remove the document"}}}
+			Problems: resource.Problems{{Field: "type", Reason: InsteadOf(lacking)}}}
 	}
 	return written, err
 }
