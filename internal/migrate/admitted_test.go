@@ -1,12 +1,8 @@
 package migrate
 
 import (
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
-
-	"golang.org/x/tools/txtar"
 
 	"weft/internal/admission"
 	"weft/internal/store/memory"
@@ -17,19 +13,19 @@ import (
 // TestAnEmptyControlPlaneTakesTheTranslation writes the translation of each export in testdata to an empty store, as
 // `weft apply` does: Meshes first.
 func TestAnEmptyControlPlaneTakesTheTranslation(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txtar")
 	written := 0
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := Translate(split("export", string(archive.Files[0].Data)), time.Time{})
+	for _, e := range exports(t) {
+		file := e.path
+		result, err := e.translate()
 		if err != nil {
 			continue
 		}
 		rows := memory.New(memory.Options{})
-		w := admission.New(rows, admission.Options{Zone: "default"})
+		options := admission.Options{Zone: "default"}
+		if e.options().Kubernetes {
+			options.Environment, options.SystemNamespace = kind.Kubernetes, "kuma-system"
+		}
+		w := admission.New(rows, options)
 		put := func(o resource.Any) {
 			if _, err := w.Put(t.Context(), o, admission.Change{}); err != nil {
 				t.Errorf("%s: %s: %v", file, o.Key(), err)

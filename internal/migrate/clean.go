@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"weft/internal/pki"
 	"weft/kind"
@@ -18,7 +19,15 @@ var computedLabels = []string{
 }
 
 // clean removes computed fields, and fields whose removal changes nothing that is enforced.
-func clean(o *object) {
+func (t *translation) clean(o *object) {
+	t.selectors(o)
+	if o.whole() {
+		return
+	}
+	if o.name != "" {
+		o.fields["name"] = t.translatedName(o)
+	}
+	o.sectionNames()
 	for _, field := range []string{"creationTime", "modificationTime", "kri", "snis", "status"} {
 		delete(o.fields, field)
 	}
@@ -36,15 +45,20 @@ func clean(o *object) {
 	}
 	switch o.kind {
 	case kind.Meshes.Name:
-		o.ofMesh()
+		t.ofMesh(o)
 	case kind.Dataplanes.Name:
-		o.ofDataplane()
+		t.ofDataplane(o)
 	case kind.ZoneIngresses.Name, kind.ZoneEgresses.Name:
 		delete(o.spec(), "zone")
 		delete(o.spec(), "availableServices")
 		delete(mapping(o.spec()["networking"]), "publicAddress")
+	case kind.MeshExternalServices.Name:
+		o.protocol("spec.match", mapping(o.spec()["match"]), "protocol")
 	case kind.MeshServices.Name:
 		spec := o.spec()
+		for i, port := range list(spec["ports"]) {
+			o.protocol(fmt.Sprintf("spec.ports[%d]", i), mapping(port), "appProtocol")
+		}
 		delete(spec, "state")
 		delete(spec, "identities")
 	case kind.MeshTrafficPermissions.Name:
@@ -53,7 +67,7 @@ func clean(o *object) {
 }
 
 // ofMesh removes the fields of a Kuma Mesh that weft lacks. The whole Mesh is omitted if weft would allow more.
-func (o *object) ofMesh() {
+func (t *translation) ofMesh(o *object) {
 	spec := o.spec()
 	o.without(spec, "logging", "this release writes no access logs")
 	o.without(spec, "tracing", "this release sends no traces")
@@ -63,14 +77,7 @@ func (o *object) ofMesh() {
 			"weft makes a MeshService of each value of kuma.io/service")
 	}
 	delete(spec, "meshServices")
-	o.constraints(spec)
-	if outbound := mapping(mapping(spec["networking"])["outbound"]); outbound["passthrough"] == false {
-		o.omit("", "networking.outbound.passthrough is false, and this release does not keep applications from "+
-			"leaving the mesh",
-			"block it with rules of the machine's network, then remove the field from the export and translate it "+
-				"again")
-		return
-	}
+	t.constraints(o, spec)
 	delete(spec, "networking")
 	for i, backend := range list(mapping(spec["mtls"])["backends"]) {
 		o.backend(fmt.Sprintf("mtls.backends[%d]", i), mapping(backend))
@@ -92,19 +99,21 @@ func (t *translation) exempt(o *object) {
 
 // constraints makes the membership of the mesh of `constraints`. Both judge each inbound by its tags, alternatives are
 // entries, and "*" is any value.
-func (o *object) constraints(spec map[string]any) {
+func (t *translation) constraints(o *object, spec map[string]any) {
 	rules := mapping(mapping(spec["constraints"])["dataplaneProxy"])
 	delete(spec, "constraints")
 	allowed, blocked := list(rules["requirements"]), list(rules["restrictions"])
 	for i, item := range blocked {
-		tags := mapping(mapping(item)["tags"])
-		if env := text(tags[kind.EnvironmentTag]); tags[kind.NamespaceLabel] != nil || env != "" && env != "*" &&
-			env != kind.Universal {
-			o.omit("",
-				fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] has the tags %s, which no inbound of weft "+
-					"has, so that it would admit more", i, pairs(tags)),
-				"restrict it by other tags in the export, or remove the restriction, and translate it again")
+		if reason := t.impossiblePair(mapping(mapping(item)["tags"])); reason != "" {
+			o.omit("", fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] blocks %s, so that it would admit more",
+				i, reason), "restrict it by other tags in the export, or remove the restriction, and translate it again")
 			return
+		}
+	}
+	for i, item := range allowed {
+		if reason := t.impossiblePair(mapping(mapping(item)["tags"])); reason != "" {
+			o.omit(fmt.Sprintf("constraints.dataplaneProxy.requirements[%d]", i), "it requires "+reason+", so that it "+
+				"admits no proxy", "require other tags")
 		}
 	}
 	switch {
@@ -185,7 +194,7 @@ func (t *translation) needSecrets(mesh *object) {
 }
 
 // ofDataplane removes the fields of a Kuma Dataplane that weft lacks.
-func (o *object) ofDataplane() {
+func (t *translation) ofDataplane(o *object) {
 	spec := o.spec()
 	o.without(spec, "probes", "write serviceProbe of the inbound")
 	o.without(spec, "metrics", envoyMetrics)
@@ -195,13 +204,83 @@ func (o *object) ofDataplane() {
 			"list the destinations in reachableBackends")
 		delete(transparent, "directAccessServices")
 	}
+	t.outbounds(o, networking)
 	for i, item := range list(networking["inbound"]) {
 		in := mapping(item)
+		o.protocol(fmt.Sprintf("networking.inbound[%d]", i), in, "protocol")
+		o.protocol(fmt.Sprintf("networking.inbound[%d].tags", i), mapping(in["tags"]), kind.ProtocolTag)
 		o.ofTags(fmt.Sprintf("networking.inbound[%d].tags", i), mapping(in["tags"]))
 		if probe := mapping(in["serviceProbe"]); probe != nil {
 			o.zeros(fmt.Sprintf("networking.inbound[%d].serviceProbe", i), probe)
 		}
 	}
+}
+
+// outbounds writes the port of each MeshExternalService that an outbound names, of which there is one.
+func (t *translation) outbounds(o *object, networking map[string]any) {
+	for i, item := range list(networking["outbound"]) {
+		ref := mapping(mapping(item)["backendRef"])
+		if text(ref["kind"]) != kind.MeshExternalServices.Name || ref["port"] != nil {
+			continue
+		}
+		for _, service := range t.objects {
+			port := mapping(service.spec()["match"])["port"]
+			if service.kind == kind.MeshExternalServices.Name && service.mesh == o.mesh && port != nil &&
+				(text(ref["name"]) != "" && text(ref["name"]) == service.displayName() ||
+					len(mapping(ref["labels"])) > 0 && subset(mapping(ref["labels"]), service.selectable())) {
+				ref["port"] = port
+				o.note(Adapted, fmt.Sprintf("networking.outbound[%d].backendRef.port", i), fmt.Sprintf("is %s, the one "+
+					"of %s", port, service), "")
+				break
+			}
+		}
+	}
+}
+
+// selectable are the labels of the object, with its name.
+func (o *object) selectable() map[string]any {
+	labels := map[string]any{kind.DisplayName: o.displayName()}
+	maps.Copy(labels, o.labels)
+	return labels
+}
+
+// servedProtocols are the protocols that Kuma tells apart; it treats any other one as TCP.
+var servedProtocols = []string{"tcp", "tls", "http", "http2", "grpc", "kafka"}
+
+// protocol writes a protocol as weft does: in lower case, and tcp for one that Kuma treats so.
+func (o *object) protocol(at string, fields map[string]any, field string) {
+	is := text(fields[field])
+	protocol := strings.ToLower(is)
+	switch {
+	case is == "" || slices.Contains(servedProtocols, is):
+		return
+	case !slices.Contains(servedProtocols, protocol):
+		protocol = "tcp"
+	}
+	fields[field] = protocol
+	o.note(Adapted, at+"."+field, fmt.Sprintf("is %q, and %q is what Kuma takes it for", is, protocol), "")
+}
+
+// sectionNames writes names of inbounds and ports as weft takes them, wherever the object has them: in lower case, and
+// with '-' in place of '_'.
+func (o *object) sectionNames() {
+	rename := func(at string, fields map[string]any, field string) {
+		is := text(fields[field])
+		if name := strings.ReplaceAll(strings.ToLower(is), "_", "-"); name != is {
+			fields[field] = name
+			o.note(Adapted, at+"."+field, fmt.Sprintf("is %q, and is written %q in every resource", is, name), "")
+		}
+	}
+	walk(o.spec(), o.specField(), func(at string, fields map[string]any) {
+		rename(at, fields, "sectionName")
+		switch {
+		case o.kind == kind.Dataplanes.Name && strings.HasPrefix(at, "networking.inbound["):
+			rename(at, fields, "name")
+		case o.kind == kind.MeshServices.Name && strings.HasPrefix(at, "spec.ports["):
+			rename(at, fields, "name")
+			rename(at, fields, "targetPort")
+		}
+	})
 }
 
 // ofTags removes the tags of an inbound that a control plane sets, or that have no meaning outside Kubernetes.

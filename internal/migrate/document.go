@@ -149,28 +149,12 @@ var computedKinds = map[string]bool{"MeshInsight": true, "ServiceInsight": true,
 func (o *object) lacking() {
 	switch {
 	case o.kind == "TrafficPermission":
-		o.omit("", kind.LackingText(o.kind)+", and without a permission weft denies",
-			"write a MeshTrafficPermission with `rules` for the destinations; a caller of the service X has the "+
-				"SPIFFE ID spiffe://"+cmp.Or(o.mesh, "MESH")+"/X under mtls")
+		o.omit("", "this release lacks the kind, and without a permission weft denies", kind.InsteadOf(o.kind))
 	case o.kind == "Workload":
 		o.note(Skipped, "", "Kuma makes it of the label "+kind.WorkloadLabel+", which weft reads itself", "")
 	default:
-		o.omit("", kind.LackingText(o.kind), adviceFor[o.kind])
+		o.omit("", "this release lacks the kind", kind.InsteadOf(o.kind))
 	}
-}
-
-// ofEachMesh reports whether Kuma creates the policy with each mesh.
-func (o *object) ofEachMesh() bool {
-	_, policy := kind.ByName(o.kind).(kind.Policy)
-	return (policy || kind.Lacks(o.kind)) && o.kind != "TrafficPermission" && o.mesh != "" &&
-		strings.HasSuffix(strings.TrimSuffix(o.name, ".kuma-system"), "-all-"+o.mesh)
-}
-
-// adviceFor names what replaces a kind that this release lacks.
-var adviceFor = map[string]string{
-	"ExternalService": "write a MeshExternalService",
-	"MeshGateway":     "put an Envoy Gateway in front of the mesh",
-	"VirtualOutbound": "write a HostnameGenerator",
 }
 
 // madeByKuma skips resources that a Kuma control plane generates.
@@ -183,11 +167,11 @@ func (o *object) madeByKuma() {
 		case strings.HasPrefix(by, "meshservice-generator"):
 			o.note(Skipped, "", "Kuma generated it from Dataplanes, as weft does", "")
 		case by == "k8s-controller" || o.label(kind.EnvLabel) == "kubernetes":
-			o.note(Skipped, "", "Kuma made it of a Service of Kubernetes", "")
+			o.ofPod = "Kuma made it of a Service of Kubernetes"
 		}
 	case kind.Dataplanes.Name:
 		if o.label(kind.EnvLabel) == "kubernetes" {
-			o.note(Skipped, "", "Kuma made it of a Pod", "")
+			o.ofPod = "Kuma made it of a Pod"
 		}
 	case kind.GlobalSecrets.Name:
 		if slices.Contains([]string{"envoy-admin-ca", "inter-cp-ca"}, o.name) {
@@ -205,7 +189,8 @@ func (t *translation) zones() {
 			owners[zone] = true
 		}
 	}
-	if len(owners) < 2 {
+	t.global = len(owners) >= 2
+	if !t.global {
 		return
 	}
 	for _, o := range t.objects {

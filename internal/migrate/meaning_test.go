@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -114,11 +113,14 @@ func matches(callers []kind.CallerMatch, id string) bool {
 
 // allowedByWeft merges the permissions that hit an inbound: deny over allow.
 func allowedByWeft(permissions []*resource.Object[kind.MeshTrafficPermission], dp *resource.Object[kind.Dataplane],
-	section, id string) bool {
-	allowed := false
+	in *kind.Inbound, id string) bool {
+	allowed, section := false, fmt.Sprint(in.Port)
 	for _, p := range permissions {
-		if p.Spec.TargetRef != nil && !match.Selects(p.Spec.TargetRef, &dp.Meta, section) {
-			continue
+		if p.Spec.TargetRef != nil {
+			tags, older := p.Spec.TargetRef.InboundTags()
+			if older && !kind.Subset(tags, in.Tags) || !older && !match.Selects(p.Spec.TargetRef, &dp.Meta, section) {
+				continue
+			}
 		}
 		for _, r := range p.Spec.Rules {
 			if matches(r.Default.Deny, id) {
@@ -239,7 +241,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			}
 			dataplanes = append(dataplanes, o.(*resource.Object[kind.Dataplane]))
 		}
-		result, err := Translate(documents, time.Time{})
+		result, err := Translate(documents, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +274,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 					for _, version := range modelVersions {
 						caller := map[string]string{kind.ServiceTag: service, "version": version}
 						kuma := allowedByKuma(policies, dp, &in, caller)
-						weft := allowedByWeft(permissions, dp, fmt.Sprint(in.Port), modelID(service))
+						weft := allowedByWeft(permissions, dp, &in, modelID(service))
 						if weft && !kuma || weft && !allowedByKuma(global, dp, &in, caller) || complete &&
 							weft != kuma {
 							resources, notes := show(t, result)

@@ -9,8 +9,10 @@
 package migrate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +69,18 @@ func (n Note) String() string {
 type Result struct {
 	Resources []resource.Any // in the order of their documents; each is valid
 	Notes     []Note         // in the order of their documents
+
+	system string // the namespace of the resources of the whole mesh
+}
+
+// Options say for which control plane an export is translated.
+type Options struct {
+	// UnvouchedUntil is until when each Mesh lets members of services without a voucher stay, since tokens of Kuma
+	// vouch for what they name alone; zero: until they have a voucher.
+	UnvouchedUntil time.Time
+	// Kubernetes is whether the control plane is on Kubernetes, where resources and Pods have namespaces. The names of
+	// the resources are then those of weft's API, NAME.NAMESPACE outside the system namespace.
+	Kubernetes bool
 }
 
 // Complete returns whether no object or field is [Omitted].
@@ -74,12 +88,11 @@ func (r *Result) Complete() bool {
 	return !slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Outcome == Omitted })
 }
 
-// Translate translates an export. Each Mesh lets members of services without a voucher stay until a time, since tokens
-// of Kuma vouch for what they name alone; zero: until they have a voucher. The error names each unreadable document:
-// it could deny what others allow, so nothing is translated.
-func Translate(documents []Document, unvouchedUntil time.Time) (Result, error) {
-	t := &translation{unvouchedUntil: unvouchedUntil, meshes: map[string]*object{}, seen: map[resource.Key]*object{},
-		byMesh: map[string][]workload{}}
+// Translate translates an export. The error names each unreadable document: it could deny what others allow, so nothing
+// is translated.
+func Translate(documents []Document, options Options) (Result, error) {
+	t := &translation{unvouchedUntil: options.UnvouchedUntil, kubernetes: options.Kubernetes,
+		meshes: map[string]*object{}, seen: map[resource.Key]*object{}, byMesh: map[string][]workload{}}
 	var faults []error
 	for _, d := range documents {
 		if err := t.read(d); err != nil {
@@ -90,6 +103,12 @@ func Translate(documents []Document, unvouchedUntil time.Time) (Result, error) {
 		return Result{}, err
 	}
 	t.zones()
+	t.namespaces()
+	for _, o := range t.objects {
+		if o.kind == kind.Meshes.Name && !o.whole() {
+			t.passthrough(o)
+		}
+	}
 	t.permissions()
 	for _, o := range t.objects {
 		t.translate(o)
@@ -103,6 +122,8 @@ func Translate(documents []Document, unvouchedUntil time.Time) (Result, error) {
 // translation is the state of one call of [Translate].
 type translation struct {
 	unvouchedUntil time.Time
+	kubernetes     bool // the control plane is on Kubernetes
+	global         bool // the export is that of a global control plane with several zones
 	objects        []*object
 	meshes         map[string]*object // by name
 	seen           map[resource.Key]*object
@@ -119,6 +140,7 @@ type object struct {
 	fields     map[string]any // as written, in the Universal form
 	permission *permission    // of a MeshTrafficPermission with `from`
 	target     *target        // of a MeshTrafficPermission
+	ofPod      string         // that Kuma made it of a Pod or a Service; empty: it did not
 	copyOf     string         // the zone that it is copied from, where it is the copy of a global control plane
 	dropped    bool           // nothing of it is left; see its notes
 	unsaid     bool           // its denial can't be expressed
@@ -152,7 +174,7 @@ func (o *object) whole() bool {
 
 // result collects the outcome for each object.
 func (t *translation) result() Result {
-	var r Result
+	r := Result{system: t.systemNamespace()}
 	for _, o := range t.objects {
 		r.Notes = append(r.Notes, o.notes...)
 		if o.done != nil {
@@ -167,16 +189,15 @@ func (t *translation) translate(o *object) {
 	if o.whole() {
 		return
 	}
-	clean(o)
+	t.clean(o)
 	if o.permission != nil {
-		o.permission.write()
+		t.write(o.permission)
 	}
 	if o.whole() {
 		return
 	}
-	done, err := parse(o)
-	if err != nil {
-		o.rejected(err)
+	done, ok := t.parse(o)
+	if !ok {
 		return
 	}
 	key := done.Key()
@@ -188,29 +209,57 @@ func (t *translation) translate(o *object) {
 	o.done = done
 }
 
-// parse reads an object as weft does, and validates it.
-func parse(o *object) (resource.Any, error) {
+// parse reads an object as weft does, and validates it. What weft rejects is left out, part by part. It returns false
+// where nothing is left.
+func (t *translation) parse(o *object) (resource.Any, bool) {
 	read := func() (resource.Any, error) { return resource.Parse(encode(o.fields), kind.ByName) }
-	checked, err := read()
-	if err != nil {
-		return nil, err
+	for before := []byte(nil); ; {
+		if now := encode(o.fields); bytes.Equal(now, before) {
+			o.omit("", "it can't be translated", "correct the document")
+			return nil, false
+		} else {
+			before = now
+		}
+		checked, err := read()
+		if err == nil {
+			t.prepareFor(checked)
+			problems := kind.ByName(o.kind).Prepare(checked)
+			if len(problems) == 0 {
+				done, err := read() // without the defaults, which weft sets again
+				return done, err == nil
+			}
+			err = &resource.Error{Code: resource.Invalid, Problems: problems}
+			if !t.accepted(o, faultsOf(err)) {
+				return nil, false
+			}
+			continue
+		}
+		if !t.accepted(o, faultsOf(err)) {
+			return nil, false
+		}
 	}
-	if problems := kind.ByName(o.kind).Prepare(checked); len(problems) > 0 {
-		return nil, &resource.Error{Code: resource.Invalid, Problems: problems}
-	}
-	return read() // without the defaults, which weft sets again
 }
 
-// rejected names each reason why weft does not take an object.
-func (o *object) rejected(err error) {
+// prepareFor sets the label by which a policy may have namespaces in its references.
+func (t *translation) prepareFor(o resource.Any) {
+	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy && t.kubernetes {
+		labels := map[string]string{kind.EnvLabel: kind.Kubernetes}
+		maps.Copy(labels, o.Envelope().Labels)
+		o.Envelope().Labels = labels
+	}
+}
+
+// faultsOf are the reasons why weft does not take an object.
+func faultsOf(err error) []fault {
 	var known *resource.Error
 	if !errors.As(err, &known) || len(known.Problems) == 0 {
-		o.omit("", err.Error(), "correct the document")
-		return
+		return []fault{{"", err.Error(), "correct the document"}}
 	}
+	var faults []fault
 	for _, p := range known.Problems {
-		o.omit(p.Field, p.Reason, "the whole object is left out")
+		faults = append(faults, fault{p.Field, p.Reason, ""})
 	}
+	return faults
 }
 
 // exported reports resources that the Meshes of an export need and the export lacks.

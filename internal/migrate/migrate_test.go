@@ -57,51 +57,93 @@ func show(t failer, r Result) (resources, notes string) {
 }
 
 // TestTranslate translates each export in testdata; -update rewrites what is expected. Understand a difference before
-// you commit it: what a permission allows is read by it.
+// you commit it: what a permission allows is read by it. The second file of an export with the comment "for Kubernetes"
+// is for a control plane there.
 func TestTranslate(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, "no testdata")
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resources, notes := translated(t, string(archive.Files[0].Data))
+	for _, file := range exports(t) {
+		t.Run(file.name, func(t *testing.T) {
+			resources, notes := translated(t, file)
+			archive := *file.archive
 			got := []txtar.File{archive.Files[0], {Name: "weft.yaml", Data: []byte(resources)},
 				{Name: "notes", Data: []byte(notes)}}
 			if *update {
 				archive.Files = got
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+				if err := os.WriteFile(file.path, txtar.Format(&archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if want, is := string(txtar.Format(archive)),
+			if want, is := string(txtar.Format(file.archive)),
 				string(txtar.Format(&txtar.Archive{Comment: archive.Comment, Files: got})); want != is {
-				t.Errorf("%s differs; understand why, then run with -update\n%s", file, is)
+				t.Errorf("%s differs; understand why, then run with -update\n%s", file.path, is)
 			}
 		})
 	}
 }
 
-func translated(t *testing.T, export string) (resources, notes string) {
-	t.Helper()
-	result, err := Translate(split("export", export), time.Time{})
-	if err != nil {
-		return "", "error: " + err.Error() + "\n"
-	}
-	return show(t, result)
+// export is one file of testdata.
+type export struct {
+	path, name string
+	archive    *txtar.Archive
 }
 
-// FuzzTranslate: whatever an export has, the translation ends, gives the same result again, and gives resources that
-// are read as they are written.
+// exports are the files of testdata, and of its folders.
+func exports(t failer) []export {
+	t.Helper()
+	files, _ := filepath.Glob("testdata/*.txtar")
+	documents, err := filepath.Glob("testdata/*/*.txtar")
+	if err != nil || len(files) == 0 || len(documents) == 0 {
+		t.Fatal(err, "no testdata")
+	}
+	var all []export
+	for _, file := range append(files, documents...) {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "testdata/"), ".txtar")
+		all = append(all, export{file, name, archive})
+	}
+	return all
+}
+
+// options are those of the comment of an export.
+func (e export) options() Options {
+	return Options{Kubernetes: strings.Contains(string(e.archive.Comment), "for Kubernetes")}
+}
+
+func (e export) translate() (Result, error) {
+	return Translate(split("export", string(e.archive.Files[0].Data)), e.options())
+}
+
+func translated(t *testing.T, e export) (resources, notes string) {
+	t.Helper()
+	result, err := e.translate()
+	if err != nil {
+		return "", "exit code 2\nerror: " + err.Error() + "\n"
+	}
+	resources, notes = show(t, result)
+	if e.options().Kubernetes {
+		var manifests []string
+		for _, o := range result.Resources {
+			text, err := yaml.Marshal(result.Manifest(o))
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifests = append(manifests, string(text))
+		}
+		resources = strings.Join(manifests, "---\n")
+	}
+	if !result.Complete() {
+		return resources, "exit code 1\n" + notes
+	}
+	return resources, "exit code 0\n" + notes
+}
+
 // A translated mesh keeps the members that tokens of Kuma do not vouch for, until the end that it states.
 func TestMembersOfATranslatedMesh(t *testing.T) {
 	until := time.Date(2030, 7, 1, 0, 0, 0, 0, time.UTC)
-	result, err := Translate(split("export", "type: Mesh\nname: shop\n"), until)
+	result, err := Translate(split("export", "type: Mesh\nname: shop\n"), Options{UnvouchedUntil: until})
 	if err != nil || len(result.Resources) != 1 {
 		t.Fatalf("%v, %v", result, err)
 	}
@@ -114,21 +156,18 @@ func TestMembersOfATranslatedMesh(t *testing.T) {
 	}
 }
 
+// FuzzTranslate: whatever an export has, the translation ends, gives the same result again, and gives resources that
+// are read as they are written.
 func FuzzTranslate(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.txtar")
-	for _, file := range files {
-		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(archive.Files[0].Data))
+	for _, e := range exports(f) {
+		f.Add(string(e.archive.Files[0].Data), e.options().Kubernetes)
 	}
-	f.Fuzz(func(t *testing.T, export string) {
-		first, err := Translate(split("export", export), time.Time{})
+	f.Fuzz(func(t *testing.T, export string, kubernetes bool) {
+		first, err := Translate(split("export", export), Options{Kubernetes: kubernetes})
 		if err != nil {
 			return
 		}
-		again, err := Translate(split("export", export), time.Time{})
+		again, err := Translate(split("export", export), Options{Kubernetes: kubernetes})
 		if err != nil {
 			t.Fatal(err)
 		}

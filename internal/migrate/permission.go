@@ -62,6 +62,7 @@ type client struct {
 	any     bool
 	service string // the value of kuma.io/service
 	problem string // why no SPIFFE ID is equivalent; empty: one is
+	unknown bool   // the entry does not say which callers it matches
 }
 
 // meets returns whether one caller may be of both clients. A client that cannot be expressed may be any caller.
@@ -105,11 +106,16 @@ func (t *translation) permissions() {
 			continue
 		case hasRules:
 			delete(spec, "from") // it is empty
+			if !o.namesCallers() {
+				continue
+			}
 			if o.keepsSNIs(snis) && o.copyOf == "" {
 				ruled[o.mesh] = append(ruled[o.mesh], t.targetOf(o))
 			}
 			continue
-		case !has:
+		case !has || len(entries) == 0:
+			o.omit("", "it has neither `from` nor `rules`, and Kuma rejects it", "write the callers that it allows or "+
+				"denies")
 			continue
 		}
 		if byMesh[o.mesh] == nil {
@@ -122,6 +128,26 @@ func (t *translation) permissions() {
 	}
 }
 
+// namesCallers removes rules without a caller, which Kuma rejects. It returns false where no rule is left.
+func (o *object) namesCallers() bool {
+	var left []any
+	for i, rule := range list(o.spec()["rules"]) {
+		callers := mapping(mapping(rule)["default"])
+		named := slices.ContainsFunc([]string{"deny", "allow", "allowWithShadowDeny"}, func(field string) bool {
+			return callers[field] != nil && (list(callers[field]) == nil || len(list(callers[field])) > 0)
+		})
+		if named || mapping(rule) == nil {
+			left = append(left, rule)
+			continue
+		}
+		o.omit(fmt.Sprintf("spec.rules[%d]", i), "it names no caller, and Kuma rejects it", "write the callers that it "+
+			"allows or denies")
+	}
+	o.spec()["rules"] = left
+	o.dropped = len(left) == 0
+	return !o.dropped
+}
+
 func (t *translation) readPermission(o *object) *permission {
 	p := &permission{o: o, target: t.targetOf(o)}
 	o.permission = p
@@ -132,13 +158,16 @@ func (t *translation) readPermission(o *object) *permission {
 		from := mapping(item)
 		e := &entry{of: p, index: i, client: clientOf(mapping(from["targetRef"]))}
 		if problem := malformed(from["targetRef"]); problem != "" {
-			e.client = client{problem: "targetRef" + problem}
+			e.client = client{problem: "targetRef" + problem, unknown: true}
 		}
 		action := text(mapping(from["default"])["action"])
 		known := false
 		if e.verdict, known = actions[action]; !known {
 			e.verdict, e.client = deny,
 				client{problem: fmt.Sprintf("the action %q is not one of Allow, AllowWithShadowDeny, Deny", action)}
+			o.omit(e.field()+".default.action", e.client.problem+", and Kuma rejects it", "write the action")
+		} else if e.verdict == deny && e.client.unknown {
+			o.omit(e.field()+".targetRef", e.client.problem, "correct the document")
 		}
 		p.entries = append(p.entries, e)
 	}
@@ -156,7 +185,7 @@ func clientOf(ref map[string]any) client {
 	switch of := text(ref["kind"]); of {
 	case "Mesh":
 		if len(tags) > 0 {
-			return client{problem: "targetRef.tags goes with MeshSubset, and the kind is Mesh"}
+			return client{problem: "targetRef.tags goes with MeshSubset, and the kind is Mesh", unknown: true}
 		}
 		return client{any: true}
 	case "MeshSubset":
@@ -167,7 +196,7 @@ func clientOf(ref map[string]any) client {
 		delete(tags, kind.ServiceTag)
 	case "MeshService", "MeshServiceSubset":
 	default:
-		return client{problem: fmt.Sprintf("no SPIFFE ID says the same as targetRef.kind %q", of)}
+		return client{problem: fmt.Sprintf("no SPIFFE ID says the same as targetRef.kind %q", of), unknown: true}
 	}
 	switch {
 	case len(tags) > 0:
@@ -202,9 +231,10 @@ func (t *translation) decide(mesh string, permissions []*permission, ruled []tar
 			e.override(entries)
 		}
 	}
+	_, known := t.meshes[mesh]
 	for _, e := range entries {
 		if e.verdict == deny {
-			e.resolve(entries, ruled)
+			e.resolve(entries, ruled, known)
 		}
 	}
 }
@@ -274,8 +304,9 @@ func (e *entry) override(entries []*entry) {
 	}
 }
 
-// resolve keeps a deny where `rules` can say it, and otherwise omits what it restricts.
-func (e *entry) resolve(entries []*entry, ruled []target) {
+// resolve keeps a deny where `rules` can say it, and otherwise omits what it restricts. Where the Mesh is not in the
+// export, permissions that the deny restricts may be missing too.
+func (e *entry) resolve(entries []*entry, ruled []target, known bool) {
 	var restricted, exempt []*entry
 	for _, other := range entries {
 		if other.verdict == deny || other.gone || !e.client.meets(other.client) || !e.of.target.meets(other.of.target) {
@@ -292,7 +323,10 @@ func (e *entry) resolve(entries []*entry, ruled []target) {
 	alsoRules := !e.client.any && slices.ContainsFunc(ruled, e.of.target.meets)
 	problem := cmp.Or(e.of.target.problem, e.client.problem)
 	switch {
-	case len(restricted) == 0 && !alsoRules:
+	case len(restricted) == 0 && !alsoRules && !known && e.of.o.copyOf == "":
+		e.omit("it denies callers that other permissions may allow, and the Mesh is not in the export, nor perhaps they",
+			"translate it with the Mesh and all of its permissions")
+	case len(restricted) == 0 && !alsoRules && (problem != "" || len(exempt) > 0 || e.client.any):
 		e.gone = true
 	case problem == "" && len(exempt) == 0:
 		e.kept = true
@@ -323,6 +357,8 @@ func precedes(a, b *entry) bool {
 	}
 	x, y := a.of.target.rank, b.of.target.rank
 	switch {
+	case x == wholeMesh && y == wholeMesh && a.of.target.namespace != b.of.target.namespace:
+		return a.of.target.namespace == "" && a.of.o.label(kind.OriginLabel) == b.of.o.label(kind.OriginLabel)
 	case x == wholeMesh && y == wholeMesh:
 		return a.of.sameLevel(b.of) && a.of.o.displayName() > b.of.o.displayName() // the first name decides
 	case x == unranked || y == unranked:
@@ -337,10 +373,10 @@ func (p *permission) sameLevel(other *permission) bool {
 		p.o.label(roleLabel) == other.o.label(roleLabel)
 }
 
-func (o *object) displayName() string { return cmp.Or(o.label(kind.DisplayName), o.name) }
+func (o *object) displayName() string { return cmp.Or(o.label(kind.DisplayName), o.plainName()) }
 
 // write replaces `from` by `rules`.
-func (p *permission) write() {
+func (t *translation) write(p *permission) {
 	lists := map[verdict][]any{}
 	for _, e := range p.entries {
 		if e.gone {

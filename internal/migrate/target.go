@@ -32,21 +32,24 @@ var ranks = map[string]rank{
 
 // target is which proxies, or inbounds of them, a policy selects.
 type target struct {
-	rank    rank
-	none    bool           // it selects no proxy that weft has
-	tags    map[string]any // of the inbounds
-	labels  map[string]any // of the Dataplanes
-	name    string         // of the one Dataplane; empty for any
-	section string         // name or port of an inbound
-	ref     map[string]any // the same in weft; valid without a problem
-	changed bool           // ref is another one than was written
-	problem string         // why weft cannot select the same
-	advice  string
+	rank rank
+	// namespace is the one whose proxies alone the policy selects; empty: those of every namespace
+	namespace string
+	none      bool           // it selects no proxy that weft has
+	tags      map[string]any // of the inbounds
+	labels    map[string]any // of the Dataplanes
+	name      string         // of the one Dataplane; empty for any
+	section   string         // name or port of an inbound
+	ref       map[string]any // the same in weft; valid without a problem
+	changed   bool           // ref is another one than was written
+	problem   string         // why weft cannot select the same
+	advice    string
 }
 
 // meets returns whether one inbound may be of both targets.
 func (t target) meets(other target) bool {
-	if t.none || other.none || t.name != "" && other.name != "" && t.name != other.name {
+	if t.none || other.none || t.name != "" && other.name != "" && t.name != other.name ||
+		t.namespace != "" && other.namespace != "" && t.namespace != other.namespace {
 		return false
 	}
 	return !conflict(t.tags, other.tags) && !conflict(t.labels, other.labels)
@@ -65,6 +68,9 @@ func conflict(a, b map[string]any) bool {
 
 // covers returns whether every inbound of another target is one of this target.
 func (t target) covers(other target) bool {
+	if t.namespace != "" && t.namespace != other.namespace {
+		return false
+	}
 	switch t.rank {
 	case wholeMesh:
 		return true
@@ -90,13 +96,11 @@ func (t *translation) targetOf(o *object) target {
 	if problem := malformed(o.spec()["targetRef"]); problem != "" {
 		read = target{problem: "spec.targetRef" + problem, advice: "correct the document"}
 	}
-	switch role := o.label(roleLabel); {
-	case role != "" && role != "system":
-		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks",
-			o.namespace), "write it with a targetRef of the labels of these proxies"
-	case o.namespace != "" && o.namespace != "kuma-system" && role == "":
-		read.problem, read.advice = fmt.Sprintf("it is a policy of the namespace %q, of whose proxies alone it speaks",
-			o.namespace), "write it with a targetRef of the labels of these proxies"
+	switch namespace, ok := o.ofNamespace(); {
+	case ok && t.kubernetes:
+		read.namespace = namespace
+	case ok:
+		read.problem, read.advice = ofNamespaceAlone(namespace), namespaceAdvice
 	}
 	o.target = &read
 	return read
@@ -149,7 +153,7 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 		tags[kind.ServiceTag] = text(ref["name"])
 		read.tags = tags
 	case "Dataplane":
-		return o.dataplaneTarget(ref, read)
+		return t.dataplaneTarget(o, ref, read)
 	default:
 		read.tags = nil
 		read.problem, read.advice = fmt.Sprintf("targetRef.kind %q selects nothing that weft has", of),
@@ -164,7 +168,7 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 }
 
 // dataplaneTarget reads a target that weft has too.
-func (o *object) dataplaneTarget(ref map[string]any, read target) target {
+func (t *translation) dataplaneTarget(o *object, ref map[string]any, read target) target {
 	read.ref = maps.Clone(ref)
 	delete(read.ref, "proxyTypes")
 	read.changed = ref["proxyTypes"] != nil
@@ -174,16 +178,20 @@ func (o *object) dataplaneTarget(ref map[string]any, read target) target {
 		read.tags = nil
 		read.problem, read.advice = "targetRef.tags is not served by this release",
 			"use labels, which are those of the Dataplanes"
-	case text(ref["namespace"]) != "":
+	case text(ref["namespace"]) != "" && !t.kubernetes:
 		read.name = ""
-		read.problem, read.advice = "targetRef.namespace selects Pods", "use labels, which are those of the Dataplanes"
+		read.problem, read.advice = "targetRef.namespace selects Pods", namespaceAdvice
 	}
-	for _, label := range []string{kind.NamespaceLabel, kind.EnvLabel, kind.ProxyTypeLabel} {
-		if _, named := read.labels[label]; named {
-			read.problem, read.advice =
-				fmt.Sprintf("targetRef.labels has %s, which no Dataplane of weft has with this meaning", label),
-				"give these Dataplanes a label of their own"
+	if read.labels[kind.ProxyTypeLabel] == "sidecar" { // every proxy is one
+		read.labels = maps.Clone(read.labels)
+		delete(read.labels, kind.ProxyTypeLabel)
+		read.ref["labels"], read.changed = read.labels, true
+		if len(read.labels) == 0 {
+			delete(read.ref, "labels")
 		}
+	}
+	if reason := t.impossiblePair(read.labels); reason != "" {
+		read.problem, read.advice = "spec.targetRef.labels selects "+reason, t.selectorAdvice()
 	}
 	return read
 }
@@ -211,7 +219,9 @@ func (t *translation) workloads(mesh string) []workload {
 		}
 		w := workload{labels: maps.Clone(o.labels)}
 		for _, label := range computedLabels {
-			delete(w.labels, label) // it has another value in weft, or none
+			if label != kind.NamespaceLabel || !t.kubernetes {
+				delete(w.labels, label) // it has another value in weft, or none
+			}
 		}
 		for _, item := range list(mapping(o.spec()["networking"])["inbound"]) {
 			in := mapping(item)
@@ -245,13 +255,16 @@ func (t *translation) byLabels(o *object, read *target) {
 			return
 		}
 	}
-	read.problem = fmt.Sprintf("spec.targetRef selects the tags %s, and weft selects by labels of Dataplanes",
-		pairs(read.tags))
-	read.advice = "give these Dataplanes a label of their own, and write a targetRef {kind: Dataplane, labels: ...}"
-	if len(all) == 0 {
-		read.advice += "; or translate it together with the Dataplanes (`kumactl export --profile all`), which show " +
-			"whether their labels say the same"
+	if reason := t.impossiblePair(read.tags); reason != "" {
+		read.problem, read.advice = "spec.targetRef.tags selects "+reason, t.selectorAdvice()
+		return
 	}
+	read.ref = maps.Clone(mapping(o.spec()["targetRef"]))
+	delete(read.ref, "proxyTypes")
+	read.changed = mapping(o.spec()["targetRef"])["proxyTypes"] != nil
+	o.note(Adapted, "spec.targetRef", fmt.Sprintf("selects inbounds by the tags %s, a form that is deprecated",
+		pairs(read.tags)), "give these Dataplanes a label of their own, and write a targetRef {kind: Dataplane, "+
+		"labels: ...}")
 }
 
 // candidates are labels that may say the same as tags.
