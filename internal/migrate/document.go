@@ -129,6 +129,7 @@ func (t *translation) classify(o *object) {
 	case o.ofEachMesh():
 		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists",
 			"")
+	case replacedBy[o.kind] != "" && o.name != "" && o.mesh != "": // decided together
 	case kind.Lacks(o.kind):
 		o.lacking()
 	case d == nil || d.Describe().Hidden:
@@ -148,8 +149,6 @@ var computedKinds = map[string]bool{"MeshInsight": true, "ServiceInsight": true,
 // lacking notes an object of a kind that this release lacks.
 func (o *object) lacking() {
 	switch {
-	case o.kind == "TrafficPermission":
-		o.omit("", "this release lacks the kind, and without a permission weft denies", kind.InsteadOf(o.kind))
 	case o.kind == "Workload":
 		o.note(Skipped, "", "Kuma makes it of the label "+kind.WorkloadLabel+", which weft reads itself", "")
 	default:
@@ -220,6 +219,9 @@ func encode(fields map[string]any) []byte {
 	raw, _ := json.Marshal(fields) // it was decoded from JSON
 	return raw
 }
+
+// numberOf is a number as a decoded document has it.
+func numberOf(digits string) json.Number { return json.Number(digits) }
 
 // text is a string; empty for any other value.
 func text(v any) string { s, _ := v.(string); return s }

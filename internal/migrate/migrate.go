@@ -10,6 +10,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -102,6 +103,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 	if err := errors.Join(faults...); err != nil {
 		return Result{}, err
 	}
+	t.older()
 	t.zones()
 	t.namespaces()
 	for _, o := range t.objects {
@@ -134,6 +136,9 @@ type translation struct {
 type object struct {
 	source     string
 	kind       string
+	was        string         // the older kind of which it is written anew; empty: it is of its kind
+	written    map[string]any // of an object of an older kind, what replaces it
+	service    string         // of an ExternalService, its value of kuma.io/service
 	mesh, name string
 	namespace  string         // of an object in the Kubernetes form
 	labels     map[string]any // as written
@@ -155,7 +160,7 @@ func (o *object) String() string {
 	if o.mesh != "" {
 		name = o.mesh + "/" + name
 	}
-	return strings.TrimSpace(o.kind + " " + name)
+	return strings.TrimSpace(cmp.Or(o.was, o.kind) + " " + name)
 }
 
 func (o *object) note(outcome Outcome, field, reason, advice string) {

@@ -1,0 +1,298 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"weft/kind"
+)
+
+// anyService is the selector of every service in the older kinds.
+const anyService = "*"
+
+// replacedBy are the kinds that replace Kuma's older kinds, where a translation has a plain meaning.
+var replacedBy = map[string]string{
+	"ExternalService": kind.MeshExternalServices.Name, "TrafficPermission": kind.MeshTrafficPermissions.Name,
+	"Timeout": kind.MeshTimeouts.Name, "CircuitBreaker": kind.MeshCircuitBreakers.Name,
+	"HealthCheck": kind.MeshHealthChecks.Name, "Retry": kind.MeshRetries.Name,
+}
+
+// older writes the objects of Kuma's older kinds as those that replace them. Of several older policies Kuma takes the
+// most specific one alone, and none beside one of the kind that replaces it, while the others merge: a policy is
+// translated where no other one of the export could be taken in its place.
+func (t *translation) older() {
+	for _, o := range t.objects {
+		to := replacedBy[o.kind]
+		if to == "" || o.whole() {
+			continue
+		}
+		spec, reason := t.replacement(o)
+		if reason != "" {
+			o.omit("", "this release lacks the kind, and "+reason, kind.InsteadOf(o.kind))
+			continue
+		}
+		o.note(Adapted, "", "is written as a "+to, "")
+		o.written = map[string]any{"type": to, "mesh": o.mesh, "name": o.name, "spec": spec}
+		if len(o.labels) > 0 {
+			o.written["labels"] = o.labels
+		}
+	}
+	for _, o := range t.objects {
+		if o.written != nil {
+			o.was, o.kind, o.fields, o.written = o.kind, replacedBy[o.kind], o.written, nil
+		}
+	}
+}
+
+// replacement is the spec of an object of an older kind in the kind that replaces it, or the reason why there is none.
+func (t *translation) replacement(o *object) (spec map[string]any, reason string) {
+	if o.kind == "ExternalService" {
+		if spec = o.externalService(); spec == nil {
+			return nil, "it has no address and service, or certificates"
+		}
+		return spec, ""
+	}
+	if o.kind == "TrafficPermission" && t.meshes[o.mesh] == nil {
+		return nil, "without a permission weft denies; the Mesh is not in the export, nor perhaps other permissions"
+	}
+	for _, other := range t.objects {
+		if other != o && other.mesh == o.mesh && (other.kind == o.kind || other.kind == replacedBy[o.kind]) &&
+			!o.outranks(other) {
+			return nil, fmt.Sprintf("%s may be taken in its place", other)
+		}
+	}
+	switch o.kind {
+	case "TrafficPermission":
+		spec = o.trafficPermission()
+	case "Timeout":
+		spec = o.sent(timeoutConf)
+	case "CircuitBreaker":
+		spec = o.sent(circuitBreakerConf)
+	case "HealthCheck":
+		spec = o.sent(healthCheckConf)
+	case "Retry":
+		spec = o.sent(retryConf)
+	}
+	if spec == nil {
+		return nil, "its selectors or its conf have no plain equal"
+	}
+	return spec, ""
+}
+
+// outranks returns whether Kuma takes a permission for one service over another one, or the other is about another
+// service.
+func (o *object) outranks(other *object) bool {
+	if o.kind != "TrafficPermission" || other.kind != o.kind {
+		return false
+	}
+	mine, ok := selected(o.ofPolicy()["destinations"])
+	theirs, known := selected(other.ofPolicy()["destinations"])
+	return ok && known && !slices.Contains(mine, anyService) &&
+		!slices.ContainsFunc(mine, func(service string) bool { return slices.Contains(theirs, service) })
+}
+
+// selected returns the services of a list of selectors of an older kind; false where one selects by other tags too, or
+// where there is none.
+func selected(selectors any) ([]string, bool) {
+	var services []string
+	for _, item := range list(selectors) {
+		match := mapping(mapping(item)["match"])
+		service := text(match[kind.ServiceTag])
+		if service == "" || len(match) != 1 {
+			return nil, false
+		}
+		services = append(services, service)
+	}
+	return services, len(services) > 0
+}
+
+// trafficPermission is the spec of a permission that allows the same callers by `from`. Of several older permissions
+// each allows, whatever their order.
+func (o *object) trafficPermission() map[string]any {
+	fields := o.ofPolicy()
+	sources, ok := selected(fields["sources"])
+	destinations, known := selected(fields["destinations"])
+	if !ok || !known || len(destinations) > 1 {
+		return nil
+	}
+	ref := map[string]any{"kind": "Mesh"}
+	if destinations[0] != anyService {
+		ref = map[string]any{"kind": "MeshService", "name": destinations[0]}
+	}
+	var from []any
+	for _, source := range sources {
+		caller := map[string]any{"kind": "Mesh"}
+		if source != anyService {
+			caller = map[string]any{"kind": "MeshService", "name": source}
+		}
+		from = append(from, map[string]any{"targetRef": caller, "default": map[string]any{"action": "Allow"}})
+	}
+	return map[string]any{"targetRef": ref, "from": from}
+}
+
+// externalService is the spec of a MeshExternalService to the same server. Its clients find it by another host name.
+func (o *object) externalService() map[string]any {
+	fields := o.ofPolicy()
+	networking, tags := mapping(fields["networking"]), mapping(fields["tags"])
+	host, port, err := net.SplitHostPort(text(networking["address"]))
+	service := text(tags[kind.ServiceTag])
+	tls := mapping(networking["tls"])
+	if err != nil || service == "" || tls["caCert"] != nil || tls["clientCert"] != nil || tls["clientKey"] != nil {
+		return nil
+	}
+	number := numberOf(port)
+	protocol := "tcp"
+	if is := strings.ToLower(text(tags[kind.ProtocolTag])); slices.Contains(servedProtocols, is) {
+		protocol = is
+	}
+	spec := map[string]any{
+		"match":     map[string]any{"type": "HostnameGenerator", "port": number, "protocol": protocol},
+		"endpoints": []any{map[string]any{"address": host, "port": number}},
+	}
+	if tls["enabled"] == true {
+		written := map[string]any{"enabled": true}
+		verification := map[string]any{}
+		if name := text(tls["serverName"]); name != "" {
+			verification["serverName"] = name
+		}
+		if tls["skipHostnameVerification"] == true {
+			verification["mode"] = "SkipSAN"
+		}
+		if len(verification) > 0 {
+			written["verification"] = verification
+		}
+		if tls["allowRenegotiation"] == true {
+			written["allowRenegotiation"] = true
+		}
+		spec["tls"] = written
+	}
+	o.service = service
+	o.omit("tags["+kind.ServiceTag+"]", fmt.Sprintf("the host name of %s in Kuma is not one in weft, where the "+
+		"MeshExternalService has those of HostnameGenerators, by default %s.extsvc.mesh.local", service, o.name),
+		"let its clients call that name, or write a HostnameGenerator; it needs a zone egress and mutual TLS")
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		if name != kind.ServiceTag && name != kind.ProtocolTag {
+			o.omit("tags["+name+"]", "a MeshExternalService has no tags", "write a label where something selects by it")
+		}
+	}
+	return spec
+}
+
+// sent is the spec of a policy about sent traffic; nil where some clients alone, or tags of servers, are selected, or
+// where a field of the conf has no equal.
+func (o *object) sent(conf func(fields map[string]any) (map[string]any, bool)) map[string]any {
+	fields := o.ofPolicy()
+	sources, ok := selected(fields["sources"])
+	destinations, known := selected(fields["destinations"])
+	written, plain := conf(mapping(fields["conf"]))
+	if !ok || !known || !plain || !slices.Equal(sources, []string{anyService}) || len(written) == 0 {
+		return nil
+	}
+	var to []any
+	for _, service := range destinations {
+		ref := map[string]any{"kind": "Mesh"}
+		if service != anyService {
+			ref = map[string]any{"kind": "MeshService", "name": service}
+		}
+		to = append(to, map[string]any{"targetRef": ref, "default": written})
+	}
+	return map[string]any{"targetRef": map[string]any{"kind": "Mesh"}, "to": to}
+}
+
+// renamed moves fields to other names; false where there is one that has none.
+func renamed(fields map[string]any, names map[string]string) (map[string]any, bool) {
+	out := map[string]any{}
+	for name, value := range fields {
+		path, known := names[name]
+		if !known {
+			return nil, false
+		}
+		at := out
+		steps := strings.Split(path, ".")
+		for _, step := range steps[:len(steps)-1] {
+			inner := mapping(at[step])
+			if inner == nil {
+				inner = map[string]any{}
+				at[step] = inner
+			}
+			at = inner
+		}
+		at[steps[len(steps)-1]] = value
+	}
+	return out, true
+}
+
+// flat is a mapping with the fields of its mappings, as "http.idleTimeout".
+func flat(fields map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range fields {
+		inner, isMapping := value.(map[string]any)
+		if !isMapping || len(inner) == 0 {
+			out[name] = value
+			continue
+		}
+		for field, value := range flat(inner) {
+			out[name+"."+field] = value
+		}
+	}
+	return out
+}
+
+// timeoutConf is the conf of a Timeout. The idle timeouts of TCP and of HTTP are one field in a MeshTimeout.
+func timeoutConf(fields map[string]any) (map[string]any, bool) {
+	conf := flat(fields)
+	tcp, ofHTTP := conf["tcp.idleTimeout"], conf["http.idleTimeout"]
+	if tcp != nil && ofHTTP != nil && comparable(tcp) != comparable(ofHTTP) {
+		return nil, false
+	}
+	if streams := conf["grpc.streamIdleTimeout"]; streams != nil {
+		if conf["http.streamIdleTimeout"] != nil && comparable(streams) != comparable(conf["http.streamIdleTimeout"]) {
+			return nil, false
+		}
+	}
+	return renamed(conf, map[string]string{"connectTimeout": "connectionTimeout", "tcp.idleTimeout": "idleTimeout",
+		"http.idleTimeout": "idleTimeout", "http.requestTimeout": "http.requestTimeout",
+		"http.streamIdleTimeout": "http.streamIdleTimeout", "http.maxStreamDuration": "http.maxStreamDuration"})
+}
+
+// circuitBreakerConf is the conf of a CircuitBreaker that has limits of connections alone: its detectors count other
+// failures than those of a MeshCircuitBreaker by default.
+func circuitBreakerConf(fields map[string]any) (map[string]any, bool) {
+	return renamed(flat(fields), map[string]string{
+		"thresholds.maxConnections":     "connectionLimits.maxConnections",
+		"thresholds.maxPendingRequests": "connectionLimits.maxPendingRequests",
+		"thresholds.maxRequests":        "connectionLimits.maxRequests",
+		"thresholds.maxRetries":         "connectionLimits.maxRetries",
+	})
+}
+
+// healthCheckConf is the conf of a HealthCheck of connections, or of requests for a path.
+func healthCheckConf(fields map[string]any) (map[string]any, bool) {
+	if tcp, has := fields["tcp"]; has && len(mapping(tcp)) > 0 {
+		return nil, false // what it sends is in base64
+	}
+	conf := maps.Clone(fields)
+	_, ofConnections := conf["tcp"]
+	delete(conf, "tcp")
+	written, ok := renamed(flat(conf), map[string]string{"interval": "interval", "timeout": "timeout",
+		"unhealthyThreshold": "unhealthyThreshold", "healthyThreshold": "healthyThreshold", "http.path": "http.path",
+		"http.expectedStatuses": "http.expectedStatuses"})
+	if ok && ofConnections {
+		written["tcp"] = map[string]any{}
+	}
+	return written, ok
+}
+
+// retryConf is the conf of a Retry.
+func retryConf(fields map[string]any) (map[string]any, bool) {
+	names := map[string]string{"tcp.maxConnectAttempts": "tcp.maxConnectAttempt"}
+	for _, protocol := range []string{"http", "grpc"} {
+		for _, field := range []string{"numRetries", "perTryTimeout", "backOff.baseInterval", "backOff.maxInterval"} {
+			names[protocol+"."+field] = protocol + "." + field
+		}
+	}
+	return renamed(flat(fields), names)
+}
