@@ -189,7 +189,8 @@ func (w *Writer) putOnce(ctx context.Context, written resource.Any, change Chang
 	result, err := w.write(ctx, o, stored, change, nil)
 	if err == nil {
 		_, costs := kind.CheckCost(before, result.Object)
-		result.Warnings = slices.Concat(ignored, costs, w.warnings(ctx, before, result.Object))
+		result.Warnings = slices.Concat(ignored, costs, w.warnings(ctx, before, result.Object),
+			w.impossibleSelectors(result.Object))
 	}
 	if err == nil && result.Changed && !change.ControlPlane && change.Token == nil {
 		result.Warnings = slices.Concat(result.Warnings, replacedWarnings(before, result.Object),

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"strings"
 	"testing"
@@ -41,6 +42,55 @@ func TestWarnings(t *testing.T) {
 		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
 			t.Errorf("%s: warnings %q, want %q", test.doc, got, test.warns)
+		}
+	}
+}
+
+// TestSelectorsThatSelectNothing: a selector of labels that no resource of the zone can have is a warning, for each kind
+// that selects; a zone that others reach may get such resources.
+func TestSelectorsThatSelectNothing(t *testing.T) {
+	alone, _ := newWriterWithMesh(t, admission.Options{Zone: "east"})
+	joined, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})
+	global, _ := newWriterWithMesh(t, admission.Options{})
+	kubernetes, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Environment: kind.Kubernetes,
+		SystemNamespace: "kuma-system"})
+	for _, test := range []struct {
+		doc, field               string
+		remote, alsoOnKubernetes bool
+	}{
+		{`{type: MeshPassthrough, mesh: m, name: p, spec: {targetRef: {kind: Dataplane, labels: {k8s.kuma.io/namespace: ` +
+			`a}}, default: {passthroughMode: None}}}`, "spec.targetRef.labels[k8s.kuma.io/namespace]", false, false},
+		{`{type: MeshPassthrough, mesh: m, name: q, spec: {targetRef: {kind: MeshSubset, tags: {kuma.io/zone: west}}, ` +
+			`default: {passthroughMode: None}}}`, "spec.targetRef.tags[kuma.io/zone]", false, true},
+		{`{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneTags: {k8s.kuma.io/namespace: a}}, ports: ` +
+			`[{port: 80}]}}`, "spec.selector.dataplaneTags[k8s.kuma.io/namespace]", false, false},
+		{`{type: MeshTimeout, mesh: m, name: t, spec: {to: [{targetRef: {kind: MeshService, labels: ` +
+			`{k8s.kuma.io/namespace: a}}, default: {idleTimeout: 1m}}]}}`,
+			"spec.to[0].targetRef.labels[k8s.kuma.io/namespace]", true, false},
+		{`{type: HostnameGenerator, name: g, spec: {selector: {meshService: {matchLabels: {kuma.io/zone: west}}}, ` +
+			`template: "{{ .Name }}.mesh"}}`, "spec.selector.meshService.matchLabels[kuma.io/zone]", true, true},
+		{`{type: MeshIdentity, mesh: m, name: i, spec: {selector: {dataplane: {matchLabels: {kuma.io/zone: west}}}, ` +
+			`provider: {type: Bundled}}}`, "spec.selector.dataplane.matchLabels[kuma.io/zone]", false, true},
+	} {
+		for _, c := range []struct {
+			name  string
+			w     *admission.Writer
+			warns bool
+		}{{"alone", alone, true}, {"joined", joined, !test.remote}, {"global", global, false},
+			{"on Kubernetes", kubernetes, test.alsoOnKubernetes}} {
+			result, err := c.w.Put(t.Context(), parse(t, test.doc), admission.Change{DryRun: true})
+			if err != nil {
+				var e *resource.Error
+				if errors.As(err, &e) && e.Code == resource.Forbidden { // global writes the kind
+					continue
+				}
+				t.Fatal(err)
+			}
+			got := strings.Contains(strings.Join(result.Warnings, "\n"), test.field)
+			if got != c.warns {
+				t.Errorf("%s, %s: warnings %q, want one about %s: %v", test.doc, c.name, result.Warnings, test.field,
+					c.warns)
+			}
 		}
 	}
 }
