@@ -14,6 +14,8 @@ type laterKind struct {
 }
 
 const (
+	newPermission = "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
+		"spiffe://MESH/X under mtls"
 	envoyGateway = "put an Envoy Gateway in front of the mesh"
 	noAccessLogs = "leave it out: this release writes no access logs"
 	noTraces     = "leave it out: this release sends no traces"
@@ -39,12 +41,11 @@ var laterKinds = map[string]laterKind{
 	"retries":              {"Retry", "write a MeshRetry"},
 	"timeouts":             {"Timeout", "write a MeshTimeout"},
 	"traffic-logs":         {"TrafficLog", noAccessLogs},
-	"traffic-permissions": {"TrafficPermission", "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
-		"spiffe://MESH/X under mtls"},
-	"traffic-routes":    {"TrafficRoute", "write a MeshHTTPRoute or a MeshTCPRoute"},
-	"traffic-traces":    {"TrafficTrace", noTraces},
-	"virtual-outbounds": {"VirtualOutbound", "write a HostnameGenerator"},
-	"workloads":         {"Workload", "leave it out; the label kuma.io/workload has the same effect"},
+	"traffic-permissions":  {"TrafficPermission", newPermission},
+	"traffic-routes":       {"TrafficRoute", "write a MeshHTTPRoute or a MeshTCPRoute"},
+	"traffic-traces":       {"TrafficTrace", noTraces},
+	"virtual-outbounds":    {"VirtualOutbound", "write a HostnameGenerator"},
+	"workloads":            {"Workload", "leave it out; the label kuma.io/workload has the same effect"},
 }
 
 // Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,

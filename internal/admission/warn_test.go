@@ -46,8 +46,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestSelectorsThatSelectNothing: a selector of labels that no resource of the zone can have is a warning, for each kind
-// that selects; a zone that others reach may get such resources.
+// TestSelectorsThatSelectNothing: a selector of labels that no resource of the zone can have is a warning, for each
+// kind that selects; a zone that others reach may get such resources.
 func TestSelectorsThatSelectNothing(t *testing.T) {
 	alone, _ := newWriterWithMesh(t, admission.Options{Zone: "east"})
 	joined, _ := newWriterWithMesh(t, admission.Options{Zone: "east", Joined: true})

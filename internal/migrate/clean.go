@@ -106,7 +106,8 @@ func (t *translation) constraints(o *object, spec map[string]any) {
 	for i, item := range blocked {
 		if reason := t.impossiblePair(mapping(mapping(item)["tags"])); reason != "" {
 			o.omit("", fmt.Sprintf("constraints.dataplaneProxy.restrictions[%d] blocks %s, so that it would admit more",
-				i, reason), "restrict it by other tags in the export, or remove the restriction, and translate it again")
+				i, reason), "restrict it by other tags in the export, or remove the restriction, and translate it "+
+				"again")
 			return
 		}
 	}
@@ -230,8 +231,8 @@ func (t *translation) outbounds(o *object, networking map[string]any) {
 				(text(ref["name"]) != "" && text(ref["name"]) == service.displayName() ||
 					len(mapping(ref["labels"])) > 0 && subset(mapping(ref["labels"]), service.selectable())) {
 				ref["port"] = port
-				o.note(Adapted, fmt.Sprintf("networking.outbound[%d].backendRef.port", i), fmt.Sprintf("is %s, the one "+
-					"of %s", port, service), "")
+				o.note(Adapted, fmt.Sprintf("networking.outbound[%d].backendRef.port", i),
+					fmt.Sprintf("is %s, the one of %s", port, service), "")
 				break
 			}
 		}

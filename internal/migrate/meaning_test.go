@@ -49,6 +49,7 @@ type modelPolicy struct {
 	target modelTarget
 	from   []modelEntry
 	zone   string                  // the zone that owns it; empty: global
+	of     string                  // the namespace whose proxies alone it concerns; empty: all of them
 	rules  *kind.PermissionDefault // of its one rule, beside `from`
 }
 
@@ -83,7 +84,7 @@ func allowedByKuma(policies []modelPolicy, dp *resource.Object[kind.Dataplane], 
 	caller map[string]string) bool {
 	allowed, allowedByRules := false, false
 	for _, p := range policies {
-		if !p.target.hits(dp, in) {
+		if !p.target.hits(dp, in) || p.of != "" && p.of != dp.Labels[kind.NamespaceLabel] {
 			continue
 		}
 		for _, e := range p.from {
@@ -116,6 +117,9 @@ func allowedByWeft(permissions []*resource.Object[kind.MeshTrafficPermission], d
 	in *kind.Inbound, id string) bool {
 	allowed, section := false, fmt.Sprint(in.Port)
 	for _, p := range permissions {
+		if _, namespace, found := strings.Cut(p.Name, "."); found && namespace != dp.Labels[kind.NamespaceLabel] {
+			continue
+		}
 		if p.Spec.TargetRef != nil {
 			tags, older := p.Spec.TargetRef.InboundTags()
 			if older && !kind.Subset(tags, in.Tags) || !older && !match.Selects(p.Spec.TargetRef, &dp.Meta, section) {
@@ -188,6 +192,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 				p.from = append(p.from, e)
 			}
 			p.zone = rapid.SampledFrom([]string{"", "", "", "east"}).Draw(t, "zone")
+			p.of = rapid.SampledFrom([]string{"", "", "", "apps", "shop"}).Draw(t, "namespace")
 			if rapid.IntRange(0, 5).Draw(t, "has rules") == 0 {
 				p.rules = drawRules(t)
 			}
@@ -205,7 +210,11 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			if p.zone != "" {
 				labels = map[string]string{kind.OriginLabel: "zone", kind.ZoneLabel: p.zone}
 			}
-			raw, _ := json.Marshal(map[string]any{"type": "MeshTrafficPermission", "mesh": "m", "name": p.name,
+			name := p.name
+			if p.of != "" {
+				labels[kind.NamespaceLabel], name = p.of, name+"."+p.of
+			}
+			raw, _ := json.Marshal(map[string]any{"type": "MeshTrafficPermission", "mesh": "m", "name": name,
 				"labels": labels, "spec": spec})
 			documents = append(documents, Document{p.name, raw})
 		}
@@ -225,6 +234,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			if app := rapid.SampledFrom([]string{"", "web", "cart"}).Draw(t, "app"); app != "" {
 				labels["app"] = app
 			}
+			labels[kind.NamespaceLabel] = rapid.SampledFrom([]string{"apps", "shop"}).Draw(t, "namespace")
 			var inbounds []map[string]any
 			for j := range rapid.IntRange(1, 2).Draw(t, "inbounds") {
 				inbounds = append(inbounds, map[string]any{"port": 80 + j, "tags": map[string]string{
@@ -241,7 +251,8 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			}
 			dataplanes = append(dataplanes, o.(*resource.Object[kind.Dataplane]))
 		}
-		result, err := Translate(documents, Options{})
+		onKubernetes := rapid.Bool().Draw(t, "on Kubernetes")
+		result, err := Translate(documents, Options{Kubernetes: onKubernetes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,6 +275,9 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			}
 			if a.zone != b.zone {
 				return strings.Compare(a.zone, b.zone) // global before a zone
+			}
+			if (a.of == "") != (b.of == "") {
+				return strings.Compare(a.of, b.of) // the system before a namespace
 			}
 			return strings.Compare(b.name, a.name)
 		})

@@ -13,9 +13,9 @@ import (
 // fault is a field that weft cannot have.
 type fault struct{ field, reason, advice string }
 
-// partsOf are the parts of a resource that can be left out while the others keep their meaning, from the smallest to the
-// largest, as fields with [] for the items of a list. No part of a permission that denies is among them, and no part
-// whose absence selects more.
+// partsOf are the parts of a resource that can be left out while the others keep their meaning, from the smallest to
+// the largest, as fields with [] for the items of a list. No part of a permission that denies is among them, and no
+// part whose absence selects more.
 func partsOf(of string) []string {
 	switch of {
 	case kind.Dataplanes.Name:
@@ -43,8 +43,8 @@ func partsOf(of string) []string {
 // mayBeEmpty are the lists of which every item may be left out.
 var mayBeEmpty = []string{"networking.outbound", "networking.transparentProxying.reachableBackends.refs"}
 
-// leaveOut removes the smallest part with each fault, with a note for each. Where a fault is in no such part, or where a
-// list would be left without items, the whole object is left out. It returns whether the object is left.
+// leaveOut removes the smallest part with each fault, with a note for each. Where a fault is in no such part, or where
+// a list would be left without items, the whole object is left out. It returns whether the object is left.
 func (t *translation) leaveOut(o *object, faults []fault) bool {
 	if len(faults) == 0 {
 		return true

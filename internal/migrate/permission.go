@@ -140,8 +140,8 @@ func (o *object) namesCallers() bool {
 			left = append(left, rule)
 			continue
 		}
-		o.omit(fmt.Sprintf("spec.rules[%d]", i), "it names no caller, and Kuma rejects it", "write the callers that it "+
-			"allows or denies")
+		o.omit(fmt.Sprintf("spec.rules[%d]", i), "it names no caller, and Kuma rejects it",
+			"write the callers that it allows or denies")
 	}
 	o.spec()["rules"] = left
 	o.dropped = len(left) == 0
@@ -324,7 +324,8 @@ func (e *entry) resolve(entries []*entry, ruled []target, known bool) {
 	problem := cmp.Or(e.of.target.problem, e.client.problem)
 	switch {
 	case len(restricted) == 0 && !alsoRules && !known && e.of.o.copyOf == "":
-		e.omit("it denies callers that other permissions may allow, and the Mesh is not in the export, nor perhaps they",
+		e.omit("it denies callers that other permissions may allow, and the Mesh is not in the export, nor perhaps "+
+			"they",
 			"translate it with the Mesh and all of its permissions")
 	case len(restricted) == 0 && !alsoRules && (problem != "" || len(exempt) > 0 || e.client.any):
 		e.gone = true
