@@ -61,14 +61,16 @@ var kumactlDrops = map[string]dropped{
 }
 
 // tooOldToWrite returns a Conflict for a kumactl before 2.13. It drops further fields, among them the rules of
-// permissions.
+// permissions. The version 0.0.0 is that of every build of a branch without a release, such as the 3.0 preview.
 func tooOldToWrite(r *http.Request) error {
 	by, ok := kumactlOf(r)
 	if !ok {
 		return nil
 	}
-	var major, minor int
-	if n, _ := fmt.Sscanf(by.release, "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 13) {
+	var major, minor, patch int
+	n, _ := fmt.Sscanf(by.release, "%d.%d.%d", &major, &minor, &patch)
+	unreleased := major == 0 && minor == 0 && patch == 0
+	if n >= 2 && !unreleased && (major < 2 || major == 2 && minor < 13) {
 		return resource.Errorf(resource.Conflict,
 			"kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
 	}

@@ -21,8 +21,9 @@ import (
 	"weft/resource"
 )
 
-// kumactlReleases are the releases of kumactl that tests send in User-Agent.
-var kumactlReleases = []string{"2.14.3", "3.0.0-preview.vabc", "unknown"}
+// kumactlReleases are the releases of kumactl that tests send in User-Agent. That of the 3.0 preview is the version of
+// every build of a branch of Kuma.
+var kumactlReleases = []string{"2.14.3", "0.0.0-preview.v348b6528b", "unknown"}
 
 func agentOf(release string) http.Header {
 	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
@@ -388,7 +389,9 @@ func zeros(object map[string]any) {
 func TestAnOlderKumactlWritesNothing(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	for release, want := range map[string]int{"2.12.9": http.StatusConflict, "1.8.1": http.StatusConflict,
-		"2.13.0": http.StatusCreated} {
+		"0.7.3": http.StatusConflict, "2.12.10-preview.v1a2b3c4d5": http.StatusConflict,
+		"2.13.0": http.StatusCreated, "2.13.0-preview.v1a2b3c4d5": http.StatusCreated,
+		"0.0.0-preview.v348b6528b": http.StatusCreated, "3.0.0": http.StatusCreated} {
 		path := "/meshes/of-" + strings.ReplaceAll(release, ".", "-")
 		status, _, reply := s.send(t, "PUT", path, `{"type": "Mesh", "name": "`+strings.TrimPrefix(path,
 			"/meshes/")+`"}`, agentOf(release))
