@@ -108,7 +108,8 @@ func lostFields(o, stored resource.Any, s Sender, info *resource.Info) ([]string
 	var lost []string
 	for _, field := range s.Lacks {
 		shown := shownField(info, field)
-		if hasValue(before, field) && !hasValue(after, field) && !slices.Contains(s.Removes, shown) {
+		if hasValue(before, field) && !hasValue(after, field) && !areComplete(after, field) &&
+			!slices.Contains(s.Removes, shown) {
 			lost = append(lost, shown)
 		}
 	}
@@ -150,7 +151,10 @@ func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error)
 		return false, err
 	}
 	for _, field := range s.Lacks {
-		if shown := shownField(d.Describe(), field); !slices.Contains(s.Removes, shown) {
+		switch {
+		case slices.Contains(s.Removes, shownField(d.Describe(), field)):
+		case hasValue(a, field) || areComplete(a, field): // the sender has sent what it means
+		default:
 			removeField(a, field)
 			removeField(b, field)
 		}
@@ -255,6 +259,38 @@ func hasValue(fields map[string]any, path string) bool {
 	found := false
 	visitField(fields, path, func(parent map[string]any, name string) { found = found || significant(parent, name) })
 	return found
+}
+
+// references are the names of fields that refer to resources.
+var references = []string{"targetRef", "backendRef", "backendRefs[]"}
+
+// areComplete reports whether a field belongs to references, and each of them is complete without it: it is of the kind
+// Mesh or has labels. The user has then written other references. A sender that drops the name of one sends it with
+// neither.
+func areComplete(fields map[string]any, path string) bool {
+	parent, _ := cutLast(path)
+	if _, last := cutLast(parent); !slices.Contains(references, last) {
+		return false
+	}
+	complete := true
+	visitField(fields, parent, func(of map[string]any, name string) {
+		refs, isList := of[name].([]any)
+		if !isList {
+			refs = []any{of[name]}
+		}
+		for _, ref := range refs {
+			fields, _ := ref.(map[string]any)
+			labels, _ := fields["labels"].(map[string]any)
+			complete = complete && (fields["kind"] == "Mesh" || len(labels) > 0)
+		}
+	})
+	return complete
+}
+
+// cutLast splits a path at its last dot. A path without one has only a last part.
+func cutLast(path string) (before, last string) {
+	at := strings.LastIndexByte(path, '.')
+	return path[:max(at, 0)], path[at+1:]
 }
 
 func significant(parent map[string]any, name string) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/internal/admission"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -40,37 +41,94 @@ func kumactlOf(r *http.Request) (kumactlClient, bool) {
 	return kumactlClient{"unknown", "Kuma"}, true
 }
 
-// dropped has the fields that kumactl drops when it reads a file: those of every release, and those that only releases
-// after 2.x drop.
-type dropped struct{ always, after2 []string }
+// dropped has the fields that kumactl drops when it reads a file: those of every release, those that only releases
+// before 2.14 drop, and those that only releases after 2.x drop.
+type dropped struct{ always, before214, after2 []string }
 
+// Fields of references, which kumactl knows by labels alone after 2.x.
+var (
+	targets      = []string{"targetRef.name", "targetRef.namespace", "targetRef.tags"}
+	destinations = []string{"to[].targetRef.name", "to[].targetRef.namespace"}
+	backends     = []string{"to[].rules[].default.backendRefs[].name", "to[].rules[].default.backendRefs[].namespace"}
+	mirrors      = []string{"to[].rules[].default.filters[].requestMirror.backendRef.name",
+		"to[].rules[].default.filters[].requestMirror.backendRef.namespace"}
+)
+
+// kumactlDrops has the fields of each kind. It leaves out those that admission keeps for every client, as the exemption
+// of members without a voucher, and computed fields.
 var kumactlDrops = map[string]dropped{
 	"Mesh": {
 		always: []string{"dataplaneProxyMembership"},
 		after2: []string{"mtls", "routing"},
 	},
 	"Dataplane": {
-		always: []string{"networking.zoneIngress", "networking.zoneEgress"},
+		always:    []string{"networking.zoneIngress", "networking.zoneEgress"},
+		before214: []string{"networking.inbound[].protocol"},
 		after2: []string{"networking.inbound[].tags", "networking.outbound[].tags",
 			"networking.transparentProxying.reachableServices"},
 	},
-	"MeshService":           {after2: []string{"selector.dataplaneTags"}},
-	"MeshMultiZoneService":  {always: []string{"ports[].targetPort"}},
-	"MeshTrafficPermission": {always: []string{"rules[].matches"}},
-	"MeshTCPRoute":          {always: []string{"to[].rules[].matches"}},
+	"MeshService": {
+		before214: []string{"selector.dataplaneLabels"},
+		after2:    []string{"selector.dataplaneTags"},
+	},
+	"MeshMultiZoneService": {always: []string{"ports[].targetPort"}},
+	"MeshExternalService":  {before214: []string{"endpoints[].priority"}},
+	"MeshIdentity":         {always: []string{"provider.spire.agent.socketPath"}},
+	"MeshTrafficPermission": {
+		always: []string{"rules[].matches"},
+		before214: []string{"rules[].default.deny[].sni", "rules[].default.allowWithShadowDeny[].sni",
+			"rules[].default.allow[].sni"},
+		after2: targets,
+	},
+	"MeshTimeout":        {before214: []string{"rules[].matches"}, after2: slices.Concat(targets, destinations)},
+	"MeshTLS":            {after2: targets},
+	"MeshRateLimit":      {before214: []string{"rules[].matches"}, after2: targets},
+	"MeshFaultInjection": {before214: []string{"rules[].matches[].sni"}, after2: targets},
+	"MeshHTTPRoute":      {after2: slices.Concat(targets, destinations, backends, mirrors)},
+	"MeshTCPRoute": {
+		always: []string{"to[].rules[].matches"},
+		after2: slices.Concat(targets, destinations, backends),
+	},
+	"MeshCircuitBreaker":        {after2: slices.Concat(targets, destinations)},
+	"MeshLoadBalancingStrategy": {after2: slices.Concat(targets, destinations)},
+	"MeshRetry":                 {after2: slices.Concat(targets, destinations)},
+	"MeshHealthCheck": {
+		after2: slices.Concat(targets, destinations, []string{"to[].default.healthyPanicThreshold"}),
+	},
+	"MeshPassthrough": {after2: targets},
+	"MeshProxyPatch":  {after2: targets},
+}
+
+// by returns the fields that a release drops. A build without a release may be of any time.
+func (d dropped) by(release string) []string {
+	major, minor, known := releaseOf(release)
+	fields := slices.Clone(d.always)
+	if !known || major == 2 && minor < 14 {
+		fields = append(fields, d.before214...)
+	}
+	if !known || major > 2 {
+		fields = append(fields, d.after2...)
+	}
+	return fields
+}
+
+// releaseOf returns the major and the minor version of a kumactl, or false for a build without a release: the version
+// of one from a branch of Kuma, such as the 3.0 preview, is 0.0.0-preview.vCOMMIT, and that of one from elsewhere is
+// unknown.
+func releaseOf(version string) (major, minor int, known bool) {
+	var patch int
+	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
+	return major, minor, n >= 2 && (major > 0 || minor > 0 || patch > 0)
 }
 
 // tooOldToWrite returns a Conflict for a kumactl before 2.13. It drops further fields, among them the rules of
-// permissions. The version 0.0.0 is that of every build of a branch without a release, such as the 3.0 preview.
+// permissions.
 func tooOldToWrite(r *http.Request) error {
 	by, ok := kumactlOf(r)
 	if !ok {
 		return nil
 	}
-	var major, minor, patch int
-	n, _ := fmt.Sscanf(by.release, "%d.%d.%d", &major, &minor, &patch)
-	unreleased := major == 0 && minor == 0 && patch == 0
-	if n >= 2 && !unreleased && (major < 2 || major == 2 && minor < 13) {
+	if major, minor, known := releaseOf(by.release); known && (major < 2 || major == 2 && minor < 13) {
 		return resource.Errorf(resource.Conflict,
 			"kumactl %s drops fields of this API; use kumactl 2.13 or newer, or `weft apply`", by.release)
 	}
@@ -83,12 +141,8 @@ func senderOf(r *http.Request, kindName string) admission.Sender {
 	if !ok {
 		return admission.Sender{}
 	}
-	fields := kumactlDrops[kindName]
-	lacks := fields.always
-	if !strings.HasPrefix(by.release, "2.") {
-		lacks = slices.Concat(lacks, fields.after2)
-	}
-	sender := admission.Sender{Name: "kumactl/" + by.release, Lacks: lacks, OmitsZero: true}
+	sender := admission.Sender{Name: "kumactl/" + by.release, Lacks: kumactlDrops[kindName].by(by.release),
+		OmitsZero: true}
 	for _, list := range append(r.Header.Values(removeHeader), r.URL.Query()[removeQuery]...) {
 		for field := range strings.SplitSeq(list, ",") {
 			if field = strings.TrimSpace(field); field != "" {
@@ -97,6 +151,21 @@ func senderOf(r *http.Request, kindName string) admission.Sender {
 		}
 	}
 	return sender
+}
+
+// widened returns a warning about a policy that a client created for every Dataplane: its document may have had the name
+// of one, which the client drops.
+func widened(sender *admission.Sender, result *admission.Result, d resource.Descriptor) []string {
+	policies, ok := d.(kind.Policy)
+	if !ok || !result.Created || !slices.Contains(sender.Lacks, "targetRef.name") {
+		return nil
+	}
+	ref := policies.Parts(result.Object).TargetRef
+	if ref == nil || ref.Kind != "Dataplane" || ref.Name != "" || len(ref.Labels) > 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.targetRef: selects every Dataplane of the mesh: %s drops targetRef.name; if the "+
+		"document has one, write labels, or use `weft apply`", sender.Name)}
 }
 
 // otherKRI returns a warning about an identifier of another resource in a resource. Clients compute the zone and the

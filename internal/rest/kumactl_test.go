@@ -14,16 +14,18 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
 
 	"weft/internal/admission"
 	"weft/internal/client"
+	"weft/internal/schema"
 	"weft/kind"
 	"weft/resource"
 )
 
 // kumactlReleases are the releases of kumactl that tests send in User-Agent. That of the 3.0 preview is the version of
 // every build of a branch of Kuma.
-var kumactlReleases = []string{"2.14.3", "0.0.0-preview.v348b6528b", "unknown"}
+var kumactlReleases = []string{"2.13.9", "2.14.3", "0.0.0-preview.v348b6528b", "unknown"}
 
 func agentOf(release string) http.Header {
 	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
@@ -203,7 +205,11 @@ func (s *socket) seed(t *testing.T) []string {
 		}
 		documents = append(documents, string(example))
 	}
-	for _, document := range append(documents, slices.Collect(maps.Values(dropsByKumactl))...) {
+	dropped := documentsByKumactl(t)
+	for _, field := range slices.Sorted(maps.Keys(dropped)) {
+		documents = append(documents, dropped[field])
+	}
+	for _, document := range documents {
 		path := pathOf(t, []byte(document))
 		s.put(t, path, document)
 		paths = append(paths, path)
@@ -248,35 +254,229 @@ func (s *socket) receive(t *testing.T, from *socket, owner kind.Owner, way resou
 	return paths
 }
 
-// dropsByKumactl has, for each field that some kumactl does not know, a resource with it.
+// dropsByKumactl has, for each field that some kumactl does not know, a resource with it. Those with references are
+// made from examples.
 var dropsByKumactl = map[string]string{
-	"dataplaneProxyMembership": `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
-	"mtls": `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: ` +
+	"Mesh dataplaneProxyMembership": `{type: Mesh, name: closed, dataplaneProxyMembership: {allowed: [{tags: {team: a}}]}}`,
+	"Mesh mtls": `{type: Mesh, name: legacy, mtls: {enabledBackend: a, backends: [{name: a, type: ` +
 		`builtin, mode: STRICT}]}}`,
-	"routing": `{type: Mesh, name: routed, routing: ` +
+	"Mesh routing": `{type: Mesh, name: routed, routing: ` +
 		`{defaultForbidMeshExternalServiceAccess: true}}`,
-	"networking.zoneIngress": `{type: Dataplane, mesh: default, name: zi, networking: ` +
+	"Dataplane networking.zoneIngress": `{type: Dataplane, mesh: default, name: zi, networking: ` +
 		`{zoneIngress: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2, advertisedPort: 1}}}`,
-	"networking.zoneEgress": `{type: Dataplane, mesh: default, name: ze, networking: ` +
+	"Dataplane networking.zoneEgress": `{type: Dataplane, mesh: default, name: ze, networking: ` +
 		`{zoneEgress: {address: 10.0.0.1, port: 1}}}`,
-	"networking.inbound[].tags": `{type: Dataplane, mesh: default, name: tagged, networking: ` +
+	"Dataplane networking.inbound[].tags": `{type: Dataplane, mesh: default, name: tagged, networking: ` +
 		`{address: 10.0.0.1, inbound: [{port: 80, state: Ready, tags: {kuma.io/service: web}}]}}`,
-	"networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: ` +
+	"Dataplane networking.outbound[].tags": `{type: Dataplane, mesh: default, name: dials, networking: ` +
 		`{address: 10.0.0.1, outbound: [{port: 80, tags: {kuma.io/service: web}}]}}`,
-	"networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: ` +
+	"Dataplane networking.transparentProxying.reachableServices": `{type: Dataplane, mesh: default, name: reaches, networking: ` +
 		`{address: 10.0.0.1, transparentProxying: {reachableServices: [web]}}}`,
-	"spec.selector.dataplaneTags": `{type: MeshService, mesh: default, name: by-tags, spec: {selector: ` +
+	"MeshService selector.dataplaneTags": `{type: MeshService, mesh: default, name: by-tags, spec: {selector: ` +
 		`{dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80}]}}`,
-	"spec.ports[].targetPort": `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: ` +
+	"MeshMultiZoneService ports[].targetPort": `{type: MeshMultiZoneService, mesh: default, name: aimed, spec: {selector: ` +
 		`{meshService: {matchLabels: {a: b}}}, ports: [{port: 80, targetPort: 8080}]}}`,
-	"spec.rules[].matches": `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: ` +
+	"MeshTrafficPermission rules[].matches": `{type: MeshTrafficPermission, mesh: default, name: narrow, spec: {rules: [{matches: ` +
 		`[{sni: {type: Exact, value: a.b}}], default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}}]}}]}}`,
-	"spec.to[].rules[].matches": `{type: MeshTCPRoute, mesh: default, name: by-sni, spec: {to: [{targetRef: {kind: ` +
-		`MeshService, name: a}, rules: [{default: {backendRefs: [{kind: MeshService, name: a, port: 80}]}}, {matches: ` +
-		`[{sni: {type: Exact, value: a.b}}], default: {backendRefs: [{kind: MeshService, name: b, port: 80}]}}, ` +
-		`{matches: [{sni: {type: Exact, value: b.b}}], default: {backendRefs: [{kind: MeshService, name: c, port: ` +
-		`80}]}}]}]}}`,
+	"MeshTCPRoute to[].rules[].matches": `{type: MeshTCPRoute, mesh: default, name: by-sni, spec: {to: [{targetRef: ` +
+		`{kind: MeshService, labels: {a: a}}, rules: [{default: {backendRefs: [{kind: MeshService, labels: {a: a}, ` +
+		`port: 80}]}}, {matches: [{sni: {type: Exact, value: a.b}}], default: {backendRefs: [{kind: MeshService, ` +
+		`labels: {a: b}, port: 80}]}}]}]}}`,
+	"MeshTLS targetRef.name": `{type: MeshTLS, mesh: default, name: of-one, spec: {targetRef: {kind: Dataplane, name: ` +
+		`a}, rules: [{default: {mode: Permissive}}]}}`,
+	"MeshTLS targetRef.tags": `{type: MeshTLS, mesh: default, name: of-some, spec: {targetRef: {kind: MeshSubset, ` +
+		`tags: {a: b}}, rules: [{default: {mode: Permissive}}]}}`,
+	"Dataplane networking.inbound[].protocol": `{type: Dataplane, mesh: default, name: speaks, networking: ` +
+		`{address: 10.0.0.1, inbound: [{port: 80, protocol: http}]}}`,
+	"MeshService selector.dataplaneLabels": `{type: MeshService, mesh: default, name: by-labels, spec: {selector: ` +
+		`{dataplaneLabels: {matchLabels: {app: web}}}, ports: [{port: 80}]}}`,
+	"MeshExternalService endpoints[].priority": `{type: MeshExternalService, mesh: default, name: ranked, spec: ` +
+		`{match: {type: HostnameGenerator, port: 80, protocol: tcp}, endpoints: [{address: a.example, port: 80}, ` +
+		`{address: b.example, port: 80, priority: 1}]}}`,
+	"MeshIdentity provider.spire.agent.socketPath": `{type: MeshIdentity, mesh: default, name: spire, spec: ` +
+		`{selector: {dataplane: {matchLabels: {a: b}}}, spiffeID: {trustDomain: a.example, path: /a}, ` +
+		`provider: {type: Spire, spire: {agent: {socketPath: /run/a.sock}}}}}`,
+	"MeshTrafficPermission rules[].default.allow[].sni": `{type: MeshTrafficPermission, mesh: default, name: ` +
+		`allow-sni, spec: {rules: [{default: {allow: [{spiffeID: {type: Exact, value: "spiffe://a/b"}, sni: ` +
+		`{type: Exact, value: a.b}}]}}]}}`,
+	"MeshTrafficPermission rules[].default.allowWithShadowDeny[].sni": `{type: MeshTrafficPermission, mesh: default, ` +
+		`name: shadow-sni, spec: {rules: [{default: {allowWithShadowDeny: [{spiffeID: {type: Exact, value: ` +
+		`"spiffe://a/b"}, sni: {type: Exact, value: a.b}}]}}]}}`,
+	"MeshTrafficPermission rules[].default.deny[].sni": `{type: MeshTrafficPermission, mesh: default, name: ` +
+		`deny-sni, spec: {rules: [{default: {deny: [{spiffeID: {type: Exact, value: "spiffe://a/b"}, sni: ` +
+		`{type: Exact, value: a.b}}]}}]}}`,
+	"MeshTimeout rules[].matches": `{type: MeshTimeout, mesh: default, name: by-id, spec: {rules: [{matches: ` +
+		`[{spiffeID: {type: Exact, value: "spiffe://a/b"}}], default: {http: {requestTimeout: 1s}}}]}}`,
+	"MeshRateLimit rules[].matches": `{type: MeshRateLimit, mesh: default, name: by-id, spec: {rules: [{matches: ` +
+		`[{spiffeID: {type: Exact, value: "spiffe://a/b"}}], default: {local: {http: {requestRate: {num: 1, ` +
+		`interval: 1s}}}}}]}}`,
+	"MeshFaultInjection rules[].matches[].sni": `{type: MeshFaultInjection, mesh: default, name: by-sni, spec: ` +
+		`{rules: [{matches: [{spiffeID: {type: Exact, value: "spiffe://a/b"}, sni: {type: Exact, value: a.b}}], ` +
+		`default: {http: [{abort: {httpStatus: 500, percentage: 1}}]}}]}}`,
+	"MeshHealthCheck to[].default.healthyPanicThreshold": `{type: MeshHealthCheck, mesh: default, name: panics, ` +
+		`spec: {to: [{targetRef: {kind: Mesh}, default: {healthyPanicThreshold: 10, tcp: {}}}]}}`,
 }
+
+// documentsByKumactl returns [dropsByKumactl] with a document for each reference of a policy that some kumactl does not
+// know. Namespaces exist on Kubernetes alone.
+func documentsByKumactl(t testing.TB) map[string]string {
+	t.Helper()
+	documents := maps.Clone(dropsByKumactl)
+	for kindName, drops := range kumactlDrops {
+		for _, field := range slices.Concat(drops.always, drops.before214, drops.after2) {
+			at := kindName + " " + field
+			reference, part := field[:max(strings.LastIndex(field, "."), 0)], field[strings.LastIndex(field, ".")+1:]
+			if _, ok := documents[at]; ok || part == "namespace" {
+				continue
+			}
+			refs := map[string]map[string]any{
+				"name": {"kind": "MeshService", "name": "web"}, "tags": {"kind": "MeshSubset", "tags": map[string]any{
+					"a": "b"}},
+			}
+			if reference == "targetRef" {
+				refs["name"]["kind"] = "Dataplane"
+			}
+			ref := refs[part]
+			if ref == nil {
+				t.Fatalf("%s: there is no document with the field", at)
+			}
+			documents[at] = withReference(t, kindName, field, reference, ref)
+		}
+	}
+	return documents
+}
+
+// withReference returns an example of a kind of policies whose references are by labels, but for those in one place.
+func withReference(t testing.TB, kindName, field, place string, ref map[string]any) string {
+	t.Helper()
+	example, err := os.ReadFile(filepath.Join("../../examples/kinds", strings.ToLower(kindName)+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := yaml.Unmarshal(example, &doc); err != nil {
+		t.Fatal(err)
+	}
+	doc["name"] = strings.ToLower(strings.NewReplacer("[]", "", ".", "-").Replace(field))
+	spec := doc["spec"].(map[string]any)
+	const mirror = "to[].rules[].default.filters[].requestMirror.backendRef"
+	if to, ok := spec["to"].([]any); ok {
+		delete(spec, "rules")
+		first := to[0].(map[string]any)
+		spec["to"] = []any{first}
+		if rules, ok := first["rules"].([]any); ok && place == mirror {
+			first["rules"] = rules[1:2]
+		} else if ok {
+			first["rules"] = rules[:1]
+		}
+	} else if rules, ok := spec["rules"].([]any); ok {
+		spec["rules"] = rules[:1]
+	}
+	delete(spec, "targetRef")
+	for _, other := range []string{"to[].targetRef", "to[].rules[].default.backendRefs[]", mirror} {
+		labels := map[string]any{"kind": "MeshService", "labels": map[string]any{"a": "b"}}
+		setEach(spec, strings.Split(other, "."), labels)
+	}
+	if place == "targetRef" {
+		spec["targetRef"] = ref
+	} else {
+		setEach(spec, strings.Split(place, "."), ref)
+	}
+	raw, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// setEach gives references, each of another port where they have one, the fields of one reference.
+func setEach(object map[string]any, path []string, ref map[string]any) {
+	name, last := strings.TrimSuffix(path[0], "[]"), len(path) == 1
+	switch inner := object[name].(type) {
+	case map[string]any:
+		if !last {
+			setEach(inner, path[1:], ref)
+			return
+		}
+		for _, field := range []string{"name", "labels", "sectionName"} {
+			delete(inner, field)
+		}
+		if name != "targetRef" && inner["port"] == nil {
+			inner["port"] = 80
+		}
+		maps.Copy(inner, ref)
+	case []any:
+		for _, item := range inner {
+			if last {
+				setEach(map[string]any{name: item}, path, ref)
+			} else {
+				setEach(item.(map[string]any), path[1:], ref)
+			}
+		}
+	}
+}
+
+// TestDroppedFieldsAreThoseOfKumactl compares the fields of each kind with those of kumactl's types.
+func TestDroppedFieldsAreThoseOfKumactl(t *testing.T) {
+	raw, err := os.ReadFile("testdata/kumactl/fields.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, kinds := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(raw)) {
+		words := strings.Fields(line)
+		if words[0] == "#" {
+			continue
+		}
+		for _, release := range words[2:] {
+			known[release+" "+words[0]+" "+words[1]] = true
+			kinds[release+" "+words[0]] = true
+		}
+	}
+	// elsewhere are fields that no kumactl knows, and whose values no update by it changes.
+	elsewhere := []string{"Mesh unvouchedMembers", "MeshMultiZoneService selector.namespaces", "Mesh meshServices",
+		"MeshExternalService tls.verification.caCert", "MeshExternalService tls.verification.clientCert",
+		"MeshExternalService tls.verification.clientKey", "Dataplane networking.inbound[].health",
+		"Mesh mtls.backends[].conf"}
+	for _, d := range kind.Written() {
+		name := d.Describe().Name
+		for release, version := range map[string]string{"2.13": "2.13.9", "2.14": "2.14.3", "3.0": "3.0.0"} {
+			if !kinds[release+" "+name] {
+				continue // the kind is not in the list, or this release rejects it
+			}
+			var lacks, skipped []string
+			for _, other := range elsewhere {
+				if path, ok := strings.CutPrefix(other, name+" "); ok {
+					skipped = append(skipped, path)
+				}
+			}
+			for _, field := range schema.Fields(d) {
+				path := strings.TrimPrefix(field.Path, "spec.")
+				isIn := func(other string) bool {
+					rest, ok := strings.CutPrefix(path, other)
+					return ok && (rest == "" || rest[0] == '.' || strings.HasPrefix(rest, "[]."))
+				}
+				switch {
+				case strings.HasPrefix(path, "status."), slices.ContainsFunc(skipped, isIn):
+				case field.ReadOnly, neverStored[path[strings.LastIndex(path, ".")+1:]]:
+					skipped = append(skipped, path)
+				case !known[release+" "+name+" "+path]:
+					skipped = append(skipped, path)
+					lacks = append(lacks, path)
+				}
+			}
+			slices.Sort(lacks)
+			listed := kumactlDrops[name].by(version)
+			slices.Sort(listed)
+			if !slices.Equal(lacks, listed) {
+				t.Errorf("%s lacks of %s %q, and the list has %q", version, name, lacks, listed)
+			}
+		}
+	}
+}
+
+// neverStored are older forms of fields, which admission replaces.
+var neverStored = map[string]bool{"from": true, "spiffeId": true, "proxyTypes": true, "healthy": true}
 
 // asKumactl returns the document that a kumactl sends after it read a resource.
 func asKumactl(t testing.TB, read, release string) string {
@@ -319,14 +519,8 @@ func asKumactl(t testing.TB, read, release string) string {
 	if !info.Flat {
 		target = doc["spec"].(map[string]any)
 	}
-	fields := kumactlDrops[name]
-	for _, field := range fields.always {
+	for _, field := range kumactlDrops[name].by(release) {
 		drop(target, field)
-	}
-	if !strings.HasPrefix(release, "2.") {
-		for _, field := range fields.after2 {
-			drop(target, field)
-		}
 	}
 	if info.Flat {
 		zeros(doc)
@@ -402,19 +596,21 @@ func TestAnOlderKumactlWritesNothing(t *testing.T) {
 }
 
 func TestKumactlLosesNothing(t *testing.T) {
-	for field, document := range dropsByKumactl {
+	for at, document := range documentsByKumactl(t) {
+		kindName, inner, _ := strings.Cut(at, " ")
+		field := inner
+		if !kind.ByName(kindName).Describe().Flat {
+			field = "spec." + inner
+		}
 		for _, release := range kumactlReleases {
-			t.Run(field+" "+release, func(t *testing.T) {
+			t.Run(at+" "+release, func(t *testing.T) {
 				s := listen(t, newWorld(t, newStore(t)))
 				s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
 				path := pathOf(t, []byte(document))
 				s.put(t, path, document)
 				_, before, read := s.send(t, "GET", path, "", agentOf(release))
 				sent := asKumactl(t, read, release)
-				inner := strings.TrimPrefix(field, "spec.")
-				fields := kumactlDrops[typeOf(t, read)]
-				drops := slices.Contains(fields.always, inner) || release[0] != '2' &&
-					slices.Contains(fields.after2, inner)
+				drops := slices.Contains(kumactlDrops[kindName].by(release), inner)
 
 				status, result, reply := s.apply(t, path, sent, agentOf(release))
 				if status != http.StatusOK || result.Changed {
@@ -446,6 +642,51 @@ func TestKumactlLosesNothing(t *testing.T) {
 	}
 }
 
+// TestKumactlWritesWhatItSends: a release that is in doubt, or a reference that the user wrote in another form, does not
+// make an update a lost one.
+func TestKumactlWritesWhatItSends(t *testing.T) {
+	const permission = `{"type": "MeshTrafficPermission", "mesh": "default", "name": "p", "spec": {"targetRef": %s, ` +
+		`"rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": "spiffe://a/b"}}]}}]}}`
+	const mesh = `{"type": "Mesh", "name": "m", "mtls": {"enabledBackend": "%s", "backends": ` +
+		`[{"name": "%[1]s", "type": "builtin"}]}}`
+	for name, test := range map[string]struct{ path, release, before, after string }{
+		"a field that the build knows": {"/meshes/m", "unknown", fmt.Sprintf(mesh, "a"), fmt.Sprintf(mesh, "b")},
+		"labels for a name": {"/meshes/default/meshtrafficpermissions/p", "0.0.0-preview.v348b6528b",
+			fmt.Sprintf(permission, `{"kind": "Dataplane", "name": "a"}`),
+			fmt.Sprintf(permission, `{"kind": "Dataplane", "labels": {"app": "a"}}`)},
+		"the mesh for a name": {"/meshes/default/meshtrafficpermissions/p", "3.0.0",
+			fmt.Sprintf(permission, `{"kind": "Dataplane", "name": "a"}`), fmt.Sprintf(permission, `{"kind": "Mesh"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, newWorld(t, newStore(t)))
+			s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+			s.put(t, test.path, test.before)
+			status, result, reply := s.apply(t, test.path, test.after, agentOf(test.release))
+			if status != http.StatusOK || !result.Changed {
+				t.Errorf("PUT: %d %s", status, reply)
+			}
+		})
+	}
+}
+
+// TestATargetOfEveryDataplaneIsNamed: kumactl drops the name of a target after 2.x, and the permission that it then
+// creates is one of every Dataplane.
+func TestATargetOfEveryDataplaneIsNamed(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	for release, warns := range map[string]bool{"2.14.3": false, "0.0.0-preview.v348b6528b": true, "3.0.0": true} {
+		name := "of-" + strings.ReplaceAll(release, ".", "-")
+		_, result, reply := s.apply(t, "/meshes/default/meshtrafficpermissions/"+name, `{"type": `+
+			`"MeshTrafficPermission", "mesh": "default", "name": "`+name+`", "spec": {"targetRef": {"kind": `+
+			`"Dataplane"}, "rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": `+
+			`"spiffe://a/b"}}]}}]}}`, agentOf(release))
+		if warned := strings.Contains(strings.Join(result.Warnings, "\n"),
+			"spec.targetRef: selects every Dataplane"); warned != warns {
+			t.Errorf("%s: %s", release, reply)
+		}
+	}
+}
+
 // removeOnRequest sends an update that agrees to the removal of a field. Some resources are invalid without it.
 func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string) {
 	t.Helper()
@@ -465,15 +706,6 @@ func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string
 			t.Errorf("by %s: %d %s", name, status, reply)
 		}
 	}
-}
-
-func typeOf(t *testing.T, document string) string {
-	t.Helper()
-	o, err := resource.Parse([]byte(document), kind.ByName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o.Key().Kind
 }
 
 // relabelled returns a document with another label.

@@ -430,7 +430,7 @@ func TestKumactlExports(t *testing.T) {
 					}
 				}
 			}
-			for name, want := range map[string]int{"Mesh": len(meshes), "Secret": 151, "MeshIdentity": 1,
+			for name, want := range map[string]int{"Mesh": len(meshes), "Secret": 151, "MeshIdentity": 2,
 				"GlobalSecret": 1} {
 				if counts[name] != want {
 					t.Errorf("%d of %s, want %d", counts[name], name, want)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,7 +66,8 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		result.Warnings = append(result.Warnings, otherKRI(written.KRI, result.Object, d)...)
+		result.Warnings = slices.Concat(result.Warnings, otherKRI(written.KRI, result.Object, d),
+			widened(&change.Sender, &result, d))
 		if change.DryRun {
 			if a.hidesKeys(r.Context()) {
 				result.Object = kind.HidePrivateKeys(result.Object)
