@@ -3,6 +3,7 @@ package kind
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"strings"
 )
@@ -24,6 +25,28 @@ type SecretRef struct {
 // InsecureInline is a value in plaintext.
 type InsecureInline struct {
 	Value string `json:"value" schema:"required maxLength=262144"` // the value
+}
+
+// olderSourceFields are the fields of the older form of a [DataSource], of which it has one.
+var olderSourceFields = []string{"secret", "inline", "inlineString"}
+
+// currentSource returns a source in a document as a [DataSource]. It returns one that is not of the older form as it is.
+func currentSource(source map[string]any) map[string]any {
+	if len(source) != 1 {
+		return source
+	}
+	if name, ok := source["secret"].(string); ok {
+		return map[string]any{"type": "Secret", "secretRef": map[string]any{"kind": "Secret", "name": name}}
+	}
+	value, ok := source["inlineString"].(string)
+	if encoded, isInline := source["inline"].(string); isInline {
+		decoded, err := base64.StdEncoding.DecodeString(encoded)
+		value, ok = string(decoded), err == nil
+	}
+	if !ok {
+		return source
+	}
+	return map[string]any{"type": "InsecureInline", "insecureInline": map[string]any{"value": value}}
 }
 
 // Value returns the inline value, or an empty string for a Secret.

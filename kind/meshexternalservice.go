@@ -98,19 +98,39 @@ var MeshExternalServices = &resource.Kind[MeshExternalService]{
 		Name: "MeshExternalService", Plural: "meshexternalservices", ShortName: "extsvc", Computed: []string{"snis"},
 		Scope: resource.Mesh, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 		WrittenBy: resource.Operator,
-		Replaced: map[string]string{
-			"extension": "has no meaning here; write the endpoints",
-
-			"tls.verification.caCert.file":       useASecret,
-			"tls.verification.caCert.envVar":     useASecret,
-			"tls.verification.clientCert.file":   useASecret,
-			"tls.verification.clientCert.envVar": useASecret,
-			"tls.verification.clientKey.file":    useASecret,
-			"tls.verification.clientKey.envVar":  useASecret,
-		},
+		Replaced:  replacedExternalFields(),
+		Older:     olderExternalSources,
 	},
 	Default:  defaultMeshExternalService,
 	Validate: validateMeshExternalService,
+}
+
+// ExternalSources are the fields of an [ExternalVerification] that are sources of values.
+var ExternalSources = []string{"caCert", "clientCert", "clientKey"}
+
+func replacedExternalFields() map[string]string {
+	replaced := map[string]string{"extension": "has no meaning here; write the endpoints"}
+	for _, name := range ExternalSources {
+		at := "tls.verification." + name + "."
+		replaced[at+"file"], replaced[at+"envVar"] = useASecret, useASecret
+		for _, older := range olderSourceFields {
+			replaced[at+older] = "is the older form of a source, which has one of secret, inline (base64) and " +
+				"inlineString and nothing beside it; write {type: Secret, secretRef: {kind: Secret, name: NAME}}, or " +
+				"{type: InsecureInline, insecureInline: {value: TEXT}}"
+		}
+	}
+	return replaced
+}
+
+// olderExternalSources rewrites the sources of certificates of Kuma 2.
+func olderExternalSources(spec map[string]any) {
+	tls, _ := spec["tls"].(map[string]any)
+	verification, _ := tls["verification"].(map[string]any)
+	for _, name := range ExternalSources {
+		if source, ok := verification[name].(map[string]any); ok {
+			verification[name] = currentSource(source)
+		}
+	}
 }
 
 // MeshExternalServiceStatus is the status of a MeshExternalService in a zone; it never leaves the zone. (Mesh Scoped

@@ -56,6 +56,9 @@ func ParseDocument(doc []byte, kinds Lookup) (Document, error) {
 	if len(SplitYAML(doc)) > 1 { // the YAML reader would omit the rest
 		return Document{}, Errorf(Invalid, "there are several documents, want one resource")
 	}
+	if err := afterRoot(doc); err != nil {
+		return Document{}, err
+	}
 	raw, err := yaml.YAMLToJSONStrict(AsYAML(doc))
 	if err != nil {
 		return Document{}, Errorf(Invalid, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -278,6 +281,9 @@ func specFields(fields map[string]json.RawMessage, info *Info, problems *Problem
 	}
 	if info.Flat {
 		maps.DeleteFunc(spec, func(name string, _ any) bool { return slices.Contains(info.Computed, name) })
+	}
+	if info.Older != nil {
+		info.Older(spec)
 	}
 	return spec
 }

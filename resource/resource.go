@@ -192,6 +192,9 @@ type Info struct {
 
 	// Replaced maps the path of a field of Kuma without a meaning here to a sentence that states the replacement.
 	Replaced map[string]string
+
+	// Older rewrites older forms of fields in the decoded spec of a document, before its fields are checked. Optional.
+	Older func(spec map[string]any)
 }
 
 // Segments returns the path segments of the kind's resources, the plural first.

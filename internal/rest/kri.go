@@ -30,7 +30,7 @@ func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 	if o == nil {
 		return resource.Errorf(resource.NotFound, "%s does not exist", text)
 	}
-	body, err := m.encode(d, o, form)
+	body, err := m.encode(r, d, o, form)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (a *api) get(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		body, err := m.encode(d, o, form)
+		body, err := m.encode(r, d, o, form)
 		if err != nil {
 			return err
 		}
@@ -157,13 +157,15 @@ func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Reques
 			return err
 		}
 		return a.page(w, r, d, readsOf(d), func(m *snapshot, o resource.Any) (any, error) {
-			return m.encode(d, o, form)
+			return m.encode(r, d, o, form)
 		})
 	}
 }
 
-// encode writes a resource with its status and with the fields that are stored in other rows.
-func (m *snapshot) encode(d resource.Descriptor, o resource.Any, form resource.Form) (json.RawMessage, error) {
+// encode writes a resource with its status and with the fields that are stored in other rows, for the client of a
+// request.
+func (m *snapshot) encode(r *http.Request, d resource.Descriptor, o resource.Any, form resource.Form,
+) (json.RawMessage, error) {
 	switch stored := o.(type) {
 	case *resource.Object[kind.DataplaneInsight]:
 		shown := *stored
@@ -179,7 +181,11 @@ func (m *snapshot) encode(d resource.Descriptor, o resource.Any, form resource.F
 	if m.hidesKeys {
 		o = kind.HidePrivateKeys(o)
 	}
-	return resource.MarshalJSON(o, status, d, form)
+	body, err := resource.MarshalJSON(o, status, d, form)
+	if err != nil {
+		return nil, err
+	}
+	return formFor(r, o, form, body)
 }
 
 // status returns the status of a resource, or nil.

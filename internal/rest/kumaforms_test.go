@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestKumactl2ReadsWhatItWrote replays what kumactl 2.14 sends: it validates what it reads, and rejects rules beside
+// `to` and sources of another form.
+func TestKumactl2ReadsWhatItWrote(t *testing.T) {
+	const head = `"mesh":"default","name":"a","creationTime":"0001-01-01T00:00:00Z","modificationTime":` +
+		`"0001-01-01T00:00:00Z"`
+	for name, test := range map[string]struct{ path, sent, reads, elsewhere string }{
+		"timeout": {
+			"/meshes/default/meshtimeouts",
+			`{"type":"MeshTimeout",` + head + `,"kri":"kri_mt_default___a_","spec":{"targetRef":{"kind":"Mesh"},"to":` +
+				`[{"targetRef":{"kind":"Mesh"},"default":{"connectionTimeout":"2s"}}],"from":[{"targetRef":{"kind":` +
+				`"Mesh"},"default":{"connectionTimeout":"3s"}}]}}`,
+			`"from":[{"default":{"connectionTimeout":"3s"},"targetRef":{"kind":"Mesh"}}]`,
+			`"rules":[{"default":{"connectionTimeout":"3s"}}]`,
+		},
+		"circuit breaker": {
+			"/meshes/default/meshcircuitbreakers",
+			`{"type":"MeshCircuitBreaker",` + head + `,"kri":"kri_mcb_default___a_","spec":{"to":[{"targetRef":{"kind":` +
+				`"Mesh"},"default":{"connectionLimits":{"maxConnections":2}}}],"from":[{"targetRef":{"kind":"Mesh"},` +
+				`"default":{"connectionLimits":{"maxConnections":3}}}]}}`,
+			`"from":[{"default":{"connectionLimits":{"maxConnections":3}},"targetRef":{"kind":"Mesh"}}]`,
+			`"rules":[{"default":{"connectionLimits":{"maxConnections":3}}}]`,
+		},
+		"rules alone": {
+			"/meshes/default/meshtimeouts",
+			`{"type":"MeshTimeout",` + head + `,"spec":{"rules":[{"default":{"connectionTimeout":"3s"}}]}}`,
+			`"rules":[{"default":{"connectionTimeout":"3s"}}]`, `"rules":[{"default":{"connectionTimeout":"3s"}}]`,
+		},
+		"secret of an external service": {
+			"/meshes/default/meshexternalservices",
+			`{"type":"MeshExternalService",` + head + `,"kri":"kri_extsvc_default___a_","spec":{"match":{"type":` +
+				`"HostnameGenerator","port":443,"protocol":"tcp"},"endpoints":[{"address":"a.example","port":443}],` +
+				`"tls":{"enabled":true,"allowRenegotiation":false,"verification":{"mode":"Secured","caCert":{"secret":` +
+				`"ca"}}}},"status":{"vip":{}}}`,
+			`"caCert":{"secret":"ca"}`,
+			`"caCert":{"type":"Secret","secretRef":{"kind":"Secret","name":"ca"}}`,
+		},
+		"certificate of an external service": {
+			"/meshes/default/meshexternalservices",
+			`{"type":"MeshExternalService",` + head + `,"spec":{"match":{"type":"HostnameGenerator","port":443,` +
+				`"protocol":"tcp"},"endpoints":[{"address":"a.example","port":443}],"tls":{"enabled":true,` +
+				`"verification":{"caCert":{"inlineString":"` + certificateText(t) + `"}}}}}`,
+			`"caCert":{"inlineString":"-----BEGIN`, `"caCert":{"type":"InsecureInline","insecureInline":{"value":"-----BEGIN`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, newWorld(t, newStore(t)))
+			s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+			path := test.path + "/a"
+			if status, _, reply := s.apply(t, path, test.sent, agentOf("2.14.3")); status != http.StatusCreated {
+				t.Fatalf("PUT: %d %s", status, reply)
+			}
+			for _, at := range []string{path, test.path} {
+				if _, _, read := s.send(t, "GET", at, "", agentOf("2.14.3")); !strings.Contains(read, test.reads) {
+					t.Errorf("kumactl 2 reads %s: %s", at, read)
+				}
+				for _, header := range []http.Header{nil, agentOf("3.0.0"), agentOf("0.0.0-preview.v1a2b3c4d5")} {
+					if _, _, read := s.send(t, "GET", at, "", header); !strings.Contains(read, test.elsewhere) {
+						t.Errorf("another client reads %s: %s", at, read)
+					}
+				}
+			}
+			for _, body := range []string{test.sent, s.readAs(t, path, "2.14.3")} {
+				if status, result, reply := s.apply(t, path, body, agentOf("2.14.3")); status != http.StatusOK ||
+					result.Changed {
+					t.Errorf("a second PUT: %d %s", status, reply)
+				}
+			}
+		})
+	}
+}
+
+// readAs returns a resource as a kumactl reads it.
+func (s *socket) readAs(t *testing.T, path, release string) string {
+	t.Helper()
+	status, _, read := s.send(t, "GET", path, "", agentOf(release))
+	if status != http.StatusOK || !json.Valid([]byte(read)) {
+		t.Fatalf("GET %s: %d %s", path, status, read)
+	}
+	return read
+}
