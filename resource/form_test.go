@@ -3,6 +3,7 @@ package resource_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,44 @@ func anyRack(t *rapid.T) rack {
 
 // TestCharactersOfJSON: a document of JSON keeps each character that JSON permits in a string, also those that YAML
 // rejects or takes for line breaks, however the document is laid out.
+// TestNothingFollowsAResource: the reader of YAML would omit it.
+func TestNothingFollowsAResource(t *testing.T) {
+	for _, document := range []string{
+		`{"type": "Rack", "mesh": "m", "name": "a"} {"type": "Rack", "mesh": "m", "name": "b"}`,
+		"{\"type\": \"Rack\", \"mesh\": \"m\", \"name\": \"a\"}\n{\"type\": \"Rack\", \"mesh\": \"m\", \"name\": \"b\"}\n",
+		`{"type": "Rack", "mesh": "m", "name": "a"} x`, `{"type": "Rack", "mesh": "m", "name": "a"}}`,
+		"# a rack\n{type: Rack, mesh: m, name: a} {type: Rack, mesh: m, name: b}", "{type: Rack, mesh: m, name: a}\n]",
+		"!!map {type: Rack, mesh: m, name: a} x", "&a {type: Rack, mesh: m, name: a} x",
+	} {
+		if o, err := resource.Parse([]byte(document), lookup); resource.CodeOf(err) != resource.Invalid {
+			t.Errorf("%s is read as %v, with the error %v", document, o, err)
+		}
+	}
+	for _, document := range []string{`{"type": "Rack", "mesh": "m", "name": "a"}` + "\n\n",
+		"{type: Rack, mesh: m, name: a} # of flow\n# end\n", "type: Rack\nmesh: m\nname: a\n"} {
+		if _, err := resource.Parse([]byte(document), lookup); err != nil {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+}
+
+// TestMetadata: a field that no object has is an error, and those that `kubectl get -o yaml` prints are not.
+func TestMetadata(t *testing.T) {
+	const head = `{"apiVersion": "kuma.io/v1alpha1", "kind": "Rack", "metadata": {"name": "a", "labels": ` +
+		`{"kuma.io/mesh": "m"}, %s}}`
+	for metadata, want := range map[string]string{
+		`"mesh": "shop"`: "metadata.mesh: is not a field of metadata; the mesh of an object is its label kuma.io/mesh",
+		`"lables": {}`:   "metadata.lables: is not a field of metadata",
+		`"annotations": {}, "uid": "u", "resourceVersion": "1", "generation": 1, "managedFields": [], "selfLink": "/", ` +
+			`"ownerReferences": [], "finalizers": [], "creationTimestamp": null`: "",
+	} {
+		_, err := resource.Parse(fmt.Appendf(nil, head, metadata), lookup)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", metadata, err, want)
+		}
+	}
+}
+
 func TestCharactersOfJSON(t *testing.T) {
 	for r := rune(0x20); r <= 0xffff; r++ {
 		if r >= 0x3000 && r < 0xe000 || strings.ContainsRune("\"\\", r) { // of scripts, and the two that JSON escapes

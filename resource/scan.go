@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"go.yaml.in/yaml/v3"
@@ -43,6 +44,37 @@ func scan(doc []byte) error {
 func isJSON(doc []byte) bool {
 	trimmed := bytes.TrimSpace(doc)
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid(trimmed)
+}
+
+// afterRoot returns Invalid where something follows the braces or quotes that enclose the whole document. The reader of
+// YAML would omit it.
+func afterRoot(doc []byte) error {
+	rest := doc
+	for line, after := cutLine(rest); len(line) > 0 && !hasContent(line); line, after = cutLine(rest) {
+		rest = after
+	}
+	if rest = bytes.TrimSpace(rest); len(rest) == 0 || !bytes.ContainsRune([]byte(`{["'&!`), rune(rest[0])) ||
+		json.Valid(rest) {
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(doc))
+	var root yaml.Node
+	if decoder.Decode(&root) != nil {
+		return nil // the parser reports the problem
+	}
+	if err := decoder.Decode(&root); err != io.EOF {
+		return Errorf(Invalid, "something follows the end of the resource, after line %d; want one resource in a "+
+			"document, and `---` between documents", lastLine(&root))
+	}
+	return nil
+}
+
+// lastLine returns the line of the last value of a document.
+func lastLine(n *yaml.Node) int {
+	for len(n.Content) > 0 {
+		n = n.Content[len(n.Content)-1]
+	}
+	return n.Line
 }
 
 // AsYAML returns a document as a reader of YAML must get it. In a document of JSON, characters that YAML rejects or

@@ -2,6 +2,8 @@ package resource
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"unicode/utf8"
 )
 
@@ -19,7 +21,7 @@ func (d YAMLDocument) Padded() []byte { return append(bytes.Repeat([]byte("\n"),
 
 // SplitYAML returns the documents of a YAML stream, without documents that have only comments. A document ends at a
 // line with the marker `---` or `...`. A comment or, after `---`, content of the next document may follow on that line
-// (YAML 1.2.2, sections 9.1.2 and 9.1.3).
+// (YAML 1.2.2, sections 9.1.2 and 9.1.3). Values of JSON in a row are a document each.
 func SplitYAML(stream []byte) []YAMLDocument {
 	var all []YAMLDocument
 	var current YAMLDocument
@@ -27,7 +29,7 @@ func SplitYAML(stream []byte) []YAMLDocument {
 	end := func() {
 		if current.Line > 0 {
 			current.Text = stream[begin:at]
-			all = append(all, current)
+			all = append(all, current.values()...)
 		}
 	}
 	for line, rest := cutLine(stream); len(line) > 0; line, rest = cutLine(rest) {
@@ -45,6 +47,30 @@ func SplitYAML(stream []byte) []YAMLDocument {
 	}
 	end()
 	return all
+}
+
+// values returns the values of a document that has several in JSON, and else the document.
+func (d YAMLDocument) values() []YAMLDocument {
+	content := 0
+	for line, rest := cutLine(d.Text); len(line) > 0 && !hasContent(line); line, rest = cutLine(rest) {
+		content = len(d.Text) - len(rest)
+	}
+	if first := bytes.TrimSpace(d.Text[content:]); len(first) == 0 || first[0] != '{' && first[0] != '[' {
+		return []YAMLDocument{d}
+	}
+	var all []YAMLDocument
+	for decoder := json.NewDecoder(bytes.NewReader(d.Text[content:])); ; {
+		var value json.RawMessage
+		switch err := decoder.Decode(&value); {
+		case err == io.EOF && len(all) > 1:
+			return all
+		case err != nil: // the document is no JSON, or one value of it
+			return []YAMLDocument{d}
+		}
+		end := content + int(decoder.InputOffset())
+		before := d.before + bytes.Count(d.Text[:end-len(value)], []byte("\n"))
+		all = append(all, YAMLDocument{Line: before + 1, Text: d.Text[end-len(value) : end], before: before})
+	}
 }
 
 // cutLine returns the first line of a stream, including its end, and the rest.

@@ -38,6 +38,29 @@ func TestSplitYAML(t *testing.T) {
 	}
 }
 
+// TestValuesOfJSONInARow: each value is a document, as jq prints them, with its line.
+func TestValuesOfJSONInARow(t *testing.T) {
+	for stream, want := range map[string]string{
+		"{\"a\": 1}\n{\"b\": 2}\n":                      `1 {"a": 1}|2 {"b": 2}`,
+		"{\n  \"a\": 1\n}\n{\n  \"b\": 2\n}{\"c\":3}\n": "1 {\n  \"a\": 1\n}|4 {\n  \"b\": 2\n}|6 {\"c\":3}",
+		"# of jq\n{\"a\": 1}\n[{\"b\": 2}]\n":           `2 {"a": 1}|3 [{"b": 2}]`,
+		"x: 1\n---\n{\"a\": 1} {\"b\": 2}\n---\ny: 1\n": `1 x: 1|3 {"a": 1}|3 {"b": 2}|5 y: 1`,
+		"{\"a\": 1}\n\n":                                `1 {"a": 1}`,
+		"{a: 1} {b: 2}\n":                               `1 {a: 1} {b: 2}`,
+	} {
+		var got []string
+		for _, d := range resource.SplitYAML([]byte(stream)) {
+			got = append(got, fmt.Sprint(d.Line, " ", strings.TrimSpace(string(d.Text))))
+			if lines := strings.Count(string(d.Padded()[:len(d.Padded())-len(d.Text)]), "\n"); lines >= d.Line {
+				t.Errorf("%q: the document of line %d begins after %d lines", stream, d.Line, lines)
+			}
+		}
+		if got := strings.Join(got, "|"); got != want {
+			t.Errorf("%q is split into %q, want %q", stream, got, want)
+		}
+	}
+}
+
 // A stream of very many documents costs one pass over its bytes.
 func TestSplitYAMLCopiesNothing(t *testing.T) {
 	stream := []byte(strings.Repeat("---\na\n", 100_000))

@@ -48,10 +48,17 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	return manifests, errors.Join(faults...)
 }
 
-// items replaces each list, which has `items` and no type, with its items.
+// expandLists replaces each list of resources, which is a list or has `items` and no type, with its items.
 func expandLists(docs []document) []document {
 	var all []document
 	for _, doc := range docs {
+		var items []json.RawMessage
+		if raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text)); err == nil && json.Unmarshal(raw, &items) == nil {
+			for i, item := range items {
+				all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" [%d]", i)})
+			}
+			continue
+		}
 		var list struct {
 			Type  string            `json:"type"`
 			Items []json.RawMessage `json:"items"`
