@@ -249,8 +249,9 @@ var Dataplanes = &resource.Kind[Dataplane]{
 		Flat: true, MaxBytes: 256 << 10,
 		WrittenBy: resource.Writer,
 		Replaced: map[string]string{
-			"networking.gateway": "has no meaning here; use networking.zoneIngress, " +
-				"or an Envoy Gateway in front of the mesh",
+			"networking.gateway": "has no meaning here: for a delegated gateway write a Dataplane without inbounds, " +
+				"with the label kuma.io/workload in place of the tag kuma.io/service, as `weft migrate` does; there are " +
+				"no built-in gateways; between zones use networking.zoneIngress",
 			"networking.listeners": "has no meaning here; use networking.zoneIngress " +
 				"and networking.zoneEgress",
 			"networking.advertisedAddress": "has no meaning here; use " +
@@ -258,7 +259,7 @@ var Dataplanes = &resource.Kind[Dataplane]{
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the " +
 				"destination in reachableBackends",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
-			"metrics": "has no meaning here; use a MeshMetric",
+			"metrics": "has no effect: " + noMetricsYet,
 		},
 	},
 	Default:  defaultDataplane,

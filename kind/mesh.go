@@ -232,6 +232,9 @@ type PodMembers struct {
 	Labels map[string]string `json:"labels,omitempty" schema:"labels"` // of the Pod
 }
 
+// noMetricsYet is the problem of fields about metrics of proxies.
+const noMetricsYet = "this release exposes no metrics of proxies, and lacks MeshMetric; leave it out"
+
 // Meshes is the kind of [Mesh].
 var Meshes = &resource.Kind[Mesh]{
 	Info: resource.Info{
@@ -241,9 +244,9 @@ var Meshes = &resource.Kind[Mesh]{
 		Replaced: map[string]string{
 			"networking": "has no meaning here; use a MeshPassthrough of the mesh with the mode None for " +
 				"passthrough: false",
-			"tracing":     "has no meaning here; use a MeshTrace",
-			"logging":     "has no meaning here; use a MeshAccessLog",
-			"metrics":     "has no meaning here; use a MeshMetric",
+			"tracing":     "has no effect: this release writes no traces, and lacks MeshTrace; leave it out",
+			"logging":     "has no effect: this release writes no access logs, and lacks MeshAccessLog; leave it out",
+			"metrics":     "has no effect: " + noMetricsYet,
 			"constraints": "has no meaning here; use dataplaneProxyMembership",
 
 			"mtls.backends.conf.cert.file": useASecret,

@@ -25,9 +25,9 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			routing: {zoneEgress: true, localityAwareLoadBalancing: true, defaultForbidMeshExternalServiceAccess: false}
 			dataplaneProxyMembership: {allowed: [{tags: {team: "*"}}], blocked: [{kubernetes: {zone: east}}]}
 			networking: {outbound: {passthrough: false}}     | networking: has no meaning here; use a MeshPassthrough
-			tracing: {}                                      | tracing: has no meaning here; use a MeshTrace
-			logging: {}                                      | logging: has no meaning here; use a MeshAccessLog
-			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric
+			tracing: {}                                      | tracing: has no effect: this release writes no traces
+			logging: {}                                      | logging: has no effect: this release writes no access logs
+			metrics: {}                                      | metrics: has no effect: this release exposes no metrics of proxies
 			constraints: {}                                  | constraints: has no meaning here; use dataplaneProxyMembership
 			meshServices: {mode: Exclusive}
 			meshServices: {mode: Everywhere}                 | meshServices.mode: is "Everywhere", and every mesh has the mode Exclusive`},
@@ -36,11 +36,11 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			networking: {zoneIngress: {address: 10.0.0.1, port: 10001, advertisedAddress: 192.168.1.100, advertisedPort: 30001, name: zi-port}}
 			networking: {zoneEgress: {address: 10.0.0.2, port: 10002, name: ze-port}}
 			networking: {admin: {port: 9901}}
-			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here; use networking.zoneIngress
+			networking: {gateway: {type: BUILTIN}}           | networking.gateway: has no meaning here: for a delegated gateway
 			networking: {listeners: [{type: ZoneIngress}]}   | networking.listeners: has no meaning here; use networking.zoneIngress and networking.zoneEgress
 			networking: {advertisedAddress: 10.0.0.1}        | networking.advertisedAddress: has no meaning here; use networking.zoneIngress
 			probes: {port: 9000}                             | probes: has no meaning here; use serviceProbe
-			metrics: {}                                      | metrics: has no meaning here; use a MeshMetric`},
+			metrics: {}                                      | metrics: has no effect: this release exposes no metrics of proxies`},
 		{"inbound", `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 8080, %s}]}}`,
 			`
 			address: 10.0.0.2
