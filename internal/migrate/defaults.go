@@ -60,7 +60,7 @@ func (o *object) ofEachMesh() bool {
 	}
 	for _, written := range madeForEachMesh[o.kind+"/"+name] {
 		spec, err := decode([]byte(written))
-		if err == nil && reflect.DeepEqual(comparable(spec), comparable(o.ofPolicy())) {
+		if err == nil && reflect.DeepEqual(normalized(spec), normalized(o.ofPolicy())) {
 			return true
 		}
 	}
@@ -83,19 +83,19 @@ func (o *object) ofPolicy() map[string]any {
 	return fields
 }
 
-// comparable returns a value in which equal durations are the same text.
-func comparable(value any) any {
+// normalized returns a value in which equal durations are the same text.
+func normalized(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for name, item := range value {
-			out[name] = comparable(item)
+			out[name] = normalized(item)
 		}
 		return out
 	case []any:
 		out := []any{}
 		for _, item := range value {
-			out = append(out, comparable(item))
+			out = append(out, normalized(item))
 		}
 		return out
 	case string:

@@ -146,13 +146,15 @@ func (t *translation) classify(o *object) {
 // computedKinds are read-only kinds of Kuma that weft has no resources of.
 var computedKinds = map[string]bool{"MeshInsight": true, "ServiceInsight": true, "Config": true}
 
+func lacks(o *object) string { return o.kind + " is a kind of Kuma that this release lacks" }
+
 // lacking notes an object of a kind that this release lacks.
 func (o *object) lacking() {
 	switch {
 	case o.kind == "Workload":
 		o.note(Skipped, "", "Kuma makes it of the label "+kind.WorkloadLabel+", which weft reads itself", "")
 	default:
-		o.omit("", "this release lacks the kind", kind.InsteadOf(o.kind))
+		o.omit("", lacks(o), kind.InsteadOf(o.kind))
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package migrate translates an export of a Kuma control plane into resources of weft.
 //
 // [Translate] is a pure function from documents to resources and notes. It reads no file, calls no control plane and
-// has no clock. A translation never allows more than its source: what has no equal meaning is left out, and a note
-// names the object, the field, the reason and what to do.
+// has no clock. A translation never allows a client that its source denies: what has no equal meaning is left out, in
+// the smallest part, and a note names the object, the field, the reason and what to do.
 //
 // The package assumes that its documents are one export: whether a rule of a policy has the same meaning depends on
 // the other policies of its mesh, on the Mesh and on its Dataplanes.
@@ -219,12 +219,12 @@ func (t *translation) translate(o *object) {
 func (t *translation) parse(o *object) (resource.Any, bool) {
 	read := func() (resource.Any, error) { return resource.Parse(encode(o.fields), kind.ByName) }
 	for before := []byte(nil); ; {
-		if now := encode(o.fields); bytes.Equal(now, before) {
+		now := encode(o.fields)
+		if bytes.Equal(now, before) {
 			o.omit("", "it can't be translated", "correct the document")
 			return nil, false
-		} else {
-			before = now
 		}
+		before = now
 		checked, err := read()
 		if err == nil {
 			t.prepareFor(checked)

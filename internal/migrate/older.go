@@ -31,7 +31,7 @@ func (t *translation) older() {
 		}
 		spec, reason := t.replacement(o)
 		if reason != "" {
-			o.omit("", "this release lacks the kind, and "+reason, kind.InsteadOf(o.kind))
+			o.omit("", lacks(o)+", and "+reason, kind.InsteadOf(o.kind))
 			continue
 		}
 		o.note(Adapted, "", "is written as a "+to, "")
@@ -245,11 +245,11 @@ func flat(fields map[string]any) map[string]any {
 func timeoutConf(fields map[string]any) (map[string]any, bool) {
 	conf := flat(fields)
 	tcp, ofHTTP := conf["tcp.idleTimeout"], conf["http.idleTimeout"]
-	if tcp != nil && ofHTTP != nil && comparable(tcp) != comparable(ofHTTP) {
+	if tcp != nil && ofHTTP != nil && normalized(tcp) != normalized(ofHTTP) {
 		return nil, false
 	}
 	if streams := conf["grpc.streamIdleTimeout"]; streams != nil {
-		if conf["http.streamIdleTimeout"] != nil && comparable(streams) != comparable(conf["http.streamIdleTimeout"]) {
+		if conf["http.streamIdleTimeout"] != nil && normalized(streams) != normalized(conf["http.streamIdleTimeout"]) {
 			return nil, false
 		}
 	}
