@@ -358,8 +358,8 @@ func precedes(a, b *entry) bool {
 	}
 	x, y := a.of.target.rank, b.of.target.rank
 	switch {
-	case x == wholeMesh && y == wholeMesh && a.of.target.namespace != b.of.target.namespace:
-		return a.of.target.namespace == "" && a.of.o.label(kind.OriginLabel) == b.of.o.label(kind.OriginLabel)
+	case x == wholeMesh && y == wholeMesh && a.of.target.namespaced != b.of.target.namespaced:
+		return b.of.target.namespaced && a.of.o.label(kind.OriginLabel) == b.of.o.label(kind.OriginLabel)
 	case x == wholeMesh && y == wholeMesh:
 		return a.of.sameLevel(b.of) && a.of.o.displayName() > b.of.o.displayName() // the first name decides
 	case x == unranked || y == unranked:

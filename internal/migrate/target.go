@@ -34,16 +34,17 @@ var ranks = map[string]rank{
 type target struct {
 	rank rank
 	// namespace is the one whose proxies alone the policy selects; empty: those of every namespace
-	namespace string
-	none      bool           // it selects no proxy that weft has
-	tags      map[string]any // of the inbounds
-	labels    map[string]any // of the Dataplanes
-	name      string         // of the one Dataplane; empty for any
-	section   string         // name or port of an inbound
-	ref       map[string]any // the same in weft; valid without a problem
-	changed   bool           // ref is another one than was written
-	problem   string         // why weft cannot select the same
-	advice    string
+	namespace  string
+	namespaced bool           // it has one, even if the export does not say which
+	none       bool           // it selects no proxy that weft has
+	tags       map[string]any // of the inbounds
+	labels     map[string]any // of the Dataplanes
+	name       string         // of the one Dataplane; empty for any
+	section    string         // name or port of an inbound
+	ref        map[string]any // the same in weft; valid without a problem
+	changed    bool           // ref is another one than was written
+	problem    string         // why weft cannot select the same
+	advice     string
 }
 
 // meets returns whether one inbound may be of both targets.
@@ -96,10 +97,9 @@ func (t *translation) targetOf(o *object) target {
 	if problem := malformed(o.spec()["targetRef"]); problem != "" {
 		read = target{problem: "spec.targetRef" + problem, advice: "correct the document"}
 	}
-	switch namespace, ok := o.ofNamespace(); {
-	case ok && t.kubernetes:
-		read.namespace = namespace
-	case ok:
+	namespace, ok := o.ofNamespace()
+	read.namespace, read.namespaced = namespace, ok
+	if ok && !t.kubernetes {
 		read.problem, read.advice = ofNamespaceAlone(namespace), namespaceAdvice
 	}
 	o.target = &read
