@@ -257,8 +257,8 @@ func (m *OneModification) adds() bool {
 	return m.Operation == PatchAdd && m.Object != "virtualHost"
 }
 
-// httpRouter is the name of the filter that ends every chain of HTTP filters.
-const httpRouter = "envoy.filters.http.router"
+// HTTPRouter is the name of the filter that ends every chain of HTTP filters.
+const HTTPRouter = "envoy.filters.http.router"
 
 // modification checks a modification, except that its value is of its type.
 func (c *checks) modification(at string, m *OneModification) {
@@ -283,7 +283,7 @@ func (c *checks) modification(at string, m *OneModification) {
 		c.add(at+".match.name", "has no meaning for Add; leave it out")
 	case m.filter && (beside || m.Operation == PatchChange) && m.Match.Name == "":
 		c.add(at+".match.name", "is required for %s", m.Operation)
-	case m.Object == "httpFilter" && m.Operation == PatchAddAfter && m.Match.Name == httpRouter:
+	case m.Object == "httpFilter" && m.Operation == PatchAddAfter && m.Match.Name == HTTPRouter:
 		c.add(at+".operation", "no filter follows the router; use AddBefore")
 	case m.Operation == PatchRemove && (value || patches):
 		c.add(at, "has no value and no jsonPatches for Remove; leave them out")

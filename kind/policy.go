@@ -65,6 +65,9 @@ type PolicyCounts struct {
 // CostTooHigh is the reason of the condition Accepted of a policy with values beyond their [CostBound].
 const CostTooHigh = "CostTooHigh"
 
+// InvalidResult is the reason of the condition Accepted of a MeshProxyPatch whose result Envoy would reject.
+const InvalidResult = "InvalidResult"
+
 // Types of the conditions of a [PolicyStatus].
 const (
 	AcceptedCondition     = "Accepted"

@@ -2,10 +2,12 @@ package admission_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"weft/internal/admission"
+	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/resource"
 )
@@ -40,4 +42,35 @@ func TestUnlistedTypesNeedAnAdministrator(t *testing.T) {
 		`{appendModifications: [{cluster: {operation: Add, value: '{name: x, loadAssignment: {clusterName: x, `+
 		`endpoints: [{lbEndpoints: [{endpoint: {address: {pipe: {path: /x}}}}]}]}}'}}]}}}`), admission.Change{})
 	wantError(t, err, resource.Invalid, "leads to the machine of the proxy")
+}
+
+// TestAResultThatEnvoyRejectsIsNotWritten: a patch whose result Envoy rejects in each proxy is rejected. A stored one is
+// written as it is, with a warning.
+func TestAResultThatEnvoyRejectsIsNotWritten(t *testing.T) {
+	patch := func(operations string) string {
+		return `{type: MeshProxyPatch, mesh: m, name: p, spec: {default: {appendModifications: [` + operations + `]}}}`
+	}
+	const replaced = `{httpFilter: {operation: Remove}}, {httpFilter: {operation: AddFirst, value: '{name: %s, ` +
+		`typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.http.%s}}'}}`
+	broken := patch(fmt.Sprintf(replaced, "b", "csrf.v3.CsrfPolicy"))
+	broken = strings.Replace(broken, "CsrfPolicy}", "CsrfPolicy, filterEnabled: {defaultValue: {numerator: 1}}}", 1)
+	w, rows := newEastWriter(t)
+	_, err := w.Put(t.Context(), parse(t, broken), admission.Change{})
+	wantError(t, err, resource.Invalid, `spec.default.appendModifications[1].httpFilter: listener `)
+	wantError(t, err, resource.Invalid, `the last HTTP filter is "b", which ends no chain; let the chain end with the `+
+		`envoy.filters.http.router`)
+	put(t, w, patch(fmt.Sprintf(replaced, "r", "router.v3.Router")))
+
+	o := parse(t, strings.Replace(broken, "name: p", "name: stored", 1))
+	body, err := resource.Body(o)
+	if err == nil {
+		_, err = rows.Create(t.Context(), store.Row{Key: o.Key(), Body: body})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := put(t, w, strings.Replace(broken, "name: p", "name: stored", 1))
+	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "appendModifications[1].httpFilter: is not applied") {
+		t.Errorf("the warnings of a stored patch are %q", result.Warnings)
+	}
 }

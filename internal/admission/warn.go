@@ -61,7 +61,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshFaultInjection]:
 		return w.ruleWarnings(ctx, o.Mesh, kind.MeshFaultInjections.Parts(o))
 	case *resource.Object[kind.MeshProxyPatch]:
-		return append(PolicyWarnings(o), w.unlistedTypes(&o.Spec)...)
+		return slices.Concat(PolicyWarnings(o), w.unlistedTypes(&o.Spec), invalidResults(&o.Spec))
 	case *resource.Object[kind.MeshExternalService]:
 		if !w.hasIdentity(ctx, o.Mesh) {
 			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+

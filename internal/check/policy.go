@@ -27,6 +27,9 @@ func (l *checker) policy(o resource.Any) {
 	for _, c := range l.effects.Accepted(o) {
 		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
 	}
+	if rejected := effect.Rejected; len(rejected) > 0 {
+		l.found(policyNotAccepted, object, "%s: %s", kind.InvalidResult, strings.Join(rejected[:min(len(rejected), 3)], "; "))
+	}
 	for _, warning := range kind.OpenPrefixes(o) {
 		l.found(prefixWithinSegment, object, "%s", warning)
 	}
@@ -43,7 +46,7 @@ func (l *checker) policy(o resource.Any) {
 	}
 	switch effect.Reason {
 	case inspect.Applies:
-		if unmatched := effect.Unmatched; len(unmatched) > 0 {
+		if unmatched := effect.Unmatched; len(unmatched) > len(effect.Rejected) {
 			l.found(policyWithoutEffect, object, "%s", strings.Join(unmatched[:min(len(unmatched), 3)], "; "))
 		}
 	case inspect.ShadowPolicy, kind.CostTooHigh, inspect.LeftOut: // Accepted says why

@@ -22,6 +22,7 @@ type Patches struct {
 	// they may be older than the list, and their absence could open what they close.
 	Unlisted      []PatchProblem
 	modifications []modification
+	firsts        []int // see [NewPatches]
 	more          TypeNames
 }
 
@@ -37,12 +38,15 @@ type PatchProblem struct {
 	Modification int // its index in the conf
 	Field        string
 	Reason       string
+	// Rejected states that Envoy would reject the result because of its structure.
+	Rejected bool
 }
 
 // NewPatches returns the modifications of a conf, and their problems. Those that cannot be parsed are left out, and
-// what leads to the machine of a proxy is replaced. more are the types that an administrator permits.
-func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchProblem) {
-	p := &Patches{modifications: make([]modification, len(conf.AppendModifications)), more: more}
+// what leads to the machine of a proxy is replaced. more are the types that an administrator permits. firsts are the
+// indexes of the modifications with which each policy but the first one begins, in ascending order.
+func NewPatches(conf *kind.ProxyPatchConf, more TypeNames, firsts ...int) (*Patches, []PatchProblem) {
+	p := &Patches{modifications: make([]modification, len(conf.AppendModifications)), more: more, firsts: firsts}
 	var problems []PatchProblem
 	for i := range conf.AppendModifications {
 		m := conf.AppendModifications[i].One()
@@ -51,18 +55,19 @@ func NewPatches(conf *kind.ProxyPatchConf, more TypeNames) (*Patches, []PatchPro
 		}
 		value, field, err := parsedValue(m)
 		if err != nil {
-			problems = append(problems, PatchProblem{i, m.Object + "." + field, err.Error()})
+			problems = append(problems, PatchProblem{Modification: i, Field: m.Object + "." + field,
+				Reason: err.Error()})
 			continue
 		}
 		cut, types := examinedModification(m, value)
 		for _, text := range cut {
-			problems = append(problems, PatchProblem{i, m.Object, leadsToMachine(text)})
+			problems = append(problems, PatchProblem{Modification: i, Field: m.Object, Reason: leadsToMachine(text)})
 		}
 		unlisted := more.unlisted(types)
 		for _, name := range unlisted {
-			p.Unlisted = append(p.Unlisted, PatchProblem{i, m.Object, fmt.Sprintf("has the type %s, which is not "+
-				"among the harmless ones; use another, or let an administrator permit it with the setting "+
-				"KUMA_PROXY_PATCHES_PERMITTED_TYPES", name)})
+			p.Unlisted = append(p.Unlisted, PatchProblem{Modification: i, Field: m.Object, Reason: fmt.Sprintf(
+				"has the type %s, which is not among the harmless ones; use another, or let an administrator permit "+
+					"it with the setting KUMA_PROXY_PATCHES_PERMITTED_TYPES", name)})
 		}
 		p.modifications[i] = modification{m, value, len(unlisted) > 0}
 	}
@@ -115,8 +120,39 @@ type Batch struct {
 }
 
 // Apply returns the resources of a batch after the modifications. It leaves those that no modification changes as they
-// are. Filters that are discovered are found through the extensions of the batch.
+// are. Filters that are discovered are found through the extensions of the batch. Where Envoy would reject a result
+// because of its structure, the batch is without the policy that causes it.
 func (p *Patches) Apply(b Batch) Patched {
+	without := map[int]bool{}
+	var rejected []PatchProblem
+	for {
+		s, patched := p.run(b, without)
+		problem := s.rejected(p)
+		if problem == nil {
+			patched.Problems = append(patched.Problems, rejected...)
+			for _, d := range s.documents {
+				if !d.removed {
+					patched.Resources = append(patched.Resources, d.result())
+				}
+			}
+			return patched
+		}
+		without[p.policyOf(problem.Modification)] = true
+		rejected = append(rejected, *problem)
+	}
+}
+
+// policyOf returns the number of the policy of a modification.
+func (p *Patches) policyOf(modification int) int {
+	n, found := slices.BinarySearch(p.firsts, modification)
+	if found {
+		n++
+	}
+	return n
+}
+
+// run applies the modifications of all policies but some, by their numbers.
+func (p *Patches) run(b Batch, without map[int]bool) (*patching, Patched) {
 	patched := Patched{Matches: make([]int, len(p.modifications))}
 	s := &patching{tags: b.Tags, mesh: b.Mesh, adminPort: b.AdminPort, more: p.more}
 	for _, r := range b.Resources {
@@ -126,21 +162,17 @@ func (p *Patches) Apply(b Batch) Patched {
 	}
 	for i := range p.modifications {
 		m := &p.modifications[i]
-		if m.OneModification == nil {
+		if m.OneModification == nil || without[p.policyOf(i)] {
 			continue
 		}
-		n, err := s.apply(m, b.Own)
+		n, err := s.apply(i, m, b.Own)
 		patched.Matches[i] = n
 		if err != nil {
-			patched.Problems = append(patched.Problems, PatchProblem{i, m.Object, err.Error()})
+			patched.Problems = append(patched.Problems, PatchProblem{Modification: i, Field: m.Object,
+				Reason: err.Error()})
 		}
 	}
-	for _, d := range s.documents {
-		if !d.removed {
-			patched.Resources = append(patched.Resources, d.result())
-		}
-	}
-	return patched
+	return s, patched
 }
 
 // patching is resources while modifications change them.
@@ -157,20 +189,29 @@ type document struct {
 	resource *xds.Resource
 	origin   string
 	of       string        // see [Batch.Destination]
-	message  proto.Message // nil: not decoded
-	changed  bool
+	before   proto.Message // nil: not decoded
+	steps    []step        // of the modifications that changed it
+	added    bool          // by the first step
 	removed  bool
 }
 
+// latest returns the message after the modifications so far.
+func (d *document) latest() proto.Message {
+	if n := len(d.steps); n > 0 {
+		return d.steps[n-1].after
+	}
+	return d.before
+}
+
 func (d *document) decoded() (proto.Message, error) {
-	if d.message == nil {
+	if d.before == nil {
 		m, err := d.resource.Message()
 		if err != nil {
 			return nil, err
 		}
-		d.message = m
+		d.before = m
 	}
-	return d.message, nil
+	return d.latest(), nil
 }
 
 func (d *document) isNamed(match string) bool {
@@ -178,16 +219,21 @@ func (d *document) isNamed(match string) bool {
 }
 
 func (d *document) result() *xds.Resource {
-	if !d.changed {
+	if len(d.steps) == 0 {
 		return d.resource
 	}
-	return xds.NewResource(d.resource.Type, d.resource.Name, d.message)
+	message := d.latest()
+	if l, ok := message.(*listenerv3.Listener); ok {
+		withoutClusterChecks(l)
+	}
+	return xds.NewResource(d.resource.Type, d.resource.Name, message)
 }
 
-// change changes a document by a function that returns the number of changes. Where it fails, panics, or makes the
-// resource invalid, the document stays as it is. restrict returns the problem of what it replaces in the result.
-func (d *document) change(f func(proto.Message) (int, error), restrict func(before, after proto.Message) (replaced,
-	err error)) (n int, err error) {
+// change changes a document by the function of a modification, which returns the number of changes. Where it fails,
+// panics, or makes the resource invalid, the document stays as it is. restrict returns the problem of what it replaces
+// in the result.
+func (d *document) change(modification int, f func(proto.Message) (int, error),
+	restrict func(before, after proto.Message) (replaced, err error)) (n int, err error) {
 	before, err := d.decoded()
 	if err != nil {
 		return 0, err
@@ -212,7 +258,7 @@ func (d *document) change(f func(proto.Message) (int, error), restrict func(befo
 		return 0, fmt.Errorf("%s %s: %w", d.resource.Type, d.resource.Name, err)
 	}
 	if n > 0 {
-		d.message, d.changed = after, true
+		d.steps = append(d.steps, step{modification, after})
 	}
 	return n, replaced
 }
@@ -259,13 +305,13 @@ func nameOf(m proto.Message) string {
 	return ""
 }
 
-// apply runs one modification on all documents. It returns the number of changes, and the first error.
-func (s *patching) apply(m *modification, own bool) (n int, failure error) {
+// apply runs one modification, with its index, on all documents. It returns the number of changes, and the first error.
+func (s *patching) apply(i int, m *modification, own bool) (n int, failure error) {
 	if m.Operation == kind.PatchAdd && m.Object != "virtualHost" {
 		if !own {
 			return 0, nil
 		}
-		return 1, s.add(m)
+		return 1, s.add(i, m)
 	}
 	for _, d := range s.documents {
 		f := s.changeOf(m, d)
@@ -277,7 +323,7 @@ func (s *patching) apply(m *modification, own bool) (n int, failure error) {
 			n++
 			continue
 		}
-		changes, err := d.change(f, s.restrict(m))
+		changes, err := d.change(i, f, s.restrict(m))
 		if n += changes; err != nil && failure == nil {
 			failure = err
 		}
@@ -366,7 +412,7 @@ func (s *patching) referred(m *modification, extension *document) bool {
 }
 
 // add adds a cluster or a listener.
-func (s *patching) add(m *modification) error {
+func (s *patching) add(i int, m *modification) error {
 	t, name := xds.Cluster, nameOf(m.value)
 	if m.Object == "listener" {
 		t = xds.Listener
@@ -379,7 +425,8 @@ func (s *patching) add(m *modification) error {
 	value := proto.Clone(m.value)
 	g := &guard{adminPort: s.adminPort}
 	g.message(value.ProtoReflect())
-	s.documents = append(s.documents, &document{resource: xds.NewResource(t, name, value), origin: ""})
+	s.documents = append(s.documents, &document{resource: xds.NewResource(t, name, value), before: value, added: true,
+		steps: []step{{i, value}}})
 	if len(g.cut) > 0 {
 		return errors.New(leadsToMachine(g.cut[0]))
 	}

@@ -53,12 +53,12 @@ func patchable() []*xds.Resource {
 			CircuitBreakers: noBreakers(), AltStatName: "web"}),
 		xds.NewResource(xds.Cluster, inbound, &clusterv3.Cluster{Name: inbound}),
 		xds.NewResource(xds.Listener, inbound, &listenerv3.Listener{Name: inbound,
-			FilterChains: []*listenerv3.FilterChain{{
+			Address: socketAddress("10.0.0.1", 8080), FilterChains: []*listenerv3.FilterChain{{
 				Filters: []*listenerv3.Filter{connectionSlot("8080"), networkFilter(&hcmv3.HttpConnectionManager{
 					StatPrefix: "in", RouteSpecifier: routeNamed(inbound), HttpFilters: requestSlots("8080")})},
 			}}}),
-		xds.NewResource(xds.Listener, web, &listenerv3.Listener{Name: web, FilterChains: []*listenerv3.FilterChain{{
-			Filters: []*listenerv3.Filter{tcpProxySlot(web)}}}}),
+		xds.NewResource(xds.Listener, web, &listenerv3.Listener{Name: web, Address: socketAddress("241.0.0.1", 80),
+			FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{tcpProxySlot(web)}}}}),
 		tcpProxy(web, &tcpproxyv3.TcpProxy{StatPrefix: "web",
 			ClusterSpecifier: &tcpproxyv3.TcpProxy_Cluster{Cluster: web}}),
 		xds.NewResource(xds.Route, inbound, &routev3.RouteConfiguration{Name: inbound,
@@ -113,20 +113,20 @@ func TestPatches(t *testing.T) {
 		{"an added cluster", `{cluster: {operation: Add, value: "{name: more, type: STATIC}"}}`, 1, "cluster more",
 			`"name":"more"`},
 		{"an added listener", `{listener: {operation: Add, value: "{name: more, address: {socketAddress: {address: ` +
-			`127.0.0.1, portValue: 1}}}"}}`, 1, "listener more", `"portValue":1`},
+			`127.0.0.1, portValue: 1}}, filterChains: [{filters: []}]}"}}`, 1, "listener more", `"portValue":1`},
 		{"a listener by its tags", `{listener: {operation: Patch, match: {tags: {team: b}}, value: "statPrefix: x"}}`, 1,
 			"listener " + inbound, `"statPrefix":"x"`},
 		{"a listener by its service", `{listener: {operation: Patch, match: {tags: {kuma.io/service: web}}, value: ` +
 			`"statPrefix: x"}}`, 1, "listener " + web, `"statPrefix":"x"`},
 		{"a network filter first", `{networkFilter: {operation: AddFirst, match: {listenerName: ` + inbound +
-			`}, value: "{name: more, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"}}`,
+			`}, value: "{name: more, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.network.sni_cluster.v3.SniCluster}}"}}`,
 			1, "listener " + inbound, `"filters":[{"name":"more"`},
 		{"a network filter before the end", `{networkFilter: {operation: AddLast, match: {listenerName: ` + web +
-			`}, value: "{name: more, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"}}`,
+			`}, value: "{name: more, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.network.sni_cluster.v3.SniCluster}}"}}`,
 			1, "listener " + web, `"filters":[{"name":"more"`},
 		{"a network filter after a slot", `{networkFilter: {operation: AddAfter, match: {name: ` +
 			`self_connection_limit_8080, listenerTags: {team: a}}, value: "{name: more, typedConfig: {'@type': ` +
-			`type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo}}"}}`, 1, "listener " + inbound,
+			`type.googleapis.com/envoy.extensions.filters.network.sni_cluster.v3.SniCluster}}"}}`, 1, "listener " + inbound,
 			`},{"name":"more"`},
 		{"a discovered network filter by its type", `{networkFilter: {operation: Patch, match: {name: ` +
 			`envoy.filters.network.tcp_proxy, origin: outbound}, value: "{typedConfig: {'@type': ` +

@@ -23,6 +23,8 @@ type Modified struct {
 	OfEveryMesh bool
 	// Problems are why it fails for resources that it matches.
 	Problems []string
+	// Rejected are those of the problems that Envoy would reject the result. It does not get it.
+	Rejected []string
 }
 
 // Modifying returns what each modification of a mesh changes in the configuration of a proxy, in the order in which
@@ -63,6 +65,7 @@ type modifications struct {
 	matches        []int
 	everyMesh      []bool // by modification: it concerns resources of every mesh
 	problems       []string
+	rejected       []string // those of the problems that Envoy would reject the result
 }
 
 // modify counts what the policy modifies, in the configuration of the first proxies of this zone that it selects. The
@@ -81,9 +84,13 @@ func (p *policyEffect) modify(own []policy.Part) modifications {
 	if all.examined > 0 {
 		all.more = max(0, len(keys)-maxExamined)
 	}
-	slices.Sort(all.problems)
-	all.problems = slices.Compact(all.problems)
+	all.problems, all.rejected = sortedOnce(all.problems), sortedOnce(all.rejected)
 	return all
+}
+
+func sortedOnce(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
 
 // proxies returns the proxies of this zone that the policy selects: zone proxies first, which are few.
@@ -146,6 +153,10 @@ func (all *modifications) add(of resource.Key, modified []Modified) {
 		for _, problem := range m.Problems {
 			all.problems = append(all.problems, fmt.Sprintf("appendModifications[%d] fails: %s", m.Index, problem))
 		}
+		for _, problem := range m.Rejected {
+			all.rejected = append(all.rejected, fmt.Sprintf("appendModifications[%d] is not applied: %s", m.Index,
+				problem))
+		}
 	}
 	if matches > 0 {
 		all.changed++
@@ -181,7 +192,7 @@ func (p *policyEffect) modifies(own []policy.Part) {
 	if p.effect.Reason != Applies || all.examined == 0 {
 		return
 	}
-	p.effect.Unmatched = all.unmatched()
+	p.effect.Unmatched, p.effect.Rejected = all.unmatched(), all.rejected
 	if all.changed == 0 && all.more == 0 {
 		p.without(NothingMatched, "its modifications match nothing of %s", all.reason())
 		return

@@ -41,6 +41,8 @@ type PolicyEffect struct {
 	Warnings []string
 	// Unmatched are the modifications of a MeshProxyPatch that match nothing, or fail, as texts.
 	Unmatched []string
+	// Rejected are those of the failing modifications whose result Envoy would reject, as texts.
+	Rejected []string
 }
 
 // PolicyEffects computes the effects of policies. Policies of a kind share one pass over the Dataplanes of their mesh.
@@ -238,7 +240,7 @@ func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 	effect := e.Of(o)
 	accepted := kind.Accepted
-	for _, rejected := range e.Accepted(o) {
+	for _, rejected := range append(effect.rejectedResults(), e.Accepted(o)...) {
 		accepted = rejected
 	}
 	refs := kind.Condition{Type: kind.ResolvedRefsCondition, Status: "True", Reason: "ResolvedRefs",
@@ -253,6 +255,15 @@ func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
 	}
 	return &kind.PolicyStatus{Conditions: []kind.Condition{accepted, refs, applied}, Applied: &effect.Counts,
 		Warnings: append(effect.Warnings, effect.Unmatched...)}
+}
+
+// rejectedResults returns the condition Accepted of a MeshProxyPatch whose result Envoy would reject; none of others.
+func (e *PolicyEffect) rejectedResults() []kind.Condition {
+	if len(e.Rejected) == 0 {
+		return nil
+	}
+	return []kind.Condition{{Type: kind.AcceptedCondition, Status: "False", Reason: kind.InvalidResult,
+		Message: someProblems(e.Rejected)}}
 }
 
 // Accepted returns the condition Accepted of a policy where it is False; none where it is True. That of proxies, which

@@ -1,16 +1,45 @@
 package proxy
 
 import (
+	"fmt"
+	"slices"
+
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 // WholeProxyConfs are the effective confs about a proxy as a whole; nil: no policy of the kind applies.
 type WholeProxyConfs struct {
 	Passthrough *kind.PassthroughConf `json:"MeshPassthrough"`
-	Patch       *kind.ProxyPatchConf  `json:"MeshProxyPatch"`
+	Patch       *PatchConf            `json:"MeshProxyPatch"`
+}
+
+// PatchConf are the modifications of several MeshProxyPatches.
+type PatchConf struct {
+	kind.ProxyPatchConf
+	// Firsts are the indexes of the modifications with which each policy but the first one begins.
+	Firsts []int `json:"firsts,omitempty"`
+}
+
+// patchConfOf returns a merged conf with the places where its policies begin.
+func patchConfOf(merged policy.Merged) *PatchConf {
+	conf := &PatchConf{ProxyPatchConf: *merged.Conf.(*kind.ProxyPatchConf)}
+	of := make([]resource.Key, len(conf.AppendModifications))
+	for path, origin := range merged.Origins.All() {
+		var i int
+		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err == nil {
+			of[i] = origin.Policy
+		}
+	}
+	for i := 1; i < len(of); i++ {
+		if of[i] != of[i-1] {
+			conf.Firsts = append(conf.Firsts, i)
+		}
+	}
+	return conf
 }
 
 // WholeKey identifies the policies of a mesh about a proxy as a whole. The mesh is the proxy's own; a ZoneIngress and a
@@ -50,7 +79,13 @@ func (s *Stage) MergedWhole(r *table.Reader, key WholeKey) map[string]policy.Mer
 
 // wholeProxy returns the effective confs about a proxy as a whole, by value: a changed origin leaves them equal.
 func (s *Stage) wholeProxy(r *table.Reader, key WholeKey) policy.Confs {
-	return confsOf(s.MergedWhole(r, key))
+	confs := map[string]any{}
+	for of, merged := range s.MergedWhole(r, key) {
+		if confs[of] = merged.Conf; of == kind.MeshProxyPatches.Name {
+			confs[of] = patchConfOf(merged)
+		}
+	}
+	return policy.ConfsOf(confs)
 }
 
 // MeshPatch are the modifications of a proxy's own resources by the policies of a mesh.
@@ -60,30 +95,34 @@ type MeshPatch struct {
 }
 
 // patch adds the modifications by the policies of a mesh (nil: none) to a proxy.
-func (p *Proxy) patch(mesh string, conf *kind.ProxyPatchConf) {
+func (p *Proxy) patch(mesh string, conf *PatchConf) {
 	if conf != nil {
 		p.Patches = append(p.Patches, MeshPatch{mesh, patchConfs(conf)})
 	}
 }
 
 // patchOf returns the modifications of a conf (nil: none) for which concerns returns true.
-func patchOf(conf *kind.ProxyPatchConf, concerns func(*kind.OneModification) bool) policy.Confs {
+func patchOf(conf *PatchConf, concerns func(*kind.OneModification) bool) policy.Confs {
 	if conf == nil {
 		return policy.Confs{}
 	}
-	var modifications []kind.Modification
-	for _, m := range conf.AppendModifications {
+	some, begins := &PatchConf{}, false
+	for i, m := range conf.AppendModifications {
+		begins = begins || slices.Contains(conf.Firsts, i)
 		if one := m.One(); one != nil && concerns(one) {
-			modifications = append(modifications, m)
+			if n := len(some.AppendModifications); begins && n > 0 {
+				some.Firsts = append(some.Firsts, n)
+			}
+			some.AppendModifications, begins = append(some.AppendModifications, m), false
 		}
 	}
-	if len(modifications) == 0 {
+	if len(some.AppendModifications) == 0 {
 		return policy.Confs{}
 	}
-	return patchConfs(&kind.ProxyPatchConf{AppendModifications: modifications})
+	return patchConfs(some)
 }
 
-func patchConfs(conf *kind.ProxyPatchConf) policy.Confs {
+func patchConfs(conf *PatchConf) policy.Confs {
 	return policy.ConfsOf(map[string]any{kind.MeshProxyPatches.Name: conf})
 }
 
@@ -95,7 +134,7 @@ func (s *Stage) forwardingPatch(r *table.Reader, mesh string, key state.ProxyKey
 }
 
 // PatchOf returns the modifications of a proxy or a group; nil: none.
-func PatchOf(confs policy.Confs) *kind.ProxyPatchConf {
+func PatchOf(confs policy.Confs) *PatchConf {
 	var all WholeProxyConfs
 	confs.Read(&all)
 	return all.Patch

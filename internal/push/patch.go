@@ -21,7 +21,7 @@ func (c *config) makePatches(_ *table.Reader, confs policy.Confs) *envoy.Patches
 	if conf == nil {
 		return nil
 	}
-	patches, _ := envoy.NewPatches(conf, c.state.Tables.PatchTypes)
+	patches, _ := envoy.NewPatches(&conf.ProxyPatchConf, c.state.Tables.PatchTypes, conf.Firsts...)
 	return patches
 }
 
@@ -160,15 +160,18 @@ func (i *Inspector) Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modif
 		all[i].Index = number[all[i].Policy]
 		number[all[i].Policy]++
 	}
-	_, problems := envoy.NewPatches(proxy.PatchOf(confs), c.state.Tables.PatchTypes)
+	_, problems := envoy.NewPatches(&proxy.PatchOf(confs).ProxyPatchConf, c.state.Tables.PatchTypes)
 	patches := c.patches.Get(r, confs)
 	note := func(result envoy.Patched) {
 		for i, n := range result.Matches {
 			all[i].Matches += n
 		}
 		for _, problem := range result.Problems {
-			all[problem.Modification].Problems = append(all[problem.Modification].Problems,
-				problem.Field+": "+problem.Reason)
+			of, text := &all[problem.Modification], problem.Field+": "+problem.Reason
+			of.Problems = append(of.Problems, text)
+			if problem.Rejected {
+				of.Rejected = append(of.Rejected, text)
+			}
 		}
 	}
 	note(envoy.Patched{Problems: problems})

@@ -302,3 +302,40 @@ func TestPatchesOfZoneProxies(t *testing.T) {
 		t.Errorf("after the policy is written again the clusters have %s", got)
 	}
 }
+
+// TestAPatchThatIsNotAppliedSaysSo: where Envoy would reject the result of a MeshProxyPatch, the proxy keeps the
+// resource without it, and the policy is not accepted.
+func TestAPatchThatIsNotAppliedSaysSo(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	const value = "{name: b, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, " +
+		"maxRequestBytes: 9}}"
+	filter := func(operation, value string) kind.Modification {
+		return kind.Modification{HTTPFilter: &kind.FilterModification{Operation: operation,
+			Change: kind.Change{Value: value}}}
+	}
+	put(hub, web("web"), redirectedServer("web-1", "10.0.0.1"))
+	listeners := func() map[string]string {
+		versions := map[string]string{}
+		resources, _ := hub.Inspector.Config(state.ProxyKey{Mesh: mesh, Name: "web-1"})
+		for _, r := range resources {
+			if r.Type == xds.Listener {
+				versions[r.Name] = r.Version
+			}
+		}
+		return versions
+	}
+	before := listeners()
+	put(hub, kind.MeshProxyPatches.Make(mesh, "p", kind.MeshProxyPatch{Default: kind.ProxyPatchConf{
+		AppendModifications: []kind.Modification{filter(kind.PatchRemove, ""), filter(kind.PatchAddFirst, value)}}}))
+	after := listeners()
+	reports := hub.Inspector.reports()
+	o, _ := hub.state.Tables.Find(reports.Reader(), resource.Key{Kind: kind.MeshProxyPatches.Name, Mesh: mesh, Name: "p"})
+	accepted := reports.PolicyEffects().Status(o).Conditions[0]
+	if accepted.Status != "False" || accepted.Reason != kind.InvalidResult ||
+		!strings.Contains(accepted.Message, `the last HTTP filter is "b", which ends no chain`) {
+		t.Errorf("the condition is %+v", accepted)
+	}
+	if !maps.Equal(before, after) {
+		t.Errorf("the listeners are %v, want %v", after, before)
+	}
+}
