@@ -283,6 +283,7 @@ func setValue(pointer reflect.Value, n int64) {
 // PortCosts is what the confs of a kind of policies cost a proxy for each port that they are about, and its bounds.
 type PortCosts[C any] struct {
 	EachRoute      bool          // a port costs it for each route of its requests too
+	EachEndpoint   bool          // a port costs it for each of its endpoints in the zone
 	Unit           string        // "entries of rings"
 	Of             func(C) int64 // beyond what a port costs without a policy
 	Most, Producer int64         // of the policies of one owner in a mesh, and of a producer

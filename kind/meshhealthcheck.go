@@ -149,7 +149,7 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	},
 	Split:    func(p *MeshHealthCheck) Parts { return Parts{TargetRef: p.TargetRef, To: toParts(p.To)} },
 	Statuses: policyStatuses("MeshHealthCheck"),
-	Costs: &PortCosts[*HealthCheckConf]{Unit: "checks of an endpoint of each port in 1,000 s", Of: checkCost,
+	Costs: &PortCosts[*HealthCheckConf]{EachEndpoint: true, Unit: "checks of endpoints in 1,000 s", Of: checkCost,
 		Most: 2_000_000, Producer: 100_000},
 	Older: olderPanicThreshold,
 }

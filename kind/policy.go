@@ -176,7 +176,8 @@ func (k *PolicyKind[S, C]) PortCosts() *PortCosts[any] {
 		return nil
 	}
 	of := func(conf any) int64 { return k.Costs.Of(conf.(*C)) }
-	return &PortCosts[any]{k.Costs.EachRoute, k.Costs.Unit, of, k.Costs.Most, k.Costs.Producer}
+	return &PortCosts[any]{k.Costs.EachRoute, k.Costs.EachEndpoint, k.Costs.Unit, of, k.Costs.Most,
+		k.Costs.Producer}
 }
 
 // Conf implements [Policy].

@@ -27,7 +27,8 @@ func newInspectPoliciesCommand(r *remote) *cobra.Command {
 it receives, by inbound or external service and caller: each field that a policy sets, its value, the item of the policy
 that sets it, and the items that it overrides. The first caller that matches decides. For traffic that a MeshHTTPRoute or a
 MeshTCPRoute routes, the rules are shown too, with the fields that their filters and backends are from, and those that
-they override. A field that is absent has its default; docs/defaults.md lists the defaults.`,
+they override. A field that is absent has its default; docs/defaults.md lists the defaults. A line for each policy that
+the proxy is without follows, with the reason: its Envoy rejects it, or it costs proxies too much.`,
 		Example: `  weft inspect policies --for web-1
   weft inspect policies --for web-1 --to backend -o json`,
 		Args: cobra.NoArgs,
@@ -65,6 +66,8 @@ type effectivePolicies struct {
 	ZoneProxy  []policiesAt  `json:"zoneProxy"`
 	Outbounds  []policiesTo  `json:"outbounds"`
 	WholeProxy []appliedConf `json:"wholeProxy,omitempty"`
+	// LeftOut are the policies that target the proxy, and that it is without.
+	LeftOut []inspect.AppliedLeftOut `json:"leftOut,omitempty"`
 }
 
 // narrow drops what no policy is about and, with the name of a service, all traffic but that to the service.
@@ -97,6 +100,9 @@ func (p *effectivePolicies) print(out, notes io.Writer) error {
 				fmt.Fprintf(notes, "%s: %s\n", at[i].name(), warning)
 			}
 		}
+	}
+	for _, left := range p.LeftOut {
+		fmt.Fprintf(notes, "%s: is left out (%s): %s\n", left.Policy, left.Reason, left.Message)
 	}
 	if len(whole)+len(sent)+len(received) == 0 {
 		fmt.Fprintln(notes, "no policy sets a field: the defaults apply (docs/defaults.md)")

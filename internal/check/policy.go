@@ -28,7 +28,8 @@ func (l *checker) policy(o resource.Any) {
 		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
 	}
 	if rejected := effect.Rejected; len(rejected) > 0 {
-		l.found(policyNotAccepted, object, "%s: %s", kind.InvalidResult, strings.Join(rejected[:min(len(rejected), 3)], "; "))
+		l.found(policyNotAccepted, object, "%s: %s", kind.InvalidResult,
+			strings.Join(rejected[:min(len(rejected), 3)], "; "))
 	}
 	for _, warning := range kind.OpenPrefixes(o) {
 		l.found(prefixWithinSegment, object, "%s", warning)

@@ -30,6 +30,8 @@ type Applied struct {
 	Outbounds []AppliedOutbound `json:"outbounds"`
 	// WholeProxy are the effective confs of the policies about the proxy as a whole, by kind.
 	WholeProxy []AppliedConf `json:"wholeProxy,omitempty"`
+	// LeftOut are the policies that target the proxy, and that it is without.
+	LeftOut []AppliedLeftOut `json:"leftOut,omitempty"`
 }
 
 // AppliedIdentity is the MeshIdentity of a proxy, and the reason for its choice.
@@ -156,7 +158,7 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 		a.Inbounds = append(a.Inbounds, rs.appliedInbound(key, l))
 	}
 	a.ZoneProxy = rs.appliedSections(p)
-	a.WholeProxy = rs.appliedWhole(p)
+	a.WholeProxy, a.LeftOut = rs.appliedWhole(p), rs.leftOut(key)
 	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group.ReachKey()) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
 			d = d.With(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))

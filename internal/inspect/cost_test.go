@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/graph"
 	"weft/internal/inspect"
@@ -177,6 +178,104 @@ func TestRoutesMultiplyCosts(t *testing.T) {
 			}
 			if left != test.left {
 				t.Errorf("%q is left out, want %q", left, test.left)
+			}
+		})
+	}
+}
+
+// TestPoliciesThatAProxyIsWithout: a proxy lists the policies that target it and that it is without, and no others.
+func TestPoliciesThatAProxyIsWithout(t *testing.T) {
+	s := graph.NewState("east")
+	costly, other := rings("costly", "", 8<<20, nil), rings("other", "", 2048, nil)
+	timeout := kind.MeshTimeouts.Make("default", "rejected", kind.MeshTimeout{})
+	timeout.Version = "1"
+	other.(*resource.Object[kind.MeshLoadBalancingStrategy]).Spec.TargetRef = &kind.TargetRef{Kind: "Dataplane",
+		Name: "api-1"}
+	insight := kind.DataplaneInsights.Make("default", "web-1", kind.DataplaneInsight{Exceptions: []kind.Exception{
+		{Policy: kind.Cause{Kind: "MeshTimeout", Name: "rejected"}, PolicyVersion: "1", Type: "route", Name: "r",
+			Message: "no", State: kind.ExceptionAlone},
+		{Policy: kind.Cause{Kind: "MeshTimeout", Name: "rejected"}, PolicyVersion: "0", State: kind.ExceptionAlone},
+	}})
+	s.Tables.DB.Commit(func(tx *table.Tx) {
+		s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+		for i, name := range []string{"web-1", "api-1"} {
+			s.Tables.Put(tx, kind.Dataplanes.Make("default", name, kind.Dataplane{Networking: kind.Networking{
+				Address: fmt.Sprint("10.0.0.", i+1), TransparentProxying: &kind.TransparentProxying{}}}))
+		}
+		for i := range 8 {
+			s.Tables.Put(tx, kind.MeshServices.Make("default", fmt.Sprint("s", i), kind.MeshService{
+				Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}}))
+		}
+		for _, o := range []resource.Any{costly, other, timeout, insight} {
+			s.Tables.Put(tx, o)
+		}
+	})
+	reports := inspect.NewReports(s, s.Tables.DB.Snapshot())
+	of := func(name string) string {
+		var texts []string
+		for _, left := range reports.Applied(state.ProxyKey{Mesh: "default", Name: name}).LeftOut {
+			message, _, _ := strings.Cut(left.Message, ":")
+			texts = append(texts, left.Policy+" "+left.Reason+" "+message)
+		}
+		return strings.Join(texts, "\n")
+	}
+	const cost = "MeshLoadBalancingStrategy default/costly CostTooHigh it is left out"
+	if got, want := of("web-1"), cost+"\nMeshTimeout default/rejected RejectedByProxy Envoy rejects the route r with "+
+		"it"; got != want {
+		t.Errorf("web-1 is without\n%s\nwant\n%s", got, want)
+	}
+	if got := of("api-1"); got != cost {
+		t.Errorf("api-1 is without\n%s\nwant\n%s", got, cost)
+	}
+}
+
+// TestChecksCountForEachEndpoint: what checks cost a proxy depends on the number of endpoints, whichever interval is the
+// shorter one.
+func TestChecksCountForEachEndpoint(t *testing.T) {
+	checks := func(conf kind.HealthCheckConf) resource.Any {
+		conf.TCP = &kind.TCPHealthCheck{}
+		return kind.MeshHealthChecks.Make("default", "checks", kind.MeshHealthCheck{
+			To: []kind.ToItem[kind.HealthCheckConf]{{TargetRef: kind.DestinationRef{Kind: "Mesh"}, Default: conf}}})
+	}
+	every := func(d time.Duration) *kind.Duration { return new(kind.Duration(d)) }
+	const tenth = 100 * time.Millisecond
+	for _, test := range []struct {
+		name                string
+		services, endpoints int
+		policy              resource.Any
+		left                bool
+	}{
+		{"at the bound", 12, 16, checks(kind.HealthCheckConf{NoTrafficInterval: every(tenth)}), false},
+		{"beyond it by endpoints", 12, 17, checks(kind.HealthCheckConf{NoTrafficInterval: every(tenth)}), true},
+		{"beyond it with traffic", 12, 17, checks(kind.HealthCheckConf{Interval: every(tenth)}), true},
+		{"beyond it by ports", 13, 16, checks(kind.HealthCheckConf{NoTrafficInterval: every(tenth)}), true},
+		{"of a longer interval", 13, 16, checks(kind.HealthCheckConf{NoTrafficInterval: every(2 * tenth)}), false},
+		{"of the default interval", 60, 40, checks(kind.HealthCheckConf{}), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := graph.NewState("east")
+			s.Tables.DB.Commit(func(tx *table.Tx) {
+				s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
+				for i := range test.services {
+					name := fmt.Sprint("s", i)
+					s.Tables.Put(tx, kind.MeshServices.Make("default", name, kind.MeshService{
+						Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
+						Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}}))
+					for j := range test.endpoints {
+						n := kind.Networking{Address: fmt.Sprintf("10.0.%d.%d", i, j+1), Inbound: []kind.Inbound{
+							{Port: 80, Tags: map[string]string{kind.ServiceTag: name}}}}
+						dp := kind.Dataplanes.Make("default", fmt.Sprint(name, "-", j), kind.Dataplane{Networking: n})
+						kind.VouchOperator(nil, dp)
+						s.Tables.Put(tx, dp)
+						s.Tables.Put(tx, kind.DataplaneListenerStatuses.Make("default", dp.Name, kind.DataplaneListenerStatus{
+							Inbounds: []kind.ServedInbound{{Inbound: n.Effective(n.Inbound[0])}}}))
+					}
+				}
+				s.Tables.Put(tx, test.policy)
+			})
+			reason := s.Proxies.CostReason(table.Eval(s.Tables.DB.Snapshot()), test.policy.Key())
+			if (reason != "") != test.left {
+				t.Errorf("the policy is left out because it %q; want %t", reason, test.left)
 			}
 		})
 	}

@@ -3,10 +3,12 @@ package proxy
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"weft/internal/policy"
 	"weft/internal/service"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -21,8 +23,8 @@ type Costly struct {
 
 // costs returns the policies of a kind in a mesh that are left out, sorted by name. Each owner has its own bound: the
 // operators, and each namespace, for its producers' policies and for its others. Of the policies of an owner those with
-// the first names count, so that all zones leave the same ones out. A proxy that reaches few of the services pays less
-// than is counted here.
+// the first names count, so that all zones leave the same ones out, except where endpoints count, which are those of the
+// zone. A proxy that reaches few of the services pays less than is counted here.
 func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
 	rows := s.state.PolicyRows[key.Kind]
 	if rows.Costs == nil {
@@ -36,7 +38,11 @@ func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
 	for _, p := range policies {
 		cost := int64(0)
 		for _, of := range s.PartCosts.Get(r, p.Key) {
-			cost += of.Each * int64(s.placesAbout(r, key.Mesh, of.To, rows.Costs.EachRoute))
+			if rows.Costs.EachEndpoint {
+				cost += of.Each * int64(s.endpointsAbout(r, key.Mesh, of.To))
+			} else {
+				cost += of.Each * int64(s.placesAbout(r, key.Mesh, of.To, rows.Costs.EachRoute))
+			}
 		}
 		if cost == 0 {
 			continue
@@ -94,6 +100,37 @@ func (s *Stage) placesAbout(r *table.Reader, mesh string, to *policy.To, eachRou
 		}
 	}
 	return places
+}
+
+// endpointsAbout returns the number of endpoints of this zone of the ports of services that an item of `to` is about:
+// for each port the next power of two, so that few changes of endpoints change which policies apply.
+func (s *Stage) endpointsAbout(r *table.Reader, mesh string, to *policy.To) int {
+	sum := 0
+	add := func(port service.DestinationKey) {
+		if port.Kind == service.MultiZoneService {
+			port = port.On(service.LocalLocality)
+		}
+		n := 0
+		if endpoints := s.services.EndpointsOf(r, port); endpoints != nil {
+			for i := range endpoints.Endpoints {
+				if e := &endpoints.Endpoints[i]; e.Proxy != (state.ProxyKey{}) && !e.Egress {
+					n++
+				}
+			}
+		}
+		sum += 1 << bits.Len(uint(max(n, 1)-1))
+	}
+	for _, port := range s.services.TargetedBy(r, mesh, to) {
+		add(port)
+	}
+	if to.Kind == policy.ToMesh {
+		for _, of := range s.services.Destinations.Get(r, mesh) {
+			for _, port := range s.services.Ports.Get(r, of) {
+				add(of.At(port))
+			}
+		}
+	}
+	return sum
 }
 
 // RoutedPorts are the ports that an item of a MeshHTTPRoute is about, with the number of its routes and the labels by

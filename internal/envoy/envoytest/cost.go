@@ -30,6 +30,10 @@ const (
 	startMost              = 5 * time.Second                               // CPU until it responds
 )
 
+// checkedEndpoints is the number of endpoints of a cluster with checks. The bound of checks counts endpoints, so it is
+// that of the services of those who call [Envoy.Costly].
+const checkedEndpoints = 2
+
 // Costly returns the resources for which an Envoy that runs them without traffic pays more memory or CPU than a proxy
 // should. Clusters have 30 endpoints that accept no connection.
 func (e *Envoy) Costly(resources []*xds.Resource) ([]Rejection, error) {
@@ -123,8 +127,11 @@ func runnable(cluster *clusterv3.Cluster) {
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(&tlsv3.UpstreamTlsContext{})}}
 	cluster.EdsClusterConfig = nil
 	cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
-	locality := &endpointv3.LocalityLbEndpoints{}
-	for i := range 30 { // so many that checks of each take CPU
+	locality, endpoints := &endpointv3.LocalityLbEndpoints{}, 30
+	if len(cluster.HealthChecks) > 0 {
+		endpoints = checkedEndpoints
+	}
+	for i := range endpoints {
 		locality.LbEndpoints = append(locality.LbEndpoints, &endpointv3.LbEndpoint{
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
 				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
