@@ -726,6 +726,7 @@ var comments = map[string]string{
 	"PolicyStatus.Conditions":                     "Conditions are Accepted (False where a proxy's Envoy rejects the resulting configuration, where an item has no effect because it contradicts the policies that it is merged with, or where a value is beyond the bound of what proxies pay and proxies have the bound), ResolvedRefs (False where a target, a section or a backend does not exist) and Applied (False where the policy has no effect, with the reason).",
 	"PolicyStatus.Warnings":                       "Warnings are fields without effect, and values that may have another effect than is intended.",
 	"PortCosts":                                   "PortCosts is what the confs of a kind of policies cost a proxy for each port that they are about, and its bounds.",
+	"PortCosts.EachEndpoint":                      "a port costs it for each of its endpoints in the zone",
 	"PortCosts.EachRoute":                         "a port costs it for each route of its requests too",
 	"PortCosts.Most":                              "of the policies of one owner in a mesh, and of a producer",
 	"PortCosts.Of":                                "beyond what a port costs without a policy",
