@@ -136,8 +136,10 @@ func olderExternalSources(spec map[string]any) {
 // MeshExternalServiceStatus is the status of a MeshExternalService in a zone; it never leaves the zone. (Mesh Scoped
 // Zone Ingress and Zone Egress.)
 type MeshExternalServiceStatus struct {
-	// VIP is its virtual IP address in this zone.
+	// VIP is its first virtual IP address in this zone.
 	VIP *VIP `json:"vip,omitempty"`
+	// VIPs are all its virtual IP addresses in this zone.
+	VIPs []VIP `json:"vips,omitempty"`
 	// Addresses are its host names.
 	Addresses []Address `json:"addresses,omitempty"`
 	// ZoneEgress is the zone egress that clients dial; absent: none is ready. It is computed on reading. In the objects

@@ -19,8 +19,8 @@ func (s *MeshMultiZoneServiceStatus) Places() Places {
 
 // Places returns the host names and virtual IPs of the service.
 func (s *MeshExternalServiceStatus) Places() Places {
-	at := Places{Addresses: s.Addresses, HostnameGenerators: s.HostnameGenerators}
-	if s.VIP != nil {
+	at := Places{s.VIPs, s.Addresses, s.HostnameGenerators}
+	if len(at.VIPs) == 0 && s.VIP != nil { // of an older release
 		at.VIPs = []VIP{*s.VIP}
 	}
 	return at

@@ -29,13 +29,11 @@ func (p *Plan) external(r *table.Reader, u Request) (w Writes) {
 	if had {
 		old = stored.Spec
 	}
-	vips, full := p.vipsOf(r, u, old.Places().VIPs)
-	if full != nil {
-		status.Conditions = append(status.Conditions, *full)
-	}
+	vips, unassigned := p.vipsOf(r, u, old.Places().VIPs)
+	status.Conditions = append(status.Conditions, unassigned...)
 	status.Conditions = p.withComputed(r, resource.Key(u), status.Conditions, old.Conditions)
 	status.ZoneEgress = p.zoneEgress(r, resource.Key(u), old.ZoneEgress)
-	if len(vips) > 0 {
+	if status.VIPs = vips; len(vips) > 0 {
 		status.VIP = &vips[0]
 	}
 	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)

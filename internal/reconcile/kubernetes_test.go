@@ -48,7 +48,7 @@ func newCluster(t rapid.TB, settings *convert.Settings) *cluster {
 		waits: map[string]*barrier.Wait{}}
 	graph := graph.NewState("east")
 	k := &Kubernetes{Settings: settings, Objects: objects.New(graph.Tables.DB, settings)}
-	w.plan = NewPlan(graph, Ranges{all, all, all}, k)
+	w.plan = NewPlan(graph, Ranges{all, all, all, sixRange}, k)
 	graph.Tables.DB.Clock = func() time.Time { return w.now }
 	c := &cluster{follow(w, false, slog.New(slog.DiscardHandler)), k, nil}
 	k.WriteStatus = c.writeStatus

@@ -66,10 +66,8 @@ func (p *Plan) multiZone(r *table.Reader, u Request) (w Writes) {
 	if had {
 		old = stored.Spec
 	}
-	vips, full := p.vipsOf(r, u, old.VIPs)
-	if full != nil {
-		status.Conditions = append(status.Conditions, *full)
-	}
+	vips, unassigned := p.vipsOf(r, u, old.VIPs)
+	status.Conditions = append(status.Conditions, unassigned...)
 	status.VIPs = vips
 	status.Addresses, status.HostnameGenerators = p.hostnamesOf(r, u)
 	served := had && slices.Equal(old.VIPs, status.VIPs) && slices.Equal(old.Addresses, status.Addresses)

@@ -46,7 +46,7 @@ func TestMembersOfManyZones(t *testing.T) {
 	if got := strings.Join(members, " "); got != "north/web west/web" {
 		t.Errorf("it is made of %q", got)
 	}
-	if len(status.VIPs) != 1 || len(status.Addresses) != 1 || status.Addresses[0].Hostname != "web.mzsvc.mesh.local" {
+	if len(status.VIPs) != 2 || len(status.Addresses) != 1 || status.Addresses[0].Hostname != "web.mzsvc.mesh.local" {
 		t.Errorf("it is reached at %v and %v", status.VIPs, status.Addresses)
 	}
 	if len(status.Conditions) != 1 {

@@ -271,10 +271,9 @@ func (p *Plan) service(r *table.Reader, u Request) (w Writes) {
 		status.VIPs = wanted.VIPs
 	} else if p.kubernetes != nil && own && madeFromService(service) {
 		status.VIPs = old.VIPs // until the objects are known
-	} else if vips, full := p.vipsOf(r, u, old.VIPs); full != nil {
-		status.Conditions = append(status.Conditions, *full)
 	} else {
-		status.VIPs = vips
+		vips, unassigned := p.vipsOf(r, u, old.VIPs)
+		status.VIPs, status.Conditions = vips, append(status.Conditions, unassigned...)
 	}
 	if own && service.Label(kind.ManagedBy) == kind.GeneratedBy && !madeFromService(service) && f.count.Total == 0 {
 		status.Abandoned = cmp.Or(old.Abandoned, &kind.Time{Time: r.Now()})

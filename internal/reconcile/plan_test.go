@@ -34,13 +34,17 @@ type world struct {
 	waits map[string]*barrier.Wait
 }
 
+// sixRange has the IPv6 virtual IPs of all worlds.
+var sixRange = netip.MustParsePrefix("fd00:fd00::/96")
+
 func newWorld(t rapid.TB, cidr string) *world { return newWorldIn(t, "east", cidr) }
 
 // newWorldIn returns an empty world of a zone; global has no name.
 func newWorldIn(t rapid.TB, zone, cidr string) *world {
 	state, all := graph.NewState(zone), netip.MustParsePrefix(cidr)
 	w := &world{
-		t: t, plan: NewPlan(state, Ranges{all, all, all}, nil), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		t: t, plan: NewPlan(state, Ranges{all, all, all, sixRange}, nil),
+		now:    time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		stated: map[Request]string{}, waits: map[string]*barrier.Wait{},
 	}
 	w.barrier = barrier.New(w.plan.Acks, nil, w.commit, slog.New(slog.DiscardHandler))
@@ -204,7 +208,7 @@ func TestATagMakesAServiceThatGoesAfterItsLastDataplane(t *testing.T) {
 	if spec == nil || len(spec.Ports) != 1 || spec.Ports[0].Port != 8080 || spec.Ports[0].AppProtocol != kind.HTTP {
 		t.Fatalf("generated service is %+v, want port 8080 of http", spec)
 	}
-	if status == nil || len(status.VIPs) != 1 {
+	if status == nil || len(status.VIPs) != 2 {
 		t.Fatalf("generated service has status %+v, want a virtual IP", status)
 	}
 	w.remove(kind.Dataplanes.Key("default", "web-1"))

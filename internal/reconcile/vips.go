@@ -6,17 +6,20 @@ import (
 	"hash/fnv"
 	"io"
 	"net/netip"
+	"slices"
 
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-// Ranges are the IPv4 networks of virtual IPs. They may overlap: each address is assigned once.
+// Ranges are the networks of virtual IPs. They may overlap: each address is assigned once.
 type Ranges struct {
 	MeshService          netip.Prefix
 	MeshMultiZoneService netip.Prefix
 	MeshExternalService  netip.Prefix
+	// IPv6 has those of every kind. It embeds the IPv4 ones, so it is never full.
+	IPv6 netip.Prefix
 }
 
 func (ranges *Ranges) rangeOf(u Request) (cidr netip.Prefix, setting string) {
@@ -29,22 +32,44 @@ func (ranges *Ranges) rangeOf(u Request) (cidr netip.Prefix, setting string) {
 	return ranges.MeshService, "KUMA_IPAM_MESH_SERVICE_CIDR"
 }
 
-// vipsOf returns the virtual IPs of a service, which are assigned once and kept. Where the range has no free address,
-// it returns the condition instead.
-func (p *Plan) vipsOf(r *table.Reader, u Request, had []kind.VIP) (vips []kind.VIP, full *kind.Condition) {
-	if len(had) > 0 || p.Global() {
+// vipsOf returns the virtual IPs of a service, one of each IP family, which are assigned once and kept. Where one is
+// not free, it returns a condition too.
+func (p *Plan) vipsOf(r *table.Reader, u Request, had []kind.VIP) (vips []kind.VIP, unassigned []kind.Condition) {
+	if p.Global() {
 		return had, nil
+	}
+	if len(had) > 0 {
+		return p.withIPv6(r, u, had)
 	}
 	cidr, setting := p.Ranges.rangeOf(u)
 	if !p.noVIP.Get(r, cidr.Masked()) {
 		if vip, ok := p.freeVIP(r, u.Mesh+"/"+u.Name, cidr); ok {
-			return []kind.VIP{{IP: vip.String()}}, nil
+			return p.withIPv6(r, u, []kind.VIP{{IP: vip.String()}})
 		}
 	}
-	return nil, &kind.Condition{
-		Type: "VIPAssigned", Status: "False", Reason: "RangeIsFull",
-		Message: fmt.Sprintf("%s has no free address; set %s to a larger range", cidr, setting),
+	return nil, notAssigned("RangeIsFull", "%s has no free address; set %s to a larger range", cidr, setting)
+}
+
+// withIPv6 adds the IPv6 virtual IP of a service that has only one of IPv4. It embeds that address, so no other service
+// gets it from this range or a former one.
+func (p *Plan) withIPv6(r *table.Reader, u Request, vips []kind.VIP) ([]kind.VIP, []kind.Condition) {
+	four, err := netip.ParseAddr(vips[0].IP)
+	if err != nil || !four.Is4() || len(vips) > 1 {
+		return vips, nil
 	}
+	six := kind.EmbedIPv4(p.Ranges.IPv6, four).String()
+	for _, owner := range p.State.Services.VIPOwners(r, six) {
+		if owner != resource.Key(u) { // a cluster IP
+			return vips, notAssigned("AddressInUse", "%s is an address of %s; set KUMA_IPAM_IPV6_CIDR to a range of "+
+				"which no address is in use", six, owner)
+		}
+	}
+	return append(slices.Clip(vips), kind.VIP{IP: six}), nil
+}
+
+func notAssigned(reason, format string, args ...any) []kind.Condition {
+	return []kind.Condition{{Type: "VIPAssigned", Status: "False", Reason: reason,
+		Message: fmt.Sprintf(format, args...)}}
 }
 
 // rangeIsFull is a derived value of its own, so that the services without an address depend on one value and not on

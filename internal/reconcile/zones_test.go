@@ -51,7 +51,7 @@ func TestAnotherZonesServiceIsItsOwners(t *testing.T) {
 	if service != &theirs.Spec {
 		t.Errorf("another zone's service was written: %+v", service)
 	}
-	if len(status.VIPs) != 1 || status.TLS.Status != "Ready" || status.DataplaneProxies != nil {
+	if len(status.VIPs) != 2 || status.TLS.Status != "Ready" || status.DataplaneProxies != nil {
 		t.Errorf("its status is %+v; want a virtual IP, mutual TLS, and no count of Dataplanes", status)
 	}
 	if got := w.names(theirs.Name); got != "web.svc.west.mesh.local" {

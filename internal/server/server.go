@@ -268,7 +268,7 @@ func (s *Server) buildReconciler(context.Context) error {
 	}
 	plan := reconcile.NewPlan(s.state, reconcile.Ranges{
 		MeshService: s.settings.MeshServiceCIDR, MeshMultiZoneService: s.settings.MeshMultiZoneServiceCIDR,
-		MeshExternalService: s.settings.MeshExternalServiceCIDR,
+		MeshExternalService: s.settings.MeshExternalServiceCIDR, IPv6: s.settings.IPv6CIDR,
 	}, s.kubernetes())
 	plan.DrainTime = s.settings.DrainTime
 	plan.Unpermitted = envoy.TypeNames(s.settings.PatchTypes).Unpermitted

@@ -48,7 +48,7 @@ var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_DEFAULT_POLICIES_", "the first start creates no policy"},
 	{"KUMA_DIAGNOSTICS_DEBUG_ENDPOINTS", "they are always served, to administrators"},
 	{"KUMA_DIAGNOSTICS_TLS_", "diagnostics are served over HTTP"},
-	{"KUMA_DNS_SERVER_", "the control plane serves no DNS"},
+	{"KUMA_DNS_SERVER_", "the control plane serves no DNS; the range of IPv6 virtual IPs is KUMA_IPAM_IPV6_CIDR"},
 	{"KUMA_DP_SERVER_AUTH_", "every proxy authenticates with a dataplane token"},
 	{"KUMA_DP_SERVER_AUTHN_", "every proxy authenticates: Pods with tokens of their service accounts, others with " +
 		"dataplane tokens"},

@@ -242,6 +242,13 @@ var plain = []setting{
 		set: network(func(s *Settings) *netip.Prefix { return &s.MeshExternalServiceCIDR }),
 	},
 	{
+		path: "ipam.ipv6.cidr", env: "KUMA_IPAM_IPV6_CIDR", fallback: "fd00:fd00::/96",
+		doc: "The range of the IPv6 virtual IPs of services of all kinds, of at least 2^32 addresses (`/96`). The " +
+			"last 32 bits of such an address are the IPv4 virtual IP of the service. Assigned addresses stay when it " +
+			"changes.",
+		set: networkIPv6(func(s *Settings) *netip.Prefix { return &s.IPv6CIDR }),
+	},
+	{
 		path: "egress.allowedLocalNetworks", env: "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", list: true,
 		doc: "Networks of local addresses that are allowed, such as `127.0.3.0/24`. Local addresses (loopback, " +
 			"link-local, multicast, reserved, metadata) are otherwise rejected or excluded for endpoints of " +
@@ -334,6 +341,18 @@ func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error 
 		prefix, err := netip.ParsePrefix(v)
 		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is4() || prefix.Bits() > 30 {
 			return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
+		}
+		*field(s) = prefix
+		return nil
+	}
+}
+
+// networkIPv6 parses an IPv6 network whose addresses can embed an IPv4 address.
+func networkIPv6(field func(*Settings) *netip.Prefix) func(*Settings, string) error {
+	return func(s *Settings, v string) error {
+		prefix, err := netip.ParsePrefix(v)
+		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is6() || prefix.Bits() > 96 {
+			return errors.New("is not an IPv6 network of 96 bits or less, such as fd00:fd00::/96")
 		}
 		*field(s) = prefix
 		return nil

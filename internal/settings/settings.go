@@ -54,8 +54,9 @@ type Settings struct {
 	// DefaultMesh is the mesh of Dataplanes without one, and the mesh whose identity ZoneEgresses have; empty: not set.
 	DefaultMesh string
 	// MeshServiceCIDR is the range of the virtual IPs of MeshServices, MeshMultiZoneServiceCIDR that of
-	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices.
-	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR netip.Prefix
+	// MeshMultiZoneServices, and MeshExternalServiceCIDR that of MeshExternalServices. IPv6CIDR is that of the IPv6
+	// virtual IPs of all of them.
+	MeshServiceCIDR, MeshMultiZoneServiceCIDR, MeshExternalServiceCIDR, IPv6CIDR netip.Prefix
 	// DrainTime is the time for which a resource that is not used any more stays after the last client's ack.
 	DrainTime time.Duration
 	// LocalNetworks are networks of a machine itself, its link or a cloud's metadata service that MeshExternalServices

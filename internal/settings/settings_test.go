@@ -252,6 +252,10 @@ func TestInvalidSettings(t *testing.T) {
 			want: []string{"is neither true nor false"}},
 		"network with host bits": {environ: []string{"KUMA_IPAM_MESH_SERVICE_CIDR=241.0.0.1/8"},
 			want: []string{"is not an IPv4 network"}},
+		"IPv4 for IPv6": {environ: []string{"KUMA_IPAM_IPV6_CIDR=241.0.0.0/8"},
+			want: []string{"KUMA_IPAM_IPV6_CIDR", "is not an IPv6 network of 96 bits or less"}},
+		"too small a network": {environ: []string{"KUMA_IPAM_IPV6_CIDR=fd00:fd00::/112"},
+			want: []string{"is not an IPv6 network of 96 bits or less"}},
 		"a source address": {
 			environ: []string{"KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN=true"},
 			want:    []string{"a loopback address proves nothing", "admin.sock"},
