@@ -24,13 +24,14 @@ import (
 
 // VIPListeners returns the listeners of redirected connections to a destination's virtual IPs, which lead to its route.
 // They bind no port, so they are the same for every proxy of a proxy group: the capture listener hands them the
-// connections to their address. families are those of the virtual IPs that the group's machines reach. Virtual IPs in
-// without have no listener.
+// connections to their address. families are those of the redirected connections of the group's machines, and the
+// listeners are at the virtual IPs that these dial. Virtual IPs in without have no listener.
 func VIPListeners(d *service.Destination, route *service.Route, families kind.IPFamilies,
 	without proxy.VIPs) []*xds.Resource {
 	var resources []*xds.Resource
-	for _, vip := range d.VIPs {
-		if !proxy.Reachable(vip, families) || without.Has(vip) {
+	for _, address := range proxy.DialedVIPs(d.VIPs, families) {
+		vip := address.String()
+		if without.Has(vip) {
 			continue
 		}
 		name := vipListenerName(vip, d.Key.Port)

@@ -331,9 +331,9 @@ func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {
 			a.Addresses = append(a.Addresses, kind.HostPort(out.Address, out.Port))
 		}
 	}
-	for _, vip := range d.VIPs {
-		if p.Group.Transparent && proxy.Reachable(vip, p.Group.IPFamilies) {
-			a.Addresses = append(a.Addresses, kind.HostPort(vip, d.Key.Port))
+	if p.Group.Transparent {
+		for _, vip := range proxy.DialedVIPs(d.VIPs, p.Group.IPFamilies) {
+			a.Addresses = append(a.Addresses, kind.HostPort(vip.String(), d.Key.Port))
 		}
 	}
 	return a

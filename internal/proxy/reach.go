@@ -217,8 +217,13 @@ func (s *Stage) ownFirst(a, b service.DestinationKey) int {
 	return service.CompareDestinations(a, b)
 }
 
-// Reachable returns whether proxies of these IP families reach a virtual IP.
-func Reachable(vip string, families kind.IPFamilies) bool {
-	address, err := netip.ParseAddr(vip)
-	return err == nil && families.Has(address.Is6())
+// DialedVIPs returns the virtual IPs of a service that the machines of proxies with these redirected IP families dial.
+func DialedVIPs(vips []string, families kind.IPFamilies) []netip.Addr {
+	addresses := make([]netip.Addr, 0, len(vips))
+	for _, vip := range vips {
+		if address, err := netip.ParseAddr(vip); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	return kind.DialedVIPs(addresses, families)
 }

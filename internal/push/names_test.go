@@ -1,6 +1,7 @@
 package push
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -129,5 +130,38 @@ func TestAProxyHearsTheNamesOfWhatItReaches(t *testing.T) {
 	put(hub, kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.9"}}))
 	if last := heard["client"][len(heard["client"])-1]; len(last.hosts) != 0 {
 		t.Errorf("a proxy that is transparent no more hears %v", last.hosts)
+	}
+}
+
+// A name has A records, and AAAA records where the machine has no IPv4 and its redirection covers IPv6.
+func TestNamesHaveTheFamilyThatTheMachineDials(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, web("web"), kind.MeshServiceStatuses.Make(mesh, "web", kind.MeshServiceStatus{
+		VIPs:      []kind.VIP{{IP: "241.0.0.1"}, {IP: "fd00:fd00::f100:1"}},
+		Addresses: []kind.Address{{Hostname: "web.mesh.local"}},
+	}))
+	var heard *HostNames
+	t.Cleanup(hub.Proxies.WatchHostNames(state.ProxyKey{Mesh: mesh, Name: "client"}, func(n *HostNames) { heard = n }))
+	for _, c := range []struct {
+		redirected string
+		machine    kind.IPFamilies
+		want       string
+	}{
+		{"DualStack", "", "[241.0.0.1]"}, // an agent of an older release
+		{"DualStack", kind.DualStack, "[241.0.0.1]"},
+		{"DualStack", kind.IPv4, "[241.0.0.1]"},
+		{"DualStack", kind.IPv6, "[fd00:fd00::f100:1]"},
+		{"IPv4", kind.DualStack, "[241.0.0.1]"},
+		{"IPv4", kind.IPv6, "[]"},
+		{"IPv6", kind.DualStack, "[fd00:fd00::f100:1]"},
+		{"IPv6", kind.IPv6, "[fd00:fd00::f100:1]"},
+	} {
+		put(hub,
+			kind.Dataplanes.Make(mesh, "client", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.9",
+				TransparentProxying: &kind.TransparentProxying{IPFamilyMode: c.redirected}}}),
+			kind.DataplaneListenerStatuses.Make(mesh, "client", kind.DataplaneListenerStatus{IPFamilies: c.machine}))
+		if heard == nil || len(heard.hosts) != 1 || fmt.Sprint(heard.hosts[0].Addresses) != c.want {
+			t.Errorf("%s of a machine with %q hears %v, want %s", c.redirected, c.machine, heard, c.want)
+		}
 	}
 }
