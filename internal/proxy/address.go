@@ -97,9 +97,14 @@ func (s *Stage) assignAddresses(r *table.Reader, p *Proxy, n *kind.Networking) {
 		cs.add(claimOf("networking.admin", kind.AdminAddress, n.Admin.Port))
 	}
 	if p.Capture != nil {
-		for _, wildcard := range p.Capture.wildcards() {
+		for _, wildcard := range wildcards(p.Capture.IPFamilies) {
 			cs.add(claimOf("the redirection of incoming connections", wildcard, p.Capture.InboundPort))
 			cs.add(claimOf("the redirection of outgoing connections", wildcard, p.Capture.OutboundPort))
+		}
+		if p.Capture.IPFamilies == kind.NoIPFamily {
+			wildcard := wildcards(kind.IPFamilies(n.TransparentProxying.IPFamilyMode))[0]
+			p.Excluded = append(p.Excluded, Exclusion{At: kind.HostPort(wildcard, p.Capture.OutboundPort),
+				Listener: "the redirection of outgoing connections", NoFamily: true})
 		}
 	}
 	p.Listeners = assign(cs, p, p.Listeners, func(l *InboundListener) claim {
@@ -172,12 +177,12 @@ func (p *Proxy) exclude(virtual []service.VirtualAddress, holder *claim) {
 	}
 }
 
-// wildcards returns the addresses at which redirected connections arrive.
-func (c *Capture) wildcards() (all []string) {
-	if c.IPFamilies.Has(false) {
+// wildcards returns the addresses at which redirected connections of IP families arrive.
+func wildcards(families kind.IPFamilies) (all []string) {
+	if families.Has(false) {
 		all = append(all, netip.IPv4Unspecified().String())
 	}
-	if c.IPFamilies.Has(true) {
+	if families.Has(true) {
 		all = append(all, netip.IPv6Unspecified().String())
 	}
 	return all
