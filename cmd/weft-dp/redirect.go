@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/internal/agent"
 	"weft/internal/agent/nameserver"
 	"weft/internal/agent/redirect"
 )
@@ -38,7 +39,8 @@ exit code is 1 if they are not. Run it as another user than the proxy, whose own
 Pod with the CNI plugin, it keeps the application from starting without the redirection.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return redirect.Validate(command.Context(), port, families == "ipv6")
+			ipv6Only := families == "ipv6" || !agent.MachineFamilies().Has(false)
+			return redirect.Validate(command.Context(), port, ipv6Only)
 		},
 	}
 	redirected.Flags().Uint16Var(&port, "redirect-outbound-port", 15001, "port of the proxy for outbound connections")

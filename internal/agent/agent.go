@@ -185,7 +185,7 @@ func newAgent(c Config, version string) (*agent, error) {
 		finalReportAcked: watch(false),
 		session:          watch(time.Time{}),
 	}
-	a.statusReporter.setFamilies(machineFamilies())
+	a.statusReporter.setFamilies(MachineFamilies())
 	a.cert = a.certs.of(identitySecret)
 	a.namesReceived = watch(!a.resolves())
 	return a, nil

@@ -20,15 +20,15 @@ func (a *agent) keepFamilies(ctx context.Context) error {
 	for {
 		select {
 		case <-look.C:
-			a.statusReporter.setFamilies(machineFamilies())
+			a.statusReporter.setFamilies(MachineFamilies())
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// machineFamilies returns the IP families of this machine, or "" where they cannot be read.
-func machineFamilies() kind.IPFamilies {
+// MachineFamilies returns the IP families of this machine, or "" where they cannot be read.
+func MachineFamilies() kind.IPFamilies {
 	found, err := net.InterfaceAddrs()
 	if err != nil {
 		return ""

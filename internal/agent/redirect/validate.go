@@ -19,7 +19,8 @@ const (
 )
 
 // Validate returns an error if the connections of this user are not redirected to a port, at which nothing may listen.
-// A proxy's own connections are not redirected, so it must run as another user than the proxy.
+// A proxy's own connections are not redirected, so it must run as another user than the proxy. ipv6Only tries a
+// connection over IPv6: a machine without IPv4 cannot open others.
 func Validate(ctx context.Context, port uint16, ipv6Only bool) error {
 	host, destination := "127.0.0.1", nowhere4
 	if ipv6Only {
