@@ -153,7 +153,7 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 		tags[kind.ServiceTag] = text(ref["name"])
 		read.tags = tags
 	case "Dataplane":
-		return t.dataplaneTarget(o, ref, read)
+		return t.dataplaneTarget(ref, read)
 	default:
 		read.tags = nil
 		read.problem, read.advice = fmt.Sprintf("targetRef.kind %q selects nothing that weft has", of),
@@ -168,7 +168,7 @@ func (t *translation) readTarget(o *object, ref map[string]any) target {
 }
 
 // dataplaneTarget reads a target that weft has too.
-func (t *translation) dataplaneTarget(o *object, ref map[string]any, read target) target {
+func (t *translation) dataplaneTarget(ref map[string]any, read target) target {
 	read.ref = maps.Clone(ref)
 	delete(read.ref, "proxyTypes")
 	read.changed = ref["proxyTypes"] != nil
