@@ -44,8 +44,8 @@ func TestUnlistedTypesNeedAnAdministrator(t *testing.T) {
 	wantError(t, err, resource.Invalid, "leads to the machine of the proxy")
 }
 
-// TestAResultThatEnvoyRejectsIsNotWritten: a patch whose result Envoy rejects in each proxy is rejected. A stored one is
-// written as it is, with a warning.
+// TestAResultThatEnvoyRejectsIsNotWritten: a patch whose result Envoy rejects in each proxy is rejected. A stored one
+// is written as it is, with a warning.
 func TestAResultThatEnvoyRejectsIsNotWritten(t *testing.T) {
 	patch := func(operations string) string {
 		return `{type: MeshProxyPatch, mesh: m, name: p, spec: {default: {appendModifications: [` + operations + `]}}}`
@@ -70,7 +70,8 @@ func TestAResultThatEnvoyRejectsIsNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	result := put(t, w, strings.Replace(broken, "name: p", "name: stored", 1))
-	if len(result.Warnings) != 1 || !strings.Contains(result.Warnings[0], "appendModifications[1].httpFilter: is not applied") {
+	if len(result.Warnings) != 1 ||
+		!strings.Contains(result.Warnings[0], "appendModifications[1].httpFilter: is not applied") {
 		t.Errorf("the warnings of a stored patch are %q", result.Warnings)
 	}
 }

@@ -213,8 +213,8 @@ func TestNoModificationIsSentThatEnvoyRejects(t *testing.T) {
 		slices.Sort(rejected)
 		if rejected = slices.Compact(rejected); !slices.Equal(rejected, c.rejected) ||
 			!slices.Equal(patched.Matches, c.matches) {
-			t.Errorf("%s: matches %d, rejected %d (%v); want %d, %d", c.name, patched.Matches, rejected, patched.Problems,
-				c.matches, c.rejected)
+			t.Errorf("%s: matches %d, rejected %d (%v); want %d, %d", c.name, patched.Matches, rejected,
+				patched.Problems, c.matches, c.rejected)
 		}
 		if alone := p.Invalid(); len(alone) > 0 != c.alone {
 			t.Errorf("%s: the policy alone shows %v", c.name, alone)
@@ -266,8 +266,8 @@ func sum(numbers []int) (n int) {
 	return n
 }
 
-// TestRoutesWithinListenersNeedNoCluster: Envoy accepts a listener of a modification whose routes lead to a cluster that
-// it does not have, as it does for routes that it discovers.
+// TestRoutesWithinListenersNeedNoCluster: Envoy accepts a listener of a modification whose routes lead to a cluster
+// that it does not have, as it does for routes that it discovers.
 func TestRoutesWithinListenersNeedNoCluster(t *testing.T) {
 	p := patchesOf(t, `{listener: {operation: Add, value: '`+listenerWith(managerWith(`routeConfig: {virtualHosts: `+
 		`[{name: v, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: none}}]}]}, httpFilters: [`+

@@ -229,8 +229,8 @@ func TestPoliciesThatAProxyIsWithout(t *testing.T) {
 	}
 }
 
-// TestChecksCountForEachEndpoint: what checks cost a proxy depends on the number of endpoints, whichever interval is the
-// shorter one.
+// TestChecksCountForEachEndpoint: what checks cost a proxy depends on the number of endpoints, whichever interval is
+// the shorter one.
 func TestChecksCountForEachEndpoint(t *testing.T) {
 	checks := func(conf kind.HealthCheckConf) resource.Any {
 		conf.TCP = &kind.TCPHealthCheck{}
@@ -267,8 +267,9 @@ func TestChecksCountForEachEndpoint(t *testing.T) {
 						dp := kind.Dataplanes.Make("default", fmt.Sprint(name, "-", j), kind.Dataplane{Networking: n})
 						kind.VouchOperator(nil, dp)
 						s.Tables.Put(tx, dp)
-						s.Tables.Put(tx, kind.DataplaneListenerStatuses.Make("default", dp.Name, kind.DataplaneListenerStatus{
-							Inbounds: []kind.ServedInbound{{Inbound: n.Effective(n.Inbound[0])}}}))
+						s.Tables.Put(tx, kind.DataplaneListenerStatuses.Make("default", dp.Name,
+							kind.DataplaneListenerStatus{
+								Inbounds: []kind.ServedInbound{{Inbound: n.Effective(n.Inbound[0])}}}))
 					}
 				}
 				s.Tables.Put(tx, test.policy)

@@ -23,8 +23,8 @@ type Costly struct {
 
 // costs returns the policies of a kind in a mesh that are left out, sorted by name. Each owner has its own bound: the
 // operators, and each namespace, for its producers' policies and for its others. Of the policies of an owner those with
-// the first names count, so that all zones leave the same ones out, except where endpoints count, which are those of the
-// zone. A proxy that reaches few of the services pays less than is counted here.
+// the first names count, so that all zones leave the same ones out, except where endpoints count, which are those of
+// the zone. A proxy that reaches few of the services pays less than is counted here.
 func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
 	rows := s.state.PolicyRows[key.Kind]
 	if rows.Costs == nil {

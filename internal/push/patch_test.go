@@ -307,8 +307,8 @@ func TestPatchesOfZoneProxies(t *testing.T) {
 // resource without it, and the policy is not accepted.
 func TestAPatchThatIsNotAppliedSaysSo(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
-	const value = "{name: b, typedConfig: {'@type': type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, " +
-		"maxRequestBytes: 9}}"
+	const value = "{name: b, typedConfig: {'@type': type.googleapis.com/" +
+		"envoy.extensions.filters.http.buffer.v3.Buffer, maxRequestBytes: 9}}"
 	filter := func(operation, value string) kind.Modification {
 		return kind.Modification{HTTPFilter: &kind.FilterModification{Operation: operation,
 			Change: kind.Change{Value: value}}}
@@ -329,7 +329,8 @@ func TestAPatchThatIsNotAppliedSaysSo(t *testing.T) {
 		AppendModifications: []kind.Modification{filter(kind.PatchRemove, ""), filter(kind.PatchAddFirst, value)}}}))
 	after := listeners()
 	reports := hub.Inspector.reports()
-	o, _ := hub.state.Tables.Find(reports.Reader(), resource.Key{Kind: kind.MeshProxyPatches.Name, Mesh: mesh, Name: "p"})
+	of := resource.Key{Kind: kind.MeshProxyPatches.Name, Mesh: mesh, Name: "p"}
+	o, _ := hub.state.Tables.Find(reports.Reader(), of)
 	accepted := reports.PolicyEffects().Status(o).Conditions[0]
 	if accepted.Status != "False" || accepted.Reason != kind.InvalidResult ||
 		!strings.Contains(accepted.Message, `the last HTTP filter is "b", which ends no chain`) {
