@@ -12,8 +12,8 @@ import (
 
 // checkPatch rejects a MeshProxyPatch with a value that is not of its type, or that leads to the machine of a proxy, or
 // with a result that Envoy rejects because of its structure: Invalid. The last one may stay as it is. A writer without
-// the permission of Secrets may write harmless types of extensions only. A received one is checked where it was written;
-// what this release cannot parse has no effect.
+// the permission of Secrets may write harmless types of extensions only. A received one is checked where it was
+// written; what this release cannot parse has no effect.
 func (w *Writer) checkPatch(ctx context.Context, o resource.Any, stored *current, change Change) error {
 	patch, ok := o.(*resource.Object[kind.MeshProxyPatch])
 	if !ok {
