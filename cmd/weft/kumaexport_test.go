@@ -162,3 +162,29 @@ func asProvided(mesh map[string]any) {
 		backend["type"], backend["conf"] = "provided", map[string]any{"cert": name("cert"), "key": name("key")}
 	}
 }
+
+// TestListsOfResources: an array of JSON and values in a row are resources each, for every command that reads files.
+func TestListsOfResources(t *testing.T) {
+	const a, b = `{"type": "Mesh", "name": "a"}`, `{"type": "Mesh", "name": "b"}`
+	for _, text := range []string{a + "\n" + b + "\n", a + b, "[" + a + ", " + b + "]\n", "- " + a + "\n- " + b + "\n",
+		"[" + a + "]\n---\n" + b, `{"items": [` + a + `]} ` + b} {
+		manifests, err := readManifests(t.Context(), &sources{files: []string{"-"}}, strings.NewReader(text), "default")
+		var names []string
+		for _, m := range manifests {
+			names = append(names, m.object.Key().Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != "a b" {
+			t.Errorf("%s is read as %q: %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		a + "\n" + `{"type": "Mesh"}`:   "standard input:2: a Mesh has no name",
+		"[" + a + `, {"type": "Mesh"}]`: "standard input:1 [1]: a Mesh has no name",
+		a + "\n}":                       "standard input:1: something follows the end of the resource",
+	} {
+		_, err := readManifests(t.Context(), &sources{files: []string{"-"}}, strings.NewReader(text), "default")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -56,11 +56,12 @@ type PolicyType struct {
 	IsFromAsRules     bool `json:"isFromAsRules"`
 }
 
-// resources lists the kinds.
-func (a *api) resources(w http.ResponseWriter, _ *http.Request) error {
+// resources lists the kinds. For kumactl, they are those that it knows: `kumactl export` writes a comment about others,
+// which no kumactl can read.
+func (a *api) resources(w http.ResponseWriter, r *http.Request) error {
 	entries := []ResourceType{}
 	for _, d := range kind.All() {
-		if !d.Describe().Hidden {
+		if !d.Describe().Hidden && kumactlKnows(r, d) {
 			entries = append(entries, resourceType(d))
 		}
 	}

@@ -112,6 +112,25 @@ func (d dropped) by(release string) []string {
 	return fields
 }
 
+// kumactlKnows reports whether the client of a request knows a kind, as each client but kumactl does. ContainerPatches
+// are objects of Kubernetes to Kuma. Kuma 3 has no ZoneIngress and no ZoneEgress, and builds of its branches are of
+// the 3.0 preview or older; what such a build leaves out of an export is of a zone.
+func kumactlKnows(r *http.Request, d resource.Descriptor) bool {
+	by, ok := kumactlOf(r)
+	if !ok {
+		return true
+	}
+	major, _, known := releaseOf(by.release)
+	is3 := known && major > 2 || strings.Contains(by.release, "preview") && !known
+	switch d.Describe().Name {
+	case kind.ContainerPatches.Name:
+		return false
+	case kind.ZoneIngresses.Name, kind.ZoneIngressInsights.Name, kind.ZoneEgresses.Name, kind.ZoneEgressInsights.Name:
+		return !is3
+	}
+	return true
+}
+
 // releaseOf returns the major and the minor version of a kumactl, or false for a build without a release: the version
 // of one from a branch of Kuma, such as the 3.0 preview, is 0.0.0-preview.vCOMMIT, and that of one from elsewhere is
 // unknown.

@@ -475,6 +475,44 @@ func TestDroppedFieldsAreThoseOfKumactl(t *testing.T) {
 	}
 }
 
+// TestKumactlKnowsTheKindsOfTheList compares `_resources` with the kinds of each release: `kumactl export` writes a
+// comment about one that it does not know, and kumactl cannot read the result.
+func TestKumactlKnowsTheKindsOfTheList(t *testing.T) {
+	raw, err := os.ReadFile("testdata/kumactl/kinds.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string][]string{}
+	for line := range strings.Lines(string(raw)) {
+		words := strings.Fields(line)
+		known[words[0]] = words[1:]
+	}
+	s := listen(t, newWorld(t, newStore(t)))
+	for agent, release := range map[string]string{"2.14.3": "2.14", "3.0.0": "3.0", "0.0.0-preview.v348b6528b": "3.0",
+		"unknown": "2.14"} {
+		_, _, reply := s.send(t, "GET", "/_resources", "", agentOf(agent))
+		var list struct{ Resources []ResourceType }
+		if err := json.Unmarshal([]byte(reply), &list); err != nil {
+			t.Fatal(err)
+		}
+		listed := map[string]bool{}
+		for _, r := range list.Resources {
+			listed[r.Name] = true
+			if !slices.Contains(known[r.Name], release) {
+				t.Errorf("kumactl %s does not know %s", agent, r.Name)
+			}
+		}
+		for _, d := range kind.All() {
+			if name := d.Describe().Name; !d.Describe().Hidden && !listed[name] && slices.Contains(known[name], release) {
+				t.Errorf("kumactl %s knows %s, and the list lacks it", agent, name)
+			}
+		}
+	}
+	if _, _, reply := s.send(t, "GET", "/_resources", "", nil); !strings.Contains(reply, `"ContainerPatch"`) {
+		t.Errorf("other clients see all kinds: %s", reply)
+	}
+}
+
 // neverStored are older forms of fields, which admission replaces.
 var neverStored = map[string]bool{"from": true, "spiffeId": true, "proxyTypes": true, "healthy": true}
 
