@@ -20,7 +20,7 @@ func newApplyCommand(r *remote) *cobra.Command {
 		Use:   "apply -f FILE|DIR|URL|-",
 		Short: "Create or update resources",
 		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form. A document
-with items and no type is a list of resources.
+that is a list, or has items and no type, is a list of resources. Values of JSON may follow each other.
 
 All documents are read and checked before the first is written; a resource without a mesh belongs
 to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands

@@ -368,7 +368,7 @@ func (s *Server) createAdminToken(ctx context.Context) error {
 func (s *Server) serve(ctx context.Context) error {
 	look := s.checker()
 	api := s.metrics.API(rest.New(rest.Config{
-		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.hub.Inspector,
+		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
 		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,

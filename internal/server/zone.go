@@ -39,7 +39,7 @@ func (s *Server) buildZone(ctx context.Context) error {
 	s.names = s.hostNames()
 	s.hub.Follow(s.names.Observe)
 	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector,
-		rest.NewZoneDiffs(s.writer, s.hub.Inspector))
+		rest.NewZoneDiffs(s.writer, s.inspector()))
 	s.remote.zones = s.queries
 	if !s.settings.Joined() {
 		return nil
