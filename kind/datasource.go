@@ -30,7 +30,8 @@ type InsecureInline struct {
 // olderSourceFields are the fields of the older form of a [DataSource], of which it has one.
 var olderSourceFields = []string{"secret", "inline", "inlineString"}
 
-// currentSource returns a source in a document as a [DataSource]. It returns one that is not of the older form as it is.
+// currentSource returns a source in a document as a [DataSource]. It returns one that is not of the older form
+// unchanged.
 func currentSource(source map[string]any) map[string]any {
 	if len(source) != 1 {
 		return source

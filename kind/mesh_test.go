@@ -15,8 +15,8 @@ func TestMesh(t *testing.T) {
 	accepts(t, `{type: Mesh, name: m, skipCreatingInitialPolicies: ["*"]}`)
 	rejects(t, `{type: Mesh, name: m, %s}`, []rejected{
 		{"a field with a replacement", `metrics: {}, logging: {}`,
-			[]string{"logging: has no effect: this release writes no access logs, and lacks MeshAccessLog; leave it out",
-				"metrics: has no effect: this release exposes no metrics of proxies, and lacks MeshMetric; leave it out"}},
+			[]string{"logging: has no effect: this release writes no access logs, and lacks MeshAccessLog",
+				"metrics: has no effect: this release exposes no metrics of proxies, and lacks MeshMetric"}},
 	})
 }
 

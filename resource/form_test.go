@@ -236,7 +236,7 @@ func anyRack(t *rapid.T) rack {
 func TestNothingFollowsAResource(t *testing.T) {
 	for _, document := range []string{
 		`{"type": "Rack", "mesh": "m", "name": "a"} {"type": "Rack", "mesh": "m", "name": "b"}`,
-		"{\"type\": \"Rack\", \"mesh\": \"m\", \"name\": \"a\"}\n{\"type\": \"Rack\", \"mesh\": \"m\", \"name\": \"b\"}\n",
+		`{"type": "Rack", "mesh": "m", "name": "a"}` + "\n" + `{"type": "Rack", "mesh": "m", "name": "b"}`,
 		`{"type": "Rack", "mesh": "m", "name": "a"} x`, `{"type": "Rack", "mesh": "m", "name": "a"}}`,
 		"# a rack\n{type: Rack, mesh: m, name: a} {type: Rack, mesh: m, name: b}", "{type: Rack, mesh: m, name: a}\n]",
 		"!!map {type: Rack, mesh: m, name: a} x", "&a {type: Rack, mesh: m, name: a} x",

@@ -53,7 +53,8 @@ func expandLists(docs []document) []document {
 	var all []document
 	for _, doc := range docs {
 		var items []json.RawMessage
-		if raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text)); err == nil && json.Unmarshal(raw, &items) == nil {
+		listed, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text))
+		if err == nil && json.Unmarshal(listed, &items) == nil {
 			for i, item := range items {
 				all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" [%d]", i)})
 			}

@@ -132,8 +132,7 @@ func kumactlKnows(r *http.Request, d resource.Descriptor) bool {
 }
 
 // releaseOf returns the major and the minor version of a kumactl, or false for a build without a release: the version
-// of one from a branch of Kuma, such as the 3.0 preview, is 0.0.0-preview.vCOMMIT, and that of one from elsewhere is
-// unknown.
+// of one from a branch of Kuma, such as the 3.0 preview, is 0.0.0-preview.vCOMMIT, and that of another is unknown.
 func releaseOf(version string) (major, minor int, known bool) {
 	var patch int
 	n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch)
@@ -172,8 +171,8 @@ func senderOf(r *http.Request, kindName string) admission.Sender {
 	return sender
 }
 
-// widened returns a warning about a policy that a client created for every Dataplane: its document may have had the name
-// of one, which the client drops.
+// widened returns a warning about a policy that a client created for every Dataplane: its document may have had the
+// name of one, which the client drops.
 func widened(sender *admission.Sender, result *admission.Result, d resource.Descriptor) []string {
 	policies, ok := d.(kind.Policy)
 	if !ok || !result.Created || !slices.Contains(sender.Lacks, "targetRef.name") {

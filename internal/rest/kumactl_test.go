@@ -433,8 +433,8 @@ func TestDroppedFieldsAreThoseOfKumactl(t *testing.T) {
 			kinds[release+" "+words[0]] = true
 		}
 	}
-	// elsewhere are fields that no kumactl knows, and whose values no update by it changes.
-	elsewhere := []string{"Mesh unvouchedMembers", "MeshMultiZoneService selector.namespaces", "Mesh meshServices",
+	// unchanged are fields that no kumactl knows, and whose values no update by it changes.
+	unchanged := []string{"Mesh unvouchedMembers", "MeshMultiZoneService selector.namespaces", "Mesh meshServices",
 		"MeshExternalService tls.verification.caCert", "MeshExternalService tls.verification.clientCert",
 		"MeshExternalService tls.verification.clientKey", "Dataplane networking.inbound[].health",
 		"Mesh mtls.backends[].conf"}
@@ -445,7 +445,7 @@ func TestDroppedFieldsAreThoseOfKumactl(t *testing.T) {
 				continue // the kind is not in the list, or this release rejects it
 			}
 			var lacks, skipped []string
-			for _, other := range elsewhere {
+			for _, other := range unchanged {
 				if path, ok := strings.CutPrefix(other, name+" "); ok {
 					skipped = append(skipped, path)
 				}
@@ -503,7 +503,8 @@ func TestKumactlKnowsTheKindsOfTheList(t *testing.T) {
 			}
 		}
 		for _, d := range kind.All() {
-			if name := d.Describe().Name; !d.Describe().Hidden && !listed[name] && slices.Contains(known[name], release) {
+			name := d.Describe().Name
+			if !d.Describe().Hidden && !listed[name] && slices.Contains(known[name], release) {
 				t.Errorf("kumactl %s knows %s, and the list lacks it", agent, name)
 			}
 		}
@@ -680,8 +681,8 @@ func TestKumactlLosesNothing(t *testing.T) {
 	}
 }
 
-// TestKumactlWritesWhatItSends: a release that is in doubt, or a reference that the user wrote in another form, does not
-// make an update a lost one.
+// TestKumactlWritesWhatItSends: a release that is in doubt, or a reference that the user wrote in another form, loses
+// no update.
 func TestKumactlWritesWhatItSends(t *testing.T) {
 	const permission = `{"type": "MeshTrafficPermission", "mesh": "default", "name": "p", "spec": {"targetRef": %s, ` +
 		`"rules": [{"default": {"allow": [{"spiffeID": {"type": "Exact", "value": "spiffe://a/b"}}]}}]}}`

@@ -12,7 +12,7 @@ import (
 func TestKumactl2ReadsWhatItWrote(t *testing.T) {
 	const head = `"mesh":"default","name":"a","creationTime":"0001-01-01T00:00:00Z","modificationTime":` +
 		`"0001-01-01T00:00:00Z"`
-	for name, test := range map[string]struct{ path, sent, reads, elsewhere string }{
+	for name, test := range map[string]struct{ path, sent, reads, others string }{
 		"timeout": {
 			"/meshes/default/meshtimeouts",
 			`{"type":"MeshTimeout",` + head + `,"kri":"kri_mt_default___a_","spec":{"targetRef":{"kind":"Mesh"},"to":` +
@@ -63,7 +63,7 @@ func TestKumactl2ReadsWhatItWrote(t *testing.T) {
 					t.Errorf("kumactl 2 reads %s: %s", at, read)
 				}
 				for _, header := range []http.Header{nil, agentOf("3.0.0"), agentOf("0.0.0-preview.v1a2b3c4d5")} {
-					if _, _, read := s.send(t, "GET", at, "", header); !strings.Contains(read, test.elsewhere) {
+					if _, _, read := s.send(t, "GET", at, "", header); !strings.Contains(read, test.others) {
 						t.Errorf("another client reads %s: %s", at, read)
 					}
 				}

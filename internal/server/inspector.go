@@ -7,17 +7,17 @@ import (
 	"weft/internal/rest"
 )
 
-// settledInspector compares configuration after the control plane has written what follows from earlier writes: a
+// convergedInspector compares configuration after the control plane has written what follows from earlier writes: a
 // permission changes nothing for a proxy whose mesh has no CA yet.
-type settledInspector struct {
+type convergedInspector struct {
 	rest.Inspector
-	settle func(context.Context) error
+	converge func(context.Context) error
 }
 
 // Diff implements [rest.Inspector].
-func (i settledInspector) Diff(ctx context.Context, change preview.Change,
+func (i convergedInspector) Diff(ctx context.Context, change preview.Change,
 	options preview.Options) (*preview.Diff, error) {
-	if err := i.settle(ctx); err != nil {
+	if err := i.converge(ctx); err != nil {
 		return nil, err
 	}
 	return i.Inspector.Diff(ctx, change, options)
@@ -25,5 +25,5 @@ func (i settledInspector) Diff(ctx context.Context, change preview.Change,
 
 // inspector returns the inspections of this zone's proxies.
 func (s *Server) inspector() rest.Inspector {
-	return settledInspector{s.hub.Inspector, func(ctx context.Context) error { return s.reconciler.Settle(ctx) }}
+	return convergedInspector{s.hub.Inspector, func(ctx context.Context) error { return s.reconciler.Converge(ctx) }}
 }
