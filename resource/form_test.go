@@ -154,13 +154,6 @@ func TestParseRejects(t *testing.T) {
 			[]string{`the apiVersion of Rack s is "v1", want "kuma.io/v1alpha1"`}},
 		{"two forms", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s}, name: t}`,
 			[]string{"\n  name: does not go with apiVersion"}},
-		{"the mesh in metadata", `{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s, mesh: m}}`,
-			[]string{"Rack s is invalid",
-				"\n  metadata.mesh: is not a field of Kubernetes; write the label `kuma.io/mesh`"}},
-		{"labels beside their place",
-			`{apiVersion: kuma.io/v1alpha1, kind: Rack, metadata: {name: s, app: a, tags: {}}}`,
-			[]string{"\n  metadata.app: is not a field of Kubernetes; labels are in `metadata.labels`",
-				"\n  metadata.tags: "}},
 		{"a name that is a number", `{type: Rack, name: 1}`,
 			[]string{"\n  name: is a number, want a string (quote it)"}},
 		{"a label that is a number", `{type: Rack, name: s, labels: {a: 1}}`,
@@ -258,8 +251,8 @@ func TestMetadata(t *testing.T) {
 	const head = `{"apiVersion": "kuma.io/v1alpha1", "kind": "Rack", "metadata": {"name": "a", "labels": ` +
 		`{"kuma.io/mesh": "m"}, %s}}`
 	for metadata, want := range map[string]string{
-		`"mesh": "shop"`: "metadata.mesh: is not a field of metadata; the mesh of an object is its label kuma.io/mesh",
-		`"lables": {}`:   "metadata.lables: is not a field of metadata",
+		`"mesh": "shop"`: "metadata.mesh: is not a field of Kubernetes; write the label `kuma.io/mesh`",
+		`"lables": {}`:   "metadata.lables: is not a field of Kubernetes; labels are in `metadata.labels`",
 		`"annotations": {}, "uid": "u", "resourceVersion": "1", "generation": 1, "managedFields": [], "selfLink": "/", ` +
 			`"ownerReferences": [], "finalizers": [], "creationTimestamp": null`: "",
 	} {

@@ -18,10 +18,10 @@ const (
 	convergeSoon = statusDelay
 )
 
-// Converge returns once this replica has stored what follows from the rows of the table, such as the CA of a new mesh and
-// the virtual IP of a new service, and the table has it. It does not wait for writes that are to happen later, such as
-// retries, and not longer than [convergeTime]. On a replica that is not the leader it returns at once. The error is that
-// of ctx.
+// Converge returns once this replica has stored what follows from the rows of the table, such as the CA of a new mesh
+// and the virtual IP of a new service, and the table has it. It does not wait for writes that are to happen later, such
+// as retries, and not longer than [convergeTime]. On a replica that is not the leader it returns at once. The error is
+// that of ctx.
 func (rc *Reconciler) Converge(ctx context.Context) error {
 	end := time.Now().Add(convergeTime)
 	for looks := 0; looks < convergeLooks && time.Now().Before(end); looks++ {
