@@ -81,7 +81,7 @@ func TestNoModificationLeadsToTheMachine(t *testing.T) {
 // TestHarmlessValues: what does not lead to the machine of a proxy stays as it is written.
 func TestHarmlessValues(t *testing.T) {
 	for name, text := range map[string]string{
-		"logs":           `{listener: {operation: Add, value: '{name: x, address: {socketAddress: {address: 10.0.0.1, portValue: 1}}, accessLog: [{name: a, typedConfig: {"@type": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/stdout}}]}'}}`,
+		"logs":           `{listener: {operation: Add, value: '{name: x, address: {socketAddress: {address: 10.0.0.1, portValue: 1}}, accessLog: [{name: a, typedConfig: {"@type": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: /dev/stdout}}], filterChains: [{filters: [{name: b, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, statPrefix: x, cluster: x}}]}]}'}}`,
 		"a path of HTTP": `{virtualHost: {operation: Add, value: '{name: x, domains: [x], routes: [{match: {path: /etc}, redirect: {pathRedirect: /file}}]}'}}`,
 		"an address":     `{cluster: {operation: Add, value: '{name: x, loadAssignment: {clusterName: x, endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 127.0.0.1, portValue: 8080}}}}]}]}}'}}`,
 		"a JSON patch":   `{cluster: {operation: Patch, jsonPatches: [{op: add, path: /connectTimeout, value: 3s}]}}`,

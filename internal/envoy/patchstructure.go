@@ -363,10 +363,10 @@ var exampleNames = map[string]string{
 func (p *Patches) examples() []Batch {
 	type of struct{ name, tags string }
 	examples, seen := []Batch{{Own: true}}, map[of]bool{}
-	add := func(name string, tags map[string]string, make func(name string) []*xds.Resource) {
+	add := func(name string, tags map[string]string, resources func(name string) []*xds.Resource) {
 		if key := (of{name, fmt.Sprint(tags)}); !seen[key] {
 			seen[key] = true
-			examples = append(examples, Batch{Resources: make(name),
+			examples = append(examples, Batch{Resources: resources(name),
 				Tags: func(string) []map[string]string { return []map[string]string{tags} }})
 		}
 	}
