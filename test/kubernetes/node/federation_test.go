@@ -140,9 +140,11 @@ func (f *federation) access(w *world, zone string) {
 	}
 }
 
-// joinCluster installs the control plane of a cluster as a zone of global, with zone proxies.
+// joinCluster installs the control plane of a cluster as a zone of global, with zone proxies. The cluster brings no
+// service of a former test along: a service of several zones takes the namespace of the oldest one.
 func (f *federation) joinCluster(w *world, values ...string) {
 	f.t.Helper()
+	w.awaitDeletions()
 	const mount = "/var/run/secrets/kuma.io/zone-token"
 	if f.spire != nil {
 		values = append(values, byHostPath...)

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -134,6 +135,19 @@ func (w *world) namespace(name string, labels ...string) {
 		if _, err := w.Kubectl(context.Background(), "", "delete", "namespace", name, "--wait=false"); err != nil {
 			w.t.Error(err)
 		}
+	})
+}
+
+// awaitDeletions returns when no namespace of a former test is left.
+func (w *world) awaitDeletions() {
+	w.t.Helper()
+	w.eventually("namespaces of former tests are deleted", func(ctx context.Context) error {
+		left, err := w.Kubectl(ctx, "", "get", "namespaces", "-o",
+			"jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}")
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
 	})
 }
 
