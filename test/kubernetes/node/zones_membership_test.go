@@ -26,8 +26,9 @@ const (
 )
 
 const (
-	deniedRequest    = "403 RBAC: access denied" // by the proxy of the server
-	noServer         = "503 no healthy upstream" // by the proxy of the client
+	deniedRequest    = "403 RBAC: access denied"  // by the proxy of the server
+	noServer         = "503 no healthy upstream"  // by the proxy of the client
+	noService        = "connection reset by peer" // by the proxy of the server, since that of the client uses no TLS
 	notAdmitted      = "mesh default does not admit "
 	missingLabel     = "{k8s.kuma.io/namespace: ns-3, xyz: abc} (no xyz)"
 	notAdmittedEvent = "reason=MeshMembershipRefused,involvedObject.name="
@@ -36,7 +37,8 @@ const (
 
 // TestMembershipOfBothEnvironments: one mesh admits machines by their environment, and Pods by their namespaces, their
 // zone and a label. Members of both environments reach each other. A Pod that is no member has no traffic, and its user
-// sees the rule. When the mesh admits Pods alone, requests between machines and Pods are denied at once.
+// sees the rule; the Services of a namespace of which the mesh admits no Pod have no MeshService. When the mesh admits
+// Pods alone, requests between machines and Pods are denied at once.
 func TestMembershipOfBothEnvironments(t *testing.T) {
 	m := openMixed(t, "ns-1", "ns-2", "ns-3", "ns-4")
 	m.reached(m.among("ns-1", "ns-2", "ns-3", "ns-4")...)
@@ -52,8 +54,9 @@ func TestMembershipOfBothEnvironments(t *testing.T) {
 			m.admit(machinesAndSomePods)
 			for _, namespace := range []string{"ns-3", "ns-4"} {
 				m.unreached(deniedRequest, m.pod(namespace, "ns-1"), m.toMachines(namespace))
-				m.unreached(noServer, m.pod("ns-1", namespace))
 			}
+			m.unreached(noServer, m.pod("ns-1", "ns-3"))
+			m.unreached(noService, m.pod("ns-1", "ns-4"))
 			m.more(members)
 		})
 	})
@@ -62,7 +65,8 @@ func TestMembershipOfBothEnvironments(t *testing.T) {
 		m.says(missingLabel, clusterAPI, "inspect", "dataplane", "client.ns-3", "-o", "json")
 		m.says(notAdmitted+"Dataplane client.ns-4", clusterAPI, "check")
 		m.says(notAdmitted+"the caller", clusterAPI, "explain", "--from", "client.ns-4", "--to", "web.ns-1")
-		m.says("not admitted", clusterAPI, "inspect", "service", "web.ns-4")
+		m.says("not admitted", clusterAPI, "inspect", "service", "web.ns-3")
+		m.event(notAdmitted+"a Pod of the namespace ns-4", "ns-4", notAdmittedEvent+"web")
 	})
 	m.run("new Pods that are no members do not start", m.newPodsDoNotStart)
 	m.run("Pods get the label, and are members", func() {
