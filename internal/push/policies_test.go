@@ -193,6 +193,10 @@ func (w *policyWorld) learn(t *testing.T, path string) {
 	}
 }
 
+// endpointsOfEach is the number of endpoints that clusters with health checks have for [envoytest.Envoy.Costly]: that
+// of the services of the world.
+const endpointsOfEach = 2
+
 // rowIn returns a resource of a zone, or of both (common), as a zone has it; nil: it has none.
 func rowIn(o resource.Any, of, zone string) resource.Any {
 	info := kind.ByName(o.Key().Kind).Describe()
@@ -461,7 +465,7 @@ func (w *policyWorld) validate(t *testing.T) int {
 	if len(rejections) > 0 {
 		return len(reported)
 	}
-	costly, err := w.envoy.Costly(pending)
+	costly, err := w.envoy.Costly(pending, endpointsOfEach)
 	if err != nil {
 		t.Fatal(err)
 	}

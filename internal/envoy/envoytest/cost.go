@@ -30,19 +30,16 @@ const (
 	startMost              = 5 * time.Second                               // CPU until it responds
 )
 
-// checkedEndpoints is the number of endpoints of a cluster with checks. The bound of checks counts endpoints, so it is
-// that of the services of those who call [Envoy.Costly].
-const checkedEndpoints = 2
-
 // Costly returns the resources for which an Envoy that runs them without traffic pays more memory or CPU than a proxy
-// should. Clusters have 30 endpoints that accept no connection.
-func (e *Envoy) Costly(resources []*xds.Resource) ([]Rejection, error) {
-	base, err := e.cost(nil)
+// should. Clusters have 30 endpoints that accept no connection, and those with health checks the number checked: the
+// bound of checks counts the endpoints of a service.
+func (e *Envoy) Costly(resources []*xds.Resource, checked int) ([]Rejection, error) {
+	base, err := e.cost(nil, checked)
 	if err != nil {
 		return nil, err
 	}
 	return halves(resources, func(some []*xds.Resource) (string, error) {
-		paid, err := e.cost(some)
+		paid, err := e.cost(some, checked)
 		n := len(some)
 		switch {
 		case err != nil:
@@ -65,13 +62,13 @@ type paid struct {
 }
 
 // cost runs an Envoy with resources for a moment.
-func (e *Envoy) cost(resources []*xds.Resource) (paid, error) {
+func (e *Envoy) cost(resources []*xds.Resource, checked int) (paid, error) {
 	bootstrap, err := bootstrapOf(resources)
 	if err != nil {
 		return paid{}, err
 	}
 	for _, cluster := range bootstrap.StaticResources.Clusters[len(bootstrapClusters):] {
-		runnable(cluster)
+		runnable(cluster, checked)
 	}
 	socket := filepath.Join(e.directory, "admin.sock")
 	bootstrap.Admin = &bootstrapv3.Admin{Address: &corev3.Address{Address: &corev3.Address_Pipe{
@@ -118,7 +115,7 @@ func (e *Envoy) cost(resources []*xds.Resource) (paid, error) {
 }
 
 // runnable gives a cluster whose endpoints are discovered some, and no secret to wait for.
-func runnable(cluster *clusterv3.Cluster) {
+func runnable(cluster *clusterv3.Cluster, checked int) {
 	if cluster.GetType() != clusterv3.Cluster_EDS || cluster.GetClusterType() != nil {
 		return
 	}
@@ -129,7 +126,7 @@ func runnable(cluster *clusterv3.Cluster) {
 	cluster.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	locality, endpoints := &endpointv3.LocalityLbEndpoints{}, 30
 	if len(cluster.HealthChecks) > 0 {
-		endpoints = checkedEndpoints
+		endpoints = checked
 	}
 	for i := range endpoints {
 		locality.LbEndpoints = append(locality.LbEndpoints, &endpointv3.LbEndpoint{

@@ -58,7 +58,7 @@ func TestCostly(t *testing.T) {
 			HealthChecker: &corev3.HealthCheck_TcpHealthCheck_{TcpHealthCheck: &corev3.HealthCheck_TcpHealthCheck{}},
 		}}})
 	resources := []*xds.Resource{ring(1024), ring(1024), ring(8_000_000), ring(1024), checks}
-	costly, err := envoy.Costly(resources)
+	costly, err := envoy.Costly(resources, 30)
 	if err != nil || len(costly) != 2 || costly[0].Resource != resources[2] || costly[1].Resource != checks {
 		t.Errorf("%v, %v", costly, err)
 	}
