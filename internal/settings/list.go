@@ -128,15 +128,17 @@ var plain = []setting{
 	},
 	{
 		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "false",
-		doc: "Only `false` is accepted: a loopback address proves nothing, because every proxy on this machine " +
-			"connects from there. The user that runs the control plane, and root, are administrators through the " +
+		doc: "`true` has no effect and produces a warning: a loopback address proves nothing, because every proxy on " +
+			"this machine connects from there. The user that runs the control plane, and root, are administrators through the " +
 			"unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
 		set: func(_ *Settings, v string) error {
-			if admin, err := strconv.ParseBool(v); err != nil || admin {
-				return errors.New("is not possible: a loopback address proves nothing, since every proxy on this " +
-					"machine connects from there; leave it out. " +
-					"`weft` on this machine uses the unix socket admin.sock in the data directory, and kumactl a " +
-					"token of `weft generate user-token`")
+			switch admin, err := strconv.ParseBool(v); {
+			case err != nil:
+				return errors.New("is neither true nor false")
+			case admin:
+				return noEffect("has no effect: a loopback address proves nothing, since every proxy on this " +
+					"machine connects from there. `weft` on this machine uses the unix socket admin.sock in the " +
+					"data directory, and kumactl a token of `weft generate user-token`")
 			}
 			return nil
 		},

@@ -2,8 +2,8 @@
 // over a YAML file, and the file over the default.
 //
 // An unknown key in the file is an error, and so is an unknown variable. Variables of other programs are ignored.
-// Variables of Kuma without effect here produce a warning. The list of settings is [all]; parsing, validation, the
-// documentation page and [Settings.Effective] are derived from it.
+// Keys and variables of Kuma without effect here produce a warning, or an error where they protect something. The list
+// of settings is [all]; parsing, validation, the documentation page and [Settings.Effective] are derived from it.
 package settings
 
 import (
@@ -167,24 +167,26 @@ func (s *Settings) Effective() []Value { return s.effective }
 func Load(file string, environ []string, flags map[string]string) (*Settings, []string, error) {
 	given := map[string]Value{} // by path; later sources replace earlier ones
 	var faults []error
+	var warnings []string
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("settings file: %w", err)
 		}
-		values, err := parseFile(file, text)
-		faults = append(faults, err)
+		values, without, err := parseFile(file, text)
+		warnings, faults = append(warnings, without...), append(faults, err)
 		merge(given, values)
 	}
-	values, warnings, err := parseEnviron(environ)
-	faults = append(faults, err)
+	values, without, err := parseEnviron(environ)
+	warnings, faults = append(warnings, without...), append(faults, err)
 	merge(given, values)
 	for path, value := range flags {
 		given[path] = Value{Path: path, Value: value, Source: "flag"}
 	}
 
 	s := &Settings{Access: access.Rules{}}
-	faults = append(faults, s.apply(given), s.check())
+	without, err = s.apply(given)
+	warnings, faults = append(warnings, without...), append(faults, err, s.check())
 	if err := errors.Join(faults...); err != nil {
 		return nil, warnings, err
 	}
@@ -197,15 +199,25 @@ func merge(into map[string]Value, values []Value) {
 	}
 }
 
-// apply sets every setting to its given value or its default.
-func (s *Settings) apply(given map[string]Value) error {
+// noEffect is the reason why a value of a setting has no effect and yet does no harm. It continues a sentence that
+// starts with the value.
+type noEffect string
+
+func (n noEffect) Error() string { return string(n) }
+
+// apply sets every setting to its given value or its default. The warnings name values without effect.
+func (s *Settings) apply(given map[string]Value) (warnings []string, fault error) {
 	var faults []error
 	for _, item := range all {
 		v, ok := given[item.path]
 		if !ok {
 			v = Value{Path: item.path, Value: item.fallback, Source: sourceDefault}
 		}
-		if err := item.set(s, v.Value); err != nil {
+		var without noEffect
+		if err := item.set(s, v.Value); errors.As(err, &without) {
+			warnings = append(warnings, fmt.Sprintf("%s (%s): %q %s", item.path, v.Source, v.Value, without))
+			v.Value = item.fallback
+		} else if err != nil {
 			faults = append(faults, fmt.Errorf("%s (%s): %q %w", item.path, v.Source, v.Value, err))
 		}
 		if item.secret && v.Value != "" {
@@ -213,7 +225,7 @@ func (s *Settings) apply(given map[string]Value) error {
 		}
 		s.effective = append(s.effective, v)
 	}
-	return errors.Join(faults...)
+	return warnings, errors.Join(faults...)
 }
 
 // check returns an error for settings that contradict each other.

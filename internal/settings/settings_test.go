@@ -256,10 +256,13 @@ func TestInvalidSettings(t *testing.T) {
 			want: []string{"KUMA_IPAM_IPV6_CIDR", "is not an IPv6 network of 96 bits or less"}},
 		"too small a network": {environ: []string{"KUMA_IPAM_IPV6_CIDR=fd00:fd00::/112"},
 			want: []string{"is not an IPv6 network of 96 bits or less"}},
-		"a source address": {
-			environ: []string{"KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN=true"},
-			want:    []string{"a loopback address proves nothing", "admin.sock"},
-		},
+		"a variable that protects something in Kuma": {environ: []string{"KUMA_API_SERVER_READ_ONLY=true"},
+			want: []string{`KUMA_API_SERVER_READ_ONLY: "true" is not possible`, "access.static.write.users"}},
+		"a key that protects something in Kuma": {file: "diagnostics: {tlsEnabled: true}",
+			want: []string{`diagnostics.tlsEnabled: "true" is not possible`, "diagnostics.serverInterface"}},
+		"one key in two cases": {
+			file: "access: {static: {generateDPToken: {users: [a]}, generateDpToken: {users: [b]}}}",
+			want: []string{"access.static.generateDPToken.users and access.static.generateDpToken.users are the same"}},
 		"no local network": {
 			environ: []string{"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.3.0/24,127.0.0.1/8"},
 			want:    []string{`has "127.0.0.1/8", which is not a network`},
@@ -337,7 +340,7 @@ func TestEverySettingWithoutMeaningHasAWarning(t *testing.T) {
 		if strings.HasSuffix(name, "_") {
 			name += "ANYTHING"
 		}
-		_, warnings, err := Load("", []string{name + "=1"}, nil)
+		_, warnings, err := Load("", []string{name + "=value"}, nil)
 		if want := name + " has no effect: " + m.reason; err != nil || len(warnings) != 1 || warnings[0] != want {
 			t.Errorf("%s: warnings %q, error %v", name, warnings, err)
 		}
@@ -372,7 +375,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte("store: &s {type: *s}"))
 	f.Add([]byte("general: [1, {2: 3}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		values, err := parseFile("weft.yaml", text)
+		values, _, err := parseFile("weft.yaml", text)
 		if err != nil && !strings.Contains(err.Error(), "weft.yaml") {
 			t.Errorf("the reason does not name the file: %v", err)
 		}

@@ -13,56 +13,111 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parseFile parses the YAML file; its error names every key that is not a setting.
-func parseFile(name string, text []byte) ([]Value, error) {
+// parseFile parses the YAML file. Its error names every key that is neither a setting nor one of Kuma's; the warnings
+// name Kuma's keys without effect.
+func parseFile(name string, text []byte) (values []Value, warnings []string, fault error) {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var document any
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber() // so that a number reads as it was written
 	if err := decoder.Decode(&document); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if document == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	root, ok := document.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: a settings file is a mapping such as `store: {type: memory}`", name)
+		return nil, nil, fmt.Errorf("%s: a settings file is a mapping such as `store: {type: memory}`", name)
 	}
-	return flatten(name, "", root)
+	r := fileReader{file: name, seen: map[string]string{}}
+	r.flatten("", root)
+	return r.values, r.warnings, errors.Join(r.faults...)
 }
 
-// flatten returns the settings in a mapping.
-func flatten(file, prefix string, branch map[string]any) (values []Value, fault error) {
-	var faults []error
+// fileReader collects the settings of one file.
+type fileReader struct {
+	file     string
+	seen     map[string]string // key as it was written, by the path of its setting
+	values   []Value
+	warnings []string
+	faults   []error
+}
+
+func (r *fileReader) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Errorf("%s: "+format, append([]any{r.file}, args...)...))
+}
+
+// flatten adds the settings in a mapping.
+func (r *fileReader) flatten(prefix string, branch map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(branch)) {
 		path := prefix + key
 		inner, isBranch := branch[key].(map[string]any)
-		known, isSetting := byPath[path]
-		text, isText := textOf(branch[key], known.list)
-		if isBranch && known.mapping {
-			text, isText = textOfMapping(inner)
+		if known, ok := atPath(path); ok {
+			r.add(path, known, branch[key])
+			continue
 		}
-		switch {
-		case isSetting && isText:
-			values = append(values, Value{Path: path, Value: text, Source: file})
-		case isSetting && known.mapping:
-			faults = append(faults, fmt.Errorf("%s: %s takes a mapping of names to values without commas", file, path))
-		case isSetting && known.list:
-			faults = append(faults, fmt.Errorf("%s: %s takes a list of names without commas", file, path))
-		case isSetting:
-			faults = append(faults, fmt.Errorf("%s: %s takes a single value", file, path))
-		case isBranch && isParent(path):
-			below, err := flatten(file, path+".", inner)
-			values, faults = append(values, below...), append(faults, err)
+		if isBranch && isParent(path) {
+			r.flatten(path+".", inner)
+			continue
+		}
+		reason, ignored := withoutMeaning(variableOf(path))
+		if isBranch && !ignored {
+			reason, ignored = branchWithoutMeaning(path)
+		}
+		text, _ := textOf(branch[key], false)
+		switch err := rejected(variableOf(path), text); {
+		case err != nil:
+			r.fault("%s: %w", path, err)
+		case ignored:
+			r.warnings = append(r.warnings, fmt.Sprintf("%s: %s has no effect: %s", r.file, path, reason))
+		case isBranch && hasIgnored(path):
+			r.flatten(path+".", inner)
 		default:
-			faults = append(faults, fmt.Errorf("%s: %s is not a setting; docs/settings.md lists them", file, path))
+			r.fault("%s is not a setting; docs/settings.md lists them", path)
 		}
 	}
-	return values, errors.Join(faults...)
+}
+
+// add adds the value of a setting. A key without a value, as in `tlsCertFile:`, leaves the default.
+func (r *fileReader) add(path string, known setting, v any) {
+	if v == nil {
+		return
+	}
+	if other, ok := r.seen[known.path]; ok {
+		r.fault("%s and %s are the same setting; leave one of them out", other, path)
+	}
+	r.seen[known.path] = path
+	text, isText := textOf(v, known.list)
+	if inner, ok := v.(map[string]any); ok && known.mapping {
+		text, isText = textOfMapping(inner)
+	}
+	switch {
+	case isText:
+		r.values = append(r.values, Value{Path: known.path, Value: text, Source: r.file})
+	case known.mapping:
+		r.fault("%s takes a mapping of names to values without commas", path)
+	case known.list:
+		r.fault("%s takes a list of names without commas", path)
+	default:
+		r.fault("%s takes a single value", path)
+	}
+}
+
+// atPath returns the setting of a key. Kuma does not distinguish the case of keys, and its files differ from its
+// documentation: generateDpToken is generateDPToken.
+func atPath(path string) (setting, bool) {
+	if known, ok := byPath[path]; ok {
+		return known, true
+	}
+	i := slices.IndexFunc(all, func(s setting) bool { return strings.EqualFold(s.path, path) })
+	if i < 0 {
+		return setting{}, false
+	}
+	return all[i], true
 }
 
 // textOf returns a value of the file in the form of a variable, or false for an invalid one. A list may be one text
@@ -102,7 +157,9 @@ func textOfMapping(m map[string]any) (string, bool) {
 
 // isParent reports whether a path is the prefix of settings.
 func isParent(path string) bool {
-	return slices.ContainsFunc(all, func(s setting) bool { return strings.HasPrefix(s.path, path+".") })
+	return slices.ContainsFunc(all, func(s setting) bool {
+		return len(s.path) > len(path) && s.path[len(path)] == '.' && strings.EqualFold(s.path[:len(path)], path)
+	})
 }
 
 // parseEnviron parses the variables with the prefix KUMA_; its error names every unknown one.
@@ -120,6 +177,10 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 					values[i].Source, name))
 			}
 			values = append(values, Value{Path: s.path, Value: value, Source: name})
+			continue
+		}
+		if err := rejected(name, value); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		if reason, ok := withoutMeaning(name); ok {
