@@ -13,7 +13,10 @@ var agentVariables = []string{
 	"KUMA_CONTROL_PLANE_URL",
 	"KUMA_CONTROL_PLANE_CA_CERT",
 	"KUMA_CONTROL_PLANE_CA_CERT_FILE",
+	"KUMA_CONTROL_PLANE_TLS_SKIP_VERIFY",
+	"KUMA_CONTROL_PLANE_API_SERVER_URL",
 	"KUMA_CONTROL_PLANE_RETRY_",
+	"KUMA_READINESS_PORT",
 	"KUMA_DATAPLANE_",
 	"KUMA_DNS_",
 	"KUMA_APPLICATION_PROBE_PROXY_",
@@ -129,7 +132,8 @@ var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_BUILTIN_DNS_LOGGING", "queries are not logged"},
 	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_BUILTIN_DNS_EXPERIMENTAL_PROXY", "there is one DNS server, in weft-dp"},
 	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_OTEL_PIPE_ENABLED", "weft-dp collects no telemetry for a collector"},
-	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_ADMIN_PORT", "Envoy's admin interface is a unix socket; networking.admin.port of a Dataplane makes it a port"},
+	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_ADMIN_PORT",
+		"Envoy's admin interface is a unix socket; networking.admin.port of a Dataplane makes it a port"},
 	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_SIDECAR_CONTAINER_DRAIN_TIME",
 		"dpServer.drainTime is the drain time of all proxies"},
 	{"KUMA_RUNTIME_KUBERNETES_INJECTOR_TRANSPARENT_PROXY_CONFIGMAP_NAME",
@@ -166,15 +170,17 @@ var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_EVENT_BUS_", "queues are bounded"},
 	{"KUMA_REPORTS_ENABLED", "no usage reports are sent"},
 	{"KUMA_XDS_SERVER_", "changes are sent to proxies when they happen"},
-	{"KUMA_XDS_DATAPLANE_DEREGISTRATION_DELAY", "the Dataplane of an agent is deleted 5 minutes after it has disconnected"},
+	{"KUMA_XDS_DATAPLANE_DEREGISTRATION_DELAY",
+		"the Dataplane of an agent is deleted 5 minutes after it has disconnected"},
 }
 
 // variablesOf are the variables of keys whose name does not follow from the path, see [variableOf].
 var variablesOf = map[string]string{
-	"runtime.kubernetes.injector.virtualProbesEnabled":      runtimeVariable + "VIRTUAL_PROBES_ENABLED",
-	"runtime.kubernetes.injector.virtualProbesPort":         runtimeVariable + "VIRTUAL_PROBES_PORT",
-	"runtime.kubernetes.injector.transparentProxyConfigMap": runtimeVariable + "INJECTOR_TRANSPARENT_PROXY_CONFIGMAP_NAME",
-	"store.postgres.tolerateNewerDBVersions":                "KUMA_STORE_POSTGRES_TOLERATE_NEWER_DB_VERSIONS",
+	"runtime.kubernetes.injector.virtualProbesEnabled": runtimeVariable + "VIRTUAL_PROBES_ENABLED",
+	"runtime.kubernetes.injector.virtualProbesPort":    runtimeVariable + "VIRTUAL_PROBES_PORT",
+	"runtime.kubernetes.injector.transparentProxyConfigMap": runtimeVariable +
+		"INJECTOR_TRANSPARENT_PROXY_CONFIGMAP_NAME",
+	"store.postgres.tolerateNewerDBVersions": "KUMA_STORE_POSTGRES_TOLERATE_NEWER_DB_VERSIONS",
 }
 
 // endOfWord is where a word of a key ends.

@@ -129,8 +129,8 @@ var plain = []setting{
 	{
 		path: "apiServer.authn.localhostIsAdmin", env: "KUMA_API_SERVER_AUTHN_LOCALHOST_IS_ADMIN", fallback: "false",
 		doc: "`true` has no effect and produces a warning: a loopback address proves nothing, because every proxy on " +
-			"this machine connects from there. The user that runs the control plane, and root, are administrators through the " +
-			"unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
+			"this machine connects from there. The user that runs the control plane, and root, are administrators " +
+			"through the unix socket `admin.sock` in the data directory, which `weft` finds automatically.",
 		set: func(_ *Settings, v string) error {
 			switch admin, err := strconv.ParseBool(v); {
 			case err != nil:
